@@ -8,7 +8,7 @@
 #include <spdlog/spdlog.h>
 
 #include "controller/app/clock.h"
-#include "planner/search/split_advice.h"
+#include "planner/whatif/split_advice.h"
 
 namespace windlass::controller {
 namespace {

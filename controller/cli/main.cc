@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "controller/cli/commands.h"
+#include "controller/cli/console/commands.h"
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left (`windlass top | head`) is an error of one write, not our end

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "controller/cli/commands.h"
+#include "controller/cli/console/commands.h"
 
 namespace windlass::cli {
 namespace {

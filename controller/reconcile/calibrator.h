@@ -15,7 +15,7 @@
 #include "controller/api/performance_profile.h"
 #include "controller/reconcile/worker_signals.h"
 #include "planner/perf/iteration_learner.h"
-#include "planner/search/worker_config.h"
+#include "planner/sizing/worker_config.h"
 
 namespace windlass::controller {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "controller/reconcile/routes.h"
-#include "planner/hetero/pair_flow.h"
+#include "planner/dispatch/pair_flow.h"
 #include "planner/policy/demand_view.h"
 
 namespace windlass::controller {

@@ -1,5 +1,5 @@
 // Which decode workers the requests of each prefill worker go on to: the maximum flow between the workers of a service that has
-// both (planner/hetero/pair_flow.h), as weights for the gateways. Pure.
+// both (planner/dispatch/pair_flow.h), as weights for the gateways. Pure.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 //   u / mean(u) * fill^4,      fill: of its decode batch, its KV cache or its slots, whichever is fullest
 // MaxWeight's rule (Tassiulas, Ephremides 1992: the queue's length as the price of its server) with fill as the price: where
 // fills are equal each size goes where it is comparatively cheap, and a kind that fills up becomes dear until others take over,
-// so that no rates or shares have to be known. It is how the cheapest mix (planner/search/mix.h) is dispatched.
+// so that no rates or shares have to be known. It is how the cheapest mix (planner/strategies/mix/mix.h) is dispatched.
 //
 // Lengths are predicted from what has been served (output_history.h) where they are not known. Where no chain's latency is
 // known it is JSQ. It never answers "wait" while one chain takes requests.

@@ -25,7 +25,7 @@ struct TableVersion {
 enum class Role { kUnified, kPrefill, kDecode };
 
 // The part of all requests that one prefill chain begins and one decode chain answers, as a maximum flow between their workers
-// has it (planner/hetero/pair_flow.h). Only proportions count.
+// has it (planner/dispatch/pair_flow.h). Only proportions count.
 struct DecodeWeight {
   int chain = 0;  // in ModelRoute::chains; a decode chain
   double weight = 0;

@@ -11,14 +11,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/deployment/pool_name.h"
 #include "planner/perf/linear_model.h"
 #include "planner/policy/arrivals.h"
-#include "planner/policy/phases.h"
 #include "planner/policy/split.h"
 #include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
-#include "planner/search/replicated.h"
-#include "planner/search/tpot_tail.h"
+#include "planner/sizing/phases.h"
+#include "planner/sizing/replicated.h"
+#include "planner/sizing/tpot_tail.h"
 
 namespace windlass::planner {
 namespace {
@@ -410,22 +411,6 @@ double requests_per_s(const Configuration& configuration) {
 }
 
 std::string figure(double value) { return fmt::format("{:.6g}", value); }
-
-std::string pool_name(const std::string& accelerator, int gpus, dispatch::Role role) {
-  std::string suffix = fmt::format("-{}", gpus);
-  if (role != dispatch::Role::kUnified) suffix += fmt::format("-{}", dispatch::to_string(role));
-  std::string name;
-  for (char c : accelerator) {
-    const bool upper = c >= 'A' && c <= 'Z';
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-    name += upper ? static_cast<char>(c - 'A' + 'a') : plain ? c : '-';
-  }
-  constexpr std::size_t kLongest = 30;
-  name = name.substr(0, kLongest - suffix.size());
-  const std::size_t begin = name.find_first_not_of('-');
-  name = begin == std::string::npos ? "pool" : name.substr(begin);
-  return name + suffix;
-}
 
 Configuration describe_running(const ConfigurationInput& input, const Worker& worker) {
   const Service& service = *input.service;

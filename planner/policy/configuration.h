@@ -15,7 +15,7 @@
 #include "planner/policy/capacity.h"
 #include "planner/policy/plan.h"
 #include "planner/policy/snapshot.h"
-#include "planner/search/worker_config.h"
+#include "planner/sizing/worker_config.h"
 
 namespace windlass::planner {
 
@@ -101,9 +101,6 @@ struct ConfigurationInput {
 
 // A configuration that runs already, whether or not the search would choose it.
 [[nodiscard]] Configuration describe_running(const ConfigurationInput& input, const Worker& worker);
-
-// "h100-2", "h100-2-prefill": a DNS label of at most 30 characters.
-[[nodiscard]] std::string pool_name(const std::string& accelerator, int gpus, dispatch::Role role = dispatch::Role::kUnified);
 
 // A figure in Reason::inputs.
 [[nodiscard]] std::string figure(double value);

@@ -6,7 +6,7 @@
 
 #include "planner/policy/plan.h"
 #include "planner/policy/snapshot.h"
-#include "planner/search/worker_config.h"
+#include "planner/sizing/worker_config.h"
 
 namespace windlass::planner {
 

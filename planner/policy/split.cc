@@ -9,11 +9,12 @@
 
 #include <fmt/format.h>
 
+#include "planner/deployment/pool_name.h"
 #include "planner/perf/linear_model.h"
-#include "planner/policy/phases.h"
 #include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
-#include "planner/search/replicated.h"
+#include "planner/sizing/phases.h"
+#include "planner/sizing/replicated.h"
 
 namespace windlass::planner {
 namespace {

@@ -11,7 +11,7 @@
 #include "planner/policy/arrivals.h"
 #include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
-#include "planner/search/worker_count.h"
+#include "planner/sizing/worker_count.h"
 
 namespace windlass::planner {
 namespace {

@@ -74,6 +74,9 @@ struct ClusterOrders {
   std::vector<Slots> slots;
 };
 
+// Those that give least first: not ready, then the fewest requests, then the latest.
+void sort_for_draining(std::vector<const ObservedWorker*>& workers);
+
 class ClusterController {
  public:
   virtual ~ClusterController() = default;

@@ -1,5 +1,5 @@
 // DistServe's results at a small scale, on the authors' profiles: the order of systems, and what its search costs.
-#include "planner/search/distserve.h"
+#include "planner/strategies/distserve/distserve.h"
 
 #include <filesystem>
 #include <string>

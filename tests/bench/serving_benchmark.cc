@@ -10,9 +10,9 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
-#include "controller/cli/thread_executor.h"
-#include "planner/sim/scenario.h"
-#include "planner/sim/scenario_yaml.h"
+#include "controller/cli/console/thread_executor.h"
+#include "planner/whatif/scenario.h"
+#include "planner/whatif/scenario_yaml.h"
 #include "tests/bench/fidelity/operator_data.h"
 
 namespace windlass::sim {

@@ -1,4 +1,5 @@
-// Reads tests/golden/bad_objects.yaml, whose head says what the table means. Used by tests/unit/api and tests/cluster.
+// Reads tests/golden/bad_objects.yaml, whose head says what the table means. Used by tests/unit/controller/api and
+// tests/cluster.
 #pragma once
 
 #include <fstream>

@@ -14,13 +14,13 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
-#include "controller/cli/object_files.h"
+#include "controller/cli/console/object_files.h"
 #include "controller/reconcile/spec.h"
 #include "planner/base/fnv.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "tests/simulation/vopr.h"
-#include "tests/unit/planner/random_snapshot.h"
+#include "tests/unit/planner/policy/random_snapshot.h"
 
 namespace {
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 
@@ -11,51 +12,107 @@
 namespace windlass::tidy {
 namespace {
 
-struct Direction {
-  const char* from;                  // folder
-  std::vector<const char*> may_see;  // besides itself
+struct Layer {
+  const char* folder;                   // ending in "*/": each folder in it is one of several layers that do not see each other
+  std::vector<const char*> only = {};   // what it may see, where that is not all above it
+  std::vector<const char*> never = {};  // of what is above it
 };
 
-// The longest matching `from` decides. tests/ sees everything.
-const std::vector<Direction>& directions() {
-  static const std::vector<Direction> kDirections = {
-      {"planner/base/", {}},
-      {"planner/catalog/", {"planner/base/"}},
-      {"planner/perf/", {"planner/base/", "planner/catalog/"}},
-      {"planner/workload/", {"planner/base/"}},
-      {"planner/queueing/", {"planner/base/"}},
-      {"planner/mip/", {"planner/base/"}},
-      {"planner/chain/", {"planner/base/", "planner/catalog/", "planner/perf/", "planner/queueing/", "planner/mip/"}},
-      {"planner/search/",
-       // Strategies stand on the simulator, which stands on the policy, which stands on the closed forms here.
-       {"planner/base/", "planner/catalog/", "planner/perf/", "planner/workload/", "planner/queueing/", "planner/chain/",
-        "planner/dispatch/", "planner/mip/", "planner/policy/", "planner/sim/"}},
-      {"planner/dispatch/", {"planner/base/"}},
-      {"planner/", {"planner/"}},
+// A top-level folder. Its layers are in order: each may see itself, those above it and what the folder sees outside.
+struct Part {
+  const char* root;
+  std::vector<const char*> outside;
+  std::vector<Layer> layers = {};
+};
+
+// The order of the whole house. tests/ sees everything.
+const std::vector<Part>& parts() {
+  static const std::vector<Part> kParts = {
+      {"planner/",
+       {},
+       {{"planner/base/"},
+        {"planner/catalog/"},
+        {"planner/workload/"},
+        {"planner/queueing/"},
+        {"planner/mip/"},
+        {"planner/perf/"},
+        {"planner/dispatch/", {"planner/base/"}},  // the gateway holds it
+        {"planner/deployment/"},
+        {"planner/sizing/"},
+        {"planner/chain/"},
+        {"planner/sim/"},
+        {"planner/strategies/core/"},
+        {"planner/strategies/clusters/"},
+        {"planner/strategies/*/"},
+        {"planner/strategies/"},
+        {"planner/policy/", {}, {"planner/strategies/", "planner/sim/"}},
+        {"planner/whatif/"}}},
       {"metrics/", {"planner/base/"}},
       {"gateway/", {"planner/base/", "planner/dispatch/", "metrics/"}},
-      {"worker/", {"planner/base/", "metrics/"}},
-      {"controller/api/", {"planner/"}},
-      {"controller/kube/", {"planner/base/"}},
-      {"controller/store/", {"planner/", "controller/api/", "controller/kube/"}},
-      {"controller/runtime/", {"planner/", "controller/api/", "controller/kube/", "metrics/"}},
-      {"controller/reconcile/",
-       {"planner/", "metrics/", "controller/api/", "controller/kube/", "controller/store/", "controller/runtime/"}},
-      {"controller/cli/load/", {"planner/base/", "metrics/net/"}},
-      {"controller/", {"planner/", "metrics/", "controller/"}},
+      {"worker/",
+       {"planner/base/", "metrics/"},
+       {{"worker/collective/"},
+        {"worker/jinja/"},
+        {"worker/model/"},
+        {"worker/backend/"},
+        {"worker/engine/"},
+        {"worker/parallel/"},
+        {"worker/serve/"}}},
+      {"controller/",
+       {"planner/", "metrics/"},
+       {{"controller/api/", {"planner/"}},
+        {"controller/kube/", {"planner/base/"}},
+        {"controller/store/", {"planner/", "controller/api/", "controller/kube/"}},
+        {"controller/runtime/", {}, {"controller/store/"}},
+        {"controller/reconcile/"},
+        {"controller/app/"},
+        {"controller/cli/load/generator/", {"planner/base/", "metrics/net/"}},
+        {"controller/cli/charts/", {"planner/base/"}},
+        {"controller/cli/console/"},
+        {"controller/cli/live/"},
+        {"controller/cli/local/"},
+        {"controller/cli/*/"},
+        {"controller/cli/"}}},
       {"tests/", {"planner/", "metrics/", "gateway/", "worker/", "controller/"}},
   };
-  return kDirections;
+  return kParts;
 }
 
-const Direction* direction_of(const std::string& path) {
-  const Direction* best = nullptr;
-  for (const Direction& direction : directions()) {
-    if (starts_with(path, direction.from) && (!best || std::string(direction.from).size() > std::string(best->from).size())) {
-      best = &direction;
-    }
+// The folder of this layer that the file is in; empty: none.
+std::string folder_in(const Layer& layer, const std::string& path) {
+  const std::string folder = layer.folder;
+  if (folder.back() != '/' || folder.size() < 2 || folder[folder.size() - 2] != '*') {
+    return starts_with(path, layer.folder) ? folder : std::string();
   }
-  return best;
+  const std::string above = folder.substr(0, folder.size() - 2);
+  const std::size_t end = starts_with(path, above) ? path.find('/', above.size()) : std::string::npos;
+  return end == std::string::npos ? std::string() : path.substr(0, end + 1);
+}
+
+struct Sight {
+  std::string from;  // the folder that the file is in
+  std::vector<std::string> may_see, never;
+};
+
+// What a file may include; none: nothing is said of it. The first layer that has the file is its own.
+std::optional<Sight> sight_of(const std::string& path) {
+  for (const Part& part : parts()) {
+    if (!starts_with(path, part.root)) continue;
+    Sight sight;
+    for (const Layer& layer : part.layers) {
+      sight.from = folder_in(layer, path);
+      if (sight.from.empty()) {
+        if (layer.folder[std::string(layer.folder).size() - 2] != '*') sight.may_see.emplace_back(layer.folder);
+        continue;
+      }
+      if (!layer.only.empty()) sight.may_see = {layer.only.begin(), layer.only.end()};
+      if (layer.only.empty()) sight.may_see.insert(sight.may_see.end(), part.outside.begin(), part.outside.end());
+      sight.never = {layer.never.begin(), layer.never.end()};
+      return sight;
+    }
+    return Sight{part.root, {part.outside.begin(), part.outside.end()}, {}};
+  }
+  return std::nullopt;
 }
 
 std::string at(const SourceFile& file, std::size_t line, const std::string& what) {
@@ -83,20 +140,23 @@ void find_lines(const SourceFile& file, const std::string& text, const std::vect
 
 Findings include_directions(const SourceFile& file) {
   Findings findings;
-  const Direction* direction = direction_of(file.path);
-  if (!is_cpp(file.path) || !direction) return findings;
+  const std::optional<Sight> sight = sight_of(file.path);
+  if (!is_cpp(file.path) || !sight) return findings;
   static const std::regex kInclude("^\\s*#\\s*include\\s*\"([^\"]+)\"");
   const auto lines = lines_of(code_only(file.text));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::smatch match;
     if (lines[i].find("include") == std::string::npos || !std::regex_search(lines[i], match, kInclude)) continue;
     const std::string target = match[1];
-    bool allowed = starts_with(target, direction->from);
-    for (const char* prefix : direction->may_see) allowed = allowed || starts_with(target, prefix);
-    if (allowed) continue;
-    std::string list = direction->from;
-    for (const char* prefix : direction->may_see) list += std::string(", ") + prefix;
-    findings.push_back(at(file, i, fmt::format("includes \"{}\"; {} may include from: {}", target, direction->from, list)));
+    const auto is_in = [&](const std::string& folder) { return starts_with(target, folder); };
+    const bool seen = std::any_of(sight->may_see.begin(), sight->may_see.end(), is_in);
+    const bool hidden = std::any_of(sight->never.begin(), sight->never.end(), is_in);
+    if (is_in(sight->from) || (seen && !hidden)) continue;
+    std::string list = sight->from;
+    for (const std::string& folder : sight->may_see) {
+      if (std::find(sight->never.begin(), sight->never.end(), folder) == sight->never.end()) list += ", " + folder;
+    }
+    findings.push_back(at(file, i, fmt::format("includes \"{}\"; {} may include from: {}", target, sight->from, list)));
   }
   return findings;
 }

@@ -13,8 +13,8 @@ namespace windlass::tidy {
 using Findings = std::vector<std::string>;
 
 // Includes point one way: planner to itself, metrics to planner/base, gateway to planner/dispatch and metrics, worker to
-// metrics and planner/base, controller to planner and metrics; inside planner/ and controller/ the lower rooms know nothing of
-// the upper.
+// metrics and planner/base, controller to planner and metrics; inside planner/, worker/ and controller/ each layer sees those
+// above it in rules.cc's list, and no strategy sees another.
 Findings include_directions(const SourceFile& file);
 
 // Beast's parser is included without its assertions, by everybody.

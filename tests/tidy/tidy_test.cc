@@ -16,10 +16,18 @@ TEST(TidyRules, IncludeDirectionsAreSeen) {
   EXPECT_NE(include_directions(bad)[0].find("planner/base/x.h:2: includes \"planner/perf/y.h\""), std::string::npos);
   EXPECT_EQ(include_directions({"worker/x.cc", "#include \"controller/api/y.h\"\n"}).size(), 1u);
   EXPECT_EQ(include_directions({"worker/x.cc", "#include \"planner/catalog/y.h\"\n"}).size(), 1u);
-  EXPECT_EQ(include_directions({"gateway/x.cc", "#include \"planner/search/y.h\"\n"}).size(), 1u);
+  EXPECT_EQ(include_directions({"gateway/x.cc", "#include \"planner/sim/y.h\"\n"}).size(), 1u);
   EXPECT_EQ(include_directions({"controller/app/x.cc", "#include \"tests/fakes/y.h\"\n"}).size(), 1u);
   EXPECT_TRUE(include_directions({"gateway/x.cc", "#include \"planner/dispatch/y.h\"\n#include <vector>\n"}).empty());
   EXPECT_TRUE(include_directions({"tests/unit/x.cc", "#include \"worker/y.h\"\n"}).empty());
+  const std::string core = "#include \"planner/strategies/core/y.h\"\n", other = "#include \"planner/strategies/vidur/y.h\"\n";
+  const std::string registry = "#include \"planner/strategies/strategies.h\"\n", policy = "#include \"planner/policy/y.h\"\n";
+  EXPECT_TRUE(include_directions({"planner/strategies/mix/x.cc", core}).empty());
+  EXPECT_EQ(include_directions({"planner/strategies/mix/x.cc", other + registry + policy}).size(), 3u);
+  EXPECT_TRUE(include_directions({"planner/strategies/strategies.cc", core + other}).empty());
+  EXPECT_EQ(include_directions({"planner/policy/x.cc", core + registry + policy}).size(), 2u);
+  EXPECT_TRUE(include_directions({"planner/whatif/x.cc", core + registry + policy}).empty());
+  EXPECT_EQ(include_directions({"worker/model/x.cc", "#include \"worker/engine/y.h\"\n"}).size(), 1u);
 }
 
 // Given a planner file that reads a clock, the environment or a file: each is found; words in comments and strings are not.

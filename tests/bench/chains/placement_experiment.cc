@@ -159,7 +159,7 @@ Report placement_experiment(const Inputs& inputs) {
   report.tables += fmt::format(
       "\nUnder equal memories (12 servers, 24 blocks, six rates, {} seeds) GBP-CR's K is the optimum over every grouping of "
       "the servers in {} of {} "
-      "cases (Theorem 3.4); `tests/unit/chain/gbp_cr_test.cc` does the same on 1,500 random instances.\n",
+      "cases (Theorem 3.4); `tests/unit/planner/chain/gbp_cr_test.cc` does the same on 1,500 random instances.\n",
       seeds, optimal, cases);
   return report;
 }

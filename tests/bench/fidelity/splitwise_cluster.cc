@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/sim/scenario.h"
-#include "planner/sim/scenario_yaml.h"
+#include "planner/whatif/scenario.h"
+#include "planner/whatif/scenario_yaml.h"
 #include "tests/bench/fidelity/operator_data.h"
 
 namespace windlass::bench {

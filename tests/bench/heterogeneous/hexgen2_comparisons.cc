@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/hetero/hexgen2.h"
-#include "planner/hetero/hexgen2_bound.h"
+#include "planner/strategies/hexgen2/hexgen2.h"
 #include "tests/bench/heterogeneous/hexgen2_setting.h"
+#include "tests/reference/papers/hexgen2_bound.h"
 
 namespace windlass::bench {
 namespace {

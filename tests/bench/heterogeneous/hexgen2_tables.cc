@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "planner/hetero/hexgen.h"
-#include "planner/hetero/hexgen2.h"
+#include "planner/strategies/hexgen2/hexgen2.h"
 #include "tests/bench/heterogeneous/experiments.h"
 #include "tests/bench/heterogeneous/hexgen2_comparisons.h"
 #include "tests/bench/heterogeneous/hexgen2_setting.h"
+#include "tests/reference/papers/hexgen.h"
 
 namespace windlass::bench {
 namespace {

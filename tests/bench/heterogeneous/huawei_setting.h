@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "planner/base/result.h"
-#include "planner/hetero/huawei.h"
 #include "planner/sim/serving_simulation.h"
+#include "planner/strategies/huawei/huawei.h"
 #include "planner/workload/trace.h"
 
 namespace windlass::bench {

@@ -11,7 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/base/rng.h"
-#include "planner/search/drawn_requests.h"
+#include "planner/strategies/core/drawn_requests.h"
 #include "tests/bench/fidelity/orderings.h"
 #include "tests/bench/heterogeneous/experiments.h"
 #include "tests/bench/heterogeneous/huawei_mapping.h"

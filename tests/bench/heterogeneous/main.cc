@@ -11,7 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "controller/cli/thread_executor.h"
+#include "controller/cli/console/thread_executor.h"
 #include "tests/bench/heterogeneous/experiments.h"
 
 namespace windlass::bench {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "planner/base/rng.h"
-#include "planner/search/mix.h"
+#include "planner/strategies/mix/mix.h"
 
 namespace windlass::search {
 

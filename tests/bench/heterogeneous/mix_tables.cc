@@ -12,9 +12,9 @@
 #include <fmt/format.h>
 
 #include "planner/catalog/accelerators_by_name.h"
-#include "planner/search/drawn_requests.h"
-#include "planner/search/mix_plan.h"
-#include "planner/search/worker_kinds.h"
+#include "planner/strategies/core/drawn_requests.h"
+#include "planner/strategies/core/worker_kinds.h"
+#include "planner/strategies/mix/mix_plan.h"
 #include "planner/workload/trace.h"
 #include "tests/bench/fidelity/operator_data.h"
 #include "tests/bench/heterogeneous/experiments.h"

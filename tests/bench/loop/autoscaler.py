@@ -1,6 +1,6 @@
 """KEDA's rule on requests in flight. Pure: the caller brings the time and the metric.
 
-As in planner/sim/baseline_keda.h: between one and the most workers KEDA leaves the work to a HorizontalPodAutoscaler with the
+As in tests/reference/autoscalers/baseline_keda.h: between one and the most workers KEDA leaves the work to a HorizontalPodAutoscaler with the
 trigger's threshold as AverageValue, so that KEDA's own polling (30 s) and cooldown (300 s), which go to zero and back, have
 nothing to do here. The defaults of that autoscaler: every 15 s, a tolerance of 0.1, up at once, down to the most that was
 recommended in the last 300 s.

@@ -11,9 +11,9 @@
 #include "planner/base/rng.h"
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/perf/linear_model.h"
-#include "planner/search/worker_config.h"
-#include "planner/sim/baseline_schedule.h"
 #include "planner/sim/serving_simulation.h"
+#include "planner/sizing/worker_config.h"
+#include "tests/reference/autoscalers/baseline_schedule.h"
 
 namespace windlass::bench {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/sim/policy_autoscaler.h"
+#include "planner/whatif/policy_autoscaler.h"
 
 namespace windlass::bench {
 

@@ -13,7 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "controller/cli/thread_executor.h"
+#include "controller/cli/console/thread_executor.h"
 #include "tests/bench/outcome/report.h"
 
 namespace windlass::bench {

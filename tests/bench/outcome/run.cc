@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/sim/baseline_dynamo.h"
-#include "planner/sim/baseline_keda.h"
-#include "planner/sim/baseline_wva.h"
+#include "tests/reference/autoscalers/baseline_dynamo.h"
+#include "tests/reference/autoscalers/baseline_keda.h"
+#include "tests/reference/autoscalers/baseline_wva.h"
 
 namespace windlass::bench {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "planner/sim/baseline_clairvoyant.h"
-#include "planner/sim/policy_autoscaler.h"
 #include "planner/sim/serving_simulation.h"
+#include "planner/whatif/policy_autoscaler.h"
 #include "tests/bench/outcome/setting.h"
+#include "tests/reference/autoscalers/baseline_clairvoyant.h"
 
 namespace windlass::bench {
 

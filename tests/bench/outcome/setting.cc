@@ -12,7 +12,7 @@
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/policy/make_plan.h"
 #include "planner/policy/target.h"
-#include "planner/search/replicated.h"
+#include "planner/sizing/replicated.h"
 #include "planner/workload/arrivals.h"
 #include "planner/workload/lengths.h"
 #include "planner/workload/trace.h"

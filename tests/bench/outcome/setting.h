@@ -13,8 +13,8 @@
 #include "planner/perf/linear_iteration_model.h"
 #include "planner/perf/linear_model.h"
 #include "planner/policy/snapshot.h"
-#include "planner/search/worker_config.h"
 #include "planner/sim/serving_options.h"
+#include "planner/sizing/worker_config.h"
 #include "planner/workload/request_source.h"
 
 namespace windlass::bench {

@@ -6,8 +6,8 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "controller/cli/thread_executor.h"
-#include "planner/search/distserve.h"
+#include "controller/cli/console/thread_executor.h"
+#include "planner/strategies/distserve/distserve.h"
 #include "tests/bench/planner/distserve_setting.h"
 
 namespace windlass::bench {

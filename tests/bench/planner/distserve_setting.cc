@@ -5,7 +5,7 @@
 
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/perf/distserve_model.h"
-#include "planner/search/worker_kinds.h"
+#include "planner/strategies/core/worker_kinds.h"
 #include "tests/bench/fidelity/operator_data.h"
 #include "tests/bench/fidelity/orderings.h"
 #include "tests/bench/planner/distserve_measured.h"

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "planner/base/result.h"
-#include "planner/search/drawn_requests.h"
-#include "planner/search/problem.h"
+#include "planner/strategies/core/drawn_requests.h"
+#include "planner/strategies/core/problem.h"
 #include "tests/bench/fidelity/distserve_ordering.h"
 
 namespace windlass::bench {

@@ -11,9 +11,9 @@
 
 #include <fmt/format.h>
 
-#include "planner/search/distserve.h"
-#include "planner/search/distserve_search.h"
-#include "planner/search/trial.h"
+#include "planner/strategies/core/trial.h"
+#include "planner/strategies/distserve/distserve.h"
+#include "planner/strategies/distserve/distserve_search.h"
 #include "tests/bench/planner/distserve_measured.h"
 #include "tests/bench/planner/distserve_setting.h"
 #include "tests/bench/planner/experiments.h"

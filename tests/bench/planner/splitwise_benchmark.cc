@@ -6,8 +6,8 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "controller/cli/thread_executor.h"
-#include "planner/search/splitwise.h"
+#include "controller/cli/console/thread_executor.h"
+#include "planner/strategies/splitwise/splitwise.h"
 #include "tests/bench/planner/splitwise_setting.h"
 
 namespace windlass::bench {

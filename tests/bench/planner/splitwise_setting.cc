@@ -6,7 +6,7 @@
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/perf/linear_model.h"
 #include "planner/perf/profile_table.h"
-#include "planner/search/splitwise.h"
+#include "planner/strategies/splitwise/splitwise.h"
 #include "planner/workload/trace.h"
 #include "tests/bench/fidelity/operator_data.h"
 

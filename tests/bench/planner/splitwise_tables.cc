@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/search/splitwise.h"
+#include "planner/strategies/splitwise/splitwise.h"
 #include "tests/bench/planner/experiments.h"
 #include "tests/bench/planner/splitwise_setting.h"
 

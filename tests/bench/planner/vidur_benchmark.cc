@@ -10,12 +10,13 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "controller/cli/thread_executor.h"
+#include "controller/cli/console/thread_executor.h"
 #include "planner/catalog/accelerators_by_name.h"
-#include "planner/search/auto_plan.h"
-#include "planner/search/drawn_requests.h"
-#include "planner/search/vidur.h"
-#include "planner/search/worker_kinds.h"
+#include "planner/strategies/auto/auto_plan.h"
+#include "planner/strategies/core/drawn_requests.h"
+#include "planner/strategies/core/worker_kinds.h"
+#include "planner/strategies/strategies.h"
+#include "planner/strategies/vidur/vidur.h"
 
 namespace windlass::search {
 namespace {
@@ -85,7 +86,7 @@ void plan_within(benchmark::State& state, double most_s) {
     effort.executor = &executor;
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(most_s);
     effort.stop = [until] { return std::chrono::steady_clock::now() >= until; };
-    const auto plan = auto_plan(made.problem, effort);
+    const auto plan = (*strategy_by_name("auto"))->plan(made.problem, effort);
     if (!plan.ok() || !plan->holds) return state.SkipWithError("nothing holds");
     cost = plan->cost_per_hour;
   }

@@ -8,7 +8,7 @@
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/catalog/efficiency.h"
 #include "planner/perf/operator_model.h"
-#include "planner/search/worker_kinds.h"
+#include "planner/strategies/core/worker_kinds.h"
 
 namespace windlass::bench {
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "controller/cli/charts/svg_chart.h"
-#include "planner/search/vidur.h"
+#include "planner/strategies/vidur/vidur.h"
 #include "tests/bench/planner/experiments.h"
 #include "tests/bench/planner/vidur_setting.h"
 

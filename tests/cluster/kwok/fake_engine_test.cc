@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "planner/search/worker_config.h"
+#include "planner/sizing/worker_config.h"
 
 namespace windlass::testing {
 namespace {

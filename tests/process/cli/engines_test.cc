@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <signal.h>
 
-#include "controller/cli/model_fetch.h"
+#include "controller/cli/model/model_fetch.h"
 #include "controller/runtime/local_engine.h"
 #include "tests/free_port.h"
 #include "tests/paths.h"

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "controller/cli/child_process.h"
-#include "controller/cli/observer.h"
+#include "controller/cli/console/child_process.h"
+#include "controller/cli/live/observer.h"
 #include "controller/kube/curl_transport.h"
-#include "tests/unit/cli/example_objects.h"
+#include "tests/unit/controller/cli/example_objects.h"
 
 namespace windlass::cli {
 

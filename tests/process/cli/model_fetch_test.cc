@@ -1,5 +1,5 @@
 // `windlass model fetch` through the real pip, from a folder in place of an index.
-#include "controller/cli/model_fetch.h"
+#include "controller/cli/model/model_fetch.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "controller/cli/child_process.h"
-#include "controller/cli/text_file.h"
+#include "controller/cli/console/child_process.h"
+#include "controller/cli/console/text_file.h"
 #include "metrics/security/secrets.h"
-#include "tests/unit/cli/example_objects.h"
+#include "tests/unit/controller/cli/example_objects.h"
 
 namespace windlass::cli {
 namespace {

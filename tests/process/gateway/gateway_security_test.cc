@@ -8,7 +8,7 @@
 
 #include "controller/kube/curl_transport.h"
 #include "tests/process/gateway/harness.h"
-#include "tests/unit/kube/test_certificates.h"
+#include "tests/unit/controller/kube/test_certificates.h"
 
 namespace windlass::gateway::testing {
 namespace {

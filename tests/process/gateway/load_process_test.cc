@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <poll.h>
 
-#include "controller/cli/load/load_generator.h"
+#include "controller/cli/load/generator/load_generator.h"
 #include "metrics/counter_tracker.h"
 #include "metrics/latency_bins.h"
 #include "tests/process/gateway/harness.h"
-#include "tests/unit/cli/run.h"
+#include "tests/unit/controller/cli/run.h"
 
 namespace windlass::gateway::testing {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/free_port.h"
 #include "tests/paths.h"
 #include "tests/process/gateway/harness.h"
-#include "tests/unit/kube/test_certificates.h"
+#include "tests/unit/controller/kube/test_certificates.h"
 
 extern char** environ;
 

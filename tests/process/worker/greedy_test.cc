@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "controller/cli/model_fetch.h"
+#include "controller/cli/model/model_fetch.h"
 #include "controller/runtime/local_engine.h"
 #include "tests/process/worker/worker_process.h"
 

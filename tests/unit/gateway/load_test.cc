@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "controller/cli/load/load_generator.h"
-#include "controller/cli/load/load_result.h"
-#include "controller/cli/load/schedule.h"
+#include "controller/cli/load/generator/load_generator.h"
+#include "controller/cli/load/generator/load_result.h"
+#include "controller/cli/load/generator/schedule.h"
 
 namespace windlass::load {
 namespace {

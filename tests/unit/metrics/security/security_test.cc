@@ -9,7 +9,7 @@
 #include "metrics/security/reloaded.h"
 #include "metrics/security/secrets.h"
 #include "metrics/security/tls.h"
-#include "tests/unit/kube/test_certificates.h"
+#include "tests/unit/controller/kube/test_certificates.h"
 
 namespace windlass::security {
 namespace {

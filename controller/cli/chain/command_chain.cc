@@ -1,0 +1,19 @@
+// `windlass chain`: server chains for a model too large for one server: how they are composed, what they give, how they change.
+#include <CLI/CLI.hpp>
+
+#include "controller/cli/console/commands.h"
+
+namespace windlass::cli {
+
+void add_chain(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("chain", "Compose and simulate chains of servers that hold one model together");
+  command->require_subcommand(1);
+  command->footer(
+      "INSTANCE is a YAML file with the model's blocks, the demand and the servers; examples/chains has some.\n"
+      "Exit code 2: the input is wrong, or no chain of servers can hold the whole model.");
+  add_chain_compose(*command, context);
+  add_chain_simulate(*command, context);
+  add_chain_recompose(*command, context);
+}
+
+}  // namespace windlass::cli

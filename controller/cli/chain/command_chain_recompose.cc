@@ -1,0 +1,135 @@
+// `windlass chain recompose`: from the chains of an old instance to those of a new one: who drops and loads which blocks, in
+// which order, and whether it is worth it.
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+
+#include "controller/api/duration.h"
+#include "controller/cli/chain/chain_text.h"
+#include "controller/cli/console/commands.h"
+#include "planner/chain/composition_json.h"
+
+namespace windlass::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct RecomposeFlags {
+  std::vector<std::string> files;
+  std::string horizon = "1h";
+  std::string tuning = "lower-bound";
+  std::string output = "table";
+};
+
+struct Recomposed {
+  chain::Instance instance;  // the new one
+  chain::Transition transition;
+};
+
+Json range_json(const chain::BlockRange& range) {
+  if (range.blocks == 0) return nullptr;
+  return {{"firstBlock", range.first}, {"blocks", range.blocks}};
+}
+
+Json ranges_json(const std::vector<chain::BlockRange>& ranges) {
+  Json json = Json::array();
+  for (const auto& range : ranges) json.push_back(range_json(range));
+  return json;
+}
+
+Json to_json(const Recomposed& recomposed) {
+  const chain::Transition& transition = recomposed.transition;
+  const auto name = [&](int server) { return recomposed.instance.servers[static_cast<std::size_t>(server)].name; };
+  Json changes = Json::array();
+  for (const auto& change : transition.changes) {
+    changes.push_back({{"server", name(change.server)},
+                       {"before", range_json(change.before)},
+                       {"after", range_json(change.after)},
+                       {"kept", range_json(change.kept)},
+                       {"loadsFirst", change.loads_first}});
+  }
+  Json waves = Json::array();
+  for (const auto& wave : transition.waves) {
+    Json steps = Json::array();
+    for (const auto& step : wave.steps) {
+      steps.push_back({{"server", name(step.server)},
+                       {"drops", ranges_json(step.drops)},
+                       {"loads", ranges_json(step.loads)},
+                       {"seconds", step.seconds}});
+    }
+    waves.push_back({{"steps", std::move(steps)},
+                     {"seconds", wave.seconds},
+                     {"interruptedSeconds", wave.interrupted_s},
+                     {"totalServiceRatePerSecond", wave.total_service_rate_per_s}});
+  }
+  return {{"proposed", transition.proposed},
+          {"reason", transition.reason},
+          {"gone", transition.gone},
+          {"changes", std::move(changes)},
+          {"waves", std::move(waves)},
+          {"seconds", transition.seconds},
+          {"loadedGB", transition.loaded_gb},
+          {"interrupted", transition.interrupted},
+          {"interruptedSeconds", transition.interrupted_s},
+          {"orderProved", transition.order_proved},
+          {"horizonSeconds", transition.horizon_s},
+          {"gainRequestSeconds", transition.gain_request_s},
+          {"costRequestSeconds", transition.cost_request_s},
+          {"current", chain::composition_json(recomposed.instance, transition.current)},
+          {"next", chain::composition_json(recomposed.instance, transition.next)}};
+}
+
+Result<Recomposed> run(const RecomposeFlags& flags) {
+  WINDLASS_ASSIGN_OR_RETURN(const chain::Instance before, read_instance_file(flags.files[0]));
+  WINDLASS_ASSIGN_OR_RETURN(chain::Instance after, read_instance_file(flags.files[1]));
+  chain::RecomposeOptions options;
+  WINDLASS_ASSIGN_OR_RETURN(options.tuning, tuning_from_string(flags.tuning));
+  options.horizon_s = api::parse_duration_s(flags.horizon).value_or(options.horizon_s);
+  const auto old = chain::compose(before, options.tuning);
+  if (!old.ok()) return old.error().within(flags.files[0]);
+  auto transition = chain::recompose(before, *old, after, options);
+  if (!transition.ok()) return transition.error().within(flags.files[1]);
+  return Recomposed{std::move(after), std::move(transition).value()};
+}
+
+// Text of a duration above 0.
+std::string horizon_trouble(const std::string& text) {
+  const auto seconds = api::parse_duration_s(text);
+  if (!seconds.ok()) return seconds.error().message;
+  return *seconds > 0 ? "" : "found \"" + text + "\", allowed is a duration above 0";
+}
+
+}  // namespace
+
+void add_chain_recompose(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("recompose", "Print how to get from the chains of one instance to those of another");
+  auto flags = std::make_shared<RecomposeFlags>();
+  command->add_option("-f,--file", flags->files, "The instance as it is, then, with a second -f, as it will be")
+      ->required()
+      ->option_text("OLD -f NEW REQUIRED");
+  command->add_option("--horizon", flags->horizon, "How long the new chains are expected to be of use")
+      ->check(CLI::Validator([](std::string& text) { return horizon_trouble(text); }, "DURATION"))
+      ->capture_default_str();
+  command->add_option("--tune", flags->tuning, "How c is chosen: lower-bound, upper-bound or surrogate")
+      ->check(CLI::IsMember({"lower-bound", "upper-bound", "surrogate"}))
+      ->capture_default_str();
+  command->add_option("-o,--output", flags->output, "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  command->footer("Servers are matched by their names.");
+  command->callback([&context, flags] {
+    if (flags->files.size() != 2) {
+      throw CLI::ValidationError("--file", "found " + std::to_string(flags->files.size()) + ", allowed are two: -f OLD -f NEW");
+    }
+    const auto recomposed = run(*flags);
+    if (!recomposed.ok()) {
+      context.exit_code = report_chain_error(context.console.err, recomposed.error());
+    } else if (flags->output == "json") {
+      context.console.out << to_json(*recomposed).dump(2) << "\n";
+    } else {
+      context.console.out << transition_text(recomposed->instance, recomposed->transition);
+    }
+  });
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,208 @@
+// See chain_choice.h.
+#include "controller/cli/console/chain_choice.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "controller/cli/console/console.h"
+#include "controller/cli/console/text_file.h"
+#include "planner/chain/cache_ilp.h"
+#include "planner/chain/cg_bp.h"
+#include "planner/chain/design_load.h"
+#include "planner/chain/instance_yaml.h"
+#include "planner/chain/petals.h"
+
+namespace windlass::cli {
+namespace {
+
+constexpr long kMostCapacity = 100'000'000;
+
+// All of the text as one number of this type.
+template <class Number>
+std::optional<Number> parsed(const std::string& text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+int whole_of(const std::string& text) { return static_cast<int>(parsed<long>(text).value_or(1)); }
+
+// The blocks that lie on no server, and the memory that one server with all of them would need.
+Error uncovered(const chain::Instance& instance, const chain::Placement& placement, const std::string& algorithm) {
+  std::vector<bool> covered(static_cast<std::size_t>(instance.blocks) + 1, false);
+  for (const chain::BlockRange& range : placement) {
+    for (int block = range.first; block <= range.last(); ++block) covered[static_cast<std::size_t>(block)] = true;
+  }
+  int missing = 0;
+  for (int block = 1; block <= instance.blocks; ++block) missing += !covered[static_cast<std::size_t>(block)];
+  return Error{ErrorCode::kFailedPrecondition,
+               fmt::format("no full chain can be placed: {} leaves {} of {} blocks on no server; {:.6g} GB of memory are "
+                           "missing",
+                           algorithm, missing, instance.blocks, missing * (instance.block_gb + instance.cache_gb))};
+}
+
+Result<chain::Composition> compose_gbp_cr(const ChainChoice& choice, ChosenChains& chosen) {
+  const auto servers = choice.all_servers ? chain::Servers::kAll : chain::Servers::kAsNeeded;
+  if (choice.capacity != "auto") return chain::compose(chosen.instance, whole_of(choice.capacity), servers);
+  WINDLASS_ASSIGN_OR_RETURN(chosen.tuning, tuning_from_string(choice.tuning.empty() ? "lower-bound" : choice.tuning));
+  return chain::compose(chosen.instance, *chosen.tuning, servers);
+}
+
+Result<chain::Composition> compose_cg_bp(const ChainChoice& choice, const chain::Instance& instance) {
+  int load = 0;
+  if (choice.design_load == "auto") {
+    load = chain::poisson_design_load(instance, instance.arrival_rate_per_s).requests;
+    if (load == 0) return chain::compose(instance, 1).error();
+  } else {
+    load = whole_of(choice.design_load);
+    // CG-BP covers the model exactly when GBP-CR has a full chain for as many requests: the same blocks per server.
+    if (load > chain::max_design_load(instance)) return chain::compose(instance, load).error();
+  }
+  chain::Composition composition = chain::compose_on(instance, chain::cg_bp(instance, load).placement);
+  composition.capacity = load;
+  return composition;
+}
+
+Result<chain::Composition> compose_petals(const chain::Instance& instance) {
+  chain::Composition composition = chain::compose_on(instance, chain::petals_placement(instance, {}));
+  if (!chain::covers_all_blocks(instance, composition.placement)) return uncovered(instance, composition.placement, "PETALS");
+  return composition;
+}
+
+}  // namespace
+
+CLI::Validator number_between(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) {
+        const auto value = parsed<double>(text);
+        if (value && low <= *value && *value <= high) return std::string();
+        return fmt::format("found '{}', allowed is a number from {} to {}", text, low, high);
+      },
+      "NUMBER");
+}
+
+CLI::Validator whole_between(std::int64_t low, std::int64_t high) {
+  return CLI::Validator(
+      [low, high](std::string& text) {
+        const auto value = parsed<std::int64_t>(text);
+        if (value && low <= *value && *value <= high) return std::string();
+        return fmt::format("found '{}', allowed is a whole number from {} to {}", text, low, high);
+      },
+      "N");
+}
+
+CLI::Validator auto_or_whole(std::int64_t low, std::int64_t high) {
+  return CLI::Validator(
+      [low, high](std::string& text) {
+        const auto value = parsed<std::int64_t>(text);
+        if (text == "auto" || (value && low <= *value && *value <= high)) return std::string();
+        return fmt::format("found '{}', allowed is auto or a whole number from {} to {}", text, low, high);
+      },
+      "N|auto");
+}
+
+double number_of(const std::string& text) { return parsed<double>(text).value_or(std::numeric_limits<double>::quiet_NaN()); }
+
+Result<chain::Tuning> tuning_from_string(std::string_view name) {
+  for (const auto tuning : {chain::Tuning::kLowerBound, chain::Tuning::kUpperBound, chain::Tuning::kSurrogate}) {
+    if (name == chain::to_string(tuning)) return tuning;
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--tune: found '{}', allowed are lower-bound, upper-bound and surrogate", name)};
+}
+
+void add_choice_options(CLI::App& command, ChainChoice& choice) {
+  command.add_option("-f,--file", choice.file, "YAML file with the model, the demand and the servers")
+      ->required()
+      ->option_text("INSTANCE REQUIRED");
+  command.add_option("--arrival-rate", choice.arrival_rate, "Requests per second, in place of the file's")
+      ->check(number_between(chain::kSmallestNumber, chain::kLargestNumber));
+  command
+      .add_option("--max-load", choice.max_load, "The share of the total rate that the demand may take, in place of the file's")
+      ->check(number_between(chain::kSmallestNumber, 1));
+  command.add_option("--capacity", choice.capacity, "Requests at once for which GBP-CR reserves memory on every block (c)")
+      ->check(auto_or_whole(1, kMostCapacity))
+      ->capture_default_str();
+  command
+      .add_option("--tune", choice.tuning, "What --capacity auto minimises: lower-bound (default), upper-bound or surrogate")
+      ->check(CLI::IsMember({"lower-bound", "upper-bound", "surrogate"}));
+  command.add_option("--design-load", choice.design_load, "Requests at once for which CG-BP reserves memory")
+      ->check(auto_or_whole(1, kMostCapacity))
+      ->capture_default_str();
+  command.add_flag("--all-servers", choice.all_servers,
+                   "Place every server, also those beyond what the wanted load needs: more capacity for bursts");
+  command.add_flag("--optimal", choice.optimal,
+                   "Give the chains the fewest capacities that reach the wanted load, by an integer program");
+}
+
+void check_choice(const ChainChoice& choice) {
+  const bool gbp_cr = choice.placement == "gbp-cr";
+  if (!gbp_cr && choice.capacity != "auto")
+    throw CLI::ValidationError("--capacity", "belongs to --placement gbp-cr; found " + choice.placement);
+  if (!gbp_cr && !choice.tuning.empty())
+    throw CLI::ValidationError("--tune", "belongs to --placement gbp-cr; found " + choice.placement);
+  if (!gbp_cr && choice.all_servers)
+    throw CLI::ValidationError("--all-servers", "belongs to --placement gbp-cr; found " + choice.placement);
+  if (choice.capacity != "auto" && !choice.tuning.empty()) {
+    throw CLI::ValidationError("--tune", "belongs to --capacity auto; found --capacity " + choice.capacity);
+  }
+  if (choice.placement != "cg-bp" && choice.design_load != "auto") {
+    throw CLI::ValidationError("--design-load", "belongs to --placement cg-bp; found " + choice.placement);
+  }
+}
+
+Result<chain::Instance> read_instance_file(const std::string& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "a YAML file with model, arrivalRate and servers"));
+  return chain::instance_from_yaml(text, path);
+}
+
+Result<ChosenChains> choose_chains(const ChainChoice& choice) {
+  ChosenChains chosen;
+  WINDLASS_ASSIGN_OR_RETURN(chosen.instance, read_instance_file(choice.file));
+  if (!choice.arrival_rate.empty()) chosen.instance.arrival_rate_per_s = number_of(choice.arrival_rate);
+  if (!choice.max_load.empty()) chosen.instance.max_load = number_of(choice.max_load);
+  chosen.placement = choice.placement;
+  chosen.all_servers = choice.all_servers;
+  auto composition = choice.placement == "gbp-cr"  ? compose_gbp_cr(choice, chosen)
+                     : choice.placement == "cg-bp" ? compose_cg_bp(choice, chosen.instance)
+                                                   : compose_petals(chosen.instance);
+  if (!composition.ok()) return composition.error().within(choice.file);
+  chosen.composition = std::move(composition).value();
+  if (choice.optimal) {
+    auto optimal = chain::with_optimal_caches(chosen.instance, chosen.composition);
+    if (optimal.ok()) {
+      chosen.composition = std::move(optimal.value().composition);
+      chosen.proved = optimal.value().proved;
+      chosen.caches = "ilp";
+      if (!chosen.proved) {
+        chosen.note =
+            "--optimal: the integer program is too large to be solved to the end; these are the fewest capacities that were "
+            "found, not proved to be the fewest there are";
+      }
+    } else if (optimal.error().code == ErrorCode::kFailedPrecondition) {
+      // Too little for the wanted load is an answer, not a mistake: the chains keep all they have.
+      chosen.note = "--optimal changes nothing: " + optimal.error().message;
+    } else {
+      return optimal.error().within(choice.file);
+    }
+  }
+  return chosen;
+}
+
+int report_chain_error(std::ostream& err, const Error& error) {
+  err << error.message << "\n";
+  switch (error.code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kNotFound:
+    case ErrorCode::kFailedPrecondition: return kUsage;
+    default: return kFailed;
+  }
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,76 @@
+// Prints plans for people; see plan_text.h.
+#include "controller/cli/console/plan_text.h"
+
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "controller/cli/console/text_table.h"
+
+namespace windlass::cli {
+namespace {
+
+std::string title(const planner::ServiceId& id) { return id.name_space + "/" + id.name; }
+
+void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector<planner::PoolPlan>& pools) {
+  for (const auto& pool : pools) {
+    table.add({title(id), pool.name, dispatch::to_string(pool.role), pool.accelerator, std::to_string(pool.gpus_per_worker),
+               std::to_string(pool.workers), fmt::format("{}/{}", pool.slots, pool.max_concurrency),
+               number_text(pool.service_rate_per_s * pool.slots)});
+  }
+}
+
+}  // namespace
+
+std::string count_text(int n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
+std::string predicted_figures(const planner::ServicePlan& service) {
+  const planner::Predicted& predicted = service.predicted;
+  std::map<std::string, int> taken;  // by class
+  for (const planner::PoolPlan& pool : service.pools) taken[pool.accelerator] += pool.workers * pool.gpus_per_worker;
+  std::string accelerators;
+  for (const auto& [name, count] : taken) accelerators += fmt::format("{} x {}, ", count, name);
+  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}{} an hour",
+                     std::isinf(predicted.ttft_s) ? "without bound" : seconds_text(predicted.ttft_s),
+                     seconds_text(predicted.tpot_s), number_text(predicted.requests_per_s), percent_text(predicted.utilisation),
+                     accelerators, number_text(predicted.cost_per_hour));
+}
+
+std::string hint_text(const char* name, const planner::Hint& hint) {
+  return fmt::format("{}: {} ({}){}{}", name, planner::to_string(hint.status), hint.reason, hint.message.empty() ? "" : ": ",
+                     hint.message);
+}
+
+std::string denied_text(const planner::Denied& denied) {
+  return fmt::format("denied ({}): wanted {}, granted {}{}: {}", denied.code, count_text(denied.wanted_workers, "worker"),
+                     denied.granted_workers, denied.accelerator.empty() ? "" : " of " + denied.accelerator, denied.message);
+}
+
+std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& plan) {
+  TextTable table({"SERVICE", "POOL", "ROLE", "ACCELERATOR", "PER WORKER", "WORKERS", "SLOTS/MAX", "REQUESTS/S A WORKER"});
+  bool pools = false;
+  for (const auto& service : plan.services) {
+    add_pools(table, service.id, service.pools);
+    pools = pools || !service.pools.empty();
+  }
+  std::string text = pools ? table.text() : "No workers.\n";
+  for (std::size_t i = 0; i < plan.services.size(); ++i) {
+    const auto& service = plan.services[i];
+    text += fmt::format("\n{}\n", title(service.id));
+    if (i < snapshot.services.size() && snapshot.services[i].id == service.id) {
+      const auto& slo = snapshot.services[i].slo;
+      text += fmt::format("  objective: TTFT {}, TPOT {} for {:g}% of the requests\n", seconds_text(slo.ttft_s),
+                          seconds_text(slo.tpot_s), slo.percentile);
+    }
+    text += "  predicted: " + predicted_figures(service) + "\n";
+    for (const auto& reason : service.reasons) text += wrapped(reason.code + ": " + reason.message, 2);
+    if (service.feasible.status != planner::Truth::kTrue) text += wrapped(hint_text("Feasible", service.feasible), 2);
+    for (const auto& denied : plan.denied) {
+      if (denied.id == service.id) text += wrapped(denied_text(denied), 2);
+    }
+  }
+  return text;
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,76 @@
+// Reads a file and says what is wrong when it cannot; see text_file.h.
+#include "controller/cli/console/text_file.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace windlass::cli {
+namespace {
+
+constexpr std::size_t kMostUnpacked = std::size_t{1} << 30;
+
+}  // namespace
+
+Result<std::string> read_text_file(const std::string& path, const std::string& what) {
+  const auto refused = [&](const std::string& why) {
+    return Error{ErrorCode::kNotFound, fmt::format("{}: cannot be read: {}; allowed is {}", path, why, what)};
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return refused("it is a folder");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return refused(std::strerror(errno));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+Result<std::string> unpacked(std::string text, const std::string& path) {
+  if (!text.starts_with("\x1f\x8b")) return text;
+  const auto broken = [&](const char* why) { return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, why)}; };
+  z_stream stream{};
+  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) return Error{ErrorCode::kInternal, path + ": zlib cannot begin"};
+  stream.next_in = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_in = static_cast<uInt>(text.size());
+  std::string out;
+  std::array<char, 1 << 16> part{};
+  int code = Z_OK;
+  while (code == Z_OK && out.size() <= kMostUnpacked) {
+    stream.next_out = reinterpret_cast<Bytef*>(part.data());
+    stream.avail_out = static_cast<uInt>(part.size());
+    code = inflate(&stream, Z_NO_FLUSH);
+    out.append(part.data(), part.size() - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  if (out.size() > kMostUnpacked) return broken("holds more than a gibibyte");
+  if (code != Z_STREAM_END) return broken("is not whole: gzip ends early or is damaged");
+  return out;
+}
+
+Result<void> write_whole_file(const std::string& path, const std::string& text) {
+  const std::string draft = fmt::format("{}.{}.new", path, getpid());
+  const auto refused = [&](const std::string& why) {
+    std::remove(draft.c_str());
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path, why)};
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return refused("it is a folder");
+  errno = 0;
+  std::ofstream out(draft, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) return refused(std::strerror(errno));
+  std::filesystem::rename(draft, path, error);
+  if (error) return refused(error.message());
+  return {};
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,117 @@
+// `windlass load`: sends phases of requests to an OpenAI-compatible endpoint and says what became of them.
+#include <ostream>
+#include <stop_token>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "controller/app/stop_signals.h"
+#include "controller/cli/console/commands.h"
+#include "controller/cli/console/duration_check.h"
+#include "controller/cli/console/text_table.h"
+#include "controller/cli/load/generator/load_generator.h"
+
+namespace windlass::cli {
+namespace {
+
+struct LoadFlags {
+  load::LoadOptions options;
+  std::string phases;
+  std::string ttft;
+  std::string tpot;
+  std::string output = "text";
+  bool constant = false;
+  bool whole = false;
+  bool quiet = false;
+};
+
+std::string progress_text(const load::LoadProgress& progress) {
+  return fmt::format(
+      "{:5.1f} of {:.0f}s: {} of {} sent, {} in flight, {} answered, {} refused, {} lost; {}/s, TTFT p95 {}, TPOT p95 {}",
+      progress.elapsed_s, progress.total_s, progress.sent, progress.planned, progress.in_flight, progress.completed,
+      progress.rejected, progress.lost, number_text(progress.arrivals_per_s, 1), seconds_text(progress.ttft_p95_s),
+      seconds_text(progress.tpot_p95_s));
+}
+
+// For a program: the names of the columns and one line.
+std::string csv(const load::LoadResult& result) {
+  const auto p95 = [](const std::optional<load::Percentiles>& p) { return p ? fmt::format("{:.4f}", p->p95) : std::string(); };
+  return "sent,completed,rejected,lost,duplicated,retried,elapsed_s,ttft_p95_s,tpot_p95_s,latency_p95_s,attainment\n" +
+         fmt::format("{},{},{},{},{},{},{:.1f},{},{},{},{}\n", result.sent, result.completed, result.rejected, result.lost,
+                     result.duplicated, result.retried, result.elapsed_s, p95(result.ttft_s), p95(result.tpot_s),
+                     p95(result.latency_s), result.attainment ? fmt::format("{:.4f}", *result.attainment) : "");
+}
+
+Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
+  flags.options.stream = !flags.whole;
+  flags.options.arrivals = flags.constant ? load::Arrivals::kConstant : load::Arrivals::kPoisson;
+  auto phases = load::parse_phases(flags.phases);
+  if (!phases.ok()) return phases.error().within("--phases");
+  flags.options.phases = std::move(phases).value();
+  if (!flags.ttft.empty()) flags.options.ttft_slo_s = duration_s(flags.ttft);
+  if (!flags.tpot.empty()) flags.options.tpot_slo_s = duration_s(flags.tpot);
+  std::stop_source stop;
+  const StopSignals signals([&] { stop.request_stop(); });  // what was measured is still summed up
+  double next_s = 0;
+  return load::run_load(
+      flags.options,
+      [&](const load::LoadProgress& progress) {
+        if (flags.quiet || progress.elapsed_s < next_s) return;
+        next_s = progress.elapsed_s + 5;
+        console.err << progress_text(progress) << "\n" << std::flush;
+      },
+      stop.get_token());
+}
+
+}  // namespace
+
+void add_load(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("load", "Send phases of requests to the gateway and measure what a client sees");
+  auto flags = std::make_shared<LoadFlags>();
+  auto& options = flags->options;
+  const CLI::Validator phases(
+      [](std::string& text) {
+        const auto parsed = load::parse_phases(text);
+        return parsed.ok() ? std::string() : parsed.error().message;
+      },
+      "RATE/DURATION,...");
+  command->add_option("--url", options.url, "Where the gateway takes requests")->capture_default_str();
+  command->add_option("--model", options.model, "The served name")->required();
+  command->add_option("--phases", flags->phases, "Requests a second and for how long, in turn: 2/10s,12/30s,0.5/1m")
+      ->required()
+      ->check(phases);
+  command->add_option("--prompt-tokens", options.prompt_tokens, "Words in a prompt")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--max-tokens", options.max_tokens, "Tokens in an answer")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--seed", options.seed, "Of arrival times and prompts")->capture_default_str();
+  command->add_flag("--constant", flags->constant, "Even gaps between requests; else they come as a Poisson process");
+  command->add_flag("--whole", flags->whole, "Ask for whole answers; else they are streamed");
+  command->add_flag("--retry", options.retry, "Obey Retry-After of 429 and 503 and send again");
+  command->add_option("--ttft", flags->ttft, "Objective for the first token, for attainment: 500ms")->check(duration_check());
+  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(duration_check());
+  command->add_option("-o,--output", flags->output, "text, json (with every request) or csv")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str();
+  command->add_flag("-q,--quiet", flags->quiet, "No progress on stderr");
+  command->footer("Exits 1 when a request was lost or answered twice, or none was answered.");
+  command->callback([&context, flags] {
+    const auto result = run(*flags, context.console);
+    if (!result.ok()) {
+      context.console.err << "windlass load: " << result.error().message << "\n";
+      context.exit_code = kFailed;
+      return;
+    }
+    if (flags->output == "json") {
+      context.console.out << load::to_json(*result, true) << "\n";
+    } else {
+      context.console.out << (flags->output == "csv" ? csv(*result) : load::to_text(*result));
+    }
+    const bool none = result->sent > 0 && result->completed == 0;
+    context.exit_code = result->lost > 0 || result->duplicated > 0 || none ? kFailed : kDone;
+  });
+}
+
+}  // namespace windlass::cli

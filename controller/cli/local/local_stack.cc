@@ -1,0 +1,249 @@
+// Starts and stops the local controller and gateway; see local_stack.h.
+#include "controller/cli/local/local_stack.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "controller/cli/console/clock.h"
+#include "controller/cli/console/text_file.h"
+#include "controller/runtime/worker_records.h"
+#include "metrics/net/host_port.h"
+
+namespace windlass::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kGatewayPatienceS = 35;  // its own drain timeout is 30 s
+constexpr double kControllerPatienceS = 20;
+constexpr double kOrphanPatienceS = 5;
+
+Result<void> make_folders(const std::string& directory) {
+  for (const char* name : {"objects", "logs"}) {
+    std::error_code error;
+    fs::create_directories(fs::path(directory) / name, error);
+    // One that an earlier version made may be open to others.
+    if (!error) fs::permissions(fs::path(directory) / name, fs::perms::owner_all, error);
+    if (error)
+      return Error{ErrorCode::kPermissionDenied, fmt::format("--dir: cannot make {}/{}: {}", directory, name, error.message())};
+  }
+  return {};
+}
+
+// The folder's objects become what the files say: what an earlier run left goes. Written whole, then renamed, since a
+// controller may look at any time.
+Result<void> place_objects(const LocalStackOptions& options) {
+  const fs::path objects = fs::path(options.directory) / "objects";
+  std::set<std::string> names;
+  std::error_code error;
+  for (const std::string& file : options.files) {
+    std::string name = fs::path(file).filename().string();
+    for (int i = 2; !names.insert(name).second; ++i) name = fmt::format("{}-{}", i, fs::path(file).filename().string());
+    const fs::path target = objects / name;
+    if (fs::equivalent(file, target, error)) continue;  // `up -f .windlass/objects/tiny.yaml`: it is there already
+    const fs::path draft = target.string() + ".new";
+    const bool copied = fs::copy_file(file, draft, fs::copy_options::overwrite_existing, error);
+    if (copied) fs::permissions(draft, fs::perms::owner_read | fs::perms::owner_write, error);
+    if (!copied || error || (fs::rename(draft, target, error), error)) {
+      return Error{ErrorCode::kPermissionDenied,
+                   fmt::format("{}: cannot be copied to {}: {}", file, target.string(), error.message())};
+    }
+  }
+  for (const auto& [file, text] : options.made) {
+    std::string name = file;
+    while (!names.insert(name).second) name = "measured-" + name;
+    WINDLASS_RETURN_IF_ERROR(write_whole_file((objects / name).string(), text));
+  }
+  for (const auto& entry : fs::directory_iterator(objects, error)) {
+    if (!names.count(entry.path().filename().string())) fs::remove(entry.path(), error);
+  }
+  return {};
+}
+
+// A socket that listens on HOST:PORT.
+Result<int> open_listener(const std::string& listen) {
+  const auto parsed = net::parse_host_port(listen);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  const std::string host = !parsed.ok() ? "" : parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
+  const int port = parsed.ok() ? std::stoi(parsed->port) : 0;
+  if (port < 1 || inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--listen: found '{}', allowed is an IPv4 address and a port: 127.0.0.1:8080", listen)};
+  }
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(socket, SOMAXCONN) == 0)
+    return socket;
+  const int why = errno;
+  close(socket);
+  return Error{ErrorCode::kAlreadyExists,
+               fmt::format("--listen: {} cannot be used: {}; choose another port", listen, std::strerror(why))};
+}
+
+// Of a child without reaping it, so that its id stays its own; of another process, whether it is gone.
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) return info.si_pid == pid;
+  return kill(pid, 0) != 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& options) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string controller, sibling_program("windlass-controller"));
+  WINDLASS_ASSIGN_OR_RETURN(const std::string gateway, sibling_program("windlass-gateway"));
+  WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
+  std::unique_ptr<LocalStack> stack(new LocalStack);
+  WINDLASS_ASSIGN_OR_RETURN(stack->listener_, open_listener(options.listen));
+  ::umask(077);  // objects hold what a service's env says, and logs what a model says: they are nobody else's
+  WINDLASS_RETURN_IF_ERROR(make_folders(options.directory));
+
+  stack->directory_ = options.directory;
+  const std::string lock_path = options.directory + "/lock";
+  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0) return system_error("--dir: opening " + lock_path);
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    close(lock);
+    return Error{ErrorCode::kAlreadyExists,
+                 fmt::format("--dir: another `windlass up` runs in {}; stop it or choose another folder", options.directory)};
+  }
+  stack->lock_ = lock;
+  WINDLASS_RETURN_IF_ERROR(place_objects(options));
+
+  WINDLASS_ASSIGN_OR_RETURN(stack->controller_port_, HeldPort::take());
+  WINDLASS_ASSIGN_OR_RETURN(stack->admin_port_, HeldPort::take());
+  const std::string controller_listen = fmt::format("127.0.0.1:{}", stack->controller_port_.number());
+  const std::string admin_listen = fmt::format("127.0.0.1:{}", stack->admin_port_.number());
+  stack->endpoints_ = {"http://" + controller_listen, "http://" + options.listen, {"http://" + admin_listen}};
+
+  std::vector<std::string> controller_argv = {controller, "--store", "dir:" + options.directory, "--listen", controller_listen};
+  const auto with = [&controller_argv](std::initializer_list<std::string> words) {
+    controller_argv.insert(controller_argv.end(), words);
+  };
+  if (options.servers.empty()) {
+    with({"--runtime", "local", "--worker-binary", worker, "--keep-workers"});
+  } else {
+    const std::string file = options.directory + "/servers.json";
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(file, controller::to_json(options.servers)));
+    with({"--runtime", "attached", "--servers", file});
+  }
+  if (options.gpus > 0) with({"--local-gpus", std::to_string(options.gpus)});
+  // The workers of a controller that crashes become our children rather than nobody's.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const std::string logs = options.directory + "/logs/";
+  const double now_s = monotonic_s();
+  WINDLASS_ASSIGN_OR_RETURN(
+      stack->controller_,
+      SupervisedProcess::start({"windlass-controller", std::move(controller_argv), logs + "controller.log"}, now_s));
+  WINDLASS_ASSIGN_OR_RETURN(
+      stack->gateway_,
+      SupervisedProcess::start({"windlass-gateway",
+                                {gateway, "--id", "local", "--listen-fd", std::to_string(stack->listener_), "--admin-listen",
+                                 admin_listen, "--controller", stack->endpoints_.controller_url},
+                                logs + "gateway.log",
+                                stack->listener_},
+                               now_s));
+  WINDLASS_RETURN_IF_ERROR(write_whole_file(endpoints_path(options.directory), to_json(stack->endpoints_)));
+  return stack;
+}
+
+LocalStack::~LocalStack() {
+  std::error_code error;
+  if (listener_ >= 0) close(listener_);
+  if (lock_ >= 0) {
+    fs::remove(endpoints_path(directory_), error);
+    close(lock_);
+  }
+}
+
+std::optional<std::string> LocalStack::trouble() {
+  for (auto* program : {&*controller_, &*gateway_}) {
+    if (program->ended()) return program->last_words();
+  }
+  return std::nullopt;
+}
+
+std::string LocalStack::tend(double now_s) {
+  std::string news = controller_->tend(now_s) + gateway_->tend(now_s);
+  reap_orphans();
+  return news;
+}
+
+// Those of our children that we did not start, once they have ended. Our own are left to their owners.
+void LocalStack::reap_orphans() {
+  for (;;) {
+    siginfo_t ended{};
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
+    if (ended.si_pid == controller_->pid() || ended.si_pid == gateway_->pid()) return;
+    waitpid(ended.si_pid, nullptr, WNOHANG);
+  }
+}
+
+// Workers that no controller is left to end.
+void LocalStack::end_orphans() {
+  const auto records = controller::WorkerRecords::open(fs::path(directory_) / "workers");
+  if (!records.ok()) return;
+  std::vector<pid_t> left;
+  for (const controller::WorkerRecord& record : records->read()) {
+    // A child's id is not used again before we have reaped it.
+    if (record.pid > 0 && controller::start_ticks_of(record.pid) == record.start_ticks) left.push_back(record.pid);
+    records->erase(record.worker.name_space, record.worker.name);
+  }
+  for (const pid_t pid : left) kill(pid, SIGTERM);
+  const double deadline = monotonic_s() + kOrphanPatienceS;
+  const auto all_ended = [&left] { return std::all_of(left.begin(), left.end(), has_ended); };
+  while (!all_ended() && monotonic_s() < deadline) usleep(20'000);
+  for (const pid_t pid : left) {
+    if (kill(pid, 0) != 0) continue;  // no child of ours, and gone: the number may become another's
+    kill(pid, SIGKILL);
+    kill(-pid, SIGKILL);  // and what it has started
+    waitpid(pid, nullptr, 0);
+  }
+}
+
+bool LocalStack::end(SupervisedProcess& program, double patience_s, const std::function<bool()>& hurry) {
+  if (program.ended()) return program.ended_well();
+  program.signal(SIGTERM);
+  const double deadline = monotonic_s() + patience_s;
+  while (!program.ended()) {
+    if (monotonic_s() > deadline || hurry()) {
+      program.signal(SIGKILL);
+      break;
+    }
+  }
+  while (!program.ended()) usleep(10'000);
+  return program.ended_well();
+}
+
+bool LocalStack::stop(const std::function<bool()>& hurry) {
+  std::error_code error;
+  fs::remove(endpoints_path(directory_), error);
+  // Who connects from here on is refused, rather than left to wait for nobody.
+  close(std::exchange(listener_, -1));
+  // The gateway first: what it has accepted still needs the workers.
+  const bool gateway_well = end(*gateway_, kGatewayPatienceS, hurry);
+  const bool controller_well = end(*controller_, kControllerPatienceS, hurry);
+  if (!controller_well) end_orphans();
+  return gateway_well && controller_well;
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,152 @@
+// `windlass plan`: what would be decided, from YAML files or from a snapshot of a live controller; or what a strategy finds for
+// a ModelService, a SCENARIO without `cluster` or a CLUSTER file. Touches nothing.
+#include <algorithm>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/yaml.h"
+#include "controller/cli/console/chain_choice.h"
+#include "controller/cli/console/commands.h"
+#include "controller/cli/console/object_files.h"
+#include "controller/cli/console/plan_text.h"
+#include "controller/cli/console/text_file.h"
+#include "controller/cli/local/this_machine.h"
+#include "controller/cli/plan/strategy_plan.h"
+#include "planner/policy/json.h"
+#include "planner/policy/make_plan.h"
+#include "planner/strategies/cluster_strategies.h"
+#include "planner/strategies/strategies.h"
+
+namespace windlass::cli {
+namespace {
+
+struct PlanOptions {
+  std::vector<std::string> files;
+  std::string snapshot;
+  std::string output = "table";
+  double rate_per_s = -1;
+  StrategyFlags by_strategy;  // what it shares with the above is set when it runs
+};
+
+// A strategy was asked for, or a SCENARIO was given, which only strategies can plan.
+Result<bool> wants_strategy(const PlanOptions& options) {
+  const StrategyFlags& flags = options.by_strategy;
+  const bool asked =
+      !flags.strategy.empty() || !flags.goal.empty() || !flags.time_limit.empty() || flags.compare || !flags.report.empty();
+  if (asked || !options.snapshot.empty()) return asked;
+  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(options.files.front()));
+  return !objects;
+}
+
+// `notes`: what a reader of the plan should know of what it was made from.
+Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& notes) {
+  if (!options.snapshot.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(const std::string text,
+                              read_text_file(options.snapshot, "a file with a controller's /v1/snapshot"));
+    auto snapshot = planner::snapshot_from_json(text);
+    if (!snapshot.ok()) return snapshot.error().within(options.snapshot);
+    return snapshot;
+  }
+  WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(options.files));
+  WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
+  WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfCatalogToo));
+  planner::Snapshot snapshot = quiet_snapshot(objects);
+  for (const std::string& name : add_catalog_classes(snapshot)) {
+    notes << fmt::format("AcceleratorClass {}: not in the files; its figures are the catalog's (docs/catalog.md)\n", name);
+  }
+  add_profiles(snapshot, objects);
+  return snapshot;
+}
+
+struct PlanAnswer {
+  std::string text;
+  int exit_code = kDone;
+};
+
+Result<PlanAnswer> plan_answer(const PlanOptions& options, std::ostream& notes) {
+  WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options, notes));
+  if (options.rate_per_s >= 0) {
+    for (auto& service : snapshot.services) {
+      service.workload.requests_per_s = options.rate_per_s;
+      service.demand.arrivals_per_s = planner::Reading{options.rate_per_s, snapshot.now_s};
+    }
+  }
+  const planner::Plan plan = planner::make_plan(snapshot);
+  PlanAnswer answer;
+  const bool all_feasible = std::none_of(plan.services.begin(), plan.services.end(), [](const planner::ServicePlan& service) {
+    return service.feasible.status == planner::Truth::kFalse;
+  });
+  if (!all_feasible || !plan.denied.empty()) answer.exit_code = kInfeasible;
+  answer.text = options.output == "json"   ? planner::to_json(plan, true) + "\n"
+                : options.output == "yaml" ? api::to_yaml(nlohmann::json::parse(planner::to_json(plan)))
+                                           : plan_table(snapshot, plan);
+  return answer;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("plan", "Print what would be decided, touching nothing");
+  auto options = std::make_shared<PlanOptions>();
+  auto* source = command->add_option_group("source", "What to plan from");
+  auto* files = source->add_option(
+      "-f,--file,FILE", options->files,
+      "YAML file with ModelServices and AcceleratorClasses, repeatable; or a SCENARIO without cluster, or a CLUSTER");
+  source->add_option("--snapshot", options->snapshot, "What a controller saw (GET /v1/snapshot): gives the same plan again")
+      ->excludes(files);
+  source->require_option(1);
+  command->add_option("-o,--output", options->output, "table, json or yaml")
+      ->check(CLI::IsMember({"table", "json", "yaml"}))
+      ->capture_default_str();
+  command->add_option("--rate", options->rate_per_s, "Requests per second to plan for, in place of what the files assume")
+      ->check(number_between(0, 1e9));
+  std::vector<std::string> names;
+  for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
+  for (const hetero::NamedClusterStrategy& strategy : hetero::cluster_strategies()) names.emplace_back(strategy.name);
+  StrategyFlags& flags = options->by_strategy;
+  const auto of_files = [&](CLI::Option* option) { option->needs(files); };
+  of_files(command
+               ->add_option("--strategy", flags.strategy,
+                            "Plan by one published strategy, or auto: the best of all; hexgen2 and huawei place on a CLUSTER")
+               ->check(CLI::IsMember(names)));
+  of_files(command->add_option("--goal", flags.goal, "What a strategy minimises: cost, power, or GPUs for the throughput")
+               ->check(CLI::IsMember({"cost", "power", "throughput"})));
+  of_files(
+      command->add_option("--time-limit", flags.time_limit, "For each strategy, such as 10s: the best plan found by then"));
+  of_files(command->add_flag("--compare", flags.compare, "Plan by every strategy and print them beside each other")
+               ->excludes("--strategy"));
+  of_files(
+      command->add_option("--report", flags.report,
+                          "HTML page with cost over attainment and capacity over rate, or the groups on a cluster's nodes"));
+  command->add_option("--jobs", flags.jobs, "Threads of a strategy; all cores when left out")->check(CLI::Range(1, 1024));
+  command->footer("Exits 3 when an objective cannot be met, or more workers are needed than can be had.");
+  command->callback([&context, options] {
+    const auto by_strategy = wants_strategy(*options);
+    if (!by_strategy.ok()) {
+      context.console.err << by_strategy.error().message << "\n";
+      context.exit_code = kFailed;
+      return;
+    }
+    if (*by_strategy) {
+      StrategyFlags asked = options->by_strategy;
+      asked.files = options->files;
+      asked.output = options->output;
+      asked.rate_per_s = options->rate_per_s;
+      context.exit_code = plan_by_strategy(asked, context.console);
+      return;
+    }
+    const auto answer = plan_answer(*options, context.console.err);
+    if (!answer.ok()) {
+      context.console.err << answer.error().message << "\n";
+      context.exit_code = kFailed;
+      return;
+    }
+    context.console.out << answer->text;
+    context.exit_code = answer->exit_code;
+  });
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,87 @@
+// See strategy_page.h.
+#include "controller/cli/plan/strategy_page.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "controller/cli/charts/svg_chart.h"
+#include "controller/cli/console/html_page.h"
+
+namespace windlass::cli {
+namespace {
+
+using charts::Chart;
+using charts::ChartSeries;
+
+using CostPoint = std::pair<double, double>;  // dollars an hour, attainment
+
+// Points that nothing cheaper attains more than, by cost.
+std::vector<CostPoint> pareto_front(std::vector<CostPoint> points) {
+  std::sort(points.begin(), points.end(), [](const CostPoint& a, const CostPoint& b) {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;
+  });
+  std::vector<CostPoint> front;
+  for (const CostPoint& point : points) {
+    if (front.empty() || point.second > front.back().second) front.push_back(point);
+  }
+  return front;
+}
+
+ChartSeries series_of(std::string name, const std::vector<CostPoint>& points, bool joined) {
+  ChartSeries series{std::move(name), {}, joined};
+  for (const auto& [cost, attainment] : points) series.points.push_back({cost, attainment, {}, {}});
+  return series;
+}
+
+std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
+  std::vector<CostPoint> all, weighed;
+  Chart chart{"Attainment over cost", "dollars an hour", "share of requests inside the objectives", {}};
+  std::vector<ChartSeries> plans;
+  for (const StrategyOutcome& outcome : outcomes) {
+    if (!outcome.plan) continue;
+    const CostPoint own{outcome.plan->cost_per_hour, outcome.plan->predicted.attainment};
+    plans.push_back(series_of(outcome.strategy, {own}, false));
+    all.push_back(own);
+    for (const search::Considered& other : outcome.plan->considered) {
+      if (!other.predicted.simulated) continue;
+      weighed.emplace_back(other.cost_per_hour, other.predicted.attainment);
+      all.push_back(weighed.back());
+    }
+  }
+  chart.series.push_back(series_of("weighed", weighed, false));
+  chart.series.push_back(series_of("Pareto front", pareto_front(all), true));
+  for (ChartSeries& plan : plans) chart.series.push_back(std::move(plan));
+  return figure_of(chart,
+                   "Every deployment that was simulated at the rate asked for. Nothing cheaper attains more than the front.");
+}
+
+std::string rate_chart(const search::Problem& problem, const std::vector<RateCurve>& curves) {
+  Chart chart{"Attainment over the rate", "requests per second", "share of requests inside the objectives", {}};
+  for (const RateCurve& curve : curves) {
+    ChartSeries series{curve.name, {}};
+    for (const RateCurve::Point& point : curve.points)
+      series.points.push_back({point.requests_per_s, point.attainment, {}, {}});
+    chart.series.push_back(std::move(series));
+  }
+  std::string caption = fmt::format("One run of {} requests at each rate; {:.4g} requests/s are asked for.",
+                                    problem.requests_per_trial, problem.requests_per_s);
+  for (const RateCurve& curve : curves) caption += fmt::format(" {}: {}.", curve.name, curve.deployment);
+  return figure_of(chart, caption);
+}
+
+}  // namespace
+
+std::string strategy_page(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
+                          const std::vector<RateCurve>& curves) {
+  std::string page = page_head(fmt::format("Plan for {}", problem.name));
+  if (outcomes.size() > 1) page += preformatted(comparison_table(problem, outcomes));
+  page += cost_chart(outcomes) + rate_chart(problem, curves);
+  for (const StrategyOutcome& outcome : outcomes) {
+    if (outcome.plan) page += preformatted(strategy_table(problem, outcome));
+  }
+  return page + page_end();
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,222 @@
+// See strategy_plan.h.
+#include "controller/cli/plan/strategy_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/cli/console/object_files.h"
+#include "controller/cli/console/progress_line.h"
+#include "controller/cli/console/scenario_files.h"
+#include "controller/cli/console/text_file.h"
+#include "controller/cli/console/thread_executor.h"
+#include "controller/cli/local/this_machine.h"
+#include "controller/cli/plan/cluster_plan.h"
+#include "controller/cli/plan/strategy_page.h"
+#include "controller/cli/plan/strategy_run.h"
+#include "controller/cli/plan/strategy_text.h"
+#include "controller/reconcile/measured_profiles.h"
+#include "planner/base/yaml_reader.h"
+#include "planner/strategies/cluster_strategies.h"
+#include "planner/strategies/core/trial.h"
+#include "planner/strategies/strategies.h"
+#include "planner/whatif/plan_scenario.h"
+#include "planner/whatif/service_problem.h"
+
+namespace windlass::cli {
+namespace {
+
+constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
+constexpr std::size_t kCurves = 4;  // of the plan and its nearest runners-up
+constexpr const char* kScenarioWanted =
+    "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
+
+// Either kind of file as a problem, with what it borrows.
+struct Asked {
+  std::optional<search::PreparedProblem> scenario;
+  std::optional<search::ServiceProblem> service;
+
+  [[nodiscard]] search::Problem& problem() { return scenario ? scenario->problem() : service->problem(); }
+};
+
+Result<Asked> asked_in_scenario(const std::string& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string yaml, read_text_file(path, kScenarioWanted));
+  WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(yaml, path));
+  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, plan.scenario));
+  Asked asked;
+  WINDLASS_ASSIGN_OR_RETURN(asked.scenario, search::PreparedProblem::make(std::move(plan), texts));
+  return asked;
+}
+
+// What the PerformanceProfiles among the objects measured of transfers, as a controller would take it. `service` is the one
+// that the objects have.
+void take_transfers(const std::vector<api::Object>& objects, const std::vector<planner::AcceleratorState>& accelerators,
+                    planner::Service& service) {
+  std::vector<api::PerformanceProfile> profiles;
+  for (const api::Object& object : objects) {
+    if (const auto* profile = std::get_if<api::PerformanceProfile>(&object.value)) profiles.push_back(*profile);
+  }
+  const controller::MeasuredProfiles measured(profiles, accelerators);
+  for (const api::Object& object : objects) {
+    if (const auto* of = std::get_if<api::ModelService>(&object.value)) service.transfers = measured.transfers(*of);
+  }
+}
+
+Result<Asked> read_service(const StrategyFlags& flags, std::ostream& notes) {
+  WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(flags.files));
+  WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
+  planner::Snapshot snapshot = quiet_snapshot(objects);
+  if (snapshot.services.size() != 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("found {} ModelServices, allowed is one: a strategy plans one model", snapshot.services.size())};
+  }
+  planner::Service& service = snapshot.services.front();
+  if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
+  add_catalog_classes(snapshot);
+  add_profiles(snapshot, objects);
+  take_transfers(objects, snapshot.accelerators, service);
+  Asked asked;
+  WINDLASS_ASSIGN_OR_RETURN(asked.service, search::ServiceProblem::make(service, snapshot.accelerators));
+  return asked;
+}
+
+Result<Asked> read_asked(const StrategyFlags& flags, std::ostream& notes) {
+  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files.front()));
+  if (objects) return read_service(flags, notes);
+  if (flags.files.size() > 1) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("-f: found {} files, allowed is one SCENARIO", flags.files.size())};
+  }
+  return asked_in_scenario(flags.files.front());
+}
+
+// Cheaper first among those that hold; those that do not behind them.
+const StrategyOutcome* best_of(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes) {
+  const StrategyOutcome* best = nullptr;
+  for (const StrategyOutcome& outcome : outcomes) {
+    if (!outcome.plan) continue;
+    if (best != nullptr) {
+      const bool better_class = outcome.plan->holds && !best->plan->holds;
+      const bool same_class = outcome.plan->holds == best->plan->holds;
+      const bool cheaper =
+          search::worth_of(problem, outcome.plan->deployment) < search::worth_of(problem, best->plan->deployment);
+      if (!better_class && !(same_class && cheaper)) continue;
+    }
+    best = &outcome;
+  }
+  return best;
+}
+
+std::vector<RateCurve> rate_curves(const search::Problem& problem, const search::Plan& plan, Executor& executor) {
+  std::vector<search::Deployment> shown = {plan.deployment};
+  for (const search::Considered& other : plan.considered) {
+    if (shown.size() < kCurves) shown.push_back(other.deployment);
+  }
+  const std::size_t count = shown.size() * kRateFactors.size();
+  const auto attained = parallel_map<std::optional<double>>(executor, count, [&](std::size_t i) -> std::optional<double> {
+    const double rate = problem.requests_per_s * kRateFactors[i % kRateFactors.size()];
+    const auto result =
+        search::try_out(problem, shown[i / kRateFactors.size()], {rate, problem.requests_per_trial, problem.seed});
+    return result.ok() ? std::optional(result->attainment) : std::nullopt;
+  });
+  std::vector<RateCurve> curves;
+  for (std::size_t c = 0; c < shown.size(); ++c) {
+    RateCurve curve{c == 0 ? "the plan" : fmt::format("runner-up {}", c), describe(problem, shown[c]), {}};
+    for (std::size_t f = 0; f < kRateFactors.size(); ++f) {
+      const auto& share = (*attained)[c * kRateFactors.size() + f];
+      if (share) curve.points.push_back({problem.requests_per_s * kRateFactors[f], *share});
+    }
+    curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
+void print(const StrategyFlags& flags, const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
+           Console& console) {
+  if (flags.output == "table") {
+    console.out << (flags.compare ? comparison_table(problem, outcomes) : strategy_table(problem, outcomes.front()));
+    return;
+  }
+  nlohmann::ordered_json json;
+  if (flags.compare) {
+    json["strategies"] = nlohmann::ordered_json::array();
+    for (const StrategyOutcome& outcome : outcomes) json["strategies"].push_back(json_of(problem, outcome));
+  } else {
+    json = json_of(problem, outcomes.front());
+  }
+  print_structured(json, flags.output, console);
+}
+
+}  // namespace
+
+void take_flags(const StrategyFlags& flags, search::Problem& problem) {
+  for (const search::Goal goal : {search::Goal::kCost, search::Goal::kPower, search::Goal::kThroughput}) {
+    if (flags.goal == search::to_string(goal)) problem.goal = goal;
+  }
+  if (flags.rate_per_s > 0) problem.requests_per_s = flags.rate_per_s;
+}
+
+Result<bool> holds_objects(const std::string& path) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, kScenarioWanted));
+  return text.find("apiVersion") != std::string::npos;
+}
+
+int plan_by_strategy(const StrategyFlags& flags, Console& console) {
+  const auto fail = [&](const std::string& message, int code) {
+    console.err << message << "\n";
+    return code;
+  };
+  double time_limit_s = 0;
+  if (!flags.time_limit.empty()) {
+    const auto limit = duration_seconds(flags.time_limit);
+    if (!limit || !(*limit > 0)) {
+      return fail(
+          fmt::format("windlass plan: --time-limit: found '{}', allowed is a time above 0 such as 10s", flags.time_limit),
+          kUsage);
+    }
+    time_limit_s = *limit;
+  }
+  const auto on_cluster = holds_cluster_file(flags.files.front());
+  if (!on_cluster.ok()) return fail(on_cluster.error().message, kFailed);
+  if (*on_cluster) return plan_on_cluster(flags, time_limit_s, console);
+  if (hetero::cluster_strategy_by_name(flags.strategy) != nullptr) {
+    return fail(
+        fmt::format("{}: --strategy {} places a model on the nodes of a cluster: found no cluster, needed is "
+                    "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
+                    flags.files.front(), flags.strategy),
+        kFailed);
+  }
+  auto asked = read_asked(flags, console.err);
+  if (!asked.ok()) return fail(asked.error().message, kFailed);
+  search::Problem& problem = asked->problem();
+  take_flags(flags, problem);
+
+  ThreadExecutor executor(flags.jobs);
+  std::vector<StrategyOutcome> outcomes;
+  {
+    ProgressLine line(console);
+    StrategyRunner runner(executor, time_limit_s, line);
+    for (const search::NamedStrategy& strategy : search::strategies()) {
+      const bool wanted = flags.strategy.empty() ? std::string_view(strategy.name) == "auto" : flags.strategy == strategy.name;
+      if (flags.compare || wanted) outcomes.push_back(runner.run(strategy, problem));
+    }
+  }
+  const StrategyOutcome* best = best_of(problem, outcomes);
+  if (best == nullptr) {
+    for (const StrategyOutcome& outcome : outcomes) console.err << outcome.strategy << ": " << outcome.error << "\n";
+    const bool infeasible =
+        std::all_of(outcomes.begin(), outcomes.end(), [](const auto& outcome) { return outcome.infeasible; });
+    return infeasible ? kInfeasible : kFailed;
+  }
+  if (!flags.report.empty()) {
+    const std::string page = strategy_page(problem, outcomes, rate_curves(problem, *best->plan, executor));
+    const auto written = write_whole_file(flags.report, page);
+    if (!written.ok()) return fail(written.error().message, kFailed);
+  }
+  print(flags, problem, outcomes, console);
+  return best->plan->holds ? kDone : kInfeasible;
+}
+
+}  // namespace windlass::cli

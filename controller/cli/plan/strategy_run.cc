@@ -1,0 +1,57 @@
+// See strategy_run.h.
+#include "controller/cli/plan/strategy_run.h"
+
+#include <ostream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "controller/api/yaml.h"
+#include "controller/cli/console/clock.h"
+#include "planner/strategies/core/plan_json.h"
+
+namespace windlass::cli {
+
+StrategyOutcome StrategyRunner::run(const search::NamedStrategy& strategy, const search::Problem& problem) {
+  StrategyOutcome outcome;
+  run(
+      strategy.name,
+      [&](const search::Effort& effort) -> Result<void> {
+        WINDLASS_ASSIGN_OR_RETURN(outcome.plan, strategy.plan(problem, effort));
+        return {};
+      },
+      outcome);
+  return outcome;
+}
+
+void StrategyRunner::run(const char* name, const std::function<Result<void>(const search::Effort&)>& plan,
+                         StrategyOutcome& outcome) {
+  const double begin_s = monotonic_s(), limit_s = time_limit_s_;
+  search::Effort effort;
+  effort.executor = &executor_;
+  if (limit_s > 0) effort.stop = [begin_s, limit_s] { return monotonic_s() - begin_s > limit_s; };
+  effort.progress = [&](std::string_view what, double share) {
+    line_.tell([&](double) { return fmt::format("{}: {:.0f}%, {}", name, 100 * share, what); });
+  };
+  outcome.strategy = name;
+  const Result<void> planned = plan(effort);
+  outcome.wall_s = monotonic_s() - begin_s;
+  if (planned.ok()) return;
+  outcome.error = planned.error().message;
+  outcome.infeasible = planned.error().code == ErrorCode::kNotFound;
+}
+
+nlohmann::ordered_json json_of(const search::Problem& problem, const StrategyOutcome& outcome) {
+  if (outcome.plan) return search::to_json(problem, *outcome.plan, outcome.wall_s);
+  return {{"strategy", outcome.strategy}, {"error", outcome.error}};
+}
+
+void print_structured(const nlohmann::ordered_json& json, const std::string& output, Console& console) {
+  if (output == "json") {
+    console.out << json.dump(2) << "\n";
+  } else {
+    console.out << api::to_yaml(nlohmann::json::parse(json.dump()));
+  }
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,123 @@
+// The choice between fits, and the profile as YAML beside the table of its errors.
+#include "controller/cli/profile/fitted_profile.h"
+
+#include <algorithm>
+#include <ostream>
+#include <variant>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/api/json.h"
+#include "controller/api/validation.h"
+#include "controller/api/yaml.h"
+#include "controller/cli/console/text_file.h"
+#include "controller/cli/console/text_table.h"
+#include "controller/cli/profile/profile_problem.h"
+
+namespace windlass::cli {
+namespace {
+
+double mean_error(const planner::PerformanceProfile& profile) {
+  double sum = 0;
+  for (const planner::FitError& error : profile.errors) sum += error.mape;
+  return sum;
+}
+
+// Of lower-case letters, digits and dashes, as the API server wants names.
+std::string default_name(const planner::PerformanceProfile& profile) {
+  std::string name;
+  for (const char c : fmt::format("{}-{}-{}gpu", profile.model, profile.accelerator, profile.gpus_per_worker)) {
+    const char lower = 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const bool fits = ('a' <= lower && lower <= 'z') || ('0' <= lower && lower <= '9');
+    if (fits || (!name.empty() && name.back() != '-')) name += fits ? lower : '-';
+  }
+  return name.substr(0, 253);
+}
+
+}  // namespace
+
+std::string error_text(const Fitted& fitted) {
+  const planner::PerformanceProfile& profile = fitted.profile;
+  const char* type = planner::fit_type(profile);
+  std::string text =
+      fmt::format("{} on {}, {} GPU{} a worker: {} fit of {} measurements{}\n", profile.model, profile.accelerator,
+                  profile.gpus_per_worker, profile.gpus_per_worker == 1 ? "" : "s", type, profile.source.rows,
+                  profile.source.left_out > 0 ? fmt::format(", {} left out", profile.source.left_out) : "");
+  if (const auto* lines = std::get_if<planner::FittedLines>(&profile.fit)) {
+    text += fmt::format("Form: {}\n", lines->form == planner::LinearForm::kAladdin ? "Aladdin" : "Huawei");
+  }
+  for (const std::string& note : fitted.notes) text += "Note: " + note + "\n";
+  const bool unseen = std::any_of(profile.errors.begin(), profile.errors.end(),
+                                  [](const planner::FitError& error) { return error.unseen_mape.has_value(); });
+  text += fmt::format("Errors on held-out measurements, {} folds{}\n\n", profile.folds,
+                      unseen ? "; new shapes: every run of one shape left out" : "");
+  std::vector<std::string> header = {"PART", "SAMPLES", "MEAN", "MEDIAN", "LARGEST"};
+  if (unseen) header.push_back("NEW SHAPES");
+  TextTable table(header);
+  for (const planner::FitError& error : profile.errors) {
+    std::vector<std::string> row = {error.part, std::to_string(error.samples), percent_text(error.mape),
+                                    percent_text(error.median_ape), percent_text(error.max_ape)};
+    if (unseen) row.push_back(percent_text(error.unseen_mape));
+    table.add(std::move(row));
+  }
+  return text + table.text();
+}
+
+Result<planner::PerformanceProfile> fit_rows(const std::vector<planner::ProfileRow>& rows, const planner::ProfileKey& key,
+                                             const RowFit& fit) {
+  if (fit.model == "best") {
+    RowFit one = fit;
+    one.model = "linear";
+    auto lines = fit_rows(rows, key, one);
+    if (lines.ok() && worst_error(*lines) <= fit.max_error) return lines;
+    one.model = "profile";
+    auto medians = fit_rows(rows, key, one);
+    return medians.ok() && (!lines.ok() || worst_error(*medians) < worst_error(*lines)) ? medians : lines;
+  }
+  if (fit.model == "profile") {
+    const auto reading =
+        fit.reading == "batchShape" ? planner::ProfileReading::kBatchShape : planner::ProfileReading::kBatchTokens;
+    return planner::fit_cells(rows, key, reading, fit.validation);
+  }
+  if (fit.form == "aladdin") return planner::fit_lines(rows, key, planner::LinearForm::kAladdin, fit.validation);
+  if (fit.form == "huawei") return planner::fit_lines(rows, key, planner::LinearForm::kHuawei, fit.validation);
+  WINDLASS_ASSIGN_OR_RETURN(auto simple, planner::fit_lines(rows, key, planner::LinearForm::kAladdin, fit.validation));
+  // Two more terms need more samples; where there are too few of them, the simple form is what there is.
+  const auto full = planner::fit_lines(rows, key, planner::LinearForm::kHuawei, fit.validation);
+  return full.ok() && mean_error(*full) < mean_error(simple) ? *full : simple;
+}
+
+void tell_refused(const std::string& command, const std::string& problem, const std::vector<std::string>& notes, bool could,
+                  Console& console) {
+  for (const std::string& note : notes) console.err << "Note: " << note << "\n";
+  console.err << "windlass " << command << ": " << problem << "\nNothing was written"
+              << (could ? "; --output-anyway writes this profile all the same.\n" : ".\n");
+}
+
+Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& console) {
+  planner::PerformanceProfile& profile = fitted.profile;
+  profile.source.file = output.source;
+  if (output.kv_capacity_tokens) profile.kv_capacity_tokens = static_cast<double>(*output.kv_capacity_tokens);
+  api::PerformanceProfile object;
+  object.metadata.name = output.name.empty() ? default_name(profile) : output.name;
+  object.spec = profile;
+  const nlohmann::json json = api::to_json(object);
+  nlohmann::json checked = json;
+  checked["metadata"]["namespace"] = "default";  // decided where it is applied
+  if (const auto mistakes = api::validate(checked); !mistakes.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: the profile would not be valid: {}", output.source, mistakes.front().text())};
+  }
+  const std::string yaml = api::to_yaml(json);
+  if (output.file == "-") {
+    console.out << yaml;
+    console.err << error_text(fitted);
+    return {};
+  }
+  WINDLASS_RETURN_IF_ERROR(write_whole_file(output.file, yaml));
+  console.out << error_text(fitted) << "\nPerformanceProfile " << object.metadata.name << " written to " << output.file << "\n";
+  return {};
+}
+
+}  // namespace windlass::cli

@@ -1,0 +1,184 @@
+// Aladdin's worker configuration: the batch of each tensor-parallel degree by bisection, then the best throughput per GPU.
+#include "planner/sizing/worker_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "planner/perf/linear_model.h"
+
+namespace windlass::planner {
+namespace {
+
+// The largest b in [0, high] for which holds(b), where holds is true up to some b and false after it.
+template <class Holds>
+int largest_where(int high, Holds holds) {
+  int good = 0;
+  int bad = high + 1;
+  while (bad - good > 1) {
+    const int middle = good + (bad - good) / 2;
+    (holds(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+double request_kv_tokens(const Lengths& lengths) { return lengths.input_tokens + lengths.output_tokens + kKvBlockTokens; }
+
+bool lengths_exceed_cache(const LatencyModel& model, const Lengths& lengths) {
+  return model.kv_capacity_tokens() < request_kv_tokens(lengths);
+}
+
+}  // namespace
+
+const char* to_string(BatchLimit limit) {
+  switch (limit) {
+    case BatchLimit::kKvCache: return "KvCache";
+    case BatchLimit::kTpot: return "Tpot";
+    case BatchLimit::kTtft: return "Ttft";
+    case BatchLimit::kEngine: return "Engine";
+  }
+  return "Unknown";
+}
+
+const char* to_string(RejectCode code) {
+  switch (code) {
+    case RejectCode::kDoesNotFit: return "DoesNotFit";
+    case RejectCode::kContextDoesNotFit: return "ContextDoesNotFit";
+    case RejectCode::kTpot: return "TpotTooTight";
+    case RejectCode::kTtft: return "TtftTooTight";
+    case RejectCode::kDataType: return "NoComputeForDataType";
+  }
+  return "Unknown";
+}
+
+WorkerTimes worker_times(const LatencyModel& model, double batch, const Lengths& lengths) {
+  WorkerTimes times;
+  const double decode_steps = std::max(0.0, lengths.output_tokens - 1);  // the prefill makes the first token
+  times.prefill_s = model.prefill_s(lengths.input_tokens);
+  times.decode_s = model.decode_s(batch, lengths.input_tokens + kContextGrowth * lengths.output_tokens);
+  times.service_s = batch * times.prefill_s + decode_steps * times.decode_s;
+  // With a single token there is no time between tokens; an answer shorter than two in the mean is stalled like one of two.
+  const double stalls_s = decode_steps > 0 ? (batch - 1) * times.prefill_s / std::max(1.0, decode_steps) : 0;
+  times.tpot_s = times.decode_s + stalls_s;
+  // Prefills of a worker queue up like M/D/1, at the share of time that prefills take while the slots are as busy as we let
+  // them be.
+  const double prefill_share = kMaxUtilisation * batch * times.prefill_s / times.service_s;
+  const double behind_others_s = batch > 1 ? times.prefill_s * prefill_share / (2 * (1 - prefill_share)) : 0;
+  const double iteration_under_way_s = batch > 1 ? times.decode_s : 0;
+  times.ttft_s = iteration_under_way_s + behind_others_s + times.prefill_s;
+  return times;
+}
+
+BatchChoice largest_batch(const LatencyModel& model, const Objective& objective, const Lengths& lengths) {
+  const double kv_tokens = model.kv_capacity_tokens();
+  const auto by_kv =
+      static_cast<int>(std::clamp(std::floor(kv_tokens / request_kv_tokens(lengths)), 0.0, static_cast<double>(kMaxBatch)));
+  const int by_tpot = largest_where(kMaxBatch, [&](int b) {
+    return worker_times(model, b, lengths).tpot_s <= kTpotMargin * objective.tpot_s || lengths.output_tokens <= 1;
+  });
+  const int by_ttft =
+      largest_where(kMaxBatch, [&](int b) { return worker_times(model, b, lengths).ttft_s <= objective.ttft_s; });
+
+  BatchChoice choice;
+  choice.batch = std::min({kMaxBatch, by_kv, by_tpot, by_ttft});
+  if (choice.batch == by_tpot && by_tpot < kMaxBatch) choice.limit = BatchLimit::kTpot;
+  if (choice.batch == by_ttft && by_ttft < std::min(by_tpot, kMaxBatch)) choice.limit = BatchLimit::kTtft;
+  if (choice.batch == by_kv && by_kv < std::min({by_tpot, by_ttft, kMaxBatch})) choice.limit = BatchLimit::kKvCache;
+  choice.times = worker_times(model, std::max(1, choice.batch), lengths);
+  return choice;
+}
+
+double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objective, int gpus) {
+  const double iteration_s = choice.limit == BatchLimit::kTpot ? kTpotMargin * objective.tpot_s : choice.times.tpot_s;
+  return choice.batch / (gpus * iteration_s);
+}
+
+int batch_in_memory(double kv_capacity_tokens, const Lengths& lengths, int reserved_tokens) {
+  const double each = reserved_tokens > 0 ? reserved_tokens : request_kv_tokens(lengths);
+  return static_cast<int>(std::clamp(std::floor(kv_capacity_tokens / each), 1.0, static_cast<double>(kMaxBatch)));
+}
+
+std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus) {
+  const auto even = [&](int n) {
+    const bool kv_even = shape.kv_heads % n == 0 || n % shape.kv_heads == 0;
+    const bool has_mlp = !shape.experts || shape.experts->layers < shape.layers;
+    const bool mlp_even = !has_mlp || shape.intermediate % n == 0;
+    const bool experts_even =
+        !shape.experts || (shape.experts->intermediate % n == 0 && shape.experts->shared_intermediate % n == 0);
+    return shape.heads % n == 0 && kv_even && mlp_even && experts_even;
+  };
+  std::vector<int> degrees;
+  for (int n = 1; n <= std::min(max_gpus, shape.heads); ++n) {
+    if (even(n)) degrees.push_back(n);
+  }
+  return degrees;
+}
+
+WorkerSearch search_worker_config(const WorkerSearchInput& input) {
+  WorkerSearch search;
+  const int context = input.max_context_tokens > 0 ? input.max_context_tokens : input.shape.max_context_tokens;
+  const int most = std::min(input.max_gpus, input.accelerator.gpus_per_node);
+  for (int gpus : tensor_parallel_degrees(input.shape, most)) {
+    auto reject = [&](RejectCode code, std::string message, double tpot_s = 0, double ttft_s = 0) {
+      search.rejected.push_back(Rejected{input.accelerator.name, gpus, code, std::move(message), tpot_s, ttft_s});
+    };
+    const std::string who = fmt::format("{} x {}", gpus, input.accelerator.name);
+    if (peak_flops_for(input.accelerator, input.shape.dtype) <= 0) {
+      reject(RejectCode::kDataType, fmt::format("{} has no peak FLOP/s for {}", who, to_string(input.shape.dtype)));
+      continue;
+    }
+    if (gpus > 1 && input.accelerator.intra_link_bandwidth_bytes_per_s <= 0) {
+      reject(RejectCode::kDoesNotFit,
+             fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", who));
+      continue;
+    }
+    const LinearModel model(believed_coefficients(input.shape, input.accelerator, gpus, input.estimates));
+    constexpr double kGiB = 1024.0 * 1024 * 1024;
+    if (model.kv_capacity_tokens() < 1) {
+      reject(RejectCode::kDoesNotFit,
+             fmt::format("the model's {:.3g} GiB do not fit into the {:.3g} GiB of {}", weight_bytes(input.shape) / kGiB,
+                         gpus * input.accelerator.memory_bytes / kGiB, who));
+      continue;
+    }
+    if (model.kv_capacity_tokens() < context) {
+      reject(RejectCode::kContextDoesNotFit,
+             fmt::format("one request of {} tokens does not fit into the KV cache of {}, which holds {:.0f}", context, who,
+                         model.kv_capacity_tokens()));
+      continue;
+    }
+    const BatchChoice choice = largest_batch(model, input.objective, input.lengths);
+    const WorkerTimes alone = worker_times(model, 1, input.lengths);
+    if (choice.batch < 1) {
+      if (alone.ttft_s > input.objective.ttft_s) {
+        reject(RejectCode::kTtft,
+               fmt::format("a prompt of {:.0f} tokens alone takes {} {:.4g} ms, above timeToFirstToken {:.4g} ms",
+                           input.lengths.input_tokens, who, alone.ttft_s * 1e3, input.objective.ttft_s * 1e3),
+               alone.tpot_s / kTpotMargin, alone.ttft_s);
+      } else if (lengths_exceed_cache(model, input.lengths)) {
+        reject(RejectCode::kContextDoesNotFit,
+               fmt::format("one request of {:.0f} + {:.0f} tokens does not fit into the KV cache of {}, which holds {:.0f}",
+                           input.lengths.input_tokens, input.lengths.output_tokens, who, model.kv_capacity_tokens()));
+      } else {
+        reject(RejectCode::kTpot,
+               fmt::format("one request alone takes {} {:.4g} ms a token, above {:.0f} % of timePerOutputToken {:.4g} ms", who,
+                           alone.tpot_s * 1e3, kTpotMargin * 100, input.objective.tpot_s * 1e3),
+               alone.tpot_s / kTpotMargin, alone.ttft_s);
+      }
+      continue;
+    }
+    WorkerConfig config;
+    config.accelerator = input.accelerator.name;
+    config.gpus = gpus;
+    config.batch = choice.batch;
+    config.limit = choice.limit;
+    config.kv_capacity_tokens = model.kv_capacity_tokens();
+    config.times = choice.times;
+    config.tokens_per_s_per_gpu = tokens_per_s_per_gpu(choice, input.objective, gpus);
+    search.feasible.push_back(config);
+    if (!search.best || config.tokens_per_s_per_gpu > search.best->tokens_per_s_per_gpu) search.best = config;
+  }
+  return search;
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,120 @@
+// auto_replan(): see auto_plan.h.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/strategies/auto/auto_plan.h"
+#include "planner/strategies/core/auto_candidates.h"
+#include "planner/strategies/core/deployment.h"
+
+namespace windlass::search {
+namespace {
+
+constexpr std::int64_t kReplanMomentsOf = 500;  // fewer than a plan's own: a thousand services are asked about at once
+constexpr double kMargin = 0.02;                // of a capacity: its own tolerance
+
+// What the closed forms expect a deployment to serve: the least of its roles.
+double steady_of(const Problem& problem, const Deployment& deployment, const LengthMoments& lengths) {
+  const LatencyBounds bounds = latency_bounds(problem.objectives);
+  double whole = 0, prompts = 0, decodes = 0;
+  for (const PlannedPool& pool : deployment.pools) {
+    const WorkerKind& kind = kind_of(problem, pool);
+    switch (pool.role) {
+      case sim::WorkerRole::kUnified:
+        whole += pool.workers * steady_state(kind, pool.engine, lengths, bounds.tpot_s).requests_per_s;
+        break;
+      case sim::WorkerRole::kPrefill: {
+        const planner::Batch prompt{1, lengths.input_tokens, lengths.input_square, 0, 0};
+        prompts += pool.workers * kind.pipeline_stages / kind.model->iteration_s(prompt);
+        break;
+      }
+      case sim::WorkerRole::kDecode:
+        decodes += pool.workers * steady_state(kind, pool.engine, lengths, bounds.tpot_s, SteadyPart::kDecode).requests_per_s;
+        break;
+    }
+  }
+  return whole > 0 ? whole : std::min(prompts, decodes);
+}
+
+// What the closed forms expect the cheapest deployment to cost, in shares of a worker: whole workers would jump where nothing
+// changed.
+double closed_worth(const Problem& problem, const LengthMoments& lengths, double requests_per_s) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const AutoCandidate& of : auto_candidates(problem, lengths, requests_per_s).candidates) {
+    const double share = of.steady_requests_per_s > 0 ? requests_per_s / of.steady_requests_per_s : 1;
+    least = std::min(least, of.worth(of.guess) * std::min(1.0, share));
+  }
+  return least;
+}
+
+}  // namespace
+
+AutoMemory remember(const Problem& problem, Plan plan) {
+  AutoMemory memory;
+  memory.lengths = length_moments(*problem.requests, problem.seed, kReplanMomentsOf);
+  memory.requests_per_s = problem.requests_per_s;
+  memory.closed_worth = closed_worth(problem, memory.lengths, problem.requests_per_s);
+  memory.steady_per_s = steady_of(problem, plan.deployment, memory.lengths);
+  memory.plan = std::move(plan);
+  return memory;
+}
+
+Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, const AutoOptions& options, const Effort& effort,
+                               double tolerance) {
+  if (!(tolerance >= 0)) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("tolerance: found {}, allowed is at least 0", tolerance)};
+  }
+  WINDLASS_RETURN_IF_ERROR(validate(problem));
+  for (const PlannedPool& pool : last.plan.deployment.pools) {
+    if (pool.kind < 0 || pool.kind >= static_cast<int>(problem.kinds.size())) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: last plan: found kind {}, allowed are 0 to {}", problem.name,
+                                                            pool.kind, problem.kinds.size() - 1)};
+    }
+  }
+  AutoReplan replan;
+  const Deployment& deployment = last.plan.deployment;
+  const LengthMoments lengths = length_moments(*problem.requests, problem.seed, kReplanMomentsOf);
+  const double steady = steady_of(problem, deployment, lengths);
+  const double factor = last.steady_per_s > 0 ? steady / last.steady_per_s : 0;
+  const double capacity = last.plan.predicted.capacity_requests_per_s * factor * (1 - kMargin);
+  // What is cheapest moves with the closed forms' cheapest; where the last plan lies above that by more than the tolerance, and
+  // by a worker at least, something cheaper is to be looked for.
+  const double closed = closed_worth(problem, lengths, problem.requests_per_s);
+  const double worth = worth_of(problem, deployment);
+  double least_worker = std::numeric_limits<double>::infinity();
+  for (const PlannedPool& pool : deployment.pools) {
+    Deployment one;
+    one.pools = {pool};
+    one.pools.front().workers = 1;
+    least_worker = std::min(least_worker, worth_of(problem, one));
+  }
+  const double expected = last.closed_worth > 0 ? worth * closed / last.closed_worth : worth;
+  const auto room = check_room(problem, deployment);
+  const bool same = problem.requests_per_s == last.requests_per_s && factor == 1;
+  if (!last.plan.holds) {
+    replan.reason = "the last plan did not hold";
+  } else if (!room.ok()) {
+    replan.reason = room.error().message;
+  } else if (!same && problem.requests_per_s > capacity) {
+    replan.reason =
+        fmt::format("the rate of {:.4g}/s is above the last plan's capacity of {:.4g}/s", problem.requests_per_s, capacity);
+  } else if (expected < worth * (1 - tolerance) && expected <= worth - least_worker) {
+    replan.reason = fmt::format("{:.4g} is expected to do where the last plan takes {:.4g}", expected, worth);
+  } else {
+    replan.kept = true;
+    replan.reason = fmt::format("the last plan's capacity of {:.4g}/s holds, and nothing is expected to be cheaper by {:.3g} %",
+                                capacity, 100 * tolerance);
+    replan.memory = last;
+    return replan;
+  }
+  AutoOptions warm = options;
+  if (room.ok()) warm.incumbent = deployment;
+  WINDLASS_ASSIGN_OR_RETURN(auto plan, auto_plan(problem, warm, effort));
+  replan.memory = remember(problem, std::move(plan));
+  return replan;
+}
+
+}  // namespace windlass::search

@@ -1,0 +1,15 @@
+// A strategy's plan as JSON, as `windlass plan` prints it. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "planner/strategies/core/problem.h"
+#include "planner/strategies/core/strategy.h"
+
+namespace windlass::search {
+
+// Null for what nobody has predicted.
+[[nodiscard]] nlohmann::ordered_json to_json(const Prediction& predicted);
+[[nodiscard]] nlohmann::ordered_json to_json(const Problem& problem, const Plan& plan, double wall_s);
+
+}  // namespace windlass::search

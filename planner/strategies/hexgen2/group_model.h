@@ -1,0 +1,40 @@
+// GroupModel: the latency of a group of HexGen-2's as the simulator asks for it: Table 1's times (hexgen2_cost.h), of an
+// iteration in place of a whole request.
+//
+// Table 1 is linear in tokens, so a group is four numbers. As its capacities have it, stages add up and do not overlap: the
+// group works at one batch at a time and is one engine, not a pipeline of lanes. Immutable; pure.
+#pragma once
+
+#include "planner/base/result.h"
+#include "planner/perf/iteration_model.h"
+#include "planner/strategies/clusters/cluster_plan.h"
+#include "planner/strategies/clusters/gpu_cluster.h"
+
+namespace windlass::hetero {
+
+class GroupModel final : public planner::IterationModel {
+ public:
+  // Errors: shapes that validate() refuses; stages that no link joins, GPUs that cannot compute in the model's type.
+  // REQUIRES: a group with stages whose layers are the model's, each stage's GPUs on one node of the cluster.
+  [[nodiscard]] static Result<GroupModel> make(const planner::ModelShape& shape, const GpuCluster& cluster, const Group& group);
+
+  [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
+    double seconds = 0;
+    if (batch.prefill_sequences > 0) seconds += prefill_s_ + per_prompt_token_s_ * batch.prefill_tokens;
+    if (batch.decode_sequences > 0) seconds += decode_s_ + per_decode_s_ * batch.decode_sequences;
+    return seconds;
+  }
+  // Data sheets.
+  [[nodiscard]] planner::Coverage coverage(const planner::Batch&) const override { return planner::Coverage::kModelled; }
+  // What the stage with the least room holds.
+  [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
+
+ private:
+  GroupModel() = default;
+
+  double prefill_s_ = 0, per_prompt_token_s_ = 0;
+  double decode_s_ = 0, per_decode_s_ = 0;
+  double kv_capacity_tokens_ = 0;
+};
+
+}  // namespace windlass::hetero

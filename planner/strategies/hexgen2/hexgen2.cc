@@ -1,0 +1,319 @@
+// See hexgen2.h.
+#include "planner/strategies/hexgen2/hexgen2.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "planner/strategies/hexgen2/hexgen2_exhaustive.h"
+#include "planner/strategies/hexgen2/hexgen2_partition.h"
+#include "planner/strategies/hexgen2/hexgen2_refine.h"
+#include "planner/strategies/hexgen2/hexgen_genetic.h"
+
+namespace windlass::hetero {
+namespace {
+
+constexpr int kMostExhaustive = 12;        // GPUs
+constexpr std::size_t kRandomStarts = 48;  // groups: up to so many all chains but the first begin at random
+constexpr std::int64_t kIdle = 20'000;
+
+int rounds_for(int groups, const Hexgen2Options& options) {
+  if (options.rounds > 0) return options.rounds;
+  return groups <= static_cast<int>(kFewGroups) ? 60 : 100;
+}
+
+// Steps of a chain after which it leaves local optima no more: a search of 64 GPUs ends within a second then.
+std::int64_t shake_steps(const GpuCluster& cluster) {
+  return std::min<std::int64_t>(2'000'000, 50'000 + 2'000 * static_cast<std::int64_t>(cluster.gpus()));
+}
+
+struct SwapChain {
+  std::unique_ptr<StrategyTable> table;
+  Placement groups;
+  std::int64_t flow = 0, first_flow = 0, steps = 0, improvements = 0;
+  bool stopped = false;
+};
+
+SwapChain run_chain(const GpuCluster& cluster, const InferenceTask& task, int groups, std::uint64_t seed, std::size_t index,
+                    std::int64_t most_steps, const search::Effort& effort, const Hexgen2Options& options) {
+  SwapChain chain;
+  chain.table = std::make_unique<StrategyTable>(cluster, task);
+  StrategyTable& table = *chain.table;
+  Rng rng(seed, fmt::format("hexgen2 {}", index));
+  BipartiteFlow flow;
+  const std::int64_t idle = options.idle > 0 ? options.idle : kIdle;
+  if (options.search == Hexgen2Search::kGenetic) {
+    GeneticOptions genetic;
+    genetic.idle = idle;
+    genetic.keep_groups = !options.fewer_groups;
+    genetic.most_groups = groups;
+    genetic.most_steps = most_steps;
+    genetic.stop = effort.stop;
+    Evolved evolved = evolve(
+        table, groups, {}, [&](Placement& placement) { return second_phase(table, placement, flow); }, genetic, std::move(rng));
+    chain.groups = std::move(evolved.groups);
+    chain.flow = second_phase(table, chain.groups, flow);
+    chain.steps = evolved.steps;
+    chain.stopped = evolved.stopped;
+    return chain;
+  }
+  const bool guided = options.search == Hexgen2Search::kMaxFlowGuided;
+  Placement start = index > 0 && static_cast<std::size_t>(groups) <= kRandomStarts ? random_placement(table, groups, rng)
+                                                                                   : first_phase(table, groups);
+  Placement first = start;
+  chain.first_flow = second_phase(table, first, flow);
+  RefineOptions refinement;
+  refinement.guided = guided;
+  refinement.may_empty = options.fewer_groups;
+  refinement.rounds = guided ? rounds_for(groups, options) : static_cast<int>(std::min<std::int64_t>(idle, 1'000'000'000));
+  refinement.shake_until = shake_steps(cluster);
+  refinement.most_steps = most_steps;
+  refinement.stop = effort.stop;
+  Refined refined = refine(table, std::move(start), refinement, std::move(rng));
+  chain.groups = std::move(refined.groups);
+  chain.flow = refined.flow;
+  chain.steps = refined.steps;
+  chain.improvements = refined.improvements;
+  chain.stopped = refined.stopped;
+  if (chain.first_flow > chain.flow) {
+    chain.groups = std::move(first);
+    chain.flow = chain.first_flow;
+  }
+  return chain;
+}
+
+Result<Scheduled> exhaust(const GpuCluster& cluster, const InferenceTask& task, int groups, const search::Effort& effort,
+                          const Hexgen2Options& options) {
+  if (cluster.gpus() > kMostExhaustive) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("exhaustive search: found {} GPUs, allowed are at most {}", cluster.gpus(), kMostExhaustive)};
+  }
+  Scheduled scheduled;
+  scheduled.table = std::make_unique<StrategyTable>(cluster, task);
+  scheduled.most_groups = groups;
+  for (int count = options.fewer_groups ? 2 : groups; count <= groups; ++count) {
+    WINDLASS_ASSIGN_OR_RETURN(Exhausted exhausted, exhaustive_placement(*scheduled.table, count, effort.stop));
+    scheduled.steps += exhausted.placements;
+    if (exhausted.flow <= scheduled.flow) continue;
+    scheduled.flow = exhausted.flow;
+    scheduled.groups = std::move(exhausted.groups);
+  }
+  return scheduled;
+}
+
+// What keeps the flow from being larger, in words.
+std::string bottleneck(const PlacementNetwork& network, std::int64_t flow) {
+  std::int64_t prefill = 0, decode = 0;
+  for (const std::int64_t units : network.flow.prefill) prefill += units;
+  for (const std::int64_t units : network.flow.decode) decode += units;
+  const auto rate = [](std::int64_t units) { return static_cast<double>(units) / kFlowUnitsPerRequest; };
+  const std::string both = fmt::format("{} prefill groups take {:.4g} requests/s, {} decode groups {:.4g}",
+                                       network.prefill.size(), rate(prefill), network.decode.size(), rate(decode));
+  if (flow < std::min(prefill, decode)) return both + ": the transfer of KV caches between them is the bottleneck";
+  return both + (prefill <= decode ? ": prefill is the bottleneck" : ": decode is the bottleneck");
+}
+
+}  // namespace
+
+const char* to_string(Hexgen2Search search) {
+  switch (search) {
+    case Hexgen2Search::kMaxFlowGuided: return "max-flow guided";
+    case Hexgen2Search::kRandomSwaps: return "random swaps";
+    case Hexgen2Search::kGenetic: return "genetic";
+    case Hexgen2Search::kExhaustive: return "exhaustive";
+  }
+  return "";
+}
+
+Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTask& task, std::uint64_t seed,
+                                   const search::Effort& effort, const Hexgen2Options& options) {
+  WINDLASS_RETURN_IF_ERROR(validate(cluster));
+  const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
+  const int gpus = cluster.gpus();
+  if (gpus < 2) return wrong(fmt::format("cluster: found {} GPU, allowed are at least 2: one for each phase", gpus));
+  if (options.groups != 0 && (options.groups < 2 || options.groups > gpus)) {
+    return wrong(fmt::format("groups: found {}, allowed are 2 to {}, or 0: by memory", options.groups, gpus));
+  }
+  if (options.chains < 1) return wrong(fmt::format("chains: found {}, allowed is at least 1", options.chains));
+  if (options.rounds < 0) return wrong(fmt::format("rounds: found {}, allowed is at least 0", options.rounds));
+  if (options.idle < 0) return wrong(fmt::format("idle: found {}, allowed is at least 0", options.idle));
+  const int groups = options.groups > 0 ? options.groups : std::clamp(groups_by_memory(task, cluster), 2, gpus);
+  if (options.search == Hexgen2Search::kExhaustive) return exhaust(cluster, task, groups, effort, options);
+  const auto chains = static_cast<std::size_t>(options.chains);
+  std::vector<std::optional<SwapChain>> done(chains);
+  const std::int64_t most_steps = std::max<std::int64_t>(1, effort.most_iterations / options.chains);
+  const auto run = [&](std::size_t index) {
+    if (!stop_requested(effort.stop)) done[index] = run_chain(cluster, task, groups, seed, index, most_steps, effort, options);
+  };
+  SerialExecutor own;
+  (effort.executor != nullptr ? *effort.executor : own).run(chains, run);
+  Scheduled scheduled;
+  scheduled.most_groups = groups;
+  for (std::optional<SwapChain>& chain : done) {
+    if (!chain) {
+      scheduled.stopped = true;
+      continue;
+    }
+    scheduled.steps += chain->steps;
+    scheduled.improvements += chain->improvements;
+    scheduled.stopped = scheduled.stopped || chain->stopped;
+    if (scheduled.first_flow == 0) scheduled.first_flow = chain->first_flow;
+    if (scheduled.table && chain->flow <= scheduled.flow) continue;
+    scheduled.flow = chain->flow;
+    scheduled.groups = std::move(chain->groups);
+    scheduled.table = std::move(chain->table);
+  }
+  if (!scheduled.table) return Error{ErrorCode::kCancelled, "stopped before anything was placed"};
+  return scheduled;
+}
+
+Result<void> validate(const ClusterProblem& problem) {
+  const auto wrong = [&](const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", problem.search->name, what)};
+  };
+  if (problem.search->requests == nullptr) return wrong("workload: found none, allowed is one");
+  if (!(problem.search->requests_per_s > 0)) {
+    return wrong(fmt::format("workload.requestsPerSecond: found {}, allowed is above 0", problem.search->requests_per_s));
+  }
+  if (auto valid = validate(problem.cluster); !valid.ok()) return valid.error().within(problem.search->name);
+  return {};
+}
+
+Result<InferenceTask> task_of(const ClusterProblem& problem, double memory_share) {
+  int most_gpus = 1;
+  for (const ClusterNode& node : problem.cluster.nodes) most_gpus = std::max(most_gpus, node.gpus);
+  return inference_task(problem.search->shape, problem.search->requests->mean_input_tokens(),
+                        problem.search->requests->mean_output_tokens(), most_gpus, memory_share);
+}
+
+std::vector<Group> plan_groups(const GpuCluster& cluster, const Placement& groups, bool unified) {
+  std::vector<int> next;  // GPU of each node that has no group yet
+  int first = 0;
+  for (const ClusterNode& node : cluster.nodes) {
+    next.push_back(first);
+    first += node.gpus;
+  }
+  std::vector<Group> planned;
+  for (const PlacedGroup& group : groups) {
+    const PhaseStrategy& strategy = unified ? group.entry->strategies->unified : group.strategy();
+    if (!(strategy.capacity_requests_per_s > 0)) continue;
+    Group& made = planned.emplace_back();
+    made.role = unified ? sim::WorkerRole::kUnified : group.prefill ? sim::WorkerRole::kPrefill : sim::WorkerRole::kDecode;
+    made.capacity_requests_per_s = strategy.capacity_requests_per_s;
+    made.latency_s = strategy.latency_s;
+    made.batch = strategy.batch;
+    for (const OrderedStage& stage : strategy.orders[group.order]) {
+      Stage& cut = made.stages.emplace_back();
+      cut.layers = stage.layers;
+      int& gpu = next[static_cast<std::size_t>(group.entry->nodes[static_cast<std::size_t>(stage.slot)])];
+      for (int i = 0; i < stage.tensor_parallel; ++i) cut.gpus.push_back(gpu++);
+    }
+  }
+  return planned;
+}
+
+void complete(const ClusterProblem& problem, ClusterPlan& plan) {
+  const std::vector<int> node_of = problem.cluster.node_of_each_gpu();
+  for (const Group& group : plan.groups) {
+    plan.gpus += group.gpus();
+    for (const Stage& stage : group.stages) {
+      for (const int gpu : stage.gpus) {
+        const ClusterNode& node = problem.cluster.nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(gpu)])];
+        plan.cost_per_hour += node.accelerator.price_per_hour;
+        plan.power_watts += node.accelerator.power_watts;
+      }
+    }
+  }
+  const double rate = problem.search->requests_per_s;
+  plan.holds = plan.capacity_requests_per_s >= rate;
+  if (!plan.holds) {
+    plan.reasons.push_back(
+        fmt::format("the cluster serves {:.4g} requests/s, {:.4g} of the {:.4g} that are asked for are missing",
+                    plan.capacity_requests_per_s, rate - plan.capacity_requests_per_s, rate));
+  }
+  const int idle = problem.cluster.gpus() - plan.gpus;
+  if (idle > 0) plan.reasons.push_back(fmt::format("{} of {} GPUs have no group", idle, problem.cluster.gpus()));
+}
+
+Error does_not_fit(const ClusterProblem& problem, const InferenceTask& task, int copies, const std::string& strategy) {
+  constexpr std::size_t kMostNamed = 8;
+  std::vector<std::string> nodes;
+  int layers = 0;
+  for (const ClusterNode& node : problem.cluster.nodes) {
+    const int held = node.gpus * stage_figures(task, node.accelerator, node.within, 1).most_layers(1, task.layers);
+    layers += held;
+    if (nodes.size() < kMostNamed) {
+      nodes.push_back(fmt::format("{} ({} x {}) {}", node.name, node.gpus, node.accelerator.name, held));
+    }
+  }
+  if (problem.cluster.nodes.size() > kMostNamed) {
+    nodes.push_back(fmt::format("and {} more nodes", problem.cluster.nodes.size() - kMostNamed));
+  }
+  const std::string found = fmt::format("layers of {} that fit: {}", task.layers, fmt::join(nodes, ", "));
+  const std::string need = copies == 1 ? "a group needs all of them" : "two groups, one for each phase, need all of them";
+  const int missing = copies * task.layers - layers;
+  if (missing > 0) {
+    return {ErrorCode::kNotFound,
+            fmt::format("{}: {}: {}; {}: {} layers with a request's KV cache, {:.1f} GB, are missing", problem.search->name,
+                        strategy, found, need, missing, missing * (task.layer_weight_bytes + task.layer_kv_bytes) / 1e9)};
+  }
+  return {ErrorCode::kNotFound,
+          fmt::format("{}: {}: {}; {}: memory is enough, but no way to cut it leaves links between all stages and groups",
+                      problem.search->name, strategy, found, need)};
+}
+
+Result<ClusterPlan> hexgen2_plan(const ClusterProblem& problem, const search::Effort& effort, const Hexgen2Options& options) {
+  WINDLASS_RETURN_IF_ERROR(validate(problem));
+  WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, task_of(problem, options.memory_share));
+  if (problem.cluster.gpus() < 2) return does_not_fit(problem, task, 2, "hexgen2");
+  if (effort.progress) effort.progress("hexgen2: partition and refinement", 0);
+  auto scheduled = hexgen2_schedule(problem.cluster, task, problem.search->seed, effort, options);
+  if (!scheduled.ok()) return scheduled.error().within(problem.search->name + ": hexgen2");
+  if (scheduled->flow == 0) {
+    if (scheduled->stopped) return Error{ErrorCode::kCancelled, "stopped before anything that serves was found"};
+    return does_not_fit(problem, task, 2, "hexgen2");
+  }
+  if (effort.progress) effort.progress("hexgen2: flow", 0.9);
+  ClusterPlan plan;
+  plan.strategy = "hexgen2";
+  plan.groups = plan_groups(problem.cluster, scheduled->groups, false);
+  const PlacementNetwork network = network_of(*scheduled->table, scheduled->groups);
+  const Flow flow = preflow_push(network.flow);
+  // Positions among the groups that serve, which are the plan's.
+  std::vector<int> planned(scheduled->groups.size(), -1);
+  int position = 0;
+  for (std::size_t i = 0; i < scheduled->groups.size(); ++i) {
+    if (scheduled->groups[i].serves()) planned[i] = position++;
+  }
+  for (std::size_t p = 0; p < network.prefill.size(); ++p) {
+    for (std::size_t d = 0; d < network.decode.size(); ++d) {
+      const std::size_t at = p * network.decode.size() + d;
+      if (flow.edges[at] == 0) continue;
+      plan.flow.push_back({planned[network.prefill[p]], planned[network.decode[d]],
+                           static_cast<double>(flow.edges[at]) / kFlowUnitsPerRequest,
+                           static_cast<double>(network.flow.edges[at]) / kFlowUnitsPerRequest,
+                           static_cast<double>(flow.edges[at]) / static_cast<double>(flow.value)});
+    }
+  }
+  plan.capacity_requests_per_s = static_cast<double>(flow.value) / kFlowUnitsPerRequest;
+  plan.iterations = scheduled->steps;
+  plan.stopped = scheduled->stopped;
+  plan.reasons.push_back(fmt::format("at most {} groups: the cluster's memory over that of a copy with {} requests ({:.1f} GB)",
+                                     scheduled->most_groups, kConcurrentRequests, task.replica_bytes() / 1e9));
+  plan.reasons.push_back(bottleneck(network, flow.value));
+  if (options.search == Hexgen2Search::kMaxFlowGuided) {
+    const double first = static_cast<double>(scheduled->first_flow) / kFlowUnitsPerRequest;
+    plan.reasons.push_back(
+        fmt::format("partition by bandwidth and memory alone carries {:.4g} requests/s, {} exchanges raised it to {:.4g}",
+                    first, scheduled->improvements, plan.capacity_requests_per_s));
+  }
+  complete(problem, plan);
+  if (effort.progress) effort.progress("hexgen2", 1);
+  return plan;
+}
+
+}  // namespace windlass::hetero

@@ -1,0 +1,105 @@
+// HexGen-2's second phase, first step: the best parallel strategy of each group of GPUs, for either phase of inference.
+//
+// A group is a composition: how many GPUs of which nodes (those of one node are alike). Every way to cut each node's share into
+// tensor-parallel stages is tried (asymmetric: degrees may differ from stage to stage), a node's stages next to each other.
+// Table 1 adds up what the stages take, so the best split of layers over unlike stages is to fill the fastest first (of equals
+// evenly), as far as memory goes and with a layer for each. Prefill: one request, the least latency. Decode: the largest batch
+// that fits, then the most requests/s. The order of the nodes is left open among those with the least communication between
+// stages, for the KV transfer to choose from (hexgen2_placement.h). Groups of like composition (the same accelerators and
+// links) have the same strategies: they are computed once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/strategies/clusters/link_table.h"
+#include "planner/strategies/hexgen2/hexgen2_cost.h"
+
+namespace windlass::hetero {
+
+struct NodeShare {
+  int node = 0;
+  int gpus = 0;
+  auto operator<=>(const NodeShare&) const = default;
+};
+// Ascending by node, each at most once, gpus >= 1.
+using Composition = std::vector<NodeShare>;
+
+struct OrderedStage {
+  int slot = 0;  // index in GroupEntry::nodes
+  int tensor_parallel = 1;
+  int first_layer = 0;
+  int layers = 0;
+};
+
+// How a group serves one phase; capacity 0: it cannot.
+struct PhaseStrategy {
+  double capacity_requests_per_s = 0;
+  double latency_s = 0;
+  int batch = 0;
+  std::vector<std::vector<OrderedStage>> orders;  // of the same stages; at most kMostOrders
+};
+inline constexpr std::size_t kMostOrders = 24;
+
+struct GroupStrategies {
+  PhaseStrategy prefill;
+  PhaseStrategy decode;
+  PhaseStrategy unified;  // both phases on one group (HexGen): the most requests/s of 1 / (prefill + decode / batch)
+};
+
+struct GroupEntry {
+  std::vector<int> nodes;  // by slot
+  const GroupStrategies* strategies = nullptr;
+  std::int64_t prefill_units = 0, decode_units = 0;  // both capacities as flows count (hexgen2_flow.h)
+};
+
+// Which of GroupStrategies are wanted.
+enum class Service { kDisaggregated, kUnified };
+
+// Remembers what it has computed, so one belongs to one thread at a time. Borrows the cluster and the task.
+class StrategyTable {
+ public:
+  StrategyTable(const GpuCluster& cluster, const InferenceTask& task, Service service = Service::kDisaggregated);
+  StrategyTable(const StrategyTable&) = delete;
+  StrategyTable& operator=(const StrategyTable&) = delete;
+
+  // Stays where it is. An empty group serves nothing. REQUIRES: of nodes and GPUs that the cluster has.
+  const GroupEntry& of(const Composition& group);
+
+  // Between a GPU of node `a` and another of node `b`.
+  [[nodiscard]] const Link& link(int a, int b) const { return links_.of(a, b); }
+  [[nodiscard]] const LinkTable& links() const { return links_; }
+  // Nodes with the same number have the same accelerator and links inside.
+  [[nodiscard]] int kind(int node) const { return kind_of_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] int kinds() const { return static_cast<int>(figures_.size()); }
+  // Of a stage of `tensor_parallel` GPUs. REQUIRES: a degree of the task.
+  [[nodiscard]] const StageFigures& figures(int kind, int tensor_parallel) const;
+  [[nodiscard]] const GpuCluster& cluster() const { return cluster_; }
+  [[nodiscard]] const InferenceTask& task() const { return task_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const std::vector<std::uint32_t>& key) const;
+    std::size_t operator()(const Composition& key) const;
+  };
+
+  GroupStrategies solve(const std::vector<int>& kinds, const std::vector<int>& gpus,
+                        const std::vector<const Link*>& links) const;
+
+  const GpuCluster& cluster_;
+  const InferenceTask& task_;
+  Service service_;
+  LinkTable links_;
+  std::vector<int> kind_of_;
+  std::vector<std::vector<StageFigures>> figures_;  // by kind and index in the task's degrees
+  std::unordered_map<Composition, GroupEntry, Hash> entries_;
+  std::unordered_map<std::vector<std::uint32_t>, const GroupStrategies*, Hash> solved_;
+  std::deque<GroupStrategies> strategies_;
+};
+
+}  // namespace windlass::hetero

@@ -1,0 +1,177 @@
+// search_tensor_parallel(): see huawei.h. Every degree of every kind of machine, by Eq. 1 to 4 and Alg. 1.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/catalog/efficiency.h"
+#include "planner/perf/operator_times.h"
+#include "planner/perf/profile_operators.h"
+#include "planner/sizing/worker_config.h"
+#include "planner/strategies/huawei/huawei.h"
+#include "planner/strategies/huawei/huawei_latency.h"
+
+namespace windlass::hetero {
+namespace {
+
+bool alike(const ClusterNode& a, const ClusterNode& b) {
+  return a.gpus == b.gpus && a.within == b.within && a.accelerator == b.accelerator;
+}
+
+struct Sampled {
+  std::vector<Lengths> requests;
+  int max_input = 0, max_output = 0;
+};
+
+Result<Sampled> sampled(const search::Problem& problem, const HuaweiOptions& options) {
+  const auto wrong = [&](const std::string& what) { return Error{ErrorCode::kInvalidArgument, problem.name + ": " + what}; };
+  if (problem.requests == nullptr) return wrong("found no requests, allowed is a workload");
+  if (!(problem.requests_per_s > 0) || !std::isfinite(problem.requests_per_s)) {
+    return wrong(fmt::format("requestsPerSecond: found {}, allowed is a number above 0", problem.requests_per_s));
+  }
+  if (options.sampled_requests < 1) {
+    return wrong(fmt::format("sampled requests: found {}, allowed is at least 1", options.sampled_requests));
+  }
+  if (options.most_requests < 1) {
+    return wrong(fmt::format("requests in a batch: found {}, allowed is at least 1", options.most_requests));
+  }
+  if (!(options.memory.share > 0 && options.memory.share <= 1) || !(options.memory.engine_bytes >= 0)) {
+    return wrong(fmt::format("memory: found a share of {} and {} bytes for the engine, allowed are above 0 to 1, and 0 or more",
+                             options.memory.share, options.memory.engine_bytes));
+  }
+  Sampled made;
+  made.requests = search::lengths_of(*problem.requests, problem.seed, options.sampled_requests);
+  if (made.requests.empty()) return wrong("found a workload without requests, allowed is at least one");
+  for (const auto& [input, output] : made.requests) {
+    made.max_input = std::max(made.max_input, input);
+    made.max_output = std::max(made.max_output, output);
+  }
+  made.max_input = std::max(made.max_input, options.max_input_tokens);
+  made.max_output = std::max(made.max_output, options.max_output_tokens);
+  return made;
+}
+
+InstanceOption estimated(const planner::ModelShape& shape, const ClusterNode& machine, int tensor_parallel,
+                         const Sampled& sample, const HuaweiOptions& options, const BatchTimesOf& times_of) {
+  InstanceOption made;
+  made.tensor_parallel = tensor_parallel;
+  made.instances = machine.gpus / tensor_parallel;
+  made.kv_bytes = kv_cache_bytes(shape, machine.accelerator, tensor_parallel, options.memory);
+  const double token_bytes = kv_token_bytes(shape, tensor_parallel);
+  made.kv_tokens = std::floor(made.kv_bytes / token_bytes);
+  const double longest = static_cast<double>(sample.max_input) + sample.max_output;
+  if (made.kv_bytes < longest * token_bytes) {  // Eq. 2
+    made.unfit = fmt::format("needs {:.1f} GB more for weights of {:.1f} GB and the caches of one request of {:.0f} tokens",
+                             (longest * token_bytes - made.kv_bytes) / 1e9, planner::weight_bytes(shape) / 1e9, longest);
+    return made;
+  }
+  if (tensor_parallel > 1 && !(machine.within.bytes_per_s > 0)) {
+    made.unfit = "there is no link between its GPUs";
+    return made;
+  }
+  const auto times = times_of(machine, tensor_parallel, made.kv_tokens);
+  if (!times.ok()) {
+    made.unfit = times.error().message;
+    return made;
+  }
+  made.times = *times;
+  const auto one = estimate_throughput(made.times, made.kv_tokens, options.most_requests, sample.requests);
+  if (one.ok()) {
+    made.one = *one;
+  } else {
+    made.unfit = one.error().message;
+  }
+  return made;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const planner::IterationModel>> roofline_instance(const planner::ModelShape& shape,
+                                                                         const ClusterNode& machine, int tensor_parallel,
+                                                                         const planner::EngineOverhead& overhead) {
+  planner::AcceleratorSpec spec = machine.accelerator;
+  spec.intra_link_bandwidth_bytes_per_s = machine.within.bytes_per_s;
+  spec.intra_link_latency_s = machine.within.latency_s;
+  const planner::OperatorHardware hardware = planner::operator_hardware(spec);
+  planner::AcceleratorEfficiency efficiency = planner::efficiency_of(spec.name, hardware.flops_8bit > 0).efficiency;
+  // A step of an all-reduce takes a message's latency at least.
+  efficiency.collective_hop_s = std::max(efficiency.collective_hop_s, machine.within.latency_s);
+  planner::OperatorModelOptions options;
+  options.tensor_parallel = tensor_parallel;
+  options.overhead = overhead;
+  WINDLASS_ASSIGN_OR_RETURN(options.weights, planner::gemm_kind(shape));
+  const planner::OperatorTimes times(hardware, efficiency, {});
+  WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(shape, spec, times, options));
+  return std::shared_ptr<const planner::IterationModel>(std::make_shared<planner::OperatorModel>(std::move(model)));
+}
+
+BatchTimesOf roofline_batch_times(const planner::ModelShape& shape, const planner::EngineOverhead& overhead) {
+  return [shape, overhead](const ClusterNode& machine, int tensor_parallel, double kv_tokens) -> Result<dispatch::BatchTimes> {
+    WINDLASS_ASSIGN_OR_RETURN(const auto model, roofline_instance(shape, machine, tensor_parallel, overhead));
+    WINDLASS_ASSIGN_OR_RETURN(const auto fit, fit_batch_times(profile_batches(*model, kv_tokens)));
+    return fit.times;
+  };
+}
+
+Result<DeploymentSearch> search_tensor_parallel(const ClusterProblem& problem, const search::Effort& effort,
+                                                const HuaweiOptions& options) {
+  const search::Problem& asked = *problem.search;
+  WINDLASS_RETURN_IF_ERROR(validate(problem.cluster));
+  WINDLASS_RETURN_IF_ERROR(planner::validate(asked.shape));
+  WINDLASS_ASSIGN_OR_RETURN(const Sampled sample, sampled(asked, options));
+  const BatchTimesOf times_of = options.times_of ? options.times_of : roofline_batch_times(asked.shape);
+
+  DeploymentSearch made;
+  const auto& nodes = problem.cluster.nodes;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    const auto same = std::find_if(made.machines.begin(), made.machines.end(), [&](const MachineKind& machine) {
+      return alike(nodes[static_cast<std::size_t>(machine.nodes.front())], nodes[node]);
+    });
+    if (same != made.machines.end()) {
+      same->nodes.push_back(static_cast<int>(node));
+    } else {
+      made.machines.push_back({{static_cast<int>(node)}, {}, -1});
+    }
+  }
+  struct Task {
+    std::size_t machine;
+    int tensor_parallel;
+  };
+  std::vector<Task> tasks;
+  for (std::size_t m = 0; m < made.machines.size(); ++m) {
+    const int gpus = nodes[static_cast<std::size_t>(made.machines[m].nodes.front())].gpus;
+    for (const int degree : planner::tensor_parallel_degrees(asked.shape, gpus)) {
+      if (gpus % degree == 0) tasks.push_back({m, degree});
+    }
+  }
+  SerialExecutor serial;
+  Executor& executor = effort.executor == nullptr ? serial : *effort.executor;
+  if (effort.progress) effort.progress("degrees of tensor parallelism", 0);
+  WINDLASS_ASSIGN_OR_RETURN(auto found, parallel_map<InstanceOption>(
+                                            executor, tasks.size(),
+                                            [&](std::size_t i) {
+                                              const MachineKind& machine = made.machines[tasks[i].machine];
+                                              return estimated(asked.shape,
+                                                               nodes[static_cast<std::size_t>(machine.nodes.front())],
+                                                               tasks[i].tensor_parallel, sample, options, times_of);
+                                            },
+                                            effort.stop));
+  if (effort.progress) effort.progress("degrees of tensor parallelism", 1);
+  for (std::size_t i = 0; i < tasks.size(); ++i) made.machines[tasks[i].machine].options.push_back(std::move(found[i]));
+  for (MachineKind& machine : made.machines) {
+    int deployable = 0;
+    for (std::size_t o = 0; o < machine.options.size(); ++o) {
+      const InstanceOption& option = machine.options[o];
+      if (!option.unfit.empty()) continue;
+      ++deployable;
+      const bool better = machine.best < 0 ||
+                          option.requests_per_s() > machine.options[static_cast<std::size_t>(machine.best)].requests_per_s();
+      if (better) machine.best = static_cast<int>(o);
+    }
+    if (deployable > 0) made.log10_configurations += static_cast<double>(machine.nodes.size()) * std::log10(deployable);
+  }
+  return made;
+}
+
+}  // namespace windlass::hetero

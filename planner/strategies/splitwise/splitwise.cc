@@ -1,0 +1,152 @@
+// See splitwise.h.
+#include "planner/strategies/splitwise/splitwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/deployment/pool_name.h"
+
+namespace windlass::search {
+namespace {
+
+class Capped final : public planner::IterationModel {
+ public:
+  Capped(std::shared_ptr<const planner::IterationModel> model, const PowerCap& cap) : model_(std::move(model)), cap_(cap) {}
+
+  [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
+    return model_->iteration_s(batch) * (batch.prefill_sequences > 0 ? cap_.prompt_slowdown : cap_.token_slowdown);
+  }
+  [[nodiscard]] planner::Coverage coverage(const planner::Batch& batch) const override {
+    const bool as_measured = (batch.prefill_sequences > 0 ? cap_.prompt_slowdown : cap_.token_slowdown) == 1;
+    return as_measured ? model_->coverage(batch) : planner::Coverage::kModelled;
+  }
+  [[nodiscard]] double kv_capacity_tokens() const override { return model_->kv_capacity_tokens(); }
+  [[nodiscard]] int pipeline_stages() const override { return model_->pipeline_stages(); }
+
+ private:
+  std::shared_ptr<const planner::IterationModel> model_;
+  PowerCap cap_;
+};
+
+std::string machine_name(const Problem& problem, int kind) {
+  return planner::pool_name(problem.spec(problem.kind_at(kind)).name, problem.kind_at(kind).gpus());
+}
+
+sim::EngineOptions engine_of(const Problem& problem, const SplitwiseOptions& options) {
+  sim::EngineOptions engine = problem.engine;
+  engine.batching = sim::Batching::kMixed;  // where only one phase is at work, each has iterations of its own
+  engine.max_batch_tokens = options.max_batch_tokens;
+  engine.prompt_order = sim::PromptOrder::kArrival;
+  return engine;
+}
+
+// Of each accelerator the largest worker: a whole machine. Of equals the one with the fewest stages.
+std::vector<int> whole_machines(const Problem& problem) {
+  std::vector<int> machines;
+  for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
+    const WorkerKind& here = problem.kind_at(kind);
+    const auto other = std::find_if(machines.begin(), machines.end(),
+                                    [&](int machine) { return problem.kind_at(machine).accelerator == here.accelerator; });
+    if (other == machines.end()) {
+      machines.push_back(kind);
+      continue;
+    }
+    const WorkerKind& there = problem.kind_at(*other);
+    if (std::pair(here.gpus(), here.tensor_parallel) > std::pair(there.gpus(), there.tensor_parallel)) *other = kind;
+  }
+  return machines;
+}
+
+}  // namespace
+
+std::shared_ptr<const planner::IterationModel> capped(std::shared_ptr<const planner::IterationModel> model,
+                                                      const PowerCap& cap) {
+  return std::make_shared<Capped>(std::move(model), cap);
+}
+
+std::vector<Limit> splitwise_objectives() {
+  std::vector<Limit> limits;
+  for (const auto& [percentile, ttft, tokens] : {std::tuple(50.0, 2.0, 1.25), {90.0, 3.0, 1.5}, {99.0, 6.0, 5.0}}) {
+    limits.push_back({Metric::kTtftSlowdown, percentile, ttft});
+    limits.push_back({Metric::kTbtSlowdown, percentile, tokens});
+    limits.push_back({Metric::kE2eSlowdown, percentile, tokens});
+  }
+  return limits;
+}
+
+SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOptions& options) {
+  SplitDesign design;
+  design.name = fmt::format("{} for both phases at once", machine_name(problem, kind));
+  design.unified = true;
+  const sim::EngineOptions engine = engine_of(problem, options);
+  design.deploy = [kind, engine](const PhaseCounts& counts) {
+    Deployment deployment;
+    deployment.pools = {{sim::WorkerRole::kUnified, kind, counts.prefill, engine, {}}};
+    deployment.dispatch.reset();
+    return deployment;
+  };
+  const PhaseLoads loads = phase_loads(problem, *problem.kind_at(kind).model, problem.kind_at(kind));
+  design.guess = {workers_for(loads.prefill + loads.decode), 0};
+  return design;
+}
+
+SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_kind, const std::optional<PowerCap>& cap,
+                             const SplitwiseOptions& options) {
+  SplitDesign design;
+  design.name = fmt::format("{} for prompts, {}{} for tokens", machine_name(problem, prompt_kind), cap ? "power-capped " : "",
+                            machine_name(problem, token_kind));
+  PlannedPool prompts{sim::WorkerRole::kPrefill, prompt_kind, 1, engine_of(problem, options), {}};
+  PlannedPool tokens{sim::WorkerRole::kDecode, token_kind, 1, engine_of(problem, options), {}};
+  if (cap) {
+    tokens.model = capped(problem.kind_at(token_kind).model, *cap);
+    tokens.power_share = cap->machine_share;
+  }
+  design.deploy = [prompts, tokens, threshold = options.mixed_pool_threshold_tokens](const PhaseCounts& counts) {
+    Deployment deployment;
+    deployment.pools = {prompts, tokens};
+    deployment.pools[0].workers = counts.prefill;
+    deployment.pools[1].workers = counts.decode;
+    deployment.dispatch.reset();  // "queue lengths are defined by the number of pending tokens"
+    deployment.decode_choice = sim::DecodeChoice::kLeastMemory;
+    deployment.mixed_pool_threshold_tokens = threshold;
+    return deployment;
+  };
+  const PhaseLoads loads = phase_loads(problem, *problem.kind_at(prompt_kind).model, problem.kind_at(token_kind));
+  design.guess = {workers_for(loads.prefill), workers_for(loads.decode)};
+  return design;
+}
+
+Result<Plan> splitwise_plan(const Problem& problem, const Effort& effort, const SplitwiseOptions& options) {
+  WINDLASS_RETURN_IF_ERROR(validate(problem));
+  for (const int machine : options.machines) {
+    if (machine >= 0 && machine < static_cast<int>(problem.kinds.size())) continue;
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: machines: found kind {}, allowed are 0 to {}", problem.name,
+                                                          machine, problem.kinds.size() - 1)};
+  }
+  if (options.search.seeds < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: seeds: found {}, allowed is at least 1", problem.name, options.search.seeds)};
+  }
+  const auto prompt_load = [&](int machine) {
+    const WorkerKind& kind = problem.kind_at(machine);
+    return phase_loads(problem, *kind.model, kind).prefill;
+  };
+  const std::vector<int> machines = options.machines.empty() ? whole_machines(problem) : options.machines;
+  const bool power_counts = problem.goal == Goal::kPower || std::isfinite(options.search.most_power_watts);
+  const int fastest =
+      *std::min_element(machines.begin(), machines.end(), [&](int a, int b) { return prompt_load(a) < prompt_load(b); });
+  std::vector<SplitDesign> designs;
+  for (const int prompts : machines) {
+    for (const int tokens : machines) {
+      if (prompts != tokens && prompt_load(prompts) >= prompt_load(tokens)) continue;
+      designs.push_back(splitwise_design(problem, prompts, tokens, std::nullopt, options));
+    }
+  }
+  if (options.cap && power_counts) designs.push_back(splitwise_design(problem, fastest, fastest, options.cap, options));
+  return plan_of_designs(problem, effort, options.search, "splitwise", std::move(designs));
+}
+
+}  // namespace windlass::search

@@ -1,0 +1,18 @@
+// The strategies by name, for people and objects that name one. Pure.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/strategies/core/strategy.h"
+
+namespace windlass::search {
+
+// `auto` first, then by name.
+[[nodiscard]] const std::vector<NamedStrategy>& strategies();
+
+// The error lists the allowed names.
+[[nodiscard]] Result<const NamedStrategy*> strategy_by_name(std::string_view name);
+
+}  // namespace windlass::search

@@ -1,0 +1,227 @@
+// See tetriinfer.h.
+#include "planner/strategies/tetriinfer/tetriinfer.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/deployment/pool_name.h"
+
+namespace windlass::search {
+namespace {
+
+constexpr int kLeastChunk = 64, kMostChunk = 8192;
+// Of a load by closed forms, which no number of workers below can serve; it is about a fifth off at most.
+constexpr double kSureLoad = 0.8;
+constexpr double kMoreRoom = 0.99;  // of an objective's share: another policy has to leave so much more
+
+class PrefillInstance final : public planner::IterationModel {
+ public:
+  PrefillInstance(std::shared_ptr<const planner::IterationModel> model, int chunk_tokens, double slowdown)
+      : model_(std::move(model)), chunk_tokens_(chunk_tokens), slowdown_(slowdown) {}
+
+  [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
+    return slowdown_ * model_->iteration_s(padded(batch));
+  }
+  [[nodiscard]] planner::Coverage coverage(const planner::Batch& batch) const override {
+    return model_->coverage(padded(batch));
+  }
+  [[nodiscard]] double kv_capacity_tokens() const override { return model_->kv_capacity_tokens(); }
+  [[nodiscard]] int pipeline_stages() const override { return model_->pipeline_stages(); }
+
+ private:
+  // Padding is computed like tokens; nothing attends to it.
+  [[nodiscard]] planner::Batch padded(planner::Batch batch) const {
+    if (batch.prefill_sequences > 0) batch.prefill_tokens = std::max<double>(batch.prefill_tokens, chunk_tokens_);
+    return batch;
+  }
+
+  std::shared_ptr<const planner::IterationModel> model_;
+  int chunk_tokens_;
+  double slowdown_;
+};
+
+std::string kind_name(const Problem& problem, int kind) {
+  const WorkerKind& of = problem.kind_at(kind);
+  const std::string name = planner::pool_name(problem.spec(of).name, of.gpus());
+  return of.pipeline_stages == 1 ? name : fmt::format("{} (PP {})", name, of.pipeline_stages);
+}
+
+const char* text_of(sim::DecodeChoice choice) {
+  switch (choice) {
+    case sim::DecodeChoice::kTwoChoice: return "two-choice";
+    case sim::DecodeChoice::kLeastMemory: return "least-memory";
+    case sim::DecodeChoice::kAtArrival: return "at-arrival";
+    case sim::DecodeChoice::kPartner: return "partner";
+    case sim::DecodeChoice::kPairs: return "pairs";
+  }
+  return "";
+}
+
+// The same with one policy changed, in every way.
+std::vector<TetriInferKnobs> neighbours(const TetriInferKnobs& knobs) {
+  std::vector<TetriInferKnobs> all;
+  const auto add = [&](auto TetriInferKnobs::*knob, const auto& values) {
+    for (const auto value : values) {
+      if (value == knobs.*knob) continue;
+      all.push_back(knobs);
+      all.back().*knob = value;
+    }
+  };
+  add(&TetriInferKnobs::order, sim::kAllPromptOrders);
+  add(&TetriInferKnobs::admission, sim::kAllDecodeAdmissions);
+  add(&TetriInferKnobs::choice, std::array{sim::DecodeChoice::kTwoChoice, sim::DecodeChoice::kAtArrival});
+  return all;
+}
+
+Result<void> validate_options(const Problem& problem, const TetriInferOptions& options) {
+  const auto wrong = [&](const char* field, const auto& found, const std::string& allowed) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: {}: found {}, allowed is {}", problem.name, field, found, allowed)};
+  };
+  for (const int kind : options.kinds) {
+    if (kind >= 0 && kind < static_cast<int>(problem.kinds.size())) continue;
+    return wrong("kinds", kind, fmt::format("0 to {}", problem.kinds.size() - 1));
+  }
+  if (options.search.seeds < 1) return wrong("seeds", options.search.seeds, "at least 1");
+  if (options.prefill_sched_batch < 1) return wrong("prefillSchedBatch", options.prefill_sched_batch, "at least 1");
+  if (options.chunk_tokens && *options.chunk_tokens < 1) return wrong("chunkTokens", *options.chunk_tokens, "at least 1");
+  if (!(options.predictor_slowdown >= 1)) return wrong("predictorSlowdown", options.predictor_slowdown, "at least 1");
+  if (!(options.saturated_share > 0 && options.saturated_share <= 1))
+    return wrong("saturatedShare", options.saturated_share, "above 0, at most 1");
+  return {};
+}
+
+// Other policies beside the best design's kinds: those that need less, then those that leave more room, until none does.
+Result<void> choose_knobs(const Problem& problem, const TetriInferOptions& options, SplitSearch& search, int prefill,
+                          int decode) {
+  TetriInferKnobs knobs = options.knobs;
+  const double rate = problem.requests_per_s;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const TetriInferKnobs& other : neighbours(knobs)) {
+      const double before = search.best()->worth;
+      WINDLASS_RETURN_IF_ERROR(search.look(tetriinfer_design(problem, prefill, decode, other, options)));
+      if (search.best()->worth >= before) continue;
+      knobs = other;
+      changed = true;
+      break;
+    }
+    if (changed || problem.goal == Goal::kThroughput) continue;
+    const PhaseCounts counts = search.best()->counts;
+    WINDLASS_ASSIGN_OR_RETURN(double least, search.worst_of(search.best()->design.deploy(counts), rate));
+    const TetriInferKnobs from = knobs;
+    for (const TetriInferKnobs& other : neighbours(from)) {
+      const SplitDesign design = tetriinfer_design(problem, prefill, decode, other, options);
+      WINDLASS_ASSIGN_OR_RETURN(const double worst, search.worst_of(design.deploy(counts), rate));
+      if (worst > 1 || worst >= least * kMoreRoom) continue;
+      least = worst;
+      knobs = other;
+      search.adopt(design);
+      changed = true;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int saturating_chunk(const planner::IterationModel& model, double share) {
+  const auto throughput = [&](int tokens) { return tokens / model.iteration_s(planner::prefill_batch(1, tokens)); };
+  double highest = 0;
+  for (int tokens = kLeastChunk; tokens <= kMostChunk; tokens *= 2) highest = std::max(highest, throughput(tokens));
+  int chunk = kLeastChunk;
+  while (chunk < kMostChunk && throughput(chunk) < share * highest) chunk *= 2;
+  return chunk;
+}
+
+std::shared_ptr<const planner::IterationModel> prefill_instance(std::shared_ptr<const planner::IterationModel> model,
+                                                                int chunk_tokens, double slowdown) {
+  return std::make_shared<PrefillInstance>(std::move(model), chunk_tokens, slowdown);
+}
+
+SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int decode_kind, const TetriInferKnobs& knobs,
+                              const TetriInferOptions& options) {
+  const auto& prefill_model = problem.kind_at(prefill_kind).model;
+  const int chunk = options.chunk_tokens.value_or(saturating_chunk(*prefill_model, options.saturated_share));
+  // The predictor runs only where somebody asks it.
+  const bool predicts = knobs.admission != sim::DecodeAdmission::kGreedy || knobs.choice == sim::DecodeChoice::kTwoChoice;
+  PlannedPool prefill{sim::WorkerRole::kPrefill, prefill_kind, 1, problem.engine, {}};
+  prefill.engine.batching = sim::Batching::kSarathi;
+  prefill.engine.max_batch_tokens = chunk;
+  prefill.engine.prompt_order = knobs.order;
+  prefill.engine.prompt_order_window = options.prefill_sched_batch;
+  prefill.model = prefill_instance(prefill_model, chunk, predicts ? options.predictor_slowdown : 1);
+  PlannedPool decode{sim::WorkerRole::kDecode, decode_kind, 1, problem.engine, {}};
+  decode.engine.batching = sim::Batching::kVllm;
+  decode.engine.admission = knobs.admission;
+
+  SplitDesign design;
+  design.name = fmt::format("{} for prefill in chunks of {}, {} in windows of {}; {} for decode, {}, {}",
+                            kind_name(problem, prefill_kind), chunk, sim::to_string(knobs.order), options.prefill_sched_batch,
+                            kind_name(problem, decode_kind), sim::to_string(knobs.admission), text_of(knobs.choice));
+  Deployment base;
+  base.pools = {prefill, decode};
+  base.dispatch.reset();  // the prefill instance with the least load
+  base.decode_choice = knobs.choice;
+  if (predicts) base.prediction = options.prediction;
+  base.flip = options.flip;
+  base.heavy_decode_tokens = options.heavy_decode_tokens;
+  design.deploy = [base](const PhaseCounts& counts) {
+    Deployment deployment = base;
+    deployment.pools[0].workers = counts.prefill;
+    deployment.pools[1].workers = counts.decode;
+    return deployment;
+  };
+  const PhaseLoads loads = phase_loads(problem, *prefill.model, problem.kind_at(decode_kind));
+  design.guess = {workers_for(loads.prefill), workers_for(loads.decode)};
+  return design;
+}
+
+Result<Plan> tetriinfer_plan(const Problem& problem, const Effort& effort, const TetriInferOptions& options) {
+  WINDLASS_RETURN_IF_ERROR(validate(problem));
+  WINDLASS_RETURN_IF_ERROR(validate_options(problem, options));
+  std::vector<int> kinds = options.kinds;
+  if (kinds.empty()) {
+    kinds.resize(problem.kinds.size());
+    std::iota(kinds.begin(), kinds.end(), 0);
+  }
+  struct Pair {
+    int prefill = 0, decode = 0;
+    SplitDesign design;
+    double guess = 0, least = 0;  // worths
+  };
+  std::vector<Pair> pairs;
+  for (const int prefill : kinds) {
+    for (const int decode : kinds) {
+      Pair pair{prefill, decode, tetriinfer_design(problem, prefill, decode, options.knobs, options)};
+      pair.guess = worth_of(problem, pair.design.deploy(pair.design.guess));
+      const PhaseLoads loads = phase_loads(problem, *problem.kind_at(prefill).model, problem.kind_at(decode));
+      const auto least = [](double load) { return std::max(1, static_cast<int>(kSureLoad * load)); };
+      pair.least = worth_of(problem, pair.design.deploy({least(loads.prefill), least(loads.decode)}));
+      pairs.push_back(std::move(pair));
+    }
+  }
+  std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.guess < b.guess; });
+  SplitSearch search(problem, effort, options.search);
+  const Pair* best = nullptr;
+  const auto run = [&]() -> Result<void> {
+    for (const Pair& pair : pairs) {
+      if (best != nullptr && problem.goal != Goal::kThroughput && pair.least >= search.best()->worth) continue;
+      const double before = search.best() ? search.best()->worth : std::numeric_limits<double>::infinity();
+      const auto looked = search.look(pair.design);
+      if (search.best() && search.best()->worth < before) best = &pair;
+      if (!looked.ok()) return looked;
+    }
+    if (best == nullptr || !options.choose_knobs) return {};
+    return choose_knobs(problem, options, search, best->prefill, best->decode);
+  };
+  const auto ran = run();
+  if (!ran.ok() && ran.error().code != ErrorCode::kCancelled) return ran.error();
+  return search.plan("tetriinfer", !ran.ok());
+}
+
+}  // namespace windlass::search

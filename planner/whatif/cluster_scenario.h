@@ -1,0 +1,61 @@
+// ClusterScenario: a CLUSTER file of `windlass plan`: a model, its requests and objectives as in a plan's SCENARIO
+// (planner/whatif/plan_scenario.h), and the machines and links that there are; and the ClusterProblem that it makes.
+//
+//   cluster:
+//     nodes:
+//     - {name: n0, accelerator: h100-80gb, gpus: 4, intraGBps: 450, intraLatency: 5us, pricePerGpuHour: 3.69}
+//     links: {default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n0, n1], GBps: 12.5, latency: 5us}]}
+//
+// In three steps without paths: parse_cluster_scenario(), sim::files_of(scenario.plan.scenario) for the caller to read,
+// PreparedCluster::make(). docs/plan.md lists the fields. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/strategies/clusters/cluster_plan.h"
+#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/whatif/plan_scenario.h"
+
+namespace windlass::hetero {
+
+struct ClusterScenario {
+  // Its accelerators are the nodes', each once with all its GPUs; its network is the slowest that there is in the cluster.
+  search::PlanScenario plan;
+  GpuCluster cluster;
+  int line = 0;  // of `cluster`
+};
+
+// Whether the text has a `cluster` to place on. False for what is no YAML, and for the `cluster` with pools of a simulation.
+[[nodiscard]] bool holds_cluster(std::string_view yaml);
+
+// The error is "SOURCE:LINE: FIELD: found ..., allowed is ...".
+[[nodiscard]] Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source);
+
+class PreparedCluster {
+ public:
+  // `texts`: of each of sim::files_of(scenario.plan.scenario), by path. Errors name the file and line, or the scenario's line
+  // and field; kNotFound where no part of the network has the memory for the model and one of its requests, with what is
+  // missing. That no single worker of a node fits is no error: strategies for clusters cut a model between nodes.
+  [[nodiscard]] static Result<PreparedCluster> make(ClusterScenario scenario, const std::map<std::string, std::string>& texts);
+
+  // Borrows from this.
+  [[nodiscard]] ClusterProblem problem() const { return {&search_.problem(), cluster_}; }
+  [[nodiscard]] search::Problem& search() { return search_.problem(); }
+  [[nodiscard]] const GpuCluster& cluster() const { return cluster_; }
+  // For people: what the file left open of the cluster and the latencies, and the parts of a network that is in several.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  PreparedCluster(search::PreparedProblem search, GpuCluster cluster)
+      : search_(std::move(search)), cluster_(std::move(cluster)) {}
+
+  search::PreparedProblem search_;
+  GpuCluster cluster_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace windlass::hetero

@@ -1,0 +1,203 @@
+// See plan_scenario.h.
+#include "planner/whatif/plan_scenario.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/base/yaml_reader.h"
+#include "planner/deployment/pool_name.h"
+#include "planner/strategies/core/drawn_requests.h"
+#include "planner/whatif/scenario_models.h"
+#include "planner/whatif/scenario_requests.h"
+
+namespace windlass::search {
+namespace {
+
+// A scenario's requests at any rate.
+class ScenarioRequestsAt final : public Requests {
+ public:
+  explicit ScenarioRequestsAt(sim::ScenarioRequests requests) : requests_(std::move(requests)) {}
+
+  [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double requests_per_s,
+                                                                std::int64_t count) const override {
+    return std::make_unique<CountedSource>(requests_.source(seed, requests_per_s / requests_.rate_per_s()), count);
+  }
+  [[nodiscard]] double mean_input_tokens() const override { return requests_.mean_input_tokens(); }
+  [[nodiscard]] double mean_output_tokens() const override { return requests_.mean_output_tokens(); }
+
+ private:
+  sim::ScenarioRequests requests_;
+};
+
+// The slowest of the accelerators' own; 0 where the catalog knows none.
+template <class Of>
+double slowest(const Problem& problem, const Of& of) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const AcceleratorChoice& choice : problem.accelerators) least = std::min(least, of(choice.spec));
+  return least;
+}
+
+using Transfers = std::map<std::pair<std::string, int>, planner::MeasuredTransfer>;  // by accelerator and GPUs of a worker
+
+// The problem's paths with what was measured in place of what the file leaves open.
+void set_measured(Problem& problem, const PlanNetwork& network, const Transfers& transfers,
+                  std::vector<std::string>& defaults) {
+  for (WorkerKind& kind : problem.kinds) {
+    const auto found = transfers.find({problem.spec(kind).name, kind.gpus()});
+    if (found == transfers.end()) continue;
+    const planner::KvTransferPath measured = planner::path_of(found->second, planner::kv_bytes_per_token(problem.shape));
+    const std::string whose =
+        fmt::format("to decode workers of {} (as it was measured)", planner::pool_name(problem.spec(kind).name, kind.gpus()));
+    const auto path = [&](planner::KvTransferPath of, const char* where, bool bandwidth_is_given, bool latency_is_given) {
+      if (!bandwidth_is_given) {
+        of.bandwidth_bytes_per_s = measured.bandwidth_bytes_per_s;
+        defaults.push_back(fmt::format("network.{}GBps: {:.6g} {}", where, of.bandwidth_bytes_per_s / 1e9, whose));
+      }
+      if (!latency_is_given) {
+        of.latency_s = measured.latency_s;
+        defaults.push_back(fmt::format("network.{}Latency: {} {}", where, duration_text(of.latency_s), whose));
+      }
+      return of;
+    };
+    kind.within_node = path(problem.within_node, "withinNode", network.within_node_bytes_per_s.has_value(),
+                            network.within_node_latency_s.has_value());
+    kind.between_nodes = path(problem.between_nodes, "betweenNodes", network.between_nodes_bytes_per_s.has_value(),
+                              network.between_nodes_latency_s.has_value());
+  }
+}
+
+Result<void> set_network(Problem& problem, const PlanScenario& plan, const Transfers& transfers,
+                         std::vector<std::string>& defaults) {
+  const PlanNetwork& network = plan.network;
+  const bool all_measured =
+      !problem.kinds.empty() && std::all_of(problem.kinds.begin(), problem.kinds.end(), [&](const auto& kind) {
+        return transfers.contains({problem.spec(kind).name, kind.gpus()});
+      });
+  const auto told = [&](const char* key, double bytes_per_s) {
+    if (all_measured) return bytes_per_s;
+    defaults.push_back(fmt::format("network.{}: {:.6g} (the slowest accelerator's)", key, bytes_per_s / 1e9));
+    return bytes_per_s;
+  };
+  const auto highest_latency = [&](double planner::AcceleratorSpec::*member) {
+    double highest = 0;
+    for (const AcceleratorChoice& choice : problem.accelerators) highest = std::max(highest, choice.spec.*member);
+    return highest;
+  };
+  using Spec = planner::AcceleratorSpec;
+  const double within = slowest(problem, [](const Spec& spec) { return spec.intra_link_bandwidth_bytes_per_s; });
+  const double between = slowest(problem, [](const Spec& spec) { return spec.inter_link_bandwidth_bytes_per_s; });
+  const int layers = network.layer_wise ? problem.shape.layers : 0;
+  problem.within_node.bandwidth_bytes_per_s =
+      network.within_node_bytes_per_s ? *network.within_node_bytes_per_s : told("withinNodeGBps", within);
+  problem.within_node.latency_s = network.within_node_latency_s.value_or(highest_latency(&Spec::intra_link_latency_s));
+  problem.within_node.layers = layers;
+  if (!network.between_nodes_bytes_per_s && !(between > 0) && !all_measured) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: network.betweenNodesGBps: missing, and the catalog knows no network of one of the accelerators",
+                    plan.scenario.source)};
+  }
+  problem.between_nodes.bandwidth_bytes_per_s =
+      network.between_nodes_bytes_per_s ? *network.between_nodes_bytes_per_s : told("betweenNodesGBps", between);
+  problem.between_nodes.latency_s = network.between_nodes_latency_s.value_or(highest_latency(&Spec::inter_link_latency_s));
+  problem.between_nodes.layers = layers;
+  set_measured(problem, network, transfers, defaults);
+  return {};
+}
+
+}  // namespace
+
+Result<PreparedProblem> PreparedProblem::make(PlanScenario plan, const std::map<std::string, std::string>& texts) {
+  WINDLASS_ASSIGN_OR_RETURN(PreparedProblem made, make_question(std::move(plan), texts));
+  WINDLASS_RETURN_IF_ERROR(validate(made.problem_));
+  return made;
+}
+
+Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const std::map<std::string, std::string>& texts) {
+  PreparedProblem made;
+  Problem& problem = made.problem_;
+  const std::string source = plan.scenario.source;
+  sim::ScenarioService& service = plan.scenario.services.front();
+  const auto text_of = [&](const std::string& path) {
+    const auto text = texts.find(path);
+    return text == texts.end() ? std::string_view() : std::string_view(text->second);
+  };
+  problem.name = source;
+  problem.seed = plan.scenario.seed;
+  if (service.model.shape) {
+    problem.shape = *service.model.shape;
+  } else {
+    auto shape = planner::model_shape_from_config_json(text_of(service.model.config_file));
+    if (!shape.ok()) return shape.error().within(service.model.config_file);
+    problem.shape = std::move(shape).value();
+  }
+  problem.requests_per_trial = plan.requests_per_trial.value_or(service.workload.requests.value_or(problem.requests_per_trial));
+  // Trials end by their number of requests.
+  service.workload.requests.reset();
+  service.workload.duration_s.reset();
+  const std::string& lengths =
+      service.workload.trace_file.empty() ? service.workload.lengths_file : service.workload.trace_file;
+  WINDLASS_ASSIGN_OR_RETURN(auto requests, sim::ScenarioRequests::make(plan.scenario, service, text_of(lengths),
+                                                                       sim::context_limit(service.model, problem.shape)));
+  if (!requests.rate_is_free()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}:{}: workload: found requests that all come at once, allowed are some with a rate", source,
+                             service.workload.line)};
+  }
+  problem.requests_per_s = requests.rate_per_s();
+  made.requests_ = std::make_unique<ScenarioRequestsAt>(std::move(requests));
+  problem.requests = made.requests_.get();
+
+  for (const sim::ScenarioPool& pool : service.pools) {
+    AcceleratorChoice choice{pool.accelerator};
+    if (pool.workers < sim::kMostWorkers) choice.gpus = pool.workers;
+    choice.spec.price_per_hour = pool.price_per_gpu_hour;
+    problem.accelerators.push_back(std::move(choice));
+  }
+  Transfers transfers;
+  const auto model_of = [&](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
+    sim::ScenarioService of = service;
+    of.latency.pipeline_parallel = stages;
+    const bool splits = of.latency.source != sim::LatencySource::kProfile && of.latency.source != sim::LatencySource::kLinear;
+    if (stages > 1 && !splits) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("latency.source {} knows no pipeline stages", sim::to_string(of.latency.source))};
+    }
+    const sim::ScenarioPool* pool = nullptr;
+    for (const sim::ScenarioPool& each : service.pools) {
+      if (each.accelerator.name == spec.name) pool = &each;
+    }
+    WINDLASS_ASSIGN_OR_RETURN(auto worker, sim::worker_model(source, of, problem.shape, texts, pool->accelerator,
+                                                             tensor_parallel * stages, plan.accelerators_field, pool->line));
+    if (worker.transfer) transfers[{spec.name, tensor_parallel * stages}] = *worker.transfer;
+    return KindModel{std::move(worker.model), worker.kv_capacity_tokens};
+  };
+  Kinds kinds = worker_kinds(problem.shape, problem.accelerators, plan.space, model_of);
+  problem.kinds = std::move(kinds.kinds);
+  problem.unfit = std::move(kinds.unfit);
+  if (const auto& reference = service.slowdown_reference) {
+    WINDLASS_ASSIGN_OR_RETURN(auto worker, sim::worker_model(source, service, problem.shape, texts, reference->accelerator,
+                                                             reference->gpus_per_worker, "slowdownReference", reference->line));
+    problem.slowdown_reference = std::move(worker.model);
+  }
+  made.defaults_ = plan.scenario.defaults;
+  WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, transfers, made.defaults_));
+  if (service.slo) {
+    constexpr double kAny_s = std::numeric_limits<double>::infinity();
+    problem.objectives.both =
+        sim::ServingObjectives{service.slo->ttft_s.value_or(kAny_s), service.slo->tpot_s.value_or(kAny_s)};
+    problem.objectives.attainment = service.slo->percentile / 100;
+  }
+  problem.objectives.limits = plan.limits;
+  problem.engine = service.engine;
+  problem.max_gpus = plan.max_gpus.value_or(problem.max_gpus);
+  problem.max_cost_per_hour = plan.max_cost_per_hour.value_or(problem.max_cost_per_hour);
+  WINDLASS_RETURN_IF_ERROR(validate_question(problem));
+  return made;
+}
+
+}  // namespace windlass::search

@@ -1,0 +1,67 @@
+// PlanScenario: what `windlass plan` is asked in a SCENARIO file without `cluster`, as plain data, and the Problem that it
+// makes.
+//
+// As for simulations, in three steps without paths: parse_plan_scenario(), sim::files_of(plan.scenario) for the caller to read,
+// PreparedProblem::make(). docs/plan.md lists the fields. Pure.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/base/result.h"
+#include "planner/strategies/core/problem.h"
+#include "planner/strategies/core/worker_kinds.h"
+#include "planner/whatif/scenario.h"
+
+namespace windlass::search {
+
+// What the file leaves open is what a PerformanceProfile measured of the decode workers, else the slowest of the accelerators'
+// data sheets.
+struct PlanNetwork {
+  std::optional<double> within_node_bytes_per_s, between_nodes_bytes_per_s;
+  std::optional<double> within_node_latency_s, between_nodes_latency_s;
+  bool layer_wise = false;
+};
+
+struct PlanScenario {
+  // One service. Its pools stand for the accelerators: `workers` is how many GPUs there are.
+  sim::Scenario scenario;
+  std::string accelerators_field = "accelerators";  // where the file has them
+  KindSpace space;
+  PlanNetwork network;
+  std::vector<Limit> limits;
+  std::optional<int> max_gpus;
+  std::optional<double> max_cost_per_hour;
+  std::optional<std::int64_t> requests_per_trial;
+};
+
+// The error is "SOURCE:LINE: FIELD: found ..., allowed is ...".
+[[nodiscard]] Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source);
+
+class PreparedProblem {
+ public:
+  // `texts`: of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line and field.
+  [[nodiscard]] static Result<PreparedProblem> make(PlanScenario plan, const std::map<std::string, std::string>& texts);
+  // The same, but it is no error that no worker fits: validate_question() in place of validate().
+  [[nodiscard]] static Result<PreparedProblem> make_question(PlanScenario plan,
+                                                             const std::map<std::string, std::string>& texts);
+
+  // Borrows from this.
+  [[nodiscard]] const Problem& problem() const { return problem_; }
+  [[nodiscard]] Problem& problem() { return problem_; }
+  // For people: what the file left open.
+  [[nodiscard]] const std::vector<std::string>& defaults() const { return defaults_; }
+
+ private:
+  PreparedProblem() = default;
+
+  std::unique_ptr<const Requests> requests_;
+  Problem problem_;
+  std::vector<std::string> defaults_;
+};
+
+}  // namespace windlass::search

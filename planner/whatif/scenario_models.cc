@@ -1,0 +1,252 @@
+// See scenario_models.h.
+#include "planner/whatif/scenario_models.h"
+
+#include <fmt/format.h>
+
+#include "planner/perf/data_sheet_model.h"
+#include "planner/perf/distserve_model.h"
+#include "planner/perf/linear_model.h"
+#include "planner/perf/operator_model.h"
+#include "planner/perf/profile_fit.h"
+#include "planner/perf/profile_operators.h"
+#include "planner/perf/profile_parallelism.h"
+#include "planner/perf/profile_yaml.h"
+
+namespace windlass::sim {
+namespace {
+
+using planner::IterationModel;
+using planner::LinearIterationModel;
+
+struct Asked {
+  const ScenarioService& service;
+  const planner::ModelShape& shape;
+  const std::string& file;  // latency.file, or the accelerator's own; empty: none
+  const std::string& text;  // of it
+  const planner::AcceleratorSpec& accelerator;
+  int gpus;  // tensor parallel x pipeline parallel
+
+  [[nodiscard]] int tensor_parallel() const { return gpus / service.latency.pipeline_parallel; }
+
+  double kv_capacity_tokens;
+};
+
+using Built = Result<std::shared_ptr<const IterationModel>>;
+
+planner::ProfileKey profile_key(const Asked& asked) {
+  return {asked.service.latency.model, asked.accelerator.name, asked.tensor_parallel()};
+}
+
+Built from_profile(const Asked& asked) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::parse_profile_csv(asked.text));
+  return planner::profile_model(rows, profile_key(asked), asked.service.latency.reading, asked.kv_capacity_tokens);
+}
+
+Built from_linear_fit(const Asked& asked) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::parse_profile_csv(asked.text));
+  const planner::ProfileKey key = profile_key(asked);
+  // Says what the file has when it has no such rows.
+  WINDLASS_RETURN_IF_ERROR([&]() -> Result<void> {
+    const auto table = planner::ProfileTable::make(rows, key, planner::ProfileReading::kBatchTokens, 1);
+    if (!table.ok()) return table.error();
+    return {};
+  }());
+  WINDLASS_ASSIGN_OR_RETURN(auto fit, planner::fit_linear_iteration(planner::samples_of(rows, key), asked.service.latency.form,
+                                                                    asked.kv_capacity_tokens));
+  return std::shared_ptr<const IterationModel>(std::make_shared<LinearIterationModel>(std::move(fit.model)));
+}
+
+Built from_data_sheet(const Asked& asked) {
+  return std::shared_ptr<const IterationModel>(std::make_shared<LinearIterationModel>(planner::data_sheet_model(
+      planner::linear_coefficients(asked.shape, asked.accelerator, asked.gpus), asked.kv_capacity_tokens)));
+}
+
+Built from_distserve(const Asked& asked, const std::string* capacities_text) {
+  const ScenarioLatency& latency = asked.service.latency;
+  WINDLASS_ASSIGN_OR_RETURN(const auto profile, planner::parse_distserve_profile(asked.text));
+  planner::DistServeCapacities capacities;
+  const planner::DistServeParallelism parallelism{asked.tensor_parallel(), latency.pipeline_parallel};
+  if (capacities_text != nullptr && !latency.kv_capacity_tokens) {
+    auto parsed = planner::parse_distserve_capacities(*capacities_text);
+    if (!parsed.ok()) return parsed.error().within(latency.capacities_file);
+    capacities = std::move(parsed).value();
+  } else {
+    capacities[latency.model][parallelism] = asked.kv_capacity_tokens;
+  }
+  WINDLASS_ASSIGN_OR_RETURN(auto model, planner::DistServeModel::make(profile, capacities, latency.model, parallelism));
+  return std::shared_ptr<const IterationModel>(std::make_shared<planner::DistServeModel>(std::move(model)));
+}
+
+// One operator table, if its file is there.
+template <class Row>
+Result<void> append(std::vector<Row>& rows, const Asked& asked, const ScenarioTexts& texts, const char* name,
+                    Result<std::vector<Row>> (*parse)(std::string_view)) {
+  const std::string path = asked.file + "/" + name;
+  const auto text = texts.find(path);
+  if (text == texts.end()) return {};
+  auto parsed = parse(text->second);
+  if (!parsed.ok()) return parsed.error().within(name);
+  rows.insert(rows.end(), parsed->begin(), parsed->end());
+  return {};
+}
+
+// Measured operators, or without tables data sheets with the efficiencies that were fitted on measured ones; the engine adds
+// nothing to its kernels.
+Built from_operators(const Asked& asked, const ScenarioTexts& texts) {
+  const planner::OperatorHardware hardware = planner::operator_hardware(asked.accelerator);
+  planner::OperatorModelOptions options;
+  options.tensor_parallel = asked.tensor_parallel();
+  options.pipeline_parallel = asked.service.latency.pipeline_parallel;
+  if (const auto& cpu = asked.service.latency.cpu) options.overhead = *cpu;
+  const auto weights = planner::gemm_kind(asked.shape);
+  if (!weights.ok()) return weights.error().within(fmt::format("latency.source {}", to_string(asked.service.latency.source)));
+  options.weights = *weights;
+  planner::OperatorTables tables;
+  if (asked.service.latency.source == LatencySource::kOperators) {
+    WINDLASS_RETURN_IF_ERROR(append(tables.gemm, asked, texts, kOperatorFiles[0], planner::parse_gemm_csv));
+    WINDLASS_RETURN_IF_ERROR(
+        append(tables.context_attention, asked, texts, kOperatorFiles[1], planner::parse_context_attention_csv));
+    WINDLASS_RETURN_IF_ERROR(
+        append(tables.generation_attention, asked, texts, kOperatorFiles[2], planner::parse_generation_attention_csv));
+    WINDLASS_RETURN_IF_ERROR(append(tables.collectives, asked, texts, kOperatorFiles[3], planner::parse_nccl_csv));
+    WINDLASS_RETURN_IF_ERROR(append(tables.collectives, asked, texts, kOperatorFiles[4], planner::parse_custom_all_reduce_csv));
+  }
+  const auto entry = planner::efficiency_of(asked.accelerator.name, hardware.flops_8bit > 0);
+  const planner::OperatorTimes times(hardware, entry.efficiency, tables);
+  WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(asked.shape, asked.accelerator, times, options));
+  return std::shared_ptr<const IterationModel>(std::make_shared<planner::OperatorModel>(std::move(model)));
+}
+
+Built build(const Asked& asked, const ScenarioTexts& texts) {
+  const ScenarioLatency& latency = asked.service.latency;
+  switch (latency.source) {
+    case LatencySource::kProfile: return from_profile(asked);
+    case LatencySource::kLinear: return asked.file.empty() ? from_data_sheet(asked) : from_linear_fit(asked);
+    case LatencySource::kDistServe: {
+      const auto capacities = texts.find(latency.capacities_file);
+      return from_distserve(asked, capacities == texts.end() ? nullptr : &capacities->second);
+    }
+    case LatencySource::kOperators:
+    case LatencySource::kRoofline: return from_operators(asked, texts);
+  }
+  return Error{ErrorCode::kInternal, "latency.source"};
+}
+
+// The fit that a source names when its file is a PerformanceProfile; DistServe's formulas have none.
+const char* fit_of(LatencySource source) {
+  switch (source) {
+    case LatencySource::kProfile: return "Profile";
+    case LatencySource::kLinear: return "Linear";
+    case LatencySource::kOperators: return "Operators";
+    case LatencySource::kDistServe:
+    case LatencySource::kRoofline: return "";
+  }
+  return "";
+}
+
+// What latency.file was fitted for is what the scenario says of it.
+Result<void> check_agrees(const std::string& source_file, const ScenarioService& service, const std::string& file,
+                          const planner::PerformanceProfile& profile) {
+  const ScenarioLatency& latency = service.latency;
+  const auto refused = [&](const char* field, const std::string& found, const std::string& allowed) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}:{}: {}latency.{}: found {}, allowed is {}: that is what {} was fitted as", source_file,
+                             latency.line, service.prefix, field, found, allowed, file)};
+  };
+  const std::string type = planner::fit_type(profile);
+  if (fit_of(latency.source) != type) {
+    for (const LatencySource source : {LatencySource::kProfile, LatencySource::kLinear, LatencySource::kOperators}) {
+      if (fit_of(source) == type) return refused("source", to_string(latency.source), to_string(source));
+    }
+  }
+  const std::string& model = latency.model.empty() ? service.model.name : latency.model;
+  if (!model.empty() && model != profile.model) return refused("model", model, profile.model);
+  if (profile.pipeline_parallel != latency.pipeline_parallel) {
+    return refused("pipelineParallel", std::to_string(latency.pipeline_parallel), std::to_string(profile.pipeline_parallel));
+  }
+  if (latency.cpu) return refused("cpu", "times", "none");
+  return {};
+}
+
+std::string model_name(const ScenarioService& service) {
+  return service.model.name.empty() ? service.model.config_file : service.model.name;
+}
+
+// How its points are read, which the profile decides and not the scenario.
+std::string reading_of(const std::optional<planner::PerformanceProfile>& profile) {
+  const auto* cells = profile ? std::get_if<planner::MeasuredCells>(&profile->fit) : nullptr;
+  if (cells == nullptr) return "";
+  return cells->reading == planner::ProfileReading::kBatchShape ? ", read by batchShape" : ", read by batchTokens";
+}
+
+}  // namespace
+
+Result<WorkerModel> worker_model(const std::string& source, const ScenarioService& service, const planner::ModelShape& shape,
+                                 const ScenarioTexts& texts, const planner::AcceleratorSpec& accelerator, int gpus,
+                                 const std::string& field, int line) {
+  static const std::string kNone;
+  const ScenarioLatency& latency = service.latency;
+  const std::string& file = latency.file_for(accelerator.name);
+  const auto here = [&](const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}{}: {}", source, line, service.prefix, field, what)};
+  };
+  const bool measured_capacity = !latency.capacities_file.empty();
+  const auto text = texts.find(file);
+  std::optional<planner::PerformanceProfile> profile;
+  if (text != texts.end() && planner::is_performance_profile(text->second)) {
+    WINDLASS_ASSIGN_OR_RETURN(profile, planner::parse_performance_profile(text->second, file));
+    WINDLASS_RETURN_IF_ERROR(check_agrees(source, service, file, *profile));
+    if (profile->accelerator != accelerator.name || profile->gpus_per_worker != gpus) {
+      return here(fmt::format("found {} x {}, allowed is {} x {}: that is what {} was fitted on", gpus, accelerator.name,
+                              profile->gpus_per_worker, profile->accelerator, file));
+    }
+  }
+  if (text != texts.end() && !profile && latency.source == LatencySource::kOperators) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: found no PerformanceProfile, allowed is one, or a folder of operator tables", file)};
+  }
+  const std::optional<double> fitted_capacity = profile ? profile->kv_capacity_tokens : std::nullopt;
+  double kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(0));
+  if (!latency.kv_capacity_tokens && !fitted_capacity && !measured_capacity) {
+    kv_capacity_tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
+    if (kv_capacity_tokens < service.engine.block_tokens) {
+      return here(
+          fmt::format("found {} x {} with {:.0f} GB of memory for {}, whose weights take {:.0f} GB beside activations and "
+                      "KV cache; allowed are more GPUs per worker, or larger ones",
+                      gpus, accelerator.name, gpus * accelerator.memory_bytes / 1e9, model_name(service),
+                      planner::weight_bytes(shape) / 1e9));
+    }
+  }
+  if (latency.source == LatencySource::kLinear && file.empty() && !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
+    return here(fmt::format("found {}, which cannot compute in {}", accelerator.name, planner::to_string(shape.dtype)));
+  }
+  const Asked asked{service, shape, file, text == texts.end() ? kNone : text->second, accelerator, gpus, kv_capacity_tokens};
+  auto built = profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts);
+  if (!built.ok()) {
+    // What the file lacks is told with the field that asks for it.
+    const Error error = file.empty() ? built.error() : built.error().within(file);
+    if (error.code == ErrorCode::kNotFound || file.empty()) return here(error.message);
+    return error;
+  }
+  WorkerModel worker;
+  worker.fitted = profile.has_value();
+  if (profile) worker.transfer = profile->transfer;
+  worker.model = std::move(built).value();
+  // What the model knows better than the catalog, unless the scenario says otherwise.
+  worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));
+  if (!(worker.kv_capacity_tokens >= service.engine.block_tokens)) {
+    return here(fmt::format("found a KV cache of {:.0f} tokens, allowed is at least scheduling.blockTokens, which is {}",
+                            worker.kv_capacity_tokens, service.engine.block_tokens));
+  }
+  const std::string origin = file.empty()
+                                 ? fmt::format("{} model from data sheets, nothing measured", to_string(latency.source))
+                                 : fmt::format("{} {}: {}", to_string(latency.source), file,
+                                               latency.model.empty() ? model_name(service) : latency.model) +
+                                       reading_of(profile);
+  worker.basis = fmt::format("{}, {}, TP {}{}; KV cache of {:.0f} tokens", origin, accelerator.name, asked.tensor_parallel(),
+                             latency.pipeline_parallel > 1 ? fmt::format(" x PP {}", latency.pipeline_parallel) : "",
+                             worker.kv_capacity_tokens);
+  return worker;
+}
+
+}  // namespace windlass::sim

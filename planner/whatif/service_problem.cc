@@ -1,0 +1,100 @@
+// See service_problem.h.
+#include "planner/whatif/service_problem.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "planner/strategies/core/worker_kinds.h"
+
+namespace windlass::search {
+namespace {
+
+constexpr double kLengthCv = 1;
+
+// GPUs of a class that this service may have: those that nobody else holds.
+int free_gpus(const planner::AcceleratorState& state) {
+  if (state.mode == planner::CapacityMode::kElastic) return state.max_gpus.value_or(std::numeric_limits<int>::max());
+  const int free = std::max(0, state.allocatable_gpus - state.used_by_others);
+  return state.max_gpus ? std::min(free, *state.max_gpus) : free;
+}
+
+const planner::MeasuredTransfer* find_transfer(const planner::Service& service, const std::string& accelerator, int gpus) {
+  for (const planner::TransferToWorker& transfer : service.transfers) {
+    if (transfer.accelerator == accelerator && transfer.gpus_per_worker == gpus) return &transfer.measured;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
+                                            std::span<const planner::AcceleratorState> accelerators) {
+  ServiceProblem made;
+  Problem& problem = made.problem_;
+  problem.name = fmt::format("{}/{}", service.id.name_space, service.id.name);
+  const auto wrong = [&](const std::string& what) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("ModelService {}: {}", problem.name, what)};
+  };
+  if (!service.shape) return wrong("spec.model: the model's shape is not known: " + service.shape_unknown_reason);
+  problem.shape = *service.shape;
+  problem.requests_per_s = service.workload.requests_per_s;
+  if (!(problem.requests_per_s > 0)) return wrong("spec.workload.requestsPerSecond: found 0, allowed is above 0");
+
+  const auto add = [&](const planner::AcceleratorState& state, const std::optional<int>& max_gpus) {
+    const int gpus = max_gpus ? std::min(*max_gpus, free_gpus(state)) : free_gpus(state);
+    problem.accelerators.push_back({state.spec, gpus});
+  };
+  for (const planner::AllowedAccelerator& allowed : service.accelerators) {
+    const auto state = std::find_if(accelerators.begin(), accelerators.end(),
+                                    [&](const auto& each) { return each.spec.name == allowed.accelerator; });
+    if (state == accelerators.end()) {
+      return wrong(
+          fmt::format("spec.accelerators: found {}, allowed is an AcceleratorClass that is there, or a name of the catalog",
+                      allowed.accelerator));
+    }
+    add(*state, allowed.max_gpus);
+  }
+  if (service.accelerators.empty()) {
+    for (const planner::AcceleratorState& state : accelerators) add(state, std::nullopt);
+  }
+
+  const int context = service.max_context_tokens > 0 ? service.max_context_tokens : problem.shape.max_context_tokens;
+  const auto lengths = [&](double mean) -> workload::TokenDistribution {
+    return workload::LogNormalTokens{mean, kLengthCv, std::max(1, context - 1)};
+  };
+  auto drawn = workload::LengthDistribution::independent(
+      lengths(service.workload.input_tokens), lengths(service.workload.output_tokens), workload::ContextLimit{context, true});
+  if (!drawn.ok()) return wrong("spec.workload: " + drawn.error().message);
+  WINDLASS_ASSIGN_OR_RETURN(auto requests, DrawnRequests::make(std::move(drawn).value()));
+  made.requests_ = std::make_unique<const DrawnRequests>(std::move(requests));
+  problem.requests = made.requests_.get();
+
+  KindSpace space;
+  space.least_kv_tokens = context;  // a worker must hold one request of this length
+  space.most_gpus = service.max_gpus_per_worker.value_or(0);
+  Kinds kinds = worker_kinds(problem.shape, problem.accelerators, space, linear_models(problem.shape, service.estimates));
+  problem.kinds = std::move(kinds.kinds);
+  problem.unfit = std::move(kinds.unfit);
+  problem.objectives.both = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};
+  problem.objectives.attainment = service.slo.percentile / 100;
+  problem.max_cost_per_hour = service.scaling.max_cost_per_hour.value_or(problem.max_cost_per_hour);
+  const auto slowest = [&](double planner::AcceleratorSpec::*member) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const AcceleratorChoice& choice : problem.accelerators) least = std::min(least, choice.spec.*member);
+    return least;
+  };
+  using Spec = planner::AcceleratorSpec;
+  problem.within_node.bandwidth_bytes_per_s = slowest(&Spec::intra_link_bandwidth_bytes_per_s);
+  problem.between_nodes.bandwidth_bytes_per_s = slowest(&Spec::inter_link_bandwidth_bytes_per_s);
+  for (WorkerKind& kind : problem.kinds) {
+    const planner::MeasuredTransfer* measured = find_transfer(service, problem.spec(kind).name, kind.gpus());
+    if (measured == nullptr) continue;
+    kind.within_node = kind.between_nodes = planner::path_of(*measured, planner::kv_bytes_per_token(problem.shape));
+  }
+  WINDLASS_RETURN_IF_ERROR(validate(problem));
+  return made;
+}
+
+}  // namespace windlass::search

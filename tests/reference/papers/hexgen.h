@@ -1,0 +1,34 @@
+// HexGen (Jiang et al., ICML 2024): groups of unlike GPUs that do prefill and decode on the same GPUs: what HexGen-2 is
+// compared with (Section 5.1, Table 3).
+//
+// The cost model, the parallel strategies and the genetic search over groups are HexGen's; a group's requests/s are those of
+// one request's prompt after the other and decode in the largest batch that fits, by turns: 1 / (prefill + decode / batch), the
+// same strategy for both phases. HexGen's objective is the share of requests inside a deadline; where arrivals fill the
+// cluster, as in the comparison, that share grows with the sum of the groups' requests/s, which is what is searched for here.
+// Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/strategies/clusters/cluster_plan.h"
+#include "planner/strategies/hexgen2/hexgen2.h"
+
+namespace windlass::hetero {
+
+struct HexgenOptions {
+  double memory_share = 0.9;
+  int chains = 2;
+  std::int64_t idle = 20'000;  // offspring in a row that may find nothing better
+};
+
+// The search alone; Scheduled::flow is the sum of the groups' capacities, units. Errors as of hexgen2_schedule().
+[[nodiscard]] Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask& task, std::uint64_t seed,
+                                                const search::Effort& effort, const HexgenOptions& options = {});
+
+[[nodiscard]] Result<ClusterPlan> hexgen_plan(const ClusterProblem& problem, const search::Effort& effort,
+                                              const HexgenOptions& options);
+[[nodiscard]] inline Result<ClusterPlan> hexgen_plan(const ClusterProblem& problem, const search::Effort& effort) {
+  return hexgen_plan(problem, effort, {});
+}
+
+}  // namespace windlass::hetero

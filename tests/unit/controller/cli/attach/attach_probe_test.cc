@@ -1,0 +1,104 @@
+// What servers say of themselves, as each engine says it, and what they may say wrongly.
+#include "controller/cli/attach/attach_probe.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace windlass::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A server with a text behind each path; others are not found.
+class Pages final : public kube::HttpTransport {
+ public:
+  explicit Pages(std::map<std::string, std::string> pages) : pages_(std::move(pages)) {}
+
+  Result<kube::HttpResponse> send(const kube::HttpRequest& request) override {
+    const auto found = pages_.find(request.url.substr(request.url.find('/', 7)));
+    if (found == pages_.end()) return kube::HttpResponse{404, {}, "{}"};
+    return kube::HttpResponse{200, {}, found->second};
+  }
+  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>&) override { return {}; }
+  Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override { return Error{}; }
+
+ private:
+  const std::map<std::string, std::string> pages_;
+};
+
+// Given the pages of vLLM 0.32 (its /v1/models has max_model_len and root); expects engine, context and the model's folder.
+TEST(AttachProbe, Vllm) {
+  Pages pages(
+      {{"/v1/models", R"({"object":"list","data":[{"id":"/m/qwen","object":"model","root":"/m/qwen","max_model_len":2048}]})"},
+       {"/metrics", "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"q\"} 0.0\n"}});
+  const auto server = probe_server(pages, "http://localhost:8000/v1").value();
+  EXPECT_EQ(server.address, "localhost:8000");
+  EXPECT_EQ(server.model, "/m/qwen");
+  EXPECT_EQ(server.engine, metrics::Engine::kVllm);
+  EXPECT_EQ(server.context_tokens, 2048);
+  EXPECT_EQ(server.model_path, "/m/qwen");
+  EXPECT_FALSE(server.slots);
+  EXPECT_EQ(to_text(server), "http://localhost:8000: vLLM, model /m/qwen, context 2048 tokens");
+}
+
+// Given llama.cpp without --metrics (501 there); expects that its /props says engine, slots, context of a slot and file.
+TEST(AttachProbe, LlamaCpp) {
+  Pages pages({{"/v1/models", R"({"data":[{"id":"m.gguf","meta":{"n_ctx_train":8192}}],"models":[{"name":"m.gguf"}]})"},
+               {"/props", R"({"default_generation_settings":{"n_ctx":1024},"total_slots":4,"model_path":"/models/m.gguf"})"}});
+  const auto server = probe_server(pages, "http://127.0.0.1:8080/").value();
+  EXPECT_EQ(server.engine, metrics::Engine::kLlamaCpp);
+  EXPECT_EQ(server.slots, 4);
+  EXPECT_EQ(server.context_tokens, 1024);
+  EXPECT_EQ(server.model_path, "/models/m.gguf");
+  EXPECT_EQ(to_text(server), "http://127.0.0.1:8080: llama.cpp, model m.gguf, context 1024 tokens, 4 requests at once");
+}
+
+// Given a server that has nothing but /v1/models, and one whose other pages make no sense; expects the model alone.
+TEST(AttachProbe, AnEngineThatIsNotKnown) {
+  for (const auto& more : std::vector<std::map<std::string, std::string>>{
+           {}, {{"/metrics", "not a page {"}, {"/props", "[1]"}}, {{"/props", R"({"total_slots":-3,"model_path":7})"}}}) {
+    std::map<std::string, std::string> all = {{"/v1/models", R"({"data":[{"id":"x","max_model_len":"many"}]})"}};
+    all.insert(more.begin(), more.end());
+    Pages pages(all);
+    const auto server = probe_server(pages, "http://h:1").value();
+    EXPECT_FALSE(server.engine);
+    EXPECT_EQ(to_text(server), "http://h:1: an engine that is not known, model x");
+  }
+}
+
+// Given no model, several, no list, no JSON and no page; expects an error that names the page and what was found.
+TEST(AttachProbe, OneModelIsNeeded) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"data":[]})", "must name one model (got none)"},
+      {R"({"data":[{"id":"a"},{"id":"b"}]})", "must name one model (got a, b)"},
+      {R"({"data":[{"id":5}]})", "must name one model"},
+      {R"({"data":7})", "must name one model (got none)"},
+      {"<html>", "must name one model (got none)"},
+      {R"({"data":[{"id":"a\u001b[31m"}]})", "must name its model without control characters"}};
+  for (const auto& [body, expected] : cases) {
+    Pages pages({{"/v1/models", body}});
+    const auto server = probe_server(pages, "http://h:1");
+    ASSERT_FALSE(server.ok()) << body;
+    EXPECT_THAT(server.error().message, HasSubstr("http://h:1/v1/models: " + expected));
+  }
+  Pages empty({});
+  EXPECT_EQ(probe_server(empty, "http://h:1").error().message, "GET http://h:1/v1/models: must answer 200 (got 404)");
+}
+
+// Given addresses; expects HOST:PORT, or an error that says what is allowed.
+TEST(AttachProbe, Addresses) {
+  for (const char* url : {"http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"}) {
+    EXPECT_EQ(address_of_server(url).value(), "h:1") << url;
+  }
+  EXPECT_EQ(address_of_server("http://[::1]:8000/v1").value(), "[::1]:8000");
+  for (const char* url : {"", "h:1", "https://h:1", "http://h", "http://h:1/v2", "http://u@h:1", "http://h:99999"}) {
+    const auto address = address_of_server(url);
+    ASSERT_FALSE(address.ok()) << url;
+    EXPECT_THAT(address.error().message, HasSubstr("must be http://HOST:PORT"));
+  }
+}
+
+}  // namespace
+}  // namespace windlass::cli

@@ -1,0 +1,156 @@
+// What is said of the YAML files that a person gives.
+#include "controller/cli/console/object_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/perf/iteration_estimate.h"
+#include "tests/unit/controller/cli/example_objects.h"
+
+namespace windlass::cli {
+namespace {
+
+using testing::HasSubstr;
+
+// Given files that can't be read, and a folder: each is named in the one error.
+TEST(ObjectFiles, UnreadableFilesAreNamed) {
+  const TempFolder folder;
+  const auto objects = read_object_files({"/no/such.yaml", folder.path().string()});
+  ASSERT_FALSE(objects.ok());
+  EXPECT_THAT(objects.error().message, HasSubstr("/no/such.yaml: cannot be read"));
+  EXPECT_THAT(objects.error().message, HasSubstr(folder.path().string() + ": cannot be read: it is a folder"));
+}
+
+// Given good files: their objects come back and nothing is said of their references.
+TEST(ObjectFiles, GoodFilePasses) {
+  const TempFolder folder;
+  const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  EXPECT_EQ(objects->size(), 2u);
+  EXPECT_TRUE(check_references(*objects, Classes::kOfFiles).ok());
+}
+
+// Given a service that names a class which is not there: the error has file, object, field, what was found and what is allowed.
+TEST(ObjectFiles, UnknownAcceleratorIsRefused) {
+  const TempFolder folder;
+  const auto objects =
+      read_object_files({folder.file("tiny.yaml", replaced(kTinyYaml, "{class: local-cpu}", "{class: h100}"))});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  const auto checked = check_references(*objects, Classes::kOfFiles);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message, HasSubstr("tiny.yaml:"));
+  EXPECT_THAT(checked.error().message,
+              HasSubstr("ModelService default/tiny: spec.accelerators[0].class: found 'h100', allowed are the files' "
+                        "AcceleratorClasses: local-cpu"));
+}
+
+// Given a PerformanceProfile beside the service and class that it measured; expects a plan to believe it, as the controller
+// does, and the data sheet without it.
+TEST(ObjectFiles, PlansBelieveProfiles) {
+  const TempFolder folder;
+  const std::string range =
+      "range: {sequences: {from: \"1\", to: \"100\"}, meanTokens: {from: \"1\", to: \"100\"}, tokens: {from: \"1\", to: "
+      "\"1000\"}}";
+  const std::string profile = R"(---
+apiVersion: windlass.dev/v1alpha1
+kind: PerformanceProfile
+metadata: {name: measured}
+spec:
+  model: {name: tiny}
+  accelerator: local-cpu
+  gpusPerWorker: 1
+  source: {file: x.csv, format: SplitwiseCSV, rows: 40, rowsLeftOut: 0}
+  fit:
+    type: Linear
+    linear:
+      form: Aladdin
+      prefill: {constantSeconds: "0.002", secondsPerToken: "0.0001", )" +
+                              range + R"(}
+      decode: {constantSeconds: "0.02", secondsPerToken: "0.000001", secondsPerSequence: "0.0001", )" +
+                              range + R"(}
+)";
+  const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml + profile)});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  const planner::Snapshot snapshot = quiet_snapshot(*objects);
+  ASSERT_EQ(snapshot.services.at(0).estimates.size(), 1u);
+  const planner::WorkerEstimate& known = snapshot.services[0].estimates[0];
+  EXPECT_TRUE(known.from_profile);
+  const planner::LinearModel believed(planner::believed_coefficients(*snapshot.services[0].shape, snapshot.accelerators[0].spec,
+                                                                     1, snapshot.services[0].estimates));
+  EXPECT_NEAR(believed.decode_s(8, 512), 0.02 + 8 * (0.0001 + 512e-6), 0.001);
+  const auto without = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
+  ASSERT_TRUE(without.ok());
+  EXPECT_TRUE(quiet_snapshot(*without).services.at(0).estimates.empty());
+}
+
+// Given an empty file: both things that are missing are said.
+TEST(ObjectFiles, NothingToRunIsSaid) {
+  const auto checked = check_references({}, Classes::kOfFiles);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message, HasSubstr("found no ModelService"));
+  EXPECT_THAT(checked.error().message, HasSubstr("found no AcceleratorClass"));
+}
+
+// Given a service on classes that no file has; a plan takes those that the catalog knows, by its own names and the chart's,
+// with the GPUs that the service may hold; others are refused, and a run takes none.
+TEST(ObjectFiles, PlansTakeClassesOfTheCatalog) {
+  const TempFolder folder;
+  const std::string service = std::string(kTinyYaml).substr(std::string(kTinyYaml).find("---\n"));
+  const auto with = [&](const std::string& classes) {
+    auto objects = read_object_files({folder.file("s.yaml", replaced(service, "[{class: local-cpu}]", classes))});
+    EXPECT_TRUE(objects.ok()) << objects.error().message;
+    return std::move(objects).value();
+  };
+  const auto known = with("[{class: nvidia-h100-80gb, maxGPUs: 3}, {class: l4}]");
+  EXPECT_TRUE(check_references(known, Classes::kOfCatalogToo).ok());
+  EXPECT_FALSE(check_references(known, Classes::kOfFiles).ok());
+  planner::Snapshot snapshot = quiet_snapshot(known);
+  EXPECT_EQ(add_catalog_classes(snapshot), (std::vector<std::string>{"l4", "nvidia-h100-80gb"}));
+  ASSERT_EQ(snapshot.accelerators.size(), 2u);
+  EXPECT_EQ(snapshot.accelerators[1].spec.name, "nvidia-h100-80gb");
+  EXPECT_EQ(snapshot.accelerators[1].max_gpus, 3);
+  EXPECT_EQ(add_catalog_classes(snapshot), std::vector<std::string>());
+  const auto checked = check_references(with("[{class: nvidia-h100-80gb}, {class: tpu}]"), Classes::kOfCatalogToo);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message,
+              HasSubstr("spec.accelerators[1].class: found 'tpu', allowed are the files' AcceleratorClasses and "
+                        "those of docs/catalog.md"));
+}
+
+// Given models that are there, in a folder or as a GGUF file, one that is not, and one of another scheme: the error names the
+// commands that get one.
+TEST(ObjectFiles, ModelFoldersAreChecked) {
+  const TempFolder folder;
+  const auto check = [&](const std::string& uri) {
+    const auto objects =
+        read_object_files({folder.file("tiny.yaml", replaced(kTinyYaml, "file:///nonexistent/windlass-model", uri))});
+    EXPECT_TRUE(objects.ok()) << objects.error().message;
+    const auto checked = check_models(*objects);
+    return checked.ok() ? std::string() : checked.error().message;
+  };
+  EXPECT_THAT(check("file:///nonexistent/m"), HasSubstr("windlass model init /nonexistent/m"));
+  EXPECT_THAT(check("hf://org/model"), HasSubstr("found 'hf://org/model', allowed on one machine is file://PATH"));
+  folder.file("model/config.json", "{}");
+  EXPECT_EQ(check("file://" + (folder.path() / "model").string()), "");
+  EXPECT_EQ(check("file://" + folder.file("blocks/m.gguf", "")), "");
+  EXPECT_EQ(check("file://" + (folder.path() / "blocks").string()), "");
+  EXPECT_THAT(check("file://" + folder.file("text/m.txt", "")), HasSubstr("found no model at"));
+  EXPECT_THAT(check("file://" + (folder.path() / "text").string()), HasSubstr("found no model at"));
+}
+
+// Given good objects: the quiet snapshot has the service with its shape and load, and the class with one node's capacity.
+TEST(ObjectFiles, QuietSnapshotHasEverything) {
+  const TempFolder folder;
+  const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  const planner::Snapshot snapshot = quiet_snapshot(*objects);
+  ASSERT_EQ(snapshot.services.size(), 1u);
+  ASSERT_EQ(snapshot.accelerators.size(), 1u);
+  ASSERT_TRUE(snapshot.services[0].shape.has_value()) << snapshot.services[0].shape_unknown_reason;
+  EXPECT_EQ(snapshot.services[0].shape->layers, 2);
+  EXPECT_DOUBLE_EQ(snapshot.services[0].workload.requests_per_s, 1);
+  EXPECT_EQ(snapshot.accelerators[0].allocatable_gpus, 4);
+}
+
+}  // namespace
+}  // namespace windlass::cli

@@ -1,0 +1,84 @@
+// Plans as a table: what `windlass plan` prints.
+#include "controller/cli/console/plan_text.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace windlass::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Case {
+  planner::Snapshot snapshot;
+  planner::Plan plan;
+};
+
+Case two_workers() {
+  Case out;
+  planner::Service service;
+  service.id = {"default", "tiny", "uid"};
+  service.served_name = "tiny";
+  service.slo = {2, 0.1, 95, 60};
+  service.demand.arrivals_per_s = planner::Reading{4, 98};
+  service.workers.resize(1);
+  service.workers[0].name = "tiny-cpu-1-0";
+  service.workers[0].state = planner::WorkerState::kReady;
+  service.workers[0].address = "127.0.0.1:5000";
+  out.snapshot.now_s = 100;
+  out.snapshot.services = {service};
+  planner::ServicePlan planned;
+  planned.id = service.id;
+  planner::PoolPlan pool;
+  pool.name = "cpu-1";
+  pool.accelerator = "local-cpu";
+  pool.gpus_per_worker = 1;
+  pool.workers = 2;
+  pool.max_concurrency = 4;
+  pool.slots = 3;
+  pool.service_rate_per_s = 0.5;
+  planned.pools = {pool};
+  planned.predicted = {0.8, 0.05, 3, 0.75, 2.5, 2};
+  planned.reasons = {{"DemandGrew", "4 requests a second need two workers", {{"arrivals", "4"}, {"perWorker", "1.5"}}}};
+  planned.feasible = {planner::Truth::kTrue, "Fits", ""};
+  planned.slo_met = {planner::Truth::kFalse, "BelowObjective", "90% of 95%"};
+  out.plan.services = {planned};
+  out.plan.denied = {{service.id, "GPULimit", "maxGPUs is 2", "local-cpu", 3, 2}};
+  return out;
+}
+
+// Given a plan of two workers: the table has its pool, and below it what is predicted, why, and what was denied.
+TEST(PlanText, TableTellsPoolsPredictionsAndReasons) {
+  const Case c = two_workers();
+  const std::string text = plan_table(c.snapshot, c.plan);
+  EXPECT_THAT(text, HasSubstr("default/tiny  cpu-1  unified  local-cpu    1           2        3/4        1.50"));
+  EXPECT_THAT(text, HasSubstr("objective: TTFT 2.00s, TPOT 100ms for 95% of the requests"));
+  EXPECT_THAT(text,
+              HasSubstr("predicted: TTFT 800ms, TPOT 50.0ms, up to 3.00 requests/s (75.0% used), 2 x local-cpu, 2.50 an hour"));
+  EXPECT_THAT(text, HasSubstr("DemandGrew: 4 requests a second need two workers"));
+  EXPECT_THAT(text, HasSubstr("denied (GPULimit): wanted 3 workers, granted 2 of local-cpu: maxGPUs is 2"));
+  EXPECT_THAT(text, Not(HasSubstr("Feasible")));
+}
+
+// Given a demand beyond what the workers can serve: the wait has no bound, and that is said; a dash would read as "not known".
+TEST(PlanText, ADemandBeyondTheWorkersWaitsWithoutBound) {
+  Case c = two_workers();
+  c.plan.services[0].predicted.ttft_s = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(plan_table(c.snapshot, c.plan), HasSubstr("predicted: TTFT without bound, TPOT 50.0ms"));
+}
+
+// Given a service that can't be placed: the table says so in place of a pool.
+TEST(PlanText, TableSaysWhyThereAreNoWorkers) {
+  Case c = two_workers();
+  c.plan.services[0].pools.clear();
+  c.plan.services[0].feasible = {planner::Truth::kFalse, "ModelTooLarge", "needs 140.0GiB, the class has 80.0GiB"};
+  const std::string text = plan_table(c.snapshot, c.plan);
+  EXPECT_THAT(text, HasSubstr("No workers."));
+  EXPECT_THAT(text, HasSubstr("Feasible: False (ModelTooLarge): needs 140.0GiB"));
+}
+
+}  // namespace
+}  // namespace windlass::cli

@@ -1,0 +1,94 @@
+// The linear model's coefficients against sums done by hand, and its size against what is known of real hardware.
+#include "planner/perf/linear_model.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/catalog/model_shape.h"
+#include "tests/unit/planner/catalog/configs.h"
+#include "tests/unit/planner/policy/fixtures.h"
+
+namespace windlass::planner {
+namespace {
+
+AcceleratorSpec paper_accelerator() {
+  AcceleratorSpec spec;
+  spec.memory_bytes = 10'000;
+  spec.peak_flops = {{DType::kFloat16, 1000}};
+  spec.memory_bandwidth_bytes_per_s = 100;
+  spec.intra_link_bandwidth_bytes_per_s = 50;
+  spec.intra_link_latency_s = 0.5;
+  return spec;
+}
+
+Efficiency paper_efficiency() {
+  Efficiency efficiency;
+  efficiency.compute = 0.5;
+  efficiency.bandwidth = 0.8;
+  efficiency.link = 0.5;
+  efficiency.memory = 0.9;
+  efficiency.layer_overhead_s = 1;
+  return efficiency;
+}
+
+// Given one GPU, expect: 656 FLOP a token at 500 FLOP/s; 656 bytes of weights at 80 B/s and 1 s a layer; 16 bytes of KV a token
+// and request; 9000 bytes less 776 of weights less 6400 of activations for the cache.
+TEST(LinearModel, OneGpuByHand) {
+  const LinearCoefficients c = linear_coefficients(testing::paper_shape(), paper_accelerator(), 1, paper_efficiency());
+  EXPECT_DOUBLE_EQ(c.k1, 656.0 / 500);
+  EXPECT_DOUBLE_EQ(c.c1, 656.0 / 80 + 2);
+  EXPECT_DOUBLE_EQ(c.k2, 16.0 / 80);
+  EXPECT_DOUBLE_EQ(c.c2, 656.0 / 500);
+  EXPECT_DOUBLE_EQ(c.c3, 656.0 / 80 + 2);
+  EXPECT_DOUBLE_EQ(c.kv_capacity_tokens, 114);  // 1824 / 16
+}
+
+// Given two GPUs, expect compute and weights halved; four all-reduces of 8 bytes a token at 2 * 1/2 / 25 s a byte and of two
+// half-second steps each; the single KV head on both GPUs.
+TEST(LinearModel, TwoGpusByHand) {
+  const LinearCoefficients c = linear_coefficients(testing::paper_shape(), paper_accelerator(), 2, paper_efficiency());
+  EXPECT_DOUBLE_EQ(c.k1, 656.0 / 1000 + 4 * 8 * 0.04);
+  EXPECT_DOUBLE_EQ(c.c3, 656.0 / 160 + 2 + 4 * 2 * 0.5);
+  EXPECT_DOUBLE_EQ(c.k2, 32.0 / 160);
+  EXPECT_DOUBLE_EQ(c.kv_capacity_tokens, 238);  // (18000 - 776 - 9600) / 32, rounded down
+}
+
+// Given coefficients, expect Eq. 2 and 3 from the model and Eq. 4 as the inverse of Eq. 3.
+TEST(LinearModel, FollowsThePapersEquations) {
+  const LinearCoefficients c{0.001, 0.02, 1e-6, 1e-4, 0.01, 5000};
+  const LinearModel model(c);
+  EXPECT_DOUBLE_EQ(model.prefill_s(300), 0.32);
+  EXPECT_DOUBLE_EQ(model.decode_s(10, 500), (5e-4 + 1e-4) * 10 + 0.01);
+  EXPECT_DOUBLE_EQ(model.kv_capacity_tokens(), 5000);
+  EXPECT_NEAR(max_mean_context(c, 10, model.decode_s(10, 500)), 500, 1e-9);
+  EXPECT_LT(max_mean_context(c, 1000, 0.05), 0);
+}
+
+// Given llama3-8b on one H100, expect what is measured of it: around 7 ms a decode step alone, 20-40 ms to prefill 1000 tokens,
+// and a KV cache of 400,000 to 500,000 tokens.
+TEST(LinearModel, IsOfTheRightSizeOnAnH100) {
+  const LinearModel model(linear_coefficients(model_shape_by_name("llama3-8b").value(), testing::h100(), 1));
+  EXPECT_GT(model.decode_s(1, 500), 0.005);
+  EXPECT_LT(model.decode_s(1, 500), 0.009);
+  EXPECT_GT(model.prefill_s(1000), 0.02);
+  EXPECT_LT(model.prefill_s(1000), 0.04);
+  EXPECT_GT(model.kv_capacity_tokens(), 400'000);
+  EXPECT_LT(model.kv_capacity_tokens(), 500'000);
+}
+
+// Given llama3-70b, expect that it does not fit one H100, fits two, and that each doubling makes a step faster but not twice as
+// fast.
+TEST(LinearModel, TensorParallelismHelpsLessAndLess) {
+  const ModelShape shape = model_shape_by_name("llama3-70b").value();
+  EXPECT_LE(linear_coefficients(shape, testing::h100(), 1).kv_capacity_tokens, 0);
+  EXPECT_GT(linear_coefficients(shape, testing::h100(), 2).kv_capacity_tokens, 0);
+  double before = LinearModel(linear_coefficients(shape, testing::h100(), 1)).decode_s(1, 500);
+  for (int gpus : {2, 4, 8}) {
+    const double now = LinearModel(linear_coefficients(shape, testing::h100(), gpus)).decode_s(1, 500);
+    EXPECT_LT(now, before);
+    EXPECT_GT(now, before / 2);
+    before = now;
+  }
+}
+
+}  // namespace
+}  // namespace windlass::planner

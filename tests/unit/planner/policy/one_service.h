@@ -1,0 +1,34 @@
+// One service on one class of accelerators, as the tests of the policy's rules begin.
+#pragma once
+
+#include <utility>
+
+#include "tests/unit/planner/policy/fixtures.h"
+
+namespace windlass::planner::testing {
+
+inline constexpr double kNow = 10'000;
+
+inline Snapshot one(Service service, int gpus = 64) {
+  Snapshot snapshot;
+  snapshot.now_s = kNow;
+  snapshot.accelerators = {with_gpus(h100(), gpus)};
+  snapshot.services = {std::move(service)};
+  return snapshot;
+}
+
+// A service that has run `workers` workers for an hour and has needed all, with signals that say so. They start within a
+// second: no queue builds up while one starts.
+inline Service running_service(int workers, double arrivals_per_s, double queued = 0) {
+  Service service = chat_service();
+  service.last_desired = workers;
+  for (int slot = 0; slot < workers; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+  service.memory.history_since_s = kNow - 3600;
+  service.memory.recommendations = {Recommendation{kNow - 3600, workers}};
+  service.memory.desired = workers;
+  service.starts = StartTimes{1, 10};
+  observe(service, kNow, arrivals_per_s, queued);
+  return service;
+}
+
+}  // namespace windlass::planner::testing

@@ -1,0 +1,239 @@
+// What must hold of every plan, over thousands of random snapshots with missing, stale and absurd signals.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "planner/policy/capacity.h"
+#include "planner/policy/json.h"
+#include "planner/policy/make_plan.h"
+#include "tests/effort.h"
+#include "tests/unit/planner/policy/random_snapshot.h"
+
+namespace windlass::planner {
+namespace {
+
+using testing::random_snapshot;
+
+bool launches(const Service& service) { return service.scaling.mode == Mode::kApply; }
+
+int live(const Service& service, const std::string& accelerator, WorkerState state) {
+  int gpus = 0;
+  for (const Worker& worker : service.workers) {
+    // One in trouble does not serve; one that drains on a lost node holds GPUs that no node has.
+    const bool counts =
+        state == WorkerState::kReady ? worker.trouble == WorkerTrouble::kNone : worker.trouble != WorkerTrouble::kNodeLost;
+    if (counts && worker.accelerator == accelerator && worker.state == state) gpus += worker.gpus;
+  }
+  return gpus;
+}
+
+// Workers that the last plan asked for: by its memory or without one those that are there, of split phases those that answer;
+// by the status all of them.
+int before(const ServicePlan& plan, const Service& service) {
+  const bool split = plan.strategy == Strategy::kDisaggregated;
+  const auto there = std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
+    return worker.state != WorkerState::kDraining && !(split && worker.role == dispatch::Role::kPrefill);
+  });
+  return service.memory.desired.value_or(service.last_desired.value_or(static_cast<int>(there)));
+}
+
+// And those of this one that compare with them.
+int counted(const ServicePlan& plan, const Service& service) {
+  const bool all = plan.strategy == Strategy::kDisaggregated && !service.memory.desired && service.last_desired;
+  return plan.pools.front().workers + (all ? plan.pools.at(1).workers : 0);
+}
+
+// By a limit or for want of GPUs. What a quota refuses is planned all the same.
+bool is_denied(const Plan& plan, const ServiceId& id) {
+  return std::any_of(plan.denied.begin(), plan.denied.end(),
+                     [&](const Denied& d) { return d.id == id && d.code != "QuotaExceeded"; });
+}
+
+// A plan that decides about the service, instead of leaving it as it is.
+bool decides(const ServicePlan& plan, const Service& service) {
+  return launches(service) && plan.feasible.status == Truth::kTrue;
+}
+
+// Given any snapshot, expect the same plan from the same snapshot, and from the snapshot that went through JSON; and the plan
+// to survive JSON.
+TEST(PlanProperties, PureAndReplayable) {
+  for (std::uint64_t seed = 0; seed < effort(100U, 700U); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Snapshot snapshot = random_snapshot(seed);
+    const Plan plan = make_plan(snapshot);
+    const std::string text = to_json(plan);
+    ASSERT_EQ(text, to_json(make_plan(snapshot)));
+    const auto replayed = snapshot_from_json(to_json(snapshot, true));
+    ASSERT_TRUE(replayed.ok()) << replayed.error().message;
+    ASSERT_EQ(to_json(*replayed), to_json(snapshot));
+    ASSERT_EQ(text, to_json(make_plan(*replayed)));
+    const auto read = plan_from_json(text);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    ASSERT_EQ(*read, plan);
+  }
+}
+
+// Given any snapshot, expect in each class no more GPUs planned than its capacity leaves beside services left as they are, and
+// beside draining workers, too, but for what runs already.
+void expect_gpu_capacity(const Snapshot& snapshot, const Plan& plan) {
+  for (const AcceleratorState& state : snapshot.accelerators) {
+    const std::string& name = state.spec.name;
+    int ready = 0;
+    int draining = 0;
+    int planned = 0;
+    int left_alone = 0;
+    int running = 0;  // of those that are decided on
+    for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
+      ready += live(snapshot.services[i], name, WorkerState::kReady);
+      draining += live(snapshot.services[i], name, WorkerState::kDraining);
+      if (decides(plan.services[i], snapshot.services[i])) running += live_gpus(snapshot.services[i], name);
+      for (const PoolPlan& pool : plan.services[i].pools) {
+        if (pool.accelerator != name) continue;
+        (decides(plan.services[i], snapshot.services[i]) ? planned : left_alone) += pool.workers * pool.gpus_per_worker;
+      }
+    }
+    const int observed = std::max(state.allocatable_gpus - state.used_by_others, ready + draining);
+    const int most = state.max_gpus ? *state.max_gpus - state.used_by_others : observed;
+    const int limit = state.mode == CapacityMode::kElastic ? most : std::min(observed, most);
+    ASSERT_LE(planned, std::max({0, limit - draining - left_alone, std::min(running, limit - left_alone)})) << name;
+  }
+}
+
+// Given any snapshot, expect each service inside its own limits: workers, cost and GPUs of a class; and at its minimum unless
+// it was denied.
+void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
+  for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
+    const Service& service = snapshot.services[i];
+    const ServicePlan& planned = plan.services[i];
+    if (!decides(planned, service)) continue;
+    const bool split = planned.strategy == Strategy::kDisaggregated;
+    const int workers = planned.pools.front().workers + (split ? planned.pools.at(1).workers : 0);
+    if (service.scaling.max_workers) {
+      ASSERT_LE(workers, *service.scaling.max_workers);
+    }
+    if (service.scaling.max_cost_per_hour) {
+      // Workers of a class that is gone have no price that one could count.
+      ASSERT_LE(planned.predicted.cost_per_hour, *service.scaling.max_cost_per_hour + 1e-6);
+    }
+    for (const AllowedAccelerator& allowed : service.accelerators) {
+      int gpus = 0;
+      for (const PoolPlan& pool : planned.pools)
+        gpus += pool.accelerator == allowed.accelerator ? pool.workers * pool.gpus_per_worker : 0;
+      if (allowed.max_gpus && allowed.accelerator == planned.pools.front().accelerator) {
+        ASSERT_LE(gpus, *allowed.max_gpus);
+      }
+    }
+    // Pairs may leave a worker less than both limits allow.
+    const bool uneven = split && service.scaling.max_workers.has_value();
+    if (workers < service.scaling.min_workers && !uneven) {
+      ASSERT_TRUE(is_denied(plan, service.id));
+    }
+  }
+}
+
+// Given any snapshot in which arrivals or queue are missing, stale or not numbers, expect no fewer workers than the last plan
+// asked for, unless a limit denied them.
+void expect_no_fall_on_missing_signals(const Snapshot& snapshot, const Plan& plan, int& checked) {
+  for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
+    const Service& service = snapshot.services[i];
+    const ServicePlan& planned = plan.services[i];
+    auto fresh = [&](const std::optional<Reading>& reading) {
+      return reading && std::isfinite(reading->value) && reading->value >= 0 && snapshot.now_s - reading->at_s <= 30;
+    };
+    if (fresh(service.demand.arrivals_per_s) && fresh(service.demand.queued)) continue;
+    ASSERT_EQ(planned.metrics_fresh.status, Truth::kFalse);
+    if (!decides(planned, service) || is_denied(plan, service.id)) continue;
+    ASSERT_GE(counted(planned, service), before(planned, service));
+    ++checked;
+  }
+}
+
+// Nothing arrives and nothing waits: workers that are missing then are no shortage, and no denial.
+bool asks_for_nothing(const Service& service) {
+  const auto zero = [](const std::optional<Reading>& reading) { return reading && reading->value == 0; };
+  return zero(service.demand.arrivals_per_s) && zero(service.demand.queued);
+}
+
+// Given any snapshot whose history does not cover the stabilisation window, expect no fewer workers than before, unless a limit
+// denied them, or nothing asks for them and their class has shrunk.
+void expect_no_fall_on_a_short_history(const Snapshot& snapshot, const Plan& plan, int& checked) {
+  for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
+    const Service& service = snapshot.services[i];
+    const ServicePlan& planned = plan.services[i];
+    const bool covered = service.memory.history_since_s &&
+                         snapshot.now_s - *service.memory.history_since_s >= service.scaling.scale_down_stabilization_s;
+    // A window of 0 s asks for no history.
+    if (covered || service.scaling.scale_down_stabilization_s == 0 || service.scaling.idle_to_zero_after_s ||
+        !decides(planned, service) || is_denied(plan, service.id) || asks_for_nothing(service))
+      continue;
+    ASSERT_GE(counted(planned, service), before(planned, service));
+    ++checked;
+  }
+}
+
+// Given any snapshot and the plan's memory handed back at the same time, expect the same pools: planning twice changes nothing.
+void expect_planning_twice_changes_nothing(const Snapshot& snapshot, const Plan& plan) {
+  Snapshot again = snapshot;
+  for (std::size_t i = 0; i < again.services.size(); ++i) {
+    again.services[i].memory = plan.services[i].memory;
+    again.services[i].last_desired = plan.services[i].desired_workers();
+  }
+  const Plan second = make_plan(again);
+  for (std::size_t i = 0; i < again.services.size(); ++i)
+    ASSERT_EQ(second.services[i].pools, plan.services[i].pools) << "service " << i;
+}
+
+// Given any snapshot, expect a plan for every service in order, with reasons, conditions, sane pools and a memory that does not
+// grow without end.
+void expect_complete_plans(const Snapshot& snapshot, const Plan& plan) {
+  ASSERT_EQ(plan.services.size(), snapshot.services.size());
+  for (std::size_t i = 0; i < plan.services.size(); ++i) {
+    const ServicePlan& planned = plan.services[i];
+    const Service& service = snapshot.services[i];
+    ASSERT_EQ(planned.id, service.id);
+    ASSERT_FALSE(planned.reasons.empty());
+    for (const Reason& reason : planned.reasons) ASSERT_FALSE(reason.message.empty());
+    for (const Hint* hint : {&planned.feasible, &planned.able_to_scale, &planned.metrics_fresh, &planned.slo_met}) {
+      ASSERT_FALSE(hint->reason.empty());
+      ASSERT_FALSE(hint->message.empty());
+    }
+    for (const PoolPlan& pool : planned.pools) {
+      ASSERT_GE(pool.workers, 0);
+      ASSERT_GE(pool.slots, 1);
+      ASSERT_LE(pool.slots, pool.max_concurrency);
+      ASSERT_TRUE(std::isfinite(pool.service_rate_per_s));
+    }
+    ASSERT_FALSE(std::isnan(planned.predicted.ttft_s));
+    ASSERT_TRUE(planned.memory.history_since_s.has_value());
+    ASSERT_LE(planned.memory.recommendations.size(), service.memory.recommendations.size() + 1);
+  }
+}
+
+// Given random snapshots with missing, stale and absurd signals, expect all of the above of each one's plan, and that the two
+// rules about what must not fall were often to the point.
+TEST(PlanProperties, HoldOfEveryPlan) {
+  int without_signals = 0, short_histories = 0;
+  for (std::uint64_t seed = 0; seed < effort(600U, 3600U); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Snapshot snapshot = random_snapshot(seed);
+    const Plan plan = make_plan(snapshot);
+    expect_complete_plans(snapshot, plan);
+    expect_gpu_capacity(snapshot, plan);
+    expect_own_limits(snapshot, plan);
+    expect_no_fall_on_missing_signals(snapshot, plan, without_signals);
+    expect_no_fall_on_a_short_history(snapshot, plan, short_histories);
+    expect_planning_twice_changes_nothing(snapshot, plan);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(without_signals, effort(60, 400));
+  EXPECT_GT(short_histories, effort(25, 150));
+}
+
+}  // namespace
+}  // namespace windlass::planner

@@ -1,0 +1,590 @@
+// The policy's rules one by one: what scales, what holds, what is denied, and the words for it.
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/policy/configuration.h"
+#include "planner/policy/make_plan.h"
+#include "planner/policy/tuning.h"
+#include "tests/unit/planner/policy/one_service.h"
+
+namespace windlass::planner {
+namespace {
+
+using testing::a100;
+using testing::carry_out;
+using testing::chat_service;
+using testing::h100;
+using testing::has_reason;
+using ::testing::HasSubstr;
+using testing::kNow;
+using testing::l4;
+using testing::observe;
+using testing::one;
+using testing::ready_worker;
+using testing::running_service;
+using testing::with_gpus;
+
+// What one worker among many of the chat service can serve at the utilisation that the sizing allows.
+double one_workers_rate() {
+  const ServicePlan plan = make_plan(one(running_service(1, 0.1))).services[0];
+  return kMostUtilisation * plan.predicted.requests_per_s;
+}
+
+// Given a new service without any signal, expect its minimum; with an assumed load, what that load needs; and in both cases a
+// pool with a configuration, a prediction and reasons.
+TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
+  ServicePlan plan = make_plan(one(chat_service())).services[0];
+  EXPECT_EQ(plan.desired_workers(), 1);
+  ASSERT_EQ(plan.pools.size(), 1U);
+  EXPECT_EQ(plan.pools[0].name, "h100-1");
+  EXPECT_GT(plan.pools[0].max_concurrency, 1);
+  EXPECT_GT(plan.pools[0].service_rate_per_s, 0);
+  EXPECT_EQ(plan.feasible.status, Truth::kTrue);
+  EXPECT_EQ(plan.metrics_fresh.status, Truth::kFalse);
+  EXPECT_TRUE(has_reason(plan, "WorkerConfiguration"));
+
+  Service service = chat_service();
+  service.workload.requests_per_s = 2.5 * one_workers_rate();
+  plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.desired_workers(), 3);
+  EXPECT_TRUE(has_reason(plan, "AssumedWorkload"));
+  EXPECT_NEAR(plan.predicted.utilisation, kMostUtilisation * 2.5 / 3, 1e-9);
+}
+
+// Given arrivals for three workers, expect three at once, and a prediction inside the objective.
+TEST(Plan, ScaleUpIsImmediate) {
+  const ServicePlan plan = make_plan(one(running_service(1, 2.9 * one_workers_rate()))).services[0];
+  EXPECT_EQ(plan.desired_workers(), 3);
+  EXPECT_TRUE(has_reason(plan, "ScaleUp"));
+  EXPECT_LE(plan.predicted.ttft_s, 1.0);
+  EXPECT_LE(plan.predicted.tpot_s, 0.05);
+  EXPECT_LE(plan.predicted.utilisation, kMostUtilisation);
+  EXPECT_EQ(plan.predicted.gpus, 3);
+  EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, 12);
+}
+
+// Given few arrivals but a long queue, expect workers for the queue: what waits is demand. But given that the queue is gone
+// before a worker has started, expect none for it; and given that it is there still after that time, all the same.
+TEST(Plan, WhatWaitsIsDemand) {
+  const double one_per_s = one_workers_rate() / kMostUtilisation;
+  Service service = running_service(1, 0.01, 75 * one_per_s);
+  service.starts = StartTimes{25, 3};
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3) << "50 s of work are left after 25 s, to be done in 25 s";
+  EXPECT_TRUE(has_reason(make_plan(one(service)).services[0], "Backlog"));
+  service.starts->p90_s = 80;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1);
+  service.memory.queue_since_s = kNow - 80;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 2) << "75 s of work, to be done in 40 s";
+}
+
+// Given arrivals far above what serves and workers that take long to start, expect workers also for the queue that builds up
+// until then; given that enough are on their way already, no more for it.
+TEST(Plan, TheQueueThatBuildsUpIsDemand) {
+  Service service = running_service(1, 3 * one_workers_rate(), 20);
+  service.starts = StartTimes{100, 3};
+  const ServicePlan plan = make_plan(one(service)).services[0];
+  EXPECT_TRUE(has_reason(plan, "Backlog"));
+  EXPECT_GE(plan.desired_workers(), 5) << "three for what comes, two for 200 s of work within a start";
+  for (int slot = 1; slot < 4; ++slot) {
+    service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+    service.workers.back().state = WorkerState::kStarting;
+    service.workers.back().created_s = kNow - 99;
+  }
+  EXPECT_FALSE(has_reason(make_plan(one(service)).services[0], "Backlog"));
+}
+
+// Given a rise inside the noise of its count, expect no change; given the same rate counted for longer, expect the worker it
+// needs.
+TEST(Plan, NoiseIsNoRise) {
+  Service service = running_service(1, 1.15 * one_workers_rate());
+  service.demand.arrivals_window_s = 1;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1);
+  service.demand.arrivals_window_s = 600;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 2);
+}
+
+// Given a load that fell, expect the old number until the window is over, then the largest that was recommended within it.
+TEST(Plan, ScaleDownWaitsForTheWindow) {
+  const double rate = one_workers_rate();
+  Snapshot snapshot = one(running_service(5, 4.5 * rate));
+  auto tick = [&](double at_s, double arrivals_per_s) {
+    snapshot.now_s = at_s;
+    Service& service = snapshot.services[0];
+    observe(service, at_s, arrivals_per_s);
+    for (Worker& worker : service.workers) {
+      worker.running = Reading{0, at_s};
+      worker.waiting = Reading{0, at_s};
+    }
+    const ServicePlan plan = make_plan(snapshot).services[0];
+    carry_out(plan, service, at_s);
+    return plan;
+  };
+  EXPECT_EQ(tick(kNow, 4.5 * rate).desired_workers(), 5);
+  EXPECT_EQ(tick(kNow + 10, 2.5 * rate).desired_workers(), 5);
+  EXPECT_EQ(tick(kNow + 100, 0.5 * rate).desired_workers(), 5);
+  ServicePlan plan = tick(kNow + 300, 0.5 * rate);
+  EXPECT_EQ(plan.desired_workers(), 5);
+  EXPECT_TRUE(has_reason(plan, "ScaleDownStabilising"));
+  plan = tick(kNow + 311, 0.5 * rate);
+  EXPECT_EQ(plan.desired_workers(), 3) << "3 were needed until 100 s, which is within the last 300 s";
+  EXPECT_TRUE(has_reason(plan, "ScaleDown"));
+  EXPECT_EQ(tick(kNow + 401, 0.5 * rate).desired_workers(), 1);
+}
+
+// Given a class with room for two workers of the five that a load needed, expect a shortage while it lasts, and none once it is
+// over, though five are still held for the window.
+TEST(Plan, AnIdleServiceLacksNothing) {
+  const double rate = one_workers_rate();
+  Snapshot snapshot = one(running_service(2, 4.5 * rate), 2);
+  Service& service = snapshot.services[0];
+  Plan plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
+  EXPECT_FALSE(plan.denied.empty());
+
+  carry_out(plan.services[0], service, kNow);
+  snapshot.now_s = kNow + 60;
+  observe(service, snapshot.now_s, 0);
+  for (Worker& worker : service.workers) worker.running = worker.waiting = Reading{0, snapshot.now_s};
+  plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 2);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "AsNeeded") << plan.services[0].able_to_scale.message;
+  EXPECT_TRUE(plan.denied.empty());
+}
+
+// Given a restart (no memory) with five workers and no load, expect five until a whole window was seen, then one.
+TEST(Plan, ShortHistoryHolds) {
+  Service service = running_service(5, 0.01);
+  service.memory = PolicyMemory{};
+  Snapshot snapshot = one(service);
+  ServicePlan plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.desired_workers(), 5);
+  EXPECT_TRUE(has_reason(plan, "HeldOnShortHistory"));
+  carry_out(plan, snapshot.services[0], kNow);
+  snapshot.now_s = kNow + 301;
+  observe(snapshot.services[0], snapshot.now_s, 0.01);
+  for (Worker& worker : snapshot.services[0].workers) worker.running = worker.waiting = Reading{0, snapshot.now_s};
+  EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 1);
+}
+
+// Given a memory with times that lie ahead (another clock's), expect it to count as none: hold.
+TEST(Plan, MemoryFromTheFutureCountsAsNone) {
+  Service service = running_service(5, 0.01);
+  service.memory.history_since_s = kNow + 5;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 5);
+}
+
+// Given signals that are missing, stale, NaN, infinite, negative or from the future, expect the workers held and a condition
+// that says which.
+TEST(Plan, BadSignalsHold) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::pair<std::optional<Reading>, const char*> bad[] = {
+      {std::nullopt, "the arrival rate is missing"},     {Reading{0, kNow - 31}, "the arrival rate is 31 s old"},
+      {Reading{nan, kNow}, "the arrival rate is nan"},   {Reading{INFINITY, kNow}, "the arrival rate is inf"},
+      {Reading{-1, kNow}, "the arrival rate is -1"},     {Reading{0, kNow + 100}, "the arrival rate is -100 s old"},
+      {Reading{0, nan}, "the arrival rate is nan s old"}};
+  for (const auto& [reading, message] : bad) {
+    Service service = running_service(4, 0);
+    service.demand.arrivals_per_s = reading;
+    const ServicePlan plan = make_plan(one(service)).services[0];
+    EXPECT_EQ(plan.desired_workers(), 4) << message;
+    EXPECT_EQ(plan.metrics_fresh.status, Truth::kFalse);
+    EXPECT_THAT(plan.metrics_fresh.message, HasSubstr(message));
+    EXPECT_TRUE(has_reason(plan, "HeldOnMissingSignals"));
+  }
+  Service service = running_service(4, 0);
+  service.demand.queued.reset();
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 4);
+}
+
+// Given signals that were away for longer than the window and came back low, expect the held number to count as recommended: no
+// sudden drop.
+TEST(Plan, TimeWithoutSignalsIsNoHistory) {
+  Snapshot snapshot = one(running_service(4, 0));
+  snapshot.services[0].memory.recommendations = {Recommendation{kNow - 3600, 1}};
+  for (double at_s = kNow; at_s <= kNow + 400; at_s += 50) {
+    snapshot.now_s = at_s;
+    snapshot.services[0].demand = Demand{};
+    carry_out(make_plan(snapshot).services[0], snapshot.services[0], at_s);
+  }
+  snapshot.now_s = kNow + 410;
+  observe(snapshot.services[0], snapshot.now_s, 0.01);
+  for (Worker& worker : snapshot.services[0].workers) worker.running = worker.waiting = Reading{0, snapshot.now_s};
+  EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 4);
+}
+
+// Given a queue that is readable while the arrivals are not, expect a scale-up for the queue all the same.
+TEST(Plan, PartOfTheSignalsMayScaleUp) {
+  Service service = running_service(1, 0, 1e4);
+  service.demand.arrivals_per_s.reset();
+  EXPECT_GT(make_plan(one(service)).services[0].desired_workers(), 1);
+}
+
+// Given few arrivals but workers full of requests, expect the busy workers to stay; given ready workers that say nothing, that
+// they count as full.
+TEST(Plan, BusyWorkersStay) {
+  Service service = running_service(4, 0.01);
+  service.memory.recommendations = {Recommendation{kNow - 3600, 1}};
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1);
+  for (Worker& worker : service.workers) worker.running = Reading{200, kNow};
+  ServicePlan plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.desired_workers(), 4);
+  EXPECT_TRUE(has_reason(plan, "Occupied"));
+  for (Worker& worker : service.workers) worker.running.reset();
+  plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.desired_workers(), 4);
+  EXPECT_EQ(plan.metrics_fresh.reason, "WorkersSilent");
+}
+
+// Given limits of workers, cost and GPUs, expect the tightest, named in the plan and among the denied.
+TEST(Plan, LimitsHoldAndAreNamed) {
+  const double rate = 5.5 * one_workers_rate();
+  Service service = running_service(1, rate);
+  service.scaling.max_workers = 4;
+  Plan plan = make_plan(one(service));
+  EXPECT_EQ(plan.services[0].desired_workers(), 4);
+  ASSERT_EQ(plan.denied.size(), 1U);
+  EXPECT_EQ(plan.denied[0].code, "MaxWorkers");
+  EXPECT_EQ(plan.denied[0].wanted_workers, 6);
+  EXPECT_EQ(plan.denied[0].granted_workers, 4);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "MaxWorkers");
+
+  service.scaling.max_cost_per_hour = 13;
+  plan = make_plan(one(service));
+  EXPECT_EQ(plan.services[0].desired_workers(), 3);
+  EXPECT_EQ(plan.denied[0].code, "MaxCost");
+
+  service.accelerators[0].max_gpus = 2;
+  plan = make_plan(one(service));
+  EXPECT_EQ(plan.services[0].desired_workers(), 2);
+  EXPECT_EQ(plan.denied[0].code, "MaxGpus");
+
+  plan = make_plan(one(service, 1));
+  EXPECT_EQ(plan.services[0].desired_workers(), 1);
+  EXPECT_EQ(plan.denied.back().code, "InsufficientCapacity");
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
+}
+
+// Given minWorkers 3 and a maxGPUs of 2 while hardly anything comes, expect the denial to tell of 3.
+TEST(Plan, ADenialTellsWhatWasWantedBeforeLimits) {
+  Service service = running_service(2, 0.01);
+  service.scaling.min_workers = 3;
+  service.accelerators[0].max_gpus = 2;
+  const Plan plan = make_plan(one(service));
+  ASSERT_EQ(plan.denied.size(), 1U);
+  EXPECT_EQ(plan.denied[0].code, "MaxGpus");
+  EXPECT_EQ(plan.denied[0].wanted_workers, 3);
+  EXPECT_EQ(plan.denied[0].granted_workers, 2);
+}
+
+// Given 4 GPUs, all with a service whose minimum is 6, and a newcomer of equal priority listed first that has the same minimum,
+// expect nobody's worker to go; given a higher priority, the newcomer to have them.
+TEST(Plan, ANewcomerTakesNoFloorFromAnEqual) {
+  Snapshot snapshot = one(running_service(4, 0.01), 4);
+  snapshot.services[0].scaling.min_workers = 6;
+  Service newcomer = chat_service("a-newcomer");
+  newcomer.scaling.min_workers = 6;
+  snapshot.services.insert(snapshot.services.begin(), newcomer);
+  Plan plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 0);
+  EXPECT_EQ(plan.services[1].desired_workers(), 4);
+  snapshot.services[0].priority = 1;
+  plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 4);
+  EXPECT_EQ(plan.services[1].desired_workers(), 0);
+}
+
+// Given a minimum above what the load needs, expect the minimum; given a budget below the minimum, the budget.
+TEST(Plan, MinimumHoldsUnlessABudgetForbids) {
+  Service service = running_service(1, 0.01);
+  service.scaling.min_workers = 3;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3);
+  service.scaling.max_cost_per_hour = 8;
+  const Plan plan = make_plan(one(service));
+  EXPECT_EQ(plan.services[0].desired_workers(), 2);
+  EXPECT_EQ(plan.denied[0].code, "MaxCost");
+}
+
+// Given draining workers, expect that their GPUs are not given away; given an elastic class, that workers may be pending up to
+// its maximum.
+TEST(Plan, DrainingGpusAreTakenAndElasticClassesGrow) {
+  Service service = running_service(1, 3.5 * one_workers_rate());
+  for (int slot = 1; slot < 3; ++slot) {
+    service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+    service.workers.back().state = WorkerState::kDraining;
+  }
+  EXPECT_EQ(make_plan(one(service, 4)).services[0].desired_workers(), 2);
+  Snapshot snapshot = one(service, 4);
+  snapshot.accelerators[0].mode = CapacityMode::kElastic;
+  snapshot.accelerators[0].max_gpus = 5;
+  EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 3);
+  snapshot.accelerators[0].used_by_others = 1;
+  EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 2);
+}
+
+// Given nodes whose count dips to zero while workers run on them, expect the running workers to stay planned.
+TEST(Plan, ADipInTheNodeCountTakesNobodysGpu) {
+  EXPECT_EQ(make_plan(one(running_service(3, 2.9 * one_workers_rate()), 0)).services[0].desired_workers(), 3);
+}
+
+// Given two services and too few GPUs, expect floors first, then the higher priority; and the denied one with its reason.
+TEST(Plan, PriorityDecidesWhenGpusAreFew) {
+  const double rate = one_workers_rate();
+  Service low = running_service(1, 3.5 * rate);
+  Service high = running_service(1, 3.5 * rate);
+  low.id = ServiceId{"default", "low", "uid-low"};
+  high.id = ServiceId{"default", "high", "uid-high"};
+  high.priority = 10;
+  Snapshot snapshot = one(low, 6);
+  snapshot.services.push_back(high);
+  const Plan plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 2);
+  EXPECT_EQ(plan.services[1].desired_workers(), 4);
+  ASSERT_EQ(plan.denied.size(), 1U);
+  EXPECT_EQ(plan.denied[0].id.name, "low");
+  EXPECT_THAT(plan.denied[0].message, HasSubstr("4 workers of 1 x h100 were needed, 2 are granted"));
+}
+
+// Given a service that may idle to zero: expect one worker until the idle time has passed before our eyes, then none, then one
+// again when a request waits or arrives.
+TEST(Plan, IdlesToZeroAndBack) {
+  Service service = running_service(2, 0);
+  service.scaling.min_workers = 0;
+  service.scaling.idle_to_zero_after_s = 600;
+  service.demand.last_arrival_at_s = kNow - 500;
+  service.memory.recommendations = {Recommendation{kNow - 3600, 0}};
+  ServicePlan plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.desired_workers(), 1);
+  EXPECT_TRUE(has_reason(plan, "NotIdleLongEnough"));
+
+  service.demand.last_arrival_at_s = kNow - 601;
+  plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.desired_workers(), 0);
+  EXPECT_TRUE(has_reason(plan, "IdleToZero"));
+
+  service.memory.history_since_s = kNow - 599;
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 1) << "a restart loses the sight of the idle time";
+
+  Snapshot snapshot = one(service);
+  carry_out(plan, snapshot.services[0], kNow);
+  EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 0);
+  observe(snapshot.services[0], kNow, 0, 1);
+  plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.desired_workers(), 1);
+  EXPECT_TRUE(has_reason(plan, "ScaleFromZero"));
+  observe(snapshot.services[0], kNow, 0.05, 0);
+  EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 1);
+}
+
+// Given zero workers and no signals, expect zero to be held.
+TEST(Plan, ZeroIsHeldWithoutSignals) {
+  Service service = running_service(0, 0);
+  service.scaling.min_workers = 0;
+  service.demand = Demand{};
+  EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 0);
+}
+
+// Given an objective that no configuration meets even if its data sheet is far off, expect Feasible=False with the smallest
+// that would be met, nothing launched, and running workers left alone.
+TEST(Plan, InfeasibleObjectiveSaysWhatWouldMeetIt) {
+  Service service = chat_service();
+  service.slo.tpot_s = 0.0002;
+  ServicePlan plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.feasible.status, Truth::kFalse);
+  EXPECT_EQ(plan.feasible.reason, "TpotTooTight");
+  EXPECT_THAT(plan.feasible.message, HasSubstr("timePerOutputToken 0.2 ms needs at least"));
+  EXPECT_THAT(plan.feasible.message, HasSubstr("(8 x h100)"));
+  EXPECT_EQ(plan.desired_workers(), 0);
+
+  service = running_service(3, 1);
+  service.slo.tpot_s = 0.0002;
+  plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.desired_workers(), 3);
+  EXPECT_TRUE(has_reason(plan, "HeldAsIs"));
+
+  service = chat_service();
+  service.slo.ttft_s = 0.0004;
+  EXPECT_EQ(make_plan(one(service)).services[0].feasible.reason, "TtftTooTight");
+
+  service = chat_service();
+  service.shape = model_shape_by_name("llama3-70b").value();
+  service.accelerators[0].max_gpus = 1;
+  plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.feasible.reason, "DoesNotFit");
+  EXPECT_THAT(plan.feasible.message, HasSubstr("131 GiB do not fit into the 80 GiB of 1 x h100"));
+}
+
+// Given a model whose shape is unknown, a strategy that is not there yet or a class that does not exist, expect nothing
+// launched and the reason.
+TEST(Plan, UnknownsAreNamed) {
+  Service service = chat_service();
+  service.shape.reset();
+  service.shape_unknown_reason = "spec.model gives neither architecture nor config";
+  ServicePlan plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.feasible.status, Truth::kUnknown);
+  EXPECT_EQ(plan.feasible.reason, "ModelShapeUnknown");
+  EXPECT_EQ(plan.desired_workers(), 0);
+
+  service = chat_service();
+  service.scaling.strategy = Strategy::kChained;
+  EXPECT_EQ(make_plan(one(service)).services[0].feasible.reason, "StrategyNotAvailable");
+
+  service = chat_service();
+  service.accelerators = {AllowedAccelerator{"tpu", std::nullopt}};
+  plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.feasible.reason, "NoAccelerator");
+  EXPECT_THAT(plan.reasons[0].message, HasSubstr("found class tpu, known are: h100"));
+}
+
+// Given mode Recommend or Paused, expect the workers as they are and beside it what would be done.
+TEST(Plan, RecommendAndPausedTouchNothing) {
+  for (Mode mode : {Mode::kRecommend, Mode::kPaused}) {
+    Service service = running_service(2, 3.9 * one_workers_rate());
+    service.scaling.mode = mode;
+    service.workers[1].state = WorkerState::kFailed;
+    const ServicePlan plan = make_plan(one(service)).services[0];
+    ASSERT_EQ(plan.pools.size(), 1U);
+    EXPECT_EQ(plan.pools[0].workers, 2);
+    ASSERT_EQ(plan.recommended_pools.size(), 1U);
+    EXPECT_EQ(plan.recommended_pools[0].workers, 4);
+    EXPECT_EQ(plan.able_to_scale.reason, to_string(mode));
+  }
+}
+
+// Given longer requests than assumed, expect the same worker flags, fewer slots and more workers.
+TEST(Plan, ObservedLengthsChangeSlotsButNoFlags) {
+  const double rate = 0.9 * one_workers_rate();
+  const ServicePlan before = make_plan(one(running_service(1, rate))).services[0];
+  Service service = running_service(1, rate);
+  service.demand.input_tokens = Reading{4000, kNow};
+  service.demand.output_tokens = Reading{256, kNow};
+  const ServicePlan after = make_plan(one(service)).services[0];
+  EXPECT_EQ(after.pools[0].max_concurrency, before.pools[0].max_concurrency);
+  EXPECT_LT(after.pools[0].slots, before.pools[0].slots);
+  EXPECT_GT(after.desired_workers(), before.desired_workers());
+  service.demand.input_tokens->at_s = kNow - 100;
+  EXPECT_EQ(make_plan(one(service)).services[0].pools, before.pools) << "stale lengths count as none";
+}
+
+// Given workers on a dearer accelerator and an equal one that is only a little cheaper, expect them to stay; given one that is
+// much cheaper, a change in which the old workers stay until new ones are ready and then go.
+TEST(Plan, ConfigurationIsStickyAndChangesMakeBeforeBreak) {
+  Service service = running_service(2, 1.5 * one_workers_rate());
+  service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"other", std::nullopt}};
+  service.workload.requests_per_s = 1.5 * one_workers_rate();
+  Snapshot snapshot = one(service);
+  AcceleratorSpec other = h100();
+  other.name = "other";
+  other.price_per_hour = 3.5;
+  snapshot.accelerators.push_back(with_gpus(other, 8));
+  ServicePlan plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 1U);
+  EXPECT_EQ(plan.pools[0].name, "h100-1");
+  EXPECT_TRUE(has_reason(plan, "KeptConfiguration"));
+
+  snapshot.accelerators[1].spec.price_per_hour = 1;
+  plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 2U);
+  EXPECT_EQ(plan.pools[0].name, "other-1");
+  EXPECT_EQ(plan.pools[0].workers, 2);
+  EXPECT_EQ(plan.pools[1].name, "h100-1");
+  EXPECT_EQ(plan.pools[1].workers, 2);
+  EXPECT_EQ(plan.memory.desired, 2) << "the workers that go are not counted as wanted";
+
+  carry_out(plan, snapshot.services[0], kNow);
+  snapshot.services[0].workers[1].state = WorkerState::kStarting;  // one of the new ones is ready
+  plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 2U);
+  EXPECT_EQ(plan.pools[0].workers, 2);
+  EXPECT_EQ(plan.pools[1].workers, 1);
+
+  snapshot.services[0].workers[1].state = WorkerState::kReady;
+  plan = make_plan(snapshot).services[0];
+  ASSERT_EQ(plan.pools.size(), 1U);
+  EXPECT_EQ(plan.pools[0].name, "other-1");
+}
+
+// Given a change for which there is no room besides the old workers, expect room to be made for one new worker at a time.
+TEST(Plan, ConfigurationChangeWithoutRoomStillMoves) {
+  Service service = running_service(4, 0.5 * one_workers_rate());
+  service.scaling.min_workers = 2;
+  service.shape = model_shape_by_name("llama3-70b").value();  // edited: one GPU a worker is not enough any more
+  const ServicePlan plan = make_plan(one(service, 4)).services[0];
+  ASSERT_EQ(plan.pools.size(), 1U + (plan.pools.size() > 1 ? 1U : 0U));
+  EXPECT_GT(plan.pools[0].gpus_per_worker, 1);
+  EXPECT_GE(plan.pools[0].workers, 1);
+  EXPECT_LE(plan.predicted.gpus, 4);
+}
+
+// Given a model that needs several GPUs and an engine that can cut it among fewer than a node has, expect workers of no more,
+// also in place of larger ones that run; given one that cannot cut it among enough, expect that it is said.
+TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
+  Service service = chat_service();
+  service.shape = model_shape_by_name("llama3-70b").value();
+  service.max_context_tokens = 8192;
+  service.slo.tpot_s = 0.03;
+  service.workload.requests_per_s = 1;
+  const int free_choice = make_plan(one(service)).services[0].pools.at(0).gpus_per_worker;
+  ASSERT_GT(free_choice, 2);
+  service.max_gpus_per_worker = free_choice / 2;
+  service.slo.tpot_s = 0.1;
+  service.workers = {ready_worker("h100-8", "h100", 8, 0, kNow)};
+  service.memory.configuration = "h100-8";
+  const ServicePlan plan = make_plan(one(service)).services[0];
+  ASSERT_FALSE(plan.pools.empty());
+  EXPECT_EQ(plan.feasible.status, Truth::kTrue) << plan.feasible.message;
+  EXPECT_EQ(plan.pools[0].gpus_per_worker, free_choice / 2);
+  for (const Considered& considered : plan.considered) EXPECT_LE(considered.gpus_per_worker, free_choice / 2);
+
+  service.workers.clear();
+  service.max_gpus_per_worker = 1;
+  const ServicePlan none = make_plan(one(service)).services[0];
+  EXPECT_EQ(none.feasible.reason, "DoesNotFit") << none.feasible.message;
+}
+
+// Given several accelerators, expect the cheapest for the assumed load and a reason for each that lost.
+TEST(Plan, LosersHaveReasons) {
+  Service service = chat_service();
+  service.accelerators.clear();
+  service.slo.tpot_s = 0.1;
+  service.workload.requests_per_s = 0.5;
+  Snapshot snapshot = one(service);
+  snapshot.accelerators.push_back(with_gpus(a100(), 8));
+  snapshot.accelerators.push_back(with_gpus(l4(), 0));
+  const ServicePlan plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.pools[0].accelerator, "a100");
+  bool h100_lost = false;
+  bool l4_lost = false;
+  for (const Reason& reason : plan.reasons) {
+    h100_lost = h100_lost || (reason.code == "NotChosen" && reason.inputs.at("accelerator") == "h100");
+    l4_lost = l4_lost || (reason.code == "NoRoom" && reason.inputs.at("accelerator") == "l4");
+  }
+  EXPECT_TRUE(h100_lost);
+  EXPECT_TRUE(l4_lost);
+}
+
+// Given attainment above, below and not at all, expect SLOMet True, False and Unknown.
+TEST(Plan, SloMet) {
+  Service service = running_service(1, 1);
+  EXPECT_EQ(make_plan(one(service)).services[0].slo_met.status, Truth::kUnknown);
+  service.demand.attainment = Reading{0.95, kNow};
+  EXPECT_EQ(make_plan(one(service)).services[0].slo_met.status, Truth::kTrue);
+  service.demand.attainment = Reading{0.949, kNow};
+  EXPECT_EQ(make_plan(one(service)).services[0].slo_met.status, Truth::kFalse);
+}
+
+// Given workers that find no node or have failed, expect the condition to say so and the number to stay.
+TEST(Plan, TroubledWorkersAreNamed) {
+  Service service = running_service(3, 2.9 * one_workers_rate());
+  service.workers[2].state = WorkerState::kUnschedulable;
+  ServicePlan plan = make_plan(one(service)).services[0];
+  EXPECT_EQ(plan.desired_workers(), 3);
+  EXPECT_EQ(plan.able_to_scale.reason, "WorkersUnschedulable");
+  service.workers[2].state = WorkerState::kFailed;
+  EXPECT_EQ(make_plan(one(service)).services[0].able_to_scale.reason, "WorkersFailing");
+}
+
+}  // namespace
+}  // namespace windlass::planner

@@ -1,0 +1,521 @@
+// Services whose prompts are computed by other workers than those that answer: how many of each, their limits, and changes.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "planner/perf/linear_model.h"
+#include "planner/policy/make_plan.h"
+#include "planner/policy/split.h"
+#include "planner/whatif/what_if.h"
+#include "tests/effort.h"
+#include "tests/unit/planner/policy/fixtures.h"
+
+namespace windlass::planner {
+namespace {
+
+using testing::a100;
+using testing::carry_out;
+using testing::chat_service;
+using testing::h100;
+using testing::has_reason;
+using testing::observe;
+using testing::ready_worker;
+using testing::with_gpus;
+
+constexpr double kNow = 100'000;
+
+Service split_service(const std::string& name, double arrivals_per_s) {
+  Service service = chat_service(name);
+  service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"a100", std::nullopt}};
+  service.scaling.strategy = Strategy::kDisaggregated;
+  service.split = SplitAdvice{"distserve", true, {"h100", 1, 20}, {"a100", 1, 10}, "drawn by hand"};
+  service.memory.history_since_s = kNow - 3600;
+  service.starts = StartTimes{1, 10};
+  observe(service, kNow, arrivals_per_s);
+  return service;
+}
+
+Snapshot cluster(std::vector<Service> services, int h100s = 64, int a100s = 64) {
+  Snapshot snapshot;
+  snapshot.now_s = kNow;
+  snapshot.accelerators = {with_gpus(h100(), h100s), with_gpus(a100(), a100s)};
+  snapshot.services = std::move(services);
+  return snapshot;
+}
+
+const PoolPlan& pool_of(const ServicePlan& plan, dispatch::Role role) {
+  static const PoolPlan kNone{};
+  for (const PoolPlan& pool : plan.pools) {
+    if (pool.role == role && pool.workers > 0) return pool;
+  }
+  return kNone;
+}
+
+int prefills(const ServicePlan& plan) { return pool_of(plan, dispatch::Role::kPrefill).workers; }
+int answers(const ServicePlan& plan) { return pool_of(plan, dispatch::Role::kDecode).workers; }
+
+// Given workers that take three times what the data sheet says, an advice that was made with the data sheet, and one that was
+// made with what was measured; expect as many workers by either: what was measured counts once.
+TEST(SplitPhases, MeasuredTimesCountOnce) {
+  Service service = split_service("chat", 60);
+  const int as_planned = answers(make_plan(cluster({service})).services[0]);
+  service.estimates = {testing::measured(service, a100(), 1, 1, 3)};
+  const int measured = answers(make_plan(cluster({service}, 64, 400)).services[0]);
+  EXPECT_GT(measured, 2 * as_planned);
+  const Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
+  const auto rate = [&](std::span<const WorkerEstimate> estimates) {
+    const LinearModel model(believed_coefficients(*service.shape, a100(), 1, estimates));
+    return phase_rate_per_s(service, model, lengths, dispatch::Role::kDecode);
+  };
+  PhaseAdvice& decode = service.split->decode;
+  decode.closed_form_per_s = rate(service.estimates);
+  decode.requests_per_s *= *decode.closed_form_per_s / rate({});
+  EXPECT_EQ(answers(make_plan(cluster({service}, 64, 400)).services[0]), measured);
+}
+
+// Given load and a strategy's word of how much one worker of each side serves, expect both sides to serve it, in their
+// proportion, with the word among the reasons; at a load ten times as high, about ten times as many.
+TEST(SplitPhases, BothSidesServeTheDemand) {
+  int before = 0;
+  for (const double load : {30.0, 300.0}) {
+    const Plan plan = make_plan(cluster({split_service("chat", load)}, 200, 200));
+    const ServicePlan& planned = plan.services[0];
+    EXPECT_EQ(planned.strategy, Strategy::kDisaggregated);
+    EXPECT_EQ(planned.feasible.status, Truth::kTrue) << planned.feasible.message;
+    const PoolPlan& prompts = pool_of(planned, dispatch::Role::kPrefill);
+    const PoolPlan& decode = pool_of(planned, dispatch::Role::kDecode);
+    EXPECT_EQ(prompts.name, "h100-1-prefill");
+    EXPECT_EQ(decode.name, "a100-1-decode");
+    EXPECT_GE(decode.workers * 10, load);
+    EXPECT_LE(decode.workers * 10, 2 * load);
+    EXPECT_EQ(prompts.workers, (decode.workers + 1) / 2);
+    EXPECT_TRUE(has_reason(planned, "SplitPhases"));
+    EXPECT_EQ(planned.predicted.gpus, prompts.workers + decode.workers);
+    EXPECT_DOUBLE_EQ(planned.predicted.cost_per_hour, 4.0 * prompts.workers + 2.0 * decode.workers);
+    EXPECT_GT(planned.predicted.ttft_s, 0);
+    EXPECT_LE(planned.predicted.ttft_s, 1);
+    EXPECT_GE(prompts.slots, 2);
+    EXPECT_GT(decode.slots, prompts.slots);
+    if (before > 0) {
+      EXPECT_NEAR(planned.desired_workers(), 10 * before, 3.5 * before);
+    }
+    before = planned.desired_workers();
+  }
+}
+
+// Given no answer of a strategy yet, one that nothing holds, or a limit of one worker, expect what runs to stay, and the
+// reason.
+TEST(SplitPhases, WithoutAnAnswerThingsStay) {
+  Service service = split_service("chat", 10);
+  service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow)};
+  service.split.reset();
+  const auto planned = [&] { return make_plan(cluster({service})).services[0]; };
+  EXPECT_EQ(planned().feasible.reason, "StrategySearching");
+  EXPECT_EQ(planned().feasible.status, Truth::kUnknown);
+  ASSERT_EQ(planned().pools.size(), 1U);
+  EXPECT_EQ(planned().pools[0].workers, 1);
+  service.split = SplitAdvice{"", false, {}, {}, "the first token needs 2 s"};
+  EXPECT_EQ(planned().feasible.reason, "NoSplitHolds");
+  EXPECT_EQ(planned().feasible.message, "the first token needs 2 s");
+  EXPECT_EQ(planned().pools[0].workers, 1);
+  service = split_service("chat", 10);
+  service.scaling.max_workers = 1;
+  EXPECT_EQ(planned().feasible.reason, "MaxWorkers");
+  service = split_service("chat", 10);
+  service.split->decode.accelerator = "gone";
+  EXPECT_EQ(planned().feasible.reason, "RunningClassUnknown");
+}
+
+// Given strategy Auto and what split phases and whole workers cost, expect the phases to be split where that costs clearly
+// less, or where no whole workers hold; what runs to stay otherwise, without an answer, without signals, and where a change
+// does not pay back; and of a service without workers the cheaper one.
+TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
+  const auto planned = [](const Service& service) { return make_plan(cluster({service})).services[0]; };
+  const auto is_split = [&](const Service& service) { return planned(service).strategy == Strategy::kDisaggregated; };
+  Service whole = split_service("chat", 30);
+  whole.scaling.strategy = Strategy::kAuto;
+  whole.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 1, kNow)};
+  whole.memory.configuration = "h100-1";
+  whole.memory.configuration_since_s = kNow - 7200;
+  const auto with = [](Service service, double cost, std::optional<double> whole_cost) {
+    service.split->cost_per_hour = cost;
+    service.split->whole_cost_per_hour = whole_cost;
+    return service;
+  };
+  EXPECT_TRUE(is_split(with(whole, 7, 10)));
+  EXPECT_TRUE(planned(with(whole, 7, 10)).memory.prefill_share);
+  EXPECT_FALSE(is_split(with(whole, 9, 10)));
+  EXPECT_TRUE(has_reason(planned(with(whole, 9, 10)), "NotChosen"));
+  EXPECT_TRUE(is_split(with(whole, 9, std::nullopt)));
+
+  Service held = with(whole, 7, 10);
+  held.demand.arrivals_per_s.reset();
+  EXPECT_FALSE(is_split(held));
+  held = with(whole, 7, 10);
+  held.memory.configuration_since_s = kNow - 1;
+  EXPECT_TRUE(has_reason(planned(held), "ChangeDoesNotPayBack"));
+  EXPECT_FALSE(is_split(held));
+  held = with(whole, 7, 10);
+  held.scaling.max_workers = 1;
+  EXPECT_FALSE(is_split(held));
+  held = with(whole, 7, 10);
+  held.may_split = false;
+  EXPECT_FALSE(is_split(held)) << "its engine cannot";
+
+  Service fresh = with(whole, 9, 10);
+  fresh.workers.clear();
+  EXPECT_TRUE(is_split(fresh));
+
+  Service parts = whole;
+  parts.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("a100-1-decode", "a100", 1, 0, kNow)};
+  parts.workers[0].role = dispatch::Role::kPrefill;
+  parts.workers[1].role = dispatch::Role::kDecode;
+  parts.memory.configuration = "a100-1-decode";
+  parts.memory.prefill_share = 0.5;
+  EXPECT_TRUE(is_split(with(parts, 10, 9)));
+  EXPECT_FALSE(is_split(with(parts, 10, 7)));
+  EXPECT_FALSE(planned(with(parts, 10, 7)).memory.prefill_share);
+  EXPECT_TRUE(is_split(with(parts, 10, std::nullopt)));
+  // A new leader knows neither memory nor answer: they stay.
+  parts.memory.configuration.clear();
+  parts.memory.prefill_share.reset();
+  parts.split.reset();
+  EXPECT_EQ(planned(parts).feasible.reason, "StrategySearching");
+  EXPECT_EQ(planned(parts).desired_workers(), 2);
+}
+
+// Given limits that leave no room for the smallest pair, expect strategy Auto to stay with whole workers, which they allow, and
+// to go back to them.
+TEST(SplitPhases, AutoNeedsRoomForAPair) {
+  Service service = split_service("chat", 3);
+  service.scaling.strategy = Strategy::kAuto;
+  service.split->cost_per_hour = 1;
+  const auto planned = [&] { return make_plan(cluster({service})).services[0]; };
+  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  service.scaling.max_cost_per_hour = 5.9;  // of 4 + 2
+  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+  EXPECT_GE(planned().desired_workers(), 1);
+  service.scaling.max_cost_per_hour = 6;
+  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  service.accelerators = {AllowedAccelerator{"h100", 1}};
+  service.split->decode.accelerator = "h100";
+  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+  service.accelerators[0].max_gpus = 2;
+  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("h100-1-decode", "h100", 1, 0, kNow)};
+  service.workers[0].role = dispatch::Role::kPrefill;
+  service.workers[1].role = dispatch::Role::kDecode;
+  service.memory.configuration = "h100-1-decode";
+  service.memory.prefill_share = 0.5;
+  service.scaling.max_cost_per_hour.reset();
+  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  service.accelerators[0].max_gpus = 1;
+  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+}
+
+// Given a service that Auto has split and an answer that no split holds any more, expect whole workers; but what runs to stay
+// while nobody knows what arrives.
+TEST(SplitPhases, AutoLeavesASplitThatHoldsNoMore) {
+  Service service = split_service("chat", 10);
+  service.scaling.strategy = Strategy::kAuto;
+  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("a100-1-decode", "a100", 1, 0, kNow)};
+  service.workers[0].role = dispatch::Role::kPrefill;
+  service.workers[1].role = dispatch::Role::kDecode;
+  service.memory.configuration = "a100-1-decode";
+  service.memory.prefill_share = 0.5;
+  service.split->holds = false;
+  EXPECT_EQ(make_plan(cluster({service})).services[0].strategy, Strategy::kReplicated);
+  service.demand.arrivals_per_s.reset();
+  const ServicePlan plan = make_plan(cluster({service})).services[0];
+  EXPECT_EQ(plan.strategy, Strategy::kDisaggregated);
+  EXPECT_EQ(plan.desired_workers(), 2);
+}
+
+// Given an objective that no whole worker holds by the closed forms, expect strategy Auto to split the phases as soon as there
+// is an answer.
+TEST(SplitPhases, AutoSplitsWhereNothingElseHolds) {
+  Service service = split_service("chat", 10);
+  service.scaling.strategy = Strategy::kAuto;
+  service.slo.ttft_s = 1e-4;
+  const SplitAdvice advice = *service.split;
+  service.split.reset();
+  EXPECT_EQ(make_plan(cluster({service})).services[0].feasible.reason, "TtftTooTight");
+  service.split = advice;
+  const ServicePlan plan = make_plan(cluster({service})).services[0];
+  EXPECT_EQ(plan.feasible.status, Truth::kTrue);
+  EXPECT_GT(answers(plan), 0);
+  EXPECT_GT(prefills(plan), 0);
+}
+
+// Given assumed workloads, expect the strategies to be asked where prompts hold many answers up, or no whole worker holds; not
+// where one worker is enough, where answers are nearly all of the work, nor with room for one worker alone.
+TEST(SplitPhases, WhereSplittingMayPay) {
+  const std::vector<AcceleratorState> classes = {with_gpus(h100(), 8)};
+  Service service = chat_service();
+  const auto may_pay = [&](double requests_per_s, double input, double output, double tpot_s) {
+    service.workload = {requests_per_s, input, output};
+    service.slo.tpot_s = tpot_s;
+    return split_may_pay(service, classes);
+  };
+  EXPECT_TRUE(may_pay(40, 4000, 100, 0.03));
+  EXPECT_FALSE(may_pay(0, 4000, 100, 0.03)) << "one worker is enough";
+  EXPECT_FALSE(may_pay(40, 50, 1000, 0.05));
+  EXPECT_FALSE(may_pay(40, 4000, 100, 1e-5)) << "no worker of either phase holds it";
+  service.scaling.max_workers = 1;
+  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03));
+  service.scaling.max_workers.reset();
+  service.may_split = false;
+  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "its engine cannot";
+  service.may_split = true;
+  service.accelerators = {AllowedAccelerator{"a100", std::nullopt}};
+  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "none of its classes is there";
+}
+
+// Given nothing that can be decided and a worker that stands to be replaced, expect its successor not to count as one more,
+// plan after plan; and the count of the first such plan where workers fail and go.
+TEST(SplitPhases, SuccessorsAreNoGrowth) {
+  Service service = split_service("chat", 10);
+  service.split.reset();
+  for (int slot = 0; slot < 2; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
+  const auto next = [&] {
+    const ServicePlan plan = make_plan(cluster({service})).services[0];
+    service.memory = plan.memory;
+    service.last_desired = plan.desired_workers();
+    return plan.desired_workers();
+  };
+  EXPECT_EQ(next(), 2);
+  service.workers.push_back(ready_worker("h100-1", "h100", 1, 2, kNow));
+  EXPECT_EQ(next(), 2);
+  EXPECT_EQ(next(), 2);
+  service.workers.resize(1);
+  EXPECT_EQ(next(), 2);
+}
+
+// Given no GPU for any that answers, expect no worker that computes prompts for nobody, running or not.
+TEST(SplitPhases, NoPromptsForNobody) {
+  Service service = split_service("chat", 10);
+  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow)};
+  service.workers[0].role = dispatch::Role::kPrefill;
+  const Plan plan = make_plan(cluster({service}, 8, 0));
+  EXPECT_EQ(plan.services[0].desired_workers(), 0);
+  EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
+}
+
+// Given random limits, expect both sides together inside each of them, as many as they allow (one pair more would break
+// one), and the limit named where it bites.
+TEST(SplitPhases, LimitsCountBothSides) {
+  Rng rng(1, "split limits");
+  int bitten = 0;
+  for (int i = 0; i < effort(200, 2000); ++i) {
+    SCOPED_TRACE(i);
+    Service service = split_service("chat", rng.uniform(0, 400));
+    service.split->prefill.requests_per_s = rng.uniform(1, 60);
+    service.split->decode.requests_per_s = rng.uniform(1, 60);
+    if (rng.integer(0, 1) == 0) service.split->decode.accelerator = "h100";
+    Scaling& scaling = service.scaling;
+    scaling.min_workers = static_cast<int>(rng.integer(0, 4));
+    if (rng.integer(0, 1) == 0) scaling.max_workers = static_cast<int>(rng.integer(2, 30));
+    if (rng.integer(0, 1) == 0) scaling.max_cost_per_hour = rng.uniform(1, 100);
+    if (rng.integer(0, 1) == 0) service.accelerators[0].max_gpus = static_cast<int>(rng.integer(1, 30));
+    const Plan plan = make_plan(cluster({service}, 1000, 1000));
+    const ServicePlan& planned = plan.services[0];
+    ASSERT_EQ(planned.feasible.status, Truth::kTrue);
+    const int d = answers(planned), p = prefills(planned);
+    const bool both = service.split->decode.accelerator == "h100";
+    const auto inside = [&](int answering, int beside) {
+      const double cost = 4.0 * beside + (both ? 4.0 : 2.0) * answering;
+      const int h100s = beside + (both ? answering : 0);
+      return (!scaling.max_workers || answering + beside <= *scaling.max_workers) &&
+             (!scaling.max_cost_per_hour || cost <= *scaling.max_cost_per_hour + 1e-9) &&
+             (!service.accelerators[0].max_gpus || h100s <= *service.accelerators[0].max_gpus);
+    };
+    ASSERT_TRUE(inside(d, p)) << d << " + " << p;
+    if (!plan.denied.empty()) {
+      ++bitten;
+      EXPECT_EQ(plan.denied.size(), 1U);
+      const double share = planned.memory.prefill_share.value();
+      const PrefillSide side{{}, share};
+      EXPECT_LE(p, side.workers(d));
+      EXPECT_FALSE(inside(d + 1, d == 0 ? 0 : side.workers(d + 1))) << plan.denied[0].message;
+      if (p < side.workers(d)) {
+        EXPECT_EQ(d, 1);
+        EXPECT_FALSE(inside(1, p + 1)) << plan.denied[0].message;
+      }
+      EXPECT_FALSE(plan.denied[0].message.empty());
+    }
+  }
+  EXPECT_GT(bitten, effort(13, 200));
+}
+
+// Given too few GPUs of one side's class, expect the other side no larger than makes use of it, and what is left with the
+// service that waits for it, whichever is listed first.
+TEST(SplitPhases, NoSideGrowsWithoutTheOther) {
+  for (const bool first : {true, false}) {
+    Service pair = split_service("pair", 100);  // some 12 answer, 6 compute prompts
+    Service other = chat_service("other");
+    other.accelerators = {AllowedAccelerator{"a100", std::nullopt}};
+    other.memory.history_since_s = kNow - 3600;
+    observe(other, kNow, 400);
+    const std::vector<Service> services = first ? std::vector{pair, other} : std::vector{other, pair};
+    const Plan plan = make_plan(cluster(services, 2, 12));  // prompts for 4 that answer
+    const ServicePlan& planned = plan.services[first ? 0 : 1];
+    const ServicePlan& beside = plan.services[first ? 1 : 0];
+    EXPECT_EQ(prefills(planned), 2);
+    EXPECT_LE(answers(planned), 4);
+    EXPECT_GE(answers(planned), 1);
+    EXPECT_EQ(answers(planned) + beside.predicted.gpus, 12) << "a GPU that nobody has";
+    EXPECT_EQ(planned.able_to_scale.reason, "InsufficientCapacity");
+  }
+}
+
+// Given workers of the whole model and then a change to split phases, expect them to stay until as many answer as are needed,
+// and then to go; and the way back the same.
+TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
+  Service service = split_service("chat", 30);
+  service.scaling.strategy = Strategy::kReplicated;
+  service.accelerators = {AllowedAccelerator{"h100", std::nullopt}};
+  service.split->decode.accelerator = "h100";
+  Plan plan = make_plan(cluster({service}));
+  carry_out(plan.services[0], service, kNow);
+  const int whole = static_cast<int>(service.workers.size());
+  ASSERT_GE(whole, 2);
+  for (const Strategy to : {Strategy::kDisaggregated, Strategy::kReplicated}) {
+    service.scaling.strategy = to;
+    std::vector<Worker> before = service.workers;
+    int least = 1000;
+    for (int step = 0; step < 40; ++step) {
+      plan = make_plan(cluster({service}));
+      int serving = 0;
+      std::vector<Worker> now;
+      for (const PoolPlan& pool : plan.services[0].pools) {
+        for (int slot = 0; slot < pool.workers; ++slot) {
+          Worker worker = ready_worker(pool.name, pool.accelerator, pool.gpus_per_worker, slot, kNow);
+          worker.role = pool.role;
+          worker.max_concurrency = pool.max_concurrency;
+          // New ones become ready one by one.
+          const bool old = slot < std::count_if(
+                                      service.workers.begin(), service.workers.end(),
+                                      [&](const Worker& w) { return w.pool == pool.name && w.state == WorkerState::kReady; });
+          const bool may_start =
+              !old && std::none_of(now.begin(), now.end(), [](const Worker& w) { return w.state == WorkerState::kStarting; });
+          worker.state = old ? WorkerState::kReady : WorkerState::kStarting;
+          if (!old && may_start && step % 2 == 1) worker.state = WorkerState::kReady;
+          serving += old && pool.role != dispatch::Role::kPrefill ? 1 : 0;
+          now.push_back(worker);
+        }
+      }
+      least = std::min(least, serving);
+      service.workers = now;
+      service.memory = plan.services[0].memory;
+      service.last_desired = plan.services[0].desired_workers();
+    }
+    EXPECT_GE(least, to == Strategy::kDisaggregated ? std::min(whole, answers(plan.services[0])) : 1);
+    for (const PoolPlan& pool : plan.services[0].pools) {
+      EXPECT_EQ(pool.role == dispatch::Role::kUnified, to == Strategy::kReplicated) << pool.name << " " << pool.workers;
+    }
+  }
+}
+
+// Given a proportion of prefill workers that maxWorkers has no room for, expect one that answers with those that there is room
+// for, and never nothing.
+TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {
+  Service service = split_service("chat", 3);
+  service.split->prefill.requests_per_s = 2;  // five for each that answers
+  for (const int most : {2, 3, 6, 7}) {
+    service.scaling.max_workers = most;
+    const Plan plan = make_plan(cluster({service}));
+    EXPECT_EQ(answers(plan.services[0]), 1) << most;
+    EXPECT_EQ(prefills(plan.services[0]), std::min(most - 1, 5)) << most;
+    EXPECT_EQ(plan.denied.empty(), most > 5) << most;
+  }
+  const Plan short_of_gpus = make_plan(cluster({service}, 2, 4));
+  EXPECT_EQ(answers(short_of_gpus.services[0]), 1);
+  EXPECT_EQ(prefills(short_of_gpus.services[0]), 2);
+}
+
+// Given a GPU too few for the prefill worker of one service and the only worker of another, expect the other to have it,
+// whatever the priorities, unless minWorkers asks for both sides.
+TEST(SplitPhases, TheFloorIsMinWorkers) {
+  for (const int least : {1, 2}) {
+    Service pair = split_service("pair", 1);
+    pair.split->decode.accelerator = "h100";
+    pair.scaling.min_workers = least;
+    pair.priority = 5;
+    Service other = chat_service("other");
+    other.memory.history_since_s = kNow - 3600;
+    observe(other, kNow, 1);
+    const Plan plan = make_plan(cluster({pair, other}, 2, 0));
+    EXPECT_EQ(answers(plan.services[0]), 1);
+    EXPECT_EQ(prefills(plan.services[0]), least - 1);
+    EXPECT_EQ(plan.services[1].desired_workers(), 2 - least);
+  }
+}
+
+// Given steady load whose mean lengths wander by a tenth, expect no worker of either side to come or go; when prompts become
+// three times as long, more of those that compute them.
+TEST(SplitPhases, TheProportionMovesWithLengthsAlone) {
+  Service service = split_service("chat", 100);
+  carry_out(make_plan(cluster({service})).services[0], service, kNow);
+  const auto count = [&](dispatch::Role role) {
+    return std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& w) { return w.role == role; });
+  };
+  const auto prompts = count(dispatch::Role::kPrefill);
+  Rng rng(3, "wander");
+  double now_s = kNow;
+  const auto step = [&](double input_tokens) {
+    now_s += 10;
+    Snapshot snapshot = cluster({service});
+    snapshot.now_s = now_s;
+    Service& seen = snapshot.services[0];
+    observe(seen, now_s, 100);
+    seen.demand.input_tokens = Reading{input_tokens, now_s};
+    seen.demand.output_tokens = Reading{256, now_s};
+    for (Worker& worker : seen.workers) worker.running = worker.waiting = Reading{1, now_s};
+    const Plan plan = make_plan(snapshot);
+    carry_out(plan.services[0], service, now_s);
+  };
+  for (int i = 0; i < 200; ++i) {
+    step(512 * rng.uniform(0.92, 1.08));
+    ASSERT_EQ(count(dispatch::Role::kPrefill), prompts) << i;
+  }
+  for (int i = 0; i < 100; ++i) step(3 * 512);
+  EXPECT_GE(count(dispatch::Role::kPrefill), 2 * prompts);
+}
+
+// Given what a split service would do with more or fewer requests, expect workers of both sides in the count.
+TEST(SplitPhases, WhatIfCountsBothSides) {
+  const Snapshot snapshot = cluster({split_service("chat", 100)});
+  const auto what = what_if(snapshot, 0);
+  ASSERT_TRUE(what);
+  EXPECT_EQ(what->workers, make_plan(snapshot).services[0].desired_workers());
+}
+
+// Given any share, expect the counts to be each other's inverse: the most inside a total, and the fewest that reach it.
+TEST(SplitPhases, CountsOfPairs) {
+  Rng rng(5, "pairs");
+  for (int i = 0; i < 500; ++i) {
+    const PrefillSide side{{}, std::exp(rng.uniform(-4, 3))};
+    EXPECT_EQ(side.total(0), 0);
+    EXPECT_EQ(side.total(1), 1 + side.workers(1));
+    EXPECT_GE(side.workers(1), 1);
+    for (const int total : {0, 1, 2, 3, 7, 100, 5000}) {
+      const int within = side.answering_within(total), from = side.answering_from(total);
+      if (total > 0 && total < side.total(1)) {
+        EXPECT_EQ(within, 1) << "one answers, and computes prompts, too";
+        EXPECT_EQ(from, 1);
+        continue;
+      }
+      EXPECT_LE(side.total(within), total);
+      EXPECT_GT(side.total(within + 1), total);
+      EXPECT_GE(side.total(from), total);
+      if (from > 0) {
+        EXPECT_LT(side.total(from - 1), total);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace windlass::planner

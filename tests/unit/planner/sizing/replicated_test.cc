@@ -1,0 +1,108 @@
+// Replicated placement: the cheapest accelerator for the demand wins, room comes first, and the losers are all there.
+#include "planner/sizing/replicated.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "planner/sizing/worker_count.h"
+#include "tests/unit/planner/policy/fixtures.h"
+
+namespace windlass::planner {
+namespace {
+
+ReplicatedInput chat_input(double requests_per_s) {
+  ReplicatedInput input;
+  input.shape = model_shape_by_name("llama3-8b").value();
+  input.objective = Objective{1, 0.1, 95};
+  input.lengths = Lengths{512, 256};
+  input.requests_per_s = requests_per_s;
+  input.accelerators = {{testing::h100(), 8, 64}, {testing::a100(), 8, 64}, {testing::l4(), 1, 64}};
+  return input;
+}
+
+// Given little demand, expect the accelerator whose single worker is cheapest; every candidate listed, in order of cost.
+TEST(Replicated, LittleDemandTakesTheCheapestWorker) {
+  const ReplicatedResult result = place_replicated(chat_input(0.1));
+  ASSERT_EQ(result.candidates.size(), 3U);
+  EXPECT_EQ(result.candidates[0].config.accelerator, "l4");
+  EXPECT_EQ(result.candidates[0].workers, 1);
+  EXPECT_DOUBLE_EQ(result.candidates[0].cost_per_hour, 0.7);
+  EXPECT_LE(result.candidates[1].cost_per_hour, result.candidates[2].cost_per_hour);
+}
+
+// Given much demand, expect the accelerator that is cheapest in total, which is not the one with the cheapest worker.
+TEST(Replicated, MuchDemandTakesTheCheapestTotal) {
+  const ReplicatedResult result = place_replicated(chat_input(200));
+  EXPECT_NE(result.candidates[0].config.accelerator, "l4");
+  for (const Candidate& candidate : result.candidates) EXPECT_GE(candidate.cost_per_hour, result.candidates[0].cost_per_hour);
+}
+
+// Given no room on the cheapest, expect the next that has room; given room nowhere, the cheapest again.
+TEST(Replicated, RoomComesFirst) {
+  ReplicatedInput input = chat_input(0.1);
+  input.accelerators[2].available_gpus = 0;
+  EXPECT_EQ(place_replicated(input).candidates[0].config.accelerator, "a100");
+  for (auto& option : input.accelerators) option.available_gpus = 0;
+  EXPECT_EQ(place_replicated(input).candidates[0].config.accelerator, "l4");
+}
+
+// Given prices of zero, expect fewer GPUs to win.
+TEST(Replicated, WithoutPricesFewerGpusWin) {
+  ReplicatedInput input = chat_input(60);
+  for (auto& option : input.accelerators) option.spec.price_per_hour = 0;
+  EXPECT_EQ(place_replicated(input).candidates[0].config.accelerator, "h100");
+}
+
+// Given an objective out of reach, expect no candidate and the smallest objective in reach with the accelerator that reaches
+// it.
+TEST(Replicated, SaysWhatIsInReach) {
+  ReplicatedInput input = chat_input(1);
+  input.objective.tpot_s = 0.0005;
+  const ReplicatedResult result = place_replicated(input);
+  EXPECT_TRUE(result.candidates.empty());
+  EXPECT_EQ(result.smallest_tpot_on, "8 x h100");
+  input.objective.tpot_s = result.smallest_tpot_s * 1.000001;
+  EXPECT_FALSE(place_replicated(input).candidates.empty());
+}
+
+// Given a configuration that was not chosen, expect it by its GPUs, or none where it does not meet the objective.
+TEST(Replicated, GivesAnyFeasibleConfiguration) {
+  const ReplicatedInput input = chat_input(10);
+  const auto four = replicated_candidate(input, 4);
+  ASSERT_TRUE(four.has_value());
+  EXPECT_EQ(four->config.gpus, 4);
+  EXPECT_FALSE(replicated_candidate(input, 3).has_value());
+}
+
+// Given 300 random demands, expect that no other candidate with room is cheaper than the winner and that its workers suffice.
+TEST(Replicated, WinnerIsCheapestOfAll) {
+  Rng rng(41, "demands");
+  for (int i = 0; i < 300; ++i) {
+    ReplicatedInput input = chat_input(rng.uniform(0.01, 300));
+    input.lengths = Lengths{rng.uniform(16, 2000), rng.uniform(2, 800)};
+    for (auto& option : input.accelerators) {
+      option.available_gpus = static_cast<int>(rng.integer(0, 8));
+      option.spec.price_per_hour = rng.uniform(0.1, 10);
+    }
+    const ReplicatedResult result = place_replicated(input);
+    if (result.candidates.empty()) continue;
+    const Candidate& winner = result.candidates.front();
+    for (const Candidate& other : result.candidates) {
+      ASSERT_TRUE(winner.has_room || !other.has_room);
+      if (other.has_room == winner.has_room) {
+        ASSERT_LE(winner.cost_per_hour, other.cost_per_hour);
+      }
+      const SizingInput sizing{input.requests_per_s,
+                               other.config.times.service_s,
+                               other.config.batch,
+                               input.objective.ttft_s - other.config.times.ttft_s,
+                               95,
+                               kMaxUtilisation};
+      ASSERT_TRUE(workers_suffice(sizing, other.workers));
+      ASSERT_FALSE(other.workers > 1 && workers_suffice(sizing, other.workers - 1));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace windlass::planner

@@ -1,0 +1,159 @@
+// A placement in the simulator: what the strategies for clusters promise is served there.
+#include "planner/whatif/placed_service.h"
+
+#include <algorithm>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/strategies/cluster_strategies.h"
+#include "planner/strategies/hexgen2/group_model.h"
+#include "planner/whatif/cluster_scenario.h"
+#include "planner/whatif/cluster_trial.h"
+
+namespace windlass::hetero {
+namespace {
+
+using testing::HasSubstr;
+
+// Lengths are fixed: what a plan of mean lengths promises. Arrivals are Poisson.
+constexpr const char* kCluster = R"(
+model: {name: opt-30b}
+workload: {inputTokens: 256, outputTokens: 128, requestsPerSecond: 1}
+slo: {timeToFirstToken: 5s, timePerOutputToken: 200ms}
+cluster:
+  nodes:
+  - {name: n0, accelerator: h100-80gb, gpus: 4}
+  - {name: n1, accelerator: a100-80gb, gpus: 4}
+  - {name: n2, accelerator: a6000, gpus: 4}
+  links: {default: {GBps: 1.25, latency: 30us}, between: [{nodes: [n1, n0], GBps: 12.5, latency: 10us}]}
+)";
+
+PreparedCluster prepared(const std::string& from = "", const std::string& to = "") {
+  std::string text = kCluster;
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  return PreparedCluster::make(parse_cluster_scenario(text, "c.yaml").value(), {}).value();
+}
+
+ClusterPlan plan_by(const char* strategy, const ClusterProblem& problem) {
+  return cluster_strategy_by_name(strategy)->plan(problem, {}).value();
+}
+
+// Given HexGen-2's plan, expect nine tenths of its flow to be served as fast as it comes, with first tokens that do not pile up
+// and tokens at the pace that the plan counts on; and twice its flow not to be.
+TEST(PlacedService, ServesTheFlowThatHexGen2Promises) {
+  auto cluster = prepared();
+  const ClusterProblem problem = cluster.problem();
+  const ClusterPlan plan = plan_by("hexgen2", problem);
+  ASSERT_GT(plan.capacity_requests_per_s, 1);
+  ASSERT_FALSE(plan.flow.empty());
+  constexpr int kRequests = 4000;
+  const double rate = 0.9 * plan.capacity_requests_per_s;
+  const auto served = try_out(problem, plan, {rate, kRequests, 1});
+  ASSERT_TRUE(served.ok()) << served.error().message;
+  EXPECT_EQ(served->completed, kRequests);
+  double slowest_prefill_s = 0, slowest_decode_s = 0;
+  for (const Group& group : plan.groups) {
+    double& slowest = group.role == sim::WorkerRole::kPrefill ? slowest_prefill_s : slowest_decode_s;
+    slowest = std::max(slowest, group.latency_s);
+  }
+  EXPECT_LT(served->simulated_s, kRequests / rate * 1.05 + slowest_prefill_s + 2 * slowest_decode_s);
+  // M/D/1 at 90 % waits 4.5 services in the mean.
+  EXPECT_LT(served->ttft.p50_s, 6 * slowest_prefill_s);
+  EXPECT_LT(served->ttft.p99_s, 40 * slowest_prefill_s);
+  EXPECT_LT(served->tpot.p99_s, 1.3 * slowest_decode_s / 128);
+
+  const auto flooded = try_out(problem, plan, {2 * plan.capacity_requests_per_s, kRequests, 1});
+  ASSERT_TRUE(flooded.ok());
+  EXPECT_GT(flooded->simulated_s, 1.5 * kRequests / (2 * plan.capacity_requests_per_s));
+}
+
+// Given the same plan, expect each pair to take its share of the requests.
+TEST(PlacedService, PairsTakeTheirShares) {
+  auto cluster = prepared();
+  const ClusterProblem problem = cluster.problem();
+  const ClusterPlan plan = plan_by("hexgen2", problem);
+  const auto placed = to_serving(problem, plan);
+  ASSERT_TRUE(placed.ok()) << placed.error().message;
+  const sim::ServingService& service = placed->service;
+  const auto with_flow =
+      std::count_if(plan.flow.begin(), plan.flow.end(), [](const auto& edge) { return edge.requests_per_s > 0; });
+  ASSERT_EQ(service.pairs.size(), static_cast<std::size_t>(with_flow));
+  int gpus = 0;
+  double cost = 0;
+  for (const sim::ServingPool& pool : service.pools) {
+    gpus += pool.gpus_per_worker;
+    cost += pool.gpus_per_worker * pool.price_per_gpu_hour;
+  }
+  EXPECT_LE(gpus, plan.gpus);
+  EXPECT_LE(cost, plan.cost_per_hour * (1 + 1e-9));
+  for (const sim::PoolPair& pair : service.pairs) {
+    EXPECT_EQ(service.pools[static_cast<std::size_t>(pair.prefill)].role, sim::WorkerRole::kPrefill);
+    EXPECT_EQ(service.pools[static_cast<std::size_t>(pair.decode)].role, sim::WorkerRole::kDecode);
+  }
+}
+
+// Given each group of the plan, expect the model's times to be those that the plan counted with.
+TEST(PlacedService, GroupsHaveThePlansLatencies) {
+  auto cluster = prepared();
+  const ClusterProblem problem = cluster.problem();
+  const ClusterPlan plan = plan_by("hexgen2", problem);
+  for (const Group& group : plan.groups) {
+    const auto model = GroupModel::make(problem.search->shape, problem.cluster, group);
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    const double seconds = group.role == sim::WorkerRole::kPrefill
+                               ? model->iteration_s(planner::prefill_batch(1, 256))
+                               : 128 * model->iteration_s(planner::decode_batch(group.batch, 256));
+    EXPECT_NEAR(seconds / group.latency_s, 1, 1e-6);
+    EXPECT_GE(model->kv_capacity_tokens(), group.batch * (256 + 128) * (1 - 1e-9));
+  }
+}
+
+// Given Huawei's plan of unified instances, expect its rate to be served by the machines in continuous batches: static ones,
+// which it counts with, are slower.
+TEST(PlacedService, ServesWhatHuaweiPromises) {
+  auto cluster = prepared();
+  const ClusterProblem problem = cluster.problem();
+  const ClusterPlan plan = plan_by("huawei", problem);
+  ASSERT_FALSE(plan.groups.empty());
+  EXPECT_TRUE(plan.flow.empty());
+  const double rate = 0.9 * plan.capacity_requests_per_s;
+  const auto served = try_out(problem, plan, {rate, 2000, 1});
+  ASSERT_TRUE(served.ok()) << served.error().message;
+  EXPECT_EQ(served->completed, 2000);
+  double slowest_s = 0;  // of a batch's requests, in the mean
+  for (const Group& group : plan.groups) slowest_s = std::max(slowest_s, group.latency_s);
+  EXPECT_LT(served->simulated_s, 2000 / rate * 1.05 + slowest_s);
+}
+
+// Given a rate that the plan serves, expect the trial to meet the objectives; given twice its capacity, to say what it serves;
+// given an objective that no group meets, to say what is missed.
+TEST(PlacedService, TrialsSayWhatIsMissed) {
+  auto cluster = prepared();
+  ClusterProblem problem = cluster.problem();
+  ClusterPlan plan = plan_by("hexgen2", problem);
+  ASSERT_TRUE(plan.holds);
+  ClusterTrial trial = trial_of(problem, plan);
+  EXPECT_TRUE(trial.meets_objectives) << trial.missed;
+  EXPECT_TRUE(trial.predicted.simulated);
+  EXPECT_EQ(trial.predicted.capacity_requests_per_s, plan.capacity_requests_per_s);
+
+  cluster.search().objectives.both->tpot_s = 1e-6;
+  trial = trial_of(problem, plan);
+  EXPECT_FALSE(trial.meets_objectives);
+  EXPECT_THAT(trial.missed, HasSubstr("inside the objectives"));
+
+  cluster.search().requests_per_s = 2 * plan.capacity_requests_per_s;
+  plan = plan_by("hexgen2", problem);
+  EXPECT_FALSE(plan.holds);
+  trial = trial_of(problem, plan);
+  EXPECT_FALSE(trial.meets_objectives);
+  EXPECT_THAT(trial.missed, HasSubstr("requests/s, asked are"));
+
+  plan.groups.clear();
+  EXPECT_THAT(trial_of(problem, plan).missed, HasSubstr("found no groups"));
+}
+
+}  // namespace
+}  // namespace windlass::hetero

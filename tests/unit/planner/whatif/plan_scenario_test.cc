@@ -1,0 +1,131 @@
+// SCENARIO files for plans: what they make, and what of them is refused.
+#include "planner/whatif/plan_scenario.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/profile_text.h"
+
+namespace windlass::search {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kScenario = R"(
+model: {name: llama3.1-8b}
+latency: {source: roofline}
+workload: {inputTokens: 512, outputTokens: {distribution: lognormal, mean: 128, cv: 1, max: 1024}, requestsPerSecond: 12}
+slo: {timeToFirstToken: 500ms, timePerOutputToken: 40ms, percentile: 90}
+accelerators:
+- {accelerator: a100-80gb, gpus: 8, pricePerGpuHour: 2}
+- {accelerator: h100-80gb, gpus: 16}
+search: {tensorParallel: [1, 2], pipelineStages: [1, 2], maxGpus: 20, maxCostPerHour: 90, requestsPerTrial: 700}
+network: {betweenNodesGBps: 12.5, betweenNodesLatency: 20us, transfer: layerwise}
+limits: [{metric: ttft, percentile: 99, most: 2s}]
+)";
+
+Result<PreparedProblem> prepared(std::string text, const std::string& from = "", const std::string& to = "",
+                                 const std::map<std::string, std::string>& texts = {}) {
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  WINDLASS_ASSIGN_OR_RETURN(auto plan, parse_plan_scenario(text, "s.yaml"));
+  return PreparedProblem::make(std::move(plan), texts);
+}
+
+std::string refusal(const std::string& from, const std::string& to) {
+  const auto made = prepared(kScenario, from, to);
+  return made.ok() ? "" : made.error().message;
+}
+
+// Given a scenario with every field, expect the problem to say the same.
+TEST(PlanScenario, MakesAProblem) {
+  const auto made = prepared(kScenario);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const Problem& problem = made->problem();
+  EXPECT_EQ(problem.requests_per_s, 12);
+  EXPECT_EQ(problem.requests->mean_input_tokens(), 512);
+  ASSERT_EQ(problem.accelerators.size(), 2u);
+  EXPECT_EQ(problem.accelerators[0].gpus, 8);
+  EXPECT_EQ(problem.accelerators[0].spec.price_per_hour, 2);
+  EXPECT_EQ(problem.kinds.size(), 8u);  // 2 accelerators x TP 1, 2 x PP 1, 2
+  EXPECT_EQ(problem.objectives.attainment, 0.9);
+  ASSERT_TRUE(problem.objectives.both.has_value());
+  EXPECT_EQ(problem.objectives.both->tpot_s, 0.04);
+  ASSERT_EQ(problem.objectives.limits.size(), 1u);
+  EXPECT_EQ(problem.objectives.limits[0].most, 2);
+  EXPECT_EQ(problem.max_gpus, 20);
+  EXPECT_EQ(problem.max_cost_per_hour, 90);
+  EXPECT_EQ(problem.requests_per_trial, 700);
+  EXPECT_EQ(problem.between_nodes.bandwidth_bytes_per_s, 12.5e9);
+  EXPECT_EQ(problem.between_nodes.layers, problem.shape.layers);
+  EXPECT_GT(problem.within_node.bandwidth_bytes_per_s, problem.between_nodes.bandwidth_bytes_per_s);
+  const auto source = problem.requests->source(1, 100, 50);
+  int requests = 0;
+  double last_s = 0;
+  while (const auto request = source->next()) {
+    ++requests;
+    last_s = request->arrival_s;
+  }
+  EXPECT_EQ(requests, 50);
+  EXPECT_NEAR(last_s, 0.5, 0.25);  // 50 requests at 100 a second
+}
+
+// Given a profile that measured transfers to one kind of worker, expect its paths to be the measured ones, in bytes of the
+// cache, but for what the file says of the network; other kinds have the problem's. What is taken is told.
+TEST(PlanScenario, TakesMeasuredTransfers) {
+  const std::string profile = profile_text(
+      "llama3.1-8b", "h100-80gb", 2, R"({bandwidthBytesPerSecond: "4e+09", latencySeconds: "0.002", bytesPerToken: "262144"})");
+  const auto made =
+      prepared(kScenario, "{source: roofline}", "{source: linear, files: {h100-80gb: p.yaml}}", {{"p.yaml", profile}});
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const Problem& problem = made->problem();
+  int measured = 0;
+  for (const WorkerKind& kind : problem.kinds) {
+    if (problem.spec(kind).name != "h100-80gb") {
+      EXPECT_EQ(problem.path_to(kind, true), problem.within_node);
+      EXPECT_EQ(problem.path_to(kind, false), problem.between_nodes);
+      continue;
+    }
+    ++measured;
+    EXPECT_EQ(problem.path_to(kind, true), (planner::KvTransferPath{2e9, 0.002, problem.shape.layers, 0}));
+    EXPECT_EQ(problem.path_to(kind, false), problem.between_nodes) << "as the file says";
+  }
+  EXPECT_EQ(measured, 1);  // the profile's
+  EXPECT_THAT(made->defaults(),
+              testing::Contains("network.withinNodeGBps: 2 to decode workers of h100-80gb-2 (as it was measured)"));
+  EXPECT_THAT(made->defaults(), testing::Not(testing::Contains(HasSubstr("betweenNodesGBps"))));
+}
+
+// Given mistakes that a hurried user makes, expect the line, the field, what was found and what is allowed.
+TEST(PlanScenario, NamesMistakes) {
+  EXPECT_THAT(refusal("h100-80gb", "h100"), HasSubstr("s.yaml:8: accelerators[1].accelerator: found 'h100', allowed is"));
+  EXPECT_THAT(refusal("h100-80gb", "a100-80gb"), HasSubstr("found a100-80gb a second time"));
+  EXPECT_THAT(refusal("accelerators:", "cluster:"), HasSubstr("cluster: found"));
+  EXPECT_THAT(refusal("[1, 2], pipe", "[0], pipe"), HasSubstr("search.tensorParallel: found"));
+  EXPECT_THAT(refusal("roofline}", "roofline, tensorParallel: 2}"), HasSubstr("latency.tensorParallel: found"));
+  EXPECT_THAT(refusal("percentile: 99", "percentile: 80"), HasSubstr("limits[0].percentile: found"));
+  EXPECT_THAT(refusal("metric: ttft", "metric: ttftSlowdown"), HasSubstr("limits[0]"));
+  EXPECT_THAT(refusal("maxGpus: 20", "maxGPUs: 20"), HasSubstr("maxGPUs"));
+  EXPECT_THAT(refusal("gpus: 8", "gpus: -1"), HasSubstr("accelerators[0].gpus: found '-1'"));
+}
+
+// Given neither slo nor limits, expect to be told that one is needed; given only limits, expect a problem.
+TEST(PlanScenario, NeedsAnObjective) {
+  std::string text = kScenario;
+  text.erase(text.find("slo:"), text.find("accelerators:") - text.find("slo:"));
+  EXPECT_TRUE(prepared(text).ok());
+  text.erase(text.find("limits:"));
+  const auto made = prepared(text);
+  ASSERT_FALSE(made.ok());
+  EXPECT_THAT(made.error().message, HasSubstr("slo: missing"));
+}
+
+// Given a model that fits no worker that is allowed, expect each one's reason.
+TEST(PlanScenario, SaysWhyNothingFits) {
+  const auto made = prepared(kScenario, "llama3.1-8b", "llama3.1-405b");
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(made.error().message, HasSubstr("no worker fits the accelerators: a100-80gb, TP 1: "));
+}
+
+}  // namespace
+}  // namespace windlass::search
