@@ -1,11 +1,7 @@
-// Configuration: on which accelerator, with how many GPUs each, a service's workers run. For the spec's assumed workload, so
-// that load never restarts a worker; and sticky: what runs is kept unless it breaks the objective or something costs clearly
-// less and pays for the change.
+// Configuration: one kind of worker, with the slots and times that are believed of it now.
 //
 // What was measured on a class counts instead of its data sheet, for any number of its GPUs. How many requests a worker may run
-// at once follows from its memory alone, so that learning restarts no worker either; slots bound what it is sent. A class
-// without room for one worker is passed over while another one has it; a service never runs on two classes at once but while it
-// changes.
+// at once follows from its memory alone, so that learning restarts no worker; slots bound what it is sent.
 #pragma once
 
 #include <optional>
@@ -82,17 +78,11 @@ struct ConfigurationInput {
   bool requests_wait = false;            // at the gateways
 };
 
-// While the class that a service's workers run on cannot be read, nothing is chosen and they stay as they are
-// (RunningClassUnknown): a class that is missing for a moment must not restart every worker elsewhere.
-//
-// A change that only saves money is made if it saves more within its horizon than running both costs (ChangeDoesNotPayBack
-// otherwise), if there is room to start new workers beside the old ones (NoRoomForChange), and never while signals are missing
-// (HeldOnMissingSignals): nobody could tell whether the new workers carry what the old ones did.
-[[nodiscard]] ConfigurationChoice choose_configuration(const ConfigurationInput& input);
-
 // Workers of a kind, with times and slots for the lengths that are believed now. `batch`: requests that one may run at once.
 [[nodiscard]] Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus,
                                                int batch, std::string pool, dispatch::Role role = dispatch::Role::kUnified);
+
+[[nodiscard]] Objective objective_of(const Service& service);
 
 // As the spec has it; of workers whose class is not even named nothing says that they must go.
 [[nodiscard]] bool may_use(const Service& service, const std::string& accelerator);

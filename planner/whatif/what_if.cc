@@ -7,7 +7,7 @@
 
 #include "planner/policy/arrivals.h"
 #include "planner/policy/capacity.h"
-#include "planner/policy/configuration.h"
+#include "planner/policy/choose_configuration.h"
 #include "planner/policy/demand_view.h"
 #include "planner/policy/target.h"
 

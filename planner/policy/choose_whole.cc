@@ -1,0 +1,223 @@
+// See choose_configuration.h.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "planner/deployment/pool_name.h"
+#include "planner/policy/choose_configuration.h"
+#include "planner/policy/costly_change.h"
+#include "planner/policy/explain_choice.h"
+#include "planner/policy/infeasible.h"
+#include "planner/policy/trouble.h"
+#include "planner/policy/tuning.h"
+#include "planner/sizing/replicated.h"
+
+namespace windlass::planner {
+namespace {
+
+// GPUs that this service could hold: what the class has, less what other services' workers hold.
+int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
+  const ClassCapacity& capacity = capacities.at(accelerator);
+  return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
+}
+
+using AcceleratorAndGpus = std::pair<std::string, int>;
+
+// Of workers that each have the whole of every request: the accelerator and GPUs of what was chosen last, where workers of it
+// are there; else of most.
+std::optional<AcceleratorAndGpus> running_configuration(const Service& service, const PolicyMemory& memory) {
+  std::map<AcceleratorAndGpus, int> counts;
+  for (const Worker& worker : service.workers) {
+    if (!holds_gpus(worker) || worker.role != dispatch::Role::kUnified) continue;
+    if (worker.pool == memory.configuration) return std::make_pair(worker.accelerator, worker.gpus);
+    ++counts[{worker.accelerator, worker.gpus}];
+  }
+  std::optional<AcceleratorAndGpus> most;
+  for (const auto& [key, count] : counts) {
+    if (!most || count > counts[*most]) most = key;
+  }
+  return most;
+}
+
+// What place_replicated() is asked, and what it is not: the GPUs of each class that the whole service may have.
+struct Asked {
+  ReplicatedInput input;
+  std::map<std::string, std::optional<int>> max_gpus;
+};
+
+Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
+  const Service& service = *given.service;
+  const Snapshot& snapshot = *given.snapshot;
+  Asked asked;
+  ReplicatedInput& input = asked.input;
+  input.shape = *service.shape;
+  input.objective = objective_of(service);
+  input.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
+  input.requests_per_s = service.workload.requests_per_s;
+  input.max_context_tokens = service.max_context_tokens;
+  input.max_gpus_per_worker = service.max_gpus_per_worker;
+  input.estimates = service.estimates;
+  for (const AllowedAccelerator& allowed : allowed_of(service, snapshot)) {
+    const AcceleratorState* state = find_accelerator(snapshot, allowed.accelerator);
+    if (state == nullptr) {
+      std::vector<std::string> known;
+      for (const AcceleratorState& other : snapshot.accelerators) known.push_back(other.spec.name);
+      choice.reasons.push_back(Reason{"UnknownAccelerator",
+                                      fmt::format("spec.accelerators: found class {}, known are: {}", allowed.accelerator,
+                                                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
+                                      {{"accelerator", allowed.accelerator}}});
+      continue;
+    }
+    if (!asked.max_gpus.emplace(allowed.accelerator, allowed.max_gpus).second) continue;  // listed twice: the first counts
+    const int available = available_to(service, *given.capacities, allowed.accelerator);
+    input.accelerators.push_back(
+        AcceleratorOption{state->spec, allowed.max_gpus.value_or(state->spec.gpus_per_node), available});
+  }
+  return asked;
+}
+
+// What runs, where it still meets the objective and the winner is not worth the change.
+std::optional<Candidate> keep_running(const ConfigurationInput& given, const Asked& asked, const AcceleratorAndGpus& running,
+                                      const Candidate& winner, ConfigurationChoice& choice) {
+  const auto& options = asked.input.accelerators;
+  const auto option =
+      std::find_if(options.begin(), options.end(), [&](const AcceleratorOption& o) { return o.spec.name == running.first; });
+  ReplicatedInput only = asked.input;
+  only.accelerators = {*option};
+  // What is measured moves with its noise: at the edge what runs stays.
+  only.objective.ttft_s *= kKeptSlack;
+  only.objective.tpot_s *= kKeptSlack;
+  auto kept = replicated_candidate(only, running.second);
+  if (!kept) return std::nullopt;
+  const WorkerConfig& to = winner.config;
+  const bool clearly_cheaper = winner.has_room && winner.cost_per_hour < kSwitchCostShare * kept->cost_per_hour;
+  Reason objection;
+  if (!clearly_cheaper) {
+    objection = Reason{"KeptConfiguration",
+                       fmt::format("{} x {} runs and meets the objective; {} x {} would cost {:.4g} instead of {:.4g} an "
+                                   "hour, which is not below {:.0f} %",
+                                   running.second, running.first, to.gpus, to.accelerator, winner.cost_per_hour,
+                                   kept->cost_per_hour, kSwitchCostShare * 100),
+                       {}};
+  } else {
+    const double price = to.gpus * find_accelerator(*given.snapshot, to.accelerator)->spec.price_per_hour;
+    objection = objection_to_change(
+        given, {fmt::format("from {} x {} to {} x {}", kept->config.gpus, kept->config.accelerator, to.gpus, to.accelerator),
+                kept->cost_per_hour,
+                winner.cost_per_hour,
+                kept->config.times.service_s,
+                {{to.accelerator, to.gpus, price, asked.max_gpus.at(to.accelerator)}}});
+  }
+  if (objection.code.empty()) return std::nullopt;
+  choice.reasons.push_back(std::move(objection));
+  return kept;
+}
+
+Configuration configuration_of(const ConfigurationInput& given, const Asked& asked, const WorkerConfig& config) {
+  const Service& service = *given.service;
+  const int context = service.max_context_tokens > 0 ? service.max_context_tokens : service.shape->max_context_tokens;
+  const int may_run = batch_in_memory(config.kv_capacity_tokens, asked.input.lengths, service.reserves_context ? context : 0);
+  Configuration made = make_configuration(given, find_accelerator(*given.snapshot, config.accelerator)->spec, config.gpus,
+                                          may_run, pool_name(config.accelerator, config.gpus));
+  made.max_gpus = asked.max_gpus.at(config.accelerator);
+  return made;
+}
+
+// Each other class with its best configuration, the cheapest by what it serves first.
+std::vector<Configuration> other_classes(const ConfigurationInput& given, const Asked& asked, const ReplicatedResult& result,
+                                         const Candidate& winner) {
+  std::vector<Configuration> others;
+  for (const Candidate& candidate : result.candidates) {
+    const WorkerConfig& config = candidate.config;
+    const bool listed = std::any_of(others.begin(), others.end(),
+                                    [&](const Configuration& other) { return other.pool.accelerator == config.accelerator; });
+    if (config.accelerator == winner.config.accelerator || listed) continue;
+    others.push_back(configuration_of(given, asked, config));
+  }
+  const auto price_per_request = [](const Configuration& of) { return of.price_per_hour / requests_per_s(of); };
+  std::stable_sort(others.begin(), others.end(),
+                   [&](const Configuration& a, const Configuration& b) { return price_per_request(a) < price_per_request(b); });
+  return others;
+}
+
+// Nothing keeps the objective: the closest, to be measured where only its data sheet says so. Returns whether there is one.
+bool take_closest(const ConfigurationInput& given, const Asked& asked, const std::optional<AcceleratorAndGpus>& running,
+                  ReplicatedResult& result, ConfigurationChoice& choice) {
+  explain_infeasible(result, asked.input, given, choice);
+  weigh(result, std::nullopt, asked.input, choice);
+  const auto closest = closest_of(result, asked.input, running);
+  if (!closest) return false;
+  result.candidates.push_back(*closest);
+  const WorkerConfig& config = closest->config;
+  if (find_estimate(given.service->estimates, config.accelerator, config.gpus) == nullptr) {
+    choice.feasible.status = Truth::kUnknown;
+    choice.feasible.reason = "NotMeasured";
+    choice.feasible.message = fmt::format("by its data sheet alone; {} x {} is measured before that is believed: {}",
+                                          config.gpus, config.accelerator, choice.feasible.message);
+  }
+  return true;
+}
+
+void explain_winner(const WorkerConfig& config, ConfigurationChoice& choice) {
+  choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet",
+                         fmt::format("{} requests at once on {} x {}", config.batch, config.gpus, config.accelerator)};
+  choice.reasons.push_back(
+      Reason{"WorkerConfiguration",
+             fmt::format("{} x {} serves {} requests at once at {:.4g} tokens/s per accelerator (limit: {}), {:.4g} ms a token",
+                         config.gpus, config.accelerator, config.batch, config.tokens_per_s_per_gpu, to_string(config.limit),
+                         config.times.tpot_s * 1e3),
+             {{"accelerator", config.accelerator},
+              {"gpusPerWorker", std::to_string(config.gpus)},
+              {"batch", std::to_string(config.batch)},
+              {"limit", to_string(config.limit)},
+              {"tokensPerSPerGpu", figure(config.tokens_per_s_per_gpu)},
+              {"kvCacheTokens", figure(config.kv_capacity_tokens)},
+              {"prefillS", figure(config.times.prefill_s)},
+              {"tpotS", figure(config.times.tpot_s)},
+              {"serviceS", figure(config.times.service_s)}}});
+}
+
+}  // namespace
+
+ConfigurationChoice choose_whole(const ConfigurationInput& given) {
+  const Service& service = *given.service;
+  const Snapshot& snapshot = *given.snapshot;
+  ConfigurationChoice choice;
+  const auto running = running_configuration(service, *given.memory);
+  if (running && may_use(service, running->first) && find_accelerator(snapshot, running->first) == nullptr) {
+    choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
+                           fmt::format("workers run on class {}, which cannot be read: they stay as they are",
+                                       running->first.empty() ? "(none named)" : running->first)};
+    choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {{"accelerator", running->first}}});
+    return choice;
+  }
+
+  const Asked asked = ask(given, choice);
+  ReplicatedResult result = place_replicated(asked.input);
+  const bool infeasible = result.candidates.empty();
+  if (infeasible && !take_closest(given, asked, running, result, choice)) return choice;
+  Candidate winner = result.candidates.front();
+
+  const bool under_way = given.memory->configuration == pool_name(winner.config.accelerator, winner.config.gpus);
+  const bool differs = running && !under_way && *running != std::make_pair(winner.config.accelerator, winner.config.gpus);
+  if (differs && asked.max_gpus.contains(running->first)) {
+    if (auto kept = keep_running(given, asked, *running, winner, choice)) winner = *std::move(kept);
+  }
+
+  choice.chosen = configuration_of(given, asked, winner.config);
+  if (service.scaling.strategy == Strategy::kAuto) choice.others = other_classes(given, asked, result, winner);
+  if (!infeasible) explain_winner(winner.config, choice);
+  explain_belief(service, find_accelerator(snapshot, winner.config.accelerator)->spec, *choice.chosen, given.believed, choice);
+  if (infeasible) return choice;
+  explain_losers(result, winner, choice);
+  weigh(result, winner, asked.input, choice);
+  return choice;
+}
+
+}  // namespace windlass::planner

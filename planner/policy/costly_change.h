@@ -1,0 +1,34 @@
+// Whether a change of configuration that only saves money is worth what it costs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/policy/configuration.h"
+
+namespace windlass::planner {
+
+// A worker that the new configuration starts with.
+struct FirstWorker {
+  std::string accelerator;
+  int gpus = 0;
+  double price_per_hour = 0;
+  std::optional<int> max_gpus;  // of the class, for the whole service
+};
+
+[[nodiscard]] FirstWorker first_of(const Configuration& of);
+
+// From one configuration to another: what both cost for the same load, and how long the old one's workers have to drain.
+struct CostlyChange {
+  std::string names;  // "from 1 x h100 to 2 x a100"
+  double running_cost_per_hour = 0;
+  double winner_cost_per_hour = 0;
+  double drain_s = 0;
+  std::vector<FirstWorker> first;
+};
+
+// Why a change that only saves money is not made; an empty code: it is.
+[[nodiscard]] Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& change);
+
+}  // namespace windlass::planner

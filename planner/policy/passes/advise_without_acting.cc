@@ -1,0 +1,25 @@
+// See passes.h.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "planner/policy/passes/claims.h"
+#include "planner/policy/passes/passes.h"
+
+namespace windlass::planner {
+
+void advise_without_acting(FleetDraft& fleet) {
+  const double now_s = fleet.snapshot->now_s;
+  for (Draft& draft : fleet.services) {
+    if (draft.applies() || !draft.chosen) continue;
+    std::map<std::string, int> left = fleet.free_gpus;
+    for (const Configuration& pool : draft.as_is) left[pool.pool.accelerator] += gpus_of(pool);
+    std::vector<Claim> own = {claim_of(draft, now_s)};
+    if (draft.prefill) own.push_back(prefill_claim_of(draft, now_s));
+    const std::vector<int> would = arbitrate(own, left);
+    draft.granted = would[0];
+    if (draft.prefill) draft.prefill_granted = would[1];
+  }
+}
+
+}  // namespace windlass::planner

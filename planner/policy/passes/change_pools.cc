@@ -1,0 +1,100 @@
+// See passes.h.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/policy/passes/passes.h"
+#include "planner/policy/trouble.h"
+
+namespace windlass::planner {
+namespace {
+
+int count_ready(const Service& service, const std::string& pool) {
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
+                                        [&](const Worker& w) { return w.pool == pool && serves(w); }));
+}
+
+bool allows(const Service& service, const std::string& accelerator) {
+  return service.accelerators.empty() ||
+         std::any_of(service.accelerators.begin(), service.accelerators.end(),
+                     [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
+}
+
+// What of the earlier configurations the service still needs and can keep; GPUs that are free or coming bound it.
+void keep_needed(Draft& draft, const FleetDraft& fleet) {
+  const Service& service = *draft.service;
+  int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, draft.chosen->pool.name));
+  if (draft.target.allowed == 0) still_needed = 0;
+  std::map<std::string, int> left = fleet.free_gpus;
+  for (const auto& [name, gpus] : fleet.coming_gpus) left[name] += gpus;
+  for (Configuration pool : draft.as_is) {
+    if (draft.is_planned(pool.pool.name)) continue;
+    const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
+    const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.accelerator);
+    const int existing = count_existing(service, pool.pool.name);
+    // Of a slower class more workers do what is still needed.
+    const Configuration* second = second_class(draft, pool.pool.name);
+    const double worth = second != nullptr ? std::min(1.0, worth_of(draft, *second)) : 1.0;
+    const int of_these = worth > 0 ? static_cast<int>(std::min(1e6, std::ceil(still_needed / worth - 1e-9))) : still_needed;
+    pool.pool.workers = std::min({held ? existing : of_these, existing, affordable});
+    still_needed = std::max(0, still_needed - static_cast<int>(std::floor(pool.pool.workers * (worth > 0 ? worth : 1) + 1e-9)));
+    left[pool.pool.accelerator] -= gpus_of(pool);
+    if (pool.pool.workers > 0) draft.retiring.push_back(std::move(pool));
+  }
+}
+
+// Whether what retires keeps the first worker of the new configuration from its GPUs, its share of them, or its money.
+bool blocks_first_worker(const Draft& draft, const FleetDraft& fleet) {
+  const Service& service = *draft.service;
+  const Configuration& chosen = *draft.chosen;
+  const Retiring sum = sum_retiring(draft);
+  // What drains already, whoever's, is room on its way: it must not cost a further worker at every plan until it is there.
+  int coming = 0;
+  for (const Worker& worker : service.workers) {
+    if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.accelerator) coming += worker.gpus;
+  }
+  if (const auto all = fleet.coming_gpus.find(chosen.pool.accelerator); all != fleet.coming_gpus.end())
+    coming = std::max(coming, all->second);
+  const int retiring = sum.gpus_of(chosen.pool.accelerator);
+  const bool no_gpus = fleet.free_gpus.at(chosen.pool.accelerator) + coming - retiring < chosen.pool.gpus_per_worker;
+  const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.gpus_per_worker;
+  const auto& budget = service.scaling.max_cost_per_hour;
+  const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
+  return no_gpus || no_share || no_money;
+}
+
+void change(Draft& draft, FleetDraft& fleet) {
+  keep_needed(draft, fleet);
+  if (draft.retiring.empty()) return;
+  while (!draft.retiring.empty() && blocks_first_worker(draft, fleet)) {
+    if (--draft.retiring.back().pool.workers == 0) draft.retiring.pop_back();
+  }
+  const Configuration& chosen = *draft.chosen;
+  for (const Configuration& pool : draft.retiring) {
+    if (second_class(draft, pool.pool.name) == nullptr) fleet.free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+    draft.plan.reasons.push_back(Reason{"ConfigurationChange",
+                                        fmt::format("{} workers of pool {} stay until as many of {} are ready",
+                                                    pool.pool.workers, pool.pool.name, chosen.pool.name),
+                                        {{"from", pool.pool.name}, {"to", chosen.pool.name}}});
+  }
+}
+
+}  // namespace
+
+void change_pools(FleetDraft& fleet) {
+  // What stays as it is holds its GPUs before anybody changes or grows.
+  for (const Draft& draft : fleet.services) {
+    if (draft.applies()) continue;
+    for (const Configuration& pool : draft.as_is) fleet.free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+  }
+  for (Draft& draft : fleet.services) {
+    if (!draft.applies()) continue;
+    change(draft, fleet);
+    if (!draft.retiring.empty()) set_target(draft, fleet.snapshot->now_s);
+  }
+}
+
+}  // namespace windlass::planner

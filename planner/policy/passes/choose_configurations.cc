@@ -1,0 +1,67 @@
+// See passes.h.
+#include <algorithm>
+#include <utility>
+
+#include "planner/policy/choose_configuration.h"
+#include "planner/policy/passes/passes.h"
+#include "planner/policy/split.h"
+
+namespace windlass::planner {
+namespace {
+
+// `held`: nothing can be decided, and the counts are those that the first such plan found. A worker that replaces an outdated
+// one would else be one more at the next plan, and be replaced itself.
+std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input, bool held) {
+  std::vector<Configuration> pools;
+  for (const Worker& worker : input.service->workers) {
+    if (worker.state == WorkerState::kDraining) continue;
+    auto same = std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.name == worker.pool; });
+    if (same == pools.end()) {
+      pools.push_back(describe_running(input, worker));
+      same = pools.end() - 1;
+    }
+    ++same->pool.workers;
+  }
+  for (const PoolSlots& before : input.memory->slots) {
+    const auto same =
+        std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.name == before.pool; });
+    if (held && before.held && same != pools.end()) same->pool.workers = *before.held;
+  }
+  return pools;
+}
+
+void choose(Draft& draft, const FleetDraft& fleet) {
+  const Service& service = *draft.service;
+  const ConfigurationInput input{&service,           fleet.snapshot,      &fleet.capacities,     &draft.memory,
+                                 draft.view.lengths, draft.view.complete, draft.view.queued >= 1};
+  ConfigurationChoice choice = choose_configuration(input);
+  draft.chosen = std::move(choice.chosen);
+  draft.prefill = std::move(choice.prefill);
+  const bool split = draft.chosen ? draft.prefill.has_value()
+                                  : service.scaling.strategy == Strategy::kDisaggregated || runs_split(service, draft.memory);
+  draft.plan.strategy = split ? Strategy::kDisaggregated : Strategy::kReplicated;
+  if (draft.prefill) {
+    draft.memory.prefill_share = draft.prefill->share;
+  } else if (draft.chosen) {
+    draft.memory.prefill_share.reset();
+  }
+  draft.plan.feasible = std::move(choice.feasible);
+  draft.plan.reasons = std::move(choice.reasons);
+  draft.others = std::move(choice.others);
+  draft.weighed = std::move(choice.weighed);
+  draft.as_is = pools_as_they_are(input, draft.is_held());
+  if (draft.chosen && draft.memory.configuration != draft.chosen->pool.name) {
+    // What ran before our own eyes has been chosen for as long as we have looked.
+    const bool first = draft.memory.configuration.empty();
+    draft.memory.configuration_since_s = first ? draft.memory.history_since_s : fleet.snapshot->now_s;
+    draft.memory.configuration = draft.chosen->pool.name;
+  }
+}
+
+}  // namespace
+
+void choose_configurations(FleetDraft& fleet) {
+  for (Draft& draft : fleet.services) choose(draft, fleet);
+}
+
+}  // namespace windlass::planner

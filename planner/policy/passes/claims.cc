@@ -1,0 +1,75 @@
+// See claims.h.
+#include "planner/policy/passes/claims.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "planner/policy/trouble.h"
+#include "planner/policy/tuning.h"
+#include "planner/queueing/erlang.h"
+
+namespace windlass::planner {
+namespace {
+
+// Requests per second that would miss timeToFirstToken with so many workers: those beyond what is served, and of the others the
+// share that waits too long.
+double missed_per_s(const Draft& draft, int workers) {
+  constexpr double kBusiest = 0.95;  // above it the queue grows without an end that the formula could tell
+  const Configuration& chosen = *draft.chosen;
+  const double demand_per_s = draft.target.demand_per_s + draft.view.queued / kBacklogDrainS;
+  const auto slots = static_cast<std::int64_t>(workers) * chosen.pool.slots;
+  const double served_per_s =
+      std::min(demand_per_s, kBusiest * static_cast<double>(slots) / std::max(1e-9, chosen.times.service_s));
+  if (slots == 0 || served_per_s <= 0) return demand_per_s;
+  const MmcQueue queue{slots, served_per_s, chosen.times.service_s};
+  const double budget_s = std::max(0.0, draft.service->slo.ttft_s - chosen.times.ttft_s);
+  return demand_per_s - served_per_s + served_per_s * queue.wait_exceeds(budget_s);
+}
+
+}  // namespace
+
+bool yields(const Draft& draft, double now_s) {
+  const Service& service = *draft.service;
+  if (service.refused && now_s < service.refused->until_s) return true;
+  return std::any_of(service.workers.begin(), service.workers.end(),
+                     [&](const Worker& w) { return draft.is_planned(w.pool) && is_stranded(w, now_s); });
+}
+
+Claim claim_of(const Draft& draft, double now_s) {
+  const PoolPlan& pool = draft.chosen->pool;
+  const int existing = count_existing(*draft.service, pool.name);
+  return Claim{draft.service->priority,
+               pool.accelerator,
+               pool.gpus_per_worker,
+               draft.target.floor,
+               std::min(existing, draft.target.allowed),
+               draft.target.allowed,
+               yields(draft, now_s),
+               [&draft](int workers) { return missed_per_s(draft, workers); }};
+}
+
+Claim prefill_claim_of(const Draft& draft, double now_s) {
+  const PrefillSide& prefill = *draft.prefill;
+  const PoolPlan& pool = prefill.configuration.pool;
+  const int wanted = draft.prefill_wanted;
+  const int existing = count_existing(*draft.service, pool.name);
+  return Claim{draft.service->priority, pool.accelerator, pool.gpus_per_worker,
+               // What minWorkers asks for beyond those that answer: a pair's second worker is nobody else's only one.
+               std::clamp(draft.service->scaling.min_workers - draft.target.floor, 0, wanted), std::min(existing, wanted),
+               wanted, yields(draft, now_s), [&draft, &prefill](int workers) {
+                 return missed_per_s(draft, static_cast<int>(std::min(1e6, std::floor(workers / prefill.share + 1e-9))));
+               }};
+}
+
+Claim second_claim_of(const Draft& draft, const Configuration& pool, int wanted) {
+  Claim claim;
+  claim.priority = draft.service->priority;
+  claim.accelerator = pool.pool.accelerator;
+  claim.gpus_per_worker = pool.pool.gpus_per_worker;
+  claim.keep = std::min(pool.pool.workers, wanted);
+  claim.wanted = wanted;
+  return claim;
+}
+
+}  // namespace windlass::planner

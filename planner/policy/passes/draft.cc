@@ -1,0 +1,80 @@
+// See draft.h.
+#include "planner/policy/passes/draft.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/policy/split.h"
+#include "planner/policy/trouble.h"
+
+namespace windlass::planner {
+
+FleetDraft draft_of(const Snapshot& snapshot) {
+  FleetDraft fleet;
+  fleet.snapshot = &snapshot;
+  fleet.capacities = capacity_by_class(snapshot);
+  for (const auto& [name, capacity] : fleet.capacities) {
+    fleet.free_gpus[name] = capacity.limit - capacity.draining;
+    fleet.coming_gpus[name] = capacity.coming;
+  }
+  fleet.services.resize(snapshot.services.size());
+  for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
+    Draft& draft = fleet.services[i];
+    draft.service = &snapshot.services[i];
+    draft.plan.id = draft.service->id;
+    draft.plan.generation = draft.service->generation;
+  }
+  return fleet;
+}
+
+int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.gpus_per_worker; }
+
+int count_existing(const Service& service, const std::string& pool) {
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
+                                        [&](const Worker& w) { return w.pool == pool && holds_gpus(w); }));
+}
+
+Retiring sum_retiring(const Draft& draft) {
+  Retiring sum;
+  for (const Configuration& pool : draft.retiring) {
+    sum.cost_per_hour += pool.pool.workers * pool.price_per_hour;
+    sum.gpus[pool.pool.accelerator] += gpus_of(pool);
+  }
+  return sum;
+}
+
+void set_target(Draft& draft, double now_s) {
+  const Retiring retiring = sum_retiring(draft);
+  const Service& service = *draft.service;
+  if (!draft.prefill) {
+    draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring);
+    return;
+  }
+  const Service side = answering_side(service, *draft.prefill);
+  draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
+  draft.prefill_wanted = limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
+}
+
+const Configuration* second_class(const Draft& draft, const std::string& pool) {
+  const auto found = std::find_if(draft.others.begin(), draft.others.end(),
+                                  [&](const Configuration& other) { return other.pool.name == pool; });
+  return found == draft.others.end() ? nullptr : &*found;
+}
+
+double worth_of(const Draft& draft, const Configuration& other) {
+  const double chosen = requests_per_s(*draft.chosen), its = requests_per_s(other);
+  return chosen > 0 && its > 0 && std::isfinite(its / chosen) ? its / chosen : 0;
+}
+
+double missing_workers(const Draft& draft, int chosen_workers) {
+  double missing = std::max(draft.target.allowed, draft.target.on_any_class) - chosen_workers;
+  for (const Configuration& pool : draft.retiring) {
+    const Configuration* second = second_class(draft, pool.pool.name);
+    missing -= pool.pool.workers * (second != nullptr ? worth_of(draft, *second) : 1.0);
+  }
+  return missing;
+}
+
+int needed_now(const Draft& draft) { return std::min(draft.target.allowed, draft.target.needed); }
+
+}  // namespace windlass::planner

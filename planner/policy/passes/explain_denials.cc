@@ -1,0 +1,110 @@
+// See passes.h.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/policy/passes/passes.h"
+
+namespace windlass::planner {
+namespace {
+
+// Who holds the GPUs of each class by this plan, most first.
+struct Holder {
+  const Service* service = nullptr;
+  int gpus = 0;
+};
+using Holders = std::map<std::string, std::vector<Holder>>;
+
+Holders holders_of(const std::vector<Draft>& drafts) {
+  Holders holders;
+  for (const Draft& draft : drafts) {
+    std::map<std::string, int> gpus;
+    for (const Configuration& pool : draft.applies() ? draft.retiring : draft.as_is)
+      gpus[pool.pool.accelerator] += gpus_of(pool);
+    if (draft.applies()) {
+      gpus[draft.chosen->pool.accelerator] += draft.granted * draft.chosen->pool.gpus_per_worker;
+      if (draft.prefill) {
+        const PoolPlan& pool = draft.prefill->configuration.pool;
+        gpus[pool.accelerator] += draft.prefill_granted * pool.gpus_per_worker;
+      }
+    }
+    for (const auto& [accelerator, count] : gpus) {
+      if (count > 0) holders[accelerator].push_back({draft.service, count});
+    }
+  }
+  for (auto& [accelerator, list] : holders) {
+    std::stable_sort(list.begin(), list.end(), [](const Holder& a, const Holder& b) { return a.gpus > b.gpus; });
+  }
+  return holders;
+}
+
+std::string who_has(const Draft& draft, const std::string& accelerator, const FleetDraft& fleet, const Holders& holders) {
+  constexpr int kNamed = 3;
+  const ClassCapacity& capacity = fleet.capacities.at(accelerator);
+  std::string text = fmt::format("of the {} there are,", capacity.limit);
+  int named = 0;
+  int others = 0;
+  if (const auto list = holders.find(accelerator); list != holders.end()) {
+    for (const Holder& holder : list->second) {
+      if (holder.service == draft.service) continue;
+      if (named < kNamed) {
+        text += fmt::format("{} {}/{} (priority {}) has {}", named == 0 ? "" : ",", holder.service->id.name_space,
+                            holder.service->id.name, holder.service->priority, holder.gpus);
+        ++named;
+      } else {
+        others += holder.gpus;
+      }
+    }
+  }
+  if (named == 0) text += " no other service has any";
+  if (others > 0) text += fmt::format(", further services have {}", others);
+  if (capacity.draining > 0) text += fmt::format("; {} are still held by workers that drain", capacity.draining);
+  if (const int taken = find_accelerator(*fleet.snapshot, accelerator)->used_by_others; taken > 0) {
+    text += fmt::format("; {} more are taken by other pods", taken);
+  }
+  return text;
+}
+
+void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
+  const Service& service = *draft.service;
+  const Target& target = draft.target;
+  const std::string& accelerator = draft.chosen->pool.accelerator;
+  const int wanted = std::max({target.wanted, target.allowed, service.scaling.min_workers});
+  if (!target.limited_by.empty()) {
+    fleet.denied.push_back(Denied{service.id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
+  }
+  if (const int needed = needed_now(draft); draft.granted < needed) {
+    fleet.denied.push_back(
+        Denied{service.id, "InsufficientCapacity",
+               fmt::format("{} workers of {} x {} were needed, {} are granted: {}", needed, draft.chosen->pool.gpus_per_worker,
+                           accelerator, draft.granted, who_has(draft, accelerator, fleet, holders)),
+               accelerator, needed, draft.granted});
+  }
+  if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
+    const PoolPlan& pool = draft.prefill->configuration.pool;
+    fleet.denied.push_back(
+        Denied{service.id, "InsufficientCapacity",
+               fmt::format("{} prefill workers of {} x {} were needed, {} are granted: {}", prompts, pool.gpus_per_worker,
+                           pool.accelerator, draft.prefill_granted, who_has(draft, pool.accelerator, fleet, holders)),
+               pool.accelerator, prompts, draft.prefill_granted});
+  }
+  const int existing = count_existing(service, draft.chosen->pool.name);
+  if (service.refused && fleet.snapshot->now_s < service.refused->until_s && existing < draft.granted) {
+    fleet.denied.push_back(
+        Denied{service.id, service.refused->code, service.refused->message, accelerator, draft.granted, existing});
+  }
+}
+
+}  // namespace
+
+void explain_denials(FleetDraft& fleet) {
+  const Holders holders = holders_of(fleet.services);
+  for (const Draft& draft : fleet.services) {
+    if (draft.applies()) deny(draft, holders, fleet);
+  }
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,82 @@
+// See passes.h.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/policy/passes/passes.h"
+#include "planner/queueing/erlang.h"
+
+namespace windlass::planner {
+namespace {
+
+// What these pools would do at the demand that is believed.
+Predicted predict(const std::vector<Configuration>& pools, const DemandView& view, const Slo& slo) {
+  Predicted predicted;
+  double slots = 0;
+  for (const Configuration& configuration : pools) {
+    const PoolPlan& pool = configuration.pool;
+    predicted.gpus += gpus_of(configuration);
+    predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
+    if (pool.workers == 0 || pool.role == dispatch::Role::kPrefill) continue;
+    slots += static_cast<double>(pool.workers) * pool.slots;
+    predicted.requests_per_s += pool.workers * pool.slots * pool.service_rate_per_s;
+    predicted.tpot_s = std::max(predicted.tpot_s, configuration.times.tpot_s);
+    predicted.ttft_s = std::max(predicted.ttft_s, configuration.times.ttft_s);
+  }
+  if (predicted.requests_per_s > 0) {
+    predicted.utilisation = view.believed_per_s / predicted.requests_per_s;
+    // Pools of different speed are taken as one of their mean.
+    const MmcQueue queue{static_cast<std::int64_t>(slots), view.believed_per_s, slots / predicted.requests_per_s};
+    predicted.ttft_s += queue.wait_quantile_s(slo.percentile / 100);
+  } else if (view.believed_per_s > 0 || view.queued > 0) {
+    predicted.ttft_s = std::numeric_limits<double>::infinity();
+  }
+  return predicted;
+}
+
+// What was weighed, with what each would need for the demand that is provided for; what would do first, cheapest first.
+std::vector<Considered> considered(const Draft& draft) {
+  std::vector<Considered> out;
+  double chosen_cost = 0;
+  for (const Weighed& weighed : draft.weighed) {
+    Considered entry = weighed.considered;
+    if (weighed.slots > 0) {
+      Configuration configuration;
+      configuration.pool.slots = weighed.slots;
+      configuration.times.service_s = weighed.service_s;
+      configuration.times.ttft_s = entry.ttft_s;
+      configuration.rate_within_tpot_per_s = weighed.rate_within_tpot_per_s;
+      entry.workers = std::max(1, workers_for(*draft.service, configuration, draft.target.demand_per_s, draft.view.burstiness));
+      entry.cost_per_hour = entry.workers * weighed.price_per_hour;
+      if (entry.rejected.empty() && !weighed.outbid) chosen_cost = entry.cost_per_hour;
+    }
+    out.push_back(std::move(entry));
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (!draft.weighed[i].outbid) continue;
+    out[i].rejected =
+        out[i].cost_per_hour < chosen_cost
+            ? fmt::format("{:.4g} an hour instead of {:.4g} does not pay for a change", out[i].cost_per_hour, chosen_cost)
+            : fmt::format("costs {:.4g} an hour, the chosen one {:.4g}", out[i].cost_per_hour, chosen_cost);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Considered& a, const Considered& b) {
+    if ((a.workers > 0) != (b.workers > 0)) return a.workers > 0;
+    return a.cost_per_hour < b.cost_per_hour;
+  });
+  return out;
+}
+
+}  // namespace
+
+void predict_plans(FleetDraft& fleet) {
+  for (Draft& draft : fleet.services) {
+    draft.plan.considered = considered(draft);
+    draft.plan.predicted = predict(draft.effective, draft.view, draft.service->slo);
+  }
+}
+
+}  // namespace windlass::planner

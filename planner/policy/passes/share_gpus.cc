@@ -1,0 +1,100 @@
+// See passes.h.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/policy/passes/claims.h"
+#include "planner/policy/passes/passes.h"
+
+namespace windlass::planner {
+namespace {
+
+constexpr int kPairRounds = 3;  // of arbitration, until both sides of every split service fit each other
+
+// All claims: of who answers, one a service; then of who computes prompts; then of what runs on second classes.
+struct Claims {
+  std::vector<Claim> all;
+  std::vector<Draft*> claimants;                           // of the first claims
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;  // claims of one service's two sides: who answers, who prefills
+  std::size_t first_second = 0;
+  std::vector<Configuration*> second_pools;  // of the claims from there on
+};
+
+Claims claims_of(FleetDraft& fleet) {
+  const double now_s = fleet.snapshot->now_s;
+  Claims claims;
+  for (Draft& draft : fleet.services) {
+    if (!draft.applies()) continue;
+    claims.all.push_back(claim_of(draft, now_s));
+    claims.claimants.push_back(&draft);
+  }
+  for (std::size_t i = 0; i < claims.claimants.size(); ++i) {
+    if (!claims.claimants[i]->prefill) continue;
+    claims.pairs.emplace_back(i, claims.all.size());
+    claims.all.push_back(prefill_claim_of(*claims.claimants[i], now_s));
+  }
+  claims.first_second = claims.all.size();
+  for (Draft* draft : claims.claimants) {
+    for (Configuration& pool : draft->retiring) {
+      if (second_class(*draft, pool.pool.name) == nullptr) continue;
+      claims.all.push_back(second_claim_of(*draft, pool, pool.pool.workers));
+      claims.second_pools.push_back(&pool);
+    }
+  }
+  return claims;
+}
+
+// Lowers what either side of a split service wants beyond what the other's grant makes use of; what runs is left to it, but for
+// prompts that nobody would answer. Returns whether anything changed.
+bool shrink_pairs(const std::vector<int>& promised, Claims& claims) {
+  bool changed = false;
+  const auto shrink = [&](Claim& claim, int useful) {
+    const int wanted = useful == 0 ? 0 : std::max(useful, claim.keep);
+    if (wanted >= claim.wanted) return;
+    claim.wanted = wanted;
+    claim.keep = std::min(claim.keep, wanted);
+    claim.floor = std::min(claim.floor, wanted);
+    changed = true;
+  };
+  for (const auto& [answers, prefills] : claims.pairs) {
+    const PrefillSide& side = *claims.claimants[answers]->prefill;
+    const int prompts = promised[prefills];
+    // None at all: who answers computes prompts too.
+    if (prompts > 0)
+      shrink(claims.all[answers], static_cast<int>(std::clamp(std::floor(prompts / side.share + 1e-9), 1.0, 1e6)));
+    shrink(claims.all[prefills], side.workers(promised[answers]));
+  }
+  return changed;
+}
+
+}  // namespace
+
+void share_gpus(FleetDraft& fleet) {
+  Claims claims = claims_of(fleet);
+  std::map<std::string, int> all_gpus = fleet.free_gpus;
+  for (const auto& [name, gpus] : fleet.coming_gpus) all_gpus[name] += gpus;
+  std::vector<int> promised = arbitrate(claims.all, all_gpus);
+  // A side is no use without the other: what one cannot have for the other's lack is somebody else's.
+  for (int round = 0; round < kPairRounds && shrink_pairs(promised, claims); ++round) {
+    promised = arbitrate(claims.all, all_gpus);
+  }
+  const std::vector<int> grants = startable(claims.all, promised, fleet.free_gpus);
+  for (std::size_t i = 0; i < claims.all.size(); ++i) {
+    if (i < claims.claimants.size()) {
+      claims.claimants[i]->granted = grants[i];
+      claims.claimants[i]->promised = promised[i];
+    } else if (i >= claims.first_second) {
+      claims.second_pools[i - claims.first_second]->pool.workers = grants[i];
+    }
+    // Nobody else's, also before they are free.
+    fleet.free_gpus[claims.all[i].accelerator] -= promised[i] * claims.all[i].gpus_per_worker;
+  }
+  for (const auto& [answers, prefills] : claims.pairs) claims.claimants[answers]->prefill_granted = grants[prefills];
+  for (Draft* draft : claims.claimants)
+    std::erase_if(draft->retiring, [](const Configuration& pool) { return pool.pool.workers == 0; });
+}
+
+}  // namespace windlass::planner

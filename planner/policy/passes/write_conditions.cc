@@ -1,0 +1,78 @@
+// See passes.h.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "planner/policy/passes/passes.h"
+#include "planner/policy/trouble.h"
+
+namespace windlass::planner {
+namespace {
+
+Hint metrics_hint(const Draft& draft) {
+  if (!draft.view.complete) return Hint{Truth::kFalse, "SignalsMissing", draft.view.problem};
+  if (draft.view.silent_workers > 0) {
+    return Hint{Truth::kTrue, "WorkersSilent",
+                fmt::format("{} ready workers give no fresh figures: none goes until they do", draft.view.silent_workers)};
+  }
+  return Hint{Truth::kTrue, "SignalsFresh", "arrivals and queue are fresh"};
+}
+
+Hint slo_hint(const Service& service, double now_s) {
+  const auto& attainment = service.demand.attainment;
+  if (!is_usable(attainment, now_s)) return Hint{Truth::kUnknown, "NothingJudged", "no request was judged within the window"};
+  const bool met = attainment->value * 100 >= service.slo.percentile - 1e-9;
+  return Hint{met ? Truth::kTrue : Truth::kFalse, met ? "Attained" : "Missed",
+              fmt::format("{:.4g} % of the requests within {:.0f} s were inside the objective, {:.4g} % should be",
+                          attainment->value * 100, service.slo.window_s, service.slo.percentile)};
+}
+
+Hint scale_hint(const Draft& draft, double now_s) {
+  const Service& service = *draft.service;
+  if (service.scaling.mode != Mode::kApply) {
+    return Hint{Truth::kFalse, to_string(service.scaling.mode),
+                fmt::format("scaling.mode is {}: worker counts stay as they are", to_string(service.scaling.mode))};
+  }
+  if (!draft.chosen)
+    return Hint{Truth::kFalse, draft.plan.feasible.reason, "worker counts stay as they are: " + draft.plan.feasible.message};
+  if (service.refused && now_s < service.refused->until_s) {
+    return Hint{Truth::kFalse, service.refused->code,
+                fmt::format("the cluster refuses new workers: {}; tried again in {:.0f} s", service.refused->message,
+                            service.refused->until_s - now_s)};
+  }
+  const int needed = std::max(draft.target.allowed, draft.target.on_any_class);
+  if (draft.granted < needed && missing_workers(draft, draft.granted) <= 1e-6) {
+    return Hint{Truth::kTrue, "SecondClass",
+                fmt::format("{} has room for {} of {} workers; the rest is made up for on other classes",
+                            draft.chosen->pool.accelerator, draft.granted, needed)};
+  }
+  if (draft.granted < needed_now(draft)) {
+    return Hint{Truth::kFalse, "InsufficientCapacity",
+                fmt::format("{} workers of {} x {} are needed, {} can have them", needed_now(draft),
+                            draft.chosen->pool.gpus_per_worker, draft.chosen->pool.accelerator, draft.granted)};
+  }
+  const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
+  if (draft.prefill_granted < prompts) {
+    return Hint{
+        Truth::kFalse, "InsufficientCapacity",
+        fmt::format("{} prefill workers of {} x {} are needed, {} can have them; workers that answer compute the other prompts",
+                    prompts, draft.prefill->configuration.pool.gpus_per_worker, draft.prefill->configuration.pool.accelerator,
+                    draft.prefill_granted)};
+  }
+  if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
+  if (auto trouble = trouble_hint(service)) return *trouble;
+  return Hint{Truth::kTrue, "AsNeeded", "the workers that are needed are planned"};
+}
+
+}  // namespace
+
+void write_conditions(FleetDraft& fleet) {
+  const double now_s = fleet.snapshot->now_s;
+  for (Draft& draft : fleet.services) {
+    draft.plan.metrics_fresh = metrics_hint(draft);
+    draft.plan.slo_met = slo_hint(*draft.service, now_s);
+    draft.plan.able_to_scale = scale_hint(draft, now_s);
+  }
+}
+
+}  // namespace windlass::planner

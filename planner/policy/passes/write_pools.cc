@@ -1,0 +1,67 @@
+// See passes.h.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/policy/passes/passes.h"
+
+namespace windlass::planner {
+namespace {
+
+// The chosen pools with what they were granted, and those that retire.
+std::vector<Configuration> planned_pools(const Draft& draft) {
+  std::vector<Configuration> planned = draft.retiring;
+  if (!draft.chosen) return planned;
+  planned.insert(planned.begin(), *draft.chosen);
+  planned.front().pool.workers = draft.granted;
+  if (draft.prefill) {
+    planned.insert(planned.begin() + 1, draft.prefill->configuration);
+    planned[1].pool.workers = draft.prefill_granted;
+  }
+  return planned;
+}
+
+void write(Draft& draft, double now_s) {
+  const Service& service = *draft.service;
+  ServicePlan& plan = draft.plan;
+  const std::vector<Configuration> planned = planned_pools(draft);
+  if (draft.chosen) plan.reasons.insert(plan.reasons.end(), draft.target.reasons.begin(), draft.target.reasons.end());
+  draft.effective = draft.applies() ? planned : draft.as_is;
+  for (const Configuration& pool : draft.effective) plan.pools.push_back(pool.pool);
+  if (draft.applies()) {
+    plan.memory = draft.target.memory;
+  } else {
+    plan.memory = draft.chosen ? draft.target.memory : remember(draft.memory, service.scaling, now_s, current_workers(service));
+    if (draft.chosen) {
+      for (const Configuration& pool : planned) plan.recommended_pools.push_back(pool.pool);
+      plan.reasons.push_back(Reason{to_string(service.scaling.mode),
+                                    fmt::format("worker counts stay as they are; {} workers of pool {} would be planned",
+                                                draft.granted, draft.chosen->pool.name),
+                                    {}});
+    } else if (!draft.as_is.empty()) {
+      plan.reasons.push_back(Reason{"HeldAsIs", "nothing can be planned: the workers that run stay", {}});
+    }
+  }
+  if (!draft.applies()) plan.memory.desired.reset();
+  plan.memory.slots.clear();
+  for (const Configuration& pool : draft.effective) {
+    const auto& given = draft.memory.slots;
+    const auto same = std::find_if(given.begin(), given.end(), [&](const PoolSlots& before) {
+      return before.pool == pool.pool.name && before.slots == pool.pool.slots;
+    });
+    plan.memory.slots.push_back({pool.pool.name, pool.pool.slots,
+                                 draft.is_held() ? std::optional(pool.pool.workers) : std::nullopt,
+                                 same != given.end() ? same->changed_s : now_s});
+  }
+}
+
+}  // namespace
+
+void write_pools(FleetDraft& fleet) {
+  for (Draft& draft : fleet.services) write(draft, fleet.snapshot->now_s);
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,231 @@
+// The passes of make_plan(), one after another: what each writes, and that it leaves the rest alone.
+#include "planner/policy/passes/passes.h"
+
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/policy/make_plan.h"
+#include "tests/unit/planner/policy/fixtures.h"
+#include "tests/unit/planner/policy/one_service.h"
+
+namespace windlass::planner {
+namespace {
+
+using testing::a100;
+using testing::chat_service;
+using testing::h100;
+using ::testing::HasSubstr;
+using testing::kNow;
+using testing::observe;
+using testing::one;
+using testing::ready_worker;
+using testing::running_service;
+using testing::with_gpus;
+
+constexpr double kOfOne = 16;  // requests/s that one worker serves, about
+
+// The draft after all passes up to this one.
+FleetDraft after(const std::string& last, const Snapshot& snapshot) {
+  FleetDraft fleet = draft_of(snapshot);
+  for (const Pass& pass : passes()) {
+    pass.run(fleet);
+    if (pass.name == last) return fleet;
+  }
+  ADD_FAILURE() << "no pass is called " << last;
+  return fleet;
+}
+
+// Runs on a100, which it may use no longer; h100 is what it gets.
+Service moving_service(int workers) {
+  Service service = running_service(workers, 0.9 * workers * kOfOne / 2);
+  for (Worker& worker : service.workers) {
+    worker.pool = "a100-1";
+    worker.accelerator = "a100";
+  }
+  service.memory.configuration = "h100-1";
+  return service;
+}
+
+Snapshot two_classes(Service service, int h100s, int a100s) {
+  Snapshot snapshot = one(std::move(service), h100s);
+  snapshot.accelerators.push_back(with_gpus(a100(), a100s));
+  return snapshot;
+}
+
+std::vector<std::string> codes_of(const Draft& draft) {
+  std::vector<std::string> codes;
+  for (const Reason& reason : draft.plan.reasons) codes.push_back(reason.code);
+  return codes;
+}
+
+// Given fresh and missing signals, expects a view of them, and nothing chosen yet.
+TEST(Passes, DemandBelievesFreshSignals) {
+  Service silent = running_service(2, 20);
+  silent.demand.queued.reset();
+  Snapshot snapshot = one(running_service(2, 20));
+  snapshot.services.push_back(silent);
+  const FleetDraft fleet = after("Demand", snapshot);
+  EXPECT_TRUE(fleet.services[0].view.complete);
+  EXPECT_DOUBLE_EQ(fleet.services[0].view.arrivals_per_s, 20);
+  EXPECT_FALSE(fleet.services[1].view.complete);
+  EXPECT_FALSE(fleet.services[0].chosen);
+  EXPECT_TRUE(fleet.services[0].plan.reasons.empty());
+}
+
+// Given two workers that run and one that drains, expects the configuration with its reason, the two as what is there, and no
+// target yet.
+TEST(Passes, ConfigurationChoosesAndSeesWhatRuns) {
+  Service service = running_service(3, 20);
+  service.workers[2].state = WorkerState::kDraining;
+  const Snapshot snapshot = one(service);
+  const FleetDraft fleet = after("Configuration", snapshot);
+  const Draft& draft = fleet.services[0];
+  ASSERT_TRUE(draft.chosen);
+  EXPECT_EQ(draft.chosen->pool.name, "h100-1");
+  EXPECT_EQ(draft.memory.configuration, "h100-1");
+  ASSERT_EQ(draft.as_is.size(), 1u);
+  EXPECT_EQ(draft.as_is[0].pool.workers, 2);
+  EXPECT_THAT(codes_of(draft), ::testing::Contains("WorkerConfiguration"));
+  EXPECT_EQ(draft.target.allowed, 0);
+}
+
+// Given a load of three workers and a limit of two, expects both in the target, and nothing granted yet.
+TEST(Passes, TargetCountsBeforeOthersAreAsked) {
+  Service service = running_service(1, 2.9 * kOfOne);
+  service.scaling.max_workers = 2;
+  const Snapshot snapshot = one(service);
+  const FleetDraft fleet = after("Target", snapshot);
+  const Target& target = fleet.services[0].target;
+  EXPECT_GE(target.wanted, 3);
+  EXPECT_EQ(target.allowed, 2);
+  EXPECT_EQ(target.limited_by, "MaxWorkers");
+  EXPECT_EQ(fleet.services[0].granted, 0);
+}
+
+// Given a service whose class changed and one that only gets advice, expects the old pool to retire with its GPUs taken, and
+// the other one to hold what it has.
+TEST(Passes, ChangeKeepsOldPoolsUntilNewOnesServe) {
+  Service advised = running_service(2, 20);
+  advised.id.name = "advised";
+  advised.scaling.mode = Mode::kRecommend;
+  Snapshot snapshot = two_classes(moving_service(2), 8, 8);
+  snapshot.services.push_back(advised);
+  const FleetDraft before = after("Target", snapshot), fleet = after("Change", snapshot);
+  const Draft& draft = fleet.services[0];
+  ASSERT_EQ(draft.retiring.size(), 1u);
+  EXPECT_EQ(draft.retiring[0].pool.name, "a100-1");
+  EXPECT_EQ(before.free_gpus.at("a100") - fleet.free_gpus.at("a100"), draft.retiring[0].pool.workers);
+  EXPECT_THAT(codes_of(draft), ::testing::Contains("ConfigurationChange"));
+  EXPECT_TRUE(fleet.services[1].retiring.empty());
+  EXPECT_EQ(before.free_gpus.at("h100") - fleet.free_gpus.at("h100"), 2);
+}
+
+// Given two services that want more than there is, expects grants that the GPUs cover, none of them left.
+TEST(Passes, ArbitrationSharesWhatThereIs) {
+  Service other = running_service(1, 3.5 * kOfOne);
+  other.id.name = "other";
+  Snapshot snapshot = one(running_service(1, 3.5 * kOfOne), 5);
+  snapshot.services.push_back(other);
+  const FleetDraft fleet = after("Arbitration", snapshot);
+  EXPECT_EQ(fleet.services[0].granted + fleet.services[1].granted, 5);
+  EXPECT_GE(std::min(fleet.services[0].granted, fleet.services[1].granted), 1);
+  EXPECT_EQ(fleet.free_gpus.at("h100"), 0);
+  EXPECT_TRUE(fleet.services[0].plan.pools.empty());
+}
+
+// Given a full class and a second one with room, expects workers there with the reason, and their GPUs taken.
+TEST(Passes, SecondClassMakesUpForAFullOne) {
+  Service service = running_service(2, 3.5 * kOfOne);
+  service.scaling.strategy = Strategy::kAuto;
+  service.accelerators.push_back({"a100", std::nullopt});
+  service.memory.configuration = "h100-1";
+  Snapshot snapshot = two_classes(service, 2, 8);
+  snapshot.accelerators[1].spec.price_per_hour = 4;
+  const FleetDraft before = after("Arbitration", snapshot), fleet = after("SecondClass", snapshot);
+  EXPECT_TRUE(before.services[0].retiring.empty());
+  ASSERT_EQ(fleet.services[0].retiring.size(), 1u);
+  const PoolPlan& pool = fleet.services[0].retiring[0].pool;
+  EXPECT_EQ(pool.accelerator, "a100");
+  EXPECT_EQ(before.free_gpus.at("a100") - fleet.free_gpus.at("a100"), pool.workers * pool.gpus_per_worker);
+  EXPECT_THAT(codes_of(fleet.services[0]), ::testing::Contains("SecondClass"));
+}
+
+// Given mode Recommend, expects what it would be granted, with no GPU taken for it; its pools stay, and the rest is advice.
+TEST(Passes, AdviceTakesNothing) {
+  Service service = running_service(1, 2.9 * kOfOne);
+  service.scaling.mode = Mode::kRecommend;
+  const Snapshot snapshot = one(service);
+  const FleetDraft before = after("SecondClass", snapshot), advised = after("Advice", snapshot);
+  EXPECT_EQ(before.services[0].granted, 0);
+  EXPECT_GE(advised.services[0].granted, 3);
+  EXPECT_EQ(before.free_gpus, advised.free_gpus);
+  const FleetDraft written = after("Pools", snapshot);
+  ASSERT_EQ(written.services[0].plan.pools.size(), 1u);
+  EXPECT_EQ(written.services[0].plan.pools[0].workers, 1);
+  EXPECT_EQ(written.services[0].plan.recommended_pools[0].workers, advised.services[0].granted);
+}
+
+// Given a plan, expects its pools with what was granted, their slots in the memory, and no figures yet.
+TEST(Passes, PoolsAreWrittenWithTheirMemory) {
+  const Snapshot snapshot = one(running_service(1, 2.9 * kOfOne));
+  const FleetDraft fleet = after("Pools", snapshot);
+  const Draft& draft = fleet.services[0];
+  ASSERT_EQ(draft.plan.pools.size(), 1u);
+  EXPECT_EQ(draft.plan.pools[0].workers, draft.granted);
+  ASSERT_EQ(draft.plan.memory.slots.size(), 1u);
+  EXPECT_EQ(draft.plan.memory.slots[0].slots, draft.plan.pools[0].slots);
+  EXPECT_EQ(draft.plan.memory.desired, draft.granted);
+  EXPECT_EQ(draft.plan.predicted.gpus, 0);
+}
+
+// Given a plan, expects the figures of its pools, and of what was weighed the chosen one with as many workers as needed.
+TEST(Passes, PredictionIsOfThePools) {
+  const Snapshot snapshot = one(running_service(3, 2.9 * kOfOne));
+  const FleetDraft fleet = after("Prediction", snapshot);
+  const ServicePlan& plan = fleet.services[0].plan;
+  const PoolPlan& pool = plan.pools.at(0);
+  EXPECT_EQ(plan.predicted.gpus, pool.workers);
+  EXPECT_DOUBLE_EQ(plan.predicted.requests_per_s, pool.workers * pool.slots * pool.service_rate_per_s);
+  EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, pool.workers * h100().price_per_hour);
+  ASSERT_FALSE(plan.considered.empty());
+  EXPECT_TRUE(plan.considered[0].rejected.empty());
+  EXPECT_GE(plan.considered[0].workers, 3);
+  EXPECT_TRUE(plan.able_to_scale.reason.empty());
+}
+
+// Given missing signals and a missed objective, expects the conditions to say so.
+TEST(Passes, ConditionsSayWhatIsSeen) {
+  Service missed = running_service(3, 2.9 * kOfOne);
+  missed.demand.attainment = Reading{0.5, kNow};
+  Service silent = running_service(2, 20);
+  silent.demand.arrivals_per_s.reset();
+  Snapshot snapshot = one(missed);
+  snapshot.services.push_back(silent);
+  const FleetDraft fleet = after("Conditions", snapshot);
+  EXPECT_EQ(fleet.services[0].plan.metrics_fresh.status, Truth::kTrue);
+  EXPECT_EQ(fleet.services[0].plan.slo_met.reason, "Missed");
+  EXPECT_EQ(fleet.services[1].plan.metrics_fresh.status, Truth::kFalse);
+  EXPECT_EQ(fleet.services[1].plan.slo_met.status, Truth::kUnknown);
+}
+
+// Given too few GPUs, expects the denial to name the service that has them; the plan is what make_plan() gives.
+TEST(Passes, DenialsNameWhoHasTheGpus) {
+  Service other = running_service(2, 1.9 * kOfOne);
+  other.id.name = "other";
+  other.priority = 5;
+  Snapshot snapshot = one(running_service(1, 2.9 * kOfOne), 3);
+  snapshot.services.push_back(other);
+  const FleetDraft fleet = after("Denials", snapshot);
+  ASSERT_EQ(fleet.denied.size(), 1u);
+  EXPECT_EQ(fleet.denied[0].code, "InsufficientCapacity");
+  EXPECT_THAT(fleet.denied[0].message, HasSubstr("default/other (priority 5) has 2"));
+  EXPECT_EQ(make_plan(snapshot).denied, fleet.denied);
+}
+
+}  // namespace
+}  // namespace windlass::planner
