@@ -12,6 +12,7 @@
 
 #include "planner/base/result.h"
 #include "planner/dispatch/packed_worker.h"
+#include "planner/dispatch/role.h"
 
 namespace windlass::dispatch {
 
@@ -21,8 +22,6 @@ struct TableVersion {
 
   auto operator<=>(const TableVersion&) const = default;
 };
-
-enum class Role { kUnified, kPrefill, kDecode };
 
 // The part of all requests that one prefill chain begins and one decode chain answers, as a maximum flow between their workers
 // has it (planner/dispatch/pair_flow.h). Only proportions count.
@@ -74,8 +73,6 @@ struct RoutingTable {
 
   bool operator==(const RoutingTable&) const = default;
 };
-
-const char* to_string(Role role);  // "unified", "prefill", "decode"
 
 // JSON, keys as the fields above in camelCase. from_json names the field, what was found and what is allowed. It is strict on
 // the fields that it knows and passes over others, so that a controller may be newer than its gateways; a field that was added

@@ -5,7 +5,7 @@
 
 namespace windlass::sim {
 
-PredictedLength predict_length(const LengthPrediction& prediction, int output_tokens, Rng& rng) {
+PredictedLength predict_length(const dispatch::LengthPrediction& prediction, int output_tokens, Rng& rng) {
   int bucket = output_tokens / prediction.bucket_tokens;
   // The first bucket has one neighbour only.
   if (rng.uniform() >= prediction.accuracy) bucket += bucket == 0 || rng.uniform() < 0.5 ? 1 : -1;

@@ -10,22 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "planner/dispatch/policies.h"
-#include "planner/dispatch/waiting_line.h"
+#include "planner/dispatch/dispatch_settings.h"
+#include "planner/dispatch/role.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/engine.h"
-#include "planner/sim/length_prediction.h"
 #include "planner/sim/verdict_watch.h"
 
 namespace windlass::sim {
 
 class ClusterController;
 class ServingObserver;
-
-enum class WorkerRole { kUnified, kPrefill, kDecode };
-
-const char* to_string(WorkerRole role);  // "unified", "prefill", "decode"
 
 // FLOPs of the model itself, for MFU (model FLOPs utilisation, PaLM Appendix B: what the forward pass needs, over the peak).
 struct ModelFlops {
@@ -45,7 +40,7 @@ struct ModelFlops {
 struct ServingPool {
   std::string name;         // "h100-2"; a controller tells pools apart by it
   std::string accelerator;  // for a controller
-  WorkerRole role = WorkerRole::kUnified;
+  dispatch::Role role = dispatch::Role::kUnified;
   int workers = 1;                                 // there and ready at time 0
   const planner::IterationModel* model = nullptr;  // borrowed
   EngineOptions engine;                            // kv_blocks, of the worker; 0: what the model's KV capacity gives
@@ -69,18 +64,6 @@ struct ServingObjectives {
   double tpot_s = 0;
 };
 
-// How the decode worker of a prefilled request is chosen.
-enum class DecodeChoice {
-  kAtArrival,    // together with its prefill worker, by the service's dispatch
-  kLeastMemory,  // then too, but the worker with the fewest KV tokens promised, of its requests' whole lengths (the simulator
-                 // that Splitwise's authors published)
-  kTwoChoice,    // once prefilled: of two random workers with room for its predicted length the one that spreads heavy decodes
-                 // more evenly (TetriInfer, Section 3.3.4)
-  kPartner,      // at arrival: the n-th decode worker is that of the n-th prefill worker, in whose node it stands (DistServe,
-                 // Algorithm 2); as kAtArrival where there is none that takes the request
-  kPairs,        // at arrival, both together: a pair of the service's `pairs`
-};
-
 // A pair of pools that a request may take: prefilled by a worker of the one, decoded by a worker of the other, of each the one
 // with the fewest pending tokens. Caches go over the pair's path one after another.
 struct PoolPair {
@@ -90,51 +73,13 @@ struct PoolPair {
   planner::KvTransferPath path;  // in place of the service's
 };
 
-// A worker whose share of busy time was below `below` over a whole window takes the other role, when some worker of that role
-// was busier and one of its own role is left (TetriInfer, Section 3.5).
-struct FlipPolicy {
-  double window_s = 60;
-  double below = 0.1;
-  double flip_s = 0.006;
-};
-
-// A worker that was in the mixed pool, at work, for more than `above` of a whole window takes the other role, if one of its own
-// is left; the one that was so most, one a window (Splitwise, Section IV-A: re-purposing of machines that "stay in the mixed
-// pool for a considerable amount of time"). It serves on while it does.
-struct RepurposePolicy {
-  double window_s = 60;
-  double above = 0.5;
-};
-
-// How Aladdin's placement is set.
-struct Placement {
-  double gamma = 0.5;
-  double theta = 0.9;
-  // Outputs are predicted from those that were served (and by `prediction` where there is one); false: they are known.
-  bool learns_lengths = true;
-  double ttft_s = 0, tpot_s = 0;  // that requests are packed for; 0: the service's objectives
-};
-
 // All of one model.
 struct ServingService {
   std::string name;  // for people
   std::vector<ServingPool> pools;
   KvLink link;
-  // How a worker of the role is chosen: a policy of planner/dispatch, which sees requests in flight; none: fewest pending
-  // tokens (JSQ as Splitwise counts). Where a policy keeps requests back (JFFC), those of unified workers wait in a central
-  // queue, as at our gateway; so do all requests while no worker is ready.
-  std::optional<dispatch::PolicyKind> dispatch;
-  Placement placement;
-  dispatch::HuaweiRules huawei;  // how Huawei's scheduler is set; its phase is the role's, what is known of lengths as above
-  // In which order those of the central queue go, where there are objectives; without, by arrival.
-  dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
-  DecodeChoice decode_choice = DecodeChoice::kAtArrival;
-  std::vector<PoolPair> pairs;                 // of kPairs; others have none
-  int heavy_decode_tokens = 128;               // predicted to make more: a heavy decode (TetriInfer, Section 5.1)
-  std::optional<LengthPrediction> prediction;  // none: lengths are known
-  std::optional<std::int64_t> mixed_pool_threshold_tokens;
-  std::optional<RepurposePolicy> repurpose;  // beside a mixed pool
-  std::optional<FlipPolicy> flip;
+  dispatch::DispatchSettings dispatch;
+  std::vector<PoolPair> pairs;  // of DecodeChoice::kPairs; others have none
   std::optional<ServingObjectives> objectives;
   // A request alone on this worker is what slowdowns are relative to. Borrowed.
   const planner::IterationModel* slowdown_reference = nullptr;

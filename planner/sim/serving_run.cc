@@ -28,14 +28,14 @@ ServingRun::ServingRun(workload::RequestSource& source, const std::vector<const 
     services_.emplace_back(*services[s], s, options.seed);
     ServiceState& service = services_.back();
     for (const ServingPool& pool : service.options->pools) {
-      service.two_roles = service.two_roles || pool.role != WorkerRole::kUnified;
+      service.two_roles = service.two_roles || pool.role != dispatch::Role::kUnified;
       for (int i = 0; i < pool.workers; ++i) become_ready(create(static_cast<int>(s), pool));
     }
     find_candidates(static_cast<int>(s));
-    if (service.options->decode_choice == DecodeChoice::kPartner) pair_workers(static_cast<int>(s));
-    if (const auto& flip = service.options->flip)
+    if (service.options->dispatch.decode_choice == dispatch::DecodeChoice::kPartner) pair_workers(static_cast<int>(s));
+    if (const auto& flip = service.options->dispatch.flip)
       push(after(0, flip->window_s), ServingEventKind::kFlipCheck, static_cast<int>(s));
-    if (const auto& repurpose = service.options->repurpose)
+    if (const auto& repurpose = service.options->dispatch.repurpose)
       push(after(0, repurpose->window_s), ServingEventKind::kRepurposeCheck, static_cast<int>(s));
   }
   for (const auto& failure : options.failures.at) push(after(0, failure.time_s), ServingEventKind::kFail, failure.worker);
@@ -47,7 +47,7 @@ void ServingRun::pair_workers(int s) {
   std::vector<int> prefills, decodes;
   for (const auto& at : workers_) {
     if (at->service != s) continue;
-    (at->role == WorkerRole::kPrefill ? prefills : decodes).push_back(at->id);
+    (at->role == dispatch::Role::kPrefill ? prefills : decodes).push_back(at->id);
   }
   for (std::size_t i = 0; i < std::min(prefills.size(), decodes.size()); ++i) partners_[prefills[i]] = decodes[i];
 }

@@ -89,9 +89,9 @@ struct ServingEvent {
 struct ServiceState {
   ServiceState(const ServingService& of, std::size_t index, std::uint64_t seed)
       : options(&of),
-        first(of.dispatch, seed, stream("prefill", index), rules_of(of, false)),
-        second(of.dispatch, seed, stream("decode", index), rules_of(of, true)),
-        queue(of.queue_order),
+        first(of.dispatch.policy, seed, stream("prefill", index), rules_of(of, false)),
+        second(of.dispatch.policy, seed, stream("decode", index), rules_of(of, true)),
+        queue(of.dispatch.queue_order),
         choice(seed, stream("two-choice", index)),
         prediction(seed, stream("length prediction", index)),
         turns(weights_of(of)),
@@ -107,15 +107,15 @@ struct ServiceState {
   static dispatch::PolicyRules rules_of(const ServingService& of, bool decode) {
     dispatch::PolicyRules all;
     dispatch::PackingRules& rules = all.packing;
-    all.huawei = of.huawei;
+    all.huawei = of.dispatch.huawei;
     rules.ttft_s = of.objectives ? of.objectives->ttft_s : std::numeric_limits<double>::infinity();
     rules.tpot_s = of.objectives ? of.objectives->tpot_s : std::numeric_limits<double>::infinity();
-    if (of.placement.ttft_s > 0) rules.ttft_s = of.placement.ttft_s;
-    if (of.placement.tpot_s > 0) rules.tpot_s = of.placement.tpot_s;
-    rules.gamma = of.placement.gamma;
-    rules.theta = of.placement.theta;
+    if (of.dispatch.placement.ttft_s > 0) rules.ttft_s = of.dispatch.placement.ttft_s;
+    if (of.dispatch.placement.tpot_s > 0) rules.tpot_s = of.dispatch.placement.tpot_s;
+    rules.gamma = of.dispatch.placement.gamma;
+    rules.theta = of.dispatch.placement.theta;
     const bool two_roles =
-        std::any_of(of.pools.begin(), of.pools.end(), [](const auto& pool) { return pool.role != WorkerRole::kUnified; });
+        std::any_of(of.pools.begin(), of.pools.end(), [](const auto& pool) { return pool.role != dispatch::Role::kUnified; });
     if (two_roles) {
       rules.phase = all.huawei.phase = decode ? dispatch::PackingPhase::kDecode : dispatch::PackingPhase::kPrefill;
     }

@@ -3,6 +3,7 @@
 #include <cassert>
 
 #include "planner/sim/event_time.h"
+#include "planner/sim/length_prediction.h"
 #include "planner/sim/serving_run.h"
 
 namespace windlass::sim {
@@ -11,7 +12,7 @@ WorkerChooser::Choice ServingRun::route(const LiveRequest& of, WorkerChooser& ow
                                         std::int64_t tokens) {
   const ServiceState& in = service(of.service);
   const auto admits = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
-  const auto threshold = in.options->mixed_pool_threshold_tokens;
+  const auto threshold = in.options->dispatch.mixed_pool_threshold_tokens;
   const dispatch::RequestLengths lengths = lengths_of(of);
   const double now_s = seconds_between(0, now_ns_);
   if (!threshold || other.empty()) return own.choose(workers_, lengths, now_s, !in.two_roles, admits);
@@ -31,7 +32,7 @@ int ServingRun::least_memory(const LiveRequest& of) {
   const ServiceState& in = service(of.service);
   const std::int64_t tokens = of.input + of.output;
   const auto admits = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
-  const bool pools = in.options->mixed_pool_threshold_tokens.has_value();
+  const bool pools = in.options->dispatch.mixed_pool_threshold_tokens.has_value();
   const auto roomy = [&](const ServingWorker& w) { return admits(w) && w.has_unpromised(tokens); };
   const auto own = [&](const ServingWorker& w) { return roomy(w) && !(pools && w.mixed()); };
   int best = in.second.fewest_promised(workers_, own);
@@ -52,20 +53,21 @@ int ServingRun::partner_of(int prefill) const {
 int ServingRun::choose_decode(int request) {
   const LiveRequest& of = live(request);
   ServiceState& in = service(of.service);
-  switch (in.options->decode_choice) {
-    case DecodeChoice::kAtArrival: return route(of, in.second, in.first, 1).worker;
-    case DecodeChoice::kLeastMemory: return least_memory(of);
-    case DecodeChoice::kPartner: {
+  switch (in.options->dispatch.decode_choice) {
+    case dispatch::DecodeChoice::kAtArrival: return route(of, in.second, in.first, 1).worker;
+    case dispatch::DecodeChoice::kLeastMemory: return least_memory(of);
+    case dispatch::DecodeChoice::kPartner: {
       const int partner = partner_of(of.prefill_worker);
       const bool takes = partner >= 0 && worker(partner).takes_requests() && worker(partner).can_hold(of.input, of.output);
       return takes ? partner : route(of, in.second, in.first, 1).worker;
     }
-    case DecodeChoice::kPairs: {
+    case dispatch::DecodeChoice::kPairs: {
       const PairedWorkers chosen = choose_pair(of);
       if (chosen.pair >= 0) live(request).pair = chosen.pair;
       return chosen.decode;
     }
-    case DecodeChoice::kTwoChoice: return two_choice(workers_, in.second.candidates(), spec_of(request), of.heavy, in.choice);
+    case dispatch::DecodeChoice::kTwoChoice:
+      return two_choice(workers_, in.second.candidates(), spec_of(request), of.heavy, in.choice);
   }
   return -1;
 }
@@ -74,7 +76,7 @@ ServingRun::PairedWorkers ServingRun::choose_pair(const LiveRequest& of) {
   ServiceState& in = service(of.service);
   const std::vector<PoolPair>& pairs = in.options->pairs;
   const auto holds = [&](const ServingWorker& w) {
-    return w.can_hold(of.input, w.role == WorkerRole::kPrefill ? 1 : of.output);
+    return w.can_hold(of.input, w.role == dispatch::Role::kPrefill ? 1 : of.output);
   };
   // Of each pool the worker with the fewest pending tokens that holds the request.
   std::vector<int> best(in.options->pools.size(), -1);
@@ -89,7 +91,7 @@ ServingRun::PairedWorkers ServingRun::choose_pair(const LiveRequest& of) {
   if (prefilled) {
     const int own = pool_of(worker(of.prefill_worker));
     for (std::size_t pool = 0; pool < best.size(); ++pool) {
-      if (in.options->pools[pool].role == WorkerRole::kPrefill) best[pool] = -1;
+      if (in.options->pools[pool].role == dispatch::Role::kPrefill) best[pool] = -1;
     }
     best[place(own)] = of.prefill_worker;
   }
@@ -142,12 +144,12 @@ void ServingRun::wait(int request) {
 void ServingRun::predict(LiveRequest& of) {
   ServiceState& in = service(of.service);
   int expected = of.output;
-  if (const auto& prediction = in.options->prediction) {
+  if (const auto& prediction = in.options->dispatch.prediction) {
     const PredictedLength predicted = predict_length(*prediction, of.output, in.prediction);
     of.predicted = predicted.at_least;
     expected = predicted.middle;
   }
-  of.heavy = expected > in.options->heavy_decode_tokens;
+  of.heavy = expected > in.options->dispatch.heavy_decode_tokens;
 }
 
 bool ServingRun::dispatch(int request) {
@@ -157,7 +159,7 @@ bool ServingRun::dispatch(int request) {
   const auto holds = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
   WorkerChooser::Choice prefill, decode;
   bool decode_later = false;
-  if (in.options->decode_choice == DecodeChoice::kPairs) {
+  if (in.options->dispatch.decode_choice == dispatch::DecodeChoice::kPairs) {
     const PairedWorkers chosen = choose_pair(of);
     if (chosen.wait) return false;
     of.pair = chosen.pair;
@@ -168,7 +170,7 @@ bool ServingRun::dispatch(int request) {
     of.prefill_worker = prefill.worker;
     if (of.output == 1) {  // a single token needs no decode worker
       decode = prefill;
-    } else if (in.options->decode_choice == DecodeChoice::kTwoChoice) {
+    } else if (in.options->dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice) {
       decode_later = in.second.any(workers_, holds);
     } else {
       decode.worker = choose_decode(request);
@@ -206,8 +208,8 @@ bool ServingRun::dispatch(int request) {
 
 dispatch::RequestLengths ServingRun::lengths_of(const LiveRequest& of) {
   const ServingService& options = *service(of.service).options;
-  const int known = options.placement.learns_lengths ? 0 : of.output;
-  return {static_cast<std::uint64_t>(of.number), of.input, options.prediction ? of.predicted : known};
+  const int known = options.dispatch.placement.learns_lengths ? 0 : of.output;
+  return {static_cast<std::uint64_t>(of.number), of.input, options.dispatch.prediction ? of.predicted : known};
 }
 
 SequenceSpec ServingRun::spec_of(int request) {

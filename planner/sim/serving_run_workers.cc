@@ -25,7 +25,7 @@ int ServingRun::create(int s, const ServingPool& pool) {
 }
 
 void ServingRun::start_worker(int s, const ServingPool& pool) {
-  assert((pool.role != WorkerRole::kUnified) == service(s).two_roles);
+  assert((pool.role != dispatch::Role::kUnified) == service(s).two_roles);
   const int w = create(s, pool);
   longest_start_s_ = std::max(longest_start_s_, pool.start_s);
   push(after(now_ns_, pool.start_s), ServingEventKind::kReady, w);
@@ -64,8 +64,8 @@ void ServingRun::find_candidates(int s) {
     if (at->service != s || !at->takes_requests()) continue;
     int slots = at->pool->engine.max_sequences * static_cast<int>(at->lanes.size());
     if (const auto ordered = of.slots.find(at->pool->name); ordered != of.slots.end()) slots = ordered->second;
-    const bool decodes = at->role == WorkerRole::kDecode;
-    const int in_flight = at->role == WorkerRole::kPrefill ? at->prompts : at->decodes;
+    const bool decodes = at->role == dispatch::Role::kDecode;
+    const int in_flight = at->role == dispatch::Role::kPrefill ? at->prompts : at->decodes;
     (decodes ? second : first).push_back({at->id, slots, in_flight});
   }
   of.first.reset(workers_, first);
@@ -92,7 +92,7 @@ void ServingRun::leave_if_empty(int w) {
   if (at.phase == WorkerPhase::kDraining && at.empty()) end_worker(w);
   if (at.phase == WorkerPhase::kReady && at.flipping && !at.flip_awaited && at.empty()) {
     at.flip_awaited = true;
-    push(after(now_ns_, service_of(at).options->flip->flip_s), ServingEventKind::kFlipped, w);
+    push(after(now_ns_, service_of(at).options->dispatch.flip->flip_s), ServingEventKind::kFlipped, w);
   }
 }
 
@@ -230,7 +230,7 @@ bool ServingRun::give_up() {
 
 void ServingRun::check_flips(int s) {
   ServiceState& of = service(s);
-  const FlipPolicy& policy = *of.options->flip;
+  const dispatch::FlipPolicy& policy = *of.options->dispatch.flip;
   push(after(now_ns_, policy.window_s), ServingEventKind::kFlipCheck, s);
   struct Side {
     int workers = 0;
@@ -242,7 +242,7 @@ void ServingRun::check_flips(int s) {
     const double busy_s = at->busy_s(now_ns_);
     const double share = (busy_s - std::exchange(at->busy_s_at_check, busy_s)) / policy.window_s;
     if (!at->takes_requests()) continue;
-    Side& side = at->role == WorkerRole::kPrefill ? prefill : decode;
+    Side& side = at->role == dispatch::Role::kPrefill ? prefill : decode;
     ++side.workers;
     side.most = std::max(side.most, share);
     const bool whole_window = after(at->role_since_ns, policy.window_s) <= now_ns_;
@@ -268,14 +268,14 @@ void ServingRun::flipped(int w) {
 }
 
 void ServingRun::take_other_role(ServingWorker& at) {
-  at.role = at.role == WorkerRole::kPrefill ? WorkerRole::kDecode : WorkerRole::kPrefill;
+  at.role = at.role == dispatch::Role::kPrefill ? dispatch::Role::kDecode : dispatch::Role::kPrefill;
   at.role_since_ns = now_ns_;
   ++service_of(at).figures.counts.flips;
   welcome(at.service);
 }
 
 void ServingRun::check_repurposing(int s) {
-  const RepurposePolicy& policy = *service(s).options->repurpose;
+  const dispatch::RepurposePolicy& policy = *service(s).options->dispatch.repurpose;
   push(after(now_ns_, policy.window_s), ServingEventKind::kRepurposeCheck, s);
   int prefill = 0, decode = 0, most_mixed = -1;
   double most = policy.above;
@@ -283,14 +283,14 @@ void ServingRun::check_repurposing(int s) {
     if (at->service != s || at->phase == WorkerPhase::kEnded) continue;
     const double share = (at->mixed_s - std::exchange(at->mixed_s_at_check, at->mixed_s)) / policy.window_s;
     if (!at->takes_requests()) continue;
-    ++(at->role == WorkerRole::kPrefill ? prefill : decode);
+    ++(at->role == dispatch::Role::kPrefill ? prefill : decode);
     if (share <= most || after(at->role_since_ns, policy.window_s) > now_ns_) continue;
     most = share;
     most_mixed = at->id;
   }
   if (most_mixed < 0) return;
   ServingWorker& at = worker(most_mixed);
-  if ((at.role == WorkerRole::kPrefill ? prefill : decode) > 1) take_other_role(at);
+  if ((at.role == dispatch::Role::kPrefill ? prefill : decode) > 1) take_other_role(at);
 }
 
 void ServingRun::tick() {

@@ -37,13 +37,13 @@ Result<void> validate(const RunOptions& options, std::size_t services) {
 }
 
 Result<void> validate_pairs(const ServingService& service, const std::string& prefix) {
-  const bool chosen = service.decode_choice == DecodeChoice::kPairs;
+  const bool chosen = service.dispatch.decode_choice == dispatch::DecodeChoice::kPairs;
   if (chosen == service.pairs.empty()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}pairs: found {}, allowed is {}", prefix,
                                                           chosen ? "none" : "some beside another choice of decode workers",
                                                           chosen ? "at least one" : "none")};
   }
-  const auto has_role = [&](int pool, WorkerRole role) {
+  const auto has_role = [&](int pool, dispatch::Role role) {
     return pool >= 0 && pool < static_cast<int>(service.pools.size()) &&
            service.pools[static_cast<std::size_t>(pool)].role == role;
   };
@@ -53,15 +53,15 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("{}pairs[{}].{}: found {}, allowed is {}", prefix, i, field, found, allowed)};
     };
-    if (!has_role(pair.prefill, WorkerRole::kPrefill))
+    if (!has_role(pair.prefill, dispatch::Role::kPrefill))
       return wrong("prefill", std::to_string(pair.prefill), "the index of a prefill pool");
-    if (!has_role(pair.decode, WorkerRole::kDecode))
+    if (!has_role(pair.decode, dispatch::Role::kDecode))
       return wrong("decode", std::to_string(pair.decode), "the index of a decode pool");
     if (!(std::isfinite(pair.weight) && pair.weight > 0))
       return wrong("weight", fmt::format("{}", pair.weight), "a number above 0");
     if (!is_time(pair.path.latency_s)) return wrong("path.latency", fmt::format("{} s", pair.path.latency_s), kTime);
   }
-  if (chosen && (service.flip || service.repurpose || service.mixed_pool_threshold_tokens)) {
+  if (chosen && (service.dispatch.flip || service.dispatch.repurpose || service.dispatch.mixed_pool_threshold_tokens)) {
     return Error{
         ErrorCode::kInvalidArgument,
         fmt::format("{}pairs: found beside workers that take the other role, allowed are workers of one role", prefix)};
@@ -89,33 +89,33 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
                    fmt::format("{}cluster.pools[{}]: the model does not fit: {:.0f} tokens are left for the KV cache", prefix,
                                i, tokens)};
     }
-    unified = unified || pool.role == WorkerRole::kUnified;
-    prefill = prefill || pool.role == WorkerRole::kPrefill;
-    decode = decode || pool.role == WorkerRole::kDecode;
+    unified = unified || pool.role == dispatch::Role::kUnified;
+    prefill = prefill || pool.role == dispatch::Role::kPrefill;
+    decode = decode || pool.role == dispatch::Role::kDecode;
   }
   const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.{}: found {}, allowed is {}", prefix, field, found, allowed)};
   };
-  if (const auto& flip = service.flip) {
+  if (const auto& flip = service.dispatch.flip) {
     if (!is_time(flip->window_s) || flip->window_s == 0)
       return wrong("flip.window", fmt::format("{} s", flip->window_s), "a time above 0");
     if (!is_time(flip->flip_s)) return wrong("flip.time", fmt::format("{} s", flip->flip_s), kTime);
   }
-  if (const auto& repurpose = service.repurpose) {
+  if (const auto& repurpose = service.dispatch.repurpose) {
     if (!is_time(repurpose->window_s) || repurpose->window_s == 0)
       return wrong("repurpose.window", fmt::format("{} s", repurpose->window_s), "a time above 0");
     if (!(repurpose->above >= 0 && repurpose->above <= 1))
       return wrong("repurpose.above", fmt::format("{}", repurpose->above), "a share from 0 to 1");
-    if (!service.mixed_pool_threshold_tokens) return wrong("repurpose", "no mixed pool", "one beside it");
+    if (!service.dispatch.mixed_pool_threshold_tokens) return wrong("repurpose", "no mixed pool", "one beside it");
   }
-  if (const auto& prediction = service.prediction) {
+  if (const auto& prediction = service.dispatch.prediction) {
     if (prediction->bucket_tokens < 1)
       return wrong("prediction.bucketTokens", std::to_string(prediction->bucket_tokens), "a number of at least 1");
     if (!(prediction->accuracy >= 0 && prediction->accuracy <= 1))
       return wrong("prediction.accuracy", fmt::format("{}", prediction->accuracy), "a share from 0 to 1");
   }
-  for (std::size_t i = 0; service.mixed_pool_threshold_tokens && i < service.pools.size(); ++i) {
+  for (std::size_t i = 0; service.dispatch.mixed_pool_threshold_tokens && i < service.pools.size(); ++i) {
     const Batching batching = service.pools[i].engine.batching;
     if (batching != Batching::kStatic && batching != Batching::kOrca) continue;
     return Error{ErrorCode::kInvalidArgument,
@@ -128,12 +128,12 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
                              "prefill and decode pools",
                              prefix)};
   }
-  if (!prefill && (service.flip || service.decode_choice != DecodeChoice::kAtArrival)) {
+  if (!prefill && (service.dispatch.flip || service.dispatch.decode_choice != dispatch::DecodeChoice::kAtArrival)) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.{}: found with unified pools, allowed are prefill and decode pools", prefix,
-                             service.flip ? "flip" : "decodeChoice")};
+                             service.dispatch.flip ? "flip" : "decodeChoice")};
   }
-  if (service.mixed_pool_threshold_tokens && service.decode_choice == DecodeChoice::kTwoChoice) {
+  if (service.dispatch.mixed_pool_threshold_tokens && service.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.decodeChoice: found two-choice with a mixed pool, allowed is one of them", prefix)};
   }
@@ -141,15 +141,6 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
 }
 
 }  // namespace
-
-const char* to_string(WorkerRole role) {
-  switch (role) {
-    case WorkerRole::kUnified: return "unified";
-    case WorkerRole::kPrefill: return "prefill";
-    case WorkerRole::kDecode: return "decode";
-  }
-  return "";
-}
 
 const char* to_string(WorkerPhase phase) {
   switch (phase) {

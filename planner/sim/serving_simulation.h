@@ -45,7 +45,7 @@ struct WorkerSample {
   double time_s = 0;
   int service = 0;
   int worker = 0;
-  WorkerRole role = WorkerRole::kUnified;
+  dispatch::Role role = dispatch::Role::kUnified;
   WorkerPhase phase = WorkerPhase::kReady;
   int gpus = 1;
   bool busy = false;
@@ -66,7 +66,7 @@ class ServingObserver {
 struct WorkerFigures {
   int worker = 0;
   std::string pool;
-  WorkerRole role = WorkerRole::kUnified;  // at the end
+  dispatch::Role role = dispatch::Role::kUnified;  // at the end
   double created_s = 0;
   double ready_s = 0;  // infinite: never
   double ended_s = 0;  // or the run's end

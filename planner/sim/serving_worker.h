@@ -34,7 +34,7 @@ class ServingWorker {
   const int id;
   const int service;
   const ServingPool* const pool;
-  WorkerRole role;
+  dispatch::Role role;
   WorkerPhase phase = WorkerPhase::kStarting;
   bool flipping = false;  // takes nothing new until it is empty and has the other role
   bool flip_awaited = false;
@@ -55,7 +55,7 @@ class ServingWorker {
   [[nodiscard]] bool takes_requests() const { return phase == WorkerPhase::kReady && !flipping; }
   // In the mixed pool while it has work of the other role.
   [[nodiscard]] bool mixed() const {
-    return role == WorkerRole::kPrefill ? decodes > 0 : role == WorkerRole::kDecode && prompts > 0;
+    return role == dispatch::Role::kPrefill ? decodes > 0 : role == dispatch::Role::kDecode && prompts > 0;
   }
   // Tokens that are pending here, those of requests on their way included. REQUIRES: count_waiting() after anything changed in
   // the engines.

@@ -13,7 +13,7 @@ Json pools_json(const GpuCluster& cluster, const ClusterPlan& plan) {
   Json pools = Json::array();
   for (const PlacedPool& pool : pools_of(cluster, plan)) {
     const Group& first = plan.groups[static_cast<std::size_t>(pool.groups.front())];
-    pools.push_back({{"role", sim::to_string(pool.role)},
+    pools.push_back({{"role", dispatch::to_string(pool.role)},
                      {"accelerator", accelerators_text(pool)},
                      {"gpusPerWorker", pool.gpus},
                      {"tensorParallel", pool.tensor_parallel},
@@ -32,7 +32,7 @@ Json groups_json(const GpuCluster& cluster, const ClusterPlan& plan) {
       stages.push_back({{"gpus", gpu_names(cluster, stage.gpus)}, {"layers", stage.layers}});
     }
     groups.push_back({{"gpus", gpu_names(cluster, gpus_of(group))},
-                      {"role", sim::to_string(group.role)},
+                      {"role", dispatch::to_string(group.role)},
                       {"tensorParallel", group.tensor_parallel()},
                       {"stages", std::move(stages)},
                       {"batch", group.batch},

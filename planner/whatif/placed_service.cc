@@ -21,7 +21,7 @@ const ClusterNode& node_of(const GpuCluster& cluster, int gpu) {
 
 Result<Model> model_of(const ClusterProblem& problem, const Group& group) {
   const planner::ModelShape& shape = problem.search->shape;
-  if (group.role == sim::WorkerRole::kUnified && group.stages.size() == 1) {
+  if (group.role == dispatch::Role::kUnified && group.stages.size() == 1) {
     WINDLASS_ASSIGN_OR_RETURN(
         auto kind, search::roofline_models(shape)(node_of(problem.cluster, group.stages.front().gpus.front()).accelerator,
                                                   group.tensor_parallel(), 1));
@@ -62,7 +62,7 @@ Result<PlacedService> to_serving(const ClusterProblem& problem, const ClusterPla
     return Error{ErrorCode::kInvalidArgument, fmt::format("the plan of {}: {}", plan.strategy, what)};
   };
   if (plan.groups.empty()) return wrong("found no groups, allowed is at least one");
-  const bool unified = plan.groups.front().role == sim::WorkerRole::kUnified;
+  const bool unified = plan.groups.front().role == dispatch::Role::kUnified;
   std::vector<bool> used(plan.groups.size(), unified);
   for (const FlowEdge& edge : plan.flow) {
     if (!(edge.requests_per_s > 0)) continue;
@@ -84,11 +84,11 @@ Result<PlacedService> to_serving(const ClusterProblem& problem, const ClusterPla
   service.objectives = search.objectives.both;
   service.slowdown_reference = search.slowdown_reference.get();
   if (unified) {
-    service.dispatch = dispatch::PolicyKind::kHuawei;
-    service.huawei.assumed_output_tokens = search.requests->mean_output_tokens();
+    service.dispatch.policy = dispatch::PolicyKind::kHuawei;
+    service.dispatch.huawei.assumed_output_tokens = search.requests->mean_output_tokens();
     return placed;
   }
-  service.decode_choice = sim::DecodeChoice::kPairs;
+  service.dispatch.decode_choice = dispatch::DecodeChoice::kPairs;
   for (const FlowEdge& edge : plan.flow) {
     if (!(edge.requests_per_s > 0)) continue;
     sim::PoolPair& pair = service.pairs.emplace_back();

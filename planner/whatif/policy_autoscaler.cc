@@ -143,7 +143,7 @@ void PolicyAutoscaler::learn(std::size_t service, const Look& look) {
   const double input = lengths.input_tokens ? lengths.input_tokens->value : of.workload.input_tokens;
   const double output = lengths.output_tokens ? lengths.output_tokens->value : of.workload.output_tokens;
   for (const ObservedWorker& worker : look.seen.workers) {
-    if (worker.phase == WorkerPhase::kStarting || worker.pool->role != WorkerRole::kUnified) continue;
+    if (worker.phase == WorkerPhase::kStarting || worker.pool->role != dispatch::Role::kUnified) continue;
     const planner::AcceleratorState* state = find_accelerator(snapshot_, worker.pool->accelerator);
     if (state == nullptr) continue;
     const planner::LinearCoefficients base = planner::linear_coefficients(*of.shape, state->spec, worker.pool->gpus_per_worker);

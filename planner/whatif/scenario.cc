@@ -98,13 +98,13 @@ planner::KvTransferPath network_of(const ScenarioService& service) {
 Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const planner::ModelShape& shape,
                        const std::vector<WorkerModel>& models) {
   KvLink link;
-  if (service.pools.front().role == WorkerRole::kUnified) return link;
+  if (service.pools.front().role == dispatch::Role::kUnified) return link;
   link.kv_bytes_per_token = planner::kv_bytes_per_token(shape);
   const planner::KvTransferPath network = network_of(service);
   std::optional<planner::KvTransferPath> measured;
   bool all_measured = true;
   for (std::size_t i = 0; i < service.pools.size(); ++i) {
-    if (service.pools[i].role != WorkerRole::kDecode) continue;
+    if (service.pools[i].role != dispatch::Role::kDecode) continue;
     all_measured = all_measured && models[i].transfer;
     if (!models[i].transfer) continue;
     const planner::KvTransferPath path = planner::path_of(*models[i].transfer, link.kv_bytes_per_token);
@@ -184,7 +184,7 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
 // As the planner's: "h100-80gb-8"; with two roles "prefill h100-80gb-8".
 std::string pool_name(const ScenarioPool& pool) {
   const std::string kind = planner::pool_name(pool.accelerator.name, pool.gpus_per_worker);
-  return pool.role == WorkerRole::kUnified ? kind : fmt::format("{} {}", to_string(pool.role), kind);
+  return pool.role == dispatch::Role::kUnified ? kind : fmt::format("{} {}", to_string(pool.role), kind);
 }
 
 ServingPool PreparedService::pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model) const {
@@ -197,7 +197,8 @@ ServingPool PreparedService::pool(const ScenarioService& service, const Scenario
   pool.engine = service.engine;
   pool.engine.kv_blocks = static_cast<std::int64_t>(model.kv_capacity_tokens) / pool.engine.block_tokens;
   // Splitwise's mixed pool batches prompts and decodes together; workers that are not in it have only one of the two.
-  if (service.mixed_pool_threshold_tokens && pool.engine.batching == Batching::kVllm) pool.engine.batching = Batching::kMixed;
+  if (service.dispatch.mixed_pool_threshold_tokens && pool.engine.batching == Batching::kVllm)
+    pool.engine.batching = Batching::kMixed;
   const double kv_bytes = planner::kv_bytes_per_token(shape);
   if (service.swap) {
     pool.engine.host_blocks =
@@ -223,12 +224,6 @@ ServingService PreparedService::options(const ScenarioService& from) const {
   for (std::size_t i = 0; i < from.pools.size(); ++i) service.pools.push_back(pool(from, from.pools[i], models[i]));
   service.link = link;
   service.dispatch = from.dispatch;
-  service.decode_choice = from.decode_choice;
-  service.heavy_decode_tokens = from.heavy_decode_tokens;
-  service.prediction = from.prediction;
-  service.mixed_pool_threshold_tokens = from.mixed_pool_threshold_tokens;
-  service.repurpose = from.repurpose;
-  service.flip = from.flip;
   if (from.slo) {
     constexpr double kAny_s = std::numeric_limits<double>::infinity();
     service.objectives = ServingObjectives{from.slo->ttft_s.value_or(kAny_s), from.slo->tpot_s.value_or(kAny_s)};
@@ -239,8 +234,9 @@ ServingService PreparedService::options(const ScenarioService& from) const {
 
 // Whether seeds change what becomes of given requests.
 bool draws(const ScenarioService& service) {
-  const auto& dispatch = service.dispatch;
-  return service.decode_choice == DecodeChoice::kTwoChoice || (service.prediction && service.prediction->accuracy < 1) ||
+  const auto& dispatch = service.dispatch.policy;
+  return service.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice ||
+         (service.dispatch.prediction && service.dispatch.prediction->accuracy < 1) ||
          (dispatch && (*dispatch == dispatch::PolicyKind::kRandom || *dispatch == dispatch::PolicyKind::kJiq));
 }
 

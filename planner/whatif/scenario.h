@@ -87,7 +87,7 @@ struct ScenarioWorkload {
 };
 
 struct ScenarioPool {
-  WorkerRole role = WorkerRole::kUnified;
+  dispatch::Role role = dispatch::Role::kUnified;
   planner::AcceleratorSpec accelerator;
   int gpus_per_worker = 1;
   int workers = 1;
@@ -158,15 +158,9 @@ struct ScenarioService {
   std::vector<ScenarioPool> pools;
   ScenarioLink link;
   ScenarioStart start;
-  EngineOptions engine;                          // host_blocks follow from `swap`
-  std::optional<ScenarioSwap> swap;              // of preemption by swapping
-  std::optional<dispatch::PolicyKind> dispatch;  // none: fewest pending tokens
-  DecodeChoice decode_choice = DecodeChoice::kAtArrival;
-  int heavy_decode_tokens = 128;
-  std::optional<LengthPrediction> prediction;
-  std::optional<RepurposePolicy> repurpose;
-  std::optional<FlipPolicy> flip;
-  std::optional<std::int64_t> mixed_pool_threshold_tokens;
+  EngineOptions engine;              // host_blocks follow from `swap`
+  std::optional<ScenarioSwap> swap;  // of preemption by swapping
+  dispatch::DispatchSettings dispatch;
   std::optional<ScenarioSlo> slo;
   std::optional<ScenarioReference> slowdown_reference;
   ScenarioScaling scaling;  // where the scenario has autoscaling

@@ -63,7 +63,7 @@ void ServiceReader::read_pools(YamlReader& reader) {
     YamlReader fields(pools->items[i], fmt::format("{}[{}]", reader.path_of("pools"), i), mistake_);
     ScenarioPool pool;
     pool.line = pools->items[i].line;
-    pool.role = static_cast<WorkerRole>(noted_choice(fields, "role", kRoles, 0));
+    pool.role = static_cast<dispatch::Role>(noted_choice(fields, "role", kRoles, 0));
     if (auto spec = read_accelerator(fields, mistake_)) pool.accelerator = std::move(*spec);
     pool.gpus_per_worker = read_gpus(fields);
     pool.workers = static_cast<int>(noted_whole(fields, "workers", needs_.autoscaled ? 0 : 1, kMostWorkers, 1));
@@ -75,9 +75,9 @@ void ServiceReader::read_pools(YamlReader& reader) {
       mistake_.keep(pool.line, fmt::format("{}: found {} workers, allowed are {} together", reader.path_of("pools"), workers,
                                            kMostWorkers));
     }
-    unified = unified || pool.role == WorkerRole::kUnified;
-    prefill = prefill || pool.role == WorkerRole::kPrefill;
-    decode = decode || pool.role == WorkerRole::kDecode;
+    unified = unified || pool.role == dispatch::Role::kUnified;
+    prefill = prefill || pool.role == dispatch::Role::kPrefill;
+    decode = decode || pool.role == dispatch::Role::kDecode;
     service_.pools.push_back(std::move(pool));
   }
   if (!(unified ? !prefill && !decode : prefill && decode)) {

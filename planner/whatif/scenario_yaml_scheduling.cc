@@ -31,7 +31,7 @@ void ServiceReader::read_dispatch(YamlReader& reader) {
     allowed.push_back(dispatch::to_string(kind));
     kinds.emplace_back(kind);
   }
-  service_.dispatch = kinds[noted_choice(reader, "dispatch", allowed, 0)];
+  service_.dispatch.policy = kinds[noted_choice(reader, "dispatch", allowed, 0)];
 }
 
 void ServiceReader::read_preemption(YamlReader& reader) {
@@ -68,16 +68,16 @@ void ServiceReader::read_prompt_order(YamlReader& reader) {
 // flip: TetriInfer's, beside what Splitwise does.
 void ServiceReader::read_decodes(YamlReader& reader) {
   static constexpr std::array kNames = {"at-arrival", "least-memory", "two-choice", "partner"};
-  static constexpr std::array kChoices = {DecodeChoice::kAtArrival, DecodeChoice::kLeastMemory, DecodeChoice::kTwoChoice,
-                                          DecodeChoice::kPartner};
+  static constexpr std::array kChoices = {dispatch::DecodeChoice::kAtArrival, dispatch::DecodeChoice::kLeastMemory,
+                                          dispatch::DecodeChoice::kTwoChoice, dispatch::DecodeChoice::kPartner};
   service_.engine.admission = kAllDecodeAdmissions[noted_choice(reader, "decodeAdmission", names_of(kAllDecodeAdmissions), 0)];
   if (const auto* prediction = reader.find("lengthPrediction")) {
     YamlReader fields(*prediction, reader.path_of("lengthPrediction"), mistake_);
-    LengthPrediction asked;
+    dispatch::LengthPrediction asked;
     asked.bucket_tokens = static_cast<int>(noted_whole(fields, "bucketTokens", 1, workload::kMostTokens, asked.bucket_tokens));
     asked.accuracy = noted_number(fields, "accuracy", {0, 1}, asked.accuracy);
     fields.finish();
-    service_.prediction = asked;
+    service_.dispatch.prediction = asked;
   }
   const auto belongs = [&](const char* key) {
     const auto* found = reader.find(key);
@@ -88,42 +88,43 @@ void ServiceReader::read_decodes(YamlReader& reader) {
     for (const char* key : {"decodeChoice", "heavyDecodeTokens", "flip"}) belongs(key);
     return;
   }
-  service_.decode_choice = kChoices[noted_choice(reader, "decodeChoice", kNames, service_.mixed_pool_threshold_tokens ? 1 : 0)];
-  if (service_.mixed_pool_threshold_tokens && service_.decode_choice == DecodeChoice::kTwoChoice) {
+  service_.dispatch.decode_choice =
+      kChoices[noted_choice(reader, "decodeChoice", kNames, service_.dispatch.mixed_pool_threshold_tokens ? 1 : 0)];
+  if (service_.dispatch.mixed_pool_threshold_tokens && service_.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice) {
     mistake_.keep(reader.line(), fmt::format("{}: found 'two-choice' beside mixedPool, allowed is at-arrival or least-memory",
                                              reader.path_of("decodeChoice")));
   }
-  if (service_.decode_choice == DecodeChoice::kTwoChoice) {
-    service_.heavy_decode_tokens =
-        static_cast<int>(noted_whole(reader, "heavyDecodeTokens", 1, workload::kMostTokens, service_.heavy_decode_tokens));
+  if (service_.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice) {
+    service_.dispatch.heavy_decode_tokens = static_cast<int>(
+        noted_whole(reader, "heavyDecodeTokens", 1, workload::kMostTokens, service_.dispatch.heavy_decode_tokens));
   } else if (const auto* heavy = reader.find("heavyDecodeTokens")) {
     mistake_.keep(heavy->line, fmt::format("{}: belongs to decodeChoice: two-choice", reader.path_of("heavyDecodeTokens")));
   }
   if (const auto* flip = reader.find("flip")) {
     YamlReader fields(*flip, reader.path_of("flip"), mistake_);
-    FlipPolicy asked;
+    dispatch::FlipPolicy asked;
     asked.window_s = noted_duration_s(fields, "window", {1e-3, kYear_s}, asked.window_s);
     asked.below = noted_number(fields, "below", {0, 1}, asked.below);
     asked.flip_s = noted_duration_s(fields, "takes", {0, kYear_s}, asked.flip_s);
     fields.finish();
-    service_.flip = asked;
+    service_.dispatch.flip = asked;
   }
 }
 
 void ServiceReader::read_mixed_pool(YamlReader& reader) {
   if (reader.flag("mixedPool", false)) {
-    service_.mixed_pool_threshold_tokens = noted_whole(reader, "mixedPoolThresholdTokens", 0, 1'000'000'000, 8192);
+    service_.dispatch.mixed_pool_threshold_tokens = noted_whole(reader, "mixedPoolThresholdTokens", 0, 1'000'000'000, 8192);
     if (!two_roles()) {
       mistake_.keep(reader.line(),
                     fmt::format("{}: belongs to prefill and decode pools; found unified ones", reader.path_of("mixedPool")));
     }
     if (const auto* repurpose = reader.find("repurpose")) {
       YamlReader fields(*repurpose, reader.path_of("repurpose"), mistake_);
-      RepurposePolicy asked;
+      dispatch::RepurposePolicy asked;
       asked.window_s = noted_duration_s(fields, "window", {1e-3, kYear_s}, asked.window_s);
       asked.above = noted_number(fields, "above", {0, 1}, asked.above);
       fields.finish();
-      service_.repurpose = asked;
+      service_.dispatch.repurpose = asked;
     }
     return;
   }

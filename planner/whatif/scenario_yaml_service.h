@@ -91,7 +91,7 @@ class ServiceReader {
 
   void check_together();
   [[nodiscard]] bool two_roles() const {
-    return !service_.pools.empty() && service_.pools.front().role != WorkerRole::kUnified;
+    return !service_.pools.empty() && service_.pools.front().role != dispatch::Role::kUnified;
   }
 
   ScenarioService& service_;

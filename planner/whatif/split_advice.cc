@@ -36,8 +36,8 @@ planner::PhaseAdvice phase_of(const Problem& problem, const PlannedPool& pool, d
 std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Plan& plan) {
   const PlannedPool *prefill = nullptr, *decode = nullptr;
   for (const PlannedPool& pool : plan.deployment.pools) {
-    if (pool.role == sim::WorkerRole::kUnified || pool.workers < 1) continue;
-    const PlannedPool*& side = pool.role == sim::WorkerRole::kPrefill ? prefill : decode;
+    if (pool.role == dispatch::Role::kUnified || pool.workers < 1) continue;
+    const PlannedPool*& side = pool.role == dispatch::Role::kPrefill ? prefill : decode;
     if (side != nullptr) return std::nullopt;
     side = &pool;
   }

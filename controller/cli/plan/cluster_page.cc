@@ -21,12 +21,12 @@ constexpr int kWidth = 900;
 constexpr const char* kUnused = "#e8e8e8";
 
 // Contrast with black text; light and dark by turns, so that neighbours differ.
-const char* colour_of(sim::WorkerRole role, std::size_t group) {
+const char* colour_of(dispatch::Role role, std::size_t group) {
   const bool dark = group % 2 == 1;
   switch (role) {
-    case sim::WorkerRole::kPrefill: return dark ? "#8fbce6" : "#c3dcf4";
-    case sim::WorkerRole::kDecode: return dark ? "#f2b06b" : "#fad7b0";
-    case sim::WorkerRole::kUnified: return dark ? "#97cf97" : "#cbe8cb";
+    case dispatch::Role::kPrefill: return dark ? "#8fbce6" : "#c3dcf4";
+    case dispatch::Role::kDecode: return dark ? "#f2b06b" : "#fad7b0";
+    case dispatch::Role::kUnified: return dark ? "#97cf97" : "#cbe8cb";
   }
   return kUnused;
 }
@@ -56,9 +56,9 @@ std::string legend(const ClusterPlan& plan, bool any_unused, double y) {
     svg += box(x, y, 18, 14, colour, text) + text_at(x + 24, y + 12, text);
     x += 40 + 8.0 * static_cast<double>(text.size());
   };
-  for (const auto role : {sim::WorkerRole::kPrefill, sim::WorkerRole::kDecode, sim::WorkerRole::kUnified}) {
+  for (const auto role : {dispatch::Role::kPrefill, dispatch::Role::kDecode, dispatch::Role::kUnified}) {
     const bool any = std::any_of(plan.groups.begin(), plan.groups.end(), [&](const auto& group) { return group.role == role; });
-    if (any) entry(colour_of(role, 0), role == sim::WorkerRole::kUnified ? "both phases" : sim::to_string(role));
+    if (any) entry(colour_of(role, 0), role == dispatch::Role::kUnified ? "both phases" : dispatch::to_string(role));
   }
   if (any_unused) entry(kUnused, "not used");
   return svg;
@@ -96,7 +96,7 @@ std::string placement_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
       }
       const hetero::Group& group = plan.groups[static_cast<std::size_t>(g)];
       svg += box(x, top, kCellWidth, kCellHeight, colour_of(group.role, static_cast<std::size_t>(g)),
-                 fmt::format("{}: group {}, {}", name, g, sim::to_string(group.role)));
+                 fmt::format("{}: group {}, {}", name, g, dispatch::to_string(group.role)));
       svg += text_at(x + kCellWidth / 2, top + 18, std::to_string(g), "middle");
     }
     y += ((node.gpus - 1) / kInARow + 1) * (kCellHeight + kGap) + 7;

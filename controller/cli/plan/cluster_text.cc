@@ -44,9 +44,9 @@ std::string groups_table(const hetero::GpuCluster& cluster, const hetero::Cluste
   TextTable groups({"GROUP", "ROLE", "GPUS", "TP", "PP", "STAGES", "BATCH", "CAPACITY"});
   for (std::size_t g = 0; g < std::min(kGroupsShown, plan.groups.size()); ++g) {
     const hetero::Group& group = plan.groups[g];
-    groups.add({std::to_string(g), sim::to_string(group.role), gpus_text(cluster, hetero::gpus_of(group)), degrees_text(group),
-                std::to_string(group.stages.size()), stages_text(cluster, group), std::to_string(group.batch),
-                flow_rate(group.capacity_requests_per_s)});
+    groups.add({std::to_string(g), dispatch::to_string(group.role), gpus_text(cluster, hetero::gpus_of(group)),
+                degrees_text(group), std::to_string(group.stages.size()), stages_text(cluster, group),
+                std::to_string(group.batch), flow_rate(group.capacity_requests_per_s)});
   }
   return groups.text() + more(plan.groups.size(), kGroupsShown);
 }

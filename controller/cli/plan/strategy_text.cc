@@ -24,8 +24,8 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
   TextTable pools({"ROLE", "ACCELERATOR", "WORKERS", "GPUS EACH", "TP", "PP", "BATCHING"});
   for (const search::PlannedPool& pool : plan.deployment.pools) {
     const search::WorkerKind& kind = search::kind_of(problem, pool);
-    pools.add({sim::to_string(pool.role), problem.spec(kind).name, std::to_string(pool.workers), std::to_string(kind.gpus()),
-               std::to_string(kind.tensor_parallel), std::to_string(kind.pipeline_stages),
+    pools.add({dispatch::to_string(pool.role), problem.spec(kind).name, std::to_string(pool.workers),
+               std::to_string(kind.gpus()), std::to_string(kind.tensor_parallel), std::to_string(kind.pipeline_stages),
                sim::to_string(pool.engine.batching)});
   }
   std::string text = fmt::format("{}, strategy {}: {}\n\n", problem.name, plan.strategy,

@@ -47,8 +47,8 @@ void RequestLog::on_sample(const sim::WorkerSample& sample) {
   sum.running += sample.running;
 }
 
-std::map<sim::WorkerRole, std::vector<RoleSample>> RequestLog::samples(int service) const {
-  std::map<sim::WorkerRole, std::vector<RoleSample>> own;
+std::map<dispatch::Role, std::vector<RoleSample>> RequestLog::samples(int service) const {
+  std::map<dispatch::Role, std::vector<RoleSample>> own;
   for (const auto& [who, kept] : samples_) {
     if (who.first == service) own[who.second] = kept;
   }

@@ -42,13 +42,13 @@ class RequestLog final : public sim::ServingObserver {
   void on_sample(const sim::WorkerSample& sample) override;
 
   [[nodiscard]] const std::vector<sim::ServedRequest>& requests() const { return requests_; }  // as they ended
-  [[nodiscard]] std::map<sim::WorkerRole, std::vector<RoleSample>> samples(int service) const;
+  [[nodiscard]] std::map<dispatch::Role, std::vector<RoleSample>> samples(int service) const;
 
  private:
   bool requests_wanted_;
   bool samples_wanted_;
   std::vector<sim::ServedRequest> requests_;
-  std::map<std::pair<int, sim::WorkerRole>, std::vector<RoleSample>> samples_;
+  std::map<std::pair<int, dispatch::Role>, std::vector<RoleSample>> samples_;
   std::int64_t moment_ = -1;  // of the sample that came last
   double moment_s_ = -1;
   std::int64_t every_ = 1;  // moment that is kept

@@ -77,7 +77,7 @@ std::string time_charts(const RequestLog& log, int service) {
   Chart batch{"Batches", "seconds", "sequences per worker", {}, false};
   Chart workers{"Workers", "seconds", "workers", {}, false};
   for (const auto& [role, samples] : log.samples(service)) {
-    const std::string name = sim::to_string(role);
+    const std::string name = dispatch::to_string(role);
     ChartSeries in_use{name, {}, true, false}, running{name + ": running", {}, true, false},
         waiting{name + ": waiting", {}, true, false}, ready{name + ": ready", {}, true, false},
         starting{name + ": starting", {}, true, false}, draining{name + ": draining", {}, true, false},

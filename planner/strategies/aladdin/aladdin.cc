@@ -22,7 +22,7 @@ using planner::WorkerTimes;
 constexpr std::int64_t kLengthsSeen = 5000;
 constexpr double kErrorOfMean = 0.1;  // a heartbeat's lengths may be off by
 // The defaults of placement are those that the worker configuration counts with.
-static_assert(sim::Placement{}.gamma == planner::kContextGrowth && sim::Placement{}.theta == planner::kTpotMargin);
+static_assert(dispatch::Placement{}.gamma == planner::kContextGrowth && dispatch::Placement{}.theta == planner::kTpotMargin);
 
 // A kind's iterations as Eq. 2 and 3 ask for them.
 class KindLatency final : public planner::LatencyModel {
@@ -67,7 +67,7 @@ planner::Lengths mean_lengths(const Problem& problem) {
 
 int workers_guess(double load) { return static_cast<int>(std::clamp(std::ceil(load), 1.0, 100'000.0)); }
 
-PlannedPool pool_of(const Problem& problem, sim::WorkerRole role, int kind) {
+PlannedPool pool_of(const Problem& problem, dispatch::Role role, int kind) {
   PlannedPool pool;
   pool.role = role;
   pool.kind = kind;
@@ -79,12 +79,12 @@ SplitDesign unified_design(const Problem& problem, const KindThroughput& of, con
   SplitDesign design;
   design.name = fmt::format("{} a worker", worker_text(problem, of.kind));
   design.unified = true;
-  design.deploy = [pool = pool_of(problem, sim::WorkerRole::kUnified, of.kind), options](const PhaseCounts& counts) {
+  design.deploy = [pool = pool_of(problem, dispatch::Role::kUnified, of.kind), options](const PhaseCounts& counts) {
     Deployment deployment;
     deployment.pools = {pool};
     deployment.pools[0].workers = counts.prefill;
-    deployment.dispatch = dispatch::PolicyKind::kAladdin;
-    deployment.placement = options.placement;
+    deployment.dispatch.policy = dispatch::PolicyKind::kAladdin;
+    deployment.dispatch.placement = options.placement;
     return deployment;
   };
   const double one = of.choice.batch / of.choice.times.service_s;
@@ -142,15 +142,15 @@ SplitDesign split_design(const Problem& problem, const PhaseKinds& kinds, const 
   SplitDesign design;
   design.name =
       fmt::format("prefill on {}, decode on {}", worker_text(problem, kinds.prefill), worker_text(problem, kinds.decode));
-  design.deploy = [prefill = pool_of(problem, sim::WorkerRole::kPrefill, kinds.prefill),
-                   decode = pool_of(problem, sim::WorkerRole::kDecode, kinds.decode), options](const PhaseCounts& counts) {
+  design.deploy = [prefill = pool_of(problem, dispatch::Role::kPrefill, kinds.prefill),
+                   decode = pool_of(problem, dispatch::Role::kDecode, kinds.decode), options](const PhaseCounts& counts) {
     Deployment deployment;
     deployment.pools = {prefill, decode};
     deployment.pools[0].workers = counts.prefill;
     deployment.pools[1].workers = counts.decode;
-    deployment.dispatch = dispatch::PolicyKind::kAladdin;
-    deployment.decode_choice = sim::DecodeChoice::kAtArrival;
-    deployment.placement = options.placement;
+    deployment.dispatch.policy = dispatch::PolicyKind::kAladdin;
+    deployment.dispatch.decode_choice = dispatch::DecodeChoice::kAtArrival;
+    deployment.dispatch.placement = options.placement;
     return deployment;
   };
   const double rate = problem.requests_per_s, busy = planner::kMaxUtilisation;

@@ -25,9 +25,9 @@ enum class PlanSetting { kContinuousBatching, kSplitPhase };
 
 struct AladdinOptions {
   PlanSetting setting = PlanSetting::kContinuousBatching;
-  sim::Placement placement;  // gamma, theta, and whether outputs are predicted from history
-  double heartbeat_s = 1;    // for Eq. 7's validity
-  SplitOptions search;       // trials of a deployment
+  dispatch::Placement placement;  // gamma, theta, and whether outputs are predicted from history
+  double heartbeat_s = 1;         // for Eq. 7's validity
+  SplitOptions search;            // trials of a deployment
 };
 
 // What Eq. 6 says of one kind.

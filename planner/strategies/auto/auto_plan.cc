@@ -88,9 +88,9 @@ class Auto {
   [[nodiscard]] Deployment deploy(const AutoCandidate& of, const PhaseCounts& counts) const {
     Deployment deployment = unified(of.prefill_kind, problem_.engine, counts.prefill);
     if (of.unified()) return deployment;
-    deployment.pools.front().role = sim::WorkerRole::kPrefill;
+    deployment.pools.front().role = dispatch::Role::kPrefill;
     PlannedPool decode = deployment.pools.front();
-    decode.role = sim::WorkerRole::kDecode;
+    decode.role = dispatch::Role::kDecode;
     decode.kind = of.decode_kind;
     decode.workers = counts.decode;
     deployment.pools.push_back(std::move(decode));

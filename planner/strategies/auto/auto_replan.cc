@@ -23,15 +23,15 @@ double steady_of(const Problem& problem, const Deployment& deployment, const Len
   for (const PlannedPool& pool : deployment.pools) {
     const WorkerKind& kind = kind_of(problem, pool);
     switch (pool.role) {
-      case sim::WorkerRole::kUnified:
+      case dispatch::Role::kUnified:
         whole += pool.workers * steady_state(kind, pool.engine, lengths, bounds.tpot_s).requests_per_s;
         break;
-      case sim::WorkerRole::kPrefill: {
+      case dispatch::Role::kPrefill: {
         const planner::Batch prompt{1, lengths.input_tokens, lengths.input_square, 0, 0};
         prompts += pool.workers * kind.pipeline_stages / kind.model->iteration_s(prompt);
         break;
       }
-      case sim::WorkerRole::kDecode:
+      case dispatch::Role::kDecode:
         decodes += pool.workers * steady_state(kind, pool.engine, lengths, bounds.tpot_s, SteadyPart::kDecode).requests_per_s;
         break;
     }

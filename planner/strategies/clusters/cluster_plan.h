@@ -31,7 +31,7 @@ struct Stage {
 };
 
 struct Group {
-  sim::WorkerRole role = sim::WorkerRole::kUnified;
+  dispatch::Role role = dispatch::Role::kUnified;
   std::vector<Stage> stages;  // in the order of the layers
   double capacity_requests_per_s = 0;
   double latency_s = 0;  // of one request's phase, alone (prefill) or in the largest batch (decode)

@@ -85,7 +85,7 @@ std::string describe(const GpuCluster& cluster, const ClusterPlan& plan) {
       group += ")";
     }
     if (!text.empty()) text += " + ";
-    if (pool.role != sim::WorkerRole::kUnified) text += fmt::format("{} ", sim::to_string(pool.role));
+    if (pool.role != dispatch::Role::kUnified) text += fmt::format("{} ", dispatch::to_string(pool.role));
     text += fmt::format("{} x {}", pool.groups.size(), group);
     if (pool.stages > 1) text += fmt::format(" (PP {})", pool.stages);
   }

@@ -15,7 +15,7 @@ namespace windlass::hetero {
 
 // Groups of one role with as many GPUs of each accelerator, cut alike.
 struct PlacedPool {
-  sim::WorkerRole role = sim::WorkerRole::kUnified;
+  dispatch::Role role = dispatch::Role::kUnified;
   std::vector<std::pair<std::string, int>> gpus_by_accelerator;  // of one group, in the order of the nodes
   int gpus = 0;                                                  // of one group
   int tensor_parallel = 1;                                       // of the largest stage

@@ -28,7 +28,7 @@ sim::ServingPool serving_pool(const Problem& problem, const PlannedPool& from) {
   const WorkerKind& kind = kind_of(problem, from);
   const planner::AcceleratorSpec& spec = problem.spec(kind);
   sim::ServingPool pool;
-  const std::string role = from.role == sim::WorkerRole::kUnified ? "" : fmt::format("{} ", sim::to_string(from.role));
+  const std::string role = from.role == dispatch::Role::kUnified ? "" : fmt::format("{} ", dispatch::to_string(from.role));
   pool.name = role + worker_text(problem, kind);
   pool.accelerator = spec.name;
   pool.role = from.role;
@@ -48,7 +48,7 @@ sim::ServingPool serving_pool(const Problem& problem, const PlannedPool& from) {
 planner::KvTransferPath path_of(const Problem& problem, const Deployment& deployment) {
   std::optional<planner::KvTransferPath> path;
   for (const PlannedPool& pool : deployment.pools) {
-    if (pool.role != sim::WorkerRole::kDecode) continue;
+    if (pool.role != dispatch::Role::kDecode) continue;
     const planner::KvTransferPath& own = problem.path_to(kind_of(problem, pool), deployment.pairs_share_a_node);
     path = path ? planner::slower_of(*path, own) : own;
   }
@@ -114,7 +114,7 @@ std::string describe(const Problem& problem, const Deployment& deployment) {
   std::string text;
   for (const PlannedPool& pool : deployment.pools) {
     if (!text.empty()) text += " + ";
-    if (pool.role != sim::WorkerRole::kUnified) text += fmt::format("{} ", sim::to_string(pool.role));
+    if (pool.role != dispatch::Role::kUnified) text += fmt::format("{} ", dispatch::to_string(pool.role));
     text += fmt::format("{} x {}", pool.workers, worker_text(problem, kind_of(problem, pool)));
     if (pool.power_share != 1) text += fmt::format(" (at {:.0f} % of its power)", 100 * pool.power_share);
   }
@@ -128,12 +128,6 @@ sim::ServingService serving_service(const Problem& problem, const Deployment& de
   service.link.path = path_of(problem, deployment);
   service.link.kv_bytes_per_token = planner::kv_bytes_per_token(problem.shape);
   service.dispatch = deployment.dispatch;
-  service.decode_choice = deployment.decode_choice;
-  service.heavy_decode_tokens = deployment.heavy_decode_tokens;
-  service.placement = deployment.placement;
-  service.prediction = deployment.prediction;
-  service.mixed_pool_threshold_tokens = deployment.mixed_pool_threshold_tokens;
-  service.flip = deployment.flip;
   service.objectives = problem.objectives.both;
   service.slowdown_reference = problem.slowdown_reference.get();
   return service;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/dispatch/policies.h"
+#include "planner/dispatch/dispatch_settings.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/sim/serving_options.h"
 #include "planner/strategies/core/problem.h"
@@ -14,7 +14,7 @@
 namespace windlass::search {
 
 struct PlannedPool {
-  sim::WorkerRole role = sim::WorkerRole::kUnified;
+  dispatch::Role role = dispatch::Role::kUnified;
   int kind = 0;  // index in Problem::kinds
   int workers = 1;
   sim::EngineOptions engine;  // kv_blocks 0: of the kind
@@ -26,14 +26,8 @@ struct PlannedPool {
 
 struct Deployment {
   std::vector<PlannedPool> pools;  // of one role each: unified alone, or prefill and decode
-  std::optional<dispatch::PolicyKind> dispatch = dispatch::PolicyKind::kJsq;  // none: fewest pending tokens
-  sim::DecodeChoice decode_choice = sim::DecodeChoice::kAtArrival;
+  dispatch::DispatchSettings dispatch{.policy = dispatch::PolicyKind::kJsq};
   bool pairs_share_a_node = false;  // prefill and decode workers: caches move within a node
-  std::optional<std::int64_t> mixed_pool_threshold_tokens;
-  std::optional<sim::LengthPrediction> prediction;
-  std::optional<sim::FlipPolicy> flip;
-  int heavy_decode_tokens = 128;
-  sim::Placement placement;  // where Aladdin dispatches
 };
 
 [[nodiscard]] const WorkerKind& kind_of(const Problem& problem, const PlannedPool& pool);

@@ -15,7 +15,7 @@ void put_deployment(Json& json, const Problem& problem, const Deployment& deploy
   Json pools = Json::array();
   for (const PlannedPool& pool : deployment.pools) {
     const WorkerKind& kind = kind_of(problem, pool);
-    pools.push_back({{"role", sim::to_string(pool.role)},
+    pools.push_back({{"role", dispatch::to_string(pool.role)},
                      {"accelerator", problem.spec(kind).name},
                      {"gpusPerWorker", kind.gpus()},
                      {"tensorParallel", kind.tensor_parallel},
@@ -26,7 +26,7 @@ void put_deployment(Json& json, const Problem& problem, const Deployment& deploy
                      {"maxBatchTokens", pool.engine.max_batch_tokens}});
   }
   json["pools"] = std::move(pools);
-  json["dispatch"] = deployment.dispatch ? dispatch::to_string(*deployment.dispatch) : "jsq-tokens";
+  json["dispatch"] = deployment.dispatch.policy ? dispatch::to_string(*deployment.dispatch.policy) : "jsq-tokens";
   json["costPerHour"] = cost_per_hour(problem, deployment);
   json["gpus"] = gpus_of(problem, deployment);
   json["powerWatts"] = power_watts(problem, deployment);

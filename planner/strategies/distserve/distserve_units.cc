@@ -135,7 +135,7 @@ std::vector<Unit> DistServeUnits::prefill() const {
   std::vector<Unit> units;
   for (int kind = 0; kind < static_cast<int>(problem_.kinds.size()); ++kind) {
     Deployment one;
-    one.pools = {{.role = sim::WorkerRole::kUnified, .kind = kind, .workers = 1, .engine = prefill_engine(kind)}};
+    one.pools = {{.role = dispatch::Role::kUnified, .kind = kind, .workers = 1, .engine = prefill_engine(kind)}};
     const PhaseScreen& screen = prefill_screen(kind);
     units.push_back({&prefill_problem_, std::move(one), worth(kind), screen.estimate_per_s, screen.ceiling_per_s});
   }
@@ -171,13 +171,13 @@ Deployment DistServeUnits::deployment(int prefill_kind, int decode_kind, int pre
                                       bool pairs) const {
   Deployment deployment;
   deployment.pools = {
-      {.role = sim::WorkerRole::kPrefill,
+      {.role = dispatch::Role::kPrefill,
        .kind = prefill_kind,
        .workers = prefill_workers,
        .engine = prefill_engine(prefill_kind)},
-      {.role = sim::WorkerRole::kDecode, .kind = decode_kind, .workers = decode_workers, .engine = decode_engine()}};
+      {.role = dispatch::Role::kDecode, .kind = decode_kind, .workers = decode_workers, .engine = decode_engine()}};
   deployment.pairs_share_a_node = pairs || one_node_;
-  if (pairs) deployment.decode_choice = sim::DecodeChoice::kPartner;
+  if (pairs) deployment.dispatch.decode_choice = dispatch::DecodeChoice::kPartner;
   return deployment;
 }
 

@@ -202,7 +202,7 @@ std::vector<Group> plan_groups(const GpuCluster& cluster, const Placement& group
     const PhaseStrategy& strategy = unified ? group.entry->strategies->unified : group.strategy();
     if (!(strategy.capacity_requests_per_s > 0)) continue;
     Group& made = planned.emplace_back();
-    made.role = unified ? sim::WorkerRole::kUnified : group.prefill ? sim::WorkerRole::kPrefill : sim::WorkerRole::kDecode;
+    made.role = unified ? dispatch::Role::kUnified : group.prefill ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
     made.capacity_requests_per_s = strategy.capacity_requests_per_s;
     made.latency_s = strategy.latency_s;
     made.batch = strategy.batch;

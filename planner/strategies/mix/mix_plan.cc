@@ -88,10 +88,10 @@ class MixPlanning {
       deployment.pools.push_back(std::move(pool));
     }
     if (deployment.pools.size() > 1) {
-      deployment.dispatch = dispatch::PolicyKind::kBySize;
+      deployment.dispatch.policy = dispatch::PolicyKind::kBySize;
       const LatencyBounds bounds = latency_bounds(problem_.objectives);
-      if (std::isfinite(bounds.ttft_s)) deployment.placement.ttft_s = bounds.ttft_s;
-      if (std::isfinite(bounds.tpot_s)) deployment.placement.tpot_s = bounds.tpot_s;
+      if (std::isfinite(bounds.ttft_s)) deployment.dispatch.placement.ttft_s = bounds.ttft_s;
+      if (std::isfinite(bounds.tpot_s)) deployment.dispatch.placement.tpot_s = bounds.tpot_s;
     }
     return deployment;
   }

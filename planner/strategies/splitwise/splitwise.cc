@@ -84,8 +84,8 @@ SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOpt
   const sim::EngineOptions engine = engine_of(problem, options);
   design.deploy = [kind, engine](const PhaseCounts& counts) {
     Deployment deployment;
-    deployment.pools = {{sim::WorkerRole::kUnified, kind, counts.prefill, engine, {}}};
-    deployment.dispatch.reset();
+    deployment.pools = {{dispatch::Role::kUnified, kind, counts.prefill, engine, {}}};
+    deployment.dispatch.policy.reset();
     return deployment;
   };
   const PhaseLoads loads = phase_loads(problem, *problem.kind_at(kind).model, problem.kind_at(kind));
@@ -98,8 +98,8 @@ SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_
   SplitDesign design;
   design.name = fmt::format("{} for prompts, {}{} for tokens", machine_name(problem, prompt_kind), cap ? "power-capped " : "",
                             machine_name(problem, token_kind));
-  PlannedPool prompts{sim::WorkerRole::kPrefill, prompt_kind, 1, engine_of(problem, options), {}};
-  PlannedPool tokens{sim::WorkerRole::kDecode, token_kind, 1, engine_of(problem, options), {}};
+  PlannedPool prompts{dispatch::Role::kPrefill, prompt_kind, 1, engine_of(problem, options), {}};
+  PlannedPool tokens{dispatch::Role::kDecode, token_kind, 1, engine_of(problem, options), {}};
   if (cap) {
     tokens.model = capped(problem.kind_at(token_kind).model, *cap);
     tokens.power_share = cap->machine_share;
@@ -109,9 +109,9 @@ SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_
     deployment.pools = {prompts, tokens};
     deployment.pools[0].workers = counts.prefill;
     deployment.pools[1].workers = counts.decode;
-    deployment.dispatch.reset();  // "queue lengths are defined by the number of pending tokens"
-    deployment.decode_choice = sim::DecodeChoice::kLeastMemory;
-    deployment.mixed_pool_threshold_tokens = threshold;
+    deployment.dispatch.policy.reset();  // "queue lengths are defined by the number of pending tokens"
+    deployment.dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
+    deployment.dispatch.mixed_pool_threshold_tokens = threshold;
     return deployment;
   };
   const PhaseLoads loads = phase_loads(problem, *problem.kind_at(prompt_kind).model, problem.kind_at(token_kind));

@@ -50,13 +50,13 @@ std::string kind_name(const Problem& problem, int kind) {
   return of.pipeline_stages == 1 ? name : fmt::format("{} (PP {})", name, of.pipeline_stages);
 }
 
-const char* text_of(sim::DecodeChoice choice) {
+const char* text_of(dispatch::DecodeChoice choice) {
   switch (choice) {
-    case sim::DecodeChoice::kTwoChoice: return "two-choice";
-    case sim::DecodeChoice::kLeastMemory: return "least-memory";
-    case sim::DecodeChoice::kAtArrival: return "at-arrival";
-    case sim::DecodeChoice::kPartner: return "partner";
-    case sim::DecodeChoice::kPairs: return "pairs";
+    case dispatch::DecodeChoice::kTwoChoice: return "two-choice";
+    case dispatch::DecodeChoice::kLeastMemory: return "least-memory";
+    case dispatch::DecodeChoice::kAtArrival: return "at-arrival";
+    case dispatch::DecodeChoice::kPartner: return "partner";
+    case dispatch::DecodeChoice::kPairs: return "pairs";
   }
   return "";
 }
@@ -73,7 +73,7 @@ std::vector<TetriInferKnobs> neighbours(const TetriInferKnobs& knobs) {
   };
   add(&TetriInferKnobs::order, sim::kAllPromptOrders);
   add(&TetriInferKnobs::admission, sim::kAllDecodeAdmissions);
-  add(&TetriInferKnobs::choice, std::array{sim::DecodeChoice::kTwoChoice, sim::DecodeChoice::kAtArrival});
+  add(&TetriInferKnobs::choice, std::array{dispatch::DecodeChoice::kTwoChoice, dispatch::DecodeChoice::kAtArrival});
   return all;
 }
 
@@ -148,14 +148,14 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
   const auto& prefill_model = problem.kind_at(prefill_kind).model;
   const int chunk = options.chunk_tokens.value_or(saturating_chunk(*prefill_model, options.saturated_share));
   // The predictor runs only where somebody asks it.
-  const bool predicts = knobs.admission != sim::DecodeAdmission::kGreedy || knobs.choice == sim::DecodeChoice::kTwoChoice;
-  PlannedPool prefill{sim::WorkerRole::kPrefill, prefill_kind, 1, problem.engine, {}};
+  const bool predicts = knobs.admission != sim::DecodeAdmission::kGreedy || knobs.choice == dispatch::DecodeChoice::kTwoChoice;
+  PlannedPool prefill{dispatch::Role::kPrefill, prefill_kind, 1, problem.engine, {}};
   prefill.engine.batching = sim::Batching::kSarathi;
   prefill.engine.max_batch_tokens = chunk;
   prefill.engine.prompt_order = knobs.order;
   prefill.engine.prompt_order_window = options.prefill_sched_batch;
   prefill.model = prefill_instance(prefill_model, chunk, predicts ? options.predictor_slowdown : 1);
-  PlannedPool decode{sim::WorkerRole::kDecode, decode_kind, 1, problem.engine, {}};
+  PlannedPool decode{dispatch::Role::kDecode, decode_kind, 1, problem.engine, {}};
   decode.engine.batching = sim::Batching::kVllm;
   decode.engine.admission = knobs.admission;
 
@@ -165,11 +165,11 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
                             kind_name(problem, decode_kind), sim::to_string(knobs.admission), text_of(knobs.choice));
   Deployment base;
   base.pools = {prefill, decode};
-  base.dispatch.reset();  // the prefill instance with the least load
-  base.decode_choice = knobs.choice;
-  if (predicts) base.prediction = options.prediction;
-  base.flip = options.flip;
-  base.heavy_decode_tokens = options.heavy_decode_tokens;
+  base.dispatch.policy.reset();  // the prefill instance with the least load
+  base.dispatch.decode_choice = knobs.choice;
+  if (predicts) base.dispatch.prediction = options.prediction;
+  base.dispatch.flip = options.flip;
+  base.dispatch.heavy_decode_tokens = options.heavy_decode_tokens;
   design.deploy = [base](const PhaseCounts& counts) {
     Deployment deployment = base;
     deployment.pools[0].workers = counts.prefill;

@@ -22,7 +22,7 @@ namespace windlass::search {
 struct TetriInferKnobs {
   sim::PromptOrder order = sim::PromptOrder::kShortestFirst;
   sim::DecodeAdmission admission = sim::DecodeAdmission::kReserveDynamic;
-  sim::DecodeChoice choice = sim::DecodeChoice::kTwoChoice;
+  dispatch::DecodeChoice choice = dispatch::DecodeChoice::kTwoChoice;
 
   bool operator==(const TetriInferKnobs&) const = default;
 };
@@ -31,13 +31,13 @@ struct TetriInferOptions {
   SplitOptions search;
   std::vector<int> kinds;  // indices in Problem::kinds that instances may be; empty: all
   bool choose_knobs = true;
-  TetriInferKnobs knobs;             // to begin with
-  int prefill_sched_batch = 16;      // prompts that are sorted at a time
-  double saturated_share = 0.9;      // of the highest throughput: what a chunk reaches
-  std::optional<int> chunk_tokens;   // in place of that
-  sim::LengthPrediction prediction;  // buckets of 200, right in 74.9 %
-  double predictor_slowdown = 1.1;   // of prefill iterations, beside the predictor (Fig. 17)
-  std::optional<sim::FlipPolicy> flip = sim::FlipPolicy{};
+  TetriInferKnobs knobs;                  // to begin with
+  int prefill_sched_batch = 16;           // prompts that are sorted at a time
+  double saturated_share = 0.9;           // of the highest throughput: what a chunk reaches
+  std::optional<int> chunk_tokens;        // in place of that
+  dispatch::LengthPrediction prediction;  // buckets of 200, right in 74.9 %
+  double predictor_slowdown = 1.1;        // of prefill iterations, beside the predictor (Fig. 17)
+  std::optional<dispatch::FlipPolicy> flip = dispatch::FlipPolicy{};
   int heavy_decode_tokens = 128;
 };
 

@@ -87,7 +87,7 @@ class Models {
   std::map<std::pair<ProfiledEngine, DistServeParallelism>, ModelPtr> built_;
 };
 
-sim::ServingPool pool_of(sim::WorkerRole role, const planner::IterationModel* model, DistServeParallelism parallelism,
+sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel* model, DistServeParallelism parallelism,
                          int workers) {
   sim::ServingPool pool;
   pool.role = role;
@@ -95,7 +95,7 @@ sim::ServingPool pool_of(sim::WorkerRole role, const planner::IterationModel* mo
   pool.workers = workers;
   pool.gpus_per_worker = parallelism.tensor_parallel * parallelism.pipeline_parallel;
   pool.engine.batching = sim::Batching::kVllm;
-  pool.engine.max_batch_tokens = role == sim::WorkerRole::kPrefill ? kPrefillBatchTokens : kVllmBatchTokens;
+  pool.engine.max_batch_tokens = role == dispatch::Role::kPrefill ? kPrefillBatchTokens : kVllmBatchTokens;
   return pool;
 }
 
@@ -167,7 +167,7 @@ Result<DistServeComparison> compare_distserve(const std::string& data, const Dis
   DistServeComparison result;
   sim::ServingOptions vllm;
   WINDLASS_ASSIGN_OR_RETURN(const auto* colocated, models.get(ProfiledEngine::kVllm, {of.vllm_tensor_parallel, 1}));
-  vllm.pools = {pool_of(sim::WorkerRole::kUnified, colocated, {of.vllm_tensor_parallel, 1}, 1)};
+  vllm.pools = {pool_of(dispatch::Role::kUnified, colocated, {of.vllm_tensor_parallel, 1}, 1)};
   WINDLASS_ASSIGN_OR_RETURN(const double vllm_per_s, goodput(vllm, of, 0));
   result.vllm_per_gpu_s = vllm_per_s / of.vllm_tensor_parallel;
 
@@ -175,8 +175,8 @@ Result<DistServeComparison> compare_distserve(const std::string& data, const Dis
     WINDLASS_ASSIGN_OR_RETURN(const auto* prefill, models.get(split_engine, placement.prefill));
     WINDLASS_ASSIGN_OR_RETURN(const auto* decode, models.get(split_engine, placement.decode));
     sim::ServingOptions options;
-    options.pools = {pool_of(sim::WorkerRole::kPrefill, prefill, placement.prefill, placement.prefill_workers),
-                     pool_of(sim::WorkerRole::kDecode, decode, placement.decode, placement.decode_workers)};
+    options.pools = {pool_of(dispatch::Role::kPrefill, prefill, placement.prefill, placement.prefill_workers),
+                     pool_of(dispatch::Role::kDecode, decode, placement.decode, placement.decode_workers)};
     options.link = models.nvlink();
     return options;
   };

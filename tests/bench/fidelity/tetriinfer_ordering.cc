@@ -64,7 +64,7 @@ std::vector<TokenPair> of_class(const std::vector<TokenPair>& all, const std::st
   return result;
 }
 
-sim::ServingPool pool_of(sim::WorkerRole role, const planner::IterationModel& model) {
+sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel& model) {
   sim::ServingPool pool;
   pool.role = role;
   pool.model = &model;
@@ -105,19 +105,19 @@ Result<std::vector<TetriInferComparison>> compare_tetriinfer(const std::vector<T
   const Slowed with_predictor(model, 1.1);
 
   sim::ServingOptions vllm;
-  vllm.pools = {pool_of(sim::WorkerRole::kUnified, model)};
+  vllm.pools = {pool_of(dispatch::Role::kUnified, model)};
   vllm.pools[0].engine.max_sequences = options.vllm_batch;
   sim::ServingOptions split;
-  split.pools = {pool_of(sim::WorkerRole::kPrefill, with_predictor), pool_of(sim::WorkerRole::kDecode, model)};
+  split.pools = {pool_of(dispatch::Role::kPrefill, with_predictor), pool_of(dispatch::Role::kDecode, model)};
   sim::EngineOptions& prefill = split.pools[0].engine;
   prefill.batching = sim::Batching::kSarathi;
   prefill.max_batch_tokens = kChunkTokens;
   if (options.shortest_first) prefill.prompt_order = sim::PromptOrder::kShortestFirst;
   if (options.reserve_dynamic) {
     split.pools[1].engine.admission = sim::DecodeAdmission::kReserveDynamic;
-    split.prediction = sim::LengthPrediction{};
+    split.dispatch.prediction = dispatch::LengthPrediction{};
   }
-  split.heavy_decode_tokens = kHeavyDecodeTokens;
+  split.dispatch.heavy_decode_tokens = kHeavyDecodeTokens;
   split.link.path.bandwidth_bytes_per_s = options.link_bytes_per_s;
   split.link.kv_bytes_per_token = planner::kv_bytes_per_token(shape);
 

@@ -106,7 +106,7 @@ Result<double> simulated(const HuaweiRoofline& roofline, const workload::LengthD
   std::vector<std::shared_ptr<const planner::IterationModel>> models;
   WINDLASS_ASSIGN_OR_RETURN(auto options,
                             huawei_service(shape, roofline, {{"v100", v100_machine(roofline), degree, 8 / degree}}, models));
-  options.dispatch = PolicyKind::kRoundRobin;
+  options.dispatch.policy = PolicyKind::kRoundRobin;
   Rng rng(seed, "requests");
   std::vector<TokenPair> requests;
   double tokens = 0;
@@ -231,8 +231,8 @@ Result<Served> serve(const Fleet& fleet, const workload::LengthDistribution& len
                      std::uint64_t seed, double scale) {
   std::vector<std::shared_ptr<const planner::IterationModel>> models;
   WINDLASS_ASSIGN_OR_RETURN(auto options, huawei_service(fleet.shape, fleet.roofline, fleet.instances, models));
-  options.dispatch = rule.policy;
-  options.placement.learns_lengths = rule.outputs != Rule::Outputs::kKnown;
+  options.dispatch.policy = rule.policy;
+  options.dispatch.placement.learns_lengths = rule.outputs != Rule::Outputs::kKnown;
   // The authors' predictor: normal, with mean and deviation of a sample of the data.
   Rng rng(seed, "predictor's sample");
   double sum = 0, squares = 0;
@@ -244,10 +244,10 @@ Result<Served> serve(const Fleet& fleet, const workload::LengthDistribution& len
   }
   const double mean = sum / kSample;
   if (rule.outputs == Rule::Outputs::kDrawn) {
-    options.huawei.drawn_outputs =
+    options.dispatch.huawei.drawn_outputs =
         dispatch::HuaweiRules::NormalOutputs{mean, std::sqrt(std::max(0.0, squares / kSample - mean * mean))};
   }
-  options.huawei.assumed_output_tokens = mean;
+  options.dispatch.huawei.assumed_output_tokens = mean;
   LastEnds ends(options.pools);
   options.observer = &ends;
   options.seed = seed;

@@ -190,7 +190,7 @@ struct Setting {
     sim::ServingService out;
     out.pools = {pool};
     out.pools.front().workers = workers;
-    out.dispatch = policy;
+    out.dispatch.policy = policy;
     out.objectives = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};
     return out;
   }

@@ -175,7 +175,7 @@ sim::ServingService OutcomeSetting::serving() const {
   serving.name = service.served_name;
   serving.pools = {pool};
   serving.pools.front().workers = first_workers;
-  serving.dispatch = dispatch::PolicyKind::kJffc;
+  serving.dispatch.policy = dispatch::PolicyKind::kJffc;
   serving.objectives = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};
   return serving;
 }

@@ -151,18 +151,18 @@ enum class Rule { kWhole, kJsq, kPowerOfTwo, kAladdin, kAladdinKnown };
 
 search::Deployment deployment(const Testbed& bed, Rule rule, bool split) {
   search::Deployment made = search::unified(rule == Rule::kWhole ? bed.whole : bed.best, bed.problem.engine, 1);
-  made.dispatch = rule == Rule::kPowerOfTwo                               ? PolicyKind::kPowerOfTwo
-                  : rule == Rule::kAladdin || rule == Rule::kAladdinKnown ? PolicyKind::kAladdin
-                                                                          : PolicyKind::kJsq;
-  made.placement.learns_lengths = rule != Rule::kAladdinKnown;
+  made.dispatch.policy = rule == Rule::kPowerOfTwo                               ? PolicyKind::kPowerOfTwo
+                         : rule == Rule::kAladdin || rule == Rule::kAladdinKnown ? PolicyKind::kAladdin
+                                                                                 : PolicyKind::kJsq;
+  made.dispatch.placement.learns_lengths = rule != Rule::kAladdinKnown;
   if (split) {
     // Prefill workers beyond any need; the decode workers are what is counted.
     search::PlannedPool prefill = made.pools.front();
-    prefill.role = sim::WorkerRole::kPrefill;
+    prefill.role = dispatch::Role::kPrefill;
     prefill.workers = 100;
-    made.pools.front().role = sim::WorkerRole::kDecode;
+    made.pools.front().role = dispatch::Role::kDecode;
     made.pools.insert(made.pools.begin(), prefill);
-    made.placement.ttft_s = bed.setting.ttft_s;
+    made.dispatch.placement.ttft_s = bed.setting.ttft_s;
   }
   return made;
 }

@@ -101,7 +101,7 @@ double jct(const sim::ServingResult& result) { return result.e2e.mean_s; }
 Result<std::string> figure_sixteen(const Setting& setting) {
   constexpr int kRequests = 128;
   Deployment vllm;
-  vllm.pools = {{sim::WorkerRole::kUnified, 0, 1, {}, {}}};
+  vllm.pools = {{dispatch::Role::kUnified, 0, 1, {}, {}}};
   sim::EngineOptions& engine = vllm.pools[0].engine;
   engine.batching = sim::Batching::kVllm;
   engine.max_sequences = 16;
@@ -223,8 +223,8 @@ Result<std::string> figure_nineteen(const Setting& setting) {
         Deployment deployment = decode_alone(setting.problem, {}, 0.749, workers);
         const std::string name = policy;
         if (name != "two-choice") {
-          deployment.decode_choice = sim::DecodeChoice::kAtArrival;
-          deployment.dispatch = dispatch::PolicyKind::kRandom;
+          deployment.dispatch.decode_choice = dispatch::DecodeChoice::kAtArrival;
+          deployment.dispatch.policy = dispatch::PolicyKind::kRandom;
         }
         std::vector<TokenPair> burst = draw(setting, 32 * workers, seed);
         Places::At slowest;
@@ -275,8 +275,8 @@ Result<std::string> plans(const std::string& data, Executor& executor) {
     text += fmt::format("| {:.0f} | {} | {} | chunks of {}, {}, {}, {} | {}{} | {} | {}{} |\n", rate, of.pools[0].workers,
                         of.pools[1].workers, of.pools[0].engine.max_batch_tokens,
                         sim::to_string(of.pools[0].engine.prompt_order), sim::to_string(of.pools[1].engine.admission),
-                        of.decode_choice == sim::DecodeChoice::kTwoChoice ? "two-choice" : "at-arrival", plan.gpus,
-                        plan.holds ? "" : " (misses)", unified.deployment.pools[0].workers, unified.gpus,
+                        of.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice ? "two-choice" : "at-arrival",
+                        plan.gpus, plan.holds ? "" : " (misses)", unified.deployment.pools[0].workers, unified.gpus,
                         unified.holds ? "" : " (misses)");
   }
   return text;

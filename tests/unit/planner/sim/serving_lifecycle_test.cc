@@ -26,7 +26,7 @@ struct Scene {
   ScriptedController controller;
   Witness witness;
 
-  ServingPool& add_pool(WorkerRole role, int workers) {
+  ServingPool& add_pool(dispatch::Role role, int workers) {
     options.pools.push_back(pool_of(model, role, workers));
     return options.pools.back();
   }
@@ -49,7 +49,7 @@ struct Scene {
 // starting, then as ready at 6; what waited goes to it then, the first one first; GPU-hours run from the order to the end.
 TEST(ServingLifecycle, AWorkerIsReadyAfterItsStart) {
   Scene scene;
-  ServingPool& pool = scene.add_pool(WorkerRole::kUnified, 0);
+  ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
   pool.start_s = 5;
   pool.gpus_per_worker = 4;
   pool.engine.max_sequences = 1;
@@ -82,7 +82,7 @@ TEST(ServingLifecycle, AWorkerIsReadyAfterItsStart) {
 // Given: eight requests that wait, and four workers that are ready at the same moment. Expected: each gets two.
 TEST(ServingLifecycle, WorkersThatAreReadyTogetherShareTheQueue) {
   Scene scene;
-  ServingPool& pool = scene.add_pool(WorkerRole::kUnified, 0);
+  ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
   pool.start_s = 2;
   scene.order_at(0, [&] { return ClusterOrders{{{0, &pool, 4}}, {}, {}}; });
   const auto result = scene.run(std::vector<workload::Request>(8, {1, 1, 100, 5}));
@@ -95,7 +95,7 @@ TEST(ServingLifecycle, WorkersThatAreReadyTogetherShareTheQueue) {
 // gets no other, and ends with the last one; the other takes all that come later.
 TEST(ServingLifecycle, ADrainingWorkerFinishesWhatItHas) {
   Scene scene;
-  scene.add_pool(WorkerRole::kUnified, 2);
+  scene.add_pool(dispatch::Role::kUnified, 2);
   scene.order_at(1, [] { return ClusterOrders{{}, {0}, {}}; });
   const auto result = scene.run({{0, 1, 100, 901}, {0, 1, 100, 901}, {1.5, 1, 100, 2}, {2, 1, 100, 2}, {20, 1, 100, 1}});
   ASSERT_TRUE(result.ok());
@@ -115,8 +115,8 @@ TEST(ServingLifecycle, ADrainingWorkerFinishesWhatItHas) {
 TEST(ServingLifecycle, RolesDrainWithCachesOnTheirWay) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(WorkerRole::kPrefill, 2).engine.max_batch_tokens = 100;
-  scene.add_pool(WorkerRole::kDecode, 2).engine.max_sequences = 2;
+  scene.add_pool(dispatch::Role::kPrefill, 2).engine.max_batch_tokens = 100;
+  scene.add_pool(dispatch::Role::kDecode, 2).engine.max_sequences = 2;
   scene.options.link = {{1e6, 0, 0, 0}, 10000};  // a second for a cache of 100 tokens
   scene.controller.every_s = 0.5;
   scene.order_at(1, [] { return ClusterOrders{{}, {0, 2}, {}}; });
@@ -138,9 +138,9 @@ TEST(ServingLifecycle, RolesDrainWithCachesOnTheirWay) {
 TEST(ServingLifecycle, DrainingAStartingWorkerEndsIt) {
   Scene scene;
   scene.options.pools.reserve(2);
-  ServingPool& pool = scene.add_pool(WorkerRole::kUnified, 0);
+  ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
   pool.start_s = 100;
-  scene.add_pool(WorkerRole::kUnified, 1);
+  scene.add_pool(dispatch::Role::kUnified, 1);
   scene.order_at(0, [&] { return ClusterOrders{{{0, &pool, 1}}, {}, {}}; });
   scene.order_at(3, [] { return ClusterOrders{{}, {1}, {}}; });
   const auto result = scene.run({{5, 1, 100, 1}, {150, 1, 100, 1}});
@@ -155,8 +155,8 @@ TEST(ServingLifecycle, DrainingAStartingWorkerEndsIt) {
 // rest waits in the central queue, and the wider bound is used as soon as it is ordered.
 TEST(ServingLifecycle, SlotsBoundWhatAWorkerIsSent) {
   Scene scene;
-  scene.add_pool(WorkerRole::kUnified, 2).name = "small";
-  scene.options.dispatch = dispatch::PolicyKind::kJffc;
+  scene.add_pool(dispatch::Role::kUnified, 2).name = "small";
+  scene.options.dispatch.policy = dispatch::PolicyKind::kJffc;
   scene.options.sample_interval_s = 0.05;
   scene.order_at(0, [] { return ClusterOrders{{}, {}, {{0, "small", 3}}}; });
   scene.order_at(4, [] { return ClusterOrders{{}, {}, {{0, "small", 5}}}; });
@@ -184,10 +184,10 @@ TEST(ServingLifecycle, SlotsBoundWhatAWorkerIsSent) {
 TEST(ServingLifecycle, SlotsBoundTheOnlyWorkerThatCanHold) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(WorkerRole::kUnified, 1).engine.kv_blocks = 4;
-  scene.add_pool(WorkerRole::kUnified, 1);
+  scene.add_pool(dispatch::Role::kUnified, 1).engine.kv_blocks = 4;
+  scene.add_pool(dispatch::Role::kUnified, 1);
   for (ServingPool& pool : scene.options.pools) pool.engine.max_sequences = 1;
-  scene.options.dispatch = dispatch::PolicyKind::kJffc;
+  scene.options.dispatch.policy = dispatch::PolicyKind::kJffc;
   scene.options.sample_interval_s = 0.01;
   const auto result = scene.run({{0, 1, 100, 50}, {0, 1, 100, 50}, {0.1, 1, 100, 50}});
   ASSERT_TRUE(result.ok());
@@ -200,7 +200,7 @@ TEST(ServingLifecycle, SlotsBoundTheOnlyWorkerThatCanHold) {
 TEST(ServingLifecycle, WithoutAnyWorkerRequestsFail) {
   for (const int what : {0, 1, 2}) {
     Scene scene;
-    ServingPool& pool = scene.add_pool(WorkerRole::kUnified, what == 2 ? 1 : 0);
+    ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, what == 2 ? 1 : 0);
     pool.start_s = 60;
     if (what < 2) scene.order_at(0, [&] { return what == 1 ? ClusterOrders{{{0, &pool, 1}}, {}, {}} : ClusterOrders{}; });
     if (what == 1) scene.options.failures.mean_time_between_s = 0.5;
@@ -220,7 +220,7 @@ TEST(ServingLifecycle, WithoutAnyWorkerRequestsFail) {
 // the request waits for it.
 TEST(ServingLifecycle, ManyLooksAreNotTooLongAWait) {
   Scene scene;
-  ServingPool& pool = scene.add_pool(WorkerRole::kUnified, 0);
+  ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
   pool.start_s = 60;
   scene.controller.every_s = 0.001;
   scene.order_at(0, [&] { return ClusterOrders{{{0, &pool, 1}}, {}, {}}; });
@@ -234,7 +234,7 @@ TEST(ServingLifecycle, ManyLooksAreNotTooLongAWait) {
 // start anew. Expected: the first has failed; the others are served by the new one at 3.5 s; a request is scheduled once.
 TEST(ServingLifecycle, AFailureLosesWhatStreamsAndRetriesTheRest) {
   Scene scene;
-  ServingPool& pool = scene.add_pool(WorkerRole::kUnified, 1);
+  ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 1);
   pool.start_s = 3;
   scene.options.failures.at = {{0.5, 0}, {0.6, 0}, {0.7, 9}};
   const auto result = scene.run({{0, 1, 100, 500}, {0.45, 1, 1000, 1}, {0.46, 1, 100, 2}});
@@ -259,10 +259,10 @@ TEST(ServingLifecycle, AFailureLosesWhatStreamsAndRetriesTheRest) {
 TEST(ServingLifecycle, CachesFindAnotherDecodeWorker) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(WorkerRole::kPrefill, 1).engine.max_batch_tokens = 100;
-  scene.add_pool(WorkerRole::kDecode, 2).engine.max_sequences = 2;
-  scene.options.dispatch = dispatch::PolicyKind::kRoundRobin;  // 1, 2, 1, 2, ...
-  scene.options.link = {{1e6, 0, 0, 0}, 5000};                 // half a second for 100 tokens
+  scene.add_pool(dispatch::Role::kPrefill, 1).engine.max_batch_tokens = 100;
+  scene.add_pool(dispatch::Role::kDecode, 2).engine.max_sequences = 2;
+  scene.options.dispatch.policy = dispatch::PolicyKind::kRoundRobin;  // 1, 2, 1, 2, ...
+  scene.options.link = {{1e6, 0, 0, 0}, 5000};                        // half a second for 100 tokens
   scene.options.failures.at = {{0.7, 1}};
   scene.options.failures.restart = false;
   const auto result = scene.run({{0, 1, 100, 100},       // decodes on worker 1 from 0.52 on
@@ -287,9 +287,9 @@ TEST(ServingLifecycle, CachesFindAnotherDecodeWorker) {
 TEST(ServingLifecycle, APrefillWorkerFails) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(WorkerRole::kPrefill, 2).engine.max_batch_tokens = 100;
-  scene.add_pool(WorkerRole::kDecode, 1);
-  scene.options.dispatch = dispatch::PolicyKind::kRoundRobin;  // 0, 1, 0, 1, ...
+  scene.add_pool(dispatch::Role::kPrefill, 2).engine.max_batch_tokens = 100;
+  scene.add_pool(dispatch::Role::kDecode, 1);
+  scene.options.dispatch.policy = dispatch::PolicyKind::kRoundRobin;  // 0, 1, 0, 1, ...
   scene.options.link = {{1e6, 0, 0, 0}, 5000};
   scene.options.failures.at = {{0.71, 0}};
   scene.options.failures.restart = false;
@@ -313,7 +313,7 @@ TEST(ServingLifecycle, APrefillWorkerFails) {
 // Given: a worker that drains and fails on the way, with restarts. Expected: nothing takes its place.
 TEST(ServingLifecycle, ADrainingWorkerIsNotReplaced) {
   Scene scene;
-  scene.add_pool(WorkerRole::kUnified, 2);
+  scene.add_pool(dispatch::Role::kUnified, 2);
   scene.options.failures.at = {{2, 0}, {3, 1}};
   scene.order_at(1, [] { return ClusterOrders{{}, {0}, {}}; });
   const auto result = scene.run({{0, 1, 100, 1000}, {0, 1, 100, 1000}, {5, 1, 100, 1}});
@@ -328,7 +328,7 @@ TEST(ServingLifecycle, ADrainingWorkerIsNotReplaced) {
 TEST(ServingLifecycle, ARequestThatOutlivesItsWorkersFails) {
   Scene scene;
   scene.model.base_s = 10;
-  scene.add_pool(WorkerRole::kUnified, 1);
+  scene.add_pool(dispatch::Role::kUnified, 1);
   scene.options.failures.mean_time_between_s = 0.01;
   const auto result = scene.run({{0, 1, 100, 1}});
   ASSERT_TRUE(result.ok());
@@ -375,7 +375,7 @@ struct RandomCluster {
     const bool mixed_pool = two && rng.uniform() < 0.5;
     const Batching batching = mixed_pool || rng.uniform() < 0.8 ? kPaged[static_cast<std::size_t>(rng.integer(0, 3))]
                                                                 : kReserving[static_cast<std::size_t>(rng.integer(0, 1))];
-    const auto add = [&](WorkerRole role) {
+    const auto add = [&](dispatch::Role role) {
       ServingPool pool = pool_of(model, role, static_cast<int>(rng.integer(1, 3)), batching);
       pool.name = to_string(role);
       pool.start_s = rng.uniform(0, 3);
@@ -392,21 +392,21 @@ struct RandomCluster {
       service.pools.push_back(pool);
     };
     if (two) {
-      add(WorkerRole::kPrefill);
-      add(WorkerRole::kDecode);
+      add(dispatch::Role::kPrefill);
+      add(dispatch::Role::kDecode);
       service.link = {{1e7, 1e-3, rng.uniform() < 0.5 ? 8 : 0, 0}, rng.uniform() < 0.3 ? 1e5 : 1e3};
       if (mixed_pool) {
-        service.mixed_pool_threshold_tokens = rng.integer(0, 500);
-        if (rng.uniform() < 0.5) service.decode_choice = DecodeChoice::kLeastMemory;
+        service.dispatch.mixed_pool_threshold_tokens = rng.integer(0, 500);
+        if (rng.uniform() < 0.5) service.dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
       } else if (rng.uniform() < 0.7) {
-        service.decode_choice = DecodeChoice::kTwoChoice;
+        service.dispatch.decode_choice = dispatch::DecodeChoice::kTwoChoice;
       }
-      if (rng.uniform() < 0.6) service.flip = FlipPolicy{rng.uniform(0.2, 2), 0.3, 0.006};
+      if (rng.uniform() < 0.6) service.dispatch.flip = dispatch::FlipPolicy{rng.uniform(0.2, 2), 0.3, 0.006};
     } else {
-      add(WorkerRole::kUnified);
+      add(dispatch::Role::kUnified);
     }
-    if (rng.uniform() < 0.5) service.prediction = LengthPrediction{20, 0.7};
-    if (rng.uniform() < 0.7) service.dispatch = dispatch::kAllPolicies[static_cast<std::size_t>(rng.integer(0, 6))];
+    if (rng.uniform() < 0.5) service.dispatch.prediction = dispatch::LengthPrediction{20, 0.7};
+    if (rng.uniform() < 0.7) service.dispatch.policy = dispatch::kAllPolicies[static_cast<std::size_t>(rng.integer(0, 6))];
     options.services.push_back(service);
   }
 

@@ -18,10 +18,10 @@ using testing::HasSubstr;
 // Two prefill and two decode pools of a worker each; workers 0, 1 prefill and 2, 3 decode.
 ServingOptions paired(const Line& model, std::vector<PoolPair> pairs) {
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kPrefill, 1), pool_of(model, WorkerRole::kPrefill, 1),
-                   pool_of(model, WorkerRole::kDecode, 1), pool_of(model, WorkerRole::kDecode, 1)};
+  options.pools = {pool_of(model, dispatch::Role::kPrefill, 1), pool_of(model, dispatch::Role::kPrefill, 1),
+                   pool_of(model, dispatch::Role::kDecode, 1), pool_of(model, dispatch::Role::kDecode, 1)};
   options.link.kv_bytes_per_token = 100;
-  options.decode_choice = DecodeChoice::kPairs;
+  options.dispatch.decode_choice = dispatch::DecodeChoice::kPairs;
   options.pairs = std::move(pairs);
   return options;
 }
@@ -147,10 +147,10 @@ TEST(ServingPairs, NamesMistakes) {
   EXPECT_THAT(refusal(paired(model, {{0, 2, 0, {}}})), HasSubstr("pairs[0].weight: found 0, allowed is a number above 0"));
   EXPECT_THAT(refusal(paired(model, {{0, 2, 1, {1, -1, 0, 0}}})), HasSubstr("pairs[0].path.latency: found -1 s"));
   ServingOptions options = paired(model, {{0, 2, 1, {}}});
-  options.flip = FlipPolicy{};
+  options.dispatch.flip = dispatch::FlipPolicy{};
   EXPECT_THAT(refusal(options), HasSubstr("pairs: found beside workers that take the other role"));
   options = paired(model, {{0, 2, 1, {}}});
-  options.decode_choice = DecodeChoice::kAtArrival;
+  options.dispatch.decode_choice = dispatch::DecodeChoice::kAtArrival;
   EXPECT_THAT(refusal(options), HasSubstr("pairs: found some beside another choice"));
 }
 

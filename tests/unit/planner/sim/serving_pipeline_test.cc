@@ -19,7 +19,7 @@ namespace {
 
 ServingOptions one_worker(const Line& model, Batching batching = Batching::kVllm) {
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kUnified, 1, batching)};
+  options.pools = {pool_of(model, dispatch::Role::kUnified, 1, batching)};
   return options;
 }
 

@@ -21,12 +21,12 @@ namespace {
 
 ServingOptions two_roles(const Line& model, int prefill, int decode) {
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kPrefill, prefill), pool_of(model, WorkerRole::kDecode, decode)};
+  options.pools = {pool_of(model, dispatch::Role::kPrefill, prefill), pool_of(model, dispatch::Role::kDecode, decode)};
   options.link = {{1e9, 0, 0, 0}, 100};
   return options;
 }
 
-int of_role(const ServingResult& result, WorkerRole role) {
+int of_role(const ServingResult& result, dispatch::Role role) {
   return static_cast<int>(
       std::count_if(result.workers.begin(), result.workers.end(), [&](const auto& worker) { return worker.role == role; }));
 }
@@ -40,13 +40,13 @@ TEST(ServingRoles, IdleDecodeWorkersFlip) {
   std::vector<workload::Request> requests = random_requests(rng, 1000, 10, 4000, 3);
   ListSource fixed_source(requests), flipping_source(requests);
   const auto fixed = simulate_serving(fixed_source, options);
-  options.flip = FlipPolicy{5, 0.1, 0.006};
+  options.dispatch.flip = dispatch::FlipPolicy{5, 0.1, 0.006};
   const auto flipping = simulate_serving(flipping_source, options);
   ASSERT_TRUE(fixed.ok() && flipping.ok());
   EXPECT_EQ(fixed->flips, 0);
   EXPECT_EQ(flipping->flips, 2);
-  EXPECT_EQ(of_role(*flipping, WorkerRole::kPrefill), 3);
-  EXPECT_EQ(of_role(*flipping, WorkerRole::kDecode), 1);
+  EXPECT_EQ(of_role(*flipping, dispatch::Role::kPrefill), 3);
+  EXPECT_EQ(of_role(*flipping, dispatch::Role::kDecode), 1);
   EXPECT_EQ(flipping->completed, 1000);
   EXPECT_LT(flipping->ttft.p50_s, fixed->ttft.p50_s / 4);
 }
@@ -56,13 +56,13 @@ TEST(ServingRoles, IdlePrefillWorkersFlip) {
   Line model;
   ServingOptions options = two_roles(model, 3, 1);
   options.pools[1].engine.max_sequences = 8;
-  options.flip = FlipPolicy{5, 0.1, 0.006};
+  options.dispatch.flip = dispatch::FlipPolicy{5, 0.1, 0.006};
   Rng rng(6, "long answers");
   ListSource source(random_requests(rng, 200, 3, 50, 600));
   const auto result = simulate_serving(source, options);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->completed, 200);
-  EXPECT_EQ(of_role(*result, WorkerRole::kPrefill), 1);
+  EXPECT_EQ(of_role(*result, dispatch::Role::kPrefill), 1);
   EXPECT_EQ(result->flips, 2);
 }
 
@@ -70,7 +70,7 @@ TEST(ServingRoles, IdlePrefillWorkersFlip) {
 TEST(ServingRoles, NobodyFlipsWithoutReason) {
   Line model;
   ServingOptions options = two_roles(model, 2, 2);
-  options.flip = FlipPolicy{5, 0.1, 0.006};
+  options.dispatch.flip = dispatch::FlipPolicy{5, 0.1, 0.006};
   ListSource idle({{0, 1, 10, 2}, {60, 1, 10, 2}});
   EXPECT_EQ(simulate_serving(idle, options)->flips, 0);
   options.pools[1].workers = 1;
@@ -85,7 +85,7 @@ TEST(ServingRoles, OneLongIterationIsNotIdle) {
   Line model;
   model.per_prompt_token_s = 1e-3;
   ServingOptions options = two_roles(model, 2, 1);
-  options.flip = FlipPolicy{10, 0.1, 0.006};
+  options.dispatch.flip = dispatch::FlipPolicy{10, 0.1, 0.006};
   ListSource source({{0, 1, 10, 3000}, {1, 1, 36000, 2}, {1, 1, 36000, 2}});
   const auto result = simulate_serving(source, options);
   ASSERT_TRUE(result.ok());
@@ -100,7 +100,7 @@ TEST(ServingRoles, OneLongIterationIsNotIdle) {
 TEST(ServingRoles, AYoungWorkerIsNotIdleYet) {
   Line model;
   ServingOptions options = two_roles(model, 1, 1);
-  options.flip = FlipPolicy{10, 0.3, 0.006};
+  options.dispatch.flip = dispatch::FlipPolicy{10, 0.3, 0.006};
   ScriptedController controller;
   options.controller = &controller;
   controller.orders = [&](const ClusterObservation&) {
@@ -131,7 +131,7 @@ struct Candidates {
   explicit Candidates(const std::vector<Decodes>& decodes) {
     pools.reserve(decodes.size());
     for (const Decodes& of : decodes) {
-      pools.push_back(pool_of(model, WorkerRole::kDecode, 1));
+      pools.push_back(pool_of(model, dispatch::Role::kDecode, 1));
       pools.back().engine.kv_blocks = of.pages;
       const int id = static_cast<int>(workers.size());
       workers.push_back(std::make_unique<ServingWorker>(id, 0, pools.back(), 0));
@@ -224,7 +224,7 @@ TEST(ServingRoles, TwoChoicesAreBetterThanOneAtRandom) {
 TEST(ServingRoles, TwoChoicesBalanceAWholeRun) {
   Line model;
   ServingOptions options = two_roles(model, 1, 2);
-  options.decode_choice = DecodeChoice::kTwoChoice;
+  options.dispatch.decode_choice = dispatch::DecodeChoice::kTwoChoice;
   Witness witness;
   options.observer = &witness;
   std::vector<workload::Request> requests;
@@ -244,7 +244,7 @@ TEST(ServingRoles, TwoChoicesBalanceAWholeRun) {
 // often; the first bucket has one neighbour only; with 0.749 three of four are right.
 TEST(ServingRoles, PredictsBuckets) {
   Rng rng(1, "prediction");
-  const LengthPrediction right{200, 1}, wrong{200, 0}, paper;
+  const dispatch::LengthPrediction right{200, 1}, wrong{200, 0}, paper;
   for (const auto& [tokens, at_least, middle] : {std::tuple{1, 1, 100}, {199, 1, 100}, {200, 200, 300}, {777, 600, 700}}) {
     const PredictedLength predicted = predict_length(right, tokens, rng);
     EXPECT_EQ(predicted.at_least, at_least);
@@ -268,7 +268,7 @@ TEST(ServingRoles, PredictsBuckets) {
 TEST(ServingRoles, LeastMemoryCountsWholeLengths) {
   Line model;
   ServingOptions options = two_roles(model, 1, 3);
-  options.decode_choice = DecodeChoice::kLeastMemory;
+  options.dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
   Witness witness;
   options.observer = &witness;
   // Promised: 700, 110, 400; then 110 + 300 = 410 and 400 + 20 = 420, and the 30 go beside 410.
@@ -292,7 +292,7 @@ TEST(ServingRoles, LeastMemoryCountsWholeLengths) {
 TEST(ServingRoles, PartnersStayTogether) {
   Line model;
   ServingOptions options = two_roles(model, 3, 2);
-  options.decode_choice = DecodeChoice::kPartner;
+  options.dispatch.decode_choice = dispatch::DecodeChoice::kPartner;
   Witness witness;
   options.observer = &witness;
   std::vector<workload::Request> requests;
@@ -317,7 +317,7 @@ TEST(ServingRoles, ASingleTokenIsNoDecode) {
   Line model;
   ServingOptions options = two_roles(model, 2, 1);
   for (ServingPool& pool : options.pools) pool.engine.batching = Batching::kMixed;
-  options.mixed_pool_threshold_tokens = 8192;
+  options.dispatch.mixed_pool_threshold_tokens = 8192;
   Witness witness;
   options.observer = &witness;
   // Worker 0 has less to do than worker 1 when the third one comes, which is what counts.
@@ -337,8 +337,8 @@ TEST(ServingRoles, MachinesThatStayMixedAreRepurposed) {
   model.capacity_tokens = 20'000;
   ServingOptions options = two_roles(model, 4, 1);
   for (ServingPool& pool : options.pools) pool.engine.batching = Batching::kMixed;
-  options.mixed_pool_threshold_tokens = 8192;
-  options.decode_choice = DecodeChoice::kLeastMemory;
+  options.dispatch.mixed_pool_threshold_tokens = 8192;
+  options.dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
   const auto served = [&](double rate_per_s) {
     Rng rng(3, "long answers");
     ListSource source(random_requests(rng, 400, rate_per_s, 200, 4000));
@@ -348,13 +348,13 @@ TEST(ServingRoles, MachinesThatStayMixedAreRepurposed) {
     return *result;
   };
   EXPECT_EQ(served(2).flips, 0);
-  options.repurpose = RepurposePolicy{20, 0.5};
+  options.dispatch.repurpose = dispatch::RepurposePolicy{20, 0.5};
   const ServingResult moved = served(2);
   EXPECT_GE(moved.flips, 2);
-  EXPECT_GE(of_role(moved, WorkerRole::kPrefill), 1);
+  EXPECT_GE(of_role(moved, dispatch::Role::kPrefill), 1);
   EXPECT_EQ(served(0.01).flips, 0);
-  options.mixed_pool_threshold_tokens.reset();
-  options.decode_choice = DecodeChoice::kAtArrival;
+  options.dispatch.mixed_pool_threshold_tokens.reset();
+  options.dispatch.decode_choice = dispatch::DecodeChoice::kAtArrival;
   ListSource none({});
   const auto refused = simulate_serving(none, options);
   ASSERT_FALSE(refused.ok());

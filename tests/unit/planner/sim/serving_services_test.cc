@@ -30,11 +30,11 @@ TEST(ServingServices, DoNotDisturbEachOther) {
       ServingService service;
       const bool two = rng.uniform() < 0.5;
       const int workers = static_cast<int>(rng.integer(1, 3));
-      service.pools = {pool_of(model, two ? WorkerRole::kPrefill : WorkerRole::kUnified, workers)};
-      if (two) service.pools.push_back(pool_of(model, WorkerRole::kDecode, static_cast<int>(rng.integer(1, 3))));
+      service.pools = {pool_of(model, two ? dispatch::Role::kPrefill : dispatch::Role::kUnified, workers)};
+      if (two) service.pools.push_back(pool_of(model, dispatch::Role::kDecode, static_cast<int>(rng.integer(1, 3))));
       for (ServingPool& pool : service.pools) pool.engine.max_sequences = static_cast<int>(rng.integer(1, 8));
       service.link = {{1e7, 1e-4, 0, 0}, 1000};
-      if (rng.uniform() < 0.8) service.dispatch = kDrawNothing[static_cast<std::size_t>(rng.integer(0, 4))];
+      if (rng.uniform() < 0.8) service.dispatch.policy = kDrawNothing[static_cast<std::size_t>(rng.integer(0, 4))];
       service.objectives = ServingObjectives{0.2, 0.02};
       cluster.services.push_back(service);
     }
@@ -82,7 +82,7 @@ TEST(ServingServices, RefusesOptionsByField) {
   ClusterOptions good;
   good.services.resize(2);
   for (ServingService& service : good.services)
-    service.pools = {pool_of(model, WorkerRole::kPrefill, 2), pool_of(model, WorkerRole::kDecode, 2)};
+    service.pools = {pool_of(model, dispatch::Role::kPrefill, 2), pool_of(model, dispatch::Role::kDecode, 2)};
   const auto message = [&](auto change) {
     ClusterOptions options = good;
     change(options);
@@ -95,14 +95,17 @@ TEST(ServingServices, RefusesOptionsByField) {
   EXPECT_TRUE(
       names(message([](auto& o) { o.services[1].pools[1].start_s = -1; }), "services[1].cluster.pools[1].start: found -1"));
   EXPECT_TRUE(names(message([](auto& o) {
-                      o.services[0].flip = FlipPolicy{0, 0.1, 0};
+                      o.services[0].dispatch.flip = dispatch::FlipPolicy{0, 0.1, 0};
                     }),
                     "services[0].scheduling.flip.window"));
   EXPECT_TRUE(names(message([](auto& o) {
-                      o.services[0].prediction = LengthPrediction{0, 1};
+                      o.services[0].dispatch.prediction = dispatch::LengthPrediction{0, 1};
                     }),
                     "prediction.bucketTokens: found 0"));
-  EXPECT_TRUE(names(message([](auto& o) { o.services[0].prediction = LengthPrediction{100, 1.5}; }), "prediction.accuracy"));
+  EXPECT_TRUE(names(message([](auto& o) {
+                      o.services[0].dispatch.prediction = dispatch::LengthPrediction{100, 1.5};
+                    }),
+                    "prediction.accuracy"));
   EXPECT_TRUE(names(message([](auto& o) { o.failures.at = {{1, 0}, {2, -1}}; }), "failures.at[1].worker: found -1"));
   EXPECT_TRUE(names(message([](auto& o) { o.failures.at = {{-2, 0}}; }), "failures.at[0].time: found -2"));
   EXPECT_TRUE(names(message([](auto& o) { o.failures.mean_time_between_s = -1; }), "failures.meanTimeBetween"));

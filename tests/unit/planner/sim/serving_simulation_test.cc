@@ -19,7 +19,7 @@ TEST(ServingSimulation, OneRequestTakesItsIterations) {
   Line model;
   model.per_context_token_s = 1e-6;
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kUnified, 1)};
+  options.pools = {pool_of(model, dispatch::Role::kUnified, 1)};
   options.objectives = ServingObjectives{0.02, 0.012};
   options.slowdown_reference = &model;
   ListSource source({{5, 1, 100, 4}});
@@ -42,7 +42,7 @@ TEST(ServingSimulation, IsAnMd1QueueForSingleTokens) {
   model.base_s = 0.1;
   model.per_prompt_token_s = 0;
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kUnified, 1)};
+  options.pools = {pool_of(model, dispatch::Role::kUnified, 1)};
   options.pools[0].engine.max_sequences = 1;
   Rng rng(2, "md1");
   ListSource source(random_requests(rng, 200'000, 7, 1, 1));
@@ -57,7 +57,7 @@ TEST(ServingSimulation, IsAnMd1QueueForSingleTokens) {
 TEST(ServingSimulation, MovesTheCacheBetweenRoles) {
   Line model;
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kPrefill, 1), pool_of(model, WorkerRole::kDecode, 1)};
+  options.pools = {pool_of(model, dispatch::Role::kPrefill, 1), pool_of(model, dispatch::Role::kDecode, 1)};
   options.link = {{1e6, 0.002, 0, 0}, 1000};  // 100 tokens: 0.1 s
   for (const int layers : {0, 10}) {
     options.link.path.layers = layers;
@@ -76,7 +76,7 @@ TEST(ServingSimulation, MovesTheCacheBetweenRoles) {
 TEST(ServingSimulation, PullsWhenThereIsRoom) {
   Line model;
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kPrefill, 1), pool_of(model, WorkerRole::kDecode, 1)};
+  options.pools = {pool_of(model, dispatch::Role::kPrefill, 1), pool_of(model, dispatch::Role::kDecode, 1)};
   options.pools[1].engine.kv_blocks = 10;
   options.link = {};
   ListSource source({{0, 1, 100, 50}, {0, 1, 100, 50}});
@@ -99,14 +99,14 @@ TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
     ServingOptions options;
     const bool two = round % 2 == 1;
     const Batching batching = kAll[(round / 2) % 5];
-    options.pools = {
-        pool_of(model, two ? WorkerRole::kPrefill : WorkerRole::kUnified, static_cast<int>(rng.integer(1, 3)), batching)};
-    if (two) options.pools.push_back(pool_of(model, WorkerRole::kDecode, static_cast<int>(rng.integer(1, 3)), batching));
+    options.pools = {pool_of(model, two ? dispatch::Role::kPrefill : dispatch::Role::kUnified,
+                             static_cast<int>(rng.integer(1, 3)), batching)};
+    if (two) options.pools.push_back(pool_of(model, dispatch::Role::kDecode, static_cast<int>(rng.integer(1, 3)), batching));
     for (ServingPool& pool : options.pools) pool.engine.max_sequences = static_cast<int>(rng.integer(1, 12));
     options.link = {{1e7, 1e-4, round % 3 == 0 ? 8 : 0, 0}, 1000};
-    if (rng.uniform() < 0.7) options.dispatch = dispatch::kAllPolicies[static_cast<std::size_t>(rng.integer(0, 6))];
+    if (rng.uniform() < 0.7) options.dispatch.policy = dispatch::kAllPolicies[static_cast<std::size_t>(rng.integer(0, 6))];
     const bool paged = batching != Batching::kStatic && batching != Batching::kOrca;
-    if (two && paged && rng.uniform() < 0.7) options.mixed_pool_threshold_tokens = rng.integer(0, 500);
+    if (two && paged && rng.uniform() < 0.7) options.dispatch.mixed_pool_threshold_tokens = rng.integer(0, 500);
     const auto requests = random_requests(rng, 120, rng.uniform(1, 60), 300, 60);
     ListSource source(requests), again(requests);
     const auto result = simulate_serving(source, options);
@@ -132,14 +132,14 @@ TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
 TEST(ServingSimulation, TheMixedPoolTakesPromptsThatWouldWait) {
   Line model;
   ServingOptions options;
-  options.pools = {pool_of(model, WorkerRole::kPrefill, 1, Batching::kMixed),
-                   pool_of(model, WorkerRole::kDecode, 3, Batching::kMixed)};
+  options.pools = {pool_of(model, dispatch::Role::kPrefill, 1, Batching::kMixed),
+                   pool_of(model, dispatch::Role::kDecode, 3, Batching::kMixed)};
   options.link = {{1e9, 0, 0, 0}, 100};
   Rng rng(4, "burst");
   const auto requests = random_requests(rng, 400, 15, 2000, 20);
   ListSource apart_source(requests), mixed_source(requests);
   const auto apart = simulate_serving(apart_source, options);
-  options.mixed_pool_threshold_tokens = 3000;
+  options.dispatch.mixed_pool_threshold_tokens = 3000;
   const auto mixed = simulate_serving(mixed_source, options);
   ASSERT_TRUE(apart.ok() && mixed.ok());
   EXPECT_LT(mixed->ttft.p95_s, apart->ttft.p95_s / 2);
@@ -159,9 +159,10 @@ TEST(ServingSimulation, RefusesWhatCannotServe) {
     return result.ok() ? std::string() : result.error().message;
   };
   EXPECT_NE(message({}).find("cluster.pools: found roles"), std::string::npos);
-  EXPECT_NE(message({pool_of(model, WorkerRole::kPrefill, 1)}).find("cluster.pools: found roles"), std::string::npos);
-  EXPECT_NE(message({pool_of(model, WorkerRole::kUnified, 0)}).find("cluster.pools[0].workers: found 0"), std::string::npos);
-  EXPECT_NE(message({pool_of(full, WorkerRole::kUnified, 1)}).find("cluster.pools[0]: the model does not fit"),
+  EXPECT_NE(message({pool_of(model, dispatch::Role::kPrefill, 1)}).find("cluster.pools: found roles"), std::string::npos);
+  EXPECT_NE(message({pool_of(model, dispatch::Role::kUnified, 0)}).find("cluster.pools[0].workers: found 0"),
+            std::string::npos);
+  EXPECT_NE(message({pool_of(full, dispatch::Role::kUnified, 1)}).find("cluster.pools[0]: the model does not fit"),
             std::string::npos);
 }
 

@@ -29,7 +29,7 @@ int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch)
   auto scenario = parse_scenario(read(folder / "splitwise-code.yaml"), "splitwise-code.yaml");
   EXPECT_TRUE(scenario.ok()) << scenario.error().message;
   scenario->services[0].pools[0].workers = prompt_machines;
-  scenario->services[0].dispatch = dispatch;
+  scenario->services[0].dispatch.policy = dispatch;
   std::map<std::string, std::string> texts;
   for (const ScenarioFile& file : files_of(*scenario)) texts[file.path] = read(folder / file.path);
   const auto prepared = PreparedScenario::make(*scenario, texts);

@@ -55,7 +55,7 @@ TEST(PlacedService, ServesTheFlowThatHexGen2Promises) {
   EXPECT_EQ(served->completed, kRequests);
   double slowest_prefill_s = 0, slowest_decode_s = 0;
   for (const Group& group : plan.groups) {
-    double& slowest = group.role == sim::WorkerRole::kPrefill ? slowest_prefill_s : slowest_decode_s;
+    double& slowest = group.role == dispatch::Role::kPrefill ? slowest_prefill_s : slowest_decode_s;
     slowest = std::max(slowest, group.latency_s);
   }
   EXPECT_LT(served->simulated_s, kRequests / rate * 1.05 + slowest_prefill_s + 2 * slowest_decode_s);
@@ -89,8 +89,8 @@ TEST(PlacedService, PairsTakeTheirShares) {
   EXPECT_LE(gpus, plan.gpus);
   EXPECT_LE(cost, plan.cost_per_hour * (1 + 1e-9));
   for (const sim::PoolPair& pair : service.pairs) {
-    EXPECT_EQ(service.pools[static_cast<std::size_t>(pair.prefill)].role, sim::WorkerRole::kPrefill);
-    EXPECT_EQ(service.pools[static_cast<std::size_t>(pair.decode)].role, sim::WorkerRole::kDecode);
+    EXPECT_EQ(service.pools[static_cast<std::size_t>(pair.prefill)].role, dispatch::Role::kPrefill);
+    EXPECT_EQ(service.pools[static_cast<std::size_t>(pair.decode)].role, dispatch::Role::kDecode);
   }
 }
 
@@ -102,7 +102,7 @@ TEST(PlacedService, GroupsHaveThePlansLatencies) {
   for (const Group& group : plan.groups) {
     const auto model = GroupModel::make(problem.search->shape, problem.cluster, group);
     ASSERT_TRUE(model.ok()) << model.error().message;
-    const double seconds = group.role == sim::WorkerRole::kPrefill
+    const double seconds = group.role == dispatch::Role::kPrefill
                                ? model->iteration_s(planner::prefill_batch(1, 256))
                                : 128 * model->iteration_s(planner::decode_batch(group.batch, 256));
     EXPECT_NEAR(seconds / group.latency_s, 1, 1e-6);

@@ -68,7 +68,7 @@ class Loop {
       pool->name = "a100-80gb-1";
       pool->accelerator = "a100-80gb";
       service.pools = {*pool};
-      service.dispatch = dispatch::PolicyKind::kJffc;
+      service.dispatch.policy = dispatch::PolicyKind::kJffc;
       service.objectives = ServingObjectives{2, 0.05};
       cluster.services.push_back(service);
     }
@@ -257,7 +257,7 @@ TEST(PolicyAutoscaler, ReadsWhatWas) {
   pool->accelerator = "a100-80gb";
   pool->engine.max_sequences = 4;  // so that requests wait at the gateway
   service.pools = {*pool};
-  service.dispatch = dispatch::PolicyKind::kJffc;
+  service.dispatch.policy = dispatch::PolicyKind::kJffc;
   cluster.services = {service};
   cluster.controller = &watched;
   ListSource source(phases({{20, 60}}, 0, "readings"));
@@ -305,7 +305,7 @@ TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
   pool->name = "a100-80gb-1";
   pool->accelerator = "a100-80gb";
   service.pools = {*pool};
-  service.dispatch = dispatch::PolicyKind::kJffc;
+  service.dispatch.policy = dispatch::PolicyKind::kJffc;
   cluster.services = {service};
   cluster.controller = &recorded;
   ListSource source(phases({{2, 60}, {100, 180}}, 0, "fields"));

@@ -187,13 +187,13 @@ TEST(ScenarioServices, TetriInfersScheduling) {
   EXPECT_EQ(service.pools[0].engine.prompt_order, PromptOrder::kShortestFirst);
   EXPECT_EQ(service.pools[0].engine.prompt_order_window, 8);
   EXPECT_EQ(service.pools[1].engine.admission, DecodeAdmission::kReserveDynamic);
-  EXPECT_EQ(service.decode_choice, DecodeChoice::kTwoChoice);
-  EXPECT_EQ(service.heavy_decode_tokens, 64);
-  EXPECT_EQ(service.prediction->bucket_tokens, 100);
-  EXPECT_EQ(service.prediction->accuracy, 0.8);
-  EXPECT_EQ(service.flip->window_s, 5);
-  EXPECT_EQ(service.flip->below, 0.2);
-  EXPECT_DOUBLE_EQ(service.flip->flip_s, 0.006);
+  EXPECT_EQ(service.dispatch.decode_choice, dispatch::DecodeChoice::kTwoChoice);
+  EXPECT_EQ(service.dispatch.heavy_decode_tokens, 64);
+  EXPECT_EQ(service.dispatch.prediction->bucket_tokens, 100);
+  EXPECT_EQ(service.dispatch.prediction->accuracy, 0.8);
+  EXPECT_EQ(service.dispatch.flip->window_s, 5);
+  EXPECT_EQ(service.dispatch.flip->below, 0.2);
+  EXPECT_DOUBLE_EQ(service.dispatch.flip->flip_s, 0.006);
   const ServingResult result = run(*scenario, 1);
   EXPECT_EQ(result.completed, result.requests);
 }

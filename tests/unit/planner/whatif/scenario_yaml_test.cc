@@ -48,16 +48,16 @@ TEST(ScenarioYaml, ReadsTheIssuesOwn) {
   EXPECT_EQ(scenario->services[0].workload.requests_per_second, 70);
   EXPECT_EQ(scenario->services[0].workload.duration_s, 120);
   ASSERT_EQ(scenario->services[0].pools.size(), 2u);
-  EXPECT_EQ(scenario->services[0].pools[0].role, WorkerRole::kPrefill);
+  EXPECT_EQ(scenario->services[0].pools[0].role, dispatch::Role::kPrefill);
   EXPECT_EQ(scenario->services[0].pools[0].workers, 27);
-  EXPECT_EQ(scenario->services[0].pools[1].role, WorkerRole::kDecode);
+  EXPECT_EQ(scenario->services[0].pools[1].role, dispatch::Role::kDecode);
   EXPECT_EQ(scenario->services[0].pools[1].gpus_per_worker, 8);
   EXPECT_EQ(scenario->services[0].link.bandwidth_bytes_per_s, 200e9);
   EXPECT_EQ(scenario->services[0].link.latency_s, 5e-6);
   EXPECT_EQ(scenario->services[0].engine.batching, Batching::kVllm);
   EXPECT_EQ(scenario->services[0].engine.max_batch_tokens, 2048);
-  EXPECT_EQ(scenario->services[0].dispatch, dispatch::PolicyKind::kJsq);
-  EXPECT_EQ(scenario->services[0].mixed_pool_threshold_tokens, 8192);
+  EXPECT_EQ(scenario->services[0].dispatch.policy, dispatch::PolicyKind::kJsq);
+  EXPECT_EQ(scenario->services[0].dispatch.mixed_pool_threshold_tokens, 8192);
   EXPECT_EQ(scenario->services[0].slo->ttft_s, 0.5);
   EXPECT_EQ(scenario->services[0].slo->tpot_s, 0.05);
   EXPECT_EQ(scenario->services[0].slo->percentile, 95);
@@ -125,7 +125,7 @@ TEST(ScenarioYaml, KnowsPoliciesByName) {
                              "aladdin", "by-size", "weighted-round-robin", "single-instance", "memory-based", "huawei"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {dispatch: " + policy + "}\n", "s");
     ASSERT_TRUE(scenario.ok()) << scenario.error().message;
-    EXPECT_EQ(scenario->services[0].dispatch.has_value(), std::string(policy) != "jsq-tokens");
+    EXPECT_EQ(scenario->services[0].dispatch.policy.has_value(), std::string(policy) != "jsq-tokens");
   }
   for (const char* batching : {"static", "orca", "vllm", "mixed", "sarathi", "vllm-v1"}) {
     const auto scenario = parse_scenario(std::string(kSmall) + "scheduling: {batching: " + batching + "}\n", "s");

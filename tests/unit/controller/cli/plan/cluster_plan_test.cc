@@ -131,9 +131,9 @@ TEST(ClusterPlan, ReadsAsKept) {
   hetero::ClusterPlan& plan = outcome.placed.emplace().plan;
   plan.strategy = "hexgen2";
   plan.holds = true;
-  plan.groups = {{sim::WorkerRole::kPrefill, {{{0, 1}, 48}}, 30, 0.033, 1},
-                 {sim::WorkerRole::kDecode, {{{2}, 20}, {{4, 5}, 28}}, 14, 5, 70},
-                 {sim::WorkerRole::kDecode, {{{6, 7}, 48}}, 9, 6, 54}};
+  plan.groups = {{dispatch::Role::kPrefill, {{{0, 1}, 48}}, 30, 0.033, 1},
+                 {dispatch::Role::kDecode, {{{2}, 20}, {{4, 5}, 28}}, 14, 5, 70},
+                 {dispatch::Role::kDecode, {{{6, 7}, 48}}, 9, 6, 54}};
   plan.flow = {{0, 1, 14, 20, 14.0 / 23}, {0, 2, 9, 12, 9.0 / 23}};
   plan.capacity_requests_per_s = 23;
   plan.cost_per_hour = 3 * 3.69 + 4 * 1.69;

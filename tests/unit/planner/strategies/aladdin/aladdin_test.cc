@@ -76,7 +76,7 @@ TEST(AladdinPlan, HoldsInTheSimulatorAndIsTheLeast) {
   const Plan plan = planned(owned.problem);
   ASSERT_TRUE(plan.holds);
   EXPECT_EQ(plan.strategy, "aladdin");
-  EXPECT_EQ(plan.deployment.dispatch, dispatch::PolicyKind::kAladdin);
+  EXPECT_EQ(plan.deployment.dispatch.policy, dispatch::PolicyKind::kAladdin);
   EXPECT_GE(plan.predicted.attainment, 0.95);
   EXPECT_GE(plan.predicted.capacity_requests_per_s, 160);
   const Trial trial{160, 3200, owned.problem.seed};  // twenty seconds, as the plan's
@@ -150,8 +150,8 @@ TEST(AladdinPlan, SplitsPhases) {
   const Plan plan = planned(owned.problem, options);
   ASSERT_TRUE(plan.holds);
   ASSERT_EQ(plan.deployment.pools.size(), 2U);
-  EXPECT_EQ(plan.deployment.pools[0].role, sim::WorkerRole::kPrefill);
-  EXPECT_EQ(plan.deployment.pools[1].role, sim::WorkerRole::kDecode);
+  EXPECT_EQ(plan.deployment.pools[0].role, dispatch::Role::kPrefill);
+  EXPECT_EQ(plan.deployment.pools[1].role, dispatch::Role::kDecode);
   EXPECT_TRUE(judge(owned.problem, *try_out(owned.problem, plan.deployment, {8, 500, owned.problem.seed})).holds);
 }
 

@@ -71,9 +71,9 @@ double least_worth(const Problem& problem) {
         for (int decodes = 1; decodes <= (d < 0 ? 1 : 6); ++decodes) {
           Deployment deployment = unified(p, problem.engine, prefills);
           if (d >= 0) {
-            deployment.pools.front().role = sim::WorkerRole::kPrefill;
+            deployment.pools.front().role = dispatch::Role::kPrefill;
             deployment.pools.push_back(deployment.pools.front());
-            deployment.pools.back().role = sim::WorkerRole::kDecode;
+            deployment.pools.back().role = dispatch::Role::kDecode;
             deployment.pools.back().kind = d;
             deployment.pools.back().workers = decodes;
           }

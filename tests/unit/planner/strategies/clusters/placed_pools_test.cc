@@ -28,9 +28,9 @@ GpuCluster three_nodes() {
 ClusterPlan three_groups() {
   ClusterPlan plan;
   plan.strategy = "hexgen2";
-  plan.groups = {{sim::WorkerRole::kPrefill, {{{0, 1}, 48}}, 6, 0.1, 1},
-                 {sim::WorkerRole::kDecode, {{{2}, 20}, {{4, 5}, 28}}, 4, 8, 32},
-                 {sim::WorkerRole::kDecode, {{{3}, 20}, {{7, 6}, 28}}, 4, 8, 32}};
+  plan.groups = {{dispatch::Role::kPrefill, {{{0, 1}, 48}}, 6, 0.1, 1},
+                 {dispatch::Role::kDecode, {{{2}, 20}, {{4, 5}, 28}}, 4, 8, 32},
+                 {dispatch::Role::kDecode, {{{3}, 20}, {{7, 6}, 28}}, 4, 8, 32}};
   plan.flow = {{0, 1, 3, 10, 0.5}, {0, 2, 3, 1, 0.5}};
   plan.capacity_requests_per_s = 6;
   plan.gpus = 8;

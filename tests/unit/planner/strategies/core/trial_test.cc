@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 Deployment one_pool(int kind, int workers) {
   Deployment deployment;
-  deployment.pools = {{sim::WorkerRole::kUnified, kind, workers, {}}};
+  deployment.pools = {{dispatch::Role::kUnified, kind, workers, {}}};
   return deployment;
 }
 
@@ -55,7 +55,7 @@ TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
   Problem& problem = owned.problem;
   problem.slowdown_reference = problem.kinds.front().model;
   Deployment split;
-  split.pools = {{sim::WorkerRole::kPrefill, 3, 1, {}}, {sim::WorkerRole::kDecode, 4, 1, {}}};
+  split.pools = {{dispatch::Role::kPrefill, 3, 1, {}}, {dispatch::Role::kDecode, 4, 1, {}}};
   constexpr double kLoose[] = {0.5, 0.03, 4, 0.4, 8, 2, 2};  // by Metric
   Rng rng(7, "early verdicts");
   int early = 0, holding = 0;

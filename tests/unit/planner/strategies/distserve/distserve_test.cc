@@ -96,8 +96,8 @@ TEST(DistServe, PlansHoldInTheSimulator) {
     EXPECT_TRUE(plan->holds);
     EXPECT_EQ(plan->strategy, "distserve");
     ASSERT_EQ(plan->deployment.pools.size(), 2u);
-    EXPECT_EQ(plan->deployment.pools[0].role, sim::WorkerRole::kPrefill);
-    EXPECT_EQ(plan->deployment.pools[1].role, sim::WorkerRole::kDecode);
+    EXPECT_EQ(plan->deployment.pools[0].role, dispatch::Role::kPrefill);
+    EXPECT_EQ(plan->deployment.pools[1].role, dispatch::Role::kDecode);
     EXPECT_EQ(plan->deployment.pairs_share_a_node, affinity == NodeAffinity::kLow);
     if (affinity == NodeAffinity::kLow) {
       EXPECT_EQ(plan->deployment.pools[0].workers, plan->deployment.pools[1].workers);

@@ -169,8 +169,8 @@ TEST(Hexgen2Plan, IsWhole) {
   std::vector<double> through(plan->groups.size(), 0);
   double sum = 0, shares = 0;
   for (const FlowEdge& edge : plan->flow) {
-    EXPECT_EQ(plan->groups[static_cast<std::size_t>(edge.from)].role, sim::WorkerRole::kPrefill);
-    EXPECT_EQ(plan->groups[static_cast<std::size_t>(edge.to)].role, sim::WorkerRole::kDecode);
+    EXPECT_EQ(plan->groups[static_cast<std::size_t>(edge.from)].role, dispatch::Role::kPrefill);
+    EXPECT_EQ(plan->groups[static_cast<std::size_t>(edge.to)].role, dispatch::Role::kDecode);
     EXPECT_LE(edge.requests_per_s, edge.capacity_requests_per_s);
     through[static_cast<std::size_t>(edge.from)] += edge.requests_per_s;
     through[static_cast<std::size_t>(edge.to)] += edge.requests_per_s;
@@ -227,7 +227,7 @@ TEST(Hexgen, FindsTheBestEvenGroups) {
   EXPECT_GE(plan->capacity_requests_per_s, best * (1 - 1e-6));
   double sum = 0;
   for (const Group& group : plan->groups) {
-    EXPECT_EQ(group.role, sim::WorkerRole::kUnified);
+    EXPECT_EQ(group.role, dispatch::Role::kUnified);
     sum += group.capacity_requests_per_s;
   }
   EXPECT_NEAR(sum, plan->capacity_requests_per_s, 1e-9);

@@ -47,8 +47,8 @@ sim::ServingResult serve(PolicyKind policy, int count, double rate_per_s, bool k
   auto options = huawei_service(planner::model_shape_by_name("llama3-8b").value(), roofline,
                                 {{"t4", v100, 4, 1}, {"t1", v100, 1, 1}}, models)
                      .value();
-  options.dispatch = policy;
-  options.placement.learns_lengths = !known;
+  options.dispatch.policy = policy;
+  options.dispatch.placement.learns_lengths = !known;
   Drawn source(count, rate_per_s);
   return sim::simulate_serving(source, options).value();
 }

@@ -135,7 +135,7 @@ TEST(MixPlan, FillsUpWithAnotherAccelerator) {
   ASSERT_TRUE(plan->holds);
   EXPECT_TRUE(check_room(owned.problem, plan->deployment).ok());
   EXPECT_EQ(plan->deployment.pools.size(), 2U);
-  EXPECT_EQ(plan->deployment.dispatch, dispatch::PolicyKind::kBySize);
+  EXPECT_EQ(plan->deployment.dispatch.policy, dispatch::PolicyKind::kBySize);
   EXPECT_GT(plan->cost_per_hour, free->cost_per_hour);
   owned.problem.accelerators[0].gpus = 0;
   const auto other = mix_plan(owned.problem, {});

@@ -83,15 +83,16 @@ TEST(TetriInfer, SchedulesAsThePaperHasIt) {
   EXPECT_EQ(prefill.prompt_order_window, 16);
   EXPECT_EQ(prefill.max_batch_tokens, saturating_chunk(*kind_of(owned.problem, deployment.pools[0]).model, 0.9));
   EXPECT_EQ(deployment.pools[1].engine.admission, sim::DecodeAdmission::kReserveDynamic);
-  EXPECT_EQ(deployment.decode_choice, sim::DecodeChoice::kTwoChoice);
-  EXPECT_FALSE(deployment.dispatch.has_value());
-  ASSERT_TRUE(deployment.prediction && deployment.flip);
-  EXPECT_EQ(deployment.prediction->bucket_tokens, 200);
+  EXPECT_EQ(deployment.dispatch.decode_choice, dispatch::DecodeChoice::kTwoChoice);
+  EXPECT_FALSE(deployment.dispatch.policy.has_value());
+  ASSERT_TRUE(deployment.dispatch.prediction && deployment.dispatch.flip);
+  EXPECT_EQ(deployment.dispatch.prediction->bucket_tokens, 200);
   // Nobody asks the predictor: it does not run.
   const SplitDesign greedy = tetriinfer_design(
-      owned.problem, 0, 0, {sim::PromptOrder::kArrival, sim::DecodeAdmission::kGreedy, sim::DecodeChoice::kAtArrival}, options);
+      owned.problem, 0, 0, {sim::PromptOrder::kArrival, sim::DecodeAdmission::kGreedy, dispatch::DecodeChoice::kAtArrival},
+      options);
   const Deployment plain = greedy.deploy({1, 1});
-  EXPECT_FALSE(plain.prediction.has_value());
+  EXPECT_FALSE(plain.dispatch.prediction.has_value());
   const auto batch = planner::prefill_batch(1, plain.pools[0].engine.max_batch_tokens);
   EXPECT_EQ(plain.pools[0].model->iteration_s(batch), owned.problem.kinds[0].model->iteration_s(batch));
 }
