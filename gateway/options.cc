@@ -104,8 +104,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option(
          "--policy", policy,
-         "which worker takes a request: jffc (the fastest with a free slot, else it waits for one), jsq, sa-jsq, sed, jiq, "
-         "random, round-robin, power-of-two, aladdin, by-size, weighted-round-robin, single-instance, memory-based or huawei")
+         "which worker takes a request: jffc (the fastest with a free slot, else it waits for one), jsq, sed, power-of-two, "
+         "aladdin, by-size or huawei")
       ->capture_default_str();
   app.add_option("--queue-order", queue_order,
                  "who waits longest: objective (those who can still meet timeToFirstToken go first, the others behind them) or "
@@ -172,7 +172,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     options.controllers.push_back(controller);
   }
   for (std::string& origin : options.cors_origins) take("--cors-origin", Cors::parse_origin(origin), origin);
-  take("--policy", dispatch::policy_from_string(policy), options.policy);
+  take("--policy", dispatch::policy_from_string(policy, dispatch::kGatewayPolicies), options.policy);
   take("--queue-order", dispatch::queue_order_from_string(queue_order), options.queue_order);
   take("--queue-timeout", parse_duration_s(queue_timeout), options.queue_timeout_s);
   take("--start-timeout", parse_duration_s(start_timeout), options.start_timeout_s);

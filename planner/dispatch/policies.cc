@@ -42,9 +42,9 @@ const char* to_string(PolicyKind kind) {
 
 bool keeps_requests_back(PolicyKind kind) { return kind == PolicyKind::kJffc || kind == PolicyKind::kAladdin; }
 
-Result<PolicyKind> policy_from_string(std::string_view name) {
+Result<PolicyKind> policy_from_string(std::string_view name, std::span<const PolicyKind> among) {
   std::string allowed;
-  for (const PolicyKind kind : kAllPolicies) {
+  for (const PolicyKind kind : among) {
     if (name == to_string(kind)) return kind;
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(kind));
   }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "planner/base/result.h"
@@ -45,12 +46,18 @@ inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,
                                             PolicyKind::kMemoryBased,
                                             PolicyKind::kHuawei};
 
+// Those that somebody would choose for real requests: the gateway's. The others are what papers compare with.
+inline constexpr std::array kGatewayPolicies = {PolicyKind::kJffc,       PolicyKind::kJsq,     PolicyKind::kSed,
+                                                PolicyKind::kPowerOfTwo, PolicyKind::kAladdin, PolicyKind::kBySize,
+                                                PolicyKind::kHuawei};
+
 // "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "by-size", "weighted-round-robin",
 // "single-instance", "memory-based", "huawei"
 const char* to_string(PolicyKind kind);
 // A request waits in the central queue while no chain has room for it; the other policies send it to a full chain.
 [[nodiscard]] bool keeps_requests_back(PolicyKind kind);
-[[nodiscard]] Result<PolicyKind> policy_from_string(std::string_view name);  // error: "found 'x', allowed are ..."
+// Error: "found 'x', allowed are ...".
+[[nodiscard]] Result<PolicyKind> policy_from_string(std::string_view name, std::span<const PolicyKind> among = kAllPolicies);
 
 // What of them a policy asks for.
 struct PolicyRules {

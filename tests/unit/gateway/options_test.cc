@@ -54,7 +54,7 @@ TEST(CommandLine, AllFlags) {
                            "--drain-timeout",
                            "0",
                            "--policy",
-                           "sa-jsq"});
+                           "sed"});
   ASSERT_TRUE(line.options.has_value()) << line.text;
   EXPECT_EQ(line.options->listen, (HostPort{"0.0.0.0", "1"}));
   EXPECT_EQ(line.options->admin_listen, (HostPort{"::1", "2"}));
@@ -70,7 +70,7 @@ TEST(CommandLine, AllFlags) {
   EXPECT_EQ(line.options->drain_timeout_s, 0);
   EXPECT_EQ(line.options->drain_delay_s, 5);
   EXPECT_EQ(line.options->max_body_bytes, 32U << 20U);
-  EXPECT_EQ(line.options->policy, dispatch::PolicyKind::kSaJsq);
+  EXPECT_EQ(line.options->policy, dispatch::PolicyKind::kSed);
 }
 
 // Given bad flags; one line names the flag, what was found and what is allowed, and the exit code is 2.
@@ -107,8 +107,8 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--id", too_long.c_str()}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
-       "--policy: found 'JFFC', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, power-of-two, aladdin, "
-       "by-size, weighted-round-robin, single-instance, memory-based, huawei"},
+       "--policy: found 'JFFC', allowed are jffc, jsq, sed, power-of-two, aladdin, by-size, huawei"},
+      {{"--controller", "http://a", "--policy", "random"}, "--policy: found 'random', allowed are jffc, jsq, sed"},
       {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: found 'fifo', allowed are: objective, arrival"},
       {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"}, "--advertise: found nothing"},
   };
