@@ -3,10 +3,22 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "planner/policy/passes/passes.h"
 
 namespace windlass::planner {
+
+namespace {
+
+// Reasons without a pass are of the one that has just run.
+void name_pass(std::vector<Reason>& reasons, const char* pass) {
+  for (Reason& reason : reasons) {
+    if (reason.pass.empty()) reason.pass = pass;
+  }
+}
+
+}  // namespace
 
 std::span<const Pass> passes() {
   static constexpr std::array kPasses = {Pass{"Demand", believe_demand},        Pass{"Configuration", choose_configurations},
@@ -20,7 +32,13 @@ std::span<const Pass> passes() {
 
 Plan make_plan(const Snapshot& snapshot) {
   FleetDraft fleet = draft_of(snapshot);
-  for (const Pass& pass : passes()) pass.run(fleet);
+  for (const Pass& pass : passes()) {
+    pass.run(fleet);
+    for (Draft& draft : fleet.services) {
+      name_pass(draft.plan.reasons, pass.name);
+      name_pass(draft.target.reasons, pass.name);
+    }
+  }
   Plan plan;
   plan.at_s = snapshot.now_s;
   plan.denied = std::move(fleet.denied);

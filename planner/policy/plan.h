@@ -17,6 +17,7 @@ struct Reason {
   std::string code;
   std::string message;
   std::map<std::string, std::string> inputs;
+  std::string pass = {};  // of make_plan() that decided it (passes/passes.h): "Target"
 
   bool operator==(const Reason&) const = default;
 };

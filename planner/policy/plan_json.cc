@@ -49,7 +49,9 @@ Json fields_of(const Predicted& predicted) {
 Json fields_of(const Reason& reason) {
   Json inputs = Json::object();
   for (const auto& [key, value] : reason.inputs) inputs[key] = value;
-  return Json{{"code", reason.code}, {"message", reason.message}, {"inputs", std::move(inputs)}};
+  Json json{{"code", reason.code}, {"message", reason.message}, {"inputs", std::move(inputs)}};
+  if (!reason.pass.empty()) json["pass"] = reason.pass;
+  return json;
 }
 
 Json fields_of(const Hint& hint) {
@@ -132,6 +134,7 @@ Result<Predicted> read_predicted(const json& value, const std::string& path) {
 Result<Reason> read_reason(const json& value, const std::string& path) {
   JsonReader reader(value, path);
   Reason reason{reader.string("code"), reader.string("message"), {}};
+  if (reader.given("pass")) reason.pass = reader.string("pass");
   const json& inputs = reader.require("inputs");
   JsonReader input_reader(inputs, reader.path_of("inputs"));
   if (inputs.is_object()) {

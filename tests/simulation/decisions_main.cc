@@ -29,7 +29,7 @@ using windlass::planner::Plan;
 
 void leave_out_words(ordered_json& value) {
   if (value.is_object()) {
-    for (const char* key : {"message", "why"}) value.erase(key);
+    for (const char* key : {"message", "why", "pass"}) value.erase(key);
   }
   if (value.is_structured()) {
     for (auto& part : value) leave_out_words(part);

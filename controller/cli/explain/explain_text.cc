@@ -40,8 +40,21 @@ std::string inputs_text(const std::map<std::string, std::string>& inputs) {
   return text;
 }
 
-std::string reason_text(const std::string& code, const std::string& message, const std::map<std::string, std::string>& inputs) {
-  return wrapped(code + ": " + message, 2) + (inputs.empty() ? "" : wrapped(inputs_text(inputs), 6));
+std::string reason_text(const std::string& code, const std::string& message, const std::map<std::string, std::string>& inputs,
+                        int indent = 2) {
+  return wrapped(code + ": " + message, indent) + (inputs.empty() ? "" : wrapped(inputs_text(inputs), indent + 4));
+}
+
+// By the pass of the policy that decided it.
+std::string why_section(const std::vector<planner::Reason>& reasons) {
+  std::string text = "\nWhy\n";
+  if (reasons.empty()) return text + "  nothing to say: the plan is as it was\n";
+  std::string pass;
+  for (const planner::Reason& reason : reasons) {
+    if (reason.pass != pass) text += fmt::format("  {}\n", pass = reason.pass);
+    text += reason_text(reason.code, reason.message, reason.inputs, pass.empty() ? 2 : 4);
+  }
+  return text;
 }
 
 std::string workers_text(const planner::Service& service, double now_s) {
@@ -167,10 +180,7 @@ std::string explanation(const planner::Snapshot& snapshot, const planner::Plan& 
   text += objective(service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile, service.slo.window_s);
   text +=
       seen_text(service, snapshot.now_s) + predicted_section(planned) + considered_section(planned) + decided_section(planned);
-  text += "\nWhy\n";
-  for (const auto& reason : planned.reasons) text += reason_text(reason.code, reason.message, reason.inputs);
-  if (planned.reasons.empty()) text += "  nothing to say: the plan is as it was\n";
-  return text + change_section(snapshot, plan, index) + conditions_section(planned);
+  return text + why_section(planned.reasons) + change_section(snapshot, plan, index) + conditions_section(planned);
 }
 
 std::string explanation(const api::ModelService& service) {

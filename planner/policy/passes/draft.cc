@@ -48,11 +48,12 @@ void set_target(Draft& draft, double now_s) {
   const Service& service = *draft.service;
   if (!draft.prefill) {
     draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring);
-    return;
+  } else {
+    const Service side = answering_side(service, *draft.prefill);
+    draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
+    draft.prefill_wanted = limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
   }
-  const Service side = answering_side(service, *draft.prefill);
-  draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
-  draft.prefill_wanted = limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
+  for (Reason& reason : draft.target.reasons) reason.pass = "Target";  // also where pools that retire make it count again
 }
 
 const Configuration* second_class(const Draft& draft, const std::string& pool) {

@@ -1,6 +1,7 @@
 // The passes of make_plan(), one after another: what each writes, and that it leaves the rest alone.
 #include "planner/policy/passes/passes.h"
 
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -225,6 +226,18 @@ TEST(Passes, DenialsNameWhoHasTheGpus) {
   EXPECT_EQ(fleet.denied[0].code, "InsufficientCapacity");
   EXPECT_THAT(fleet.denied[0].message, HasSubstr("default/other (priority 5) has 2"));
   EXPECT_EQ(make_plan(snapshot).denied, fleet.denied);
+}
+
+// Given a plan whose class changes and whose objective is out of reach of another class, expects each reason to name the pass
+// that decided it, in the passes' order but for the target.
+TEST(Passes, ReasonsNameTheirPass) {
+  const Plan plan = make_plan(two_classes(moving_service(2), 8, 8));
+  std::map<std::string, std::string> pass_of;
+  for (const Reason& reason : plan.services[0].reasons) pass_of[reason.code] = reason.pass;
+  EXPECT_EQ(pass_of["WorkerConfiguration"], "Configuration");
+  EXPECT_EQ(pass_of["ConfigurationChange"], "Change");
+  EXPECT_EQ(pass_of["Demand"], "Target");
+  for (const auto& [code, pass] : pass_of) EXPECT_FALSE(pass.empty()) << code;
 }
 
 }  // namespace
