@@ -14,12 +14,12 @@ int predicted_output(const SequenceSpec& spec) {
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options)
+Engine::Engine(const planner::EngineSettings& options)
     : options_(options),
-      chunks_(options.batching == Batching::kSarathi || options.batching == Batching::kVllmV1),
-      reserves_(options.batching == Batching::kStatic || options.batching == Batching::kOrca),
-      static_(options.batching == Batching::kStatic),
-      looks_ahead_(options.admission != DecodeAdmission::kGreedy && !reserves_),
+      chunks_(options.batching == planner::Batching::kSarathi || options.batching == planner::Batching::kVllmV1),
+      reserves_(options.batching == planner::Batching::kStatic || options.batching == planner::Batching::kOrca),
+      static_(options.batching == planner::Batching::kStatic),
+      looks_ahead_(options.admission != planner::DecodeAdmission::kGreedy && !reserves_),
       watermark_(static_cast<std::int64_t>(options.admission_reserve * static_cast<double>(options.kv_blocks))),
       pages_(options.kv_blocks),
       starting_page_(static_cast<std::size_t>(options.block_tokens), 0),
@@ -68,7 +68,7 @@ Engine::Sequence Engine::enqueue(const SequenceSpec& spec) {
   assert(spec.prefix_tokens >= 0 && spec.prefix_tokens <= spec.prompt_tokens);
   const Sequence sequence = make(spec);
   at(sequence).hand_over = spec.hand_over;
-  (options_.prompt_order == PromptOrder::kArrival ? waiting_ : arrived_).push_back(sequence);
+  (options_.prompt_order == planner::PromptOrder::kArrival ? waiting_ : arrived_).push_back(sequence);
   waiting_tokens_ += spec.prompt_tokens;
   return sequence;
 }
@@ -138,7 +138,8 @@ void Engine::sort_window() {
   waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
   arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
   std::stable_sort(waiting_.begin(), waiting_.end(), [&](Sequence a, Sequence b) {
-    return options_.prompt_order == PromptOrder::kShortestFirst ? at(a).prompt < at(b).prompt : at(a).prompt > at(b).prompt;
+    return options_.prompt_order == planner::PromptOrder::kShortestFirst ? at(a).prompt < at(b).prompt
+                                                                         : at(a).prompt > at(b).prompt;
   });
 }
 
@@ -184,7 +185,7 @@ bool Engine::admit_prompts(int budget) {
     add_chunk(sequence, tokens);
     budget -= tokens;
   }
-  if (away_ > 0 || (preempted_ && options_.batching == Batching::kVllmV1)) return false;
+  if (away_ > 0 || (preempted_ && options_.batching == planner::Batching::kVllmV1)) return false;
   bool first = true;
   while (running() < options_.max_sequences && !(static_ && forming_ == 0)) {
     if (chunks_ && budget <= 0) return true;
@@ -228,7 +229,7 @@ std::optional<planner::Batch> Engine::begin() {
   } else if (!chunks_) {
     admit_prompts(options_.max_batch_tokens);
   }
-  const bool prompts_alone = options_.batching == Batching::kVllm || static_;
+  const bool prompts_alone = options_.batching == planner::Batching::kVllm || static_;
   if (!(prompts_alone && batch_.prefill_sequences > 0)) begin_decodes();
   if (chunks_) admit_prompts(options_.max_batch_tokens - batch_.decode_sequences);
   if (batch_.empty()) return std::nullopt;
@@ -329,7 +330,7 @@ void Engine::stop_decoding(Sequence sequence) {
 void Engine::take_pages_for_decodes() {
   const int& starting = starting_page_[page_now_];
   while (starting > pages_.free()) {
-    if (options_.batching != Batching::kVllmV1 || !preempt_prompt()) preempt_last();
+    if (options_.batching != planner::Batching::kVllmV1 || !preempt_prompt()) preempt_last();
   }
   pages_.take(starting);  // before chunks of prompts take them
 }
@@ -361,7 +362,7 @@ void Engine::preempt_last() {
     state.prompt = cached(state);
     state.serial = next_serial_++;  // what the heaps know of it is stale
     const std::int64_t blocks = blocks_of(state.prompt);
-    if (options_.preemption == Preemption::kSwap && blocks <= host_free_) {
+    if (options_.preemption == planner::Preemption::kSwap && blocks <= host_free_) {
       host_free_ -= blocks;
       swapped_tokens_ += state.prompt;
       swapped_.push_back(sequence);

@@ -38,8 +38,8 @@
 #include <span>
 #include <vector>
 
+#include "planner/deployment/engine_settings.h"
 #include "planner/perf/iteration_model.h"
-#include "planner/sim/engine_options.h"
 #include "planner/sim/kv_pages.h"
 #include "planner/sim/working_set.h"
 
@@ -61,7 +61,7 @@ class Engine {
   // A handle of a sequence that this engine holds; reused after the sequence has left.
   using Sequence = int;
 
-  explicit Engine(const EngineOptions& options);
+  explicit Engine(const planner::EngineSettings& options);
 
   // Whether a sequence of this length can ever run here: its pages fit when it is alone.
   [[nodiscard]] bool can_hold(int prompt_tokens, int output_tokens) const;
@@ -189,7 +189,7 @@ class Engine {
   void end_static_batch();
 
   // What every iteration touches stands together: a thousand engines do not fit into a processor's cache.
-  EngineOptions options_;
+  planner::EngineSettings options_;
   bool chunks_;       // prompts in chunks
   bool reserves_;     // caches for their whole length
   bool static_;       // batches that nobody leaves

@@ -43,7 +43,7 @@ struct ServingPool {
   dispatch::Role role = dispatch::Role::kUnified;
   int workers = 1;                                 // there and ready at time 0
   const planner::IterationModel* model = nullptr;  // borrowed
-  EngineOptions engine;                            // kv_blocks, of the worker; 0: what the model's KV capacity gives
+  planner::EngineSettings engine;                  // kv_blocks, of the worker; 0: what the model's KV capacity gives
   int gpus_per_worker = 1;
   double price_per_gpu_hour = 0;
   double power_per_gpu_watts = 0;

@@ -116,8 +116,8 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
       return wrong("prediction.accuracy", fmt::format("{}", prediction->accuracy), "a share from 0 to 1");
   }
   for (std::size_t i = 0; service.dispatch.mixed_pool_threshold_tokens && i < service.pools.size(); ++i) {
-    const Batching batching = service.pools[i].engine.batching;
-    if (batching != Batching::kStatic && batching != Batching::kOrca) continue;
+    const planner::Batching batching = service.pools[i].engine.batching;
+    if (batching != planner::Batching::kStatic && batching != planner::Batching::kOrca) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.batching: found {} with a mixed pool, allowed are those with paged caches", prefix,
                              to_string(batching))};

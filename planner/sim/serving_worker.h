@@ -18,7 +18,7 @@ class ServingWorker {
  public:
   // One of the engines of a pipeline: its iterations are microbatches.
   struct Lane {
-    explicit Lane(const EngineOptions& options) : engine(options) {}
+    explicit Lane(const planner::EngineSettings& options) : engine(options) {}
 
     Engine engine;
     bool busy = false;

@@ -22,7 +22,7 @@ const dispatch::PackingModel* WorkerChooser::packing_of(const ServingWorker& wor
   if (tracker_ == nullptr) return nullptr;
   auto& known = packing_[worker.pool];
   if (known == nullptr) {
-    const EngineOptions& engine = worker.pool->engine;
+    const planner::EngineSettings& engine = worker.pool->engine;
     const auto tokens = static_cast<double>(worker.kv_blocks() * engine.block_tokens);
     const int most = engine.max_sequences * static_cast<int>(worker.lanes.size());
     known = std::make_unique<dispatch::PackingModel>(

@@ -6,7 +6,7 @@
 
 namespace windlass::sim {
 
-WorkingSet::WorkingSet(DecodeAdmission admission, int block_tokens)
+WorkingSet::WorkingSet(planner::DecodeAdmission admission, int block_tokens)
     : admission_(admission),
       block_tokens_(block_tokens),
       due_(static_cast<std::size_t>(block_tokens), 0),
@@ -33,7 +33,8 @@ std::int64_t WorkingSet::shortest() const {
 
 std::int64_t WorkingSet::growth(std::int64_t tokens, std::int64_t tokens_left) const {
   tokens_left = std::max<std::int64_t>(0, tokens_left);
-  if (admission_ == DecodeAdmission::kReserveStatic) return promised_ + blocks_of(tokens + tokens_left) - blocks_of(tokens);
+  if (admission_ == planner::DecodeAdmission::kReserveStatic)
+    return promised_ + blocks_of(tokens + tokens_left) - blocks_of(tokens);
   std::int64_t until = tokens_left;
   if (!ends_.empty() || !on_way_.empty()) until = tokens_left > 0 ? std::min(shortest(), tokens_left) : shortest();
   // Everybody takes a page in block_tokens iterations, and who is due in the rest one more.

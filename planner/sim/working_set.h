@@ -18,13 +18,13 @@
 #include <utility>
 #include <vector>
 
-#include "planner/sim/engine_options.h"
+#include "planner/deployment/engine_settings.h"
 
 namespace windlass::sim {
 
 class WorkingSet {
  public:
-  WorkingSet(DecodeAdmission admission, int block_tokens);
+  WorkingSet(planner::DecodeAdmission admission, int block_tokens);
 
   [[nodiscard]] bool empty() const { return members_ == 0; }
 
@@ -59,7 +59,7 @@ class WorkingSet {
   [[nodiscard]] std::size_t phase(const Member& member) const;
   [[nodiscard]] std::int64_t shortest() const;  // predicted tokens left; 0: nobody's is known
 
-  DecodeAdmission admission_;
+  planner::DecodeAdmission admission_;
   std::int64_t block_tokens_;
   std::vector<Member> by_sequence_;
   int members_ = 0;

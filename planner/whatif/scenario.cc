@@ -197,8 +197,8 @@ ServingPool PreparedService::pool(const ScenarioService& service, const Scenario
   pool.engine = service.engine;
   pool.engine.kv_blocks = static_cast<std::int64_t>(model.kv_capacity_tokens) / pool.engine.block_tokens;
   // Splitwise's mixed pool batches prompts and decodes together; workers that are not in it have only one of the two.
-  if (service.dispatch.mixed_pool_threshold_tokens && pool.engine.batching == Batching::kVllm)
-    pool.engine.batching = Batching::kMixed;
+  if (service.dispatch.mixed_pool_threshold_tokens && pool.engine.batching == planner::Batching::kVllm)
+    pool.engine.batching = planner::Batching::kMixed;
   const double kv_bytes = planner::kv_bytes_per_token(shape);
   if (service.swap) {
     pool.engine.host_blocks =

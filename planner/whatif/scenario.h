@@ -158,7 +158,7 @@ struct ScenarioService {
   std::vector<ScenarioPool> pools;
   ScenarioLink link;
   ScenarioStart start;
-  EngineOptions engine;              // host_blocks follow from `swap`
+  planner::EngineSettings engine;    // host_blocks follow from `swap`
   std::optional<ScenarioSwap> swap;  // of preemption by swapping
   dispatch::DispatchSettings dispatch;
   std::optional<ScenarioSlo> slo;

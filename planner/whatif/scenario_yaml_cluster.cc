@@ -194,8 +194,8 @@ void ServiceReader::check_together() {
                                 at("latency.pipelineParallel"), service_.latency.pipeline_parallel));
     }
   }
-  const Batching batching = service_.engine.batching;
-  if (two_roles() && (batching == Batching::kStatic || batching == Batching::kOrca)) {
+  const planner::Batching batching = service_.engine.batching;
+  if (two_roles() && (batching == planner::Batching::kStatic || batching == planner::Batching::kOrca)) {
     mistake_.keep(service_.pools.front().line,
                   fmt::format("{}: found '{}' with prefill and decode pools, allowed is vllm, vllm-v1, mixed or sarathi",
                               at("scheduling.batching"), to_string(batching)));

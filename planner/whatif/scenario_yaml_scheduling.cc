@@ -35,9 +35,9 @@ void ServiceReader::read_dispatch(YamlReader& reader) {
 }
 
 void ServiceReader::read_preemption(YamlReader& reader) {
-  EngineOptions& engine = service_.engine;
-  engine.preemption = kAllPreemptions[noted_choice(reader, "preemption", names_of(kAllPreemptions), 0)];
-  if (engine.preemption == Preemption::kSwap) {
+  planner::EngineSettings& engine = service_.engine;
+  engine.preemption = planner::kAllPreemptions[noted_choice(reader, "preemption", names_of(planner::kAllPreemptions), 0)];
+  if (engine.preemption == planner::Preemption::kSwap) {
     ScenarioSwap swap;
     swap.bytes_per_gpu = 1e9 * noted_number(reader, "swapSpaceGB", {0, 1e6}, swap.bytes_per_gpu / 1e9);
     swap.bytes_per_s_per_gpu = 1e9 * noted_number(reader, "swapGBps", {1e-3, 1e6}, swap.bytes_per_s_per_gpu / 1e9);
@@ -53,9 +53,9 @@ void ServiceReader::read_preemption(YamlReader& reader) {
 
 void ServiceReader::read_prompt_order(YamlReader& reader) {
   static constexpr std::array kOrders = {"arrival", "shortest-first", "longest-first"};
-  EngineOptions& engine = service_.engine;
-  engine.prompt_order = kAllPromptOrders[noted_choice(reader, "promptOrder", kOrders, 0)];
-  if (engine.prompt_order != PromptOrder::kArrival) {
+  planner::EngineSettings& engine = service_.engine;
+  engine.prompt_order = planner::kAllPromptOrders[noted_choice(reader, "promptOrder", kOrders, 0)];
+  if (engine.prompt_order != planner::PromptOrder::kArrival) {
     engine.prompt_order_window =
         static_cast<int>(noted_whole(reader, "promptOrderWindow", 1, 1'000'000, engine.prompt_order_window));
   } else if (const auto* window = reader.find("promptOrderWindow")) {
@@ -70,7 +70,8 @@ void ServiceReader::read_decodes(YamlReader& reader) {
   static constexpr std::array kNames = {"at-arrival", "least-memory", "two-choice", "partner"};
   static constexpr std::array kChoices = {dispatch::DecodeChoice::kAtArrival, dispatch::DecodeChoice::kLeastMemory,
                                           dispatch::DecodeChoice::kTwoChoice, dispatch::DecodeChoice::kPartner};
-  service_.engine.admission = kAllDecodeAdmissions[noted_choice(reader, "decodeAdmission", names_of(kAllDecodeAdmissions), 0)];
+  service_.engine.admission =
+      planner::kAllDecodeAdmissions[noted_choice(reader, "decodeAdmission", names_of(planner::kAllDecodeAdmissions), 0)];
   if (const auto* prediction = reader.find("lengthPrediction")) {
     YamlReader fields(*prediction, reader.path_of("lengthPrediction"), mistake_);
     dispatch::LengthPrediction asked;
@@ -137,9 +138,10 @@ void ServiceReader::read_mixed_pool(YamlReader& reader) {
 
 void ServiceReader::read_scheduling(const YamlValue& value) {
   YamlReader reader(value, at("scheduling"), mistake_);
-  constexpr std::size_t kStandard = static_cast<std::size_t>(Batching::kVllm);
-  EngineOptions& engine = service_.engine;
-  engine = with_defaults_of(kAllBatchings[noted_choice(reader, "batching", names_of(kAllBatchings), kStandard)]);
+  constexpr std::size_t kStandard = static_cast<std::size_t>(planner::Batching::kVllm);
+  planner::EngineSettings& engine = service_.engine;
+  engine = planner::with_defaults_of(
+      planner::kAllBatchings[noted_choice(reader, "batching", names_of(planner::kAllBatchings), kStandard)]);
   read_dispatch(reader);
   engine.max_batch_tokens =
       static_cast<int>(noted_whole(reader, "maxBatchTokens", 1, workload::kMostTokens, engine.max_batch_tokens));

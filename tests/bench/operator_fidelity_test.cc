@@ -33,8 +33,8 @@ class CountingModel final : public planner::IterationModel {
 // Given two clients with prompts of 4 tokens and answers of 3, prefill first: one wave takes a prefill of both (8 s) and two
 // decodes of 20 s.
 TEST(ClosedLoop, OneWaveByHand) {
-  sim::EngineOptions options;
-  options.batching = sim::Batching::kVllm;
+  planner::EngineSettings options;
+  options.batching = planner::Batching::kVllm;
   options.kv_blocks = 1000;
   const ClosedLoopResult result = run_closed_loop(
       {.clients = 2, .requests = 2, .input_tokens = 4, .output_tokens = 3, .request_s = 0.5}, options, CountingModel());
@@ -46,8 +46,8 @@ TEST(ClosedLoop, OneWaveByHand) {
 
 // Given one client and three requests: three times the same, one after the other; a cache too small for one: it does not fit.
 TEST(ClosedLoop, OneClientTakesTurns) {
-  sim::EngineOptions options;
-  options.batching = sim::Batching::kSarathi;
+  planner::EngineSettings options;
+  options.batching = planner::Batching::kSarathi;
   options.kv_blocks = 1000;
   const ClosedLoop load{.clients = 1, .requests = 3, .input_tokens = 4, .output_tokens = 3, .turnaround_s = 7};
   const ClosedLoopResult result = run_closed_loop(load, options, CountingModel());

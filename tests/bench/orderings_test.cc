@@ -117,7 +117,7 @@ TEST(VidurOrdering, WhatIf) {
   ASSERT_TRUE(search.ok() && models.ok() && workloads.ok());
   const auto capacity = [&](std::size_t model, std::size_t workload, const char* accelerator) {
     const auto found = search.value().capacity_per_s((*models)[model], (*workloads)[workload],
-                                                     {accelerator, 4, 1, sim::Batching::kSarathi, 512, 256}, {});
+                                                     {accelerator, 4, 1, planner::Batching::kSarathi, 512, 256}, {});
     EXPECT_TRUE(found.ok()) << found.error().message;
     return found.value_or(0);
   };

@@ -26,7 +26,7 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
     const search::WorkerKind& kind = search::kind_of(problem, pool);
     pools.add({dispatch::to_string(pool.role), problem.spec(kind).name, std::to_string(pool.workers),
                std::to_string(kind.gpus()), std::to_string(kind.tensor_parallel), std::to_string(kind.pipeline_stages),
-               sim::to_string(pool.engine.batching)});
+               planner::to_string(pool.engine.batching)});
   }
   std::string text = fmt::format("{}, strategy {}: {}\n\n", problem.name, plan.strategy,
                                  plan.holds ? "meets the objectives" : "NOTHING MEETS THE OBJECTIVES; this is nearest");

@@ -17,7 +17,7 @@ struct PlannedPool {
   dispatch::Role role = dispatch::Role::kUnified;
   int kind = 0;  // index in Problem::kinds
   int workers = 1;
-  sim::EngineOptions engine;  // kv_blocks 0: of the kind
+  planner::EngineSettings engine;  // kv_blocks 0: of the kind
   // Of a worker whose GPUs are power-capped (Splitwise's HHcap), or that runs something beside the model (TetriInfer's
   // predictor): its latency then, none: the kind's; and its share of the kind's power.
   std::shared_ptr<const planner::IterationModel> model = nullptr;

@@ -28,7 +28,7 @@ int most_workers(const Problem& problem, int kind) {
   return most;
 }
 
-Deployment unified(int kind, const sim::EngineOptions& engine, int workers) {
+Deployment unified(int kind, const planner::EngineSettings& engine, int workers) {
   Deployment deployment;
   PlannedPool pool;
   pool.kind = kind;

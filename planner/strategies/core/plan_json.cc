@@ -21,7 +21,7 @@ void put_deployment(Json& json, const Problem& problem, const Deployment& deploy
                      {"tensorParallel", kind.tensor_parallel},
                      {"pipelineStages", kind.pipeline_stages},
                      {"workers", pool.workers},
-                     {"batching", sim::to_string(pool.engine.batching)},
+                     {"batching", planner::to_string(pool.engine.batching)},
                      {"maxSequences", pool.engine.max_sequences},
                      {"maxBatchTokens", pool.engine.max_batch_tokens}});
   }

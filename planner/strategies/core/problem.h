@@ -16,9 +16,9 @@
 #include "planner/base/result.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/deployment/engine_settings.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
-#include "planner/sim/engine_options.h"
 #include "planner/sim/serving_options.h"
 #include "planner/workload/request_source.h"
 
@@ -100,7 +100,7 @@ struct Problem {
   double requests_per_s = 0;           // that a plan has to serve
   Objectives objectives;
   Goal goal = Goal::kCost;
-  sim::EngineOptions engine;  // where a strategy does not choose them itself; kv_blocks follow from the kind
+  planner::EngineSettings engine;  // where a strategy does not choose them itself; kv_blocks follow from the kind
   // KV caches between workers on one node and between nodes, where nothing was measured.
   planner::KvTransferPath within_node, between_nodes;
   std::shared_ptr<const planner::IterationModel> slowdown_reference;  // null: no slowdowns

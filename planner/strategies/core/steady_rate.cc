@@ -13,8 +13,12 @@ namespace {
 constexpr int kHalvings = 6;
 constexpr int kBatchBisections = 12;  // of the largest batch inside a limit on its iterations
 
-bool prompts_alone(sim::Batching batching) { return batching == sim::Batching::kVllm || batching == sim::Batching::kStatic; }
-bool reserves(sim::Batching batching) { return batching == sim::Batching::kOrca || batching == sim::Batching::kStatic; }
+bool prompts_alone(planner::Batching batching) {
+  return batching == planner::Batching::kVllm || batching == planner::Batching::kStatic;
+}
+bool reserves(planner::Batching batching) {
+  return batching == planner::Batching::kOrca || batching == planner::Batching::kStatic;
+}
 
 struct Share {
   double request_s = 0;    // of a stage's time
@@ -29,7 +33,7 @@ planner::Batch prompts(double number, const LengthMoments& lengths) {
   return batch;
 }
 
-Share share_of(const planner::IterationModel& model, const sim::EngineOptions& engine, const LengthMoments& lengths,
+Share share_of(const planner::IterationModel& model, const planner::EngineSettings& engine, const LengthMoments& lengths,
                double batch, SteadyPart part) {
   const double steps = std::max(1e-6, lengths.output_tokens - 1);
   const double stages = std::max(1, model.pipeline_stages());
@@ -85,12 +89,12 @@ LengthMoments length_moments(std::span<const std::pair<int, int>> lengths) {
   return moments;
 }
 
-SteadyState steady_state(const planner::IterationModel& model, double kv_capacity_tokens, const sim::EngineOptions& engine,
+SteadyState steady_state(const planner::IterationModel& model, double kv_capacity_tokens, const planner::EngineSettings& engine,
                          const LengthMoments& lengths, double most_iteration_s, SteadyPart part) {
   const double stages = std::max(1, model.pipeline_stages());
   const double held = reserves(engine.batching) ? lengths.whole_tokens : lengths.decode_context_tokens;
   double most = std::min<double>(engine.max_sequences, kv_capacity_tokens / stages / held);
-  if (sim::chunks_prompts(engine.batching) && part == SteadyPart::kWhole) {
+  if (planner::chunks_prompts(engine.batching) && part == SteadyPart::kWhole) {
     const double steps = std::max(1e-6, lengths.output_tokens - 1);
     most = std::min(most, engine.max_batch_tokens / (1 + lengths.input_tokens / steps));
   }
@@ -116,7 +120,7 @@ SteadyState steady_state(const planner::IterationModel& model, double kv_capacit
   return best;
 }
 
-SteadyState steady_state(const WorkerKind& kind, const sim::EngineOptions& engine, const LengthMoments& lengths,
+SteadyState steady_state(const WorkerKind& kind, const planner::EngineSettings& engine, const LengthMoments& lengths,
                          double most_iteration_s, SteadyPart part) {
   return steady_state(*kind.model, kind.kv_capacity_tokens, engine, lengths, most_iteration_s, part);
 }

@@ -15,8 +15,8 @@
 #include <span>
 #include <utility>
 
+#include "planner/deployment/engine_settings.h"
 #include "planner/perf/iteration_model.h"
-#include "planner/sim/engine_options.h"
 #include "planner/strategies/core/problem.h"
 
 namespace windlass::search {
@@ -49,10 +49,11 @@ enum class SteadyPart { kWhole, kDecode };
 // kv_capacity_tokens and stages are those of the worker; engine.max_sequences of one lane. Batches whose iterations take longer
 // than `most_iteration_s` are left out, but for a batch of one.
 [[nodiscard]] SteadyState steady_state(const planner::IterationModel& model, double kv_capacity_tokens,
-                                       const sim::EngineOptions& engine, const LengthMoments& lengths,
+                                       const planner::EngineSettings& engine, const LengthMoments& lengths,
                                        double most_iteration_s = std::numeric_limits<double>::infinity(),
                                        SteadyPart part = SteadyPart::kWhole);
-[[nodiscard]] SteadyState steady_state(const WorkerKind& kind, const sim::EngineOptions& engine, const LengthMoments& lengths,
+[[nodiscard]] SteadyState steady_state(const WorkerKind& kind, const planner::EngineSettings& engine,
+                                       const LengthMoments& lengths,
                                        double most_iteration_s = std::numeric_limits<double>::infinity(),
                                        SteadyPart part = SteadyPart::kWhole);
 

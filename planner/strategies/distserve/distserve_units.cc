@@ -109,18 +109,18 @@ DistServeUnits::DistServeUnits(const Problem& problem, const DistServeOptions& o
   }
 }
 
-sim::EngineOptions DistServeUnits::prefill_engine(int kind) const {
-  sim::EngineOptions engine = problem_.engine;
-  engine.batching = sim::Batching::kVllm;
-  engine.prompt_order = sim::PromptOrder::kArrival;
+planner::EngineSettings DistServeUnits::prefill_engine(int kind) const {
+  planner::EngineSettings engine = problem_.engine;
+  engine.batching = planner::Batching::kVllm;
+  engine.prompt_order = planner::PromptOrder::kArrival;
   engine.max_batch_tokens = batch_tokens(kind);
   return engine;
 }
 
-sim::EngineOptions DistServeUnits::decode_engine() const {
-  sim::EngineOptions engine = problem_.engine;
-  engine.batching = sim::Batching::kVllm;
-  engine.prompt_order = sim::PromptOrder::kArrival;
+planner::EngineSettings DistServeUnits::decode_engine() const {
+  planner::EngineSettings engine = problem_.engine;
+  engine.batching = planner::Batching::kVllm;
+  engine.prompt_order = planner::PromptOrder::kArrival;
   return engine;
 }
 

@@ -51,8 +51,8 @@ class DistServeUnits {
   [[nodiscard]] const PhaseScreen& decode_screen(int kind) const { return decode_screens_[static_cast<std::size_t>(kind)]; }
 
  private:
-  [[nodiscard]] sim::EngineOptions prefill_engine(int kind) const;
-  [[nodiscard]] sim::EngineOptions decode_engine() const;
+  [[nodiscard]] planner::EngineSettings prefill_engine(int kind) const;
+  [[nodiscard]] planner::EngineSettings decode_engine() const;
 
   const Problem& problem_;
   std::unique_ptr<const Requests> prompts_;  // with answers of one token

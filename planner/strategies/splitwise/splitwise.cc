@@ -35,11 +35,11 @@ std::string machine_name(const Problem& problem, int kind) {
   return planner::pool_name(problem.spec(problem.kind_at(kind)).name, problem.kind_at(kind).gpus());
 }
 
-sim::EngineOptions engine_of(const Problem& problem, const SplitwiseOptions& options) {
-  sim::EngineOptions engine = problem.engine;
-  engine.batching = sim::Batching::kMixed;  // where only one phase is at work, each has iterations of its own
+planner::EngineSettings engine_of(const Problem& problem, const SplitwiseOptions& options) {
+  planner::EngineSettings engine = problem.engine;
+  engine.batching = planner::Batching::kMixed;  // where only one phase is at work, each has iterations of its own
   engine.max_batch_tokens = options.max_batch_tokens;
-  engine.prompt_order = sim::PromptOrder::kArrival;
+  engine.prompt_order = planner::PromptOrder::kArrival;
   return engine;
 }
 
@@ -81,7 +81,7 @@ SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOpt
   SplitDesign design;
   design.name = fmt::format("{} for both phases at once", machine_name(problem, kind));
   design.unified = true;
-  const sim::EngineOptions engine = engine_of(problem, options);
+  const planner::EngineSettings engine = engine_of(problem, options);
   design.deploy = [kind, engine](const PhaseCounts& counts) {
     Deployment deployment;
     deployment.pools = {{dispatch::Role::kUnified, kind, counts.prefill, engine, {}}};

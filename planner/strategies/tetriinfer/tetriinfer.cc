@@ -71,8 +71,8 @@ std::vector<TetriInferKnobs> neighbours(const TetriInferKnobs& knobs) {
       all.back().*knob = value;
     }
   };
-  add(&TetriInferKnobs::order, sim::kAllPromptOrders);
-  add(&TetriInferKnobs::admission, sim::kAllDecodeAdmissions);
+  add(&TetriInferKnobs::order, planner::kAllPromptOrders);
+  add(&TetriInferKnobs::admission, planner::kAllDecodeAdmissions);
   add(&TetriInferKnobs::choice, std::array{dispatch::DecodeChoice::kTwoChoice, dispatch::DecodeChoice::kAtArrival});
   return all;
 }
@@ -148,21 +148,23 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
   const auto& prefill_model = problem.kind_at(prefill_kind).model;
   const int chunk = options.chunk_tokens.value_or(saturating_chunk(*prefill_model, options.saturated_share));
   // The predictor runs only where somebody asks it.
-  const bool predicts = knobs.admission != sim::DecodeAdmission::kGreedy || knobs.choice == dispatch::DecodeChoice::kTwoChoice;
+  const bool predicts =
+      knobs.admission != planner::DecodeAdmission::kGreedy || knobs.choice == dispatch::DecodeChoice::kTwoChoice;
   PlannedPool prefill{dispatch::Role::kPrefill, prefill_kind, 1, problem.engine, {}};
-  prefill.engine.batching = sim::Batching::kSarathi;
+  prefill.engine.batching = planner::Batching::kSarathi;
   prefill.engine.max_batch_tokens = chunk;
   prefill.engine.prompt_order = knobs.order;
   prefill.engine.prompt_order_window = options.prefill_sched_batch;
   prefill.model = prefill_instance(prefill_model, chunk, predicts ? options.predictor_slowdown : 1);
   PlannedPool decode{dispatch::Role::kDecode, decode_kind, 1, problem.engine, {}};
-  decode.engine.batching = sim::Batching::kVllm;
+  decode.engine.batching = planner::Batching::kVllm;
   decode.engine.admission = knobs.admission;
 
   SplitDesign design;
-  design.name = fmt::format("{} for prefill in chunks of {}, {} in windows of {}; {} for decode, {}, {}",
-                            kind_name(problem, prefill_kind), chunk, sim::to_string(knobs.order), options.prefill_sched_batch,
-                            kind_name(problem, decode_kind), sim::to_string(knobs.admission), text_of(knobs.choice));
+  design.name =
+      fmt::format("{} for prefill in chunks of {}, {} in windows of {}; {} for decode, {}, {}",
+                  kind_name(problem, prefill_kind), chunk, planner::to_string(knobs.order), options.prefill_sched_batch,
+                  kind_name(problem, decode_kind), planner::to_string(knobs.admission), text_of(knobs.choice));
   Deployment base;
   base.pools = {prefill, decode};
   base.dispatch.policy.reset();  // the prefill instance with the least load

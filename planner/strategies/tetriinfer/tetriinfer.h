@@ -20,8 +20,8 @@ namespace windlass::search {
 
 // Policies of Sections 3.3 and 3.4. The default is what the paper's end-to-end runs have (Section 5.1).
 struct TetriInferKnobs {
-  sim::PromptOrder order = sim::PromptOrder::kShortestFirst;
-  sim::DecodeAdmission admission = sim::DecodeAdmission::kReserveDynamic;
+  planner::PromptOrder order = planner::PromptOrder::kShortestFirst;
+  planner::DecodeAdmission admission = planner::DecodeAdmission::kReserveDynamic;
   dispatch::DecodeChoice choice = dispatch::DecodeChoice::kTwoChoice;
 
   bool operator==(const TetriInferKnobs&) const = default;

@@ -24,7 +24,8 @@ namespace windlass::search {
 
 // With which engines the problem's kinds are combined; what else an engine is told is Problem::engine's.
 struct VidurSpace {
-  std::vector<sim::Batching> batchings = {sim::Batching::kVllm, sim::Batching::kMixed /* Orca+ */, sim::Batching::kSarathi};
+  std::vector<planner::Batching> batchings = {planner::Batching::kVllm, planner::Batching::kMixed /* Orca+ */,
+                                              planner::Batching::kSarathi};
   std::vector<int> batch_sizes = {32, 64, 128, 256, 512};  // of a worker; each pipeline stage's lane has its share
   std::vector<int> chunk_tokens = {512, 1024, 2048};       // an iteration's tokens under sarathi and vllm-v1
   int whole_prompt_tokens = 4096;                          // and under all others
@@ -51,7 +52,7 @@ struct VidurOptions {
 
 struct VidurPoint {
   int kind = 0;  // of the problem
-  sim::EngineOptions engine;
+  planner::EngineSettings engine;
   int replicas = 1;                      // that the capacity is of
   double steady_requests_per_s = 0;      // of one replica, closed form
   double requests_per_s = 0;             // capacity; 0: passed over, or holds at no rate

@@ -44,9 +44,9 @@ Result<void> validate(const VidurOptions& options) {
 std::string describe(const Problem& problem, const VidurPoint& point) {
   const WorkerKind& kind = problem.kinds[static_cast<std::size_t>(point.kind)];
   const std::string chunk =
-      sim::chunks_prompts(point.engine.batching) ? fmt::format(" {}", point.engine.max_batch_tokens) : std::string();
+      planner::chunks_prompts(point.engine.batching) ? fmt::format(" {}", point.engine.max_batch_tokens) : std::string();
   return fmt::format("{}, TP {}, PP {}, {}{}, batch {}", problem.spec(kind).name, kind.tensor_parallel, kind.pipeline_stages,
-                     sim::to_string(point.engine.batching), chunk, point.engine.max_sequences * kind.pipeline_stages);
+                     planner::to_string(point.engine.batching), chunk, point.engine.max_sequences * kind.pipeline_stages);
 }
 
 std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& space, const LengthMoments& lengths) {
@@ -55,9 +55,9 @@ std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& s
     const WorkerKind& kind = problem.kinds[static_cast<std::size_t>(k)];
     const int room = most_workers(problem, k);
     const double lane_tokens = kind.kv_capacity_tokens / kind.pipeline_stages;
-    for (const sim::Batching batching : space.batchings) {
+    for (const planner::Batching batching : space.batchings) {
       for (const int tokens :
-           sim::chunks_prompts(batching) ? space.chunk_tokens : std::vector<int>{space.whole_prompt_tokens}) {
+           planner::chunks_prompts(batching) ? space.chunk_tokens : std::vector<int>{space.whole_prompt_tokens}) {
         for (const int batch : space.batch_sizes) {
           VidurPoint point;
           point.kind = k;

@@ -7,7 +7,7 @@
 
 namespace windlass::bench {
 
-ClosedLoopResult run_closed_loop(const ClosedLoop& load, const sim::EngineOptions& options,
+ClosedLoopResult run_closed_loop(const ClosedLoop& load, const planner::EngineSettings& options,
                                  const planner::IterationModel& model) {
   ClosedLoopResult result;
   sim::Engine engine(options);

@@ -27,7 +27,7 @@ struct ClosedLoopResult {
 };
 
 // REQUIRES: clients, requests, input_tokens >= 1, output_tokens >= 2.
-[[nodiscard]] ClosedLoopResult run_closed_loop(const ClosedLoop& load, const sim::EngineOptions& options,
+[[nodiscard]] ClosedLoopResult run_closed_loop(const ClosedLoop& load, const planner::EngineSettings& options,
                                                const planner::IterationModel& model);
 
 }  // namespace windlass::bench

@@ -94,7 +94,7 @@ sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel* mod
   pool.model = model;
   pool.workers = workers;
   pool.gpus_per_worker = parallelism.tensor_parallel * parallelism.pipeline_parallel;
-  pool.engine.batching = sim::Batching::kVllm;
+  pool.engine.batching = planner::Batching::kVllm;
   pool.engine.max_batch_tokens = role == dispatch::Role::kPrefill ? kPrefillBatchTokens : kVllmBatchTokens;
   return pool;
 }

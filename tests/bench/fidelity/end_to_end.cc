@@ -62,16 +62,16 @@ Result<EngineSetting> engine_setting(const std::string& engine, const std::vecto
   if (engine == "vllm") {
     // V1 0.12: chunks of prompts beside decodes; its API server's 8,192 tokens an iteration on H100; CUDA graphs up to 512
     // tokens; no overlap of scheduling yet. Ten requests a client, the clients started one after the other.
-    setting.batching = sim::Batching::kSarathi;
+    setting.batching = planner::Batching::kSarathi;
     setting.rounds = 10;
     setting.load.stagger_s = 20e-3;
     overhead = {whole.iteration_s, whole.sequence_s, kEagerLayerSeconds, 512, 0.9, 4e9};
   } else if (engine == "sglang") {
     // Prefills first, in batches of up to 8,192 tokens; scheduling overlaps; graphs for decode alone. One wave: all at once.
-    setting.batching = sim::Batching::kVllm;
+    setting.batching = planner::Batching::kVllm;
     overhead = {overlapped.iteration_s, overlapped.sequence_s, kEagerLayerSeconds, 256, 0.84, 1e9};
   } else if (engine == "trtllm") {
-    setting.batching = sim::Batching::kSarathi;
+    setting.batching = planner::Batching::kSarathi;
     setting.rounds = 10;
     setting.load.stagger_s = 20e-3;
     overhead = {overlapped.iteration_s, overlapped.sequence_s, kEagerLayerSeconds / 2, 128, 0.9, 4e9};
@@ -110,7 +110,7 @@ Result<std::vector<EndToEndPrediction>> predict_end_to_end(const std::vector<End
     load.requests = setting.rounds * row.clients;
     load.input_tokens = row.input_tokens;
     load.output_tokens = row.output_tokens;
-    sim::EngineOptions engine;
+    planner::EngineSettings engine;
     engine.batching = setting.batching;
     engine.max_batch_tokens = setting.max_batch_tokens;
     engine.max_sequences = setting.max_sequences;

@@ -13,7 +13,7 @@ namespace windlass::bench {
 // An engine as the measurements ran it, as far as its documentation and defaults tell; none of it is fitted.
 struct EngineSetting {
   std::string name;
-  sim::Batching batching = sim::Batching::kSarathi;
+  planner::Batching batching = planner::Batching::kSarathi;
   int max_batch_tokens = 8192;
   int max_sequences = 256;
   int rounds = 1;  // requests = rounds x clients

@@ -69,7 +69,7 @@ sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel& mod
   pool.role = role;
   pool.model = &model;
   pool.gpus_per_worker = 2;
-  pool.engine.batching = sim::Batching::kVllm;
+  pool.engine.batching = planner::Batching::kVllm;
   pool.engine.max_batch_tokens = kVllmBatchTokens;
   return pool;
 }
@@ -109,12 +109,12 @@ Result<std::vector<TetriInferComparison>> compare_tetriinfer(const std::vector<T
   vllm.pools[0].engine.max_sequences = options.vllm_batch;
   sim::ServingOptions split;
   split.pools = {pool_of(dispatch::Role::kPrefill, with_predictor), pool_of(dispatch::Role::kDecode, model)};
-  sim::EngineOptions& prefill = split.pools[0].engine;
-  prefill.batching = sim::Batching::kSarathi;
+  planner::EngineSettings& prefill = split.pools[0].engine;
+  prefill.batching = planner::Batching::kSarathi;
   prefill.max_batch_tokens = kChunkTokens;
-  if (options.shortest_first) prefill.prompt_order = sim::PromptOrder::kShortestFirst;
+  if (options.shortest_first) prefill.prompt_order = planner::PromptOrder::kShortestFirst;
   if (options.reserve_dynamic) {
-    split.pools[1].engine.admission = sim::DecodeAdmission::kReserveDynamic;
+    split.pools[1].engine.admission = planner::DecodeAdmission::kReserveDynamic;
     split.dispatch.prediction = dispatch::LengthPrediction{};
   }
   split.dispatch.heavy_decode_tokens = kHeavyDecodeTokens;

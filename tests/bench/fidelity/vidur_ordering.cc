@@ -21,15 +21,15 @@ constexpr double kLowestPerSecond = 0.02;
 constexpr int kThroughputTokens = 4096;  // vLLM's and Orca+'s limit of an iteration
 
 struct Engine {
-  sim::Batching batching;
+  planner::Batching batching;
   int max_batch_tokens;
 };
 // Likely winners first: those behind are then told apart from them by one question each.
-constexpr std::array<Engine, 5> kEngines = {{{sim::Batching::kSarathi, 512},
-                                             {sim::Batching::kSarathi, 1024},
-                                             {sim::Batching::kSarathi, 2048},
-                                             {sim::Batching::kVllm, kThroughputTokens},
-                                             {sim::Batching::kMixed, kThroughputTokens}}};
+constexpr std::array<Engine, 5> kEngines = {{{planner::Batching::kSarathi, 512},
+                                             {planner::Batching::kSarathi, 1024},
+                                             {planner::Batching::kSarathi, 2048},
+                                             {planner::Batching::kVllm, kThroughputTokens},
+                                             {planner::Batching::kMixed, kThroughputTokens}}};
 constexpr std::array<int, 5> kBatchSizes = {256, 128, 512, 64, 32};
 constexpr std::array<int, 3> kDegrees = {4, 2, 1};
 
@@ -98,9 +98,9 @@ Result<std::vector<VidurModel>> vidur_models() {
 }
 
 std::string VidurConfiguration::text() const {
-  const std::string engine = batching == sim::Batching::kSarathi ? fmt::format("Sarathi {}", max_batch_tokens)
-                             : batching == sim::Batching::kMixed ? std::string("Orca+")
-                                                                 : std::string("vLLM");
+  const std::string engine = batching == planner::Batching::kSarathi ? fmt::format("Sarathi {}", max_batch_tokens)
+                             : batching == planner::Batching::kMixed ? std::string("Orca+")
+                                                                     : std::string("vLLM");
   return fmt::format("{}, TP {}, PP {}, {}, batch {}", accelerator.starts_with("h100") ? "H100" : "A100", tensor_parallel,
                      pipeline_parallel, engine, batch_size);
 }

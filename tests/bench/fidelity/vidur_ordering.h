@@ -18,9 +18,9 @@
 
 #include "planner/base/result.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/deployment/engine_settings.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/operator_times.h"
-#include "planner/sim/engine_options.h"
 #include "planner/workload/lengths.h"
 #include "tests/bench/fidelity/operator_data.h"
 
@@ -42,7 +42,7 @@ struct VidurConfiguration {
   std::string accelerator;  // of the catalog
   int tensor_parallel = 1;
   int pipeline_parallel = 1;
-  sim::Batching batching = sim::Batching::kVllm;
+  planner::Batching batching = planner::Batching::kVllm;
   int max_batch_tokens = 4096;
   int batch_size = 32;
 

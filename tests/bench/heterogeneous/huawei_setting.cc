@@ -60,7 +60,7 @@ Result<sim::ServingOptions> huawei_service(const planner::ModelShape& shape, con
     pool.accelerator = of.machine.accelerator.name;
     pool.workers = of.instances;
     pool.model = models.back().get();
-    pool.engine = sim::with_defaults_of(sim::Batching::kVllm);
+    pool.engine = planner::with_defaults_of(planner::Batching::kVllm);
     pool.engine.max_batch_tokens = 8192;
     const double kv_tokens = hetero::kv_cache_bytes(shape, of.machine.accelerator, of.tensor_parallel) /
                              hetero::kv_token_bytes(shape, of.tensor_parallel);

@@ -179,7 +179,7 @@ struct Setting {
     pool.accelerator = kAccelerator;
     pool.name = "a100-80gb-1";
     pool.model = times.get();
-    pool.engine = sim::with_defaults_of(sim::Batching::kVllmV1);
+    pool.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
     pool.engine.max_sequences = planner::kMaxBatch;
     pool.gpus_per_worker = 1;
     pool.price_per_gpu_hour = 2;

@@ -152,7 +152,7 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
   pool.name = chosen.name;
   pool.accelerator = chosen.accelerator;
   pool.model = setting.model.get();
-  pool.engine = sim::with_defaults_of(sim::Batching::kVllmV1);
+  pool.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
   pool.engine.max_sequences = chosen.max_concurrency;
   pool.gpus_per_worker = chosen.gpus_per_worker;
   pool.price_per_gpu_hour = spec.price_per_hour;

@@ -138,7 +138,7 @@ Testbed testbed(const Setting& setting, const workload::LengthDistribution& leng
   problem.requests = bed.requests.get();
   problem.objectives.both = sim::ServingObjectives{setting.ttft_s, setting.tpot_s};
   problem.objectives.attainment = kInside;
-  problem.engine.batching = sim::Batching::kVllm;
+  problem.engine.batching = planner::Batching::kVllm;
   problem.within_node = problem.between_nodes = {};
   for (std::size_t kind = 0; kind < problem.kinds.size(); ++kind) {
     if (problem.kinds[kind].gpus() == setting.paper_gpus) bed.best = static_cast<int>(kind);

@@ -43,7 +43,7 @@ Deployment colocated(int kind) {
   Deployment deployment;
   search::PlannedPool& pool = deployment.pools.emplace_back();
   pool.kind = kind;
-  pool.engine.batching = sim::Batching::kVllm;
+  pool.engine.batching = planner::Batching::kVllm;
   pool.engine.max_batch_tokens = kVllmBatchTokens;
   return deployment;
 }

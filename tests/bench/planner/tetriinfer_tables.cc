@@ -102,8 +102,8 @@ Result<std::string> figure_sixteen(const Setting& setting) {
   constexpr int kRequests = 128;
   Deployment vllm;
   vllm.pools = {{dispatch::Role::kUnified, 0, 1, {}, {}}};
-  sim::EngineOptions& engine = vllm.pools[0].engine;
-  engine.batching = sim::Batching::kVllm;
+  planner::EngineSettings& engine = vllm.pools[0].engine;
+  engine.batching = planner::Batching::kVllm;
   engine.max_sequences = 16;
   engine.max_batch_tokens = 16 * kContextTokens;
   std::string text =
@@ -114,12 +114,12 @@ Result<std::string> figure_sixteen(const Setting& setting) {
   text += fmt::format("| vLLM, batches of 16, with their decodes | {:.2f} s | | |\n", coupled);
   text += fmt::format("| vLLM, batches of 16, prefill alone | {:.2f} s | {} | |\n", alone, less(alone, coupled));
   double first_come = 0;
-  for (const auto& [order, window] : {std::pair(sim::PromptOrder::kArrival, 16),
-                                      {sim::PromptOrder::kShortestFirst, 16},
-                                      {sim::PromptOrder::kLongestFirst, 16},
-                                      {sim::PromptOrder::kShortestFirst, 32},
-                                      {sim::PromptOrder::kShortestFirst, 64},
-                                      {sim::PromptOrder::kShortestFirst, 128}}) {
+  for (const auto& [order, window] : {std::pair(planner::PromptOrder::kArrival, 16),
+                                      {planner::PromptOrder::kShortestFirst, 16},
+                                      {planner::PromptOrder::kLongestFirst, 16},
+                                      {planner::PromptOrder::kShortestFirst, 32},
+                                      {planner::PromptOrder::kShortestFirst, 64},
+                                      {planner::PromptOrder::kShortestFirst, 128}}) {
     TetriInferOptions options;
     options.prefill_sched_batch = window;
     TetriInferKnobs knobs;
@@ -129,7 +129,7 @@ Result<std::string> figure_sixteen(const Setting& setting) {
     if (first_come == 0) first_come = chunked;
     text +=
         fmt::format("| chunks of {}, {}, PrefillSchedBatch {} | {:.2f} s | {} | {} |\n", split.pools[0].engine.max_batch_tokens,
-                    sim::to_string(order), window, chunked, less(chunked, coupled), less(chunked, first_come));
+                    planner::to_string(order), window, chunked, less(chunked, coupled), less(chunked, first_come));
   }
   return text;
 }
@@ -161,9 +161,9 @@ Result<std::string> figure_eighteen(const Setting& setting) {
   std::string text =
       "| admission | prediction right in | mean JCT | less than greedy | preemptions |\n|---|---:|---:|---:|---:|\n";
   double greedy = 0;
-  for (const auto admission : sim::kAllDecodeAdmissions) {
+  for (const auto admission : planner::kAllDecodeAdmissions) {
     for (const double accuracy : {0.749, 1.0}) {
-      if (admission == sim::DecodeAdmission::kGreedy && accuracy == 1) continue;
+      if (admission == planner::DecodeAdmission::kGreedy && accuracy == 1) continue;
       TetriInferKnobs knobs;
       knobs.admission = admission;
       const Deployment deployment = decode_alone(setting.problem, knobs, accuracy, 1);
@@ -172,8 +172,8 @@ Result<std::string> figure_eighteen(const Setting& setting) {
                                 mean(setting, deployment, 256, false,
                                      [](const sim::ServingResult& result) { return static_cast<double>(result.preemptions); }));
       if (greedy == 0) greedy = took;
-      const bool is_greedy = admission == sim::DecodeAdmission::kGreedy;
-      text += fmt::format("| {} | {} | {:.1f} s | {} | {:.0f} |\n", sim::to_string(admission),
+      const bool is_greedy = admission == planner::DecodeAdmission::kGreedy;
+      text += fmt::format("| {} | {} | {:.1f} s | {} | {:.0f} |\n", planner::to_string(admission),
                           is_greedy ? std::string() : fmt::format("{:.1f} %", 100 * accuracy), took,
                           is_greedy ? std::string() : fmt::format("{:.1f} %", 100 * (1 - took / greedy)), preempted);
     }
@@ -274,7 +274,7 @@ Result<std::string> plans(const std::string& data, Executor& executor) {
     const Deployment& of = plan.deployment;
     text += fmt::format("| {:.0f} | {} | {} | chunks of {}, {}, {}, {} | {}{} | {} | {}{} |\n", rate, of.pools[0].workers,
                         of.pools[1].workers, of.pools[0].engine.max_batch_tokens,
-                        sim::to_string(of.pools[0].engine.prompt_order), sim::to_string(of.pools[1].engine.admission),
+                        planner::to_string(of.pools[0].engine.prompt_order), planner::to_string(of.pools[1].engine.admission),
                         of.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice ? "two-choice" : "at-arrival",
                         plan.gpus, plan.holds ? "" : " (misses)", unified.deployment.pools[0].workers, unified.gpus,
                         unified.holds ? "" : " (misses)");

@@ -6,8 +6,8 @@
 namespace windlass::sim {
 namespace {
 
-EngineOptions caching(std::int64_t kv_blocks) {
-  EngineOptions options;
+planner::EngineSettings caching(std::int64_t kv_blocks) {
+  planner::EngineSettings options;
   options.prefix_caching = true;
   options.admission_reserve = 0;
   options.block_tokens = 4;
@@ -63,8 +63,8 @@ TEST(EnginePrefixes, AreThereWhenComputed) {
 // Given: a prefix of one page, then the same one two pages longer, chunk by chunk. Expected: who is longer goes on where the
 // shorter one ends; while it is at it, what its chunks have completed is there for a third.
 TEST(EnginePrefixes, GrowChunkByChunk) {
-  EngineOptions options = caching(20);
-  options.batching = Batching::kVllmV1;
+  planner::EngineSettings options = caching(20);
+  options.batching = planner::Batching::kVllmV1;
   options.max_batch_tokens = 5;
   Engine engine(options);
   engine.enqueue({.request = 1, .prompt_tokens = 5, .output_tokens = 1, .prefix = 7, .prefix_tokens = 4});
@@ -118,8 +118,8 @@ TEST(EnginePrefixes, SpareRecomputation) {
 // Given: prompts of 5, 9, 1 and 3 tokens that wait, each in an iteration of its own. Expected: by arrival, or shortest or
 // longest first within windows of 2, 3 and 4 of them.
 TEST(EnginePromptOrder, SortsInWindows) {
-  const auto order = [](PromptOrder order, int window) {
-    EngineOptions options;
+  const auto order = [](planner::PromptOrder order, int window) {
+    planner::EngineSettings options;
     options.kv_blocks = 100;
     options.max_batch_tokens = 1;
     options.prompt_order = order;
@@ -134,18 +134,18 @@ TEST(EnginePromptOrder, SortsInWindows) {
     }
     return found;
   };
-  EXPECT_EQ(order(PromptOrder::kArrival, 4), (std::vector<int>{5, 9, 1, 3}));
-  EXPECT_EQ(order(PromptOrder::kShortestFirst, 4), (std::vector<int>{1, 3, 5, 9}));
-  EXPECT_EQ(order(PromptOrder::kShortestFirst, 2), (std::vector<int>{5, 9, 1, 3}));
-  EXPECT_EQ(order(PromptOrder::kShortestFirst, 3), (std::vector<int>{1, 5, 9, 3}));
-  EXPECT_EQ(order(PromptOrder::kLongestFirst, 3), (std::vector<int>{9, 5, 1, 3}));
-  EXPECT_EQ(order(PromptOrder::kLongestFirst, 2), (std::vector<int>{9, 5, 3, 1}));
+  EXPECT_EQ(order(planner::PromptOrder::kArrival, 4), (std::vector<int>{5, 9, 1, 3}));
+  EXPECT_EQ(order(planner::PromptOrder::kShortestFirst, 4), (std::vector<int>{1, 3, 5, 9}));
+  EXPECT_EQ(order(planner::PromptOrder::kShortestFirst, 2), (std::vector<int>{5, 9, 1, 3}));
+  EXPECT_EQ(order(planner::PromptOrder::kShortestFirst, 3), (std::vector<int>{1, 5, 9, 3}));
+  EXPECT_EQ(order(planner::PromptOrder::kLongestFirst, 3), (std::vector<int>{9, 5, 1, 3}));
+  EXPECT_EQ(order(planner::PromptOrder::kLongestFirst, 2), (std::vector<int>{9, 5, 3, 1}));
 }
 
 // Whether a second cache has room beside a first one, in pages of one token. The first: 4 tokens, and 10 to come by prediction.
 // The second: 6 tokens, and 2 to come.
-bool has_room(DecodeAdmission admission, std::int64_t kv_blocks) {
-  EngineOptions options;
+bool has_room(planner::DecodeAdmission admission, std::int64_t kv_blocks) {
+  planner::EngineSettings options;
   options.block_tokens = 1;
   options.kv_blocks = kv_blocks;
   options.admission = admission;
@@ -159,23 +159,23 @@ bool has_room(DecodeAdmission admission, std::int64_t kv_blocks) {
 // Given: as above. Expected: greedy needs the second's 6 pages and one more beside the first's 4; reserve-dynamic what both
 // hold when the second has ended, 4 + 2 and 6 + 2; reserve-static what each holds in the end, 4 + 10 and 6 + 2.
 TEST(EngineAdmission, LooksAhead) {
-  EXPECT_TRUE(has_room(DecodeAdmission::kGreedy, 11));
-  EXPECT_FALSE(has_room(DecodeAdmission::kGreedy, 10));
-  EXPECT_TRUE(has_room(DecodeAdmission::kReserveDynamic, 14));
-  EXPECT_FALSE(has_room(DecodeAdmission::kReserveDynamic, 13));
-  EXPECT_TRUE(has_room(DecodeAdmission::kReserveStatic, 22));
-  EXPECT_FALSE(has_room(DecodeAdmission::kReserveStatic, 21));
+  EXPECT_TRUE(has_room(planner::DecodeAdmission::kGreedy, 11));
+  EXPECT_FALSE(has_room(planner::DecodeAdmission::kGreedy, 10));
+  EXPECT_TRUE(has_room(planner::DecodeAdmission::kReserveDynamic, 14));
+  EXPECT_FALSE(has_room(planner::DecodeAdmission::kReserveDynamic, 13));
+  EXPECT_TRUE(has_room(planner::DecodeAdmission::kReserveStatic, 22));
+  EXPECT_FALSE(has_room(planner::DecodeAdmission::kReserveStatic, 21));
 }
 
 // Given: reserve-static, a decode of 4 tokens and 3 to come beside a waiting prompt of 4 with 5 to come, in 15 pages of one
 // token. Expected: 4 + 3 and 4 + 5 are more than there are, so the prompt waits, although 11 pages are free, until the decode
 // has ended.
 TEST(EngineAdmission, HoldsForPromptsToo) {
-  EngineOptions options;
+  planner::EngineSettings options;
   options.admission_reserve = 0;
   options.block_tokens = 1;
   options.kv_blocks = 15;
-  options.admission = DecodeAdmission::kReserveStatic;
+  options.admission = planner::DecodeAdmission::kReserveStatic;
   Engine engine(options);
   engine.enqueue({1, 4, 4});
   ASSERT_TRUE(engine.begin());
@@ -191,8 +191,8 @@ TEST(EngineAdmission, HoldsForPromptsToo) {
 // Given: sequences of 12 tokens that are all predicted to end with their second. Expected: they are let in together, run out of
 // pages, and are preempted and ended as under greedy admission.
 TEST(EngineAdmission, SurvivesWrongPredictions) {
-  for (const DecodeAdmission admission : kAllDecodeAdmissions) {
-    EngineOptions options;
+  for (const planner::DecodeAdmission admission : planner::kAllDecodeAdmissions) {
+    planner::EngineSettings options;
     options.admission_reserve = 0;
     options.block_tokens = 1;
     options.kv_blocks = 20;

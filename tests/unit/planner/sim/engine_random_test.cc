@@ -28,7 +28,7 @@ std::vector<int> sorted(std::vector<int> values) {
 // One schedule of random arrivals, hand-overs, reservations and joins on both engines.
 class Schedule {
  public:
-  Schedule(Rng& rng, const EngineOptions& options, Seen& seen)
+  Schedule(Rng& rng, const planner::EngineSettings& options, Seen& seen)
       : rng_(rng),
         options_(options),
         engine_(options),
@@ -121,7 +121,7 @@ class Schedule {
     const auto wanted = plain_.end();
     ++seen_.iterations;
     ASSERT_EQ(sorted(outcome.finished), sorted(wanted.finished)) << iteration;
-    if (options_.batching == Batching::kStatic) {
+    if (options_.batching == planner::Batching::kStatic) {
       ASSERT_EQ(outcome.finished, wanted.finished) << iteration;
     }
     ASSERT_EQ(outcome.first_tokens, wanted.first_tokens) << iteration;
@@ -156,7 +156,7 @@ class Schedule {
   }
 
   Rng& rng_;
-  EngineOptions options_;
+  planner::EngineSettings options_;
   Engine engine_;
   PlainEngine plain_;
   Seen& seen_;
@@ -173,19 +173,19 @@ TEST(EngineRandom, IsThePlainEngine) {
   Rng rng(1, "engine");
   Seen seen;
   for (int round = 0; round < effort(600, 6000); ++round) {
-    EngineOptions options;
-    options.batching = kAllBatchings[static_cast<std::size_t>(round) % kAllBatchings.size()];
+    planner::EngineSettings options;
+    options.batching = planner::kAllBatchings[static_cast<std::size_t>(round) % planner::kAllBatchings.size()];
     options.max_sequences = static_cast<int>(rng.integer(1, 8));
     options.max_batch_tokens = static_cast<int>(rng.integer(1, 60));
     options.block_tokens = static_cast<int>(rng.integer(1, 5));
     options.kv_blocks = rng.integer(10, 45);
     options.admission_reserve = rng.uniform() < 0.5 ? 0 : 0.1;
-    options.preemption = any_of(rng, kAllPreemptions);
+    options.preemption = any_of(rng, planner::kAllPreemptions);
     options.host_blocks = rng.uniform() < 0.8 ? rng.integer(0, 40) : 0;
     options.prefix_caching = rng.uniform() < 0.5;
-    options.prompt_order = any_of(rng, kAllPromptOrders);
+    options.prompt_order = any_of(rng, planner::kAllPromptOrders);
     options.prompt_order_window = static_cast<int>(rng.integer(1, 6));
-    options.admission = any_of(rng, kAllDecodeAdmissions);
+    options.admission = any_of(rng, planner::kAllDecodeAdmissions);
     SCOPED_TRACE("round " + std::to_string(round) + ", " + to_string(options.batching) + ", " + to_string(options.preemption) +
                  ", " + to_string(options.prompt_order) + ", " + to_string(options.admission) +
                  (options.prefix_caching ? ", prefixes" : ""));

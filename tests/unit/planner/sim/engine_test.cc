@@ -12,7 +12,7 @@ namespace {
 // Given: two prompts and room for both. Expected: vLLM prefills them together, then decodes; the second token comes from the
 // decode.
 TEST(Engine, PrefillsFirst) {
-  EngineOptions options;
+  planner::EngineSettings options;
   options.kv_blocks = 100;
   Engine engine(options);
   engine.enqueue({7, 100, 2});
@@ -32,8 +32,8 @@ TEST(Engine, PrefillsFirst) {
 // Given: Sarathi's budget of 10 tokens, a decode under way and a prompt of 25. Expected: chunks of 9, 9 and 7 beside the
 // decode, each with the attention of what stands before it.
 TEST(Engine, ChunksFillTheBudget) {
-  EngineOptions options;
-  options.batching = Batching::kSarathi;
+  planner::EngineSettings options;
+  options.batching = planner::Batching::kSarathi;
   options.max_batch_tokens = 10;
   options.kv_blocks = 100;
   Engine engine(options);
@@ -57,8 +57,8 @@ TEST(Engine, ChunksFillTheBudget) {
 // prompt that comes meanwhile. Expected: all three stay in every decode, padded, with their reserved pages, and are returned
 // together with the fifth token; the newcomer waits for the next batch; a worker that fails gives all of them back.
 TEST(Engine, AStaticBatchEndsTogether) {
-  EngineOptions options;
-  options.batching = Batching::kStatic;
+  planner::EngineSettings options;
+  options.batching = planner::Batching::kStatic;
   options.max_batch_tokens = 8;
   options.block_tokens = 4;
   options.kv_blocks = 100;
@@ -95,8 +95,8 @@ TEST(Engine, AStaticBatchEndsTogether) {
 // Given: static batching, four pages of 4 tokens: a single token of output beside which the next cache does not fit, and a
 // small one behind that. Expected: the first is a batch of its own, done at its prefill; the other two are the next one.
 TEST(Engine, MemoryEndsTheFormingOfAStaticBatch) {
-  EngineOptions options;
-  options.batching = Batching::kStatic;
+  planner::EngineSettings options;
+  options.batching = planner::Batching::kStatic;
   options.max_batch_tokens = 4;
   options.block_tokens = 4;
   options.kv_blocks = 4;
@@ -121,7 +121,7 @@ TEST(Engine, MemoryEndsTheFormingOfAStaticBatch) {
 // Given: a prompt that is to be handed over. Expected: its first token here, its pages kept until release(); the decode worker
 // takes pages with reserve() and makes the other tokens after join().
 TEST(Engine, HandsOver) {
-  EngineOptions options;
+  planner::EngineSettings options;
   options.kv_blocks = 10;
   options.admission_reserve = 0;
   Engine prefill(options), decode(options);
@@ -150,7 +150,7 @@ TEST(Engine, HandsOver) {
 // Given: a cache that joins while an iteration is under way, its next token the first of a page. Expected: that iteration goes
 // on without it; its token comes with the next one, in a page of its own.
 TEST(Engine, JoinsFromTheNextIteration) {
-  EngineOptions options;
+  planner::EngineSettings options;
   options.kv_blocks = 4;
   options.block_tokens = 4;
   Engine engine(options);
@@ -170,8 +170,8 @@ TEST(Engine, JoinsFromTheNextIteration) {
 // Given: a decode that needs a page while a prompt is half computed and holds the last ones. Expected: vLLM V1 takes the
 // prompt's pages and admits nobody in that iteration; Sarathi-Serve preempts the decode, and goes on with the prompt.
 TEST(Engine, VllmV1PreemptsThePromptUnderWay) {
-  for (const Batching batching : {Batching::kVllmV1, Batching::kSarathi}) {
-    EngineOptions options = with_defaults_of(batching);
+  for (const planner::Batching batching : {planner::Batching::kVllmV1, planner::Batching::kSarathi}) {
+    planner::EngineSettings options = planner::with_defaults_of(batching);
     options.admission_reserve = 0;
     options.max_batch_tokens = 2;
     options.block_tokens = 4;
@@ -186,7 +186,7 @@ TEST(Engine, VllmV1PreemptsThePromptUnderWay) {
     EXPECT_EQ(engine.free_blocks(), 0);
     const auto batch = engine.begin();
     EXPECT_EQ(engine.preemptions(), 1);
-    if (batching == Batching::kVllmV1) {
+    if (batching == planner::Batching::kVllmV1) {
       EXPECT_EQ(batch, (planner::Batch{0, 0, 0, 1, 8}));
       EXPECT_EQ(engine.pending_tokens(), 8 + 1);
     } else {
@@ -201,11 +201,11 @@ TEST(Engine, VllmV1PreemptsThePromptUnderWay) {
 // that. With one host page the sequence is recomputed instead, before the prompt.
 TEST(Engine, SwapsWhoBeganLast) {
   for (const std::int64_t host_blocks : {2, 1}) {
-    EngineOptions options;
+    planner::EngineSettings options;
     options.admission_reserve = 0;
     options.block_tokens = 4;
     options.kv_blocks = 4;
-    options.preemption = Preemption::kSwap;
+    options.preemption = planner::Preemption::kSwap;
     options.host_blocks = host_blocks;
     Engine engine(options);
     engine.enqueue({1, 4, 10});
@@ -245,7 +245,7 @@ TEST(Engine, SwapsWhoBeganLast) {
 // Given: a worker that fails with sequences waiting, prefilling and decoding, one of them preempted. Expected: all of them come
 // back in the order of arrival, and the engine is as new but for its counts.
 TEST(Engine, Abandons) {
-  EngineOptions options;
+  planner::EngineSettings options;
   options.kv_blocks = 4;
   options.block_tokens = 4;
   options.max_sequences = 3;
@@ -265,15 +265,16 @@ TEST(Engine, Abandons) {
 }
 
 // Given: every batching. Expected: its name is its own; vllm-v1's defaults cache prefixes and keep no watermark, the others'
-// are those of EngineOptions.
+// are those of EngineSettings.
 TEST(Engine, KnowsItsDefaults) {
   std::set<std::string> names;
-  for (const Batching batching : kAllBatchings) {
+  for (const planner::Batching batching : planner::kAllBatchings) {
     names.insert(to_string(batching));
-    const EngineOptions options = with_defaults_of(batching);
+    const planner::EngineSettings options = planner::with_defaults_of(batching);
     EXPECT_EQ(options.batching, batching);
-    EXPECT_EQ(options.prefix_caching, batching == Batching::kVllmV1);
-    EXPECT_EQ(options.admission_reserve, batching == Batching::kVllmV1 ? 0 : EngineOptions{}.admission_reserve);
+    EXPECT_EQ(options.prefix_caching, batching == planner::Batching::kVllmV1);
+    EXPECT_EQ(options.admission_reserve,
+              batching == planner::Batching::kVllmV1 ? 0 : planner::EngineSettings{}.admission_reserve);
   }
   EXPECT_EQ(names, (std::set<std::string>{"static", "orca", "vllm", "mixed", "sarathi", "vllm-v1"}));
 }

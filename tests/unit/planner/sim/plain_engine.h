@@ -16,13 +16,13 @@ namespace windlass::sim {
 
 class PlainEngine {
  public:
-  explicit PlainEngine(const EngineOptions& options)
+  explicit PlainEngine(const planner::EngineSettings& options)
       : options_(options), pages_(static_cast<std::size_t>(options.kv_blocks)), host_free_(options.host_blocks) {}
 
   void enqueue(const SequenceSpec& spec) {
     Item item = item_of(spec);
     item.serial = next_serial_++;
-    (options_.prompt_order == PromptOrder::kArrival ? waiting_ : arrived_).push_back(item);
+    (options_.prompt_order == planner::PromptOrder::kArrival ? waiting_ : arrived_).push_back(item);
   }
 
   [[nodiscard]] bool has_room(const SequenceSpec& spec) const {
@@ -57,8 +57,8 @@ class PlainEngine {
     started.clear();
     swapped_tokens = 0;
     preempted_ = false;
-    const Batching b = options_.batching;
-    const bool chunked = b == Batching::kSarathi || b == Batching::kVllmV1;
+    const planner::Batching b = options_.batching;
+    const bool chunked = b == planner::Batching::kSarathi || b == planner::Batching::kVllmV1;
     // A static batch is formed of those who wait when there is none, until something else than the budget ends its prompts.
     if (fixed() && decoding_.empty() && forming_.empty()) {
       for (const Item& item : waiting_) forming_.push_back(item.serial);
@@ -67,7 +67,7 @@ class PlainEngine {
     if (!chunked && !(fixed() && forming_.empty())) {
       if (!admit(options_.max_batch_tokens, false)) forming_.clear();
     }
-    if (batch_.prefill_sequences == 0 || (b != Batching::kVllm && !fixed())) {
+    if (batch_.prefill_sequences == 0 || (b != planner::Batching::kVllm && !fixed())) {
       take_pages();
       if (!preempted_) swap_in();
       for (Item& item : decoding_) batch_.add_decode(item.cached);
@@ -186,8 +186,8 @@ class PlainEngine {
     std::vector<int> pages;  // in the order of the tokens
   };
 
-  [[nodiscard]] bool fixed() const { return options_.batching == Batching::kStatic; }
-  [[nodiscard]] bool reserves() const { return fixed() || options_.batching == Batching::kOrca; }
+  [[nodiscard]] bool fixed() const { return options_.batching == planner::Batching::kStatic; }
+  [[nodiscard]] bool reserves() const { return fixed() || options_.batching == planner::Batching::kOrca; }
   [[nodiscard]] std::int64_t blocks_of(int tokens) const {
     return (tokens + options_.block_tokens - 1) / options_.block_tokens;
   }
@@ -270,7 +270,7 @@ class PlainEngine {
 
   // What all that will decode here are predicted to take beyond what they hold, and one more that begins with `tokens`.
   [[nodiscard]] std::int64_t growth(int tokens, int tokens_left) const {
-    if (reserves() || options_.admission == DecodeAdmission::kGreedy) return 0;
+    if (reserves() || options_.admission == planner::DecodeAdmission::kGreedy) return 0;
     std::vector<std::pair<int, int>> members;  // tokens in the cache, predicted left, after the iteration under way
     for (const Item& item : decoding_)
       members.emplace_back(item.cached + (decodes_ ? 1 : 0), item.predicted_left - (decodes_ ? 1 : 0));
@@ -293,7 +293,7 @@ class PlainEngine {
     if (members.empty()) return 0;
     const auto grows = [&](int from, int by) { return blocks_of(from + std::max(0, by)) - blocks_of(from); };
     std::int64_t pages = 0;
-    if (options_.admission == DecodeAdmission::kReserveStatic) {
+    if (options_.admission == planner::DecodeAdmission::kReserveStatic) {
       for (std::size_t i = 0; i < members.size(); ++i) pages += known[i] ? grows(members[i].first, members[i].second) : 0;
       return pages + grows(tokens, tokens_left);
     }
@@ -333,7 +333,7 @@ class PlainEngine {
   void preempt() {
     ++preemptions;
     preempted_ = true;
-    if (options_.batching == Batching::kVllmV1 && !prefilling_.empty()) {
+    if (options_.batching == planner::Batching::kVllmV1 && !prefilling_.empty()) {
       Item item = prefilling_.back();
       prefilling_.pop_back();
       let_go(item);
@@ -345,7 +345,7 @@ class PlainEngine {
     decoding_.pop_back();
     let_go(item);
     item.serial = next_serial_++;
-    if (options_.preemption == Preemption::kSwap && blocks_of(item.cached) <= host_free_) {
+    if (options_.preemption == planner::Preemption::kSwap && blocks_of(item.cached) <= host_free_) {
       host_free_ -= blocks_of(item.cached);
       swapped_tokens += item.cached;
       swapped_.push_back(item);
@@ -379,7 +379,8 @@ class PlainEngine {
       auto place = waiting_.end();
       while (place != waiting_.begin()) {
         const int before = std::prev(place)->prompt;
-        if (options_.prompt_order == PromptOrder::kShortestFirst ? before <= item.prompt : before >= item.prompt) break;
+        if (options_.prompt_order == planner::PromptOrder::kShortestFirst ? before <= item.prompt : before >= item.prompt)
+          break;
         --place;
       }
       waiting_.insert(place, item);
@@ -397,7 +398,7 @@ class PlainEngine {
       if (budget <= 0) return true;
       take(item, std::min(budget, item.prompt - item.prefilled));
     }
-    if (!swapped_.empty() || (options_.batching == Batching::kVllmV1 && preempted_)) return false;
+    if (!swapped_.empty() || (options_.batching == planner::Batching::kVllmV1 && preempted_)) return false;
     for (bool first = true; running() < options_.max_sequences; first = false) {
       if (chunked && budget <= 0) return true;
       if (waiting_.empty()) sort_window();
@@ -428,7 +429,7 @@ class PlainEngine {
     return false;
   }
 
-  EngineOptions options_;
+  planner::EngineSettings options_;
   std::vector<Page> pages_;
   std::int64_t host_free_;
   std::int64_t releases_ = 0;

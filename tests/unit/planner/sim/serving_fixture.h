@@ -67,7 +67,8 @@ inline std::vector<workload::Request> random_requests(Rng& rng, int count, doubl
   return requests;
 }
 
-inline ServingPool pool_of(const Line& model, dispatch::Role role, int workers, Batching batching = Batching::kVllm) {
+inline ServingPool pool_of(const Line& model, dispatch::Role role, int workers,
+                           planner::Batching batching = planner::Batching::kVllm) {
   ServingPool pool;
   pool.role = role;
   pool.workers = workers;

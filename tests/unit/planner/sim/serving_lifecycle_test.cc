@@ -363,8 +363,9 @@ struct RandomCluster {
   }
 
   void add_service(Rng& rng) {
-    constexpr std::array kPaged = {Batching::kVllm, Batching::kMixed, Batching::kSarathi, Batching::kVllmV1};
-    constexpr std::array kReserving = {Batching::kStatic, Batching::kOrca};
+    constexpr std::array kPaged = {planner::Batching::kVllm, planner::Batching::kMixed, planner::Batching::kSarathi,
+                                   planner::Batching::kVllmV1};
+    constexpr std::array kReserving = {planner::Batching::kStatic, planner::Batching::kOrca};
     models.push_back(std::make_unique<Line>());
     Line& model = *models.back();
     model.base_s = rng.uniform(0.002, 0.05);
@@ -373,8 +374,9 @@ struct RandomCluster {
     ServingService service;
     const bool two = rng.uniform() < 0.75;
     const bool mixed_pool = two && rng.uniform() < 0.5;
-    const Batching batching = mixed_pool || rng.uniform() < 0.8 ? kPaged[static_cast<std::size_t>(rng.integer(0, 3))]
-                                                                : kReserving[static_cast<std::size_t>(rng.integer(0, 1))];
+    const planner::Batching batching = mixed_pool || rng.uniform() < 0.8
+                                           ? kPaged[static_cast<std::size_t>(rng.integer(0, 3))]
+                                           : kReserving[static_cast<std::size_t>(rng.integer(0, 1))];
     const auto add = [&](dispatch::Role role) {
       ServingPool pool = pool_of(model, role, static_cast<int>(rng.integer(1, 3)), batching);
       pool.name = to_string(role);
@@ -384,11 +386,11 @@ struct RandomCluster {
       pool.engine.max_batch_tokens = static_cast<int>(rng.integer(32, 512));
       pool.engine.prefix_caching = rng.uniform() < 0.5;
       if (rng.uniform() < 0.5) {
-        pool.engine.preemption = Preemption::kSwap;
+        pool.engine.preemption = planner::Preemption::kSwap;
         pool.engine.host_blocks = rng.integer(0, 100);
       }
-      pool.engine.admission = kAllDecodeAdmissions[static_cast<std::size_t>(rng.integer(0, 2))];
-      pool.engine.prompt_order = kAllPromptOrders[static_cast<std::size_t>(rng.integer(0, 2))];
+      pool.engine.admission = planner::kAllDecodeAdmissions[static_cast<std::size_t>(rng.integer(0, 2))];
+      pool.engine.prompt_order = planner::kAllPromptOrders[static_cast<std::size_t>(rng.integer(0, 2))];
       service.pools.push_back(pool);
     };
     if (two) {

@@ -17,7 +17,7 @@
 namespace windlass::sim {
 namespace {
 
-ServingOptions one_worker(const Line& model, Batching batching = Batching::kVllm) {
+ServingOptions one_worker(const Line& model, planner::Batching batching = planner::Batching::kVllm) {
   ServingOptions options;
   options.pools = {pool_of(model, dispatch::Role::kUnified, 1, batching)};
   return options;
@@ -99,7 +99,7 @@ TEST(ServingPipeline, AFailureCutsTheStagesOff) {
 
 // Microbatches move from stage to stage: each stage serves those that have come to it in turn. Seconds become nanoseconds as in
 // the simulator; the first stages take what does not divide.
-std::vector<std::int64_t> ends_by_hand(const Line& model, const EngineOptions& engine_options,
+std::vector<std::int64_t> ends_by_hand(const Line& model, const planner::EngineSettings& engine_options,
                                        const std::vector<workload::Request>& requests) {
   struct Microbatch {
     std::size_t lane;
@@ -191,8 +191,9 @@ TEST(ServingPipeline, AgreesWithMovingMicrobatchesStageByStage) {
     model.per_prompt_token_s = rng.uniform(1e-5, 3e-4);
     model.per_decode_s = rng.uniform(1e-5, 2e-3);
     model.per_context_token_s = rng.uniform(1e-7, 1e-5);
-    ServingOptions options = one_worker(model, kAllBatchings[static_cast<std::size_t>(round / 5) % kAllBatchings.size()]);
-    EngineOptions& engine = options.pools[0].engine;
+    ServingOptions options =
+        one_worker(model, planner::kAllBatchings[static_cast<std::size_t>(round / 5) % planner::kAllBatchings.size()]);
+    planner::EngineSettings& engine = options.pools[0].engine;
     engine.max_sequences = static_cast<int>(rng.integer(1, 6));
     engine.max_batch_tokens = static_cast<int>(rng.integer(20, 300));
     engine.kv_blocks = rng.integer(16, 60) * model.stages;
@@ -204,7 +205,7 @@ TEST(ServingPipeline, AgreesWithMovingMicrobatchesStageByStage) {
     ASSERT_TRUE(result.ok());
     ASSERT_EQ(result->completed, 60);
     preemptions += result->preemptions;
-    EngineOptions lane = engine;
+    planner::EngineSettings lane = engine;
     lane.kv_blocks /= model.stages;
     const auto ends = ends_by_hand(model, lane, requests);
     for (std::int64_t i = 0; i < 60; ++i) {

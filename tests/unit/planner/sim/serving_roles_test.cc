@@ -316,7 +316,7 @@ TEST(ServingRoles, PartnersStayTogether) {
 TEST(ServingRoles, ASingleTokenIsNoDecode) {
   Line model;
   ServingOptions options = two_roles(model, 2, 1);
-  for (ServingPool& pool : options.pools) pool.engine.batching = Batching::kMixed;
+  for (ServingPool& pool : options.pools) pool.engine.batching = planner::Batching::kMixed;
   options.dispatch.mixed_pool_threshold_tokens = 8192;
   Witness witness;
   options.observer = &witness;
@@ -336,7 +336,7 @@ TEST(ServingRoles, MachinesThatStayMixedAreRepurposed) {
   Line model;
   model.capacity_tokens = 20'000;
   ServingOptions options = two_roles(model, 4, 1);
-  for (ServingPool& pool : options.pools) pool.engine.batching = Batching::kMixed;
+  for (ServingPool& pool : options.pools) pool.engine.batching = planner::Batching::kMixed;
   options.dispatch.mixed_pool_threshold_tokens = 8192;
   options.dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
   const auto served = [&](double rate_per_s) {

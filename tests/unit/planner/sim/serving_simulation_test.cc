@@ -90,7 +90,8 @@ TEST(ServingSimulation, PullsWhenThereIsRoom) {
 // Given: random clusters of every batching and of one or two roles, short of memory, with and without a mixed pool, under
 // every dispatch. Expected: every request that fits is served once; the same run gives the same figures; times are in order.
 TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
-  constexpr Batching kAll[] = {Batching::kStatic, Batching::kOrca, Batching::kVllm, Batching::kMixed, Batching::kSarathi};
+  constexpr planner::Batching kAll[] = {planner::Batching::kStatic, planner::Batching::kOrca, planner::Batching::kVllm,
+                                        planner::Batching::kMixed, planner::Batching::kSarathi};
   Rng rng(3, "clusters");
   std::int64_t preemptions = 0, transfers = 0, refused = 0;
   for (int round = 0; round < effort(100, 1000); ++round) {
@@ -98,14 +99,14 @@ TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
     model.capacity_tokens = static_cast<double>(rng.integer(300, 2000));
     ServingOptions options;
     const bool two = round % 2 == 1;
-    const Batching batching = kAll[(round / 2) % 5];
+    const planner::Batching batching = kAll[(round / 2) % 5];
     options.pools = {pool_of(model, two ? dispatch::Role::kPrefill : dispatch::Role::kUnified,
                              static_cast<int>(rng.integer(1, 3)), batching)};
     if (two) options.pools.push_back(pool_of(model, dispatch::Role::kDecode, static_cast<int>(rng.integer(1, 3)), batching));
     for (ServingPool& pool : options.pools) pool.engine.max_sequences = static_cast<int>(rng.integer(1, 12));
     options.link = {{1e7, 1e-4, round % 3 == 0 ? 8 : 0, 0}, 1000};
     if (rng.uniform() < 0.7) options.dispatch.policy = dispatch::kAllPolicies[static_cast<std::size_t>(rng.integer(0, 6))];
-    const bool paged = batching != Batching::kStatic && batching != Batching::kOrca;
+    const bool paged = batching != planner::Batching::kStatic && batching != planner::Batching::kOrca;
     if (two && paged && rng.uniform() < 0.7) options.dispatch.mixed_pool_threshold_tokens = rng.integer(0, 500);
     const auto requests = random_requests(rng, 120, rng.uniform(1, 60), 300, 60);
     ListSource source(requests), again(requests);
@@ -132,8 +133,8 @@ TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
 TEST(ServingSimulation, TheMixedPoolTakesPromptsThatWouldWait) {
   Line model;
   ServingOptions options;
-  options.pools = {pool_of(model, dispatch::Role::kPrefill, 1, Batching::kMixed),
-                   pool_of(model, dispatch::Role::kDecode, 3, Batching::kMixed)};
+  options.pools = {pool_of(model, dispatch::Role::kPrefill, 1, planner::Batching::kMixed),
+                   pool_of(model, dispatch::Role::kDecode, 3, planner::Batching::kMixed)};
   options.link = {{1e9, 0, 0, 0}, 100};
   Rng rng(4, "burst");
   const auto requests = random_requests(rng, 400, 15, 2000, 20);

@@ -200,7 +200,7 @@ TEST(ScenarioPrepare, LinkAndMixedPool) {
   EXPECT_DOUBLE_EQ(options.link.path.bandwidth_bytes_per_s, 25e9);  // one A100's HDR 200 Gbit/s
   EXPECT_EQ(options.link.path.layers, 0);
   EXPECT_DOUBLE_EQ(options.link.kv_bytes_per_token, 2.0 * 32 * 8 * 128 * 2);
-  EXPECT_EQ(options.pools[0].engine.batching, Batching::kMixed);
+  EXPECT_EQ(options.pools[0].engine.batching, planner::Batching::kMixed);
   EXPECT_EQ(options.dispatch.mixed_pool_threshold_tokens, 8192);
   EXPECT_THAT(scenario->scenario().defaults, testing::Contains(StartsWith("cluster.link.bandwidthGBps: 25 ")));
   const ServingResult result = run(*scenario, 1);

@@ -38,7 +38,7 @@ TEST(ScenarioServices, TwoModels) {
   const auto& services = scenario->scenario().services;
   ASSERT_EQ(services.size(), 2u);
   EXPECT_EQ(services[1].name, "code");
-  EXPECT_EQ(services[1].engine.batching, Batching::kSarathi);
+  EXPECT_EQ(services[1].engine.batching, planner::Batching::kSarathi);
   EXPECT_THAT(scenario->scenario().defaults, Contains("services[0].scheduling.batching: vllm"));
   EXPECT_THAT(scenario->scenario().defaults, Contains("services[1].cluster.pools[0].workers: 1"));
   EXPECT_DOUBLE_EQ(scenario->requests_per_second(), 6);
@@ -184,9 +184,9 @@ TEST(ScenarioServices, TetriInfersScheduling) {
       "  flip: {window: 5s, below: 0.2, takes: 6ms}}\n");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingService service = scenario->options(1).services[0];
-  EXPECT_EQ(service.pools[0].engine.prompt_order, PromptOrder::kShortestFirst);
+  EXPECT_EQ(service.pools[0].engine.prompt_order, planner::PromptOrder::kShortestFirst);
   EXPECT_EQ(service.pools[0].engine.prompt_order_window, 8);
-  EXPECT_EQ(service.pools[1].engine.admission, DecodeAdmission::kReserveDynamic);
+  EXPECT_EQ(service.pools[1].engine.admission, planner::DecodeAdmission::kReserveDynamic);
   EXPECT_EQ(service.dispatch.decode_choice, dispatch::DecodeChoice::kTwoChoice);
   EXPECT_EQ(service.dispatch.heavy_decode_tokens, 64);
   EXPECT_EQ(service.dispatch.prediction->bucket_tokens, 100);

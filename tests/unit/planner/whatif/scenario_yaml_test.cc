@@ -54,7 +54,7 @@ TEST(ScenarioYaml, ReadsTheIssuesOwn) {
   EXPECT_EQ(scenario->services[0].pools[1].gpus_per_worker, 8);
   EXPECT_EQ(scenario->services[0].link.bandwidth_bytes_per_s, 200e9);
   EXPECT_EQ(scenario->services[0].link.latency_s, 5e-6);
-  EXPECT_EQ(scenario->services[0].engine.batching, Batching::kVllm);
+  EXPECT_EQ(scenario->services[0].engine.batching, planner::Batching::kVllm);
   EXPECT_EQ(scenario->services[0].engine.max_batch_tokens, 2048);
   EXPECT_EQ(scenario->services[0].dispatch.policy, dispatch::PolicyKind::kJsq);
   EXPECT_EQ(scenario->services[0].dispatch.mixed_pool_threshold_tokens, 8192);

@@ -77,20 +77,20 @@ TEST(TetriInfer, SchedulesAsThePaperHasIt) {
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   const Deployment& deployment = plan->deployment;
   ASSERT_EQ(deployment.pools.size(), 2u);
-  const sim::EngineOptions& prefill = deployment.pools[0].engine;
-  EXPECT_EQ(prefill.batching, sim::Batching::kSarathi);
-  EXPECT_EQ(prefill.prompt_order, sim::PromptOrder::kShortestFirst);
+  const planner::EngineSettings& prefill = deployment.pools[0].engine;
+  EXPECT_EQ(prefill.batching, planner::Batching::kSarathi);
+  EXPECT_EQ(prefill.prompt_order, planner::PromptOrder::kShortestFirst);
   EXPECT_EQ(prefill.prompt_order_window, 16);
   EXPECT_EQ(prefill.max_batch_tokens, saturating_chunk(*kind_of(owned.problem, deployment.pools[0]).model, 0.9));
-  EXPECT_EQ(deployment.pools[1].engine.admission, sim::DecodeAdmission::kReserveDynamic);
+  EXPECT_EQ(deployment.pools[1].engine.admission, planner::DecodeAdmission::kReserveDynamic);
   EXPECT_EQ(deployment.dispatch.decode_choice, dispatch::DecodeChoice::kTwoChoice);
   EXPECT_FALSE(deployment.dispatch.policy.has_value());
   ASSERT_TRUE(deployment.dispatch.prediction && deployment.dispatch.flip);
   EXPECT_EQ(deployment.dispatch.prediction->bucket_tokens, 200);
   // Nobody asks the predictor: it does not run.
   const SplitDesign greedy = tetriinfer_design(
-      owned.problem, 0, 0, {sim::PromptOrder::kArrival, sim::DecodeAdmission::kGreedy, dispatch::DecodeChoice::kAtArrival},
-      options);
+      owned.problem, 0, 0,
+      {planner::PromptOrder::kArrival, planner::DecodeAdmission::kGreedy, dispatch::DecodeChoice::kAtArrival}, options);
   const Deployment plain = greedy.deploy({1, 1});
   EXPECT_FALSE(plain.dispatch.prediction.has_value());
   const auto batch = planner::prefill_batch(1, plain.pools[0].engine.max_batch_tokens);

@@ -1,7 +1,7 @@
-// See engine_options.h.
-#include "planner/sim/engine_options.h"
+// See engine_settings.h.
+#include "planner/deployment/engine_settings.h"
 
-namespace windlass::sim {
+namespace windlass::planner {
 
 const char* to_string(Batching batching) {
   switch (batching) {
@@ -35,8 +35,8 @@ const char* to_string(DecodeAdmission admission) {
   return "";
 }
 
-EngineOptions with_defaults_of(Batching batching) {
-  EngineOptions options;
+EngineSettings with_defaults_of(Batching batching) {
+  EngineSettings options;
   options.batching = batching;
   if (batching == Batching::kVllmV1) {
     options.prefix_caching = true;
@@ -45,4 +45,4 @@ EngineOptions with_defaults_of(Batching batching) {
   return options;
 }
 
-}  // namespace windlass::sim
+}  // namespace windlass::planner

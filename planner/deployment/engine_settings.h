@@ -1,4 +1,4 @@
-// EngineOptions: what a simulated engine's scheduler is told: batching, budgets, pages, and the policies beside them.
+// EngineSettings: what a simulated engine's scheduler is told: batching, budgets, pages, and the policies beside them.
 //
 // Sources: FasterTransformer, Orca, vLLM and Sarathi-Serve as Vidur Section 4.4 and 7.1 names them; prompt orders and decode
 // admissions from TetriInfer Sections 3.3.1 and 3.4; vllm-v1 is vLLM's scheduler since its version 1.
@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-namespace windlass::sim {
+namespace windlass::planner {
 
 enum class Batching { kStatic, kOrca, kVllm, kMixed, kSarathi, kVllmV1 };
 inline constexpr std::array kAllBatchings = {Batching::kStatic, Batching::kOrca,    Batching::kVllm,
@@ -30,7 +30,7 @@ inline constexpr std::array kAllDecodeAdmissions = {DecodeAdmission::kGreedy, De
                                                     DecodeAdmission::kReserveDynamic};
 const char* to_string(DecodeAdmission admission);  // "greedy", "reserve-static", "reserve-dynamic"
 
-struct EngineOptions {
+struct EngineSettings {
   Batching batching = Batching::kVllm;
   int max_sequences = 256;
   // Prompt tokens in one iteration (a longer prompt runs alone); sarathi and vllm-v1: decodes and chunks together.
@@ -49,11 +49,11 @@ struct EngineOptions {
 };
 
 // Options as the batching's own engine has them when it is told nothing else: vllm-v1 caches prefixes and keeps no watermark.
-[[nodiscard]] EngineOptions with_defaults_of(Batching batching);
+[[nodiscard]] EngineSettings with_defaults_of(Batching batching);
 
 // Whether prompts are cut into chunks, so that an iteration holds at most max_batch_tokens.
 [[nodiscard]] inline bool chunks_prompts(Batching batching) {
   return batching == Batching::kSarathi || batching == Batching::kVllmV1;
 }
 
-}  // namespace windlass::sim
+}  // namespace windlass::planner
