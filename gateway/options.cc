@@ -2,13 +2,12 @@
 #include "gateway/options.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "gateway/cors.h"
+#include "planner/base/duration.h"
 
 #ifndef WINDLASS_VERSION
 #define WINDLASS_VERSION "0.1.0"
@@ -19,18 +18,12 @@ namespace {
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
-struct Unit {
-  std::string_view name;
-  double seconds;
-};
 // As the controller takes it.
 bool is_id(std::string_view text) {
   return text.size() <= 253 && std::all_of(text.begin(), text.end(), [](char c) {
            return c > ' ' && c <= '~' && std::string_view("&?#%/").find(c) == std::string_view::npos;
          });
 }
-
-constexpr Unit kUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
 
 }  // namespace
 
@@ -49,31 +42,6 @@ Result<Url> parse_url(std::string_view text) {
 }
 
 std::string to_string(const Url& url) { return (url.tls ? "https://" : "http://") + to_string(url.address); }
-
-Result<double> parse_duration_s(std::string_view text) {
-  const auto bad = [&] { return invalid(fmt::format("found '{}', allowed is a duration such as 500ms, 30s or 5m", text)); };
-  if (text == "0") return 0.0;
-  std::string_view rest = text;
-  if (rest.empty()) return bad();
-  double total_s = 0;
-  while (!rest.empty()) {
-    const std::size_t digits = std::min(rest.find_first_not_of("0123456789."), rest.size());
-    double number = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + digits, number, std::chars_format::fixed);
-    if (error != std::errc() || end != rest.data() + digits) return bad();
-    rest.remove_prefix(digits);
-    const std::string_view name = rest.substr(0, std::min(rest.find_first_of("0123456789."), rest.size()));
-    const Unit* unit = nullptr;
-    for (const Unit& known : kUnits) {
-      if (known.name == name) unit = &known;
-    }
-    if (unit == nullptr) return bad();
-    rest.remove_prefix(name.size());
-    total_s += number * unit->seconds;
-  }
-  if (!std::isfinite(total_s) || total_s > 1e9) return bad();
-  return total_s;
-}
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App app{"windlass-gateway: the OpenAI-compatible entry of Windlass", "windlass-gateway"};

@@ -1,4 +1,4 @@
-// windlass-gateway's flags, and the small texts in them: durations, URLs. Pure but for the printing of --help.
+// windlass-gateway's flags, and the small texts in them: URLs. Pure but for the printing of --help.
 #pragma once
 
 #include <optional>
@@ -28,9 +28,6 @@ struct Url {
 // "http://HOST:PORT" or "https://HOST:PORT" with an optional "/" at its end; without a port, 80 or 443.
 [[nodiscard]] Result<Url> parse_url(std::string_view text);
 [[nodiscard]] std::string to_string(const Url& url);
-
-// Go's: "500ms", "30s", "1h30m", "1.5s", "0". In seconds, not negative.
-[[nodiscard]] Result<double> parse_duration_s(std::string_view text);
 
 using net::kMaxBodyBytes;
 

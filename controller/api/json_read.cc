@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
 #include "controller/api/json.h"
 #include "controller/api/quantity.h"
+#include "planner/base/duration.h"
 #include "planner/perf/profile_yaml.h"
 
 namespace windlass::api {

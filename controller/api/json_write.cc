@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "controller/api/duration.h"
 #include "controller/api/json.h"
 #include "controller/api/quantity.h"
+#include "planner/base/duration.h"
 
 namespace windlass::api {
 namespace {

@@ -14,10 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
-#include "controller/api/duration.h"
 #include "controller/app/clock.h"
 #include "metrics/net/http_service.h"
 #include "metrics/security/secrets.h"
+#include "planner/base/duration.h"
 #include "planner/base/foreign_text.h"
 #include "planner/policy/json.h"
 
@@ -164,7 +164,7 @@ struct HttpServer::Impl {
     }
     double wait_s = 0;
     if (const std::string wait = parameter("wait"); !wait.empty()) {
-      const auto seconds = api::parse_duration_s(wait);
+      const auto seconds = parse_duration_s(wait);
       if (!seconds.ok()) return refuse(call, 400, "query wait: " + seconds.error().message);
       wait_s = std::clamp(*seconds, 0.0, kLongestWaitS);
     }

@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
+#include "planner/base/duration.h"
 
 #ifndef WINDLASS_VERSION
 #error "WINDLASS_VERSION is set by controller/app/CMakeLists.txt"
@@ -22,7 +22,7 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name, double& second
       .add_option_function<std::string>(
           name,
           [&seconds, name](const std::string& text) {
-            const auto parsed = api::parse_duration_s(text);
+            const auto parsed = parse_duration_s(text);
             if (!parsed.ok() || *parsed <= 0) {
               throw CLI::ValidationError(name,
                                          parsed.ok() ? "found '" + text + "', allowed is more than 0" : parsed.error().message);

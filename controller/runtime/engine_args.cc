@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "controller/api/duration.h"
 #include "controller/runtime/pod.h"
+#include "planner/base/duration.h"
 
 namespace windlass::controller {
 namespace {
@@ -70,7 +70,7 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, con
                    {{"--listen", "--port"}, host + ":" + port, true},
                    {{"--name"}, spec.served_name, true},
                    {{"--max-concurrent"}, batch},
-                   {{"--drain-timeout"}, api::print_duration(spec.drain_timeout_s)}};
+                   {{"--drain-timeout"}, print_duration(spec.drain_timeout_s)}};
     if (spec.role == "prefill" || spec.role == "decode") out.options.push_back({{"--role"}, spec.role, true});
     const bool says_backend = std::any_of(spec.extra_args.begin(), spec.extra_args.end(),
                                           [](const std::string& word) { return name_of(word) == "--backend"; });

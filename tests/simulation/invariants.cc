@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
 #include "controller/kube/json_path.h"
 #include "controller/runtime/pod.h"
 #include "controller/store/kubernetes_store.h"
+#include "planner/base/duration.h"
 
 namespace windlass::simulation {
 namespace {
@@ -24,7 +24,7 @@ constexpr int kMostRefusedAMinute = 14;  // of creates, per service, with a back
 double seconds(const json& spec, const char* key, double fallback) {
   const auto found = spec.find(key);
   if (found == spec.end() || !found->is_string()) return fallback;
-  const auto parsed = api::parse_duration_s(found->get<std::string>());
+  const auto parsed = parse_duration_s(found->get<std::string>());
   return parsed.ok() ? *parsed : fallback;
 }
 

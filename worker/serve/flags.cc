@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "planner/base/duration.h"
 #include "worker/collective/rank_group.h"
 #include "worker/model/gguf_model.h"
 #include "worker/parallel/chain_wire.h"
@@ -163,28 +164,6 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
 }
 
 }  // namespace
-
-Result<double> parse_duration_s(std::string_view text) {
-  const Error error = bad(fmt::format("found '{}', allowed is a duration such as 500ms, 30s, 5m or 1h30m", text));
-  if (text == "0") return 0.0;
-  static constexpr std::pair<std::string_view, double> kUnits[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9},
-                                                                   {"s", 1},     {"m", 60},    {"h", 3600}};
-  if (text.empty()) return error;
-  double total = 0;
-  while (!text.empty()) {
-    double amount = 0;
-    if (text.front() < '0' || text.front() > '9') return error;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), amount, std::chars_format::fixed);
-    if (failure != std::errc{}) return error;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-    const auto* unit = std::find_if(std::begin(kUnits), std::end(kUnits),
-                                    [&](const auto& u) { return text.substr(0, u.first.size()) == u.first; });
-    if (unit == std::end(kUnits)) return error;
-    text.remove_prefix(unit->first.size());
-    total += amount * unit->second;
-  }
-  return total;
-}
 
 Result<BlockRange> parse_blocks(std::string_view text) {
   const Error error = bad(fmt::format("--blocks: found '{}', allowed is A:B with whole numbers 0 <= A < B", text));

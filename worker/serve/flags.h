@@ -72,9 +72,6 @@ using Command = std::variant<ServeFlags, ModelInitFlags, ModelConfigFlags, Measu
 // arguments: without the program's name. Error: kInvalidArgument, one line that names flag, found and allowed.
 [[nodiscard]] Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text);
 
-// Go's syntax: "500ms", "30s", "1h30m", "0". In seconds.
-[[nodiscard]] Result<double> parse_duration_s(std::string_view text);
-
 // "A:B": blocks A to B - 1. Error: kInvalidArgument.
 [[nodiscard]] Result<BlockRange> parse_blocks(std::string_view text);
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
 #include "controller/cli/console/text_table.h"
+#include "planner/base/duration.h"
 #include "planner/chain/gbp_cr.h"
 
 namespace windlass::cli {
@@ -228,7 +228,7 @@ std::string transition_text(const Instance& instance, const chain::Transition& t
       text += fmt::format("    and {} more\n", count_text(wave.steps.size() - kMostSteps, "server"));
   }
   text += fmt::format("worth: {:.4g} request-seconds gained over {}, {:.4g} {} on the way\n", transition.gain_request_s,
-                      api::print_duration(transition.horizon_s), std::abs(transition.cost_request_s),
+                      print_duration(transition.horizon_s), std::abs(transition.cost_request_s),
                       transition.cost_request_s < 0 ? "gained already" : "lost");
   return text;
 }

@@ -4,9 +4,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "controller/api/duration.h"
 #include "controller/cli/chain/chain_text.h"
 #include "controller/cli/console/commands.h"
+#include "planner/base/duration.h"
 #include "planner/chain/composition_json.h"
 
 namespace windlass::cli {
@@ -84,7 +84,7 @@ Result<Recomposed> run(const RecomposeFlags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(chain::Instance after, read_instance_file(flags.files[1]));
   chain::RecomposeOptions options;
   WINDLASS_ASSIGN_OR_RETURN(options.tuning, tuning_from_string(flags.tuning));
-  options.horizon_s = api::parse_duration_s(flags.horizon).value_or(options.horizon_s);
+  options.horizon_s = parse_duration_s(flags.horizon).value_or(options.horizon_s);
   const auto old = chain::compose(before, options.tuning);
   if (!old.ok()) return old.error().within(flags.files[0]);
   auto transition = chain::recompose(before, *old, after, options);
@@ -94,7 +94,7 @@ Result<Recomposed> run(const RecomposeFlags& flags) {
 
 // Text of a duration above 0.
 std::string horizon_trouble(const std::string& text) {
-  const auto seconds = api::parse_duration_s(text);
+  const auto seconds = parse_duration_s(text);
   if (!seconds.ok()) return seconds.error().message;
   return *seconds > 0 ? "" : "found \"" + text + "\", allowed is a duration above 0";
 }

@@ -10,11 +10,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
 #include "controller/cli/console/clock.h"
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/text_file.h"
 #include "controller/kube/curl_transport.h"
+#include "planner/base/duration.h"
 
 namespace windlass::cli {
 namespace {
@@ -98,7 +98,7 @@ void add_check(CLI::App& app, CommandContext& context) {
       ->add_option_function<std::string>(
           "--timeout",
           [options](const std::string& text) {
-            const auto parsed = api::parse_duration_s(text);
+            const auto parsed = parse_duration_s(text);
             if (!parsed.ok()) throw CLI::ValidationError("--timeout", parsed.error().message);
             options->timeout_s = *parsed;
           },

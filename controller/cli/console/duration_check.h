@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "controller/api/duration.h"
+#include "planner/base/duration.h"
 
 namespace windlass::cli {
 
@@ -13,13 +13,13 @@ namespace windlass::cli {
 inline CLI::Validator duration_check() {
   return CLI::Validator(
       [](std::string& text) {
-        const auto parsed = api::parse_duration_s(text);
+        const auto parsed = parse_duration_s(text);
         return parsed.ok() ? std::string() : parsed.error().message;
       },
       "DURATION");
 }
 
 // Of a text that was checked; 0 for any other.
-inline double duration_s(const std::string& text) { return api::parse_duration_s(text).value_or(0); }
+inline double duration_s(const std::string& text) { return parse_duration_s(text).value_or(0); }
 
 }  // namespace windlass::cli

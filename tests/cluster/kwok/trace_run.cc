@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "controller/api/duration.h"
+#include "planner/base/duration.h"
 #include "planner/base/rng.h"
 #include "planner/workload/trace.h"
 #include "tests/cluster/harness/wait.h"
@@ -88,7 +88,7 @@ class TraceRun {
     if (options_.say) options_.say(fmt::format(text, std::forward<Args>(args)...));
   }
 
-  [[nodiscard]] std::string scaled(double seconds) const { return api::print_duration(seconds / options_.acceleration); }
+  [[nodiscard]] std::string scaled(double seconds) const { return print_duration(seconds / options_.acceleration); }
 
   [[nodiscard]] json spec(int index) const {
     json classes = json::array();

@@ -130,18 +130,6 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_THAT(parse({"--version"}).text, HasSubstr("windlass-gateway 0."));
 }
 
-// Given Go's durations; they parse, and what Go refuses is refused.
-TEST(Durations, Table) {
-  EXPECT_EQ(*parse_duration_s("500ms"), 0.5);
-  EXPECT_EQ(*parse_duration_s("1.5s"), 1.5);
-  EXPECT_EQ(*parse_duration_s("1h2m3s"), 3723);
-  EXPECT_EQ(*parse_duration_s("0"), 0);
-  EXPECT_EQ(*parse_duration_s("250us"), 0.00025);
-  for (const char* bad : {"", "5", "s", "1d", "1.2.3s", "1e3s", "-1s", "+1s", "1s ", "inf", "1ss", "99999999h"}) {
-    EXPECT_FALSE(parse_duration_s(bad).ok()) << bad;
-  }
-}
-
 // Given headers of both ways; what is not named, what Connection names and what is the gateway's own to set does not pass.
 TEST(Headers, PassByName) {
   http::fields fields;

@@ -1,4 +1,4 @@
-// Durations, quantities and fractions: what is read, what is printed, and that printing and reading are each other's inverse.
+// Quantities and fractions: what is read, what is printed, and that printing and reading are each other's inverse.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -6,81 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include "controller/api/duration.h"
 #include "controller/api/quantity.h"
 #include "tests/effort.h"
 
 namespace windlass::api {
 namespace {
-
-// Given a duration as people write it, its seconds are expected; given anything else, an error that says what was found.
-TEST(Duration, Reads) {
-  const std::vector<std::pair<const char*, std::optional<double>>> table = {{"500ms", 0.5},
-                                                                            {"30s", 30},
-                                                                            {"5m", 300},
-                                                                            {"1h", 3600},
-                                                                            {"1h30m", 5400},
-                                                                            {"1.5s", 1.5},
-                                                                            {"0s", 0},
-                                                                            {"1h1m1s1ms", 3661.001},
-                                                                            {"0.001ms", 1e-6},
-                                                                            {"999999h", 3599996400.0},
-                                                                            {"", std::nullopt},
-                                                                            {"5", std::nullopt},
-                                                                            {"s", std::nullopt},
-                                                                            {"-5s", std::nullopt},
-                                                                            {"5 s", std::nullopt},
-                                                                            {"5d", std::nullopt},
-                                                                            {"5us", std::nullopt},
-                                                                            {"1.s", std::nullopt},
-                                                                            {".5s", std::nullopt},
-                                                                            {"1.2345s", std::nullopt},
-                                                                            {"1000000s", std::nullopt},
-                                                                            {"1h1h1h1h1h", std::nullopt},
-                                                                            {"5S", std::nullopt},
-                                                                            {"1e3s", std::nullopt},
-                                                                            {"+5s", std::nullopt}};
-  for (const auto& [text, expected] : table) {
-    const auto parsed = parse_duration_s(text);
-    ASSERT_EQ(parsed.ok(), expected.has_value()) << text;
-    if (parsed.ok()) {
-      EXPECT_DOUBLE_EQ(*parsed, *expected) << text;
-    } else {
-      EXPECT_NE(parsed.error().message.find("\"" + std::string(text) + "\""), std::string::npos);
-      EXPECT_NE(parsed.error().message.find("allowed is"), std::string::npos);
-    }
-  }
-}
-
-// Given seconds, the shortest duration is expected, rounded where that is asked for.
-TEST(Duration, Prints) {
-  EXPECT_EQ(print_duration(0), "0s");
-  EXPECT_EQ(print_duration(-1), "0s");
-  EXPECT_EQ(print_duration(std::numeric_limits<double>::quiet_NaN()), "0s");
-  EXPECT_EQ(print_duration(std::numeric_limits<double>::infinity()), "999999h");
-  EXPECT_EQ(print_duration(0.5), "500ms");
-  EXPECT_EQ(print_duration(0.0123), "12.3ms");
-  EXPECT_EQ(print_duration(90), "90s");
-  EXPECT_EQ(print_duration(300), "5m");
-  EXPECT_EQ(print_duration(7200), "2h");
-  EXPECT_EQ(print_duration(3600.5), "1h500ms");
-  EXPECT_EQ(print_duration_rounded(0.43029), "430ms");
-  EXPECT_EQ(print_duration_rounded(0.0123456), "12.3ms");
-  EXPECT_EQ(print_duration_rounded(12.3456), "12300ms");
-  EXPECT_EQ(print_duration_rounded(0), "0s");
-}
-
-// Given a thousand random durations of whole microseconds, each is expected back from its text.
-TEST(Duration, PrintsWhatItReadsBack) {
-  std::mt19937_64 random(1);
-  for (int i = 0; i < effort(100, 1000); ++i) {
-    const int digits = static_cast<int>(random() % 15) + 1;
-    const double seconds = static_cast<double>(random() % static_cast<std::uint64_t>(std::pow(10, digits))) / 1e6;
-    const auto back = parse_duration_s(print_duration(seconds));
-    ASSERT_TRUE(back.ok()) << print_duration(seconds);
-    EXPECT_NEAR(*back, seconds, 1e-7) << print_duration(seconds);
-  }
-}
 
 // Given a quantity, its exact value is expected; given anything else, an error.
 TEST(Quantity, Reads) {

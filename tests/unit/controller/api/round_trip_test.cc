@@ -216,7 +216,7 @@ TEST(RoundTrip, NamesTheFieldThatDoesNotFit) {
   const auto back = model_service_from_json(object);
   ASSERT_FALSE(back.ok());
   EXPECT_EQ(back.error().message,
-            "ModelService team-a/bad: spec.slo.window: found \"soon\", allowed is a duration such as 500ms, 30s, 5m or 1h30m");
+            "ModelService team-a/bad: spec.slo.window: found 'soon', allowed is a duration such as 500ms, 30s, 5m or 1h30m");
 }
 
 // Given a profile's coefficient that does not fit, the same.

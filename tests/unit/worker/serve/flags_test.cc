@@ -216,15 +216,6 @@ TEST(Flags, NamesMistakes) {
   EXPECT_THAT(flags_error({"--model", "m", "--port", "1", "--speed", "9"}), HasSubstr("--speed"));
 }
 
-// Given Go's durations, they are seconds; anything else is refused.
-TEST(Flags, Durations) {
-  EXPECT_EQ(*parse_duration_s("500ms"), 0.5);
-  EXPECT_EQ(*parse_duration_s("1h30m"), 5400);
-  EXPECT_EQ(*parse_duration_s("1.5s"), 1.5);
-  EXPECT_EQ(*parse_duration_s("0"), 0);
-  for (const char* bad : {"", "5", "s", "-5s", "5 s", "5d", "1e3s"}) EXPECT_FALSE(parse_duration_s(bad).ok()) << bad;
-}
-
 // Given a model of 2,048 tokens, sizes that do not fit it or each other are refused by flag; the default cache holds all that
 // may run at once.
 TEST(Flags, EngineSizes) {

@@ -1,26 +1,19 @@
 // Durations: one pass over the text when read, the fewest terms when printed.
-#include "controller/api/duration.h"
+#include "planner/base/duration.h"
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
-#include "controller/api/digit.h"
-
-namespace windlass::api {
+namespace windlass {
 namespace {
 
 constexpr std::int64_t kMicrosPerSecond = 1'000'000;
 constexpr std::int64_t kLargestTerm = 999'999;
-
-Error refuse(std::string_view text) {
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("found \"{}\", allowed is a duration such as 500ms, 30s, 5m or 1h30m", text)};
-}
 
 // Whole seconds in hours, minutes and seconds, with one unit where one is enough.
 std::string print_whole(std::int64_t seconds) {
@@ -39,35 +32,34 @@ std::string print_whole(std::int64_t seconds) {
 Result<double> parse_duration_s(std::string_view text) {
   struct Unit {
     std::string_view name;
-    double seconds;
+    double micros;
   };
-  static constexpr std::array<Unit, 4> kUnits = {{{"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}}};  // "ms" before "m"
+  static constexpr std::array<Unit, 6> kUnits = {
+      {{"ns", 1e-3}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"m", 60e6}, {"h", 3600e6}}};  // "ms" before "m"
+  const Error refused{ErrorCode::kInvalidArgument,
+                      fmt::format("found '{}', allowed is a duration such as 500ms, 30s, 5m or 1h30m", text)};
+  const auto digits_from = [](std::string_view rest) { return std::min(rest.find_first_not_of("0123456789"), rest.size()); };
+  if (text == "0") return 0.0;
+  if (text.empty()) return refused;
   double total = 0;
-  int terms = 0;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t begin = at;
-    while (at < text.size() && digit(text[at])) ++at;
-    if (at == begin || at - begin > 6) return refuse(text);
-    if (at < text.size() && text[at] == '.') {
-      const std::size_t decimals = ++at;
-      while (at < text.size() && digit(text[at])) ++at;
-      if (at == decimals || at - decimals > 3) return refuse(text);
+  for (std::string_view rest = text; !rest.empty();) {
+    std::size_t length = digits_from(rest);
+    if (length == 0) return refused;
+    if (length < rest.size() && rest[length] == '.') {
+      const std::size_t decimals = digits_from(rest.substr(length + 1));
+      if (decimals == 0) return refused;
+      length += 1 + decimals;
     }
-    const double number = std::strtod(std::string(text.substr(begin, at - begin)).c_str(), nullptr);
-    const Unit* unit = nullptr;
-    for (const Unit& candidate : kUnits) {
-      if (text.substr(at).starts_with(candidate.name)) {
-        unit = &candidate;
-        break;
-      }
-    }
-    if (unit == nullptr || ++terms > 4) return refuse(text);
-    at += unit->name.size();
+    double number = 0;
+    if (std::from_chars(rest.data(), rest.data() + length, number, std::chars_format::fixed).ec != std::errc()) return refused;
+    rest.remove_prefix(length);
+    const auto* unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return rest.starts_with(u.name); });
+    if (unit == kUnits.end()) return refused;
+    rest.remove_prefix(unit->name.size());
     // To the microsecond, so that 1.1s and 1100ms are the same number.
-    total += std::round(number * unit->seconds * kMicrosPerSecond);
+    total += unit->micros > 1 ? std::round(number * unit->micros) : number * unit->micros;
   }
-  if (terms == 0) return refuse(text);
+  if (total > kLargestTerm * 3600e6) return refused;
   return total / kMicrosPerSecond;
 }
 
@@ -88,4 +80,4 @@ std::string print_duration_rounded(double seconds) {
   return print_duration(std::round(seconds / step) * step);
 }
 
-}  // namespace windlass::api
+}  // namespace windlass

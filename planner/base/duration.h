@@ -1,7 +1,7 @@
-// Durations as people write them in objects ("500ms", "30s", "5m", "1h", "1h30m"), as seconds.
+// Durations as people write them in objects and flags ("500ms", "30s", "5m", "1h", "1h30m"), as seconds. Pure.
 //
-// The same grammar as the pattern in crds/: one to four terms, each a number of at most six digits (and at most three decimals)
-// with a unit of ms, s, m or h.
+// "0", or terms, each a number (digits, and decimals after a point) with a unit of ns, us, ms, s, m or h; in all at most
+// 999999h. The pattern in crds/ allows objects less: one to four terms, six digits, three decimals and no unit below ms.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "planner/base/result.h"
 
-namespace windlass::api {
+namespace windlass {
 
 // "1h30m" -> 5400. The error says what was found and what is allowed.
 [[nodiscard]] Result<double> parse_duration_s(std::string_view text);
@@ -21,4 +21,4 @@ namespace windlass::api {
 // The same with at most three significant digits, for a status that should not change with every measurement.
 [[nodiscard]] std::string print_duration_rounded(double seconds);
 
-}  // namespace windlass::api
+}  // namespace windlass
