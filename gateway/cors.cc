@@ -37,9 +37,7 @@ Result<std::string> Cors::parse_origin(std::string_view text) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-' || c == '.' || c == ':' || c == '[' || c == ']';
   });
   if (!plain) return bad;
-  const auto bracket = rest.rfind(']');
-  const bool has_port = rest.find(':', bracket == std::string_view::npos ? 0 : bracket) != std::string_view::npos;
-  if (!net::parse_host_port(has_port ? std::string(rest) : std::string(rest) + ":80").ok()) return bad;
+  if (!net::parse_host_port(rest, 80).ok()) return bad;
   return std::string(text);
 }
 

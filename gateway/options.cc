@@ -34,9 +34,7 @@ Result<Url> parse_url(std::string_view text) {
   if (!tls && text.substr(0, kHttp.size()) != kHttp) return bad();
   std::string_view rest = text.substr(tls ? kHttps.size() : kHttp.size());
   if (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
-  const auto bracket = rest.rfind(']');
-  const bool has_port = rest.find(':', bracket == std::string_view::npos ? 0 : bracket) != std::string_view::npos;
-  auto parsed = parse_host_port(has_port ? std::string(rest) : std::string(rest) + (tls ? ":443" : ":80"));
+  auto parsed = parse_host_port(rest, tls ? 443 : 80);
   if (!parsed.ok() || parsed->port == "0") return bad();
   return Url{tls, std::move(parsed).value()};
 }

@@ -13,6 +13,7 @@
 #include "controller/runtime/pod.h"
 #include "controller/runtime/pod_json.h"
 #include "controller/runtime/pod_template.h"
+#include "metrics/net/host_port.h"
 
 namespace windlass::controller {
 namespace {
@@ -225,10 +226,7 @@ std::optional<Worker> worker_of(const json& pod) {
   const std::string draining = text_at(pod, {"metadata", "annotations", kDrainingSince});
   if (!draining.empty()) worker.draining_since_s = std::strtod(draining.c_str(), nullptr);
   const std::string ip = text_at(pod, {"status", "podIP"});
-  if (!ip.empty()) {
-    worker.address =
-        ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, kWorkerPort) : fmt::format("[{}]:{}", ip, kWorkerPort);
-  }
+  if (!ip.empty()) worker.address = net::to_string({ip, std::to_string(kWorkerPort)});
   read_status(pod, worker);
   return worker;
 }

@@ -29,6 +29,12 @@ Result<HostPort> parse_host_port(std::string_view text) {
   return HostPort{std::string(host), std::to_string(number)};
 }
 
+Result<HostPort> parse_host_port(std::string_view text, int default_port) {
+  const auto bracket = text.rfind(']');
+  const bool has_port = text.find(':', bracket == std::string_view::npos ? 0 : bracket) != std::string_view::npos;
+  return parse_host_port(has_port ? std::string(text) : fmt::format("{}:{}", text, default_port));
+}
+
 std::string to_string(const HostPort& address) {
   const bool v6 = address.host.find(':') != std::string::npos;
   return (v6 ? "[" + address.host + "]" : address.host) + ":" + address.port;

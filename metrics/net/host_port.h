@@ -17,6 +17,8 @@ struct HostPort {
 
 // "127.0.0.1:8080", "[::1]:8080", "gateway.default:8080". Error: kInvalidArgument.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
+// As in URLs: without ":PORT" it is the default one.
+[[nodiscard]] Result<HostPort> parse_host_port(std::string_view text, int default_port);
 [[nodiscard]] std::string to_string(const HostPort& address);  // brackets around IPv6
 
 }  // namespace windlass::net

@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "metrics/net/host_port.h"
 #include "planner/base/fnv.h"
 #include "planner/base/shown_json.h"
 #include "worker/model/json_input.h"
@@ -320,21 +321,11 @@ Result<std::vector<std::string>> hops_from(std::string_view text) {
 }
 
 bool is_worker_address(std::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return false;
-  std::string_view host = text.substr(0, colon);
-  const std::string_view digits = text.substr(colon + 1);
-  int port = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (failure != std::errc{} || end != digits.data() + digits.size() || port < 1 || port > 65535) return false;
-  const auto only = [](std::string_view part, std::string_view more) {
-    return !part.empty() && std::all_of(part.begin(), part.end(), [&](char c) {
-      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || more.find(c) != more.npos;
-    });
-  };
-  const bool v6 = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (v6) host = host.substr(1, host.size() - 2);
-  return only(host, v6 ? ":." : ".-_");
+  const auto address = net::parse_host_port(text);
+  return address.ok() && address->port != "0" && std::all_of(address->host.begin(), address->host.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  std::string_view(".-_:").find(c) != std::string_view::npos;
+         });
 }
 
 std::string new_session_id() {

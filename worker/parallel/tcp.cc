@@ -19,6 +19,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "metrics/net/host_port.h"
+
 namespace windlass::worker {
 namespace {
 
@@ -103,17 +105,13 @@ bool send_all(int socket, std::span<iovec> parts) {
   return true;
 }
 
-std::string host_of(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host.size() > 2 && host.front() == '[' && host.back() == ']' ? host.substr(1, host.size() - 2) : host;
-}
-
 Result<int> connect_to(const std::string& address, int port) {
-  const std::string host = host_of(address);
+  const auto parsed = net::parse_host_port(address);
+  if (!parsed.ok()) return nobody(address, "is no HOST:PORT");
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+  if (::getaddrinfo(parsed->host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
     return nobody(address, "found no such host");
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {

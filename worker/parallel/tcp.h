@@ -23,8 +23,6 @@ void set_limits(int socket, double receive_s, double send_s);
 [[nodiscard]] bool receive_all(int socket, void* to, std::size_t bytes);
 [[nodiscard]] bool send_all(int socket, std::span<iovec> parts);  // changes the parts
 
-// The host of "host:port", or of "[host]:port".
-[[nodiscard]] std::string host_of(const std::string& address);
 // That port at the host of "host:port", which is another worker's address. Waits a second at most. Error: kUnavailable.
 [[nodiscard]] Result<int> connect_to(const std::string& address, int port);
 

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "metrics/bundles.h"
+#include "metrics/net/host_port.h"
 #include "metrics/security/files.h"
 #include "metrics/security/secrets.h"
 #include "worker/engine/clock.h"
@@ -367,7 +368,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     spdlog::error("{}", opened.error().message);
     return 1;
   }
-  spdlog::info("listening on {}:{}, loading {}", flags.host, flags.port, flags.model_folder);
+  spdlog::info("listening on {}, loading {}", net::to_string({flags.host, std::to_string(flags.port)}), flags.model_folder);
 
   KvStreamClient streams;
   const auto calls = std::make_shared<HttpClient>(caller_token);

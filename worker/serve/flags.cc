@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "metrics/net/host_port.h"
 #include "planner/base/duration.h"
 #include "worker/collective/rank_group.h"
 #include "worker/model/gguf_model.h"
@@ -120,12 +121,15 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
     flags.port = raw.port;
   }
   if (!raw.listen.empty()) {
-    WINDLASS_ASSIGN_OR_RETURN(const HostPort address, parse_host_port(raw.listen));
-    if (raw.port >= 0 && raw.port != address.port) {
-      return bad(fmt::format("--port: found {}, but --listen says {}; allowed is one of the two", raw.port, address.port));
+    const auto address = net::parse_host_port(raw.listen);
+    if (!address.ok()) return address.error().within("--listen");
+    const int port = std::stoi(address->port);
+    if (port == 0) return bad(fmt::format("--listen: found '{}', allowed is a port from 1 to 65535", raw.listen));
+    if (raw.port >= 0 && raw.port != port) {
+      return bad(fmt::format("--port: found {}, but --listen says {}; allowed is one of the two", raw.port, port));
     }
-    flags.host = address.host;
-    flags.port = address.port;
+    flags.host = address->host;
+    flags.port = port;
   }
   if (flags.served_name.empty()) flags.served_name = last_component(flags.model_folder);
   if (flags.backend != "cpu" && flags.backend != "cuda") {
@@ -177,18 +181,6 @@ Result<BlockRange> parse_blocks(std::string_view text) {
   if (!number(text.substr(0, colon), blocks.first) || !number(text.substr(colon + 1), blocks.end)) return error;
   if (blocks.first >= blocks.end) return error;
   return blocks;
-}
-
-Result<HostPort> parse_host_port(std::string_view text) {
-  const Error error = bad(fmt::format("--listen: found '{}', allowed is HOST:PORT with a port from 1 to 65535", text));
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || colon == 0 || text.find(':') != colon) return error;
-  HostPort address;
-  address.host = text.substr(0, colon);
-  const std::string_view digits = text.substr(colon + 1);
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
-  if (failure != std::errc{} || end != digits.data() + digits.size() || address.port < 1 || address.port > 65535) return error;
-  return address;
 }
 
 Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {

@@ -75,11 +75,4 @@ using Command = std::variant<ServeFlags, ModelInitFlags, ModelConfigFlags, Measu
 // "A:B": blocks A to B - 1. Error: kInvalidArgument.
 [[nodiscard]] Result<BlockRange> parse_blocks(std::string_view text);
 
-// "HOST:PORT"; the host is a name or an IPv4 address.
-struct HostPort {
-  std::string host;
-  int port = 0;
-};
-[[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
-
 }  // namespace windlass::worker

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -33,7 +32,7 @@
 #include <sys/socket.h>
 
 #include "metrics/net/beast_parser.h"
-#include "worker/parallel/tcp.h"
+#include "metrics/net/host_port.h"
 
 namespace windlass::worker {
 namespace {
@@ -168,13 +167,10 @@ class HttpClient::Io {
   }
 
   asio::awaitable<error_code> connect(KeptConnection& connection, const std::string& address, Micros patience) {
-    const std::size_t colon = address.rfind(':');
-    const std::string host = host_of(address);
-    const std::string_view digits = std::string_view(address).substr(std::min(colon, address.size() - 1) + 1);
-    std::uint16_t port = 0;
-    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (colon == std::string::npos || failure != std::errc{} || end != digits.data() + digits.size())
-      co_return asio::error::invalid_argument;
+    const auto parsed = net::parse_host_port(address);
+    if (!parsed.ok()) co_return asio::error::invalid_argument;
+    const std::string& host = parsed->host;
+    const auto port = static_cast<std::uint16_t>(std::stoi(parsed->port));
     error_code error;
     std::vector<Tcp::endpoint> endpoints;
     if (const auto numeric = asio::ip::make_address(host, error); !error) {

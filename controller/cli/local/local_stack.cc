@@ -6,13 +6,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <utility>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -76,23 +76,24 @@ Result<void> place_objects(const LocalStackOptions& options) {
   return {};
 }
 
-// A socket that listens on HOST:PORT.
+// A socket that listens on ADDRESS:PORT.
 Result<int> open_listener(const std::string& listen) {
   const auto parsed = net::parse_host_port(listen);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
   const std::string host = !parsed.ok() ? "" : parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
-  const int port = parsed.ok() ? std::stoi(parsed->port) : 0;
-  if (port < 1 || inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--listen: found '{}', allowed is an IPv4 address and a port: 127.0.0.1:8080", listen)};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (host.empty() || parsed->port == "0" || getaddrinfo(host.c_str(), parsed->port.c_str(), &hints, &found) != 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--listen: found '{}', allowed is an IP address and a port: 127.0.0.1:8080 or [::1]:8080", listen)};
   }
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> address(found, freeaddrinfo);
+  const int socket = ::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(socket, SOMAXCONN) == 0)
-    return socket;
+  if (bind(socket, address->ai_addr, address->ai_addrlen) == 0 && ::listen(socket, SOMAXCONN) == 0) return socket;
   const int why = errno;
   close(socket);
   return Error{ErrorCode::kAlreadyExists,

@@ -45,7 +45,8 @@ int count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-LocalRun::LocalRun(int workers) : tag_(folder_.path().filename().string()), transport_(kube::CurlOptions{.max_parallel = 16}) {
+LocalRun::LocalRun(int workers, std::string host)
+    : tag_(folder_.path().filename().string()), host_(std::move(host)), transport_(kube::CurlOptions{.max_parallel = 16}) {
   const std::string binaries = build_path();
   const auto made =
       run_program({binaries + "/windlass", "model", "init", "--layers", "2", "--hidden", "64", "--heads", "4", "--kv-heads",
@@ -80,7 +81,7 @@ void LocalRun::start_again() { launch(); }
 void LocalRun::launch() {
   std::vector<std::string> words = {build_path() + "/windlass"};
   words.insert(words.end(), command_.begin(), command_.end());
-  words.insert(words.end(), {"--dir", directory(), "--listen", fmt::format("127.0.0.1:{}", port_)});
+  words.insert(words.end(), {"--dir", directory(), "--listen", address()});
   setenv(kTagVariable, tag_.c_str(), 1);
   auto up = ChildProcess::start("windlass " + command_.front(), words, (folder_.path() / "up.log").string());
   unsetenv(kTagVariable);

@@ -20,8 +20,9 @@ namespace windlass::cli {
 
 class LocalRun {
  public:
-  // Makes the model and starts `windlass up` on a service with so many workers. Fails the test when that fails.
-  explicit LocalRun(int workers);
+  // Makes the model and starts `windlass up` on a service with so many workers; its gateway listens on `host`. Fails the test
+  // when that fails.
+  explicit LocalRun(int workers, std::string host = "127.0.0.1");
   // On other objects, whose service is "tiny" too: made for so many workers and a strategy.
   using Objects = std::function<std::string(int workers, const std::string& strategy)>;
   LocalRun(Objects objects, int workers);
@@ -38,7 +39,7 @@ class LocalRun {
   [[nodiscard]] bool at_rest(int workers);
   [[nodiscard]] std::optional<ServiceRow> row();
 
-  [[nodiscard]] std::string gateway_url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] std::string gateway_url() const { return "http://" + address(); }
   [[nodiscard]] kube::HttpRequest chat(const std::string& content, int max_tokens, bool stream) const;
   // The gateway's metrics page.
   [[nodiscard]] metrics::Exposition gateway_metrics();
@@ -61,6 +62,7 @@ class LocalRun {
   [[nodiscard]] std::string logs() const;
 
  private:
+  [[nodiscard]] std::string address() const { return host_ + ":" + std::to_string(port_); }
   void start(int workers);
   void launch();
   [[nodiscard]] std::string yaml(int workers, const std::string& strategy) const;
@@ -72,6 +74,7 @@ class LocalRun {
   std::string tag_;
   Objects objects_;                   // none: the tiny model's
   std::vector<std::string> command_;  // up or attach, with its arguments but folder and port
+  std::string host_ = "127.0.0.1";
   int port_ = 0;
   std::optional<ChildProcess> up_;
   kube::CurlTransport transport_;

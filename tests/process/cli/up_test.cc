@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "controller/kube/subprocess.h"
+#include "tests/loopback.h"
 #include "tests/paths.h"
 #include "tests/process/cli/local_run.h"
 
@@ -66,6 +67,18 @@ TEST(Up, ServesAndStopsCleanly) {
   EXPECT_TRUE(run.up().ended_well()) << run.logs();
   EXPECT_TRUE(eventually(5, [&] { return run.processes().empty(); })) << run.processes().size() << " processes are left";
   EXPECT_THAT(run.logs(), HasSubstr("Stopped."));
+}
+
+// Given --listen with an IPv6 address, a request that `windlass load` sends there is answered; without brackets it is refused.
+TEST(Up, ListensOnIpv6) {
+  if (!has_ipv6_loopback()) GTEST_SKIP() << "this machine has no ::1";
+  LocalRun run(1, "[::1]");
+  ASSERT_TRUE(eventually(60, [&] { return run.at_rest(1); })) << run.logs();
+  const auto sent =
+      windlass({"load", "--url", run.gateway_url(), "--model", "tiny", "--phases", "20/100ms", "--max-tokens", "2"});
+  EXPECT_EQ(sent.first, 0) << sent.second << run.logs();
+  const auto refused = windlass({"up", "-f", run.directory() + "/objects/tiny.yaml", "--listen", "::1:8080"});
+  EXPECT_THAT(refused.second, HasSubstr("--listen: found '::1:8080', allowed is an IP address and a port"));
 }
 
 // Given a running `up` that is killed with SIGKILL: controller, gateway and worker end by themselves.

@@ -137,18 +137,20 @@ TEST(RunLoad, BadOptions) {
   EXPECT_THAT(run_load(options).error().message, HasSubstr("found 0"));
 }
 
-// Given nobody who listens; every request is lost and says why, and the call returns.
+// Given nobody who listens, at an address of either kind; every request is lost and says why, and the call returns.
 TEST(RunLoad, NobodyListens) {
-  LoadOptions options;
-  options.url = "http://127.0.0.1:1";
-  options.model = "tiny";
-  options.phases = {{100, 0.1}};
-  options.arrivals = Arrivals::kConstant;
-  const auto result = run_load(options);
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->sent, 10U);
-  EXPECT_EQ(result->lost, 10U);
-  EXPECT_THAT(result->problems.begin()->first, HasSubstr("cannot connect"));
+  for (const char* url : {"http://127.0.0.1:1", "http://[::1]:1/"}) {
+    LoadOptions options;
+    options.url = url;
+    options.model = "tiny";
+    options.phases = {{100, 0.1}};
+    options.arrivals = Arrivals::kConstant;
+    const auto result = run_load(options);
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    EXPECT_EQ(result->sent, 10U);
+    EXPECT_EQ(result->lost, 10U);
+    EXPECT_THAT(result->problems.begin()->first, HasSubstr("cannot connect"));
+  }
 }
 
 }  // namespace

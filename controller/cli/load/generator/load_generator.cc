@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/net/asio.h"
+#include "metrics/net/host_port.h"
 
 namespace windlass::load {
 namespace {
@@ -41,7 +42,7 @@ Clock::duration duration(double seconds) {
 }
 
 struct Target {
-  std::string host, port;
+  net::HostPort address;
   std::vector<tcp::endpoint> endpoints;
 };
 
@@ -49,18 +50,11 @@ Result<Target> parse_url(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   const Error bad{ErrorCode::kInvalidArgument, fmt::format("url: found '{}', allowed is http://HOST:PORT", url)};
   if (url.substr(0, kScheme.size()) != kScheme) return bad;
-  std::string rest = url.substr(kScheme.size());
-  if (!rest.empty() && rest.back() == '/') rest.pop_back();
-  const auto bracket = rest.rfind(']');
-  const auto colon = rest.rfind(':');
-  const bool has_port = colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
-  Target target{rest.substr(0, has_port ? colon : rest.size()), has_port ? rest.substr(colon + 1) : "80", {}};
-  if (target.host.size() > 2 && target.host.front() == '[') target.host = target.host.substr(1, target.host.size() - 2);
-  int port = 0;
-  const auto [end, error] = std::from_chars(target.port.data(), target.port.data() + target.port.size(), port);
-  const bool good_port = error == std::errc() && end == target.port.data() + target.port.size() && port > 0 && port < 65536;
-  if (target.host.empty() || target.host.find('/') != std::string::npos || !good_port) return bad;
-  return target;
+  std::string_view rest = std::string_view(url).substr(kScheme.size());
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  auto address = net::parse_host_port(rest, 80);
+  if (!address.ok() || address->port == "0") return bad;
+  return Target{std::move(address).value(), {}};
 }
 
 // True when the event's JSON has `key` with a string that is not empty.
@@ -337,9 +331,9 @@ class Generator {
     if (options_.ignore_eos) body["ignore_eos"] = true;
     const std::string text = body.dump();
     return fmt::format(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nX-Request-Id: {}\r\n"
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nX-Request-Id: {}\r\n"
         "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
-        target_.host, target_.port, id, text.size(), text);
+        net::to_string(target_.address), id, text.size(), text);
   }
 
   [[nodiscard]] LoadProgress progress() {
@@ -396,7 +390,7 @@ Result<LoadResult> run_load(const LoadOptions& options, const std::function<void
   WINDLASS_ASSIGN_OR_RETURN(Target target, parse_url(options.url));
   asio::io_context io;
   error_code error;
-  for (const auto& entry : tcp::resolver(io).resolve(target.host, target.port, error))
+  for (const auto& entry : tcp::resolver(io).resolve(target.address.host, target.address.port, error))
     target.endpoints.push_back(entry.endpoint());
   if (error) return invalid(fmt::format("url: found '{}', whose host does not resolve: {}", options.url, error.message()));
   Generator generator(options, std::move(target), on_progress, std::move(stop));

@@ -6,9 +6,26 @@
 #include "controller/app/clock.h"
 #include "controller/kube/curl_transport.h"
 #include "tests/free_port.h"
+#include "tests/loopback.h"
 
 namespace windlass::controller {
 namespace {
+
+// Given --listen with an IPv6 address, it answers there; without brackets the address is refused.
+TEST(ControllerHttp, ListensOnIpv6) {
+  if (!has_ipv6_loopback()) GTEST_SKIP() << "this machine has no ::1";
+  RoutingPublisher publisher;
+  metrics::Registry registry;
+  HttpServer server(publisher, registry, {}, [] {});
+  const std::string address = "[::1]:" + std::to_string(free_port());
+  const auto opened = server.open(address);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  kube::CurlTransport client{kube::CurlOptions{}};
+  const auto answer = client.send({"GET", "http://" + address + "/metrics", {}, ""});
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_FALSE(HttpServer(publisher, registry, {}, [] {}).open("::1:9401").ok());
+}
 
 // Given two gateways that hold an earlier leader's table and ask a standby, which sends them away and then leads; the first
 // table that one of them gets has its part of the slots only, because the other one is known to hold the rest.

@@ -18,5 +18,14 @@ TEST(HostPorts, AreReadAndWritten) {
   }
 }
 
+// Given addresses with and without a port, as URLs have them; expects the default port where there is none.
+TEST(HostPorts, HaveADefaultPort) {
+  EXPECT_EQ(parse_host_port("a:1", 80).value(), (HostPort{"a", "1"}));
+  EXPECT_EQ(parse_host_port("a", 80).value(), (HostPort{"a", "80"}));
+  EXPECT_EQ(parse_host_port("[::1]:1", 80).value(), (HostPort{"::1", "1"}));
+  EXPECT_EQ(parse_host_port("[::1]", 443).value(), (HostPort{"::1", "443"}));
+  for (const char* text : {"", "a:", "::1", "[::1]:x"}) EXPECT_FALSE(parse_host_port(text, 80).ok()) << text;
+}
+
 }  // namespace
 }  // namespace windlass::net

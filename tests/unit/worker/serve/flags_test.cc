@@ -92,6 +92,17 @@ TEST(Flags, PodArguments) {
   EXPECT_EQ(flags.measure_time_s, 0.5);
 }
 
+// Given --listen with an IPv6 address, host and port arrive without the brackets; without brackets, or with port 0, it is
+// refused.
+TEST(Flags, ListensOnIpv6) {
+  const auto command = parse_flags({"--model=/m", "--listen=[::1]:8000"}, "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  EXPECT_EQ(std::get<ServeFlags>(*command).host, "::1");
+  EXPECT_EQ(std::get<ServeFlags>(*command).port, 8000);
+  EXPECT_THAT(flags_error({"--model=/m", "--listen=::1:8000"}), HasSubstr("--listen: found '::1:8000', allowed is HOST:PORT"));
+  EXPECT_THAT(flags_error({"--model=/m", "--listen=h:0"}), HasSubstr("--listen: found 'h:0', allowed is a port from 1 to"));
+}
+
 // Given a part of the model, its blocks and the workers after it arrive; what contradicts itself is refused by flag.
 TEST(Flags, Blocks) {
   const std::vector<std::string> base = {"--model=/m", "--port=1"};
@@ -99,11 +110,11 @@ TEST(Flags, Blocks) {
     more.insert(more.begin(), base.begin(), base.end());
     return more;
   };
-  const auto command = parse_flags(with({"--blocks", "0:5", "--next", "10.0.0.2:8000,w3:9000"}), "v");
+  const auto command = parse_flags(with({"--blocks", "0:5", "--next", "10.0.0.2:8000,[::1]:9000"}), "v");
   ASSERT_TRUE(command.ok()) << command.error().message;
   const auto& flags = std::get<ServeFlags>(*command);
   EXPECT_EQ(flags.blocks, (BlockRange{0, 5}));
-  EXPECT_THAT(flags.next_hops, ::testing::ElementsAre("10.0.0.2:8000", "w3:9000"));
+  EXPECT_THAT(flags.next_hops, ::testing::ElementsAre("10.0.0.2:8000", "[::1]:9000"));
   for (const char* wrong : {"5", "5:", ":5", "5:5", "6:5", "-1:5", "0:5x", "0:5:6", "99999999999999999999:1"}) {
     EXPECT_THAT(flags_error(with({"--blocks", wrong})), HasSubstr(std::string("--blocks: found '") + wrong)) << wrong;
   }
