@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "metrics/host/whole_file.h"
+
 namespace windlass::controller {
 namespace fs = std::filesystem;
 namespace {
@@ -102,15 +104,9 @@ fs::path WorkerRecords::file_of(const std::string& name_space, const std::string
 }
 
 Result<void> WorkerRecords::write(const WorkerRecord& record) const {
-  const fs::path file = file_of(record.worker.name_space, record.worker.name);
-  const fs::path draft = file.string() + ".new";
-  std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-  out << to_json(record).dump(2, ' ', false, json::error_handler_t::replace) << '\n';  // a folder's name may be no UTF-8
-  out.close();
-  std::error_code error;
-  if (out) fs::rename(draft, file, error);
-  if (!out || error) return Error{ErrorCode::kUnavailable, fmt::format("{}: cannot be written", file.string())};
-  return {};
+  // A folder's name may be no UTF-8.
+  return write_whole_file(file_of(record.worker.name_space, record.worker.name),
+                          to_json(record).dump(2, ' ', false, json::error_handler_t::replace) + '\n');
 }
 
 void WorkerRecords::erase(const std::string& name_space, const std::string& name) const {

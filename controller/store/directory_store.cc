@@ -12,6 +12,7 @@
 #include "controller/api/json.h"
 #include "controller/api/load.h"
 #include "controller/kube/events.h"
+#include "metrics/host/whole_file.h"
 
 namespace windlass::controller {
 namespace fs = std::filesystem;
@@ -191,15 +192,7 @@ fs::path DirectoryStore::status_file(const std::string& kind, const api::ObjectM
 Result<void> DirectoryStore::write_file(const fs::path& path, const std::string& text) const {
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
-  const fs::path draft = path.string() + ".new";
-  {
-    std::ofstream file(draft, std::ios::binary | std::ios::trunc);
-    file << text;
-    if (!file.flush()) return Error{ErrorCode::kUnavailable, fmt::format("{}: cannot be written", draft.string())};
-  }
-  fs::rename(draft, path, failed);
-  if (failed) return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", path.string(), failed.message())};
-  return {};
+  return write_whole_file(path, text);
 }
 
 Result<void> DirectoryStore::write_status(const api::ModelService& object, const api::ModelServiceStatus& status) {

@@ -62,7 +62,7 @@ const std::vector<Part>& parts() {
        {"planner/", "metrics/"},
        {{"controller/api/", {"planner/"}},
         {"controller/kube/", {"planner/base/"}},
-        {"controller/store/", {"planner/", "controller/api/", "controller/kube/"}},
+        {"controller/store/", {"planner/", "controller/api/", "controller/kube/", "metrics/host/"}},
         {"controller/runtime/", {}, {"controller/store/"}},
         {"controller/reconcile/"},
         {"controller/app/"},

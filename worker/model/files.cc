@@ -1,4 +1,4 @@
-// Whole-file reads and atomic writes.
+// Whole-file reads.
 #include "worker/model/files.h"
 
 #include <cerrno>
@@ -28,24 +28,6 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be read: {}", path.string(), std::strerror(errno))};
   }
   return bytes;
-}
-
-Result<void> write_file(const std::filesystem::path& path, const std::string& bytes) {
-  const std::filesystem::path neighbour = path.string() + ".partial";
-  {
-    std::ofstream out(neighbour, std::ios::binary | std::ios::trunc);
-    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    out.flush();
-    if (!out) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path.string(), std::strerror(errno))};
-    }
-  }
-  std::error_code failure;
-  std::filesystem::rename(neighbour, path, failure);
-  if (failure) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path.string(), failure.message())};
-  }
-  return {};
 }
 
 }  // namespace windlass::worker

@@ -11,7 +11,4 @@ namespace windlass::worker {
 // The file's bytes. Errors: kNotFound when it is not there, kInvalidArgument when it cannot be read or exceeds max_bytes.
 [[nodiscard]] Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes = 256U << 20U);
 
-// Writes through a neighbour file and a rename, so that a reader sees the old bytes or the new ones.
-[[nodiscard]] Result<void> write_file(const std::filesystem::path& path, const std::string& bytes);
-
 }  // namespace windlass::worker

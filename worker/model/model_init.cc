@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "metrics/host/whole_file.h"
 #include "planner/base/rng.h"
-#include "worker/model/files.h"
 #include "worker/model/ggml_blocks.h"
 #include "worker/model/pretokenizer.h"
 #include "worker/model/tokenizer.h"
@@ -416,12 +416,12 @@ Result<void> init_model(const ModelShape& shape, const std::filesystem::path& fo
                  fmt::format("{}: cannot be made a folder: {}", folder.string(), failure.message())};
   }
   try {
-    WINDLASS_RETURN_IF_ERROR(write_file(folder / "tokenizer.json", make_tokenizer_json(shape)));
-    WINDLASS_RETURN_IF_ERROR(write_file(folder / "tokenizer_config.json", tokenizer_config_json(shape)));
-    WINDLASS_RETURN_IF_ERROR(write_file(folder / "generation_config.json", generation_json(shape)));
-    WINDLASS_RETURN_IF_ERROR(write_file(folder / "model.safetensors", weights_bytes(shape)));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "tokenizer.json", make_tokenizer_json(shape)));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "tokenizer_config.json", tokenizer_config_json(shape)));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "generation_config.json", generation_json(shape)));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "model.safetensors", weights_bytes(shape)));
     // Last: a folder with a config.json is a whole model.
-    return write_file(folder / "config.json", config_json(shape));
+    return write_whole_file(folder / "config.json", config_json(shape));
   } catch (const std::exception& e) {
     return Error{ErrorCode::kResourceExhausted, fmt::format("{}: the model could not be made: {}", folder.string(), e.what())};
   }

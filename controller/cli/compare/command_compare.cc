@@ -10,6 +10,7 @@
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/duration_check.h"
 #include "controller/cli/console/text_file.h"
+#include "metrics/host/whole_file.h"
 
 namespace windlass::cli {
 namespace {

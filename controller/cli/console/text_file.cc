@@ -3,14 +3,12 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 
 namespace windlass::cli {
@@ -53,24 +51,6 @@ Result<std::string> unpacked(std::string text, const std::string& path) {
   if (out.size() > kMostUnpacked) return broken("holds more than a gibibyte");
   if (code != Z_STREAM_END) return broken("is not whole: gzip ends early or is damaged");
   return out;
-}
-
-Result<void> write_whole_file(const std::string& path, const std::string& text) {
-  const std::string draft = fmt::format("{}.{}.new", path, getpid());
-  const auto refused = [&](const std::string& why) {
-    std::remove(draft.c_str());
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path, why)};
-  };
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return refused("it is a folder");
-  errno = 0;
-  std::ofstream out(draft, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) return refused(std::strerror(errno));
-  std::filesystem::rename(draft, path, error);
-  if (error) return refused(error.message());
-  return {};
 }
 
 }  // namespace windlass::cli

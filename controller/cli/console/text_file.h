@@ -1,4 +1,4 @@
-// Reads and writes whole files that a person named on the command line.
+// Reads whole files that a person named on the command line.
 #pragma once
 
 #include <string>
@@ -12,9 +12,5 @@ namespace windlass::cli {
 
 // A gzipped text's content; any other text as it is. `path` is for the error: not whole, or more than a gibibyte.
 [[nodiscard]] Result<std::string> unpacked(std::string text, const std::string& path);
-
-// The file holds all of the text or is what it was: written beside it and put in its place. The error is "PATH: cannot be
-// written: why".
-[[nodiscard]] Result<void> write_whole_file(const std::string& path, const std::string& text);
 
 }  // namespace windlass::cli

@@ -24,6 +24,7 @@
 #include "controller/cli/console/clock.h"
 #include "controller/cli/console/text_file.h"
 #include "controller/runtime/worker_records.h"
+#include "metrics/host/whole_file.h"
 #include "metrics/net/host_port.h"
 
 namespace windlass::cli {
@@ -57,13 +58,8 @@ Result<void> place_objects(const LocalStackOptions& options) {
     for (int i = 2; !names.insert(name).second; ++i) name = fmt::format("{}-{}", i, fs::path(file).filename().string());
     const fs::path target = objects / name;
     if (fs::equivalent(file, target, error)) continue;  // `up -f .windlass/objects/tiny.yaml`: it is there already
-    const fs::path draft = target.string() + ".new";
-    const bool copied = fs::copy_file(file, draft, fs::copy_options::overwrite_existing, error);
-    if (copied) fs::permissions(draft, fs::perms::owner_read | fs::perms::owner_write, error);
-    if (!copied || error || (fs::rename(draft, target, error), error)) {
-      return Error{ErrorCode::kPermissionDenied,
-                   fmt::format("{}: cannot be copied to {}: {}", file, target.string(), error.message())};
-    }
+    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(file, "a YAML file"));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(target, text));
   }
   for (const auto& [file, text] : options.made) {
     std::string name = file;

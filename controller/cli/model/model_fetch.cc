@@ -11,6 +11,7 @@
 
 #include "controller/cli/console/child_process.h"
 #include "controller/cli/console/text_file.h"
+#include "metrics/host/whole_file.h"
 #include "metrics/security/secrets.h"
 
 namespace windlass::cli {

@@ -14,6 +14,7 @@
 #include "controller/cli/plan/cluster_page.h"
 #include "controller/cli/plan/cluster_text.h"
 #include "controller/cli/plan/strategy_run.h"
+#include "metrics/host/whole_file.h"
 #include "planner/strategies/cluster_strategies.h"
 #include "planner/whatif/cluster_plan_json.h"
 #include "planner/whatif/cluster_scenario.h"

@@ -19,6 +19,7 @@
 #include "controller/cli/plan/strategy_run.h"
 #include "controller/cli/plan/strategy_text.h"
 #include "controller/reconcile/measured_profiles.h"
+#include "metrics/host/whole_file.h"
 #include "planner/base/yaml_reader.h"
 #include "planner/strategies/cluster_strategies.h"
 #include "planner/strategies/core/trial.h"

@@ -17,6 +17,7 @@
 #include "controller/cli/profile/fitted_profile.h"
 #include "controller/cli/profile/profile_page.h"
 #include "controller/cli/profile/profile_problem.h"
+#include "metrics/host/whole_file.h"
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/perf/operator_csv.h"
 #include "planner/perf/profile_fit.h"

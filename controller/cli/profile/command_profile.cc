@@ -15,13 +15,13 @@
 #include "controller/cli/console/duration_check.h"
 #include "controller/cli/console/percent_check.h"
 #include "controller/cli/console/progress_line.h"
-#include "controller/cli/console/text_file.h"
 #include "controller/cli/console/text_table.h"
 #include "controller/cli/live/worker_probe.h"
 #include "controller/cli/profile/fitted_profile.h"
 #include "controller/cli/profile/profile_page.h"
 #include "controller/cli/profile/profile_run.h"
 #include "controller/kube/curl_transport.h"
+#include "metrics/host/whole_file.h"
 
 namespace windlass::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include "controller/api/json.h"
 #include "controller/api/validation.h"
 #include "controller/api/yaml.h"
-#include "controller/cli/console/text_file.h"
 #include "controller/cli/console/text_table.h"
 #include "controller/cli/profile/profile_problem.h"
+#include "metrics/host/whole_file.h"
 
 namespace windlass::cli {
 namespace {

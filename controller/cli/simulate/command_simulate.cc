@@ -18,6 +18,7 @@
 #include "controller/cli/simulate/command_simulate_log.h"
 #include "controller/cli/simulate/command_simulate_text.h"
 #include "controller/cli/simulate/simulation_page.h"
+#include "metrics/host/whole_file.h"
 #include "planner/whatif/scenario.h"
 #include "planner/whatif/scenario_yaml.h"
 #include "planner/whatif/serving_json.h"
