@@ -1,4 +1,4 @@
-// fork, exec, two pipes and a deadline.
+// Two pipes and a deadline.
 #include "controller/kube/subprocess.h"
 
 #include <cerrno>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "controller/kube/steady_now.h"
+#include "metrics/host/spawn.h"
 
 namespace windlass::kube {
 namespace {
@@ -53,7 +54,7 @@ struct Pipe {
   }
 };
 
-// Where PATH has the command; empty: nowhere. Looked up before the fork, so that the child only calls what is safe there.
+// Where PATH has the command; empty: nowhere.
 std::string find_on_path(const std::string& command) {
   if (command.find('/') != std::string::npos) return access(command.c_str(), X_OK) == 0 ? command : "";
   const char* path = std::getenv("PATH");
@@ -65,25 +66,6 @@ std::string find_on_path(const std::string& command) {
     begin = end + 1;
   }
   return "";
-}
-
-std::vector<std::string> merged_environment(const std::vector<std::pair<std::string, std::string>>& extra) {
-  std::vector<std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    std::string text = *entry;
-    bool replaced = false;
-    for (const auto& [name, value] : extra) replaced = replaced || text.starts_with(name + "=");
-    if (!replaced) out.push_back(std::move(text));
-  }
-  for (const auto& [name, value] : extra) out.push_back(name + "=" + value);
-  return out;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> out;
-  for (std::string& text : texts) out.push_back(text.data());
-  out.push_back(nullptr);
-  return out;
 }
 
 // True while the pipe may bring more.
@@ -108,29 +90,18 @@ Result<ProgramRun> run_program(const std::string& command, const std::vector<std
   if (path.empty()) return Error{ErrorCode::kNotFound, fmt::format("'{}': no such program (or not executable)", command)};
   std::vector<std::string> words{command};
   words.insert(words.end(), args.begin(), args.end());
-  std::vector<std::string> environment = merged_environment(env);
-  std::vector<char*> argv = pointers(words);
-  std::vector<char*> envp = pointers(environment);
   Pipe out, err;
-  Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!out.open() || !err.open() || null.get() < 0) {
-    return Error{ErrorCode::kUnavailable, fmt::format("'{}': {}", command, std::strerror(errno))};
-  }
-  pid_t pid = fork();
-  if (pid < 0) return Error{ErrorCode::kUnavailable, fmt::format("'{}': fork: {}", command, std::strerror(errno))};
-  if (pid == 0) {
-    // A terminal's plugin stays in our group, or it could not read from the terminal.
-    if (!inherit_stdin) setpgid(0, 0);
-    if (!inherit_stdin) dup2(null.get(), STDIN_FILENO);
-    dup2(out.write.get(), STDOUT_FILENO);
-    dup2(err.write.get(), STDERR_FILENO);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    signal(SIGPIPE, SIG_DFL);
-    execve(path.c_str(), argv.data(), envp.data());
-    _exit(127);
-  }
+  if (!out.open() || !err.open()) return Error{ErrorCode::kUnavailable, fmt::format("'{}': {}", command, std::strerror(errno))};
+  // A terminal's plugin stays in our group, or it could not read from the terminal.
+  const auto started = spawn({.program = path,
+                              .argv = words,
+                              .environment = environment_with(env),
+                              .in = inherit_stdin ? Spawn::kOurs : Spawn::kNull,
+                              .out = out.write.get(),
+                              .err = err.write.get(),
+                              .group = inherit_stdin ? Spawn::Group::kOurs : Spawn::Group::kOwn});
+  if (!started.ok()) return started.error().within(fmt::format("'{}'", command));
+  const pid_t pid = *started;
   out.write.close();
   err.write.close();
   ProgramRun run;
@@ -165,8 +136,7 @@ Result<ProgramRun> run_program(const std::string& command, const std::vector<std
   }
   if (give_up) {
     if (inherit_stdin || kill(-pid, SIGKILL) != 0) kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
+    wait_for(pid);
     return failed;
   }
   run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -1,4 +1,4 @@
-// fork, exec, wait and signals; see local_runtime.h.
+// Starts, signals and waits; see local_runtime.h.
 #include "controller/runtime/local_runtime.h"
 
 #include <algorithm>
@@ -11,8 +11,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +23,7 @@ extern "C" {  // which glibc 2.36 forgets
 #include "controller/runtime/local_engine.h"
 #include "controller/runtime/local_model.h"
 #include "metrics/host/held_port.h"
+#include "metrics/host/spawn.h"
 
 namespace windlass::controller {
 namespace {
@@ -377,12 +376,7 @@ Result<void> LocalRuntime::start(Process& process) {
   WINDLASS_ASSIGN_OR_RETURN(process.command, command_of(spec, options_.worker_binary, folder, port));
   process.worker.address = fmt::format("{}:{}", kLoopback, port);
 
-  // All memory is made before the fork: between fork and exec only async-signal-safe calls are allowed, for other threads may
-  // have held a lock.
-  std::vector<char*> argv;
-  for (std::string& word : process.command) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  std::vector<std::string> words;  // ours first: the first of two wins
+  std::vector<std::pair<std::string, std::string>> variables;
   for (const WorkerEnv& one : spec.env) {
     if (one.secret || one.config_map) {
       return Error{
@@ -390,12 +384,8 @@ Result<void> LocalRuntime::start(Process& process) {
           fmt::format("spec.engine.env: {} refers to a Secret or ConfigMap; processes on this machine can only take values",
                       one.name)};
     }
-    words.push_back(one.name + "=" + one.value);
+    variables.emplace_back(one.name, one.value);
   }
-  for (char** entry = environ; *entry != nullptr; ++entry) words.emplace_back(*entry);
-  std::vector<char*> envp;
-  for (std::string& word : words) envp.push_back(word.data());
-  envp.push_back(nullptr);
   process.log = options_.log_directory + "/" + spec.name + ".log";
   const std::string& log = process.log;
   std::error_code no_log;
@@ -404,52 +394,30 @@ Result<void> LocalRuntime::start(Process& process) {
   const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log_fd < 0) return Error{ErrorCode::kUnavailable, fmt::format("cannot write {}: {}", log, std::strerror(errno))};
 
-  // With records the child waits until it stands in one: nobody would find it after our crash otherwise.
-  int go[2] = {-1, -1};
-  if (records_ && ::pipe2(go, O_CLOEXEC) != 0) {
-    const int reason = errno;
-    ::close(log_fd);
-    return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, std::strerror(reason))};
+  process.worker.finished = false;
+  Spawn child{.program = process.command.front(),
+              .argv = process.command,
+              .environment = environment_with(variables),
+              .out = log_fd,
+              .err = log_fd,
+              .group = Spawn::Group::kOwn};  // Ctrl-C in a terminal is for us, who drain first
+  if (records_) {
+    // It begins once it stands in a record: nobody would find it after our crash otherwise.
+    child.before = [&](pid_t pid) -> Result<void> {
+      process.pid = pid;
+      process.start_ticks = start_ticks_of(pid);
+      if (save(process)) return {};
+      return Error{ErrorCode::kUnavailable, problem_};
+    };
+  } else {
+    child.death_signal = SIGTERM;
   }
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    if (go[0] >= 0) {
-      ::close(go[1]);
-      char byte = 0;
-      if (::read(go[0], &byte, 1) != 1) ::_exit(127);
-    } else {
-      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-      if (::getppid() != parent) ::_exit(127);  // the parent died between fork and prctl
-    }
-    ::setpgid(0, 0);  // Ctrl-C in a terminal is for the parent, which drains first
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::dup2(log_fd, STDOUT_FILENO);
-    ::dup2(log_fd, STDERR_FILENO);
-    ::syscall(SYS_close_range, 3U, ~0U, 0U);  // the server's sockets are not the worker's; libraries open them without CLOEXEC
-    ::execve(argv[0], argv.data(), envp.data());
-    ::_exit(127);
-  }
-  const int reason = errno;
+  const auto started = spawn(child);
   ::close(log_fd);
-  if (go[0] >= 0) ::close(go[0]);
-  if (pid > 0) {
-    process.pid = pid;
-    process.worker.finished = false;
-    if (records_) process.start_ticks = start_ticks_of(pid);
-    if (!save(process)) {  // the child ends where nobody tells it to go
-      ::close(go[1]);
-      ::waitpid(pid, nullptr, 0);
-      process.pid = -1;
-      return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, problem_)};
-    }
-    if (go[1] >= 0) (void)!::write(go[1], "g", 1);
-  }
-  if (go[1] >= 0) ::close(go[1]);
-  if (pid < 0) return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, std::strerror(reason))};
-  return {};
+  process.pid = started.value_or(-1);
+  if (started.ok()) return {};
+  if (records_) records_->erase(spec.name_space, spec.name);
+  return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, started.error().message)};
 }
 
 Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {

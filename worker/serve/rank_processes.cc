@@ -1,33 +1,21 @@
-// fork and exec; between them only calls that are safe while other threads may hold locks.
+// Starts the ranks and looks after them; see rank_processes.h.
 #include "worker/serve/rank_processes.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "metrics/host/spawn.h"
 
 namespace windlass::worker {
 namespace {
 
 constexpr int kEndLooks = 250;  // of 20 ms: how long ranks may take to end
 constexpr int kLookMs = 20;
-
-[[noreturn]] void become_rank(char* const* argv, int memory, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(127);  // rank 0 has ended between fork and prctl
-  ::signal(SIGTERM, SIG_IGN);
-  ::signal(SIGINT, SIG_IGN);
-  ::fcntl(memory, F_SETFD, 0);  // stays open
-  ::execv("/proc/self/exe", argv);
-  ::_exit(127);
-}
 
 }  // namespace
 
@@ -39,19 +27,17 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::start(const std::vector<st
     words.insert(words.end(), arguments.begin(), arguments.end());
     words.push_back(fmt::format("--tensor-rank={}", rank));
     words.push_back(fmt::format("--tensor-memory={}", group.descriptor()));
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    const pid_t parent = ::getpid();
-    const pid_t id = ::fork();
-    if (id == 0) become_rank(argv.data(), group.descriptor(), parent);
-    if (id < 0) {
-      const Error error{ErrorCode::kUnavailable,
-                        fmt::format("rank {} of {}: fork: {}", rank, group.ranks(), std::strerror(errno))};
+    // They end when rank 0 says so or is gone, not by signals that a terminal sends to all.
+    const auto id = spawn({.program = "/proc/self/exe",
+                           .argv = words,
+                           .kept = {group.descriptor()},
+                           .death_signal = SIGKILL,
+                           .ignored_signals = {SIGTERM, SIGINT, SIGHUP}});
+    if (!id.ok()) {
       started->kill();
-      return error;
+      return id.error().within(fmt::format("rank {} of {}", rank, group.ranks()));
     }
-    started->processes_.push_back({rank, id, std::nullopt});
+    started->processes_.push_back({rank, *id, std::nullopt});
   }
   return started;
 }

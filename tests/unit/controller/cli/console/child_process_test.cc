@@ -46,7 +46,7 @@ TEST(ChildProcess, MissingProgramIsAnError) {
   const std::string log = log_path("missing");
   const auto child = ChildProcess::start("nothing", {"/no/such/program"}, log);
   ASSERT_FALSE(child.ok());
-  EXPECT_THAT(child.error().message, HasSubstr("starting nothing (/no/such/program): No such file"));
+  EXPECT_THAT(child.error().message, HasSubstr("starting nothing: /no/such/program: No such file"));
   std::filesystem::remove(log);
 }
 
