@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "metrics/host/clock.h"
+
 namespace windlass::gateway {
 namespace {
 
@@ -38,9 +40,7 @@ Dispatcher::ModelMetrics::ModelMetrics(const metrics::GatewayMetrics& metrics, c
 Dispatcher::Dispatcher(asio::io_context& io, RouterOptions options, metrics::GatewayMetrics& metrics)
     : io_(io), metrics_(metrics), router_(options), timer_(io) {}
 
-double Dispatcher::now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double Dispatcher::now_s() { return monotonic_s(); }
 
 std::shared_ptr<Ticket> Dispatcher::arrived(const std::string& model, bool streamed, std::size_t body_bytes) {
   auto ticket = std::make_shared<Ticket>(io_, next_id_++);

@@ -1,21 +1,15 @@
 // Names and help texts of every metric.
 #include "metrics/bundles.h"
 
-#include <chrono>
-
 #include "metrics/buckets.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::metrics {
-namespace {
-
-double unix_time_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 ProcessMetrics::ProcessMetrics(Registry& registry)
     : start_time(registry.gauges("process_start_time_seconds", "Start time of the process since the Unix epoch, in seconds.")
                      .with({})) {
-  start_time.set(unix_time_s());
+  start_time.set(wall_s());
 }
 
 WorkerMetrics::WorkerMetrics(Registry& registry, const std::string& model)

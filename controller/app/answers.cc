@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "controller/app/clock.h"
+#include "metrics/host/clock.h"
 #include "planner/whatif/split_advice.h"
 
 namespace windlass::controller {

@@ -21,7 +21,6 @@
 #include <unistd.h>
 
 #include "controller/app/answers.h"
-#include "controller/app/clock.h"
 #include "controller/app/gateway_transport.h"
 #include "controller/app/http_server.h"
 #include "controller/app/lease_thread.h"
@@ -34,6 +33,7 @@
 #include "controller/runtime/local_runtime.h"
 #include "controller/store/directory_store.h"
 #include "controller/store/kubernetes_store.h"
+#include "metrics/host/clock.h"
 #include "metrics/security/reloaded.h"
 #include "metrics/security/secrets.h"
 #include "metrics/security/tls.h"

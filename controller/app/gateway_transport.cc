@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "controller/app/clock.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::controller {
 namespace {

@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
-#include "controller/app/clock.h"
+#include "metrics/host/clock.h"
 #include "metrics/net/http_service.h"
 #include "metrics/security/secrets.h"
 #include "planner/base/duration.h"

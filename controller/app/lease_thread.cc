@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "controller/app/clock.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::controller {
 namespace {

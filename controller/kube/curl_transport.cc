@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 
 #include "controller/kube/curl_transfer.h"
-#include "controller/kube/steady_now.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::kube {
 namespace {
@@ -287,7 +287,7 @@ Result<std::shared_ptr<StreamState>> CurlTransport::Impl::open(const HttpRequest
     std::lock_guard lock(thread_mutex_);
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
-  command(Command{Command::kOpen, state, std::move(*transfer), steady_now() + request.timeout_s});
+  command(Command{Command::kOpen, state, std::move(*transfer), monotonic_s() + request.timeout_s});
   return state;
 }
 
@@ -364,7 +364,7 @@ void CurlTransport::Impl::run() {
     int running = 0;
     curl_multi_perform(stream_multi_, &running);
     reap();
-    double now_s = steady_now();
+    double now_s = monotonic_s();
     double next_s = check_heads(now_s);
     curl_multi_poll(stream_multi_, nullptr, 0, std::max(1, static_cast<int>((next_s - now_s) * 1000)), nullptr);
   }

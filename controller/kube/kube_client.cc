@@ -1,22 +1,18 @@
 // The calls of the Kubernetes API: URLs, bodies, the write gate and the one retry after a 401.
 #include "controller/kube/kube_client.h"
 
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "controller/kube/http_text.h"
+#include "metrics/host/clock.h"
 #include "planner/base/percent.h"
 
 namespace windlass::kube {
 namespace {
 
 using nlohmann::json;
-
-double system_wall_clock() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string metadata_text(const json& object, const char* key) {
   if (!object.is_object()) return "";
@@ -73,7 +69,7 @@ std::string describe(const Resource& resource, const std::string& name_space, co
 KubeClient::KubeClient(HttpTransport& transport, std::string server, CredentialSource& credentials, KubeClientOptions options)
     : transport_(transport), server_(std::move(server)), credentials_(credentials), options_(std::move(options)) {
   while (!server_.empty() && server_.back() == '/') server_.pop_back();
-  if (!options_.wall_clock) options_.wall_clock = system_wall_clock;
+  if (!options_.wall_clock) options_.wall_clock = wall_s;
 }
 
 std::string KubeClient::url(const Resource& resource, const std::string& name_space, const std::string& name,

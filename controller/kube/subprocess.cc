@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "controller/kube/steady_now.h"
+#include "metrics/host/clock.h"
 #include "metrics/host/spawn.h"
 
 namespace windlass::kube {
@@ -105,11 +105,11 @@ Result<ProgramRun> run_program(const std::string& command, const std::vector<std
   out.write.close();
   err.write.close();
   ProgramRun run;
-  double deadline_s = steady_now() + timeout_s;
+  double deadline_s = monotonic_s() + timeout_s;
   Error failed{ErrorCode::kInternal, ""};
   bool give_up = false;
   while (!give_up && (out.read.get() >= 0 || err.read.get() >= 0)) {
-    double left_s = deadline_s - steady_now();
+    double left_s = deadline_s - monotonic_s();
     if (left_s <= 0) {
       failed = {ErrorCode::kDeadlineExceeded, fmt::format("'{}': did not end within {} s", command, timeout_s)};
       give_up = true;
@@ -127,7 +127,7 @@ Result<ProgramRun> run_program(const std::string& command, const std::vector<std
   // Its pipes are closed; it may still take a moment to end, or never do so.
   int status = 0;
   while (!give_up && waitpid(pid, &status, WNOHANG) == 0) {
-    if (steady_now() >= deadline_s) {
+    if (monotonic_s() >= deadline_s) {
       failed = {ErrorCode::kDeadlineExceeded, fmt::format("'{}': did not end within {} s", command, timeout_s)};
       give_up = true;
     } else {

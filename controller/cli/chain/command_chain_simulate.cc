@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "controller/cli/chain/chain_simulation_report.h"
-#include "controller/cli/console/clock.h"
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/text_file.h"
+#include "metrics/host/clock.h"
 #include "planner/dispatch/policies.h"
 #include "planner/sim/chain_simulation.h"
 #include "planner/sim/session_simulation.h"

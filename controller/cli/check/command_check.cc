@@ -10,10 +10,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "controller/cli/console/clock.h"
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/text_file.h"
 #include "controller/kube/curl_transport.h"
+#include "metrics/host/clock.h"
 #include "planner/base/duration.h"
 
 namespace windlass::cli {

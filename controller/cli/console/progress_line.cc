@@ -3,7 +3,7 @@
 
 #include <ostream>
 
-#include "controller/cli/console/clock.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "controller/cli/console/clock.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::cli {
 namespace {

@@ -21,9 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "controller/cli/console/clock.h"
 #include "controller/cli/console/text_file.h"
 #include "controller/runtime/worker_records.h"
+#include "metrics/host/clock.h"
 #include "metrics/host/whole_file.h"
 #include "metrics/net/host_port.h"
 

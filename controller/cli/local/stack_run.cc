@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "controller/cli/console/clock.h"
 #include "controller/cli/live/held_signals.h"
 #include "controller/cli/live/live_display.h"
 #include "controller/cli/live/observer.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::cli {
 namespace {

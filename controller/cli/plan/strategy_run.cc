@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "controller/api/yaml.h"
-#include "controller/cli/console/clock.h"
+#include "metrics/host/clock.h"
 #include "planner/strategies/core/plan_json.h"
 
 namespace windlass::cli {

@@ -10,7 +10,6 @@
 
 #include "controller/app/stop_signals.h"
 #include "controller/cli/console/chain_choice.h"
-#include "controller/cli/console/clock.h"
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/duration_check.h"
 #include "controller/cli/console/percent_check.h"
@@ -21,6 +20,7 @@
 #include "controller/cli/profile/profile_page.h"
 #include "controller/cli/profile/profile_run.h"
 #include "controller/kube/curl_transport.h"
+#include "metrics/host/clock.h"
 #include "metrics/host/whole_file.h"
 
 namespace windlass::cli {

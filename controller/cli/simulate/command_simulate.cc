@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "controller/cli/console/chain_choice.h"
-#include "controller/cli/console/clock.h"
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/progress_line.h"
 #include "controller/cli/console/scenario_files.h"
@@ -18,6 +17,7 @@
 #include "controller/cli/simulate/command_simulate_log.h"
 #include "controller/cli/simulate/command_simulate_text.h"
 #include "controller/cli/simulate/simulation_page.h"
+#include "metrics/host/clock.h"
 #include "metrics/host/whole_file.h"
 #include "planner/whatif/scenario.h"
 #include "planner/whatif/scenario_yaml.h"

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "controller/cli/console/clock.h"
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/duration_check.h"
 #include "controller/cli/console/service_name.h"
@@ -18,6 +17,7 @@
 #include "controller/cli/live/observer.h"
 #include "controller/cli/top/terminal_screen.h"
 #include "controller/cli/top/top_screen.h"
+#include "metrics/host/clock.h"
 
 namespace windlass::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "controller/cli/console/clock.h"
+#include "metrics/host/clock.h"
 #include "tests/free_port.h"
 #include "tests/paths.h"
 

@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "controller/cli/console/clock.h"
+#include "metrics/host/clock.h"
 #include "tests/paths.h"
 #include "tests/process/cli/local_run.h"
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "controller/app/clock.h"
 #include "controller/kube/curl_transport.h"
+#include "metrics/host/clock.h"
 #include "tests/free_port.h"
 #include "tests/loopback.h"
 

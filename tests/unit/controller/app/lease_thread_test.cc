@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "controller/app/clock.h"
 #include "controller/kube/credentials.h"
+#include "metrics/host/clock.h"
 #include "tests/fakes/fake_api_server.h"
 
 namespace windlass::controller {

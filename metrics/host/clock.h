@@ -1,0 +1,22 @@
+// The clocks of this machine. Code that tests decide the time of does not read them: it takes an Instant, or seconds.
+#pragma once
+
+#include <chrono>
+
+#include "planner/base/instant.h"
+
+namespace windlass {
+
+// Seconds since the Unix epoch.
+[[nodiscard]] inline double wall_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Seconds since some moment in the past; never goes back.
+[[nodiscard]] inline double monotonic_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+[[nodiscard]] inline Instant now() { return {wall_s(), monotonic_s()}; }
+
+}  // namespace windlass
