@@ -1,18 +1,31 @@
-// PackingModel as JSON: in the routing table and in plans. Pure.
+// What the JSON of the routing table and of plans share: PackingModel and the roles. Pure.
 #pragma once
 
-#include <string>
+#include <array>
+#include <cmath>
 
-#include <nlohmann/json.hpp>
-
-#include "planner/base/result.h"
+#include "planner/base/json_table.h"
 #include "planner/dispatch/packed_worker.h"
+#include "planner/dispatch/routing_table.h"
 
 namespace windlass::dispatch {
 
-// Keys as the fields in camelCase.
-[[nodiscard]] nlohmann::ordered_json to_json(const PackingModel& model);
-// Names the field under `path`, what was found and what is allowed: finite numbers of at least 0. Other keys are passed over.
-[[nodiscard]] Result<PackingModel> packing_model_from_json(const nlohmann::json& value, const std::string& path);
+inline constexpr int kLargestCount = 1'000'000'000;
+
+// A rate, a time or a number of tokens.
+inline constexpr JsonLimit kAmount{[](double value) { return std::isfinite(value) && value >= 0; }, "a number of at least 0"};
+
+constexpr auto json_values(JsonType<Role>) { return std::array{Role::kUnified, Role::kPrefill, Role::kDecode}; }
+
+constexpr auto json_fields(JsonType<PackingModel>) {
+  using T = PackingModel;
+  const auto amount = [](const char* key, double T::*member) { return field(key, member).within(kAmount); };
+  return json_object(amount("prefillTokenS", &T::prefill_token_s), amount("prefillS", &T::prefill_s),
+                     amount("contextTokenS", &T::context_token_s), amount("decodeRequestS", &T::decode_request_s),
+                     amount("decodeS", &T::decode_s), amount("kvCapacityTokens", &T::kv_capacity_tokens),
+                     amount("kvRequestTokens", &T::kv_request_tokens),
+                     field("mostRequests", &T::most_requests, 0, kLargestCount))
+      .passing_over_unknown_keys();
+}
 
 }  // namespace windlass::dispatch

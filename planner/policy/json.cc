@@ -24,14 +24,14 @@ nlohmann::ordered_json to_json_value(const ServicePlan& plan) { return fields_of
 
 Result<Snapshot> snapshot_from_json(std::string_view text) {
   WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json document, parse_json(text, "snapshot"));
-  Result<Snapshot> snapshot = read_snapshot(document);
+  Result<Snapshot> snapshot = read_json<Snapshot>(document, "");
   if (!snapshot.ok()) return snapshot.error().within("snapshot");
   return snapshot;
 }
 
 Result<Plan> plan_from_json(std::string_view text) {
   WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json document, parse_json(text, "plan"));
-  Result<Plan> plan = read_plan(document);
+  Result<Plan> plan = read_json<Plan>(document, "");
   if (!plan.ok()) return plan.error().within("plan");
   return plan;
 }

@@ -63,7 +63,7 @@ TEST(ModelShapeJson, KeepsEverything) {
   Rng rng(3, "shapes");
   for (int i = 0; i < effort(300, 3000); ++i) {
     const ModelShape shape = random_shape(rng);
-    const auto back = read_model_shape(through_text(fields_of(shape)), "shape");
+    const auto back = read_json<ModelShape>(through_text(fields_of(shape)), "shape");
     ASSERT_TRUE(back.ok()) << back.error().message;
     ASSERT_EQ(*back, shape) << fields_of(shape).dump();
   }
@@ -79,7 +79,7 @@ TEST(ModelShapeJson, IsShortForPlainModels) {
 // Given a mistake in a part, expect its path.
 TEST(ModelShapeJson, NamesTheMistake) {
   nlohmann::json fields = through_text(fields_of(model_shape_by_name("mixtral-8x7b").value()));
-  const auto message = [](const nlohmann::json& value) { return read_model_shape(value, "shape").error().message; };
+  const auto message = [](const nlohmann::json& value) { return read_json<ModelShape>(value, "shape").error().message; };
   nlohmann::json wrong = fields;
   wrong["experts"].erase("layers");
   EXPECT_EQ(message(wrong), "shape.experts.layers: missing");
