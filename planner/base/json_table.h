@@ -30,7 +30,7 @@
 
 namespace windlass {
 
-// Names a type to json_fields() and json_values().
+// Names a type to json_fields() and json_values(), which stand in the type's namespace.
 template <class T>
 struct JsonType {};
 
@@ -79,11 +79,7 @@ template <class T>
 template <class Json, class T>
 void write_value(Json& json, const T& value) {
   if constexpr (std::is_floating_point_v<T>) {
-    if (std::isfinite(value)) {
-      json = value;
-    } else {
-      json = json_number(value).template get<std::string>();
-    }
+    json = std::isfinite(value) ? Json(value) : Json(json_number(value).template get<std::string>());
   } else if constexpr (std::is_enum_v<T>) {
     json = to_string(value);
   } else if constexpr (detail::kIsVector<T> || detail::kIsArray<T>) {
@@ -217,40 +213,6 @@ template <class Object, class Value>
   return {key, member, low, high, true, false, true};
 }
 
-// A limit of a field that stands further up in the table: checked only once the fields in between have been read.
-template <class Object>
-struct JsonLimitOf {
-  const char* key;
-  double Object::*member;
-  const JsonLimit* rule;
-
-  template <class Json>
-  void write(Json&, const Object&) const {}
-  void read(JsonReader& reader, Object& object) const { rule->check(reader, key, object.*member); }
-};
-
-template <class Object>
-[[nodiscard]] constexpr JsonLimitOf<Object> limit(const char* key, double Object::*member, const JsonLimit& rule) {
-  return {key, member, &rule};
-}
-
-// The fields of a member, in the same JSON object.
-template <class Object, class Part>
-struct JsonPart {
-  Part Object::*member;
-
-  template <class Json>
-  void write(Json& json, const Object& object) const {
-    write_fields(json, object.*member);
-  }
-  void read(JsonReader& reader, Object& object) const { read_fields(reader, object.*member); }
-};
-
-template <class Object, class Part>
-[[nodiscard]] constexpr JsonPart<Object, Part> part(Part Object::*member) {
-  return {member};
-}
-
 // Written by hand: write(json, object) and read(JsonReader&, object).
 template <class Write, class Read>
 struct JsonHook {
@@ -261,6 +223,20 @@ struct JsonHook {
 template <class Write, class Read>
 [[nodiscard]] constexpr JsonHook<Write, Read> hook(Write write, Read read) {
   return {write, read};
+}
+
+// A limit of a field further up in the table, checked only when the fields in between have been read.
+template <class Object>
+[[nodiscard]] constexpr auto limit(const char* key, double Object::*member, const JsonLimit& rule) {
+  return hook([](auto&, const Object&) {},
+              [=, &rule](JsonReader& reader, const Object& object) { rule.check(reader, key, object.*member); });
+}
+
+// The fields of a member, in the same JSON object.
+template <class Object, class Part>
+[[nodiscard]] constexpr auto part(Part Object::*member) {
+  return hook([=](auto& json, const Object& object) { write_fields(json, object.*member); },
+              [=](JsonReader& reader, Object& object) { read_fields(reader, object.*member); });
 }
 
 // ---- tables
@@ -296,17 +272,16 @@ template <class... Fields>
   return JsonObject<decltype(kNothingToCheck), Fields...>{{fields...}, kNothingToCheck};
 }
 
-// Fields that are there only where `condition` is true; it must stand further up in the table.
+// Fields that are there only where `condition`, a field further up in the table, is true.
 template <class Object, class... Fields>
 [[nodiscard]] constexpr auto when(bool Object::*condition, Fields... fields) {
-  const auto table = json_object(fields...);
-  return hook(
-      [=](auto& json, const Object& object) {
-        if (object.*condition) table.write(json, object);
-      },
-      [=](JsonReader& reader, Object& object) {
-        if (object.*condition) table.read(reader, object);
-      });
+  const auto write = [=](auto& json, const Object& object) {
+    if (object.*condition) (fields.write(json, object), ...);
+  };
+  const auto read = [=](JsonReader& reader, Object& object) {
+    if (object.*condition) (fields.read(reader, object), ...);
+  };
+  return hook(write, read);
 }
 
 template <class Json, class T>
