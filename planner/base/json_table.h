@@ -229,7 +229,7 @@ template <class Write, class Read>
 template <class Object>
 [[nodiscard]] constexpr auto limit(const char* key, double Object::*member, const JsonLimit& rule) {
   return hook([](auto&, const Object&) {},
-              [=, &rule](JsonReader& reader, const Object& object) { rule.check(reader, key, object.*member); });
+              [=, rule = &rule](JsonReader& reader, const Object& object) { rule->check(reader, key, object.*member); });
 }
 
 // The fields of a member, in the same JSON object.

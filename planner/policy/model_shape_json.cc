@@ -16,11 +16,9 @@ constexpr auto json_fields(JsonType<SlidingWindow>) {
 }
 
 constexpr auto json_fields(JsonType<LatentAttention>) {
-  return json_object(field("kvRank", &LatentAttention::kv_rank),             //
-                     field("queryRank", &LatentAttention::query_rank),       //
-                     field("nopeHeadDim", &LatentAttention::nope_head_dim),  //
-                     field("ropeHeadDim", &LatentAttention::rope_head_dim),
-                     field("valueHeadDim", &LatentAttention::value_head_dim));
+  using T = LatentAttention;
+  return json_object(field("kvRank", &T::kv_rank), field("queryRank", &T::query_rank), field("nopeHeadDim", &T::nope_head_dim),
+                     field("ropeHeadDim", &T::rope_head_dim), field("valueHeadDim", &T::value_head_dim));
 }
 
 constexpr auto json_fields(JsonType<MixtureOfExperts>) {
