@@ -1,0 +1,103 @@
+// What the verbs of apply share: ApplyStep is one step over all services, ServiceStep the part of it that is one service.
+// apply.cc owns both and calls the verbs in order. Each verb stands in the file of its name, which opens with what it decides.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controller/reconcile/apply.h"
+
+namespace windlass::controller {
+
+inline constexpr double kQuietGraceS = 30;  // for a worker that nobody uses any more; it ends at once, unless we were wrong
+
+struct ApplyStep {
+  const ApplyContext& context;
+  ControllerState& state;
+  Applied applied = {};
+  bool mass_loss = false;  // most workers' nodes seem lost at once
+
+  [[nodiscard]] double now_s() const { return context.now.monotonic_s; }
+
+  // Ten thousand writes take minutes: meanwhile nobody would tell the gateways of a worker that is ready.
+  [[nodiscard]] bool out_of_time() const { return context.time_is_up && context.time_is_up(); }
+
+  // Whether the cluster takes writes now. What cannot be done yet is done by a later step.
+  [[nodiscard]] bool may_write() {
+    if (now_s() >= context.runtime.not_before_s() && !out_of_time()) return true;
+    applied.waiting = true;
+    return false;
+  }
+
+  // Remembers how an action on a worker went. That it is gone already is no error.
+  void note(const Result<void>& result, const std::string& what) {
+    if (result.ok()) {
+      applied.changed = true;
+    } else if (result.error().code != ErrorCode::kNotFound) {
+      applied.errors.push_back(result.error().within(what).message);
+    }
+  }
+};
+
+// A worker that this step asked for: it stands in no observation yet.
+struct AskedFor {
+  std::string accelerator;
+  int gpus = 0;
+};
+
+struct ServiceStep {
+  const api::ModelService& service;
+  const planner::ServicePlan& plan;
+  const std::vector<Worker>& workers;
+  ServiceMemory& memory;
+  std::vector<const Worker*> active = {};  // those that are to stay, and whose node answers
+  std::vector<const Worker*> lost = {};    // those whose node does not
+  std::set<const Worker*> current = {};    // of the active, those that are as the plan wants them
+  int ready_current = 0;                   // of these, the ready ones
+  bool wants_room = false;                 // a new worker cannot be placed before an outdated one goes
+  std::vector<AskedFor> asked_for = {};
+};
+
+// A pool of the plan as workers are made for it.
+struct Wanted {
+  const planner::PoolPlan& pool;
+  const api::AcceleratorClass& accelerator;
+  WorkerSpec spec;  // of slot 0
+  std::string hash;
+
+  [[nodiscard]] bool is(const Worker& worker) const {
+    return worker.pool == pool.name && WorkerSpec::matches(worker.spec_hash, hash);
+  }
+};
+
+// give_up.cc
+void look_for_lost_nodes(ApplyStep& step);
+void give_up(ApplyStep& step, const api::ModelService& service, const Worker& worker);
+void give_up_long_lost(ApplyStep& step, const ServiceStep& own);
+
+// finish.cc
+void finish(ApplyStep& step, const api::ModelService& service, const Worker& worker);
+void let_go(ApplyStep& step, const Worker& worker);
+void release(ApplyStep& step, const Worker& worker);
+
+// create.cc
+[[nodiscard]] bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted);
+void create_missing(ApplyStep& step, ServiceStep& own, const Wanted& wanted, const std::vector<const Worker*>& mine);
+
+// room.cc
+[[nodiscard]] bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::PoolPlan& pool, int more);
+[[nodiscard]] bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more);
+
+// drain.cc
+void drain_some(ApplyStep& step, const api::ModelService& service, std::vector<const Worker*> candidates, int count);
+
+// replace.cc
+void replace_failing(ApplyStep& step, ServiceStep& own);
+void replace_outdated(ApplyStep& step, const ServiceStep& own);
+
+// budget.cc
+[[nodiscard]] DisruptionBudget disruption_budget(const ServiceStep& own);
+
+}  // namespace windlass::controller
