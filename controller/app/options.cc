@@ -33,14 +33,18 @@ CLI::Option* add_duration(CLI::App& app, const std::string& name, double& second
       ->type_name("DURATION");
 }
 
-}  // namespace
+// A DNS label of at most `most` characters.
+auto dns_label(std::size_t most) {
+  return [most](const std::string& text) -> std::string {
+    const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
+    const bool ok = !text.empty() && text.size() <= most && text.front() != '-' && text.back() != '-' &&
+                    std::all_of(text.begin(), text.end(), fits);
+    return ok ? "" : fmt::format("found '{}', allowed are at most {} lower-case letters, digits and - in between", text, most);
+  };
+}
 
-ParsedFlags parse_flags(int argc, const char* const* argv) {
-  ParsedFlags out;
-  AppOptions& o = out.options;
-  CLI::App app("windlass-controller: keeps every ModelService inside its objectives at the lowest cost.",
-               "windlass-controller");
-  app.set_version_flag("--version", std::string("windlass-controller " WINDLASS_VERSION));
+// Where objects are and workers run.
+void add_world(CLI::App& app, AppOptions& o) {
   const CLI::Validator store_kind(
       [](std::string& text) {
         if (text == "kubernetes" || (text.rfind("dir:", 0) == 0 && text.size() > 4)) return std::string();
@@ -52,12 +56,18 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       ->check(CLI::IsMember({"kubernetes", "local", "attached"}))
       ->capture_default_str();
   app.add_option("--listen", o.listen, "HOST:PORT of health, metrics and the routing table")->capture_default_str();
+}
+
+void add_loop(CLI::App& app, AppOptions& o) {
   add_duration(app, "--tick", o.tick_s, "time between two decisions when nothing happens [1s]");
   add_duration(app, "--load-status-period", o.load_status_period_s,
                "figures of load are written to status at most this often [30s]");
   app.add_option("--max-queued", o.max_queued, "requests that may wait at one gateway for one model")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+}
+
+void add_security(CLI::App& app, AppOptions& o) {
   app.add_option("--tls-cert", o.tls_cert, "PEM certificate of --listen, followed by its chain; read again when it changes");
   app.add_option("--tls-key", o.tls_key, "PEM key of --tls-cert");
   app.add_option("--token-file", o.token_file,
@@ -67,6 +77,9 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
                  "PEM authorities of the gateways' admin certificates, where they speak TLS [the system's store]");
   app.add_option("--gateway-server-name", o.gateway_server_name, "name in the gateways' admin certificates")
       ->capture_default_str();
+}
+
+void add_prometheus(CLI::App& app, AppOptions& o) {
   const CLI::Validator http_url(
       [](std::string& text) {
         const bool http = text.rfind("http://", 0) == 0 || text.rfind("https://", 0) == 0;
@@ -86,21 +99,18 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       ->needs(prometheus);
   add_duration(app, "--prometheus-period", o.prometheus_period_s, "time between two rounds of queries to it [5s]")
       ->needs(prometheus);
+}
+
+void add_log(CLI::App& app, AppOptions& o) {
   app.add_option("--log-level", o.log_level, "what is logged to stderr")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
+}
+
+void add_cluster(CLI::App& app, AppOptions& o) {
   app.add_option("--kubeconfig", o.kubeconfig, "kubeconfig file [KUBECONFIG; in a pod, its service account; ~/.kube/config]");
   app.add_option("--context", o.context, "context of the kubeconfig [its current-context]");
   app.add_option("--namespace", o.name_space, "namespace of the leader-election Lease [the kubeconfig's or the pod's]");
-  const auto dns_label = [](std::size_t most) {
-    return [most](const std::string& text) -> std::string {
-      const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-      const bool ok = !text.empty() && text.size() <= most && text.front() != '-' && text.back() != '-' &&
-                      std::all_of(text.begin(), text.end(), fits);
-      return ok ? ""
-                : fmt::format("found '{}', allowed are at most {} lower-case letters, digits and - in between", text, most);
-    };
-  };
   app.add_option("--instance", o.instance,
                  "this installation's name where a cluster has several; it serves ModelServices with the label "
                  "windlass.dev/instance of that value, the one called windlass also those without the label")
@@ -118,6 +128,9 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option("--identity", o.identity, "who we are in the Lease; a random part is added [the host's name]");
   app.add_flag("--leader-elect,!--no-leader-elect", o.leader_elect, "share the work with standbys through a Lease [on]");
+}
+
+void add_workers(CLI::App& app, AppOptions& o) {
   app.add_option("--worker-image", o.worker_image, "image of workers whose ModelService names none");
   app.add_flag("--any-pod-template", o.any_pod_template,
                "podTemplates may say anything, also what gives its author the node (docs/security.md)");
@@ -130,6 +143,37 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
   app.add_flag("--keep-workers", o.keep_workers,
                "for --runtime local: workers outlive a crash of this program, and the next one on the same folder adopts them");
   app.add_option("--model-root", o.model_root, "folder at which relative file:// models begin [the working directory]");
+}
+
+// What is wrong with flags that are right by themselves, a line each.
+std::vector<std::string> contradictions(const AppOptions& o) {
+  std::vector<std::string> found;
+  if (o.tls_cert.empty() != o.tls_key.empty()) {
+    found.push_back(std::string(o.tls_cert.empty() ? "--tls-key without --tls-cert" : "--tls-cert without --tls-key") +
+                    "; allowed are both or neither");
+  }
+  if (o.servers.empty() != (o.runtime != "attached")) {
+    found.emplace_back("--servers FILE must be given with --runtime attached, and only then");
+  }
+  if (o.store_is_directory() != (o.runtime != "kubernetes")) {
+    found.push_back(
+        fmt::format("--store {} with --runtime {}; allowed are kubernetes with kubernetes and dir:PATH with local "
+                    "or attached",
+                    o.store, o.runtime));
+  }
+  return found;
+}
+
+}  // namespace
+
+ParsedFlags parse_flags(int argc, const char* const* argv) {
+  ParsedFlags out;
+  CLI::App app("windlass-controller: keeps every ModelService inside its objectives at the lowest cost.",
+               "windlass-controller");
+  app.set_version_flag("--version", std::string("windlass-controller " WINDLASS_VERSION));
+  for (const auto add : {add_world, add_loop, add_security, add_prometheus, add_log, add_cluster, add_workers}) {
+    add(app, out.options);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -141,19 +185,8 @@ ParsedFlags parse_flags(int argc, const char* const* argv) {
     }
     return out;
   }
-  if (o.tls_cert.empty() != o.tls_key.empty()) {
-    std::cerr << "windlass-controller: "
-              << (o.tls_cert.empty() ? "--tls-key without --tls-cert" : "--tls-cert without --tls-key")
-              << "; allowed are both or neither\n";
-    out.exit_status = 2;
-  }
-  if (o.servers.empty() != (o.runtime != "attached")) {
-    std::cerr << "windlass-controller: --servers FILE must be given with --runtime attached, and only then\n";
-    out.exit_status = 2;
-  }
-  if (o.store_is_directory() != (o.runtime != "kubernetes")) {
-    std::cerr << "windlass-controller: --store " << o.store << " with --runtime " << o.runtime
-              << "; allowed are kubernetes with kubernetes and dir:PATH with local or attached\n";
+  for (const std::string& line : contradictions(out.options)) {
+    std::cerr << "windlass-controller: " << line << "\n";
     out.exit_status = 2;
   }
   return out;

@@ -51,116 +51,156 @@ std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Plan
   return advice;
 }
 
-}  // namespace
+Error stopped() { return Error{ErrorCode::kCancelled, "split_advice: stopped"}; }
 
-Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::span<const planner::AcceleratorState> classes,
-                                          const Effort& effort) {
-  planner::SplitAdvice none;
+// How many workers there may be is not asked; maxGPUs bounds what one worker has. A class without a GPU is none to plan with,
+// whatever the spec allows. Nullopt: that leaves no class.
+std::optional<planner::Service> without_limits(const planner::Service& asked,
+                                               std::span<const planner::AcceleratorState> classes) {
   planner::Service service = asked;
   service.workload.requests_per_s = std::max(kLeastRatePerS, service.workload.requests_per_s);
-  // How many there may be is not asked either; maxGPUs bounds what one worker has.
   service.scaling.max_cost_per_hour.reset();
+  if (service.accelerators.empty()) return service;
+  std::erase_if(service.accelerators, [&](const planner::AllowedAccelerator& allowed) {
+    return std::none_of(classes.begin(), classes.end(),
+                        [&](const auto& state) { return state.spec.name == allowed.accelerator; });
+  });
+  return service.accelerators.empty() ? std::nullopt : std::optional(std::move(service));
+}
+
+// The service's problem with enough GPUs of every class.
+Result<ServiceProblem> plentiful_problem(const planner::Service& service, std::span<const planner::AcceleratorState> classes) {
   std::vector<planner::AcceleratorState> plenty(classes.begin(), classes.end());
   for (planner::AcceleratorState& state : plenty) {
     state.mode = planner::CapacityMode::kElastic;
     state.max_gpus = kNodes * std::max(1, state.spec.gpus_per_node);
   }
-  // A class without a GPU is none to plan with, whatever the spec allows.
-  const auto is_there = [&](const planner::AllowedAccelerator& allowed) {
-    return std::any_of(classes.begin(), classes.end(),
-                       [&](const auto& state) { return state.spec.name == allowed.accelerator; });
-  };
-  if (!service.accelerators.empty()) {
-    std::erase_if(service.accelerators, [&](const auto& allowed) { return !is_there(allowed); });
-    if (service.accelerators.empty()) {
-      none.why = "no class of spec.accelerators has any GPU";
-      return none;
-    }
-  }
   auto made = ServiceProblem::make(service, plenty);
-  if (!made.ok()) {
-    none.why = made.error().message;
-    return none;
+  if (!made.ok()) return made.error();
+  for (AcceleratorChoice& choice : made->problem().accelerators) {
+    choice.gpus = kNodes * std::max(1, choice.spec.gpus_per_node);
   }
-  Problem& problem = made->problem();
-  for (AcceleratorChoice& choice : problem.accelerators) choice.gpus = kNodes * std::max(1, choice.spec.gpus_per_node);
-  const auto choice = distserve_choice(problem, effort);
-  if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
-  const bool chosen = choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0;
-  if (choice.ok() && !chosen && choice->affinity == NodeAffinity::kHigh) {
-    // A phase that holds on no worker when it has one to itself holds in no plan; the others would take long to come to that.
-    none.why = fmt::format("no split holds the objective: distserve: {} holds at no rate on any worker that is allowed",
-                           choice->prefill_per_s > 0 ? "decoding" : "prefill");
-    return none;
-  }
-  if (chosen) {
-    problem.requests_per_s = std::min(problem.requests_per_s, kPairs * std::min(choice->prefill_per_s, choice->decode_per_s));
+  return made;
+}
+
+// The cheapest split of several plans, and a remark on each plan.
+class Weighing {
+ public:
+  explicit Weighing(const Problem& problem) : problem_(problem) {}
+
+  void weigh(const char* name, const Result<Plan>& plan) {
+    if (!plan.ok()) return remark(fmt::format("{}: {}", name, plan.error().message));
+    if (!plan->holds) {
+      return remark(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name,
+                                describe(problem_, plan->deployment), plan->predicted.attainment * 100));
+    }
+    auto advice = advice_of(problem_, *plan);
+    if (!advice) {
+      return remark(fmt::format("{}: {} does not split the phases in two pools", name, describe(problem_, plan->deployment)));
+    }
+    remark(fmt::format("{}: {:.4g} an hour", name, plan->cost_per_hour));
+    if (best_ && plan->cost_per_hour >= best_->cost_per_hour) return;
+    best_ = std::move(advice);
+    best_->cost_per_hour = plan->cost_per_hour;
   }
 
-  std::optional<planner::SplitAdvice> best;
-  double best_cost = 0;
-  std::vector<std::string> told;
-  const auto weigh = [&](const char* name, const Result<Plan>& plan) {
-    if (!plan.ok()) {
-      told.push_back(fmt::format("{}: {}", name, plan.error().message));
-      return;
-    }
-    if (!plan->holds) {
-      told.push_back(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name,
-                                 describe(problem, plan->deployment), plan->predicted.attainment * 100));
-      return;
-    }
-    auto advice = advice_of(problem, *plan);
-    if (!advice) {
-      told.push_back(fmt::format("{}: {} does not split the phases in two pools", name, describe(problem, plan->deployment)));
-      return;
-    }
-    told.push_back(fmt::format("{}: {:.4g} an hour", name, plan->cost_per_hour));
-    if (best && plan->cost_per_hour >= best_cost) return;
-    best_cost = plan->cost_per_hour;
-    best = std::move(advice);
-  };
-  for (const char* name : kAsked) {
-    const auto plan = (*strategy_by_name(name))->plan(problem, effort);
-    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
-    weigh(name, plan);
-  }
-  std::optional<double> whole_cost;
-  if (asked.scaling.strategy == planner::Strategy::kAuto) {
-    const auto any = auto_plan(problem, AutoOptions{}, effort);
-    AutoOptions whole_alone;
-    whole_alone.split = false;
-    const auto whole = auto_plan(problem, whole_alone, effort);
-    if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "split_advice: stopped"};
-    weigh("auto", any);
-    if (whole.ok() && whole->holds) whole_cost = whole->cost_per_hour;
+  // What the same service costs with whole workers.
+  void compare_with_whole(const Result<Plan>& whole) {
+    if (whole.ok() && whole->holds) whole_cost_ = whole->cost_per_hour;
     // Where nothing was found out about whole workers, they are no dearer: what runs stays.
-    if (!whole.ok()) whole_cost = best_cost;
-    told.push_back(!whole.ok()  ? "whole workers: " + whole.error().message
-                   : whole_cost ? fmt::format("whole workers: {:.4g} an hour", *whole_cost)
-                                : "no whole workers hold");
+    if (!whole.ok()) whole_cost_ = best_ ? best_->cost_per_hour : 0;
+    remark(!whole.ok()   ? "whole workers: " + whole.error().message
+           : whole_cost_ ? fmt::format("whole workers: {:.4g} an hour", *whole_cost_)
+                         : "no whole workers hold");
   }
-  if (!best) {
-    none.why = fmt::format("no split holds the objective: {}", fmt::join(told, "; "));
-    return none;
+
+  // With its costs and reason; one that does not hold says why.
+  [[nodiscard]] planner::SplitAdvice advice() const {
+    planner::SplitAdvice advice = best_.value_or(planner::SplitAdvice{});
+    advice.why = best_ ? fmt::format("{}", fmt::join(remarks_, ", "))
+                       : fmt::format("no split holds the objective: {}", fmt::join(remarks_, "; "));
+    if (best_) advice.whole_cost_per_hour = whole_cost_;
+    return advice;
   }
-  if (best->strategy == "distserve" && chosen) {
-    // Its plan is of whole instances for one rate; the goodput of each says more about others.
-    best->prefill.requests_per_s = choice->prefill_per_s;
-    best->decode.requests_per_s = choice->decode_per_s;
-  }
+
+ private:
+  void remark(std::string text) { remarks_.push_back(std::move(text)); }
+
+  const Problem& problem_;
+  std::optional<planner::SplitAdvice> best_;
+  std::optional<double> whole_cost_;
+  std::vector<std::string> remarks_;
+};
+
+// What the closed form says that a worker of each phase serves.
+void add_closed_forms(planner::SplitAdvice& advice, const planner::Service& service,
+                      std::span<const planner::AcceleratorState> classes) {
   const planner::Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
-  for (auto& [phase, role] : {std::pair(&best->prefill, dispatch::Role::kPrefill), {&best->decode, dispatch::Role::kDecode}}) {
+  for (auto& [phase, role] :
+       {std::pair(&advice.prefill, dispatch::Role::kPrefill), {&advice.decode, dispatch::Role::kDecode}}) {
     const auto state =
         std::find_if(classes.begin(), classes.end(), [&](const auto& one) { return one.spec.name == phase->accelerator; });
     const planner::LinearModel model(
         planner::believed_coefficients(*service.shape, state->spec, phase->gpus_per_worker, service.estimates));
     phase->closed_form_per_s = planner::phase_rate_per_s(service, model, lengths, role);
   }
-  best->cost_per_hour = best_cost;
-  best->whole_cost_per_hour = whole_cost;
-  best->why = fmt::format("{}", fmt::join(told, ", "));
-  return *best;
+}
+
+// Weighs the strategies' plans. Error: stopped.
+Result<planner::SplitAdvice> cheapest_split(const Problem& problem, planner::Strategy asked, const Effort& effort) {
+  Weighing weighing(problem);
+  for (const char* name : kAsked) {
+    const auto plan = (*strategy_by_name(name))->plan(problem, effort);
+    if (stop_requested(effort.stop)) return stopped();
+    weighing.weigh(name, plan);
+  }
+  if (asked == planner::Strategy::kAuto) {
+    const auto any = auto_plan(problem, AutoOptions{}, effort);
+    AutoOptions whole_alone;
+    whole_alone.split = false;
+    const auto whole = auto_plan(problem, whole_alone, effort);
+    if (stop_requested(effort.stop)) return stopped();
+    weighing.weigh("auto", any);
+    weighing.compare_with_whole(whole);
+  }
+  return weighing.advice();
+}
+
+planner::SplitAdvice no_split(std::string why) {
+  planner::SplitAdvice none;
+  none.why = std::move(why);
+  return none;
+}
+
+}  // namespace
+
+Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::span<const planner::AcceleratorState> classes,
+                                          const Effort& effort) {
+  const std::optional<planner::Service> service = without_limits(asked, classes);
+  if (!service) return no_split("no class of spec.accelerators has any GPU");
+  auto made = plentiful_problem(*service, classes);
+  if (!made.ok()) return no_split(made.error().message);
+  Problem& problem = made->problem();
+  const auto choice = distserve_choice(problem, effort);
+  if (stop_requested(effort.stop)) return stopped();
+  const bool chosen = choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0;
+  if (choice.ok() && !chosen && choice->affinity == NodeAffinity::kHigh) {
+    // A phase that holds on no worker when it has one to itself holds in no plan; the others would take long to come to that.
+    return no_split(fmt::format("no split holds the objective: distserve: {} holds at no rate on any worker that is allowed",
+                                choice->prefill_per_s > 0 ? "decoding" : "prefill"));
+  }
+  if (chosen) {
+    problem.requests_per_s = std::min(problem.requests_per_s, kPairs * std::min(choice->prefill_per_s, choice->decode_per_s));
+  }
+  auto best = cheapest_split(problem, asked.scaling.strategy, effort);
+  if (!best.ok() || !best->holds) return best;
+  if (best->strategy == "distserve" && chosen) {
+    // Its plan is of whole instances for one rate; the goodput of each says more about others.
+    best->prefill.requests_per_s = choice->prefill_per_s;
+    best->decode.requests_per_s = choice->decode_per_s;
+  }
+  add_closed_forms(*best, *service, classes);
+  return best;
 }
 
 }  // namespace windlass::search

@@ -285,6 +285,80 @@ bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const
   }
 }
 
+// With which this worker calls others; empty: none.
+Result<std::string> read_caller_token(const ServeFlags& flags) {
+  // Later the file is read again for every use: it may be exchanged while the worker runs.
+  if (const auto file = flags.token_file.empty() ? Result<std::string>("") : security::read_file(flags.token_file);
+      !file.ok()) {
+    return file.error().within("--token-file");
+  }
+  const char* const variable = std::getenv(kTokenVariable);
+  if (variable == nullptr) return std::string();
+  auto token = security::parse_token(variable);
+  if (!token.ok()) return token.error().within(kTokenVariable);
+  return token;
+}
+
+// Counters that stand at 0 until something happens.
+void begin_counters(const metrics::WorkerMetrics& metrics) {
+  for (const char* reason : {"stop", "length", "abort", "error", "rejected", "prefilled"})
+    metrics.requests_finished(reason).add(0);
+  for (const char* outcome : {"received", "failed", "stopped"}) metrics.kv_transfers(outcome).add(0);
+  for (const char* direction : {"sent", "received"}) {
+    metrics.kv_transfer_bytes(direction).add(0);
+    metrics.chain_bytes(direction).add(0);
+  }
+  for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
+}
+
+OtherWorkers other_workers(const std::shared_ptr<HttpClient>& calls, ChainStepClient& steps,
+                           KvStreamClient& streams) {
+  const auto computed_here = [](const KvQuestion& last, const Error& why) {
+    spdlog::warn("prompt of session {} at {} is computed here: {}", session_in_log(last.session), last.address, why.message);
+  };
+  return {ask_over_http(calls), computed_here, steps.post(), streams.stream()};
+}
+
+// Loads the model and reports how far it is. Ends the process where loading fails or a signal comes.
+Served load(ModelHost& host, const Ranks& ranks, const LoadProgress& progress, const Clock& clock) {
+  auto loading = std::async(std::launch::async, [&] { return host.load(); });
+  double reported_s = clock.now_s() - kProgressSeconds;
+  while (!is_ready(loading)) {
+    // Where all ends because loading failed, loading says it better.
+    if (const auto why = ranks.ended(); why && loading.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
+      end_without_rank(*why);
+    }
+    if (stop_signal_within_tick()) {
+      spdlog::info("asked to stop while loading");
+      spdlog::shutdown();
+      std::_Exit(0);
+    }
+    if (clock.now_s() - reported_s >= kProgressSeconds && !is_ready(loading)) {
+      reported_s = clock.now_s();
+      spdlog::info("loading: {}", to_text(progress.now()));
+    }
+  }
+  auto loaded = loading.get();
+  if (!loaded.ok()) {
+    spdlog::error("{}", loaded.error().message);
+    spdlog::shutdown();
+    std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
+  }
+  return std::move(loaded).value();
+}
+
+// Ends what is in flight after a drain that took too long. False: the engine still works on it.
+bool cut_short(HttpServer& server, const Served& served, const Clock& clock) {
+  spdlog::warn("drain ended early: {} requests in flight are cut", served.in_flight());
+  bool settled = true;
+  if (served.model) {
+    served.model->engine->cancel_all("this worker was stopped before the answer was complete");
+    settled = served.model->engine->wait_idle(kFlushSeconds);
+  }
+  flush(server, clock);
+  return settled;
+}
+
 }  // namespace
 
 void catch_stop_signals() {
@@ -326,21 +400,10 @@ int serve_rank(const ServeFlags& flags) {
 }
 
 int serve_model(const ServeFlags& flags, const std::vector<std::string>& arguments) {
-  // Later it is read anew each time: it may be exchanged while the worker runs.
-  if (const auto file = flags.token_file.empty() ? Result<std::string>("") : security::read_file(flags.token_file);
-      !file.ok()) {
-    spdlog::error("--token-file: {}", file.error().message);
+  const Result<std::string> caller_token = read_caller_token(flags);
+  if (!caller_token.ok()) {
+    spdlog::error("{}", caller_token.error().message);
     return 1;
-  }
-  const char* const variable = std::getenv(kTokenVariable);
-  std::string caller_token;
-  if (variable != nullptr) {
-    auto token = security::parse_token(variable);
-    if (!token.ok()) {
-      spdlog::error("{}: {}", kTokenVariable, token.error().message);
-      return 1;
-    }
-    caller_token = std::move(*token);
   }
   const auto started = start_ranks(flags, arguments);  // first: they inherit what is open
   if (!started.ok()) {
@@ -351,17 +414,10 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   const SteadyClock clock;
   metrics::Registry registry;
   const metrics::WorkerMetrics metrics(registry, flags.served_name);
-  for (const char* reason : {"stop", "length", "abort", "error", "rejected", "prefilled"})
-    metrics.requests_finished(reason).add(0);
-  for (const char* outcome : {"received", "failed", "stopped"}) metrics.kv_transfers(outcome).add(0);
-  for (const char* direction : {"sent", "received"}) {
-    metrics.kv_transfer_bytes(direction).add(0);
-    metrics.chain_bytes(direction).add(0);
-  }
-  for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
+  begin_counters(metrics);
   LoadProgress progress;
   HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file,
-                     caller_token, flags.blocks.has_value(), fixed_blocks(flags), &progress},
+                     *caller_token, flags.blocks.has_value(), fixed_blocks(flags), &progress},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     if (ranks.processes != nullptr) ranks.processes->kill();  // they load for nobody
@@ -371,40 +427,12 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   spdlog::info("listening on {}, loading {}", net::to_string({flags.host, std::to_string(flags.port)}), flags.model_folder);
 
   KvStreamClient streams;
-  const auto calls = std::make_shared<HttpClient>(caller_token);
+  const auto calls = std::make_shared<HttpClient>(*caller_token);
   ChainStepClient steps(call_over_http(calls));
-  const OtherWorkers others{ask_over_http(calls),
-                            [](const KvQuestion& last, const Error& why) {
-                              spdlog::warn("prompt of session {} at {} is computed here: {}", session_in_log(last.session),
-                                           last.address, why.message);
-                            },
-                            steps.post(), streams.stream()};
+  const OtherWorkers others = other_workers(calls, steps, streams);
   const TensorRanks others_of_model{ranks.group.get(), [&ranks](const Error& error) { ranks.noticed(error); }};
   ModelHost host(flags, clock, metrics, others, others_of_model, &progress);
-  auto loading = std::async(std::launch::async, [&] { return host.load(); });
-  double told_s = clock.now_s() - kProgressSeconds;
-  while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-    // Where all ends because loading failed, loading says it better.
-    if (const auto why = ranks.ended(); why && loading.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
-      end_without_rank(*why);
-    }
-    if (stop_signal_within_tick()) {
-      spdlog::info("asked to stop while loading");
-      spdlog::shutdown();
-      std::_Exit(0);
-    }
-    if (clock.now_s() - told_s >= kProgressSeconds && !is_ready(loading)) {
-      told_s = clock.now_s();
-      spdlog::info("loading: {}", to_text(progress.now()));
-    }
-  }
-  auto loaded = loading.get();
-  if (!loaded.ok()) {
-    spdlog::error("{}", loaded.error().message);
-    spdlog::shutdown();
-    std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
-  }
-  std::optional<Served> served = std::move(loaded).value();
+  std::optional<Served> served = load(host, ranks, progress, clock);
   say_what_is_served(flags, *served);
   say_what_was_measured(host.measured());
   if (ranks.group != nullptr) spdlog::info("{} ranks compute every layer together", ranks.group->ranks());
@@ -420,15 +448,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   served->drain();
   spdlog::info("draining: {} requests in flight, at most {} s", served->in_flight(), flags.drain_timeout_s);
   const bool whole = drained(server, *served, ranks, clock, flags.drain_timeout_s);
-  bool settled = true;
-  if (!whole) {
-    spdlog::warn("drain ended early: {} requests in flight are cut", served->in_flight());
-    if (served->model) {
-      served->model->engine->cancel_all("this worker was stopped before the answer was complete");
-      settled = served->model->engine->wait_idle(kFlushSeconds);
-    }
-    flush(server, clock);
-  }
+  const bool settled = whole || cut_short(server, *served, clock);
   const bool closed = server.close(kFlushSeconds);
   spdlog::info("stopped");
   const int code = whole ? 0 : 1;

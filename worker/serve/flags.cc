@@ -167,28 +167,7 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   return flags;
 }
 
-}  // namespace
-
-Result<BlockRange> parse_blocks(std::string_view text) {
-  const Error error = bad(fmt::format("--blocks: found '{}', allowed is A:B with whole numbers 0 <= A < B", text));
-  const std::size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return error;
-  const auto number = [](std::string_view digits, std::int64_t& to) {
-    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), to);
-    return failure == std::errc{} && end == digits.data() + digits.size() && digits.front() != '-';
-  };
-  BlockRange blocks;
-  if (!number(text.substr(0, colon), blocks.first) || !number(text.substr(colon + 1), blocks.end)) return error;
-  if (blocks.first >= blocks.end) return error;
-  return blocks;
-}
-
-Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {
-  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, OPT) over the OpenAI API");
-  app.set_version_flag("--version", version_text);
-  app.require_subcommand(0, 1);
-  ServeFlags serve;
-  RawServe raw;
+void add_model(CLI::App& app, ServeFlags& serve, RawServe& raw) {
   app.add_option("--model", serve.model_folder, "GGUF file, or a model folder: config.json, model.safetensors, tokenizer.json");
   app.add_option("--port", raw.port, "listen on 127.0.0.1:PORT");
   app.add_option("--listen", raw.listen, "listen on HOST:PORT");
@@ -200,6 +179,9 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
                  "with --backend cuda: how much of each GPU's memory this worker may take, from 0 to 1 (default 0.9)");
   app.add_option("--chat-template", serve.chat_template,
                  "file of a Jinja template for chats (default: the model's own, else one by its special tokens)");
+}
+
+void add_limits(CLI::App& app, ServeFlags& serve, RawServe& raw) {
   app.add_option("--max-concurrent", serve.max_concurrent, "requests that run at once; twice as many may wait (default 8)");
   app.add_option("--kv-cache-tokens", serve.kv_cache_tokens,
                  "size of the KV cache (default: max-concurrent whole contexts, within 2 GiB or what the GPUs have left)");
@@ -212,6 +194,10 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
                  "how long a request may take, waiting included; then it ends with an error (default 0: no limit)");
   app.add_option("--measure-time", raw.measure_time,
                  "about how long to measure prefill and decode before the worker is ready; 0: not at all (default 2s)");
+}
+
+// The worker's part in a chain or in a split of prefill and decode.
+void add_part(CLI::App& app, ServeFlags& serve, RawServe& raw) {
   app.add_option(
       "--role", raw.role,
       "unified, prefill (prompts for other workers alone) or decode (answers to prompts of others) (default unified)");
@@ -223,6 +209,9 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
                  "as each request's X-Windlass-Chain says)");
   app.add_option("--token-file", serve.token_file,
                  "file of the token that may change role and blocks while the worker runs (default: nobody may)");
+}
+
+void add_compute(CLI::App& app, ServeFlags& serve, RawServe& raw) {
   app.add_option("--threads", serve.threads,
                  "threads that compute, divided among the ranks of --tensor-parallel, each of which has one at least "
                  "(default 1)");
@@ -250,28 +239,88 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   // How rank 0 tells the others who they are.
   app.add_option("--tensor-rank", serve.tensor_rank)->group("");
   app.add_option("--tensor-memory", serve.tensor_memory)->group("");
+}
 
-  ModelInitFlags init;
-  std::string architecture = to_string(init.shape.architecture);
+// windlass-worker model init.
+class ModelInitCommand {
+ public:
+  explicit ModelInitCommand(CLI::App& model)
+      : command_(model.add_subcommand("init", "make a seeded random model in Hugging Face's format")) {
+    command_->add_option("--architecture", architecture_, "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe or opt")
+        ->capture_default_str();
+    command_->add_option("--layers", flags_.shape.layers, "transformer layers")->capture_default_str();
+    command_->add_option("--hidden", flags_.shape.hidden, "hidden size")->capture_default_str();
+    command_->add_option("--heads", flags_.shape.heads, "query heads")->capture_default_str();
+    command_->add_option("--kv-heads", flags_.shape.kv_heads, "key and value heads; for opt as many as heads")
+        ->capture_default_str();
+    command_->add_option("--intermediate", flags_.shape.intermediate, "width of the MLP, or of each expert")
+        ->capture_default_str();
+    command_->add_option("--experts", flags_.shape.experts, "experts of each layer, for mixtral and qwen3_moe")
+        ->capture_default_str();
+    command_->add_option("--experts-per-token", flags_.shape.experts_per_token, "experts that a token goes to")
+        ->capture_default_str();
+    command_->add_option("--vocab", flags_.shape.vocab, "vocabulary, the 256 bytes and special tokens included")
+        ->capture_default_str();
+    command_->add_option("--max-context", flags_.shape.max_context, "context in tokens")->capture_default_str();
+    command_->add_option("--seed", flags_.shape.seed, "the same seed makes the same bytes")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    command_->add_flag("--overwrite", flags_.overwrite, "in place of a model that is there already");
+    command_->add_option("folder", flags_.folder, "where to write")->required();
+  }
+
+  [[nodiscard]] bool parsed() const { return command_->parsed(); }
+
+  // REQUIRES: parsed().
+  [[nodiscard]] Result<ModelInitFlags> checked() const {
+    ModelInitFlags init = flags_;
+    const auto known = architecture_from_string(architecture_);
+    if (!known.ok()) return known.error().within("--architecture");
+    init.shape.architecture = *known;
+    for (const char* flag : {"--experts", "--experts-per-token"}) {
+      if (command_->count(flag) > 0 && !has_experts(*known)) {
+        return bad(
+            fmt::format("{}: found {}, allowed for mixtral and qwen3_moe alone", flag, command_->get_option(flag)->as<int>()));
+      }
+    }
+    if (*known == Architecture::kOpt && command_->count("--kv-heads") == 0) init.shape.kv_heads = init.shape.heads;
+    if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
+    return init;
+  }
+
+ private:
+  ModelInitFlags flags_;
+  std::string architecture_ = to_string(flags_.shape.architecture);
+  CLI::App* command_;
+};
+
+}  // namespace
+
+Result<BlockRange> parse_blocks(std::string_view text) {
+  const Error error = bad(fmt::format("--blocks: found '{}', allowed is A:B with whole numbers 0 <= A < B", text));
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return error;
+  const auto number = [](std::string_view digits, std::int64_t& to) {
+    const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), to);
+    return failure == std::errc{} && end == digits.data() + digits.size() && digits.front() != '-';
+  };
+  BlockRange blocks;
+  if (!number(text.substr(0, colon), blocks.first) || !number(text.substr(colon + 1), blocks.end)) return error;
+  if (blocks.first >= blocks.end) return error;
+  return blocks;
+}
+
+Result<Command> parse_flags(const std::vector<std::string>& arguments, const std::string& version_text) {
+  CLI::App app("windlass-worker: serves one model (Llama, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, OPT) over the OpenAI API");
+  app.set_version_flag("--version", version_text);
+  app.require_subcommand(0, 1);
+  ServeFlags serve;
+  RawServe raw;
+  for (const auto add : {add_model, add_limits, add_part, add_compute}) add(app, serve, raw);
+
   CLI::App* model = app.add_subcommand("model", "work on models");
   model->require_subcommand(1);
-  CLI::App* make = model->add_subcommand("init", "make a seeded random model in Hugging Face's format");
-  make->add_option("--architecture", architecture, "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe or opt")
-      ->capture_default_str();
-  make->add_option("--layers", init.shape.layers, "transformer layers")->capture_default_str();
-  make->add_option("--hidden", init.shape.hidden, "hidden size")->capture_default_str();
-  make->add_option("--heads", init.shape.heads, "query heads")->capture_default_str();
-  make->add_option("--kv-heads", init.shape.kv_heads, "key and value heads; for opt as many as heads")->capture_default_str();
-  make->add_option("--intermediate", init.shape.intermediate, "width of the MLP, or of each expert")->capture_default_str();
-  make->add_option("--experts", init.shape.experts, "experts of each layer, for mixtral and qwen3_moe")->capture_default_str();
-  make->add_option("--experts-per-token", init.shape.experts_per_token, "experts that a token goes to")->capture_default_str();
-  make->add_option("--vocab", init.shape.vocab, "vocabulary, the 256 bytes and special tokens included")->capture_default_str();
-  make->add_option("--max-context", init.shape.max_context, "context in tokens")->capture_default_str();
-  make->add_option("--seed", init.shape.seed, "the same seed makes the same bytes")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  make->add_flag("--overwrite", init.overwrite, "in place of a model that is there already");
-  make->add_option("folder", init.folder, "where to write")->required();
+  ModelInitCommand make(*model);
   ModelConfigFlags config;
   CLI::App* print_config =
       model->add_subcommand("config", "print the model's config.json, or what a GGUF file says in its words");
@@ -295,18 +344,9 @@ Result<Command> parse_flags(const std::vector<std::string>& arguments, const std
   } catch (const CLI::Error& e) {
     return bad(one_line(e.what()));
   }
-  if (make->parsed()) {
-    const auto known = architecture_from_string(architecture);
-    if (!known.ok()) return known.error().within("--architecture");
-    init.shape.architecture = *known;
-    for (const char* flag : {"--experts", "--experts-per-token"}) {
-      if (make->count(flag) > 0 && !has_experts(*known))
-        return bad(
-            fmt::format("{}: found {}, allowed for mixtral and qwen3_moe alone", flag, make->get_option(flag)->as<int>()));
-    }
-    if (*known == Architecture::kOpt && make->count("--kv-heads") == 0) init.shape.kv_heads = init.shape.heads;
-    if (const auto fit = check_model_shape(init.shape); !fit.ok()) return bad("--" + fit.error().message);
-    return Command(init);
+  if (make.parsed()) {
+    WINDLASS_ASSIGN_OR_RETURN(ModelInitFlags init, make.checked());
+    return Command(std::move(init));
   }
   if (print_config->parsed()) return Command(config);
   if (measure_machine->parsed()) return Command(measure);
