@@ -47,6 +47,8 @@ const SimController* find_writer(const std::string& client, const std::vector<Si
   return nullptr;
 }
 
+bool is_fresh(const planner::ServicePlan& one) { return one.metrics_fresh.status == planner::Truth::kTrue; }
+
 }  // namespace
 
 Invariants::Invariants(const Timeline& timeline, fakes::FakeApiServer& api, Journal& journal)
@@ -284,18 +286,31 @@ void Invariants::check_plan(const SimController& controller) {
   const auto& snapshot = controller.core().last_snapshot();
   if (!plan || !snapshot || plans_seen_[controller.identity()] == controller.core().plans_made()) return;
   plans_seen_[controller.identity()] = controller.core().plans_made();
-  const double now_s = timeline_.now_s();
-  // A class: no plan asks for more GPUs than it has, or than the workers hold that are there already.
-  std::map<std::string, int> room;  // GPUs that the plan leaves
-  for (const planner::AcceleratorState& accelerator : snapshot->accelerators) {
+  const std::map<std::string, int> room = check_gpu_budgets(*plan, *snapshot);
+  for (std::size_t i = 0; i < plan->services.size(); ++i) {
+    const planner::ServicePlan& one = plan->services[i];
+    const planner::Service& seen = snapshot->services[i];
+    check_clock(one, seen.demand, snapshot->now_s);
+    const bool denied = std::any_of(plan->denied.begin(), plan->denied.end(), [&](const auto& no) { return no.id == one.id; });
+    check_change(controller, one, seen, denied, room);
+    if (is_fresh(one)) check_pages(controller, one);
+    check_demand(one, seen);
+  }
+}
+
+// A class: no plan asks for more GPUs than it has, or than the workers hold that are there already. Returns the GPUs that the
+// plan leaves of each.
+std::map<std::string, int> Invariants::check_gpu_budgets(const planner::Plan& plan, const planner::Snapshot& snapshot) {
+  std::map<std::string, int> room;
+  for (const planner::AcceleratorState& accelerator : snapshot.accelerators) {
     const bool elastic = accelerator.mode == planner::CapacityMode::kElastic;
     const int has = elastic ? accelerator.max_gpus.value_or(0) : accelerator.allocatable_gpus;
     int planned = 0, held = 0;
-    for (const planner::ServicePlan& one : plan->services) {
+    for (const planner::ServicePlan& one : plan.services) {
       for (const planner::PoolPlan& pool : one.pools)
         planned += pool.accelerator == accelerator.spec.name ? pool.workers * pool.gpus_per_worker : 0;
     }
-    for (const planner::Service& service : snapshot->services) {
+    for (const planner::Service& service : snapshot.services) {
       for (const planner::Worker& worker : service.workers) {
         const bool stays = worker.accelerator == accelerator.spec.name && worker.state != planner::WorkerState::kDraining;
         held += stays ? worker.gpus : 0;
@@ -307,91 +322,104 @@ void Invariants::check_plan(const SimController& controller) {
                                         accelerator.spec.name, has, held));
     }
   }
-  for (std::size_t i = 0; i < plan->services.size(); ++i) {
-    const planner::ServicePlan& one = plan->services[i];
-    const planner::Service& seen = snapshot->services[i];
-    // A signal's time is on the plan's clock, which stands near the wall's and far from the monotonic one it was read by.
-    planner::Demand demand = seen.demand;
-    for (const std::optional<planner::Reading>* reading : demand.readings()) {
-      if (*reading && std::abs((*reading)->at_s - snapshot->now_s) > kMaxAgeS) {
-        violate("clock", fmt::format("a signal of {} was read {:.0f} s ago", one.id.name, snapshot->now_s - (*reading)->at_s));
-      }
+  return room;
+}
+
+void Invariants::check_clock(const planner::ServicePlan& one, planner::Demand demand, double now_s) {
+  // A signal's time is on the plan's clock, which stands near the wall's and far from the monotonic one it was read by.
+  for (const std::optional<planner::Reading>* reading : demand.readings()) {
+    if (*reading && std::abs((*reading)->at_s - now_s) > kMaxAgeS) {
+      violate("clock", fmt::format("a signal of {} was read {:.0f} s ago", one.id.name, now_s - (*reading)->at_s));
     }
-    const bool denied = std::any_of(plan->denied.begin(), plan->denied.end(), [&](const auto& no) { return no.id == one.id; });
-    const int desired = one.desired_workers();
-    const int wanted = one.memory.desired.value_or(desired);
-    std::map<std::string, int> by_class;
-    for (const planner::PoolPlan& pool : one.pools) by_class[pool.accelerator] += pool.workers;
-    std::set<std::string> draining;
-    for (const planner::Worker& worker : seen.workers) {
-      if (worker.state == planner::WorkerState::kDraining) draining.insert(worker.name);
+  }
+}
+
+// What changed since the last plan of this very tenure. Without fresh signals nothing is scaled down.
+void Invariants::check_change(const SimController& controller, const planner::ServicePlan& one, const planner::Service& seen,
+                              bool denied, const std::map<std::string, int>& room) {
+  const double now_s = timeline_.now_s();
+  const int desired = one.desired_workers();
+  LastPlan now{desired, one.memory.desired.value_or(desired), {}, {}, one.generation, denied, now_s};
+  for (const planner::PoolPlan& pool : one.pools) now.by_class[pool.accelerator] += pool.workers;
+  for (const planner::Worker& worker : seen.workers) {
+    if (worker.state == planner::WorkerState::kDraining) now.draining.insert(worker.name);
+  }
+  const auto key = std::pair(controller.identity(), one.id.uid);
+  if (const auto last = plans_.find(key); last != plans_.end() && now_s - last->second.at_s < 3) {
+    const LastPlan& before = last->second;
+    if (before.desired != desired) {
+      ++changes_[one.id.uid];
+      journal_.note(now_s, "{} plans {} workers for {}, before {}: {}", controller.identity(), desired, one.id.name,
+                    before.desired, one.reasons.empty() ? "" : one.reasons.back().message);
     }
-    const bool fresh = one.metrics_fresh.status == planner::Truth::kTrue;
-    const auto key = std::pair(controller.identity(), one.id.uid);
-    if (const auto last = plans_.find(key); last != plans_.end() && now_s - last->second.at_s < 3) {  // of this very tenure
-      if (last->second.desired != desired) {
-        ++changes_[one.id.uid];
-        journal_.note(now_s, "{} plans {} workers for {}, before {}: {}", controller.identity(), desired, one.id.name,
-                      last->second.desired, one.reasons.empty() ? "" : one.reasons.back().message);
-      }
-      // What is wanted stays, and only workers go whose accelerator a person took from the spec, as their successors serve, or
-      // whose accelerator has no room for them any more, with its nodes: that is a change of place and no scaling down.
-      const bool place_lost = wanted >= last->second.wanted &&
-                              std::all_of(last->second.by_class.begin(), last->second.by_class.end(), [&](const auto& before) {
-                                const auto now = by_class.find(before.first);
-                                const int gone = before.second - (now == by_class.end() ? 0 : now->second);
-                                return gone <= 0 || room[before.first] < gone ||
-                                       (!seen.accelerators.empty() &&
-                                        std::none_of(seen.accelerators.begin(), seen.accelerators.end(),
-                                                     [&](const auto& choice) { return choice.accelerator == before.first; }));
-                              });
-      // A drain mark that its predecessor sent may arrive late: what drains already when a plan leaves it out was not its
-      // choice.
-      const auto drain_since = std::count_if(draining.begin(), draining.end(),
-                                             [&](const std::string& name) { return !last->second.draining.contains(name); });
-      const bool same_spec = last->second.generation == one.generation && seen.scaling.mode == planner::Mode::kApply;
-      if (!fresh && same_spec && !denied && desired + drain_since < last->second.desired && one.recommended_pools.empty() &&
-          one.feasible.status == planner::Truth::kTrue && !last->second.denied && !place_lost) {
-        std::string why;
-        for (const auto& reason : one.reasons) why += reason.code + " ";
-        violate("hold-on-missing-signals", fmt::format("{}: {} workers after {} while {} ({})", one.id.name, desired,
-                                                       last->second.desired, one.metrics_fresh.message, why));
-      }
+    // A drain mark that its predecessor sent may arrive late: what drains already when a plan leaves it out was not its
+    // choice.
+    const auto drain_since = std::count_if(now.draining.begin(), now.draining.end(),
+                                           [&](const std::string& name) { return !before.draining.contains(name); });
+    const bool same_spec = before.generation == one.generation && seen.scaling.mode == planner::Mode::kApply;
+    if (!is_fresh(one) && same_spec && !denied && desired + drain_since < before.desired && one.recommended_pools.empty() &&
+        one.feasible.status == planner::Truth::kTrue && !before.denied && !place_lost(before, now, seen, room)) {
+      std::string why;
+      for (const auto& reason : one.reasons) why += reason.code + " ";
+      violate("hold-on-missing-signals", fmt::format("{}: {} workers after {} while {} ({})", one.id.name, desired,
+                                                     before.desired, one.metrics_fresh.message, why));
     }
-    plans_[key] = {desired, wanted, by_class, draining, one.generation, denied, now_s};
-    if (fresh) {
-      const std::vector<controller::GatewayPeer> peers = controller.gateways();
-      std::erase_if(peers_, [&](const auto& entry) {  // one that was silent for too long begins anew when it is back
-        return entry.first.first == controller.identity() &&
-               std::none_of(peers.begin(), peers.end(), [&](const auto& peer) { return peer.id == entry.first.second; });
-      });
-      for (const controller::GatewayPeer& peer : peers) {
-        // One that has made itself known since the plan was made is none of it.
-        const auto known = peers_.try_emplace({controller.identity(), peer.id}, now_s).first;
-        if (now_s - known->second < 2) continue;
-        const auto read = pages_.find({controller.identity(), peer.id});
-        // When it was decided: the process may have stood still on the way here.
-        const double age_s = controller.step_began_s() - (read == pages_.end() ? controller.started_s() : read->second);
-        if (age_s > kFreshS) {
-          violate("fresh-means-read", fmt::format("{}: the signals of {} count as fresh, but {} was last read {:.0f} s ago",
-                                                  controller.identity(), one.id.name, peer.id, age_s));
-        }
-      }
+  }
+  plans_[key] = std::move(now);
+}
+
+// What is wanted stays, and only workers go whose accelerator a person took from the spec, as their successors serve, or whose
+// accelerator has no room for them any more, with its nodes: that is a change of place and no scaling down.
+bool Invariants::place_lost(const LastPlan& before, const LastPlan& now, const planner::Service& seen,
+                            const std::map<std::string, int>& room) {
+  if (now.wanted < before.wanted) return false;
+  return std::all_of(before.by_class.begin(), before.by_class.end(), [&](const auto& had) {
+    const auto& [name, workers] = had;
+    const auto has = now.by_class.find(name);
+    const int gone = workers - (has == now.by_class.end() ? 0 : has->second);
+    const auto left = room.find(name);
+    if (gone <= 0 || (left == room.end() ? 0 : left->second) < gone) return true;
+    const auto is_it = [&name = name](const auto& choice) { return choice.accelerator == name; };
+    return !seen.accelerators.empty() && std::none_of(seen.accelerators.begin(), seen.accelerators.end(), is_it);
+  });
+}
+
+// Signals that count as fresh come from a page of every gateway that was read lately.
+void Invariants::check_pages(const SimController& controller, const planner::ServicePlan& one) {
+  const double now_s = timeline_.now_s();
+  const std::vector<controller::GatewayPeer> peers = controller.gateways();
+  std::erase_if(peers_, [&](const auto& entry) {  // one that was silent for too long begins again when it is back
+    return entry.first.first == controller.identity() &&
+           std::none_of(peers.begin(), peers.end(), [&](const auto& peer) { return peer.id == entry.first.second; });
+  });
+  for (const controller::GatewayPeer& peer : peers) {
+    // One that has made itself known since the plan was made is none of it.
+    const auto known = peers_.try_emplace({controller.identity(), peer.id}, now_s).first;
+    if (now_s - known->second < 2) continue;
+    const auto read = pages_.find({controller.identity(), peer.id});
+    // When it was decided: the process may have stood still on the way here.
+    const double age_s = controller.step_began_s() - (read == pages_.end() ? controller.started_s() : read->second);
+    if (age_s > kFreshS) {
+      violate("fresh-means-read", fmt::format("{}: the signals of {} count as fresh, but {} was last read {:.0f} s ago",
+                                              controller.identity(), one.id.name, peer.id, age_s));
     }
-    // Demand is what arrived: never more than came, however counters are reset.
-    if (const auto& rate = seen.demand.arrivals_per_s; rate && std::isfinite(rate->value)) {
-      const auto& times = arrivals_[seen.served_name];
-      // A reader that has just begun divides by the little time that it has seen: the busiest second is the bound.
-      std::size_t most = 0;
-      std::size_t begin = 0;
-      for (std::size_t end = 0; end < times.size(); ++end) {
-        while (times[end] - times[begin] > 1) ++begin;
-        most = std::max(most, end - begin + 1);
-      }
-      if (rate->value > 1.2 * static_cast<double>(most) + 1) {
-        violate("demand-is-arrivals",
-                fmt::format("{}: {:.2f} requests/s are seen, at most {} came within a second", one.id.name, rate->value, most));
-      }
+  }
+}
+
+// Demand is what arrived: never more than came, however counters are reset.
+void Invariants::check_demand(const planner::ServicePlan& one, const planner::Service& seen) {
+  if (const auto& rate = seen.demand.arrivals_per_s; rate && std::isfinite(rate->value)) {
+    const auto& times = arrivals_[seen.served_name];
+    // A reader that has just begun divides by the little time that it has seen: the busiest second is the bound.
+    std::size_t most = 0;
+    std::size_t begin = 0;
+    for (std::size_t end = 0; end < times.size(); ++end) {
+      while (times[end] - times[begin] > 1) ++begin;
+      most = std::max(most, end - begin + 1);
+    }
+    if (rate->value > 1.2 * static_cast<double>(most) + 1) {
+      violate("demand-is-arrivals",
+              fmt::format("{}: {:.2f} requests/s are seen, at most {} came within a second", one.id.name, rate->value, most));
     }
   }
 }

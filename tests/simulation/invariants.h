@@ -76,25 +76,6 @@ class Invariants {
     std::int64_t observed_generation = 0;
   };
 
-  void violate(const std::string& check, const std::string& what) { journal_.violate(timeline_.now_s(), check, what); }
-  void check_fence(const fakes::WriteAttempt& write, const SimController& writer);
-  void check_create(const fakes::WriteAttempt& write, const SimController& writer);
-  void check_end(const fakes::WriteAttempt& write, const SimController& writer);
-  void check_status(const fakes::WriteAttempt& write);
-  void check_plan(const SimController& controller);
-  // The generations that a controller which knows `known` may still go by.
-  [[nodiscard]] std::vector<const Limits*> possible(const std::string& uid, const SimController& writer) const;
-
-  const Timeline& timeline_;
-  fakes::FakeApiServer& api_;
-  Journal& journal_;
-  std::map<std::string, ServiceTrack> services_;                 // by UID
-  std::map<std::string, Tally> tallies_;                         // by model
-  std::map<std::string, std::vector<double>> arrivals_;          // by model; recent times
-  std::map<std::string, double> pods_ended_by_people_;           // UID -> when the grace ends
-  std::map<std::string, double> marked_;                         // pod's UID -> true Unix time of its drain mark
-  std::map<std::pair<std::string, std::string>, double> pages_;  // (controller, gateway) -> when last read
-  std::map<std::pair<std::string, std::string>, double> peers_;  // (identity, gateway) -> since when a plan may know of it
   struct LastPlan {
     int desired = 0;
     int wanted = 0;                       // by the policy: without workers of a former configuration
@@ -104,6 +85,34 @@ class Invariants {
     bool denied = false;
     double at_s = 0;
   };
+
+  void violate(const std::string& check, const std::string& what) { journal_.violate(timeline_.now_s(), check, what); }
+  void check_fence(const fakes::WriteAttempt& write, const SimController& writer);
+  void check_create(const fakes::WriteAttempt& write, const SimController& writer);
+  void check_end(const fakes::WriteAttempt& write, const SimController& writer);
+  void check_status(const fakes::WriteAttempt& write);
+  void check_plan(const SimController& controller);
+  std::map<std::string, int> check_gpu_budgets(const planner::Plan& plan, const planner::Snapshot& snapshot);
+  void check_clock(const planner::ServicePlan& one, planner::Demand demand, double now_s);
+  void check_change(const SimController& controller, const planner::ServicePlan& one, const planner::Service& seen, bool denied,
+                    const std::map<std::string, int>& room);
+  [[nodiscard]] static bool place_lost(const LastPlan& before, const LastPlan& now, const planner::Service& seen,
+                                       const std::map<std::string, int>& room);
+  void check_pages(const SimController& controller, const planner::ServicePlan& one);
+  void check_demand(const planner::ServicePlan& one, const planner::Service& seen);
+  // The generations that a controller which knows `known` may still go by.
+  [[nodiscard]] std::vector<const Limits*> possible(const std::string& uid, const SimController& writer) const;
+
+  const Timeline& timeline_;
+  fakes::FakeApiServer& api_;
+  Journal& journal_;
+  std::map<std::string, ServiceTrack> services_;                   // by UID
+  std::map<std::string, Tally> tallies_;                           // by model
+  std::map<std::string, std::vector<double>> arrivals_;            // by model; recent times
+  std::map<std::string, double> pods_ended_by_people_;             // UID -> when the grace ends
+  std::map<std::string, double> marked_;                           // pod's UID -> true Unix time of its drain mark
+  std::map<std::pair<std::string, std::string>, double> pages_;    // (controller, gateway) -> when last read
+  std::map<std::pair<std::string, std::string>, double> peers_;    // (identity, gateway) -> since when a plan may know of it
   std::map<std::pair<std::string, std::string>, LastPlan> plans_;  // (identity, service UID)
   std::map<std::string, std::uint64_t> plans_seen_;                // by identity
   std::map<std::string, int> changes_;                             // of the desired count, by service UID

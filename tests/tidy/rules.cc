@@ -136,6 +136,49 @@ void find_lines(const SourceFile& file, const std::string& text, const std::vect
   }
 }
 
+std::size_t indentation(const std::string& line) { return std::min(line.find_first_not_of(' '), line.size()); }
+
+// What stands before the first "{" or ";" of a declaration.
+struct Head {
+  std::string text;     // in one line
+  std::size_t end = 0;  // the line after it
+
+  [[nodiscard]] bool is_function() const {
+    static const std::regex kOthers("^(namespace|class|struct|enum|union|extern|template)\\b[^(]*\\{$");
+    const auto count = [this](char c) { return std::count(text.begin(), text.end(), c); };
+    // A value in braces is none, nor is a lambda within one.
+    const bool body = ends_with(text, "{") && !ends_with(text, "= {") && count('{') == count('}') + 1;
+    return body && count('(') > 0 && !std::regex_search(text, kOthers);
+  }
+
+  [[nodiscard]] std::string name() const {
+    static const std::regex kName("([A-Za-z_~][\\w:~]*|operator\\W+) ?\\(");
+    std::smatch match;
+    return std::regex_search(text, match, kName) ? match.str(1) : text;
+  }
+};
+
+// The head that begins in this line; of a line that begins none, the line alone. Lines that go on are indented further.
+Head head_at(const std::vector<std::string>& lines, std::size_t begin) {
+  Head head{"", begin + 1};
+  const std::size_t margin = indentation(lines[begin]);
+  const auto add = [&head](const std::string& line) {
+    const std::size_t last = line.find_last_not_of(' ');
+    if (last != std::string::npos) head.text += (head.text.empty() ? "" : " ") + line.substr(indentation(line), last + 1);
+    while (ends_with(head.text, " ")) head.text.pop_back();
+  };
+  add(lines[begin]);
+  const bool label = ends_with(head.text, ":") && head.text.find('(') == std::string::npos;
+  if (head.text.empty() || head.text[0] == '#' || head.text[0] == '}' || label) return head;
+  while (!ends_with(head.text, "{") && !ends_with(head.text, ";") && head.end < lines.size()) {
+    const std::string& next = lines[head.end];
+    if (indentation(next) < next.size() && indentation(next) <= margin) break;
+    add(next);
+    ++head.end;
+  }
+  return head;
+}
+
 }  // namespace
 
 Findings include_directions(const SourceFile& file) {
@@ -219,6 +262,30 @@ Findings file_size(const SourceFile& file) {
   const auto count = lines_of(file.text).size();
   if (count <= 800) return {};
   return {at(file, count - 1, fmt::format("{} lines; allowed are 800", count))};
+}
+
+Findings function_size(const SourceFile& file) {
+  Findings findings;
+  const bool code = ends_with(file.path, ".cc") || ends_with(file.path, ".h");
+  if (!code || starts_with(file.path, "worker/backend/cuda/kernels/")) return findings;
+  const auto lines = lines_of(code_only(file.text));
+  for (std::size_t i = 0; i < lines.size();) {
+    const Head head = head_at(lines, i);
+    if (!head.is_function()) {
+      i = head.end;
+      continue;
+    }
+    const std::string closing = std::string(indentation(lines[i]), ' ') + "}";
+    std::size_t end = head.end;
+    while (end < lines.size() && !starts_with(lines[end], closing)) ++end;
+    const std::size_t count = end + 1 - i;
+    const std::string name = head.name();
+    if (count > 100 && !starts_with(name, "TEST")) {
+      findings.push_back(at(file, i, fmt::format("function {} has {} lines; allowed are 100", name, count)));
+    }
+    i = end + 1;
+  }
+  return findings;
 }
 
 Findings registry_hosts(const SourceFile& file) {

@@ -29,6 +29,11 @@ Findings header_paragraph(const SourceFile& file);
 // At 800 lines a file wants to be two rooms.
 Findings file_size(const SourceFile& file);
 
+// A function of more than 100 lines wants a name for each of its steps. Functions are found by the shape that clang-format
+// gives them: a head with parentheses that ends in "{", and "}" below it at the same indentation. CUDA kernels and the bodies
+// of tests may be longer.
+Findings function_size(const SourceFile& file);
+
 // No package or image registry is named: mirrors come from the machine's own configuration.
 Findings registry_hosts(const SourceFile& file);
 

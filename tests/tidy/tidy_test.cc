@@ -60,6 +60,26 @@ TEST(TidyRules, FileSizeIsSeen) {
   EXPECT_TRUE(file_size({"gateway/a.cc", lines(800)}).empty());
 }
 
+// Given a function of 101 lines whose head stands in two, in a namespace and in a class: it is found by its name. One of 100
+// lines is not, nor are a test, a kernel and a table.
+TEST(TidyRules, FunctionSizeIsSeen) {
+  const auto text = [](const std::string& head, int lines, const std::string& margin = "") {
+    std::string body = margin + head + "\n";
+    for (int i = 0; i < lines; ++i) body += margin + "  if (a) {\n" + margin + "  }\n";
+    return body + margin + "}\n";
+  };
+  const std::string long_head = "Result<int> Some::thing(int a,\n                       const std::string& text = {}) {";
+  const SourceFile bad{"gateway/a.cc", "namespace a {\n\n" + text(long_head, 49) + "\n}  // namespace a\n"};
+  ASSERT_EQ(function_size(bad), Findings{"gateway/a.cc:3: function Some::thing has 101 lines; allowed are 100"});
+  const std::string members = text("int small() const {", 1, "  ") + " private:\n" + text("int large() {", 50, "  ");
+  EXPECT_EQ(function_size({"gateway/a.h", "class A {\n public:\n" + members + "};\n"}),
+            Findings{"gateway/a.h:8: function large has 102 lines; allowed are 100"});
+  EXPECT_TRUE(function_size({"gateway/a.cc", text("int f() {", 49)}).empty());
+  EXPECT_TRUE(function_size({"gateway/a.cc", text("constexpr Row kRows[] = {", 90)}).empty());
+  EXPECT_TRUE(function_size({"tests/a_test.cc", text("TEST(A, B) {", 90)}).empty());
+  EXPECT_TRUE(function_size({"worker/backend/cuda/kernels/a.h", text("void f() {", 90)}).empty());
+}
+
 // Given an include of Beast's parser, expects a finding, but in the one header that may.
 TEST(TidyRules, BeastsParserIsSeen) {
   const std::string text = "#include <boost/beast/core/string.hpp>\n#include <boost/beast/http/read.hpp>\n";
@@ -142,8 +162,8 @@ TEST(Tidy, TheTreeKeepsEveryRule) {
   const std::vector<SourceFile> tree = read_tree(source_path());
   ASSERT_GT(tree.size(), 20u) << "the tree was not found under " << source_path();
   for (const SourceFile& file : tree) {
-    for (const auto rule : {include_directions, beast_parser, planner_purity, header_paragraph, file_size, registry_hosts,
-                            pinned_wheels, unfinished, test_manners}) {
+    for (const auto rule : {include_directions, beast_parser, planner_purity, header_paragraph, file_size, function_size,
+                            registry_hosts, pinned_wheels, unfinished, test_manners}) {
       for (const std::string& finding : rule(file)) ADD_FAILURE() << finding;
     }
     for (const std::string& finding : docs_rules(file, tree, source_path())) ADD_FAILURE() << finding;

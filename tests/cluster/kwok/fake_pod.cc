@@ -180,28 +180,100 @@ asio::awaitable<bool> FakePod::answer(Stream& stream, const Message& message) {
   co_return !error;
 }
 
+// A request on its way: what it asked for and how far it is.
+struct FakePod::Asked {
+  int input = 0, output = 0;
+  bool streamed = false, usage = false, chat = false;
+  std::string name, model;
+  double begin_s = 0, first_s = 0;
+  bool finished = false;
+
+  [[nodiscard]] json head(const std::string& object) const {
+    return {{"id", name}, {"object", object}, {"created", std::time(nullptr)}, {"model", model}};
+  }
+  [[nodiscard]] json tokens() const {
+    return {{"prompt_tokens", input}, {"completion_tokens", output}, {"total_tokens", input + output}};
+  }
+  [[nodiscard]] json chunk() const { return head(chat ? "chat.completion.chunk" : "text_completion"); }
+};
+
+std::string FakePod::event_of(const Asked& asked, const Emission& piece) {
+  json chunk = asked.chunk();
+  const std::string text = words(piece.generated - piece.tokens + 1, piece.tokens);
+  json choice = {{"index", 0}, {"finish_reason", piece.finished ? json("length") : json()}};
+  if (asked.chat) {
+    choice["delta"] = {{"content", text}};
+  } else {
+    choice["text"] = text;
+  }
+  chunk["choices"] = json::array({choice});
+  return "data: " + chunk.dump() + "\n\n";
+}
+
+std::string FakePod::last_events(const Asked& asked) {
+  std::string out;
+  if (asked.usage) {
+    json chunk = asked.chunk();
+    chunk["choices"] = json::array();
+    chunk["usage"] = asked.tokens();
+    out += "data: " + chunk.dump() + "\n\n";
+  }
+  return out + "data: [DONE]\n\n";
+}
+
+json FakePod::whole_answer(const Asked& asked) {
+  json answer = asked.head(asked.chat ? "chat.completion" : "text_completion");
+  json choice = {{"index", 0}, {"finish_reason", "length"}};
+  if (asked.chat) {
+    choice["message"] = {{"role", "assistant"}, {"content", words(1, asked.output)}};
+  } else {
+    choice["text"] = words(1, asked.output);
+  }
+  answer["choices"] = json::array({choice});
+  answer["usage"] = asked.tokens();
+  return answer;
+}
+
+// Empty: the engine has it. Otherwise the answer that refuses it.
+std::string FakePod::submit(const json& body, std::int64_t id, Asked& asked) {
+  if (!body.is_object()) return error_text(400, "the body is no JSON object");
+  if (body.value("model", "") != options_.served_name) {
+    return error_text(404,
+                      fmt::format("model: found '{}', this worker serves '{}'", body.value("model", ""), options_.served_name));
+  }
+  if (draining_) return error_text(503, "this worker is draining and takes no requests", "draining");
+  asked.input = prompt_tokens(body);
+  asked.output = std::max(1, body.value("max_tokens", body.value("max_completion_tokens", 16)));
+  tick();
+  if (!engine_.submit(id, asked.input, asked.output, asked.begin_s)) return error_text(503, "too many requests wait", "full");
+  return "";
+}
+
+// Takes what the engine has made of a request and counts it. Returns the events of a stream.
+std::string FakePod::take_ready(Request& request, Asked& asked) {
+  std::string out;
+  while (!request.ready.empty()) {
+    const Emission piece = request.ready.front();
+    request.ready.pop_front();
+    if (asked.first_s == 0) {
+      asked.first_s = now_s();
+      metrics_->time_to_first_token.observe(asked.first_s - asked.begin_s);
+    }
+    metrics_->generation_tokens.add(piece.tokens);
+    asked.finished = piece.finished;
+    if (asked.streamed) out += event_of(asked, piece);
+  }
+  return out;
+}
+
 asio::awaitable<bool> FakePod::generate(Stream& stream, const Message& message) {
   const auto self = shared_from_this();
   error_code error;
   const json body = json::parse(message.body(), nullptr, false);
-  std::string refusal;
-  const double begin_s = now_s();
   const std::int64_t id = next_++;
-  int input = 0, output = 0;
-  if (!body.is_object()) {
-    refusal = error_text(400, "the body is no JSON object");
-  } else if (body.value("model", "") != options_.served_name) {
-    refusal = error_text(
-        404, fmt::format("model: found '{}', this worker serves '{}'", body.value("model", ""), options_.served_name));
-  } else if (draining_) {
-    refusal = error_text(503, "this worker is draining and takes no requests", "draining");
-  } else {
-    input = prompt_tokens(body);
-    output = std::max(1, body.value("max_tokens", body.value("max_completion_tokens", 16)));
-    tick();
-    if (!engine_.submit(id, input, output, begin_s)) refusal = error_text(503, "too many requests wait", "full");
-  }
-  if (!refusal.empty()) {
+  Asked asked;
+  asked.begin_s = now_s();
+  if (const std::string refusal = submit(body, id, asked); !refusal.empty()) {
     metrics_->requests_finished("rejected").add();
     co_await asio::async_write(stream, asio::buffer(refusal), to(error));
     co_return !error;
@@ -210,87 +282,44 @@ asio::awaitable<bool> FakePod::generate(Stream& stream, const Message& message) 
   Request request(io_);
   requests_[id] = &request;
   tick();
-  metrics_->prompt_tokens.add(input);
-  const bool streamed = body.value("stream", false);
-  const bool chat = message.target().find("chat") != boost::beast::string_view::npos;
-  const json usage = {{"prompt_tokens", input}, {"completion_tokens", output}, {"total_tokens", input + output}};
-  const std::string name = fmt::format("fake-{}-{}", options_.name, id);
-  const auto head = [&](const char* object) {
-    return json{{"id", name}, {"object", object}, {"created", std::time(nullptr)}, {"model", options_.served_name}};
-  };
-  if (streamed) {
+  metrics_->prompt_tokens.add(asked.input);
+  asked.streamed = body.value("stream", false);
+  asked.usage = asked.streamed && body.contains("stream_options") && body["stream_options"].value("include_usage", false);
+  asked.chat = message.target().find("chat") != boost::beast::string_view::npos;
+  asked.name = fmt::format("fake-{}-{}", options_.name, id);
+  asked.model = options_.served_name;
+  if (asked.streamed) {
     static const std::string kHead =
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
     co_await asio::async_write(stream, asio::buffer(kHead), to(error));
   }
-  double first_s = 0;
-  bool finished = false;
-  while (!error && !finished && !gone_) {
+  while (!error && !asked.finished && !gone_) {
     if (request.ready.empty()) {
       request.wake.expires_at(std::chrono::steady_clock::time_point::max());
       error_code woken;
       co_await request.wake.async_wait(to(woken));
       continue;
     }
-    std::string out;
-    while (!request.ready.empty()) {
-      const Emission piece = request.ready.front();
-      request.ready.pop_front();
-      if (first_s == 0) {
-        first_s = now_s();
-        metrics_->time_to_first_token.observe(first_s - begin_s);
-      }
-      metrics_->generation_tokens.add(piece.tokens);
-      finished = piece.finished;
-      if (!streamed) continue;
-      json chunk = head(chat ? "chat.completion.chunk" : "text_completion");
-      const std::string text = words(piece.generated - piece.tokens + 1, piece.tokens);
-      json choice = {{"index", 0}, {"finish_reason", finished ? json("length") : json()}};
-      if (chat) {
-        choice["delta"] = {{"content", text}};
-      } else {
-        choice["text"] = text;
-      }
-      chunk["choices"] = json::array({choice});
-      out += "data: " + chunk.dump() + "\n\n";
-    }
-    if (finished && streamed) {
-      if (body.contains("stream_options") && body["stream_options"].value("include_usage", false)) {
-        json chunk = head(chat ? "chat.completion.chunk" : "text_completion");
-        chunk["choices"] = json::array();
-        chunk["usage"] = usage;
-        out += "data: " + chunk.dump() + "\n\n";
-      }
-      out += "data: [DONE]\n\n";
-    }
-    if (streamed) {
-      const std::string bytes = chunked(out) + (finished ? "0\r\n\r\n" : "");
-      co_await asio::async_write(stream, asio::buffer(bytes), to(error));
-    }
+    std::string out = take_ready(request, asked);
+    if (!asked.streamed) continue;
+    if (asked.finished) out += last_events(asked);
+    const std::string bytes = chunked(out) + (asked.finished ? "0\r\n\r\n" : "");
+    co_await asio::async_write(stream, asio::buffer(bytes), to(error));
   }
   requests_.erase(id);
   if (gone_) co_return false;
-  if (!finished) {
+  if (!asked.finished) {
     engine_.cancel(id, now_s());
     metrics_->requests_finished("abort").add();
     tick();
     co_return false;
   }
   const double end_s = now_s();
-  if (output > 1) metrics_->time_per_output_token.observe((end_s - first_s) / (output - 1));
-  metrics_->e2e_request_latency.observe(end_s - begin_s);
+  if (asked.output > 1) metrics_->time_per_output_token.observe((end_s - asked.first_s) / (asked.output - 1));
+  metrics_->e2e_request_latency.observe(end_s - asked.begin_s);
   metrics_->requests_finished("length").add();
-  if (!streamed) {
-    json answer = head(chat ? "chat.completion" : "text_completion");
-    json choice = {{"index", 0}, {"finish_reason", "length"}};
-    if (chat) {
-      choice["message"] = {{"role", "assistant"}, {"content", words(1, output)}};
-    } else {
-      choice["text"] = words(1, output);
-    }
-    answer["choices"] = json::array({choice});
-    answer["usage"] = usage;
-    const std::string text = whole(200, "application/json", answer.dump());
+  if (!asked.streamed) {
+    const std::string text = whole(200, "application/json", whole_answer(asked).dump());
     co_await asio::async_write(stream, asio::buffer(text), to(error));
   }
   co_return !error;

@@ -20,6 +20,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <nlohmann/json.hpp>
 
 #include "metrics/bundles.h"
 #include "planner/base/result.h"
@@ -55,11 +56,17 @@ class FakePod : public std::enable_shared_from_this<FakePod> {
   using Stream = boost::beast::tcp_stream;
   using Message = boost::beast::http::request<boost::beast::http::string_body>;
   struct Request;
+  struct Asked;
 
   boost::asio::awaitable<void> accept_loop();
   boost::asio::awaitable<void> session(Tcp::socket socket);
   boost::asio::awaitable<bool> answer(Stream& stream, const Message& message);
   boost::asio::awaitable<bool> generate(Stream& stream, const Message& message);
+  std::string submit(const nlohmann::json& body, std::int64_t id, Asked& asked);
+  std::string take_ready(Request& request, Asked& asked);
+  [[nodiscard]] static std::string event_of(const Asked& asked, const Emission& piece);
+  [[nodiscard]] static std::string last_events(const Asked& asked);
+  [[nodiscard]] static nlohmann::json whole_answer(const Asked& asked);
   void tick();
   std::string metrics_page();
 

@@ -166,14 +166,16 @@ std::string name_of(int index) { return fmt::format("svc-{:04}", index); }
 constexpr int kServicesOfANamespace = 10;
 std::string namespace_of(int index) { return fmt::format("team-{:03}", index / kServicesOfANamespace); }
 
-Result<void> run(const Flags& flags) {
-  const int wanted = flags.services * flags.workers_each;
+int wanted_workers(const Flags& flags) { return flags.services * flags.workers_each; }
+
+Result<std::unique_ptr<KwokCluster>> cluster_with_services(const Flags& flags) {
+  const int wanted = wanted_workers(flags);
   KwokOptions options;
   options.gpus_per_node = std::max(8, (wanted + flags.edits) / 200 + 14);
   options.links = false;  // a worker is one GPU
   options.start_min_s = 0.5;
   options.start_spread_s = 0.5;
-  WINDLASS_ASSIGN_OR_RETURN(const auto cluster, KwokCluster::start(options));
+  WINDLASS_ASSIGN_OR_RETURN(auto cluster, KwokCluster::start(options));
   std::vector<std::string> namespaces;
   for (int i = 0; i < flags.services; i += kServicesOfANamespace) namespaces.push_back(namespace_of(i));
   WINDLASS_RETURN_IF_ERROR(cluster->create_namespaces(namespaces));
@@ -185,11 +187,13 @@ Result<void> run(const Flags& flags) {
          {"scaling", {{"minWorkers", flags.workers_each}, {"maxWorkers", 2 * flags.workers_each}}}},
         namespace_of(i)));
   }
-  fmt::print(stderr, "{} ModelServices are there\n", flags.services);
-  WINDLASS_ASSIGN_OR_RETURN(const Program controller, cluster->start_controller("controller"));
-  WINDLASS_ASSIGN_OR_RETURN(const Program gateway, cluster->start_gateway("gateway", {&controller}));
-  const double begin_s = monotonic_s();
-  const Reading before = read(controller);
+  return cluster;
+}
+
+// Waits for all workers.
+Result<std::vector<Stage>> fill(KwokCluster& cluster, const Program& controller, const Flags& flags, const Reading& before) {
+  const int wanted = wanted_workers(flags);
+  const double begin_s = before.at_s;
   std::vector<Stage> stages = {{0, before}};
   const bool full = eventually(
       seconds(static_cast<int>(flags.patience_s)),
@@ -205,13 +209,15 @@ Result<void> run(const Flags& flags) {
         return ready >= wanted;
       },
       std::chrono::milliseconds(5000));
-  const Reading filled = read(controller);
-  if (!full) return Error{ErrorCode::kUnavailable, "not all workers became ready\n" + cluster->tails()};
+  if (!full) return Error{ErrorCode::kUnavailable, "not all workers became ready\n" + cluster.tails()};
   if (!controller.leads())
-    return Error{ErrorCode::kUnavailable, "the controller lost its lease on the way\n" + cluster->tails()};
+    return Error{ErrorCode::kUnavailable, "the controller lost its lease on the way\n" + cluster.tails()};
+  return stages;
+}
 
-  // What is still on its way (statuses, events) comes to rest first.
-  double last_requests = filled.requests;
+// Waits until what is still on its way (statuses, events) has come to rest.
+void come_to_rest(const Program& controller, const Flags& flags) {
+  double last_requests = read(controller).requests;
   (void)eventually(
       seconds(120),
       [&] {
@@ -221,29 +227,31 @@ Result<void> run(const Flags& flags) {
         return since < flags.services / 10.0;
       },
       std::chrono::milliseconds(3000));
-  const Reading rest = read(controller);
-  std::this_thread::sleep_for(std::chrono::duration<double>(flags.steady_s));  // the span that is measured
-  const Reading steady = read(controller);
-  fmt::print(stderr, "steady state measured; {} edits follow\n", flags.edits);
+}
 
-  const Reading calm = read(controller);
+// Five edits a second, each of which asks for one more worker; waits for all of these.
+Result<void> edit_services(KwokCluster& cluster, const Program& controller, const Flags& flags) {
   for (int i = 0; i < flags.edits; ++i) {
-    const HttpAnswer edited = cluster->plane().send(
+    const HttpAnswer edited = cluster.plane().send(
         "PATCH",
         fmt::format("/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices/{}",
                     namespace_of(i * flags.services / flags.edits), name_of(i * flags.services / flags.edits)),
         {{"spec", {{"scaling", {{"minWorkers", flags.workers_each + 1}}}}}}, "application/merge-patch+json");
     if (!edited.ok()) return Error{ErrorCode::kUnavailable, edited.describe()};
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // five edits a second
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   const bool grown = eventually(
-      seconds(120), [&] { return ready_workers(controller) >= wanted + flags.edits; }, std::chrono::milliseconds(2000));
-  const Reading busy = read(controller);
-  if (!grown) return Error{ErrorCode::kUnavailable, "the edits did not come to ready workers\n" + cluster->tails()};
+      seconds(120), [&] { return ready_workers(controller) >= wanted_workers(flags) + flags.edits; },
+      std::chrono::milliseconds(2000));
+  if (!grown) return Error{ErrorCode::kUnavailable, "the edits did not come to ready workers\n" + cluster.tails()};
+  return {};
+}
 
+// From each edit to the first pod that followed from it, in ascending order.
+std::vector<double> latencies_s(KwokCluster& cluster, const Program& controller) {
   std::map<std::string, double> edited_s;
-  std::vector<double> latencies_s;
-  for (const AuditEvent& event : cluster->plane().audit_log()) {
+  std::vector<double> all_s;
+  for (const AuditEvent& event : cluster.plane().audit_log()) {
     if (event.resource == "modelservices" && event.verb == "patch" && event.subresource.empty() && event.code == 200) {
       edited_s[event.name] = second_of_day(event.received);
     }
@@ -251,36 +259,68 @@ Result<void> run(const Flags& flags) {
     if (event.credential != controller.credential) continue;
     const auto edit = edited_s.find(event.name.substr(0, 8));
     if (edit == edited_s.end()) continue;
-    latencies_s.push_back(second_of_day(event.received) - edit->second);
+    all_s.push_back(second_of_day(event.received) - edit->second);
     edited_s.erase(edit);
   }
-  std::sort(latencies_s.begin(), latencies_s.end());
+  std::sort(all_s.begin(), all_s.end());
+  return all_s;
+}
 
+struct Readings {
+  Reading before, filled, rest, steady, calm, busy;
+};
+
+std::string figures(const Flags& flags, const Readings& seen, const std::vector<double>& latencies_s) {
   std::string table = "| figure | value |\n|---|---|\n";
   const auto row = [&](const std::string& name, const std::string& value) {
     table += fmt::format("| {} | {} |\n", name, value);
   };
   const auto rate = [](double more, const Reading& a, const Reading& b) { return more / (b.at_s - a.at_s); };
   const auto mean_ms = [](double sum_s, double count) { return count > 0 ? sum_s / count * 1e3 : 0; };
-  row("ModelServices / pods", fmt::format("{} / {}", flags.services, wanted));
-  row("from no pod to all ready", fmt::format("{:.0f} s, {:.0f} API requests/s of the controller", filled.at_s - begin_s,
-                                              rate(filled.requests - before.requests, before, filled)));
+  row("ModelServices / pods", fmt::format("{} / {}", flags.services, wanted_workers(flags)));
+  row("from no pod to all ready",
+      fmt::format("{:.0f} s, {:.0f} API requests/s of the controller", seen.filled.at_s - seen.before.at_s,
+                  rate(seen.filled.requests - seen.before.requests, seen.before, seen.filled)));
   row("one global decision (make_plan and what it is remembered by), mean",
-      fmt::format("{:.0f} ms", mean_ms(steady.plans_s - rest.plans_s, steady.plans - rest.plans)));
-  row("whole step, steady, mean", fmt::format("{:.0f} ms", mean_ms(steady.steps_s - rest.steps_s, steady.steps - rest.steps)));
+      fmt::format("{:.0f} ms", mean_ms(seen.steady.plans_s - seen.rest.plans_s, seen.steady.plans - seen.rest.plans)));
+  row("whole step, steady, mean",
+      fmt::format("{:.0f} ms", mean_ms(seen.steady.steps_s - seen.rest.steps_s, seen.steady.steps - seen.rest.steps)));
   row("of it scraping the gateway and up to 1,000 workers, mean",
-      fmt::format("{:.0f} ms", mean_ms(steady.scrapes_s - rest.scrapes_s, steady.scrapes - rest.scrapes)));
+      fmt::format("{:.0f} ms", mean_ms(seen.steady.scrapes_s - seen.rest.scrapes_s, seen.steady.scrapes - seen.rest.scrapes)));
   row("edit of a ModelService to the pod's creation, p50 / p99",
       fmt::format("{:.2f} s / {:.2f} s ({} of {} edits, 5 a second)", quantile(latencies_s, 0.5), quantile(latencies_s, 0.99),
                   latencies_s.size(), flags.edits));
-  row("API requests of the controller, steady", fmt::format("{:.1f} /s", rate(steady.requests - rest.requests, rest, steady)));
+  row("API requests of the controller, steady",
+      fmt::format("{:.1f} /s", rate(seen.steady.requests - seen.rest.requests, seen.rest, seen.steady)));
   row("API requests of the controller, during the edits",
-      fmt::format("{:.1f} /s", rate(busy.requests - calm.requests, calm, busy)));
-  row("CPU of the controller, steady", fmt::format("{:.2f} cores", rate(steady.cpu_s - rest.cpu_s, rest, steady)));
-  const double gateway_s = steady.cpu_of_s.at(kGatewayProgram) - rest.cpu_of_s.at(kGatewayProgram);
-  row("CPU of the gateway, steady, no requests", fmt::format("{:.2f} cores", rate(gateway_s, rest, steady)));
-  row("resident memory of the controller, steady / most", fmt::format("{:.0f} / {:.0f} MiB", steady.rss_mib, busy.peak_mib));
-  table += "\n" + cpu_table(stages);
+      fmt::format("{:.1f} /s", rate(seen.busy.requests - seen.calm.requests, seen.calm, seen.busy)));
+  row("CPU of the controller, steady",
+      fmt::format("{:.2f} cores", rate(seen.steady.cpu_s - seen.rest.cpu_s, seen.rest, seen.steady)));
+  const double gateway_s = seen.steady.cpu_of_s.at(kGatewayProgram) - seen.rest.cpu_of_s.at(kGatewayProgram);
+  row("CPU of the gateway, steady, no requests", fmt::format("{:.2f} cores", rate(gateway_s, seen.rest, seen.steady)));
+  row("resident memory of the controller, steady / most",
+      fmt::format("{:.0f} / {:.0f} MiB", seen.steady.rss_mib, seen.busy.peak_mib));
+  return table;
+}
+
+Result<void> run(const Flags& flags) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto cluster, cluster_with_services(flags));
+  fmt::print(stderr, "{} ModelServices are there\n", flags.services);
+  WINDLASS_ASSIGN_OR_RETURN(const Program controller, cluster->start_controller("controller"));
+  WINDLASS_ASSIGN_OR_RETURN(const Program gateway, cluster->start_gateway("gateway", {&controller}));
+  Readings seen;
+  seen.before = read(controller);
+  WINDLASS_ASSIGN_OR_RETURN(const std::vector<Stage> stages, fill(*cluster, controller, flags, seen.before));
+  seen.filled = read(controller);
+  come_to_rest(controller, flags);
+  seen.rest = read(controller);
+  std::this_thread::sleep_for(std::chrono::duration<double>(flags.steady_s));  // the span that is measured
+  seen.steady = read(controller);
+  fmt::print(stderr, "steady state measured; {} edits follow\n", flags.edits);
+  seen.calm = read(controller);
+  WINDLASS_RETURN_IF_ERROR(edit_services(*cluster, controller, flags));
+  seen.busy = read(controller);
+  const std::string table = figures(flags, seen, latencies_s(*cluster, controller)) + "\n" + cpu_table(stages);
   write_text_file(flags.out + "/scale.md", table);
   fmt::print("{}", table);
   return {};
