@@ -316,6 +316,66 @@ struct Secrets {
   }
 };
 
+ControllerOptions options_of_controller(const AppOptions& options) {
+  ControllerOptions controller;
+  controller.load_status_period_s = options.load_status_period_s;
+  controller.max_queued = options.max_queued;
+  controller.scrape_period_s = std::min(1.0, options.tick_s);
+  controller.stopwatch = [] { return now().monotonic_s; };
+  if (!options.prometheus_url.empty()) {
+    PromqlOptions promql;
+    promql.server = options.prometheus_url;
+    promql.transport = std::make_shared<kube::CurlTransport>(kube::CurlOptions{});  // the gateways' CA is not Prometheus'
+    promql.selector = options.prometheus_selector;
+    promql.period_s = options.prometheus_period_s;
+    if (!options.prometheus_token_file.empty()) promql.credentials = kube::token_file(options.prometheus_token_file);
+    controller.signals.promql = std::move(promql);
+    spdlog::info("demand is read from Prometheus at {}", options.prometheus_url);
+  }
+  return controller;
+}
+
+// What the loop remembers of its last step, to say only what is new.
+struct Shown {
+  std::uint64_t plans = 0;
+  std::string retry;
+};
+
+// How soon the next step is wanted. Error: there is none.
+Result<double> wait_s(const Outcome& outcome, double tick_s, Shown& shown) {
+  if (const auto* terminal = std::get_if<Terminal>(&outcome)) return Error{ErrorCode::kInternal, terminal->reason};
+  if (const auto* retry = std::get_if<Retry>(&outcome); retry != nullptr && retry->reason != shown.retry) {
+    spdlog::warn("will retry: {}", retry->reason);
+    shown.retry = retry->reason;
+  }
+  if (std::holds_alternative<Done>(outcome)) shown.retry.clear();
+  const auto* requeue = std::get_if<RequeueAfter>(&outcome);
+  return requeue == nullptr ? tick_s : std::min(tick_s, requeue->seconds);
+}
+
+// The loop. Error: a step cannot be followed by another.
+Result<void> decide_until_stopped(Controller& controller, Parts& parts, HttpServer& server, metrics::ControllerMetrics& bundle,
+                                  Secrets& secrets, Waker& waker, double tick_s) {
+  Shown shown;
+  while (!waker.stopped()) {
+    const Instant begin = now();
+    secrets.follow(begin.monotonic_s);
+    const Outcome outcome = controller.step(begin);
+    bundle.reconcile_duration.observe(now().monotonic_s - begin.monotonic_s);
+    if (controller.plans_made() != shown.plans) {
+      shown.plans = controller.plans_made();
+      server.show(*controller.last_snapshot(), *controller.last_plan());
+    }
+    server.set_ready(parts.store().synced() && parts.runtime().synced());
+    server.flush();
+
+    WINDLASS_ASSIGN_OR_RETURN(const double most_s, wait_s(outcome, tick_s, shown));
+    const double renew_s = parts.leadership().next_step_at() - now().monotonic_s;
+    waker.wait(kLeastStepGapS, std::clamp(renew_s, 0.0, most_s));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> run(const AppOptions& options, Waker& waker) {
@@ -334,21 +394,7 @@ Result<void> run(const AppOptions& options, Waker& waker) {
   spdlog::info("listening on {}", options.listen);
 
   GatewayTransport scraper(publisher, {secrets.token, secrets.gateway_ca, options.gateway_server_name});
-  ControllerOptions controller_options;
-  controller_options.load_status_period_s = options.load_status_period_s;
-  controller_options.max_queued = options.max_queued;
-  controller_options.scrape_period_s = std::min(1.0, options.tick_s);
-  controller_options.stopwatch = [] { return now().monotonic_s; };
-  if (!options.prometheus_url.empty()) {
-    PromqlOptions promql;
-    promql.server = options.prometheus_url;
-    promql.transport = std::make_shared<kube::CurlTransport>(kube::CurlOptions{});  // the gateways' CA is not Prometheus'
-    promql.selector = options.prometheus_selector;
-    promql.period_s = options.prometheus_period_s;
-    if (!options.prometheus_token_file.empty()) promql.credentials = kube::token_file(options.prometheus_token_file);
-    controller_options.signals.promql = std::move(promql);
-    spdlog::info("demand is read from Prometheus at {}", options.prometheus_url);
-  }
+  ControllerOptions controller_options = options_of_controller(options);
   SplitQuestions splits;
   ProbeQuestions probes;
   kube::CurlTransport to_workers(kube::CurlOptions{});
@@ -367,31 +413,7 @@ Result<void> run(const AppOptions& options, Waker& waker) {
   };
   Controller controller(parts->store(), parts->runtime(), parts->leadership(), scraper, publisher, bundle, controller_options);
 
-  std::uint64_t shown = 0;
-  std::string last_retry;
-  while (!waker.stopped()) {
-    const Instant begin = now();
-    secrets.follow(begin.monotonic_s);
-    const Outcome outcome = controller.step(begin);
-    bundle.reconcile_duration.observe(now().monotonic_s - begin.monotonic_s);
-    if (controller.plans_made() != shown) {
-      shown = controller.plans_made();
-      server.show(*controller.last_snapshot(), *controller.last_plan());
-    }
-    server.set_ready(parts->store().synced() && parts->runtime().synced());
-    server.flush();
-
-    double wait_s = options.tick_s;
-    if (const auto* requeue = std::get_if<RequeueAfter>(&outcome)) wait_s = std::min(wait_s, requeue->seconds);
-    if (const auto* retry = std::get_if<Retry>(&outcome); retry != nullptr && retry->reason != last_retry) {
-      spdlog::warn("will retry: {}", retry->reason);
-      last_retry = retry->reason;
-    }
-    if (std::holds_alternative<Done>(outcome)) last_retry.clear();
-    if (const auto* terminal = std::get_if<Terminal>(&outcome)) return Error{ErrorCode::kInternal, terminal->reason};
-    const double renew_s = parts->leadership().next_step_at() - now().monotonic_s;
-    waker.wait(kLeastStepGapS, std::clamp(renew_s, 0.0, wait_s));
-  }
+  WINDLASS_RETURN_IF_ERROR(decide_until_stopped(controller, *parts, server, bundle, secrets, waker, options.tick_s));
   spdlog::info("ending");
   publisher.withdraw();
   server.flush();

@@ -63,27 +63,9 @@ Outcome Controller::step(Instant now) {
   if (leads && !leading_) take_lead(now);
   if (!leads) return RequeueAfter{std::clamp(leadership_.next_step_at() - now.monotonic_s, 0.05, kStandbyMaxS)};
 
-  std::string problem = store_.problem();
-  if (const std::string more = runtime_.problem(); !more.empty()) problem += (problem.empty() ? "" : "\n") + more;
-  if (problem != last_problem_) {
-    if (!problem.empty()) spdlog::warn("observe: {}", problem);
-    last_problem_ = problem;
-  }
-  if (!problem.empty()) metrics_.reconcile_errors.with({{"step", "observe"}}).add();
+  const std::string problem = note_problems();
   if (!store_.synced() || !runtime_.synced()) return Retry{problem.empty() ? "reading the cluster" : problem};
-
-  std::vector<Worker> workers = runtime_.workers();
-  if (now.monotonic_s >= next_scrape_s_) {
-    scrape(workers, now);
-    timed("scrape");
-  }
-  Observation observation =
-      observe(store_, runtime_, std::move(workers), *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
-  calibrate(observation, now);
-  const bool new_splits = options_.splits != nullptr && options_.splits->advise(observation.snapshot);
-  const bool new_probes = options_.probes != nullptr && options_.probes->waits();
-  if ((new_splits || new_probes) && options_.on_question) options_.on_question();
-  timed("observe");
+  const Observation observation = look(now);
   planner::Plan plan = planner::make_plan(observation.snapshot);
   remember(observation, plan);
   report_.count(plan);
@@ -99,27 +81,62 @@ Outcome Controller::step(Instant now) {
   timed("apply");
   note(applied);
   if (!keep_lead(now)) return RequeueAfter{0};
-  const std::vector<api::ModelServiceStatus> statuses = write_statuses(observation, plan, now, applied.errors);
-  write_class_statuses(observation, now, applied.errors);
-  write_profile_statuses(now, applied.errors);
-  tell_broken(now, applied.errors);
+  write_down(observation, plan, now, applied.errors);
+  snapshot_ = observation.snapshot;
+  plan_ = std::move(plan);
+  ++plans_made_;
+  return outcome_of(applied);
+}
+
+// Logs and counts what is wrong with what we see. Returns it.
+std::string Controller::note_problems() {
+  std::string problem = store_.problem();
+  if (const std::string more = runtime_.problem(); !more.empty()) problem += (problem.empty() ? "" : "\n") + more;
+  if (problem != last_problem_) {
+    if (!problem.empty()) spdlog::warn("observe: {}", problem);
+    last_problem_ = problem;
+  }
+  if (!problem.empty()) metrics_.reconcile_errors.with({{"step", "observe"}}).add();
+  return problem;
+}
+
+Observation Controller::look(Instant now) {
+  std::vector<Worker> workers = runtime_.workers();
+  if (now.monotonic_s >= next_scrape_s_) {
+    scrape(workers, now);
+    timed("scrape");
+  }
+  Observation observation =
+      observe(store_, runtime_, std::move(workers), *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
+  calibrate(observation, now);
+  const bool new_splits = options_.splits != nullptr && options_.splits->advise(observation.snapshot);
+  const bool new_probes = options_.probes != nullptr && options_.probes->waits();
+  if ((new_splits || new_probes) && options_.on_question) options_.on_question();
+  timed("observe");
+  return observation;
+}
+
+// Statuses, events and metrics.
+void Controller::write_down(const Observation& observation, const planner::Plan& plan, Instant now,
+                            std::vector<std::string>& errors) {
+  const std::vector<api::ModelServiceStatus> statuses = write_statuses(observation, plan, now, errors);
+  write_class_statuses(observation, now, errors);
+  write_profile_statuses(now, errors);
+  tell_broken(now, errors);
   events_.write(store_, now, within(kMostEventsS, now));
   if (now.monotonic_s >= next_report_s_) {
     next_report_s_ = now.monotonic_s + kReportPeriodS;
     report_.publish(observation, plan, statuses, state_, store_.broken_objects(), now);
   }
   timed("status");
-  snapshot_ = observation.snapshot;
-  plan_ = std::move(plan);
-  ++plans_made_;
+}
 
-  if (!applied.errors.empty()) {
-    for (const std::string& error : applied.errors) {
-      metrics_.reconcile_errors.with({{"step", "apply"}}).add();
-      spdlog::warn("apply: {}", error);
-    }
-    return Retry{applied.errors.front()};
+Outcome Controller::outcome_of(const Applied& applied) const {
+  for (const std::string& error : applied.errors) {
+    metrics_.reconcile_errors.with({{"step", "apply"}}).add();
+    spdlog::warn("apply: {}", error);
   }
+  if (!applied.errors.empty()) return Retry{applied.errors.front()};
   if (applied.changed) return RequeueAfter{0};
   if (applied.waiting) return RequeueAfter{kSoonS};
   return Done{};

@@ -56,6 +56,10 @@ class Controller {
  private:
   void take_lead(Instant now);
   void lose_lead();
+  std::string note_problems();
+  [[nodiscard]] Observation look(Instant now);
+  void write_down(const Observation& observation, const planner::Plan& plan, Instant now, std::vector<std::string>& errors);
+  [[nodiscard]] Outcome outcome_of(const Applied& applied) const;
   void scrape(std::vector<Worker>& workers, Instant now);
   void note(const Applied& applied);
   void remember(const Observation& observation, const planner::Plan& plan);

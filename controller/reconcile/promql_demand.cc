@@ -93,10 +93,6 @@ void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t 
   next_s_ = now_s + options_.period_s;
   const std::string before = std::move(problem_);
   problem_.clear();
-  const auto fail = [&](const std::string& what) {
-    metrics_.scrape_errors.with({{"target_kind", "prometheus"}}).add();
-    if (problem_.empty()) problem_ = what;
-  };
   kube::HttpRequest request;
   request.timeout_s = options_.timeout_s;
   request.headers["Accept"] = "application/json";
@@ -106,6 +102,25 @@ void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t 
     if (!token->empty()) request.headers["Authorization"] = "Bearer " + *token;
   }
   const std::vector<std::string> asked = queries(models);
+  const std::map<std::string, Samples> fresh = ask(asked, std::move(request));
+  const auto presence = fresh.find(asked[0]);
+  if (presence != fresh.end() && take_presence(presence->second, gateways, now_s)) {
+    if (const auto arrivals = fresh.find(asked[1]); arrivals != fresh.end()) take_arrivals(models, arrivals->second);
+    for (const auto& [query, samples] : fresh) answers_[query] = answer_of(samples, sampled_s_);
+  }
+  const std::set<std::string> wanted(asked.begin(), asked.end());
+  std::erase_if(answers_, [&](const auto& one) { return !wanted.contains(one.first); });
+  if (problem_ != before && !problem_.empty()) spdlog::warn("demand from Prometheus: {}", problem_);
+}
+
+void PromqlDemand::fail(const std::string& what) {
+  metrics_.scrape_errors.with({{"target_kind", "prometheus"}}).add();
+  if (problem_.empty()) problem_ = what;
+}
+
+// The samples of each query that was answered.
+std::map<std::string, PromqlDemand::Samples> PromqlDemand::ask(const std::vector<std::string>& asked,
+                                                               kube::HttpRequest request) {
   std::vector<kube::HttpRequest> requests;
   for (const std::string& query : asked) {
     request.url = metrics::promql_url(options_.server, query, options_.timeout_s);
@@ -126,47 +141,47 @@ void PromqlDemand::refresh(const std::vector<ServiceQuery>& models, std::size_t 
     }
     fresh[asked[i]] = std::move(*samples);
   }
-  const auto presence = fresh.find(asked[0]);
-  if (presence != fresh.end()) {
-    double oldest_s = 0;
-    std::size_t scraped = 0;
-    for (const PromqlSample& sample : presence->second) {
-      const double age_s = std::max(0.0, sample.at_s - sample.value);
-      if (!(age_s <= kSampleMostS)) continue;
-      ++scraped;
-      oldest_s = std::max(oldest_s, age_s);
-    }
-    if (scraped == 0 || scraped < gateways) {
-      fail(fmt::format("Prometheus: found {} gateways scraped in the last {} s, but {} are there", scraped, kSampleMostS,
-                       gateways));
+  return fresh;
+}
+
+// Whether Prometheus has lately scraped as many gateways as there are; what it says counts only then.
+bool PromqlDemand::take_presence(const Samples& presence, std::size_t gateways, double now_s) {
+  double oldest_s = 0;
+  std::size_t scraped = 0;
+  for (const PromqlSample& sample : presence) {
+    const double age_s = std::max(0.0, sample.at_s - sample.value);
+    if (!(age_s <= kSampleMostS)) continue;
+    ++scraped;
+    oldest_s = std::max(oldest_s, age_s);
+  }
+  if (scraped == 0 || scraped < gateways) {
+    fail(fmt::format("Prometheus: found {} gateways scraped in the last {} s, but {} are there", scraped, kSampleMostS,
+                     gateways));
+    return false;
+  }
+  // The same scrape seen again is some milliseconds older or younger by what the network takes: no reading goes back for it.
+  sampled_s_ = std::max(sampled_s_, now_s - oldest_s);
+  gateways_ = gateways;
+  return true;
+}
+
+PromqlDemand::Answer PromqlDemand::answer_of(const Samples& samples, double at_s) {
+  Answer answer{{}, {}, at_s};
+  std::map<std::string, std::map<double, double>> buckets;
+  for (const PromqlSample& sample : samples) {
+    if (!usable(sample.value)) continue;
+    const auto bound = metrics::parse_value(label_of(sample, "le"));
+    if (bound && *bound > 0) {
+      buckets[label_of(sample, "model")][*bound] = sample.value;
     } else {
-      // The same scrape seen again is some milliseconds older or younger by what the network takes: no reading goes back for
-      // it.
-      sampled_s_ = std::max(sampled_s_, now_s - oldest_s);
-      gateways_ = gateways;
-      if (const auto arrivals = fresh.find(asked[1]); arrivals != fresh.end()) take_arrivals(models, arrivals->second);
-      for (const auto& [query, samples] : fresh) {
-        Answer& answer = answers_[query] = Answer{{}, {}, sampled_s_};
-        std::map<std::string, std::map<double, double>> buckets;
-        for (const PromqlSample& sample : samples) {
-          if (!usable(sample.value)) continue;
-          const auto bound = metrics::parse_value(label_of(sample, "le"));
-          if (bound && *bound > 0) {
-            buckets[label_of(sample, "model")][*bound] = sample.value;
-          } else {
-            answer.by_model.emplace(label_of(sample, "model"), sample.value);
-          }
-        }
-        for (const auto& [model, counts] : buckets) {
-          // Without the bucket of all it is not known how many there were.
-          if (std::isinf(counts.rbegin()->first)) answer.latencies.emplace(model, latencies_of(counts));
-        }
-      }
+      answer.by_model.emplace(label_of(sample, "model"), sample.value);
     }
   }
-  const std::set<std::string> wanted(asked.begin(), asked.end());
-  std::erase_if(answers_, [&](const auto& one) { return !wanted.contains(one.first); });
-  if (problem_ != before && !problem_.empty()) spdlog::warn("demand from Prometheus: {}", problem_);
+  for (const auto& [model, counts] : buckets) {
+    // Without the bucket of all it is not known how many there were.
+    if (std::isinf(counts.rbegin()->first)) answer.latencies.emplace(model, latencies_of(counts));
+  }
+  return answer;
 }
 
 void PromqlDemand::take_arrivals(const std::vector<ServiceQuery>& models, const Samples& samples) {

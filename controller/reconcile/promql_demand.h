@@ -64,6 +64,9 @@ class PromqlDemand {
   // Of the newest answer to it that there is.
   [[nodiscard]] std::optional<planner::Reading> reading(const std::string& query, const std::string& model) const;
   [[nodiscard]] std::optional<planner::Reading> latency(const std::string& name, const ServiceQuery& query) const;
+  void fail(const std::string& what);
+  [[nodiscard]] std::map<std::string, Samples> ask(const std::vector<std::string>& asked, kube::HttpRequest request);
+  [[nodiscard]] bool take_presence(const Samples& presence, std::size_t gateways, double now_s);
   void take_arrivals(const std::vector<ServiceQuery>& models, const Samples& samples);
 
   struct Answer {
@@ -71,6 +74,7 @@ class PromqlDemand {
     std::map<std::string, metrics::LatencyCounts> latencies;  // by model; of queries for buckets
     double at_s = 0;                                          // monotonic; when Prometheus took the samples behind it
   };
+  [[nodiscard]] static Answer answer_of(const Samples& samples, double at_s);
   struct Arrivals {
     double total = 0;  // of series that are no more
     std::map<Labels, metrics::CounterTracker> series;

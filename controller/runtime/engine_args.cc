@@ -55,96 +55,131 @@ constexpr const char* kWholeGpus = "nvidia.com/gpu";
 // Units of such a resource are NVIDIA's GPUs, or slices of one, as its device plugin names them.
 bool runs_cuda(const std::string& resource_name) { return resource_name.rfind("nvidia.com/", 0) == 0; }
 
-Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address,
-                           EngineVersion version = {}) {
-  const std::string& host = address.host;
-  const std::string port = std::to_string(address.port);
-  const std::string gpus = std::to_string(spec.gpus);
-  const std::string batch = std::to_string(spec.max_concurrency);
-  const bool bounded = spec.max_context_tokens > 0;
-  const std::string context = std::to_string(spec.max_context_tokens);
+// What a worker is to be, in the words that the engines share.
+struct Asked {
+  const WorkerSpec& spec;
+  const EngineModel& model;
+  const EngineAddress& address;
+  EngineVersion version;
+
+  [[nodiscard]] const std::string& host() const { return address.host; }
+  [[nodiscard]] std::string port() const { return std::to_string(address.port); }
+  [[nodiscard]] std::string gpus() const { return std::to_string(spec.gpus); }
+  [[nodiscard]] std::string batch() const { return std::to_string(spec.max_concurrency); }
+  [[nodiscard]] bool bounded() const { return spec.max_context_tokens > 0; }
+  [[nodiscard]] std::string context() const { return std::to_string(spec.max_context_tokens); }
+};
+
+Grammar windlass_grammar(const Asked& asked) {
   Grammar out;
-  if (spec.engine == "Windlass") {
-    out.joined = true;
-    out.options = {{{"--model"}, model.path, true},
-                   {{"--listen", "--port"}, host + ":" + port, true},
-                   {{"--name"}, spec.served_name, true},
-                   {{"--max-concurrent"}, batch},
-                   {{"--drain-timeout"}, print_duration(spec.drain_timeout_s)}};
-    if (spec.role == "prefill" || spec.role == "decode") out.options.push_back({{"--role"}, spec.role, true});
-    const bool says_backend = std::any_of(spec.extra_args.begin(), spec.extra_args.end(),
-                                          [](const std::string& word) { return name_of(word) == "--backend"; });
-    if (runs_cuda(spec.resource_name) && !says_backend) {
-      out.options.push_back({{"--backend"}, "cuda"});
-      // Slices have no collectives between them.
-      if (spec.gpus > 1 && spec.resource_name == kWholeGpus) out.options.push_back({{"--tensor-parallel"}, gpus});
-    }
-    if (bounded) out.options.push_back({{"--max-context-tokens"}, context});
-  } else if (spec.engine == "VLLM") {
-    out.program = {"vllm", "serve"};
-    out.positional = {model.path};
-    out.options = {{{"--served-model-name"}, spec.served_name, true},
-                   {{"--host"}, host, true},
-                   {{"--port"}, port, true},
-                   {{"--tensor-parallel-size", "-tp"}, gpus},
-                   {{"--max-num-seqs"}, batch}};
-    if (bounded) out.options.push_back({{"--max-model-len"}, context});
-    if (!model.revision.empty()) out.options.push_back({{"--revision"}, model.revision});
-    if (waits_by_itself(spec.engine, version)) {
-      out.options.push_back({{"--shutdown-timeout"}, fmt::format("{:.0f}", std::ceil(spec.drain_timeout_s))});
-    }
-  } else if (spec.engine == "SGLang") {
-    out.program = {"python3", "-m", "sglang.launch_server"};
-    out.options = {{{"--model-path", "--model"}, model.path, true},
-                   {{"--served-model-name"}, spec.served_name, true},
-                   {{"--host"}, host, true},
-                   {{"--port"}, port, true},
-                   {{"--tp-size", "--tensor-parallel-size", "--tp"}, gpus},
-                   {{"--max-running-requests"}, batch},
-                   {{"--enable-metrics"}, std::nullopt}};
-    if (bounded) out.options.push_back({{"--context-length"}, context});
-    if (!model.revision.empty()) out.options.push_back({{"--revision"}, model.revision});
-  } else if (spec.engine == "TensorRTLLM") {
-    if (!model.revision.empty()) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("spec.model.uri: found revision '{}', which trtllm-serve cannot be told; allowed is a repository's "
-                      "default revision or pvc://",
-                      model.revision)};
-    }
-    out.program = {"trtllm-serve"};
-    out.positional = {model.path};
-    out.options = {{{"--host"}, host, true}, {{"--port"}, port, true}, {{"--tp_size"}, gpus}, {{"--max_batch_size"}, batch}};
-    if (bounded) out.options.push_back({{"--max_seq_len"}, context});
-  } else if (spec.engine == "LlamaCpp") {
-    if (!model.revision.empty()) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("spec.model.uri: found revision '{}', which llama-server cannot be told; allowed is "
-                               "hf://OWNER/NAME[:QUANTISATION] or pvc://",
-                               model.revision)};
-    }
-    if (model.on_the_hub) {
-      out.options.push_back({{"--hf-repo", "-hf", "-hfr"}, model.path, true});
-    } else {
-      out.options.push_back({{"--model", "-m"}, model.path, true});
-    }
-    out.options.insert(out.options.end(), {{{"--alias", "-a"}, spec.served_name, true},
-                                           {{"--host"}, host, true},
-                                           {{"--port"}, port, true},
-                                           {{"--parallel", "-np"}, batch},
-                                           {{"--n-gpu-layers", "--gpu-layers", "-ngl"}, "999"},
-                                           {{"--metrics"}, std::nullopt}});
-    if (spec.gpus > 1) out.options.push_back({{"--split-mode", "-sm"}, "row"});
-    if (bounded) {
-      out.options.push_back(
-          {{"--ctx-size", "-c"}, std::to_string(static_cast<long long>(spec.max_context_tokens) * spec.max_concurrency)});
-    }
-  } else {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("spec.engine.type: found '{}'; allowed are Windlass, VLLM, SGLang, "
-                                                          "TensorRTLLM and LlamaCpp",
-                                                          spec.engine)};
+  out.joined = true;
+  out.options = {{{"--model"}, asked.model.path, true},
+                 {{"--listen", "--port"}, asked.host() + ":" + asked.port(), true},
+                 {{"--name"}, asked.spec.served_name, true},
+                 {{"--max-concurrent"}, asked.batch()},
+                 {{"--drain-timeout"}, print_duration(asked.spec.drain_timeout_s)}};
+  if (asked.spec.role == "prefill" || asked.spec.role == "decode") out.options.push_back({{"--role"}, asked.spec.role, true});
+  const bool says_backend = std::any_of(asked.spec.extra_args.begin(), asked.spec.extra_args.end(),
+                                        [](const std::string& word) { return name_of(word) == "--backend"; });
+  if (runs_cuda(asked.spec.resource_name) && !says_backend) {
+    out.options.push_back({{"--backend"}, "cuda"});
+    // Slices have no collectives between them.
+    if (asked.spec.gpus > 1 && asked.spec.resource_name == kWholeGpus)
+      out.options.push_back({{"--tensor-parallel"}, asked.gpus()});
+  }
+  if (asked.bounded()) out.options.push_back({{"--max-context-tokens"}, asked.context()});
+  return out;
+}
+
+Grammar vllm_grammar(const Asked& asked) {
+  Grammar out;
+  out.program = {"vllm", "serve"};
+  out.positional = {asked.model.path};
+  out.options = {{{"--served-model-name"}, asked.spec.served_name, true},
+                 {{"--host"}, asked.host(), true},
+                 {{"--port"}, asked.port(), true},
+                 {{"--tensor-parallel-size", "-tp"}, asked.gpus()},
+                 {{"--max-num-seqs"}, asked.batch()}};
+  if (asked.bounded()) out.options.push_back({{"--max-model-len"}, asked.context()});
+  if (!asked.model.revision.empty()) out.options.push_back({{"--revision"}, asked.model.revision});
+  if (waits_by_itself(asked.spec.engine, asked.version)) {
+    out.options.push_back({{"--shutdown-timeout"}, fmt::format("{:.0f}", std::ceil(asked.spec.drain_timeout_s))});
   }
   return out;
+}
+
+Grammar sglang_grammar(const Asked& asked) {
+  Grammar out;
+  out.program = {"python3", "-m", "sglang.launch_server"};
+  out.options = {{{"--model-path", "--model"}, asked.model.path, true},
+                 {{"--served-model-name"}, asked.spec.served_name, true},
+                 {{"--host"}, asked.host(), true},
+                 {{"--port"}, asked.port(), true},
+                 {{"--tp-size", "--tensor-parallel-size", "--tp"}, asked.gpus()},
+                 {{"--max-running-requests"}, asked.batch()},
+                 {{"--enable-metrics"}, std::nullopt}};
+  if (asked.bounded()) out.options.push_back({{"--context-length"}, asked.context()});
+  if (!asked.model.revision.empty()) out.options.push_back({{"--revision"}, asked.model.revision});
+  return out;
+}
+
+Result<Grammar> tensorrt_grammar(const Asked& asked) {
+  Grammar out;
+  if (!asked.model.revision.empty()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("spec.model.uri: found revision '{}', which trtllm-serve cannot be told; allowed is a repository's "
+                    "default revision or pvc://",
+                    asked.model.revision)};
+  }
+  out.program = {"trtllm-serve"};
+  out.positional = {asked.model.path};
+  out.options = {{{"--host"}, asked.host(), true},
+                 {{"--port"}, asked.port(), true},
+                 {{"--tp_size"}, asked.gpus()},
+                 {{"--max_batch_size"}, asked.batch()}};
+  if (asked.bounded()) out.options.push_back({{"--max_seq_len"}, asked.context()});
+  return out;
+}
+
+Result<Grammar> llama_cpp_grammar(const Asked& asked) {
+  Grammar out;
+  if (!asked.model.revision.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("spec.model.uri: found revision '{}', which llama-server cannot be told; allowed is "
+                             "hf://OWNER/NAME[:QUANTISATION] or pvc://",
+                             asked.model.revision)};
+  }
+  if (asked.model.on_the_hub) {
+    out.options.push_back({{"--hf-repo", "-hf", "-hfr"}, asked.model.path, true});
+  } else {
+    out.options.push_back({{"--model", "-m"}, asked.model.path, true});
+  }
+  out.options.insert(out.options.end(), {{{"--alias", "-a"}, asked.spec.served_name, true},
+                                         {{"--host"}, asked.host(), true},
+                                         {{"--port"}, asked.port(), true},
+                                         {{"--parallel", "-np"}, asked.batch()},
+                                         {{"--n-gpu-layers", "--gpu-layers", "-ngl"}, "999"},
+                                         {{"--metrics"}, std::nullopt}});
+  if (asked.spec.gpus > 1) out.options.push_back({{"--split-mode", "-sm"}, "row"});
+  if (asked.bounded()) {
+    out.options.push_back({{"--ctx-size", "-c"},
+                           std::to_string(static_cast<long long>(asked.spec.max_context_tokens) * asked.spec.max_concurrency)});
+  }
+  return out;
+}
+
+Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address,
+                           EngineVersion version = {}) {
+  const Asked asked{spec, model, address, version};
+  if (spec.engine == "Windlass") return windlass_grammar(asked);
+  if (spec.engine == "VLLM") return vllm_grammar(asked);
+  if (spec.engine == "SGLang") return sglang_grammar(asked);
+  if (spec.engine == "TensorRTLLM") return tensorrt_grammar(asked);
+  if (spec.engine == "LlamaCpp") return llama_cpp_grammar(asked);
+  return Error{ErrorCode::kInvalidArgument, fmt::format("spec.engine.type: found '{}'; allowed are Windlass, VLLM, SGLang, "
+                                                        "TensorRTLLM and LlamaCpp",
+                                                        spec.engine)};
 }
 
 }  // namespace

@@ -167,104 +167,120 @@ Result<bool> profile(ProfileFlags& flags, Console& console) {
   return !useless;
 }
 
-}  // namespace
-
-void add_profile(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("profile", "Measure a running worker and write a PerformanceProfile");
-  auto flags = std::make_shared<ProfileFlags>();
-  flags->target.url = "http://127.0.0.1:8000";
-  command->add_option("--worker", flags->target.url, "The worker, which should have nothing else to do")
+void add_target(CLI::App& command, ProfileFlags& flags) {
+  command.add_option("--worker", flags.target.url, "The worker, which should have nothing else to do")
       ->option_text("URL [http://127.0.0.1:8000]");
-  command->add_option("--model", flags->target.model, "The served name; the worker's, where it has one alone")
+  command.add_option("--model", flags.target.model, "The served name; the worker's, where it has one alone")
       ->option_text("NAME");
   command
-      ->add_option("--prefill-worker", flags->prefill_url,
-                   "A worker that computes prompts: transfers of keys and values from it are measured, too")
+      .add_option("--prefill-worker", flags.prefill_url,
+                  "A worker that computes prompts: transfers of keys and values from it are measured, too")
       ->check(CLI::Validator(
           [](const std::string& url) {
             return url.rfind("http://", 0) == 0 ? std::string() : "found " + url + ", allowed is http://HOST:PORT";
           },
           ""))
       ->option_text("URL");
-  command->add_option("--accelerator", flags->accelerator, "AcceleratorClass that it runs on, for the profile")
+  command.add_option("--accelerator", flags.accelerator, "AcceleratorClass that it runs on, for the profile")
       ->required()
       ->option_text("NAME REQUIRED");
-  command->add_option("--gpus", flags->gpus, "GPUs of the worker")->check(CLI::Range(1, 4096))->option_text("N [1]");
+  command.add_option("--gpus", flags.gpus, "GPUs of the worker")->check(CLI::Range(1, 4096))->option_text("N [1]");
+}
+
+// What is measured.
+void add_grid(CLI::App& command, ProfileFlags& flags) {
   command
-      ->add_option("--prompts", flags->grid.prompts,
-                   "Prompt sizes in words, with a large vocabulary about as many tokens; left out, 16 and four times as many "
-                   "again and again, up to the longest that the endpoint takes")
+      .add_option("--prompts", flags.grid.prompts,
+                  "Prompt sizes in words, with a large vocabulary about as many tokens; left out, 16 and four times as many "
+                  "again and again, up to the longest that the endpoint takes")
       ->delimiter(',')
       ->check(CLI::Range(1, 1'000'000))
       ->option_text("N,N,...");
   command
-      ->add_option("--batches", flags->grid.batches,
-                   "Prompts sent at once; left out, 1, 2, 4 to 64, until the throughput stops growing or the endpoint runs no "
-                   "more at once")
+      .add_option("--batches", flags.grid.batches,
+                  "Prompts sent at once; left out, 1, 2, 4 to 64, until the throughput stops growing or the endpoint runs no "
+                  "more at once")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->option_text("N,N,...");
-  command->add_option("--ttft", flags->ttft, "Objective for the first token: no size is chosen far beyond it")
+  command.add_option("--ttft", flags.ttft, "Objective for the first token: no size is chosen far beyond it")
       ->check(duration_check())
       ->option_text("DURATION");
-  command->add_option("--tpot", flags->tpot, "Objective for each further token: the same")
+  command.add_option("--tpot", flags.tpot, "Objective for each further token: the same")
       ->check(duration_check())
       ->option_text("DURATION");
-  command->add_option("--max-tokens", flags->grid.max_tokens, "Tokens in an answer; left out, 32 to 256, by how fast they come")
+  command.add_option("--max-tokens", flags.grid.max_tokens, "Tokens in an answer; left out, 32 to 256, by how fast they come")
       ->check(CLI::Range(2, 100'000))
       ->option_text("N");
-  command->add_option("--repeats", flags->grid.repeats, "Runs of each load point, before those that scatter are repeated")
+  command.add_option("--repeats", flags.grid.repeats, "Runs of each load point, before those that scatter are repeated")
       ->check(CLI::Range(1, 1000))
       ->option_text("N [3]");
+}
+
+// How well the fit must do.
+void add_fit_flags(CLI::App& command, ProfileFlags& flags) {
   command
-      ->add_option("--max-error", flags->max_error,
-                   "Bound of the median error on load points held out, of prefill and of decode; beyond it nothing is written")
+      .add_option("--max-error", flags.max_error,
+                  "Bound of the median error on load points held out, of prefill and of decode; beyond it nothing is written")
       ->check(percent_check())
       ->option_text("PERCENT [20%]");
   command
-      ->add_option("--budget", flags->budget,
-                   "How long to repeat until the bound holds; sizes that are given are measured once however long they take")
+      .add_option("--budget", flags.budget,
+                  "How long to repeat until the bound holds; sizes that are given are measured once however long they take")
       ->check(duration_check())
       ->option_text("DURATION [5m]");
-  command->add_flag("--output-anyway", flags->output_anyway, "Write the profile beyond the bound, too; the exit code stays 1");
+  command.add_flag("--output-anyway", flags.output_anyway, "Write the profile beyond the bound, too; the exit code stays 1");
   command
-      ->add_option("--fit", flags->fit.model,
-                   "linear: lines. profile: medians, interpolated. best: lines, or medians where these alone keep the bound")
+      .add_option("--fit", flags.fit.model,
+                  "linear: lines. profile: medians, interpolated. best: lines, or medians where these alone keep the bound")
       ->check(CLI::IsMember({"linear", "profile", "best"}))
       ->option_text("linear|profile|best [best]");
+}
+
+void add_output(CLI::App& command, ProfileFlags& flags) {
   command
-      ->add_option("--kv-capacity-tokens", flags->output.kv_capacity_tokens,
-                   "Tokens in the worker's KV cache; left out, what its metrics say")
+      .add_option("--kv-capacity-tokens", flags.output.kv_capacity_tokens,
+                  "Tokens in the worker's KV cache; left out, what its metrics say")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
       ->option_text("N");
-  command->add_option("--name", flags->output.name, "Of the PerformanceProfile; MODEL-ACCELERATOR-Ngpu when left out")
+  command.add_option("--name", flags.output.name, "Of the PerformanceProfile; MODEL-ACCELERATOR-Ngpu when left out")
       ->option_text("NAME");
-  command->add_option("--csv", flags->csv, "Keep the measurements here, as `windlass fit` reads them")->option_text("FILE");
+  command.add_option("--csv", flags.csv, "Keep the measurements here, as `windlass fit` reads them")->option_text("FILE");
   command
-      ->add_option("--html", flags->html,
-                   "Write a page that draws what was measured and the fit, also of a profile that is refused")
+      .add_option("--html", flags.html,
+                  "Write a page that draws what was measured and the fit, also of a profile that is refused")
       ->option_text("FILE");
-  command
-      ->add_option("-o,--output", flags->output.file, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
+  command.add_option("-o,--output", flags.output.file, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
       ->option_text("FILE [-]");
+}
+
+void run_profile(ProfileFlags& flags, CommandContext& context) {
+  const auto done = profile(flags, context.console);
+  if (done.ok()) {
+    if (!*done) context.exit_code = kFailed;
+    return;
+  }
+  const bool unreachable = done.error().code == ErrorCode::kUnavailable || done.error().code == ErrorCode::kCancelled;
+  if (!unreachable) {
+    context.exit_code = report_chain_error(context.console.err, done.error());
+    return;
+  }
+  context.console.err << "windlass profile: " << done.error().message << "\n";
+  context.exit_code = kFailed;
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, CommandContext& context) {
+  auto* command = app.add_subcommand("profile", "Measure a running worker and write a PerformanceProfile");
+  auto flags = std::make_shared<ProfileFlags>();
+  flags->target.url = "http://127.0.0.1:8000";
+  for (const auto add : {add_target, add_grid, add_fit_flags, add_output}) add(*command, *flags);
   command->footer(
       "Times are those that a client sees. Exit code 1: the worker did not answer, or the profile's error is beyond "
       "--max-error; "
       "2: the input is wrong.");
-  command->callback([&context, flags] {
-    const auto done = profile(*flags, context.console);
-    if (done.ok()) {
-      if (!*done) context.exit_code = kFailed;
-      return;
-    }
-    const bool unreachable = done.error().code == ErrorCode::kUnavailable || done.error().code == ErrorCode::kCancelled;
-    if (!unreachable) {
-      context.exit_code = report_chain_error(context.console.err, done.error());
-      return;
-    }
-    context.console.err << "windlass profile: " << done.error().message << "\n";
-    context.exit_code = kFailed;
-  });
+  command->callback([&context, flags] { run_profile(*flags, context); });
 }
 
 }  // namespace windlass::cli
