@@ -145,19 +145,9 @@ json metadata_of(const WorkerSpec& spec, const PodDefaults& defaults) {
              {"blockOwnerDeletion", true}}}}};
 }
 
-}  // namespace
-
-Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
-  const std::string image = !spec.image.empty() ? spec.image : spec.engine == "Windlass" ? defaults.worker_image : "";
-  if (image.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("spec.engine.image: nothing found, and there is no default image for engine {}", spec.engine)};
-  }
-  WINDLASS_ASSIGN_OR_RETURN(const ModelMount model, mount_model(spec, defaults));
-  WINDLASS_ASSIGN_OR_RETURN(const EngineCommand command,
-                            engine_command(spec, model.model, pod_address(), engine_version_of_image(image)));
-
-  const json env = environment(spec);
+// Without the model's volume.
+json container_of(const WorkerSpec& spec, const PodDefaults& defaults, const std::string& image, const EngineCommand& command,
+                  const json& env) {
   const json units = {{spec.resource_name, std::to_string(spec.gpus)}};
   const bool windlass = spec.engine == "Windlass";
   json container = {{"name", kWorkerContainer},
@@ -189,10 +179,15 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
     container["env"].push_back({{"name", kWorkerToken}, {"value", token}});
   }
   if (!command.program.empty()) container["command"] = command.program;
+  return container;
+}
+
+// Without containers and the model's volume.
+json bare_pod_spec(const WorkerSpec& spec) {
   // Between processes of one worker NCCL and the engines pass tensors through shared memory; the container's own is 64 MiB.
   const json shm = {{"name", "shm"},
                     {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", fmt::format("{}Gi", 2 * std::max(1, spec.gpus))}}}};
-  json pod_spec = {
+  return {
       {"restartPolicy", "Always"},
       {"automountServiceAccountToken", false},
       {"enableServiceLinks", false},
@@ -204,6 +199,23 @@ Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
          {"topologyKey", "kubernetes.io/hostname"},
          {"whenUnsatisfiable", "ScheduleAnyway"},
          {"labelSelector", {{"matchLabels", {{"windlass.dev/service", spec.service}, {"windlass.dev/pool", spec.pool}}}}}}}}};
+}
+
+}  // namespace
+
+Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
+  const std::string image = !spec.image.empty() ? spec.image : spec.engine == "Windlass" ? defaults.worker_image : "";
+  if (image.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("spec.engine.image: nothing found, and there is no default image for engine {}", spec.engine)};
+  }
+  WINDLASS_ASSIGN_OR_RETURN(const ModelMount model, mount_model(spec, defaults));
+  WINDLASS_ASSIGN_OR_RETURN(const EngineCommand command,
+                            engine_command(spec, model.model, pod_address(), engine_version_of_image(image)));
+
+  const json env = environment(spec);
+  json container = container_of(spec, defaults, image, command, env);
+  json pod_spec = bare_pod_spec(spec);
   if (!model.volume.is_null()) {
     container["volumeMounts"].push_back({{"name", "model"}, {"mountPath", kModelMount}});
     pod_spec["volumes"].push_back(model.volume);

@@ -109,55 +109,48 @@ Result<void> set_network(Problem& problem, const PlanScenario& plan, const Trans
   return {};
 }
 
-}  // namespace
+using Texts = std::map<std::string, std::string>;
 
-Result<PreparedProblem> PreparedProblem::make(PlanScenario plan, const std::map<std::string, std::string>& texts) {
-  WINDLASS_ASSIGN_OR_RETURN(PreparedProblem made, make_question(std::move(plan), texts));
-  WINDLASS_RETURN_IF_ERROR(validate(made.problem_));
-  return made;
+std::string_view text_of(const Texts& texts, const std::string& path) {
+  const auto text = texts.find(path);
+  return text == texts.end() ? std::string_view() : std::string_view(text->second);
 }
 
-Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const std::map<std::string, std::string>& texts) {
-  PreparedProblem made;
-  Problem& problem = made.problem_;
-  const std::string source = plan.scenario.source;
-  sim::ScenarioService& service = plan.scenario.services.front();
-  const auto text_of = [&](const std::string& path) {
-    const auto text = texts.find(path);
-    return text == texts.end() ? std::string_view() : std::string_view(text->second);
-  };
-  problem.name = source;
-  problem.seed = plan.scenario.seed;
-  if (service.model.shape) {
-    problem.shape = *service.model.shape;
-  } else {
-    auto shape = planner::model_shape_from_config_json(text_of(service.model.config_file));
-    if (!shape.ok()) return shape.error().within(service.model.config_file);
-    problem.shape = std::move(shape).value();
-  }
-  problem.requests_per_trial = plan.requests_per_trial.value_or(service.workload.requests.value_or(problem.requests_per_trial));
-  // Trials end by their number of requests.
-  service.workload.requests.reset();
-  service.workload.duration_s.reset();
+Result<planner::ModelShape> shape_of(const sim::ScenarioService& service, const Texts& texts) {
+  if (service.model.shape) return *service.model.shape;
+  auto shape = planner::model_shape_from_config_json(text_of(texts, service.model.config_file));
+  if (!shape.ok()) return shape.error().within(service.model.config_file);
+  return shape;
+}
+
+// The requests that a trial sees. Their rate can be chosen.
+Result<sim::ScenarioRequests> free_requests(const PlanScenario& plan, const planner::ModelShape& shape, const Texts& texts) {
+  const sim::ScenarioService& service = plan.scenario.services.front();
   const std::string& lengths =
       service.workload.trace_file.empty() ? service.workload.lengths_file : service.workload.trace_file;
-  WINDLASS_ASSIGN_OR_RETURN(auto requests, sim::ScenarioRequests::make(plan.scenario, service, text_of(lengths),
-                                                                       sim::context_limit(service.model, problem.shape)));
+  WINDLASS_ASSIGN_OR_RETURN(auto requests, sim::ScenarioRequests::make(plan.scenario, service, text_of(texts, lengths),
+                                                                       sim::context_limit(service.model, shape)));
   if (!requests.rate_is_free()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}:{}: workload: found requests that all come at once, allowed are some with a rate", source,
-                             service.workload.line)};
+                 fmt::format("{}:{}: workload: found requests that all come at once, allowed are some with a rate",
+                             plan.scenario.source, service.workload.line)};
   }
-  problem.requests_per_s = requests.rate_per_s();
-  made.requests_ = std::make_unique<ScenarioRequestsAt>(std::move(requests));
-  problem.requests = made.requests_.get();
+  return requests;
+}
 
+void add_accelerators(Problem& problem, const sim::ScenarioService& service) {
   for (const sim::ScenarioPool& pool : service.pools) {
     AcceleratorChoice choice{pool.accelerator};
     if (pool.workers < sim::kMostWorkers) choice.gpus = pool.workers;
     choice.spec.price_per_hour = pool.price_per_gpu_hour;
     problem.accelerators.push_back(std::move(choice));
   }
+}
+
+// The kinds of workers that the pools allow, and their models. Returns what they transfer.
+Result<Transfers> add_kinds(Problem& problem, const PlanScenario& plan, const Texts& texts) {
+  const std::string& source = plan.scenario.source;
+  const sim::ScenarioService& service = plan.scenario.services.front();
   Transfers transfers;
   const auto model_of = [&](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
     sim::ScenarioService of = service;
@@ -184,8 +177,11 @@ Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const 
                                                              reference->gpus_per_worker, "slowdownReference", reference->line));
     problem.slowdown_reference = std::move(worker.model);
   }
-  made.defaults_ = plan.scenario.defaults;
-  WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, transfers, made.defaults_));
+  return transfers;
+}
+
+void add_objectives(Problem& problem, const PlanScenario& plan) {
+  const sim::ScenarioService& service = plan.scenario.services.front();
   if (service.slo) {
     constexpr double kAny_s = std::numeric_limits<double>::infinity();
     problem.objectives.both =
@@ -196,6 +192,36 @@ Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const 
   problem.engine = service.engine;
   problem.max_gpus = plan.max_gpus.value_or(problem.max_gpus);
   problem.max_cost_per_hour = plan.max_cost_per_hour.value_or(problem.max_cost_per_hour);
+}
+
+}  // namespace
+
+Result<PreparedProblem> PreparedProblem::make(PlanScenario plan, const std::map<std::string, std::string>& texts) {
+  WINDLASS_ASSIGN_OR_RETURN(PreparedProblem made, make_question(std::move(plan), texts));
+  WINDLASS_RETURN_IF_ERROR(validate(made.problem_));
+  return made;
+}
+
+Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const std::map<std::string, std::string>& texts) {
+  PreparedProblem made;
+  Problem& problem = made.problem_;
+  sim::ScenarioService& service = plan.scenario.services.front();
+  problem.name = plan.scenario.source;
+  problem.seed = plan.scenario.seed;
+  WINDLASS_ASSIGN_OR_RETURN(problem.shape, shape_of(service, texts));
+  problem.requests_per_trial = plan.requests_per_trial.value_or(service.workload.requests.value_or(problem.requests_per_trial));
+  // Trials end by their number of requests.
+  service.workload.requests.reset();
+  service.workload.duration_s.reset();
+  WINDLASS_ASSIGN_OR_RETURN(auto requests, free_requests(plan, problem.shape, texts));
+  problem.requests_per_s = requests.rate_per_s();
+  made.requests_ = std::make_unique<ScenarioRequestsAt>(std::move(requests));
+  problem.requests = made.requests_.get();
+  add_accelerators(problem, service);
+  WINDLASS_ASSIGN_OR_RETURN(const Transfers transfers, add_kinds(problem, plan, texts));
+  made.defaults_ = plan.scenario.defaults;
+  WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, transfers, made.defaults_));
+  add_objectives(problem, plan);
   WINDLASS_RETURN_IF_ERROR(validate_question(problem));
   return made;
 }
