@@ -86,18 +86,7 @@ std::map<std::string, std::string> names_taken(const std::vector<api::ModelServi
   return taken;
 }
 
-}  // namespace
-
-ServiceQuery query_of(const api::ModelService& service) {
-  return {service.served_name(), service.spec.slo.window_s, service.spec.slo.percentile};
-}
-
-Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vector<Worker> workers, const Signals& signals,
-                    const ControllerState& state, Instant now, double plan_now_s) {
-  Observation out;
-  const double to_plan_clock = plan_now_s - now.monotonic_s;
-  out.snapshot.now_s = plan_now_s;
-
+void look_at_classes(Observation& out, ObjectStore& store, const WorkerRuntime& runtime) {
   std::vector<ClassSelector> selectors;
   for (const api::AcceleratorClass& one : store.accelerator_classes()) {
     selectors.push_back({one.metadata.name, one.spec.resource_name, one.spec.node_selector});
@@ -107,7 +96,10 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vecto
     out.classes[one.metadata.name] = &one;
     out.snapshot.accelerators.push_back(controller::to_planner(one, out.capacity[one.metadata.name]));
   }
+}
 
+// Those that are served.
+void look_at_services(Observation& out, ObjectStore& store) {
   out.names_taken = names_taken(store.model_services());
   for (const api::ModelService& service : store.model_services()) {
     const std::string& uid = service.metadata.uid;
@@ -115,6 +107,10 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vecto
     out.services.push_back(&service);
     out.workers[uid];
   }
+}
+
+// Gives each worker to its service, or to those that have none.
+void sort_workers(Observation& out, ObjectStore& store, std::vector<Worker> workers) {
   std::set<std::string> known = store.foreign_uids();
   for (const api::ModelService& service : store.model_services()) known.insert(service.metadata.uid);
   for (Worker& worker : workers) {
@@ -130,35 +126,62 @@ Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vecto
     const bool unseen = !known.contains(worker.service_uid) && store.collects_garbage();
     (unseen || store.unreadable_uids().contains(worker.service_uid) ? out.strays : out.orphans).push_back(std::move(worker));
   }
+}
 
+// The clocks of one observation.
+struct Times {
+  Instant now;
+  double to_plan_clock = 0;  // from the monotonic one
+};
+
+// One service, without its measured transfers.
+planner::Service planned_service(const api::ModelService& service, const std::vector<Worker>& workers, ObjectStore& store,
+                                 const Signals& signals, const ControllerState& state, const Times& times) {
+  std::optional<std::string> config;
+  Result<planner::ModelShape> shape = [&]() -> Result<planner::ModelShape> {
+    if (service.spec.model.config_map_key_ref) {
+      WINDLASS_ASSIGN_OR_RETURN(
+          config, store.config_map_value(service.metadata.name_space, *service.spec.model.config_map_key_ref, times.now));
+    }
+    return model_shape_of(service.spec, config);
+  }();
+  const auto priority = store.priority(service.spec.priority_class_name, times.now);
+  planner::Service planned = controller::to_planner(service, shape, priority.value_or(0));
+  planned.demand = on_plan_clock(signals.demand(query_of(service), times.now.monotonic_s), times.to_plan_clock);
+  for (const Worker& worker : workers) planned.workers.push_back(to_planner(worker, signals, times.to_plan_clock));
+  if (const auto memory = state.services.find(service.metadata.uid); memory != state.services.end()) {
+    planned.memory = memory->second.policy;
+    planned.last_desired = memory->second.last_desired;
+    planned.starts = memory->second.starts.times();
+    if (const Backoff* refusal = memory->second.backoffs.refusal(times.now.monotonic_s))
+      planned.refused = planner::CreationRefusal{refusal->code, refusal->message, refusal->until_s + times.to_plan_clock};
+  }
+  planned.estimates = state.calibration.estimates(service);
+  // After a restart the last decision stands in the status.
+  if (!planned.last_desired && service.status.observed_generation > 0) {
+    planned.last_desired = static_cast<int>(service.status.workers.desired);
+  }
+  return planned;
+}
+
+}  // namespace
+
+ServiceQuery query_of(const api::ModelService& service) {
+  return {service.served_name(), service.spec.slo.window_s, service.spec.slo.percentile};
+}
+
+Observation observe(ObjectStore& store, const WorkerRuntime& runtime, std::vector<Worker> workers, const Signals& signals,
+                    const ControllerState& state, Instant now, double plan_now_s) {
+  Observation out;
+  const Times times{now, plan_now_s - now.monotonic_s};
+  out.snapshot.now_s = plan_now_s;
+  look_at_classes(out, store, runtime);
+  look_at_services(out, store);
+  sort_workers(out, store, std::move(workers));
   const MeasuredProfiles measured(store.performance_profiles(), out.snapshot.accelerators);
   for (const api::ModelService* service : out.services) {
-    const std::string& uid = service->metadata.uid;
-    std::optional<std::string> config;
-    Result<planner::ModelShape> shape = [&]() -> Result<planner::ModelShape> {
-      if (service->spec.model.config_map_key_ref) {
-        WINDLASS_ASSIGN_OR_RETURN(
-            config, store.config_map_value(service->metadata.name_space, *service->spec.model.config_map_key_ref, now));
-      }
-      return model_shape_of(service->spec, config);
-    }();
-    const auto priority = store.priority(service->spec.priority_class_name, now);
-    planner::Service planned = controller::to_planner(*service, shape, priority.value_or(0));
-    planned.demand = on_plan_clock(signals.demand(query_of(*service), now.monotonic_s), to_plan_clock);
-    for (const Worker& worker : out.workers[uid]) planned.workers.push_back(to_planner(worker, signals, to_plan_clock));
-    if (const auto memory = state.services.find(uid); memory != state.services.end()) {
-      planned.memory = memory->second.policy;
-      planned.last_desired = memory->second.last_desired;
-      planned.starts = memory->second.starts.times();
-      if (const Backoff* refusal = memory->second.backoffs.refusal(now.monotonic_s))
-        planned.refused = planner::CreationRefusal{refusal->code, refusal->message, refusal->until_s + to_plan_clock};
-    }
-    planned.estimates = state.calibration.estimates(*service);
+    planner::Service planned = planned_service(*service, out.workers[service->metadata.uid], store, signals, state, times);
     planned.transfers = measured.transfers(*service);
-    // After a restart the last decision stands in the status.
-    if (!planned.last_desired && service->status.observed_generation > 0) {
-      planned.last_desired = static_cast<int>(service->status.workers.desired);
-    }
     out.snapshot.services.push_back(std::move(planned));
   }
   return out;

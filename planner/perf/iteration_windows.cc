@@ -35,6 +35,91 @@ bool fell(const WorkerCounters& before, const WorkerCounters& now) {
          less(before.first_tokens, now.first_tokens) || less(before.iterations, now.iterations);
 }
 
+// What a worker's counters grew by in a window.
+struct Growth {
+  std::optional<CountedTime> first_tokens, prefills, gaps, queueing, iterations;
+  std::optional<double> prompt_seconds, generated;
+  double prompts = 0;
+  double prompt_tokens = 0;   // of all these
+  double context_tokens = 0;  // of a request while it decodes, in the mean
+
+  [[nodiscard]] bool any_gap() const { return gaps && gaps->count > 0 && gaps->sum_s > 0; }
+};
+
+Growth growth(const WorkerCounters& before, const WorkerCounters& now, double context_tokens, double prompt_tokens) {
+  Growth out;
+  out.first_tokens = grown(before.first_tokens, now.first_tokens);
+  out.prefills = grown(before.prefills, now.prefills);
+  out.gaps = grown(before.token_gaps, now.token_gaps);
+  out.queueing = grown(before.queueing, now.queueing);
+  out.iterations = grown(before.iterations, now.iterations);
+  out.prompt_seconds = grown(before.prompt_seconds, now.prompt_seconds);
+  out.generated = grown(before.generated_tokens, now.generated_tokens);
+  const auto prompted = grown(before.prompt_tokens, now.prompt_tokens);
+  out.prompts = out.first_tokens ? out.first_tokens->count : out.prefills ? out.prefills->count : 0;
+  if (!out.first_tokens && !out.prefills && prompted && prompt_tokens > 0) out.prompts = *prompted / prompt_tokens;
+  out.prompt_tokens = out.prompts > 0 && prompted && *prompted > 0 ? *prompted : out.prompts * prompt_tokens;
+  out.context_tokens = context_tokens;
+  return out;
+}
+
+// Where the worker counts its iterations.
+IterationObservation mean_iteration(const Growth& window) {
+  const CountedTime& iterations = *window.iterations;
+  IterationObservation observation;
+  observation.seconds = iterations.sum_s / iterations.count;
+  observation.count = iterations.count;
+  observation.decodes = true;
+  // A prompt's first token comes with its own iteration.
+  observation.content.batch = std::max(0.0, *window.generated - window.prompts) / iterations.count;
+  observation.content.context_tokens = window.context_tokens;
+  observation.content.prompt_tokens = window.prompt_tokens / iterations.count;
+  observation.content.prompts = window.prompts / iterations.count;
+  return observation;
+}
+
+IterationObservation mean_gap(const Growth& window, double batch, double late) {
+  const CountedTime& gaps = *window.gaps;
+  // Others' prompts stall a request; its own comes before its first gap.
+  const double others = (batch - 1) / std::max(gaps.count, window.generated ? *window.generated - window.prompts : 0);
+  IterationObservation observation;
+  observation.seconds = gaps.sum_s / gaps.count;
+  observation.count = gaps.count;
+  observation.decodes = true;
+  observation.noise_deviation = std::hypot(kGapNoise, late);
+  observation.content.batch = batch;
+  observation.content.context_tokens = window.context_tokens;
+  observation.content.prompt_tokens = window.prompt_tokens * others;
+  observation.content.prompts = window.prompts * others;
+  return observation;
+}
+
+// A first token comes at the end of its own iteration, next to those that decode; before it the one under way has to end.
+std::optional<IterationObservation> mean_first_token(const Growth& window, double batch, double late, bool waited) {
+  if (!(window.prompts > 0)) return std::nullopt;
+  const auto of = [&](double seconds, double iterations, double noise) -> std::optional<IterationObservation> {
+    if (!(seconds > 0)) return std::nullopt;
+    IterationObservation observation;
+    observation.seconds = seconds;
+    observation.count = window.prompts;
+    observation.noise_deviation = std::hypot(waited ? kCrowdedNoise : noise, late);
+    observation.content.iterations = iterations;
+    observation.content.batch = (batch - 1) * iterations;
+    observation.content.context_tokens = window.context_tokens;
+    observation.content.prompt_tokens = window.prompt_tokens / window.prompts;
+    observation.content.prompts = 1;
+    return observation;
+  };
+  const std::optional<CountedTime>&first_tokens = window.first_tokens, &prefills = window.prefills, &queueing = window.queueing;
+  if (window.prompt_seconds) return of(*window.prompt_seconds / window.prompts, 1, kPrefillNoise);
+  if (prefills && prefills->count > 0) return of(prefills->sum_s / prefills->count, 1, kPrefillNoise);
+  if (!first_tokens || !(first_tokens->count > 0)) return std::nullopt;
+  const double first_token_s = first_tokens->sum_s / first_tokens->count;
+  if (queueing && queueing->count > 0) return of(first_token_s - queueing->sum_s / queueing->count, 1, kPrefillNoise);
+  if (waited) return std::nullopt;
+  return of(first_token_s, batch > 1 ? 1 + kUnderWay : 1, kFirstTokenNoise);
+}
+
 }  // namespace
 
 std::vector<IterationObservation> observations_of(const std::vector<MeasuredIteration>& measured, double noise_deviation) {
@@ -88,86 +173,24 @@ std::vector<IterationObservation> IterationWindows::take(const WorkerCounters& n
 
 std::vector<IterationObservation> IterationWindows::close(const WorkerCounters& now, double context_tokens,
                                                           double prompt_tokens) const {
-  std::vector<IterationObservation> out;
   const WorkerCounters& before = *first_;
-  const auto first_tokens = grown(before.first_tokens, now.first_tokens);
-  const auto prefills = grown(before.prefills, now.prefills);
-  const auto prompted = grown(before.prompt_tokens, now.prompt_tokens);
-  const auto generated = grown(before.generated_tokens, now.generated_tokens);
-  const auto prompt_seconds = grown(before.prompt_seconds, now.prompt_seconds);
-  double prompts = first_tokens ? first_tokens->count : prefills ? prefills->count : 0;
-  if (!first_tokens && !prefills && prompted && prompt_tokens > 0) prompts = *prompted / prompt_tokens;
-  const double of_prompts = prompts > 0 && prompted && *prompted > 0 ? *prompted : prompts * prompt_tokens;
-
-  if (const auto iterations = grown(before.iterations, now.iterations);
-      iterations && iterations->count >= kFewestIterations && generated) {
-    IterationObservation observation;
-    observation.seconds = iterations->sum_s / iterations->count;
-    observation.count = iterations->count;
-    observation.decodes = true;
-    // A prompt's first token comes with its own iteration.
-    observation.content.batch = std::max(0.0, *generated - prompts) / iterations->count;
-    observation.content.context_tokens = context_tokens;
-    observation.content.prompt_tokens = of_prompts / iterations->count;
-    observation.content.prompts = prompts / iterations->count;
-    out.push_back(observation);
-    return out;
-  }
+  const Growth window = growth(before, now, context_tokens, prompt_tokens);
+  if (window.iterations && window.iterations->count >= kFewestIterations && window.generated) return {mean_iteration(window)};
 
   // The batch as a token sees it: of a batch of eight there are eight times as many as of one.
-  const auto gaps = grown(before.token_gaps, now.token_gaps);
-  const bool any_gap = gaps && gaps->count > 0 && gaps->sum_s > 0;
   double batch = 0;
   if (busy_ >= 2) {
     batch = running_squares_ / running_sum_;
-  } else if (any_gap && gaps->sum_s / (now.at_s - before.at_s) <= kIdleBatch) {
+  } else if (window.any_gap() && window.gaps->sum_s / (now.at_s - before.at_s) <= kIdleBatch) {
     batch = 1;  // Little's law: too little work for two requests to meet
   }
-  if (!(batch >= 1)) return out;
+  if (!(batch >= 1)) return {};
 
   const double spread = running_sum_ > 0 ? (most_running_ - least_running_) * busy_ / running_sum_ : 0;
   const double late = now.gaps_at_end ? kSpreadNoise * spread : 0;
-  if (any_gap) {
-    // Others' prompts stall a request; its own comes before its first gap.
-    const double others = (batch - 1) / std::max(gaps->count, generated ? *generated - prompts : 0);
-    IterationObservation observation;
-    observation.seconds = gaps->sum_s / gaps->count;
-    observation.count = gaps->count;
-    observation.decodes = true;
-    observation.noise_deviation = std::hypot(kGapNoise, late);
-    observation.content.batch = batch;
-    observation.content.context_tokens = context_tokens;
-    observation.content.prompt_tokens = of_prompts * others;
-    observation.content.prompts = prompts * others;
-    out.push_back(observation);
-  }
-  // A first token comes at the end of its own iteration, beside those that decode; before it the one under way has to end.
-  const auto teach_first_token = [&](double seconds, double iterations, double noise) {
-    IterationObservation observation;
-    observation.seconds = seconds;
-    observation.count = prompts;
-    observation.noise_deviation = std::hypot(waited_ ? kCrowdedNoise : noise, late);
-    observation.content.iterations = iterations;
-    observation.content.batch = (batch - 1) * iterations;
-    observation.content.context_tokens = context_tokens;
-    observation.content.prompt_tokens = of_prompts / prompts;
-    observation.content.prompts = 1;
-    return observation;
-  };
-  const auto queueing = grown(before.queueing, now.queueing);
-  std::optional<IterationObservation> first_token;
-  if (!(prompts > 0)) return out;
-  if (prompt_seconds) {
-    first_token = teach_first_token(*prompt_seconds / prompts, 1, kPrefillNoise);
-  } else if (prefills && prefills->count > 0) {
-    first_token = teach_first_token(prefills->sum_s / prefills->count, 1, kPrefillNoise);
-  } else if (first_tokens && first_tokens->count > 0 && queueing && queueing->count > 0) {
-    first_token =
-        teach_first_token(first_tokens->sum_s / first_tokens->count - queueing->sum_s / queueing->count, 1, kPrefillNoise);
-  } else if (first_tokens && first_tokens->count > 0 && !waited_) {
-    first_token = teach_first_token(first_tokens->sum_s / first_tokens->count, batch > 1 ? 1 + kUnderWay : 1, kFirstTokenNoise);
-  }
-  if (first_token && first_token->seconds > 0) out.push_back(*first_token);
+  std::vector<IterationObservation> out;
+  if (window.any_gap()) out.push_back(mean_gap(window, batch, late));
+  if (const auto first_token = mean_first_token(window, batch, late, waited_)) out.push_back(*first_token);
   return out;
 }
 

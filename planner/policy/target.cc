@@ -243,61 +243,47 @@ class Decision {
     return to_int(std::ceil(shortfall->workers * share - 1e-9));
   }
 
-  Need assess() {
-    Need need;
-    const auto below = [&](double rate_per_s, double window_s) {
-      return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(view_.burstiness * std::max(0.0, rate_per_s) / window_s));
-    };
-    // The level follows a rise within its minute. Where a worker serves sooner than that, a rise by which all slots are taken
-    // for longer than a request may wait for its first token counts at once.
-    const bool suffers = start_s_ < kLevelWindowS && view_.queued >= 1 && memory_.queue_since_s &&
-                         now_s_ - *memory_.queue_since_s >= service_.slo.ttft_s;
-    const double sure_now = suffers ? view_.arrivals_per_s : below(view_.arrivals_per_s, view_.arrivals_window_s);
-    // Of the last seconds only what is surely above the level: the rest may be a burst that is over before a worker serves.
-    const double observed = std::max(view_.level_per_s, sure_now);
-    double sure = std::max(sure_now, below(view_.level_per_s, view_.level_window_s));
-    need.demand_per_s = observed;
-    if (view_.forecast && view_.forecast->judged >= kForecastsToBelieve &&
-        view_.forecast->relative_error <= kForecastMostError) {
-      const DemandForecast& forecast = *view_.forecast;
-      const double expected = std::min(forecast.requests_per_s, kForecastMostRise * observed);
-      if (expected > observed) {
-        need.demand_per_s = expected;
-        sure = std::max(sure, expected * std::max(0.0, 1 - forecast.relative_error));
-        say("Forecast",
-            fmt::format("{:.4g} requests/s are expected within {:.0f} s, when a worker started now serves ({}, off by {:.0f} % "
-                        "so far)",
-                        expected, forecast.horizon_s, forecast.method, forecast.relative_error * 100),
-            {{"requestsPerS", figure(expected)},
-             {"method", forecast.method},
-             {"horizonS", figure(forecast.horizon_s)},
-             {"relativeError", figure(forecast.relative_error)}});
-      }
-    }
-    // A rise that requests suffer from is no noise, however few they are.
-    if (misses()) sure = need.demand_per_s;
-    // Deficits count only where they are sure: noise must not start workers for a queue that never comes.
-    const auto [waits, lasts] =
-        expected_queue(service_, view_, memory_, now_s_, start_s_, worker_rate_per_s_, std::min(sure, need.demand_per_s));
-    // In half a start where the queue lasts: in a whole one those that serve would do it by the model, and they do not.
-    const double drain_s = std::max(kBacklogDrainS, (lasts ? 0.5 : 1) * start_s_);
-    if (waits >= 1) need.backlog = to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_));
-    // Within a start of going down, only the objective itself calls for going up again.
-    const double tolerated = just_went(Direction::kDown) ? kObjectiveAlone : scaling_.tolerance / 2;
-    need.needed = workers_for(service_, configuration_, need.demand_per_s, view_.burstiness);
-    need.surely = workers_for(service_, configuration_, sure, view_.burstiness, tolerated);
+  // The rate that is surely exceeded, by its own noise.
+  [[nodiscard]] double below(double rate_per_s, double window_s) const {
+    return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(view_.burstiness * std::max(0.0, rate_per_s) / window_s));
+  }
+
+  // What the forecast adds to the observed demand, where it may be believed; 0: nothing.
+  [[nodiscard]] double forecast_per_s(double observed) const {
+    if (!view_.forecast || view_.forecast->judged < kForecastsToBelieve) return 0;
+    if (!(view_.forecast->relative_error <= kForecastMostError)) return 0;
+    const double expected = std::min(view_.forecast->requests_per_s, kForecastMostRise * observed);
+    return expected > observed ? expected : 0;
+  }
+
+  void say_forecast(double expected) {
+    const DemandForecast& forecast = *view_.forecast;
+    say("Forecast",
+        fmt::format("{:.4g} requests/s are expected within {:.0f} s, when a worker started now serves ({}, off by {:.0f} % "
+                    "so far)",
+                    expected, forecast.horizon_s, forecast.method, forecast.relative_error * 100),
+        {{"requestsPerS", figure(expected)},
+         {"method", forecast.method},
+         {"horizonS", figure(forecast.horizon_s)},
+         {"relativeError", figure(forecast.relative_error)}});
+  }
+
+  // More than the model believes, where too few have missed the objective lately.
+  void heed_shortfall(Need& need) {
     learn_shortfall(need);
-    if (const int least = for_shortfall(need.demand_per_s); least > need.needed) {
-      say("Shortfall",
-          fmt::format("with fewer than {} workers requests missed the objective at {:.4g} requests/s {:.0f} s ago, though {} "
-                      "should have done: {} are kept for {:.4g} requests/s",
-                      target_.memory.shortfall->workers, target_.memory.shortfall->requests_per_s,
-                      now_s_ - target_.memory.shortfall->at_s, need.needed, least, need.demand_per_s),
-          {{"workers", std::to_string(least)}, {"believed", std::to_string(need.needed)}});
-      need.needed = least;
-      need.surely = std::max(need.surely, least);
-    }
-    need.urgent = std::max(workers_for(service_, configuration_, sure_now), need.backlog);
+    const int least = for_shortfall(need.demand_per_s);
+    if (least <= need.needed) return;
+    say("Shortfall",
+        fmt::format("with fewer than {} workers requests missed the objective at {:.4g} requests/s {:.0f} s ago, though {} "
+                    "should have done: {} are kept for {:.4g} requests/s",
+                    target_.memory.shortfall->workers, target_.memory.shortfall->requests_per_s,
+                    now_s_ - target_.memory.shortfall->at_s, need.needed, least, need.demand_per_s),
+        {{"workers", std::to_string(least)}, {"believed", std::to_string(need.needed)}});
+    need.needed = least;
+    need.surely = std::max(need.surely, least);
+  }
+
+  void say_demand(const Need& need, double observed, double waits) {
     say("Demand", fmt::format("{:.4g} requests/s arrive and {:.0f} wait: {} workers", observed, view_.queued, need.needed),
         {{"arrivalsPerS", figure(view_.arrivals_per_s)},
          {"levelPerS", figure(view_.level_per_s)},
@@ -316,6 +302,39 @@ class Decision {
               waits, start_s_, need.backlog),
           {{"expectedQueue", figure(waits)}, {"workers", std::to_string(need.backlog)}});
     }
+  }
+
+  Need assess() {
+    Need need;
+    // The level follows a rise within its minute. Where a worker serves sooner than that, a rise by which all slots are taken
+    // for longer than a request may wait for its first token counts at once.
+    const bool suffers = start_s_ < kLevelWindowS && view_.queued >= 1 && memory_.queue_since_s &&
+                         now_s_ - *memory_.queue_since_s >= service_.slo.ttft_s;
+    const double sure_now = suffers ? view_.arrivals_per_s : below(view_.arrivals_per_s, view_.arrivals_window_s);
+    // Of the last seconds only what is surely above the level: the rest may be a burst that is over before a worker serves.
+    const double observed = std::max(view_.level_per_s, sure_now);
+    double sure = std::max(sure_now, below(view_.level_per_s, view_.level_window_s));
+    need.demand_per_s = observed;
+    if (const double expected = forecast_per_s(observed); expected > 0) {
+      need.demand_per_s = expected;
+      sure = std::max(sure, expected * std::max(0.0, 1 - view_.forecast->relative_error));
+      say_forecast(expected);
+    }
+    // A rise that requests suffer from is no noise, however few they are.
+    if (misses()) sure = need.demand_per_s;
+    // Deficits count only where they are sure: noise must not start workers for a queue that never comes.
+    const auto [waits, lasts] =
+        expected_queue(service_, view_, memory_, now_s_, start_s_, worker_rate_per_s_, std::min(sure, need.demand_per_s));
+    // In half a start where the queue lasts: in a whole one those that serve would do it by the model, and they do not.
+    const double drain_s = std::max(kBacklogDrainS, (lasts ? 0.5 : 1) * start_s_);
+    if (waits >= 1) need.backlog = to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_));
+    // Within a start of going down, only the objective itself calls for going up again.
+    const double tolerated = just_went(Direction::kDown) ? kObjectiveAlone : scaling_.tolerance / 2;
+    need.needed = workers_for(service_, configuration_, need.demand_per_s, view_.burstiness);
+    need.surely = workers_for(service_, configuration_, sure, view_.burstiness, tolerated);
+    heed_shortfall(need);
+    need.urgent = std::max(workers_for(service_, configuration_, sure_now), need.backlog);
+    say_demand(need, observed, waits);
     return need;
   }
 
