@@ -207,10 +207,6 @@ void MetricsReport::put_plan(const ServiceView& view) {
   put(metrics_.recommended_workers, view.labels, plan.recommended_pools.empty() ? desired : workers_of(plan.recommended_pools));
   std::map<std::string, int> by_role = {{"unified", 0}};
   double gpus = 0, cost = 0;
-  std::map<std::string, int> gpus_per_worker;  // by accelerator
-  for (const auto* pools : {&plan.pools, &plan.recommended_pools}) {
-    for (const planner::PoolPlan& pool : *pools) gpus_per_worker.emplace(pool.accelerator, pool.gpus_per_worker);
-  }
   for (const planner::PoolPlan& pool : plan.pools) {
     by_role[dispatch::to_string(pool.role)] += pool.workers;
     gpus += pool.workers * pool.gpus_per_worker;
@@ -219,7 +215,27 @@ void MetricsReport::put_plan(const ServiceView& view) {
   for (const auto& [role, workers] : by_role) put(metrics_.desired_workers, with(view.labels, "role", role), workers);
   put(metrics_.desired_gpus, view.labels, gpus);
   put(metrics_.desired_cost_per_hour, view.labels, cost);
+  put_denials(view);
+  put_predictions(view);
+  const planner::Slo& slo = view.seen.slo;
+  put(metrics_.objective_ttft_s, view.labels, slo.ttft_s);
+  put(metrics_.objective_tpot_s, view.labels, slo.tpot_s);
+  put(metrics_.objective_ratio, view.labels, slo.percentile / 100);
+  put(metrics_.service_info, with(view.labels, "model", view.service.served_name()), 1);
+  put(metrics_.mode, with(view.labels, "mode", planner::to_string(view.seen.scaling.mode)), 1);
+  for (const api::Condition& condition : view.status.conditions) {
+    Labels labels = with(view.labels, "type", condition.type);
+    labels["status"] = api::to_string(condition.status);
+    labels["reason"] = condition.reason;
+    put(metrics_.condition, labels, 1);
+  }
+}
 
+void MetricsReport::put_denials(const ServiceView& view) {
+  std::map<std::string, int> gpus_per_worker;  // by accelerator
+  for (const auto* pools : {&view.plan.pools, &view.plan.recommended_pools}) {
+    for (const planner::PoolPlan& pool : *pools) gpus_per_worker.emplace(pool.accelerator, pool.gpus_per_worker);
+  }
   std::map<std::string, std::pair<int, int>> denied;  // by reason: workers, GPUs
   const auto deny = [&](const std::string& reason, int workers, const std::string& accelerator) {
     const auto known = gpus_per_worker.find(accelerator);
@@ -235,14 +251,17 @@ void MetricsReport::put_plan(const ServiceView& view) {
     const auto live = std::count_if(view.workers.begin(), view.workers.end(), [](const Worker& worker) {
       return !worker.finished && !worker.terminating && !worker.draining_since_s;
     });
-    const int missing = desired - static_cast<int>(live);
+    const int missing = view.plan.desired_workers() - static_cast<int>(live);
     if (missing > 0) deny(view.seen.refused->code, missing, "");
   }
   for (const auto& [reason, count] : denied) {
     put(metrics_.denied_workers, with(view.labels, "reason", reason), count.first);
     put(metrics_.denied_gpus, with(view.labels, "reason", reason), count.second);
   }
+}
 
+void MetricsReport::put_predictions(const ServiceView& view) {
+  const planner::ServicePlan& plan = view.plan;
   if (plan.forecast) {
     put(metrics_.forecast_arrivals_per_s, view.labels, plan.forecast->requests_per_s);
     put(metrics_.forecast_horizon_s, view.labels, plan.forecast->horizon_s);
@@ -253,18 +272,6 @@ void MetricsReport::put_plan(const ServiceView& view) {
     put(metrics_.predicted_ttft_s, view.labels, plan.predicted.ttft_s);
     put(metrics_.predicted_tpot_s, view.labels, plan.predicted.tpot_s);
     put(metrics_.predicted_requests_per_s, view.labels, plan.predicted.requests_per_s);
-  }
-  const planner::Slo& slo = view.seen.slo;
-  put(metrics_.objective_ttft_s, view.labels, slo.ttft_s);
-  put(metrics_.objective_tpot_s, view.labels, slo.tpot_s);
-  put(metrics_.objective_ratio, view.labels, slo.percentile / 100);
-  put(metrics_.service_info, with(view.labels, "model", view.service.served_name()), 1);
-  put(metrics_.mode, with(view.labels, "mode", planner::to_string(view.seen.scaling.mode)), 1);
-  for (const api::Condition& condition : view.status.conditions) {
-    Labels labels = with(view.labels, "type", condition.type);
-    labels["status"] = api::to_string(condition.status);
-    labels["reason"] = condition.reason;
-    put(metrics_.condition, labels, 1);
   }
 }
 

@@ -49,6 +49,8 @@ class MetricsReport {
   void put(const metrics::GaugeFamily& family, const metrics::Labels& labels, double value);
   void put_workers(const ServiceView& view);
   void put_plan(const ServiceView& view);
+  void put_denials(const ServiceView& view);
+  void put_predictions(const ServiceView& view);
   void put_signals(const ServiceView& view);
   void put_calibration(const ControllerState& state);
   void put_accelerators(const Observation& observation);

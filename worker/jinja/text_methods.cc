@@ -213,6 +213,30 @@ Text filled(const Text& self, std::int64_t width) {
   return out;
 }
 
+// Methods without arguments.
+Value call_bare_method(const Text& self, std::string_view name) {
+  if (name == "upper") return upper(self);
+  if (name == "lower") return lower(self);
+  if (name == "capitalize") return capitalized(self);
+  if (name == "title") return titled(self);
+  if (name == "isspace") return every_character(self, is_space);
+  if (name == "isalpha") return every_character(self, [](UChar32 code) { return u_isalpha(code) != 0; });
+  if (name == "isdigit") return every_character(self, is_digit_character);
+  if (name == "isalnum") {
+    return every_character(self, [](UChar32 code) {
+      return u_isalpha(code) != 0 || u_getIntPropertyValue(code, UCHAR_NUMERIC_TYPE) != U_NT_NONE;
+    });
+  }
+  if (name == "islower") {
+    return only_case(
+        self, [](UChar32 code) { return u_isULowercase(code) != 0; },
+        [](UChar32 code) { return u_isUUppercase(code) != 0 || u_istitle(code) != 0; });
+  }
+  return only_case(
+      self, [](UChar32 code) { return u_isUUppercase(code) != 0; },
+      [](UChar32 code) { return u_isULowercase(code) != 0 || u_istitle(code) != 0; });
+}
+
 }  // namespace
 
 Text upper(const Text& text) { return all_cased(text, Case::kUpper); }
@@ -287,7 +311,6 @@ Value call_text_method(const Text& self, std::string_view name, const Arguments&
     return *value;
   };
   const auto wanted_text = [&](std::string_view parameter) -> const Text& { return as_text(wanted(parameter), name); };
-  const auto none = [&] { static_cast<void>(bind(name, given, {})); };
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
     const Value* set = bind(name, given, {"chars"})[0];
     const Text* characters = set == nullptr || set->none() ? nullptr : &as_text(*set, name);
@@ -331,27 +354,8 @@ Value call_text_method(const Text& self, std::string_view name, const Arguments&
     return list_of(lines_of(self, ends != nullptr && truth(*ends)));
   }
   if (name == "zfill") return filled(self, as_integer(wanted("width"), "zfill"));
-  none();
-  if (name == "upper") return upper(self);
-  if (name == "lower") return lower(self);
-  if (name == "capitalize") return capitalized(self);
-  if (name == "title") return titled(self);
-  if (name == "isspace") return every_character(self, is_space);
-  if (name == "isalpha") return every_character(self, [](UChar32 code) { return u_isalpha(code) != 0; });
-  if (name == "isdigit") return every_character(self, is_digit_character);
-  if (name == "isalnum") {
-    return every_character(self, [](UChar32 code) {
-      return u_isalpha(code) != 0 || u_getIntPropertyValue(code, UCHAR_NUMERIC_TYPE) != U_NT_NONE;
-    });
-  }
-  if (name == "islower") {
-    return only_case(
-        self, [](UChar32 code) { return u_isULowercase(code) != 0; },
-        [](UChar32 code) { return u_isUUppercase(code) != 0 || u_istitle(code) != 0; });
-  }
-  return only_case(
-      self, [](UChar32 code) { return u_isUUppercase(code) != 0; },
-      [](UChar32 code) { return u_isULowercase(code) != 0 || u_istitle(code) != 0; });
+  static_cast<void>(bind(name, given, {}));
+  return call_bare_method(self, name);
 }
 
 }  // namespace windlass::jinja

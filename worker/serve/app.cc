@@ -311,8 +311,7 @@ void begin_counters(const metrics::WorkerMetrics& metrics) {
   for (const char* reason : {"full", "draining", "mismatch", "unreachable"}) metrics.chain_refusals(reason).add(0);
 }
 
-OtherWorkers other_workers(const std::shared_ptr<HttpClient>& calls, ChainStepClient& steps,
-                           KvStreamClient& streams) {
+OtherWorkers other_workers(const std::shared_ptr<HttpClient>& calls, ChainStepClient& steps, KvStreamClient& streams) {
   const auto computed_here = [](const KvQuestion& last, const Error& why) {
     spdlog::warn("prompt of session {} at {} is computed here: {}", session_in_log(last.session), last.address, why.message);
   };

@@ -324,10 +324,24 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
   WINDLASS_ASSIGN_OR_RETURN(const auto runs, whole(plan.deployment, rate));
   plan.predicted = predict(problem_, runs);
   plan.holds = chosen.held;
+  WINDLASS_RETURN_IF_ERROR(say_why(plan, chosen.design.name, runs));
+  for (const std::string& note : notes_) plan.reasons.push_back(note + ".");
+  for (const Candidate& asked : asked_) {
+    if (plan.considered.size() >= kMostConsidered || plan.stopped) break;
+    WINDLASS_ASSIGN_OR_RETURN(Considered other, consider(asked, plan));
+    plan.considered.push_back(std::move(other));
+  }
+  plan.trials = trials_;
+  plan.iterations = iterations_;
+  return plan;
+}
+
+// The plan's reasons, and its capacity. May find that it is stopped.
+Result<void> SplitSearch::say_why(Plan& plan, const std::string& name, const std::vector<sim::ServingResult>& runs) {
+  const double rate = problem_.requests_per_s;
   const std::string pools = describe(problem_, plan.deployment);
   if (!best_) {
-    plan.reasons.push_back(
-        fmt::format("Nothing that there is room for holds; {} ({}) comes nearest.", pools, chosen.design.name));
+    plan.reasons.push_back(fmt::format("Nothing that there is room for holds; {} ({}) comes nearest.", pools, name));
     for (const sim::ServingResult& run : runs) {
       const Verdict verdict = judge(problem_, run);
       if (verdict.holds) continue;
@@ -337,49 +351,47 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
   } else if (most_throughput()) {
     plan.predicted.capacity_requests_per_s = best_->requests_per_s;
     plan.reasons.push_back(fmt::format("{} ({}): {:.4g} requests/s hold in all of {} trials, the most that the room allows{}.",
-                                       pools, chosen.design.name, best_->requests_per_s, options_.seeds,
+                                       pools, name, best_->requests_per_s, options_.seeds,
                                        plan.holds ? "" : fmt::format("; asked are {:.4g}", rate)));
   } else {
     plan.predicted.capacity_requests_per_s = rate;
-    if (!stopped) {
+    if (!plan.stopped) {
       const auto capacity = rate_of(plan.deployment, rate);
       if (!capacity.ok() && capacity.error().code != ErrorCode::kCancelled) return capacity.error();
       if (capacity.ok()) plan.predicted.capacity_requests_per_s = *capacity;
-      plan.stopped = stopped = !capacity.ok();
+      plan.stopped = !capacity.ok();
     }
     plan.reasons.push_back(fmt::format("{} ({}): of what was looked at the least in {} that holds in all of {} trials.", pools,
-                                       chosen.design.name, to_string(problem_.goal), options_.seeds));
+                                       name, to_string(problem_.goal), options_.seeds));
   }
-  for (const std::string& note : notes_) plan.reasons.push_back(note + ".");
-  for (const Candidate& asked : asked_) {
-    if (plan.considered.size() >= kMostConsidered || stopped) break;
-    Considered other;
-    other.deployment = asked.design.deploy(asked.counts);
-    other.cost_per_hour = cost_per_hour(problem_, other.deployment);
-    const auto run =
-        try_out(problem_, other.deployment, {asked.requests_per_s, requests_at(asked.requests_per_s), problem_.seed});
-    if (!run.ok()) return run.error();
-    ++trials_;
-    iterations_ += run->iterations;
-    other.predicted = predict(problem_, {&*run, 1});
-    const Verdict verdict = judge(problem_, *run);
-    if (asked.held && most_throughput()) {
-      other.predicted.capacity_requests_per_s = asked.requests_per_s;
-      other.rejected_because = fmt::format("{}: holds {:.4g} requests/s, the plan {:.4g}", asked.design.name,
-                                           asked.requests_per_s, best_->requests_per_s);
-    } else if (asked.held) {
-      other.rejected_because =
-          fmt::format("{}: {:.6g} of {}, the plan {:.6g}", asked.design.name, worth_of(problem_, other.deployment),
-                      to_string(problem_.goal), worth_of(problem_, plan.deployment));
-    } else {
-      other.rejected_because =
-          fmt::format("{}: {}", asked.design.name, verdict.holds ? "does not hold in every trial" : verdict.broken);
-    }
-    plan.considered.push_back(std::move(other));
+  return {};
+}
+
+// Another design's last trial next to the plan.
+Result<Considered> SplitSearch::consider(const Candidate& asked, const Plan& plan) {
+  Considered other;
+  other.deployment = asked.design.deploy(asked.counts);
+  other.cost_per_hour = cost_per_hour(problem_, other.deployment);
+  const auto run =
+      try_out(problem_, other.deployment, {asked.requests_per_s, requests_at(asked.requests_per_s), problem_.seed});
+  if (!run.ok()) return run.error();
+  ++trials_;
+  iterations_ += run->iterations;
+  other.predicted = predict(problem_, {&*run, 1});
+  const Verdict verdict = judge(problem_, *run);
+  if (asked.held && most_throughput()) {
+    other.predicted.capacity_requests_per_s = asked.requests_per_s;
+    other.rejected_because = fmt::format("{}: holds {:.4g} requests/s, the plan {:.4g}", asked.design.name,
+                                         asked.requests_per_s, best_->requests_per_s);
+  } else if (asked.held) {
+    other.rejected_because =
+        fmt::format("{}: {:.6g} of {}, the plan {:.6g}", asked.design.name, worth_of(problem_, other.deployment),
+                    to_string(problem_.goal), worth_of(problem_, plan.deployment));
+  } else {
+    other.rejected_because =
+        fmt::format("{}: {}", asked.design.name, verdict.holds ? "does not hold in every trial" : verdict.broken);
   }
-  plan.trials = trials_;
-  plan.iterations = iterations_;
-  return plan;
+  return other;
 }
 
 Result<Plan> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,

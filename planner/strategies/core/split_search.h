@@ -100,6 +100,8 @@ class SplitSearch {
   [[nodiscard]] Result<double> rate_of(const Deployment& deployment, double holds_at);
   [[nodiscard]] bool most_throughput() const { return problem_.goal == Goal::kThroughput && bounded_; }
   [[nodiscard]] Result<Candidate> nearest();
+  [[nodiscard]] Result<void> say_why(Plan& plan, const std::string& name, const std::vector<sim::ServingResult>& runs);
+  [[nodiscard]] Result<Considered> consider(const Candidate& asked, const Plan& plan);
 
   const Problem& problem_;
   const Effort& effort_;
