@@ -2,7 +2,6 @@
 #include "controller/kube/subprocess.h"
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 

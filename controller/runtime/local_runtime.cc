@@ -244,19 +244,19 @@ void LocalRuntime::reap(Process& process) {
     process.worker.trouble = planner::WorkerTrouble::kFailed;
     process.worker.message = fmt::format("{} has ended; its log is {}", process.spec.name, process.log);
   } else {
-    note_crash(process, *end->status);
+    const int status = *end->status;
+    note_crash(process, WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+                                            : fmt::format("exited with status {}", WEXITSTATUS(status)));
   }
 }
 
-void LocalRuntime::note_crash(Process& process, int status) {
+void LocalRuntime::note_crash(Process& process, const std::string& how) {
   ++process.crashes;
   const double wait_s = std::min(options_.restart_backoff_max_s,
                                  options_.restart_backoff_s * static_cast<double>(1 << std::min(process.crashes - 1, 10)));
   process.restart_at_s = now_.monotonic_s + wait_s;
   process.worker.failed = true;
   process.worker.trouble = process.crashes > 1 ? planner::WorkerTrouble::kCrashLoop : planner::WorkerTrouble::kFailed;
-  const std::string how = WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
-                                              : fmt::format("exited with status {}", WEXITSTATUS(status));
   process.worker.message = fmt::format("{} {} ({} times); its log is {}; next start in {:.0f} s", process.spec.name, how,
                                        process.crashes, process.log, wait_s);
   if (!is_ours(process.spec)) note_failed_start(process, how);
@@ -401,12 +401,14 @@ Result<void> LocalRuntime::start(Process& process) {
               .out = log_fd,
               .err = log_fd,
               .group = Spawn::Group::kOwn};  // Ctrl-C in a terminal is for us, who drain first
+  bool unrecorded = false;
   if (records_) {
     // It begins once it stands in a record: nobody would find it after our crash otherwise.
     child.before = [&](pid_t pid) -> Result<void> {
       process.pid = pid;
       process.start_ticks = start_ticks_of(pid);
-      if (save(process)) return {};
+      unrecorded = !save(process);
+      if (!unrecorded) return {};
       return Error{ErrorCode::kUnavailable, problem_};
     };
   } else {
@@ -417,6 +419,10 @@ Result<void> LocalRuntime::start(Process& process) {
   process.pid = started.value_or(-1);
   if (started.ok()) return {};
   if (records_) records_->erase(spec.name_space, spec.name);
+  if (!unrecorded) {  // A program that does not run is tried again like one that ends at once.
+    note_crash(process, fmt::format("cannot run: {}", started.error().message));
+    return {};
+  }
   return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, started.error().message)};
 }
 

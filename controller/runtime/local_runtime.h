@@ -65,7 +65,7 @@ class LocalRuntime final : public WorkerRuntime {
   bool save(const Process& process);  // false: problem() says why not
   [[nodiscard]] Result<void> start(Process& process);
   void reap(Process& process);
-  void note_crash(Process& process, int status);
+  void note_crash(Process& process, const std::string& how);
   void note_failed_start(Process& process, const std::string& how);
   void tell_to_end(Process& process);
   void probe_all();

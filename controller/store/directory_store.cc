@@ -192,7 +192,9 @@ fs::path DirectoryStore::status_file(const std::string& kind, const api::ObjectM
 Result<void> DirectoryStore::write_file(const fs::path& path, const std::string& text) const {
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
-  return write_whole_file(path, text);
+  const auto written = write_whole_file(path, text);
+  if (!written.ok()) return Error{ErrorCode::kUnavailable, written.error().message};  // no object is at fault
+  return {};
 }
 
 Result<void> DirectoryStore::write_status(const api::ModelService& object, const api::ModelServiceStatus& status) {

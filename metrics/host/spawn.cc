@@ -64,13 +64,11 @@ bool redirect(int from, int stream) {
 // What happens in the child; returns with errno when that fails. Safe after a fork.
 void become(const Spawn& what, int in, int out, int err, char* const* argv, char* const* envp) {
   if (what.group == Spawn::Group::kOwn && ::setpgid(0, 0) != 0) return;
-  if (what.group == Spawn::Group::kSession && ::setsid() < 0) return;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE}) ::signal(number, SIG_DFL);
   for (const int number : what.ignored_signals) ::signal(number, SIG_IGN);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (!what.folder.empty() && ::chdir(what.folder.c_str()) != 0) return;
   if (!redirect(in, STDIN_FILENO) || !redirect(out, STDOUT_FILENO) || !redirect(err, STDERR_FILENO)) return;
   // Libraries open theirs without O_CLOEXEC. Kernels before 5.11 cannot do this, and the rest goes well without.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -89,7 +87,9 @@ int above_streams(int descriptor) {
 
 Result<pid_t> spawn(const Spawn& what) {
   const auto failed = [&](int why) {
-    return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", what.program, std::strerror(why))};
+    const bool is_there = why == ENOENT && ::access(what.program.c_str(), F_OK) == 0;  // the kernel says the same of a script's
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("{}: {}{}", what.program, is_there ? "its interpreter: " : "", std::strerror(why))};
   };
   const std::vector<char*> argv = pointers_to(what.argv);
   const std::vector<char*> environment = what.environment ? pointers_to(*what.environment) : std::vector<char*>{};
@@ -106,9 +106,14 @@ Result<pid_t> spawn(const Spawn& what) {
     if (go.write >= 0) {
       ::close(go.write);
       char byte = 0;
-      if (::read(go.read, &byte, 1) != 1) ::_exit(127);
+      ssize_t got = 0;
+      while ((got = ::read(go.read, &byte, 1)) < 0 && errno == EINTR) {
+      }
+      if (got != 1) ::_exit(127);
     }
-    become(what, above_streams(what.in), above_streams(what.out), above_streams(what.err), argv.data(), envp);
+    const int in = above_streams(what.in), out = above_streams(what.out), err = above_streams(what.err);
+    const bool moved = (what.in < 0 || in >= 0) && (what.out < 0 || out >= 0) && (what.err < 0 || err >= 0);
+    if (moved) become(what, in, out, err, argv.data(), envp);
     const int why = errno;
     (void)!::write(reports_to, &why, sizeof why);
     ::_exit(127);

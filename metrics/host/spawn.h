@@ -15,12 +15,11 @@ namespace windlass {
 
 struct Spawn {
   static constexpr int kOurs = -1, kNull = -2;  // of a stream: as we have it; /dev/null
-  enum class Group { kOurs, kOwn, kSession };   // kSession: of its own, without our terminal
+  enum class Group { kOurs, kOwn };
 
   std::string program;                                                 // its path; PATH is not searched
   std::vector<std::string> argv;                                       // from argv[0] on
   std::optional<std::vector<std::string>> environment = std::nullopt;  // "NAME=VALUE"; none: ours
-  std::string folder = "";                                             // that it works in; empty: ours
   int in = kOurs, out = kOurs, err = kOurs;                            // or descriptors of ours
   std::vector<int> kept = {};  // descriptors that stay open under their numbers; all others above 2 do not
   Group group = Group::kOurs;
@@ -32,9 +31,8 @@ struct Spawn {
 };
 
 // Returns the child's id once the program runs; the caller waits for it. Signals are as a shell gives them: none blocked, and
-// SIGINT, SIGTERM, SIGHUP, SIGCHLD and SIGPIPE not ignored, except those named. Error: kUnavailable, why it does not run, such
-// as
-// "/no/such/program: No such file or directory"; or what `before` gave. Any thread.
+// SIGINT, SIGTERM, SIGHUP, SIGCHLD and SIGPIPE not ignored, except those named. Error: kUnavailable, why it does not run
+// ("/no/such/program: No such file or directory"); or what `before` gave. Any thread.
 [[nodiscard]] Result<pid_t> spawn(const Spawn& what);
 
 // Our environment with these variables added or replaced.

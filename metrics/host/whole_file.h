@@ -9,8 +9,9 @@
 namespace windlass {
 
 // Whoever reads the file, at any time or after we were killed, finds all of the bytes or what was there before: they are
-// written to PATH.PID.new and renamed. Not synchronised with the disk: a loss of power may still take the file. The mode is
-// 0666 less the umask. Error: kInvalidArgument, "PATH: cannot be written: why"; nothing is left behind then.
+// written to PATH.new, by one writer at a time, and renamed. Not synchronised with the disk: a loss of power may still take the
+// file. The mode is 0666 less the umask. Error: kInvalidArgument where another path would do, else kUnavailable: "PATH: cannot
+// be written: why"; nothing is left behind then. Any thread.
 [[nodiscard]] Result<void> write_whole_file(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace windlass

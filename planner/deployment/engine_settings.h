@@ -1,4 +1,4 @@
-// EngineSettings: what a simulated engine's scheduler is told: batching, budgets, pages, and the policies beside them.
+// EngineSettings: how a worker's scheduler is set: batching, budgets, pages, and the policies beside them.
 //
 // Sources: FasterTransformer, Orca, vLLM and Sarathi-Serve as Vidur Section 4.4 and 7.1 names them; prompt orders and decode
 // admissions from TetriInfer Sections 3.3.1 and 3.4; vllm-v1 is vLLM's scheduler since its version 1.
@@ -48,7 +48,7 @@ struct EngineSettings {
   DecodeAdmission admission = DecodeAdmission::kGreedy;  // static and orca reserve the whole length whatever this says
 };
 
-// Options as the batching's own engine has them when it is told nothing else: vllm-v1 caches prefixes and keeps no watermark.
+// Options as the batching's own engine has them by default: vllm-v1 caches prefixes and keeps no watermark.
 [[nodiscard]] EngineSettings with_defaults_of(Batching batching);
 
 // Whether prompts are cut into chunks, so that an iteration holds at most max_batch_tokens.

@@ -46,7 +46,7 @@ inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,
                                             PolicyKind::kMemoryBased,
                                             PolicyKind::kHuawei};
 
-// Those that somebody would choose for real requests: the gateway's. The others are what papers compare with.
+// The policies for production use: the gateway's. The others are what papers compare with.
 inline constexpr std::array kGatewayPolicies = {PolicyKind::kJffc,       PolicyKind::kJsq,     PolicyKind::kSed,
                                                 PolicyKind::kPowerOfTwo, PolicyKind::kAladdin, PolicyKind::kBySize,
                                                 PolicyKind::kHuawei};

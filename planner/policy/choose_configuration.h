@@ -14,7 +14,7 @@ namespace windlass::planner {
 // (RunningClassUnknown): a class that is missing for a moment must not restart every worker elsewhere.
 //
 // A change that only saves money is made if it saves more within its horizon than running both costs (ChangeDoesNotPayBack
-// otherwise), if there is room to start new workers beside the old ones (NoRoomForChange), and never while signals are missing
+// otherwise), if there is room to start new workers next to the old ones (NoRoomForChange), and never while signals are missing
 // (HeldOnMissingSignals): nobody could tell whether the new workers carry what the old ones did.
 [[nodiscard]] ConfigurationChoice choose_configuration(const ConfigurationInput& input);
 

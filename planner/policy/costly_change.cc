@@ -13,7 +13,7 @@
 namespace windlass::planner {
 namespace {
 
-// Why the new configuration's first workers cannot start beside those that run; empty: they can.
+// Why the new configuration's first workers cannot start next to those that run; empty: they can.
 std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& change) {
   const Service& service = *input.service;
   double own_cost = 0;

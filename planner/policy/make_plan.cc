@@ -11,7 +11,7 @@ namespace windlass::planner {
 
 namespace {
 
-// Reasons without a pass are of the one that has just run.
+// Unnamed reasons belong to the pass that has just run.
 void name_pass(std::vector<Reason>& reasons, const char* pass) {
   for (Reason& reason : reasons) {
     if (reason.pass.empty()) reason.pass = pass;
@@ -34,10 +34,7 @@ Plan make_plan(const Snapshot& snapshot) {
   FleetDraft fleet = draft_of(snapshot);
   for (const Pass& pass : passes()) {
     pass.run(fleet);
-    for (Draft& draft : fleet.services) {
-      name_pass(draft.plan.reasons, pass.name);
-      name_pass(draft.target.reasons, pass.name);
-    }
+    for (Draft& draft : fleet.services) name_pass(draft.plan.reasons, pass.name);
   }
   Plan plan;
   plan.at_s = snapshot.now_s;

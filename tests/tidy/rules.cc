@@ -110,6 +110,7 @@ std::optional<Sight> sight_of(const std::string& path) {
       sight.never = {layer.never.begin(), layer.never.end()};
       return sight;
     }
+    if (!part.layers.empty()) return Sight{};  // in no layer: it may see nothing
     return Sight{part.root, {part.outside.begin(), part.outside.end()}, {}};
   }
   return std::nullopt;
@@ -185,15 +186,23 @@ Findings include_directions(const SourceFile& file) {
   Findings findings;
   const std::optional<Sight> sight = sight_of(file.path);
   if (!is_cpp(file.path) || !sight) return findings;
-  static const std::regex kInclude("^\\s*#\\s*include\\s*\"([^\"]+)\"");
+  static const std::regex kInclude("^\\s*#\\s*include\\s*([\"<])([^\">]+)[\">]");
   const auto lines = lines_of(code_only(file.text));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::smatch match;
     if (lines[i].find("include") == std::string::npos || !std::regex_search(lines[i], match, kInclude)) continue;
-    const std::string target = match[1];
+    const std::string target = match[2];
+    const bool is_ours =
+        std::any_of(parts().begin(), parts().end(), [&](const Part& part) { return starts_with(target, part.root); });
+    if (match[1] == "<" && !is_ours) continue;
     const auto is_in = [&](const std::string& folder) { return starts_with(target, folder); };
     const bool seen = std::any_of(sight->may_see.begin(), sight->may_see.end(), is_in);
     const bool hidden = std::any_of(sight->never.begin(), sight->never.end(), is_in);
+    if (sight->from.empty()) {
+      findings.push_back(
+          at(file, i, fmt::format("includes \"{}\", and the file is in no layer of tests/tidy/rules.cc", target)));
+      continue;
+    }
     if (is_in(sight->from) || (seen && !hidden)) continue;
     std::string list = sight->from;
     for (const std::string& folder : sight->may_see) {

@@ -28,6 +28,13 @@ TEST(TidyRules, IncludeDirectionsAreSeen) {
   EXPECT_EQ(include_directions({"planner/policy/x.cc", core + registry + policy}).size(), 2u);
   EXPECT_TRUE(include_directions({"planner/whatif/x.cc", core + registry + policy}).empty());
   EXPECT_EQ(include_directions({"worker/model/x.cc", "#include \"worker/engine/y.h\"\n"}).size(), 1u);
+  EXPECT_EQ(include_directions({"planner/policy/x.cc", "#include <planner/sim/y.h>\n#include <vector>\n"}).size(), 1u);
+  EXPECT_EQ(include_directions({"planner/dispatch/x.cc", "#include \"planner/perf/y.h\"\n"}).size(), 1u);
+  EXPECT_EQ(include_directions({"planner/x.cc", "#include \"planner/base/y.h\"\n"}).size(), 1u);
+  const std::string other_command = "#include \"controller/cli/top/y.h\"\n", live = "#include \"controller/cli/live/y.h\"\n";
+  EXPECT_EQ(include_directions({"controller/cli/plan/x.cc", other_command + live}).size(), 1u);
+  EXPECT_EQ(include_directions({"controller/cli/live/x.cc", other_command + live}).size(), 1u);
+  EXPECT_TRUE(include_directions({"controller/cli/run_cli.cc", other_command + live}).empty());
 }
 
 // Given a planner file that reads a clock, the environment or a file: each is found; words in comments and strings are not.

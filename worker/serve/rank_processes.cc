@@ -32,7 +32,7 @@ Result<std::unique_ptr<RankProcesses>> RankProcesses::start(const std::vector<st
                            .argv = words,
                            .kept = {group.descriptor()},
                            .death_signal = SIGKILL,
-                           .ignored_signals = {SIGTERM, SIGINT, SIGHUP}});
+                           .ignored_signals = {SIGTERM, SIGINT, SIGHUP, SIGPIPE}});
     if (!id.ok()) {
       started->kill();
       return id.error().within(fmt::format("rank {} of {}", rank, group.ranks()));

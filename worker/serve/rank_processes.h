@@ -1,7 +1,8 @@
 // RankProcesses: the processes of a worker's other ranks, started by rank 0 and never alive without it.
 //
 // Each is this program again with the same arguments and two more that say who it is; it inherits the group's memory. The
-// kernel ends them when rank 0 ends, however that happens. They ignore SIGTERM and SIGINT: rank 0 drains, and then ends them.
+// kernel ends them when rank 0 ends, however that happens. They ignore SIGTERM, SIGINT and SIGHUP: rank 0 drains, and then ends
+// them.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,8 @@ namespace windlass::worker {
 
 class RankProcesses {
  public:
-  // `arguments`: of this program, without its name. REQUIRES: called on a thread that lives as long as the process, before
-  // anything is open that they must not inherit; the group outlives this. Error: kUnavailable.
+  // `arguments`: of this program, without its name. REQUIRES: called on a thread that lives as long as the process; the
+  // group outlives this. Error: kUnavailable.
   [[nodiscard]] static Result<std::unique_ptr<RankProcesses>> start(const std::vector<std::string>& arguments,
                                                                     const RankGroup& group);
   // Waits for them to end, which they do when they were told to; ends them by force after some seconds.

@@ -51,7 +51,8 @@ std::string why_section(const std::vector<planner::Reason>& reasons) {
   if (reasons.empty()) return text + "  nothing to say: the plan is as it was\n";
   std::string pass;
   for (const planner::Reason& reason : reasons) {
-    if (reason.pass != pass) text += fmt::format("  {}\n", pass = reason.pass);
+    if (reason.pass != pass && !reason.pass.empty()) text += fmt::format("  {}\n", reason.pass);
+    pass = reason.pass;
     text += reason_text(reason.code, reason.message, reason.inputs, pass.empty() ? 2 : 4);
   }
   return text;

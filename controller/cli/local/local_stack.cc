@@ -5,11 +5,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <utility>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
@@ -76,11 +76,13 @@ Result<void> place_objects(const LocalStackOptions& options) {
 Result<int> open_listener(const std::string& listen) {
   const auto parsed = net::parse_host_port(listen);
   const std::string host = !parsed.ok() ? "" : parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
+  in6_addr any = {};  // of either family; getaddrinfo() would take 8 for 0.0.0.8
+  const bool is_address = inet_pton(AF_INET, host.c_str(), &any) == 1 || inet_pton(AF_INET6, host.c_str(), &any) == 1;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
   addrinfo* found = nullptr;
-  if (host.empty() || parsed->port == "0" || getaddrinfo(host.c_str(), parsed->port.c_str(), &hints, &found) != 0) {
+  if (!is_address || parsed->port == "0" || getaddrinfo(host.c_str(), parsed->port.c_str(), &hints, &found) != 0) {
     return Error{
         ErrorCode::kInvalidArgument,
         fmt::format("--listen: found '{}', allowed is an IP address and a port: 127.0.0.1:8080 or [::1]:8080", listen)};

@@ -1,6 +1,7 @@
 // See passes.h.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,7 @@ bool allows(const Service& service, const std::string& accelerator) {
                      [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
 }
 
-// What of the earlier configurations the service still needs and can keep; GPUs that are free or coming bound it.
+// Workers of earlier configurations that the service still needs and can keep; GPUs that are free or coming bound them.
 void keep_needed(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
   int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, draft.chosen->pool.name));

@@ -23,7 +23,7 @@ struct Draft {
   DemandView view;
   // Configuration:
   std::optional<Configuration> chosen;
-  std::optional<PrefillSide> prefill;  // workers beside those of `chosen`, which are what `target` and `granted` count
+  std::optional<PrefillSide> prefill;  // workers next to those of `chosen`, which are what `target` and `granted` count
   std::vector<Weighed> weighed;
   std::vector<Configuration> others;  // what may serve on a second class, the cheapest first
   std::vector<Configuration> as_is;   // what runs now, pool by pool; pool.workers counts all but draining workers
@@ -54,7 +54,7 @@ struct FleetDraft {
   const Snapshot* snapshot = nullptr;
   CapacityByClass capacities;
   std::map<std::string, int> free_gpus;    // by class, that nobody holds and nobody was promised
-  std::map<std::string, int> coming_gpus;  // by class, still held by workers that drain
+  std::map<std::string, int> coming_gpus;  // by class, free for others once workers that drain are gone
   std::vector<Draft> services;             // in the snapshot's order
   std::vector<Denied> denied;
 };

@@ -1,7 +1,6 @@
 // See passes.h.
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

@@ -115,6 +115,25 @@ TEST_F(ProcessesOfARuntime, AreNotStartedWithoutARecord) {
   EXPECT_TRUE(becomes_ready());
 }
 
+// Given an engine whose interpreter is gone, as a moved virtual environment's is; expects some starts and no more, with why,
+// and that the spec is refused from then on.
+TEST_F(ProcessesOfARuntime, ThatCannotRunAreGivenUp) {
+  const auto program = folder_.path() / "vllm";
+  std::ofstream(program) << "#!/no/such/python\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  spec_.engine = "VLLM";
+  spec_.program = program.string();
+  const auto created = runtime_->create(spec_);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  EXPECT_THAT(runtime_->workers().at(0).message,
+              HasSubstr("cannot run: " + program.string() + ": its interpreter: No such file"));
+  EXPECT_TRUE(eventually(60, [&] {
+    runtime_->step({monotonic_s(), monotonic_s()});
+    return runtime_->workers().at(0).message.find("is not started again until the spec changes") != std::string::npos;
+  })) << runtime_->workers().at(0).message;
+  EXPECT_FALSE(runtime_->check(spec_).ok());
+}
+
 // A worker that starts a process which would outlive it, tells its id, and waits.
 class WorkerWithAChild : public ProcessesOfARuntime {
  protected:

@@ -228,8 +228,7 @@ TEST(Passes, DenialsNameWhoHasTheGpus) {
   EXPECT_EQ(make_plan(snapshot).denied, fleet.denied);
 }
 
-// Given a plan whose class changes and whose objective is out of reach of another class, expects each reason to name the pass
-// that decided it, in the passes' order but for the target.
+// Given a plan whose class changes, expects each reason to name the pass that decided it.
 TEST(Passes, ReasonsNameTheirPass) {
   const Plan plan = make_plan(two_classes(moving_service(2), 8, 8));
   std::map<std::string, std::string> pass_of;

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,8 +32,8 @@ class WholeFile : public testing::Test {
   fs::path folder_ = fs::path(testing::TempDir()) / ("windlass-whole-file-" + std::to_string(::getpid()));
 };
 
-// Given a file that is not there and then is, with bytes of any kind; expects each time exactly those, the umask's mode, and no
-// other file.
+// Given a file that is not there and then is, with bytes of any kind; expects each time exactly those, a file of its own, the
+// umask's mode, and no other file.
 TEST_F(WholeFile, IsWhatWasWritten) {
   const fs::path file = folder_ / "a";
   for (const std::string& bytes : {std::string("one\0\n\xff", 6), std::string(5'000'000, 'x'), std::string()}) {
@@ -42,8 +43,13 @@ TEST_F(WholeFile, IsWhatWasWritten) {
   EXPECT_EQ(entries(), 1U);
   const mode_t mask = ::umask(077);
   EXPECT_TRUE(write_whole_file(file, "secret").ok());
+  EXPECT_EQ(fs::status(file).permissions(), fs::perms(0600));
+  fs::create_hard_link(file, folder_ / "before");
+  ::umask(022);
+  EXPECT_TRUE(write_whole_file(file, "public").ok());
   ::umask(mask);
-  EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(fs::status(file).permissions(), fs::perms(0644));
+  EXPECT_EQ(text_of(folder_ / "before"), "secret");  // whoever reads it still reads what was there
 }
 
 // Given a folder in its place, and a folder that is not there; expects why it cannot be written, and nothing left behind.
@@ -51,6 +57,26 @@ TEST_F(WholeFile, SaysWhyItIsNotWritten) {
   fs::create_directory(folder_ / "taken");
   EXPECT_THAT(write_whole_file(folder_ / "taken", "x").error().message, HasSubstr("taken: cannot be written: Is a directory"));
   EXPECT_THAT(write_whole_file(folder_ / "none/a", "x").error().message, HasSubstr("none/a: cannot be written: No such file"));
+  EXPECT_EQ(entries(), 1U);
+}
+
+// Given a draft that a killed writer left, and then two threads that write in turns; expects that nothing but one of the whole
+// texts is ever there, and no draft at the end.
+TEST_F(WholeFile, HasOneWriterAtATime) {
+  const fs::path file = folder_ / "a";
+  std::ofstream(folder_ / "a.new") << std::string(100'000, 'z');
+  const std::string one(20'000, 'x'), other(10'000, 'y');
+  ASSERT_TRUE(write_whole_file(file, one).ok());
+  const auto write = [&](const std::string& text) {
+    for (int i = 0; i < 200; ++i) EXPECT_TRUE(write_whole_file(file, text).ok());
+  };
+  std::thread first(write, one), second(write, other);
+  for (int i = 0; i < 200; ++i) {
+    const std::string seen = text_of(file);
+    EXPECT_TRUE(seen == one || seen == other) << seen.size();
+  }
+  first.join();
+  second.join();
   EXPECT_EQ(entries(), 1U);
 }
 
