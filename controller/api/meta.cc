@@ -3,10 +3,17 @@
 
 #include <algorithm>
 
-#include "controller/api/accelerator_class.h"
-#include "controller/api/model_service.h"
+#include "controller/api/enum_names.h"
 
 namespace windlass::api {
+namespace {
+
+template <class Enum>
+const char* name_of(Enum value) {
+  return kEnumNames<Enum>[static_cast<std::size_t>(value)];
+}
+
+}  // namespace
 
 bool set_condition(std::vector<Condition>& conditions, Condition condition, const std::string& now_rfc3339) {
   const auto place =
@@ -32,73 +39,13 @@ const Condition* find_condition(const std::vector<Condition>& conditions, const 
   return nullptr;
 }
 
-const char* to_string(ConditionStatus status) {
-  switch (status) {
-    case ConditionStatus::kUnknown: return "Unknown";
-    case ConditionStatus::kFalse: return "False";
-    case ConditionStatus::kTrue: return "True";
-  }
-  return "Unknown";
-}
-
-const char* to_string(EngineType type) {
-  switch (type) {
-    case EngineType::kWindlass: return "Windlass";
-    case EngineType::kVLLM: return "VLLM";
-    case EngineType::kSGLang: return "SGLang";
-    case EngineType::kTensorRTLLM: return "TensorRTLLM";
-    case EngineType::kLlamaCpp: return "LlamaCpp";
-  }
-  return "Windlass";
-}
-
-const char* to_string(Probe probe) { return probe == Probe::kOff ? "Off" : "Auto"; }
-
-const char* to_string(Strategy strategy) {
-  switch (strategy) {
-    case Strategy::kAuto: return "Auto";
-    case Strategy::kReplicated: return "Replicated";
-    case Strategy::kDisaggregated: return "Disaggregated";
-    case Strategy::kChained: return "Chained";
-  }
-  return "Auto";
-}
-
-const char* to_string(ScalingMode mode) {
-  switch (mode) {
-    case ScalingMode::kApply: return "Apply";
-    case ScalingMode::kRecommend: return "Recommend";
-    case ScalingMode::kPaused: return "Paused";
-  }
-  return "Apply";
-}
-
-const char* to_string(PoolRole role) {
-  switch (role) {
-    case PoolRole::kUnified: return "Unified";
-    case PoolRole::kPrefill: return "Prefill";
-    case PoolRole::kDecode: return "Decode";
-  }
-  return "Unified";
-}
-
-const char* to_string(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kFP32: return "FP32";
-    case Dtype::kBF16: return "BF16";
-    case Dtype::kFP16: return "FP16";
-    case Dtype::kFP8: return "FP8";
-    case Dtype::kINT8: return "INT8";
-  }
-  return "FP32";
-}
-
-const char* to_string(CapacityMode mode) {
-  switch (mode) {
-    case CapacityMode::kObserved: return "Observed";
-    case CapacityMode::kElastic: return "Elastic";
-  }
-  return "Observed";
-}
+const char* to_string(ConditionStatus value) { return name_of(value); }
+const char* to_string(EngineType value) { return name_of(value); }
+const char* to_string(Probe value) { return name_of(value); }
+const char* to_string(Strategy value) { return name_of(value); }
+const char* to_string(ScalingMode value) { return name_of(value); }
+const char* to_string(PoolRole value) { return name_of(value); }
+const char* to_string(Dtype value) { return name_of(value); }
+const char* to_string(CapacityMode value) { return name_of(value); }
 
 }  // namespace windlass::api

@@ -42,7 +42,7 @@ struct ObjectMeta {
   bool operator==(const ObjectMeta&) const = default;
 };
 
-enum class ConditionStatus { kUnknown, kFalse, kTrue };
+enum class ConditionStatus { kTrue, kFalse, kUnknown };
 
 struct Condition {
   std::string type;

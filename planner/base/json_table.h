@@ -9,12 +9,14 @@
 // Fields are written and read in the table's order; reading reports the first mistake. A member may be a string, a bool, a
 // double (as json_number writes it), an integer, an enumeration (json_values(JsonType<Enum>) lists its values, to_string()
 // names them), a std::vector of types with a table, a std::array of doubles, a type with a table, or a std::optional of these,
-// which is left out when it is empty. A member that fits no rule is a hook(). Pure.
+// which is left out when it is empty. A member that fits no rule is a hook(). Fields of another kind, with a reader of their
+// own, may stand in json_object() for read_fields() (controller/api/json.cc). Pure.
 #pragma once
 
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -58,6 +60,8 @@ template <class T>
 inline constexpr bool kIsArray = false;
 template <class T, std::size_t N>
 inline constexpr bool kIsArray<std::array<T, N>> = true;
+template <class T>
+inline constexpr bool kIsTextMap = std::is_same_v<T, std::map<std::string, std::string>>;
 
 // Of an integer; of other types unused.
 template <class T>
@@ -71,8 +75,8 @@ inline constexpr std::int64_t kHighest = std::is_same_v<T, std::int64_t> ? INT64
 
 template <class Json, class T>
 void write_fields(Json& object, const T& value);
-template <class T>
-void read_fields(JsonReader& reader, T& value);
+template <class Reader, class T>
+void read_fields(Reader& reader, T& value);
 template <class T>
 [[nodiscard]] Result<T> read_json(const nlohmann::json& value, const std::string& path);
 
@@ -85,7 +89,7 @@ void write_value(Json& json, const T& value) {
   } else if constexpr (detail::kIsVector<T> || detail::kIsArray<T>) {
     json = Json::array();
     for (const auto& element : value) write_value(json.emplace_back(), element);
-  } else if constexpr (std::is_class_v<T> && !std::is_same_v<T, std::string>) {
+  } else if constexpr (std::is_class_v<T> && !std::is_same_v<T, std::string> && !detail::kIsTextMap<T>) {
     json = Json::object();
     write_fields(json, value);
   } else {
@@ -261,8 +265,8 @@ struct JsonObject {
   void write(Json& json, const Object& object) const {
     std::apply([&](const Fields&... field) { (field.write(json, object), ...); }, fields);
   }
-  template <class Object>
-  void read(JsonReader& reader, Object& object) const {
+  template <class Reader, class Object>
+  void read(Reader& reader, Object& object) const {
     std::apply([&](const Fields&... field) { (field.read(reader, object), ...); }, fields);
   }
 };
@@ -290,8 +294,8 @@ void write_fields(Json& object, const T& value) {
   kTable.write(object, value);
 }
 
-template <class T>
-void read_fields(JsonReader& reader, T& value) {
+template <class Reader, class T>
+void read_fields(Reader& reader, T& value) {
   static constexpr auto kTable = json_fields(JsonType<T>{});
   kTable.read(reader, value);
 }

@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "controller/api/meta.h"
+#include "controller/api/enum_names.h"
 #include "planner/base/bound.h"
 #include "planner/base/result.h"
 
@@ -29,8 +29,8 @@ class FieldReader {
   [[nodiscard]] std::string text(const char* key) const;                   // "" when absent
   [[nodiscard]] std::vector<std::string> texts(const char* key) const;
   [[nodiscard]] std::map<std::string, std::string> text_map(const char* key) const;
-  [[nodiscard]] std::string json_text(const char* key) const;  // the value as JSON text; "" when absent
-  [[nodiscard]] bool boolean(const char* key) const;           // false when absent
+  [[nodiscard]] std::optional<std::string> json_text(const char* key) const;  // the value as JSON text
+  [[nodiscard]] std::optional<bool> boolean(const char* key) const;
   [[nodiscard]] std::optional<std::int64_t> integer(const char* key) const;
   [[nodiscard]] std::optional<double> fraction(const char* key) const;     // integer or decimal string
   [[nodiscard]] std::optional<double> coefficient(const char* key) const;  // decimal string of any sign and exponent
@@ -40,31 +40,40 @@ class FieldReader {
   [[nodiscard]] std::optional<double> quantity(const char* key) const;
   [[nodiscard]] std::optional<std::int64_t> bytes(const char* key) const;
 
-  // One of the enumerators, by its to_string.
+  // One of the enumerators, by its name.
   template <class Enum>
-  [[nodiscard]] std::optional<Enum> one_of(const char* key, std::initializer_list<Enum> allowed) const {
+  [[nodiscard]] std::optional<Enum> one_of(const char* key) const {
     const std::string found = text(key);
     if (found.empty()) return std::nullopt;
     std::string names;
-    for (const Enum value : allowed) {
-      if (found == to_string(value)) return value;
-      names += (names.empty() ? "" : ", ") + std::string(to_string(value));
+    for (std::size_t i = 0; i < kEnumNames<Enum>.size(); ++i) {
+      if (found == kEnumNames<Enum>[i]) return static_cast<Enum>(i);
+      names += (names.empty() ? "" : ", ") + std::string(kEnumNames<Enum>[i]);
     }
     complain(key, "found \"" + found + "\", allowed are " + names);
     return std::nullopt;
   }
 
+  // What another reader makes of the value, null when it is absent: its result, or a default one while keeping the error.
+  template <class T>
+  [[nodiscard]] T read_by(Result<T> (*read)(const nlohmann::json&), const char* key) const {
+    const nlohmann::json* found = find(key);
+    Result<T> result = read(found == nullptr ? nlohmann::json() : *found);
+    if (result.ok()) return std::move(result).value();
+    if (!error_->has_value()) *error_ = result.error();
+    return T{};
+  }
+
  private:
   const nlohmann::json* find(const char* key) const;  // nullptr when absent or null
-  [[nodiscard]] std::optional<double> duration_s(const char* key, std::size_t from) const;
+  // The text from there on, as `parse` reads it.
+  template <class T>
+  [[nodiscard]] std::optional<T> parsed(const char* key, Result<T> (*parse)(std::string_view), std::size_t from = 0) const;
   void complain(const char* key, const std::string& what) const;
 
   const nlohmann::json* value_;
   std::string path_;
   std::optional<Error>* error_;
 };
-
-[[nodiscard]] ObjectMeta read_meta(const FieldReader& in);
-[[nodiscard]] std::vector<Condition> read_conditions(const FieldReader& in);  // of a status
 
 }  // namespace windlass::api
