@@ -70,7 +70,7 @@ class Requests {
 [[nodiscard]] std::vector<std::pair<int, int>> lengths_of(const Requests& requests, std::uint64_t seed, std::int64_t count);
 
 // A figure of a run that an objective may bound. TPOT is a request's mean gap between tokens, TBT too (what Vidur bounds is the
-// gap of each token: docs/algorithms/planner.md). Slowdowns are relative to the request alone on the problem's reference.
+// gap of each token: docs/algorithms/latency.md). Slowdowns are relative to the request alone on the problem's reference.
 enum class Metric { kTtft, kTpot, kE2e, kSchedulingDelay, kTtftSlowdown, kTbtSlowdown, kE2eSlowdown };
 const char* to_string(Metric metric);  // "TTFT", "TPOT", "E2E", "scheduling delay", "TTFT slowdown", ...
 [[nodiscard]] bool is_slowdown(Metric metric);
