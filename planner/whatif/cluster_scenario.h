@@ -1,5 +1,5 @@
 // ClusterScenario: a CLUSTER file of `windlass plan`: a model, its requests and objectives as in a plan's SCENARIO
-// (planner/whatif/plan_scenario.h), and the machines and links that there are; and the ClusterProblem that it makes.
+// (planner/whatif/plan_scenario.h), and the machines and links of the cluster; and the ClusterProblem that it makes.
 //
 //   cluster:
 //     nodes:

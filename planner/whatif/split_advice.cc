@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::array kAsked = {"distserve", "splitwise", "tetriinfer"};
 constexpr double kLeastRatePerS = 0.1;  // of a service that assumes none
-// What a worker of either side serves does not depend on how many there are: so many pairs' load is enough to tell, and so many
-// nodes of a class hold them.
+// What a worker of either side serves does not depend on how many there are: the load of four pairs is enough to tell, and
+// eight nodes of a class hold them.
 constexpr int kPairs = 4, kNodes = 8;
 
 planner::PhaseAdvice phase_of(const Problem& problem, const PlannedPool& pool, double requests_per_s) {

@@ -29,8 +29,7 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
   int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, draft.chosen->pool.name));
   if (draft.target.allowed == 0) still_needed = 0;
-  std::map<std::string, int> left = fleet.free_gpus;
-  for (const auto& [name, gpus] : fleet.coming_gpus) left[name] += gpus;
+  std::map<std::string, int> left = free_or_coming(fleet);
   for (Configuration pool : draft.as_is) {
     if (draft.is_planned(pool.pool.name)) continue;
     const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);

@@ -12,8 +12,8 @@
 namespace windlass::planner {
 namespace {
 
-// Requests per second that would miss timeToFirstToken with so many workers: those beyond what is served, and of the others the
-// share that waits too long.
+// Requests per second that would miss timeToFirstToken with this number of workers: those beyond what is served, and of the
+// others the share that waits too long.
 double missed_per_s(const Draft& draft, int workers) {
   constexpr double kBusiest = 0.95;  // above it the queue grows without an end that the formula could tell
   const Configuration& chosen = *draft.chosen;
@@ -31,7 +31,7 @@ double missed_per_s(const Draft& draft, int workers) {
 
 bool yields(const Draft& draft, double now_s) {
   const Service& service = *draft.service;
-  if (service.refused && now_s < service.refused->until_s) return true;
+  if (is_refused(service, now_s)) return true;
   return std::any_of(service.workers.begin(), service.workers.end(),
                      [&](const Worker& w) { return draft.is_planned(w.pool) && is_stranded(w, now_s); });
 }

@@ -27,6 +27,14 @@ FleetDraft draft_of(const Snapshot& snapshot) {
   return fleet;
 }
 
+std::map<std::string, int> free_or_coming(const FleetDraft& fleet) {
+  std::map<std::string, int> gpus = fleet.free_gpus;
+  for (const auto& [name, coming] : fleet.coming_gpus) gpus[name] += coming;
+  return gpus;
+}
+
+bool is_refused(const Service& service, double now_s) { return service.refused && now_s < service.refused->until_s; }
+
 int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.gpus_per_worker; }
 
 int count_existing(const Service& service, const std::string& pool) {

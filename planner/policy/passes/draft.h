@@ -62,8 +62,12 @@ struct FleetDraft {
 // Nothing is decided yet.
 [[nodiscard]] FleetDraft draft_of(const Snapshot& snapshot);
 
+// By class: those that are free, and those that are coming free.
+[[nodiscard]] std::map<std::string, int> free_or_coming(const FleetDraft& fleet);
+
 [[nodiscard]] int gpus_of(const Configuration& configuration);  // of all its workers
 [[nodiscard]] int count_existing(const Service& service, const std::string& pool);
+[[nodiscard]] bool is_refused(const Service& service, double now_s);  // the cluster takes no new workers of it
 [[nodiscard]] Retiring sum_retiring(const Draft& draft);
 
 // Of a service with a chosen configuration: the target, with what retiring pools take of the service's own limits.

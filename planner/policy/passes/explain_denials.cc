@@ -92,7 +92,7 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
                pool.accelerator, prompts, draft.prefill_granted});
   }
   const int existing = count_existing(service, draft.chosen->pool.name);
-  if (service.refused && fleet.snapshot->now_s < service.refused->until_s && existing < draft.granted) {
+  if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {
     fleet.denied.push_back(
         Denied{service.id, service.refused->code, service.refused->message, accelerator, draft.granted, existing});
   }

@@ -74,8 +74,7 @@ bool shrink_pairs(const std::vector<int>& promised, Claims& claims) {
 
 void share_gpus(FleetDraft& fleet) {
   Claims claims = claims_of(fleet);
-  std::map<std::string, int> all_gpus = fleet.free_gpus;
-  for (const auto& [name, gpus] : fleet.coming_gpus) all_gpus[name] += gpus;
+  const std::map<std::string, int> all_gpus = free_or_coming(fleet);
   std::vector<int> promised = arbitrate(claims.all, all_gpus);
   // A side is no use without the other: what one cannot have for the other's lack is somebody else's.
   for (int round = 0; round < kPairRounds && shrink_pairs(promised, claims); ++round) {

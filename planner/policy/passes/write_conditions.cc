@@ -35,7 +35,7 @@ Hint scale_hint(const Draft& draft, double now_s) {
   }
   if (!draft.chosen)
     return Hint{Truth::kFalse, draft.plan.feasible.reason, "worker counts stay as they are: " + draft.plan.feasible.message};
-  if (service.refused && now_s < service.refused->until_s) {
+  if (is_refused(service, now_s)) {
     return Hint{Truth::kFalse, service.refused->code,
                 fmt::format("the cluster refuses new workers: {}; tried again in {:.0f} s", service.refused->message,
                             service.refused->until_s - now_s)};

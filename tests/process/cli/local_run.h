@@ -20,8 +20,8 @@ namespace windlass::cli {
 
 class LocalRun {
  public:
-  // Makes the model and starts `windlass up` on a service with so many workers; its gateway listens on `host`. Fails the test
-  // when that fails.
+  // Makes the model and starts `windlass up` on a service with this number of workers; its gateway listens on `host`. Fails the
+  // test when that fails.
   explicit LocalRun(int workers, std::string host = "127.0.0.1");
   // On other objects, whose service is "tiny" too: made for so many workers and a strategy.
   using Objects = std::function<std::string(int workers, const std::string& strategy)>;
