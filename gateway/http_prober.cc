@@ -72,7 +72,7 @@ asio::awaitable<void> Prober::ask(ProbeSchedule::TargetPtr target) {
     schedule_.done(target, Dispatcher::now_s(), ours ? std::nullopt : std::optional(outcome));
     tell(target->address, before, target->tracker.contact());
   }
-  if (connection != nullptr && kept_.size() < kMostKept) kept_[target->address] = std::move(connection);
+  if (connection != nullptr && kept_.size() < kMaxKept) kept_[target->address] = std::move(connection);
 }
 
 // counts is false when the time-out was ours: the timer itself came late.

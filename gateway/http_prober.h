@@ -2,7 +2,7 @@
 // and how often is the ProbeSchedule's to say. Any HTTP answer is an answer: whether a worker is ready is the controller's to
 // say.
 //
-// Connections are kept for up to kMostKept workers. A failure that is our own delay (the gateway was held up longer than
+// Connections are kept for up to kMaxKept workers. A failure that is our own delay (the gateway was held up longer than
 // kOwnDelayS) does not count. One thread, as all of the shell.
 #pragma once
 
@@ -29,7 +29,7 @@ class Prober {
   [[nodiscard]] std::shared_ptr<void> use(const std::string& address);
 
  private:
-  static constexpr std::size_t kMostKept = 512;
+  static constexpr std::size_t kMaxKept = 512;
   static constexpr double kAddressesEveryS = 2;  // a worker that has left the table is watched until it holds no request
 
   asio::awaitable<void> run();

@@ -214,7 +214,7 @@ void read_llama_cpp(const Exposition& page, EngineMetrics& read) {
 }
 
 struct EngineNames {
-  Engine engine;
+  EngineKind engine;
   std::string_view name;
   std::array<std::string_view, 2> prefixes;  // an empty one is none
   void (*read)(const Exposition&, EngineMetrics&);
@@ -222,13 +222,13 @@ struct EngineNames {
 
 // In the order of asking.
 const std::array<EngineNames, 7> kEngines = {{
-    {Engine::kWindlass, "Windlass", {"windlass_worker_"}, read_windlass},
-    {Engine::kVllm, "vLLM", {"vllm:"}, read_vllm},
-    {Engine::kSglang, "SGLang", {"sglang:"}, read_sglang},
-    {Engine::kTensorRtLlm, "TensorRT-LLM", {"trtllm_", "trtllm:"}, read_tensorrt_llm},
-    {Engine::kTritonTensorRtLlm, "Triton with TensorRT-LLM", {"nv_trt_llm_"}, read_triton},
-    {Engine::kLlamaCpp, "llama.cpp", {"llamacpp:"}, read_llama_cpp},
-    {Engine::kTgi, "TGI", {"tgi_"}, read_tgi},
+    {EngineKind::kWindlass, "Windlass", {"windlass_worker_"}, read_windlass},
+    {EngineKind::kVllm, "vLLM", {"vllm:"}, read_vllm},
+    {EngineKind::kSglang, "SGLang", {"sglang:"}, read_sglang},
+    {EngineKind::kTensorRtLlm, "TensorRT-LLM", {"trtllm_", "trtllm:"}, read_tensorrt_llm},
+    {EngineKind::kTritonTensorRtLlm, "Triton with TensorRT-LLM", {"nv_trt_llm_"}, read_triton},
+    {EngineKind::kLlamaCpp, "llama.cpp", {"llamacpp:"}, read_llama_cpp},
+    {EngineKind::kTgi, "TGI", {"tgi_"}, read_tgi},
 }};
 
 const EngineNames* names_on(const Exposition& page) {
@@ -249,14 +249,14 @@ const EngineNames* names_on(const Exposition& page) {
 
 }  // namespace
 
-std::string_view engine_name(Engine engine) {
+std::string_view engine_name(EngineKind engine) {
   for (const EngineNames& names : kEngines) {
     if (names.engine == engine) return names.name;
   }
   return "unknown";
 }
 
-std::optional<Engine> detect_engine(const Exposition& page) {
+std::optional<EngineKind> detect_engine(const Exposition& page) {
   const EngineNames* names = names_on(page);
   return names == nullptr ? std::nullopt : std::optional(names->engine);
 }

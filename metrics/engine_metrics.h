@@ -45,14 +45,14 @@
 
 namespace windlass::metrics {
 
-enum class Engine { kWindlass, kVllm, kSglang, kTensorRtLlm, kTritonTensorRtLlm, kTgi, kLlamaCpp };
+enum class EngineKind { kWindlass, kVllm, kSglang, kTensorRtLlm, kTritonTensorRtLlm, kTgi, kLlamaCpp };
 
-[[nodiscard]] std::string_view engine_name(Engine engine);  // as its project writes it: "vLLM"
+[[nodiscard]] std::string_view engine_name(EngineKind engine);  // as its project writes it: "vLLM"
 
 // The engine whose names stand on the page; nullopt when there are none. An engine that also speaks another's names (vLLM with
 // IBM's tgi_ adapter) is itself: TGI is asked last. A router that repeats its engines' names is taken for the engine: scrape
 // engines.
-[[nodiscard]] std::optional<Engine> detect_engine(const Exposition& page);
+[[nodiscard]] std::optional<EngineKind> detect_engine(const Exposition& page);
 
 // What has been observed since the engine started. A page may show any of the three without the others.
 struct EngineLatency {
@@ -85,7 +85,7 @@ inline constexpr std::size_t kMaxMeasuredIterations = 16;
 // tensor, pipeline or expert rank or in priority describe the same requests, so the largest of them counts once. Counters and
 // histograms are added up over all label sets. Where a page has the old and the new name of a thing, the new one counts.
 struct EngineMetrics {
-  Engine engine = Engine::kVllm;
+  EngineKind engine = EngineKind::kVllm;
   std::optional<double> requests_running;
   std::optional<double> requests_waiting;
   std::optional<double> kv_share;  // 0..1 of the KV cache in use; a value outside is absent

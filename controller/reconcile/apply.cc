@@ -26,7 +26,7 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
   for (const planner::PoolPlan& pool : own.plan.pools) {
     const auto accelerator = step.context.observation.classes.find(pool.accelerator);
     if (accelerator == step.context.observation.classes.end()) continue;  // removed since the plan was made
-    WorkerSpec spec = worker_spec(own.service, pool, 0, *accelerator->second);
+    Launch spec = worker_spec(own.service, pool, 0, *accelerator->second);
     std::string hash = spec.hash();
     all.push_back({pool, *accelerator->second, std::move(spec), std::move(hash)});
   }

@@ -20,9 +20,9 @@ constexpr double kSoonS = 0.25;     // while workers start, drain or end
 constexpr double kStandbyMaxS = 2;  // a standby looks at the lease at least this often
 
 // Of one step, after which the world is looked at again; what was left comes first then.
-constexpr double kMostApplyS = 2;
-constexpr double kMostStatusS = 1;
-constexpr double kMostEventsS = 0.25;
+constexpr double kMaxApplyS = 2;
+constexpr double kMaxStatusS = 1;
+constexpr double kMaxEventsS = 0.25;
 
 constexpr double kReportPeriodS = 1;  // of the gauges
 constexpr double kStatusGapS = 1;     // between two writes of one service's status: what flaps is not followed faster
@@ -76,7 +76,7 @@ Outcome Controller::step(Instant now) {
   const dispatch::TableVersion table =
       publisher_.publish(routes(observation, state_, options_.max_queued), term_, now.monotonic_s);
   const std::vector<GatewayPeer> gateways = publisher_.gateways(now.monotonic_s);
-  const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now, within(kMostApplyS, now)};
+  const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now, within(kMaxApplyS, now)};
   Applied applied = apply(context, state_);
   timed("apply");
   note(applied);
@@ -123,7 +123,7 @@ void Controller::write_down(const Observation& observation, const planner::Plan&
   write_class_statuses(observation, now, errors);
   write_profile_statuses(now, errors);
   tell_broken(now, errors);
-  events_.write(store_, now, within(kMostEventsS, now));
+  events_.write(store_, now, within(kMaxEventsS, now));
   if (now.monotonic_s >= next_report_s_) {
     next_report_s_ = now.monotonic_s + kReportPeriodS;
     report_.publish(observation, plan, statuses, state_, store_.broken_objects(), now);
@@ -221,7 +221,7 @@ std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observatio
                     errors);
     }
   };
-  const std::function<bool()> time_is_up = within(kMostStatusS, now);
+  const std::function<bool()> time_is_up = within(kMaxStatusS, now);
   const std::size_t count = observation.services.size();
   const std::size_t first = count == 0 ? 0 : state_.first_status % count;
   state_.first_status = 0;

@@ -11,8 +11,8 @@
 namespace windlass::controller {
 namespace {
 
-constexpr std::size_t kMostNames = 20;    // of one message
-constexpr std::size_t kMostMessages = 3;  // told in full, where more than a word differs
+constexpr std::size_t kMaxNames = 20;    // of one message
+constexpr std::size_t kMaxMessages = 3;  // told in full, where more than a word differs
 
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
@@ -60,10 +60,10 @@ std::string joined(const std::vector<std::string>& messages) {
   std::vector<std::vector<std::string>> all;
   for (const std::string& message : different) all.push_back(words_of(message));
   const auto at = differing_word(all);
-  if (!at) return listed(std::move(different), kMostMessages, "; ");
+  if (!at) return listed(std::move(different), kMaxMessages, "; ");
   std::vector<std::string> names;
   for (const auto& words : all) names.push_back(words[*at]);
-  all.front()[*at] = listed(std::move(names), kMostNames, ", ");
+  all.front()[*at] = listed(std::move(names), kMaxNames, ", ");
   return fmt::format("{}", fmt::join(all.front(), " "));
 }
 

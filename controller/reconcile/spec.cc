@@ -21,14 +21,14 @@ planner::DType to_planner(api::Dtype dtype) {
   return planner::DType::kBFloat16;
 }
 
-planner::Strategy to_planner(api::Strategy strategy) {
+planner::Family to_planner(api::Strategy strategy) {
   switch (strategy) {
-    case api::Strategy::kAuto: return planner::Strategy::kAuto;
-    case api::Strategy::kReplicated: return planner::Strategy::kReplicated;
-    case api::Strategy::kDisaggregated: return planner::Strategy::kDisaggregated;
-    case api::Strategy::kChained: return planner::Strategy::kChained;
+    case api::Strategy::kAuto: return planner::Family::kAuto;
+    case api::Strategy::kReplicated: return planner::Family::kReplicated;
+    case api::Strategy::kDisaggregated: return planner::Family::kDisaggregated;
+    case api::Strategy::kChained: return planner::Family::kChained;
   }
-  return planner::Strategy::kAuto;
+  return planner::Family::kAuto;
 }
 
 planner::Mode to_planner(api::ScalingMode mode) {
@@ -86,8 +86,8 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
     out.may_split = true;
     // Its ranks have whole KV heads. Degrees that cut the model evenly and are no more than these divide them. What stands
     // between embedding and layers is not cut.
-    const int most = !out.shape ? kMostWindlassRanks : out.shape->embedding_dim > 0 ? 1 : out.shape->kv_heads;
-    out.max_gpus_per_worker = std::min(kMostWindlassRanks, most);
+    const int most = !out.shape ? kMaxWindlassRanks : out.shape->embedding_dim > 0 ? 1 : out.shape->kv_heads;
+    out.max_gpus_per_worker = std::min(kMaxWindlassRanks, most);
   } else {
     out.may_split = false;
     out.reserves_context = spec.engine.type == api::EngineType::kLlamaCpp;  // --ctx-size is shared out to the slots
@@ -149,9 +149,9 @@ GpuCapacity capacity_from_spec(const api::AcceleratorClass& object) {
   return {1, static_cast<int>(object.spec.capacity.max_gpus.value_or(object.spec.gpus_per_node)), 0};
 }
 
-WorkerSpec worker_spec(const api::ModelService& service, const planner::PoolPlan& pool, int slot,
-                       const api::AcceleratorClass& accelerator) {
-  WorkerSpec out;
+Launch worker_spec(const api::ModelService& service, const planner::PoolPlan& pool, int slot,
+                   const api::AcceleratorClass& accelerator) {
+  Launch out;
   out.name = fmt::format("{}-{}-{}", service.metadata.name, pool.name, slot);
   out.name_space = service.metadata.name_space;
   out.service = service.metadata.name;

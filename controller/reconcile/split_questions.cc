@@ -98,8 +98,8 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
   std::set<std::string> there;
   bool news = false;
   for (planner::Service& service : snapshot.services) {
-    const bool either = service.scaling.strategy == planner::Strategy::kAuto;
-    if ((service.scaling.strategy != planner::Strategy::kDisaggregated && !either) || !service.shape) continue;
+    const bool either = service.scaling.strategy == planner::Family::kAuto;
+    if ((service.scaling.strategy != planner::Family::kDisaggregated && !either) || !service.shape) continue;
     there.insert(service.id.uid);
     SplitQuestion question = question_of(service, snapshot);
     const auto [found, is_new] = entries_.try_emplace(service.id.uid);

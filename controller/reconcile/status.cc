@@ -22,12 +22,12 @@ api::ConditionStatus to_api(planner::Truth truth) {
   return api::ConditionStatus::kUnknown;
 }
 
-api::Strategy to_api(planner::Strategy strategy) {
+api::Strategy to_api(planner::Family strategy) {
   switch (strategy) {
-    case planner::Strategy::kAuto: return api::Strategy::kAuto;
-    case planner::Strategy::kReplicated: return api::Strategy::kReplicated;
-    case planner::Strategy::kDisaggregated: return api::Strategy::kDisaggregated;
-    case planner::Strategy::kChained: return api::Strategy::kChained;
+    case planner::Family::kAuto: return api::Strategy::kAuto;
+    case planner::Family::kReplicated: return api::Strategy::kReplicated;
+    case planner::Family::kDisaggregated: return api::Strategy::kDisaggregated;
+    case planner::Family::kChained: return api::Strategy::kChained;
   }
   return api::Strategy::kAuto;
 }

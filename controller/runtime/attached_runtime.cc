@@ -123,8 +123,8 @@ std::map<std::string, GpuCapacity> AttachedRuntime::capacity(const std::vector<C
   return all;
 }
 
-Result<void> AttachedRuntime::check(const WorkerSpec& spec) { return not_ours(spec.name); }
-Result<void> AttachedRuntime::create(const WorkerSpec& spec) { return not_ours(spec.name); }
+Result<void> AttachedRuntime::check(const Launch& spec) { return not_ours(spec.name); }
+Result<void> AttachedRuntime::create(const Launch& spec) { return not_ours(spec.name); }
 Result<void> AttachedRuntime::begin_drain(const Worker& worker, Instant) { return not_ours(worker.name); }
 Result<void> AttachedRuntime::terminate(const Worker& worker, std::optional<double>) { return not_ours(worker.name); }
 Result<void> AttachedRuntime::release(const Worker&) { return {}; }

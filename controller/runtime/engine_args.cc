@@ -57,7 +57,7 @@ bool runs_cuda(const std::string& resource_name) { return resource_name.rfind("n
 
 // What a worker is to be, in the words that the engines share.
 struct Asked {
-  const WorkerSpec& spec;
+  const Launch& spec;
   const EngineModel& model;
   const EngineAddress& address;
   EngineVersion version;
@@ -169,7 +169,7 @@ Result<Grammar> llama_cpp_grammar(const Asked& asked) {
   return out;
 }
 
-Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address,
+Result<Grammar> grammar_of(const Launch& spec, const EngineModel& model, const EngineAddress& address,
                            EngineVersion version = {}) {
   const Asked asked{spec, model, address, version};
   if (spec.engine == "Windlass") return windlass_grammar(asked);
@@ -186,7 +186,7 @@ Result<Grammar> grammar_of(const WorkerSpec& spec, const EngineModel& model, con
 
 EngineAddress pod_address() { return {"$(POD_IP)", kWorkerPort}; }
 
-Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model, const EngineAddress& address,
+Result<EngineCommand> engine_command(const Launch& spec, const EngineModel& model, const EngineAddress& address,
                                      EngineVersion version) {
   WINDLASS_ASSIGN_OR_RETURN(Grammar grammar, grammar_of(spec, model, address, version));
   bool says_context = spec.max_context_tokens > 0;
@@ -227,9 +227,9 @@ Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& 
   return out;
 }
 
-std::vector<std::string> other_args(const WorkerSpec& spec, const std::vector<std::string>& ours,
+std::vector<std::string> other_args(const Launch& spec, const std::vector<std::string>& ours,
                                     const std::vector<std::string>& theirs) {
-  WorkerSpec bare = spec;
+  Launch bare = spec;
   bare.extra_args.clear();
   const auto grammar = grammar_of(bare, {}, {});
   // An option of ours under every name it has.

@@ -11,7 +11,7 @@
 namespace windlass::controller {
 
 // The largest --tensor-parallel of our own engine.
-inline constexpr int kMostWindlassRanks = 64;
+inline constexpr int kMaxWindlassRanks = 64;
 
 struct EngineModel {
   std::string path;         // a folder or file in the container, or a repository's name on the Hub
@@ -34,11 +34,11 @@ struct EngineCommand {
 
 // spec.extra_args win over ours, whichever of an option's names they use, and nothing stands twice. Refused: what the gateway
 // and the probes rely on (address, served name), and what the engine cannot be told.
-[[nodiscard]] Result<EngineCommand> engine_command(const WorkerSpec& spec, const EngineModel& model,
-                                                   const EngineAddress& address, EngineVersion version = {});
+[[nodiscard]] Result<EngineCommand> engine_command(const Launch& spec, const EngineModel& model, const EngineAddress& address,
+                                                   EngineVersion version = {});
 
 // The arguments of `theirs` that do not name an option which `ours` already says, under any of the engine's names.
-[[nodiscard]] std::vector<std::string> other_args(const WorkerSpec& spec, const std::vector<std::string>& ours,
+[[nodiscard]] std::vector<std::string> other_args(const Launch& spec, const std::vector<std::string>& ours,
                                                   const std::vector<std::string>& theirs);
 
 }  // namespace windlass::controller

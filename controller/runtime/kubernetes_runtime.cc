@@ -221,8 +221,8 @@ Error KubernetesRuntime::heard(const kube::ApiResult<T>& refused) {
   return refused.error();
 }
 
-Result<void> KubernetesRuntime::check(const WorkerSpec& spec) {
-  WorkerSpec trial = spec;
+Result<void> KubernetesRuntime::check(const Launch& spec) {
+  Launch trial = spec;
   trial.name = fmt::format("{}-{}-check", spec.service, spec.pool);  // no slot has it
   WINDLASS_ASSIGN_OR_RETURN(const json pod, pod_of(trial, defaults_));
   kube::WriteOptions options;
@@ -234,7 +234,7 @@ Result<void> KubernetesRuntime::check(const WorkerSpec& spec) {
   return heard(checked);
 }
 
-Result<void> KubernetesRuntime::create(const WorkerSpec& spec) {
+Result<void> KubernetesRuntime::create(const Launch& spec) {
   WINDLASS_ASSIGN_OR_RETURN(const json pod, pod_of(spec, defaults_));
   const auto created = client_.create(kube::resources::kPods, pod);
   if (!created.ok()) {
@@ -267,7 +267,7 @@ Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<Disrupt
     const auto retry = budget_retry_s_.find(key);
     if (now_.monotonic_s < not_before_s_ || (retry != budget_retry_s_.end() && now_.monotonic_s < retry->second)) continue;
     if (stored != nullptr && !text_at(member(*stored, "metadata"), {"deletionTimestamp"}).empty()) continue;  // it goes
-    if (written++ == kMostBudgetWrites) break;  // those behind are set by the next calls: what was set holds by then
+    if (written++ == kMaxBudgetWrites) break;  // those behind are set by the next calls: what was set holds by then
     const auto set = set_disruption_budget(budget);
     if (set.ok()) {
       budget_retry_s_.erase(key);

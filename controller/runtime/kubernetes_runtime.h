@@ -32,8 +32,8 @@ class KubernetesRuntime final : public WorkerRuntime {
   [[nodiscard]] std::string problem() const override;
   [[nodiscard]] std::vector<Worker> workers() const override;
   [[nodiscard]] std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const override;
-  [[nodiscard]] Result<void> check(const WorkerSpec& spec) override;
-  [[nodiscard]] Result<void> create(const WorkerSpec& spec) override;
+  [[nodiscard]] Result<void> check(const Launch& spec) override;
+  [[nodiscard]] Result<void> create(const Launch& spec) override;
   [[nodiscard]] bool name_taken(const std::string& name_space, const std::string& name) const override;
   [[nodiscard]] double not_before_s() const override { return not_before_s_; }
   [[nodiscard]] Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) override;
@@ -45,7 +45,7 @@ class KubernetesRuntime final : public WorkerRuntime {
   static constexpr double kNodeMissingS = 30;    // longer than one cache lags behind another
   static constexpr double kRetryAfterMaxS = 60;  // a server that asks for more is asked again all the same
   static constexpr double kBudgetRetryS = 30;
-  static constexpr int kMostBudgetWrites = 25;  // at once: those of a thousand services would hold up a step for many seconds
+  static constexpr int kMaxBudgetWrites = 25;  // at once: those of a thousand services would hold up a step for many seconds
 
   struct PodView {
     std::optional<Worker> worker;     // one of this installation's

@@ -58,7 +58,7 @@ bool is_later_part(const fs::path& file) {
 
 }  // namespace
 
-Result<std::string> engine_program(const WorkerSpec& spec) {
+Result<std::string> engine_program(const Launch& spec) {
   if (!spec.program.empty()) {
     const std::string found = spec.program.find('/') == std::string::npos ? on_the_path(spec.program) : spec.program;
     if (!found.empty() && can_run(found)) return found;
@@ -85,7 +85,7 @@ Result<std::string> engine_program(const WorkerSpec& spec) {
                   usual.name, installed.string(), usual.script)};
 }
 
-Result<std::string> engine_model_path(const WorkerSpec& spec, const std::string& path) {
+Result<std::string> engine_model_path(const Launch& spec, const std::string& path) {
   std::error_code failure;
   const bool folder = fs::is_directory(path, failure);
   if (spec.engine == "VLLM") {

@@ -33,13 +33,12 @@ constexpr double kTermGraceS = 5;  // of another engine, between the end of its 
 constexpr int kMaxFailedStarts = 3;
 constexpr const char* kLoopback = "127.0.0.1";
 
-bool is_ours(const WorkerSpec& spec) { return spec.engine == "Windlass"; }
+bool is_ours(const Launch& spec) { return spec.engine == "Windlass"; }
 
 // What an engine is told, as a pod of it would be, but for devices: a process has none to itself, so that a GPU is
 // for spec.engine.args to ask for.
-Result<std::vector<std::string>> command_of(const WorkerSpec& spec, const std::string& binary, const std::string& model,
-                                            int port) {
-  WorkerSpec without_devices = spec;
+Result<std::vector<std::string>> command_of(const Launch& spec, const std::string& binary, const std::string& model, int port) {
+  Launch without_devices = spec;
   without_devices.resource_name.clear();
   std::string program = binary;
   std::string path = model;
@@ -89,7 +88,7 @@ class AdoptedProcess {
 }  // namespace
 
 struct LocalRuntime::Process {
-  WorkerSpec spec;  // of one that is adopted: its name, engine and drain timeout alone
+  Launch spec;  // of one that is adopted: its name, engine and drain timeout alone
   Worker worker;
   HeldPort port;
   std::vector<std::string> command;
@@ -331,7 +330,7 @@ std::map<std::string, GpuCapacity> LocalRuntime::capacity(const std::vector<Clas
   return all;
 }
 
-Result<void> LocalRuntime::check(const WorkerSpec& spec) {
+Result<void> LocalRuntime::check(const Launch& spec) {
   if (is_ours(spec)) return {};
   const auto starts = starts_.find(spec.hash());
   if (starts != starts_.end() && !starts->second.verdict.empty())
@@ -341,7 +340,7 @@ Result<void> LocalRuntime::check(const WorkerSpec& spec) {
   return command.ok() ? Result<void>{} : Result<void>{command.error()};
 }
 
-Result<void> LocalRuntime::create(const WorkerSpec& spec) {
+Result<void> LocalRuntime::create(const Launch& spec) {
   const Key key{spec.name_space, spec.name};
   if (processes_.contains(key)) {
     return Error{ErrorCode::kAlreadyExists, fmt::format("worker {}/{} exists", spec.name_space, spec.name)};
@@ -369,7 +368,7 @@ Result<void> LocalRuntime::create(const WorkerSpec& spec) {
 }
 
 Result<void> LocalRuntime::start(Process& process) {
-  const WorkerSpec& spec = process.spec;
+  const Launch& spec = process.spec;
   WINDLASS_ASSIGN_OR_RETURN(const std::string folder, local_model(spec.model_uri, options_.model_root));
   WINDLASS_ASSIGN_OR_RETURN(process.port, HeldPort::take());
   const int port = process.port.number();

@@ -41,8 +41,8 @@ class LocalRuntime final : public WorkerRuntime {
   [[nodiscard]] std::string problem() const override { return problem_; }
   [[nodiscard]] std::vector<Worker> workers() const override;
   [[nodiscard]] std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const override;
-  [[nodiscard]] Result<void> check(const WorkerSpec& spec) override;
-  [[nodiscard]] Result<void> create(const WorkerSpec& spec) override;
+  [[nodiscard]] Result<void> check(const Launch& spec) override;
+  [[nodiscard]] Result<void> create(const Launch& spec) override;
   [[nodiscard]] bool name_taken(const std::string&, const std::string&) const override { return false; }
   [[nodiscard]] double not_before_s() const override { return 0; }
   // Nobody but us ends processes of this machine.

@@ -27,7 +27,7 @@ struct ModelMount {
   json init_container;  // null: none
 };
 
-Result<ModelMount> mount_model(const WorkerSpec& spec, const PodDefaults& defaults) {
+Result<ModelMount> mount_model(const Launch& spec, const PodDefaults& defaults) {
   const auto rest_of = [&](std::string_view scheme) -> std::optional<std::string> {
     if (spec.model_uri.rfind(scheme, 0) != 0) return std::nullopt;
     return spec.model_uri.substr(scheme.size());
@@ -93,7 +93,7 @@ json pod_security() {
 }
 
 // The user's variables, and where none of theirs says otherwise, places that a user without a home can write.
-json environment(const WorkerSpec& spec) {
+json environment(const Launch& spec) {
   json env = {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}};
   for (const WorkerEnv& one : spec.env) {
     if (one.name == "POD_IP" || one.name == kWorkerToken) continue;
@@ -119,7 +119,7 @@ json environment(const WorkerSpec& spec) {
   return env;
 }
 
-json metadata_of(const WorkerSpec& spec, const PodDefaults& defaults) {
+json metadata_of(const Launch& spec, const PodDefaults& defaults) {
   return {{"name", spec.name},
           {"namespace", spec.name_space},
           {"labels",
@@ -146,7 +146,7 @@ json metadata_of(const WorkerSpec& spec, const PodDefaults& defaults) {
 }
 
 // Without the model's volume.
-json container_of(const WorkerSpec& spec, const PodDefaults& defaults, const std::string& image, const EngineCommand& command,
+json container_of(const Launch& spec, const PodDefaults& defaults, const std::string& image, const EngineCommand& command,
                   const json& env) {
   const json units = {{spec.resource_name, std::to_string(spec.gpus)}};
   const bool windlass = spec.engine == "Windlass";
@@ -183,7 +183,7 @@ json container_of(const WorkerSpec& spec, const PodDefaults& defaults, const std
 }
 
 // Without containers and the model's volume.
-json bare_pod_spec(const WorkerSpec& spec) {
+json bare_pod_spec(const Launch& spec) {
   // Between processes of one worker NCCL and the engines pass tensors through shared memory; the container's own is 64 MiB.
   const json shm = {{"name", "shm"},
                     {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", fmt::format("{}Gi", 2 * std::max(1, spec.gpus))}}}};
@@ -203,7 +203,7 @@ json bare_pod_spec(const WorkerSpec& spec) {
 
 }  // namespace
 
-Result<json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults) {
+Result<json> pod_of(const Launch& spec, const PodDefaults& defaults) {
   const std::string image = !spec.image.empty() ? spec.image : spec.engine == "Windlass" ? defaults.worker_image : "";
   if (image.empty()) {
     return Error{ErrorCode::kInvalidArgument,

@@ -32,7 +32,7 @@ struct PodDefaults {
 
 // Error: the service asks for what a pod cannot be (file://, an engine without an image, a pod template that is no object, or
 // says what pod_policy.h does not allow).
-[[nodiscard]] Result<nlohmann::json> pod_of(const WorkerSpec& spec, const PodDefaults& defaults);
+[[nodiscard]] Result<nlohmann::json> pod_of(const Launch& spec, const PodDefaults& defaults);
 
 // nullopt: not a worker of ours (no controller owner of kind ModelService, or labels missing).
 [[nodiscard]] std::optional<Worker> worker_of(const nlohmann::json& pod);

@@ -108,7 +108,7 @@ Result<void> walk(const json& found, const json& rule, const std::string& path) 
 }
 
 // What "restricted" wants said, and not only not said otherwise.
-Result<void> check_container(const json& container, const json& pod, const std::string& path, const WorkerSpec& spec) {
+Result<void> check_container(const json& container, const json& pod, const std::string& path, const Launch& spec) {
   const json* escalates = at(container, {"securityContext", "allowPrivilegeEscalation"});
   if (escalates == nullptr || *escalates != false) {
     return refused(path + ".securityContext.allowPrivilegeEscalation", "nothing", "false");
@@ -139,7 +139,7 @@ Result<void> check_container(const json& container, const json& pod, const std::
 
 }  // namespace
 
-Result<void> check_pod(const json& pod, const WorkerSpec& spec) {
+Result<void> check_pod(const json& pod, const Launch& spec) {
   WINDLASS_RETURN_IF_ERROR(walk(pod, allowed(), ""));
   // To Kubernetes, nothing said is true.
   if (const json* mounts = at(pod, {"spec", "automountServiceAccountToken"}); mounts == nullptr || *mounts != false) {

@@ -13,6 +13,6 @@
 namespace windlass::controller {
 
 // Error: kInvalidArgument naming the field, what was found and what is allowed.
-[[nodiscard]] Result<void> check_pod(const nlohmann::json& pod, const WorkerSpec& spec);
+[[nodiscard]] Result<void> check_pod(const nlohmann::json& pod, const Launch& spec);
 
 }  // namespace windlass::controller

@@ -120,7 +120,7 @@ json* container(json& pod) {
 
 }  // namespace
 
-Result<json> merge_pod_template(const json& ours, const json& theirs, const WorkerSpec& spec) {
+Result<json> merge_pod_template(const json& ours, const json& theirs, const Launch& spec) {
   const std::string path = "spec.engine.podTemplate";
   if (!theirs.is_object()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no object; allowed is {{metadata, spec}}", path)};

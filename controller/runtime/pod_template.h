@@ -16,6 +16,6 @@ inline constexpr const char* kWorkerContainer = "worker";
 
 // Error: the template has a field of the wrong kind; the message names it.
 [[nodiscard]] Result<nlohmann::json> merge_pod_template(const nlohmann::json& ours, const nlohmann::json& theirs,
-                                                        const WorkerSpec& spec);
+                                                        const Launch& spec);
 
 }  // namespace windlass::controller

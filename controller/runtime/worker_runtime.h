@@ -27,7 +27,7 @@ struct WorkerEnv {
 };
 
 // What a worker is to be. Filled in by the reconciler from the ModelService and the plan.
-struct WorkerSpec {
+struct Launch {
   std::string name;  // unique within the namespace
   std::string name_space;
   std::string service;      // the ModelService that owns it
@@ -147,9 +147,9 @@ class WorkerRuntime {
 
   // Whether the cluster would accept such a worker, without making one. kResourceExhausted: only a quota stands against it;
   // kUnavailable: it could not be asked.
-  [[nodiscard]] virtual Result<void> check(const WorkerSpec& spec) = 0;
+  [[nodiscard]] virtual Result<void> check(const Launch& spec) = 0;
 
-  [[nodiscard]] virtual Result<void> create(const WorkerSpec& spec) = 0;
+  [[nodiscard]] virtual Result<void> create(const Launch& spec) = 0;
 
   // Whether something that is none of workers() holds this name.
   [[nodiscard]] virtual bool name_taken(const std::string& name_space, const std::string& name) const = 0;

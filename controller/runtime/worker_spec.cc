@@ -9,7 +9,7 @@
 
 namespace windlass::controller {
 
-std::string WorkerSpec::hash() const {
+std::string Launch::hash() const {
   nlohmann::json variables = nlohmann::json::array();
   for (const WorkerEnv& one : env) {
     variables.push_back({one.name, one.value});
@@ -37,7 +37,7 @@ std::string WorkerSpec::hash() const {
   return fmt::format("v1-{:016x}", hash.value());
 }
 
-bool WorkerSpec::matches(std::string_view recorded_hash, std::string_view hash) {
+bool Launch::matches(std::string_view recorded_hash, std::string_view hash) {
   constexpr std::string_view kVersion = "v1-";
   while (!recorded_hash.empty()) {
     const std::size_t end = std::min(recorded_hash.find(' '), recorded_hash.size());

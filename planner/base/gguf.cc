@@ -39,11 +39,11 @@ enum ValueType : std::uint32_t {
   kFloat64,
 };
 
-constexpr std::uint64_t kMostKeyBytes = 65535;  // the format's own limit
-constexpr std::uint64_t kMostNameBytes = 1024;
-constexpr std::uint32_t kMostDimensions = 4;  // ggml's
+constexpr std::uint64_t kMaxKeyBytes = 65535;  // the format's own limit
+constexpr std::uint64_t kMaxNameBytes = 1024;
+constexpr std::uint32_t kMaxDimensions = 4;  // ggml's
 constexpr std::uint64_t kDefaultAlignment = 32;
-constexpr std::uint64_t kMostAlignment = 1U << 20U;
+constexpr std::uint64_t kMaxAlignment = 1U << 20U;
 
 // Bytes that a value of this type takes at least.
 std::uint64_t least_bytes(std::uint32_t type) {
@@ -197,13 +197,13 @@ Described read_tensor(Cursor& cursor) {
   Described described;
   GgufTensor& tensor = described.tensor;
   tensor.offset = cursor.at();
-  tensor.name = cursor.text("a tensor's name", kMostNameBytes);
+  tensor.name = cursor.text("a tensor's name", kMaxNameBytes);
   const std::string what = fmt::format("tensor '{}'", shown_text(tensor.name));
   const std::uint64_t began = cursor.at();
   const auto dimensions = cursor.read<std::uint32_t>(what);
   if (!cursor.ok()) return described;
-  if (dimensions < 1 || dimensions > kMostDimensions) {
-    cursor.fail(began, what, fmt::format("{} dimensions", dimensions), fmt::format("1 to {}", kMostDimensions));
+  if (dimensions < 1 || dimensions > kMaxDimensions) {
+    cursor.fail(began, what, fmt::format("{} dimensions", dimensions), fmt::format("1 to {}", kMaxDimensions));
     return described;
   }
   std::int64_t numbers = 1;
@@ -267,7 +267,7 @@ Result<Gguf> Gguf::parse(std::span<const std::byte> bytes, std::string file) {
   const auto field_count = cursor.read<std::uint64_t>("number of fields");
   for (std::uint64_t i = 0; i < field_count && cursor.ok(); ++i) {
     const std::uint64_t began = cursor.at();
-    const std::string_view key = cursor.text("a field's key", kMostKeyBytes);
+    const std::string_view key = cursor.text("a field's key", kMaxKeyBytes);
     const std::string what = fmt::format("field '{}'", shown_text(key));
     GgufValue value = read_value(cursor, what);
     if (cursor.ok() && !gguf.metadata_.emplace(key, std::move(value)).second) {
@@ -280,7 +280,7 @@ Result<Gguf> Gguf::parse(std::span<const std::byte> bytes, std::string file) {
 
   std::uint64_t alignment = kDefaultAlignment;
   if (gguf.has("general.alignment")) {
-    WINDLASS_ASSIGN_OR_RETURN(const std::int64_t given, gguf.whole("general.alignment", 1, kMostAlignment));
+    WINDLASS_ASSIGN_OR_RETURN(const std::int64_t given, gguf.whole("general.alignment", 1, kMaxAlignment));
     alignment = static_cast<std::uint64_t>(given);
   }
   const std::uint64_t data_at = std::min<std::uint64_t>((cursor.at() + alignment - 1) / alignment * alignment, bytes.size());

@@ -14,9 +14,9 @@
 namespace windlass {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-constexpr std::size_t kMostValues = 4'000'000;
-constexpr std::size_t kMostMembers = 64;  // of one map: keys are compared one by one
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxValues = 4'000'000;
+constexpr std::size_t kMaxMembers = 64;  // of one map: keys are compared one by one
 constexpr std::size_t kDeepest = 16;
 
 struct Refusal {
@@ -65,7 +65,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (anchor != YAML::NullAnchor) refuse(mark, "found an anchor (&name), allowed are values written out");
     if (!tag.empty() && tag != "?" && tag != "!")
       refuse(mark, fmt::format("found the tag {}, allowed are values without tags", shown_text(tag)));
-    if (++values_ > kMostValues) refuse(mark, fmt::format("holds more than {} values", kMostValues));
+    if (++values_ > kMaxValues) refuse(mark, fmt::format("holds more than {} values", kMaxValues));
   }
 
   // Where the next value goes.
@@ -98,7 +98,7 @@ class TreeBuilder final : public YAML::EventHandler {
         refuse(mark, fmt::format("found {} a second time, after line {}; allowed is one value for a key", shown_text(text),
                                  member.line));
     }
-    if (members.size() == kMostMembers) refuse(mark, fmt::format("found more than {} keys in one map", kMostMembers));
+    if (members.size() == kMaxMembers) refuse(mark, fmt::format("found more than {} keys in one map", kMaxMembers));
     YamlMember& member = members.emplace_back();
     member.key = text;
     member.line = line_of(mark);
@@ -146,7 +146,7 @@ Result<YamlValue> parse_yaml_tree(std::string_view text, const std::string& sour
   const auto refused = [&](int line, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", source, std::max(1, line), what)};
   };
-  if (text.size() > kMostBytes) return refused(1, fmt::format("found {} bytes, allowed are {}", text.size(), kMostBytes));
+  if (text.size() > kMaxBytes) return refused(1, fmt::format("found {} bytes, allowed are {}", text.size(), kMaxBytes));
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);

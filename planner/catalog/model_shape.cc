@@ -8,7 +8,7 @@ namespace {
 
 // Far above any model of today, and small enough that no parameter count overflows 64 bits.
 constexpr int kLargestSize = 10'000'000;
-constexpr int kMostLayers = 10'000;
+constexpr int kMaxLayers = 10'000;
 constexpr int kLargestRank = 1'000'000;
 
 Result<void> within(const char* field, std::int64_t found, std::int64_t low, std::int64_t high) {
@@ -44,7 +44,7 @@ Result<void> validate_experts(const ModelShape& shape, const MixtureOfExperts& m
 }  // namespace
 
 Result<void> validate(const ModelShape& shape) {
-  WINDLASS_RETURN_IF_ERROR(within("num_hidden_layers", shape.layers, 1, kMostLayers));
+  WINDLASS_RETURN_IF_ERROR(within("num_hidden_layers", shape.layers, 1, kMaxLayers));
   WINDLASS_RETURN_IF_ERROR(within("hidden_size", shape.hidden, 1, kLargestSize));
   WINDLASS_RETURN_IF_ERROR(within("num_attention_heads", shape.heads, 1, kLargestSize));
   WINDLASS_RETURN_IF_ERROR(within("num_key_value_heads", shape.kv_heads, 1, kLargestSize));

@@ -16,12 +16,12 @@ namespace windlass::chain {
 namespace {
 
 // A node takes time in proportion to the program: this many of its coefficients are gone through, which takes some seconds.
-constexpr double kMostWork = 2e6;
+constexpr double kMaxWork = 2e6;
 
 long max_nodes(const mip::MixedIntegerProgram& program) {
   std::size_t size = program.variables().size();
   for (const mip::Constraint& constraint : program.constraints()) size += constraint.terms.size();
-  return static_cast<long>(std::clamp(kMostWork / static_cast<double>(size), 10.0, 1e6));
+  return static_cast<long>(std::clamp(kMaxWork / static_cast<double>(size), 10.0, 1e6));
 }
 
 // The capacities as variables, and what they take of every server's slots.

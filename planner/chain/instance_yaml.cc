@@ -50,9 +50,9 @@ Server read_server(const YamlValue& value, const std::string& path, double cache
     server.token_times = read_token_times(*times, reader.path_of("tokenTimes"), mistake);
   }
   reader.finish();
-  if (server.memory_gb > cache_gb * kMostCachesOnAServer) {
+  if (server.memory_gb > cache_gb * kMaxCachesOnAServer) {
     mistake.keep(value.line, fmt::format("{}.memoryGB: found {}, allowed are at most {} times model.cacheSizeGB, which is {}",
-                                         path, server.memory_gb, kMostCachesOnAServer, cache_gb));
+                                         path, server.memory_gb, kMaxCachesOnAServer, cache_gb));
   }
   return server;
 }
@@ -62,26 +62,26 @@ Instance read_instance(const YamlValue& root, YamlMistake& mistake) {
   YamlReader reader(root, "", mistake);
   if (const YamlValue* model = reader.require("model", "a map with blocks, blockSizeGB and cacheSizeGB")) {
     YamlReader fields(*model, "model", mistake);
-    instance.blocks = static_cast<int>(fields.whole("blocks", 1, kMostBlocks));
+    instance.blocks = static_cast<int>(fields.whole("blocks", 1, kMaxBlocks));
     instance.block_gb = fields.number("blockSizeGB", kPositive);
     instance.cache_gb = fields.number("cacheSizeGB", kPositive);
     fields.finish();
   }
   instance.arrival_rate_per_s = reader.number("arrivalRate", kPositive);
   instance.max_load = reader.number("maxLoad", kShare, instance.max_load);
-  const std::string allowed = fmt::format("a list of 1 to {} servers", kMostServers);
+  const std::string allowed = fmt::format("a list of 1 to {} servers", kMaxServers);
   const YamlValue* servers = reader.require("servers", allowed);
   reader.finish();
   if (servers == nullptr || !mistake.what.empty()) return instance;
-  if (servers->kind != YamlValue::Kind::kList || servers->items.empty() || servers->items.size() > kMostServers) {
+  if (servers->kind != YamlValue::Kind::kList || servers->items.empty() || servers->items.size() > kMaxServers) {
     const std::string found =
         servers->kind == YamlValue::Kind::kList ? fmt::format("{}", servers->items.size()) : found_text(*servers);
     mistake.keep(servers->line, fmt::format("servers: found {}, allowed is {}", found, allowed));
     return instance;
   }
-  if (static_cast<std::int64_t>(servers->items.size()) * instance.blocks > kMostCells) {
+  if (static_cast<std::int64_t>(servers->items.size()) * instance.blocks > kMaxCells) {
     mistake.keep(servers->line, fmt::format("servers: found {} for {} blocks, allowed are at most {} servers times blocks",
-                                            servers->items.size(), instance.blocks, kMostCells));
+                                            servers->items.size(), instance.blocks, kMaxCells));
     return instance;
   }
   std::unordered_map<std::string, std::size_t> seen;

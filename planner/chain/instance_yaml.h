@@ -23,11 +23,11 @@ namespace windlass::chain {
 // What a number in an instance may be: wide enough for every real one, and narrow enough that no sum or quotient overflows.
 inline constexpr double kSmallestNumber = 1e-9;
 inline constexpr double kLargestNumber = 1e9;
-inline constexpr int kMostBlocks = 10'000;
-inline constexpr int kMostServers = 100'000;
+inline constexpr int kMaxBlocks = 10'000;
+inline constexpr int kMaxServers = 100'000;
 // Servers times blocks: what grows with both still answers within seconds.
-inline constexpr std::int64_t kMostCells = 3'000'000;
-inline constexpr double kMostCachesOnAServer = 1e8;  // memory / cache size
+inline constexpr std::int64_t kMaxCells = 3'000'000;
+inline constexpr double kMaxCachesOnAServer = 1e8;  // memory / cache size
 
 // The error is one line, "SOURCE:LINE: servers[3].memoryGB: found 'abc', allowed is a number from 1e-9 to 1e9". Every key must
 // be known and stand once; numbers are plain and finite; anchors, aliases and tags are refused.

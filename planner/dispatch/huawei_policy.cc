@@ -55,7 +55,7 @@ void HuaweiPolicy::update(std::size_t index, const ChainState& state) { set(inst
 
 int HuaweiPolicy::untold(const Instance& instance) const { return std::max(0, instance.in_flight - instance.told); }
 
-double HuaweiPolicy::growth_of(double usage) const { return std::exp(std::min(kMostExponent, rules_.theta * usage)); }
+double HuaweiPolicy::growth_of(double usage) const { return std::exp(std::min(kMaxExponent, rules_.theta * usage)); }
 
 double HuaweiPolicy::usage_of(const Instance& instance) const {
   const double slots = std::max(1, instance.capacity);
@@ -68,9 +68,9 @@ double HuaweiPolicy::load_of(const Instance& instance) const {
   if (count == 0) return instance.told_load;
   // The sum of T e^(theta j / capacity) over j = 0 .. count - 1: equal terms from where the exponent counts no further.
   const double step = rules_.theta / std::max(1, instance.capacity);
-  const double rising = step > 0 ? std::min<double>(count, std::ceil(kMostExponent / step)) : 0;
+  const double rising = step > 0 ? std::min<double>(count, std::ceil(kMaxExponent / step)) : 0;
   const double sum = (step > 0 ? std::expm1(step * rising) / std::expm1(step) : 0) +
-                     (count - rising) * (step > 0 ? std::exp(kMostExponent) : 1);
+                     (count - rising) * (step > 0 ? std::exp(kMaxExponent) : 1);
   return instance.told_load + untold_time_s(instance) * sum;
 }
 

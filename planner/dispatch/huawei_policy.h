@@ -76,7 +76,7 @@ class HuaweiPolicy final : public DispatchPolicy, public RequestTracker {
 
   static constexpr int kUnknownInput = 512;  // of the first requests, where the caller does not know it
   // theta kvusage counts up to here, so that loads stay finite.
-  static constexpr double kMostExponent = 300;
+  static constexpr double kMaxExponent = 300;
 
  private:
   struct Instance {

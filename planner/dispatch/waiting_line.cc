@@ -99,7 +99,7 @@ void FirstTokenTail::observe(double seconds) {
 }
 
 double FirstTokenTail::margin_s(double objective_s) const {
-  return std::min(tail_s_ > 0 ? tail_s_ : kFirstShare * objective_s, kMostShare * objective_s);
+  return std::min(tail_s_ > 0 ? tail_s_ : kFirstShare * objective_s, kMaxShare * objective_s);
 }
 
 }  // namespace windlass::dispatch

@@ -80,10 +80,10 @@ class WaitingLine {
 class FirstTokenTail {
  public:
   void observe(double seconds);
-  // Of this objective: what is known, or a tenth of it; at most kMostShare of it, so that a new request is never late at once.
+  // Of this objective: what is known, or a tenth of it; at most kMaxShare of it, so that a new request is never late at once.
   [[nodiscard]] double margin_s(double objective_s) const;
 
-  static constexpr double kMostShare = 0.8;
+  static constexpr double kMaxShare = 0.8;
 
  private:
   double tail_s_ = 0;  // 0: nothing is known

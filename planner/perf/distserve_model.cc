@@ -14,8 +14,8 @@
 namespace windlass::planner {
 namespace {
 
-constexpr int kMostStageGpus = 4096;
-constexpr double kMostBatchTokens = 1e12;
+constexpr int kMaxStageGpus = 4096;
+constexpr double kMaxBatchTokens = 1e12;
 
 // Three numbers: constant, per token, and per square (prefill) or per request (decode).
 std::vector<double> three(JsonReader& reader, const char* key) {
@@ -85,10 +85,10 @@ Result<DistServeProfile> parse_distserve_profile(std::string_view text) {
       int tensor_parallel = 0;
       const auto [end, error] = std::from_chars(degree.data(), degree.data() + degree.size(), tensor_parallel);
       if (error != std::errc() || end != degree.data() + degree.size() || tensor_parallel < 1 ||
-          tensor_parallel > kMostStageGpus) {
+          tensor_parallel > kMaxStageGpus) {
         return Error{ErrorCode::kInvalidArgument,
                      fmt::format("{}: found tensor parallel degree '{}', allowed is a whole number from 1 to {}", model, degree,
-                                 kMostStageGpus)};
+                                 kMaxStageGpus)};
       }
       WINDLASS_ASSIGN_OR_RETURN(profile[model][tensor_parallel], read_coefficients(value, fmt::format("{}.{}", model, degree)));
     }
@@ -101,9 +101,9 @@ Result<DistServeCapacities> parse_distserve_capacities(std::string_view text) {
   DistServeCapacities capacities;
   for (std::size_t row = 0; row < csv.rows(); ++row) {
     WINDLASS_ASSIGN_OR_RETURN(const std::string model, csv.text(row, "model"));
-    WINDLASS_ASSIGN_OR_RETURN(const int tensor_parallel, csv.integer(row, "tp", 1, kMostStageGpus));
-    WINDLASS_ASSIGN_OR_RETURN(const int pipeline_parallel, csv.integer(row, "pp", 1, kMostStageGpus));
-    WINDLASS_ASSIGN_OR_RETURN(const double tokens, csv.number(row, "max_num_tokens", 0, kMostBatchTokens));
+    WINDLASS_ASSIGN_OR_RETURN(const int tensor_parallel, csv.integer(row, "tp", 1, kMaxStageGpus));
+    WINDLASS_ASSIGN_OR_RETURN(const int pipeline_parallel, csv.integer(row, "pp", 1, kMaxStageGpus));
+    WINDLASS_ASSIGN_OR_RETURN(const double tokens, csv.number(row, "max_num_tokens", 0, kMaxBatchTokens));
     capacities[model][{tensor_parallel, pipeline_parallel}] = tokens;
   }
   return capacities;

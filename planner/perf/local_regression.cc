@@ -13,7 +13,7 @@ namespace windlass::planner {
 
 namespace {
 
-constexpr std::size_t kMostTerms = 5;  // a constant and four slopes
+constexpr std::size_t kMaxTerms = 5;  // a constant and four slopes
 
 double median(std::vector<double>& values) {
   std::sort(values.begin(), values.end());
@@ -22,7 +22,7 @@ double median(std::vector<double>& values) {
 }
 
 // Solves the symmetric positive definite system of `terms` rows, and gives its first unknown.
-double first_unknown(std::array<std::array<double, kMostTerms>, kMostTerms>& matrix, std::array<double, kMostTerms>& right,
+double first_unknown(std::array<std::array<double, kMaxTerms>, kMaxTerms>& matrix, std::array<double, kMaxTerms>& right,
                      std::size_t terms) {
   // The unknowns are eliminated from the last to the first, so that the first stands alone at the end.
   for (std::size_t pivot = terms - 1; pivot > 0; --pivot) {
@@ -39,7 +39,7 @@ double first_unknown(std::array<std::array<double, kMostTerms>, kMostTerms>& mat
 
 LocalRegression::LocalRegression(int dimensions, std::vector<double> points, std::vector<double> values, const Options& options)
     : dimensions_(dimensions), options_(options) {
-  assert(1 <= dimensions && dimensions < static_cast<int>(kMostTerms));
+  assert(1 <= dimensions && dimensions < static_cast<int>(kMaxTerms));
   assert(!values.empty() && points.size() == values.size() * static_cast<std::size_t>(dimensions));
   const auto width = static_cast<std::size_t>(dimensions);
   // Equal points become one.
@@ -133,7 +133,7 @@ void LocalRegression::find(std::span<const double> x, std::size_t begin, std::si
 double LocalRegression::at(std::span<const double> x) const {
   assert(!empty() && x.size() == static_cast<std::size_t>(dimensions_));
   const auto width = static_cast<std::size_t>(dimensions_);
-  std::array<double, kMostTerms> inside{};
+  std::array<double, kMaxTerms> inside{};
   for (std::size_t d = 0; d < width; ++d) inside[d] = std::clamp(x[d], low_[d], high_[d]);
   const std::span<const double> query(inside.data(), width);
 
@@ -147,8 +147,8 @@ double LocalRegression::at(std::span<const double> x) const {
   }
   // The farthest neighbour keeps a trace of weight: with few points it may be the only one in its direction.
   const double reach = std::sqrt(squared_reach) * 1.0001;
-  std::array<std::array<double, kMostTerms>, kMostTerms> matrix{};
-  std::array<double, kMostTerms> right{};
+  std::array<std::array<double, kMaxTerms>, kMaxTerms> matrix{};
+  std::array<double, kMaxTerms> right{};
   double weights = 0;
   double low = values_[nearest.front().index];
   double high = low;
@@ -156,7 +156,7 @@ double LocalRegression::at(std::span<const double> x) const {
     const double share = std::sqrt(near.squared_distance) / reach;
     const double rest = 1 - share * share * share;
     const double weight = rest * rest * rest + 1e-9;
-    std::array<double, kMostTerms> term{1};
+    std::array<double, kMaxTerms> term{1};
     for (std::size_t d = 0; d < width; ++d) term[d + 1] = point(near.index)[d] - query[d];
     const double value = values_[near.index];
     for (std::size_t i = 0; i <= width; ++i) {

@@ -17,13 +17,13 @@ constexpr double kSecondsPerMillisecond = 1e-3;
 
 // Sizes and times beyond these are mistakes.
 constexpr double kMost = 1e15;
-constexpr int kMostHeadDim = 1 << 16;
-constexpr int kMostGpus = 1 << 16;
+constexpr int kMaxHeadDim = 1 << 16;
+constexpr int kMaxGpus = 1 << 16;
 constexpr double kLeastMs = 1e-9;
-constexpr double kMostMs = 1e9;
+constexpr double kMaxMs = 1e9;
 
 Result<double> seconds(const CsvRows& csv, std::size_t row, std::string_view column) {
-  WINDLASS_ASSIGN_OR_RETURN(const double ms, csv.number(row, column, kLeastMs, kMostMs));
+  WINDLASS_ASSIGN_OR_RETURN(const double ms, csv.number(row, column, kLeastMs, kMaxMs));
   return ms * kSecondsPerMillisecond;
 }
 
@@ -41,7 +41,7 @@ Result<std::vector<AttentionRow>> parse_attention(std::string_view text, bool ge
     WINDLASS_ASSIGN_OR_RETURN(const double step, csv.number(i, "step", 0, kMost));
     WINDLASS_ASSIGN_OR_RETURN(row.heads, size(csv, i, "num_heads"));
     WINDLASS_ASSIGN_OR_RETURN(row.kv_heads, csv.number(i, "num_key_value_heads", 1, row.heads));
-    WINDLASS_ASSIGN_OR_RETURN(row.key.head_dim, csv.integer(i, "head_dim", 1, kMostHeadDim));
+    WINDLASS_ASSIGN_OR_RETURN(row.key.head_dim, csv.integer(i, "head_dim", 1, kMaxHeadDim));
     WINDLASS_ASSIGN_OR_RETURN(const std::string cache, csv.text(i, "kv_cache_dtype"));
     WINDLASS_ASSIGN_OR_RETURN(row.time_s, seconds(csv, i, "latency"));
     if (cache != "bfloat16" && cache != "float16" && cache != "fp8") {
@@ -71,7 +71,7 @@ Result<std::vector<CollectiveRow>> parse_collectives(const CsvRows& csv, const c
     CollectiveRow row;
     WINDLASS_ASSIGN_OR_RETURN(row.operation, csv.text(i, "op_name"));
     WINDLASS_ASSIGN_OR_RETURN(row.element_bytes, element_bytes(csv, i, type_column));
-    WINDLASS_ASSIGN_OR_RETURN(row.gpus, csv.integer(i, "num_gpus", 2, kMostGpus));
+    WINDLASS_ASSIGN_OR_RETURN(row.gpus, csv.integer(i, "num_gpus", 2, kMaxGpus));
     WINDLASS_ASSIGN_OR_RETURN(const double elements, size(csv, i, "message_size"));
     WINDLASS_ASSIGN_OR_RETURN(row.time_s, seconds(csv, i, "latency"));
     row.bytes = elements * row.element_bytes;
@@ -95,7 +95,7 @@ Result<std::vector<VidurSample>> vidur_samples(const CsvRows& csv, std::initiali
       if (!csv.has(column) || !csv.text(i, column).ok()) continue;  // empty: this row measured another operator
       Result<VidurSample> sample = sizes_of(i);
       if (!sample.ok()) return sample.error();
-      WINDLASS_ASSIGN_OR_RETURN(const double median_ms, csv.number(i, column, 0, kMostMs));
+      WINDLASS_ASSIGN_OR_RETURN(const double median_ms, csv.number(i, column, 0, kMaxMs));
       sample->name = name;
       sample->time_s = median_ms * kSecondsPerMillisecond;
       samples.push_back(std::move(*sample));
@@ -163,7 +163,7 @@ Result<std::vector<VidurSample>> parse_vidur_mlp_csv(std::string_view text) {
                         "mlp_up_proj", "mlp_act", "mlp_down_proj", "add"},
                        [&](std::size_t i) -> Result<VidurSample> {
                          VidurSample sample;
-                         WINDLASS_ASSIGN_OR_RETURN(sample.gpus, csv.integer(i, "num_tensor_parallel_workers", 1, kMostGpus));
+                         WINDLASS_ASSIGN_OR_RETURN(sample.gpus, csv.integer(i, "num_tensor_parallel_workers", 1, kMaxGpus));
                          WINDLASS_ASSIGN_OR_RETURN(const double tokens, size(csv, i, "num_tokens"));
                          sample.x = {tokens};
                          return sample;
@@ -176,7 +176,7 @@ Result<std::vector<VidurSample>> parse_vidur_attention_csv(std::string_view text
   return vidur_samples(csv, {"attn_input_reshape", "attn_decode", "attn_output_reshape", "attn_prefill"},
                        [&](std::size_t i) -> Result<VidurSample> {
                          VidurSample sample;
-                         WINDLASS_ASSIGN_OR_RETURN(sample.gpus, csv.integer(i, "num_tensor_parallel_workers", 1, kMostGpus));
+                         WINDLASS_ASSIGN_OR_RETURN(sample.gpus, csv.integer(i, "num_tensor_parallel_workers", 1, kMaxGpus));
                          WINDLASS_ASSIGN_OR_RETURN(const double batch, size(csv, i, "batch_size"));
                          WINDLASS_ASSIGN_OR_RETURN(const double chunk, csv.number(i, "prefill_chunk_size", 0, kMost));
                          WINDLASS_ASSIGN_OR_RETURN(const double cache, csv.number(i, "kv_cache_size", 0, kMost));
@@ -191,8 +191,8 @@ Result<std::vector<VidurSample>> parse_vidur_collective_csv(std::string_view tex
   WINDLASS_ASSIGN_OR_RETURN(const CsvRows csv, CsvRows::parse(text, {"num_workers", "size", "devices_per_node"}));
   return vidur_samples(csv, {"all_reduce", "all_gather", "send_recv"}, [&](std::size_t i) -> Result<VidurSample> {
     VidurSample sample;
-    WINDLASS_ASSIGN_OR_RETURN(sample.gpus, csv.integer(i, "num_workers", 1, kMostGpus));
-    WINDLASS_ASSIGN_OR_RETURN(sample.gpus_per_node, csv.integer(i, "devices_per_node", 1, kMostGpus));
+    WINDLASS_ASSIGN_OR_RETURN(sample.gpus, csv.integer(i, "num_workers", 1, kMaxGpus));
+    WINDLASS_ASSIGN_OR_RETURN(sample.gpus_per_node, csv.integer(i, "devices_per_node", 1, kMaxGpus));
     WINDLASS_ASSIGN_OR_RETURN(const double bytes, size(csv, i, "size"));
     sample.x = {bytes};
     return sample;
@@ -204,15 +204,15 @@ Result<std::vector<VidurSample>> parse_vidur_cpu_csv(std::string_view text) {
   std::vector<VidurSample> samples;
   for (std::size_t i = 0; i < csv.rows(); ++i) {
     WINDLASS_ASSIGN_OR_RETURN(const double batch, size(csv, i, "batch_size"));
-    WINDLASS_ASSIGN_OR_RETURN(const int gpus, csv.integer(i, "tensor_parallel_degree", 1, kMostGpus));
+    WINDLASS_ASSIGN_OR_RETURN(const int gpus, csv.integer(i, "tensor_parallel_degree", 1, kMaxGpus));
     for (const char* name : {"schedule", "sampler_e2e", "prepare_inputs_e2e", "model_execution_e2e", "process_model_outputs"}) {
       const std::string column = fmt::format("{}_median", name);
       if (!csv.has(column)) continue;
-      WINDLASS_ASSIGN_OR_RETURN(const double median_ms, csv.number(i, column, 0, kMostMs));
+      WINDLASS_ASSIGN_OR_RETURN(const double median_ms, csv.number(i, column, 0, kMaxMs));
       samples.push_back({fmt::format("cpu_{}", name), gpus, 0, {batch}, median_ms * kSecondsPerMillisecond});
     }
     if (!csv.has("ray_comm_time_mean")) continue;
-    WINDLASS_ASSIGN_OR_RETURN(const double mean_ms, csv.number(i, "ray_comm_time_mean", 0, kMostMs));
+    WINDLASS_ASSIGN_OR_RETURN(const double mean_ms, csv.number(i, "ray_comm_time_mean", 0, kMaxMs));
     samples.push_back({"cpu_ray_comm_time", gpus, 0, {batch}, mean_ms * kSecondsPerMillisecond});
   }
   return samples;

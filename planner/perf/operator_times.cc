@@ -122,7 +122,7 @@ OperatorTimes::OperatorTimes(const OperatorHardware& hardware, const Accelerator
     for (const AttentionRow& row : all) by_key[row.key].push_back(row);
     for (const auto& [key, rows] : by_key) {
       const double share = impossible_share(rows, phase, hardware);
-      if (share > kMostImpossibleRows) {
+      if (share > kMaxImpossibleRows) {
         turned_away_.push_back(fmt::format("{} attention, {}: {:.0f} % of {} rows are faster than peak FLOP/s allows",
                                            phase == AttentionPhase::kContext ? "context" : "generation", describe(key),
                                            100 * share, rows.size()));

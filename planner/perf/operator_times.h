@@ -78,7 +78,7 @@ class AttentionTable {
 
 // Tables with a larger share of impossible rows are turned away: a few outliers are noise, a twentieth is a mistake in how it
 // was taken.
-constexpr double kMostImpossibleRows = 0.05;
+constexpr double kMaxImpossibleRows = 0.05;
 
 // Share of the rows that are faster than the data sheet allows (attention: FLOPs alone, as decode data may sit in a cache).
 [[nodiscard]] double impossible_share(std::span<const AttentionRow> rows, AttentionPhase phase,

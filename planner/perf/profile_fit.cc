@@ -18,7 +18,7 @@ namespace windlass::planner {
 namespace {
 
 constexpr std::size_t kFewestRows = 4;  // to fit and to validate
-constexpr double kMostExact = 1e9;
+constexpr double kMaxExact = 1e9;
 
 using Rows = std::vector<ProfileRow>;
 using Model = std::shared_ptr<const IterationModel>;
@@ -35,9 +35,9 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
     if (ProfileKey{row.model, row.hardware, row.tensor_parallel} != key) continue;
     for (const auto& [column, size] : {std::pair("prompt_size", row.prompt_tokens), std::pair("batch_size", row.batch_size),
                                        std::pair("token_size", row.output_tokens)}) {
-      if (size == std::floor(size) && size <= kMostExact) continue;
+      if (size == std::floor(size) && size <= kMaxExact) continue;
       return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {} for {}, allowed is a whole number up to {:.0f}",
-                                                            column, size, key.model, kMostExact)};
+                                                            column, size, key.model, kMaxExact)};
     }
     if (is_one_batch(row)) {
       usable.rows.push_back(row);

@@ -25,7 +25,7 @@ namespace {
 // As many as interpolation looks at.
 constexpr int kAttentionNeighbours = LocalRegression::Options{}.neighbours;
 // A cut that changes any iteration by more than this is not made.
-constexpr double kMostChange = 1e-3;
+constexpr double kMaxChange = 1e-3;
 
 double rounded(double time_s) { return parse_coefficient(fmt::format("{:.6g}", time_s)).value_or(time_s); }
 
@@ -264,8 +264,7 @@ double largest_change(const OperatorModel& a, const OperatorModel& b) {
   const auto compare = [&](const Batch& batch) {
     largest = std::max(largest, std::abs(b.iteration_s(batch) / a.iteration_s(batch) - 1));
     // What a prediction rests on may not change either.
-    largest =
-        std::max(largest, kMostChange * 100 * std::abs(a.basis(batch).measured_share() - b.basis(batch).measured_share()));
+    largest = std::max(largest, kMaxChange * 100 * std::abs(a.basis(batch).measured_share() - b.basis(batch).measured_share()));
   };
   for (int sequences = 1; sequences <= 512; sequences *= 2) {
     for (double tokens = 16; tokens <= 131072; tokens *= 2.5) {
@@ -316,7 +315,7 @@ Result<OperatorFit> fit_operators(const OperatorTables& all, const OperatorFitRe
   less.context_attention = cut(tables.context_attention, request.shape, options.tensor_parallel);
   less.generation_attention = cut(tables.generation_attention, request.shape, options.tensor_parallel);
   WINDLASS_ASSIGN_OR_RETURN(const OperatorModel smaller, model_with(less));
-  if (largest_change(whole, smaller) > kMostChange) less = tables;
+  if (largest_change(whole, smaller) > kMaxChange) less = tables;
 
   PerformanceProfile& profile = fit.profile;
   profile.accelerator = request.accelerator.name;
@@ -335,11 +334,11 @@ Result<OperatorFit> fit_operators(const OperatorTables& all, const OperatorFitRe
   missing(tables.collectives.empty() && options.tensor_parallel > 1,
           fmt::format("all-reduces over {} GPUs", options.tensor_parallel).c_str());
   profile.fit = MeasuredOperators{operator_shape(request.shape), options.weights, options.overhead, std::move(less)};
-  if (const std::size_t bytes = to_json(profile).dump().size(); bytes > kMostTableBytes) {
+  if (const std::size_t bytes = to_json(profile).dump().size(); bytes > kMaxTableBytes) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("found tables of {} bytes for this model, allowed are {}: an object of the API server holds no "
                              "more; measure fewer sizes, or use the tables themselves as a latency source",
-                             bytes, kMostTableBytes)};
+                             bytes, kMaxTableBytes)};
   }
   return fit;
 }

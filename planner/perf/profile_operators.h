@@ -28,7 +28,7 @@ struct OperatorFitRequest {
 };
 
 // Tables larger than this, cut and printed, are refused: etcd takes objects of 1.5 MB.
-inline constexpr std::size_t kMostTableBytes = 1'000'000;
+inline constexpr std::size_t kMaxTableBytes = 1'000'000;
 
 struct OperatorFit {
   PerformanceProfile profile;      // without model name and the file's

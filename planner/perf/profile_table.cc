@@ -13,8 +13,8 @@
 namespace windlass::planner {
 namespace {
 
-constexpr double kMostRowTokens = 1e9;
-constexpr double kMostRowMs = 1e9;
+constexpr double kMaxRowTokens = 1e9;
+constexpr double kMaxRowMs = 1e9;
 constexpr double kLeastRowMs = 1e-6;
 constexpr double kMixedBatchFactor = 1.1;   // Splitwise's simulator
 constexpr double kContradictionFactor = 2;  // of Splitwise's rows, ten lie at 14 and more, all others below 1.2
@@ -76,15 +76,15 @@ Result<std::vector<ProfileRow>> parse_profile_csv(std::string_view text) {
     WINDLASS_ASSIGN_OR_RETURN(row.model, csv.text(i, "model"));
     WINDLASS_ASSIGN_OR_RETURN(row.hardware, csv.text(i, "hardware"));
     WINDLASS_ASSIGN_OR_RETURN(row.tensor_parallel, csv.integer(i, "tensor_parallel", 1, 4096));
-    WINDLASS_ASSIGN_OR_RETURN(row.prompt_tokens, csv.number(i, "prompt_size", 1, kMostRowTokens));
-    WINDLASS_ASSIGN_OR_RETURN(row.batch_size, csv.number(i, "batch_size", 1, kMostRowTokens));
-    WINDLASS_ASSIGN_OR_RETURN(row.output_tokens, csv.number(i, "token_size", 1, kMostRowTokens));
-    WINDLASS_ASSIGN_OR_RETURN(const double prompt_ms, csv.number(i, "prompt_time", kLeastRowMs, kMostRowMs));
-    WINDLASS_ASSIGN_OR_RETURN(const double token_ms, csv.number(i, "token_time", kLeastRowMs, kMostRowMs));
+    WINDLASS_ASSIGN_OR_RETURN(row.prompt_tokens, csv.number(i, "prompt_size", 1, kMaxRowTokens));
+    WINDLASS_ASSIGN_OR_RETURN(row.batch_size, csv.number(i, "batch_size", 1, kMaxRowTokens));
+    WINDLASS_ASSIGN_OR_RETURN(row.output_tokens, csv.number(i, "token_size", 1, kMaxRowTokens));
+    WINDLASS_ASSIGN_OR_RETURN(const double prompt_ms, csv.number(i, "prompt_time", kLeastRowMs, kMaxRowMs));
+    WINDLASS_ASSIGN_OR_RETURN(const double token_ms, csv.number(i, "token_time", kLeastRowMs, kMaxRowMs));
     row.prompt_s = prompt_ms * 1e-3;
     row.token_s = token_ms * 1e-3;
     if (csv.has("e2e_time")) {
-      WINDLASS_ASSIGN_OR_RETURN(const double end_to_end_ms, csv.number(i, "e2e_time", kLeastRowMs, kMostRowMs));
+      WINDLASS_ASSIGN_OR_RETURN(const double end_to_end_ms, csv.number(i, "e2e_time", kLeastRowMs, kMaxRowMs));
       row.end_to_end_s = end_to_end_ms * 1e-3;
     }
     rows.push_back(std::move(row));

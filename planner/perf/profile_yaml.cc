@@ -18,12 +18,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostTokens = 1e12;
-constexpr double kMostSeconds = 1e9;
+constexpr double kMaxTokens = 1e12;
+constexpr double kMaxSeconds = 1e9;
 constexpr double kLeastSeconds = 1e-12;
-constexpr double kMostBytes = 1e15;
-constexpr std::int64_t kMostSize = 1'000'000'000;
-constexpr std::size_t kMostPoints = 4096;
+constexpr double kMaxBytes = 1e15;
+constexpr std::int64_t kMaxSize = 1'000'000'000;
+constexpr std::size_t kMaxPoints = 4096;
 constexpr std::array kTypes = {"Linear", "Profile", "Operators"};
 constexpr std::array kForms = {"Aladdin", "Huawei"};
 constexpr std::array kReadings = {"BatchTokens", "BatchShape"};
@@ -92,7 +92,7 @@ class SpecReader {
     }
     if (reader.find("kvCapacityTokens") != nullptr) {
       profile.kv_capacity_tokens =
-          static_cast<double>(reader.whole("kvCapacityTokens", 1, static_cast<std::int64_t>(kMostTokens)));
+          static_cast<double>(reader.whole("kvCapacityTokens", 1, static_cast<std::int64_t>(kMaxTokens)));
     }
     if (const auto* source = reader.find("source")) read_source(*source, profile.source);
     if (const auto* fit = reader.require("fit", "a map with type")) read_fit(*fit, profile);
@@ -122,18 +122,18 @@ class SpecReader {
     YamlReader in(value, "spec.source", mistake_);
     source.file = in.text("file", "a file's name", "");
     source.format = in.text("format", "a format's name", "");
-    source.rows = in.whole("rows", 0, kMostSize, 0);
-    source.left_out = in.whole("rowsLeftOut", 0, kMostSize, 0);
+    source.rows = in.whole("rows", 0, kMaxSize, 0);
+    source.left_out = in.whole("rowsLeftOut", 0, kMaxSize, 0);
     end(in);
   }
 
   MeasuredTransfer read_transfer(const YamlValue& value) {
     YamlReader in(value, "spec.transfer", mistake_);
     MeasuredTransfer transfer;
-    transfer.bandwidth_bytes_per_s = decimal(in, "bandwidthBytesPerSecond", {1, kMostBytes});
-    transfer.latency_s = decimal(in, "latencySeconds", {0, kMostSeconds}, 0);
-    if (in.find("bytesPerToken") != nullptr) transfer.bytes_per_token = decimal(in, "bytesPerToken", {1, kMostBytes});
-    transfer.samples = in.whole("samples", 1, kMostSize, 0);
+    transfer.bandwidth_bytes_per_s = decimal(in, "bandwidthBytesPerSecond", {1, kMaxBytes});
+    transfer.latency_s = decimal(in, "latencySeconds", {0, kMaxSeconds}, 0);
+    if (in.find("bytesPerToken") != nullptr) transfer.bytes_per_token = decimal(in, "bytesPerToken", {1, kMaxBytes});
+    transfer.samples = in.whole("samples", 1, kMaxSize, 0);
     end(in);
     return transfer;
   }
@@ -144,7 +144,7 @@ class SpecReader {
     each(in, "parts", 16, [&](YamlReader& part) {
       FitError error;
       error.part = part.text("name", "the part's name");
-      error.samples = part.whole("samples", 1, kMostSize);
+      error.samples = part.whole("samples", 1, kMaxSize);
       error.mape = decimal(part, "meanError", {0, 1e6});
       error.median_ape = decimal(part, "medianError", {0, 1e6});
       error.max_ape = decimal(part, "maxError", {0, 1e6});
@@ -196,7 +196,7 @@ class SpecReader {
     if (value == nullptr) return phase;
     YamlReader reader(*value, parent.path_of(key), mistake_);
     for (const CoefficientField& field : kCoefficientFields) {
-      phase.coefficients.*field.value = decimal(reader, field.name, {0, kMostSeconds}, 0);
+      phase.coefficients.*field.value = decimal(reader, field.name, {0, kMaxSeconds}, 0);
     }
     if (const auto* range = reader.require("range", "a map with sequences, meanTokens and tokens")) {
       YamlReader in(*range, reader.path_of("range"), mistake_);
@@ -204,8 +204,8 @@ class SpecReader {
         const auto* limits = in.require(field.name, "a map with from and to");
         if (limits == nullptr) continue;
         YamlReader of(*limits, in.path_of(field.name), mistake_);
-        phase.range.*field.from = decimal(of, "from", {0, kMostTokens});
-        phase.range.*field.to = decimal(of, "to", {phase.range.*field.from, kMostTokens});
+        phase.range.*field.from = decimal(of, "from", {0, kMaxTokens});
+        phase.range.*field.to = decimal(of, "to", {phase.range.*field.from, kMaxTokens});
         end(of);
       }
       end(in);
@@ -228,15 +228,15 @@ class SpecReader {
     YamlReader reader(value, "spec.fit.profile", mistake_);
     MeasuredCells measured;
     measured.reading = static_cast<ProfileReading>(reader.choice("reading", kReadings));
-    each(reader, "points", kMostPoints, [&](YamlReader& point) {
+    each(reader, "points", kMaxPoints, [&](YamlReader& point) {
       MeasuredCell cell;
-      cell.prompt_tokens = static_cast<double>(point.whole("promptTokens", 1, kMostSize));
-      cell.batch_size = static_cast<double>(point.whole("batchSize", 1, kMostSize));
-      cell.output_tokens = static_cast<double>(point.whole("outputTokens", 1, kMostSize));
-      cell.prompt_s = decimal(point, "promptSeconds", {kLeastSeconds, kMostSeconds});
-      cell.token_s = decimal(point, "tokenSeconds", {kLeastSeconds, kMostSeconds});
-      cell.end_to_end_s = decimal(point, "endToEndSeconds", {0, kMostSeconds}, 0);
-      cell.runs = point.whole("runs", 1, kMostSize, 1);
+      cell.prompt_tokens = static_cast<double>(point.whole("promptTokens", 1, kMaxSize));
+      cell.batch_size = static_cast<double>(point.whole("batchSize", 1, kMaxSize));
+      cell.output_tokens = static_cast<double>(point.whole("outputTokens", 1, kMaxSize));
+      cell.prompt_s = decimal(point, "promptSeconds", {kLeastSeconds, kMaxSeconds});
+      cell.token_s = decimal(point, "tokenSeconds", {kLeastSeconds, kMaxSeconds});
+      cell.end_to_end_s = decimal(point, "endToEndSeconds", {0, kMaxSeconds}, 0);
+      cell.runs = point.whole("runs", 1, kMaxSize, 1);
       measured.cells.push_back(cell);
     });
     end(reader);
@@ -265,13 +265,13 @@ class SpecReader {
     measured.weights = static_cast<GemmKind>(reader.choice("weights", kWeights));
     if (const auto* shape = reader.require("shape", "a map with the model's sizes")) {
       YamlReader in(*shape, "spec.fit.operators.shape", mistake_);
-      for (const ShapeField& field : kShapeFields) measured.shape.*field.value = in.whole(field.name, 1, kMostSize);
+      for (const ShapeField& field : kShapeFields) measured.shape.*field.value = in.whole(field.name, 1, kMaxSize);
       end(in);
     }
     if (const auto* overhead = reader.find("overhead")) {
       YamlReader in(*overhead, "spec.fit.operators.overhead", mistake_);
       for (const OverheadField& field : kOverheadFields) {
-        measured.overhead.*field.value = decimal(in, field.name, {0, kMostBytes}, measured.overhead.*field.value);
+        measured.overhead.*field.value = decimal(in, field.name, {0, kMaxBytes}, measured.overhead.*field.value);
       }
       end(in);
     }
@@ -287,10 +287,10 @@ class SpecReader {
       read_table(reader, kGemmTables[kind], {"m", "n", "k", "seconds"}, [&](const CsvRows& csv, std::size_t i) -> Result<void> {
         GemmRow row;
         row.kind = static_cast<GemmKind>(kind);
-        WINDLASS_ASSIGN_OR_RETURN(row.m, csv.number(i, "m", 1, kMostBytes));
-        WINDLASS_ASSIGN_OR_RETURN(row.n, csv.number(i, "n", 1, kMostBytes));
-        WINDLASS_ASSIGN_OR_RETURN(row.k, csv.number(i, "k", 1, kMostBytes));
-        WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMostSeconds));
+        WINDLASS_ASSIGN_OR_RETURN(row.m, csv.number(i, "m", 1, kMaxBytes));
+        WINDLASS_ASSIGN_OR_RETURN(row.n, csv.number(i, "n", 1, kMaxBytes));
+        WINDLASS_ASSIGN_OR_RETURN(row.k, csv.number(i, "k", 1, kMaxBytes));
+        WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMaxSeconds));
         tables.gemm.push_back(row);
         return {};
       });
@@ -302,11 +302,11 @@ class SpecReader {
                  [&, rows = rows](const CsvRows& csv, std::size_t i) -> Result<void> {
                    AttentionRow row;
                    row.key = key;
-                   WINDLASS_ASSIGN_OR_RETURN(row.batch, csv.number(i, "batch", 1, kMostBytes));
-                   WINDLASS_ASSIGN_OR_RETURN(row.length, csv.number(i, "tokens", 1, kMostBytes));
-                   WINDLASS_ASSIGN_OR_RETURN(row.heads, csv.number(i, "heads", 1, kMostBytes));
+                   WINDLASS_ASSIGN_OR_RETURN(row.batch, csv.number(i, "batch", 1, kMaxBytes));
+                   WINDLASS_ASSIGN_OR_RETURN(row.length, csv.number(i, "tokens", 1, kMaxBytes));
+                   WINDLASS_ASSIGN_OR_RETURN(row.heads, csv.number(i, "heads", 1, kMaxBytes));
                    WINDLASS_ASSIGN_OR_RETURN(row.kv_heads, csv.number(i, "kvHeads", 1, row.heads));
-                   WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMostSeconds));
+                   WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMaxSeconds));
                    rows->push_back(row);
                    return {};
                  });
@@ -317,8 +317,8 @@ class SpecReader {
                  row.operation = "all_reduce";
                  WINDLASS_ASSIGN_OR_RETURN(row.implementation, csv.text(i, "implementation"));
                  WINDLASS_ASSIGN_OR_RETURN(row.gpus, csv.integer(i, "gpus", 2, 4096));
-                 WINDLASS_ASSIGN_OR_RETURN(row.bytes, csv.number(i, "bytes", 1, kMostBytes));
-                 WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMostSeconds));
+                 WINDLASS_ASSIGN_OR_RETURN(row.bytes, csv.number(i, "bytes", 1, kMaxBytes));
+                 WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMaxSeconds));
                  tables.collectives.push_back(std::move(row));
                  return {};
                });

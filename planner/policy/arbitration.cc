@@ -11,7 +11,7 @@ namespace windlass::planner {
 namespace {
 
 // Growth of one claim is weighed at most so often: what wants more grows by several workers at a time.
-constexpr int kMostWeighed = 128;
+constexpr int kMaxWeighed = 128;
 
 class Arbiter {
  public:
@@ -67,8 +67,8 @@ class Arbiter {
     }
   }
 
-  // Workers that claim `i` grows by at a time: one, unless it would take more than kMostWeighed times to reach what it wants.
-  [[nodiscard]] int stride(std::size_t i) const { return (claims_[i].wanted + kMostWeighed - 1) / kMostWeighed; }
+  // Workers that claim `i` grows by at a time: one, unless it would take more than kMaxWeighed times to reach what it wants.
+  [[nodiscard]] int stride(std::size_t i) const { return (claims_[i].wanted + kMaxWeighed - 1) / kMaxWeighed; }
 
   // What so many more workers save, per GPU.
   [[nodiscard]] double gain(std::size_t i, int more) const {

@@ -43,7 +43,7 @@ void learn_burstiness(PolicyMemory& memory, const workload::RateSample& sample, 
   if (!level || level->window_s < kLevelWindowS / 2 || level->per_s <= 0) return;
   const double off_per_s = sample.rate_per_s - level->per_s;
   const double poisson = level->per_s * (1 / seconds + 1 / level->window_s);
-  const double seen = std::min(off_per_s * off_per_s / poisson, kMostBurstiness);
+  const double seen = std::min(off_per_s * off_per_s / poisson, kMaxBurstiness);
   // A start owes nothing to its first count: what was seen so far is a plain mean until there is more than the memory holds.
   const double watched_s = std::clamp(sample.time_s - memory.history_since_s.value_or(sample.time_s), kLevelWindowS * 5, 1e9);
   const double gain = std::max(-std::expm1(-seconds / kBurstinessMemoryS), seconds / watched_s);
@@ -51,7 +51,7 @@ void learn_burstiness(PolicyMemory& memory, const workload::RateSample& sample, 
   const double above = memory.burstiness - 1 + gain * excess;
   const double rate_per_s = std::max(level->per_s, sample.rate_per_s);
   memory.bursts_per_s += (excess > 0 ? gain * excess / above : 0) * (rate_per_s - memory.bursts_per_s);
-  memory.burstiness = std::clamp(memory.burstiness + gain * (seen - memory.burstiness), 1.0, kMostBurstiness);
+  memory.burstiness = std::clamp(memory.burstiness + gain * (seen - memory.burstiness), 1.0, kMaxBurstiness);
 }
 
 }  // namespace

@@ -106,10 +106,10 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
                    service.shape_unknown_reason.empty() ? "the model's shape is not known" : service.shape_unknown_reason});
   }
   switch (service.scaling.strategy) {
-    case Strategy::kAuto: return choose_either(given);
-    case Strategy::kReplicated: return choose_whole(given);
-    case Strategy::kDisaggregated: return choose_split(given);
-    case Strategy::kChained: break;
+    case Family::kAuto: return choose_either(given);
+    case Family::kReplicated: return choose_whole(given);
+    case Family::kDisaggregated: return choose_split(given);
+    case Family::kChained: break;
   }
   return refuse({Truth::kFalse, "StrategyNotAvailable",
                  "scaling.strategy: found Chained; this version plans Auto, Replicated and Disaggregated"});

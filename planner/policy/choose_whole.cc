@@ -211,7 +211,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   }
 
   choice.chosen = configuration_of(given, asked, winner.config);
-  if (service.scaling.strategy == Strategy::kAuto) choice.others = other_classes(given, asked, result, winner);
+  if (service.scaling.strategy == Family::kAuto) choice.others = other_classes(given, asked, result, winner);
   if (!infeasible) explain_winner(winner.config, choice);
   explain_belief(service, find_accelerator(snapshot, winner.config.accelerator)->spec, *choice.chosen, given.believed, choice);
   if (infeasible) return choice;

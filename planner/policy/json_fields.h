@@ -33,8 +33,8 @@ template <class T>
   return read_dtype(reader, key, reader.string(key));
 }
 
-constexpr auto json_values(JsonType<Strategy>) {
-  return std::array{Strategy::kAuto, Strategy::kReplicated, Strategy::kDisaggregated, Strategy::kChained};
+constexpr auto json_values(JsonType<Family>) {
+  return std::array{Family::kAuto, Family::kReplicated, Family::kDisaggregated, Family::kChained};
 }
 
 constexpr auto json_fields(JsonType<ServiceId>) {

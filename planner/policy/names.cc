@@ -3,12 +3,12 @@
 
 namespace windlass::planner {
 
-const char* to_string(Strategy strategy) {
+const char* to_string(Family strategy) {
   switch (strategy) {
-    case Strategy::kAuto: return "Auto";
-    case Strategy::kReplicated: return "Replicated";
-    case Strategy::kDisaggregated: return "Disaggregated";
-    case Strategy::kChained: return "Chained";
+    case Family::kAuto: return "Auto";
+    case Family::kReplicated: return "Replicated";
+    case Family::kDisaggregated: return "Disaggregated";
+    case Family::kChained: return "Chained";
   }
   return "Unknown";
 }

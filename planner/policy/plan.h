@@ -91,7 +91,7 @@ struct Considered {
 struct ServicePlan {
   ServiceId id;
   std::int64_t generation = 0;  // of the spec that was read
-  Strategy strategy = Strategy::kReplicated;
+  Family strategy = Family::kReplicated;
   std::vector<PoolPlan> pools;  // a pool that is not listed has no workers. In mode Recommend and Paused: as things are
   std::vector<PoolPlan> recommended_pools;  // mode Recommend and Paused: what Apply would do; else empty
   Predicted predicted;
@@ -129,7 +129,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-const char* to_string(Strategy strategy);  // "Auto", "Replicated", "Disaggregated", "Chained"
+const char* to_string(Family strategy);    // "Auto", "Replicated", "Disaggregated", "Chained"
 const char* to_string(Mode mode);          // "Apply", "Recommend", "Paused"
 const char* to_string(WorkerState state);  // "Starting", "Ready", "Draining", "Failed", "Unschedulable"
 const char* to_string(

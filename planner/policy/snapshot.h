@@ -76,11 +76,11 @@ struct AllowedAccelerator {
   bool operator==(const AllowedAccelerator&) const = default;
 };
 
-enum class Strategy { kAuto, kReplicated, kDisaggregated, kChained };
+enum class Family { kAuto, kReplicated, kDisaggregated, kChained };
 enum class Mode { kApply, kRecommend, kPaused };
 
 struct Scaling {
-  Strategy strategy = Strategy::kAuto;
+  Family strategy = Family::kAuto;
   int min_workers = 1;
   std::optional<int> max_workers;
   std::optional<double> max_cost_per_hour;

@@ -17,18 +17,18 @@ namespace windlass::planner {
 namespace {
 
 // No plan asks for more; the arithmetic stays inside int.
-constexpr int kMostWorkers = 100'000;
+constexpr int kMaxWorkers = 100'000;
 constexpr double kMinuteS = 60;
 // A tolerance that leaves the objective to decide alone, and not the room that is kept.
 constexpr double kObjectiveAlone = 0.5;
 // However tolerant, no more of the slots are left to be busy in the mean.
-constexpr double kMostTolerated = 0.97;
+constexpr double kMaxTolerated = 0.97;
 
-int to_int(double workers) { return static_cast<int>(std::clamp(workers, 0.0, static_cast<double>(kMostWorkers))); }
+int to_int(double workers) { return static_cast<int>(std::clamp(workers, 0.0, static_cast<double>(kMaxWorkers))); }
 
 // The largest and smallest recommendation in force at any time of the last `window_s` seconds.
 std::pair<int, int> range_over(const PolicyMemory& memory, double now_s, double window_s) {
-  int smallest = kMostWorkers;
+  int smallest = kMaxWorkers;
   int largest = 0;
   const auto& entries = memory.recommendations;
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -549,14 +549,15 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   sizing.percentile = service.slo.percentile;
   // Many slots even out what few cannot: the room to keep falls with their root, as in any square-root staffing rule.
   const double busy = arrivals_per_s * configuration.times.service_s;
-  const double slots = std::ceil(busy / kMostUtilisation / configuration.pool.slots) * configuration.pool.slots;
+  const double slots = std::ceil(busy / kMaxUtilisationOfMany / configuration.pool.slots) * configuration.pool.slots;
   const double room = kStaffingRoom / std::sqrt(std::max(1.0, slots));
-  sizing.max_utilisation = std::min(kMostTolerated, std::clamp(1 - room, kMaxUtilisation, kMostUtilisation) / (1 - tolerance));
+  sizing.max_utilisation =
+      std::min(kMaxTolerated, std::clamp(1 - room, kMaxUtilisation, kMaxUtilisationOfMany) / (1 - tolerance));
   // The busy slots of an arrival process with so many times Poisson's variance have about as many times its variance (the
   // peakedness of Hayward's approximation).
   const double bursts = kBurstDeviations * std::sqrt(std::max(0.0, burstiness - 1) * busy);
   const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.slots * (1 + tolerance)) - 1e-9));
-  return std::max({static_cast<int>(workers_needed(sizing, kMostWorkers)), for_bursts,
+  return std::max({static_cast<int>(workers_needed(sizing, kMaxWorkers)), for_bursts,
                    workers_within_tpot(configuration, arrivals_per_s / (1 + tolerance))});
 }
 

@@ -40,7 +40,7 @@ inline constexpr double kForecastMostRise = 2;
 // Bursts shorter than a start cannot be followed, only provided for: how bursty arrivals are is learned over this time.
 inline constexpr double kBurstinessMemoryS = 1800;
 // One step of the load must not look like half an hour of bursts.
-inline constexpr double kMostBurstiness = 200;
+inline constexpr double kMaxBurstiness = 200;
 // What arrivals have above Poisson's variance goes with their rate (as of any process that is thinned out). Below this share of
 // the rate at which bursts were seen they count for less, with the square of what is left of it (a quarter of that rate: as
 // much as thinning leaves), or one burst would keep workers for half an hour of quiet.
@@ -53,7 +53,7 @@ inline constexpr double kBurstDeviations = 2.5;
 inline constexpr double kBacklogDrainS = 20;
 
 // Share of the slots that may be busy in the mean: from kMaxUtilisation (worker_config.h) with few slots up to this with many.
-inline constexpr double kMostUtilisation = 0.97;
+inline constexpr double kMaxUtilisationOfMany = 0.97;
 // The room that is kept, in standard deviations of the busy slots (which are about Poisson).
 inline constexpr double kStaffingRoom = 1;
 

@@ -14,7 +14,7 @@
 #include "planner/dispatch/role.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
-#include "planner/sim/engine.h"
+#include "planner/sim/simulated_engine.h"
 #include "planner/sim/verdict_watch.h"
 
 namespace windlass::sim {

@@ -11,7 +11,7 @@ namespace windlass::sim {
 namespace {
 
 // So many looks in a row at requests that wait for workers that do not come, and they are given up.
-constexpr int kMostIdleLooks = 10'000;
+constexpr int kMaxIdleLooks = 10'000;
 
 void add(planner::CountedTime& to, double seconds, double count) {
   to.sum_s += seconds;
@@ -79,7 +79,7 @@ std::vector<ServingResult> ServingRun::run() {
 }
 
 bool ServingRun::hopeless() const {
-  return !next_ && idle_looks_ > kMostIdleLooks && now_ns_ >= after(progress_ns_, longest_start_s_);
+  return !next_ && idle_looks_ > kMaxIdleLooks && now_ns_ >= after(progress_ns_, longest_start_s_);
 }
 
 EarlyVerdict ServingRun::early_verdict() const {
@@ -168,7 +168,7 @@ bool ServingRun::begin(int w, int lane) {
   ServingWorker& at = worker(w);
   ServiceState& in = service_of(at);
   at.account_pages(now_ns_);
-  Engine& running = engine(w, lane);
+  SimulatedEngine& running = engine(w, lane);
   const auto batch = running.begin();
   at.count_waiting();
   const std::int64_t swapped = running.swapped_tokens();
@@ -206,7 +206,7 @@ void ServingRun::end_iteration(int w, int lane) {
   ended.busy = false;
   const std::int64_t took_ns = now_ns_ - ended.began_ns;
   const double took_s = seconds_between(0, took_ns);
-  const Engine::Outcome& outcome = ended.engine.end();
+  const SimulatedEngine::Outcome& outcome = ended.engine.end();
   add(at.counted.iterations, took_s, 1);
   add(at.counted.token_gaps, took_s * ended.stalled, ended.decodes);
   at.counted.generated_tokens += ended.decodes + static_cast<double>(outcome.first_tokens.size());
@@ -232,7 +232,7 @@ void ServingRun::end_iteration(int w, int lane) {
       in.first.first_token(id, seconds_between(0, now_ns_));
     }
   }
-  for (const Engine::Sequence sequence : outcome.prefilled) {
+  for (const SimulatedEngine::Sequence sequence : outcome.prefilled) {
     const int request = engine(w, lane).request_of(sequence);
     live(request).stage = RequestStage::kHanded;
     at.handed.push_back(request);

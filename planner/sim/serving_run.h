@@ -55,12 +55,12 @@ struct LiveRequest {
   bool heavy = false;  // predicted to be a heavy decode
   RequestStage stage = RequestStage::kGone;
   int prefill_worker = -1;
-  int decode_worker = -1;          // -1: to be chosen
-  int pair = -1;                   // in the service's `pairs`; -1: none
-  int lane = 0;                    // of the prefill worker until it is decoded, then of the decode worker
-  int decode_lane = 0;             // while its cache is on its way
-  Engine::Sequence held = -1;      // at the prefill worker
-  Engine::Sequence reserved = -1;  // at the decode worker
+  int decode_worker = -1;                   // -1: to be chosen
+  int pair = -1;                            // in the service's `pairs`; -1: none
+  int lane = 0;                             // of the prefill worker until it is decoded, then of the decode worker
+  int decode_lane = 0;                      // while its cache is on its way
+  SimulatedEngine::Sequence held = -1;      // at the prefill worker
+  SimulatedEngine::Sequence reserved = -1;  // at the decode worker
 };
 
 enum class ServingEventKind : std::int16_t {
@@ -159,7 +159,7 @@ class ServingRun {
   };
 
   ServingWorker& worker(int w) { return *workers_[static_cast<std::size_t>(w)]; }
-  Engine& engine(int w, int lane) { return worker(w).lanes[static_cast<std::size_t>(lane)].engine; }
+  SimulatedEngine& engine(int w, int lane) { return worker(w).lanes[static_cast<std::size_t>(lane)].engine; }
   LiveRequest& live(int request) { return live_[static_cast<std::size_t>(request)]; }
   ServiceState& service(int s) { return services_[static_cast<std::size_t>(s)]; }
   ServiceState& service_of(const ServingWorker& of) { return service(of.service); }

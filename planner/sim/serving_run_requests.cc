@@ -196,7 +196,7 @@ bool ServingRun::dispatch(int request) {
   of.lane = at.lane_for_prompt();
   SequenceSpec spec = spec_of(request);
   spec.hand_over = prefill.worker != decode.worker;
-  const Engine::Sequence sequence = engine(prefill.worker, of.lane).enqueue(spec);
+  const SimulatedEngine::Sequence sequence = engine(prefill.worker, of.lane).enqueue(spec);
   at.count_waiting();
   if (spec.hand_over) {
     of.held = sequence;

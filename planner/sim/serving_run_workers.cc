@@ -11,7 +11,7 @@ namespace windlass::sim {
 namespace {
 
 // Workers that failed under a request before it has failed too: else one that takes longer than they last never ends.
-constexpr int kMostAttempts = 16;
+constexpr int kMaxAttempts = 16;
 
 }  // namespace
 
@@ -159,7 +159,7 @@ void ServingRun::fail(int w) {
     LiveRequest& of = live(*request);
     of.stage = RequestStage::kQueued;
     of.prefill_worker = of.decode_worker = -1;
-    if (++of.attempts == kMostAttempts) {
+    if (++of.attempts == kMaxAttempts) {
       lose(*request);
       continue;
     }

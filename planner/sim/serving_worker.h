@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "planner/sim/cluster_controller.h"
-#include "planner/sim/engine.h"
 #include "planner/sim/serving_simulation.h"
+#include "planner/sim/simulated_engine.h"
 
 namespace windlass::sim {
 
@@ -20,7 +20,7 @@ class ServingWorker {
   struct Lane {
     explicit Lane(const planner::EngineSettings& options) : engine(options) {}
 
-    Engine engine;
+    SimulatedEngine engine;
     bool busy = false;
     int decodes = 0;  // requests that the iteration under way makes a token for
     int stalled = 0;  // and those that are between two of their tokens while it runs, these included

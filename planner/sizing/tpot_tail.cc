@@ -8,9 +8,9 @@ namespace windlass::planner {
 namespace {
 
 constexpr int kTailBisections = 40;
-constexpr double kMostPrefillShare = 0.95;
+constexpr double kMaxPrefillShare = 0.95;
 // Terms of the Poisson sum; above it the Wilson-Hilferty approximation is off by less than 1e-5.
-constexpr double kMostTerms = 500;
+constexpr double kMaxTerms = 500;
 constexpr double kLeastTermShare = 1e-18;  // of the largest term
 
 // Of requests in the worker when `rate_per_s` come, with the iterations that they bring.
@@ -27,7 +27,7 @@ Steady steady_state(const LatencyModel& model, const Lengths& lengths, double pr
   at.decode_s = model.decode_s(1, context);
   // decode_s is linear in the batch or steeper: the batch grows from below to its fixed point, or past all bounds.
   for (int i = 0; i < 200; ++i) {
-    at.iteration_s = at.decode_s / (1 - std::min(kMostPrefillShare, share));
+    at.iteration_s = at.decode_s / (1 - std::min(kMaxPrefillShare, share));
     const double batch = rate_per_s * lengths.output_tokens * at.iteration_s;
     if (std::abs(batch - at.batch) < 1e-6 * batch || batch > kMaxBatch) {
       at.batch = batch;
@@ -45,7 +45,7 @@ double poisson_above(double mean, double k) {
   if (k < 0) return 1;
   if (!(mean > 0)) return 0;
   const double most = std::floor(k);
-  if (most > kMostTerms) {
+  if (most > kMaxTerms) {
     // Poisson(mean) > k where a Gamma(k + 1) variable is below the mean; its cube root is about normal.
     const double shape = most + 1;
     const double deviations = 3 * std::sqrt(shape) * (std::cbrt(mean / shape) - 1 + 1 / (9 * shape));
@@ -67,7 +67,7 @@ double rate_within_tpot(const LatencyModel& model, const Objective& objective, c
   const double steps = lengths.output_tokens - 1;
   const double prompt_s = std::max(1e-9, model.prefill_s(lengths.input_tokens) - model.prefill_s(0));
   const auto inside = [&](double rate_per_s) {
-    if (rate_per_s * prompt_s > kMostPrefillShare) return false;
+    if (rate_per_s * prompt_s > kMaxPrefillShare) return false;
     const Steady at = steady_state(model, lengths, prompt_s, rate_per_s);
     if (at.batch > slots) return false;
     if (steps <= 0) return true;
@@ -78,7 +78,7 @@ double rate_within_tpot(const LatencyModel& model, const Objective& objective, c
   // No batch decodes faster than one request, so that more never fit into the slots.
   const double alone_s =
       lengths.output_tokens * model.decode_s(1, lengths.input_tokens + kContextGrowth * lengths.output_tokens);
-  const double most_per_s = std::min(kMostPrefillShare / prompt_s, slots / std::max(1e-9, alone_s));
+  const double most_per_s = std::min(kMaxPrefillShare / prompt_s, slots / std::max(1e-9, alone_s));
   double low = 0;
   double high = most_per_s;
   if (inside(high)) return high;

@@ -18,8 +18,8 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr std::size_t kMostNodes = 10'000;
-constexpr std::size_t kMostLinks = 1'000'000;
+constexpr std::size_t kMaxNodes = 10'000;
+constexpr std::size_t kMaxLinks = 1'000'000;
 constexpr double kNoNetwork_bytes_per_s = 1;  // for strategies that know of one network alone: nothing crosses it
 
 const YamlValue* member_of(const YamlValue& value, std::string_view key) {
@@ -48,10 +48,10 @@ class ClusterReader {
 
  private:
   void read_nodes(YamlReader& reader) {
-    const std::string allowed = fmt::format("a list of 1 to {} maps with name, accelerator and gpus", kMostNodes);
+    const std::string allowed = fmt::format("a list of 1 to {} maps with name, accelerator and gpus", kMaxNodes);
     const YamlValue* nodes = reader.require("nodes", allowed);
     if (nodes == nullptr) return;
-    if (nodes->kind != YamlValue::Kind::kList || nodes->items.empty() || nodes->items.size() > kMostNodes) {
+    if (nodes->kind != YamlValue::Kind::kList || nodes->items.empty() || nodes->items.size() > kMaxNodes) {
       reader.refuse("nodes", *nodes, allowed);
       return;
     }
@@ -86,9 +86,9 @@ class ClusterReader {
                                 fields.path_of("name"), shown_text(node.name), at->second));
     }
     gpus_ += node.gpus;
-    if (gpus_ >= sim::kMostWorkers) {
+    if (gpus_ >= sim::kMaxWorkers) {
       mistake_.keep(fields.line(),
-                    fmt::format("cluster.nodes: found more than {} GPUs, allowed are so many together", sim::kMostWorkers - 1));
+                    fmt::format("cluster.nodes: found more than {} GPUs, allowed are so many together", sim::kMaxWorkers - 1));
     }
     if (price) set_price(fields, node.accelerator.name, *price);
     lines_.emplace(node.accelerator.name, fields.line());
@@ -141,8 +141,8 @@ class ClusterReader {
     const YamlValue* between = links.find("between");
     links.finish();
     if (between == nullptr) return;
-    const std::string allowed = fmt::format("a list of at most {} maps with nodes and GBps", kMostLinks);
-    if (between->kind != YamlValue::Kind::kList || between->items.size() > kMostLinks) {
+    const std::string allowed = fmt::format("a list of at most {} maps with nodes and GBps", kMaxLinks);
+    if (between->kind != YamlValue::Kind::kList || between->items.size() > kMaxLinks) {
       links.refuse("between", *between, allowed);
       return;
     }

@@ -141,7 +141,7 @@ Result<sim::ScenarioRequests> free_requests(const PlanScenario& plan, const plan
 void add_accelerators(Problem& problem, const sim::ScenarioService& service) {
   for (const sim::ScenarioPool& pool : service.pools) {
     AcceleratorChoice choice{pool.accelerator};
-    if (pool.workers < sim::kMostWorkers) choice.gpus = pool.workers;
+    if (pool.workers < sim::kMaxWorkers) choice.gpus = pool.workers;
     choice.spec.price_per_hour = pool.price_per_gpu_hour;
     problem.accelerators.push_back(std::move(choice));
   }

@@ -13,8 +13,8 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::size_t kMostDegrees = 32;
-constexpr std::size_t kMostLimits = 32;
+constexpr std::size_t kMaxDegrees = 32;
+constexpr std::size_t kMaxLimits = 32;
 
 class Parser {
  public:
@@ -63,8 +63,8 @@ class Parser {
   std::vector<int> read_degrees(YamlReader& reader, const char* key, std::vector<int> otherwise) {
     const YamlValue* list = reader.find(key);
     if (list == nullptr) return otherwise;
-    const std::string allowed = fmt::format("a list of 1 to {} whole numbers from 1 to 1024", kMostDegrees);
-    if (list->kind != YamlValue::Kind::kList || list->items.empty() || list->items.size() > kMostDegrees) {
+    const std::string allowed = fmt::format("a list of 1 to {} whole numbers from 1 to 1024", kMaxDegrees);
+    if (list->kind != YamlValue::Kind::kList || list->items.empty() || list->items.size() > kMaxDegrees) {
       reader.refuse(key, *list, allowed);
       return otherwise;
     }
@@ -89,7 +89,7 @@ class Parser {
     if (reader.find("maxGpusPerWorker") != nullptr) {
       plan_.space.most_gpus = static_cast<int>(reader.whole("maxGpusPerWorker", 1, 1024));
     }
-    if (reader.find("maxGpus") != nullptr) plan_.max_gpus = static_cast<int>(reader.whole("maxGpus", 1, sim::kMostWorkers));
+    if (reader.find("maxGpus") != nullptr) plan_.max_gpus = static_cast<int>(reader.whole("maxGpus", 1, sim::kMaxWorkers));
     if (reader.find("maxCostPerHour") != nullptr) plan_.max_cost_per_hour = reader.number("maxCostPerHour", {1e-6, 1e9});
     if (reader.find("requestsPerTrial") != nullptr) {
       plan_.requests_per_trial = reader.whole("requestsPerTrial", 100, 10'000'000);
@@ -120,8 +120,8 @@ class Parser {
                                             "ttftSlowdown", "tbtSlowdown", "e2eSlowdown"};
     static constexpr std::array kPercentiles = {"50", "90", "95", "99"};
     static constexpr std::array kNumbers = {50.0, 90.0, 95.0, 99.0};
-    if (value.kind != YamlValue::Kind::kList || value.items.empty() || value.items.size() > kMostLimits) {
-      parent.refuse("limits", value, fmt::format("a list of 1 to {} maps with metric, percentile and most", kMostLimits));
+    if (value.kind != YamlValue::Kind::kList || value.items.empty() || value.items.size() > kMaxLimits) {
+      parent.refuse("limits", value, fmt::format("a list of 1 to {} maps with metric, percentile and most", kMaxLimits));
       return;
     }
     const bool reference = plan_.scenario.services.front().slowdown_reference.has_value();

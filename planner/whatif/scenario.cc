@@ -327,7 +327,7 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
       state.spec = pool.accelerator;
       state.spec.price_per_hour = pool.price_per_gpu_hour;
       const auto gpus = asked->gpus.find(pool.accelerator.name);
-      state.allocatable_gpus = gpus == asked->gpus.end() ? kMostWorkers : gpus->second;
+      state.allocatable_gpus = gpus == asked->gpus.end() ? kMaxWorkers : gpus->second;
       options.accelerators.push_back(std::move(state));
     }
   }

@@ -29,7 +29,7 @@
 
 namespace windlass::sim {
 
-inline constexpr int kMostWorkers = 100'000;
+inline constexpr int kMaxWorkers = 100'000;
 
 enum class LatencySource { kProfile, kLinear, kDistServe, kOperators, kRoofline };
 const char* to_string(LatencySource source);  // "profile", "linear", "distserve", "operators", "roofline"

@@ -17,10 +17,10 @@
 namespace windlass::sim {
 namespace {
 
-constexpr std::size_t kMostServices = 100;
-constexpr std::size_t kMostFailures = 10'000;
+constexpr std::size_t kMaxServices = 100;
+constexpr std::size_t kMaxFailures = 10'000;
 // Older readings are stale for the policy (kSignalMaxAgeS), and a look may be a second younger than it is asked.
-constexpr double kMostMetricsAge_s = planner::kSignalMaxAgeS - 1;
+constexpr double kMaxMetricsAge_s = planner::kSignalMaxAgeS - 1;
 
 bool is_name(std::string_view text) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -58,9 +58,9 @@ class Parser {
 
  private:
   void read_services(YamlReader& reader, const YamlValue& services, const RunNeeds& needs) {
-    if (services.kind != YamlValue::Kind::kList || services.items.empty() || services.items.size() > kMostServices) {
+    if (services.kind != YamlValue::Kind::kList || services.items.empty() || services.items.size() > kMaxServices) {
       reader.refuse("services", services,
-                    fmt::format("a list of 1 to {} maps with name, model, latency, workload and cluster", kMostServices));
+                    fmt::format("a list of 1 to {} maps with name, model, latency, workload and cluster", kMaxServices));
       return;
     }
     scenario_.services.reserve(services.items.size());
@@ -128,11 +128,11 @@ class Parser {
       return reader.duration_s(key, range_s, otherwise_s);
     };
     autoscaling.interval_s = duration_s("interval", {0.01, kYear_s}, autoscaling.interval_s);
-    autoscaling.metrics_age_s = duration_s("metricsAge", {0, kMostMetricsAge_s}, autoscaling.metrics_age_s);
+    autoscaling.metrics_age_s = duration_s("metricsAge", {0, kMaxMetricsAge_s}, autoscaling.metrics_age_s);
     if (const auto* gpus = reader.find("gpus")) {
       YamlReader by_accelerator(*gpus, reader.path_of("gpus"), mistake_);
       for (const YamlMember& member : by_accelerator.members()) {
-        autoscaling.gpus[member.key] = static_cast<int>(by_accelerator.whole(member.key.c_str(), 0, kMostWorkers));
+        autoscaling.gpus[member.key] = static_cast<int>(by_accelerator.whole(member.key.c_str(), 0, kMaxWorkers));
         if (planner::accelerator_by_name(member.key).ok()) continue;
         mistake_.keep(member.line, fmt::format("{}: found '{}', allowed is {}", reader.path_of("gpus"), shown_text(member.key),
                                                fmt::join(planner::accelerator_names(), ", ")));
@@ -155,8 +155,8 @@ class Parser {
     if (mean == nullptr && at == nullptr) {
       mistake_.keep(value.line, fmt::format("{}: found neither meanTimeBetween nor at, allowed is either or both", path));
     }
-    const std::string allowed = fmt::format("a list of 1 to {} maps with time and worker", kMostFailures);
-    if (at != nullptr && (at->kind != YamlValue::Kind::kList || at->items.empty() || at->items.size() > kMostFailures)) {
+    const std::string allowed = fmt::format("a list of 1 to {} maps with time and worker", kMaxFailures);
+    if (at != nullptr && (at->kind != YamlValue::Kind::kList || at->items.empty() || at->items.size() > kMaxFailures)) {
       reader.refuse("at", *at, allowed);
       at = nullptr;
     }

@@ -13,8 +13,8 @@
 namespace windlass::sim {
 namespace {
 
-constexpr int kMostPools = 1000;
-constexpr std::size_t kMostChoices = 32;  // of accelerators
+constexpr int kMaxPools = 1000;
+constexpr std::size_t kMaxChoices = 32;  // of accelerators
 
 }  // namespace
 
@@ -50,10 +50,10 @@ int ServiceReader::read_gpus(YamlReader& reader) {
 
 void ServiceReader::read_pools(YamlReader& reader) {
   static constexpr std::array kRoles = {"unified", "prefill", "decode"};
-  const std::string allowed = fmt::format("a list of 1 to {} pools", kMostPools);
+  const std::string allowed = fmt::format("a list of 1 to {} pools", kMaxPools);
   const YamlValue* pools = reader.require("pools", allowed);
   if (pools == nullptr) return;
-  if (pools->kind != YamlValue::Kind::kList || pools->items.empty() || pools->items.size() > kMostPools) {
+  if (pools->kind != YamlValue::Kind::kList || pools->items.empty() || pools->items.size() > kMaxPools) {
     reader.refuse("pools", *pools, allowed);
     return;
   }
@@ -66,14 +66,14 @@ void ServiceReader::read_pools(YamlReader& reader) {
     pool.role = static_cast<dispatch::Role>(noted_choice(fields, "role", kRoles, 0));
     if (auto spec = read_accelerator(fields, mistake_)) pool.accelerator = std::move(*spec);
     pool.gpus_per_worker = read_gpus(fields);
-    pool.workers = static_cast<int>(noted_whole(fields, "workers", needs_.autoscaled ? 0 : 1, kMostWorkers, 1));
+    pool.workers = static_cast<int>(noted_whole(fields, "workers", needs_.autoscaled ? 0 : 1, kMaxWorkers, 1));
     pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
     pool.dispatch_weight = fields.number("dispatchWeight", {0, 1e6}, 0);
     fields.finish();
     workers += pool.workers;
-    if (workers > kMostWorkers) {
+    if (workers > kMaxWorkers) {
       mistake_.keep(pool.line, fmt::format("{}: found {} workers, allowed are {} together", reader.path_of("pools"), workers,
-                                           kMostWorkers));
+                                           kMaxWorkers));
     }
     unified = unified || pool.role == dispatch::Role::kUnified;
     prefill = prefill || pool.role == dispatch::Role::kPrefill;
@@ -88,10 +88,10 @@ void ServiceReader::read_pools(YamlReader& reader) {
 }
 
 void ServiceReader::read_choices(YamlReader& reader) {
-  const std::string allowed = fmt::format("a list of 1 to {} maps with accelerator", kMostChoices);
+  const std::string allowed = fmt::format("a list of 1 to {} maps with accelerator", kMaxChoices);
   const YamlValue* choices = reader.require("accelerators", allowed);
   if (choices == nullptr) return;
-  if (choices->kind != YamlValue::Kind::kList || choices->items.empty() || choices->items.size() > kMostChoices) {
+  if (choices->kind != YamlValue::Kind::kList || choices->items.empty() || choices->items.size() > kMaxChoices) {
     reader.refuse("accelerators", *choices, allowed);
     return;
   }
@@ -101,7 +101,7 @@ void ServiceReader::read_choices(YamlReader& reader) {
     pool.line = choices->items[i].line;
     if (auto spec = read_accelerator(fields, mistake_)) pool.accelerator = std::move(*spec);
     note(fields, "gpus", "as many as are asked for");
-    pool.workers = static_cast<int>(fields.whole("gpus", 1, kMostWorkers, kMostWorkers));
+    pool.workers = static_cast<int>(fields.whole("gpus", 1, kMaxWorkers, kMaxWorkers));
     pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
     fields.finish();
     for (std::size_t j = 0; j < i && mistake_.what.empty(); ++j) {

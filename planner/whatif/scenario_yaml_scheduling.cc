@@ -75,7 +75,7 @@ void ServiceReader::read_decodes(YamlReader& reader) {
   if (const auto* prediction = reader.find("lengthPrediction")) {
     YamlReader fields(*prediction, reader.path_of("lengthPrediction"), mistake_);
     dispatch::LengthPrediction asked;
-    asked.bucket_tokens = static_cast<int>(noted_whole(fields, "bucketTokens", 1, workload::kMostTokens, asked.bucket_tokens));
+    asked.bucket_tokens = static_cast<int>(noted_whole(fields, "bucketTokens", 1, workload::kMaxTokens, asked.bucket_tokens));
     asked.accuracy = noted_number(fields, "accuracy", {0, 1}, asked.accuracy);
     fields.finish();
     service_.dispatch.prediction = asked;
@@ -97,7 +97,7 @@ void ServiceReader::read_decodes(YamlReader& reader) {
   }
   if (service_.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice) {
     service_.dispatch.heavy_decode_tokens = static_cast<int>(
-        noted_whole(reader, "heavyDecodeTokens", 1, workload::kMostTokens, service_.dispatch.heavy_decode_tokens));
+        noted_whole(reader, "heavyDecodeTokens", 1, workload::kMaxTokens, service_.dispatch.heavy_decode_tokens));
   } else if (const auto* heavy = reader.find("heavyDecodeTokens")) {
     mistake_.keep(heavy->line, fmt::format("{}: belongs to decodeChoice: two-choice", reader.path_of("heavyDecodeTokens")));
   }
@@ -144,7 +144,7 @@ void ServiceReader::read_scheduling(const YamlValue& value) {
       planner::kAllBatchings[noted_choice(reader, "batching", names_of(planner::kAllBatchings), kStandard)]);
   read_dispatch(reader);
   engine.max_batch_tokens =
-      static_cast<int>(noted_whole(reader, "maxBatchTokens", 1, workload::kMostTokens, engine.max_batch_tokens));
+      static_cast<int>(noted_whole(reader, "maxBatchTokens", 1, workload::kMaxTokens, engine.max_batch_tokens));
   engine.max_sequences = static_cast<int>(noted_whole(reader, "maxSequences", 1, 1'000'000, engine.max_sequences));
   engine.block_tokens = static_cast<int>(noted_whole(reader, "blockTokens", 1, 65536, engine.block_tokens));
   engine.admission_reserve = noted_number(reader, "admissionReserve", {0, 0.9}, engine.admission_reserve);
@@ -175,9 +175,9 @@ void ServiceReader::read_slo(const YamlValue& value) {
 void ServiceReader::read_scaling(const YamlValue& value) {
   YamlReader reader(value, at("scaling"), mistake_);
   ScenarioScaling& scaling = service_.scaling;
-  scaling.min_workers = static_cast<int>(noted_whole(reader, "minWorkers", 0, kMostWorkers, scaling.min_workers));
+  scaling.min_workers = static_cast<int>(noted_whole(reader, "minWorkers", 0, kMaxWorkers, scaling.min_workers));
   if (reader.find("maxWorkers") != nullptr) {
-    scaling.max_workers = static_cast<int>(reader.whole("maxWorkers", std::max(1, scaling.min_workers), kMostWorkers));
+    scaling.max_workers = static_cast<int>(reader.whole("maxWorkers", std::max(1, scaling.min_workers), kMaxWorkers));
   }
   if (reader.find("maxCostPerHour") != nullptr) scaling.max_cost_per_hour = reader.number("maxCostPerHour", {1e-6, 1e9});
   if (const auto* idle = reader.find("idleToZeroAfter")) {
@@ -195,8 +195,8 @@ void ServiceReader::read_scaling(const YamlValue& value) {
   if (const auto* assumed = reader.find("assumed")) {
     YamlReader fields(*assumed, reader.path_of("assumed"), mistake_);
     scaling.assumed_requests_per_s = fields.number("requestsPerSecond", {0, 1e6});
-    scaling.assumed_input_tokens = fields.number("inputTokens", {1, workload::kMostTokens});
-    scaling.assumed_output_tokens = fields.number("outputTokens", {1, workload::kMostTokens});
+    scaling.assumed_input_tokens = fields.number("inputTokens", {1, workload::kMaxTokens});
+    scaling.assumed_output_tokens = fields.number("outputTokens", {1, workload::kMaxTokens});
     fields.finish();
   }
   reader.finish();

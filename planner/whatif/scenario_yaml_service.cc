@@ -113,7 +113,7 @@ void ServiceReader::read_model(const YamlValue& value) {
   }
   if (config != nullptr) model.config_file = reader.text("config", "the path of a config.json");
   if (reader.find("maxContextTokens") != nullptr) {
-    model.max_context_tokens = static_cast<int>(reader.whole("maxContextTokens", 2, workload::kMostTokens));
+    model.max_context_tokens = static_cast<int>(reader.whole("maxContextTokens", 2, workload::kMaxTokens));
   }
   reader.finish();
 }

@@ -19,22 +19,22 @@ std::optional<workload::TokenDistribution> ServiceReader::read_distribution(Yaml
   const YamlValue* value = parent.find(key);
   if (value == nullptr) return std::nullopt;
   if (value->kind != YamlValue::Kind::kMap) {
-    return workload::FixedTokens{static_cast<int>(parent.whole(key, 1, workload::kMostTokens))};
+    return workload::FixedTokens{static_cast<int>(parent.whole(key, 1, workload::kMaxTokens))};
   }
   static constexpr std::array kKinds = {"fixed", "uniform", "lognormal"};
   YamlReader reader(*value, parent.path_of(key), mistake_);
   workload::TokenDistribution distribution;
   switch (reader.choice("distribution", kKinds)) {
-    case 0: distribution = workload::FixedTokens{static_cast<int>(reader.whole("tokens", 1, workload::kMostTokens))}; break;
+    case 0: distribution = workload::FixedTokens{static_cast<int>(reader.whole("tokens", 1, workload::kMaxTokens))}; break;
     case 1: {
-      const auto low = static_cast<int>(reader.whole("min", 1, workload::kMostTokens, 1));
-      distribution = workload::UniformTokens{low, static_cast<int>(reader.whole("max", low, workload::kMostTokens))};
+      const auto low = static_cast<int>(reader.whole("min", 1, workload::kMaxTokens, 1));
+      distribution = workload::UniformTokens{low, static_cast<int>(reader.whole("max", low, workload::kMaxTokens))};
       break;
     }
     default: {
-      const double mean = reader.number("mean", {1, workload::kMostTokens});
+      const double mean = reader.number("mean", {1, workload::kMaxTokens});
       const double cv = reader.number("cv", {0, 100});
-      const auto most = static_cast<int>(reader.whole("max", 1, workload::kMostTokens, workload::kMostTokens));
+      const auto most = static_cast<int>(reader.whole("max", 1, workload::kMaxTokens, workload::kMaxTokens));
       distribution = workload::LogNormalTokens{mean, cv, most};
     }
   }
@@ -119,8 +119,8 @@ const YamlValue* ServiceReader::field_of(YamlReader& reader, const char* key, bo
 void ServiceReader::read_prefixes(const YamlValue& value) {
   YamlReader reader(value, at("workload.sharedPrefixes"), mistake_);
   workload::SharedPrefixes prefixes;
-  prefixes.count = static_cast<int>(reader.whole("count", 1, workload::kMostPrefixes));
-  prefixes.tokens = static_cast<int>(reader.whole("tokens", 1, workload::kMostTokens));
+  prefixes.count = static_cast<int>(reader.whole("count", 1, workload::kMaxPrefixes));
+  prefixes.tokens = static_cast<int>(reader.whole("tokens", 1, workload::kMaxTokens));
   prefixes.zipf = noted_number(reader, "zipf", {0, 100}, 1);
   reader.finish();
   service_.workload.shared_prefixes = prefixes;

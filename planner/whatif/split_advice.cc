@@ -33,7 +33,7 @@ planner::PhaseAdvice phase_of(const Problem& problem, const PlannedPool& pool, d
 }
 
 // The plan's two phases; nullopt where it has others, as one of unified workers.
-std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Plan& plan) {
+std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Offer& plan) {
   const PlannedPool *prefill = nullptr, *decode = nullptr;
   for (const PlannedPool& pool : plan.deployment.pools) {
     if (pool.role == dispatch::Role::kUnified || pool.workers < 1) continue;
@@ -88,7 +88,7 @@ class Weighing {
  public:
   explicit Weighing(const Problem& problem) : problem_(problem) {}
 
-  void weigh(const char* name, const Result<Plan>& plan) {
+  void weigh(const char* name, const Result<Offer>& plan) {
     if (!plan.ok()) return remark(fmt::format("{}: {}", name, plan.error().message));
     if (!plan->holds) {
       return remark(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name,
@@ -105,7 +105,7 @@ class Weighing {
   }
 
   // What the same service costs with whole workers.
-  void compare_with_whole(const Result<Plan>& whole) {
+  void compare_with_whole(const Result<Offer>& whole) {
     if (whole.ok() && whole->holds) whole_cost_ = whole->cost_per_hour;
     // Where nothing was found out about whole workers, they are no dearer: what runs stays.
     if (!whole.ok()) whole_cost_ = best_ ? best_->cost_per_hour : 0;
@@ -147,14 +147,14 @@ void add_closed_forms(planner::SplitAdvice& advice, const planner::Service& serv
 }
 
 // Weighs the strategies' plans. Error: stopped.
-Result<planner::SplitAdvice> cheapest_split(const Problem& problem, planner::Strategy asked, const Effort& effort) {
+Result<planner::SplitAdvice> cheapest_split(const Problem& problem, planner::Family asked, const Effort& effort) {
   Weighing weighing(problem);
   for (const char* name : kAsked) {
     const auto plan = (*strategy_by_name(name))->plan(problem, effort);
     if (stop_requested(effort.stop)) return stopped();
     weighing.weigh(name, plan);
   }
-  if (asked == planner::Strategy::kAuto) {
+  if (asked == planner::Family::kAuto) {
     const auto any = auto_plan(problem, AutoOptions{}, effort);
     AutoOptions whole_alone;
     whole_alone.split = false;

@@ -14,7 +14,7 @@
 namespace windlass::planner {
 namespace {
 
-constexpr double kMostTimes = 16;
+constexpr double kMaxTimes = 16;
 constexpr double kLeastRatePerS = 0.01;  // a service without requests: the search begins here
 constexpr double kPrecision = 0.01;
 
@@ -48,7 +48,7 @@ std::optional<WhatIf> what_if(const Snapshot& snapshot, std::size_t index) {
     }
     return changed;
   };
-  const double most_per_s = std::max(rate_per_s, kLeastRatePerS) * kMostTimes;
+  const double most_per_s = std::max(rate_per_s, kLeastRatePerS) * kMaxTimes;
   const auto is_more = [&](int workers) { return workers > out.workers; };
   if (is_more(wanted_at(most_per_s))) {
     out.more_at_per_s = narrow(rate_per_s, most_per_s, is_more);

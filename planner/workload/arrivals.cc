@@ -15,7 +15,7 @@
 namespace windlass::workload {
 namespace {
 
-constexpr double kMostPerSecond = 1e9;  // event queues count nanoseconds
+constexpr double kMaxPerSecond = 1e9;  // event queues count nanoseconds
 constexpr double kLongest_s = 1e12;
 
 Error bad(const std::string& field, double found, const char* allowed) {
@@ -23,7 +23,7 @@ Error bad(const std::string& field, double found, const char* allowed) {
 }
 
 Result<void> check_rate(const std::string& field, double rate_per_s) {
-  if (rate_per_s >= 1e-9 && rate_per_s <= kMostPerSecond) return {};
+  if (rate_per_s >= 1e-9 && rate_per_s <= kMaxPerSecond) return {};
   return bad(field, rate_per_s, "1e-9 to 1e9 per second");
 }
 

@@ -7,7 +7,7 @@
 namespace windlass::workload {
 
 // Of a prompt, or of an answer; beyond every model's context, and small enough for sums of both in an int.
-inline constexpr int kMostTokens = 1 << 24;
+inline constexpr int kMaxTokens = 1 << 24;
 
 struct TokenPair {
   int input_tokens = 1;
@@ -17,7 +17,7 @@ struct TokenPair {
 };
 
 struct ContextLimit {
-  int tokens = kMostTokens;  // >= 2
+  int tokens = kMaxTokens;  // >= 2
   // Off: a prompt longer than the context is an error, and outputs stay as they are. On: a prompt keeps at most tokens - 1,
   // and then the output ends where the context does, as an inference server ends it.
   bool truncate = false;

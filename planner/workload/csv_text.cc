@@ -13,8 +13,8 @@ namespace {
 Result<int> read_count(std::string_view thing, std::size_t line, std::string_view field, std::string_view text) {
   int count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error == std::errc() && end == text.data() + text.size() && count >= 1 && count <= kMostTokens) return count;
-  return bad_field(thing, line, field, text, fmt::format("an integer from 1 to {}", kMostTokens));
+  if (error == std::errc() && end == text.data() + text.size() && count >= 1 && count <= kMaxTokens) return count;
+  return bad_field(thing, line, field, text, fmt::format("an integer from 1 to {}", kMaxTokens));
 }
 
 }  // namespace
@@ -38,9 +38,9 @@ Result<TokenPair> read_tokens(std::string_view thing, std::size_t line, const To
 }
 
 Result<void> validate(const std::optional<ContextLimit>& context) {
-  if (!context || (context->tokens >= 2 && context->tokens <= kMostTokens)) return {};
+  if (!context || (context->tokens >= 2 && context->tokens <= kMaxTokens)) return {};
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("context: found {} tokens, allowed is 2 to {}", context->tokens, kMostTokens)};
+               fmt::format("context: found {} tokens, allowed is 2 to {}", context->tokens, kMaxTokens)};
 }
 
 }  // namespace windlass::workload

@@ -20,7 +20,7 @@ struct TokenFields {
   std::string_view output_field, output;
 };
 
-// The row's lengths: integers in 1..kMostTokens, inside the context or truncated to it.
+// The row's lengths: integers in 1..kMaxTokens, inside the context or truncated to it.
 [[nodiscard]] Result<TokenPair> read_tokens(std::string_view thing, std::size_t line, const TokenFields& fields,
                                             const std::optional<ContextLimit>& context);
 

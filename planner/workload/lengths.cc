@@ -21,8 +21,8 @@ Error bad(const char* side, const std::string& found, const std::string& allowed
 }
 
 Result<void> validate(const char* side, const TokenDistribution& distribution) {
-  const auto outside = [](int tokens) { return tokens < 1 || tokens > kMostTokens; };
-  const std::string range = fmt::format("1 to {}", kMostTokens);
+  const auto outside = [](int tokens) { return tokens < 1 || tokens > kMaxTokens; };
+  const std::string range = fmt::format("1 to {}", kMaxTokens);
   if (const auto* fixed = std::get_if<FixedTokens>(&distribution)) {
     if (outside(fixed->tokens)) return bad(side, fmt::format("{}", fixed->tokens), range);
   } else if (const auto* uniform = std::get_if<UniformTokens>(&distribution)) {
@@ -30,7 +30,7 @@ Result<void> validate(const char* side, const TokenDistribution& distribution) {
       return bad(side, fmt::format("uniform from {} to {}", uniform->low, uniform->high), range + ", the lower one first");
     }
   } else if (const auto* log_normal = std::get_if<LogNormalTokens>(&distribution)) {
-    if (!(log_normal->mean >= 1 && log_normal->mean <= kMostTokens)) {
+    if (!(log_normal->mean >= 1 && log_normal->mean <= kMaxTokens)) {
       return bad(side, fmt::format("a log-normal mean of {}", log_normal->mean), range);
     }
     if (!(log_normal->cv >= 0 && log_normal->cv <= 100)) {
@@ -119,7 +119,7 @@ Result<LengthDistribution> LengthDistribution::independent(const TokenDistributi
                fmt::format("at most the context of {} tokens, or truncation to it", context->tokens));
   }
   // A prompt and an answer of the greatest length fit into this one: no truncation.
-  lengths.set_means(lengths.truncate_to_.value_or(2 * kMostTokens));
+  lengths.set_means(lengths.truncate_to_.value_or(2 * kMaxTokens));
   return lengths;
 }
 
@@ -157,8 +157,8 @@ Result<LengthDistribution> LengthDistribution::empirical(std::vector<TokenPair> 
   LengthDistribution lengths;
   double input = 0, output = 0;
   for (const TokenPair& pair : pairs) {
-    assert(pair.input_tokens >= 1 && pair.input_tokens <= kMostTokens);
-    assert(pair.output_tokens >= 1 && pair.output_tokens <= kMostTokens);
+    assert(pair.input_tokens >= 1 && pair.input_tokens <= kMaxTokens);
+    assert(pair.output_tokens >= 1 && pair.output_tokens <= kMaxTokens);
     input += pair.input_tokens;
     output += pair.output_tokens;
   }

@@ -37,7 +37,7 @@ struct UniformTokens {
 struct LogNormalTokens {
   double mean = 1;
   double cv = 0;
-  int max_tokens = kMostTokens;
+  int max_tokens = kMaxTokens;
 };
 
 using TokenDistribution = std::variant<FixedTokens, UniformTokens, LogNormalTokens>;
@@ -49,7 +49,7 @@ class LengthDistribution {
   [[nodiscard]] static Result<LengthDistribution> independent(const TokenDistribution& input, const TokenDistribution& output,
                                                               const std::optional<ContextLimit>& context = std::nullopt);
 
-  // Error: no pairs. REQUIRES: lengths in 1..kMostTokens, as the parsers give.
+  // Error: no pairs. REQUIRES: lengths in 1..kMaxTokens, as the parsers give.
   [[nodiscard]] static Result<LengthDistribution> empirical(std::vector<TokenPair> pairs);
 
   [[nodiscard]] TokenPair draw(Rng& rng) const;

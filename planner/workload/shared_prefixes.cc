@@ -12,7 +12,7 @@ namespace windlass::workload {
 PrefixedSource::PrefixedSource(std::unique_ptr<RequestSource> requests, const SharedPrefixes& prefixes, std::uint64_t seed,
                                std::string_view source)
     : requests_(std::move(requests)), prefixes_(prefixes), rng_(seed, std::string(source) + "/prefixes") {
-  assert(requests_ && prefixes.count >= 1 && prefixes.count <= kMostPrefixes && prefixes.tokens >= 1);
+  assert(requests_ && prefixes.count >= 1 && prefixes.count <= kMaxPrefixes && prefixes.tokens >= 1);
   assert(std::isfinite(prefixes.zipf) && prefixes.zipf >= 0);
   up_to_.reserve(static_cast<std::size_t>(prefixes.count));
   double sum = 0;

@@ -25,11 +25,11 @@ struct SharedPrefixes {
   bool operator==(const SharedPrefixes&) const = default;
 };
 
-inline constexpr int kMostPrefixes = 1'000'000;
+inline constexpr int kMaxPrefixes = 1'000'000;
 
 class PrefixedSource final : public RequestSource {
  public:
-  // REQUIRES: 1 <= count <= kMostPrefixes, tokens >= 1, zipf finite and >= 0.
+  // REQUIRES: 1 <= count <= kMaxPrefixes, tokens >= 1, zipf finite and >= 0.
   PrefixedSource(std::unique_ptr<RequestSource> requests, const SharedPrefixes& prefixes, std::uint64_t seed,
                  std::string_view source);
 

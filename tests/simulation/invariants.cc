@@ -19,7 +19,7 @@ using nlohmann::json;
 constexpr double kFreshS = 33;       // the policy's 30 s and a scrape or two
 constexpr double kMaxAgeS = 86'400;  // of a signal; no simulation lasts as long
 constexpr double kArrivalsKeptS = 130;
-constexpr int kMostRefusedAMinute = 14;  // of creates, per service, with a back-off from 1 s that doubles
+constexpr int kMaxRefusedAMinute = 14;  // of creates, per service, with a back-off from 1 s that doubles
 
 double seconds(const json& spec, const char* key, double fallback) {
   const auto found = spec.find(key);
@@ -265,7 +265,7 @@ void Invariants::refused_create(const controller::Worker& worker) {
   const double now_s = timeline_.now_s();
   std::erase_if(times, [&](double at_s) { return at_s < now_s - 60; });
   times.push_back(now_s);
-  if (times.size() > kMostRefusedAMinute) {
+  if (times.size() > kMaxRefusedAMinute) {
     violate("quota-backoff", fmt::format("{} creates for {} were refused within a minute", times.size(), worker.service));
   }
 }

@@ -7,22 +7,22 @@
 
 namespace windlass::worker {
 
-inline constexpr int kMostLikeliest = 64;
+inline constexpr int kMaxLikeliest = 64;
 
 // What the sampler needs of a row.
 struct RowNeed {
-  std::int32_t likeliest = 0;  // a summary with so many tokens is enough, at most kMostLikeliest; 0: the row itself
+  std::int32_t likeliest = 0;  // a summary with so many tokens is enough, at most kMaxLikeliest; 0: the row itself
   float steepness = 1;         // 1 / temperature, for LogitSummary::tempered; finite
 };
 
 // Of a row's finite logits, or of some part's. A sum is over e^((logit - highest) * steepness).
 struct LogitSummary {
-  std::int32_t count = 0;                 // of the likeliest: as many as were asked for, or all that there are
-  float highest = 0;                      // where count > 0
-  float total = 0;                        // the sum with a steepness of 1
-  float tempered = 0;                     // with the steepness that was asked for
-  std::int32_t ids[kMostLikeliest] = {};  // the likeliest first, the lower id first among equals
-  float logits[kMostLikeliest] = {};
+  std::int32_t count = 0;                // of the likeliest: as many as were asked for, or all that there are
+  float highest = 0;                     // where count > 0
+  float total = 0;                       // the sum with a steepness of 1
+  float tempered = 0;                    // with the steepness that was asked for
+  std::int32_t ids[kMaxLikeliest] = {};  // the likeliest first, the lower id first among equals
+  float logits[kMaxLikeliest] = {};
 };
 
 // The whole's summary, of its parts'. REQUIRES: they were made for the same need.

@@ -22,7 +22,7 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::int64_t kLine = 64;  // bytes that processors pass between them
-constexpr std::size_t kMostReason = 512;
+constexpr std::size_t kMaxReason = 512;
 constexpr long kLookNs = static_cast<long>(RankGroup::kLookS * 1e9);
 constexpr int kSpins = 500;  // some tens of microseconds, about what a sleep and a wake cost
 
@@ -39,7 +39,7 @@ struct Head {
   alignas(kLine) std::atomic<std::uint32_t> messages;  // that rank 0 has sent
   alignas(kLine) std::atomic<std::uint32_t> errands;   // that it has given
   alignas(kLine) std::atomic<std::uint32_t> failed;    // 1: somebody writes the reason, 2: it is there
-  char reason[kMostReason];
+  char reason[kMaxReason];
   RankLine ranks[RankGroup::kMaxRanks];
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -349,7 +349,7 @@ void RankGroup::fail(const std::string& reason) {
   Head& head = memory_->head();
   std::uint32_t expected = 0;
   if (!head.failed.compare_exchange_strong(expected, 1)) return;
-  const std::size_t length = std::min(reason.size(), kMostReason - 1);
+  const std::size_t length = std::min(reason.size(), kMaxReason - 1);
   std::memcpy(head.reason, reason.data(), length);  // the rest is zero
   head.failed.store(2, std::memory_order_release);
 }

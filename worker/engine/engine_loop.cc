@@ -139,7 +139,7 @@ void EngineLoop::tell(std::vector<TokenEvent> events) {
   if (events.empty()) return;
   {
     std::unique_lock lock(untold_mutex_);
-    untold_changed_.wait(lock, [&] { return untold_.size() < kMostUntold; });
+    untold_changed_.wait(lock, [&] { return untold_.size() < kMaxUntold; });
     if (untold_.empty()) {
       untold_ = std::move(events);
     } else {

@@ -24,7 +24,7 @@ class EngineLoop {
  public:
   using Sink = std::function<void(const TokenEvent&)>;
   // An engine that has so many events for those who tell the sinks waits for them.
-  static constexpr std::size_t kMostUntold = 4096;
+  static constexpr std::size_t kMaxUntold = 4096;
 
   // REQUIRES: clock, metrics and transfer's ends outlive this; with it all their sessions end.
   EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,

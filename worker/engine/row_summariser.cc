@@ -7,7 +7,7 @@
 namespace windlass::worker {
 
 LogitSummary RowSummariser::summary_of(std::span<const float> logits, const RowNeed& need) {
-  assert(need.likeliest >= 1 && need.likeliest <= kMostLikeliest);
+  assert(need.likeliest >= 1 && need.likeliest <= kMaxLikeliest);
   LogitSummary summary;
   find_maxima(logits, maxima_);
   find_likeliest(logits, maxima_, static_cast<std::size_t>(need.likeliest), highest_maxima_, likeliest_);

@@ -178,11 +178,11 @@ RowNeed Sampler::need() const {
   if (!seen_.empty() || !params_.logit_bias.empty()) return {};
   RowNeed need{1, 1};
   if (params_.temperature > 0) {
-    if (params_.top_k > kMostLikeliest) return {};
-    need = {params_.top_k > 0 ? static_cast<std::int32_t>(params_.top_k) : kMostLikeliest, weighing(0).steepness};
+    if (params_.top_k > kMaxLikeliest) return {};
+    need = {params_.top_k > 0 ? static_cast<std::int32_t>(params_.top_k) : kMaxLikeliest, weighing(0).steepness};
   }
   const int told = params_.logprobs.value_or(0);
-  if (told > kMostLikeliest) return {};
+  if (told > kMaxLikeliest) return {};
   need.likeliest = std::max(need.likeliest, told);
   return need;
 }

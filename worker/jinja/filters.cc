@@ -13,7 +13,7 @@
 namespace windlass::jinja {
 namespace {
 
-constexpr std::int64_t kMostRange = 100'000;  // as Jinja's sandbox has it
+constexpr std::int64_t kMaxRange = 100'000;  // as Jinja's sandbox has it
 
 Text plain_text(std::string_view text) { return Text::of_template(text); }
 
@@ -494,8 +494,8 @@ Value range_of(const Arguments& given) {
   if (step == 0) throw TemplateError{"range: found a step of 0"};
   List list;
   for (std::int64_t at = bounds[0]; step > 0 ? at < bounds[1] : at > bounds[1];) {
-    if (static_cast<std::int64_t>(list.items.size()) == kMostRange)
-      throw TemplateError{fmt::format("range: found more than {} numbers", kMostRange)};
+    if (static_cast<std::int64_t>(list.items.size()) == kMaxRange)
+      throw TemplateError{fmt::format("range: found more than {} numbers", kMaxRange)};
     list.items.emplace_back(at);
     if (__builtin_add_overflow(at, step, &at)) break;
   }

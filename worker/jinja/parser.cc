@@ -12,8 +12,8 @@
 namespace windlass::jinja {
 namespace {
 
-constexpr int kMostHeight = 400;
-constexpr int kMostNesting = 200;  // of expressions and blocks in one another: deeper ones would use up the stack
+constexpr int kMaxHeight = 400;
+constexpr int kMaxNesting = 200;  // of expressions and blocks in one another: deeper ones would use up the stack
 
 class Parser {
  public:
@@ -29,8 +29,8 @@ class Parser {
   class Deeper {
    public:
     explicit Deeper(Parser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kMostNesting)
-        parser_.fail(fmt::format("found more than {} levels within one another", kMostNesting));
+      if (++parser_.depth_ > kMaxNesting)
+        parser_.fail(fmt::format("found more than {} levels within one another", kMaxNesting));
     }
     ~Deeper() { --parser_.depth_; }
     Deeper(const Deeper&) = delete;
@@ -90,7 +90,7 @@ class Parser {
   void measure(Expression& parent, const ExpressionPtr& child) const {
     if (child == nullptr) return;
     parent.height = std::max(parent.height, child->height + 1);
-    if (parent.height > kMostHeight) fail(fmt::format("found an expression of more than {} levels", kMostHeight));
+    if (parent.height > kMaxHeight) fail(fmt::format("found an expression of more than {} levels", kMaxHeight));
   }
   void adopt(Expression& parent, ExpressionPtr child) const {
     measure(parent, child);

@@ -35,9 +35,9 @@ struct Scope {
 
 namespace {
 
-constexpr std::int64_t kLoopSteps = 20;         // that going once round a loop counts for
-constexpr int kMostDepth = 500;                 // of the evaluator's own calls: a MB of stack, several with sanitizers
-constexpr std::int64_t kMostItems = 1'000'000;  // of a list that an operator makes
+constexpr std::int64_t kLoopSteps = 20;        // that going once round a loop counts for
+constexpr int kMaxDepth = 500;                 // of the evaluator's own calls: a MB of stack, several with sanitizers
+constexpr std::int64_t kMaxItems = 1'000'000;  // of a list that an operator makes
 
 enum class Flow { kOn, kBreak, kContinue };
 using ScopePtr = std::shared_ptr<Scope>;
@@ -111,8 +111,8 @@ Value repeated(const Value& value, std::int64_t count) {
     return out;
   }
   const List& list = *value.list();
-  if (count > 0 && static_cast<std::int64_t>(list.items.size()) > kMostItems / count)
-    throw TemplateError{fmt::format("'*': the list would have more than {} items", kMostItems)};
+  if (count > 0 && static_cast<std::int64_t>(list.items.size()) > kMaxItems / count)
+    throw TemplateError{fmt::format("'*': the list would have more than {} items", kMaxItems)};
   List out;
   out.kind = list.kind;
   for (std::int64_t i = 0; i < count && !list.items.empty(); ++i)
@@ -140,8 +140,8 @@ Value compute(const std::string& operation, const Value& a, const Value& b) {
     out.kind = a.list()->kind;
     out.items = a.list()->items;
     out.items.insert(out.items.end(), b.list()->items.begin(), b.list()->items.end());
-    if (static_cast<std::int64_t>(out.items.size()) > kMostItems)
-      throw TemplateError{fmt::format("'+': the list would have more than {} items", kMostItems)};
+    if (static_cast<std::int64_t>(out.items.size()) > kMaxItems)
+      throw TemplateError{fmt::format("'+': the list would have more than {} items", kMaxItems)};
     return out;
   }
   refuse_operands(operation, a, b);
@@ -218,8 +218,7 @@ class Evaluator {
    public:
     explicit Deeper(Evaluator& evaluator, std::int64_t steps = 1) : evaluator_(evaluator) {
       charge(steps);
-      if (++evaluator.depth_ > kMostDepth)
-        throw TemplateError{fmt::format("the template goes deeper than {} calls", kMostDepth)};
+      if (++evaluator.depth_ > kMaxDepth) throw TemplateError{fmt::format("the template goes deeper than {} calls", kMaxDepth)};
     }
     ~Deeper() { --evaluator_.depth_; }
     Deeper(const Deeper&) = delete;
@@ -500,10 +499,10 @@ Template& Template::operator=(Template&&) noexcept = default;
 Template::~Template() = default;
 
 Result<Template> Template::parse(std::string_view source, const std::string& name) {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
-  if (source.size() > kMostBytes) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
+  if (source.size() > kMaxBytes) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found a template of {} bytes, allowed are {}", name, source.size(), kMostBytes)};
+                 fmt::format("{}: found a template of {} bytes, allowed are {}", name, source.size(), kMaxBytes)};
   }
   try {
     auto impl = std::make_unique<Impl>();

@@ -12,7 +12,7 @@
 namespace windlass::jinja {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20U;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20U;
 constexpr std::size_t kBytesAStep = 64;
 
 }  // namespace
@@ -20,8 +20,8 @@ constexpr std::size_t kBytesAStep = 64;
 Text Text::like(const Text& like, std::string_view bytes) { return Text(bytes, like.from_input() ? kInput : kTemplate); }
 
 Text& Text::operator+=(const Text& more) {
-  if (bytes_.size() + more.bytes_.size() > kMostBytes)
-    throw TemplateError{fmt::format("a string would be longer than {} bytes", kMostBytes)};
+  if (bytes_.size() + more.bytes_.size() > kMaxBytes)
+    throw TemplateError{fmt::format("a string would be longer than {} bytes", kMaxBytes)};
   charge(1 + static_cast<std::int64_t>(more.bytes_.size() / kBytesAStep));
   bytes_ += more.bytes_;
   origins_ += more.origins_;

@@ -207,8 +207,8 @@ Text filled(const Text& self, std::int64_t width) {
   const std::int64_t length = static_cast<std::int64_t>(character_starts(self.bytes()).size()) - 1;
   const bool sign = self.bytes().starts_with('-') || self.bytes().starts_with('+');
   Text out = self.substr(0, sign ? 1 : 0);
-  constexpr std::int64_t kMostZeros = 1 << 20;
-  out += Text::of_template(std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(width - length, 0, kMostZeros)), '0'));
+  constexpr std::int64_t kMaxZeros = 1 << 20;
+  out += Text::of_template(std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(width - length, 0, kMaxZeros)), '0'));
   out += self.substr(sign ? 1 : 0);
   return out;
 }

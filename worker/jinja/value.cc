@@ -13,10 +13,10 @@
 namespace windlass::jinja {
 namespace {
 
-constexpr int kMostValueHeight = 200;
-constexpr std::int64_t kMostWeight = 1'000'000;
-constexpr std::int64_t kMostSteps = 5'000'000;  // a long chat takes some ten thousands
-thread_local std::int64_t steps_left = kMostSteps;
+constexpr int kMaxValueHeight = 200;
+constexpr std::int64_t kMaxWeight = 1'000'000;
+constexpr std::int64_t kMaxSteps = 5'000'000;  // a long chat takes some ten thousands
+thread_local std::int64_t steps_left = kMaxSteps;
 
 Text plain(std::string_view text) { return Text::of_template(text); }
 
@@ -153,20 +153,19 @@ void hold(Holder& holder, const Value& item) {
   const Dict* dict = item.dict();
   holder.height = std::max(holder.height, 1 + (list != nullptr ? list->height : dict != nullptr ? dict->height : 0));
   holder.weight += list != nullptr ? list->weight : dict != nullptr ? dict->weight : 1;
-  if (holder.height > kMostValueHeight)
-    throw TemplateError{fmt::format("found more than {} lists and dicts within one another", kMostValueHeight)};
-  if (holder.weight > kMostWeight)
-    throw TemplateError{fmt::format("a list or dict would hold more than {} values", kMostWeight)};
+  if (holder.height > kMaxValueHeight)
+    throw TemplateError{fmt::format("found more than {} lists and dicts within one another", kMaxValueHeight)};
+  if (holder.weight > kMaxWeight) throw TemplateError{fmt::format("a list or dict would hold more than {} values", kMaxWeight)};
 }
 
 }  // namespace
 
 void charge(std::int64_t steps) {
   steps_left -= steps;
-  if (steps_left < 0) throw TemplateError{fmt::format("the template takes more than {} steps", kMostSteps)};
+  if (steps_left < 0) throw TemplateError{fmt::format("the template takes more than {} steps", kMaxSteps)};
 }
 
-void begin_work() { steps_left = kMostSteps; }
+void begin_work() { steps_left = kMaxSteps; }
 
 const Value* Dict::find(std::string_view key) const {
   charge(1 + static_cast<std::int64_t>(items.size()) / 8);
@@ -384,8 +383,8 @@ std::vector<Value> items_of(const Value& value) {
   if (text == nullptr)
     throw TemplateError{fmt::format("going through items: found {}, allowed is a list, a dict or a string", type_name(value))};
   const auto starts = character_starts(text->bytes());
-  if (static_cast<std::int64_t>(starts.size()) > kMostWeight)
-    throw TemplateError{fmt::format("going through items: found a string of more than {} characters", kMostWeight)};
+  if (static_cast<std::int64_t>(starts.size()) > kMaxWeight)
+    throw TemplateError{fmt::format("going through items: found a string of more than {} characters", kMaxWeight)};
   charge(static_cast<std::int64_t>(starts.size()));
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) items.emplace_back(text->substr(starts[i], starts[i + 1] - starts[i]));
   return items;

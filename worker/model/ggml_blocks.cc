@@ -62,7 +62,7 @@ void k_of_four(const std::byte* block, const std::byte* fifth_bits, const std::b
 void q6_k(const std::byte* block, CodedBlock& to) {
   const std::byte *low = block, *high = block + 128, *scales = block + 192;
   const float d = half(block + 208);
-  for (int i = 0; i < kMostNumbersOfBlock / kLeastGroup; ++i) {
+  for (int i = 0; i < kMaxNumbersOfBlock / kLeastGroup; ++i) {
     const float scale = d * static_cast<float>(load<std::int8_t>(scales + i));
     to.scales[static_cast<std::size_t>(i)] = scale;
     to.minima[static_cast<std::size_t>(i)] = -32 * scale;
@@ -150,7 +150,7 @@ void floats_of_blocks(const GgmlTypeInfo& numbers, std::span<const std::byte> by
     std::memcpy(out.data(), bytes.data() + first * 4, out.size() * sizeof(float));
     return;
   }
-  std::array<float, kMostNumbersOfBlock> whole{};
+  std::array<float, kMaxNumbersOfBlock> whole{};
   while (!out.empty()) {
     const std::int64_t block = first / numbers.block_numbers;
     const auto skipped = static_cast<std::size_t>(first % numbers.block_numbers);

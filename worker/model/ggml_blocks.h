@@ -24,13 +24,13 @@ struct GgmlCoding {
 };
 [[nodiscard]] GgmlCoding coding_of(GgmlType type);
 
-constexpr int kMostNumbersOfBlock = 256;
+constexpr int kMaxNumbersOfBlock = 256;
 constexpr int kLeastGroup = 16;
 
 // Number i of a block is scales[i / group] * codes[i] + minima[i / group].
 struct CodedBlock {
-  std::array<std::uint8_t, kMostNumbersOfBlock> codes;
-  std::array<float, kMostNumbersOfBlock / kLeastGroup> scales, minima;
+  std::array<std::uint8_t, kMaxNumbersOfBlock> codes;
+  std::array<float, kMaxNumbersOfBlock / kLeastGroup> scales, minima;
 };
 // REQUIRES: coding_of(type) has bits, and `block` the bytes of one block.
 void code_block(GgmlType type, const std::byte* block, CodedBlock& to);

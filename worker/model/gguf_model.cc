@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostParts = 99999;
+constexpr int kMaxParts = 99999;
 
 // "NAME-00001-of-00003.gguf"
 struct PartName {
@@ -41,7 +41,7 @@ Result<std::vector<fs::path>> with_parts(const fs::path& path) {
   const auto part = part_name_of(path.filename().string());
   if (!part) return std::vector<fs::path>{path};
   std::vector<fs::path> parts;
-  for (int i = 1; i <= std::min(part->count, kMostParts); ++i) {
+  for (int i = 1; i <= std::min(part->count, kMaxParts); ++i) {
     fs::path one = path.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", part->name, i, part->count);
     std::error_code failure;
     if (!fs::exists(one, failure)) {

@@ -16,9 +16,9 @@
 
 namespace windlass::worker {
 
-inline constexpr int kMostJsonNesting = 64;
+inline constexpr int kMaxJsonNesting = 64;
 // Of a request: each costs some hundred bytes of memory, and two of text. Files have vocabularies.
-inline constexpr std::size_t kMostRequestParts = 100'000;
+inline constexpr std::size_t kMaxRequestParts = 100'000;
 
 // nlohmann's ordered_map looks through all keys for each new one, for minutes in a body of keys alone; this one knows where
 // they are while it is read.
@@ -47,7 +47,7 @@ class NestingReader final : public nlohmann::json_sax<Json> {
 
   explicit NestingReader(std::size_t most) : left_(most) {}
 
-  [[nodiscard]] bool too_deep() const { return depth_ > kMostJsonNesting; }
+  [[nodiscard]] bool too_deep() const { return depth_ > kMaxJsonNesting; }
   [[nodiscard]] bool too_many() const { return too_many_; }
   [[nodiscard]] const std::string& why() const { return why_; }  // it is no JSON
 
@@ -69,7 +69,7 @@ class NestingReader final : public nlohmann::json_sax<Json> {
 
  private:
   bool one_more() { return too_many_ = left_ == 0, !too_many_ && left_-- > 0; }
-  bool deeper() { return ++depth_ <= kMostJsonNesting && one_more(); }
+  bool deeper() { return ++depth_ <= kMaxJsonNesting && one_more(); }
 
   std::size_t left_;
   int depth_ = 0;
@@ -84,7 +84,7 @@ template <class Json = nlohmann::json>
   NestingReader<Json> reader(most);
   if (!Json::sax_parse(text, &reader)) {
     return Error{ErrorCode::kInvalidArgument,
-                 reader.too_deep()   ? fmt::format("found more than {} levels of nesting", kMostJsonNesting)
+                 reader.too_deep()   ? fmt::format("found more than {} levels of nesting", kMaxJsonNesting)
                  : reader.too_many() ? fmt::format("found more than {} objects, lists and fields", most)
                                      : fmt::format("not JSON: {}", reader.why())};
   }

@@ -15,7 +15,7 @@ namespace {
 using NormalizerKind = NormalizerStep::Kind;
 
 // What a text may grow to before steps end: a file made for more is one made to fill the memory. U+FDFA grows elevenfold.
-constexpr std::size_t kMostGrowth = 16;
+constexpr std::size_t kMaxGrowth = 16;
 constexpr std::size_t kGrowthOfShort = 1024;
 constexpr UChar32 kCapitalIWithDot = 0x130;  // the one letter whose lower case is two characters: "i" and U+0307
 constexpr std::string_view kDottedSmallI = "i\u0307";
@@ -170,7 +170,7 @@ AlignedText Normalizer::normalize(std::string_view text, bool align) const {
   now.aligned = align;
   for (std::size_t i = 0; align && i < text.size(); ++i) now.origins.push_back(static_cast<std::uint32_t>(i));
   for (const Step& step : steps_) {
-    if (now.text.empty() || now.text.size() > kMostGrowth * text.size() + kGrowthOfShort) break;
+    if (now.text.empty() || now.text.size() > kMaxGrowth * text.size() + kGrowthOfShort) break;
     switch (step.spec.kind) {
       case NormalizerKind::kLowercase: now = lowercase(now); break;
       case NormalizerKind::kStripAccents: now = without_accents(now); break;

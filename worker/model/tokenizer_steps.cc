@@ -11,19 +11,19 @@ namespace {
 
 // Steps multiply a text's length. Models have at most ten, and put one character or two; a file that has more is one made to
 // fill the memory.
-constexpr std::size_t kMostSteps = 32;
-constexpr std::size_t kMostByteLevels = 4;
-constexpr std::size_t kMostContent = 64;  // bytes
+constexpr std::size_t kMaxSteps = 32;
+constexpr std::size_t kMaxByteLevels = 4;
+constexpr std::size_t kMaxContent = 64;  // bytes
 
 template <class Step>
 void check_count(const std::vector<Step>& steps, const std::string& where) {
-  if (steps.size() > kMostSteps) complain(where, "one step more", fmt::format("at most {} in all", kMostSteps));
+  if (steps.size() > kMaxSteps) complain(where, "one step more", fmt::format("at most {} in all", kMaxSteps));
 }
 
 std::string content_of(const json& value, const std::string& where, const char* field) {
   std::string text = text_of(value, where, field);
-  if (text.size() > kMostContent)
-    complain(where + "." + field, fmt::format("{} bytes", text.size()), fmt::format("at most {}", kMostContent));
+  if (text.size() > kMaxContent)
+    complain(where + "." + field, fmt::format("{} bytes", text.size()), fmt::format("at most {}", kMaxContent));
   return text;
 }
 
@@ -234,8 +234,8 @@ void read_pretokenizer(const json& value, const std::string& where, std::vector<
   check_count(steps, where);
   const auto byte_levels = std::count_if(
       steps.begin(), steps.end(), [](const PretokenizerStep& step) { return step.kind == PretokenizerStep::Kind::kByteLevel; });
-  if (static_cast<std::size_t>(byte_levels) > kMostByteLevels)
-    complain(where, "one \"ByteLevel\" more", fmt::format("at most {}", kMostByteLevels));
+  if (static_cast<std::size_t>(byte_levels) > kMaxByteLevels)
+    complain(where, "one \"ByteLevel\" more", fmt::format("at most {}", kMaxByteLevels));
 }
 
 void read_decoder(const json& value, const std::string& where, std::vector<DecoderStep>& steps) {

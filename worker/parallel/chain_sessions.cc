@@ -14,11 +14,11 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::size_t kMostToldBytes = 300;  // of what another worker says, to a client or a log
+constexpr std::size_t kMaxToldBytes = 300;  // of what another worker says, to a client or a log
 
 // In one line.
 std::string told(std::string_view words) {
-  std::string text(words.substr(0, kMostToldBytes));
+  std::string text(words.substr(0, kMaxToldBytes));
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return text;

@@ -20,7 +20,7 @@
 namespace windlass::worker {
 namespace {
 
-constexpr int kMostSessionSteps = 2;  // of a session at once: a first worker sends one, and a connection may send it again
+constexpr int kMaxSessionSteps = 2;  // of a session at once: a first worker sends one, and a connection may send it again
 
 ChainAnswer refusal(int status, std::string text, std::string rejected = "") {
   return {status, std::move(rejected), std::move(text)};
@@ -370,9 +370,9 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
     if (job->any == nullptr) job->any = session;
     if (session->next_hops != job->any->next_hops || session->skip != job->any->skip)
       return refusal(400, "step: found sessions of different chains, allowed are those of one");
-    if (session->steps >= kMostSessionSteps)
+    if (session->steps >= kMaxSessionSteps)
       return refusal(400, fmt::format("step: found {} steps of one session at once, allowed are {}", session->steps + 1,
-                                      kMostSessionSteps));
+                                      kMaxSessionSteps));
     if (chunk.start > session->accepted || chunk.start + chunk.tokens > session->tokens) {
       return refusal(400, fmt::format("step: found {} tokens from {}, allowed are up to {} from at most {}", chunk.tokens,
                                       chunk.start, session->tokens, session->accepted));

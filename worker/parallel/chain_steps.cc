@@ -24,8 +24,8 @@ constexpr double kNoStepS = 2 * ChainStepClient::kIdleS;  // then the other side
 constexpr double kNoAnswerTakenS = 10;
 // Of a step at the stage: who called has given it up by then.
 constexpr std::chrono::duration<double> kLongestStep{kChainStepS + kChainHopS * static_cast<double>(kChainMostHops + 1)};
-constexpr std::size_t kMostRejectedBytes = 64;
-constexpr std::size_t kMostPeers = 256;
+constexpr std::size_t kMaxRejectedBytes = 64;
+constexpr std::size_t kMaxPeers = 256;
 constexpr std::size_t kFirstBytes = 1U << 20U;
 
 // `buffer` keeps its memory from step to step. Whoever says that much follows must send it: it grows with what has come.
@@ -89,7 +89,7 @@ class StepsAnswered {
   }
 
   bool send(ChainAnswer answer) const {
-    answer.rejected.resize(std::min(answer.rejected.size(), kMostRejectedBytes));
+    answer.rejected.resize(std::min(answer.rejected.size(), kMaxRejectedBytes));
     ChainStepAnswerHead head{static_cast<std::uint32_t>(answer.status), static_cast<std::uint32_t>(answer.rejected.size()),
                              answer.body.size()};
     iovec parts[] = {
@@ -135,7 +135,7 @@ StepOutcome ask_for_step(int socket, ChainCall& call) {
   if (!send_all(socket, parts)) return broke_before_answer();
   ChainStepAnswerHead found{};
   if (!receive_all(socket, &found, sizeof(found))) return broke_before_answer();
-  if (found.status < 100 || found.status > 599 || found.rejected_bytes > kMostRejectedBytes ||
+  if (found.status < 100 || found.status > 599 || found.rejected_bytes > kMaxRejectedBytes ||
       found.body_bytes > call.most_bytes) {
     return no_answer(fmt::format("answer: found status {} and {} bytes, allowed are 100 to 599 and at most {}", found.status,
                                  found.body_bytes, call.most_bytes));
@@ -230,8 +230,8 @@ void ChainStepClient::Shared::learn(const std::string& address, int port) {
   }
   if (port == 0) return;
   if (peer == nullptr) {
-    if (peers.size() >= kMostPeers) drop_unused();
-    if (peers.size() >= kMostPeers) return;
+    if (peers.size() >= kMaxPeers) drop_unused();
+    if (peers.size() >= kMaxPeers) return;
     peer = std::make_shared<Peer>();
     peer->address = address;
     peer->port = port;

@@ -30,7 +30,7 @@ constexpr std::size_t kChunkBytes = kSessionBytes + 6 * sizeof(std::uint32_t);
 constexpr std::size_t kSummaryHeadBytes = 4 * sizeof(std::uint32_t);
 // Workers of different ones are different models to each other.
 constexpr std::uint32_t kWireVersion = 2;
-constexpr std::int64_t kMostPositions = 1LL << 28U;
+constexpr std::int64_t kMaxPositions = 1LL << 28U;
 
 Error wrong(std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; }
 
@@ -171,7 +171,7 @@ std::string to_json(const ChainReservation& reservation) {
 }
 
 Result<ChainReservation> reservation_from_json(std::string_view text) {
-  const auto parsed = parse_json(text, kMostRequestParts);
+  const auto parsed = parse_json(text, kMaxRequestParts);
   if (!parsed.ok() || !parsed->is_object()) {
     return wrong(fmt::format("reservation: found {}, allowed is a JSON object", parsed.ok() ? shown(*parsed) : "no JSON"));
   }
@@ -187,7 +187,7 @@ Result<ChainReservation> reservation_from_json(std::string_view text) {
   reservation.model.hidden_size = fields.number("hiddenSize", 1, 1 << 24);
   reservation.model.vocab_size = fields.number("vocabSize", 1, 1 << 28);
   reservation.block = fields.number("block", 1, 1 << 20);
-  reservation.tokens = fields.number("tokens", 1, kMostPositions);
+  reservation.tokens = fields.number("tokens", 1, kMaxPositions);
   reservation.sessions = fields.texts("sessions", 1, kChainMostSessions, "names of 32 hexadecimal digits", is_session_id);
   reservation.next_hops = fields.texts("nextHops", 0, kChainMostHops, "addresses HOST:PORT", is_worker_address);
   if (fields.complaint()) return *fields.complaint();
@@ -233,18 +233,18 @@ Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
     const std::uint32_t keeps = take_number(bytes);
     chunk.keeps_row = keeps == 1;
     step.tokens += chunk.tokens;
-    if (!is_session_id(session) || chunk.tokens < 1 || step.tokens > kChainMostTokens || chunk.start > kMostPositions ||
+    if (!is_session_id(session) || chunk.tokens < 1 || step.tokens > kChainMostTokens || chunk.start > kMaxPositions ||
         wants > 1 || !sessions.insert(session).second) {
       return wrong(fmt::format(
           "step: chunk {}: found {} tokens from {}, {} of them in all, wanting {}; allowed are one chunk a session, up to {} "
           "tokens in all, wanting 0 or 1",
           i, chunk.tokens, chunk.start, step.tokens, wants, kChainMostTokens));
     }
-    if (likeliest > kMostLikeliest || !std::isfinite(chunk.need.steepness) || keeps > 1) {
+    if (likeliest > kMaxLikeliest || !std::isfinite(chunk.need.steepness) || keeps > 1) {
       return wrong(
           fmt::format("step: chunk {}: found a need of {} tokens at {}, keeping {}; allowed are up to {} at a finite "
                       "steepness, keeping 0 or 1",
-                      i, likeliest, chunk.need.steepness, keeps, kMostLikeliest));
+                      i, likeliest, chunk.need.steepness, keeps, kMaxLikeliest));
     }
     step.chunks.push_back(std::move(chunk));
   }

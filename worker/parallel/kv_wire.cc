@@ -88,7 +88,7 @@ std::string first_token_text(const Sampled& first) {
 Result<Sampled> first_token_from(std::string_view text, std::int64_t vocab_size) {
   const Error wrong =
       damaged(fmt::format("first token: found {}, allowed is an object with id, logprob and top", text.substr(0, 200)));
-  const auto parsed = parse_json(text, kMostRequestParts);
+  const auto parsed = parse_json(text, kMaxRequestParts);
   if (!parsed.ok() || !parsed->is_object()) return wrong;
   const auto id_of = [&](const nlohmann::json& value) -> std::optional<std::int32_t> {
     if (!value.is_number_integer()) return std::nullopt;

@@ -160,7 +160,7 @@ std::int64_t message_bytes(const ModelConfig& config, const Options& options) {
   const std::int64_t step =
       static_cast<std::int64_t>(sizeof(StepHead)) + options.max_batch_tokens * each +
       options.max_batch_tokens * blocks_for(options.max_context_tokens) * static_cast<std::int64_t>(sizeof(std::int32_t));
-  return std::max(step, static_cast<std::int64_t>(kMostTold));
+  return std::max(step, static_cast<std::int64_t>(kMaxTold));
 }
 
 }  // namespace
@@ -232,7 +232,7 @@ Result<void> serve_device_rank(RankGroup& group, Backend& own) {
 }
 
 Result<std::vector<std::byte>> told_by_rank_0(RankGroup& group, std::span<const std::byte> own) {
-  assert(own.size() <= kMostTold);
+  assert(own.size() <= kMaxTold);
   std::vector<std::byte> told(own.begin(), own.end());
   if (group.rank() == 0) {
     std::copy(own.begin(), own.end(), group.outbox().begin());

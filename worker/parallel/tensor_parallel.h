@@ -44,8 +44,8 @@ namespace windlass::worker {
 [[nodiscard]] Result<void> serve_device_rank(RankGroup& group, Backend& own);
 
 // What ranks agree upon before the first batch; all call these together. Error: kUnavailable when one is lost.
-// Rank 0's bytes, at every rank. REQUIRES: at most kMostTold, and as many at every rank.
-inline constexpr std::size_t kMostTold = 256;
+// Rank 0's bytes, at every rank. REQUIRES: at most kMaxTold, and as many at every rank.
+inline constexpr std::size_t kMaxTold = 256;
 [[nodiscard]] Result<std::vector<std::byte>> told_by_rank_0(RankGroup& group, std::span<const std::byte> own);
 // The least of the numbers that they give.
 [[nodiscard]] Result<std::int64_t> least_of_ranks(RankGroup& group, std::int64_t own);

@@ -46,10 +46,10 @@ using Micros = std::chrono::microseconds;
 using HeadParser = beast::http::response_parser<beast::http::empty_body>;
 using BodyParser = beast::http::response_parser<beast::http::buffer_body>;
 
-constexpr auto kMostIdle = std::chrono::seconds(15);  // shorter than workers keep them, so that it is we who close
+constexpr auto kMaxIdle = std::chrono::seconds(15);  // shorter than workers keep them, so that it is we who close
 constexpr auto kLookForIdle = std::chrono::seconds(5);
-constexpr std::size_t kMostIdlePerAddress = 64;
-constexpr std::size_t kMostAddresses = 256;
+constexpr std::size_t kMaxIdlePerAddress = 64;
+constexpr std::size_t kMaxAddresses = 256;
 // Read at a time. What does not end within the double of it (extensions of chunks, trailers) is no answer.
 constexpr std::size_t kAnswerReadBytes = 64U << 10U;
 // By which the memory for an answer of unknown length grows.
@@ -286,9 +286,9 @@ class HttpClient::Io {
   }
 
   void keep(const std::string& address, ConnectionPtr connection) {
-    if (idle_.size() >= kMostAddresses && idle_.count(address) == 0) return;
+    if (idle_.size() >= kMaxAddresses && idle_.count(address) == 0) return;
     auto& connections = idle_[address];
-    if (connections.size() >= kMostIdlePerAddress) return;
+    if (connections.size() >= kMaxIdlePerAddress) return;
     connection->idle_since = std::chrono::steady_clock::now();
     connections.push_back(std::move(connection));
     if (looking_) return;
@@ -302,7 +302,7 @@ class HttpClient::Io {
       error_code ignored;
       look_.expires_after(kLookForIdle);
       co_await look_.async_wait(to(ignored));
-      const auto oldest = std::chrono::steady_clock::now() - kMostIdle;
+      const auto oldest = std::chrono::steady_clock::now() - kMaxIdle;
       for (auto it = idle_.begin(); it != idle_.end();) {
         std::erase_if(it->second, [&](const ConnectionPtr& each) { return each->idle_since < oldest || !is_usable(*each); });
         it = it->second.empty() ? idle_.erase(it) : std::next(it);

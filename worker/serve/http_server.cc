@@ -585,7 +585,7 @@ void HttpServer::Impl::change_role(const net::ServerCall& call, const std::strin
     if (in_parts) return refuse(call, parts, token);
   }
   if (!may_change(call, "role", token)) return;
-  const auto asked_for = parse_json(body, kMostRequestParts);
+  const auto asked_for = parse_json(body, kMaxRequestParts);
   const auto wanted =
       asked_for.ok() && asked_for->is_object() && asked_for->contains("role") && asked_for->at("role").is_string()
           ? role_from(asked_for->at("role").get_ref<const std::string&>())
@@ -619,7 +619,7 @@ std::string HttpServer::Impl::blocks_body() const {
 void HttpServer::Impl::change_blocks(const net::ServerCall& call, const std::string& body, const Token& token) {
   if (!may_change(call, "blocks", token)) return;
   if (options.fixed_blocks) return refuse(call, {403, *options.fixed_blocks}, token);
-  const auto asked_for = parse_json(body, kMostRequestParts);
+  const auto asked_for = parse_json(body, kMaxRequestParts);
   const auto wanted =
       asked_for.ok() && asked_for->is_object() && asked_for->contains("blocks") && asked_for->at("blocks").is_string()
           ? parse_blocks(asked_for->at("blocks").get_ref<const std::string&>())

@@ -254,7 +254,7 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
       refuse("chat_template_kwargs", shown(given),
              fmt::format("an object of at most {} of the template's variables", kMaxTemplateVariables));
     }
-    const auto ordered = parse_json<OrderedInput>(text, kMostRequestParts);  // once more: json sorts
+    const auto ordered = parse_json<OrderedInput>(text, kMaxRequestParts);  // once more: json sorts
     variables = ordered->at("chat_template_kwargs");
   }
   auto ids = model.chat.render(messages_of(body), variables, model.unix_s);
@@ -325,7 +325,7 @@ std::int64_t max_tokens_of(Endpoint endpoint, const json& body, std::int64_t roo
 }
 
 json body_of(std::string_view text) {
-  auto body = parse_json(text, kMostRequestParts);
+  auto body = parse_json(text, kMaxRequestParts);
   if (!body.ok()) throw ApiError{400, "the body: " + body.error().message, "invalid_request_error", "", "invalid_json"};
   if (!body->is_object()) refuse("body", shown(*body), "a JSON object");
   return std::move(body).value();

@@ -28,17 +28,17 @@ class SideThreads {
   SideThreads(const SideThreads&) = delete;
   SideThreads& operator=(const SideThreads&) = delete;
 
-  // In the order in which it comes. `work` does not throw. False, and nothing is done, where kMostWaiting wait already.
+  // In the order in which it comes. `work` does not throw. False, and nothing is done, where kMaxWaiting wait already.
   [[nodiscard]] bool post(std::function<void()> work) {
     {
       const std::scoped_lock lock(mutex_);
-      if (work_.size() >= kMostWaiting) return false;
+      if (work_.size() >= kMaxWaiting) return false;
       work_.push_back(std::move(work));
     }
     changed_.notify_one();
     return true;
   }
-  static constexpr std::size_t kMostWaiting = 64;
+  static constexpr std::size_t kMaxWaiting = 64;
 
  private:
   void run() {

@@ -90,13 +90,13 @@ Result<ProbedServer> probe_server(kube::HttpTransport& transport, const std::str
   server.context_tokens = count_in(model, "max_model_len");
   server.model_path = text_in(model, "root");
   if (const auto page = metrics_of(transport, server.url); page.ok()) server.engine = metrics::detect_engine(*page);
-  if (server.engine && server.engine != metrics::Engine::kLlamaCpp) return server;
+  if (server.engine && server.engine != metrics::EngineKind::kLlamaCpp) return server;
 
   // llama.cpp shows metrics only with --metrics, and this page always.
   const json props = page_of(transport, server.url + "/props");
   const auto slots = count_in(props, "total_slots");
   if (!slots) return server;
-  server.engine = metrics::Engine::kLlamaCpp;
+  server.engine = metrics::EngineKind::kLlamaCpp;
   server.slots = slots;
   server.model_path = text_in(props, "model_path");
   if (props.contains("default_generation_settings"))

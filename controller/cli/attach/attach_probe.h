@@ -11,13 +11,13 @@
 namespace windlass::cli {
 
 struct ProbedServer {
-  std::string url;                        // http://HOST:PORT
-  std::string address;                    // HOST:PORT
-  std::string model;                      // as its /v1/models calls it
-  std::optional<metrics::Engine> engine;  // none: it is not known
-  std::optional<int> context_tokens;      // of one request
-  std::optional<int> slots;               // requests that it takes at once
-  std::string model_path;                 // of its model's files as it says, on its machine; empty: it does not
+  std::string url;                            // http://HOST:PORT
+  std::string address;                        // HOST:PORT
+  std::string model;                          // as its /v1/models calls it
+  std::optional<metrics::EngineKind> engine;  // none: it is not known
+  std::optional<int> context_tokens;          // of one request
+  std::optional<int> slots;                   // requests that it takes at once
+  std::string model_path;                     // of its model's files as it says, on its machine; empty: it does not
 };
 
 // HOST:PORT of http://HOST:PORT, with an optional / or /v1 at its end. Error: kInvalidArgument, says what is allowed.

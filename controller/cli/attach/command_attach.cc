@@ -50,14 +50,14 @@ struct Group {
   std::vector<ProbedServer> servers;
 };
 
-const char* engine_type(const std::optional<metrics::Engine>& engine) {
+const char* engine_type(const std::optional<metrics::EngineKind>& engine) {
   if (!engine) return nullptr;
   switch (*engine) {
-    case metrics::Engine::kWindlass: return "Windlass";
-    case metrics::Engine::kVllm: return "VLLM";
-    case metrics::Engine::kSglang: return "SGLang";
-    case metrics::Engine::kTensorRtLlm: return "TensorRTLLM";
-    case metrics::Engine::kLlamaCpp: return "LlamaCpp";
+    case metrics::EngineKind::kWindlass: return "Windlass";
+    case metrics::EngineKind::kVllm: return "VLLM";
+    case metrics::EngineKind::kSglang: return "SGLang";
+    case metrics::EngineKind::kTensorRtLlm: return "TensorRTLLM";
+    case metrics::EngineKind::kLlamaCpp: return "LlamaCpp";
     default: return nullptr;
   }
 }

@@ -18,10 +18,10 @@ using chain::BlockRange;
 using chain::Composition;
 using chain::Instance;
 
-constexpr std::size_t kMostChains = 10;
-constexpr std::size_t kMostHops = 8;
-constexpr std::size_t kMostNames = 8;
-constexpr std::size_t kMostSteps = 12;  // of one wave
+constexpr std::size_t kMaxChains = 10;
+constexpr std::size_t kMaxHops = 8;
+constexpr std::size_t kMaxNames = 8;
+constexpr std::size_t kMaxSteps = 12;  // of one wave
 
 std::string count_text(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
@@ -141,8 +141,8 @@ std::string serves_text(const char* when, const Instance& instance, const Compos
 
 std::string names_text(const std::vector<std::string>& names) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(kMostNames, names.size()); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kMostNames) text += fmt::format(" and {} more", names.size() - kMostNames);
+  for (std::size_t i = 0; i < std::min(kMaxNames, names.size()); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kMaxNames) text += fmt::format(" and {} more", names.size() - kMaxNames);
   return text;
 }
 
@@ -152,11 +152,11 @@ std::string hops_text(const Instance& instance, const chain::ServerChain& chain)
   int first = 1;
   for (std::size_t i = 0; i < hops; ++i) {
     const int last = first + chain.blocks[i] - 1;
-    const bool shown = hops <= kMostHops || i < kMostHops - 2 || i == hops - 1;
+    const bool shown = hops <= kMaxHops || i < kMaxHops - 2 || i == hops - 1;
     if (shown) {
       text += fmt::format("{}{} {}", i == 0 ? "" : " > ", server_name(instance, chain.servers[i]), blocks_text(first, last));
-    } else if (i == kMostHops - 2) {
-      text += fmt::format(" > ({} more)", hops - kMostHops + 1);
+    } else if (i == kMaxHops - 2) {
+      text += fmt::format(" > ({} more)", hops - kMaxHops + 1);
     }
     first = last + 1;
   }
@@ -174,7 +174,7 @@ std::string composition_text(const ChosenChains& chosen) {
   if (!chosen.note.empty()) text += wrapped("note: " + chosen.note, 0);
 
   TextTable table({"CHAIN", "CAPACITY", "SERVICE TIME", "REQUESTS/S", "SERVERS AND THEIR BLOCKS"});
-  const std::size_t shown = std::min(kMostChains, composition.chains.size());
+  const std::size_t shown = std::min(kMaxChains, composition.chains.size());
   for (std::size_t k = 0; k < shown; ++k) {
     const chain::ServerChain& chain = composition.chains[k];
     table.add({std::to_string(k + 1), std::to_string(chain.capacity), seconds_text(chain.service_time_s),
@@ -222,10 +222,10 @@ std::string transition_text(const Instance& instance, const chain::Transition& t
     text += fmt::format("  wave {}, {}: {} requests/s meanwhile{}\n", w + 1,
                         wave.seconds > 0 ? seconds_text(wave.seconds) : "at once", rate_text(wave.total_service_rate_per_s),
                         wave.interrupted_s > 0 ? ", no full chain for " + seconds_text(wave.interrupted_s) : "");
-    for (std::size_t s = 0; s < std::min(kMostSteps, wave.steps.size()); ++s)
+    for (std::size_t s = 0; s < std::min(kMaxSteps, wave.steps.size()); ++s)
       text += "    " + step_text(instance, wave.steps[s]) + "\n";
-    if (wave.steps.size() > kMostSteps)
-      text += fmt::format("    and {} more\n", count_text(wave.steps.size() - kMostSteps, "server"));
+    if (wave.steps.size() > kMaxSteps)
+      text += fmt::format("    and {} more\n", count_text(wave.steps.size() - kMaxSteps, "server"));
   }
   text += fmt::format("worth: {:.4g} request-seconds gained over {}, {:.4g} {} on the way\n", transition.gain_request_s,
                       print_duration(transition.horizon_s), std::abs(transition.cost_request_s),

@@ -19,7 +19,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr std::int64_t kMostRequests = 1'000'000'000;
+constexpr std::int64_t kMaxRequests = 1'000'000'000;
 constexpr std::int64_t kDefaultRequests = 100'000;
 constexpr double kProgressAfter_s = 1;
 
@@ -236,10 +236,10 @@ void add_chain_simulate(CLI::App& app, CommandContext& context) {
       ->check(number_between(0, 1000))
       ->excludes(trace);
   command->add_option("--requests", flags->requests, "Requests to measure in each replication: 100000, or all of the trace")
-      ->check(whole_between(1, kMostRequests));
+      ->check(whole_between(1, kMaxRequests));
   command
       ->add_option("--warmup", flags->warm_up, "Requests before those that are measured: a tenth as many, or none with a trace")
-      ->check(whole_between(0, kMostRequests));
+      ->check(whole_between(0, kMaxRequests));
   command->add_option("--seed", flags->seed, "Of the first replication; the next ones count up")
       ->check(whole_between(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();

@@ -185,7 +185,7 @@ Result<ComparedRun> compared_run(std::string name, std::string_view json) {
 
 Result<void> add_workers(ComparedRun& run, std::string_view csv) {
   constexpr double kLongestS = 1e9;
-  constexpr int kMostWorkers = 1'000'000;
+  constexpr int kMaxWorkers = 1'000'000;
   WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::CsvRows::parse(csv, {"elapsed_s", "service", "ready"}));
   std::string only;
   double now_s = 0;
@@ -195,7 +195,7 @@ Result<void> add_workers(ComparedRun& run, std::string_view csv) {
     if (only.empty()) only = service;
     if (service != only) return rows.mistake(row, "service", fmt::format("one service alone: {}", shown_text(only)));
     WINDLASS_ASSIGN_OR_RETURN(now_s, rows.number(row, "elapsed_s", now_s, kLongestS));
-    WINDLASS_ASSIGN_OR_RETURN(const int ready, rows.integer(row, "ready", 0, kMostWorkers));
+    WINDLASS_ASSIGN_OR_RETURN(const int ready, rows.integer(row, "ready", 0, kMaxWorkers));
     if (now_s <= run.elapsed_s) workers.emplace_back(now_s, ready);
   }
   if (workers.empty()) {

@@ -20,7 +20,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr long kMostCapacity = 100'000'000;
+constexpr long kMaxCapacity = 100'000'000;
 
 // All of the text as one number of this type.
 template <class Number>
@@ -127,13 +127,13 @@ void add_choice_options(CLI::App& command, ChainChoice& choice) {
       .add_option("--max-load", choice.max_load, "The share of the total rate that the demand may take, in place of the file's")
       ->check(number_between(chain::kSmallestNumber, 1));
   command.add_option("--capacity", choice.capacity, "Requests at once for which GBP-CR reserves memory on every block (c)")
-      ->check(auto_or_whole(1, kMostCapacity))
+      ->check(auto_or_whole(1, kMaxCapacity))
       ->capture_default_str();
   command
       .add_option("--tune", choice.tuning, "What --capacity auto minimises: lower-bound (default), upper-bound or surrogate")
       ->check(CLI::IsMember({"lower-bound", "upper-bound", "surrogate"}));
   command.add_option("--design-load", choice.design_load, "Requests at once for which CG-BP reserves memory")
-      ->check(auto_or_whole(1, kMostCapacity))
+      ->check(auto_or_whole(1, kMaxCapacity))
       ->capture_default_str();
   command.add_flag("--all-servers", choice.all_servers,
                    "Place every server, also those beyond what the wanted load needs: more capacity for bursts");

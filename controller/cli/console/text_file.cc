@@ -14,7 +14,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr std::size_t kMostUnpacked = std::size_t{1} << 30;
+constexpr std::size_t kMaxUnpacked = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -41,14 +41,14 @@ Result<std::string> unpacked(std::string text, const std::string& path) {
   std::string out;
   std::array<char, 1 << 16> part{};
   int code = Z_OK;
-  while (code == Z_OK && out.size() <= kMostUnpacked) {
+  while (code == Z_OK && out.size() <= kMaxUnpacked) {
     stream.next_out = reinterpret_cast<Bytef*>(part.data());
     stream.avail_out = static_cast<uInt>(part.size());
     code = inflate(&stream, Z_NO_FLUSH);
     out.append(part.data(), part.size() - stream.avail_out);
   }
   inflateEnd(&stream);
-  if (out.size() > kMostUnpacked) return broken("holds more than a gibibyte");
+  if (out.size() > kMaxUnpacked) return broken("holds more than a gibibyte");
   if (code != Z_STREAM_END) return broken("is not whole: gzip ends early or is damaged");
   return out;
 }

@@ -44,7 +44,7 @@ std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
     const CostPoint own{outcome.plan->cost_per_hour, outcome.plan->predicted.attainment};
     plans.push_back(series_of(outcome.strategy, {own}, false));
     all.push_back(own);
-    for (const search::Considered& other : outcome.plan->considered) {
+    for (const search::Rejection& other : outcome.plan->considered) {
       if (!other.predicted.simulated) continue;
       weighed.emplace_back(other.cost_per_hour, other.predicted.attainment);
       all.push_back(weighed.back());

@@ -110,9 +110,9 @@ const StrategyOutcome* best_of(const search::Problem& problem, const std::vector
   return best;
 }
 
-std::vector<RateCurve> rate_curves(const search::Problem& problem, const search::Plan& plan, Executor& executor) {
+std::vector<RateCurve> rate_curves(const search::Problem& problem, const search::Offer& plan, Executor& executor) {
   std::vector<search::Deployment> shown = {plan.deployment};
-  for (const search::Considered& other : plan.considered) {
+  for (const search::Rejection& other : plan.considered) {
     if (shown.size() < kCurves) shown.push_back(other.deployment);
   }
   const std::size_t count = shown.size() * kRateFactors.size();

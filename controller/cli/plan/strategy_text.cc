@@ -20,7 +20,7 @@ std::vector<std::string> figures(const search::Prediction& predicted) {
 }  // namespace
 
 std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome) {
-  const search::Plan& plan = *outcome.plan;
+  const search::Offer& plan = *outcome.plan;
   TextTable pools({"ROLE", "ACCELERATOR", "WORKERS", "GPUS EACH", "TP", "PP", "BATCHING"});
   for (const search::PlannedPool& pool : plan.deployment.pools) {
     const search::WorkerKind& kind = search::kind_of(problem, pool);
@@ -43,7 +43,7 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
   if (!plan.considered.empty()) {
     TextTable others({"RUNNER-UP", "COST/H", "TTFT", "TPOT", "ATTAINMENT", "CAPACITY", "LOST BECAUSE"});
     for (std::size_t i = 0; i < std::min(kRunnersUpShown, plan.considered.size()); ++i) {
-      const search::Considered& other = plan.considered[i];
+      const search::Rejection& other = plan.considered[i];
       std::vector<std::string> row = {search::describe(problem, other.deployment), number_text(other.cost_per_hour)};
       for (std::string& figure : figures(other.predicted)) row.push_back(std::move(figure));
       row.push_back(other.rejected_because);
@@ -67,7 +67,7 @@ std::string comparison_table(const search::Problem& problem, const std::vector<S
       refused += wrapped(fmt::format("{}: {}", outcome.strategy, outcome.error), 0);
       continue;
     }
-    const search::Plan& plan = *outcome.plan;
+    const search::Offer& plan = *outcome.plan;
     std::vector<std::string> row = {outcome.strategy, plan.holds ? "yes" : "no", search::describe(problem, plan.deployment),
                                     std::to_string(plan.gpus), number_text(plan.cost_per_hour)};
     for (std::string& figure : figures(plan.predicted)) row.push_back(std::move(figure));

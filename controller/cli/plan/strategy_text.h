@@ -12,7 +12,7 @@ namespace windlass::cli {
 // A strategy's plan and how long it took; or why there is none.
 struct StrategyOutcome {
   std::string strategy;
-  std::optional<search::Plan> plan;
+  std::optional<search::Offer> plan;
   std::string error;        // where there is no plan
   bool infeasible = false;  // because nothing can be deployed or meet the objectives, and no nearest plan is known
   double wall_s = 0;

@@ -9,7 +9,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr std::size_t kMostSamples = 1600;  // of a role
+constexpr std::size_t kMaxSamples = 1600;  // of a role
 
 }  // namespace
 
@@ -21,7 +21,7 @@ void RequestLog::on_sample(const sim::WorkerSample& sample) {
   if (sample.time_s != moment_s_) {
     ++moment_;
     moment_s_ = sample.time_s;
-    const auto full = [](const auto& kept) { return kept.second.size() >= kMostSamples; };
+    const auto full = [](const auto& kept) { return kept.second.size() >= kMaxSamples; };
     if (std::any_of(samples_.begin(), samples_.end(), full)) {
       for (auto& [who, kept] : samples_) {
         for (std::size_t i = 0; 2 * i < kept.size(); ++i) kept[i] = kept[2 * i];

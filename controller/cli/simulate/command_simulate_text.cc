@@ -14,8 +14,8 @@
 namespace windlass::cli {
 namespace {
 
-constexpr std::size_t kMostWorkersShown = 12;
-constexpr std::size_t kMostDecisionsShown = 20;
+constexpr std::size_t kMaxWorkersShown = 12;
+constexpr std::size_t kMaxDecisionsShown = 20;
 
 std::string with_interval(const std::string& value, const std::string& half_width) {
   return half_width == "-" ? value : value + " +- " + half_width;
@@ -49,7 +49,7 @@ std::string happenings_text(const sim::ServingReport& report) {
 
 // One worker a line, where they are few.
 std::string workers_text(const sim::ServingReport& report) {
-  if (report.workers.size() < 2 || report.workers.size() > kMostWorkersShown) return "";
+  if (report.workers.size() < 2 || report.workers.size() > kMaxWorkersShown) return "";
   bool changes = false;
   for (const sim::WorkerFigures& worker : report.workers) changes = changes || worker.created_s > 0 || worker.failed;
   TextTable table({"WORKER", "POOL", "FROM", "TO", "REQUESTS", "BATCH", "BUSY", "KV CACHE", "MFU"});
@@ -82,7 +82,7 @@ std::string why(const std::vector<planner::Reason>& reasons) {
 std::string decisions_text(const sim::ServingReport& report) {
   if (report.decisions.empty()) return "";
   TextTable table({"AT", "POOL", "WORKERS", "WHY"});
-  const std::size_t shown = std::min(report.decisions.size(), kMostDecisionsShown);
+  const std::size_t shown = std::min(report.decisions.size(), kMaxDecisionsShown);
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& decision = report.decisions[i];
     table.add({seconds_text(decision.time_s), decision.pool, fmt::format("{}", decision.workers), why(decision.reasons)});

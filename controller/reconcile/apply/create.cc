@@ -49,7 +49,7 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const std::string&
 }
 
 // Creates one worker. False: no further one of the pool can be made now.
-bool create(ApplyStep& step, ServiceStep& own, const planner::PoolPlan& pool, int slot, const WorkerSpec& spec) {
+bool create(ApplyStep& step, ServiceStep& own, const planner::PoolPlan& pool, int slot, const Launch& spec) {
   Backoffs& backoffs = own.memory.backoffs;
   own.asked_for.push_back({spec.accelerator, spec.gpus});
   const auto created = step.context.runtime.create(spec);
@@ -80,7 +80,7 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
   const Slots slots = slots_of(step, own, pool.name);
   for (int slot = 0; count > 0; ++slot) {
     if (slots.taken.contains(slot)) continue;
-    const WorkerSpec spec = worker_spec(own.service, pool, slot, wanted.accelerator);
+    const Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator);
     if (step.context.runtime.name_taken(spec.name_space, spec.name)) continue;  // somebody else's
     if (!step.may_write()) return;
     --count;

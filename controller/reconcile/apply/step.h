@@ -64,11 +64,11 @@ struct ServiceStep {
 struct Wanted {
   const planner::PoolPlan& pool;
   const api::AcceleratorClass& accelerator;
-  WorkerSpec spec;  // of slot 0
+  Launch spec;  // of slot 0
   std::string hash;
 
   [[nodiscard]] bool is(const Worker& worker) const {
-    return worker.pool == pool.name && WorkerSpec::matches(worker.spec_hash, hash);
+    return worker.pool == pool.name && Launch::matches(worker.spec_hash, hash);
   }
 };
 

@@ -38,8 +38,8 @@ void choose(Draft& draft, const FleetDraft& fleet) {
   draft.chosen = std::move(choice.chosen);
   draft.prefill = std::move(choice.prefill);
   const bool split = draft.chosen ? draft.prefill.has_value()
-                                  : service.scaling.strategy == Strategy::kDisaggregated || runs_split(service, draft.memory);
-  draft.plan.strategy = split ? Strategy::kDisaggregated : Strategy::kReplicated;
+                                  : service.scaling.strategy == Family::kDisaggregated || runs_split(service, draft.memory);
+  draft.plan.strategy = split ? Family::kDisaggregated : Family::kReplicated;
   if (draft.prefill) {
     draft.memory.prefill_share = draft.prefill->share;
   } else if (draft.chosen) {

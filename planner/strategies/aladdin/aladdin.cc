@@ -186,7 +186,7 @@ std::vector<SplitDesign> unified_designs(const Problem& problem, const std::vect
   return designs;
 }
 
-void explain(const Problem& problem, const std::vector<KindThroughput>& kinds, const AladdinOptions& options, Plan& plan) {
+void explain(const Problem& problem, const std::vector<KindThroughput>& kinds, const AladdinOptions& options, Offer& plan) {
   for (const KindThroughput& kind : kinds) {
     const bool chosen = kind.kind == plan.deployment.pools.front().kind;
     if (!chosen || kind.tokens_per_s_per_gpu <= 0 || plan.deployment.pools.size() > 1) continue;
@@ -254,7 +254,7 @@ Result<planner::Objective> aladdin_objective(const Problem& problem) {
   return objective;
 }
 
-Result<Plan> aladdin_plan(const Problem& problem, const Effort& effort, const AladdinOptions& given) {
+Result<Offer> aladdin_plan(const Problem& problem, const Effort& effort, const AladdinOptions& given) {
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   WINDLASS_RETURN_IF_ERROR(check(problem, given));
   WINDLASS_ASSIGN_OR_RETURN(const auto objective, aladdin_objective(problem));

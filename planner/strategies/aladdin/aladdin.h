@@ -48,6 +48,6 @@ struct KindThroughput {
 
 // Errors beside those of Strategy: theta that is not above 0 and at most 1, gamma that is not in 0 to 1, a heartbeat that is
 // not above 0.
-[[nodiscard]] Result<Plan> aladdin_plan(const Problem& problem, const Effort& effort, const AladdinOptions& options = {});
+[[nodiscard]] Result<Offer> aladdin_plan(const Problem& problem, const Effort& effort, const AladdinOptions& options = {});
 
 }  // namespace windlass::search

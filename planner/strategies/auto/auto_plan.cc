@@ -29,7 +29,7 @@ constexpr int kFirstTrials = 10;               // of each
 constexpr int kEnlarged = 4;                   // times that a deployment which held once grows to hold with confidence
 constexpr int kSeeds = 3;                      // that limits have to hold on
 constexpr std::int64_t kMoreRequests = 4;      // times as many where the first trial is not sure
-constexpr std::size_t kMostNearestTried = 24;
+constexpr std::size_t kMaxNearestTried = 24;
 
 struct Tried {
   Deployment deployment;
@@ -47,7 +47,7 @@ class Auto {
     trial_ = {problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true};
   }
 
-  Result<Plan> run() {
+  Result<Offer> run() {
     AutoCandidates found = auto_candidates(problem_, lengths_, problem_.requests_per_s);
     candidates_ = std::move(found.candidates);
     screened_ = std::move(found.screened);
@@ -285,8 +285,8 @@ class Auto {
     return {};
   }
 
-  Result<Plan> plan() {
-    Plan plan = plan_of(problem_, "auto", *best_);
+  Result<Offer> plan() {
+    Offer plan = plan_of(problem_, "auto", *best_);
     WINDLASS_ASSIGN_OR_RETURN(const auto result,
                               try_out(problem_, *best_, {trial_.requests_per_s, trial_.requests, trial_.seed}));
     ++trials_;
@@ -322,7 +322,7 @@ class Auto {
     for (Tried& tried : tried_) {
       const auto place = tried.rejected_because.find("{}");
       if (place != std::string::npos) tried.rejected_because.replace(place, 2, told);
-      Considered one;
+      Rejection one;
       one.cost_per_hour = cost_per_hour(problem_, tried.deployment);
       one.deployment = std::move(tried.deployment);
       one.rejected_because = std::move(tried.rejected_because);
@@ -331,7 +331,7 @@ class Auto {
     return finish(std::move(plan));
   }
 
-  Result<Plan> finish(Plan plan) {
+  Result<Offer> finish(Offer plan) {
     order_considered(problem_, plan.considered);
     plan.trials = trials_;
     plan.iterations = iterations_;
@@ -346,9 +346,9 @@ class Auto {
   }
 
   // Nothing holds: of what there is room for the deployment whose furthest objective is the nearest.
-  Result<Plan> nearest() {
+  Result<Offer> nearest() {
     std::vector<Deployment> deployments;
-    for (int k = 0; k < static_cast<int>(problem_.kinds.size()) && deployments.size() < kMostNearestTried; ++k) {
+    for (int k = 0; k < static_cast<int>(problem_.kinds.size()) && deployments.size() < kMaxNearestTried; ++k) {
       const int room = most_workers(problem_, k);
       if (room < 1) continue;
       const double each = steady_state(problem_.kinds[static_cast<std::size_t>(k)], problem_.engine, lengths_).requests_per_s;
@@ -365,15 +365,15 @@ class Auto {
       auto result = try_out(problem_, deployments[at], {trial_.requests_per_s, trial_.requests, trial_.seed});
       if (result.ok()) results[at] = std::move(result).value();
     });
-    std::optional<Plan> best;
-    std::vector<Considered> others;
+    std::optional<Offer> best;
+    std::vector<Rejection> others;
     std::pair<double, double> least;
     for (std::size_t at = 0; at < deployments.size(); ++at) {
       if (!results[at]) continue;
       ++trials_;
       iterations_ += results[at]->iterations;
       const Verdict verdict = judge(problem_, *results[at]);
-      Plan plan = plan_of(problem_, "auto", deployments[at]);
+      Offer plan = plan_of(problem_, "auto", deployments[at]);
       plan.predicted = predict(problem_, {&*results[at], 1});
       others.push_back({plan.deployment, plan.cost_per_hour, plan.predicted, verdict.broken});
       const std::pair<double, double> missed{verdict.worst, distance(plan.predicted)};
@@ -412,7 +412,7 @@ class Auto {
 
 }  // namespace
 
-Result<Plan> auto_plan(const Problem& problem, const AutoOptions& options, const Effort& effort) {
+Result<Offer> auto_plan(const Problem& problem, const AutoOptions& options, const Effort& effort) {
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   return Auto(problem, options, effort).run();
 }

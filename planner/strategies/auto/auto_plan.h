@@ -28,17 +28,17 @@ struct AutoOptions {
   std::optional<Deployment> incumbent;
 };
 
-[[nodiscard]] Result<Plan> auto_plan(const Problem& problem, const AutoOptions& options, const Effort& effort);
+[[nodiscard]] Result<Offer> auto_plan(const Problem& problem, const AutoOptions& options, const Effort& effort);
 
 // What a later question is compared with.
 struct AutoMemory {
-  Plan plan;
+  Offer plan;
   LengthMoments lengths;      // of the requests it was made for
   double requests_per_s = 0;  // the same
   double closed_worth = 0;    // what the closed forms expected the cheapest to cost
   double steady_per_s = 0;    // and the plan's deployment to serve
 };
-[[nodiscard]] AutoMemory remember(const Problem& problem, Plan plan);
+[[nodiscard]] AutoMemory remember(const Problem& problem, Offer plan);
 
 struct AutoReplan {
   AutoMemory memory;

@@ -52,7 +52,7 @@ double closed_worth(const Problem& problem, const LengthMoments& lengths, double
 
 }  // namespace
 
-AutoMemory remember(const Problem& problem, Plan plan) {
+AutoMemory remember(const Problem& problem, Offer plan) {
   AutoMemory memory;
   memory.lengths = length_moments(*problem.requests, problem.seed, kReplanMomentsOf);
   memory.requests_per_s = problem.requests_per_s;

@@ -1,7 +1,7 @@
 // A placement on a GpuCluster: groups of GPUs that serve a copy of the model each, and how requests flow through them.
 //
 // Strategies for heterogeneous clusters (HexGen-2, Huawei's) are functions from a ClusterProblem to a ClusterPlan, as
-// search::Strategy is from a Problem to a Plan. Pure.
+// search::Strategy is from a Problem to an Offer. Pure.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ struct ClusterPlan {
     double cost_per_hour = 0;
     std::string rejected_because;
   };
-  std::vector<Runner> considered;  // at most search::kMostConsidered
+  std::vector<Runner> considered;  // at most search::kMaxConsidered
   bool stopped = false;            // by Effort::stop, before the search was through
 };
 

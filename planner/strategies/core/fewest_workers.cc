@@ -9,13 +9,13 @@ namespace windlass::search {
 namespace {
 
 constexpr double kLeastTrialSeconds = 30;
-constexpr double kMostTrialRequests = 40'000;
+constexpr double kMaxTrialRequests = 40'000;
 constexpr double kWorkersGrowth = 1.3;  // of workers, until they hold
 
 }  // namespace
 
 std::int64_t trial_requests(const Problem& problem, double requests_per_s) {
-  const auto arrivals = static_cast<std::int64_t>(std::ceil(std::min(kMostTrialRequests, requests_per_s * kLeastTrialSeconds)));
+  const auto arrivals = static_cast<std::int64_t>(std::ceil(std::min(kMaxTrialRequests, requests_per_s * kLeastTrialSeconds)));
   return std::max(problem.requests_per_trial, arrivals);
 }
 

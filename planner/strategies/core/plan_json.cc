@@ -44,13 +44,13 @@ Json to_json(const Prediction& predicted) {
           {"simulated", predicted.simulated}};
 }
 
-Json to_json(const Problem& problem, const Plan& plan, double wall_s) {
+Json to_json(const Problem& problem, const Offer& plan, double wall_s) {
   Json json = {{"strategy", plan.strategy}, {"meetsObjectives", plan.holds}};
   put_deployment(json, problem, plan.deployment);
   json["predicted"] = to_json(plan.predicted);
   json["reasons"] = plan.reasons;
   Json considered = Json::array();
-  for (const Considered& other : plan.considered) {
+  for (const Rejection& other : plan.considered) {
     Json entry = Json::object();
     put_deployment(entry, problem, other.deployment);
     entry["predicted"] = to_json(other.predicted);

@@ -10,6 +10,6 @@ namespace windlass::search {
 
 // Null for what nobody has predicted.
 [[nodiscard]] nlohmann::ordered_json to_json(const Prediction& predicted);
-[[nodiscard]] nlohmann::ordered_json to_json(const Problem& problem, const Plan& plan, double wall_s);
+[[nodiscard]] nlohmann::ordered_json to_json(const Problem& problem, const Offer& plan, double wall_s);
 
 }  // namespace windlass::search

@@ -35,8 +35,8 @@ Prediction predict(const Problem& problem, std::span<const sim::ServingResult> r
   return prediction;
 }
 
-Plan plan_of(const Problem& problem, const std::string& strategy, Deployment deployment) {
-  Plan plan;
+Offer plan_of(const Problem& problem, const std::string& strategy, Deployment deployment) {
+  Offer plan;
   plan.strategy = strategy;
   plan.cost_per_hour = cost_per_hour(problem, deployment);
   plan.power_watts = power_watts(problem, deployment);
@@ -54,12 +54,12 @@ std::string worth_text(const Problem& problem, const Deployment& deployment) {
   return "";
 }
 
-void order_considered(const Problem& problem, std::vector<Considered>& considered) {
-  std::stable_sort(considered.begin(), considered.end(), [&](const Considered& a, const Considered& b) {
+void order_considered(const Problem& problem, std::vector<Rejection>& considered) {
+  std::stable_sort(considered.begin(), considered.end(), [&](const Rejection& a, const Rejection& b) {
     return std::tuple(worth_of(problem, a.deployment), gpus_of(problem, a.deployment)) <
            std::tuple(worth_of(problem, b.deployment), gpus_of(problem, b.deployment));
   });
-  if (considered.size() > kMostConsidered) considered.resize(kMostConsidered);
+  if (considered.size() > kMaxConsidered) considered.resize(kMaxConsidered);
 }
 
 }  // namespace windlass::search

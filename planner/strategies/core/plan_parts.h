@@ -17,12 +17,12 @@ namespace windlass::search {
 [[nodiscard]] Prediction predict(const Problem& problem, std::span<const sim::ServingResult> runs);
 
 // A plan of this deployment: what it costs, nothing predicted.
-[[nodiscard]] Plan plan_of(const Problem& problem, const std::string& strategy, Deployment deployment);
+[[nodiscard]] Offer plan_of(const Problem& problem, const std::string& strategy, Deployment deployment);
 
 // "costs 12 an hour", "takes 5600 W", "takes 8 GPUs": as the problem's goal counts.
 [[nodiscard]] std::string worth_text(const Problem& problem, const Deployment& deployment);
 
-// Cheapest first as the goal counts, then fewer GPUs; no more than kMostConsidered.
-void order_considered(const Problem& problem, std::vector<Considered>& considered);
+// Cheapest first as the goal counts, then fewer GPUs; no more than kMaxConsidered.
+void order_considered(const Problem& problem, std::vector<Rejection>& considered);
 
 }  // namespace windlass::search

@@ -15,7 +15,7 @@ namespace {
 constexpr int kFirstSeeds = 2;             // tried before the others, so that two cores have work where most fail
 constexpr std::size_t kColumnsAtOnce = 4;  // of a bounded room; whatever the executor's threads are
 constexpr double kWorthOfGpu = 1e-6;       // of equals the one with fewer GPUs, where prices are 0 too
-constexpr double kMostPerS = 1e6;          // nobody asks whether more holds
+constexpr double kMaxPerS = 1e6;           // nobody asks whether more holds
 constexpr std::int64_t kRequestsAlone = 200;
 constexpr double kAloneGapS = 10'000;  // between requests that are alone
 constexpr double kGuessLoad = 0.8;     // of workers' time, where a search begins
@@ -212,8 +212,8 @@ Result<void> SplitSearch::look_for_least(const SplitDesign& design) {
 Result<double> SplitSearch::rate_of(const Deployment& deployment, double holds_at) {
   double passed = holds_at, failed = std::numeric_limits<double>::infinity();
   double step = 1 + 2 * options_.tolerance;
-  while (failed > passed * (1 + options_.tolerance) && passed < kMostPerS) {
-    const double rate = std::isinf(failed) ? std::min(kMostPerS, passed * step) : std::sqrt(passed * failed);
+  while (failed > passed * (1 + options_.tolerance) && passed < kMaxPerS) {
+    const double rate = std::isinf(failed) ? std::min(kMaxPerS, passed * step) : std::sqrt(passed * failed);
     const Probe probe{deployment, rate};
     WINDLASS_ASSIGN_OR_RETURN(const std::vector<char> holds, hold({&probe, 1}));
     (holds[0] != 0 ? passed : failed) = rate;
@@ -308,7 +308,7 @@ Result<SplitSearch::Candidate> SplitSearch::nearest() {
   return nearest;
 }
 
-Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
+Result<Offer> SplitSearch::plan(const std::string& strategy, bool stopped) {
   if (stopped && !best_) {
     return Error{ErrorCode::kCancelled, fmt::format("{}: stopped before any plan was found", problem_.name)};
   }
@@ -319,7 +319,7 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
   } else {
     WINDLASS_ASSIGN_OR_RETURN(chosen, nearest());
   }
-  Plan plan = plan_of(problem_, strategy, chosen.design.deploy(chosen.counts));
+  Offer plan = plan_of(problem_, strategy, chosen.design.deploy(chosen.counts));
   plan.stopped = stopped;
   WINDLASS_ASSIGN_OR_RETURN(const auto runs, whole(plan.deployment, rate));
   plan.predicted = predict(problem_, runs);
@@ -327,8 +327,8 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
   WINDLASS_RETURN_IF_ERROR(say_why(plan, chosen.design.name, runs));
   for (const std::string& note : notes_) plan.reasons.push_back(note + ".");
   for (const Candidate& asked : asked_) {
-    if (plan.considered.size() >= kMostConsidered || plan.stopped) break;
-    WINDLASS_ASSIGN_OR_RETURN(Considered other, consider(asked, plan));
+    if (plan.considered.size() >= kMaxConsidered || plan.stopped) break;
+    WINDLASS_ASSIGN_OR_RETURN(Rejection other, consider(asked, plan));
     plan.considered.push_back(std::move(other));
   }
   plan.trials = trials_;
@@ -337,7 +337,7 @@ Result<Plan> SplitSearch::plan(const std::string& strategy, bool stopped) {
 }
 
 // The plan's reasons, and its capacity. May find that it is stopped.
-Result<void> SplitSearch::say_why(Plan& plan, const std::string& name, const std::vector<sim::ServingResult>& runs) {
+Result<void> SplitSearch::say_why(Offer& plan, const std::string& name, const std::vector<sim::ServingResult>& runs) {
   const double rate = problem_.requests_per_s;
   const std::string pools = describe(problem_, plan.deployment);
   if (!best_) {
@@ -368,8 +368,8 @@ Result<void> SplitSearch::say_why(Plan& plan, const std::string& name, const std
 }
 
 // Another design's last trial next to the plan.
-Result<Considered> SplitSearch::consider(const Candidate& asked, const Plan& plan) {
-  Considered other;
+Result<Rejection> SplitSearch::consider(const Candidate& asked, const Offer& plan) {
+  Rejection other;
   other.deployment = asked.design.deploy(asked.counts);
   other.cost_per_hour = cost_per_hour(problem_, other.deployment);
   const auto run =
@@ -394,8 +394,8 @@ Result<Considered> SplitSearch::consider(const Candidate& asked, const Plan& pla
   return other;
 }
 
-Result<Plan> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,
-                             const std::string& strategy, std::vector<SplitDesign> designs) {
+Result<Offer> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,
+                              const std::string& strategy, std::vector<SplitDesign> designs) {
   // What promises to be cheapest first: the others have less room below it.
   std::stable_sort(designs.begin(), designs.end(), [&](const SplitDesign& a, const SplitDesign& b) {
     return worth_of(problem, a.deploy(a.guess)) < worth_of(problem, b.deploy(b.guess));

@@ -74,7 +74,7 @@ class SplitSearch {
   // The plan, once all designs have been looked at; where nothing holds, the nearest of what there is room for. `stopped` as
   // told by look(). Errors: kNotFound when there is no room for one worker of each kind in any design; Cancelled when it was
   // stopped before anything was found.
-  [[nodiscard]] Result<Plan> plan(const std::string& strategy, bool stopped);
+  [[nodiscard]] Result<Offer> plan(const std::string& strategy, bool stopped);
 
  private:
   struct Probe {
@@ -100,8 +100,8 @@ class SplitSearch {
   [[nodiscard]] Result<double> rate_of(const Deployment& deployment, double holds_at);
   [[nodiscard]] bool most_throughput() const { return problem_.goal == Goal::kThroughput && bounded_; }
   [[nodiscard]] Result<Candidate> nearest();
-  [[nodiscard]] Result<void> say_why(Plan& plan, const std::string& name, const std::vector<sim::ServingResult>& runs);
-  [[nodiscard]] Result<Considered> consider(const Candidate& asked, const Plan& plan);
+  [[nodiscard]] Result<void> say_why(Offer& plan, const std::string& name, const std::vector<sim::ServingResult>& runs);
+  [[nodiscard]] Result<Rejection> consider(const Candidate& asked, const Offer& plan);
 
   const Problem& problem_;
   const Effort& effort_;
@@ -118,7 +118,7 @@ class SplitSearch {
 };
 
 // The best of these designs. Errors as of a Strategy.
-[[nodiscard]] Result<Plan> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,
-                                           const std::string& strategy, std::vector<SplitDesign> designs);
+[[nodiscard]] Result<Offer> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,
+                                            const std::string& strategy, std::vector<SplitDesign> designs);
 
 }  // namespace windlass::search

@@ -1,6 +1,6 @@
 // Strategy: one published way to answer "what is the cheapest plan that holds?", behind one interface.
 //
-// Each of Aladdin, DistServe, Splitwise, TetriInfer and Vidur-Search is a function from a Problem to a Plan, usable alone and
+// Each of Aladdin, DistServe, Splitwise, TetriInfer and Vidur-Search is a function from a Problem to an Offer, usable alone and
 // comparable with the others; `auto` (auto_plan.h) lets them compete in the simulator. Threads and time belong to the caller:
 // an Executor and a StopCheck come in with Effort. With the same problem, seed and step budget a strategy gives the same plan
 // on any number of cores; only `stop` depends on time.
@@ -31,14 +31,14 @@ struct Prediction {
 };
 
 // A deployment that was weighed.
-struct Considered {
+struct Rejection {
   Deployment deployment;
   double cost_per_hour = 0;
   Prediction predicted;
   std::string rejected_because;  // "TTFT P95 1.2 s, allowed is 0.5 s", "costs 12.0 an hour, the plan 9.8"
 };
 
-struct Plan {
+struct Offer {
   std::string strategy;  // "aladdin", ...
   bool holds =
       false;  // meets the objectives at the rate; otherwise the nearest that there is, and `reasons` say what it misses
@@ -47,14 +47,14 @@ struct Plan {
   double power_watts = 0;
   int gpus = 0;
   Prediction predicted;
-  std::vector<std::string> reasons;    // why this: a sentence each
-  std::vector<Considered> considered;  // runners-up, nearest first, at most kMostConsidered
-  std::int64_t trials = 0;             // simulations
-  std::int64_t iterations = 0;         // that were simulated
-  bool stopped = false;                // by Effort::stop or the step budget, before the search was through
+  std::vector<std::string> reasons;   // why this: a sentence each
+  std::vector<Rejection> considered;  // runners-up, nearest first, at most kMaxConsidered
+  std::int64_t trials = 0;            // simulations
+  std::int64_t iterations = 0;        // that were simulated
+  bool stopped = false;               // by Effort::stop or the step budget, before the search was through
 };
 
-inline constexpr std::size_t kMostConsidered = 50;
+inline constexpr std::size_t kMaxConsidered = 50;
 
 struct Effort {
   Executor* executor = nullptr;  // borrowed; null: the caller's thread
@@ -67,7 +67,7 @@ struct Effort {
 
 // Errors: those of validate(); kInvalidArgument for what the strategy cannot plan, by name; kNotFound when nothing at all can
 // be deployed (no kind fits the GPUs that there are), with what is missing; Cancelled.
-using Strategy = std::function<Result<Plan>(const Problem&, const Effort&)>;
+using Strategy = std::function<Result<Offer>(const Problem&, const Effort&)>;
 
 struct NamedStrategy {
   const char* name;   // "aladdin"

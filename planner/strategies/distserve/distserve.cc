@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kNegligible = 0.1;   // of the TTFT objective: a cache's transfer
 constexpr double kEnough = 1 - 1e-9;  // a goodput of just the rate is one instance
-constexpr int kMostRepairs = 40;
-constexpr double kMostInstances = 1e6;
+constexpr int kMaxRepairs = 40;
+constexpr double kMaxInstances = 1e6;
 
 enum class Phase { kPrefill, kDecode, kBoth };
 
@@ -36,7 +36,7 @@ struct Split {
 
 int instances(double requests_per_s, double goodput_per_s) {
   if (!(goodput_per_s > 0)) return 1;
-  return static_cast<int>(std::clamp(std::ceil(requests_per_s / goodput_per_s * kEnough), 1.0, kMostInstances));
+  return static_cast<int>(std::clamp(std::ceil(requests_per_s / goodput_per_s * kEnough), 1.0, kMaxInstances));
 }
 
 Result<void> check(const Problem& problem, const DistServeOptions& options) {
@@ -79,7 +79,7 @@ class DistServe {
     return choice;
   }
 
-  Result<Plan> plan() {
+  Result<Offer> plan() {
     WINDLASS_RETURN_IF_ERROR(choose_affinity());
     WINDLASS_RETURN_IF_ERROR(search(options_.prune));
     plan_.reasons.push_back(why_);
@@ -309,7 +309,7 @@ class DistServe {
       answers_.iterations += result_.iterations;
       const Verdict verdict = judge(problem_, result_);
       holds = verdict.holds;
-      if (holds || !repair || turn == kMostRepairs) {
+      if (holds || !repair || turn == kMaxRepairs) {
         if (!holds) plan_.reasons.push_back(fmt::format("misses the objectives: {}", verdict.broken));
         break;
       }
@@ -361,7 +361,7 @@ class DistServe {
   }
 
   void fill() {
-    Plan plan = plan_of(problem_, "distserve", deployment(counts_));
+    Offer plan = plan_of(problem_, "distserve", deployment(counts_));
     plan.holds = plan_.holds;
     plan.reasons = std::move(plan_.reasons);
     plan.predicted = predict(problem_, {&result_, 1});
@@ -409,7 +409,7 @@ class DistServe {
       }
     }
     std::stable_sort(others.begin(), others.end(), [](const Other& a, const Other& b) { return a.share > b.share; });
-    if (others.size() > kMostConsidered) others.resize(kMostConsidered);
+    if (others.size() > kMaxConsidered) others.resize(kMaxConsidered);
     const Split chosen = split_;
     for (const Other& other : others) {
       split_ = other.split;
@@ -423,7 +423,7 @@ class DistServe {
       } else {
         (other.phase[0] == 'p' ? split_.prefill_per_s : split_.decode_per_s) = per_s;
       }
-      Considered considered;
+      Rejection considered;
       considered.deployment = deployment(
           {instances(problem_.requests_per_s, split_.prefill_per_s), instances(problem_.requests_per_s, split_.decode_per_s)});
       considered.cost_per_hour = cost_per_hour(problem_, considered.deployment);
@@ -461,7 +461,7 @@ class DistServe {
   Split split_;
   Counts counts_;
   sim::ServingResult result_;
-  Plan plan_;
+  Offer plan_;
 };
 
 }  // namespace
@@ -477,11 +477,11 @@ Result<DistServeChoice> distserve_choice(const Problem& problem, const Effort& e
   return DistServe(problem, effort, options).choice();
 }
 
-Result<Plan> distserve_plan(const Problem& problem, const Effort& effort, const DistServeOptions& options) {
+Result<Offer> distserve_plan(const Problem& problem, const Effort& effort, const DistServeOptions& options) {
   WINDLASS_RETURN_IF_ERROR(check(problem, options));
   return DistServe(problem, effort, options).plan();
 }
 
-Result<Plan> distserve_plan(const Problem& problem, const Effort& effort) { return distserve_plan(problem, effort, {}); }
+Result<Offer> distserve_plan(const Problem& problem, const Effort& effort) { return distserve_plan(problem, effort, {}); }
 
 }  // namespace windlass::search

@@ -36,8 +36,8 @@ struct DistServeOptions {
   bool prune = true;                    // false: bisects units that cannot win, too
 };
 
-[[nodiscard]] Result<Plan> distserve_plan(const Problem& problem, const Effort& effort);
-[[nodiscard]] Result<Plan> distserve_plan(const Problem& problem, const Effort& effort, const DistServeOptions& options);
+[[nodiscard]] Result<Offer> distserve_plan(const Problem& problem, const Effort& effort);
+[[nodiscard]] Result<Offer> distserve_plan(const Problem& problem, const Effort& effort, const DistServeOptions& options);
 
 // Algorithm 1 or 2 without replication: one prefill and one decoding instance, and their goodput.
 struct DistServeChoice {

@@ -17,7 +17,7 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr int kMostExhaustive = 12;        // GPUs
+constexpr int kMaxExhaustive = 12;         // GPUs
 constexpr std::size_t kRandomStarts = 48;  // groups: up to so many all chains but the first begin at random
 constexpr std::int64_t kIdle = 20'000;
 
@@ -88,9 +88,9 @@ SwapChain run_chain(const GpuCluster& cluster, const InferenceTask& task, int gr
 
 Result<Scheduled> exhaust(const GpuCluster& cluster, const InferenceTask& task, int groups, const search::Effort& effort,
                           const Hexgen2Options& options) {
-  if (cluster.gpus() > kMostExhaustive) {
+  if (cluster.gpus() > kMaxExhaustive) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("exhaustive search: found {} GPUs, allowed are at most {}", cluster.gpus(), kMostExhaustive)};
+                 fmt::format("exhaustive search: found {} GPUs, allowed are at most {}", cluster.gpus(), kMaxExhaustive)};
   }
   Scheduled scheduled;
   scheduled.table = std::make_unique<StrategyTable>(cluster, task);
@@ -240,18 +240,18 @@ void complete(const ClusterProblem& problem, ClusterPlan& plan) {
 }
 
 Error does_not_fit(const ClusterProblem& problem, const InferenceTask& task, int copies, const std::string& strategy) {
-  constexpr std::size_t kMostNamed = 8;
+  constexpr std::size_t kMaxNamed = 8;
   std::vector<std::string> nodes;
   int layers = 0;
   for (const ClusterNode& node : problem.cluster.nodes) {
     const int held = node.gpus * stage_figures(task, node.accelerator, node.within, 1).most_layers(1, task.layers);
     layers += held;
-    if (nodes.size() < kMostNamed) {
+    if (nodes.size() < kMaxNamed) {
       nodes.push_back(fmt::format("{} ({} x {}) {}", node.name, node.gpus, node.accelerator.name, held));
     }
   }
-  if (problem.cluster.nodes.size() > kMostNamed) {
-    nodes.push_back(fmt::format("and {} more nodes", problem.cluster.nodes.size() - kMostNamed));
+  if (problem.cluster.nodes.size() > kMaxNamed) {
+    nodes.push_back(fmt::format("and {} more nodes", problem.cluster.nodes.size() - kMaxNamed));
   }
   const std::string found = fmt::format("layers of {} that fit: {}", task.layers, fmt::join(nodes, ", "));
   const std::string need = copies == 1 ? "a group needs all of them" : "two groups, one for each phase, need all of them";

@@ -12,8 +12,8 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr Eigen::Index kMostDense = 256;  // nodes: up to so many all eigenvectors are computed, beyond by Lanczos' method
-constexpr Eigen::Index kMostEigenvectors = 16;
+constexpr Eigen::Index kMaxDense = 256;  // nodes: up to so many all eigenvectors are computed, beyond by Lanczos' method
+constexpr Eigen::Index kMaxEigenvectors = 16;
 constexpr std::size_t kNeighbours = 3;  // of many groups each is refined with so many next to it
 constexpr std::size_t kAllGroups = 48;
 constexpr double kBalance = 4;  // a group's squared relative deviation of memory, in links of full bandwidth
@@ -80,7 +80,7 @@ Spectrum dense_spectrum(const NodeLaplacian& laplacian) {
 
 // Lanczos' method, orthogonalised in full; of a multiple eigenvalue it sees one vector.
 Spectrum lanczos_spectrum(const NodeLaplacian& laplacian) {
-  const Eigen::Index n = laplacian.size(), most = std::min<Eigen::Index>(n, 4 * kMostEigenvectors + 32);
+  const Eigen::Index n = laplacian.size(), most = std::min<Eigen::Index>(n, 4 * kMaxEigenvectors + 32);
   Eigen::MatrixXd basis(n, most);
   Eigen::VectorXd alpha(most), beta(most);
   // Nothing random: a vector that no symmetry of a network is likely to leave as it is.
@@ -150,10 +150,10 @@ class KernighanLin {
 
   // Passes over pairs until none improves.
   void run() {
-    constexpr int kMostPasses = 8;
+    constexpr int kMaxPasses = 8;
     const std::size_t n = groups_.size(), reach = n <= kAllGroups ? n : kNeighbours;
     bool improved = true;
-    for (int pass = 0; improved && pass < kMostPasses; ++pass) {
+    for (int pass = 0; improved && pass < kMaxPasses; ++pass) {
       improved = false;
       for (std::size_t a = 0; a < n; ++a) {
         for (std::size_t b = a + 1; b < std::min(n, a + 1 + reach); ++b) improved = refine(a, b) || improved;
@@ -235,9 +235,9 @@ std::vector<int> spectral_order(const GpuCluster& cluster, int groups) {
     for (int node = 0; node < n; ++node) order.push_back(node);
     return order;
   }
-  const Spectrum spectrum = n <= kMostDense ? dense_spectrum(laplacian) : lanczos_spectrum(laplacian);
+  const Spectrum spectrum = n <= kMaxDense ? dense_spectrum(laplacian) : lanczos_spectrum(laplacian);
   const Eigen::Index count =
-      std::min({static_cast<Eigen::Index>(groups), kMostEigenvectors, static_cast<Eigen::Index>(spectrum.values.size())});
+      std::min({static_cast<Eigen::Index>(groups), kMaxEigenvectors, static_cast<Eigen::Index>(spectrum.values.size())});
   // Alpert and Yao's vectors: the more a direction is worth cutting along, the longer; then the order that keeps the sum of the
   // vectors so far longest.
   const double longest = spectrum.values[spectrum.values.size() - 1];

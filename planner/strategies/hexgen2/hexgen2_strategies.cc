@@ -16,7 +16,7 @@ namespace {
 
 // Beyond that many combinations of a group only even cuts of each node are tried (one degree, and single GPUs for the rest);
 // beyond that many of these, only those that have one largest degree for all nodes.
-constexpr std::size_t kMostCombinations = 4096;
+constexpr std::size_t kMaxCombinations = 4096;
 
 // What crosses between the stages of a group in one order of its nodes: sums over its hops.
 struct Path {
@@ -351,7 +351,7 @@ class Solver {
     strategy.batch = choice.batch;
     const double least_s = hop_time(paths_[choice.path], choice.batch);
     for (const Path& path : paths_) {
-      if (hop_time(path, choice.batch) > least_s * (1 + 1e-12) || strategy.orders.size() == kMostOrders) continue;
+      if (hop_time(path, choice.batch) > least_s * (1 + 1e-12) || strategy.orders.size() == kMaxOrders) continue;
       std::vector<OrderedStage>& stages = strategy.orders.emplace_back();
       int layer = 0;
       for (const int slot : path.order) {
@@ -389,18 +389,18 @@ GroupStrategies StrategyTable::solve(const std::vector<int>& kinds, const std::v
   for (const int share : gpus) {
     std::vector<int> now;
     cuts(share, task_.tensor_parallel, task_.tensor_parallel.size() - 1, now, of_slot.emplace_back());
-    combinations = std::min(kMostCombinations + 1, combinations * of_slot.back().size());
+    combinations = std::min(kMaxCombinations + 1, combinations * of_slot.back().size());
   }
   Solver solver(*this, service_, kinds, links);
   std::vector<const std::vector<int>*> chosen(gpus.size());
-  if (combinations > kMostCombinations) {
+  if (combinations > kMaxCombinations) {
     combinations = 1;
     for (std::size_t slot = 0; slot < gpus.size(); ++slot) {
       of_slot[slot] = even_cuts(gpus[slot], task_.tensor_parallel);
-      combinations = std::min(kMostCombinations + 1, combinations * of_slot[slot].size());
+      combinations = std::min(kMaxCombinations + 1, combinations * of_slot[slot].size());
     }
   }
-  if (combinations > kMostCombinations) {
+  if (combinations > kMaxCombinations) {
     for (const int largest : task_.tensor_parallel) {
       for (std::size_t slot = 0; slot < gpus.size(); ++slot) {
         chosen[slot] = &*std::find_if(of_slot[slot].begin(), of_slot[slot].end(),

@@ -42,9 +42,9 @@ struct PhaseStrategy {
   double capacity_requests_per_s = 0;
   double latency_s = 0;
   int batch = 0;
-  std::vector<std::vector<OrderedStage>> orders;  // of the same stages; at most kMostOrders
+  std::vector<std::vector<OrderedStage>> orders;  // of the same stages; at most kMaxOrders
 };
-inline constexpr std::size_t kMostOrders = 24;
+inline constexpr std::size_t kMaxOrders = 24;
 
 struct GroupStrategies {
   PhaseStrategy prefill;

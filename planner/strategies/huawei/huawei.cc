@@ -234,7 +234,7 @@ class Planning {
     }
     std::stable_sort(plan_.considered.begin(), plan_.considered.end(),
                      [](const auto& a, const auto& b) { return a.capacity_requests_per_s > b.capacity_requests_per_s; });
-    if (plan_.considered.size() > search::kMostConsidered) plan_.considered.resize(search::kMostConsidered);
+    if (plan_.considered.size() > search::kMaxConsidered) plan_.considered.resize(search::kMaxConsidered);
   }
 
   static std::string count_text(double log10) {

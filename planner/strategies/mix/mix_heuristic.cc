@@ -15,8 +15,8 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kCostStep = 1e-9;           // a cost that is less by so little is the same
-constexpr std::size_t kMostPairs = 200'000;  // exchanges that are weighed at once
+constexpr double kCostStep = 1e-9;          // a cost that is less by so little is the same
+constexpr std::size_t kMaxPairs = 200'000;  // exchanges that are weighed at once
 
 // What a mix is worth: less is better, from the front.
 struct Worth {
@@ -251,7 +251,7 @@ class Search {
     for (const auto& [most_gone, most_come] : {std::pair(3, 3), {2, 3}, {2, 2}, {1, 2}, {1, 1}}) {
       gone = groups(most_gone, &now);
       come = groups(most_come, nullptr);
-      if (gone.size() * come.size() <= kMostPairs) break;
+      if (gone.size() * come.size() <= kMaxPairs) break;
     }
     weigh_cuts(now);
     const bool only_cheaper = all_served(worth);

@@ -20,9 +20,9 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kMostRate = 4;         // of the problem's rate: beyond it more workers do not help
+constexpr double kMaxRate = 4;          // of the problem's rate: beyond it more workers do not help
 constexpr double kRateStep = 1.15;      // from a rate whose mix does not hold to the next
-constexpr double kMostAlone = 2;        // times a kind's steady rate: more of it alone are not tried
+constexpr double kMaxAlone = 2;         // times a kind's steady rate: more of it alone are not tried
 constexpr double kSame = 1e-9;          // relative: a worth so near is no less
 constexpr double kCapacityStep = 0.02;  // of the capacity that is predicted, relative
 constexpr std::size_t kNamed = 3;       // notes on kinds that a plan tells
@@ -36,7 +36,7 @@ class MixPlanning {
     trial_ = {problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true};
   }
 
-  Result<Plan> run() {
+  Result<Offer> run() {
     if (question_.kinds.empty()) {
       return Error{ErrorCode::kNotFound,
                    fmt::format("{}: no kind serves any size of its requests: {}", problem_.name, notes())};
@@ -148,10 +148,10 @@ class MixPlanning {
       if (!go_on() && (best_ || trials_ >= 1)) return {};
       if (held == 0) {
         rate *= kRateStep;
-        if (rate > kMostRate) return {};
+        if (rate > kMaxRate) return {};
       } else {
         rate = fails > 0 ? std::sqrt(fails * held) : held / kRateStep;
-        if (rate < 1 / kMostRate) return {};
+        if (rate < 1 / kMaxRate) return {};
       }
       if (effort_.progress) effort_.progress("mixes", 0.5);
     }
@@ -192,7 +192,7 @@ class MixPlanning {
       const double worth = worth_of_worker(problem_, kind);
       const double one = steady_state(problem_.kinds[static_cast<std::size_t>(kind)], problem_.engine, lengths).requests_per_s;
       const double least = std::max(1.0, std::ceil(problem_.requests_per_s / (kSteadyRateMargin * one)));
-      const double guess = std::ceil(kMostAlone * problem_.requests_per_s / one);
+      const double guess = std::ceil(kMaxAlone * problem_.requests_per_s / one);
       const double below = best_ ? std::ceil(worth_of(problem_, deploy(best_->workers)) / worth * (1 - kSame)) - 1 : guess;
       double most = std::min({guess, below, static_cast<double>(most_workers(problem_, kind))});
       while (most >= least) {
@@ -216,8 +216,8 @@ class MixPlanning {
     return {};
   }
 
-  Result<Plan> plan() {
-    Plan plan = plan_of(problem_, "mix", deploy(best_->workers));
+  Result<Offer> plan() {
+    Offer plan = plan_of(problem_, "mix", deploy(best_->workers));
     plan.holds = true;
     WINDLASS_ASSIGN_OR_RETURN(const auto result,
                               try_out(problem_, plan.deployment, {trial_.requests_per_s, trial_.requests, trial_.seed}));
@@ -249,7 +249,7 @@ class MixPlanning {
   }
 
   // Why this: what goes where, what the program says of it, and what one kind alone would take.
-  Result<void> explain(Plan& plan) {
+  Result<void> explain(Offer& plan) {
     const Mix& mix = best_->mix;
     if (mix.bound_per_hour > 0) {
       plan.reasons.push_back(fmt::format("the mix for {:.3g} times the rate; the program's bound is {:.3g} % below its cost",
@@ -298,14 +298,14 @@ class MixPlanning {
   }
 
   // Nothing holds: the last mix that there was room for.
-  Result<Plan> nearest() {
+  Result<Offer> nearest() {
     if (!last_ || deploy(last_->workers).pools.empty()) {
       const std::vector<std::string> missing = last_ ? last_->mix.missing : std::vector<std::string>();
       return Error{ErrorCode::kNotFound,
                    fmt::format("{}: there is no room for one worker: {}", problem_.name, fmt::join(missing, "; "))};
     }
     if (stopped_ && trials_ == 0) return Error{ErrorCode::kCancelled, "stopped before a mix was tried"};
-    Plan plan = plan_of(problem_, "mix", deploy(last_->workers));
+    Offer plan = plan_of(problem_, "mix", deploy(last_->workers));
     WINDLASS_ASSIGN_OR_RETURN(const auto result,
                               try_out(problem_, plan.deployment, {trial_.requests_per_s, trial_.requests, trial_.seed}));
     ++trials_;
@@ -317,8 +317,8 @@ class MixPlanning {
     return finish(std::move(plan));
   }
 
-  Result<Plan> finish(Plan plan) {
-    for (Considered& other : tried_) {
+  Result<Offer> finish(Offer plan) {
+    for (Rejection& other : tried_) {
       if (other.rejected_because.empty()) other.rejected_because = "it does not hold";
       if (other.rejected_because == worth_text(problem_, other.deployment))
         other.rejected_because += ", the plan " + worth_text(problem_, plan.deployment);
@@ -337,7 +337,7 @@ class MixPlanning {
   MixQuestion question_;
   Trial trial_;
   std::map<Workers, bool> known_;
-  std::vector<Considered> tried_;
+  std::vector<Rejection> tried_;
   std::optional<Asked> best_, last_;
   std::int64_t trials_ = 0, iterations_ = 0;
   bool stopped_ = false;
@@ -345,7 +345,7 @@ class MixPlanning {
 
 }  // namespace
 
-Result<Plan> mix_plan(const Problem& problem, const MixPlanOptions& options, const Effort& effort) {
+Result<Offer> mix_plan(const Problem& problem, const MixPlanOptions& options, const Effort& effort) {
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   if (!(options.first_rate > 0) || !(options.tolerance > 0)) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("mix: first_rate and tolerance: found {} and {}, allowed are above 0",

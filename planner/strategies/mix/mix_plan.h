@@ -21,8 +21,8 @@ struct MixPlanOptions {
 };
 
 // Errors beside those of a Strategy: kNotFound when no kind serves any size, or when there is no room for a worker.
-[[nodiscard]] Result<Plan> mix_plan(const Problem& problem, const MixPlanOptions& options, const Effort& effort);
-[[nodiscard]] inline Result<Plan> mix_plan(const Problem& problem, const Effort& effort) {
+[[nodiscard]] Result<Offer> mix_plan(const Problem& problem, const MixPlanOptions& options, const Effort& effort);
+[[nodiscard]] inline Result<Offer> mix_plan(const Problem& problem, const Effort& effort) {
   return mix_plan(problem, {}, effort);
 }
 

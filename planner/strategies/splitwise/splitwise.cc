@@ -119,7 +119,7 @@ SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_
   return design;
 }
 
-Result<Plan> splitwise_plan(const Problem& problem, const Effort& effort, const SplitwiseOptions& options) {
+Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const SplitwiseOptions& options) {
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   for (const int machine : options.machines) {
     if (machine >= 0 && machine < static_cast<int>(problem.kinds.size())) continue;

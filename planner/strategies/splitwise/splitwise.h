@@ -50,8 +50,8 @@ struct SplitwiseOptions {
 [[nodiscard]] SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_kind,
                                            const std::optional<PowerCap>& cap, const SplitwiseOptions& options = {});
 
-[[nodiscard]] Result<Plan> splitwise_plan(const Problem& problem, const Effort& effort, const SplitwiseOptions& options);
-[[nodiscard]] inline Result<Plan> splitwise_plan(const Problem& problem, const Effort& effort) {
+[[nodiscard]] Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const SplitwiseOptions& options);
+[[nodiscard]] inline Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort) {
   return splitwise_plan(problem, effort, {});
 }
 

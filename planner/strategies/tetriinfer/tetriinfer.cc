@@ -13,7 +13,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr int kLeastChunk = 64, kMostChunk = 8192;
+constexpr int kLeastChunk = 64, kMaxChunk = 8192;
 // Of a load by closed forms, which no number of workers below can serve; it is about a fifth off at most.
 constexpr double kSureLoad = 0.8;
 constexpr double kMoreRoom = 0.99;  // of an objective's share: another policy has to leave so much more
@@ -132,9 +132,9 @@ Result<void> choose_knobs(const Problem& problem, const TetriInferOptions& optio
 int saturating_chunk(const planner::IterationModel& model, double share) {
   const auto throughput = [&](int tokens) { return tokens / model.iteration_s(planner::prefill_batch(1, tokens)); };
   double highest = 0;
-  for (int tokens = kLeastChunk; tokens <= kMostChunk; tokens *= 2) highest = std::max(highest, throughput(tokens));
+  for (int tokens = kLeastChunk; tokens <= kMaxChunk; tokens *= 2) highest = std::max(highest, throughput(tokens));
   int chunk = kLeastChunk;
-  while (chunk < kMostChunk && throughput(chunk) < share * highest) chunk *= 2;
+  while (chunk < kMaxChunk && throughput(chunk) < share * highest) chunk *= 2;
   return chunk;
 }
 
@@ -183,7 +183,7 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
   return design;
 }
 
-Result<Plan> tetriinfer_plan(const Problem& problem, const Effort& effort, const TetriInferOptions& options) {
+Result<Offer> tetriinfer_plan(const Problem& problem, const Effort& effort, const TetriInferOptions& options) {
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   WINDLASS_RETURN_IF_ERROR(validate_options(problem, options));
   std::vector<int> kinds = options.kinds;

@@ -51,8 +51,8 @@ struct TetriInferOptions {
 [[nodiscard]] SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int decode_kind,
                                             const TetriInferKnobs& knobs, const TetriInferOptions& options = {});
 
-[[nodiscard]] Result<Plan> tetriinfer_plan(const Problem& problem, const Effort& effort, const TetriInferOptions& options);
-[[nodiscard]] inline Result<Plan> tetriinfer_plan(const Problem& problem, const Effort& effort) {
+[[nodiscard]] Result<Offer> tetriinfer_plan(const Problem& problem, const Effort& effort, const TetriInferOptions& options);
+[[nodiscard]] inline Result<Offer> tetriinfer_plan(const Problem& problem, const Effort& effort) {
   return tetriinfer_plan(problem, effort, {});
 }
 

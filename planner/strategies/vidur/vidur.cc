@@ -16,10 +16,10 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kLeastRequests = 300;    // of a trial
-constexpr double kMostRequests = 40'000;  // the same
-constexpr double kReplicasMargin = 0.1;   // by how much one replica may misjudge a configuration with more of them
-constexpr double kReplicated = 1.02;      // and of replicas together over as many alone
+constexpr double kLeastRequests = 300;   // of a trial
+constexpr double kMaxRequests = 40'000;  // the same
+constexpr double kReplicasMargin = 0.1;  // by how much one replica may misjudge a configuration with more of them
+constexpr double kReplicated = 1.02;     // and of replicas together over as many alone
 
 class Search {
  public:
@@ -81,7 +81,7 @@ class Search {
   [[nodiscard]] Looked look(const VidurPoint& point, int replicas, double guess, double above) const {
     CapacitySearch search;
     search.requests = static_cast<std::int64_t>(
-        std::clamp(std::ceil(point.steady_requests_per_s * replicas * options_.arrivals_s), kLeastRequests, kMostRequests));
+        std::clamp(std::ceil(point.steady_requests_per_s * replicas * options_.arrivals_s), kLeastRequests, kMaxRequests));
     search.seed = problem_.seed;
     search.first_guess_per_s = guess;
     search.only_above_per_s = above;

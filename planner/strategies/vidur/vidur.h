@@ -81,7 +81,7 @@ struct VidurFound {
 // first: the paper's Fig. 5 has one front for each of the two latencies.
 [[nodiscard]] std::vector<int> pareto_front(const VidurFound& found, double VidurPoint::*latency_s);
 
-[[nodiscard]] Result<Plan> vidur_plan(const Problem& problem, const Effort& effort);
-[[nodiscard]] Result<Plan> vidur_plan(const Problem& problem, const VidurOptions& options, const Effort& effort);
+[[nodiscard]] Result<Offer> vidur_plan(const Problem& problem, const Effort& effort);
+[[nodiscard]] Result<Offer> vidur_plan(const Problem& problem, const VidurOptions& options, const Effort& effort);
 
 }  // namespace windlass::search

@@ -15,7 +15,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr int kMostNearest = 24;  // configurations tried for the nearest that there is
+constexpr int kMaxNearest = 24;  // configurations tried for the nearest that there is
 
 struct Candidate {
   VidurPoint point;
@@ -38,7 +38,7 @@ class VidurPlanning {
     trial_ = {problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true};
   }
 
-  Result<Plan> run() {
+  Result<Offer> run() {
     WINDLASS_RETURN_IF_ERROR(list());
     for (std::size_t begin = 0; begin < candidates_.size() && !stopped_; begin += kVidurRound) {
       if (iterations_ >= effort_.most_iterations || stop_requested(effort_.stop)) {
@@ -131,9 +131,9 @@ class VidurPlanning {
     return unified(candidate.point.kind, candidate.point.engine, workers);
   }
 
-  Result<Plan> plan() {
+  Result<Offer> plan() {
     const Candidate& best = candidates_[*best_];
-    Plan plan = plan_of(problem_, "vidur", deployment(best, best.found.workers));
+    Offer plan = plan_of(problem_, "vidur", deployment(best, best.found.workers));
     plan.holds = true;
     WINDLASS_ASSIGN_OR_RETURN(const auto result,
                               try_out(problem_, plan.deployment, {trial_.requests_per_s, trial_.requests, trial_.seed}));
@@ -160,8 +160,8 @@ class VidurPlanning {
     return finish(std::move(plan));
   }
 
-  [[nodiscard]] Considered considered(const Candidate& candidate, const Plan& plan) const {
-    Considered one;
+  [[nodiscard]] Rejection considered(const Candidate& candidate, const Offer& plan) const {
+    Rejection one;
     const bool held = candidate.found.workers > 0;
     one.deployment = deployment(candidate, std::max(1, held ? candidate.found.workers : candidate.found.tried));
     one.cost_per_hour = cost_per_hour(problem_, one.deployment);
@@ -173,7 +173,7 @@ class VidurPlanning {
     return one;
   }
 
-  Result<Plan> finish(Plan plan) {
+  Result<Offer> finish(Offer plan) {
     order_considered(problem_, plan.considered);
     plan.trials = trials_;
     plan.iterations = iterations_;
@@ -183,10 +183,10 @@ class VidurPlanning {
 
   // Nothing holds: of the configurations that were expected to be the best, each with all the room that helps, the one whose
   // furthest objective is the nearest.
-  Result<Plan> nearest() {
+  Result<Offer> nearest() {
     if (stopped_ && looked_.empty()) return Error{ErrorCode::kCancelled, "stopped before a configuration was tried"};
     std::vector<std::size_t> tried = looked_;
-    if (tried.size() > kMostNearest) tried.resize(kMostNearest);
+    if (tried.size() > kMaxNearest) tried.resize(kMaxNearest);
     std::vector<std::optional<sim::ServingResult>> results(tried.size());
     const auto with_room = [&](const Candidate& candidate) {
       return deployment(candidate, std::max(1, std::min(candidate.room, 2 * candidate.guess)));
@@ -195,15 +195,15 @@ class VidurPlanning {
       auto result = try_out(problem_, with_room(candidates_[tried[at]]), {trial_.requests_per_s, trial_.requests, trial_.seed});
       if (result.ok()) results[at] = std::move(result).value();
     });
-    std::optional<Plan> best;
+    std::optional<Offer> best;
     double least = std::numeric_limits<double>::infinity();
-    std::vector<Considered> others;
+    std::vector<Rejection> others;
     for (std::size_t at = 0; at < tried.size(); ++at) {
       if (!results[at]) continue;
       ++trials_;
       iterations_ += results[at]->iterations;
       const Verdict verdict = judge(problem_, *results[at]);
-      Plan plan = plan_of(problem_, "vidur", with_room(candidates_[tried[at]]));
+      Offer plan = plan_of(problem_, "vidur", with_room(candidates_[tried[at]]));
       plan.predicted = predict(problem_, {&*results[at], 1});
       others.push_back({plan.deployment, plan.cost_per_hour, plan.predicted, verdict.broken});
       if (best && verdict.worst >= least) continue;
@@ -233,7 +233,7 @@ class VidurPlanning {
 
 }  // namespace
 
-Result<Plan> vidur_plan(const Problem& problem, const VidurOptions& options, const Effort& effort) {
+Result<Offer> vidur_plan(const Problem& problem, const VidurOptions& options, const Effort& effort) {
   WINDLASS_RETURN_IF_ERROR(validate(options));
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   Problem delayed = problem;
@@ -242,6 +242,6 @@ Result<Plan> vidur_plan(const Problem& problem, const VidurOptions& options, con
   return VidurPlanning(problem, options, effort).run();
 }
 
-Result<Plan> vidur_plan(const Problem& problem, const Effort& effort) { return vidur_plan(problem, VidurOptions{}, effort); }
+Result<Offer> vidur_plan(const Problem& problem, const Effort& effort) { return vidur_plan(problem, VidurOptions{}, effort); }
 
 }  // namespace windlass::search

@@ -10,7 +10,7 @@ namespace windlass::bench {
 ClosedLoopResult run_closed_loop(const ClosedLoop& load, const planner::EngineSettings& options,
                                  const planner::IterationModel& model) {
   ClosedLoopResult result;
-  sim::Engine engine(options);
+  sim::SimulatedEngine engine(options);
   if (!engine.can_hold(load.input_tokens, load.output_tokens)) {
     result.fits = false;
     return result;
@@ -40,7 +40,7 @@ ClosedLoopResult run_closed_loop(const ClosedLoop& load, const planner::EngineSe
     }
     ++result.iterations;
     now_s += model.iteration_s(*batch);
-    const sim::Engine::Outcome& outcome = engine.end();
+    const sim::SimulatedEngine::Outcome& outcome = engine.end();
     for (const int request : outcome.first_tokens) {
       const auto index = static_cast<std::size_t>(request);
       first_token_s[index] = now_s;

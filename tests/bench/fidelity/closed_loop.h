@@ -5,7 +5,7 @@
 #pragma once
 
 #include "planner/perf/iteration_model.h"
-#include "planner/sim/engine.h"
+#include "planner/sim/simulated_engine.h"
 
 namespace windlass::bench {
 

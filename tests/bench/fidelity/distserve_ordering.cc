@@ -22,7 +22,7 @@ constexpr double kAttainment = 0.9;
 constexpr int kContextTokens = 2048;
 constexpr int kVllmBatchTokens = 2560;    // vLLM's default in 2023
 constexpr int kPrefillBatchTokens = 512;  // L_m: fills an A100 (Section 3.1)
-constexpr int kMostInstances = 3;         // of each side in a placement
+constexpr int kMaxInstances = 3;          // of each side in a placement
 constexpr int kSeeds = 2;
 
 using planner::DistServeParallelism;
@@ -182,8 +182,8 @@ Result<DistServeComparison> compare_distserve(const std::string& data, const Dis
   };
   for (const DistServeParallelism& prefill : of.parallelism) {
     for (const DistServeParallelism& decode : of.parallelism) {
-      for (int prefills = 1; prefills <= kMostInstances; ++prefills) {
-        for (int decodes = 1; decodes <= kMostInstances; ++decodes) {
+      for (int prefills = 1; prefills <= kMaxInstances; ++prefills) {
+        for (int decodes = 1; decodes <= kMaxInstances; ++decodes) {
           if (std::gcd(prefills, decodes) > 1) continue;
           const SplitPlacement placement{prefill, decode, prefills, decodes};
           WINDLASS_ASSIGN_OR_RETURN(const auto options, split(placement));

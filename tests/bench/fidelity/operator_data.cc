@@ -88,7 +88,7 @@ Result<std::vector<EndToEndRow>> load_end_to_end(const std::string& data) {
                             planner::CsvRows::parse(text, {"backend", "model_path", "isl", "osl", "batch_size", "tp_size",
                                                            "pp_size", "precision", "silicon_ttft_ms", "silicon_tpot_ms"}));
   constexpr int kMost = std::numeric_limits<int>::max();
-  constexpr double kMostMs = 1e9;
+  constexpr double kMaxMs = 1e9;
   std::vector<EndToEndRow> rows;
   for (std::size_t i = 0; i < csv.rows(); ++i) {
     EndToEndRow row;
@@ -100,8 +100,8 @@ Result<std::vector<EndToEndRow>> load_end_to_end(const std::string& data) {
     WINDLASS_ASSIGN_OR_RETURN(row.clients, csv.integer(i, "batch_size", 1, kMost));
     WINDLASS_ASSIGN_OR_RETURN(row.tensor_parallel, csv.integer(i, "tp_size", 1, kMost));
     WINDLASS_ASSIGN_OR_RETURN(row.pipeline_parallel, csv.integer(i, "pp_size", 1, kMost));
-    WINDLASS_ASSIGN_OR_RETURN(const double ttft_ms, csv.number(i, "silicon_ttft_ms", 0, kMostMs));
-    WINDLASS_ASSIGN_OR_RETURN(const double tpot_ms, csv.number(i, "silicon_tpot_ms", 0, kMostMs));
+    WINDLASS_ASSIGN_OR_RETURN(const double ttft_ms, csv.number(i, "silicon_ttft_ms", 0, kMaxMs));
+    WINDLASS_ASSIGN_OR_RETURN(const double tpot_ms, csv.number(i, "silicon_tpot_ms", 0, kMaxMs));
     row.ttft_s = ttft_ms * 1e-3;
     row.tpot_s = tpot_ms * 1e-3;
     rows.push_back(row);

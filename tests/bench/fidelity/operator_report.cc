@@ -298,7 +298,7 @@ std::vector<Candidate> candidates(const MeasuredGpu& gpu) {
   for (const AttentionPhase phase : kPhases) {
     for (const auto& [key, rows] : attentions_of(rows_of(gpu, phase))) {
       if (key.float8_cache || key.window_tokens > 0 || key.head_dim != 128) continue;
-      if (planner::impossible_share(rows, phase, gpu.hardware) > planner::kMostImpossibleRows) continue;
+      if (planner::impossible_share(rows, phase, gpu.hardware) > planner::kMaxImpossibleRows) continue;
       const auto sizes = [](const AttentionRow& row) {
         return std::vector<double>{row.batch, row.length, row.heads, row.kv_heads};
       };

@@ -18,8 +18,8 @@ namespace {
 using planner::OperatorEfficiency;
 using planner::OperatorWork;
 
-constexpr std::size_t kMostRows = 6000;  // per fit; more change the third digit
-constexpr double kSoft = 0.1;            // relative error at which the loss turns from square to linear
+constexpr std::size_t kMaxRows = 6000;  // per fit; more change the third digit
+constexpr double kSoft = 0.1;           // relative error at which the loss turns from square to linear
 
 // One coefficient that is fitted: a member, and the range that makes sense.
 template <class T>
@@ -120,7 +120,7 @@ OperatorEfficiency fit(const std::vector<Sample>& samples, double bandwidth, boo
 
 template <class Row>
 std::vector<Row> thinned(const std::vector<Row>& rows) {
-  const std::size_t step = rows.size() / kMostRows + 1;
+  const std::size_t step = rows.size() / kMaxRows + 1;
   std::vector<Row> result;
   for (std::size_t i = 0; i < rows.size(); i += step) result.push_back(rows[i]);
   return result;
@@ -188,8 +188,8 @@ std::vector<planner::AttentionRow> consistent_rows(const std::vector<planner::At
   for (const planner::AttentionRow& row : rows) by_key[row.key].push_back(row);
   std::vector<planner::AttentionRow> result;
   for (const auto& [key, part] : by_key) {
-    constexpr double kMostImpossible = 0.05;
-    const bool agree = planner::impossible_share(part, phase, hardware) <= kMostImpossible;
+    constexpr double kMaxImpossible = 0.05;
+    const bool agree = planner::impossible_share(part, phase, hardware) <= kMaxImpossible;
     std::copy_if(part.begin(), part.end(), std::back_inserter(result),
                  [&](const planner::AttentionRow& row) { return agree || row.heads == 2 * row.kv_heads; });
   }

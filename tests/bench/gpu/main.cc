@@ -28,7 +28,7 @@ using worker::WeightFormat;
 using worker::WeightMatrix;
 
 constexpr std::int64_t kPromptTokens = 2048;
-constexpr std::int64_t kMostSequences = 64;
+constexpr std::int64_t kMaxSequences = 64;
 constexpr std::int64_t kContext = 4096;
 constexpr int kBefore = 3;  // runs that do not count
 
@@ -124,9 +124,9 @@ Result<std::unique_ptr<Backend>> make_backend(const Model& model) {
     layer.mlp = mlp(config.intermediate_size);
   }
   worker::cuda::CudaBackendOptions options;
-  options.kv_blocks = worker::blocks_for(kContext) * kMostSequences;
+  options.kv_blocks = worker::blocks_for(kContext) * kMaxSequences;
   options.max_batch_tokens = kPromptTokens;
-  options.max_logit_rows = kMostSequences;
+  options.max_logit_rows = kMaxSequences;
   options.max_context_tokens = kContext;
   options.weights = model.weights;
   options.fp8_activations = model.fp8_activations;
@@ -151,7 +151,7 @@ class Bench {
   Result<void> run() {
     fmt::print("\n{}:\n\n| what | time | share of what was measured |\n|---|---|---|\n", model_.name);
     for (const std::int64_t context : {std::int64_t{512}, kContext - 1}) WINDLASS_RETURN_IF_ERROR(decode(1, context));
-    for (const std::int64_t sequences : {std::int64_t{8}, kMostSequences}) WINDLASS_RETURN_IF_ERROR(decode(sequences, 1024));
+    for (const std::int64_t sequences : {std::int64_t{8}, kMaxSequences}) WINDLASS_RETURN_IF_ERROR(decode(sequences, 1024));
     WINDLASS_RETURN_IF_ERROR(prefill());
     return copies();
   }

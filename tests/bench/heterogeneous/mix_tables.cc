@@ -123,8 +123,8 @@ struct Priced {
   double price_per_hour;  // 0: the catalog's
 };
 
-Result<search::Plan> plan_on(const Workload& of, const std::vector<Priced>& accelerators, double rate, double ttft_s,
-                             double tpot_s, std::string& text) {
+Result<search::Offer> plan_on(const Workload& of, const std::vector<Priced>& accelerators, double rate, double ttft_s,
+                              double tpot_s, std::string& text) {
   search::Problem problem;
   problem.name = of.name;
   WINDLASS_ASSIGN_OR_RETURN(problem.shape, planner::model_shape_by_name("llama3.1-8b"));
@@ -159,7 +159,7 @@ Result<std::string> saving_table(const HeterogeneousOptions& options, const std:
   for (const Workload& of : cases) {
     for (const auto& [ttft_s, tpot_s] : {std::pair(2.0, 0.12), {1.0, 0.05}}) {
       for (const double rate : {2.0, 10.0, 30.0, 100.0}) {
-        std::optional<search::Plan> single;
+        std::optional<search::Offer> single;
         std::string single_text;
         for (const Priced& one : all) {
           std::string text;

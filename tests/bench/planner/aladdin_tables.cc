@@ -32,10 +32,10 @@ using search::Problem;
 
 constexpr double kPcie_bytes_per_s = 32e9;  // PCIe 4.0 x 16, as the authors' A100s are connected
 constexpr int kMachineGpus = 4;
-constexpr int kContext = 4096, kMostOutput = 2048;
+constexpr int kContext = 4096, kMaxOutput = 2048;
 // The authors' prefill objective is the time of a prompt of 4,096 tokens, beside which nothing may wait; a prompt of half that
 // leaves as much for waiting as it takes.
-constexpr int kMostPrompt = 2048;
+constexpr int kMaxPrompt = 2048;
 constexpr double kInside = 0.99;                  // of the requests; docs/algorithms/aladdin.md says why not all
 constexpr std::array kRates = {5.0, 15.0, 25.0};  // requests a second; the paper adopts about 25
 constexpr double kSeconds = 60;                   // of arrivals in a trial
@@ -65,7 +65,7 @@ Result<workload::LengthDistribution> sharegpt(const std::string& data, int most_
   text << file.rdbuf();
   WINDLASS_ASSIGN_OR_RETURN(auto pairs, workload::parse_length_file(text.str()));
   std::erase_if(pairs, [&](const workload::TokenPair& pair) {
-    return pair.input_tokens > most_prompt || pair.output_tokens > kMostOutput ||
+    return pair.input_tokens > most_prompt || pair.output_tokens > kMaxOutput ||
            pair.input_tokens + pair.output_tokens > kContext;
   });
   return workload::LengthDistribution::empirical(std::move(pairs));
@@ -380,7 +380,7 @@ std::string fig_13(const Testbed& bed, const workload::LengthDistribution& lengt
 
 Result<std::vector<PlannerTable>> aladdin_tables(const std::string& data, Executor& executor) {
   WINDLASS_ASSIGN_OR_RETURN(const auto all_lengths, sharegpt(data, kContext));
-  WINDLASS_ASSIGN_OR_RETURN(const auto lengths, sharegpt(data, kMostPrompt));
+  WINDLASS_ASSIGN_OR_RETURN(const auto lengths, sharegpt(data, kMaxPrompt));
   std::vector<Testbed> beds;
   for (const Setting& setting : kSettings) {
     if (std::string_view(setting.accelerator) == "a100-80gb") beds.push_back(testbed(setting, lengths));

@@ -25,7 +25,7 @@ void splitwise_figure_twelve(benchmark::State& state) {
   effort.executor = &executor;
   search::SplitwiseOptions options;
   options.machines = {kH100Machine};
-  search::Plan last;
+  search::Offer last;
   for (auto _ : state) {
     auto plan = search::splitwise_plan(setting->problem, effort, options);
     if (!plan.ok() || !plan->holds) {

@@ -16,7 +16,7 @@ namespace windlass::bench {
 namespace {
 
 using search::Goal;
-using search::Plan;
+using search::Offer;
 using search::Problem;
 using search::SplitDesign;
 
@@ -38,13 +38,13 @@ SplitDesign design_of(const Problem& problem, const Design& design, const search
   return search::splitwise_design(problem, design.prompts, design.tokens, cap, options);
 }
 
-std::string counts_of(const Plan& plan) {
+std::string counts_of(const Offer& plan) {
   const auto& pools = plan.deployment.pools;
   if (pools.size() == 1) return fmt::format("{}P/T", pools[0].workers);
   return fmt::format("{}P, {}T", pools[0].workers, pools[1].workers);
 }
 
-int machines_of(const Plan& plan) {
+int machines_of(const Offer& plan) {
   int machines = 0;
   for (const auto& pool : plan.deployment.pools) machines += pool.workers;
   return machines;
@@ -66,8 +66,8 @@ Result<std::string> budget_table(const std::string& data, Executor& executor, co
     options.search.most_power_watts = power;
     search::Effort effort;
     effort.executor = &executor;
-    WINDLASS_ASSIGN_OR_RETURN(const Plan plan, search::plan_of_designs(problem, effort, options.search, design.name,
-                                                                       {design_of(problem, design, options)}));
+    WINDLASS_ASSIGN_OR_RETURN(const Offer plan, search::plan_of_designs(problem, effort, options.search, design.name,
+                                                                        {design_of(problem, design, options)}));
     const double rate = plan.predicted.capacity_requests_per_s;
     if (of_a100 == 0) {
       of_a100 = rate;
@@ -89,7 +89,7 @@ Result<double> baseline_rate(const std::string& data, Executor& executor, const 
   search::SplitwiseOptions options;
   search::Effort effort;
   effort.executor = &executor;
-  WINDLASS_ASSIGN_OR_RETURN(const Plan plan,
+  WINDLASS_ASSIGN_OR_RETURN(const Offer plan,
                             search::plan_of_designs(setting.problem, effort, options.search, "baseline",
                                                     {search::baseline_design(setting.problem, kH100Machine, options)}));
   return plan.predicted.capacity_requests_per_s;
@@ -111,8 +111,8 @@ Result<std::string> throughput_table(const std::string& data, Executor& executor
       search::SplitwiseOptions options;
       search::Effort effort;
       effort.executor = &executor;
-      WINDLASS_ASSIGN_OR_RETURN(const Plan plan, search::plan_of_designs(problem, effort, options.search, design.name,
-                                                                         {design_of(problem, design, options)}));
+      WINDLASS_ASSIGN_OR_RETURN(const Offer plan, search::plan_of_designs(problem, effort, options.search, design.name,
+                                                                          {design_of(problem, design, options)}));
       const bool power = goal == Goal::kPower;
       text += fmt::format(" {} | {:.1f} | {:.2f} | {:.1f} |", counts_of(plan), power ? plan.power_watts : plan.cost_per_hour,
                           power ? plan.power_watts / base_power : plan.cost_per_hour / base_cost,
@@ -140,7 +140,7 @@ Result<std::string> figure_twelve(const std::string& data, Executor& executor) {
   options.machines = {kH100Machine};
   search::Effort effort;
   effort.executor = &executor;
-  WINDLASS_ASSIGN_OR_RETURN(const Plan plan, search::splitwise_plan(setting.problem, effort, options));
+  WINDLASS_ASSIGN_OR_RETURN(const Offer plan, search::splitwise_plan(setting.problem, effort, options));
   std::string text = fmt::format(
       "The search finds {} ({} machines, the paper's 27P, 3T are 30) in {} trials of {:.1f} million iterations.\n\n",
       counts_of(plan), machines_of(plan), plan.trials, static_cast<double>(plan.iterations) / 1e6);

@@ -267,9 +267,9 @@ Result<std::string> plans(const std::string& data, Executor& executor) {
     setting.problem.requests_per_trial = 1000;
     search::Effort effort;
     effort.executor = &executor;
-    WINDLASS_ASSIGN_OR_RETURN(const search::Plan plan, search::tetriinfer_plan(setting.problem, effort));
+    WINDLASS_ASSIGN_OR_RETURN(const search::Offer plan, search::tetriinfer_plan(setting.problem, effort));
     WINDLASS_ASSIGN_OR_RETURN(
-        const search::Plan unified,
+        const search::Offer unified,
         search::plan_of_designs(setting.problem, effort, {}, "unified", {search::baseline_design(setting.problem, 0)}));
     const Deployment& of = plan.deployment;
     text += fmt::format("| {:.0f} | {} | {} | chunks of {}, {}, {}, {} | {}{} | {} | {}{} |\n", rate, of.pools[0].workers,

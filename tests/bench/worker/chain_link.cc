@@ -26,7 +26,7 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::int64_t kVocabulary = 32000, kMostRows = 64, kPositions = 4096;
+constexpr std::int64_t kVocabulary = 32000, kMaxRows = 64, kPositions = 4096;
 constexpr std::size_t kGreedyBytes = 24;  // of a token in the answer
 constexpr double kPlainS = 10;
 
@@ -89,8 +89,8 @@ void answer_plainly(int socket) {
   served.blocks->config.hidden_size = ChainLink::kHiddenSize;
   served.blocks->config.layers = model().layers;
   served.blocks->stage = std::make_unique<ChainStage>(
-      ChainStageOptions{model(), {1, 2}, kPositions, kChainMostTokens, kMostRows},
-      std::make_unique<InstantBackend>(kVocabulary, kMostRows, greedy_need()), [](auto /*call*/, auto /*answered*/) {}, clock,
+      ChainStageOptions{model(), {1, 2}, kPositions, kChainMostTokens, kMaxRows},
+      std::make_unique<InstantBackend>(kVocabulary, kMaxRows, greedy_need()), [](auto /*call*/, auto /*answered*/) {}, clock,
       metrics);
   server.serve(served);
   tell((*plain)->port());

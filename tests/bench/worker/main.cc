@@ -72,7 +72,7 @@ double matrix_parameters(const ModelConfig& config) {
   return layer * static_cast<double>(config.layers) + static_cast<double>(config.hidden_size * config.vocab_size);
 }
 
-constexpr std::int64_t kContext = 512, kMostSequences = 64;
+constexpr std::int64_t kContext = 512, kMaxSequences = 64;
 
 // Sequences of kContext tokens, and of one token more over and over.
 class Batch {
@@ -118,14 +118,14 @@ class Batch {
 
 // Seconds that the engine takes for an iteration of 64 sequences beside the forward pass, from rows or from their summaries.
 double engine_iteration_s(const Options& options, const ModelConfig& config, const SamplingParams& sampling, bool summaries) {
-  InstantBackend backend(config.vocab_size, kMostSequences, summaries ? Sampler(sampling).need() : RowNeed());
+  InstantBackend backend(config.vocab_size, kMaxSequences, summaries ? Sampler(sampling).need() : RowNeed());
   const SteadyClock clock;
   EngineOptions engine_options;
-  engine_options.max_running = engine_options.max_waiting = kMostSequences;
+  engine_options.max_running = engine_options.max_waiting = kMaxSequences;
   engine_options.max_context_tokens = 1024;
   const auto text = [](std::int32_t) { return std::string_view(" word"); };
   Engine engine(engine_options, backend, text, clock);
-  for (RequestId id = 1; id <= kMostSequences; ++id) {
+  for (RequestId id = 1; id <= kMaxSequences; ++id) {
     GenerationRequest request;
     request.prompt = {1, 2, 3, 4};
     request.sampling = sampling;
@@ -200,14 +200,14 @@ void add_pinned(Table& table, const Options& options, const ModelConfig& config,
                    fmt::format("{:.3g} of the time without", median_pinned_s / median_of(std::move(moved_s))));
 }
 
-// A model's rows, and how long a step of kMostSequences takes where that is among them.
+// A model's rows, and how long a step of kMaxSequences takes where that is among them.
 double add_model(Table& table, const Options& options, const ModelConfig& config, WeightFormat format) {
   const auto progress = [&](const std::string& what) { std::cerr << to_string(format) << ": " << what << '\n'; };
   progress(fmt::format("a model of {} layers", config.layers));
   CpuBackendOptions backend_options;
-  backend_options.kv_blocks = kMostSequences * blocks_for(kContext + 1);
+  backend_options.kv_blocks = kMaxSequences * blocks_for(kContext + 1);
   backend_options.max_batch_tokens = kContext;
-  backend_options.max_logit_rows = kMostSequences;
+  backend_options.max_logit_rows = kMaxSequences;
   backend_options.max_context_tokens = kContext + 1;
   backend_options.threads = options.threads;
   const auto weights = std::make_shared<const ModelWeights>(testing::random_weights(config, 1, format));
@@ -218,7 +218,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
   const double parameters = matrix_parameters(config);
   const auto kv_bytes = static_cast<double>(kContext * kv_bytes_per_token(config, config.layers));
   double step_s = 0;
-  for (const std::int64_t sequences : {std::int64_t{1}, std::int64_t{8}, kMostSequences}) {
+  for (const std::int64_t sequences : {std::int64_t{1}, std::int64_t{8}, kMaxSequences}) {
     progress(fmt::format("decode of {}", sequences));
     Batch batch(backend, config, sequences);  // how long it takes does not depend on what is in the cache
     step_s = cpu::median_s(options.repeats, [&] { batch.decode(); });
@@ -263,7 +263,7 @@ int run(const Options& options) {
   auto link = KvLink::start();
   auto chain = ChainLink::start();
   std::cerr << "the worker around a model that waits\n";
-  const auto overhead = overhead_through_http(kMostSequences);
+  const auto overhead = overhead_through_http(kMaxSequences);
   if (!overhead.ok()) {
     std::cerr << "worker_benchmark: " << overhead.error().message << '\n';
     return 1;
@@ -284,8 +284,8 @@ int run(const Options& options) {
        {std::pair{"greedy", greedy}, std::pair{"top-k 50, top-p 0.95", drawn}, std::pair{"temperature 1", plain}}) {
     for (const bool summaries : {false, true}) {
       const double seconds = engine_iteration_s(options, config, sampling, summaries);
-      table.add(fmt::format("engine alone, batch {}, {}{}", kMostSequences, name, summaries ? ", from summaries" : ""), seconds,
-                fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
+      table.add(fmt::format("engine alone, batch {}, {}{}", kMaxSequences, name, summaries ? ", from summaries" : ""), seconds,
+                fmt::format("{:.3g} us a token", seconds / kMaxSequences * 1e6),
                 fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
     }
   }
@@ -309,8 +309,8 @@ int run(const Options& options) {
   }
   for (const auto& [name, seconds] :
        {std::pair{"the engine's thread", overhead->engine_cpu_s}, std::pair{"all threads", overhead->all_cpu_s}}) {
-    table.add(fmt::format("{} streams through HTTP, vocabulary of 512: {}", kMostSequences, name), seconds,
-              fmt::format("{:.3g} us a token", seconds / kMostSequences * 1e6),
+    table.add(fmt::format("{} streams through HTTP, vocabulary of 512: {}", kMaxSequences, name), seconds,
+              fmt::format("{:.3g} us a token", seconds / kMaxSequences * 1e6),
               fmt::format("{:.2g} % of fp32's iteration", 100 * seconds / step_s));
   }
   fmt::print(

@@ -149,7 +149,7 @@ void attach_to(const std::vector<std::string>& command, int port, const std::str
 class LlamaCpp : public testing::Test {
  protected:
   void SetUp() override {
-    controller::WorkerSpec spec;
+    controller::Launch spec;
     spec.engine = "LlamaCpp";
     if (const auto program = controller::engine_program(spec); !program.ok()) GTEST_SKIP() << program.error().message;
     if (!std::filesystem::exists(gguf())) GTEST_SKIP() << "no model; `windlass model fetch smollm2-135m` gets it";
@@ -165,7 +165,7 @@ TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
 
 // Given a llama-server of four slots on the real model; expects that attach knows it by its own words.
 TEST_F(LlamaCpp, IsAttachedTo) {
-  controller::WorkerSpec spec;
+  controller::Launch spec;
   spec.engine = "LlamaCpp";
   const int port = windlass::free_port();
   attach_to({controller::engine_program(spec).value(), "--model", gguf(), "--alias", "tiny", "--host", "127.0.0.1", "--port",
@@ -175,7 +175,7 @@ TEST_F(LlamaCpp, IsAttachedTo) {
 
 // Given a vLLM server on a random model; expects that attach knows it by its own words.
 TEST(Vllm, IsAttachedTo) {
-  controller::WorkerSpec spec;
+  controller::Launch spec;
   spec.engine = "VLLM";
   const auto program = controller::engine_program(spec);
   if (!program.ok()) GTEST_SKIP() << program.error().message;
@@ -193,7 +193,7 @@ TEST(Vllm, IsAttachedTo) {
 // Given a service on vLLM with a random model; expects that it goes from 1 to 2 and back to 1 workers under load without a lost
 // stream.
 TEST(Vllm, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
-  controller::WorkerSpec spec;
+  controller::Launch spec;
   spec.engine = "VLLM";
   if (const auto program = controller::engine_program(spec); !program.ok()) GTEST_SKIP() << program.error().message;
   const TempFolder folder;

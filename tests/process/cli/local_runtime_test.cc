@@ -66,7 +66,7 @@ class ProcessesOfARuntime : public testing::Test {
   TempFolder folder_;
   kube::CurlTransport transport_{kube::CurlOptions{}};
   std::unique_ptr<controller::LocalRuntime> runtime_;
-  controller::WorkerSpec spec_;
+  controller::Launch spec_;
 };
 
 // Given a service's arguments for what we say too, in two words and in one, expect a worker that serves with the user's

@@ -57,7 +57,7 @@ class Greedy : public Worker {
 
   // The program of an engine, or nothing with the reason.
   static Result<std::string> program_of(const char* engine) {
-    controller::WorkerSpec spec;
+    controller::Launch spec;
     spec.engine = engine;
     return controller::engine_program(spec);
   }

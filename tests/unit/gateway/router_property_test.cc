@@ -334,8 +334,7 @@ class Play {
       if (name != model || finished_.contains(id) || holds_.contains(id) || prefilled_.contains(id) != decodes) continue;
       if (sequence_.at(id) >= sequence_.at(dispatch.id)) continue;
       ASSERT_FALSE(by_arrival_) << "an older request waits";
-      ASSERT_GT(now_s_ - arrived_at_.at(id), kTtftS * (1 - dispatch::FirstTokenTail::kMostShare) - 1e-9)
-          << "in time, and older";
+      ASSERT_GT(now_s_ - arrived_at_.at(id), kTtftS * (1 - dispatch::FirstTokenTail::kMaxShare) - 1e-9) << "in time, and older";
       ASSERT_LE(now_s_ - arrived_at_.at(dispatch.id), kTtftS) << "late, and younger";
     }
   }

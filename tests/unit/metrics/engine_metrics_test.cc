@@ -27,7 +27,7 @@ EngineMetrics read(const std::string& text) {
 // Given vLLM's old KV name on an idle server; 0 is read as 0, and what is not in the excerpt is absent.
 TEST(EngineMetrics, VllmOldKvName) {
   const auto got = read(kVllmOldKvName);
-  EXPECT_EQ(got.engine, Engine::kVllm);
+  EXPECT_EQ(got.engine, EngineKind::kVllm);
   EXPECT_EQ(got.requests_running, 0);
   EXPECT_EQ(got.requests_waiting, 0);
   EXPECT_EQ(got.kv_share, 0);
@@ -54,7 +54,7 @@ TEST(EngineMetrics, VllmTtft) {
 // Given a page with vLLM's and TGI's names; it is vLLM, and only vLLM's names are read.
 TEST(EngineMetrics, VllmThatAlsoSpeaksTgi) {
   const auto got = read(kVllmWithTgiNames);
-  EXPECT_EQ(got.engine, Engine::kVllm);
+  EXPECT_EQ(got.engine, EngineKind::kVllm);
   EXPECT_EQ(got.prompt_tokens, 1196);
   EXPECT_EQ(got.generation_tokens, 218152);
   EXPECT_FALSE(got.requests_running || got.requests_waiting);
@@ -77,7 +77,7 @@ TEST(EngineMetrics, VllmTwoEnginesAndBothNames) {
 // Given SGLang's page with the old token-time name; everything on it is read, and finished requests, not on it, are absent.
 TEST(EngineMetrics, SglangOldNames) {
   const auto got = read(kSglangOld);
-  EXPECT_EQ(got.engine, Engine::kSglang);
+  EXPECT_EQ(got.engine, EngineKind::kSglang);
   EXPECT_EQ(got.requests_running, 162);
   EXPECT_EQ(got.requests_waiting, 2826);
   EXPECT_EQ(got.kv_share, 0.28);
@@ -121,7 +121,7 @@ TEST(EngineMetrics, SglangRanksAndPriorities) {
 // engine_type the same names prove nothing.
 TEST(EngineMetrics, TensorRtLlmWithoutPrefix) {
   const auto got = read(kTensorRtLlmBare);
-  EXPECT_EQ(got.engine, Engine::kTensorRtLlm);
+  EXPECT_EQ(got.engine, EngineKind::kTensorRtLlm);
   ASSERT_TRUE(got.ttft && got.ttft->histogram);
   EXPECT_EQ(got.ttft->count, 2);
   EXPECT_FALSE(got.ttft->sum_s);
@@ -138,7 +138,7 @@ TEST(EngineMetrics, TensorRtLlmServe) {
       labels + "19\ntrtllm_prompt_tokens_total" + labels + "900\ntrtllm_generation_tokens_total" + labels +
       "1200\ntrtllm_request_success_total{finished_reason=\"stop\"} 15\n"
       "trtllm_request_success_total{finished_reason=\"length\"} 5\n");
-  EXPECT_EQ(got.engine, Engine::kTensorRtLlm);
+  EXPECT_EQ(got.engine, EngineKind::kTensorRtLlm);
   EXPECT_EQ(got.requests_running, 3);
   EXPECT_EQ(got.requests_waiting, 1);
   EXPECT_EQ(got.kv_share, 0.42);
@@ -155,7 +155,7 @@ TEST(EngineMetrics, TensorRtLlmServe) {
 // With the later labels, put together, waiting requests and the fraction are read as they stand.
 TEST(EngineMetrics, Triton) {
   const auto got = read(kTritonOld);
-  EXPECT_EQ(got.engine, Engine::kTritonTensorRtLlm);
+  EXPECT_EQ(got.engine, EngineKind::kTritonTensorRtLlm);
   EXPECT_EQ(got.requests_running, 1);
   EXPECT_FALSE(got.requests_waiting || got.requests_finished || got.ttft || got.time_per_token);
   EXPECT_EQ(got.kv_share, 1.0 / 6239);
@@ -186,7 +186,7 @@ tgi_request_input_length_count 12
 tgi_request_generated_tokens_sum 1000
 tgi_request_generated_tokens_count 10
 )");
-  EXPECT_EQ(got.engine, Engine::kTgi);
+  EXPECT_EQ(got.engine, EngineKind::kTgi);
   EXPECT_EQ(got.requests_running, 5);
   EXPECT_EQ(got.requests_waiting, 2);
   EXPECT_EQ(got.requests_finished, 10);
@@ -202,7 +202,7 @@ tgi_request_generated_tokens_count 10
 // With the gauges of the definitions, old and new, put together, load and KV use are read.
 TEST(EngineMetrics, LlamaCpp) {
   const auto got = read(kLlamaCppNew);
-  EXPECT_EQ(got.engine, Engine::kLlamaCpp);
+  EXPECT_EQ(got.engine, EngineKind::kLlamaCpp);
   EXPECT_EQ(got.prompt_tokens, 143);
   EXPECT_EQ(got.generation_tokens, 673);
   ASSERT_TRUE(got.time_per_token);
@@ -248,7 +248,7 @@ TEST(EngineMetrics, OurOwnWorker) {
   worker.time_per_output_token.observe(0.04);
   worker.requests_finished("stop").add(3);
   const auto got = read(registry.exposition());
-  EXPECT_EQ(got.engine, Engine::kWindlass);
+  EXPECT_EQ(got.engine, EngineKind::kWindlass);
   EXPECT_EQ(got.requests_running, 2);
   EXPECT_EQ(got.requests_waiting, 1);
   EXPECT_EQ(got.kv_share, 0.25);
@@ -302,7 +302,7 @@ TEST(EngineMetrics, OtherPagesAreNoEngine) {
     EXPECT_FALSE(detect_engine(*page)) << text;
     EXPECT_FALSE(read_engine_metrics(*page)) << text;
   }
-  EXPECT_EQ(engine_name(Engine::kSglang), "SGLang");
+  EXPECT_EQ(engine_name(EngineKind::kSglang), "SGLang");
 }
 
 }  // namespace

@@ -222,7 +222,7 @@ inline std::string name_of_way(const ::testing::TestParamInfo<bool>& way) { retu
 class First {
  public:
   First(Mesh& mesh, std::int64_t blocks, const EngineOptions& options, std::int64_t kv_blocks)
-      : sessions(mesh.model, blocks, kMostSessions, mesh.post(), mesh.clock, mesh.head.metrics),
+      : sessions(mesh.model, blocks, kMaxSessions, mesh.post(), mesh.clock, mesh.head.metrics),
         backend(mesh.backend({0, blocks}, kv_blocks, options.max_batch_tokens, options.max_running), mesh.model, sessions,
                 mesh.clock, mesh.head.metrics),
         engine(options, backend, token_text, mesh.clock) {}
@@ -247,7 +247,7 @@ class First {
     return events;
   }
 
-  static constexpr std::int64_t kMostSessions = 100;
+  static constexpr std::int64_t kMaxSessions = 100;
 
   ChainSessions sessions;
   ChainBackend backend;

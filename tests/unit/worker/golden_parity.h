@@ -25,7 +25,7 @@
 
 namespace windlass::worker::testing {
 
-inline constexpr double kMostGoldenDifference = 1e-4;
+inline constexpr double kMaxGoldenDifference = 1e-4;
 inline constexpr std::size_t kGoldenSteps = 64;
 
 // What a backend must hold.
@@ -163,7 +163,7 @@ inline void expect_golden_logits(
       ASSERT_EQ(model.greedy(found, step), static_cast<std::size_t>(model.tokens[step])) << "step " << step;
     }
     const double most = most_difference(found, wanted);
-    EXPECT_LE(most, kMostGoldenDifference);
+    EXPECT_LE(most, kMaxGoldenDifference);
     ::testing::Test::RecordProperty("most_difference", std::to_string(most));
   }
 }

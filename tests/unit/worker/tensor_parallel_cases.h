@@ -97,11 +97,11 @@ inline ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights&
   return out;
 }
 
-constexpr double kMostDifference = 1e-4;  // of FP32 logits; top two that lie closer may change places
+constexpr double kMaxDifference = 1e-4;  // of FP32 logits; top two that lie closer may change places
 // Where what passes between operations is rounded to BF16: of a row's length, and of one logit in lengths of a row's mean
 // logit.
-constexpr double kMostBf16Difference = 0.03;
-constexpr double kMostBf16Logit = 0.2;
+constexpr double kMaxBf16Difference = 0.03;
+constexpr double kMaxBf16Logit = 0.2;
 
 struct Compared {
   bool bf16 = false;
@@ -121,10 +121,10 @@ inline void expect_same_rows(std::span<const float> found, std::span<const float
       difference += std::pow(static_cast<double>(other[i]) - static_cast<double>(row[i]), 2);
       length += std::pow(static_cast<double>(row[i]), 2);
     }
-    const double most = counts.bf16 ? kMostBf16Logit * std::sqrt(length / static_cast<double>(vocab)) : kMostDifference;
+    const double most = counts.bf16 ? kMaxBf16Logit * std::sqrt(length / static_cast<double>(vocab)) : kMaxDifference;
     for (std::int64_t i = 0; i < vocab; ++i) ASSERT_NEAR(other[i], row[i], most);
     if (counts.bf16) {
-      ASSERT_LE(std::sqrt(difference / length), kMostBf16Difference);
+      ASSERT_LE(std::sqrt(difference / length), kMaxBf16Difference);
     }
     const auto best = std::max_element(row, row + vocab) - row;
     const auto chosen = std::max_element(other, other + vocab) - other;

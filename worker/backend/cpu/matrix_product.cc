@@ -25,7 +25,7 @@ constexpr std::int64_t kNearFloats = 1 << 16;
 // latency.
 constexpr std::int64_t kBytesAhead = 1024;
 // Rows that a thread takes at once, at most: enough to read memory in long runs.
-constexpr std::int64_t kMostRowsOfPart = 96;
+constexpr std::int64_t kMaxRowsOfPart = 96;
 // Of FP32 at once, for OpenBLAS: a megabyte, which stays in the second-level cache until the product has read it.
 constexpr std::int64_t kDequantisedFloats = 1 << 18;
 
@@ -235,7 +235,7 @@ constexpr int rows_of_tile(int lanes) { return lanes == 16 ? 6 : 3; }
 template <class Rows>
 void share_rows(ThreadTeam& team, std::int64_t count, std::int64_t rows_of_tile, const Rows& rows) {
   const std::int64_t tiles = count / (rows_of_tile * team.size() * 4);
-  const std::int64_t part_rows = rows_of_tile * std::clamp<std::int64_t>(tiles, 1, kMostRowsOfPart / rows_of_tile);
+  const std::int64_t part_rows = rows_of_tile * std::clamp<std::int64_t>(tiles, 1, kMaxRowsOfPart / rows_of_tile);
   team.run((count + part_rows - 1) / part_rows,
            [&](std::int64_t part, int /*member*/) { rows(part * part_rows, std::min((part + 1) * part_rows, count)); });
 }

@@ -15,7 +15,7 @@
 namespace windlass::worker::cpu {
 namespace {
 
-constexpr std::size_t kMostProcessors = 1U << 16U;  // Linux allows 8192
+constexpr std::size_t kMaxProcessors = 1U << 16U;  // Linux allows 8192
 
 AffinityMask empty_mask(std::size_t processors) {
   AffinityMask mask{std::unique_ptr<cpu_set_t, AffinityMask::Free>(CPU_ALLOC(processors)), CPU_ALLOC_SIZE(processors)};
@@ -26,7 +26,7 @@ AffinityMask empty_mask(std::size_t processors) {
 // Of a thread, 0 for the calling one; nothing, and errno, where the system does not tell.
 std::optional<AffinityMask> mask_of(pid_t thread) {
   // The kernel refuses a mask that is smaller than its own.
-  for (std::size_t room = 1024; room <= kMostProcessors; room *= 2) {
+  for (std::size_t room = 1024; room <= kMaxProcessors; room *= 2) {
     AffinityMask mask = empty_mask(room);
     if (mask.set == nullptr) return std::nullopt;
     if (::sched_getaffinity(thread, mask.bytes, mask.set.get()) == 0) return mask;

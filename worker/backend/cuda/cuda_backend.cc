@@ -27,7 +27,7 @@ namespace {
 constexpr auto kCompute = Device::Stream::kCompute;
 constexpr auto kTransfer = Device::Stream::kTransfer;
 // Decode batches up to here run as graphs; in larger ones launches are no longer what takes the time.
-constexpr std::int64_t kMostGraphRows = 256;
+constexpr std::int64_t kMaxGraphRows = 256;
 
 // Memory of one forward pass, on the device and pinned.
 struct Working {
@@ -336,7 +336,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::int64_t padded_rows_of(std::span<const SequenceChunk> chunks, std::int64_t tokens, bool watched) const {
     if (watched || static_cast<std::int64_t>(chunks.size()) != tokens) return 0;
     const std::int64_t padded = padded_decode_rows(tokens);
-    const bool fits = padded <= kMostGraphRows && padded <= sizes_.rows && (!ends() || padded * vocab_part() <= sizes_.logits);
+    const bool fits = padded <= kMaxGraphRows && padded <= sizes_.rows && (!ends() || padded * vocab_part() <= sizes_.logits);
     return fits ? padded : 0;
   }
 

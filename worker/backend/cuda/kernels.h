@@ -19,11 +19,11 @@ inline constexpr int kDimAlignment = 8;
 inline constexpr int kMaxHeadDim = 256;
 inline constexpr int kDecodeHeads = 4;       // query heads of one thread block of decode attention
 inline constexpr int kPrefillTileRows = 64;  // queries of one tile of prefill attention
-inline constexpr int kMostFewRows = 64;      // of x, in a product that turns codes into numbers on its way
+inline constexpr int kMaxFewRows = 64;       // of x, in a product that turns codes into numbers on its way
 inline constexpr int kMaxExperts = 4096;
 inline constexpr int kMaxExpertsPerToken = 32;
-inline constexpr int kSummarySegment = 4096;      // logits of one thread block of a summary
-inline constexpr int kMostSummarySegments = 256;  // of one row
+inline constexpr int kSummarySegment = 4096;     // logits of one thread block of a summary
+inline constexpr int kMaxSummarySegments = 256;  // of one row
 
 [[nodiscard]] constexpr std::int64_t padded_dim_of(std::int64_t head_dim) {
   return (head_dim + kDimAlignment - 1) / kDimAlignment * kDimAlignment;
@@ -283,7 +283,7 @@ struct AddExperts {
 };
 
 // out (rows): of each row of logits (rows, width) the summary that is needed, where one is; token first_id is the first.
-// REQUIRES: width <= kMostSummarySegments * kSummarySegment.
+// REQUIRES: width <= kMaxSummarySegments * kSummarySegment.
 struct SummariseLogits {
   const float* logits;
   const RowNeed* needs;    // (rows)
@@ -313,7 +313,7 @@ class Kernels {
   virtual void unpack_rows(StreamHandle stream, const UnpackRows& work) const = 0;
   virtual void quantise_rows(StreamHandle stream, const QuantiseRows& work) const = 0;
   virtual void scale_products(StreamHandle stream, const ScaleProducts& work) const = 0;
-  // False, and nothing is started, where the product is not one for this: more rows than kMostFewRows, a width that is no
+  // False, and nothing is started, where the product is not one for this: more rows than kMaxFewRows, a width that is no
   // multiple of 16, or FP32.
   [[nodiscard]] virtual bool multiply_few(StreamHandle stream, const MultiplyFew& work) const = 0;
   virtual void route_tokens(StreamHandle stream, const RouteTokens& work) const = 0;

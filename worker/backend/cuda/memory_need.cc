@@ -55,7 +55,7 @@ std::int64_t padded_decode_rows(std::int64_t rows) {
 std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens, int multiprocessors) {
   const std::int64_t room = kBlocksPerProcessor * multiprocessors / std::max<std::int64_t>(1, rows * blocks_of_row(config));
   const std::int64_t worth = longest_tokens / kLeastSplitTokens;
-  const std::int64_t most = std::min({room, worth, kMostSplits});
+  const std::int64_t most = std::min({room, worth, kMaxSplits});
   std::int64_t splits = 1;
   while (splits * 2 <= most) splits *= 2;
   return splits;
@@ -205,10 +205,10 @@ Result<void> check_cuda_model(const ModelConfig& config) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("head_dim: found {}, allowed with --backend cuda is at most {}", config.head_dim, kMaxHeadDim)};
   }
-  constexpr std::int64_t kMostTokens = std::int64_t{kMostSummarySegments} * kSummarySegment;
-  if (config.vocab_size > kMostTokens) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("vocab_size: found {}, allowed with --backend cuda is at most {}",
-                                                          config.vocab_size, kMostTokens)};
+  constexpr std::int64_t kMaxTokens = std::int64_t{kMaxSummarySegments} * kSummarySegment;
+  if (config.vocab_size > kMaxTokens) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("vocab_size: found {}, allowed with --backend cuda is at most {}", config.vocab_size, kMaxTokens)};
   }
   return {};
 }

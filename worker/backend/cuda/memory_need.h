@@ -25,7 +25,7 @@ struct CudaBackendOptions {
   // Of the layers' matrices: kFp32 is what the device computes with, else eight bits.
   WeightFormat weights = WeightFormat::kFp32;
   std::int64_t most_unpacked = 16LL << 20U;  // numbers at a time, of weights of eight bits: unpacked_rows()
-  // With weights as kFp8 alone, and the device's precision BF16: of more than kMostFewRows rows the activations become FP8,
+  // With weights as kFp8 alone, and the device's precision BF16: of more than kMaxFewRows rows the activations become FP8,
   // too, row by row.
   bool fp8_activations = false;
 
@@ -88,8 +88,8 @@ inline constexpr std::int64_t kKvCopyTokens = 256;
 [[nodiscard]] std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most);
 
 // Parts of a context that decode attention runs beside each other, so that `rows` of them fill the device: a power of two, at
-// most kMostSplits.
-inline constexpr std::int64_t kMostSplits = 64;
+// most kMaxSplits.
+inline constexpr std::int64_t kMaxSplits = 64;
 // `config`: with as many heads as are on this device.
 [[nodiscard]] std::int64_t decode_splits(const ModelConfig& config, std::int64_t rows, std::int64_t longest_tokens,
                                          int multiprocessors);

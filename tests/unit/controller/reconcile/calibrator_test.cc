@@ -44,7 +44,7 @@ class LiveWorker {
     const double gap_s = decode_s + (batch - 1) * prompt_s / 127;
     const double requests = batch / (prefill_s + 127 * gap_s);
     metrics::EngineMetrics& now = page_.metrics;
-    now.engine = metrics::Engine::kVllm;
+    now.engine = metrics::EngineKind::kVllm;
     now.requests_running = batch;
     now.requests_waiting = waiting;
     now.token_time = metrics::TokenTime::kGap;

@@ -72,7 +72,7 @@ struct Installation {
 };
 
 // The service default/chat with a worker that runs on a GPU of n1.
-WorkerSpec running_worker(Installation& by) {
+Launch running_worker(Installation& by) {
   by.api.seed_object(
       {{"apiVersion", "v1"},
        {"kind", "Node"},
@@ -84,7 +84,7 @@ WorkerSpec running_worker(Installation& by) {
              "memoryBandwidthBytesPerSecond": "3350G", "gpusPerNode": 8}})"));
   const json stored = by.api.seed_object(service("default", "chat", ""));
   (void)by.observe();
-  WorkerSpec spec;
+  Launch spec;
   spec.name = "chat-h100-1-0";
   spec.name_space = "default";
   spec.service = "chat";
@@ -118,7 +118,7 @@ TEST(Instances, EachServiceBelongsToOne) {
 TEST(Instances, NothingIsWrittenOutsideTheScope) {
   fakes::FakeApiServer api;
   Installation wide(api, "windlass"), narrow(api, "windlass", {"team"});
-  const WorkerSpec spec = running_worker(wide);
+  const Launch spec = running_worker(wide);
   const Observation seen = narrow.observe();
   EXPECT_TRUE(seen.strays.empty() && seen.orphans.empty());
   EXPECT_EQ(seen.capacity.at("h100").used_by_others, 1);
@@ -180,7 +180,7 @@ TEST(Instances, APlainNameWins) {
 TEST(Instances, AServiceThatChangesHandsIsLetGo) {
   fakes::FakeApiServer api;
   Installation first(api, "windlass"), second(api, "blue");
-  const WorkerSpec spec = running_worker(first);
+  const Launch spec = running_worker(first);
   const Observation mine = first.observe();
   EXPECT_EQ(mine.workers.at(spec.service_uid).size(), 1U);
 

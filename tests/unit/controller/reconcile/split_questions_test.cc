@@ -26,7 +26,7 @@ planner::Snapshot snapshot(const std::string& name = "chat") {
   out.accelerators = {with_gpus(h100(), 8), with_gpus(a100(), 8)};
   out.services = {chat_service(name)};
   out.services[0].accelerators.push_back({"a100", std::nullopt});
-  out.services[0].scaling.strategy = planner::Strategy::kDisaggregated;
+  out.services[0].scaling.strategy = planner::Family::kDisaggregated;
   return out;
 }
 
@@ -73,7 +73,7 @@ TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot("long-prompts");
   planner::Service& long_prompts = at.services[0];
-  long_prompts.scaling.strategy = planner::Strategy::kAuto;
+  long_prompts.scaling.strategy = planner::Family::kAuto;
   long_prompts.workload = {40, 4000, 100};
   long_prompts.slo.tpot_s = 0.03;
   at.services.push_back(chat_service("one-worker"));
@@ -246,7 +246,7 @@ TEST(SplitQuestions, AnEditKeepsThePlace) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot("first");
   at.services.push_back(chat_service("second"));
-  at.services[1].scaling.strategy = planner::Strategy::kDisaggregated;
+  at.services[1].scaling.strategy = planner::Family::kDisaggregated;
   EXPECT_TRUE(questions.advise(at));
   at.services[0].slo.ttft_s = 2;
   EXPECT_TRUE(questions.advise(at));

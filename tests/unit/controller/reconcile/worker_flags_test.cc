@@ -160,7 +160,7 @@ TEST(WorkerFlags, DrainTimeoutsArriveWhole) {
 // Given models with from 1 to 128 KV heads, expect that the worker takes every degree that may be planned for it: those that
 // cut heads and widths evenly and are within what the controller tells the planner; without that it would refuse some.
 TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
-  EXPECT_EQ(kMostWindlassRanks, worker::RankGroup::kMaxRanks);
+  EXPECT_EQ(kMaxWindlassRanks, worker::RankGroup::kMaxRanks);
   constexpr int kGpusOfANode = 1024;
   constexpr int kNarrow = 4;  // stands for an embedding narrower than the layers, too
   int taken = 0, refused_beyond = 0;
@@ -193,7 +193,7 @@ TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
   other.spec.engine.type = api::EngineType::kVLLM;
   EXPECT_FALSE(to_planner(other, planner::ModelShape()).max_gpus_per_worker.has_value());
   EXPECT_EQ(to_planner(api::ModelService(), Error{ErrorCode::kFailedPrecondition, "no shape"}).max_gpus_per_worker,
-            kMostWindlassRanks);
+            kMaxWindlassRanks);
 }
 
 // Given a pod template with arguments of the container's own, expect those that we do not say beside ours, and ours where both

@@ -81,7 +81,7 @@ TEST_F(Attached, BelongToAService) {
 TEST_F(Attached, AreNeverTouched) {
   answer(kube::HttpResponse{200, {}, ""});
   const Worker worker = at(1);
-  WorkerSpec spec;
+  Launch spec;
   spec.name = "tiny-1";
   for (const auto& refused : {runtime_.check(spec), runtime_.create(spec), runtime_.begin_drain(worker, {}),
                               runtime_.terminate(worker, std::nullopt)}) {

@@ -12,8 +12,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-WorkerSpec spec(const char* engine, int gpus = 4) {
-  WorkerSpec s;
+Launch spec(const char* engine, int gpus = 4) {
+  Launch s;
   s.engine = engine;
   s.gpus = gpus;
   s.max_concurrency = 32;
@@ -23,7 +23,7 @@ WorkerSpec spec(const char* engine, int gpus = 4) {
   return s;
 }
 
-std::string command(const WorkerSpec& s, const EngineModel& model = {"meta-llama/Llama-3", "", true}) {
+std::string command(const Launch& s, const EngineModel& model = {"meta-llama/Llama-3", "", true}) {
   const auto made = engine_command(s, model, pod_address());
   if (!made.ok()) return "refused: " + made.error().message;
   return fmt::format("{} | {}", fmt::join(made->program, " "), fmt::join(made->args, " "));
@@ -49,7 +49,7 @@ TEST(EngineArgs, EachEngineInItsOwnWords) {
 // Given: our own engine on GPUs of NVIDIA's, and on a class that counts something else. Expected: on GPUs it is told to compute
 // there, on all of them unless they are slices; the user's word stands.
 TEST(EngineArgs, OwnEngineUsesTheGpusItHolds) {
-  WorkerSpec s = spec("Windlass");
+  Launch s = spec("Windlass");
   EXPECT_THAT(command(s), Not(HasSubstr("--backend")));
   s.resource_name = "nvidia.com/gpu";
   EXPECT_THAT(command(s), HasSubstr(" --backend=cuda --tensor-parallel=4 "));
@@ -72,7 +72,7 @@ TEST(EngineArgs, LlamaCppsContextIsTheTotalOverItsSlots) {
   EXPECT_EQ(command(spec("LlamaCpp", 1), {"/models/a.gguf", "", false}),
             " | --model /models/a.gguf --alias chat --host $(POD_IP) --port 8000 --parallel 32 --n-gpu-layers 999 --metrics "
             "--ctx-size 262144");
-  WorkerSpec unknown = spec("LlamaCpp");
+  Launch unknown = spec("LlamaCpp");
   unknown.max_context_tokens = 0;
   EXPECT_THAT(command(unknown), HasSubstr("spec.model.maxContextTokens"));
   unknown.extra_args = {"-c", "65536"};
@@ -81,7 +81,7 @@ TEST(EngineArgs, LlamaCppsContextIsTheTotalOverItsSlots) {
 
 // Given: options of ours under another of their names, joined and apart, with _ for -. Expected: the user's word stands, once.
 TEST(EngineArgs, TheUsersWordWinsAndStandsOnce) {
-  WorkerSpec s = spec("VLLM");
+  Launch s = spec("VLLM");
   s.extra_args = {"-tp", "2", "--pipeline-parallel-size", "2", "--max_model_len=4096", "--enforce-eager"};
   EXPECT_EQ(command(s),
             "vllm serve | meta-llama/Llama-3 --served-model-name chat --host $(POD_IP) --port 8000 --max-num-seqs 32 -tp 2 "
@@ -104,7 +104,7 @@ TEST(EngineArgs, RefusesWhatOthersRelyOn) {
                                                                                     {"TensorRTLLM", "--port"},
                                                                                     {"LlamaCpp", "-a"},
                                                                                     {"Windlass", "--listen=:1"}}) {
-    WorkerSpec s = spec(engine);
+    Launch s = spec(engine);
     s.extra_args = {arg};
     EXPECT_THAT(command(s), testing::AllOf(HasSubstr("spec.engine.args"), HasSubstr(arg))) << engine;
   }
@@ -116,7 +116,7 @@ TEST(EngineArgs, RefusesWhatOthersRelyOn) {
 // Given: images and their tags. Expected: vLLM of 0.18 and later is told to finish its requests within drainTimeout; an older
 // one and one of an unknown version, which may not know the flag, are not.
 TEST(EngineArgs, LetVllmWaitForItsRequests) {
-  const WorkerSpec s = spec("VLLM");
+  const Launch s = spec("VLLM");
   const auto waits = [&](const std::string& image) {
     const auto made = engine_command(s, {"m", "", true}, pod_address(), engine_version_of_image(image));
     const auto flag = std::find(made->args.begin(), made->args.end(), "--shutdown-timeout");
@@ -142,7 +142,7 @@ TEST(EngineDrain, ReadsTheLoad) {
 
 // Given: a template's arguments beside ours. Expected: what ours already say is left out with its values, the rest stays.
 TEST(EngineArgs, OtherArgsLeaveOursAlone) {
-  const WorkerSpec s = spec("VLLM");
+  const Launch s = spec("VLLM");
   const std::vector<std::string> ours = engine_command(s, {"m", "", true}, pod_address())->args;
   EXPECT_THAT(other_args(s, ours, {"-tp", "8", "--seed", "3", "--port=1", "--dtype", "half"}),
               testing::ElementsAre("--seed", "3", "--dtype", "half"));

@@ -11,8 +11,8 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-WorkerSpec spec() {
-  WorkerSpec s;
+Launch spec() {
+  Launch s;
   s.name = "chat-h100-2-0";
   s.name_space = "team";
   s.service = "chat";
@@ -61,8 +61,8 @@ TEST(Pod, SaysWhatTheWorkerIs) {
 TEST(Pod, ServicesHaveTokensOfTheirOwn) {
   PodDefaults defaults = kDefaults;
   defaults.token = [] { return std::string("the installation's token"); };
-  const auto token = [](const WorkerSpec& of, const PodDefaults& with) { return worker_of(*pod_of(of, with))->token; };
-  WorkerSpec one = spec(), other = spec(), engine = spec();
+  const auto token = [](const Launch& of, const PodDefaults& with) { return worker_of(*pod_of(of, with))->token; };
+  Launch one = spec(), other = spec(), engine = spec();
   const std::string of_one = token(one, defaults);
   EXPECT_EQ(of_one.size(), 64U);
   one.name = "chat-h100-2-1";
@@ -145,15 +145,15 @@ TEST(Pod, StatesAreToldApart) {
 
 // Given: what a pod cannot be. Expected: an error that names the field, what was found and what is allowed.
 TEST(Pod, RefusesWhatCannotBe) {
-  WorkerSpec file = spec();
+  Launch file = spec();
   file.model_uri = "file://models/tiny";
   EXPECT_THAT(pod_of(file, kDefaults).error().message,
               testing::AllOf(HasSubstr("spec.model.uri"), HasSubstr("file://models/tiny"), HasSubstr("pvc://")));
-  WorkerSpec hub = spec();
+  Launch hub = spec();
   hub.model_uri = "hf://meta-llama/Llama-3";
   EXPECT_THAT(pod_of(hub, kDefaults).error().message, HasSubstr("--fetch-image"));
   EXPECT_TRUE(pod_of(hub, PodDefaults{"w:1", "fetch:1"}).ok());
-  WorkerSpec vllm = spec();
+  Launch vllm = spec();
   vllm.engine = "VLLM";
   EXPECT_THAT(pod_of(vllm, kDefaults).error().message, HasSubstr("spec.engine.image"));
 }
@@ -162,7 +162,7 @@ TEST(Pod, RefusesWhatCannotBe) {
 // load first; vLLM of 0.18 and ours wait by themselves.
 TEST(Pod, DrainsEnginesThatCannotWait) {
   const auto hook = [](const char* engine, const char* image) {
-    WorkerSpec s = spec();
+    Launch s = spec();
     s.engine = engine;
     s.image = image;
     const json worker = (*pod_of(s, kDefaults))["spec"]["containers"][0];
@@ -180,7 +180,7 @@ TEST(Pod, DrainsEnginesThatCannotWait) {
 // places for cache, temporary files and shared memory; GPUs are requested and limited alike.
 TEST(Pod, IsSafeByDefault) {
   for (const char* engine : {"Windlass", "VLLM"}) {
-    WorkerSpec s = spec();
+    Launch s = spec();
     s.engine = engine;
     s.image = "engine:1";
     const json pod = *pod_of(s, kDefaults);
@@ -212,7 +212,7 @@ TEST(Pod, IsSafeByDefault) {
 
 // Given: a user's own HF_HOME. Expected: it stands once, as the user said.
 TEST(Pod, TheUsersVariablesWin) {
-  WorkerSpec s = spec();
+  Launch s = spec();
   s.env = {{"HF_HOME", "/models/hub", std::nullopt, std::nullopt}};
   int count = 0;
   const json pod = *pod_of(s, kDefaults);
@@ -227,7 +227,7 @@ TEST(Pod, TheUsersVariablesWin) {
 // Given: a template that says who the worker is, how many GPUs it has and how it ends, and other things besides.
 // Expected: what the worker is stays ours; all else is the user's.
 TEST(PodTemplate, OursStaysOursAndTheRestIsTheUsers) {
-  WorkerSpec s = spec();
+  Launch s = spec();
   s.pod_template_json = R"({
     "metadata": {"name": "mine", "labels": {"team": "a", "windlass.dev/slot": "99"}, "annotations": {"note": "x"},
                  "ownerReferences": []},
@@ -333,7 +333,7 @@ TEST(PodTemplate, RefusesWhatGivesTheNodeAway) {
   PodDefaults any = kDefaults;
   any.any_pod_template = true;
   for (const auto& [text, message] : all) {
-    WorkerSpec s = spec();
+    Launch s = spec();
     s.pod_template_json = text;
     EXPECT_TRUE(pod_of(s, any).ok()) << text;
     const auto made = pod_of(s, kDefaults);
@@ -349,7 +349,7 @@ TEST(PodTemplate, RefusesWhatGivesTheNodeAway) {
 
 // Given: what templates are for. Expected: it needs nobody's leave.
 TEST(PodTemplate, AllowsWhatTemplatesAreFor) {
-  WorkerSpec s = spec();
+  Launch s = spec();
   s.env.push_back({"TOKEN", "", std::pair<std::string, std::string>{"hub", "token"}, std::nullopt});
   s.pod_template_json = R"({
     "metadata": {"labels": {"team": "a"}, "annotations": {"prometheus.io/scrape": "false"}},
@@ -373,7 +373,7 @@ TEST(PodTemplate, AllowsWhatTemplatesAreFor) {
 // none throws.
 TEST(PodTemplate, RefusesWhatCannotBe) {
   const auto refusal = [](const char* text) {
-    WorkerSpec s = spec();
+    Launch s = spec();
     s.pod_template_json = text;
     const auto made = pod_of(s, kDefaults);
     return made.ok() ? std::string("accepted") : made.error().message;
@@ -396,9 +396,9 @@ TEST(PodTemplate, RefusesWhatCannotBe) {
 
 // Given: two specs that differ in one field. Expected: name, slot and concurrency leave the hash alone; everything else moves
 // it.
-TEST(WorkerSpec, HashNamesWhatMatters) {
+TEST(Launch, HashNamesWhatMatters) {
   const std::string hash = spec().hash();
-  WorkerSpec s = spec();
+  Launch s = spec();
   s.name = "other";
   s.slot = 9;
   s.max_concurrency = 1;
@@ -418,7 +418,7 @@ TEST(WorkerSpec, HashNamesWhatMatters) {
 
 // Given: what an earlier version recorded on its pods, with and without a version, and beside what a later one may record.
 // Expected: this version still counts the same hash, so that an upgrade replaces nobody; another hash does not match.
-TEST(WorkerSpec, HashIsTheSameInEveryVersion) {
+TEST(Launch, HashIsTheSameInEveryVersion) {
   EXPECT_EQ(spec().hash(), "v1-8ce81baef32e4569");
   EXPECT_TRUE(spec().matches("v1-8ce81baef32e4569"));
   EXPECT_TRUE(spec().matches("8ce81baef32e4569"));

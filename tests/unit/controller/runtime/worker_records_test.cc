@@ -163,7 +163,7 @@ TEST_F(Records, ARuntimeAdoptsWhatStillRuns) {
   EXPECT_EQ(runtime.workers()[0].name, "chat-0");
   EXPECT_TRUE(runtime.workers()[0].ready) << "a first slow answer would take it out of the table otherwise";
   EXPECT_EQ(records_.read().size(), 1U);
-  WorkerSpec again;
+  Launch again;
   again.name = "chat-0";
   again.name_space = "default";
   EXPECT_EQ(runtime.create(again).error().code, ErrorCode::kAlreadyExists);

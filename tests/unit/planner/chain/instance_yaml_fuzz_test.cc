@@ -141,7 +141,7 @@ std::string mutated(Rng& rng, std::string text) {
 }
 
 void expect_in_range(const Instance& instance, const std::string& text) {
-  bool good = instance.blocks >= 1 && instance.blocks <= kMostBlocks && !instance.servers.empty();
+  bool good = instance.blocks >= 1 && instance.blocks <= kMaxBlocks && !instance.servers.empty();
   const auto within = [&](double value, double low, double high) { good = good && low <= value && value <= high; };
   within(instance.block_gb, kSmallestNumber, kLargestNumber);
   within(instance.cache_gb, kSmallestNumber, kLargestNumber);
@@ -149,7 +149,7 @@ void expect_in_range(const Instance& instance, const std::string& text) {
   within(instance.max_load, kSmallestNumber, 1);
   for (const Server& server : instance.servers) {
     good = good && !server.name.empty() && is_printable(server.name);
-    within(server.memory_gb, kSmallestNumber, instance.cache_gb * kMostCachesOnAServer);
+    within(server.memory_gb, kSmallestNumber, instance.cache_gb * kMaxCachesOnAServer);
     within(server.communication_s, 0, kLargestNumber);
     within(server.block_s, kSmallestNumber, kLargestNumber);
     within(server.load_gb_per_s, kSmallestNumber, kLargestNumber);

@@ -203,7 +203,7 @@ TEST(InstanceYaml, OtherTextsAreRefused) {
 // Given more servers than are allowed: refused by their number.
 TEST(InstanceYaml, ServersAreLimited) {
   std::string text = "model: {blocks: 1, blockSizeGB: 1, cacheSizeGB: 1}\narrivalRate: 1\nservers: [";
-  for (int i = 0; i <= kMostServers; ++i) text += "7,";
+  for (int i = 0; i <= kMaxServers; ++i) text += "7,";
   const auto instance = instance_from_yaml(text + "]", "f");
   ASSERT_FALSE(instance.ok());
   EXPECT_THAT(instance.error().message, HasSubstr("servers: found 100001, allowed is a list of 1 to 100000 servers"));
@@ -270,7 +270,7 @@ TEST(InstanceYaml, RoundTripsToTheLastBit) {
   const auto number = [&](double low, double high) { return std::exp(rng.uniform(std::log(low), std::log(high))); };
   for (int round = 0; round < effort(300, 3000); ++round) {
     Instance instance;
-    instance.blocks = static_cast<int>(rng.integer(1, kMostBlocks));
+    instance.blocks = static_cast<int>(rng.integer(1, kMaxBlocks));
     instance.block_gb = number(1e-6, 1e3);
     instance.cache_gb = number(1e-3, 1e3);
     instance.arrival_rate_per_s = number(1e-6, 1e6);

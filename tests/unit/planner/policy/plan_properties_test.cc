@@ -36,7 +36,7 @@ int live(const Service& service, const std::string& accelerator, WorkerState sta
 // Workers that the last plan asked for: by its memory or without one those that are there, of split phases those that answer;
 // by the status all of them.
 int before(const ServicePlan& plan, const Service& service) {
-  const bool split = plan.strategy == Strategy::kDisaggregated;
+  const bool split = plan.strategy == Family::kDisaggregated;
   const auto there = std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
     return worker.state != WorkerState::kDraining && !(split && worker.role == dispatch::Role::kPrefill);
   });
@@ -45,7 +45,7 @@ int before(const ServicePlan& plan, const Service& service) {
 
 // And those of this one that compare with them.
 int counted(const ServicePlan& plan, const Service& service) {
-  const bool all = plan.strategy == Strategy::kDisaggregated && !service.memory.desired && service.last_desired;
+  const bool all = plan.strategy == Family::kDisaggregated && !service.memory.desired && service.last_desired;
   return plan.pools.front().workers + (all ? plan.pools.at(1).workers : 0);
 }
 
@@ -112,7 +112,7 @@ void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
     const Service& service = snapshot.services[i];
     const ServicePlan& planned = plan.services[i];
     if (!decides(planned, service)) continue;
-    const bool split = planned.strategy == Strategy::kDisaggregated;
+    const bool split = planned.strategy == Family::kDisaggregated;
     const int workers = planned.pools.front().workers + (split ? planned.pools.at(1).workers : 0);
     if (service.scaling.max_workers) {
       ASSERT_LE(workers, *service.scaling.max_workers);

@@ -30,7 +30,7 @@ using testing::with_gpus;
 // What one worker among many of the chat service can serve at the utilisation that the sizing allows.
 double one_workers_rate() {
   const ServicePlan plan = make_plan(one(running_service(1, 0.1))).services[0];
-  return kMostUtilisation * plan.predicted.requests_per_s;
+  return kMaxUtilisationOfMany * plan.predicted.requests_per_s;
 }
 
 // Given a new service without any signal, expect its minimum; with an assumed load, what that load needs; and in both cases a
@@ -51,7 +51,7 @@ TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
   plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.desired_workers(), 3);
   EXPECT_TRUE(has_reason(plan, "AssumedWorkload"));
-  EXPECT_NEAR(plan.predicted.utilisation, kMostUtilisation * 2.5 / 3, 1e-9);
+  EXPECT_NEAR(plan.predicted.utilisation, kMaxUtilisationOfMany * 2.5 / 3, 1e-9);
 }
 
 // Given arrivals for three workers, expect three at once, and a prediction inside the objective.
@@ -61,7 +61,7 @@ TEST(Plan, ScaleUpIsImmediate) {
   EXPECT_TRUE(has_reason(plan, "ScaleUp"));
   EXPECT_LE(plan.predicted.ttft_s, 1.0);
   EXPECT_LE(plan.predicted.tpot_s, 0.05);
-  EXPECT_LE(plan.predicted.utilisation, kMostUtilisation);
+  EXPECT_LE(plan.predicted.utilisation, kMaxUtilisationOfMany);
   EXPECT_EQ(plan.predicted.gpus, 3);
   EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, 12);
 }
@@ -69,7 +69,7 @@ TEST(Plan, ScaleUpIsImmediate) {
 // Given few arrivals but a long queue, expect workers for the queue: what waits is demand. But given that the queue is gone
 // before a worker has started, expect none for it; and given that it is there still after that time, all the same.
 TEST(Plan, WhatWaitsIsDemand) {
-  const double one_per_s = one_workers_rate() / kMostUtilisation;
+  const double one_per_s = one_workers_rate() / kMaxUtilisationOfMany;
   Service service = running_service(1, 0.01, 75 * one_per_s);
   service.starts = StartTimes{25, 3};
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 3) << "50 s of work are left after 25 s, to be done in 25 s";
@@ -428,7 +428,7 @@ TEST(Plan, UnknownsAreNamed) {
   EXPECT_EQ(plan.desired_workers(), 0);
 
   service = chat_service();
-  service.scaling.strategy = Strategy::kChained;
+  service.scaling.strategy = Family::kChained;
   EXPECT_EQ(make_plan(one(service)).services[0].feasible.reason, "StrategyNotAvailable");
 
   service = chat_service();

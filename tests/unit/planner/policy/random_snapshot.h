@@ -84,7 +84,7 @@ inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
 // Split phases, or strategy Auto where they compete, with and without an answer of a strategy, that may name classes which are
 // gone.
 inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
-  service.scaling.strategy = chance(rng, 0.7) ? Strategy::kDisaggregated : Strategy::kAuto;
+  service.scaling.strategy = chance(rng, 0.7) ? Family::kDisaggregated : Family::kAuto;
   if (chance(rng, 0.5)) service.memory.prefill_share = rng.uniform(0.05, 8);
   if (chance(rng, 0.1)) return;
   SplitAdvice advice{"distserve", chance(rng, 0.9), {}, {}, "drawn"};
@@ -96,7 +96,7 @@ inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
       phase->gpus_per_worker = 1 << between(rng, 0, 1);
       phase->requests_per_s = rng.uniform(0.2, 40);
     }
-    if (service.scaling.strategy == Strategy::kAuto) {
+    if (service.scaling.strategy == Family::kAuto) {
       service.may_split = chance(rng, 0.9);
       advice.cost_per_hour = rng.uniform(1, 10);
       if (chance(rng, 0.8)) advice.whole_cost_per_hour = rng.uniform(1, 10);
@@ -114,11 +114,11 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   Service service = chat_service("s" + std::to_string(index));
   // Mostly models that fit into one GPU, or there would be little to decide.
   const auto names = model_shape_names();
-  constexpr double kMostBytes = 20e9;
+  constexpr double kMaxBytes = 20e9;
   do {
     const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(names.size()) - 1));
     service.shape = model_shape_by_name(names[at]).value();
-  } while (weight_bytes(*service.shape) > kMostBytes && chance(rng, 0.9));
+  } while (weight_bytes(*service.shape) > kMaxBytes && chance(rng, 0.9));
   if (chance(rng, 0.05)) {
     service.shape.reset();
     service.shape_unknown_reason = "neither architecture nor config is given";
@@ -135,8 +135,7 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
     if (chance(rng, 0.1)) service.accelerators.push_back({"unheard-of", std::nullopt});
   }
   Scaling& scaling = service.scaling;
-  const Strategy strategies[] = {Strategy::kAuto, Strategy::kAuto, Strategy::kReplicated, Strategy::kReplicated,
-                                 Strategy::kChained};
+  const Family strategies[] = {Family::kAuto, Family::kAuto, Family::kReplicated, Family::kReplicated, Family::kChained};
   scaling.strategy = strategies[between(rng, 0, 4)];
   scaling.min_workers = between(rng, 0, 3);
   if (chance(rng, 0.4)) scaling.max_workers = scaling.min_workers + between(rng, 0, 6);

@@ -60,7 +60,7 @@ int workers_on(const ServicePlan& plan, const std::string& accelerator) {
 double rate_of_one(const std::string& accelerator) {
   Service service = running("alone", accelerator, 1, 0.1);
   service.accelerators = {AllowedAccelerator{accelerator, std::nullopt}};
-  return kMostUtilisation * make_plan(two_classes({service}, 8, 8)).services[0].predicted.requests_per_s;
+  return kMaxUtilisationOfMany * make_plan(two_classes({service}, 8, 8)).services[0].predicted.requests_per_s;
 }
 
 // Given load for more workers than the chosen class has GPUs, expect the rest on the second class, as many as make up for it,
@@ -80,7 +80,7 @@ TEST(SecondClass, TakesWhatTheFirstHasNoGpusFor) {
   EXPECT_EQ(planned.able_to_scale.reason, "SecondClass");
 
   Service replicated = service;
-  replicated.scaling.strategy = Strategy::kReplicated;
+  replicated.scaling.strategy = Family::kReplicated;
   EXPECT_EQ(workers_on(make_plan(two_classes({replicated}, 2, 20)).services[0], "a100"), 0);
   Service silent = service;
   silent.demand.queued.reset();

@@ -30,7 +30,7 @@ constexpr double kNow = 100'000;
 Service split_service(const std::string& name, double arrivals_per_s) {
   Service service = chat_service(name);
   service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"a100", std::nullopt}};
-  service.scaling.strategy = Strategy::kDisaggregated;
+  service.scaling.strategy = Family::kDisaggregated;
   service.split = SplitAdvice{"distserve", true, {"h100", 1, 20}, {"a100", 1, 10}, "drawn by hand"};
   service.memory.history_since_s = kNow - 3600;
   service.starts = StartTimes{1, 10};
@@ -83,7 +83,7 @@ TEST(SplitPhases, BothSidesServeTheDemand) {
   for (const double load : {30.0, 300.0}) {
     const Plan plan = make_plan(cluster({split_service("chat", load)}, 200, 200));
     const ServicePlan& planned = plan.services[0];
-    EXPECT_EQ(planned.strategy, Strategy::kDisaggregated);
+    EXPECT_EQ(planned.strategy, Family::kDisaggregated);
     EXPECT_EQ(planned.feasible.status, Truth::kTrue) << planned.feasible.message;
     const PoolPlan& prompts = pool_of(planned, dispatch::Role::kPrefill);
     const PoolPlan& decode = pool_of(planned, dispatch::Role::kDecode);
@@ -134,9 +134,9 @@ TEST(SplitPhases, WithoutAnAnswerThingsStay) {
 // does not pay back; and of a service without workers the cheaper one.
 TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   const auto planned = [](const Service& service) { return make_plan(cluster({service})).services[0]; };
-  const auto is_split = [&](const Service& service) { return planned(service).strategy == Strategy::kDisaggregated; };
+  const auto is_split = [&](const Service& service) { return planned(service).strategy == Family::kDisaggregated; };
   Service whole = split_service("chat", 30);
-  whole.scaling.strategy = Strategy::kAuto;
+  whole.scaling.strategy = Family::kAuto;
   whole.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 1, kNow)};
   whole.memory.configuration = "h100-1";
   whole.memory.configuration_since_s = kNow - 7200;
@@ -191,18 +191,18 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
 // to go back to them.
 TEST(SplitPhases, AutoNeedsRoomForAPair) {
   Service service = split_service("chat", 3);
-  service.scaling.strategy = Strategy::kAuto;
+  service.scaling.strategy = Family::kAuto;
   service.split->cost_per_hour = 1;
   const auto planned = [&] { return make_plan(cluster({service})).services[0]; };
-  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  EXPECT_EQ(planned().strategy, Family::kDisaggregated);
   service.scaling.max_cost_per_hour = 5.9;  // of 4 + 2
-  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+  EXPECT_EQ(planned().strategy, Family::kReplicated);
   EXPECT_GE(planned().desired_workers(), 1);
   service.scaling.max_cost_per_hour = 6;
-  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  EXPECT_EQ(planned().strategy, Family::kDisaggregated);
   service.accelerators = {AllowedAccelerator{"h100", 1}};
   service.split->decode.accelerator = "h100";
-  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+  EXPECT_EQ(planned().strategy, Family::kReplicated);
   service.accelerators[0].max_gpus = 2;
   service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("h100-1-decode", "h100", 1, 0, kNow)};
   service.workers[0].role = dispatch::Role::kPrefill;
@@ -210,26 +210,26 @@ TEST(SplitPhases, AutoNeedsRoomForAPair) {
   service.memory.configuration = "h100-1-decode";
   service.memory.prefill_share = 0.5;
   service.scaling.max_cost_per_hour.reset();
-  EXPECT_EQ(planned().strategy, Strategy::kDisaggregated);
+  EXPECT_EQ(planned().strategy, Family::kDisaggregated);
   service.accelerators[0].max_gpus = 1;
-  EXPECT_EQ(planned().strategy, Strategy::kReplicated);
+  EXPECT_EQ(planned().strategy, Family::kReplicated);
 }
 
 // Given a service that Auto has split and an answer that no split holds any more, expect whole workers; but what runs to stay
 // while nobody knows what arrives.
 TEST(SplitPhases, AutoLeavesASplitThatHoldsNoMore) {
   Service service = split_service("chat", 10);
-  service.scaling.strategy = Strategy::kAuto;
+  service.scaling.strategy = Family::kAuto;
   service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("a100-1-decode", "a100", 1, 0, kNow)};
   service.workers[0].role = dispatch::Role::kPrefill;
   service.workers[1].role = dispatch::Role::kDecode;
   service.memory.configuration = "a100-1-decode";
   service.memory.prefill_share = 0.5;
   service.split->holds = false;
-  EXPECT_EQ(make_plan(cluster({service})).services[0].strategy, Strategy::kReplicated);
+  EXPECT_EQ(make_plan(cluster({service})).services[0].strategy, Family::kReplicated);
   service.demand.arrivals_per_s.reset();
   const ServicePlan plan = make_plan(cluster({service})).services[0];
-  EXPECT_EQ(plan.strategy, Strategy::kDisaggregated);
+  EXPECT_EQ(plan.strategy, Family::kDisaggregated);
   EXPECT_EQ(plan.desired_workers(), 2);
 }
 
@@ -237,7 +237,7 @@ TEST(SplitPhases, AutoLeavesASplitThatHoldsNoMore) {
 // is an answer.
 TEST(SplitPhases, AutoSplitsWhereNothingElseHolds) {
   Service service = split_service("chat", 10);
-  service.scaling.strategy = Strategy::kAuto;
+  service.scaling.strategy = Family::kAuto;
   service.slo.ttft_s = 1e-4;
   const SplitAdvice advice = *service.split;
   service.split.reset();
@@ -374,14 +374,14 @@ TEST(SplitPhases, NoSideGrowsWithoutTheOther) {
 // and then to go; and the way back the same.
 TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
   Service service = split_service("chat", 30);
-  service.scaling.strategy = Strategy::kReplicated;
+  service.scaling.strategy = Family::kReplicated;
   service.accelerators = {AllowedAccelerator{"h100", std::nullopt}};
   service.split->decode.accelerator = "h100";
   Plan plan = make_plan(cluster({service}));
   carry_out(plan.services[0], service, kNow);
   const int whole = static_cast<int>(service.workers.size());
   ASSERT_GE(whole, 2);
-  for (const Strategy to : {Strategy::kDisaggregated, Strategy::kReplicated}) {
+  for (const Family to : {Family::kDisaggregated, Family::kReplicated}) {
     service.scaling.strategy = to;
     std::vector<Worker> before = service.workers;
     int least = 1000;
@@ -411,9 +411,9 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
       service.memory = plan.services[0].memory;
       service.last_desired = plan.services[0].desired_workers();
     }
-    EXPECT_GE(least, to == Strategy::kDisaggregated ? std::min(whole, answers(plan.services[0])) : 1);
+    EXPECT_GE(least, to == Family::kDisaggregated ? std::min(whole, answers(plan.services[0])) : 1);
     for (const PoolPlan& pool : plan.services[0].pools) {
-      EXPECT_EQ(pool.role == dispatch::Role::kUnified, to == Strategy::kReplicated) << pool.name << " " << pool.workers;
+      EXPECT_EQ(pool.role == dispatch::Role::kUnified, to == Family::kReplicated) << pool.name << " " << pool.workers;
     }
   }
 }

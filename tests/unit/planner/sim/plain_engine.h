@@ -1,5 +1,5 @@
-// PlainEngine: the engine's rules spelled out sequence by sequence, token by token and page by page: what planner/sim/engine.h
-// must agree with. Every page has an identity, every list is walked every time.
+// PlainEngine: the engine's rules spelled out sequence by sequence, token by token and page by page: what
+// planner/sim/simulated_engine.h must agree with. Every page has an identity, every list is walked every time.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/sim/engine.h"
+#include "planner/sim/simulated_engine.h"
 
 namespace windlass::sim {
 

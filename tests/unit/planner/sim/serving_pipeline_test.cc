@@ -112,7 +112,7 @@ std::vector<std::int64_t> ends_by_hand(const Line& model, const planner::EngineS
   };
   const auto stages = static_cast<std::size_t>(model.stages);
   std::vector<Stage> pipeline(stages);
-  std::vector<Engine> lanes(stages, Engine(engine_options));
+  std::vector<SimulatedEngine> lanes(stages, SimulatedEngine(engine_options));
   std::vector<bool> away(stages, false);
   std::vector<std::int64_t> ends(requests.size(), 0);
   std::size_t arrived = 0, turn = 0, ended = 0;

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 planner::Service service() {
   planner::Service out = chat_service();
-  out.scaling.strategy = planner::Strategy::kDisaggregated;
+  out.scaling.strategy = planner::Family::kDisaggregated;
   out.workload.requests_per_s = 8;
   out.accelerators = {{"h100", std::nullopt}, {"a100", std::nullopt}};
   return out;
@@ -61,7 +61,7 @@ TEST(SplitAdvice, SaysWhatAWorkerOfEachPhaseServes) {
 // those to stay.
 TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
   planner::Service either = service();
-  either.scaling.strategy = planner::Strategy::kAuto;
+  either.scaling.strategy = planner::Family::kAuto;
   either.accelerators = {{"h100", std::nullopt}};
   const auto plan_of = [&](double input_tokens, double output_tokens) {
     either.workload = {24, input_tokens, output_tokens};
@@ -84,10 +84,10 @@ TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
   };
   const auto [long_prompts, split] = plan_of(4000, 100);
   EXPECT_LT(long_prompts.cost_per_hour, 0.8 * *long_prompts.whole_cost_per_hour) << long_prompts.why;
-  EXPECT_EQ(split.strategy, planner::Strategy::kDisaggregated) << long_prompts.why;
+  EXPECT_EQ(split.strategy, planner::Family::kDisaggregated) << long_prompts.why;
   const auto [short_prompts, whole] = plan_of(100, 100);
   EXPECT_GT(short_prompts.cost_per_hour, 0.8 * *short_prompts.whole_cost_per_hour) << short_prompts.why;
-  EXPECT_EQ(whole.strategy, planner::Strategy::kReplicated) << short_prompts.why;
+  EXPECT_EQ(whole.strategy, planner::Family::kReplicated) << short_prompts.why;
 }
 
 // Given an engine that can cut the model among two GPUs, expect a problem with workers of one and of two alone, and an answer

@@ -710,7 +710,7 @@ TEST(ChainWire, StepsAsBytes) {
     if (!found.ok()) continue;
     EXPECT_EQ(found->head_bytes + static_cast<std::size_t>(found->tokens) * 4 * sizeof(float), damaged.size());
     for (const ChainChunk& chunk : found->chunks) {
-      EXPECT_LE(chunk.need.likeliest, kMostLikeliest);
+      EXPECT_LE(chunk.need.likeliest, kMaxLikeliest);
       EXPECT_TRUE(std::isfinite(chunk.need.steepness));
     }
   }
@@ -723,7 +723,7 @@ TEST(ChainWire, SummariesAsBytes) {
   for (int i = 0; i < effort(300, 3000); ++i) {
     const std::int64_t vocab = rng.integer(1, 200);
     const auto logits = testing::random_logits(rng, vocab);
-    const RowNeed need{static_cast<std::int32_t>(rng.integer(1, kMostLikeliest)), 0.7F};
+    const RowNeed need{static_cast<std::int32_t>(rng.integer(1, kMaxLikeliest)), 0.7F};
     const LogitSummary summary = testing::summary_of(logits, need);
     std::string bytes(logit_bytes({{}, 0, 1, true, need}, vocab), 'x');
     write_summary(summary, need, bytes.data());

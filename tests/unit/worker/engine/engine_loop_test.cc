@@ -268,7 +268,7 @@ TEST_F(Loop, SinksHoldNoStepUp) {
 // further; when the first ones have been told, again so far. In the end every request has all of its text.
 TEST_F(Loop, AnEngineFarAheadOfItsClientsWaitsForThem) {
   constexpr std::int64_t kRequests = 64, kTokens = 200;
-  constexpr auto kSteps = static_cast<std::int64_t>(EngineLoop::kMostUntold) / kRequests;  // that fill the queue
+  constexpr auto kSteps = static_cast<std::int64_t>(EngineLoop::kMaxUntold) / kRequests;  // that fill the queue
   EngineOptions options;
   options.max_running = kRequests;
   options.max_context_tokens = 256;

@@ -194,7 +194,7 @@ TEST(Sampler, DrawsFromSummariesAsFromRows) {
       const RowNeed need = by_summary.need();
       const auto expected = by_row.sample(logits);
       if (need.likeliest == 0) {
-        EXPECT_TRUE(params.top_k > kMostLikeliest || params.logprobs > kMostLikeliest || params.frequency_penalty > 0 ||
+        EXPECT_TRUE(params.top_k > kMaxLikeliest || params.logprobs > kMaxLikeliest || params.frequency_penalty > 0 ||
                     !params.logit_bias.empty());
         EXPECT_EQ(by_summary.sample(logits)->id, expected->id);
         continue;

@@ -27,7 +27,7 @@ using testing::Compared;
 using ::testing::EndsWith;
 using testing::expect_same_rows;
 using ::testing::HasSubstr;
-using testing::kMostDifference;
+using testing::kMaxDifference;
 using testing::random_tokens;
 using testing::random_weights;
 using testing::run_schedule;
@@ -214,7 +214,7 @@ TEST(TensorParallel, KeysAndValuesFitEveryDegree) {
       ASSERT_EQ(static_cast<std::int64_t>(read.size()), config.layers);
       if (expected.empty()) expected = read;
       for (std::size_t layer = 0; layer < read.size(); ++layer) {
-        for (std::size_t i = 0; i < floats; ++i) ASSERT_NEAR(read[layer][i], expected[layer][i], kMostDifference);
+        for (std::size_t i = 0; i < floats; ++i) ASSERT_NEAR(read[layer][i], expected[layer][i], kMaxDifference);
       }
       for (Backend* to : backends) {
         for (std::int64_t layer = 0; layer < config.layers; ++layer) {
@@ -362,7 +362,7 @@ TEST(TensorParallel, OtherWeightsAreNoticed) {
 TEST(TensorParallel, RanksAgreeBeforeTheyServe) {
   RankGroupSizes sizes;
   sizes.ranks = 3;
-  sizes.message_bytes = static_cast<std::int64_t>(kMostTold);
+  sizes.message_bytes = static_cast<std::int64_t>(kMaxTold);
   std::vector<std::shared_ptr<RankGroup>> groups;
   for (int rank = 0; rank < 3; ++rank) {
     groups.push_back((rank == 0 ? RankGroup::create(sizes) : RankGroup::join(groups[0]->descriptor(), rank, sizes)).value());

@@ -106,7 +106,7 @@ class KernelSet final : public Kernels {
     launch(stream, scale_products_kernel<T>, grid, kUnpackThreads, 0, work);
   }
   [[nodiscard]] bool multiply_few(StreamHandle stream, const MultiplyFew& work) const override {
-    if (!std::is_same_v<T, Bf16> || work.rows > kMostFewRows || work.in % kCodes != 0) return false;
+    if (!std::is_same_v<T, Bf16> || work.rows > kMaxFewRows || work.in % kCodes != 0) return false;
     with_tiles(work.rows, [&](auto tiles) {
       constexpr int kTiles = decltype(tiles)::value;
       launch(stream, work.fp8 ? multiply_few_kernel<kTiles, Stored::kFp8> : multiply_few_kernel<kTiles, Stored::kInt8>,
@@ -138,7 +138,7 @@ class KernelSet final : public Kernels {
   // Calls work() with as many tiles of 8 as so many rows take: one of few numbers, each compiled.
   template <typename Work>
   static void with_tiles(int rows, const Work& work) {
-    static_assert(kMostFewRows == 8 * 8);
+    static_assert(kMaxFewRows == 8 * 8);
     if (rows <= 8) {
       work(std::integral_constant<int, 1>());
     } else if (rows <= 16) {
@@ -153,7 +153,7 @@ class KernelSet final : public Kernels {
   void multiply_stored(StreamHandle stream, const MultiplyExperts& work) const {
     const auto experts = static_cast<unsigned>(work.experts);
     if constexpr (std::is_same_v<T, Bf16>) {
-      if (work.in % kCodes == 0 && work.tokens <= kMostFewRows) {
+      if (work.in % kCodes == 0 && work.tokens <= kMaxFewRows) {
         with_tiles(work.tokens, [&](auto tiles) {
           constexpr int kTiles = decltype(tiles)::value;
           launch(stream, multiply_experts_few_kernel<kTiles, stored>, dim3(ceil_div(work.out, kFewChannels), experts),

@@ -10,7 +10,7 @@ namespace {
 constexpr int kSummaryThreads = 256;
 constexpr int kSummaryWarps = kSummaryThreads / kWarp;
 constexpr int kSummaryValues = kSummarySegment / kSummaryThreads;  // of a thread
-constexpr int kSegmentsOfLane = kMostSummarySegments / kWarp;
+constexpr int kSegmentsOfLane = kMaxSummarySegments / kWarp;
 
 struct Likely {
   float logit;

@@ -36,7 +36,7 @@ TEST(AttachProbe, Vllm) {
   const auto server = probe_server(pages, "http://localhost:8000/v1").value();
   EXPECT_EQ(server.address, "localhost:8000");
   EXPECT_EQ(server.model, "/m/qwen");
-  EXPECT_EQ(server.engine, metrics::Engine::kVllm);
+  EXPECT_EQ(server.engine, metrics::EngineKind::kVllm);
   EXPECT_EQ(server.context_tokens, 2048);
   EXPECT_EQ(server.model_path, "/m/qwen");
   EXPECT_FALSE(server.slots);
@@ -48,7 +48,7 @@ TEST(AttachProbe, LlamaCpp) {
   Pages pages({{"/v1/models", R"({"data":[{"id":"m.gguf","meta":{"n_ctx_train":8192}}],"models":[{"name":"m.gguf"}]})"},
                {"/props", R"({"default_generation_settings":{"n_ctx":1024},"total_slots":4,"model_path":"/models/m.gguf"})"}});
   const auto server = probe_server(pages, "http://127.0.0.1:8080/").value();
-  EXPECT_EQ(server.engine, metrics::Engine::kLlamaCpp);
+  EXPECT_EQ(server.engine, metrics::EngineKind::kLlamaCpp);
   EXPECT_EQ(server.slots, 4);
   EXPECT_EQ(server.context_tokens, 1024);
   EXPECT_EQ(server.model_path, "/models/m.gguf");

@@ -142,7 +142,7 @@ TEST(Passes, ArbitrationSharesWhatThereIs) {
 // Given a full class and a second one with room, expects workers there with the reason, and their GPUs taken.
 TEST(Passes, SecondClassMakesUpForAFullOne) {
   Service service = running_service(2, 3.5 * kOfOne);
-  service.scaling.strategy = Strategy::kAuto;
+  service.scaling.strategy = Family::kAuto;
   service.accelerators.push_back({"a100", std::nullopt});
   service.memory.configuration = "h100-1";
   Snapshot snapshot = two_classes(service, 2, 8);

@@ -25,10 +25,10 @@ AladdinOptions quick_aladdin() {
   return options;
 }
 
-Plan planned(const Problem& problem, const AladdinOptions& options = quick_aladdin(), const Effort& effort = {}) {
+Offer planned(const Problem& problem, const AladdinOptions& options = quick_aladdin(), const Effort& effort = {}) {
   auto plan = aladdin_plan(problem, effort, options);
   EXPECT_TRUE(plan.ok()) << (plan.ok() ? "" : plan.error().message);
-  return plan.ok() ? *plan : Plan{};
+  return plan.ok() ? *plan : Offer{};
 }
 
 // Given kinds of two accelerators, expect Eq. 6's best of each to be what every batch of every kind, tried one by one, gives.
@@ -73,7 +73,7 @@ TEST(AladdinPlan, HoldsInTheSimulatorAndIsTheLeast) {
   ProblemSpec spec;
   spec.requests_per_s = 160;
   const OwnedProblem owned = make_problem(spec);
-  const Plan plan = planned(owned.problem);
+  const Offer plan = planned(owned.problem);
   ASSERT_TRUE(plan.holds);
   EXPECT_EQ(plan.strategy, "aladdin");
   EXPECT_EQ(plan.deployment.dispatch.policy, dispatch::PolicyKind::kAladdin);
@@ -102,7 +102,7 @@ TEST(AladdinPlan, IsWhatTryingAllSays) {
   ProblemSpec spec;
   spec.requests_per_s = 12;
   const OwnedProblem owned = make_problem(spec);
-  const Plan plan = planned(owned.problem);
+  const Offer plan = planned(owned.problem);
   ASSERT_TRUE(plan.holds);
   double cheapest = std::numeric_limits<double>::infinity();
   int last = -1;
@@ -147,7 +147,7 @@ TEST(AladdinPlan, SplitsPhases) {
   const OwnedProblem owned = make_problem();
   AladdinOptions options = quick_aladdin();
   options.setting = PlanSetting::kSplitPhase;
-  const Plan plan = planned(owned.problem, options);
+  const Offer plan = planned(owned.problem, options);
   ASSERT_TRUE(plan.holds);
   ASSERT_EQ(plan.deployment.pools.size(), 2U);
   EXPECT_EQ(plan.deployment.pools[0].role, dispatch::Role::kPrefill);
@@ -161,9 +161,9 @@ TEST(AladdinPlan, IsTheSameOnAnyNumberOfCores) {
   cli::ThreadExecutor one(1), three(3);
   Effort effort;
   effort.executor = &one;
-  const Plan a = planned(owned.problem, quick_aladdin(), effort);
+  const Offer a = planned(owned.problem, quick_aladdin(), effort);
   effort.executor = &three;
-  const Plan b = planned(owned.problem, quick_aladdin(), effort);
+  const Offer b = planned(owned.problem, quick_aladdin(), effort);
   EXPECT_EQ(describe(owned.problem, a.deployment), describe(owned.problem, b.deployment));
   EXPECT_EQ(a.predicted.attainment, b.predicted.attainment);
   EXPECT_EQ(a.predicted.capacity_requests_per_s, b.predicted.capacity_requests_per_s);

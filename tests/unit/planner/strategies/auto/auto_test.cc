@@ -98,7 +98,7 @@ TEST(AutoPlan, IsTheCheapestOfBruteForce) {
       EXPECT_TRUE(plan->holds);
       EXPECT_DOUBLE_EQ(worth_of(owned.problem, plan->deployment), least_worth(owned.problem));
       EXPECT_FALSE(plan->considered.empty());
-      for (const Considered& other : plan->considered) {
+      for (const Rejection& other : plan->considered) {
         EXPECT_FALSE(other.rejected_because.empty());
         EXPECT_EQ(other.rejected_because.find("{}"), std::string::npos);
       }
@@ -160,18 +160,18 @@ TEST(AutoPlan, LooserObjectivesNeverCostMore) {
 TEST(AutoPlan, TriesWhatIsProposed) {
   static const std::vector<NamedStrategy> kProposers = {
       {"silent", "",
-       [](const Problem&, const Effort&) -> Result<Plan> {
+       [](const Problem&, const Effort&) -> Result<Offer> {
          return Error{ErrorCode::kNotFound, "nothing here"};
        }},
       {"hopeful", "",
-       [](const Problem& problem, const Effort&) -> Result<Plan> {
-         Plan plan = plan_of(problem, "hopeful", unified(0, problem.engine, 1));
+       [](const Problem& problem, const Effort&) -> Result<Offer> {
+         Offer plan = plan_of(problem, "hopeful", unified(0, problem.engine, 1));
          plan.holds = true;
          return plan;
        }},
       {"dear", "",
-       [](const Problem& problem, const Effort&) -> Result<Plan> {
-         Plan plan = plan_of(problem, "dear", unified(0, problem.engine, 200));
+       [](const Problem& problem, const Effort&) -> Result<Offer> {
+         Offer plan = plan_of(problem, "dear", unified(0, problem.engine, 200));
          plan.holds = true;
          return plan;
        }},
@@ -186,7 +186,7 @@ TEST(AutoPlan, TriesWhatIsProposed) {
   const auto told = [](const auto& list, const auto& text_of, const char* text) {
     return std::any_of(list.begin(), list.end(), [&](const auto& one) { return text_of(one).find(text) != std::string::npos; });
   };
-  const auto because = [](const Considered& of) { return of.rejected_because; };
+  const auto because = [](const Rejection& of) { return of.rejected_because; };
   EXPECT_TRUE(told(
       plan->reasons, [](const std::string& reason) { return reason; }, "silent has no plan: nothing here"));
   EXPECT_TRUE(told(plan->considered, because, "hopeful: it does not hold when it is tried again"));
@@ -207,7 +207,7 @@ TEST(AutoPlan, SaysWhatCannotBe) {
   EXPECT_NE(nearest->reasons[1].find("a TPOT of"), std::string::npos);
   EXPECT_NE(nearest->reasons[2].find("TPOT allows 0.0001 s"), std::string::npos);
   // All miss every request; what was proposed instead is slower by the token.
-  for (const Considered& other : nearest->considered) EXPECT_LE(nearest->predicted.tpot_s, other.predicted.tpot_s);
+  for (const Rejection& other : nearest->considered) EXPECT_LE(nearest->predicted.tpot_s, other.predicted.tpot_s);
 
   Problem none = owned.problem;
   none.max_gpus = 0;

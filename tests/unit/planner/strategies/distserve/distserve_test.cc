@@ -104,8 +104,8 @@ TEST(DistServe, PlansHoldInTheSimulator) {
     }
     EXPECT_EQ(plan->gpus, gpus_of(problem, plan->deployment));
     EXPECT_FALSE(plan->considered.empty());
-    EXPECT_LE(plan->considered.size(), kMostConsidered);
-    for (const Considered& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
+    EXPECT_LE(plan->considered.size(), kMaxConsidered);
+    for (const Rejection& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
     EXPECT_GE(plan->predicted.capacity_requests_per_s, problem.requests_per_s);
     const auto at_capacity = try_out(problem, plan->deployment,
                                      {plan->predicted.capacity_requests_per_s, problem.requests_per_trial, problem.seed + 1});

@@ -106,7 +106,7 @@ TEST(MixPlan, HoldsInTheSimulator) {
       if (fewer.pools.empty()) continue;
       EXPECT_FALSE(holds(owned.problem, fewer, owned.problem.seed, requests));
     }
-    for (const Considered& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
+    for (const Rejection& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
     mixed += plan->deployment.pools.size() > 1 ? 1 : 0;
     RecordProperty("plan", describe(owned.problem, plan->deployment));
   }

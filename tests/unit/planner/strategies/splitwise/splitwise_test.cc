@@ -113,7 +113,7 @@ TEST(Splitwise, LooserObjectivesCostNoMore) {
 TEST(Splitwise, IsTheSameOnAnyNumberOfCores) {
   const OwnedProblem owned = make_problem(single_gpus(40));
   for (const std::int64_t budget : {std::numeric_limits<std::int64_t>::max(), std::int64_t{60'000}}) {
-    std::vector<Plan> plans;
+    std::vector<Offer> plans;
     for (const int threads : {1, 3}) {
       cli::ThreadExecutor executor(threads);
       Effort effort;

@@ -129,7 +129,7 @@ TEST(TetriInfer, ChunksSaturateTheAccelerator) {
 TEST(TetriInfer, IsTheSameOnAnyNumberOfCores) {
   const OwnedProblem owned = make_problem(long_prompts(30));
   for (const std::int64_t budget : {std::numeric_limits<std::int64_t>::max(), std::int64_t{150'000}}) {
-    std::vector<Plan> plans;
+    std::vector<Offer> plans;
     for (const int threads : {1, 3}) {
       cli::ThreadExecutor executor(threads);
       Effort effort;

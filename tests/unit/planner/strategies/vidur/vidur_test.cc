@@ -222,7 +222,7 @@ TEST(VidurPlan, IsTheCheapestOfBruteForce) {
       EXPECT_TRUE(plan->holds);
       EXPECT_FALSE(plan->reasons.empty());
       EXPECT_FALSE(plan->considered.empty());
-      for (const Considered& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
+      for (const Rejection& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
       EXPECT_GE(plan->predicted.capacity_requests_per_s, rate);
       const auto again = try_out(owned.problem, plan->deployment, {rate, trial_requests(owned.problem, rate)});
       ASSERT_TRUE(again.ok());

@@ -110,7 +110,7 @@ TEST(ParityOfParts, ProjectionsStandAtTheEnds) {
   passed.hidden = *hidden;
   const auto logits = backends[1]->forward(std::span(&passed, 1));
   ASSERT_TRUE(logits.ok()) << logits.error().message;
-  EXPECT_LE(testing::most_difference(*logits, std::span(model.expected).first(model.vocab())), testing::kMostGoldenDifference);
+  EXPECT_LE(testing::most_difference(*logits, std::span(model.expected).first(model.vocab())), testing::kMaxGoldenDifference);
 }
 
 std::string golden_name(const ::testing::TestParamInfo<const char*>& made) { return made.param; }

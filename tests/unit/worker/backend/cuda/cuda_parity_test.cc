@@ -237,7 +237,7 @@ TEST_P(CudaParity, EightBits) {
       const OnDevice on_x = put(x), y = zeros(rows * out), on_float = put_plain(before);
       cuda::MultiplyFew product{on_x.get(), codes.as<std::uint8_t>(), scales.as<float>(), y.get(), rows, in, out, fp8, false,
                                 false};
-      const bool possible = bf16() && rows <= cuda::kMostFewRows && in % 16 == 0;
+      const bool possible = bf16() && rows <= cuda::kMaxFewRows && in % 16 == 0;
       EXPECT_EQ(kernels().multiply_few(stream(), product), possible);
       if (!possible) continue;
       expect_near(get(y, rows * out), expected, 1e-4);

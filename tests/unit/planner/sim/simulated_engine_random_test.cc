@@ -127,7 +127,7 @@ class Schedule {
     ASSERT_EQ(outcome.first_tokens, wanted.first_tokens) << iteration;
     ASSERT_EQ(outcome.decoded, wanted.decoded) << iteration;
     std::vector<int> prefilled;
-    for (const Engine::Sequence sequence : outcome.prefilled) {
+    for (const SimulatedEngine::Sequence sequence : outcome.prefilled) {
       prefilled.push_back(engine_.request_of(sequence));
       held_[prefilled.back()] = sequence;
       handed_[prefilled.back()] = true;
@@ -157,11 +157,11 @@ class Schedule {
 
   Rng& rng_;
   planner::EngineSettings options_;
-  Engine engine_;
+  SimulatedEngine engine_;
   PlainEngine plain_;
   Seen& seen_;
   int requests_, arrived_ = 0, gone_ = 0;
-  std::map<int, Engine::Sequence> held_;  // by request: handed over or coming
+  std::map<int, SimulatedEngine::Sequence> held_;  // by request: handed over or coming
   std::map<int, bool> handed_;
   std::map<int, int> output_;  // tokens, by request
 };

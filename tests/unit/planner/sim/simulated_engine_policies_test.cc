@@ -1,7 +1,7 @@
 // The engine's policies in small cases by hand: cached prefixes, orders of prompts, admission that looks ahead.
 #include <gtest/gtest.h>
 
-#include "planner/sim/engine.h"
+#include "planner/sim/simulated_engine.h"
 
 namespace windlass::sim {
 namespace {
@@ -16,7 +16,7 @@ planner::EngineSettings caching(std::int64_t kv_blocks) {
 }
 
 // Runs until nothing is left; gives the prompt tokens that were computed.
-double drain(Engine& engine) {
+double drain(SimulatedEngine& engine) {
   double tokens = 0;
   while (const auto batch = engine.begin()) {
     tokens += batch->prefill_tokens;
@@ -28,7 +28,7 @@ double drain(Engine& engine) {
 // Given: a prompt of 10 tokens whose first 9 are a prefix, in pages of 4; then a second one beside it. Expected: the second
 // skips two full pages: 2 tokens are computed that attend to 8 before them, and it takes one page more, not three.
 TEST(EnginePrefixes, ArePagesOfAll) {
-  Engine engine(caching(20));
+  SimulatedEngine engine(caching(20));
   const SequenceSpec spec{.request = 1, .prompt_tokens = 10, .output_tokens = 3, .prefix = 7, .prefix_tokens = 9};
   engine.enqueue(spec);
   EXPECT_EQ(engine.begin(), (planner::Batch{1, 10, 100, 0, 0}));
@@ -50,7 +50,7 @@ TEST(EnginePrefixes, ArePagesOfAll) {
 // Given: two prompts of one prefix in one iteration, and a third whose whole prompt is the prefix. Expected: nothing is cached
 // before the iteration's end, so both are computed; the third computes its last page, since a token must be.
 TEST(EnginePrefixes, AreThereWhenComputed) {
-  Engine engine(caching(20));
+  SimulatedEngine engine(caching(20));
   const SequenceSpec spec{.request = 1, .prompt_tokens = 8, .output_tokens = 1, .prefix = 7, .prefix_tokens = 8};
   engine.enqueue(spec);
   engine.enqueue(spec);
@@ -66,7 +66,7 @@ TEST(EnginePrefixes, GrowChunkByChunk) {
   planner::EngineSettings options = caching(20);
   options.batching = planner::Batching::kVllmV1;
   options.max_batch_tokens = 5;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   engine.enqueue({.request = 1, .prompt_tokens = 5, .output_tokens = 1, .prefix = 7, .prefix_tokens = 4});
   EXPECT_EQ(drain(engine), 5);
   engine.enqueue({.request = 2, .prompt_tokens = 14, .output_tokens = 1, .prefix = 7, .prefix_tokens = 12});
@@ -81,7 +81,7 @@ TEST(EnginePrefixes, GrowChunkByChunk) {
 // Given: two prefixes of two pages, left in turn, in a cache of six pages; then a prompt that needs three. Expected: cached
 // pages count as free; the prefix that was left first loses its last page, and the other keeps both.
 TEST(EnginePrefixes, GiveWayWhoseUseIsLongestAgo) {
-  Engine engine(caching(6));
+  SimulatedEngine engine(caching(6));
   for (const int prefix : {1, 2}) {
     engine.enqueue({.request = prefix, .prompt_tokens = 9, .output_tokens = 1, .prefix = prefix, .prefix_tokens = 8});
     EXPECT_EQ(drain(engine), 9);
@@ -98,7 +98,7 @@ TEST(EnginePrefixes, GiveWayWhoseUseIsLongestAgo) {
 // Given: a sequence that is preempted and recomputed while another one holds their prefix. Expected: only what stands behind
 // the prefix is computed again.
 TEST(EnginePrefixes, SpareRecomputation) {
-  Engine engine(caching(5));
+  SimulatedEngine engine(caching(5));
   engine.enqueue({.request = 1, .prompt_tokens = 9, .output_tokens = 7, .prefix = 7, .prefix_tokens = 8});
   ASSERT_TRUE(engine.begin());
   engine.end();  // 3 pages
@@ -124,7 +124,7 @@ TEST(EnginePromptOrder, SortsInWindows) {
     options.max_batch_tokens = 1;
     options.prompt_order = order;
     options.prompt_order_window = window;
-    Engine engine(options);
+    SimulatedEngine engine(options);
     for (const int tokens : {5, 9, 1, 3}) engine.enqueue({tokens, tokens, 1});
     EXPECT_EQ(engine.waiting(), 4);
     std::vector<int> found;
@@ -149,7 +149,7 @@ bool has_room(planner::DecodeAdmission admission, std::int64_t kv_blocks) {
   options.block_tokens = 1;
   options.kv_blocks = kv_blocks;
   options.admission = admission;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   const SequenceSpec first{.request = 1, .prompt_tokens = 4, .output_tokens = 2, .predicted_output_tokens = 11};
   EXPECT_TRUE(engine.has_room(first));  // it would be alone
   engine.join(engine.reserve(first));
@@ -176,7 +176,7 @@ TEST(EngineAdmission, HoldsForPromptsToo) {
   options.block_tokens = 1;
   options.kv_blocks = 15;
   options.admission = planner::DecodeAdmission::kReserveStatic;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   engine.enqueue({1, 4, 4});
   ASSERT_TRUE(engine.begin());
   engine.end();
@@ -197,7 +197,7 @@ TEST(EngineAdmission, SurvivesWrongPredictions) {
     options.block_tokens = 1;
     options.kv_blocks = 20;
     options.admission = admission;
-    Engine engine(options);
+    SimulatedEngine engine(options);
     for (int request = 0; request < 4; ++request) {
       engine.enqueue({.request = request, .prompt_tokens = 4, .output_tokens = 12, .predicted_output_tokens = 2});
     }

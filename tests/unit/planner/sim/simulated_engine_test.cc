@@ -1,5 +1,5 @@
 // The engine of the serving simulator: batching, hand-over and preemption in small cases by hand.
-#include "planner/sim/engine.h"
+#include "planner/sim/simulated_engine.h"
 
 #include <set>
 #include <string>
@@ -11,10 +11,10 @@ namespace {
 
 // Given: two prompts and room for both. Expected: vLLM prefills them together, then decodes; the second token comes from the
 // decode.
-TEST(Engine, PrefillsFirst) {
+TEST(SimulatedEngine, PrefillsFirst) {
   planner::EngineSettings options;
   options.kv_blocks = 100;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   engine.enqueue({7, 100, 2});
   engine.enqueue({8, 50, 1});
   EXPECT_EQ(engine.begin(), planner::prefill_batch(1, 100).prefill_sequences == 1
@@ -31,12 +31,12 @@ TEST(Engine, PrefillsFirst) {
 
 // Given: Sarathi's budget of 10 tokens, a decode under way and a prompt of 25. Expected: chunks of 9, 9 and 7 beside the
 // decode, each with the attention of what stands before it.
-TEST(Engine, ChunksFillTheBudget) {
+TEST(SimulatedEngine, ChunksFillTheBudget) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kSarathi;
   options.max_batch_tokens = 10;
   options.kv_blocks = 100;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   engine.enqueue({1, 10, 20});
   ASSERT_TRUE(engine.begin());
   EXPECT_EQ(engine.end().first_tokens, std::vector<int>{1});
@@ -56,14 +56,14 @@ TEST(Engine, ChunksFillTheBudget) {
 // Given: a static batch of outputs of 2, 5 and 1 tokens whose prompts of 4, 6 and 2 ask for two iterations of at most 8, and a
 // prompt that comes meanwhile. Expected: all three stay in every decode, padded, with their reserved pages, and are returned
 // together with the fifth token; the newcomer waits for the next batch; a worker that fails gives all of them back.
-TEST(Engine, AStaticBatchEndsTogether) {
+TEST(SimulatedEngine, AStaticBatchEndsTogether) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kStatic;
   options.max_batch_tokens = 8;
   options.block_tokens = 4;
   options.kv_blocks = 100;
   options.admission_reserve = 0;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   engine.enqueue({1, 4, 2});
   engine.enqueue({2, 6, 5});
   engine.enqueue({3, 2, 1});
@@ -80,7 +80,7 @@ TEST(Engine, AStaticBatchEndsTogether) {
     EXPECT_EQ(engine.held(), 4);
     EXPECT_EQ(engine.pending_tokens(), 2 + 3);
     ASSERT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 3, 12.0 + 3 * iteration}));
-    Engine fails = engine;
+    SimulatedEngine fails = engine;
     EXPECT_EQ(fails.abandon(), (std::vector<int>{1, 2, 3, 4}));
     EXPECT_EQ(fails.begin(), std::nullopt);
     const auto outcome = engine.end();
@@ -94,14 +94,14 @@ TEST(Engine, AStaticBatchEndsTogether) {
 
 // Given: static batching, four pages of 4 tokens: a single token of output beside which the next cache does not fit, and a
 // small one behind that. Expected: the first is a batch of its own, done at its prefill; the other two are the next one.
-TEST(Engine, MemoryEndsTheFormingOfAStaticBatch) {
+TEST(SimulatedEngine, MemoryEndsTheFormingOfAStaticBatch) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kStatic;
   options.max_batch_tokens = 4;
   options.block_tokens = 4;
   options.kv_blocks = 4;
   options.admission_reserve = 0;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   engine.enqueue({1, 4, 1});
   engine.enqueue({2, 8, 4});
   engine.enqueue({3, 2, 1});
@@ -120,11 +120,11 @@ TEST(Engine, MemoryEndsTheFormingOfAStaticBatch) {
 
 // Given: a prompt that is to be handed over. Expected: its first token here, its pages kept until release(); the decode worker
 // takes pages with reserve() and makes the other tokens after join().
-TEST(Engine, HandsOver) {
+TEST(SimulatedEngine, HandsOver) {
   planner::EngineSettings options;
   options.kv_blocks = 10;
   options.admission_reserve = 0;
-  Engine prefill(options), decode(options);
+  SimulatedEngine prefill(options), decode(options);
   prefill.enqueue({.request = 3, .prompt_tokens = 33, .output_tokens = 4, .hand_over = true});
   ASSERT_TRUE(prefill.begin());
   const auto outcome = prefill.end();
@@ -149,11 +149,11 @@ TEST(Engine, HandsOver) {
 
 // Given: a cache that joins while an iteration is under way, its next token the first of a page. Expected: that iteration goes
 // on without it; its token comes with the next one, in a page of its own.
-TEST(Engine, JoinsFromTheNextIteration) {
+TEST(SimulatedEngine, JoinsFromTheNextIteration) {
   planner::EngineSettings options;
   options.kv_blocks = 4;
   options.block_tokens = 4;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   engine.join(engine.reserve({1, 3, 4}));
   ASSERT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 3}));
   engine.join(engine.reserve({2, 4, 3}));
@@ -169,14 +169,14 @@ TEST(Engine, JoinsFromTheNextIteration) {
 
 // Given: a decode that needs a page while a prompt is half computed and holds the last ones. Expected: vLLM V1 takes the
 // prompt's pages and admits nobody in that iteration; Sarathi-Serve preempts the decode, and goes on with the prompt.
-TEST(Engine, VllmV1PreemptsThePromptUnderWay) {
+TEST(SimulatedEngine, VllmV1PreemptsThePromptUnderWay) {
   for (const planner::Batching batching : {planner::Batching::kVllmV1, planner::Batching::kSarathi}) {
     planner::EngineSettings options = planner::with_defaults_of(batching);
     options.admission_reserve = 0;
     options.max_batch_tokens = 2;
     options.block_tokens = 4;
     options.kv_blocks = 4;
-    Engine engine(options);
+    SimulatedEngine engine(options);
     engine.enqueue({1, 4, 8});
     engine.enqueue({2, 8, 2});
     for (int iteration = 0; iteration < 6; ++iteration) {  // two chunks of the first; four of its tokens beside the second
@@ -199,7 +199,7 @@ TEST(Engine, VllmV1PreemptsThePromptUnderWay) {
 // Given: two sequences that grow until the four pages are used up, two pages of host memory, and a prompt that comes then.
 // Expected: the later sequence's eight tokens move out, and back when its two pages and one more are free; the prompt waits for
 // that. With one host page the sequence is recomputed instead, before the prompt.
-TEST(Engine, SwapsWhoBeganLast) {
+TEST(SimulatedEngine, SwapsWhoBeganLast) {
   for (const std::int64_t host_blocks : {2, 1}) {
     planner::EngineSettings options;
     options.admission_reserve = 0;
@@ -207,7 +207,7 @@ TEST(Engine, SwapsWhoBeganLast) {
     options.kv_blocks = 4;
     options.preemption = planner::Preemption::kSwap;
     options.host_blocks = host_blocks;
-    Engine engine(options);
+    SimulatedEngine engine(options);
     engine.enqueue({1, 4, 10});
     engine.enqueue({2, 4, 10});
     for (int iteration = 0; iteration < 5; ++iteration) {  // the prompts, and four tokens
@@ -244,13 +244,13 @@ TEST(Engine, SwapsWhoBeganLast) {
 
 // Given: a worker that fails with sequences waiting, prefilling and decoding, one of them preempted. Expected: all of them come
 // back in the order of arrival, and the engine is as new but for its counts.
-TEST(Engine, Abandons) {
+TEST(SimulatedEngine, Abandons) {
   planner::EngineSettings options;
   options.kv_blocks = 4;
   options.block_tokens = 4;
   options.max_sequences = 3;
   options.max_batch_tokens = 4;
-  Engine engine(options);
+  SimulatedEngine engine(options);
   for (const int request : {4, 5, 6, 7}) engine.enqueue({request, 4, 9});
   for (int iteration = 0; iteration < 4; ++iteration) {  // three prompts, then decodes for which one page is left
     ASSERT_TRUE(engine.begin());
@@ -266,7 +266,7 @@ TEST(Engine, Abandons) {
 
 // Given: every batching. Expected: its name is its own; vllm-v1's defaults cache prefixes and keep no watermark, the others'
 // are those of EngineSettings.
-TEST(Engine, KnowsItsDefaults) {
+TEST(SimulatedEngine, KnowsItsDefaults) {
   std::set<std::string> names;
   for (const planner::Batching batching : planner::kAllBatchings) {
     names.insert(to_string(batching));

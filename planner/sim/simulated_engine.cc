@@ -1,5 +1,5 @@
 // See engine.h.
-#include "planner/sim/engine.h"
+#include "planner/sim/simulated_engine.h"
 
 #include <algorithm>
 #include <cassert>
@@ -14,7 +14,7 @@ int predicted_output(const SequenceSpec& spec) {
 
 }  // namespace
 
-Engine::Engine(const planner::EngineSettings& options)
+SimulatedEngine::SimulatedEngine(const planner::EngineSettings& options)
     : options_(options),
       chunks_(options.batching == planner::Batching::kSarathi || options.batching == planner::Batching::kVllmV1),
       reserves_(options.batching == planner::Batching::kStatic || options.batching == planner::Batching::kOrca),
@@ -29,11 +29,11 @@ Engine::Engine(const planner::EngineSettings& options)
   assert(options.prompt_order_window >= 1 && options.host_blocks >= 0);
 }
 
-bool Engine::can_hold(int prompt_tokens, int output_tokens) const {
+bool SimulatedEngine::can_hold(int prompt_tokens, int output_tokens) const {
   return blocks_of(std::int64_t{prompt_tokens} + output_tokens) <= options_.kv_blocks;
 }
 
-Engine::Sequence Engine::make(const SequenceSpec& spec) {
+SimulatedEngine::Sequence SimulatedEngine::make(const SequenceSpec& spec) {
   Sequence sequence = static_cast<Sequence>(states_.size());
   if (unused_.empty()) {
     states_.emplace_back();
@@ -55,14 +55,14 @@ Engine::Sequence Engine::make(const SequenceSpec& spec) {
   return sequence;
 }
 
-void Engine::forget(Sequence sequence) {
+void SimulatedEngine::forget(Sequence sequence) {
   at(sequence).serial = -1;
   at(sequence).decoding = false;
   unused_.push_back(sequence);
   --held_;
 }
 
-Engine::Sequence Engine::enqueue(const SequenceSpec& spec) {
+SimulatedEngine::Sequence SimulatedEngine::enqueue(const SequenceSpec& spec) {
   assert(spec.prompt_tokens >= 1 && spec.output_tokens >= (spec.hand_over ? 2 : 1));
   assert(can_hold(spec.prompt_tokens, spec.hand_over ? 0 : spec.output_tokens));
   assert(spec.prefix_tokens >= 0 && spec.prefix_tokens <= spec.prompt_tokens);
@@ -74,24 +74,24 @@ Engine::Sequence Engine::enqueue(const SequenceSpec& spec) {
 }
 
 // Paged: a page more, which the next token may need at once, unless it never needs one.
-std::int64_t Engine::blocks_for_next(std::int64_t tokens, std::int64_t tokens_left) const {
+std::int64_t SimulatedEngine::blocks_for_next(std::int64_t tokens, std::int64_t tokens_left) const {
   const std::int64_t whole = blocks_of(tokens + tokens_left);
   return reserves_ ? whole : std::min(whole, blocks_of(tokens) + 1);
 }
 
 // Nobody has to be waited for where nobody runs, however much is predicted.
-std::int64_t Engine::predicted_growth(std::int64_t tokens, std::int64_t tokens_left) const {
+std::int64_t SimulatedEngine::predicted_growth(std::int64_t tokens, std::int64_t tokens_left) const {
   return looks_ahead_ && !working_set_.empty() ? working_set_.growth(tokens, tokens_left) : 0;
 }
 
-bool Engine::has_room(const SequenceSpec& spec) const {
+bool SimulatedEngine::has_room(const SequenceSpec& spec) const {
   if (held_ >= options_.max_sequences || away_ > 0) return false;
   const std::int64_t ahead = blocks_at_first(spec.prompt_tokens, spec.output_tokens) +
                              predicted_growth(spec.prompt_tokens, predicted_output(spec) - 1);
   return std::max(blocks_for_next(spec.prompt_tokens, spec.output_tokens), ahead) <= pages_.free();
 }
 
-Engine::Sequence Engine::reserve(const SequenceSpec& spec) {
+SimulatedEngine::Sequence SimulatedEngine::reserve(const SequenceSpec& spec) {
   assert(has_room(spec) && spec.output_tokens >= 2);
   const Sequence sequence = make(spec);
   State& state = at(sequence);
@@ -105,7 +105,7 @@ Engine::Sequence Engine::reserve(const SequenceSpec& spec) {
   return sequence;
 }
 
-void Engine::join(Sequence sequence) {
+void SimulatedEngine::join(Sequence sequence) {
   if (busy_) {
     joining_.push_back(sequence);
     return;
@@ -113,12 +113,12 @@ void Engine::join(Sequence sequence) {
   start_decoding(sequence);
 }
 
-void Engine::release(Sequence sequence) {
+void SimulatedEngine::release(Sequence sequence) {
   give_back(sequence, at(sequence).blocks);
   forget(sequence);
 }
 
-void Engine::give_back(Sequence sequence, std::int64_t blocks) {
+void SimulatedEngine::give_back(Sequence sequence, std::int64_t blocks) {
   State& state = at(sequence);
   pages_.give(blocks);
   --holding_;
@@ -126,13 +126,13 @@ void Engine::give_back(Sequence sequence, std::int64_t blocks) {
   if (looks_ahead_) working_set_.remove(sequence);
 }
 
-int Engine::cached_prefix(const State& state) const {
+int SimulatedEngine::cached_prefix(const State& state) const {
   const int most = std::min(state.prefix_tokens, state.prompt - 1) / options_.block_tokens;
   return static_cast<int>(std::min<std::int64_t>(most, pages_.cached(state.prefix)));
 }
 
 // The next window's prompts, in their order.
-void Engine::sort_window() {
+void SimulatedEngine::sort_window() {
   std::size_t size = std::min(arrived_.size(), static_cast<std::size_t>(options_.prompt_order_window));
   if (static_) size = std::min(size, static_cast<std::size_t>(forming_));  // none of those who came later
   waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
@@ -144,14 +144,14 @@ void Engine::sort_window() {
 }
 
 // Whether a prompt that takes `own` pages beside those of its prefix leaves what must be free.
-bool Engine::leaves_enough(const State& state, int shared, std::int64_t own) const {
+bool SimulatedEngine::leaves_enough(const State& state, int shared, std::int64_t own) const {
   const std::int64_t growth = state.hand_over ? 0 : predicted_growth(state.prompt, state.predicted - state.made - 1);
   const std::int64_t revived = shared > 0 ? pages_.unreferenced(state.prefix, shared) : 0;
   return own + revived + std::max(growth, watermark()) <= pages_.free();
 }
 
 // Takes its pages.
-void Engine::admit(Sequence sequence, int shared, std::int64_t own) {
+void SimulatedEngine::admit(Sequence sequence, int shared, std::int64_t own) {
   State& state = at(sequence);
   if (shared > 0) pages_.reference(state.prefix, shared);
   pages_.take(own);
@@ -164,7 +164,7 @@ void Engine::admit(Sequence sequence, int shared, std::int64_t own) {
   if (looks_ahead_ && !state.hand_over) working_set_.add(sequence, state.prompt, state.predicted - state.made - 1);
 }
 
-void Engine::add_chunk(Sequence sequence, int tokens) {
+void SimulatedEngine::add_chunk(Sequence sequence, int tokens) {
   State& state = at(sequence);
   state.chunk = tokens;
   batch_.add_prefill(tokens, state.prefilled);
@@ -172,13 +172,13 @@ void Engine::add_chunk(Sequence sequence, int tokens) {
 
 // Who waits when no batch is there makes up the next one. It is formed when something else than the budget ends an iteration's
 // prompts.
-void Engine::form_static_batch() {
+void SimulatedEngine::form_static_batch() {
   if (decoding_ == 0 && forming_ == 0) forming_ = waiting();
   if (forming_ > 0 && !admit_prompts(options_.max_batch_tokens)) forming_ = 0;
 }
 
 // Whole prompts up to the budget, or chunks that fill it. Whether it was the budget that kept the next one out.
-bool Engine::admit_prompts(int budget) {
+bool SimulatedEngine::admit_prompts(int budget) {
   for (const Sequence sequence : prefilling_) {  // none unless chunked
     if (budget <= 0) return true;
     const int tokens = std::min(budget, at(sequence).prompt - at(sequence).prefilled);
@@ -214,7 +214,7 @@ bool Engine::admit_prompts(int budget) {
   return false;
 }
 
-std::optional<planner::Batch> Engine::begin() {
+std::optional<planner::Batch> SimulatedEngine::begin() {
   assert(!busy_);
   batch_ = planner::Batch{};
   preempted_ = false;
@@ -237,7 +237,7 @@ std::optional<planner::Batch> Engine::begin() {
   return batch_;
 }
 
-void Engine::begin_decodes() {
+void SimulatedEngine::begin_decodes() {
   if (decoding_ > 0 && !reserves_) take_pages_for_decodes();
   if (away_ > 0 && !preempted_) swap_in();
   if (decoding_ == 0) return;
@@ -246,7 +246,7 @@ void Engine::begin_decodes() {
   batch_.decode_context_tokens = static_cast<double>(cached_tokens_);
 }
 
-const Engine::Outcome& Engine::end() {
+const SimulatedEngine::Outcome& SimulatedEngine::end() {
   assert(busy_);
   busy_ = false;
   // Decodes first: a prompt that ends now makes its next token in the next iteration.
@@ -261,7 +261,7 @@ const Engine::Outcome& Engine::end() {
 }
 
 // Full pages of its prefix that it has computed, unless another was faster.
-void Engine::publish_prefix(State& state) {
+void SimulatedEngine::publish_prefix(State& state) {
   const int full = std::min(state.prefilled, state.prefix_tokens) / options_.block_tokens;
   if (full <= state.shared || pages_.cached(state.prefix) != state.shared) return;
   pages_.publish(state.prefix, state.shared, full);
@@ -269,7 +269,7 @@ void Engine::publish_prefix(State& state) {
   state.shared = full;
 }
 
-void Engine::end_prefills() {
+void SimulatedEngine::end_prefills() {
   std::size_t kept = 0;
   for (const Sequence sequence : prefilling_) {
     State& state = at(sequence);
@@ -295,7 +295,7 @@ void Engine::end_prefills() {
   prefilling_.resize(kept);
 }
 
-void Engine::start_decoding(Sequence sequence) {
+void SimulatedEngine::start_decoding(Sequence sequence) {
   State& state = at(sequence);
   if (looks_ahead_) {
     if (std::exchange(state.hand_over, false)) working_set_.add(sequence, state.prompt, state.predicted - state.made);
@@ -317,7 +317,7 @@ void Engine::start_decoding(Sequence sequence) {
 }
 
 // Its pages go back.
-void Engine::stop_decoding(Sequence sequence) {
+void SimulatedEngine::stop_decoding(Sequence sequence) {
   State& state = at(sequence);
   const int tokens = cached(state);
   cached_tokens_ -= tokens;
@@ -327,7 +327,7 @@ void Engine::stop_decoding(Sequence sequence) {
   --decoding_;
 }
 
-void Engine::take_pages_for_decodes() {
+void SimulatedEngine::take_pages_for_decodes() {
   const int& starting = starting_page_[page_now_];
   while (starting > pages_.free()) {
     if (options_.batching != planner::Batching::kVllmV1 || !preempt_prompt()) preempt_last();
@@ -336,7 +336,7 @@ void Engine::take_pages_for_decodes() {
 }
 
 // The prompt under way that was admitted last is computed again later, before all that wait.
-bool Engine::preempt_prompt() {
+bool SimulatedEngine::preempt_prompt() {
   if (prefilling_.empty()) return false;
   const Sequence sequence = prefilling_.back();
   State& state = at(sequence);
@@ -350,7 +350,7 @@ bool Engine::preempt_prompt() {
 }
 
 // Who began to decode last.
-void Engine::preempt_last() {
+void SimulatedEngine::preempt_last() {
   for (;;) {
     assert(!admitted_.empty());
     const auto [sequence, serial] = admitted_.back();
@@ -380,7 +380,7 @@ void Engine::preempt_last() {
 }
 
 // They decode in this iteration already.
-void Engine::swap_in() {
+void SimulatedEngine::swap_in() {
   while (away_ > 0 && running() < options_.max_sequences) {
     const Sequence sequence = swapped_.front();
     State& state = at(sequence);
@@ -397,7 +397,7 @@ void Engine::swap_in() {
   }
 }
 
-void Engine::end_decodes() {
+void SimulatedEngine::end_decodes() {
   outcome_.decoded = decoding_ - done_;
   ++tick_;
   page_now_ = (page_now_ == 0 ? starting_page_.size() : page_now_) - 1;
@@ -423,7 +423,7 @@ void Engine::end_decodes() {
 }
 
 // All that decode leave, in the order of their arrival.
-void Engine::end_static_batch() {
+void SimulatedEngine::end_static_batch() {
   std::sort(admitted_.begin(), admitted_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   for (const auto& [sequence, serial] : admitted_) {
     stop_decoding(sequence);
@@ -434,14 +434,14 @@ void Engine::end_static_batch() {
   done_ = 0;
 }
 
-std::vector<int> Engine::abandon() {
+std::vector<int> SimulatedEngine::abandon() {
   std::vector<std::pair<int, int>> requests;
   for (const State& state : states_) {
     if (state.serial >= 0) requests.emplace_back(state.arrival, state.request);
   }
   std::sort(requests.begin(), requests.end());
   const std::int64_t preemptions = preemptions_, prefix_hit_tokens = prefix_hit_tokens_;
-  *this = Engine(options_);
+  *this = SimulatedEngine(options_);
   preemptions_ = preemptions;
   prefix_hit_tokens_ = prefix_hit_tokens;
   std::vector<int> result;

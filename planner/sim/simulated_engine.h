@@ -1,5 +1,5 @@
-// Engine: the scheduler of one simulated inference worker: which sequences make up each iteration, and what of the KV cache
-// they hold.
+// SimulatedEngine: the scheduler of one simulated inference worker: which sequences make up each iteration, and what of the KV
+// cache they hold.
 //
 // Iteration-level (Orca, Vidur Section 4.4): begin() chooses the next batch and gives the sums by which a latency model prices
 // it; end() says what that iteration produced. Knows neither time nor other workers. Batching:
@@ -56,12 +56,12 @@ struct SequenceSpec {
   bool hand_over = false;           // done here with its first token, its pages kept until release()
 };
 
-class Engine {
+class SimulatedEngine {
  public:
   // A handle of a sequence that this engine holds; reused after the sequence has left.
   using Sequence = int;
 
-  explicit Engine(const planner::EngineSettings& options);
+  explicit SimulatedEngine(const planner::EngineSettings& options);
 
   // Whether a sequence of this length can ever run here: its pages fit when it is alone.
   [[nodiscard]] bool can_hold(int prompt_tokens, int output_tokens) const;
