@@ -46,6 +46,9 @@ struct EngineSettings {
   // starves (TetriInfer's PrefillSchedBatch).
   int prompt_order_window = 16;
   DecodeAdmission admission = DecodeAdmission::kGreedy;  // static and orca reserve the whole length whatever this says
+  bool pads_chunks = false;  // a prompt's last chunk is computed as if it had max_batch_tokens (TetriInfer, Section 3.3.3)
+
+  bool operator==(const EngineSettings&) const = default;
 };
 
 // Options as the batching's own engine has them by default: vllm-v1 caches prefixes and keeps no watermark.

@@ -27,17 +27,16 @@ constexpr double kLeastRatePerS = 0.1;  // of a service that assumes none
 // eight nodes of a class hold them.
 constexpr int kPairs = 4, kNodes = 8;
 
-planner::PhaseAdvice phase_of(const Problem& problem, const PlannedPool& pool, double requests_per_s) {
-  const WorkerKind& kind = kind_of(problem, pool);
-  return {problem.spec(kind).name, kind.gpus(), requests_per_s / pool.workers};
+planner::PhaseAdvice phase_of(const Pool& pool, double requests_per_s) {
+  return {pool.spec.accelerator, pool.spec.gpus(), requests_per_s / pool.workers};
 }
 
 // The plan's two phases; nullopt where it has others, as one of unified workers.
 std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Offer& plan) {
-  const PlannedPool *prefill = nullptr, *decode = nullptr;
-  for (const PlannedPool& pool : plan.deployment.pools) {
+  const Pool *prefill = nullptr, *decode = nullptr;
+  for (const Pool& pool : plan.deployment.pools) {
     if (pool.role == dispatch::Role::kUnified || pool.workers < 1) continue;
-    const PlannedPool*& side = pool.role == dispatch::Role::kPrefill ? prefill : decode;
+    const Pool*& side = pool.role == dispatch::Role::kPrefill ? prefill : decode;
     if (side != nullptr) return std::nullopt;
     side = &pool;
   }
@@ -46,8 +45,8 @@ std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Offe
   planner::SplitAdvice advice;
   advice.strategy = plan.strategy;
   advice.holds = true;
-  advice.prefill = phase_of(problem, *prefill, served_per_s);
-  advice.decode = phase_of(problem, *decode, served_per_s);
+  advice.prefill = phase_of(*prefill, served_per_s);
+  advice.decode = phase_of(*decode, served_per_s);
   return advice;
 }
 
@@ -91,12 +90,12 @@ class Weighing {
   void weigh(const char* name, const Result<Offer>& plan) {
     if (!plan.ok()) return remark(fmt::format("{}: {}", name, plan.error().message));
     if (!plan->holds) {
-      return remark(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name,
-                                describe(problem_, plan->deployment), plan->predicted.attainment * 100));
+      return remark(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name, describe(plan->deployment),
+                                plan->predicted.attainment * 100));
     }
     auto advice = advice_of(problem_, *plan);
     if (!advice) {
-      return remark(fmt::format("{}: {} does not split the phases in two pools", name, describe(problem_, plan->deployment)));
+      return remark(fmt::format("{}: {} does not split the phases in two pools", name, describe(plan->deployment)));
     }
     remark(fmt::format("{}: {:.4g} an hour", name, plan->cost_per_hour));
     if (best_ && plan->cost_per_hour >= best_->cost_per_hour) return;

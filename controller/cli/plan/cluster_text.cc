@@ -124,11 +124,10 @@ std::string cluster_comparison_table(const hetero::ClusterProblem& problem, cons
       continue;
     }
     const bool placed = outcome.placed.has_value();
-    std::vector<std::string> row = {outcome.strategy, outcome.holds() ? "yes" : "no",
-                                    placed ? hetero::describe(problem.cluster, outcome.placed->plan)
-                                           : search::describe(*problem.search, outcome.plan->deployment),
-                                    std::to_string(placed ? outcome.placed->plan.gpus : outcome.plan->gpus),
-                                    number_text(outcome.cost_per_hour())};
+    std::vector<std::string> row = {
+        outcome.strategy, outcome.holds() ? "yes" : "no",
+        placed ? hetero::describe(problem.cluster, outcome.placed->plan) : describe(outcome.plan->deployment),
+        std::to_string(placed ? outcome.placed->plan.gpus : outcome.plan->gpus), number_text(outcome.cost_per_hour())};
     const search::Prediction& predicted = placed ? outcome.placed->trial.predicted : outcome.plan->predicted;
     for (std::string& figure : figures(predicted, outcome.capacity_requests_per_s())) row.push_back(std::move(figure));
     row.push_back(fmt::format("{:.2f}", outcome.wall_s));

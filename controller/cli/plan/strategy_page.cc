@@ -76,7 +76,7 @@ std::string rate_chart(const search::Problem& problem, const std::vector<RateCur
 std::string strategy_page(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
                           const std::vector<RateCurve>& curves) {
   std::string page = page_head(fmt::format("Plan for {}", problem.name));
-  if (outcomes.size() > 1) page += preformatted(comparison_table(problem, outcomes));
+  if (outcomes.size() > 1) page += preformatted(comparison_table(outcomes));
   page += cost_chart(outcomes) + rate_chart(problem, curves);
   for (const StrategyOutcome& outcome : outcomes) {
     if (outcome.plan) page += preformatted(strategy_table(problem, outcome));

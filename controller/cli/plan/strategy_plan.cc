@@ -124,7 +124,7 @@ std::vector<RateCurve> rate_curves(const search::Problem& problem, const search:
   });
   std::vector<RateCurve> curves;
   for (std::size_t c = 0; c < shown.size(); ++c) {
-    RateCurve curve{c == 0 ? "the plan" : fmt::format("runner-up {}", c), describe(problem, shown[c]), {}};
+    RateCurve curve{c == 0 ? "the plan" : fmt::format("runner-up {}", c), describe(shown[c]), {}};
     for (std::size_t f = 0; f < kRateFactors.size(); ++f) {
       const auto& share = (*attained)[c * kRateFactors.size() + f];
       if (share) curve.points.push_back({problem.requests_per_s * kRateFactors[f], *share});
@@ -137,7 +137,7 @@ std::vector<RateCurve> rate_curves(const search::Problem& problem, const search:
 void print(const StrategyFlags& flags, const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
            Console& console) {
   if (flags.output == "table") {
-    console.out << (flags.compare ? comparison_table(problem, outcomes) : strategy_table(problem, outcomes.front()));
+    console.out << (flags.compare ? comparison_table(outcomes) : strategy_table(problem, outcomes.front()));
     return;
   }
   nlohmann::ordered_json json;

@@ -22,11 +22,11 @@ std::vector<std::string> figures(const search::Prediction& predicted) {
 std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome) {
   const search::Offer& plan = *outcome.plan;
   TextTable pools({"ROLE", "ACCELERATOR", "WORKERS", "GPUS EACH", "TP", "PP", "BATCHING"});
-  for (const search::PlannedPool& pool : plan.deployment.pools) {
-    const search::WorkerKind& kind = search::kind_of(problem, pool);
-    pools.add({dispatch::to_string(pool.role), problem.spec(kind).name, std::to_string(pool.workers),
-               std::to_string(kind.gpus()), std::to_string(kind.tensor_parallel), std::to_string(kind.pipeline_stages),
-               planner::to_string(pool.engine.batching)});
+  for (const planner::Pool& pool : plan.deployment.pools) {
+    const planner::WorkerSpec& spec = pool.spec;
+    pools.add({dispatch::to_string(pool.role), spec.accelerator, std::to_string(pool.workers), std::to_string(spec.gpus()),
+               std::to_string(spec.tensor_parallel), std::to_string(spec.pipeline_stages),
+               planner::to_string(spec.engine.batching)});
   }
   std::string text = fmt::format("{}, strategy {}: {}\n\n", problem.name, plan.strategy,
                                  plan.holds ? "meets the objectives" : "NOTHING MEETS THE OBJECTIVES; this is nearest");
@@ -44,7 +44,7 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
     TextTable others({"RUNNER-UP", "COST/H", "TTFT", "TPOT", "ATTAINMENT", "CAPACITY", "LOST BECAUSE"});
     for (std::size_t i = 0; i < std::min(kRunnersUpShown, plan.considered.size()); ++i) {
       const search::Rejection& other = plan.considered[i];
-      std::vector<std::string> row = {search::describe(problem, other.deployment), number_text(other.cost_per_hour)};
+      std::vector<std::string> row = {describe(other.deployment), number_text(other.cost_per_hour)};
       for (std::string& figure : figures(other.predicted)) row.push_back(std::move(figure));
       row.push_back(other.rejected_because);
       others.add(std::move(row));
@@ -59,7 +59,7 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
   return text;
 }
 
-std::string comparison_table(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes) {
+std::string comparison_table(const std::vector<StrategyOutcome>& outcomes) {
   TextTable table({"STRATEGY", "HOLDS", "PLAN", "GPUS", "COST/H", "TTFT", "TPOT", "ATTAINMENT", "CAPACITY", "SECONDS"});
   std::string refused;
   for (const StrategyOutcome& outcome : outcomes) {
@@ -68,7 +68,7 @@ std::string comparison_table(const search::Problem& problem, const std::vector<S
       continue;
     }
     const search::Offer& plan = *outcome.plan;
-    std::vector<std::string> row = {outcome.strategy, plan.holds ? "yes" : "no", search::describe(problem, plan.deployment),
+    std::vector<std::string> row = {outcome.strategy, plan.holds ? "yes" : "no", describe(plan.deployment),
                                     std::to_string(plan.gpus), number_text(plan.cost_per_hour)};
     for (std::string& figure : figures(plan.predicted)) row.push_back(std::move(figure));
     row.push_back(fmt::format("{:.2f}", outcome.wall_s));

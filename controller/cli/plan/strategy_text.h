@@ -22,6 +22,6 @@ struct StrategyOutcome {
 [[nodiscard]] std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome);
 
 // A line per strategy.
-[[nodiscard]] std::string comparison_table(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes);
+[[nodiscard]] std::string comparison_table(const std::vector<StrategyOutcome>& outcomes);
 
 }  // namespace windlass::cli

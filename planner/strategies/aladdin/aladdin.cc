@@ -67,19 +67,11 @@ planner::Lengths mean_lengths(const Problem& problem) {
 
 int workers_guess(double load) { return static_cast<int>(std::clamp(std::ceil(load), 1.0, 100'000.0)); }
 
-PlannedPool pool_of(const Problem& problem, dispatch::Role role, int kind) {
-  PlannedPool pool;
-  pool.role = role;
-  pool.kind = kind;
-  pool.engine = problem.engine;
-  return pool;
-}
-
 SplitDesign unified_design(const Problem& problem, const KindThroughput& of, const AladdinOptions& options) {
   SplitDesign design;
   design.name = fmt::format("{} a worker", worker_text(problem, of.kind));
   design.unified = true;
-  design.deploy = [pool = pool_of(problem, dispatch::Role::kUnified, of.kind), options](const PhaseCounts& counts) {
+  design.deploy = [pool = problem.pool(of.kind), options](const PhaseCounts& counts) {
     Deployment deployment;
     deployment.pools = {pool};
     deployment.pools[0].workers = counts.prefill;
@@ -142,8 +134,8 @@ SplitDesign split_design(const Problem& problem, const PhaseKinds& kinds, const 
   SplitDesign design;
   design.name =
       fmt::format("prefill on {}, decode on {}", worker_text(problem, kinds.prefill), worker_text(problem, kinds.decode));
-  design.deploy = [prefill = pool_of(problem, dispatch::Role::kPrefill, kinds.prefill),
-                   decode = pool_of(problem, dispatch::Role::kDecode, kinds.decode), options](const PhaseCounts& counts) {
+  design.deploy = [prefill = problem.pool(kinds.prefill, dispatch::Role::kPrefill),
+                   decode = problem.pool(kinds.decode, dispatch::Role::kDecode), options](const PhaseCounts& counts) {
     Deployment deployment;
     deployment.pools = {prefill, decode};
     deployment.pools[0].workers = counts.prefill;
@@ -188,7 +180,7 @@ std::vector<SplitDesign> unified_designs(const Problem& problem, const std::vect
 
 void explain(const Problem& problem, const std::vector<KindThroughput>& kinds, const AladdinOptions& options, Offer& plan) {
   for (const KindThroughput& kind : kinds) {
-    const bool chosen = kind.kind == plan.deployment.pools.front().kind;
+    const bool chosen = problem.pool(kind.kind).spec == plan.deployment.pools.front().spec;
     if (!chosen || kind.tokens_per_s_per_gpu <= 0 || plan.deployment.pools.size() > 1) continue;
     plan.reasons.push_back(fmt::format(
         "{} serve most per GPU (Eq. 6): {:.0f} tokens a second each at a batch of {}, limited by {}",

@@ -86,14 +86,10 @@ class Auto {
   }
 
   [[nodiscard]] Deployment deploy(const AutoCandidate& of, const PhaseCounts& counts) const {
-    Deployment deployment = unified(of.prefill_kind, problem_.engine, counts.prefill);
+    Deployment deployment = unified(problem_, of.prefill_kind, problem_.engine, counts.prefill);
     if (of.unified()) return deployment;
     deployment.pools.front().role = dispatch::Role::kPrefill;
-    PlannedPool decode = deployment.pools.front();
-    decode.role = dispatch::Role::kDecode;
-    decode.kind = of.decode_kind;
-    decode.workers = counts.decode;
-    deployment.pools.push_back(std::move(decode));
+    deployment.pools.push_back(problem_.pool(of.decode_kind, dispatch::Role::kDecode, counts.decode));
     return deployment;
   }
 
@@ -155,7 +151,7 @@ class Auto {
         return {};
       }
       tried_.push_back({deployment, "it held in one trial, but not with confidence"});
-      PlannedPool& pool = deployment.pools[static_cast<std::size_t>(enlarged) % deployment.pools.size()];
+      Pool& pool = deployment.pools[static_cast<std::size_t>(enlarged) % deployment.pools.size()];
       pool.workers += std::max(1, pool.workers / 50);
     }
     return {};
@@ -309,7 +305,7 @@ class Auto {
       }
     }
     const std::string told = worth_text(problem_, *best_);
-    plan.reasons.push_back(fmt::format("{} {}: the least that was found, by {}", describe(problem_, *best_), told, best_by_));
+    plan.reasons.push_back(fmt::format("{} {}: the least that was found, by {}", describe(*best_), told, best_by_));
     plan.reasons.push_back(sure_
                                ? problem_.objectives.both
                                      ? fmt::format("95 % sure that at least {:.6g} % of the requests are inside the objectives",
@@ -353,7 +349,7 @@ class Auto {
       if (room < 1) continue;
       const double each = steady_state(problem_.kinds[static_cast<std::size_t>(k)], problem_.engine, lengths_).requests_per_s;
       const double wanted = each > 0 ? 2 * std::ceil(problem_.requests_per_s / each) : 1;
-      deployments.push_back(unified(k, problem_.engine, static_cast<int>(std::clamp<double>(wanted, 1, room))));
+      deployments.push_back(unified(problem_, k, problem_.engine, static_cast<int>(std::clamp<double>(wanted, 1, room))));
     }
     if (deployments.empty()) {
       return Error{ErrorCode::kNotFound,

@@ -9,6 +9,7 @@
 #include "planner/strategies/auto/auto_plan.h"
 #include "planner/strategies/core/auto_candidates.h"
 #include "planner/strategies/core/deployment.h"
+#include "planner/strategies/core/worker_models.h"
 
 namespace windlass::search {
 namespace {
@@ -20,11 +21,11 @@ constexpr double kMargin = 0.02;                // of a capacity: its own tolera
 double steady_of(const Problem& problem, const Deployment& deployment, const LengthMoments& lengths) {
   const LatencyBounds bounds = latency_bounds(problem.objectives);
   double whole = 0, prompts = 0, decodes = 0;
-  for (const PlannedPool& pool : deployment.pools) {
-    const WorkerKind& kind = kind_of(problem, pool);
+  for (const Pool& pool : deployment.pools) {
+    const WorkerKind& kind = kind_of(problem, pool.spec);
     switch (pool.role) {
       case dispatch::Role::kUnified:
-        whole += pool.workers * steady_state(kind, pool.engine, lengths, bounds.tpot_s).requests_per_s;
+        whole += pool.workers * steady_state(kind, pool.spec.engine, lengths, bounds.tpot_s).requests_per_s;
         break;
       case dispatch::Role::kPrefill: {
         const planner::Batch prompt{1, lengths.input_tokens, lengths.input_square, 0, 0};
@@ -32,7 +33,8 @@ double steady_of(const Problem& problem, const Deployment& deployment, const Len
         break;
       }
       case dispatch::Role::kDecode:
-        decodes += pool.workers * steady_state(kind, pool.engine, lengths, bounds.tpot_s, SteadyPart::kDecode).requests_per_s;
+        decodes +=
+            pool.workers * steady_state(kind, pool.spec.engine, lengths, bounds.tpot_s, SteadyPart::kDecode).requests_per_s;
         break;
     }
   }
@@ -68,10 +70,11 @@ Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, c
     return Error{ErrorCode::kInvalidArgument, fmt::format("tolerance: found {}, allowed is at least 0", tolerance)};
   }
   WINDLASS_RETURN_IF_ERROR(validate(problem));
-  for (const PlannedPool& pool : last.plan.deployment.pools) {
-    if (pool.kind < 0 || pool.kind >= static_cast<int>(problem.kinds.size())) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: last plan: found kind {}, allowed are 0 to {}", problem.name,
-                                                            pool.kind, problem.kinds.size() - 1)};
+  for (const Pool& pool : last.plan.deployment.pools) {
+    if (find_kind(problem, pool.spec) == nullptr) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}: last plan: found workers {}, allowed are those that the problem has", problem.name,
+                               worker_text(pool.spec))};
     }
   }
   AutoReplan replan;
@@ -85,7 +88,7 @@ Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, c
   const double closed = closed_worth(problem, lengths, problem.requests_per_s);
   const double worth = worth_of(problem, deployment);
   double least_worker = std::numeric_limits<double>::infinity();
-  for (const PlannedPool& pool : deployment.pools) {
+  for (const Pool& pool : deployment.pools) {
     Deployment one;
     one.pools = {pool};
     one.pools.front().workers = 1;

@@ -28,19 +28,16 @@ int most_workers(const Problem& problem, int kind) {
   return most;
 }
 
-Deployment unified(int kind, const planner::EngineSettings& engine, int workers) {
+Deployment unified(const Problem& problem, int kind, const planner::EngineSettings& engine, int workers) {
   Deployment deployment;
-  PlannedPool pool;
-  pool.kind = kind;
-  pool.engine = engine;
-  pool.workers = workers;
-  deployment.pools = {std::move(pool)};
+  deployment.pools = {problem.pool(kind, dispatch::Role::kUnified, workers)};
+  deployment.pools.front().spec.engine = engine;
   return deployment;
 }
 
 double worth_of_worker(const Problem& problem, int kind) {
   constexpr double kFree = 1e-9;  // what a worker without a price is taken to cost
-  return std::max(kFree, worth_of(problem, unified(kind, problem.engine, 1)));
+  return std::max(kFree, worth_of(problem, unified(problem, kind, problem.engine, 1)));
 }
 
 Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deployment, const WorkersAsked& asked) {

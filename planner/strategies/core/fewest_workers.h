@@ -22,7 +22,7 @@ namespace windlass::search {
 inline constexpr int kMaxWorkers = 100'000;  // of one kind: no search goes beyond
 
 // Unified workers of one kind.
-[[nodiscard]] Deployment unified(int kind, const planner::EngineSettings& engine, int workers);
+[[nodiscard]] Deployment unified(const Problem& problem, int kind, const planner::EngineSettings& engine, int workers);
 // What the problem's goal counts of one worker of a kind; more than 0.
 [[nodiscard]] double worth_of_worker(const Problem& problem, int kind);
 

@@ -13,22 +13,22 @@ Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 
 void put_deployment(Json& json, const Problem& problem, const Deployment& deployment) {
   Json pools = Json::array();
-  for (const PlannedPool& pool : deployment.pools) {
-    const WorkerKind& kind = kind_of(problem, pool);
+  for (const Pool& pool : deployment.pools) {
+    const WorkerSpec& spec = pool.spec;
     pools.push_back({{"role", dispatch::to_string(pool.role)},
-                     {"accelerator", problem.spec(kind).name},
-                     {"gpusPerWorker", kind.gpus()},
-                     {"tensorParallel", kind.tensor_parallel},
-                     {"pipelineStages", kind.pipeline_stages},
+                     {"accelerator", spec.accelerator},
+                     {"gpusPerWorker", spec.gpus()},
+                     {"tensorParallel", spec.tensor_parallel},
+                     {"pipelineStages", spec.pipeline_stages},
                      {"workers", pool.workers},
-                     {"batching", planner::to_string(pool.engine.batching)},
-                     {"maxSequences", pool.engine.max_sequences},
-                     {"maxBatchTokens", pool.engine.max_batch_tokens}});
+                     {"batching", planner::to_string(spec.engine.batching)},
+                     {"maxSequences", spec.engine.max_sequences},
+                     {"maxBatchTokens", spec.engine.max_batch_tokens}});
   }
   json["pools"] = std::move(pools);
   json["dispatch"] = deployment.dispatch.policy ? dispatch::to_string(*deployment.dispatch.policy) : "jsq-tokens";
   json["costPerHour"] = cost_per_hour(problem, deployment);
-  json["gpus"] = gpus_of(problem, deployment);
+  json["gpus"] = gpus_of(deployment);
   json["powerWatts"] = power_watts(problem, deployment);
 }
 

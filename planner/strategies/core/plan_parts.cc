@@ -40,7 +40,7 @@ Offer plan_of(const Problem& problem, const std::string& strategy, Deployment de
   plan.strategy = strategy;
   plan.cost_per_hour = cost_per_hour(problem, deployment);
   plan.power_watts = power_watts(problem, deployment);
-  plan.gpus = gpus_of(problem, deployment);
+  plan.gpus = gpus_of(deployment);
   plan.deployment = std::move(deployment);
   return plan;
 }
@@ -49,15 +49,15 @@ std::string worth_text(const Problem& problem, const Deployment& deployment) {
   switch (problem.goal) {
     case Goal::kCost: return fmt::format("costs {:.6g} an hour", cost_per_hour(problem, deployment));
     case Goal::kPower: return fmt::format("takes {:.6g} W", power_watts(problem, deployment));
-    case Goal::kThroughput: return fmt::format("takes {} GPUs", gpus_of(problem, deployment));
+    case Goal::kThroughput: return fmt::format("takes {} GPUs", gpus_of(deployment));
   }
   return "";
 }
 
 void order_considered(const Problem& problem, std::vector<Rejection>& considered) {
   std::stable_sort(considered.begin(), considered.end(), [&](const Rejection& a, const Rejection& b) {
-    return std::tuple(worth_of(problem, a.deployment), gpus_of(problem, a.deployment)) <
-           std::tuple(worth_of(problem, b.deployment), gpus_of(problem, b.deployment));
+    return std::tuple(worth_of(problem, a.deployment), gpus_of(a.deployment)) <
+           std::tuple(worth_of(problem, b.deployment), gpus_of(b.deployment));
   });
   if (considered.size() > kMaxConsidered) considered.resize(kMaxConsidered);
 }

@@ -16,13 +16,17 @@
 #include "planner/base/result.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
-#include "planner/deployment/engine_settings.h"
+#include "planner/deployment/deployment.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/serving_options.h"
 #include "planner/workload/request_source.h"
 
 namespace windlass::search {
+
+using planner::Deployment;
+using planner::Pool;
+using planner::WorkerSpec;
 
 enum class Goal { kCost, kPower, kThroughput };
 const char* to_string(Goal goal);  // "cost", "power", "throughput"
@@ -44,6 +48,15 @@ struct WorkerKind {
   std::optional<planner::KvTransferPath> within_node = std::nullopt, between_nodes = std::nullopt;
 
   [[nodiscard]] int gpus() const { return tensor_parallel * pipeline_stages; }
+};
+
+// What a lower power limit of its GPUs does to a worker (Splitwise, Sections III-F and IV-D).
+struct PowerCap {
+  double gpu_share = 0.5;      // of a GPU's power: its limit
+  double machine_share = 0.7;  // what is left of the machine's power: other parts keep theirs (Table V: 1.23 of 1.75)
+  double token_slowdown = 1;   // of decode iterations: none above half of the power (Fig. 9b)
+  // Of iterations with prompts. "Highly sensitive" (Fig. 9a), without a number: compute falls with power.
+  double prompt_slowdown = 2;
 };
 
 // A kind that was left out, and why: "v100-32gb, TP 1: ...".
@@ -104,12 +117,19 @@ struct Problem {
   // KV caches between workers on one node and between nodes, where nothing was measured.
   planner::KvTransferPath within_node, between_nodes;
   std::shared_ptr<const planner::IterationModel> slowdown_reference;  // null: no slowdowns
-  int max_gpus = std::numeric_limits<int>::max();                     // of the whole plan
+  PowerCap power_cap;                                                 // of workers with WorkerSpec::power_share below 1
+  double predictor_slowdown = 1.1;                 // of iterations beside a length predictor (TetriInfer, Fig. 17)
+  int max_gpus = std::numeric_limits<int>::max();  // of the whole plan
   double max_cost_per_hour = std::numeric_limits<double>::infinity();
   std::int64_t requests_per_trial = 2000;  // of one simulation, where a strategy has no number of its own
   std::uint64_t seed = 0;
 
   [[nodiscard]] const WorkerKind& kind_at(int kind) const { return kinds[static_cast<std::size_t>(kind)]; }
+  // Workers of a kind with the problem's engine settings.
+  [[nodiscard]] Pool pool(int kind, dispatch::Role role = dispatch::Role::kUnified, int workers = 1) const {
+    const WorkerKind& of = kind_at(kind);
+    return {{spec(of).name, of.tensor_parallel, of.pipeline_stages, engine}, role, workers};
+  }
   [[nodiscard]] const planner::AcceleratorSpec& spec(const WorkerKind& kind) const {
     return accelerators[static_cast<std::size_t>(kind.accelerator)].spec;
   }

@@ -24,7 +24,7 @@ constexpr std::int64_t kGuessRequests = 200;
 constexpr std::size_t kNearestTried = 6;  // columns of a design, where nothing holds
 
 double worth_in(const Problem& problem, const Deployment& deployment) {
-  return worth_of(problem, deployment) + kWorthOfGpu * gpus_of(problem, deployment);
+  return worth_of(problem, deployment) + kWorthOfGpu * gpus_of(deployment);
 }
 
 // How much of the guess there is, of the scarcer of both.
@@ -339,7 +339,7 @@ Result<Offer> SplitSearch::plan(const std::string& strategy, bool stopped) {
 // The plan's reasons, and its capacity. May find that it is stopped.
 Result<void> SplitSearch::say_why(Offer& plan, const std::string& name, const std::vector<sim::ServingResult>& runs) {
   const double rate = problem_.requests_per_s;
-  const std::string pools = describe(problem_, plan.deployment);
+  const std::string pools = describe(plan.deployment);
   if (!best_) {
     plan.reasons.push_back(fmt::format("Nothing that there is room for holds; {} ({}) comes nearest.", pools, name));
     for (const sim::ServingResult& run : runs) {

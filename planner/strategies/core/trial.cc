@@ -62,8 +62,9 @@ sim::VerdictOnly judged_by(const Objectives& objectives, std::int64_t requests) 
 }  // namespace
 
 Result<sim::ServingResult> try_out(const Problem& problem, const Deployment& deployment, const Trial& trial) {
+  Served served = serving_service(problem, deployment);
   sim::ServingOptions options;
-  static_cast<sim::ServingService&>(options) = serving_service(problem, deployment);
+  static_cast<sim::ServingService&>(options) = std::move(served.service);
   options.seed = trial.seed;
   if (trial.verdict_only) options.verdict_only = judged_by(problem.objectives, trial.requests);
   const auto source = problem.requests->source(trial.seed, trial.requests_per_s, trial.requests);

@@ -87,7 +87,7 @@ class DistServe {
     if (!holds) plan_.reasons.push_back(no_goodput());
     counts_ = asked();
     if (auto room = check_room(problem_, deployment(counts_)); !room.ok()) {
-      plan_.reasons.push_back(fmt::format("{} {}", describe(problem_, deployment(counts_)), room.error().message));
+      plan_.reasons.push_back(fmt::format("{} {}", describe(deployment(counts_)), room.error().message));
       WINDLASS_ASSIGN_OR_RETURN(const bool fits, find_room());
       holds = holds && fits;
     }

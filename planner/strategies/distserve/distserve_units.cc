@@ -5,6 +5,9 @@
 #include <limits>
 #include <optional>
 
+#include "planner/strategies/core/fewest_workers.h"
+#include "planner/strategies/core/worker_models.h"
+
 namespace windlass::search {
 namespace {
 
@@ -40,14 +43,6 @@ class PromptsAlone final : public Requests {
   const Requests* of_;
 };
 
-// A prefill that is done at once and holds any number of caches.
-class Instant final : public planner::IterationModel {
- public:
-  [[nodiscard]] double iteration_s(const planner::Batch&) const override { return 0; }
-  [[nodiscard]] planner::Coverage coverage(const planner::Batch&) const override { return planner::Coverage::kMeasured; }
-  [[nodiscard]] double kv_capacity_tokens() const override { return 1e15; }
-};
-
 // The fewest segments into which both can be cut so that one of each fits a node.
 std::optional<int> segments_of(const WorkerKind& prefill, const WorkerKind& decode, int node_gpus, int nodes) {
   for (int segments = 1; segments <= std::min({nodes, prefill.pipeline_stages, decode.pipeline_stages}); ++segments) {
@@ -77,9 +72,15 @@ DistServeUnits::DistServeUnits(const Problem& problem, const DistServeOptions& o
     : problem_(problem),
       prompts_(std::make_unique<PromptsAlone>(*problem.requests)),
       prefill_problem_(problem),
-      instant_(std::make_shared<Instant>()),
+      decode_problem_(problem),
       lengths_(phase_lengths(lengths_of(*problem.requests, problem.seed, requests))) {
   prefill_problem_.requests = prompts_.get();
+  instant_ = add_instant_kind(decode_problem_);
+  instant_.engine.batching = planner::Batching::kVllm;
+  instant_.engine.prompt_order = planner::PromptOrder::kArrival;
+  instant_.engine.kv_blocks = kManyPages;
+  instant_.engine.max_batch_tokens = std::numeric_limits<int>::max();
+  instant_.engine.max_sequences = std::numeric_limits<int>::max();
   const AcceleratorChoice& first = problem.accelerators.front();
   one_node_ = problem.accelerators.size() == 1 && std::min(first.gpus, problem.max_gpus) <= first.spec.gpus_per_node;
   const PhaseBounds bounds = phase_bounds(problem.objectives);
@@ -109,33 +110,31 @@ DistServeUnits::DistServeUnits(const Problem& problem, const DistServeOptions& o
   }
 }
 
-planner::EngineSettings DistServeUnits::prefill_engine(int kind) const {
-  planner::EngineSettings engine = problem_.engine;
-  engine.batching = planner::Batching::kVllm;
-  engine.prompt_order = planner::PromptOrder::kArrival;
-  engine.max_batch_tokens = batch_tokens(kind);
-  return engine;
+Pool DistServeUnits::decode_pool(int kind, int workers) const {
+  Pool pool = problem_.pool(kind, dispatch::Role::kDecode, workers);
+  pool.spec.engine.batching = planner::Batching::kVllm;
+  pool.spec.engine.prompt_order = planner::PromptOrder::kArrival;
+  return pool;
 }
 
-planner::EngineSettings DistServeUnits::decode_engine() const {
-  planner::EngineSettings engine = problem_.engine;
-  engine.batching = planner::Batching::kVllm;
-  engine.prompt_order = planner::PromptOrder::kArrival;
-  return engine;
+Pool DistServeUnits::prefill_pool(int kind, dispatch::Role role, int workers) const {
+  Pool pool = decode_pool(kind, workers);
+  pool.role = role;
+  pool.spec.engine.max_batch_tokens = batch_tokens(kind);
+  return pool;
 }
 
 double DistServeUnits::worth(int kind) const {
-  Deployment one;
-  one.pools.emplace_back().kind = kind;
+  const Deployment one = unified(problem_, kind, problem_.engine, 1);
   const double worth = worth_of(problem_, one);
-  return worth > 0 ? worth : gpus_of(problem_, one);
+  return worth > 0 ? worth : gpus_of(one);
 }
 
 std::vector<Unit> DistServeUnits::prefill() const {
   std::vector<Unit> units;
   for (int kind = 0; kind < static_cast<int>(problem_.kinds.size()); ++kind) {
     Deployment one;
-    one.pools = {{.role = dispatch::Role::kUnified, .kind = kind, .workers = 1, .engine = prefill_engine(kind)}};
+    one.pools = {prefill_pool(kind, dispatch::Role::kUnified, 1)};
     const PhaseScreen& screen = prefill_screen(kind);
     units.push_back({&prefill_problem_, std::move(one), worth(kind), screen.estimate_per_s, screen.ceiling_per_s});
   }
@@ -146,12 +145,9 @@ std::vector<Unit> DistServeUnits::decode() const {
   std::vector<Unit> units;
   for (int kind = 0; kind < static_cast<int>(problem_.kinds.size()); ++kind) {
     Deployment one = deployment(kind, kind, 1, 1, false);
-    one.pools[0].model = instant_;
-    one.pools[0].engine.kv_blocks = kManyPages;
-    one.pools[0].engine.max_batch_tokens = std::numeric_limits<int>::max();
-    one.pools[0].engine.max_sequences = std::numeric_limits<int>::max();
+    one.pools[0].spec = instant_;
     const PhaseScreen& screen = decode_screen(kind);
-    units.push_back({&problem_, std::move(one), worth(kind), screen.estimate_per_s, screen.ceiling_per_s});
+    units.push_back({&decode_problem_, std::move(one), worth(kind), screen.estimate_per_s, screen.ceiling_per_s});
   }
   return units;
 }
@@ -170,12 +166,8 @@ std::vector<Unit> DistServeUnits::pair_units() const {
 Deployment DistServeUnits::deployment(int prefill_kind, int decode_kind, int prefill_workers, int decode_workers,
                                       bool pairs) const {
   Deployment deployment;
-  deployment.pools = {
-      {.role = dispatch::Role::kPrefill,
-       .kind = prefill_kind,
-       .workers = prefill_workers,
-       .engine = prefill_engine(prefill_kind)},
-      {.role = dispatch::Role::kDecode, .kind = decode_kind, .workers = decode_workers, .engine = decode_engine()}};
+  deployment.pools = {prefill_pool(prefill_kind, dispatch::Role::kPrefill, prefill_workers),
+                      decode_pool(decode_kind, decode_workers)};
   deployment.pairs_share_a_node = pairs || one_node_;
   if (pairs) deployment.dispatch.decode_choice = dispatch::DecodeChoice::kPartner;
   return deployment;

@@ -51,13 +51,14 @@ class DistServeUnits {
   [[nodiscard]] const PhaseScreen& decode_screen(int kind) const { return decode_screens_[static_cast<std::size_t>(kind)]; }
 
  private:
-  [[nodiscard]] planner::EngineSettings prefill_engine(int kind) const;
-  [[nodiscard]] planner::EngineSettings decode_engine() const;
+  [[nodiscard]] Pool prefill_pool(int kind, dispatch::Role role, int workers) const;
+  [[nodiscard]] Pool decode_pool(int kind, int workers) const;
 
   const Problem& problem_;
   std::unique_ptr<const Requests> prompts_;  // with answers of one token
   Problem prefill_problem_;
-  std::shared_ptr<const planner::IterationModel> instant_;
+  Problem decode_problem_;  // with a kind more, of instant_
+  WorkerSpec instant_;
   PhaseLengths lengths_;
   std::vector<int> batch_tokens_;
   std::vector<PhaseScreen> prefill_screens_, decode_screens_;

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/deployment/pool_name.h"
 #include "planner/strategies/core/auto_candidates.h"
+#include "planner/strategies/core/deployment.h"
 #include "planner/strategies/core/fewest_workers.h"
 
 namespace windlass::search {
@@ -77,11 +77,7 @@ MixQuestion mix_question(const Problem& problem, const MixQuestionOptions& optio
     for (const WorkerKind& kind : problem.kinds) row.push_back(load_of(problem, kind, bucket.lengths, LatencyBounds{}));
   }
 
-  const auto name = [&](int k) {
-    const WorkerKind& kind = problem.kinds[static_cast<std::size_t>(k)];
-    const std::string worker = planner::pool_name(problem.spec(kind).name, kind.gpus());
-    return kind.pipeline_stages == 1 ? worker : fmt::format("{} (PP {})", worker, kind.pipeline_stages);
-  };
+  const auto name = [&](int k) { return worker_text(problem.pool(k).spec); };
   const auto beaten_by = [&](int k, int other) {
     const double price = worth_of_worker(problem, k), others = worth_of_worker(problem, other);
     const bool same =

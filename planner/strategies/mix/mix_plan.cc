@@ -81,11 +81,7 @@ class MixPlanning {
     Deployment deployment;
     for (std::size_t k = 0; k < workers.size(); ++k) {
       if (workers[k] == 0) continue;
-      PlannedPool pool;
-      pool.kind = question_.kinds[k];
-      pool.engine = problem_.engine;
-      pool.workers = workers[k];
-      deployment.pools.push_back(std::move(pool));
+      deployment.pools.push_back(problem_.pool(question_.kinds[k], dispatch::Role::kUnified, workers[k]));
     }
     if (deployment.pools.size() > 1) {
       deployment.dispatch.policy = dispatch::PolicyKind::kBySize;

@@ -7,33 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "planner/deployment/pool_name.h"
-
 namespace windlass::search {
 namespace {
 
-class Capped final : public planner::IterationModel {
- public:
-  Capped(std::shared_ptr<const planner::IterationModel> model, const PowerCap& cap) : model_(std::move(model)), cap_(cap) {}
-
-  [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
-    return model_->iteration_s(batch) * (batch.prefill_sequences > 0 ? cap_.prompt_slowdown : cap_.token_slowdown);
-  }
-  [[nodiscard]] planner::Coverage coverage(const planner::Batch& batch) const override {
-    const bool as_measured = (batch.prefill_sequences > 0 ? cap_.prompt_slowdown : cap_.token_slowdown) == 1;
-    return as_measured ? model_->coverage(batch) : planner::Coverage::kModelled;
-  }
-  [[nodiscard]] double kv_capacity_tokens() const override { return model_->kv_capacity_tokens(); }
-  [[nodiscard]] int pipeline_stages() const override { return model_->pipeline_stages(); }
-
- private:
-  std::shared_ptr<const planner::IterationModel> model_;
-  PowerCap cap_;
-};
-
-std::string machine_name(const Problem& problem, int kind) {
-  return planner::pool_name(problem.spec(problem.kind_at(kind)).name, problem.kind_at(kind).gpus());
-}
+std::string machine_name(const Problem& problem, int kind) { return worker_text(problem.pool(kind).spec); }
 
 planner::EngineSettings engine_of(const Problem& problem, const SplitwiseOptions& options) {
   planner::EngineSettings engine = problem.engine;
@@ -41,6 +18,12 @@ planner::EngineSettings engine_of(const Problem& problem, const SplitwiseOptions
   engine.max_batch_tokens = options.max_batch_tokens;
   engine.prompt_order = planner::PromptOrder::kArrival;
   return engine;
+}
+
+Pool machines_of(const Problem& problem, int kind, dispatch::Role role, const SplitwiseOptions& options) {
+  Pool pool = problem.pool(kind, role);
+  pool.spec.engine = engine_of(problem, options);
+  return pool;
 }
 
 // Of each accelerator the largest worker: a whole machine. Of equals the one with the fewest stages.
@@ -62,11 +45,6 @@ std::vector<int> whole_machines(const Problem& problem) {
 
 }  // namespace
 
-std::shared_ptr<const planner::IterationModel> capped(std::shared_ptr<const planner::IterationModel> model,
-                                                      const PowerCap& cap) {
-  return std::make_shared<Capped>(std::move(model), cap);
-}
-
 std::vector<Limit> splitwise_objectives() {
   std::vector<Limit> limits;
   for (const auto& [percentile, ttft, tokens] : {std::tuple(50.0, 2.0, 1.25), {90.0, 3.0, 1.5}, {99.0, 6.0, 5.0}}) {
@@ -81,10 +59,10 @@ SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOpt
   SplitDesign design;
   design.name = fmt::format("{} for both phases at once", machine_name(problem, kind));
   design.unified = true;
-  const planner::EngineSettings engine = engine_of(problem, options);
-  design.deploy = [kind, engine](const PhaseCounts& counts) {
+  design.deploy = [pool = machines_of(problem, kind, dispatch::Role::kUnified, options)](const PhaseCounts& counts) {
     Deployment deployment;
-    deployment.pools = {{dispatch::Role::kUnified, kind, counts.prefill, engine, {}}};
+    deployment.pools = {pool};
+    deployment.pools.front().workers = counts.prefill;
     deployment.dispatch.policy.reset();
     return deployment;
   };
@@ -93,17 +71,14 @@ SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOpt
   return design;
 }
 
-SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_kind, const std::optional<PowerCap>& cap,
+SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_kind, bool capped,
                              const SplitwiseOptions& options) {
   SplitDesign design;
-  design.name = fmt::format("{} for prompts, {}{} for tokens", machine_name(problem, prompt_kind), cap ? "power-capped " : "",
-                            machine_name(problem, token_kind));
-  PlannedPool prompts{dispatch::Role::kPrefill, prompt_kind, 1, engine_of(problem, options), {}};
-  PlannedPool tokens{dispatch::Role::kDecode, token_kind, 1, engine_of(problem, options), {}};
-  if (cap) {
-    tokens.model = capped(problem.kind_at(token_kind).model, *cap);
-    tokens.power_share = cap->machine_share;
-  }
+  design.name = fmt::format("{} for prompts, {}{} for tokens", machine_name(problem, prompt_kind),
+                            capped ? "power-capped " : "", machine_name(problem, token_kind));
+  const Pool prompts = machines_of(problem, prompt_kind, dispatch::Role::kPrefill, options);
+  Pool tokens = machines_of(problem, token_kind, dispatch::Role::kDecode, options);
+  if (capped) tokens.spec.power_share = problem.power_cap.machine_share;
   design.deploy = [prompts, tokens, threshold = options.mixed_pool_threshold_tokens](const PhaseCounts& counts) {
     Deployment deployment;
     deployment.pools = {prompts, tokens};
@@ -142,10 +117,10 @@ Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const
   for (const int prompts : machines) {
     for (const int tokens : machines) {
       if (prompts != tokens && prompt_load(prompts) >= prompt_load(tokens)) continue;
-      designs.push_back(splitwise_design(problem, prompts, tokens, std::nullopt, options));
+      designs.push_back(splitwise_design(problem, prompts, tokens, false, options));
     }
   }
-  if (options.cap && power_counts) designs.push_back(splitwise_design(problem, fastest, fastest, options.cap, options));
+  if (options.may_cap && power_counts) designs.push_back(splitwise_design(problem, fastest, fastest, true, options));
   return plan_of_designs(problem, effort, options.search, "splitwise", std::move(designs));
 }
 

@@ -18,24 +18,12 @@
 
 namespace windlass::search {
 
-// What a lower power limit of its GPUs does to a machine.
-struct PowerCap {
-  double gpu_share = 0.5;      // of a GPU's power: its limit
-  double machine_share = 0.7;  // what is left of the machine's power: other parts keep theirs (Table V: 1.23 of 1.75)
-  double token_slowdown = 1;   // of decode iterations: none above half of the power (Fig. 9b)
-  // Of iterations with prompts. "Highly sensitive" (Fig. 9a), without a number: compute falls with power.
-  double prompt_slowdown = 2;
-};
-
-// The same machine, capped.
-[[nodiscard]] std::shared_ptr<const planner::IterationModel> capped(std::shared_ptr<const planner::IterationModel> model,
-                                                                    const PowerCap& cap);
-
 struct SplitwiseOptions {
   SplitOptions search;
   std::vector<int> machines;  // indices in Problem::kinds; empty: of each accelerator the largest kind, a whole machine
-  // Of the fastest machine's token machines; considered where power counts: by the goal, or by a limit on it.
-  std::optional<PowerCap> cap = PowerCap{};
+  // The fastest machine's token machines may be capped (Problem::power_cap); considered where power counts: by the goal, or by
+  // a limit on it.
+  bool may_cap = true;
   std::int64_t mixed_pool_threshold_tokens = 8192;
   int max_batch_tokens = 2048;  // of prompts
 };
@@ -46,9 +34,9 @@ struct SplitwiseOptions {
 // Machines that prompts and tokens share (the paper's baselines): mixed continuous batching, as in the mixed pool.
 [[nodiscard]] SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOptions& options = {});
 
-// "AA", "HH", "HA" by the two kinds; `cap` none: uncapped.
-[[nodiscard]] SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_kind,
-                                           const std::optional<PowerCap>& cap, const SplitwiseOptions& options = {});
+// "AA", "HH", "HA" by the two kinds; `capped`: the token machines.
+[[nodiscard]] SplitDesign splitwise_design(const Problem& problem, int prompt_kind, int token_kind, bool capped,
+                                           const SplitwiseOptions& options = {});
 
 [[nodiscard]] Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const SplitwiseOptions& options);
 [[nodiscard]] inline Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort) {

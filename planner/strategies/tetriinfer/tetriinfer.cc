@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "planner/deployment/pool_name.h"
+#include "planner/strategies/core/worker_models.h"
 
 namespace windlass::search {
 namespace {
@@ -17,38 +17,6 @@ constexpr int kLeastChunk = 64, kMaxChunk = 8192;
 // Of a load by closed forms, which no number of workers below can serve; it is about a fifth off at most.
 constexpr double kSureLoad = 0.8;
 constexpr double kMoreRoom = 0.99;  // of an objective's share: another policy has to leave so much more
-
-class PrefillInstance final : public planner::IterationModel {
- public:
-  PrefillInstance(std::shared_ptr<const planner::IterationModel> model, int chunk_tokens, double slowdown)
-      : model_(std::move(model)), chunk_tokens_(chunk_tokens), slowdown_(slowdown) {}
-
-  [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
-    return slowdown_ * model_->iteration_s(padded(batch));
-  }
-  [[nodiscard]] planner::Coverage coverage(const planner::Batch& batch) const override {
-    return model_->coverage(padded(batch));
-  }
-  [[nodiscard]] double kv_capacity_tokens() const override { return model_->kv_capacity_tokens(); }
-  [[nodiscard]] int pipeline_stages() const override { return model_->pipeline_stages(); }
-
- private:
-  // Padding is computed like tokens; nothing attends to it.
-  [[nodiscard]] planner::Batch padded(planner::Batch batch) const {
-    if (batch.prefill_sequences > 0) batch.prefill_tokens = std::max<double>(batch.prefill_tokens, chunk_tokens_);
-    return batch;
-  }
-
-  std::shared_ptr<const planner::IterationModel> model_;
-  int chunk_tokens_;
-  double slowdown_;
-};
-
-std::string kind_name(const Problem& problem, int kind) {
-  const WorkerKind& of = problem.kind_at(kind);
-  const std::string name = planner::pool_name(problem.spec(of).name, of.gpus());
-  return of.pipeline_stages == 1 ? name : fmt::format("{} (PP {})", name, of.pipeline_stages);
-}
 
 const char* text_of(dispatch::DecodeChoice choice) {
   switch (choice) {
@@ -89,7 +57,7 @@ Result<void> validate_options(const Problem& problem, const TetriInferOptions& o
   if (options.search.seeds < 1) return wrong("seeds", options.search.seeds, "at least 1");
   if (options.prefill_sched_batch < 1) return wrong("prefillSchedBatch", options.prefill_sched_batch, "at least 1");
   if (options.chunk_tokens && *options.chunk_tokens < 1) return wrong("chunkTokens", *options.chunk_tokens, "at least 1");
-  if (!(options.predictor_slowdown >= 1)) return wrong("predictorSlowdown", options.predictor_slowdown, "at least 1");
+  if (!(problem.predictor_slowdown >= 1)) return wrong("predictorSlowdown", problem.predictor_slowdown, "at least 1");
   if (!(options.saturated_share > 0 && options.saturated_share <= 1))
     return wrong("saturatedShare", options.saturated_share, "above 0, at most 1");
   return {};
@@ -138,33 +106,28 @@ int saturating_chunk(const planner::IterationModel& model, double share) {
   return chunk;
 }
 
-std::shared_ptr<const planner::IterationModel> prefill_instance(std::shared_ptr<const planner::IterationModel> model,
-                                                                int chunk_tokens, double slowdown) {
-  return std::make_shared<PrefillInstance>(std::move(model), chunk_tokens, slowdown);
-}
-
 SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int decode_kind, const TetriInferKnobs& knobs,
                               const TetriInferOptions& options) {
-  const auto& prefill_model = problem.kind_at(prefill_kind).model;
-  const int chunk = options.chunk_tokens.value_or(saturating_chunk(*prefill_model, options.saturated_share));
+  const planner::IterationModel& prefill_model = *problem.kind_at(prefill_kind).model;
+  const int chunk = options.chunk_tokens.value_or(saturating_chunk(prefill_model, options.saturated_share));
   // The predictor runs only where somebody asks it.
   const bool predicts =
       knobs.admission != planner::DecodeAdmission::kGreedy || knobs.choice == dispatch::DecodeChoice::kTwoChoice;
-  PlannedPool prefill{dispatch::Role::kPrefill, prefill_kind, 1, problem.engine, {}};
-  prefill.engine.batching = planner::Batching::kSarathi;
-  prefill.engine.max_batch_tokens = chunk;
-  prefill.engine.prompt_order = knobs.order;
-  prefill.engine.prompt_order_window = options.prefill_sched_batch;
-  prefill.model = prefill_instance(prefill_model, chunk, predicts ? options.predictor_slowdown : 1);
-  PlannedPool decode{dispatch::Role::kDecode, decode_kind, 1, problem.engine, {}};
-  decode.engine.batching = planner::Batching::kVllm;
-  decode.engine.admission = knobs.admission;
+  Pool prefill = problem.pool(prefill_kind, dispatch::Role::kPrefill);
+  prefill.spec.engine.batching = planner::Batching::kSarathi;
+  prefill.spec.engine.max_batch_tokens = chunk;
+  prefill.spec.engine.pads_chunks = true;
+  prefill.spec.engine.prompt_order = knobs.order;
+  prefill.spec.engine.prompt_order_window = options.prefill_sched_batch;
+  prefill.spec.length_predictor = predicts;
+  Pool decode = problem.pool(decode_kind, dispatch::Role::kDecode);
+  decode.spec.engine.batching = planner::Batching::kVllm;
+  decode.spec.engine.admission = knobs.admission;
 
   SplitDesign design;
-  design.name =
-      fmt::format("{} for prefill in chunks of {}, {} in windows of {}; {} for decode, {}, {}",
-                  kind_name(problem, prefill_kind), chunk, planner::to_string(knobs.order), options.prefill_sched_batch,
-                  kind_name(problem, decode_kind), planner::to_string(knobs.admission), text_of(knobs.choice));
+  design.name = fmt::format("{} for prefill in chunks of {}, {} in windows of {}; {} for decode, {}, {}",
+                            worker_text(prefill.spec), chunk, planner::to_string(knobs.order), options.prefill_sched_batch,
+                            worker_text(decode.spec), planner::to_string(knobs.admission), text_of(knobs.choice));
   Deployment base;
   base.pools = {prefill, decode};
   base.dispatch.policy.reset();  // the prefill instance with the least load
@@ -178,7 +141,7 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
     deployment.pools[1].workers = counts.decode;
     return deployment;
   };
-  const PhaseLoads loads = phase_loads(problem, *prefill.model, problem.kind_at(decode_kind));
+  const PhaseLoads loads = phase_loads(problem, *model_of(problem, prefill.spec), problem.kind_at(decode_kind));
   design.guess = {workers_for(loads.prefill), workers_for(loads.decode)};
   return design;
 }

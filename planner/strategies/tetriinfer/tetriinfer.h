@@ -36,17 +36,12 @@ struct TetriInferOptions {
   double saturated_share = 0.9;           // of the highest throughput: what a chunk reaches
   std::optional<int> chunk_tokens;        // in place of that
   dispatch::LengthPrediction prediction;  // buckets of 200, right in 74.9 %
-  double predictor_slowdown = 1.1;        // of prefill iterations, beside the predictor (Fig. 17)
   std::optional<dispatch::FlipPolicy> flip = dispatch::FlipPolicy{};
   int heavy_decode_tokens = 128;
 };
 
 // The accelerator-saturate threshold: the least power of two of tokens whose prefill throughput is `share` of the highest.
 [[nodiscard]] int saturating_chunk(const planner::IterationModel& model, double share);
-
-// A prefill instance: its last chunk padded to a whole one, and slowed by what runs beside it.
-[[nodiscard]] std::shared_ptr<const planner::IterationModel> prefill_instance(
-    std::shared_ptr<const planner::IterationModel> model, int chunk_tokens, double slowdown);
 
 [[nodiscard]] SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int decode_kind,
                                             const TetriInferKnobs& knobs, const TetriInferOptions& options = {});

@@ -88,7 +88,7 @@ class Search {
     search.tolerance = options_.tolerance;
     search.stop = effort_.stop;
     Looked looked;
-    auto capacity = capacity_of(problem_, unified(point.kind, point.engine, replicas), search);
+    auto capacity = capacity_of(problem_, unified(problem_, point.kind, point.engine, replicas), search);
     if (!capacity.ok()) {
       looked.error = capacity.error();
       return looked;

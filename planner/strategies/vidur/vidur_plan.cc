@@ -127,8 +127,8 @@ class VidurPlanning {
     return {};
   }
 
-  [[nodiscard]] static Deployment deployment(const Candidate& candidate, int workers) {
-    return unified(candidate.point.kind, candidate.point.engine, workers);
+  [[nodiscard]] Deployment deployment(const Candidate& candidate, int workers) const {
+    return unified(problem_, candidate.point.kind, candidate.point.engine, workers);
   }
 
   Result<Offer> plan() {

@@ -147,7 +147,7 @@ Result<search::Offer> plan_on(const Workload& of, const std::vector<Priced>& acc
   problem.within_node = {64e9, 1e-5, 0, 0};
   problem.between_nodes = {12.5e9, 1e-4, 0, 0};
   WINDLASS_ASSIGN_OR_RETURN(auto plan, search::mix_plan(problem, {}));
-  text = search::describe(problem, plan.deployment);
+  text = describe(plan.deployment);
   return plan;
 }
 

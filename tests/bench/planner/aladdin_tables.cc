@@ -150,14 +150,14 @@ Testbed testbed(const Setting& setting, const workload::LengthDistribution& leng
 enum class Rule { kWhole, kJsq, kPowerOfTwo, kAladdin, kAladdinKnown };
 
 search::Deployment deployment(const Testbed& bed, Rule rule, bool split) {
-  search::Deployment made = search::unified(rule == Rule::kWhole ? bed.whole : bed.best, bed.problem.engine, 1);
+  search::Deployment made = search::unified(bed.problem, rule == Rule::kWhole ? bed.whole : bed.best, bed.problem.engine, 1);
   made.dispatch.policy = rule == Rule::kPowerOfTwo                               ? PolicyKind::kPowerOfTwo
                          : rule == Rule::kAladdin || rule == Rule::kAladdinKnown ? PolicyKind::kAladdin
                                                                                  : PolicyKind::kJsq;
   made.dispatch.placement.learns_lengths = rule != Rule::kAladdinKnown;
   if (split) {
     // Prefill workers beyond any need; the decode workers are what is counted.
-    search::PlannedPool prefill = made.pools.front();
+    search::Pool prefill = made.pools.front();
     prefill.role = dispatch::Role::kPrefill;
     prefill.workers = 100;
     made.pools.front().role = dispatch::Role::kDecode;
@@ -197,7 +197,7 @@ Needed gpus_needed(const Asked& asked, bool split, int seeds) {
     if (!found.ok() || found->workers == 0) return {};
     workers = found->workers;
   }
-  return {workers * search::kind_of(problem, made.pools[pool]).gpus()};
+  return {workers * made.pools[pool].spec.gpus()};
 }
 
 struct Comparison {

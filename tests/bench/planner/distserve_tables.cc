@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/strategies/core/fewest_workers.h"
 #include "planner/strategies/core/trial.h"
 #include "planner/strategies/distserve/distserve.h"
 #include "planner/strategies/distserve/distserve_search.h"
@@ -39,13 +40,10 @@ std::string parallelism(const search::WorkerKind& kind) {
 
 const search::WorkerKind& kind_at(const Problem& problem, int index) { return problem.kinds[static_cast<std::size_t>(index)]; }
 
-Deployment colocated(int kind) {
-  Deployment deployment;
-  search::PlannedPool& pool = deployment.pools.emplace_back();
-  pool.kind = kind;
-  pool.engine.batching = planner::Batching::kVllm;
-  pool.engine.max_batch_tokens = kVllmBatchTokens;
-  return deployment;
+Deployment colocated(const Problem& problem, int kind) {
+  planner::EngineSettings engine = planner::with_defaults_of(planner::Batching::kVllm);
+  engine.max_batch_tokens = kVllmBatchTokens;
+  return search::unified(problem, kind, engine, 1);
 }
 
 // One system: what runs, and at which rate a GPU.
@@ -64,14 +62,14 @@ Result<System> vllm(const Problem& problem, int tensor_parallel, Executor& execu
   for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
     const search::WorkerKind& of = kind_at(problem, kind);
     if (tensor_parallel > 0 && (of.tensor_parallel != tensor_parallel || of.pipeline_stages != 1)) continue;
-    units.push_back({&problem, colocated(kind), static_cast<double>(of.gpus()), static_cast<double>(of.gpus()), 1e3});
+    units.push_back({&problem, colocated(problem, kind), static_cast<double>(of.gpus()), static_cast<double>(of.gpus()), 1e3});
     kinds.push_back(kind);
   }
   search::Effort effort;
   effort.executor = &executor;
   WINDLASS_ASSIGN_OR_RETURN(const auto found,
                             search::search_units({units}, {.requests = kRequests, .seed = problem.seed}, effort));
-  System system{tensor_parallel > 0 ? "vLLM" : "vLLM++", "", &problem, colocated(kinds.front()), 0};
+  System system{tensor_parallel > 0 ? "vLLM" : "vLLM++", "", &problem, colocated(problem, kinds.front()), 0};
   system.parallelism = parallelism(kind_at(problem, kinds.front()));
   if (const auto best = found.families[0].best) {
     system.deployment = units[*best].deployment;
@@ -121,7 +119,7 @@ struct Attained {
   double both = 0, only_ttft = 0, only_tpot = 0;
 };
 Result<Attained> attained(const System& system, double per_gpu_s, double scale = 1) {
-  const double rate = per_gpu_s * search::gpus_of(*system.problem, system.deployment);
+  const double rate = per_gpu_s * gpus_of(system.deployment);
   constexpr double kAny_s = std::numeric_limits<double>::infinity();
   const auto share = [&](bool ttft, bool tpot) -> Result<double> {
     Problem problem = *system.problem;
@@ -292,7 +290,8 @@ Result<std::string> measured_rows(const System& vllm) {
     measured.add(request.ttft_ms / 1e3, request.tpot_ms / 1e3, objectives);
   }
   sim::ServingOptions options;
-  static_cast<sim::ServingService&>(options) = search::serving_service(*vllm.problem, vllm.deployment);
+  search::Served served = search::serving_service(*vllm.problem, vllm.deployment);
+  static_cast<sim::ServingService&>(options) = std::move(served.service);
   Collect collect(simulated, objectives);
   options.observer = &collect;
   MeasuredSource source;
@@ -305,7 +304,7 @@ Result<std::string> measured_rows(const System& vllm) {
 Result<double> attained_in_short_runs(const System& system, double per_gpu_s) {
   constexpr double kRun_s = 100;
   constexpr int kRuns = 20;
-  const double rate = per_gpu_s * search::gpus_of(*system.problem, system.deployment);
+  const double rate = per_gpu_s * gpus_of(system.deployment);
   double sum = 0;
   for (std::uint64_t run = 1; run <= kRuns; ++run) {
     WINDLASS_ASSIGN_OR_RETURN(const auto result,
@@ -324,16 +323,10 @@ Result<std::string> accuracy_rows(const char* lengths, const Systems& systems) {
                                 Row{2.0, 52.8, 51.0, 99.3, 99.3},   Row{2.5, 44.9, 46.1, 87.3, 88.3},
                                 Row{3.0, 36.7, 38.3, 83.0, 84.1},   Row{3.5, 27.8, 28.0, 77.3, 77.0},
                                 Row{4.0, 23.6, 24.1, 70.0, 68.9}};
-  const Problem& problem = systems.own.problem;
-  const auto kind_of_degree = [&](int tensor_parallel) {
-    const auto found = std::find_if(problem.kinds.begin(), problem.kinds.end(), [&](const search::WorkerKind& kind) {
-      return kind.tensor_parallel == tensor_parallel && kind.pipeline_stages == 1;
-    });
-    return static_cast<int>(found - problem.kinds.begin());
-  };
   System split = systems.all[2];
-  split.deployment.pools[0].kind = kind_of_degree(2);
-  split.deployment.pools[1].kind = kind_of_degree(1);
+  split.deployment.pools[0].spec.tensor_parallel = 2;
+  split.deployment.pools[1].spec.tensor_parallel = 1;
+  for (planner::Pool& pool : split.deployment.pools) pool.spec.pipeline_stages = 1;
   std::string text;
   for (const Row& row : kRows) {
     WINDLASS_ASSIGN_OR_RETURN(const double colocated, attained_in_short_runs(systems.all[0], row.per_gpu_s));

@@ -34,8 +34,7 @@ constexpr Design kDesigns[] = {
 
 SplitDesign design_of(const Problem& problem, const Design& design, const search::SplitwiseOptions& options) {
   if (!design.split) return search::baseline_design(problem, design.prompts, options);
-  const auto cap = design.cap ? options.cap : std::nullopt;
-  return search::splitwise_design(problem, design.prompts, design.tokens, cap, options);
+  return search::splitwise_design(problem, design.prompts, design.tokens, design.cap, options);
 }
 
 std::string counts_of(const Offer& plan) {
@@ -147,7 +146,7 @@ Result<std::string> figure_twelve(const std::string& data, Executor& executor) {
   text +=
       "Seeds of 20 in which all nine objectives hold:\n\n| prompt machines | 1 token machine | 2 | 3 | 4 | 5 | 6 "
       "|\n|---|---:|---:|---:|---:|---:|---:|\n";
-  const SplitDesign design = search::splitwise_design(setting.problem, kH100Machine, kH100Machine, std::nullopt, options);
+  const SplitDesign design = search::splitwise_design(setting.problem, kH100Machine, kH100Machine, false, options);
   for (int prompts = 23; prompts <= 29; ++prompts) {
     const auto column = [&](std::size_t tokens) {
       return seeds_held(setting.problem, design.deploy({prompts, static_cast<int>(tokens) + 1}));

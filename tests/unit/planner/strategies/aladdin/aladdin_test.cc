@@ -111,8 +111,7 @@ TEST(AladdinPlan, IsWhatTryingAllSays) {
     if (std::exchange(last, accelerator) == accelerator) continue;
     for (int workers = 1; workers <= 40; ++workers) {
       Deployment deployment = plan.deployment;
-      deployment.pools[0].kind = kind.kind;
-      deployment.pools[0].workers = workers;
+      deployment.pools = {owned.problem.pool(kind.kind, dispatch::Role::kUnified, workers)};
       if (!judge(owned.problem, *try_out(owned.problem, deployment, {12, 500, owned.problem.seed})).holds) continue;
       cheapest = std::min(cheapest, cost_per_hour(owned.problem, deployment));
       break;
@@ -164,7 +163,7 @@ TEST(AladdinPlan, IsTheSameOnAnyNumberOfCores) {
   const Offer a = planned(owned.problem, quick_aladdin(), effort);
   effort.executor = &three;
   const Offer b = planned(owned.problem, quick_aladdin(), effort);
-  EXPECT_EQ(describe(owned.problem, a.deployment), describe(owned.problem, b.deployment));
+  EXPECT_EQ(describe(a.deployment), describe(b.deployment));
   EXPECT_EQ(a.predicted.attainment, b.predicted.attainment);
   EXPECT_EQ(a.predicted.capacity_requests_per_s, b.predicted.capacity_requests_per_s);
   EXPECT_EQ(a.trials, b.trials);

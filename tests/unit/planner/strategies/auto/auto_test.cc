@@ -11,6 +11,7 @@
 #include "planner/strategies/auto/auto_plan.h"
 #include "planner/strategies/core/fewest_workers.h"
 #include "planner/strategies/core/plan_parts.h"
+#include "planner/strategies/core/worker_models.h"
 #include "planner/strategies/vidur/vidur.h"
 #include "tests/unit/planner/strategies/core/fixtures.h"
 
@@ -69,13 +70,10 @@ double least_worth(const Problem& problem) {
     for (int d = -1; d < count; ++d) {
       for (int prefills = 1; prefills <= 6; ++prefills) {
         for (int decodes = 1; decodes <= (d < 0 ? 1 : 6); ++decodes) {
-          Deployment deployment = unified(p, problem.engine, prefills);
+          Deployment deployment = unified(problem, p, problem.engine, prefills);
           if (d >= 0) {
             deployment.pools.front().role = dispatch::Role::kPrefill;
-            deployment.pools.push_back(deployment.pools.front());
-            deployment.pools.back().role = dispatch::Role::kDecode;
-            deployment.pools.back().kind = d;
-            deployment.pools.back().workers = decodes;
+            deployment.pools.push_back(problem.pool(d, dispatch::Role::kDecode, decodes));
           }
           const double worth = worth_of(problem, deployment);
           if (worth < least && check_room(problem, deployment).ok() && holds(problem, deployment, problem.seed, requests))
@@ -133,7 +131,7 @@ TEST(AutoPlan, IsTheSameOnAnyNumberOfThreads) {
     const auto a = auto_plan(owned.problem, options, first);
     const auto b = auto_plan(owned.problem, options, second);
     ASSERT_TRUE(a.ok() && b.ok());
-    EXPECT_EQ(describe(owned.problem, a->deployment), describe(owned.problem, b->deployment));
+    EXPECT_EQ(describe(a->deployment), describe(b->deployment));
     EXPECT_EQ(a->reasons, b->reasons);
     EXPECT_EQ(a->iterations, b->iterations);
     EXPECT_EQ(a->trials, b->trials);
@@ -165,13 +163,13 @@ TEST(AutoPlan, TriesWhatIsProposed) {
        }},
       {"hopeful", "",
        [](const Problem& problem, const Effort&) -> Result<Offer> {
-         Offer plan = plan_of(problem, "hopeful", unified(0, problem.engine, 1));
+         Offer plan = plan_of(problem, "hopeful", unified(problem, 0, problem.engine, 1));
          plan.holds = true;
          return plan;
        }},
       {"dear", "",
        [](const Problem& problem, const Effort&) -> Result<Offer> {
-         Offer plan = plan_of(problem, "dear", unified(0, problem.engine, 200));
+         Offer plan = plan_of(problem, "dear", unified(problem, 0, problem.engine, 200));
          plan.holds = true;
          return plan;
        }},
@@ -256,7 +254,7 @@ TEST(AutoReplan, KeepsWhatHoldsAndIsCheapest) {
   EXPECT_FALSE(again(make_problem(longer).problem).kept);
 
   Problem narrow = owned.problem;
-  narrow.accelerators[static_cast<std::size_t>(kind_of(narrow, plan->deployment.pools.front()).accelerator)].gpus = 0;
+  narrow.accelerators[static_cast<std::size_t>(kind_of(narrow, plan->deployment.pools.front().spec).accelerator)].gpus = 0;
   EXPECT_FALSE(again(narrow).kept);
 }
 
@@ -264,11 +262,11 @@ TEST(AutoReplan, KeepsWhatHoldsAndIsCheapest) {
 TEST(AutoReplan, RefusesWhatDoesNotFit) {
   const OwnedProblem owned = make_problem(small_spec());
   AutoMemory memory;
-  memory.plan = plan_of(owned.problem, "auto", unified(0, owned.problem.engine, 1));
-  memory.plan.deployment.pools.front().kind = 99;
+  memory.plan = plan_of(owned.problem, "auto", unified(owned.problem, 0, owned.problem.engine, 1));
+  memory.plan.deployment.pools.front().spec.tensor_parallel = 99;
   const auto other = auto_replan(owned.problem, memory, {}, {});
   ASSERT_FALSE(other.ok());
-  EXPECT_NE(other.error().message.find("found kind 99"), std::string::npos);
+  EXPECT_NE(other.error().message.find("found workers a100-80gb-99"), std::string::npos);
   const auto negative = auto_replan(owned.problem, memory, {}, {}, -0.1);
   ASSERT_FALSE(negative.ok());
   EXPECT_NE(negative.error().message.find("tolerance"), std::string::npos);

@@ -69,11 +69,12 @@ TEST(Deployment, AddsUp) {
   OwnedProblem owned = make_problem();
   Problem& problem = owned.problem;
   Deployment deployment;
-  deployment.pools = {{dispatch::Role::kPrefill, 0, 2, {}}, {dispatch::Role::kDecode, 4, 3, {}}};  // a100 TP 1, h100 TP 2
-  EXPECT_EQ(gpus_of(problem, deployment), 2 * 1 + 3 * 2);
+  deployment.pools = {problem.pool(0, dispatch::Role::kPrefill, 2),
+                      problem.pool(4, dispatch::Role::kDecode, 3)};  // a100 TP 1, h100 TP 2
+  EXPECT_EQ(gpus_of(deployment), 2 * 1 + 3 * 2);
   const double a100 = problem.accelerators[0].spec.price_per_hour, h100 = problem.accelerators[1].spec.price_per_hour;
   EXPECT_NEAR(cost_per_hour(problem, deployment), 2 * a100 + 6 * h100, 1e-9);
-  EXPECT_EQ(describe(problem, deployment), "prefill 2 x a100-80gb-1 + decode 3 x h100-80gb-2");
+  EXPECT_EQ(describe(deployment), "prefill 2 x a100-80gb-1 + decode 3 x h100-80gb-2");
   EXPECT_TRUE(check_room(problem, deployment).ok());
   problem.accelerators[1].gpus = 5;
   const auto room = check_room(problem, deployment);
@@ -87,8 +88,8 @@ TEST(Deployment, CachesComeAsWasMeasured) {
   OwnedProblem owned = make_problem();
   Problem& problem = owned.problem;
   Deployment deployment;
-  deployment.pools = {{dispatch::Role::kPrefill, 3, 1, {}}, {dispatch::Role::kDecode, 4, 1, {}}};
-  const auto path = [&] { return serving_service(problem, deployment).link.path; };
+  deployment.pools = {problem.pool(3, dispatch::Role::kPrefill), problem.pool(4, dispatch::Role::kDecode)};
+  const auto path = [&] { return serving_service(problem, deployment).service.link.path; };
   const auto end_s = [&] { return try_out(problem, deployment, {1, 200, 1}).value().e2e.mean_s; };
   problem.kinds[3].within_node = problem.kinds[3].between_nodes = planner::KvTransferPath{1, 1, 0, 0};
   EXPECT_EQ(path(), problem.between_nodes);
@@ -100,7 +101,7 @@ TEST(Deployment, CachesComeAsWasMeasured) {
   deployment.pairs_share_a_node = true;
   EXPECT_EQ(path(), problem.within_node);
   problem.kinds[4].within_node = planner::KvTransferPath{9e9, 1e-3, 0, 0};
-  deployment.pools.push_back({dispatch::Role::kDecode, 0, 1, {}});
+  deployment.pools.push_back(problem.pool(0, dispatch::Role::kDecode));
   EXPECT_EQ(path(), (planner::KvTransferPath{9e9, 1e-3, 0, 0}));
   problem.kinds[0].within_node = planner::KvTransferPath{5e9, 1e-5, 0, 0};
   EXPECT_EQ(path(), (planner::KvTransferPath{5e9, 1e-3, 0, 0}));

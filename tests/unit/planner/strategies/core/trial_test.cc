@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "planner/strategies/core/fewest_workers.h"
 #include "tests/unit/planner/strategies/core/fixtures.h"
 
 namespace windlass::search {
@@ -15,17 +16,13 @@ namespace {
 
 using testing::HasSubstr;
 
-Deployment one_pool(int kind, int workers) {
-  Deployment deployment;
-  deployment.pools = {{dispatch::Role::kUnified, kind, workers, {}}};
-  return deployment;
-}
+Deployment one_pool(const Problem& problem, int kind, int workers) { return unified(problem, kind, problem.engine, workers); }
 
 // Given one worker far below and far above what it can take, expect it to hold and to break, and the text to name the
 // objective.
 TEST(Trial, HoldsUntilItIsOverloaded) {
   const OwnedProblem owned = make_problem();
-  const Deployment deployment = one_pool(3, 1);
+  const Deployment deployment = one_pool(owned.problem, 3, 1);
   const auto light = try_out(owned.problem, deployment, {0.5, 300, 1});
   ASSERT_TRUE(light.ok()) << light.error().message;
   EXPECT_TRUE(judge(owned.problem, *light).holds);
@@ -41,7 +38,7 @@ TEST(Trial, HoldsUntilItIsOverloaded) {
 TEST(Trial, LimitsCount) {
   OwnedProblem owned = make_problem();
   owned.problem.objectives.limits = {{Metric::kTtft, 50, 1e-6}};
-  const auto run = try_out(owned.problem, one_pool(3, 1), {0.5, 300, 1});
+  const auto run = try_out(owned.problem, one_pool(owned.problem, 3, 1), {0.5, 300, 1});
   ASSERT_TRUE(run.ok());
   const Verdict verdict = judge(owned.problem, *run);
   EXPECT_FALSE(verdict.holds);
@@ -55,7 +52,7 @@ TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
   Problem& problem = owned.problem;
   problem.slowdown_reference = problem.kinds.front().model;
   Deployment split;
-  split.pools = {{dispatch::Role::kPrefill, 3, 1, {}}, {dispatch::Role::kDecode, 4, 1, {}}};
+  split.pools = {problem.pool(3, dispatch::Role::kPrefill), problem.pool(4, dispatch::Role::kDecode)};
   constexpr double kLoose[] = {0.5, 0.03, 4, 0.4, 8, 2, 2};  // by Metric
   Rng rng(7, "early verdicts");
   int early = 0, holding = 0;
@@ -73,7 +70,7 @@ TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
       problem.objectives.limits.push_back(
           {metric, percentile, kLoose[static_cast<int>(metric)] * std::exp(rng.uniform(-1.5, 0.5))});
     }
-    const Deployment deployment = i % 2 == 0 ? one_pool(3, 1) : split;
+    const Deployment deployment = i % 2 == 0 ? one_pool(owned.problem, 3, 1) : split;
     Trial trial{std::exp(rng.uniform(1, 5)), static_cast<std::int64_t>(rng.uniform(1, 200)), static_cast<std::uint64_t>(i)};
     const auto whole = try_out(problem, deployment, trial);
     trial.verdict_only = true;
@@ -97,7 +94,7 @@ TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
 // to change nothing but the trials.
 TEST(Capacity, IsTheEdge) {
   const OwnedProblem owned = make_problem();
-  const Deployment deployment = one_pool(3, 1);
+  const Deployment deployment = one_pool(owned.problem, 3, 1);
   CapacitySearch search;
   search.requests = 400;
   search.tolerance = 0.01;
@@ -119,7 +116,7 @@ TEST(Capacity, IsTheEdge) {
 // trial.
 TEST(Capacity, OnlyAboveAnother) {
   const OwnedProblem owned = make_problem();
-  const Deployment deployment = one_pool(3, 1);
+  const Deployment deployment = one_pool(owned.problem, 3, 1);
   CapacitySearch search;
   search.requests = 200;
   const double capacity = capacity_of(owned.problem, deployment, search)->requests_per_s;
@@ -138,11 +135,11 @@ TEST(Capacity, MayBeNone) {
   const OwnedProblem owned = make_problem(spec);
   CapacitySearch search;
   search.requests = 50;
-  const auto found = capacity_of(owned.problem, one_pool(3, 1), search);
+  const auto found = capacity_of(owned.problem, one_pool(owned.problem, 3, 1), search);
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(found->requests_per_s, 0);
   search.stop = [] { return true; };
-  const auto stopped = capacity_of(owned.problem, one_pool(3, 1), search);
+  const auto stopped = capacity_of(owned.problem, one_pool(owned.problem, 3, 1), search);
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }

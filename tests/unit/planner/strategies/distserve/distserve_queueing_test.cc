@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/strategies/core/fewest_workers.h"
 #include "planner/strategies/core/trial.h"
 #include "planner/strategies/distserve/distserve_units.h"
 #include "tests/unit/planner/strategies/core/fixtures.h"
@@ -43,11 +44,10 @@ OwnedProblem problem_of(std::shared_ptr<const planner::IterationModel> model, wo
   return owned;
 }
 
-Deployment prefill_alone(int batch_tokens) {
-  Deployment deployment;
-  PlannedPool& pool = deployment.pools.emplace_back();
-  pool.engine.max_batch_tokens = batch_tokens;
-  return deployment;
+Deployment prefill_alone(const Problem& problem, int batch_tokens) {
+  planner::EngineSettings engine = problem.engine;
+  engine.max_batch_tokens = batch_tokens;
+  return unified(problem, 0, engine, 1);
 }
 
 // Eq. 2 and Eq. 3 as the paper writes them, with D of one device.
@@ -61,7 +61,7 @@ TEST(DistServeQueueing, MeansAreThoseOfTheSimulator) {
   constexpr int kTokens = 512;
   const auto simulated = [&](double whole_s, int stages, double rate) {
     const OwnedProblem owned = problem_of(std::make_shared<Line>(0, whole_s / kTokens, stages), workload::FixedTokens{kTokens});
-    return try_out(owned.problem, prefill_alone(kTokens), {rate, 60'000, 5})->ttft.mean_s;
+    return try_out(owned.problem, prefill_alone(owned.problem, kTokens), {rate, 60'000, 5})->ttft.mean_s;
   };
   for (const double rate : {2.0, 5.0, 8.0}) {
     EXPECT_NEAR(simulated(kD, 1, rate), md1_mean_ttft_s(rate, kD, kD), 0.04 * kD) << rate;
@@ -91,7 +91,7 @@ TEST(DistServeQueueing, TailsAreThoseOfTheSimulator) {
         // A single token: the scheduling delay is the wait; the share of delays that are at most the limit.
         owned.problem.objectives = {};
         owned.problem.objectives.limits = {{Metric::kSchedulingDelay, 95, wait_s}};
-        const auto run = try_out(owned.problem, prefill_alone(1), {rate, 40'000, 3});
+        const auto run = try_out(owned.problem, prefill_alone(owned.problem, 1), {rate, 40'000, 3});
         ASSERT_TRUE(run.ok());
         const double p95_s = run->scheduling_delay.p95_s;
         EXPECT_NEAR(tail.exceeds(p95_s), 0.05, 0.02) << equal << " " << rate;
@@ -135,7 +135,7 @@ TEST(DistServeQueueing, ScreensAgreeWithTheSimulator) {
         search.figures = false;
         const auto found = capacity_of(*unit.problem, unit.deployment, search);
         ASSERT_TRUE(found.ok());
-        const std::string who = describe(owned.problem, unit.deployment) + (prefill ? " prefill" : " decode");
+        const std::string who = describe(unit.deployment) + (prefill ? " prefill" : " decode");
         EXPECT_LT(found->requests_per_s, 1.1 * unit.ceiling_per_s) << who << " " << ttft_s << " " << tpot_s;
         EXPECT_GT(found->requests_per_s, unit.estimate_per_s / 2) << who << " " << ttft_s << " " << tpot_s;
         EXPECT_LT(found->requests_per_s, unit.estimate_per_s * 2) << who << " " << ttft_s << " " << tpot_s;

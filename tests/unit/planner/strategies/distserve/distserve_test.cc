@@ -80,7 +80,7 @@ TEST(DistServe, BruteForceFindsNothingBetter) {
         if (!judge(*unit.problem, *run).holds) break;
         highest = rate;
       }
-      EXPECT_LE(highest / unit.worth, best * 1.03) << describe(owned.problem, unit.deployment);
+      EXPECT_LE(highest / unit.worth, best * 1.03) << describe(unit.deployment);
     }
   }
 }
@@ -102,7 +102,7 @@ TEST(DistServe, PlansHoldInTheSimulator) {
     if (affinity == NodeAffinity::kLow) {
       EXPECT_EQ(plan->deployment.pools[0].workers, plan->deployment.pools[1].workers);
     }
-    EXPECT_EQ(plan->gpus, gpus_of(problem, plan->deployment));
+    EXPECT_EQ(plan->gpus, gpus_of(plan->deployment));
     EXPECT_FALSE(plan->considered.empty());
     EXPECT_LE(plan->considered.size(), kMaxConsidered);
     for (const Rejection& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
@@ -135,7 +135,7 @@ TEST(DistServe, TheSameOnAnyNumberOfCores) {
     const auto first = distserve_plan(owned.problem, alone, quick(affinity));
     const auto second = distserve_plan(owned.problem, side_by_side, quick(affinity));
     ASSERT_TRUE(first.ok() && second.ok());
-    EXPECT_EQ(describe(owned.problem, first->deployment), describe(owned.problem, second->deployment));
+    EXPECT_EQ(describe(first->deployment), describe(second->deployment));
     EXPECT_EQ(first->trials, second->trials);
     EXPECT_EQ(first->iterations, second->iterations);
     EXPECT_EQ(first->reasons, second->reasons);

@@ -13,6 +13,7 @@
 #include "planner/strategies/auto/auto_plan.h"
 #include "planner/strategies/core/fewest_workers.h"
 #include "planner/strategies/core/trial.h"
+#include "planner/strategies/core/worker_models.h"
 #include "planner/strategies/vidur/vidur_space.h"
 #include "tests/unit/planner/strategies/core/fixtures.h"
 
@@ -108,7 +109,7 @@ TEST(MixPlan, HoldsInTheSimulator) {
     }
     for (const Rejection& other : plan->considered) EXPECT_FALSE(other.rejected_because.empty());
     mixed += plan->deployment.pools.size() > 1 ? 1 : 0;
-    RecordProperty("plan", describe(owned.problem, plan->deployment));
+    RecordProperty("plan", describe(plan->deployment));
   }
   EXPECT_GE(mixed, 1);
 }
@@ -125,8 +126,8 @@ TEST(MixPlan, FillsUpWithAnotherAccelerator) {
   const auto free = mix_plan(owned.problem, {});
   ASSERT_TRUE(free.ok() && free->holds);
   int cheap = 0;
-  for (const PlannedPool& pool : free->deployment.pools) {
-    if (kind_of(owned.problem, pool).accelerator == 0) cheap += pool.workers;
+  for (const Pool& pool : free->deployment.pools) {
+    if (kind_of(owned.problem, pool.spec).accelerator == 0) cheap += pool.workers;
   }
   ASSERT_GE(cheap, 2);
   owned.problem.accelerators[0].gpus = cheap / 2;
@@ -194,7 +195,7 @@ TEST(MixPlan, IsTheSameTwiceAndStops) {
   const OwnedProblem owned = make_problem(mixed_spec(12));
   const auto once = mix_plan(owned.problem, {}), twice = mix_plan(owned.problem, {});
   ASSERT_TRUE(once.ok() && twice.ok());
-  EXPECT_EQ(describe(owned.problem, once->deployment), describe(owned.problem, twice->deployment));
+  EXPECT_EQ(describe(once->deployment), describe(twice->deployment));
   EXPECT_EQ(once->reasons, twice->reasons);
   EXPECT_EQ(once->iterations, twice->iterations);
   Effort effort;

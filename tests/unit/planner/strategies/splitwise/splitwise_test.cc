@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/cli/console/thread_executor.h"
+#include "planner/strategies/core/worker_models.h"
 #include "tests/bench/planner/splitwise_setting.h"
 #include "tests/paths.h"
 #include "tests/unit/planner/strategies/core/fixtures.h"
@@ -53,7 +54,7 @@ TEST(Splitwise, CostsAsLittleAsTheGrid) {
     ASSERT_TRUE(plan->holds);
     double least = std::numeric_limits<double>::infinity();
     for (const auto& [prompts, tokens] : {std::pair(kA100, kA100), {kH100, kH100}, {kH100, kA100}}) {
-      const SplitDesign design = splitwise_design(owned.problem, prompts, tokens, std::nullopt, options);
+      const SplitDesign design = splitwise_design(owned.problem, prompts, tokens, false, options);
       for (int prefill = 1; prefill <= kMost; ++prefill) {
         for (int decode = 1; decode <= kMost; ++decode) {
           const Deployment deployment = design.deploy({prefill, decode});
@@ -63,8 +64,8 @@ TEST(Splitwise, CostsAsLittleAsTheGrid) {
         }
       }
     }
-    EXPECT_NEAR(plan->cost_per_hour, least, 1e-9) << rate << " requests/s: " << describe(owned.problem, plan->deployment);
-    RecordProperty("plan", describe(owned.problem, plan->deployment));
+    EXPECT_NEAR(plan->cost_per_hour, least, 1e-9) << rate << " requests/s: " << describe(plan->deployment);
+    RecordProperty("plan", describe(plan->deployment));
     large += plan->deployment.pools[0].workers + plan->deployment.pools[1].workers > 4 ? 1 : 0;
   }
   EXPECT_GE(large, 2);
@@ -81,7 +82,7 @@ TEST(Splitwise, FillsARoomWithTheMostRequests) {
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_TRUE(plan->holds);
   EXPECT_EQ(plan->gpus, 6);
-  const SplitDesign design = splitwise_design(owned.problem, kH100, kH100, std::nullopt, options);
+  const SplitDesign design = splitwise_design(owned.problem, kH100, kH100, false, options);
   for (int decode = 1; decode < 6; ++decode) {
     const double better = plan->predicted.capacity_requests_per_s * (1 + 2 * options.search.tolerance);
     EXPECT_FALSE(holds_in_all(owned.problem, design.deploy({6 - decode, decode}), better, options.search)) << decode;
@@ -124,7 +125,7 @@ TEST(Splitwise, IsTheSameOnAnyNumberOfCores) {
       plans.push_back(std::move(plan).value());
     }
     EXPECT_EQ(plans[0].stopped, budget == 60'000);
-    EXPECT_EQ(describe(owned.problem, plans[0].deployment), describe(owned.problem, plans[1].deployment));
+    EXPECT_EQ(describe(plans[0].deployment), describe(plans[1].deployment));
     EXPECT_EQ(plans[0].predicted.ttft_s, plans[1].predicted.ttft_s);
     EXPECT_EQ(plans[0].predicted.capacity_requests_per_s, plans[1].predicted.capacity_requests_per_s);
     EXPECT_EQ(plans[0].iterations, plans[1].iterations);
@@ -164,20 +165,20 @@ TEST(Splitwise, CapsPowerWherePowerCounts) {
   const auto by_cost = splitwise_plan(owned.problem, {}, options);
   owned.problem.goal = Goal::kPower;
   const auto by_power = splitwise_plan(owned.problem, {}, options);
-  options.cap.reset();
+  options.may_cap = false;
   const auto uncapped = splitwise_plan(owned.problem, {}, options);
   ASSERT_TRUE(by_cost.ok() && by_power.ok() && uncapped.ok());
-  EXPECT_EQ(by_cost->deployment.pools[1].power_share, 1);
-  EXPECT_EQ(uncapped->deployment.pools[1].power_share, 1);
-  const PlannedPool& tokens = by_power->deployment.pools[1];
-  EXPECT_EQ(tokens.power_share, 0.7);
+  EXPECT_EQ(by_cost->deployment.pools[1].spec.power_share, 1);
+  EXPECT_EQ(uncapped->deployment.pools[1].spec.power_share, 1);
+  const Pool& tokens = by_power->deployment.pools[1];
+  EXPECT_EQ(tokens.spec.power_share, 0.7);
   EXPECT_LT(by_power->power_watts, uncapped->power_watts);
   EXPECT_NEAR(by_power->power_watts, 700 * (by_power->deployment.pools[0].workers + 0.7 * tokens.workers), 1e-6);
-  EXPECT_THAT(describe(owned.problem, by_power->deployment), HasSubstr("(at 70 % of its power)"));
+  EXPECT_THAT(describe(by_power->deployment), HasSubstr("(at 70 % of its power)"));
   // The cap slows iterations with prompts.
-  const auto model = owned.problem.kinds[kH100].model;
-  EXPECT_EQ(tokens.model->iteration_s(planner::decode_batch(8, 500)), model->iteration_s(planner::decode_batch(8, 500)));
-  EXPECT_EQ(tokens.model->iteration_s(planner::prefill_batch(1, 500)), 2 * model->iteration_s(planner::prefill_batch(1, 500)));
+  const auto model = owned.problem.kinds[kH100].model, capped = model_of(owned.problem, tokens.spec);
+  EXPECT_EQ(capped->iteration_s(planner::decode_batch(8, 500)), model->iteration_s(planner::decode_batch(8, 500)));
+  EXPECT_EQ(capped->iteration_s(planner::prefill_batch(1, 500)), 2 * model->iteration_s(planner::prefill_batch(1, 500)));
 }
 
 // Given machines that have no price, expect the goal cost to take the fewest GPUs, as the goal throughput without a bounded
@@ -258,7 +259,7 @@ TEST(Splitwise, FigureTwelve) {
   const auto plan = splitwise_plan(setting->problem, {}, options);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_TRUE(plan->holds);
-  EXPECT_LE(plan->cost_per_hour, 30 * bench::kH100Cost + 1e-9) << describe(setting->problem, plan->deployment);
+  EXPECT_LE(plan->cost_per_hour, 30 * bench::kH100Cost + 1e-9) << describe(plan->deployment);
   EXPECT_GE(plan->deployment.pools[0].workers, 24);
   EXPECT_EQ(plan->predicted.attainment, 1);
 }

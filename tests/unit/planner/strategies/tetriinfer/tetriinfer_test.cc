@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/cli/console/thread_executor.h"
+#include "planner/strategies/core/worker_models.h"
 #include "tests/unit/planner/strategies/core/fixtures.h"
 #include "tests/unit/planner/whatif/split_trials.h"
 
@@ -56,7 +57,7 @@ TEST(TetriInfer, CostsAsLittleAsTheGrid) {
         }
       }
     }
-    EXPECT_NEAR(fixed->cost_per_hour, least, 1e-9) << rate << " requests/s: " << describe(owned.problem, fixed->deployment);
+    EXPECT_NEAR(fixed->cost_per_hour, least, 1e-9) << rate << " requests/s: " << describe(fixed->deployment);
     options.choose_knobs = true;
     const auto chosen = tetriinfer_plan(owned.problem, {}, options);
     ASSERT_TRUE(chosen.ok()) << chosen.error().message;
@@ -77,12 +78,12 @@ TEST(TetriInfer, SchedulesAsThePaperHasIt) {
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   const Deployment& deployment = plan->deployment;
   ASSERT_EQ(deployment.pools.size(), 2u);
-  const planner::EngineSettings& prefill = deployment.pools[0].engine;
+  const planner::EngineSettings& prefill = deployment.pools[0].spec.engine;
   EXPECT_EQ(prefill.batching, planner::Batching::kSarathi);
   EXPECT_EQ(prefill.prompt_order, planner::PromptOrder::kShortestFirst);
   EXPECT_EQ(prefill.prompt_order_window, 16);
-  EXPECT_EQ(prefill.max_batch_tokens, saturating_chunk(*kind_of(owned.problem, deployment.pools[0]).model, 0.9));
-  EXPECT_EQ(deployment.pools[1].engine.admission, planner::DecodeAdmission::kReserveDynamic);
+  EXPECT_EQ(prefill.max_batch_tokens, saturating_chunk(*kind_of(owned.problem, deployment.pools[0].spec).model, 0.9));
+  EXPECT_EQ(deployment.pools[1].spec.engine.admission, planner::DecodeAdmission::kReserveDynamic);
   EXPECT_EQ(deployment.dispatch.decode_choice, dispatch::DecodeChoice::kTwoChoice);
   EXPECT_FALSE(deployment.dispatch.policy.has_value());
   ASSERT_TRUE(deployment.dispatch.prediction && deployment.dispatch.flip);
@@ -93,8 +94,8 @@ TEST(TetriInfer, SchedulesAsThePaperHasIt) {
       {planner::PromptOrder::kArrival, planner::DecodeAdmission::kGreedy, dispatch::DecodeChoice::kAtArrival}, options);
   const Deployment plain = greedy.deploy({1, 1});
   EXPECT_FALSE(plain.dispatch.prediction.has_value());
-  const auto batch = planner::prefill_batch(1, plain.pools[0].engine.max_batch_tokens);
-  EXPECT_EQ(plain.pools[0].model->iteration_s(batch), owned.problem.kinds[0].model->iteration_s(batch));
+  const auto batch = planner::prefill_batch(1, plain.pools[0].spec.engine.max_batch_tokens);
+  EXPECT_EQ(model_of(owned.problem, plain.pools[0].spec)->iteration_s(batch), owned.problem.kinds[0].model->iteration_s(batch));
 }
 
 // Given a prefill instance, expect part of a chunk to take as long as a whole one, a tenth longer than without the predictor,
@@ -102,7 +103,10 @@ TEST(TetriInfer, SchedulesAsThePaperHasIt) {
 TEST(TetriInfer, PadsTheLastChunk) {
   const OwnedProblem owned = make_problem();
   const auto& model = owned.problem.kinds[0].model;
-  const auto instance = prefill_instance(model, 512, 1.1);
+  WorkerSpec spec = owned.problem.pool(0).spec;
+  spec.engine.max_batch_tokens = 512;
+  spec.engine.pads_chunks = spec.length_predictor = true;
+  const auto instance = model_of(owned.problem, spec);
   const auto near = [](double a, double b) { return std::abs(a / b - 1) < 0.05; };  // it attends to less
   EXPECT_PRED2(near, instance->iteration_s(planner::prefill_batch(1, 40)),
                1.1 * model->iteration_s(planner::prefill_batch(1, 512)));
@@ -193,7 +197,7 @@ TEST(TetriInfer, KeepsWhatItPromises) {
 
 // Given bad options, expect the field, what was found and what is allowed.
 TEST(TetriInfer, RefusesBadInput) {
-  const OwnedProblem owned = make_problem(long_prompts(10));
+  OwnedProblem owned = make_problem(long_prompts(10));
   const auto refused = [&](const auto& spoil) {
     TetriInferOptions options = quick_tetriinfer();
     spoil(options);
@@ -204,9 +208,10 @@ TEST(TetriInfer, RefusesBadInput) {
   EXPECT_THAT(refused([](TetriInferOptions& o) { o.search.seeds = 0; }), HasSubstr("seeds: found 0, allowed is at least 1"));
   EXPECT_THAT(refused([](TetriInferOptions& o) { o.prefill_sched_batch = 0; }), HasSubstr("prefillSchedBatch: found 0"));
   EXPECT_THAT(refused([](TetriInferOptions& o) { o.chunk_tokens = 0; }), HasSubstr("chunkTokens: found 0"));
-  EXPECT_THAT(refused([](TetriInferOptions& o) { o.predictor_slowdown = 0.5; }), HasSubstr("predictorSlowdown: found 0.5"));
   EXPECT_THAT(refused([](TetriInferOptions& o) { o.saturated_share = 2; }), HasSubstr("saturatedShare: found 2"));
   EXPECT_THAT(refused([](TetriInferOptions& o) { o.prediction.accuracy = 1.5; }), HasSubstr("prediction.accuracy: found 1.5"));
+  owned.problem.predictor_slowdown = 0.5;
+  EXPECT_THAT(refused([](TetriInferOptions&) {}), HasSubstr("predictorSlowdown: found 0.5"));
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ TEST(VidurSearch, PassesNoWinnerOver) {
       for (const VidurPoint& point : every->points) {
         CapacitySearch search;
         search.requests = std::max<std::int64_t>(300, static_cast<std::int64_t>(std::ceil(point.steady_requests_per_s * 30)));
-        const auto capacity = capacity_of(judged, unified(point.kind, point.engine, 1), search);
+        const auto capacity = capacity_of(judged, unified(judged, point.kind, point.engine, 1), search);
         ASSERT_TRUE(capacity.ok());
         if (capacity->requests_per_s <= 0 || !judge(owned.problem, capacity->at).holds) continue;
         const WorkerKind& kind = owned.problem.kinds[static_cast<std::size_t>(point.kind)];
@@ -93,8 +93,8 @@ TEST(VidurSearch, CountsReplicas) {
     ASSERT_TRUE(found.ok());
     ASSERT_GE(found->best, 0);
     const VidurPoint& best = best_of(*found);
-    const Deployment deployment = unified(best.kind, best.engine, best.replicas);
-    EXPECT_EQ(gpus_of(owned.problem, deployment), gpus);
+    const Deployment deployment = unified(owned.problem, best.kind, best.engine, best.replicas);
+    EXPECT_EQ(gpus_of(deployment), gpus);
     EXPECT_GE(best.requests_per_s, 0.98 * before);
     before = best.requests_per_s;
     const auto again = try_out(owned.problem, deployment, {best.requests_per_s, best.trial_requests, 0});
@@ -189,7 +189,7 @@ double least_worth(Problem problem, const VidurFound& space) {
   double least = std::numeric_limits<double>::infinity();
   for (const VidurPoint& point : space.points) {
     for (int workers = 1; workers <= most_workers(problem, point.kind); ++workers) {
-      const Deployment deployment = unified(point.kind, point.engine, workers);
+      const Deployment deployment = unified(problem, point.kind, point.engine, workers);
       const double worth = worth_of(problem, deployment);
       if (worth >= least) break;
       const auto result =
