@@ -1,4 +1,5 @@
-// Deployment: pools of like workers and how requests find them: what strategies propose and the simulator tries. Plain data.
+// Deployment: pools of like workers, where they stand, and how requests find them: what strategies propose and the
+// simulator tries. Plain data.
 // Pure.
 #pragma once
 
@@ -32,17 +33,52 @@ struct Pool {
   int workers = 1;
 };
 
+// Consecutive layers of a copy of the model on one worker.
+struct Hop {
+  int pool = 0;  // of Deployment::pools
+  int slot = 0;  // of its workers
+  int layers = 0;
+  std::vector<int> gpus;  // of the problem's cluster
+};
+
+// Workers that hold a copy of the model between them, where a strategy places them on nodes.
+struct Chain {
+  dispatch::Role role = dispatch::Role::kUnified;
+  std::vector<Hop> hops;      // in the order of the layers
+  double requests_per_s = 0;  // that it serves
+  double latency_s = 0;       // of one request's phase, alone (prefill) or in the largest batch (decode)
+  int batch = 1;              // requests at once
+
+  [[nodiscard]] std::vector<int> gpus() const;  // of all its hops, ascending
+  [[nodiscard]] int tensor_parallel() const;    // of every hop, or the largest where they differ
+};
+
+// What a prefill and a decode chain share: requests that the one prefills and the other decodes.
+struct PairShare {
+  int from = 0, to = 0;  // of Deployment::chains
+  double requests_per_s = 0;
+  double capacity_requests_per_s = 0;
+  double share = 0;  // of all requests
+};
+
 struct Deployment {
-  std::vector<Pool> pools;  // unified ones alone, or prefill and decode
+  std::vector<Pool> pools;       // unified ones alone, or prefill and decode
+  std::vector<Chain> chains;     // none: every worker holds the whole model and stands anywhere in its class
+  std::vector<PairShare> pairs;  // between chains; none: any decode worker for any prefill worker
   dispatch::DispatchSettings dispatch{.policy = dispatch::PolicyKind::kJsq};
   bool pairs_share_a_node = false;  // prefill and decode workers: caches move within a node
 };
+
+// Adds a chain whose hops run on workers of these specs. Each worker is the next slot of the pool of its spec and the chain's
+// role.
+void add_chain(Deployment& deployment, Chain chain, const std::vector<WorkerSpec>& specs);
 
 [[nodiscard]] int gpus_of(const Deployment& deployment);
 
 // For people: "h100-80gb-2", "h100-80gb-4 (PP 2)".
 [[nodiscard]] std::string worker_text(const WorkerSpec& spec);
-// "4 x h100-80gb-2", "prefill 2 x h100-80gb-1 + decode 3 x a100-80gb-4 (PP 2)", "... (at 70 % of its power)".
+// "4 x h100-80gb-2", "prefill 2 x h100-80gb-1 + decode 3 x a100-80gb-4 (PP 2)", "... (at 70 % of its power)"; of chains
+// "decode 1 x (1 h100-80gb, 3 a100-80gb) (PP 2)".
 [[nodiscard]] std::string describe(const Deployment& deployment);
 
 }  // namespace windlass::planner

@@ -7,6 +7,8 @@
 #include "planner/strategies/aladdin/aladdin.h"
 #include "planner/strategies/auto/auto_plan.h"
 #include "planner/strategies/distserve/distserve.h"
+#include "planner/strategies/hexgen2/hexgen2.h"
+#include "planner/strategies/huawei/huawei.h"
 #include "planner/strategies/mix/mix_plan.h"
 #include "planner/strategies/splitwise/splitwise.h"
 #include "planner/strategies/tetriinfer/tetriinfer.h"
@@ -35,6 +37,10 @@ const std::vector<NamedStrategy>& strategies() {
        [](const Problem& problem, const Effort& effort) { return tetriinfer_plan(problem, effort); }},
       {"vidur", "every accelerator, parallelism, batching and batch size, for the most requests per dollar (Vidur-Search)",
        [](const Problem& problem, const Effort& effort) { return vidur_plan(problem, effort); }},
+      {"hexgen2", "prefill and decode groups of unlike GPUs, cut by graph partition and refined by maximum flow (HexGen-2)",
+       [](const Problem& problem, const Effort& effort) { return hetero::hexgen2_plan(problem, effort); }, true},
+      {"huawei", "on each machine the tensor parallelism of the most throughput (Huawei)",
+       [](const Problem& problem, const Effort& effort) { return hetero::huawei_plan(problem, effort); }, true},
   };
   return kStrategies;
 }

@@ -9,7 +9,7 @@
 
 namespace windlass::search {
 
-// `auto` first, then by name.
+// `auto` first, then by name those that know the GPUs of each class, then those that place on nodes.
 [[nodiscard]] const std::vector<NamedStrategy>& strategies();
 
 // The error lists the allowed names.

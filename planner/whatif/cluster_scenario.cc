@@ -11,7 +11,7 @@
 
 #include "planner/base/foreign_text.h"
 #include "planner/base/yaml_reader.h"
-#include "planner/strategies/clusters/network_parts.h"
+#include "planner/deployment/network_parts.h"
 #include "planner/whatif/plan_scenario_yaml.h"
 #include "planner/whatif/scenario_yaml_service.h"
 
@@ -298,10 +298,11 @@ Result<PreparedCluster> PreparedCluster::make(ClusterScenario scenario, const st
   const sim::ScenarioModel& asked = scenario.plan.scenario.services.front().model;
   const std::string model = asked.name.empty() ? asked.config_file : asked.name;
   WINDLASS_RETURN_IF_ERROR(validate(scenario.cluster));
-  WINDLASS_ASSIGN_OR_RETURN(auto search, search::PreparedProblem::make_question(std::move(scenario.plan), texts));
-  PreparedCluster made(std::move(search), std::move(scenario.cluster));
-  const search::Problem& problem = made.search_.problem();
-  for (const std::string& told : made.search_.defaults()) {
+  WINDLASS_ASSIGN_OR_RETURN(auto prepared, search::PreparedProblem::make_question(std::move(scenario.plan), texts));
+  PreparedCluster made(std::move(prepared));
+  search::Problem& problem = made.problem();
+  problem.cluster = std::make_shared<const GpuCluster>(std::move(scenario.cluster));
+  for (const std::string& told : made.problem_.defaults()) {
     if (told.starts_with("cluster.") || told.starts_with("latency:")) made.notes_.push_back(told);
   }
 
@@ -309,12 +310,12 @@ Result<PreparedCluster> PreparedCluster::make(ClusterScenario scenario, const st
   const double request_bytes = planner::kv_bytes_per_token(problem.shape) *
                                (problem.requests->mean_input_tokens() + problem.requests->mean_output_tokens());
   const double needed_bytes = weight_bytes + request_bytes;
-  const std::vector<std::vector<int>> parts = network_parts(made.cluster_);
+  const std::vector<std::vector<int>> parts = network_parts(made.cluster());
   std::string rooms;
   bool fits = false;
   for (const std::vector<int>& part : parts) {
-    rooms += (rooms.empty() ? "" : "; ") + room_text(made.cluster_, part, needed_bytes);
-    fits = fits || memory_bytes(made.cluster_, part) >= needed_bytes;
+    rooms += (rooms.empty() ? "" : "; ") + room_text(made.cluster(), part, needed_bytes);
+    fits = fits || memory_bytes(made.cluster(), part) >= needed_bytes;
   }
   if (!fits) {
     return Error{

@@ -1,5 +1,5 @@
 // ClusterScenario: a CLUSTER file of `windlass plan`: a model, its requests and objectives as in a plan's SCENARIO
-// (planner/whatif/plan_scenario.h), and the machines and links of the cluster; and the ClusterProblem that it makes.
+// (planner/whatif/plan_scenario.h), and the machines and links of the cluster; and the problem that it makes.
 //
 //   cluster:
 //     nodes:
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "planner/base/result.h"
-#include "planner/strategies/clusters/cluster_plan.h"
-#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/deployment/gpu_cluster.h"
+#include "planner/strategies/core/problem.h"
 #include "planner/whatif/plan_scenario.h"
 
 namespace windlass::hetero {
@@ -42,19 +42,18 @@ class PreparedCluster {
   // missing. That no single worker of a node fits is no error: strategies for clusters cut a model between nodes.
   [[nodiscard]] static Result<PreparedCluster> make(ClusterScenario scenario, const std::map<std::string, std::string>& texts);
 
-  // Borrows from this.
-  [[nodiscard]] ClusterProblem problem() const { return {&search_.problem(), cluster_}; }
-  [[nodiscard]] search::Problem& search() { return search_.problem(); }
-  [[nodiscard]] const GpuCluster& cluster() const { return cluster_; }
+  // Borrows from this. Its shape, requests and objectives are the file's, its accelerators the nodes' classes with their GPUs,
+  // whose kinds know nothing of the network.
+  [[nodiscard]] const search::Problem& problem() const { return problem_.problem(); }
+  [[nodiscard]] search::Problem& problem() { return problem_.problem(); }
+  [[nodiscard]] const GpuCluster& cluster() const { return *problem().cluster; }
   // For people: what the file left open of the cluster and the latencies, and the parts of a network that is in several.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  PreparedCluster(search::PreparedProblem search, GpuCluster cluster)
-      : search_(std::move(search)), cluster_(std::move(cluster)) {}
+  explicit PreparedCluster(search::PreparedProblem problem) : problem_(std::move(problem)) {}
 
-  search::PreparedProblem search_;
-  GpuCluster cluster_;
+  search::PreparedProblem problem_;
   std::vector<std::string> notes_;
 };
 

@@ -42,7 +42,6 @@ const std::vector<Part>& parts() {
         {"planner/chain/"},
         {"planner/sim/"},
         {"planner/strategies/core/"},
-        {"planner/strategies/clusters/"},
         {"planner/strategies/*/"},
         {"planner/strategies/"},
         {"planner/policy/", {}, {"planner/strategies/", "planner/sim/"}},

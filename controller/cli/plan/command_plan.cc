@@ -17,7 +17,6 @@
 #include "controller/cli/plan/strategy_plan.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
-#include "planner/strategies/cluster_strategies.h"
 #include "planner/strategies/strategies.h"
 
 namespace windlass::cli {
@@ -105,7 +104,6 @@ void add_plan(CLI::App& app, CommandContext& context) {
       ->check(number_between(0, 1e9));
   std::vector<std::string> names;
   for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
-  for (const hetero::NamedClusterStrategy& strategy : hetero::cluster_strategies()) names.emplace_back(strategy.name);
   StrategyFlags& flags = options->by_strategy;
   const auto of_files = [&](CLI::Option* option) { option->needs(files); };
   of_files(command

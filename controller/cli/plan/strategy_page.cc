@@ -8,6 +8,7 @@
 
 #include "controller/cli/charts/svg_chart.h"
 #include "controller/cli/console/html_page.h"
+#include "controller/cli/plan/placement_svg.h"
 
 namespace windlass::cli {
 namespace {
@@ -71,15 +72,31 @@ std::string rate_chart(const search::Problem& problem, const std::vector<RateCur
   return figure_of(chart, caption);
 }
 
+std::string placement_figures(const hetero::GpuCluster& cluster, const search::Offer& plan) {
+  std::string figures = figure_of(placement_svg(cluster, plan.deployment),
+                                  "A row a node, a box a GPU with its group's number. Boxes and bands say more under the "
+                                  "pointer.");
+  if (const std::string flow = flow_svg(cluster, plan.deployment); !flow.empty()) {
+    figures += figure_of(flow, fmt::format("{:.4g} requests/s at most, of which each pair of groups takes the share that its "
+                                           "band is wide.",
+                                           plan.predicted.capacity_requests_per_s));
+  }
+  return figures;
+}
+
 }  // namespace
 
 std::string strategy_page(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
-                          const std::vector<RateCurve>& curves) {
+                          const std::vector<RateCurve>& curves, const std::vector<std::string>& notes) {
+  const bool on_cluster = problem.cluster != nullptr;
   std::string page = page_head(fmt::format("Plan for {}", problem.name));
-  if (outcomes.size() > 1) page += preformatted(comparison_table(outcomes));
-  page += cost_chart(outcomes) + rate_chart(problem, curves);
+  if (outcomes.size() > 1) page += preformatted(comparison_table(problem, outcomes));
+  if (!on_cluster) page += cost_chart(outcomes) + rate_chart(problem, curves);
   for (const StrategyOutcome& outcome : outcomes) {
-    if (outcome.plan) page += preformatted(strategy_table(problem, outcome));
+    if (!outcome.plan) continue;
+    if (on_cluster) page += fmt::format("<h2>{}</h2>\n", charts::escaped(outcome.strategy));
+    if (!outcome.plan->deployment.chains.empty()) page += placement_figures(*problem.cluster, *outcome.plan);
+    page += preformatted(strategy_table(problem, outcome, notes));
   }
   return page + page_end();
 }

@@ -1,5 +1,5 @@
 // The page of `windlass plan --report`: one self-contained HTML file with cost over attainment, the Pareto front, and what the
-// plan can take. Pure.
+// plan can take; of a CLUSTER file with the chains on their nodes and the flow between them. Pure.
 #pragma once
 
 #include <string>
@@ -20,7 +20,8 @@ struct RateCurve {
   std::vector<Point> points;
 };
 
+// `curves`: none where the problem has a cluster: then each placement is drawn instead. `notes` as in strategy_table().
 [[nodiscard]] std::string strategy_page(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
-                                        const std::vector<RateCurve>& curves);
+                                        const std::vector<RateCurve>& curves, const std::vector<std::string>& notes = {});
 
 }  // namespace windlass::cli

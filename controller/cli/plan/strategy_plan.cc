@@ -14,16 +14,15 @@
 #include "controller/cli/console/text_file.h"
 #include "controller/cli/console/thread_executor.h"
 #include "controller/cli/local/this_machine.h"
-#include "controller/cli/plan/cluster_plan.h"
 #include "controller/cli/plan/strategy_page.h"
 #include "controller/cli/plan/strategy_run.h"
 #include "controller/cli/plan/strategy_text.h"
 #include "controller/reconcile/measured_profiles.h"
 #include "metrics/host/whole_file.h"
 #include "planner/base/yaml_reader.h"
-#include "planner/strategies/cluster_strategies.h"
 #include "planner/strategies/core/trial.h"
 #include "planner/strategies/strategies.h"
+#include "planner/whatif/cluster_scenario.h"
 #include "planner/whatif/plan_scenario.h"
 #include "planner/whatif/service_problem.h"
 
@@ -31,23 +30,35 @@ namespace windlass::cli {
 namespace {
 
 constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
-constexpr std::size_t kCurves = 4;  // of the plan and its nearest runners-up
+constexpr std::size_t kCurves = 4;           // of the plan and its nearest runners-up
+constexpr double kClusterTimeLimit_s = 600;  // a ceiling: searches end before, when nothing improves
 constexpr const char* kScenarioWanted =
     "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
 
-// Either kind of file as a problem, with what it borrows.
+// Any kind of file as a problem, with what it borrows.
 struct Asked {
   std::optional<search::PreparedProblem> scenario;
+  std::optional<hetero::PreparedCluster> cluster;
   std::optional<search::ServiceProblem> service;
 
-  [[nodiscard]] search::Problem& problem() { return scenario ? scenario->problem() : service->problem(); }
+  [[nodiscard]] search::Problem& problem() {
+    return scenario ? scenario->problem() : cluster ? cluster->problem() : service->problem();
+  }
+  // For people: what the file left open.
+  [[nodiscard]] std::vector<std::string> notes() const { return cluster ? cluster->notes() : std::vector<std::string>(); }
 };
 
 Result<Asked> asked_in_scenario(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string yaml, read_text_file(path, kScenarioWanted));
+  Asked asked;
+  if (hetero::holds_cluster(yaml)) {
+    WINDLASS_ASSIGN_OR_RETURN(auto scenario, hetero::parse_cluster_scenario(yaml, path));
+    WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, scenario.plan.scenario));
+    WINDLASS_ASSIGN_OR_RETURN(asked.cluster, hetero::PreparedCluster::make(std::move(scenario), texts));
+    return asked;
+  }
   WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(yaml, path));
   WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, plan.scenario));
-  Asked asked;
   WINDLASS_ASSIGN_OR_RETURN(asked.scenario, search::PreparedProblem::make(std::move(plan), texts));
   return asked;
 }
@@ -88,7 +99,8 @@ Result<Asked> read_asked(const StrategyFlags& flags, std::ostream& notes) {
   WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files.front()));
   if (objects) return read_service(flags, notes);
   if (flags.files.size() > 1) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("-f: found {} files, allowed is one SCENARIO", flags.files.size())};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("-f: found {} files, allowed is one SCENARIO or CLUSTER", flags.files.size())};
   }
   return asked_in_scenario(flags.files.front());
 }
@@ -135,9 +147,9 @@ std::vector<RateCurve> rate_curves(const search::Problem& problem, const search:
 }
 
 void print(const StrategyFlags& flags, const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
-           Console& console) {
+           const std::vector<std::string>& notes, Console& console) {
   if (flags.output == "table") {
-    console.out << (flags.compare ? comparison_table(outcomes) : strategy_table(problem, outcomes.front()));
+    console.out << (flags.compare ? comparison_table(problem, outcomes) : strategy_table(problem, outcomes.front(), notes));
     return;
   }
   nlohmann::ordered_json json;
@@ -150,14 +162,50 @@ void print(const StrategyFlags& flags, const search::Problem& problem, const std
   print_structured(json, flags.output, console);
 }
 
-}  // namespace
+// On a cluster those that place on its nodes come first, and the first of them plans where nobody names another.
+std::vector<const search::NamedStrategy*> wanted_strategies(const StrategyFlags& flags, const search::Problem& problem) {
+  const bool on_cluster = problem.cluster != nullptr;
+  std::vector<const search::NamedStrategy*> all, wanted;
+  for (const search::NamedStrategy& strategy : search::strategies()) all.push_back(&strategy);
+  if (on_cluster) std::stable_partition(all.begin(), all.end(), [](const auto* strategy) { return strategy->needs_cluster; });
+  for (const search::NamedStrategy* strategy : all) {
+    const bool named = flags.strategy.empty() ? strategy == all.front() : flags.strategy == strategy->name;
+    if (flags.compare ? on_cluster || !strategy->needs_cluster : named) wanted.push_back(strategy);
+  }
+  return wanted;
+}
 
+struct Objection {
+  std::string message;
+  int exit_code = kFailed;
+};
+
+// Why a strategy that places on nodes cannot do what is asked: there are none, or it has another goal.
+std::optional<Objection> objection_to(const StrategyFlags& flags, const search::Problem& problem,
+                                      const search::NamedStrategy& strategy) {
+  if (!strategy.needs_cluster || flags.compare) return std::nullopt;
+  if (problem.cluster == nullptr) {
+    return Objection{
+        fmt::format("{}: --strategy {} places a model on the nodes of a cluster: found no cluster, needed is "
+                    "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
+                    flags.files.front(), flags.strategy)};
+  }
+  if (flags.goal.empty() || flags.goal == to_string(search::Goal::kThroughput)) return std::nullopt;
+  return Objection{
+      fmt::format("--goal: found {}; {} places for the most requests per second: allowed is throughput, or another --strategy",
+                  flags.goal, strategy.name),
+      kUsage};
+}
+
+// The goal and the rate that were asked for, in place of the file's.
 void take_flags(const StrategyFlags& flags, search::Problem& problem) {
   for (const search::Goal goal : {search::Goal::kCost, search::Goal::kPower, search::Goal::kThroughput}) {
     if (flags.goal == search::to_string(goal)) problem.goal = goal;
   }
   if (flags.rate_per_s > 0) problem.requests_per_s = flags.rate_per_s;
 }
+
+}  // namespace
 
 Result<bool> holds_objects(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, kScenarioWanted));
@@ -179,30 +227,21 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
     }
     time_limit_s = *limit;
   }
-  const auto on_cluster = holds_cluster_file(flags.files.front());
-  if (!on_cluster.ok()) return fail(on_cluster.error().message, kFailed);
-  if (*on_cluster) return plan_on_cluster(flags, time_limit_s, console);
-  if (hetero::cluster_strategy_by_name(flags.strategy) != nullptr) {
-    return fail(
-        fmt::format("{}: --strategy {} places a model on the nodes of a cluster: found no cluster, needed is "
-                    "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
-                    flags.files.front(), flags.strategy),
-        kFailed);
-  }
   auto asked = read_asked(flags, console.err);
   if (!asked.ok()) return fail(asked.error().message, kFailed);
   search::Problem& problem = asked->problem();
+  const std::vector<const search::NamedStrategy*> wanted = wanted_strategies(flags, problem);
+  if (const auto objection = objection_to(flags, problem, *wanted.front()))
+    return fail(objection->message, objection->exit_code);
   take_flags(flags, problem);
+  if (problem.cluster != nullptr && time_limit_s == 0) time_limit_s = kClusterTimeLimit_s;
 
   ThreadExecutor executor(flags.jobs);
   std::vector<StrategyOutcome> outcomes;
   {
     ProgressLine line(console);
     StrategyRunner runner(executor, time_limit_s, line);
-    for (const search::NamedStrategy& strategy : search::strategies()) {
-      const bool wanted = flags.strategy.empty() ? std::string_view(strategy.name) == "auto" : flags.strategy == strategy.name;
-      if (flags.compare || wanted) outcomes.push_back(runner.run(strategy, problem));
-    }
+    for (const search::NamedStrategy* strategy : wanted) outcomes.push_back(runner.run(*strategy, problem));
   }
   const StrategyOutcome* best = best_of(problem, outcomes);
   if (best == nullptr) {
@@ -212,11 +251,13 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
     return infeasible ? kInfeasible : kFailed;
   }
   if (!flags.report.empty()) {
-    const std::string page = strategy_page(problem, outcomes, rate_curves(problem, *best->plan, executor));
+    std::vector<RateCurve> curves;
+    if (problem.cluster == nullptr) curves = rate_curves(problem, *best->plan, executor);
+    const std::string page = strategy_page(problem, outcomes, curves, asked->notes());
     const auto written = write_whole_file(flags.report, page);
     if (!written.ok()) return fail(written.error().message, kFailed);
   }
-  print(flags, problem, outcomes, console);
+  print(flags, problem, outcomes, asked->notes(), console);
   return best->plan->holds ? kDone : kInfeasible;
 }
 

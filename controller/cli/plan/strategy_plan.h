@@ -24,9 +24,6 @@ struct StrategyFlags {
   int jobs = 0;
 };
 
-// The goal and the rate that were asked for, in place of the file's.
-void take_flags(const StrategyFlags& flags, search::Problem& problem);
-
 // Whether a file holds Kubernetes objects and no SCENARIO.
 [[nodiscard]] Result<bool> holds_objects(const std::string& path);
 

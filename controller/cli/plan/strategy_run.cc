@@ -9,36 +9,30 @@
 #include "controller/api/yaml.h"
 #include "metrics/host/clock.h"
 #include "planner/strategies/core/plan_json.h"
+#include "planner/strategies/core/plan_parts.h"
 
 namespace windlass::cli {
 
 StrategyOutcome StrategyRunner::run(const search::NamedStrategy& strategy, const search::Problem& problem) {
-  StrategyOutcome outcome;
-  run(
-      strategy.name,
-      [&](const search::Effort& effort) -> Result<void> {
-        WINDLASS_ASSIGN_OR_RETURN(outcome.plan, strategy.plan(problem, effort));
-        return {};
-      },
-      outcome);
-  return outcome;
-}
-
-void StrategyRunner::run(const char* name, const std::function<Result<void>(const search::Effort&)>& plan,
-                         StrategyOutcome& outcome) {
   const double begin_s = monotonic_s(), limit_s = time_limit_s_;
   search::Effort effort;
   effort.executor = &executor_;
   if (limit_s > 0) effort.stop = [begin_s, limit_s] { return monotonic_s() - begin_s > limit_s; };
   effort.progress = [&](std::string_view what, double share) {
-    line_.tell([&](double) { return fmt::format("{}: {:.0f}%, {}", name, 100 * share, what); });
+    line_.tell([&](double) { return fmt::format("{}: {:.0f}%, {}", strategy.name, 100 * share, what); });
   };
-  outcome.strategy = name;
-  const Result<void> planned = plan(effort);
+  StrategyOutcome outcome;
+  outcome.strategy = strategy.name;
+  auto planned = strategy.plan(problem, effort);
   outcome.wall_s = monotonic_s() - begin_s;
-  if (planned.ok()) return;
-  outcome.error = planned.error().message;
-  outcome.infeasible = planned.error().code == ErrorCode::kNotFound;
+  if (planned.ok()) {
+    outcome.plan = std::move(planned).value();
+    if (!outcome.plan->deployment.chains.empty()) confirm(problem, *outcome.plan);
+  } else {
+    outcome.error = planned.error().message;
+    outcome.infeasible = planned.error().code == ErrorCode::kNotFound;
+  }
+  return outcome;
 }
 
 nlohmann::ordered_json json_of(const search::Problem& problem, const StrategyOutcome& outcome) {

@@ -1,7 +1,6 @@
 // Runs strategies for `windlass plan` under a time limit, with their progress shown; and prints what came of them.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -21,9 +20,8 @@ class StrategyRunner {
   StrategyRunner(Executor& executor, double time_limit_s, ProgressLine& line)
       : executor_(executor), time_limit_s_(time_limit_s), line_(line) {}
 
+  // A placement, which closed forms make, is tried in the simulator.
   [[nodiscard]] StrategyOutcome run(const search::NamedStrategy& strategy, const search::Problem& problem);
-  // Of any kind: `plan` keeps what it found in the outcome, and gives the error where it found nothing.
-  void run(const char* name, const std::function<Result<void>(const search::Effort&)>& plan, StrategyOutcome& outcome);
 
  private:
   Executor& executor_;

@@ -1,12 +1,18 @@
 // See strategy_text.h.
 #include "controller/cli/plan/strategy_text.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "controller/cli/console/text_table.h"
+#include "controller/cli/plan/placement_text.h"
 
 namespace windlass::cli {
 namespace {
+
+constexpr std::size_t kNotesShown = 8;
 
 std::string rate(double requests_per_s) { return requests_per_s > 0 ? fmt::format("{:.4g}/s", requests_per_s) : "-"; }
 
@@ -17,49 +23,90 @@ std::vector<std::string> figures(const search::Prediction& predicted) {
           rate(predicted.capacity_requests_per_s)};
 }
 
-}  // namespace
+std::string headline(const search::Problem& problem, const search::Offer& plan) {
+  if (plan.holds) return "meets the objectives";
+  if (plan.deployment.chains.empty()) return "NOTHING MEETS THE OBJECTIVES; this is nearest";
+  const double capacity = plan.predicted.capacity_requests_per_s;
+  if (capacity >= problem.requests_per_s) return fmt::format("serves the rate, BUT {}", plan.missed);
+  return fmt::format("SERVES AT MOST {:.4g} OF {:.4g} REQUESTS/S by its own count", capacity, problem.requests_per_s);
+}
 
-std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome) {
-  const search::Offer& plan = *outcome.plan;
+std::string pools_table(const planner::Deployment& deployment) {
   TextTable pools({"ROLE", "ACCELERATOR", "WORKERS", "GPUS EACH", "TP", "PP", "BATCHING"});
-  for (const planner::Pool& pool : plan.deployment.pools) {
+  for (const planner::Pool& pool : deployment.pools) {
     const planner::WorkerSpec& spec = pool.spec;
     pools.add({dispatch::to_string(pool.role), spec.accelerator, std::to_string(pool.workers), std::to_string(spec.gpus()),
                std::to_string(spec.tensor_parallel), std::to_string(spec.pipeline_stages),
                planner::to_string(spec.engine.batching)});
   }
-  std::string text = fmt::format("{}, strategy {}: {}\n\n", problem.name, plan.strategy,
-                                 plan.holds ? "meets the objectives" : "NOTHING MEETS THE OBJECTIVES; this is nearest");
-  text += pools.text();
+  return pools.text();
+}
+
+// What it takes, and what is predicted of it.
+std::string figures_text(const search::Problem& problem, const search::Offer& plan) {
   const search::Prediction& predicted = plan.predicted;
-  text += fmt::format("\n{} GPUs, {} an hour, {:.3g} kW at most\n", plan.gpus, number_text(plan.cost_per_hour),
-                      plan.power_watts / 1e3);
-  text += fmt::format("at {:.4g} requests/s: TTFT {}, TPOT {}, {} inside the objectives{}; holds up to {}\n",
-                      problem.requests_per_s, seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s),
-                      percent_text(predicted.attainment), predicted.simulated ? " (simulated)" : " (closed form)",
-                      rate(predicted.capacity_requests_per_s));
-  if (!plan.reasons.empty()) text += "\nWhy:\n";
-  for (const std::string& reason : plan.reasons) text += wrapped(reason, 2);
-  if (!plan.considered.empty()) {
-    TextTable others({"RUNNER-UP", "COST/H", "TTFT", "TPOT", "ATTAINMENT", "CAPACITY", "LOST BECAUSE"});
-    for (std::size_t i = 0; i < std::min(kRunnersUpShown, plan.considered.size()); ++i) {
-      const search::Rejection& other = plan.considered[i];
-      std::vector<std::string> row = {describe(other.deployment), number_text(other.cost_per_hour)};
-      for (std::string& figure : figures(other.predicted)) row.push_back(std::move(figure));
-      row.push_back(other.rejected_because);
-      others.add(std::move(row));
-    }
-    text += "\n" + others.text();
-    if (plan.considered.size() > kRunnersUpShown) {
-      text += fmt::format("and {} more: -o json\n", plan.considered.size() - kRunnersUpShown);
-    }
+  const bool placed = !plan.deployment.chains.empty();
+  const std::string capacity = rate(predicted.capacity_requests_per_s);
+  std::string text =
+      fmt::format("\n{}{} GPUs, {} an hour, {:.3g} kW at most{}\n", plan.gpus,
+                  placed ? fmt::format(" of {}", problem.cluster->gpus()) : "", number_text(plan.cost_per_hour),
+                  plan.power_watts / 1e3, placed ? fmt::format("; up to {} by the strategy's own count", capacity) : "");
+  if (placed && !predicted.simulated) return text;
+  return text + fmt::format("at {:.4g} requests/s: TTFT {}, TPOT {}, {} inside the objectives{}{}\n", problem.requests_per_s,
+                            seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s), percent_text(predicted.attainment),
+                            predicted.simulated ? " (simulated)" : " (closed form)",
+                            placed ? "" : fmt::format("; holds up to {}", capacity));
+}
+
+std::string what_of(const search::Rejection& other) { return other.what.empty() ? describe(other.deployment) : other.what; }
+
+std::string runners_up(const search::Offer& plan) {
+  if (plan.considered.empty()) return "";
+  // Of what is placed, latencies are predicted for the plan alone.
+  const bool placed = !plan.deployment.chains.empty();
+  std::vector<std::string> head = {"RUNNER-UP", "COST/H"};
+  if (!placed) head.insert(head.end(), {"TTFT", "TPOT", "ATTAINMENT"});
+  head.insert(head.end(), {"CAPACITY", "LOST BECAUSE"});
+  TextTable others(head);
+  for (std::size_t i = 0; i < std::min(kRunnersUpShown, plan.considered.size()); ++i) {
+    const search::Rejection& other = plan.considered[i];
+    std::vector<std::string> row = {what_of(other), number_text(other.cost_per_hour)};
+    std::vector<std::string> cells = figures(other.predicted);
+    if (placed) cells.erase(cells.begin(), cells.end() - 1);
+    std::move(cells.begin(), cells.end(), std::back_inserter(row));
+    row.push_back(other.rejected_because);
+    others.add(std::move(row));
   }
-  text += fmt::format("\n{} simulations, {:.2f} s{}\n", plan.trials, outcome.wall_s,
-                      plan.stopped ? ", stopped before the search was through" : "");
+  return "\n" + others.text() + more_text(plan.considered.size(), kRunnersUpShown);
+}
+
+std::string notes_text(const std::vector<std::string>& notes) {
+  if (notes.empty()) return "";
+  std::string text = "\nTaken, or noted, of the file:\n";
+  for (std::size_t i = 0; i < std::min(kNotesShown, notes.size()); ++i) text += wrapped(notes[i], 2);
+  if (notes.size() > kNotesShown) text += fmt::format("  and {} more\n", notes.size() - kNotesShown);
   return text;
 }
 
-std::string comparison_table(const std::vector<StrategyOutcome>& outcomes) {
+}  // namespace
+
+std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome,
+                           const std::vector<std::string>& notes) {
+  const search::Offer& plan = *outcome.plan;
+  const bool placed = !plan.deployment.chains.empty();
+  std::string text = fmt::format("{}, strategy {}: {}\n\n", problem.name, plan.strategy, headline(problem, plan));
+  text += placed ? placement_table(*problem.cluster, plan.deployment) : pools_table(plan.deployment);
+  text += figures_text(problem, plan);
+  if (!plan.reasons.empty()) text += "\nWhy:\n";
+  for (const std::string& reason : plan.reasons) text += wrapped(reason, 2);
+  text += runners_up(plan);
+  if (placed) text += notes_text(notes);
+  return text + fmt::format("\n{} {}, {:.2f} s{}\n", placed ? plan.iterations : plan.trials,
+                            placed ? "refinements" : "simulations", outcome.wall_s,
+                            plan.stopped ? ", stopped before the search was through" : "");
+}
+
+std::string comparison_table(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes) {
   TextTable table({"STRATEGY", "HOLDS", "PLAN", "GPUS", "COST/H", "TTFT", "TPOT", "ATTAINMENT", "CAPACITY", "SECONDS"});
   std::string refused;
   for (const StrategyOutcome& outcome : outcomes) {
@@ -74,7 +121,11 @@ std::string comparison_table(const std::vector<StrategyOutcome>& outcomes) {
     row.push_back(fmt::format("{:.2f}", outcome.wall_s));
     table.add(std::move(row));
   }
-  return table.text() + (refused.empty() ? "" : "\n" + refused);
+  const char* told = problem.cluster == nullptr
+                         ? ""
+                         : "\nhexgen2 and huawei place on the nodes and their links; the others know how "
+                           "many GPUs there are of each kind, and one network.\n";
+  return table.text() + told + (refused.empty() ? "" : "\n" + refused);
 }
 
 }  // namespace windlass::cli

@@ -18,10 +18,12 @@ struct StrategyOutcome {
   double wall_s = 0;
 };
 
-// A line per pool, what is predicted, why, and the runners-up.
-[[nodiscard]] std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome);
+// A line per pool, or where it is placed on nodes per chain and pair; what is predicted, why, the runners-up, and `notes`: what
+// the file left open. REQUIRES: a plan.
+[[nodiscard]] std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome,
+                                         const std::vector<std::string>& notes = {});
 
 // A line per strategy.
-[[nodiscard]] std::string comparison_table(const std::vector<StrategyOutcome>& outcomes);
+[[nodiscard]] std::string comparison_table(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes);
 
 }  // namespace windlass::cli

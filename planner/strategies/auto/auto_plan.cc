@@ -263,7 +263,7 @@ class Auto {
   Result<void> propose() {
     if (options_.proposers == nullptr) return {};
     for (const NamedStrategy& strategy : *options_.proposers) {
-      if (std::string_view(strategy.name) == "auto") continue;
+      if (std::string_view(strategy.name) == "auto" || strategy.needs_cluster) continue;
       if (!go_on()) return {};
       Effort effort = effort_;
       effort.most_iterations = effort_.most_iterations - iterations_;

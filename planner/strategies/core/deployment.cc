@@ -1,11 +1,17 @@
 // See deployment.h.
 #include "planner/strategies/core/deployment.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "planner/deployment/chains.h"
+#include "planner/strategies/core/chain_model.h"
+#include "planner/strategies/core/worker_kinds.h"
 #include "planner/strategies/core/worker_models.h"
 
 namespace windlass::search {
@@ -42,16 +48,96 @@ planner::KvTransferPath path_of(const Problem& problem, const Deployment& deploy
   return path.value_or(deployment.pairs_share_a_node ? problem.within_node : problem.between_nodes);
 }
 
+using Model = std::shared_ptr<const planner::IterationModel>;
+
+const hetero::ClusterNode& node_of(const Problem& problem, int gpu) {
+  return problem.cluster->nodes[static_cast<std::size_t>(problem.cluster->node_of(gpu))];
+}
+
+Result<Model> model_of(const Problem& problem, const Chain& chain) {
+  if (chain.role == dispatch::Role::kUnified && chain.hops.size() == 1) {
+    const planner::AcceleratorSpec& spec = node_of(problem, chain.hops.front().gpus.front()).accelerator;
+    WINDLASS_ASSIGN_OR_RETURN(auto kind, roofline_models(problem.shape)(spec, chain.tensor_parallel(), 1));
+    return Model(std::move(kind.model));
+  }
+  WINDLASS_ASSIGN_OR_RETURN(auto model, hetero::ChainModel::make(problem.shape, *problem.cluster, chain));
+  return Model(std::make_shared<const hetero::ChainModel>(std::move(model)));
+}
+
+sim::ServingPool serving_pool(const Problem& problem, const Deployment& deployment, const Chain& chain,
+                              const planner::IterationModel& model) {
+  const std::vector<int> gpus = chain.gpus();
+  sim::ServingPool pool;
+  pool.name = fmt::format("{}", fmt::join(planner::gpu_names(*problem.cluster, gpus), " "));
+  pool.role = chain.role;
+  pool.model = &model;
+  pool.engine = deployment.pools[static_cast<std::size_t>(chain.hops.front().pool)].spec.engine;
+  pool.engine.max_sequences = std::max(1, chain.batch);
+  pool.engine.kv_blocks = 0;  // what the model's capacity gives
+  pool.gpus_per_worker = static_cast<int>(gpus.size());
+  double price = 0, power = 0;
+  for (const int gpu : gpus) {
+    const planner::AcceleratorSpec& spec = node_of(problem, gpu).accelerator;
+    if (pool.accelerator.find(spec.name) == std::string::npos)
+      pool.accelerator += (pool.accelerator.empty() ? "" : " + ") + spec.name;
+    price += spec.price_per_hour;
+    power += spec.power_watts;
+  }
+  pool.price_per_gpu_hour = price / pool.gpus_per_worker;
+  pool.power_per_gpu_watts = power / pool.gpus_per_worker;
+  return pool;
+}
+
+Result<void> add_chains(const Problem& problem, const Deployment& deployment, Served& served) {
+  const bool unified = deployment.chains.front().role == dispatch::Role::kUnified;
+  std::vector<bool> used(deployment.chains.size(), unified);
+  for (const PairShare& pair : deployment.pairs) {
+    if (!(pair.requests_per_s > 0)) continue;
+    used[static_cast<std::size_t>(pair.from)] = used[static_cast<std::size_t>(pair.to)] = true;
+  }
+  sim::ServingService& service = served.service;
+  std::vector<int> pool_of(deployment.chains.size(), -1);
+  for (std::size_t c = 0; c < deployment.chains.size(); ++c) {
+    if (!used[c]) continue;
+    WINDLASS_ASSIGN_OR_RETURN(Model model, model_of(problem, deployment.chains[c]));
+    pool_of[c] = static_cast<int>(service.pools.size());
+    service.pools.push_back(serving_pool(problem, deployment, deployment.chains[c], *model));
+    served.models.push_back(std::move(model));
+  }
+  if (service.pools.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "deployment: found prefill and decode chains that share nothing, allowed are some that do"};
+  }
+  for (const PairShare& share : deployment.pairs) {
+    if (!(share.requests_per_s > 0)) continue;
+    sim::PoolPair& pair = service.pairs.emplace_back();
+    pair.prefill = pool_of[static_cast<std::size_t>(share.from)];
+    pair.decode = pool_of[static_cast<std::size_t>(share.to)];
+    pair.weight = share.requests_per_s;
+    pair.path.bandwidth_bytes_per_s =
+        share.capacity_requests_per_s * problem.requests->mean_input_tokens() * service.link.kv_bytes_per_token;
+  }
+  return {};
+}
+
 }  // namespace
 
 double cost_per_hour(const Problem& problem, const Deployment& deployment) {
   double cost = 0;
+  for (const Chain& chain : deployment.chains) {
+    for (const int gpu : chain.gpus()) cost += node_of(problem, gpu).accelerator.price_per_hour;
+  }
+  if (!deployment.chains.empty()) return cost;
   for (const Pool& pool : deployment.pools) cost += pool.workers * problem.price_per_hour(kind_of(problem, pool.spec));
   return cost;
 }
 
 double power_watts(const Problem& problem, const Deployment& deployment) {
   double watts = 0;
+  for (const Chain& chain : deployment.chains) {
+    for (const int gpu : chain.gpus()) watts += node_of(problem, gpu).accelerator.power_watts;
+  }
+  if (!deployment.chains.empty()) return watts;
   for (const Pool& pool : deployment.pools) {
     watts += pool.workers * problem.power_watts(kind_of(problem, pool.spec)) * pool.spec.power_share;
   }
@@ -91,19 +177,37 @@ Result<void> check_room(const Problem& problem, const Deployment& deployment) {
   return {};
 }
 
-Served serving_service(const Problem& problem, const Deployment& deployment) {
+dispatch::DispatchSettings dispatch_of_chains(const Problem& problem, bool unified) {
+  dispatch::DispatchSettings settings;
+  if (unified) {
+    settings.policy = dispatch::PolicyKind::kHuawei;
+    settings.huawei.assumed_output_tokens = problem.requests->mean_output_tokens();
+  } else {
+    settings.decode_choice = dispatch::DecodeChoice::kPairs;
+  }
+  return settings;
+}
+
+Result<Served> serving_service(const Problem& problem, const Deployment& deployment) {
+  if (deployment.pools.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "deployment: found no workers, allowed is at least one"};
+  }
   Served served;
   sim::ServingService& service = served.service;
   service.name = problem.name;
+  service.link.kv_bytes_per_token = planner::kv_bytes_per_token(problem.shape);
+  service.objectives = problem.objectives.both;
+  service.slowdown_reference = problem.slowdown_reference.get();
+  service.dispatch = deployment.dispatch;
+  if (!deployment.chains.empty()) {
+    WINDLASS_RETURN_IF_ERROR(add_chains(problem, deployment, served));
+    return served;
+  }
+  service.link.path = path_of(problem, deployment);
   for (const Pool& pool : deployment.pools) {
     served.models.push_back(model_of(problem, pool.spec));
     service.pools.push_back(serving_pool(problem, pool, *served.models.back()));
   }
-  service.link.path = path_of(problem, deployment);
-  service.link.kv_bytes_per_token = planner::kv_bytes_per_token(problem.shape);
-  service.dispatch = deployment.dispatch;
-  service.objectives = problem.objectives.both;
-  service.slowdown_reference = problem.slowdown_reference.get();
   return served;
 }
 

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "planner/deployment/chains.h"
+
 namespace windlass::search {
 namespace {
 
@@ -32,6 +34,64 @@ void put_deployment(Json& json, const Problem& problem, const Deployment& deploy
   json["powerWatts"] = power_watts(problem, deployment);
 }
 
+Json alike_json(const Deployment& deployment) {
+  Json pools = Json::array();
+  for (const planner::AlikeChains& alike : alike_chains(deployment)) {
+    const Chain& first = deployment.chains[static_cast<std::size_t>(alike.chains.front())];
+    pools.push_back({{"role", dispatch::to_string(alike.role)},
+                     {"accelerator", alike.accelerators_text()},
+                     {"gpusPerWorker", alike.gpus},
+                     {"tensorParallel", alike.tensor_parallel},
+                     {"pipelineStages", alike.hops},
+                     {"workers", alike.chains.size()},
+                     {"maxSequences", first.batch}});
+  }
+  return pools;
+}
+
+Json chains_json(const hetero::GpuCluster& cluster, const Deployment& deployment) {
+  Json chains = Json::array();
+  for (const Chain& chain : deployment.chains) {
+    Json stages = Json::array();
+    for (const Hop& hop : chain.hops)
+      stages.push_back({{"gpus", planner::gpu_names(cluster, hop.gpus)}, {"layers", hop.layers}});
+    chains.push_back({{"gpus", planner::gpu_names(cluster, chain.gpus())},
+                      {"role", dispatch::to_string(chain.role)},
+                      {"tensorParallel", chain.tensor_parallel()},
+                      {"stages", std::move(stages)},
+                      {"batch", chain.batch},
+                      {"latencySeconds", chain.latency_s},
+                      {"capacityRequestsPerSecond", chain.requests_per_s}});
+  }
+  return chains;
+}
+
+Json pairs_json(const Deployment& deployment) {
+  Json pairs = Json::array();
+  for (const PairShare& pair : deployment.pairs) {
+    pairs.push_back({{"from", pair.from},
+                     {"to", pair.to},
+                     {"share", pair.share},
+                     {"requestsPerSecond", pair.requests_per_s},
+                     {"capacityRequestsPerSecond", pair.capacity_requests_per_s}});
+  }
+  return pairs;
+}
+
+Json to_json(const Problem& problem, const Rejection& other) {
+  if (!other.what.empty()) {
+    return {{"what", other.what},
+            {"capacityRequestsPerSecond", other.predicted.capacity_requests_per_s},
+            {"costPerHour", other.cost_per_hour},
+            {"rejectedBecause", other.rejected_because}};
+  }
+  Json entry = Json::object();
+  put_deployment(entry, problem, other.deployment);
+  entry["predicted"] = to_json(other.predicted);
+  entry["rejectedBecause"] = other.rejected_because;
+  return entry;
+}
+
 }  // namespace
 
 Json to_json(const Prediction& predicted) {
@@ -45,20 +105,28 @@ Json to_json(const Prediction& predicted) {
 }
 
 Json to_json(const Problem& problem, const Offer& plan, double wall_s) {
+  const bool placed = !plan.deployment.chains.empty();
   Json json = {{"strategy", plan.strategy}, {"meetsObjectives", plan.holds}};
-  put_deployment(json, problem, plan.deployment);
+  if (placed) {
+    json["servesRate"] = plan.predicted.capacity_requests_per_s >= problem.requests_per_s;
+    json["pools"] = alike_json(plan.deployment);
+    json["costPerHour"] = plan.cost_per_hour;
+    json["gpus"] = plan.gpus;
+    json["powerWatts"] = plan.power_watts;
+  } else {
+    put_deployment(json, problem, plan.deployment);
+  }
   json["predicted"] = to_json(plan.predicted);
   json["reasons"] = plan.reasons;
   Json considered = Json::array();
-  for (const Rejection& other : plan.considered) {
-    Json entry = Json::object();
-    put_deployment(entry, problem, other.deployment);
-    entry["predicted"] = to_json(other.predicted);
-    entry["rejectedBecause"] = other.rejected_because;
-    considered.push_back(std::move(entry));
-  }
+  for (const Rejection& other : plan.considered) considered.push_back(to_json(problem, other));
   json["considered"] = std::move(considered);
-  json["trials"] = plan.trials;
+  if (placed) {
+    json["groups"] = chains_json(*problem.cluster, plan.deployment);
+    json["flow"] = {{"value", plan.predicted.capacity_requests_per_s}, {"edges", pairs_json(plan.deployment)}};
+  } else {
+    json["trials"] = plan.trials;
+  }
   json["iterations"] = plan.iterations;
   json["stopped"] = plan.stopped;
   json["wallSeconds"] = wall_s;

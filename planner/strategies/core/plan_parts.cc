@@ -35,6 +35,25 @@ Prediction predict(const Problem& problem, std::span<const sim::ServingResult> r
   return prediction;
 }
 
+void confirm(const Problem& problem, Offer& plan) {
+  const double capacity = plan.predicted.capacity_requests_per_s;
+  const bool serves_rate = std::exchange(plan.holds, false);
+  const auto result = try_out(problem, plan.deployment, {problem.requests_per_s, problem.requests_per_trial, problem.seed});
+  if (!result.ok()) {
+    plan.missed = fmt::format("not simulated: {}", result.error().message);
+    return;
+  }
+  plan.predicted = predict(problem, std::span(&*result, 1));
+  plan.predicted.capacity_requests_per_s = capacity;
+  const Verdict verdict = judge(problem, *result);
+  if (!serves_rate) {
+    plan.missed = fmt::format("serves {:.4g} requests/s, asked are {:.4g}", capacity, problem.requests_per_s);
+  } else {
+    plan.missed = verdict.broken;
+  }
+  plan.holds = serves_rate && verdict.holds;
+}
+
 Offer plan_of(const Problem& problem, const std::string& strategy, Deployment deployment) {
   Offer plan;
   plan.strategy = strategy;

@@ -16,6 +16,11 @@ namespace windlass::search {
 // caller. REQUIRES: at least one run.
 [[nodiscard]] Prediction predict(const Problem& problem, std::span<const sim::ServingResult> runs);
 
+// Tries a plan that closed forms made: one run at the problem's rate, of as many requests as a trial has. `predicted` is the
+// run's but for the capacity, which stays the plan's own; the plan holds if it serves the rate by its own count and the run is
+// inside the objectives, else `missed` says what it misses. Nothing is predicted of a plan that cannot be simulated.
+void confirm(const Problem& problem, Offer& plan);
+
 // A plan of this deployment: what it costs, nothing predicted.
 [[nodiscard]] Offer plan_of(const Problem& problem, const std::string& strategy, Deployment deployment);
 

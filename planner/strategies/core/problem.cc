@@ -69,6 +69,12 @@ Result<void> validate(const Problem& problem) {
   return validate_question(problem);
 }
 
+Result<void> validate_cluster(const Problem& problem) {
+  if (problem.cluster == nullptr) return wrong(problem, "cluster: found none, allowed is one with nodes and links");
+  auto valid = hetero::validate(*problem.cluster);
+  return valid.ok() ? valid : valid.error().within(problem.name);
+}
+
 Result<void> validate_question(const Problem& problem) {
   if (problem.accelerators.empty()) return wrong(problem, "found no accelerator, allowed is at least one");
   if (problem.requests == nullptr) return wrong(problem, "found no requests, allowed is a workload");

@@ -17,6 +17,7 @@
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/deployment/deployment.h"
+#include "planner/deployment/gpu_cluster.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/serving_options.h"
@@ -24,7 +25,10 @@
 
 namespace windlass::search {
 
+using planner::Chain;
 using planner::Deployment;
+using planner::Hop;
+using planner::PairShare;
 using planner::Pool;
 using planner::WorkerSpec;
 
@@ -121,6 +125,8 @@ struct Problem {
   double predictor_slowdown = 1.1;                 // of iterations beside a length predictor (TetriInfer, Fig. 17)
   int max_gpus = std::numeric_limits<int>::max();  // of the whole plan
   double max_cost_per_hour = std::numeric_limits<double>::infinity();
+  // The nodes and links that a strategy may place workers on; null: only the GPUs of each class are known.
+  std::shared_ptr<const hetero::GpuCluster> cluster;
   std::int64_t requests_per_trial = 2000;  // of one simulation, where a strategy has no number of its own
   std::uint64_t seed = 0;
 
@@ -145,7 +151,9 @@ struct Problem {
 // Names the field, what was found and what is allowed: no kind at all (with why each was unfit), a rate that is not positive,
 // a percentile that is not recorded, a slowdown without a reference.
 [[nodiscard]] Result<void> validate(const Problem& problem);
-// The same without the kinds: for who makes workers of its own.
+// For strategies that place on nodes: there is a cluster, as validate() of gpu_cluster.h has it.
+[[nodiscard]] Result<void> validate_cluster(const Problem& problem);
+// The same as validate() without the kinds: for who makes workers of its own.
 [[nodiscard]] Result<void> validate_question(const Problem& problem);
 
 }  // namespace windlass::search

@@ -36,6 +36,7 @@ struct Rejection {
   double cost_per_hour = 0;
   Prediction predicted;
   std::string rejected_because;  // "TTFT P95 1.2 s, allowed is 0.5 s", "costs 12.0 an hour, the plan 9.8"
+  std::string what = {};         // in words, where no deployment was made of it
 };
 
 struct Offer {
@@ -52,6 +53,7 @@ struct Offer {
   std::int64_t trials = 0;            // simulations
   std::int64_t iterations = 0;        // that were simulated
   bool stopped = false;               // by Effort::stop or the step budget, before the search was through
+  std::string missed = {};  // what a trial of it misses, in words (confirm() in plan_parts.h); empty: nothing is known
 };
 
 inline constexpr std::size_t kMaxConsidered = 50;
@@ -73,6 +75,7 @@ struct NamedStrategy {
   const char* name;   // "aladdin"
   const char* about;  // a line for people
   Strategy plan;
+  bool needs_cluster = false;  // places on the nodes of Problem::cluster
 };
 
 }  // namespace windlass::search

@@ -62,7 +62,7 @@ sim::VerdictOnly judged_by(const Objectives& objectives, std::int64_t requests) 
 }  // namespace
 
 Result<sim::ServingResult> try_out(const Problem& problem, const Deployment& deployment, const Trial& trial) {
-  Served served = serving_service(problem, deployment);
+  WINDLASS_ASSIGN_OR_RETURN(Served served, serving_service(problem, deployment));
   sim::ServingOptions options;
   static_cast<sim::ServingService&>(options) = std::move(served.service);
   options.seed = trial.seed;

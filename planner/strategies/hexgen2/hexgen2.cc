@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "planner/strategies/core/deployment.h"
 #include "planner/strategies/hexgen2/hexgen2_exhaustive.h"
 #include "planner/strategies/hexgen2/hexgen2_partition.h"
 #include "planner/strategies/hexgen2/hexgen2_refine.h"
@@ -171,116 +172,111 @@ Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTas
   return scheduled;
 }
 
-Result<void> validate(const ClusterProblem& problem) {
+Result<void> validate_task(const Problem& problem) {
   const auto wrong = [&](const std::string& what) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", problem.search->name, what)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", problem.name, what)};
   };
-  if (problem.search->requests == nullptr) return wrong("workload: found none, allowed is one");
-  if (!(problem.search->requests_per_s > 0)) {
-    return wrong(fmt::format("workload.requestsPerSecond: found {}, allowed is above 0", problem.search->requests_per_s));
+  if (problem.requests == nullptr) return wrong("workload: found none, allowed is one");
+  if (!(problem.requests_per_s > 0)) {
+    return wrong(fmt::format("workload.requestsPerSecond: found {}, allowed is above 0", problem.requests_per_s));
   }
-  if (auto valid = validate(problem.cluster); !valid.ok()) return valid.error().within(problem.search->name);
-  return {};
+  return search::validate_cluster(problem);
 }
 
-Result<InferenceTask> task_of(const ClusterProblem& problem, double memory_share) {
+Result<InferenceTask> task_of(const Problem& problem, double memory_share) {
   int most_gpus = 1;
-  for (const ClusterNode& node : problem.cluster.nodes) most_gpus = std::max(most_gpus, node.gpus);
-  return inference_task(problem.search->shape, problem.search->requests->mean_input_tokens(),
-                        problem.search->requests->mean_output_tokens(), most_gpus, memory_share);
+  for (const ClusterNode& node : problem.cluster->nodes) most_gpus = std::max(most_gpus, node.gpus);
+  return inference_task(problem.shape, problem.requests->mean_input_tokens(), problem.requests->mean_output_tokens(), most_gpus,
+                        memory_share);
 }
 
-std::vector<Group> plan_groups(const GpuCluster& cluster, const Placement& groups, bool unified) {
+planner::Deployment deployment_of(const Problem& problem, const Placement& groups, bool unified) {
   std::vector<int> next;  // GPU of each node that has no group yet
   int first = 0;
-  for (const ClusterNode& node : cluster.nodes) {
+  for (const ClusterNode& node : problem.cluster->nodes) {
     next.push_back(first);
     first += node.gpus;
   }
-  std::vector<Group> planned;
+  planner::Deployment deployment;
+  deployment.dispatch = search::dispatch_of_chains(problem, unified);
   for (const PlacedGroup& group : groups) {
     const PhaseStrategy& strategy = unified ? group.entry->strategies->unified : group.strategy();
     if (!(strategy.capacity_requests_per_s > 0)) continue;
-    Group& made = planned.emplace_back();
-    made.role = unified ? dispatch::Role::kUnified : group.prefill ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
-    made.capacity_requests_per_s = strategy.capacity_requests_per_s;
-    made.latency_s = strategy.latency_s;
-    made.batch = strategy.batch;
+    Chain chain;
+    chain.role = unified ? dispatch::Role::kUnified : group.prefill ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
+    chain.requests_per_s = strategy.capacity_requests_per_s;
+    chain.latency_s = strategy.latency_s;
+    chain.batch = strategy.batch;
+    std::vector<planner::WorkerSpec> specs;
     for (const OrderedStage& stage : strategy.orders[group.order]) {
-      Stage& cut = made.stages.emplace_back();
-      cut.layers = stage.layers;
-      int& gpu = next[static_cast<std::size_t>(group.entry->nodes[static_cast<std::size_t>(stage.slot)])];
-      for (int i = 0; i < stage.tensor_parallel; ++i) cut.gpus.push_back(gpu++);
+      const auto node = static_cast<std::size_t>(group.entry->nodes[static_cast<std::size_t>(stage.slot)]);
+      Hop& hop = chain.hops.emplace_back();
+      hop.layers = stage.layers;
+      for (int i = 0; i < stage.tensor_parallel; ++i) hop.gpus.push_back(next[node]++);
+      specs.push_back({problem.cluster->nodes[node].accelerator.name, stage.tensor_parallel, 1, problem.engine});
     }
+    add_chain(deployment, std::move(chain), specs);
   }
-  return planned;
+  return deployment;
 }
 
-void complete(const ClusterProblem& problem, ClusterPlan& plan) {
-  const std::vector<int> node_of = problem.cluster.node_of_each_gpu();
-  for (const Group& group : plan.groups) {
-    plan.gpus += group.gpus();
-    for (const Stage& stage : group.stages) {
-      for (const int gpu : stage.gpus) {
-        const ClusterNode& node = problem.cluster.nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(gpu)])];
-        plan.cost_per_hour += node.accelerator.price_per_hour;
-        plan.power_watts += node.accelerator.power_watts;
-      }
-    }
-  }
-  const double rate = problem.search->requests_per_s;
-  plan.holds = plan.capacity_requests_per_s >= rate;
+void complete(const Problem& problem, Offer& plan) {
+  plan.gpus = gpus_of(plan.deployment);
+  plan.cost_per_hour = cost_per_hour(problem, plan.deployment);
+  plan.power_watts = power_watts(problem, plan.deployment);
+  const double rate = problem.requests_per_s, capacity = plan.predicted.capacity_requests_per_s;
+  plan.holds = capacity >= rate;
   if (!plan.holds) {
     plan.reasons.push_back(
-        fmt::format("the cluster serves {:.4g} requests/s, {:.4g} of the {:.4g} that are asked for are missing",
-                    plan.capacity_requests_per_s, rate - plan.capacity_requests_per_s, rate));
+        fmt::format("the cluster serves {:.4g} requests/s, {:.4g} of the {:.4g} that are asked for are missing", capacity,
+                    rate - capacity, rate));
   }
-  const int idle = problem.cluster.gpus() - plan.gpus;
-  if (idle > 0) plan.reasons.push_back(fmt::format("{} of {} GPUs have no group", idle, problem.cluster.gpus()));
+  const int idle = problem.cluster->gpus() - plan.gpus;
+  if (idle > 0) plan.reasons.push_back(fmt::format("{} of {} GPUs have no group", idle, problem.cluster->gpus()));
 }
 
-Error does_not_fit(const ClusterProblem& problem, const InferenceTask& task, int copies, const std::string& strategy) {
+Error does_not_fit(const Problem& problem, const InferenceTask& task, int copies, const std::string& strategy) {
   constexpr std::size_t kMaxNamed = 8;
   std::vector<std::string> nodes;
   int layers = 0;
-  for (const ClusterNode& node : problem.cluster.nodes) {
+  for (const ClusterNode& node : problem.cluster->nodes) {
     const int held = node.gpus * stage_figures(task, node.accelerator, node.within, 1).most_layers(1, task.layers);
     layers += held;
     if (nodes.size() < kMaxNamed) {
       nodes.push_back(fmt::format("{} ({} x {}) {}", node.name, node.gpus, node.accelerator.name, held));
     }
   }
-  if (problem.cluster.nodes.size() > kMaxNamed) {
-    nodes.push_back(fmt::format("and {} more nodes", problem.cluster.nodes.size() - kMaxNamed));
+  if (problem.cluster->nodes.size() > kMaxNamed) {
+    nodes.push_back(fmt::format("and {} more nodes", problem.cluster->nodes.size() - kMaxNamed));
   }
   const std::string found = fmt::format("layers of {} that fit: {}", task.layers, fmt::join(nodes, ", "));
   const std::string need = copies == 1 ? "a group needs all of them" : "two groups, one for each phase, need all of them";
   const int missing = copies * task.layers - layers;
   if (missing > 0) {
     return {ErrorCode::kNotFound,
-            fmt::format("{}: {}: {}; {}: {} layers with a request's KV cache, {:.1f} GB, are missing", problem.search->name,
-                        strategy, found, need, missing, missing * (task.layer_weight_bytes + task.layer_kv_bytes) / 1e9)};
+            fmt::format("{}: {}: {}; {}: {} layers with a request's KV cache, {:.1f} GB, are missing", problem.name, strategy,
+                        found, need, missing, missing * (task.layer_weight_bytes + task.layer_kv_bytes) / 1e9)};
   }
   return {ErrorCode::kNotFound,
           fmt::format("{}: {}: {}; {}: memory is enough, but no way to cut it leaves links between all stages and groups",
-                      problem.search->name, strategy, found, need)};
+                      problem.name, strategy, found, need)};
 }
 
-Result<ClusterPlan> hexgen2_plan(const ClusterProblem& problem, const search::Effort& effort, const Hexgen2Options& options) {
-  WINDLASS_RETURN_IF_ERROR(validate(problem));
+Result<Offer> hexgen2_plan(const Problem& problem, const search::Effort& effort, const Hexgen2Options& options) {
+  WINDLASS_RETURN_IF_ERROR(validate_task(problem));
   WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, task_of(problem, options.memory_share));
-  if (problem.cluster.gpus() < 2) return does_not_fit(problem, task, 2, "hexgen2");
+  if (problem.cluster->gpus() < 2) return does_not_fit(problem, task, 2, "hexgen2");
   if (effort.progress) effort.progress("hexgen2: partition and refinement", 0);
-  auto scheduled = hexgen2_schedule(problem.cluster, task, problem.search->seed, effort, options);
-  if (!scheduled.ok()) return scheduled.error().within(problem.search->name + ": hexgen2");
+  auto scheduled = hexgen2_schedule(*problem.cluster, task, problem.seed, effort, options);
+  if (!scheduled.ok()) return scheduled.error().within(problem.name + ": hexgen2");
   if (scheduled->flow == 0) {
     if (scheduled->stopped) return Error{ErrorCode::kCancelled, "stopped before anything that serves was found"};
     return does_not_fit(problem, task, 2, "hexgen2");
   }
   if (effort.progress) effort.progress("hexgen2: flow", 0.9);
-  ClusterPlan plan;
+  Offer plan;
   plan.strategy = "hexgen2";
-  plan.groups = plan_groups(problem.cluster, scheduled->groups, false);
+  plan.deployment = deployment_of(problem, scheduled->groups, false);
   const PlacementNetwork network = network_of(*scheduled->table, scheduled->groups);
   const Flow flow = preflow_push(network.flow);
   // Positions among the groups that serve, which are the plan's.
@@ -293,13 +289,13 @@ Result<ClusterPlan> hexgen2_plan(const ClusterProblem& problem, const search::Ef
     for (std::size_t d = 0; d < network.decode.size(); ++d) {
       const std::size_t at = p * network.decode.size() + d;
       if (flow.edges[at] == 0) continue;
-      plan.flow.push_back({planned[network.prefill[p]], planned[network.decode[d]],
-                           static_cast<double>(flow.edges[at]) / kFlowUnitsPerRequest,
-                           static_cast<double>(network.flow.edges[at]) / kFlowUnitsPerRequest,
-                           static_cast<double>(flow.edges[at]) / static_cast<double>(flow.value)});
+      plan.deployment.pairs.push_back({planned[network.prefill[p]], planned[network.decode[d]],
+                                       static_cast<double>(flow.edges[at]) / kFlowUnitsPerRequest,
+                                       static_cast<double>(network.flow.edges[at]) / kFlowUnitsPerRequest,
+                                       static_cast<double>(flow.edges[at]) / static_cast<double>(flow.value)});
     }
   }
-  plan.capacity_requests_per_s = static_cast<double>(flow.value) / kFlowUnitsPerRequest;
+  plan.predicted.capacity_requests_per_s = static_cast<double>(flow.value) / kFlowUnitsPerRequest;
   plan.iterations = scheduled->steps;
   plan.stopped = scheduled->stopped;
   plan.reasons.push_back(fmt::format("at most {} groups: the cluster's memory over that of a copy with {} requests ({:.1f} GB)",
@@ -309,7 +305,7 @@ Result<ClusterPlan> hexgen2_plan(const ClusterProblem& problem, const search::Ef
     const double first = static_cast<double>(scheduled->first_flow) / kFlowUnitsPerRequest;
     plan.reasons.push_back(
         fmt::format("partition by bandwidth and memory alone carries {:.4g} requests/s, {} exchanges raised it to {:.4g}",
-                    first, scheduled->improvements, plan.capacity_requests_per_s));
+                    first, scheduled->improvements, plan.predicted.capacity_requests_per_s));
   }
   complete(problem, plan);
   if (effort.progress) effort.progress("hexgen2", 1);

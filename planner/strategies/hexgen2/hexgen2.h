@@ -11,11 +11,17 @@
 #include <memory>
 #include <string>
 
-#include "planner/strategies/clusters/cluster_plan.h"
-#include "planner/strategies/hexgen2/hexgen2_cost.h"
+#include "planner/strategies/core/stage_cost.h"
+#include "planner/strategies/core/strategy.h"
 #include "planner/strategies/hexgen2/hexgen2_placement.h"
 
 namespace windlass::hetero {
+
+using planner::Chain;
+using planner::Hop;
+using planner::PairShare;
+using search::Offer;
+using search::Problem;
 
 enum class Hexgen2Search {
   kMaxFlowGuided,  // the paper's
@@ -27,12 +33,12 @@ const char* to_string(Hexgen2Search search);  // "max-flow guided", "random swap
 
 struct Hexgen2Options {
   Hexgen2Search search = Hexgen2Search::kMaxFlowGuided;
-  int groups = 0;             // 0: by memory (groups_by_memory(), at least 2)
-  bool fewer_groups = true;   // that number is a limit; false: the paper's, exactly so many
-  double memory_share = 0.9;  // of a GPU's memory
-  int chains = 2;             // independent searches, the best of them counts
-  int rounds = 0;             // RefineOptions::rounds; 0: by the number of groups
-  std::int64_t idle = 0;      // of the baselines: tries in a row that may find nothing better; 0: 20,000
+  int groups = 0;            // 0: by memory (groups_by_memory(), at least 2)
+  bool fewer_groups = true;  // that number is a limit; false: the paper's, exactly so many
+  double memory_share = kMemoryShare;
+  int chains = 2;         // independent searches, the best of them counts
+  int rounds = 0;         // RefineOptions::rounds; 0: by the number of groups
+  std::int64_t idle = 0;  // of the baselines: tries in a row that may find nothing better; 0: 20,000
 };
 
 // A placement with what its strategies are kept in.
@@ -53,10 +59,9 @@ struct Scheduled {
 [[nodiscard]] Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTask& task, std::uint64_t seed,
                                                  const search::Effort& effort, const Hexgen2Options& options = {});
 
-// Errors as of a ClusterStrategy; kNotFound when no two groups can serve, with what fits where and how much is missing.
-[[nodiscard]] Result<ClusterPlan> hexgen2_plan(const ClusterProblem& problem, const search::Effort& effort,
-                                               const Hexgen2Options& options);
-[[nodiscard]] inline Result<ClusterPlan> hexgen2_plan(const ClusterProblem& problem, const search::Effort& effort) {
+// Errors as of a Strategy; kNotFound when no two groups can serve, with what fits where and how much is missing.
+[[nodiscard]] Result<Offer> hexgen2_plan(const Problem& problem, const search::Effort& effort, const Hexgen2Options& options);
+[[nodiscard]] inline Result<Offer> hexgen2_plan(const Problem& problem, const search::Effort& effort) {
   return hexgen2_plan(problem, effort, {});
 }
 
@@ -64,15 +69,14 @@ struct Scheduled {
 
 // The cluster, the requests and their rate. The problem's worker kinds do not matter here: a model that fits no node may well
 // fit a group.
-[[nodiscard]] Result<void> validate(const ClusterProblem& problem);
+[[nodiscard]] Result<void> validate_task(const Problem& problem);
 // The task of a problem: its model, the mean lengths of its requests, stages as large as the largest node.
-[[nodiscard]] Result<InferenceTask> task_of(const ClusterProblem& problem, double memory_share);
-// Groups with GPUs' numbers: each node's in their order. By phase, or all unified.
-[[nodiscard]] std::vector<Group> plan_groups(const GpuCluster& cluster, const Placement& groups, bool unified);
-// Cost, power and number of the GPUs in the plan's groups; whether its capacity is the problem's rate, and what is missing.
-void complete(const ClusterProblem& problem, ClusterPlan& plan);
+[[nodiscard]] Result<InferenceTask> task_of(const Problem& problem, double memory_share);
+// A chain for each group, with GPUs' numbers: each node's in their order. By phase, or all unified.
+[[nodiscard]] planner::Deployment deployment_of(const Problem& problem, const Placement& groups, bool unified);
+// Cost, power and number of the GPUs in the plan's chains; whether its capacity is the problem's rate, and what is missing.
+void complete(const Problem& problem, Offer& plan);
 // Why nothing serves, when `copies` of the model are needed: layers that each node's memory holds, and how much is missing.
-[[nodiscard]] Error does_not_fit(const ClusterProblem& problem, const InferenceTask& task, int copies,
-                                 const std::string& strategy);
+[[nodiscard]] Error does_not_fit(const Problem& problem, const InferenceTask& task, int copies, const std::string& strategy);
 
 }  // namespace windlass::hetero

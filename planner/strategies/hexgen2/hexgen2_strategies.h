@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "planner/strategies/clusters/gpu_cluster.h"
-#include "planner/strategies/clusters/link_table.h"
-#include "planner/strategies/hexgen2/hexgen2_cost.h"
+#include "planner/deployment/gpu_cluster.h"
+#include "planner/deployment/link_table.h"
+#include "planner/strategies/core/stage_cost.h"
 
 namespace windlass::hetero {
 

@@ -10,20 +10,22 @@
 #include <fmt/ranges.h>
 
 #include "planner/mip/mixed_integer_program.h"
+#include "planner/strategies/core/deployment.h"
 
 namespace windlass::hetero {
 namespace {
 
 class Planning {
  public:
-  Planning(const ClusterProblem& problem, const DeploymentSearch& found)
-      : problem_(problem), asked_(*problem.search), found_(found), used_(found.machines.size(), 0) {}
+  Planning(const search::Problem& problem, const DeploymentSearch& found)
+      : problem_(problem), found_(found), used_(found.machines.size(), 0) {}
 
-  Result<ClusterPlan> run() {
+  Result<search::Offer> run() {
     WINDLASS_RETURN_IF_ERROR(choose_machines());
     plan_.strategy = "huawei";
-    add_groups();
-    plan_.holds = plan_.capacity_requests_per_s >= asked_.requests_per_s;
+    add_chains();
+    plan_.holds = capacity_ >= problem_.requests_per_s;
+    plan_.predicted.capacity_requests_per_s = capacity_;
     say_why();
     list_considered();
     for (const MachineKind& machine : found_.machines) plan_.iterations += static_cast<std::int64_t>(machine.options.size());
@@ -32,7 +34,7 @@ class Planning {
 
  private:
   [[nodiscard]] const ClusterNode& node_of(const MachineKind& machine) const {
-    return problem_.cluster.nodes[static_cast<std::size_t>(machine.nodes.front())];
+    return problem_.cluster->nodes[static_cast<std::size_t>(machine.nodes.front())];
   }
   [[nodiscard]] static const InstanceOption& best_of(const MachineKind& machine) {
     return machine.options[static_cast<std::size_t>(machine.best)];
@@ -42,7 +44,7 @@ class Planning {
     constexpr std::size_t kNamed = 3;
     std::vector<std::string> names;
     for (std::size_t i = 0; i < std::min(kNamed, machine.nodes.size()); ++i) {
-      names.push_back(problem_.cluster.nodes[static_cast<std::size_t>(machine.nodes[i])].name);
+      names.push_back(problem_.cluster->nodes[static_cast<std::size_t>(machine.nodes[i])].name);
     }
     const std::string more = machine.nodes.size() > kNamed ? fmt::format(" and {} more", machine.nodes.size() - kNamed) : "";
     const ClusterNode& node = node_of(machine);
@@ -50,11 +52,11 @@ class Planning {
   }
 
   [[nodiscard]] Error not_found(const std::string& what) const {
-    return Error{ErrorCode::kNotFound, fmt::format("{}: {}", asked_.name, what)};
+    return Error{ErrorCode::kNotFound, fmt::format("{}: {}", problem_.name, what)};
   }
 
   [[nodiscard]] bool inside(int gpus, double cost_per_hour) const {
-    return gpus <= asked_.max_gpus && cost_per_hour <= asked_.max_cost_per_hour * (1 + 1e-9);
+    return gpus <= problem_.max_gpus && cost_per_hour <= problem_.max_cost_per_hour * (1 + 1e-9);
   }
 
   // How many of each kind serve.
@@ -97,8 +99,8 @@ class Planning {
       gpus.push_back({variable, static_cast<double>(node_of(machine).gpus)});
       cost.push_back({variable, cost_of(machine)});
     }
-    if (asked_.max_gpus < std::numeric_limits<int>::max()) program.add_at_most(gpus, asked_.max_gpus);
-    if (std::isfinite(asked_.max_cost_per_hour)) program.add_at_most(cost, asked_.max_cost_per_hour);
+    if (problem_.max_gpus < std::numeric_limits<int>::max()) program.add_at_most(gpus, problem_.max_gpus);
+    if (std::isfinite(problem_.max_cost_per_hour)) program.add_at_most(cost, problem_.max_cost_per_hour);
     WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program));
     int machines = 0;
     for (std::size_t m = 0; m < used_.size(); ++m) {
@@ -113,16 +115,17 @@ class Planning {
             fmt::format("{} takes {} GPUs and {:.2f} an hour", name_of(machine), node_of(machine).gpus, cost_of(machine)));
       }
       return not_found(fmt::format("found room for {} GPUs and {:.2f} an hour, allowed is one machine at least: {}",
-                                   asked_.max_gpus, asked_.max_cost_per_hour, fmt::join(sizes, "; ")));
+                                   problem_.max_gpus, problem_.max_cost_per_hour, fmt::join(sizes, "; ")));
     }
     bounded_ = true;
     return {};
   }
 
-  void add_groups() {
+  void add_chains() {
+    plan_.deployment.dispatch = search::dispatch_of_chains(problem_, true);
     std::vector<int> first_gpu;
     int next = 0;
-    for (const ClusterNode& node : problem_.cluster.nodes) {
+    for (const ClusterNode& node : problem_.cluster->nodes) {
       first_gpu.push_back(next);
       next += node.gpus;
     }
@@ -135,20 +138,20 @@ class Planning {
     for (const auto& [n, option] : served) {
       const auto node = static_cast<std::size_t>(n);
       for (int instance = 0; instance < option->instances; ++instance) {
-        Stage stage;
-        stage.layers = asked_.shape.layers;
+        planner::Chain chain;
+        planner::Hop& hop = chain.hops.emplace_back();
+        hop.layers = problem_.shape.layers;
         for (int i = 0; i < option->tensor_parallel; ++i) {
-          stage.gpus.push_back(first_gpu[node] + instance * option->tensor_parallel + i);
+          hop.gpus.push_back(first_gpu[node] + instance * option->tensor_parallel + i);
         }
-        Group group;
-        group.stages.push_back(std::move(stage));
-        group.capacity_requests_per_s = option->one.requests_per_s;
-        group.latency_s = option->one.total_s / option->one.batches;
-        group.batch = option->one.largest_batch;
-        plan_.groups.push_back(std::move(group));
+        chain.requests_per_s = option->one.requests_per_s;
+        chain.latency_s = option->one.total_s / option->one.batches;
+        chain.batch = option->one.largest_batch;
+        const std::string& accelerator = problem_.cluster->nodes[node].accelerator.name;
+        add_chain(plan_.deployment, std::move(chain), {{accelerator, option->tensor_parallel, 1, problem_.engine}});
       }
-      const ClusterNode& machine = problem_.cluster.nodes[node];
-      plan_.capacity_requests_per_s += option->requests_per_s();
+      const ClusterNode& machine = problem_.cluster->nodes[node];
+      capacity_ += option->requests_per_s();
       tokens_per_s_ += option->tokens_per_s();
       plan_.gpus += machine.gpus;
       plan_.cost_per_hour += machine.gpus * machine.accelerator.price_per_hour;
@@ -163,10 +166,11 @@ class Planning {
       if (machine.best >= 0) ++kinds;
       for (const InstanceOption& option : machine.options) deployable += option.unfit.empty() ? 1 : 0;
     }
-    plan_.reasons.push_back(fmt::format(
-        "{} degrees of tensor parallelism on {} kinds of machines were estimated, {} can be deployed; they make {} "
-        "configurations of {} machines",
-        estimated, found_.machines.size(), deployable, count_text(found_.log10_configurations), problem_.cluster.nodes.size()));
+    plan_.reasons.push_back(
+        fmt::format("{} degrees of tensor parallelism on {} kinds of machines were estimated, {} can be deployed; they make {} "
+                    "configurations of {} machines",
+                    estimated, found_.machines.size(), deployable, count_text(found_.log10_configurations),
+                    problem_.cluster->nodes.size()));
     plan_.reasons.push_back(fmt::format(
         "machines are independent: throughputs add, and a machine takes the same GPUs, cost and power whatever its "
         "degree; so {} degrees are dominated by another one of their machine, and of the configurations all but one "
@@ -174,18 +178,18 @@ class Planning {
         deployable - kinds));
     for (std::size_t m = 0; m < found_.machines.size(); ++m) say_why(found_.machines[m], used_[m]);
     if (bounded_) {
-      plan_.reasons.push_back(
-          fmt::format("of the machines those serve that serve most within {} GPUs and {} an hour", asked_.max_gpus,
-                      std::isfinite(asked_.max_cost_per_hour) ? fmt::format("{:.2f}", asked_.max_cost_per_hour) : "any cost"));
+      plan_.reasons.push_back(fmt::format(
+          "of the machines those serve that serve most within {} GPUs and {} an hour", problem_.max_gpus,
+          std::isfinite(problem_.max_cost_per_hour) ? fmt::format("{:.2f}", problem_.max_cost_per_hour) : "any cost"));
     }
     plan_.reasons.push_back(
         fmt::format("estimated are static batches, {:.2f} requests/s or {:.0f} tokens/s: engines with continuous batching "
                     "serve more, in the "
                     "same order of configurations",
-                    plan_.capacity_requests_per_s, tokens_per_s_));
+                    capacity_, tokens_per_s_));
     if (!plan_.holds) {
       plan_.reasons.push_back(fmt::format("asked are {:.2f} requests/s, by the estimate {:.2f} are missing",
-                                          asked_.requests_per_s, asked_.requests_per_s - plan_.capacity_requests_per_s));
+                                          problem_.requests_per_s, problem_.requests_per_s - capacity_));
     }
   }
 
@@ -225,15 +229,19 @@ class Planning {
       const InstanceOption& best = best_of(machine);
       for (const InstanceOption& option : machine.options) {
         if (&option == &best || !option.unfit.empty()) continue;
-        plan_.considered.push_back(
-            {fmt::format("{}: tensor parallelism {}, {} instances", name_of(machine), option.tensor_parallel, option.instances),
-             plan_.capacity_requests_per_s + used_[m] * (option.requests_per_s() - best.requests_per_s()), plan_.cost_per_hour,
-             fmt::format("each of these machines serves {:.2f} requests/s, with tensor parallelism {} {:.2f}",
-                         option.requests_per_s(), best.tensor_parallel, best.requests_per_s())});
+        search::Rejection& other = plan_.considered.emplace_back();
+        other.what =
+            fmt::format("{}: tensor parallelism {}, {} instances", name_of(machine), option.tensor_parallel, option.instances);
+        other.predicted.capacity_requests_per_s = capacity_ + used_[m] * (option.requests_per_s() - best.requests_per_s());
+        other.cost_per_hour = plan_.cost_per_hour;
+        other.rejected_because =
+            fmt::format("each of these machines serves {:.2f} requests/s, with tensor parallelism {} {:.2f}",
+                        option.requests_per_s(), best.tensor_parallel, best.requests_per_s());
       }
     }
-    std::stable_sort(plan_.considered.begin(), plan_.considered.end(),
-                     [](const auto& a, const auto& b) { return a.capacity_requests_per_s > b.capacity_requests_per_s; });
+    std::stable_sort(plan_.considered.begin(), plan_.considered.end(), [](const auto& a, const auto& b) {
+      return a.predicted.capacity_requests_per_s > b.predicted.capacity_requests_per_s;
+    });
     if (plan_.considered.size() > search::kMaxConsidered) plan_.considered.resize(search::kMaxConsidered);
   }
 
@@ -241,18 +249,18 @@ class Planning {
     return log10 < 9 ? fmt::format("{:.0f}", std::pow(10, log10)) : fmt::format("about 10^{:.0f}", log10);
   }
 
-  const ClusterProblem& problem_;
-  const search::Problem& asked_;
+  const search::Problem& problem_;
   const DeploymentSearch& found_;
   std::vector<int> used_;  // machines of each kind
   bool bounded_ = false;
+  double capacity_ = 0;  // requests per second
   double tokens_per_s_ = 0;
-  ClusterPlan plan_;
+  search::Offer plan_;
 };
 
 }  // namespace
 
-Result<ClusterPlan> huawei_plan(const ClusterProblem& problem, const search::Effort& effort, const HuaweiOptions& options) {
+Result<search::Offer> huawei_plan(const search::Problem& problem, const search::Effort& effort, const HuaweiOptions& options) {
   WINDLASS_ASSIGN_OR_RETURN(const DeploymentSearch found, search_tensor_parallel(problem, effort, options));
   return Planning(problem, found).run();
 }

@@ -16,7 +16,7 @@
 
 #include "planner/base/result.h"
 #include "planner/perf/operator_model.h"
-#include "planner/strategies/clusters/cluster_plan.h"
+#include "planner/strategies/core/strategy.h"
 #include "planner/strategies/huawei/huawei_estimate.h"
 
 namespace windlass::hetero {
@@ -70,14 +70,14 @@ struct DeploymentSearch {
 
 // Errors: kInvalidArgument: what validate() refuses of the cluster or shape, no requests, options that are out of range;
 // kCancelled.
-[[nodiscard]] Result<DeploymentSearch> search_tensor_parallel(const ClusterProblem& problem, const search::Effort& effort,
+[[nodiscard]] Result<DeploymentSearch> search_tensor_parallel(const search::Problem& problem, const search::Effort& effort,
                                                               const HuaweiOptions& options = {});
 
-// Capacities are Alg. 1's, of static batches; a group's latency is a batch's mean time in it. Errors: as
+// Capacities are Alg. 1's, of static batches; a chain is an instance, its latency is a batch's mean time in it. Errors: as
 // search_tensor_parallel(); kNotFound: no machine can hold the model, or none fits the bounds, with what is missing.
-[[nodiscard]] Result<ClusterPlan> huawei_plan(const ClusterProblem& problem, const search::Effort& effort,
-                                              const HuaweiOptions& options);
-[[nodiscard]] inline Result<ClusterPlan> huawei_plan(const ClusterProblem& problem, const search::Effort& effort) {
+[[nodiscard]] Result<search::Offer> huawei_plan(const search::Problem& problem, const search::Effort& effort,
+                                                const HuaweiOptions& options);
+[[nodiscard]] inline Result<search::Offer> huawei_plan(const search::Problem& problem, const search::Effort& effort) {
   return huawei_plan(problem, effort, {});
 }
 

@@ -114,16 +114,15 @@ BatchTimesOf roofline_batch_times(const planner::ModelShape& shape, const planne
   };
 }
 
-Result<DeploymentSearch> search_tensor_parallel(const ClusterProblem& problem, const search::Effort& effort,
+Result<DeploymentSearch> search_tensor_parallel(const search::Problem& problem, const search::Effort& effort,
                                                 const HuaweiOptions& options) {
-  const search::Problem& asked = *problem.search;
-  WINDLASS_RETURN_IF_ERROR(validate(problem.cluster));
-  WINDLASS_RETURN_IF_ERROR(planner::validate(asked.shape));
-  WINDLASS_ASSIGN_OR_RETURN(const Sampled sample, sampled(asked, options));
-  const BatchTimesOf times_of = options.times_of ? options.times_of : roofline_batch_times(asked.shape);
+  WINDLASS_RETURN_IF_ERROR(search::validate_cluster(problem));
+  WINDLASS_RETURN_IF_ERROR(planner::validate(problem.shape));
+  WINDLASS_ASSIGN_OR_RETURN(const Sampled sample, sampled(problem, options));
+  const BatchTimesOf times_of = options.times_of ? options.times_of : roofline_batch_times(problem.shape);
 
   DeploymentSearch made;
-  const auto& nodes = problem.cluster.nodes;
+  const auto& nodes = problem.cluster->nodes;
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     const auto same = std::find_if(made.machines.begin(), made.machines.end(), [&](const MachineKind& machine) {
       return alike(nodes[static_cast<std::size_t>(machine.nodes.front())], nodes[node]);
@@ -141,7 +140,7 @@ Result<DeploymentSearch> search_tensor_parallel(const ClusterProblem& problem, c
   std::vector<Task> tasks;
   for (std::size_t m = 0; m < made.machines.size(); ++m) {
     const int gpus = nodes[static_cast<std::size_t>(made.machines[m].nodes.front())].gpus;
-    for (const int degree : planner::tensor_parallel_degrees(asked.shape, gpus)) {
+    for (const int degree : planner::tensor_parallel_degrees(problem.shape, gpus)) {
       if (gpus % degree == 0) tasks.push_back({m, degree});
     }
   }
@@ -152,7 +151,7 @@ Result<DeploymentSearch> search_tensor_parallel(const ClusterProblem& problem, c
                                             executor, tasks.size(),
                                             [&](std::size_t i) {
                                               const MachineKind& machine = made.machines[tasks[i].machine];
-                                              return estimated(asked.shape,
+                                              return estimated(problem.shape,
                                                                nodes[static_cast<std::size_t>(machine.nodes.front())],
                                                                tasks[i].tensor_parallel, sample, options, times_of);
                                             },

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "planner/base/rng.h"
-#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/deployment/gpu_cluster.h"
 
 namespace windlass::bench {
 

@@ -79,11 +79,12 @@ Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const work
   problem.requests = &requests;
   problem.requests_per_s = 1;
   problem.seed = seed;
-  hetero::ClusterProblem asked{&problem, {}};
-  asked.cluster.nodes = {v100_machine(roofline)};
+  hetero::GpuCluster cluster;
+  cluster.nodes = {v100_machine(roofline)};
+  problem.cluster = std::make_shared<const hetero::GpuCluster>(std::move(cluster));
   hetero::HuaweiOptions options;
   options.times_of = hetero::roofline_batch_times(problem.shape, roofline.overhead());
-  WINDLASS_ASSIGN_OR_RETURN(const auto found, hetero::search_tensor_parallel(asked, {}, options));
+  WINDLASS_ASSIGN_OR_RETURN(const auto found, hetero::search_tensor_parallel(problem, {}, options));
   const auto sample = search::lengths_of(requests, seed, options.sampled_requests);
   std::vector<double> tokens_per_s;
   for (const auto& option : found.machines.front().options) {

@@ -290,7 +290,7 @@ Result<std::string> measured_rows(const System& vllm) {
     measured.add(request.ttft_ms / 1e3, request.tpot_ms / 1e3, objectives);
   }
   sim::ServingOptions options;
-  search::Served served = search::serving_service(*vllm.problem, vllm.deployment);
+  WINDLASS_ASSIGN_OR_RETURN(search::Served served, search::serving_service(*vllm.problem, vllm.deployment));
   static_cast<sim::ServingService&>(options) = std::move(served.service);
   Collect collect(simulated, objectives);
   options.observer = &collect;

@@ -75,7 +75,7 @@ std::vector<TokenPair> draw(const Setting& setting, int count, std::uint64_t see
 Result<sim::ServingResult> run(const Problem& problem, const Deployment& deployment, std::vector<TokenPair> requests,
                                std::uint64_t seed, sim::ServingObserver* observer = nullptr) {
   sim::ServingOptions options;
-  search::Served served = search::serving_service(problem, deployment);
+  WINDLASS_ASSIGN_OR_RETURN(search::Served served, search::serving_service(problem, deployment));
   static_cast<sim::ServingService&>(options) = std::move(served.service);
   options.seed = seed;
   options.observer = observer;

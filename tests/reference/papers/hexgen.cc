@@ -70,22 +70,22 @@ Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask
   return scheduled;
 }
 
-Result<ClusterPlan> hexgen_plan(const ClusterProblem& problem, const search::Effort& effort, const HexgenOptions& options) {
-  WINDLASS_RETURN_IF_ERROR(validate(problem));
+Result<Offer> hexgen_plan(const Problem& problem, const search::Effort& effort, const HexgenOptions& options) {
+  WINDLASS_RETURN_IF_ERROR(validate_task(problem));
   WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, task_of(problem, options.memory_share));
-  auto scheduled = hexgen_schedule(problem.cluster, task, problem.search->seed, effort, options);
-  if (!scheduled.ok()) return scheduled.error().within(problem.search->name + ": hexgen");
+  auto scheduled = hexgen_schedule(*problem.cluster, task, problem.seed, effort, options);
+  if (!scheduled.ok()) return scheduled.error().within(problem.name + ": hexgen");
   if (scheduled->flow == 0) {
     if (scheduled->stopped) return Error{ErrorCode::kCancelled, "stopped before anything that serves was found"};
     return does_not_fit(problem, task, 1, "hexgen");
   }
-  ClusterPlan plan;
+  Offer plan;
   plan.strategy = "hexgen";
-  plan.groups = plan_groups(problem.cluster, scheduled->groups, true);
-  for (const Group& group : plan.groups) plan.capacity_requests_per_s += group.capacity_requests_per_s;
+  plan.deployment = deployment_of(problem, scheduled->groups, true);
+  for (const Chain& chain : plan.deployment.chains) plan.predicted.capacity_requests_per_s += chain.requests_per_s;
   plan.iterations = scheduled->steps;
   plan.stopped = scheduled->stopped;
-  plan.reasons.push_back(fmt::format("{} groups serve both phases by turns", plan.groups.size()));
+  plan.reasons.push_back(fmt::format("{} groups serve both phases by turns", plan.deployment.chains.size()));
   complete(problem, plan);
   return plan;
 }

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 
-#include "planner/strategies/clusters/cluster_plan.h"
 #include "planner/strategies/hexgen2/hexgen2.h"
 
 namespace windlass::hetero {
@@ -25,9 +24,8 @@ struct HexgenOptions {
 [[nodiscard]] Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask& task, std::uint64_t seed,
                                                 const search::Effort& effort, const HexgenOptions& options = {});
 
-[[nodiscard]] Result<ClusterPlan> hexgen_plan(const ClusterProblem& problem, const search::Effort& effort,
-                                              const HexgenOptions& options);
-[[nodiscard]] inline Result<ClusterPlan> hexgen_plan(const ClusterProblem& problem, const search::Effort& effort) {
+[[nodiscard]] Result<Offer> hexgen_plan(const Problem& problem, const search::Effort& effort, const HexgenOptions& options);
+[[nodiscard]] inline Result<Offer> hexgen_plan(const Problem& problem, const search::Effort& effort) {
   return hexgen_plan(problem, effort, {});
 }
 

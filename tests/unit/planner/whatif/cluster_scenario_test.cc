@@ -46,8 +46,8 @@ std::string refusal(const std::string& from, const std::string& to) {
 TEST(ClusterScenario, MakesAClusterProblem) {
   auto made = prepared();
   ASSERT_TRUE(made.ok()) << made.error().message;
-  const ClusterProblem problem = made->problem();
-  const GpuCluster& cluster = problem.cluster;
+  const search::Problem& problem = made->problem();
+  const GpuCluster& cluster = made->cluster();
   ASSERT_EQ(cluster.nodes.size(), 3u);
   EXPECT_EQ(cluster.nodes[0].name, "n0");
   EXPECT_EQ(cluster.nodes[0].within, (Link{400e9, 3e-6}));
@@ -58,19 +58,17 @@ TEST(ClusterScenario, MakesAClusterProblem) {
   EXPECT_EQ(cluster.link(1, 2), (Link{0.6e9, 1e-4}));
   EXPECT_EQ(cluster.gpus(), 8);
 
-  ASSERT_EQ(problem.search, &made->search());
-  const search::Problem& search = *problem.search;
-  EXPECT_EQ(search.requests_per_s, 12);
-  ASSERT_EQ(search.accelerators.size(), 2u);
-  EXPECT_EQ(search.accelerators[0].spec.name, "h100-80gb");
-  EXPECT_EQ(search.accelerators[0].gpus, 6);
-  EXPECT_EQ(search.accelerators[0].spec.gpus_per_node, 4);
-  EXPECT_EQ(search.accelerators[0].spec.intra_link_bandwidth_bytes_per_s, 400e9);  // the slower of n0 and n2
-  EXPECT_EQ(search.accelerators[0].spec.price_per_hour, 3.69);
-  EXPECT_EQ(search.accelerators[1].gpus, 2);
-  EXPECT_EQ(search.between_nodes.bandwidth_bytes_per_s, 0.6e9);
-  EXPECT_EQ(search.within_node.bandwidth_bytes_per_s, 300e9);
-  EXPECT_FALSE(search.kinds.empty());
+  EXPECT_EQ(problem.requests_per_s, 12);
+  ASSERT_EQ(problem.accelerators.size(), 2u);
+  EXPECT_EQ(problem.accelerators[0].spec.name, "h100-80gb");
+  EXPECT_EQ(problem.accelerators[0].gpus, 6);
+  EXPECT_EQ(problem.accelerators[0].spec.gpus_per_node, 4);
+  EXPECT_EQ(problem.accelerators[0].spec.intra_link_bandwidth_bytes_per_s, 400e9);  // the slower of n0 and n2
+  EXPECT_EQ(problem.accelerators[0].spec.price_per_hour, 3.69);
+  EXPECT_EQ(problem.accelerators[1].gpus, 2);
+  EXPECT_EQ(problem.between_nodes.bandwidth_bytes_per_s, 0.6e9);
+  EXPECT_EQ(problem.within_node.bandwidth_bytes_per_s, 300e9);
+  EXPECT_FALSE(problem.kinds.empty());
   EXPECT_THAT(made->notes(), Contains(HasSubstr("latency: {source: roofline}")));
   EXPECT_THAT(made->notes(), Contains("cluster.nodes[1].intraGBps: 300 (a100-80gb's data sheet)"));
 }
@@ -89,7 +87,7 @@ TEST(ClusterScenario, FillsInLinks) {
   ASSERT_TRUE(listed.ok()) << listed.error().message;
   EXPECT_EQ(listed->cluster().link(0, 1).bytes_per_s, 12.5e9);
   EXPECT_EQ(listed->cluster().link(0, 2).bytes_per_s, 0);
-  EXPECT_EQ(listed->problem().search->between_nodes.bandwidth_bytes_per_s, 12.5e9);
+  EXPECT_EQ(listed->problem().between_nodes.bandwidth_bytes_per_s, 12.5e9);
   EXPECT_THAT(listed->notes(), Contains(HasSubstr("the network is in 2 parts")));
   EXPECT_THAT(listed->notes(), Contains(HasSubstr("n0, n1 have 514 GB; n2 has 171 GB")));
 }
@@ -101,7 +99,7 @@ TEST(ClusterScenario, ANetworkMayBeNone) {
   const auto none =
       prepared("default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n1, n0], GBps: 12.5, latency: 5us}]", "");
   ASSERT_TRUE(none.ok()) << none.error().message;
-  EXPECT_EQ(none->problem().search->between_nodes.bandwidth_bytes_per_s, 1);
+  EXPECT_EQ(none->problem().between_nodes.bandwidth_bytes_per_s, 1);
   EXPECT_THAT(none->notes(), Contains(HasSubstr("the network is in 3 parts")));
 }
 
@@ -109,8 +107,8 @@ TEST(ClusterScenario, ANetworkMayBeNone) {
 TEST(ClusterScenario, NeedsNoWorkerOnOneNode) {
   const auto made = prepared("llama3.1-8b", "opt-175b");  // 351 GB; n0 has 342
   ASSERT_TRUE(made.ok()) << made.error().message;
-  EXPECT_TRUE(made->problem().search->kinds.empty());
-  EXPECT_FALSE(search::validate(*made->problem().search).ok());
+  EXPECT_TRUE(made->problem().kinds.empty());
+  EXPECT_FALSE(search::validate(made->problem()).ok());
 }
 
 // Given a model that fits nowhere, expect what is needed, what each part of the network has and how much is missing.

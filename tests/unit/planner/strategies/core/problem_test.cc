@@ -89,7 +89,7 @@ TEST(Deployment, CachesComeAsWasMeasured) {
   Problem& problem = owned.problem;
   Deployment deployment;
   deployment.pools = {problem.pool(3, dispatch::Role::kPrefill), problem.pool(4, dispatch::Role::kDecode)};
-  const auto path = [&] { return serving_service(problem, deployment).service.link.path; };
+  const auto path = [&] { return serving_service(problem, deployment)->service.link.path; };
   const auto end_s = [&] { return try_out(problem, deployment, {1, 200, 1}).value().e2e.mean_s; };
   problem.kinds[3].within_node = problem.kinds[3].between_nodes = planner::KvTransferPath{1, 1, 0, 0};
   EXPECT_EQ(path(), problem.between_nodes);

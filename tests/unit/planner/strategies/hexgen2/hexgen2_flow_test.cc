@@ -12,7 +12,7 @@
 #include "planner/strategies/hexgen2/hexgen2_placement.h"
 #include "planner/strategies/hexgen2/hexgen2_refine.h"
 #include "tests/effort.h"
-#include "tests/unit/planner/strategies/clusters/clusters.h"
+#include "tests/unit/planner/strategies/hexgen2/clusters.h"
 
 namespace windlass::hetero {
 namespace {

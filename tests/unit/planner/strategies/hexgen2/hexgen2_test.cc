@@ -13,7 +13,7 @@
 #include "tests/effort.h"
 #include "tests/reference/papers/hexgen.h"
 #include "tests/reference/papers/hexgen2_bound.h"
-#include "tests/unit/planner/strategies/clusters/clusters.h"
+#include "tests/unit/planner/strategies/hexgen2/clusters.h"
 
 namespace windlass::hetero {
 namespace {
@@ -152,33 +152,34 @@ TEST(Hexgen2Plan, IsWhole) {
   const auto plan = hexgen2_plan(owned.problem, {});
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_TRUE(plan->holds);
-  const std::vector<int> node_of = owned.problem.cluster.node_of_each_gpu();
+  const std::vector<int> node_of = owned.problem.cluster->node_of_each_gpu();
   std::set<int> used;
-  for (const Group& group : plan->groups) {
+  for (const planner::Chain& chain : plan->deployment.chains) {
     int layers = 0;
-    for (const Stage& stage : group.stages) {
-      layers += stage.layers;
-      for (const int gpu : stage.gpus) {
+    for (const planner::Hop& hop : chain.hops) {
+      layers += hop.layers;
+      for (const int gpu : hop.gpus) {
         EXPECT_TRUE(used.insert(gpu).second) << gpu;
-        EXPECT_EQ(node_of[static_cast<std::size_t>(gpu)], node_of[static_cast<std::size_t>(stage.gpus.front())]);
+        EXPECT_EQ(node_of[static_cast<std::size_t>(gpu)], node_of[static_cast<std::size_t>(hop.gpus.front())]);
       }
     }
     EXPECT_EQ(layers, 80);
   }
   EXPECT_EQ(static_cast<int>(used.size()), plan->gpus);
-  std::vector<double> through(plan->groups.size(), 0);
+  std::vector<double> through(plan->deployment.chains.size(), 0);
   double sum = 0, shares = 0;
-  for (const FlowEdge& edge : plan->flow) {
-    EXPECT_EQ(plan->groups[static_cast<std::size_t>(edge.from)].role, dispatch::Role::kPrefill);
-    EXPECT_EQ(plan->groups[static_cast<std::size_t>(edge.to)].role, dispatch::Role::kDecode);
+  for (const planner::PairShare& edge : plan->deployment.pairs) {
+    EXPECT_EQ(plan->deployment.chains[static_cast<std::size_t>(edge.from)].role, dispatch::Role::kPrefill);
+    EXPECT_EQ(plan->deployment.chains[static_cast<std::size_t>(edge.to)].role, dispatch::Role::kDecode);
     EXPECT_LE(edge.requests_per_s, edge.capacity_requests_per_s);
     through[static_cast<std::size_t>(edge.from)] += edge.requests_per_s;
     through[static_cast<std::size_t>(edge.to)] += edge.requests_per_s;
     sum += edge.requests_per_s;
     shares += edge.share;
   }
-  for (std::size_t i = 0; i < through.size(); ++i) EXPECT_LE(through[i], plan->groups[i].capacity_requests_per_s * (1 + 1e-9));
-  EXPECT_NEAR(sum, plan->capacity_requests_per_s, 1e-6);
+  for (std::size_t i = 0; i < through.size(); ++i)
+    EXPECT_LE(through[i], plan->deployment.chains[i].requests_per_s * (1 + 1e-9));
+  EXPECT_NEAR(sum, plan->predicted.capacity_requests_per_s, 1e-6);
   EXPECT_NEAR(shares, 1, 1e-9);
   EXPECT_GT(plan->cost_per_hour, 0);
 }
@@ -219,18 +220,18 @@ TEST(Hexgen, FindsTheBestEvenGroups) {
   const auto plan = hexgen_plan(owned.problem, {});
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   const InferenceTask task = task_of(owned.problem, 0.9).value();
-  StrategyTable table(owned.problem.cluster, task, Service::kUnified);
+  StrategyTable table(*owned.problem.cluster, task, Service::kUnified);
   double best = 0;
   for (int gpus = 1; gpus <= 8; ++gpus) {
     best = std::max(best, (8 / gpus) * table.of({{0, gpus}}).strategies->unified.capacity_requests_per_s);
   }
-  EXPECT_GE(plan->capacity_requests_per_s, best * (1 - 1e-6));
+  EXPECT_GE(plan->predicted.capacity_requests_per_s, best * (1 - 1e-6));
   double sum = 0;
-  for (const Group& group : plan->groups) {
-    EXPECT_EQ(group.role, dispatch::Role::kUnified);
-    sum += group.capacity_requests_per_s;
+  for (const planner::Chain& chain : plan->deployment.chains) {
+    EXPECT_EQ(chain.role, dispatch::Role::kUnified);
+    sum += chain.requests_per_s;
   }
-  EXPECT_NEAR(sum, plan->capacity_requests_per_s, 1e-9);
+  EXPECT_NEAR(sum, plan->predicted.capacity_requests_per_s, 1e-9);
 }
 
 }  // namespace

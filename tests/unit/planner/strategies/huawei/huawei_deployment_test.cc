@@ -223,7 +223,11 @@ struct Case {
   GpuCluster cluster;
   HuaweiOptions options;
 
-  [[nodiscard]] ClusterProblem problem() const { return {&asked, cluster}; }
+  [[nodiscard]] search::Problem problem() const {
+    search::Problem problem = asked;
+    problem.cluster = std::make_shared<const GpuCluster>(cluster);
+    return problem;
+  }
 };
 
 ClusterNode machine(const std::string& name, const planner::AcceleratorSpec& spec, int gpus, double link_bytes_per_s) {
@@ -300,24 +304,24 @@ TEST(HuaweiPlan, IsTheBestOfTheFullProduct) {
     const auto plan = huawei_plan(made.problem(), {}, made.options);
     ASSERT_TRUE(plan.ok()) << plan.error().message;
     const double best = best_product(*found, kind_of_machine);
-    EXPECT_NEAR(plan->capacity_requests_per_s, best, 1e-9 * best);
+    EXPECT_NEAR(plan->predicted.capacity_requests_per_s, best, 1e-9 * best);
     EXPECT_EQ(plan->gpus, made.cluster.gpus());
     // Every GPU in one group, all of a group's on one machine.
     std::set<int> gpus;
     double sum = 0;
-    for (const Group& group : plan->groups) {
-      ASSERT_EQ(group.stages.size(), 1U);
-      EXPECT_EQ(group.stages.front().layers, made.asked.shape.layers);
-      sum += group.capacity_requests_per_s;
-      for (const int gpu : group.stages.front().gpus) {
+    for (const planner::Chain& chain : plan->deployment.chains) {
+      ASSERT_EQ(chain.hops.size(), 1U);
+      EXPECT_EQ(chain.hops.front().layers, made.asked.shape.layers);
+      sum += chain.requests_per_s;
+      for (const int gpu : chain.hops.front().gpus) {
         EXPECT_TRUE(gpus.insert(gpu).second);
-        EXPECT_EQ(made.cluster.node_of(gpu), made.cluster.node_of(group.stages.front().gpus.front()));
+        EXPECT_EQ(made.cluster.node_of(gpu), made.cluster.node_of(chain.hops.front().gpus.front()));
       }
     }
     EXPECT_EQ(static_cast<int>(gpus.size()), made.cluster.gpus());
-    EXPECT_NEAR(sum, plan->capacity_requests_per_s, 1e-9 * sum);
+    EXPECT_NEAR(sum, plan->predicted.capacity_requests_per_s, 1e-9 * sum);
     for (const auto& runner : plan->considered) {
-      EXPECT_LE(runner.capacity_requests_per_s, plan->capacity_requests_per_s * (1 + 1e-12));
+      EXPECT_LE(runner.predicted.capacity_requests_per_s, plan->predicted.capacity_requests_per_s * (1 + 1e-12));
     }
   }
 }
@@ -365,7 +369,7 @@ TEST(HuaweiPlan, KeepsToItsBounds) {
       }
       if (gpus <= made.asked.max_gpus && cost <= made.asked.max_cost_per_hour) best = std::max(best, served);
     }
-    EXPECT_NEAR(plan->capacity_requests_per_s, best, 1e-6 * best);
+    EXPECT_NEAR(plan->predicted.capacity_requests_per_s, best, 1e-6 * best);
   }
   EXPECT_GT(bounded, 20);
 }
@@ -403,11 +407,11 @@ TEST(HuaweiPlan, IsTheSameOnAnyNumberOfThreads) {
   const auto four = huawei_plan(made.problem(), effort);
   ASSERT_TRUE(four.ok());
   EXPECT_EQ(one->reasons, four->reasons);
-  EXPECT_EQ(one->capacity_requests_per_s, four->capacity_requests_per_s);
+  EXPECT_EQ(one->predicted.capacity_requests_per_s, four->predicted.capacity_requests_per_s);
   made.cluster.nodes[0].within.bytes_per_s = 150e9;
   const auto faster = huawei_plan(made.problem(), {});
   ASSERT_TRUE(faster.ok());
-  EXPECT_GE(faster->capacity_requests_per_s, one->capacity_requests_per_s);
+  EXPECT_GE(faster->predicted.capacity_requests_per_s, one->predicted.capacity_requests_per_s);
 }
 
 // Given a machine that cannot hold the model beside one that can, expect the second alone and to hear how much the first lacks;
@@ -426,7 +430,7 @@ TEST(HuaweiPlan, SaysWhatDoesNotFit) {
   plan = huawei_plan(made.problem(), {}, made.options);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_EQ(plan->gpus, 4);
-  for (const Group& group : plan->groups) EXPECT_GE(group.stages.front().gpus.front(), 4);
+  for (const planner::Chain& chain : plan->deployment.chains) EXPECT_GE(chain.hops.front().gpus.front(), 4);
   EXPECT_THAT(plan->reasons, ::testing::Contains("4 x v100-32gb (small): not used, the model does not fit"));
   made.asked.max_gpus = 3;
   plan = huawei_plan(made.problem(), {}, made.options);
@@ -439,7 +443,7 @@ TEST(HuaweiPlan, SaysWhatDoesNotFit) {
   apart.cluster.nodes = {machine("n0", spec_of("v100-32gb"), 4, 0)};
   plan = huawei_plan(apart.problem(), {}, apart.options);
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->groups.size(), 4U);
+  EXPECT_EQ(plan->deployment.chains.size(), 4U);
 }
 
 // Given a workload, options or clusters that cannot be, expect errors that name the field; stopped at once, Cancelled.

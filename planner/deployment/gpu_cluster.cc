@@ -1,5 +1,5 @@
 // See gpu_cluster.h.
-#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/deployment/gpu_cluster.h"
 
 #include <algorithm>
 #include <cassert>

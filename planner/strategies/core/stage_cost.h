@@ -14,7 +14,7 @@
 #include "planner/base/result.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
-#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/deployment/gpu_cluster.h"
 
 namespace windlass::hetero {
 
@@ -40,6 +40,7 @@ struct InferenceTask {
   [[nodiscard]] double replica_bytes() const;
 };
 
+inline constexpr double kMemoryShare = 0.9;     // of a GPU's memory, where nothing else is said
 inline constexpr int kConcurrentRequests = 32;  // Appendix A's b_t for the number of groups
 
 // `most_gpus`: of one stage. Errors: lengths that are not positive, a share outside (0, 1], a shape that validate() refuses.

@@ -1,5 +1,5 @@
 // Which nodes reach each other.
-#include "planner/strategies/clusters/network_parts.h"
+#include "planner/deployment/network_parts.h"
 
 #include <algorithm>
 #include <numeric>

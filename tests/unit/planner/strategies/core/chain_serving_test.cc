@@ -1,16 +1,16 @@
 // A placement in the simulator: what the strategies for clusters promise is served there.
-#include "planner/whatif/placed_service.h"
-
 #include <algorithm>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/strategies/cluster_strategies.h"
-#include "planner/strategies/hexgen2/group_model.h"
+#include "planner/strategies/core/chain_model.h"
+#include "planner/strategies/core/deployment.h"
+#include "planner/strategies/core/plan_parts.h"
+#include "planner/strategies/core/trial.h"
+#include "planner/strategies/strategies.h"
 #include "planner/whatif/cluster_scenario.h"
-#include "planner/whatif/cluster_trial.h"
 
 namespace windlass::hetero {
 namespace {
@@ -36,27 +36,27 @@ PreparedCluster prepared(const std::string& from = "", const std::string& to = "
   return PreparedCluster::make(parse_cluster_scenario(text, "c.yaml").value(), {}).value();
 }
 
-ClusterPlan plan_by(const char* strategy, const ClusterProblem& problem) {
-  return cluster_strategy_by_name(strategy)->plan(problem, {}).value();
+search::Offer plan_by(const char* strategy, const search::Problem& problem) {
+  return search::strategy_by_name(strategy).value()->plan(problem, {}).value();
 }
 
 // Given HexGen-2's plan, expect nine tenths of its flow to be served as fast as it comes, with first tokens that do not pile up
 // and tokens at the pace that the plan counts on; and twice its flow not to be.
-TEST(PlacedService, ServesTheFlowThatHexGen2Promises) {
+TEST(ChainServing, ServesTheFlowThatHexGen2Promises) {
   auto cluster = prepared();
-  const ClusterProblem problem = cluster.problem();
-  const ClusterPlan plan = plan_by("hexgen2", problem);
-  ASSERT_GT(plan.capacity_requests_per_s, 1);
-  ASSERT_FALSE(plan.flow.empty());
+  const search::Problem& problem = cluster.problem();
+  const search::Offer plan = plan_by("hexgen2", problem);
+  ASSERT_GT(plan.predicted.capacity_requests_per_s, 1);
+  ASSERT_FALSE(plan.deployment.pairs.empty());
   constexpr int kRequests = 4000;
-  const double rate = 0.9 * plan.capacity_requests_per_s;
-  const auto served = try_out(problem, plan, {rate, kRequests, 1});
+  const double rate = 0.9 * plan.predicted.capacity_requests_per_s;
+  const auto served = search::try_out(problem, plan.deployment, {rate, kRequests, 1});
   ASSERT_TRUE(served.ok()) << served.error().message;
   EXPECT_EQ(served->completed, kRequests);
   double slowest_prefill_s = 0, slowest_decode_s = 0;
-  for (const Group& group : plan.groups) {
-    double& slowest = group.role == dispatch::Role::kPrefill ? slowest_prefill_s : slowest_decode_s;
-    slowest = std::max(slowest, group.latency_s);
+  for (const planner::Chain& chain : plan.deployment.chains) {
+    double& slowest = chain.role == dispatch::Role::kPrefill ? slowest_prefill_s : slowest_decode_s;
+    slowest = std::max(slowest, chain.latency_s);
   }
   EXPECT_LT(served->simulated_s, kRequests / rate * 1.05 + slowest_prefill_s + 2 * slowest_decode_s);
   // M/D/1 at 90 % waits 4.5 services in the mean.
@@ -64,21 +64,21 @@ TEST(PlacedService, ServesTheFlowThatHexGen2Promises) {
   EXPECT_LT(served->ttft.p99_s, 40 * slowest_prefill_s);
   EXPECT_LT(served->tpot.p99_s, 1.3 * slowest_decode_s / 128);
 
-  const auto flooded = try_out(problem, plan, {2 * plan.capacity_requests_per_s, kRequests, 1});
+  const auto flooded = search::try_out(problem, plan.deployment, {2 * plan.predicted.capacity_requests_per_s, kRequests, 1});
   ASSERT_TRUE(flooded.ok());
-  EXPECT_GT(flooded->simulated_s, 1.5 * kRequests / (2 * plan.capacity_requests_per_s));
+  EXPECT_GT(flooded->simulated_s, 1.5 * kRequests / (2 * plan.predicted.capacity_requests_per_s));
 }
 
 // Given the same plan, expect each pair to take its share of the requests.
-TEST(PlacedService, PairsTakeTheirShares) {
+TEST(ChainServing, PairsTakeTheirShares) {
   auto cluster = prepared();
-  const ClusterProblem problem = cluster.problem();
-  const ClusterPlan plan = plan_by("hexgen2", problem);
-  const auto placed = to_serving(problem, plan);
+  const search::Problem& problem = cluster.problem();
+  const search::Offer plan = plan_by("hexgen2", problem);
+  const auto placed = serving_service(problem, plan.deployment);
   ASSERT_TRUE(placed.ok()) << placed.error().message;
   const sim::ServingService& service = placed->service;
-  const auto with_flow =
-      std::count_if(plan.flow.begin(), plan.flow.end(), [](const auto& edge) { return edge.requests_per_s > 0; });
+  const auto with_flow = std::count_if(plan.deployment.pairs.begin(), plan.deployment.pairs.end(),
+                                       [](const auto& edge) { return edge.requests_per_s > 0; });
   ASSERT_EQ(service.pairs.size(), static_cast<std::size_t>(with_flow));
   int gpus = 0;
   double cost = 0;
@@ -95,64 +95,66 @@ TEST(PlacedService, PairsTakeTheirShares) {
 }
 
 // Given each group of the plan, expect the model's times to be those that the plan counted with.
-TEST(PlacedService, GroupsHaveThePlansLatencies) {
+TEST(ChainServing, GroupsHaveThePlansLatencies) {
   auto cluster = prepared();
-  const ClusterProblem problem = cluster.problem();
-  const ClusterPlan plan = plan_by("hexgen2", problem);
-  for (const Group& group : plan.groups) {
-    const auto model = GroupModel::make(problem.search->shape, problem.cluster, group);
+  const search::Problem& problem = cluster.problem();
+  const search::Offer plan = plan_by("hexgen2", problem);
+  for (const planner::Chain& chain : plan.deployment.chains) {
+    const auto model = ChainModel::make(problem.shape, *problem.cluster, chain);
     ASSERT_TRUE(model.ok()) << model.error().message;
-    const double seconds = group.role == dispatch::Role::kPrefill
+    const double seconds = chain.role == dispatch::Role::kPrefill
                                ? model->iteration_s(planner::prefill_batch(1, 256))
-                               : 128 * model->iteration_s(planner::decode_batch(group.batch, 256));
-    EXPECT_NEAR(seconds / group.latency_s, 1, 1e-6);
-    EXPECT_GE(model->kv_capacity_tokens(), group.batch * (256 + 128) * (1 - 1e-9));
+                               : 128 * model->iteration_s(planner::decode_batch(chain.batch, 256));
+    EXPECT_NEAR(seconds / chain.latency_s, 1, 1e-6);
+    EXPECT_GE(model->kv_capacity_tokens(), chain.batch * (256 + 128) * (1 - 1e-9));
   }
 }
 
 // Given Huawei's plan of unified instances, expect its rate to be served by the machines in continuous batches: static ones,
 // which it counts with, are slower.
-TEST(PlacedService, ServesWhatHuaweiPromises) {
+TEST(ChainServing, ServesWhatHuaweiPromises) {
   auto cluster = prepared();
-  const ClusterProblem problem = cluster.problem();
-  const ClusterPlan plan = plan_by("huawei", problem);
-  ASSERT_FALSE(plan.groups.empty());
-  EXPECT_TRUE(plan.flow.empty());
-  const double rate = 0.9 * plan.capacity_requests_per_s;
-  const auto served = try_out(problem, plan, {rate, 2000, 1});
+  const search::Problem& problem = cluster.problem();
+  const search::Offer plan = plan_by("huawei", problem);
+  ASSERT_FALSE(plan.deployment.chains.empty());
+  EXPECT_TRUE(plan.deployment.pairs.empty());
+  const double rate = 0.9 * plan.predicted.capacity_requests_per_s;
+  const auto served = search::try_out(problem, plan.deployment, {rate, 2000, 1});
   ASSERT_TRUE(served.ok()) << served.error().message;
   EXPECT_EQ(served->completed, 2000);
   double slowest_s = 0;  // of a batch's requests, in the mean
-  for (const Group& group : plan.groups) slowest_s = std::max(slowest_s, group.latency_s);
+  for (const planner::Chain& chain : plan.deployment.chains) slowest_s = std::max(slowest_s, chain.latency_s);
   EXPECT_LT(served->simulated_s, 2000 / rate * 1.05 + slowest_s);
 }
 
 // Given a rate that the plan serves, expect the trial to meet the objectives; given twice its capacity, to say what it serves;
 // given an objective that no group meets, to say what is missed.
-TEST(PlacedService, TrialsSayWhatIsMissed) {
+TEST(ChainServing, TrialsSayWhatIsMissed) {
   auto cluster = prepared();
-  ClusterProblem problem = cluster.problem();
-  ClusterPlan plan = plan_by("hexgen2", problem);
+  search::Problem& problem = cluster.problem();
+  search::Offer plan = plan_by("hexgen2", problem);
   ASSERT_TRUE(plan.holds);
-  ClusterTrial trial = trial_of(problem, plan);
-  EXPECT_TRUE(trial.meets_objectives) << trial.missed;
-  EXPECT_TRUE(trial.predicted.simulated);
-  EXPECT_EQ(trial.predicted.capacity_requests_per_s, plan.capacity_requests_per_s);
+  const double capacity = plan.predicted.capacity_requests_per_s;
+  confirm(problem, plan);
+  EXPECT_TRUE(plan.holds) << plan.missed;
+  EXPECT_TRUE(plan.predicted.simulated);
+  EXPECT_EQ(plan.predicted.capacity_requests_per_s, capacity);
 
-  cluster.search().objectives.both->tpot_s = 1e-6;
-  trial = trial_of(problem, plan);
-  EXPECT_FALSE(trial.meets_objectives);
-  EXPECT_THAT(trial.missed, HasSubstr("inside the objectives"));
+  problem.objectives.both->tpot_s = 1e-6;
+  confirm(problem, plan);
+  EXPECT_FALSE(plan.holds);
+  EXPECT_THAT(plan.missed, HasSubstr("inside the objectives"));
 
-  cluster.search().requests_per_s = 2 * plan.capacity_requests_per_s;
+  problem.requests_per_s = 2 * capacity;
   plan = plan_by("hexgen2", problem);
   EXPECT_FALSE(plan.holds);
-  trial = trial_of(problem, plan);
-  EXPECT_FALSE(trial.meets_objectives);
-  EXPECT_THAT(trial.missed, HasSubstr("requests/s, asked are"));
+  confirm(problem, plan);
+  EXPECT_FALSE(plan.holds);
+  EXPECT_THAT(plan.missed, HasSubstr("requests/s, asked are"));
 
-  plan.groups.clear();
-  EXPECT_THAT(trial_of(problem, plan).missed, HasSubstr("found no groups"));
+  plan.deployment = {};
+  confirm(problem, plan);
+  EXPECT_THAT(plan.missed, HasSubstr("found no workers"));
 }
 
 }  // namespace

@@ -1,22 +1,24 @@
-// GroupModel: the latency of a group of HexGen-2's as the simulator asks for it: Table 1's times (hexgen2_cost.h), of an
+// ChainModel: the latency of a chain as the simulator asks for it: the times of Table 1 of HexGen-2 (stage_cost.h), of an
 // iteration in place of a whole request.
 //
-// Table 1 is linear in tokens, so a group is four numbers. As its capacities have it, stages add up and do not overlap: the
-// group works at one batch at a time and is one engine, not a pipeline of lanes. Immutable; pure.
+// Table 1 is linear in tokens, so a chain is four numbers. As its capacities have it, stages add up and do not overlap: the
+// chain works at one batch at a time and is one engine, not a pipeline of lanes. Immutable; pure.
 #pragma once
 
 #include "planner/base/result.h"
+#include "planner/catalog/model_shape.h"
+#include "planner/deployment/deployment.h"
+#include "planner/deployment/gpu_cluster.h"
 #include "planner/perf/iteration_model.h"
-#include "planner/strategies/clusters/cluster_plan.h"
-#include "planner/strategies/clusters/gpu_cluster.h"
 
 namespace windlass::hetero {
 
-class GroupModel final : public planner::IterationModel {
+class ChainModel final : public planner::IterationModel {
  public:
   // Errors: shapes that validate() refuses; stages that no link joins, GPUs that cannot compute in the model's type.
-  // REQUIRES: a group with stages whose layers are the model's, each stage's GPUs on one node of the cluster.
-  [[nodiscard]] static Result<GroupModel> make(const planner::ModelShape& shape, const GpuCluster& cluster, const Group& group);
+  // REQUIRES: a chain with hops whose layers are the model's, each hop's GPUs on one node of the cluster.
+  [[nodiscard]] static Result<ChainModel> make(const planner::ModelShape& shape, const GpuCluster& cluster,
+                                               const planner::Chain& chain);
 
   [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
     double seconds = 0;
@@ -30,7 +32,7 @@ class GroupModel final : public planner::IterationModel {
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
 
  private:
-  GroupModel() = default;
+  ChainModel() = default;
 
   double prefill_s_ = 0, per_prompt_token_s_ = 0;
   double decode_s_ = 0, per_decode_s_ = 0;

@@ -1,5 +1,5 @@
-// See hexgen2_cost.h.
-#include "planner/strategies/hexgen2/hexgen2_cost.h"
+// See stage_cost.h.
+#include "planner/strategies/core/stage_cost.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // HexGen-2's cost model beside Table 1 written out over GPUs, and the strategies beside brute force.
-#include "planner/strategies/hexgen2/hexgen2_cost.h"
+#include "planner/strategies/core/stage_cost.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/strategies/hexgen2/hexgen2_strategies.h"
 #include "tests/effort.h"
-#include "tests/unit/planner/strategies/clusters/clusters.h"
+#include "tests/unit/planner/strategies/hexgen2/clusters.h"
 
 namespace windlass::hetero {
 namespace {

@@ -1,5 +1,5 @@
-// See group_model.h.
-#include "planner/strategies/hexgen2/group_model.h"
+// See chain_model.h.
+#include "planner/strategies/core/chain_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,33 +7,32 @@
 
 #include <fmt/format.h>
 
-#include "planner/strategies/clusters/placed_pools.h"
-#include "planner/strategies/hexgen2/hexgen2.h"
-#include "planner/strategies/hexgen2/hexgen2_cost.h"
+#include "planner/deployment/chains.h"
+#include "planner/strategies/core/stage_cost.h"
 
 namespace windlass::hetero {
 
-Result<GroupModel> GroupModel::make(const planner::ModelShape& shape, const GpuCluster& cluster, const Group& group) {
+Result<ChainModel> ChainModel::make(const planner::ModelShape& shape, const GpuCluster& cluster, const planner::Chain& chain) {
   int most_gpus = 1;
-  for (const Stage& stage : group.stages) most_gpus = std::max(most_gpus, static_cast<int>(stage.gpus.size()));
+  for (const planner::Hop& hop : chain.hops) most_gpus = std::max(most_gpus, static_cast<int>(hop.gpus.size()));
   // A request of one token and one of two tell what a token adds; one output token is an iteration.
-  const double memory_share = Hexgen2Options{}.memory_share;
+  const double memory_share = kMemoryShare;
   WINDLASS_ASSIGN_OR_RETURN(const InferenceTask one, inference_task(shape, 1, 1, most_gpus, memory_share));
   WINDLASS_ASSIGN_OR_RETURN(const InferenceTask two, inference_task(shape, 2, 1, most_gpus, memory_share));
-  GroupModel model;
+  ChainModel model;
   model.kv_capacity_tokens_ = std::numeric_limits<double>::infinity();
-  int before = -1;  // node of the stage before
-  for (const Stage& stage : group.stages) {
-    const int node = cluster.node_of(stage.gpus.front());
+  int before = -1;  // node of the hop before
+  for (const planner::Hop& hop : chain.hops) {
+    const int node = cluster.node_of(hop.gpus.front());
     const ClusterNode& at = cluster.nodes[static_cast<std::size_t>(node)];
-    const int tensor_parallel = static_cast<int>(stage.gpus.size());
+    const int tensor_parallel = static_cast<int>(hop.gpus.size());
     const StageFigures of_one = stage_figures(one, at.accelerator, at.within, tensor_parallel);
     const StageFigures of_two = stage_figures(two, at.accelerator, at.within, tensor_parallel);
     const double token_s = of_two.prefill_layer_s - of_one.prefill_layer_s;
-    model.per_prompt_token_s_ += stage.layers * token_s;
-    model.prefill_s_ += stage.layers * (of_one.prefill_layer_s - token_s);
-    model.decode_s_ += stage.layers * of_one.decode_layer_s;
-    model.per_decode_s_ += stage.layers * of_one.decode_layer_request_s;
+    model.per_prompt_token_s_ += hop.layers * token_s;
+    model.prefill_s_ += hop.layers * (of_one.prefill_layer_s - token_s);
+    model.decode_s_ += hop.layers * of_one.decode_layer_s;
+    model.per_decode_s_ += hop.layers * of_one.decode_layer_request_s;
     if (before >= 0) {
       const Link& link = cluster.link(before, node);
       const double prompt_s = prefill_hop_s(one, link), decode_s = decode_hop_s(one, link, 1);
@@ -46,15 +45,15 @@ Result<GroupModel> GroupModel::make(const planner::ModelShape& shape, const GpuC
     before = node;
     // Both requests' tokens: what Table 1's memory limit counts of each.
     const double tokens = one.input_tokens + one.output_tokens;
-    const double token_bytes = (stage.layers * of_one.kv_bytes + of_one.activation_bytes) / tokens;
+    const double token_bytes = (hop.layers * of_one.kv_bytes + of_one.activation_bytes) / tokens;
     model.kv_capacity_tokens_ =
-        std::min(model.kv_capacity_tokens_, (of_one.memory_bytes - stage.layers * of_one.weight_bytes) / token_bytes);
+        std::min(model.kv_capacity_tokens_, (of_one.memory_bytes - hop.layers * of_one.weight_bytes) / token_bytes);
   }
   if (!std::isfinite(model.prefill_s_ + model.per_prompt_token_s_ + model.decode_s_ + model.per_decode_s_)) {
     std::string names;
-    for (const std::string& name : gpu_names(cluster, gpus_of(group))) names += (names.empty() ? "" : " ") + name;
+    for (const std::string& name : planner::gpu_names(cluster, chain.gpus())) names += (names.empty() ? "" : " ") + name;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("group {}: found GPUs that no link joins or that cannot compute in {}, allowed are others", names,
+                 fmt::format("chain {}: found GPUs that no link joins or that cannot compute in {}, allowed are others", names,
                              planner::to_string(shape.dtype))};
   }
   // Differences of equal costs are 0 but for rounding.

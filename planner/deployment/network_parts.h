@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/deployment/gpu_cluster.h"
 
 namespace windlass::hetero {
 

@@ -1,5 +1,5 @@
-// See cluster_page.h.
-#include "controller/cli/plan/cluster_page.h"
+// See placement_svg.h.
+#include "controller/cli/plan/placement_svg.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,15 +7,14 @@
 #include <fmt/format.h>
 
 #include "controller/cli/charts/svg_chart.h"
-#include "controller/cli/console/html_page.h"
-#include "planner/strategies/clusters/placed_pools.h"
+#include "controller/cli/plan/placement_text.h"
 
 namespace windlass::cli {
 namespace {
 
 using charts::escaped;
-using hetero::ClusterPlan;
 using hetero::GpuCluster;
+using planner::Deployment;
 
 constexpr int kWidth = 900;
 constexpr const char* kUnused = "#e8e8e8";
@@ -49,7 +48,7 @@ std::string box(double x, double y, double width, double height, const char* fil
       x, y, width, height, fill, escaped(tooltip));
 }
 
-std::string legend(const ClusterPlan& plan, bool any_unused, double y) {
+std::string legend(const Deployment& deployment, bool any_unused, double y) {
   std::string svg;
   double x = 10;
   const auto entry = [&](const char* colour, const std::string& text) {
@@ -57,7 +56,8 @@ std::string legend(const ClusterPlan& plan, bool any_unused, double y) {
     x += 40 + 8.0 * static_cast<double>(text.size());
   };
   for (const auto role : {dispatch::Role::kPrefill, dispatch::Role::kDecode, dispatch::Role::kUnified}) {
-    const bool any = std::any_of(plan.groups.begin(), plan.groups.end(), [&](const auto& group) { return group.role == role; });
+    const bool any =
+        std::any_of(deployment.chains.begin(), deployment.chains.end(), [&](const auto& group) { return group.role == role; });
     if (any) entry(colour_of(role, 0), role == dispatch::Role::kUnified ? "both phases" : dispatch::to_string(role));
   }
   if (any_unused) entry(kUnused, "not used");
@@ -74,14 +74,14 @@ struct Bar {
 
 }  // namespace
 
-std::string placement_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
+std::string placement_svg(const GpuCluster& cluster, const Deployment& deployment) {
   constexpr double kLeft = 230, kCellWidth = 40, kCellHeight = 26, kGap = 3, kTop = 34;
   constexpr int kInARow = 15;
   std::vector<int> group_of(static_cast<std::size_t>(cluster.gpus()), -1);
-  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
-    for (const int gpu : hetero::gpus_of(plan.groups[g])) group_of[static_cast<std::size_t>(gpu)] = static_cast<int>(g);
+  for (std::size_t g = 0; g < deployment.chains.size(); ++g) {
+    for (const int gpu : deployment.chains[g].gpus()) group_of[static_cast<std::size_t>(gpu)] = static_cast<int>(g);
   }
-  std::string svg = legend(plan, std::find(group_of.begin(), group_of.end(), -1) != group_of.end(), 6);
+  std::string svg = legend(deployment, std::find(group_of.begin(), group_of.end(), -1) != group_of.end(), 6);
   double y = kTop;
   std::size_t gpu = 0;
   for (const hetero::ClusterNode& node : cluster.nodes) {
@@ -94,7 +94,7 @@ std::string placement_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
         svg += box(x, top, kCellWidth, kCellHeight, kUnused, name + ": not used");
         continue;
       }
-      const hetero::Group& group = plan.groups[static_cast<std::size_t>(g)];
+      const planner::Chain& group = deployment.chains[static_cast<std::size_t>(g)];
       svg += box(x, top, kCellWidth, kCellHeight, colour_of(group.role, static_cast<std::size_t>(g)),
                  fmt::format("{}: group {}, {}", name, g, dispatch::to_string(group.role)));
       svg += text_at(x + kCellWidth / 2, top + 18, std::to_string(g), "middle");
@@ -104,9 +104,9 @@ std::string placement_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
   return svg_head(y + 4, "Groups on their nodes") + svg + "</svg>\n";
 }
 
-std::string flow_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
+std::string flow_svg(const GpuCluster& cluster, const Deployment& deployment) {
   constexpr double kHeight = 420, kTop = 26, kBarWidth = 22, kFrom = 330, kTo = kWidth - 330, kGapShare = 0.2;
-  if (plan.flow.empty() || !(plan.capacity_requests_per_s > 0)) return "";
+  if (deployment.pairs.empty()) return "";
   std::vector<Bar> left, right;
   const auto bar_of = [](std::vector<Bar>& side, int group) -> Bar& {
     const auto index = static_cast<std::size_t>(group);
@@ -114,7 +114,7 @@ std::string flow_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
     return at != side.end() ? *at : side.emplace_back(Bar{index});
   };
   double together = 0;
-  for (const hetero::FlowEdge& edge : plan.flow) {
+  for (const planner::PairShare& edge : deployment.pairs) {
     bar_of(left, edge.from).requests_per_s += edge.requests_per_s;
     bar_of(right, edge.to).requests_per_s += edge.requests_per_s;
     together += edge.requests_per_s;
@@ -127,12 +127,12 @@ std::string flow_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
     const double gap = kGapShare * height / static_cast<double>(side->size());
     double y = kTop + gap / 2;
     for (Bar& bar : *side) {
-      const hetero::Group& group = plan.groups[bar.group];
+      const planner::Chain& group = deployment.chains[bar.group];
       bar.top = y;
       bar.height = (1 - kGapShare) * height * bar.requests_per_s / together;
       y += bar.height + gap;
       const bool from = side == &left;
-      const std::string gpus = gpus_text(cluster, hetero::gpus_of(group));
+      const std::string gpus = gpus_text(cluster, group.gpus());
       const std::string text = fmt::format("group {}: {}", bar.group, gpus.size() > 30 ? gpus.substr(0, 29) + "…" : gpus);
       labels += box(from ? kFrom : kTo, bar.top, kBarWidth, std::max(1.0, bar.height), colour_of(group.role, bar.group),
                     fmt::format("group {}: {}", bar.group, gpus));
@@ -140,11 +140,11 @@ std::string flow_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
       const double x = from ? kFrom - 8 : kTo + kBarWidth + 8;
       const char* anchor = from ? "end" : "start";
       labels += text_at(x, middle - 2, text, anchor);
-      labels += text_at(x, middle + 13,
-                        fmt::format("{:.3g} of {:.3g} requests/s", bar.requests_per_s, group.capacity_requests_per_s), anchor);
+      labels +=
+          text_at(x, middle + 13, fmt::format("{:.3g} of {:.3g} requests/s", bar.requests_per_s, group.requests_per_s), anchor);
     }
   }
-  for (const hetero::FlowEdge& edge : plan.flow) {
+  for (const planner::PairShare& edge : deployment.pairs) {
     Bar &from = bar_of(left, edge.from), &to = bar_of(right, edge.to);
     const double width = (1 - kGapShare) * height * edge.requests_per_s / together;
     const double y0 = from.top + from.used + width / 2, y1 = to.top + to.used + width / 2;
@@ -159,30 +159,6 @@ std::string flow_svg(const GpuCluster& cluster, const ClusterPlan& plan) {
         edge.capacity_requests_per_s);
   }
   return svg_head(kTop + height + 8, "Flow between prefill and decode groups") + svg + labels + "</svg>\n";
-}
-
-std::string cluster_page(const hetero::ClusterProblem& problem, const std::vector<ClusterOutcome>& outcomes,
-                         const std::vector<std::string>& notes) {
-  std::string page = page_head(fmt::format("Plan for {}", problem.search->name));
-  if (outcomes.size() > 1) page += preformatted(cluster_comparison_table(problem, outcomes));
-  for (const ClusterOutcome& outcome : outcomes) {
-    if (outcome.placed) {
-      const ClusterPlan& plan = outcome.placed->plan;
-      page += fmt::format("<h2>{}</h2>\n", escaped(outcome.strategy));
-      page += figure_of(placement_svg(problem.cluster, plan),
-                        "A row a node, a box a GPU with its group's number. Boxes and bands say more under the pointer.");
-      if (const std::string flow = flow_svg(problem.cluster, plan); !flow.empty()) {
-        page += figure_of(flow, fmt::format("{:.4g} requests/s at most, of which each pair of groups takes the share that its "
-                                            "band is wide.",
-                                            plan.capacity_requests_per_s));
-      }
-      page += preformatted(placement_table(problem, outcome, notes));
-    } else if (outcome.plan) {
-      page += fmt::format("<h2>{}</h2>\n", escaped(outcome.strategy));
-      page += preformatted(strategy_table(*problem.search, outcome));
-    }
-  }
-  return page + page_end();
 }
 
 }  // namespace windlass::cli

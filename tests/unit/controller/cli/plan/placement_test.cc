@@ -1,6 +1,4 @@
 // `windlass plan` of CLUSTER files: what is printed, exit codes, and the wrong files a hurried user gives.
-#include "controller/cli/plan/cluster_plan.h"
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "controller/cli/plan/cluster_page.h"
-#include "planner/strategies/cluster_strategies.h"
+#include "controller/cli/console/console.h"
+#include "controller/cli/plan/strategy_page.h"
 #include "planner/strategies/strategies.h"
 #include "planner/whatif/cluster_scenario.h"
 #include "tests/paths.h"
@@ -108,7 +106,6 @@ TEST(ClusterPlan, ComparesAndReports) {
   const Outcome outcome =
       run({"plan", "-f", kClusterExample, "--rate", "1", "--compare", "--time-limit", "1s", "--report", page});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
-  for (const auto& strategy : hetero::cluster_strategies()) EXPECT_THAT(outcome.out, HasSubstr(strategy.name));
   for (const auto& strategy : search::strategies()) EXPECT_THAT(outcome.out, HasSubstr(strategy.name));
   const std::string html = text_of(page);
   EXPECT_THAT(html, HasSubstr("<title>Groups on their nodes</title>"));
@@ -124,31 +121,35 @@ TEST(ClusterPlan, ReadsAsKept) {
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   auto prepared = hetero::PreparedCluster::make(std::move(*scenario), {});
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
-  const hetero::ClusterProblem problem = prepared->problem();
-  ClusterOutcome outcome;
+  const search::Problem& problem = prepared->problem();
+  StrategyOutcome outcome;
   outcome.strategy = "hexgen2";
   outcome.wall_s = 0.125;
-  hetero::ClusterPlan& plan = outcome.placed.emplace().plan;
+  search::Offer& plan = outcome.plan.emplace();
   plan.strategy = "hexgen2";
   plan.holds = true;
-  plan.groups = {{dispatch::Role::kPrefill, {{{0, 1}, 48}}, 30, 0.033, 1},
-                 {dispatch::Role::kDecode, {{{2}, 20}, {{4, 5}, 28}}, 14, 5, 70},
-                 {dispatch::Role::kDecode, {{{6, 7}, 48}}, 9, 6, 54}};
-  plan.flow = {{0, 1, 14, 20, 14.0 / 23}, {0, 2, 9, 12, 9.0 / 23}};
-  plan.capacity_requests_per_s = 23;
+  const auto spec = [](const char* accelerator, int gpus) { return planner::WorkerSpec{accelerator, gpus, 1, {}}; };
+  planner::Deployment& deployment = plan.deployment;
+  add_chain(deployment, {dispatch::Role::kPrefill, {{0, 0, 48, {0, 1}}}, 30, 0.033, 1}, {spec("h100-80gb", 2)});
+  add_chain(deployment, {dispatch::Role::kDecode, {{0, 0, 20, {2}}, {0, 0, 28, {4, 5}}}, 14, 5, 70},
+            {spec("h100-80gb", 1), spec("a100-80gb", 2)});
+  add_chain(deployment, {dispatch::Role::kDecode, {{0, 0, 48, {6, 7}}}, 9, 6, 54}, {spec("a100-80gb", 2)});
+  deployment.pairs = {{0, 1, 14, 20, 14.0 / 23}, {0, 2, 9, 12, 9.0 / 23}};
   plan.cost_per_hour = 3 * 3.69 + 4 * 1.69;
   plan.power_watts = 3700;
   plan.gpus = 7;
   plan.iterations = 12;
   plan.reasons = {"One GPU is left: with it no group serves more."};
-  plan.considered = {{"prefill on a100[0-3]", 21, 18.5, "serves 21 requests/s, the plan 23"}};
-  hetero::ClusterTrial& trial = outcome.placed->trial;
-  trial.meets_objectives = true;
-  trial.predicted = {0.21, 0.031, 0.97, 0.95, 23, true};
+  search::Rejection& other = plan.considered.emplace_back();
+  other.what = "prefill on a100[0-3]";
+  other.predicted.capacity_requests_per_s = 21;
+  other.cost_per_hour = 18.5;
+  other.rejected_because = "serves 21 requests/s, the plan 23";
+  plan.predicted = {0.21, 0.031, 0.97, 0.95, 23, true};
   const std::string folder = source_path("/tests/golden/");
   for (const auto& [file, text] :
-       {std::pair<std::string, std::string>("cluster_plan.txt", placement_table(problem, outcome, prepared->notes())),
-        std::pair<std::string, std::string>("cluster_plan.html", cluster_page(problem, {outcome}, {}))}) {
+       {std::pair<std::string, std::string>("cluster_plan.txt", strategy_table(problem, outcome, prepared->notes())),
+        std::pair<std::string, std::string>("cluster_plan.html", strategy_page(problem, {outcome}, {}))}) {
     if (std::getenv("WINDLASS_UPDATE_GOLDEN") != nullptr) std::ofstream(folder + file) << text;
     EXPECT_EQ(text, text_of(folder + file)) << file << " differs; WINDLASS_UPDATE_GOLDEN=1 writes it anew";
   }
@@ -183,7 +184,8 @@ TEST(ClusterPlan, WrongInputs) {
   refused({"plan", "-f", kScenario, "--strategy", "hexgen2"}, kFailed,
           "llama3-8b.yaml: --strategy hexgen2 places a model on the nodes of a cluster: found no cluster, needed is `cluster: "
           "{nodes");
-  refused({"plan", "-f", kClusterExample, "-f", kClusterExample}, kFailed, "-f: found 2 files, allowed is one CLUSTER");
+  refused({"plan", "-f", kClusterExample, "-f", kClusterExample}, kFailed,
+          "-f: found 2 files, allowed is one SCENARIO or CLUSTER");
   refused({"plan", "-f", file_with(kClusterExample, "zero.yaml", "gpus: 4", "gpus: 0")}, kFailed,
           "cluster.nodes[0].gpus: found '0'");
   refused({"plan", "-f", file_with(kClusterExample, "unknown.yaml", "accelerator: h100-80gb", "accelerator: h100")}, kFailed,

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/strategies/clusters/gpu_cluster.h"
+#include "planner/deployment/gpu_cluster.h"
 
 namespace windlass::hetero {
 

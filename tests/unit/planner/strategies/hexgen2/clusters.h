@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "planner/catalog/model_shape.h"
-#include "planner/strategies/clusters/cluster_plan.h"
 #include "planner/strategies/core/drawn_requests.h"
-#include "planner/strategies/hexgen2/hexgen2_cost.h"
+#include "planner/strategies/core/problem.h"
+#include "planner/strategies/core/stage_cost.h"
 #include "tests/bench/heterogeneous/hexgen2_setting.h"
 
 namespace windlass::hetero {
@@ -37,11 +37,10 @@ inline RandomCase random_case(std::uint64_t seed, int least_gpus, int most_gpus)
   return made;
 }
 
-// A problem with the requests that it borrows; set problem.search after every move.
+// A problem with the requests that it borrows.
 struct OwnedClusterProblem {
   std::unique_ptr<search::DrawnRequests> requests;
-  std::unique_ptr<search::Problem> search;
-  ClusterProblem problem;
+  search::Problem problem;
 };
 
 inline OwnedClusterProblem make_cluster_problem(GpuCluster cluster, const std::string& model, int input_tokens,
@@ -49,13 +48,11 @@ inline OwnedClusterProblem make_cluster_problem(GpuCluster cluster, const std::s
   OwnedClusterProblem owned;
   owned.requests = std::make_unique<search::DrawnRequests>(
       search::DrawnRequests::make(workload::LengthDistribution::empirical({{input_tokens, output_tokens}}).value()).value());
-  owned.search = std::make_unique<search::Problem>();
-  owned.search->name = "test";
-  owned.search->shape = planner::model_shape_by_name(model).value();
-  owned.search->requests = owned.requests.get();
-  owned.search->requests_per_s = requests_per_s;
-  owned.problem.search = owned.search.get();
-  owned.problem.cluster = std::move(cluster);
+  owned.problem.name = "test";
+  owned.problem.shape = planner::model_shape_by_name(model).value();
+  owned.problem.requests = owned.requests.get();
+  owned.problem.requests_per_s = requests_per_s;
+  owned.problem.cluster = std::make_shared<const GpuCluster>(std::move(cluster));
   return owned;
 }
 
