@@ -292,30 +292,28 @@ Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std:
   return scenario;
 }
 
-Result<PreparedCluster> PreparedCluster::make(ClusterScenario scenario, const std::map<std::string, std::string>& texts) {
+Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts) {
   const std::string source = scenario.plan.scenario.source;
   const int line = scenario.line;
   const sim::ScenarioModel& asked = scenario.plan.scenario.services.front().model;
   const std::string model = asked.name.empty() ? asked.config_file : asked.name;
   WINDLASS_RETURN_IF_ERROR(validate(scenario.cluster));
-  WINDLASS_ASSIGN_OR_RETURN(auto prepared, search::PreparedProblem::make_question(std::move(scenario.plan), texts));
-  PreparedCluster made(std::move(prepared));
+  WINDLASS_ASSIGN_OR_RETURN(auto made, search::question_without_kinds(std::move(scenario.plan), texts));
+  made.keep_notes([](const std::string& note) { return note.starts_with("cluster.") || note.starts_with("latency:"); });
   search::Problem& problem = made.problem();
-  problem.cluster = std::make_shared<const GpuCluster>(std::move(scenario.cluster));
-  for (const std::string& told : made.problem_.defaults()) {
-    if (told.starts_with("cluster.") || told.starts_with("latency:")) made.notes_.push_back(told);
-  }
+  const auto cluster = std::make_shared<const GpuCluster>(std::move(scenario.cluster));
+  problem.cluster = cluster;
 
   const double weight_bytes = planner::weight_bytes(problem.shape);
   const double request_bytes = planner::kv_bytes_per_token(problem.shape) *
                                (problem.requests->mean_input_tokens() + problem.requests->mean_output_tokens());
   const double needed_bytes = weight_bytes + request_bytes;
-  const std::vector<std::vector<int>> parts = network_parts(made.cluster());
+  const std::vector<std::vector<int>> parts = network_parts(*cluster);
   std::string rooms;
   bool fits = false;
   for (const std::vector<int>& part : parts) {
-    rooms += (rooms.empty() ? "" : "; ") + room_text(made.cluster(), part, needed_bytes);
-    fits = fits || memory_bytes(made.cluster(), part) >= needed_bytes;
+    rooms += (rooms.empty() ? "" : "; ") + room_text(*cluster, part, needed_bytes);
+    fits = fits || memory_bytes(*cluster, part) >= needed_bytes;
   }
   if (!fits) {
     return Error{
@@ -325,7 +323,7 @@ Result<PreparedCluster> PreparedCluster::make(ClusterScenario scenario, const st
                     source, line, model, weight_bytes / 1e9, request_bytes / 1e9, needed_bytes / 1e9, rooms)};
   }
   if (parts.size() > 1) {
-    made.notes_.push_back(
+    made.note(
         fmt::format("cluster.links: the network is in {} parts, and a copy of the model ({:.0f} GB) stays in "
                     "one: {}",
                     parts.size(), needed_bytes / 1e9, rooms));

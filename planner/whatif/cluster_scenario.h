@@ -1,5 +1,5 @@
 // ClusterScenario: a CLUSTER file of `windlass plan`: a model, its requests and objectives as in a plan's SCENARIO
-// (planner/whatif/plan_scenario.h), and the machines and links of the cluster; and the problem that it makes.
+// (planner/whatif/plan_scenario.h), and the machines and links of the cluster; and the question that it asks.
 //
 //   cluster:
 //     nodes:
@@ -7,7 +7,7 @@
 //     links: {default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n0, n1], GBps: 12.5, latency: 5us}]}
 //
 // In three steps without paths: parse_cluster_scenario(), sim::files_of(scenario.plan.scenario) for the caller to read,
-// PreparedCluster::make(). docs/plan.md lists the fields. Pure.
+// question_of(). docs/plan.md lists the fields. Pure.
 #pragma once
 
 #include <map>
@@ -35,26 +35,12 @@ struct ClusterScenario {
 // The error is "SOURCE:LINE: FIELD: found ..., allowed is ...".
 [[nodiscard]] Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source);
 
-class PreparedCluster {
- public:
-  // `texts`: of each of sim::files_of(scenario.plan.scenario), by path. Errors name the file and line, or the scenario's line
-  // and field; kNotFound where no part of the network has the memory for the model and one of its requests, with what is
-  // missing. That no single worker of a node fits is no error: strategies for clusters cut a model between nodes.
-  [[nodiscard]] static Result<PreparedCluster> make(ClusterScenario scenario, const std::map<std::string, std::string>& texts);
-
-  // Borrows from this. Its shape, requests and objectives are the file's, its accelerators the nodes' classes with their GPUs,
-  // whose kinds know nothing of the network.
-  [[nodiscard]] const search::Problem& problem() const { return problem_.problem(); }
-  [[nodiscard]] search::Problem& problem() { return problem_.problem(); }
-  [[nodiscard]] const GpuCluster& cluster() const { return *problem().cluster; }
-  // For people: what the file left open of the cluster and the latencies, and the parts of a network that is in several.
-  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
-
- private:
-  explicit PreparedCluster(search::PreparedProblem problem) : problem_(std::move(problem)) {}
-
-  search::PreparedProblem problem_;
-  std::vector<std::string> notes_;
-};
+// `texts`: of each of sim::files_of(scenario.plan.scenario), by path. The problem has the file's shape, requests and
+// objectives, the cluster, and as accelerators the nodes' classes with their GPUs, whose kinds know nothing of the network.
+// Errors name the file and line, or the scenario's line and field; kNotFound where no part of the network has the memory for
+// the model and one of its requests, with what is missing. That no single worker of a node fits is no error: strategies for
+// clusters cut a model between nodes. Notes: what the file left open of the cluster and the latencies, and the parts of a
+// network that is in several.
+[[nodiscard]] Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts);
 
 }  // namespace windlass::hetero

@@ -33,44 +33,34 @@ class ScenarioRequestsAt final : public Requests {
   sim::ScenarioRequests requests_;
 };
 
-// The slowest of the accelerators' own; 0 where the catalog knows none.
-template <class Of>
-double slowest(const Problem& problem, const Of& of) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const AcceleratorChoice& choice : problem.accelerators) least = std::min(least, of(choice.spec));
-  return least;
-}
-
-using Transfers = std::map<std::pair<std::string, int>, planner::MeasuredTransfer>;  // by accelerator and GPUs of a worker
-
-// The problem's paths with what was measured in place of what the file leaves open.
-void set_measured(Problem& problem, const PlanNetwork& network, const Transfers& transfers,
-                  std::vector<std::string>& defaults) {
+// What the file leaves open of the network, as it was measured; and what was taken is told.
+void set_measured(Problem& problem, const PlanNetwork& network, const MeasuredTransfers& transfers,
+                  std::vector<std::string>& notes) {
   for (WorkerKind& kind : problem.kinds) {
-    const auto found = transfers.find({problem.spec(kind).name, kind.gpus()});
-    if (found == transfers.end()) continue;
-    const planner::KvTransferPath measured = planner::path_of(found->second, planner::kv_bytes_per_token(problem.shape));
+    const auto measured = measured_paths(problem, kind, transfers);
+    if (!measured) continue;
     const std::string whose =
         fmt::format("to decode workers of {} (as it was measured)", planner::pool_name(problem.spec(kind).name, kind.gpus()));
-    const auto path = [&](planner::KvTransferPath of, const char* where, bool bandwidth_is_given, bool latency_is_given) {
+    const auto path = [&](planner::KvTransferPath of, const planner::KvTransferPath& as_measured, const char* where,
+                          bool bandwidth_is_given, bool latency_is_given) {
       if (!bandwidth_is_given) {
-        of.bandwidth_bytes_per_s = measured.bandwidth_bytes_per_s;
-        defaults.push_back(fmt::format("network.{}GBps: {:.6g} {}", where, of.bandwidth_bytes_per_s / 1e9, whose));
+        of.bandwidth_bytes_per_s = as_measured.bandwidth_bytes_per_s;
+        notes.push_back(fmt::format("network.{}GBps: {:.6g} {}", where, of.bandwidth_bytes_per_s / 1e9, whose));
       }
       if (!latency_is_given) {
-        of.latency_s = measured.latency_s;
-        defaults.push_back(fmt::format("network.{}Latency: {} {}", where, duration_text(of.latency_s), whose));
+        of.latency_s = as_measured.latency_s;
+        notes.push_back(fmt::format("network.{}Latency: {} {}", where, duration_text(of.latency_s), whose));
       }
       return of;
     };
-    kind.within_node = path(problem.within_node, "withinNode", network.within_node_bytes_per_s.has_value(),
-                            network.within_node_latency_s.has_value());
-    kind.between_nodes = path(problem.between_nodes, "betweenNodes", network.between_nodes_bytes_per_s.has_value(),
-                              network.between_nodes_latency_s.has_value());
+    kind.within_node = path(problem.within_node, measured->within_node, "withinNode",
+                            network.within_node_bytes_per_s.has_value(), network.within_node_latency_s.has_value());
+    kind.between_nodes = path(problem.between_nodes, measured->between_nodes, "betweenNodes",
+                              network.between_nodes_bytes_per_s.has_value(), network.between_nodes_latency_s.has_value());
   }
 }
 
-Result<void> set_network(Problem& problem, const PlanScenario& plan, const Transfers& transfers,
+Result<void> set_network(Problem& problem, const PlanScenario& plan, const MeasuredTransfers& transfers,
                          std::vector<std::string>& defaults) {
   const PlanNetwork& network = plan.network;
   const bool all_measured =
@@ -88,8 +78,8 @@ Result<void> set_network(Problem& problem, const PlanScenario& plan, const Trans
     return highest;
   };
   using Spec = planner::AcceleratorSpec;
-  const double within = slowest(problem, [](const Spec& spec) { return spec.intra_link_bandwidth_bytes_per_s; });
-  const double between = slowest(problem, [](const Spec& spec) { return spec.inter_link_bandwidth_bytes_per_s; });
+  const double within = slowest(problem, &Spec::intra_link_bandwidth_bytes_per_s);
+  const double between = slowest(problem, &Spec::inter_link_bandwidth_bytes_per_s);
   const int layers = network.layer_wise ? problem.shape.layers : 0;
   problem.within_node.bandwidth_bytes_per_s =
       network.within_node_bytes_per_s ? *network.within_node_bytes_per_s : told("withinNodeGBps", within);
@@ -148,10 +138,10 @@ void add_accelerators(Problem& problem, const sim::ScenarioService& service) {
 }
 
 // The kinds of workers that the pools allow, and their models. Returns what they transfer.
-Result<Transfers> add_kinds(Problem& problem, const PlanScenario& plan, const Texts& texts) {
+Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, const Texts& texts) {
   const std::string& source = plan.scenario.source;
   const sim::ScenarioService& service = plan.scenario.services.front();
-  Transfers transfers;
+  MeasuredTransfers transfers;
   const auto model_of = [&](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
     sim::ScenarioService of = service;
     of.latency.pipeline_parallel = stages;
@@ -196,15 +186,14 @@ void add_objectives(Problem& problem, const PlanScenario& plan) {
 
 }  // namespace
 
-Result<PreparedProblem> PreparedProblem::make(PlanScenario plan, const std::map<std::string, std::string>& texts) {
-  WINDLASS_ASSIGN_OR_RETURN(PreparedProblem made, make_question(std::move(plan), texts));
-  WINDLASS_RETURN_IF_ERROR(validate(made.problem_));
+Result<Question> question_of(PlanScenario plan, const std::map<std::string, std::string>& texts) {
+  WINDLASS_ASSIGN_OR_RETURN(Question made, question_without_kinds(std::move(plan), texts));
+  WINDLASS_RETURN_IF_ERROR(validate(made.problem()));
   return made;
 }
 
-Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const std::map<std::string, std::string>& texts) {
-  PreparedProblem made;
-  Problem& problem = made.problem_;
+Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::string, std::string>& texts) {
+  Problem problem;
   sim::ScenarioService& service = plan.scenario.services.front();
   problem.name = plan.scenario.source;
   problem.seed = plan.scenario.seed;
@@ -213,17 +202,17 @@ Result<PreparedProblem> PreparedProblem::make_question(PlanScenario plan, const 
   // Trials end by their number of requests.
   service.workload.requests.reset();
   service.workload.duration_s.reset();
-  WINDLASS_ASSIGN_OR_RETURN(auto requests, free_requests(plan, problem.shape, texts));
-  problem.requests_per_s = requests.rate_per_s();
-  made.requests_ = std::make_unique<ScenarioRequestsAt>(std::move(requests));
-  problem.requests = made.requests_.get();
+  WINDLASS_ASSIGN_OR_RETURN(auto made, free_requests(plan, problem.shape, texts));
+  problem.requests_per_s = made.rate_per_s();
+  auto requests = std::make_unique<const ScenarioRequestsAt>(std::move(made));
+  problem.requests = requests.get();
   add_accelerators(problem, service);
-  WINDLASS_ASSIGN_OR_RETURN(const Transfers transfers, add_kinds(problem, plan, texts));
-  made.defaults_ = plan.scenario.defaults;
-  WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, transfers, made.defaults_));
+  WINDLASS_ASSIGN_OR_RETURN(const MeasuredTransfers transfers, add_kinds(problem, plan, texts));
+  std::vector<std::string> notes = plan.scenario.defaults;
+  WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, transfers, notes));
   add_objectives(problem, plan);
   WINDLASS_RETURN_IF_ERROR(validate_question(problem));
-  return made;
+  return Question(std::move(requests), std::move(problem), std::move(notes));
 }
 
 }  // namespace windlass::search

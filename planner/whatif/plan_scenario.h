@@ -1,8 +1,8 @@
-// PlanScenario: what `windlass plan` is asked in a SCENARIO file without `cluster`, as plain data, and the Problem that it
-// makes.
+// PlanScenario: what `windlass plan` is asked in a SCENARIO file without `cluster`, as plain data, and the
+// question that it asks.
 //
 // As for simulations, in three steps without paths: parse_plan_scenario(), sim::files_of(plan.scenario) for the caller to read,
-// PreparedProblem::make(). docs/plan.md lists the fields. Pure.
+// question_of(). docs/plan.md lists the fields. Pure.
 #pragma once
 
 #include <map>
@@ -15,6 +15,7 @@
 #include "planner/base/result.h"
 #include "planner/strategies/core/problem.h"
 #include "planner/strategies/core/worker_kinds.h"
+#include "planner/whatif/question.h"
 #include "planner/whatif/scenario.h"
 
 namespace windlass::search {
@@ -42,26 +43,10 @@ struct PlanScenario {
 // The error is "SOURCE:LINE: FIELD: found ..., allowed is ...".
 [[nodiscard]] Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source);
 
-class PreparedProblem {
- public:
-  // `texts`: of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line and field.
-  [[nodiscard]] static Result<PreparedProblem> make(PlanScenario plan, const std::map<std::string, std::string>& texts);
-  // The same, but it is no error that no worker fits: validate_question() in place of validate().
-  [[nodiscard]] static Result<PreparedProblem> make_question(PlanScenario plan,
-                                                             const std::map<std::string, std::string>& texts);
-
-  // Borrows from this.
-  [[nodiscard]] const Problem& problem() const { return problem_; }
-  [[nodiscard]] Problem& problem() { return problem_; }
-  // For people: what the file left open.
-  [[nodiscard]] const std::vector<std::string>& defaults() const { return defaults_; }
-
- private:
-  PreparedProblem() = default;
-
-  std::unique_ptr<const Requests> requests_;
-  Problem problem_;
-  std::vector<std::string> defaults_;
-};
+// `texts`: of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line and field.
+[[nodiscard]] Result<Question> question_of(PlanScenario plan, const std::map<std::string, std::string>& texts);
+// The same for strategies that make workers of their own: it is no error that no worker fits (validate_question() in place of
+// validate()).
+[[nodiscard]] Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::string, std::string>& texts);
 
 }  // namespace windlass::search

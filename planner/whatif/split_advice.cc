@@ -16,7 +16,7 @@
 #include "planner/strategies/auto/auto_plan.h"
 #include "planner/strategies/distserve/distserve.h"
 #include "planner/strategies/strategies.h"
-#include "planner/whatif/service_problem.h"
+#include "planner/whatif/question.h"
 
 namespace windlass::search {
 namespace {
@@ -68,13 +68,13 @@ std::optional<planner::Service> without_limits(const planner::Service& asked,
 }
 
 // The service's problem with enough GPUs of every class.
-Result<ServiceProblem> plentiful_problem(const planner::Service& service, std::span<const planner::AcceleratorState> classes) {
+Result<Question> plentiful_question(const planner::Service& service, std::span<const planner::AcceleratorState> classes) {
   std::vector<planner::AcceleratorState> plenty(classes.begin(), classes.end());
   for (planner::AcceleratorState& state : plenty) {
     state.mode = planner::CapacityMode::kElastic;
     state.max_gpus = kNodes * std::max(1, state.spec.gpus_per_node);
   }
-  auto made = ServiceProblem::make(service, plenty);
+  auto made = question_of(service, plenty);
   if (!made.ok()) return made.error();
   for (AcceleratorChoice& choice : made->problem().accelerators) {
     choice.gpus = kNodes * std::max(1, choice.spec.gpus_per_node);
@@ -177,7 +177,7 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
                                           const Effort& effort) {
   const std::optional<planner::Service> service = without_limits(asked, classes);
   if (!service) return no_split("no class of spec.accelerators has any GPU");
-  auto made = plentiful_problem(*service, classes);
+  auto made = plentiful_question(*service, classes);
   if (!made.ok()) return no_split(made.error().message);
   Problem& problem = made->problem();
   const auto choice = distserve_choice(problem, effort);

@@ -24,7 +24,7 @@
 #include "planner/strategies/strategies.h"
 #include "planner/whatif/cluster_scenario.h"
 #include "planner/whatif/plan_scenario.h"
-#include "planner/whatif/service_problem.h"
+#include "planner/whatif/question.h"
 
 namespace windlass::cli {
 namespace {
@@ -35,32 +35,16 @@ constexpr double kClusterTimeLimit_s = 600;  // a ceiling: searches end before, 
 constexpr const char* kScenarioWanted =
     "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
 
-// Any kind of file as a problem, with what it borrows.
-struct Asked {
-  std::optional<search::PreparedProblem> scenario;
-  std::optional<hetero::PreparedCluster> cluster;
-  std::optional<search::ServiceProblem> service;
-
-  [[nodiscard]] search::Problem& problem() {
-    return scenario ? scenario->problem() : cluster ? cluster->problem() : service->problem();
-  }
-  // For people: what the file left open.
-  [[nodiscard]] std::vector<std::string> notes() const { return cluster ? cluster->notes() : std::vector<std::string>(); }
-};
-
-Result<Asked> asked_in_scenario(const std::string& path) {
+Result<search::Question> question_in_scenario(const std::string& path) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string yaml, read_text_file(path, kScenarioWanted));
-  Asked asked;
   if (hetero::holds_cluster(yaml)) {
     WINDLASS_ASSIGN_OR_RETURN(auto scenario, hetero::parse_cluster_scenario(yaml, path));
     WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, scenario.plan.scenario));
-    WINDLASS_ASSIGN_OR_RETURN(asked.cluster, hetero::PreparedCluster::make(std::move(scenario), texts));
-    return asked;
+    return question_of(std::move(scenario), texts);
   }
   WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(yaml, path));
   WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, plan.scenario));
-  WINDLASS_ASSIGN_OR_RETURN(asked.scenario, search::PreparedProblem::make(std::move(plan), texts));
-  return asked;
+  return question_of(std::move(plan), texts);
 }
 
 // What the PerformanceProfiles among the objects measured of transfers, as a controller would take it. `service` is the one
@@ -77,7 +61,7 @@ void take_transfers(const std::vector<api::Object>& objects, const std::vector<p
   }
 }
 
-Result<Asked> read_service(const StrategyFlags& flags, std::ostream& notes) {
+Result<search::Question> question_of_service(const StrategyFlags& flags, std::ostream& notes) {
   WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(flags.files));
   WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
   planner::Snapshot snapshot = quiet_snapshot(objects);
@@ -90,19 +74,17 @@ Result<Asked> read_service(const StrategyFlags& flags, std::ostream& notes) {
   add_catalog_classes(snapshot);
   add_profiles(snapshot, objects);
   take_transfers(objects, snapshot.accelerators, service);
-  Asked asked;
-  WINDLASS_ASSIGN_OR_RETURN(asked.service, search::ServiceProblem::make(service, snapshot.accelerators));
-  return asked;
+  return search::question_of(service, snapshot.accelerators);
 }
 
-Result<Asked> read_asked(const StrategyFlags& flags, std::ostream& notes) {
+Result<search::Question> read_question(const StrategyFlags& flags, std::ostream& notes) {
   WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files.front()));
-  if (objects) return read_service(flags, notes);
+  if (objects) return question_of_service(flags, notes);
   if (flags.files.size() > 1) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("-f: found {} files, allowed is one SCENARIO or CLUSTER", flags.files.size())};
   }
-  return asked_in_scenario(flags.files.front());
+  return question_in_scenario(flags.files.front());
 }
 
 // Cheaper first among those that hold; those that do not behind them.
@@ -227,9 +209,9 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
     }
     time_limit_s = *limit;
   }
-  auto asked = read_asked(flags, console.err);
-  if (!asked.ok()) return fail(asked.error().message, kFailed);
-  search::Problem& problem = asked->problem();
+  auto question = read_question(flags, console.err);
+  if (!question.ok()) return fail(question.error().message, kFailed);
+  search::Problem& problem = question->problem();
   const std::vector<const search::NamedStrategy*> wanted = wanted_strategies(flags, problem);
   if (const auto objection = objection_to(flags, problem, *wanted.front()))
     return fail(objection->message, objection->exit_code);
@@ -253,11 +235,11 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
   if (!flags.report.empty()) {
     std::vector<RateCurve> curves;
     if (problem.cluster == nullptr) curves = rate_curves(problem, *best->plan, executor);
-    const std::string page = strategy_page(problem, outcomes, curves, asked->notes());
+    const std::string page = strategy_page(problem, outcomes, curves, question->notes());
     const auto written = write_whole_file(flags.report, page);
     if (!written.ok()) return fail(written.error().message, kFailed);
   }
-  print(flags, problem, outcomes, asked->notes(), console);
+  print(flags, problem, outcomes, question->notes(), console);
   return best->plan->holds ? kDone : kInfeasible;
 }
 

@@ -30,11 +30,11 @@ cluster:
   links: {default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n1, n0], GBps: 12.5, latency: 5us}]}
 )";
 
-Result<PreparedCluster> prepared(const std::string& from = "", const std::string& to = "") {
+Result<search::Question> prepared(const std::string& from = "", const std::string& to = "") {
   std::string text = kCluster;
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
   WINDLASS_ASSIGN_OR_RETURN(auto scenario, parse_cluster_scenario(text, "c.yaml"));
-  return PreparedCluster::make(std::move(scenario), {});
+  return question_of(std::move(scenario), {});
 }
 
 std::string refusal(const std::string& from, const std::string& to) {
@@ -47,7 +47,7 @@ TEST(ClusterScenario, MakesAClusterProblem) {
   auto made = prepared();
   ASSERT_TRUE(made.ok()) << made.error().message;
   const search::Problem& problem = made->problem();
-  const GpuCluster& cluster = made->cluster();
+  const GpuCluster& cluster = *made->problem().cluster;
   ASSERT_EQ(cluster.nodes.size(), 3u);
   EXPECT_EQ(cluster.nodes[0].name, "n0");
   EXPECT_EQ(cluster.nodes[0].within, (Link{400e9, 3e-6}));
@@ -79,14 +79,14 @@ TEST(ClusterScenario, FillsInLinks) {
       "  links: {default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n1, n0], GBps: 12.5, latency: 5us}]}\n";
   const auto sheets = prepared(links, "");
   ASSERT_TRUE(sheets.ok()) << sheets.error().message;
-  EXPECT_EQ(sheets->cluster().default_link.bytes_per_s, 25e9);
-  EXPECT_DOUBLE_EQ(sheets->cluster().default_link.latency_s, 1e-5);
+  EXPECT_EQ(sheets->problem().cluster->default_link.bytes_per_s, 25e9);
+  EXPECT_DOUBLE_EQ(sheets->problem().cluster->default_link.latency_s, 1e-5);
   EXPECT_THAT(sheets->notes(), Contains(HasSubstr("cluster.links.default: {GBps: 25, latency: 10us}")));
 
   const auto listed = prepared("default: {GBps: 0.6, latency: 100us}, ", "");
   ASSERT_TRUE(listed.ok()) << listed.error().message;
-  EXPECT_EQ(listed->cluster().link(0, 1).bytes_per_s, 12.5e9);
-  EXPECT_EQ(listed->cluster().link(0, 2).bytes_per_s, 0);
+  EXPECT_EQ(listed->problem().cluster->link(0, 1).bytes_per_s, 12.5e9);
+  EXPECT_EQ(listed->problem().cluster->link(0, 2).bytes_per_s, 0);
   EXPECT_EQ(listed->problem().between_nodes.bandwidth_bytes_per_s, 12.5e9);
   EXPECT_THAT(listed->notes(), Contains(HasSubstr("the network is in 2 parts")));
   EXPECT_THAT(listed->notes(), Contains(HasSubstr("n0, n1 have 514 GB; n2 has 171 GB")));
@@ -125,7 +125,7 @@ TEST(ClusterScenario, SaysWhatIsMissing) {
   apart.replace(apart.find("llama3.1-8b"), 11, "llama3.1-405b");
   const auto scenario = parse_cluster_scenario(apart, "c.yaml");
   ASSERT_TRUE(scenario.ok());
-  const auto parts = PreparedCluster::make(*scenario, {});
+  const auto parts = question_of(*scenario, {});
   ASSERT_FALSE(parts.ok());
   EXPECT_THAT(parts.error().message, HasSubstr("n0, n1 have 514 GB"));
   EXPECT_THAT(parts.error().message, HasSubstr("; n2 has 171 GB"));
@@ -171,7 +171,7 @@ TEST(ClusterScenario, AnswersWhateverTheText) {
     }
     EXPECT_TRUE(validate(scenario->cluster).ok());
     if (++accepted % 8 != 0) continue;  // latency models take their time
-    const auto made = PreparedCluster::make(*scenario, {});
+    const auto made = question_of(*scenario, {});
     if (!made.ok()) {
       EXPECT_FALSE(made.error().message.empty());
     }

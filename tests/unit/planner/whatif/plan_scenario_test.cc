@@ -24,11 +24,11 @@ network: {betweenNodesGBps: 12.5, betweenNodesLatency: 20us, transfer: layerwise
 limits: [{metric: ttft, percentile: 99, most: 2s}]
 )";
 
-Result<PreparedProblem> prepared(std::string text, const std::string& from = "", const std::string& to = "",
-                                 const std::map<std::string, std::string>& texts = {}) {
+Result<Question> prepared(std::string text, const std::string& from = "", const std::string& to = "",
+                          const std::map<std::string, std::string>& texts = {}) {
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
   WINDLASS_ASSIGN_OR_RETURN(auto plan, parse_plan_scenario(text, "s.yaml"));
-  return PreparedProblem::make(std::move(plan), texts);
+  return question_of(std::move(plan), texts);
 }
 
 std::string refusal(const std::string& from, const std::string& to) {
@@ -90,9 +90,9 @@ TEST(PlanScenario, TakesMeasuredTransfers) {
     EXPECT_EQ(problem.path_to(kind, false), problem.between_nodes) << "as the file says";
   }
   EXPECT_EQ(measured, 1);  // the profile's
-  EXPECT_THAT(made->defaults(),
+  EXPECT_THAT(made->notes(),
               testing::Contains("network.withinNodeGBps: 2 to decode workers of h100-80gb-2 (as it was measured)"));
-  EXPECT_THAT(made->defaults(), testing::Not(testing::Contains(HasSubstr("betweenNodesGBps"))));
+  EXPECT_THAT(made->notes(), testing::Not(testing::Contains(HasSubstr("betweenNodesGBps"))));
 }
 
 // Given mistakes that a hurried user makes, expect the line, the field, what was found and what is allowed.

@@ -6,7 +6,7 @@
 
 #include "planner/perf/linear_model.h"
 #include "planner/policy/make_plan.h"
-#include "planner/whatif/service_problem.h"
+#include "planner/whatif/question.h"
 #include "tests/unit/planner/policy/fixtures.h"
 
 namespace windlass::search {
@@ -95,7 +95,7 @@ TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
 TEST(SplitAdvice, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   planner::Service bounded = service();
   bounded.max_gpus_per_worker = 2;
-  const auto made = ServiceProblem::make(bounded, classes());
+  const auto made = question_of(bounded, classes());
   ASSERT_TRUE(made.ok()) << made.error().message;
   int largest = 0;
   for (const WorkerKind& kind : made->problem().kinds) largest = std::max(largest, kind.gpus());
@@ -112,7 +112,7 @@ TEST(SplitAdvice, CachesComeAsWasMeasured) {
   const planner::SplitAdvice before = *split_advice(measured, classes(), Effort{});
   ASSERT_TRUE(before.holds) << before.why;
   measured.transfers = {{before.decode.accelerator, before.decode.gpus_per_worker, {1e6, 0.5, 262144, 9}}};
-  const auto made = ServiceProblem::make(measured, classes());
+  const auto made = question_of(measured, classes());
   ASSERT_TRUE(made.ok()) << made.error().message;
   const Problem& problem = made->problem();
   for (const WorkerKind& kind : problem.kinds) {
@@ -136,7 +136,7 @@ TEST(SplitAdvice, WorkersAreAsFastAsWasMeasured) {
   const planner::SplitAdvice before = *split_advice(measured, classes(), Effort{});
   ASSERT_TRUE(before.holds) << before.why;
   measured.estimates = {planner::testing::measured(measured, h100(), 1, 3, 3)};
-  const auto made = ServiceProblem::make(measured, classes());
+  const auto made = question_of(measured, classes());
   ASSERT_TRUE(made.ok()) << made.error().message;
   for (const WorkerKind& kind : made->problem().kinds) {
     const planner::LinearModel sheet(planner::linear_coefficients(*measured.shape, h100(), kind.gpus()));

@@ -119,7 +119,7 @@ TEST(ClusterPlan, ComparesAndReports) {
 TEST(ClusterPlan, ReadsAsKept) {
   auto scenario = hetero::parse_cluster_scenario(text_of(kClusterExample), "4-h100-4-a100.yaml");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
-  auto prepared = hetero::PreparedCluster::make(std::move(*scenario), {});
+  auto prepared = question_of(std::move(*scenario), {});
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
   const search::Problem& problem = prepared->problem();
   StrategyOutcome outcome;

@@ -30,10 +30,10 @@ cluster:
   links: {default: {GBps: 1.25, latency: 30us}, between: [{nodes: [n1, n0], GBps: 12.5, latency: 10us}]}
 )";
 
-PreparedCluster prepared(const std::string& from = "", const std::string& to = "") {
+search::Question prepared(const std::string& from = "", const std::string& to = "") {
   std::string text = kCluster;
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
-  return PreparedCluster::make(parse_cluster_scenario(text, "c.yaml").value(), {}).value();
+  return question_of(parse_cluster_scenario(text, "c.yaml").value(), {}).value();
 }
 
 search::Offer plan_by(const char* strategy, const search::Problem& problem) {

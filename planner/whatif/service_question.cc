@@ -1,12 +1,12 @@
-// See service_problem.h.
-#include "planner/whatif/service_problem.h"
-
+// question_of() of a ModelService, and what every kind of question takes part of: see question.h.
 #include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "planner/strategies/core/drawn_requests.h"
 #include "planner/strategies/core/worker_kinds.h"
+#include "planner/whatif/question.h"
 
 namespace windlass::search {
 namespace {
@@ -20,19 +20,29 @@ int free_gpus(const planner::AcceleratorState& state) {
   return state.max_gpus ? std::min(free, *state.max_gpus) : free;
 }
 
-const planner::MeasuredTransfer* find_transfer(const planner::Service& service, const std::string& accelerator, int gpus) {
-  for (const planner::TransferToWorker& transfer : service.transfers) {
-    if (transfer.accelerator == accelerator && transfer.gpus_per_worker == gpus) return &transfer.measured;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
-Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
-                                            std::span<const planner::AcceleratorState> accelerators) {
-  ServiceProblem made;
-  Problem& problem = made.problem_;
+double slowest(const Problem& problem, double planner::AcceleratorSpec::*figure) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const AcceleratorChoice& choice : problem.accelerators) least = std::min(least, choice.spec.*figure);
+  return least;
+}
+
+std::optional<MeasuredPaths> measured_paths(const Problem& problem, const WorkerKind& kind,
+                                            const MeasuredTransfers& transfers) {
+  const auto found = transfers.find({problem.spec(kind).name, kind.gpus()});
+  if (found == transfers.end()) return std::nullopt;
+  const planner::KvTransferPath measured = planner::path_of(found->second, planner::kv_bytes_per_token(problem.shape));
+  const auto over = [&](planner::KvTransferPath path) {
+    path.bandwidth_bytes_per_s = measured.bandwidth_bytes_per_s;
+    path.latency_s = measured.latency_s;
+    return path;
+  };
+  return MeasuredPaths{over(problem.within_node), over(problem.between_nodes)};
+}
+
+Result<Question> question_of(const planner::Service& service, std::span<const planner::AcceleratorState> accelerators) {
+  Problem problem;
   problem.name = fmt::format("{}/{}", service.id.name_space, service.id.name);
   const auto wrong = [&](const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("ModelService {}: {}", problem.name, what)};
@@ -67,9 +77,9 @@ Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
   auto drawn = workload::LengthDistribution::independent(
       lengths(service.workload.input_tokens), lengths(service.workload.output_tokens), workload::ContextLimit{context, true});
   if (!drawn.ok()) return wrong("spec.workload: " + drawn.error().message);
-  WINDLASS_ASSIGN_OR_RETURN(auto requests, DrawnRequests::make(std::move(drawn).value()));
-  made.requests_ = std::make_unique<const DrawnRequests>(std::move(requests));
-  problem.requests = made.requests_.get();
+  WINDLASS_ASSIGN_OR_RETURN(auto made, DrawnRequests::make(std::move(drawn).value()));
+  auto requests = std::make_unique<const DrawnRequests>(std::move(made));
+  problem.requests = requests.get();
 
   KindSpace space;
   space.least_kv_tokens = context;  // a worker must hold one request of this length
@@ -80,21 +90,21 @@ Result<ServiceProblem> ServiceProblem::make(const planner::Service& service,
   problem.objectives.both = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};
   problem.objectives.attainment = service.slo.percentile / 100;
   problem.max_cost_per_hour = service.scaling.max_cost_per_hour.value_or(problem.max_cost_per_hour);
-  const auto slowest = [&](double planner::AcceleratorSpec::*member) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const AcceleratorChoice& choice : problem.accelerators) least = std::min(least, choice.spec.*member);
-    return least;
-  };
   using Spec = planner::AcceleratorSpec;
-  problem.within_node.bandwidth_bytes_per_s = slowest(&Spec::intra_link_bandwidth_bytes_per_s);
-  problem.between_nodes.bandwidth_bytes_per_s = slowest(&Spec::inter_link_bandwidth_bytes_per_s);
+  problem.within_node.bandwidth_bytes_per_s = slowest(problem, &Spec::intra_link_bandwidth_bytes_per_s);
+  problem.between_nodes.bandwidth_bytes_per_s = slowest(problem, &Spec::inter_link_bandwidth_bytes_per_s);
+  MeasuredTransfers transfers;
+  for (const planner::TransferToWorker& transfer : service.transfers) {
+    transfers[{transfer.accelerator, transfer.gpus_per_worker}] = transfer.measured;
+  }
   for (WorkerKind& kind : problem.kinds) {
-    const planner::MeasuredTransfer* measured = find_transfer(service, problem.spec(kind).name, kind.gpus());
-    if (measured == nullptr) continue;
-    kind.within_node = kind.between_nodes = planner::path_of(*measured, planner::kv_bytes_per_token(problem.shape));
+    const auto paths = measured_paths(problem, kind, transfers);
+    if (!paths) continue;
+    kind.within_node = paths->within_node;
+    kind.between_nodes = paths->between_nodes;
   }
   WINDLASS_RETURN_IF_ERROR(validate(problem));
-  return made;
+  return Question(std::move(requests), std::move(problem));
 }
 
 }  // namespace windlass::search
