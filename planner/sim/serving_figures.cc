@@ -72,7 +72,7 @@ void ServingFigures::add(const ServingWorker& worker, std::int64_t now_ns) {
   held_s_ += held_s;
   flops_ += figures.mfu * worker.pool->flops.peak_per_s * ready_s;
   peak_flops_ += worker.pool->flops.peak_per_s * ready_s;
-  const double hours = worker.pool->gpus_per_worker * held_s / 3600;
+  const double hours = worker.pool->spec.gpus() * held_s / 3600;
   counts.gpu_hours += hours;
   counts.cost += hours * worker.pool->price_per_gpu_hour;
   counts.energy_kwh += hours * worker.pool->power_per_gpu_watts / 1000;

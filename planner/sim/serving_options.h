@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/deployment/deployment.h"
 #include "planner/dispatch/dispatch_settings.h"
-#include "planner/dispatch/role.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/simulated_engine.h"
@@ -37,14 +37,10 @@ struct ModelFlops {
 // A worker is one engine, or with a model of S pipeline stages S engines (vLLM's virtual engines: each with 1/S of the KV
 // cache) whose iterations, the microbatches, follow each other through the stages. A stage that waits for the one before is a
 // bubble.
-struct ServingPool {
-  std::string name;         // "h100-2"; a controller tells pools apart by it
-  std::string accelerator;  // for a controller
-  dispatch::Role role = dispatch::Role::kUnified;
-  int workers = 1;                                 // there and ready at time 0
+// `workers` are there and ready at time 0; engine.kv_blocks 0: what the model's KV capacity gives.
+struct ServingPool : planner::Pool {
+  std::string name;                                // "h100-2"; a controller tells pools apart by it
   const planner::IterationModel* model = nullptr;  // borrowed
-  planner::EngineSettings engine;                  // kv_blocks, of the worker; 0: what the model's KV capacity gives
-  int gpus_per_worker = 1;
   double price_per_gpu_hour = 0;
   double power_per_gpu_watts = 0;
   double start_s = 0;           // a worker that is started later is ready after this: schedule, image pull, load, warm

@@ -124,7 +124,7 @@ void ServingRun::sample() {
     sample.worker = at->id;
     sample.role = at->role;
     sample.phase = at->phase;
-    sample.gpus = at->pool->gpus_per_worker;
+    sample.gpus = at->pool->spec.gpus();
     sample.busy = at->busy();
     sample.waiting = at->waiting();
     sample.running = at->running();

@@ -62,7 +62,7 @@ void ServingRun::find_candidates(int s) {
   std::vector<WorkerChooser::Candidate> first, second;
   for (const auto& at : workers_) {
     if (at->service != s || !at->takes_requests()) continue;
-    int slots = at->pool->engine.max_sequences * static_cast<int>(at->lanes.size());
+    int slots = at->pool->spec.engine.max_sequences * static_cast<int>(at->lanes.size());
     if (const auto ordered = of.slots.find(at->pool->name); ordered != of.slots.end()) slots = ordered->second;
     const bool decodes = at->role == dispatch::Role::kDecode;
     const int in_flight = at->role == dispatch::Role::kPrefill ? at->prompts : at->decodes;

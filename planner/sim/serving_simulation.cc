@@ -82,9 +82,10 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
     }
     if (!is_time(pool.start_s)) return wrong("start", fmt::format("{} s", pool.start_s), kTime);
     if (!is_time(pool.swap_s_per_token)) return wrong("swap", fmt::format("{} s a token", pool.swap_s_per_token), kTime);
-    const double tokens = pool.engine.kv_blocks == 0 ? pool.model->kv_capacity_tokens()
-                                                     : static_cast<double>(pool.engine.kv_blocks * pool.engine.block_tokens);
-    if (!(tokens >= static_cast<double>(pool.engine.block_tokens) * std::max(1, pool.model->pipeline_stages()))) {
+    const double tokens = pool.spec.engine.kv_blocks == 0
+                              ? pool.model->kv_capacity_tokens()
+                              : static_cast<double>(pool.spec.engine.kv_blocks * pool.spec.engine.block_tokens);
+    if (!(tokens >= static_cast<double>(pool.spec.engine.block_tokens) * std::max(1, pool.model->pipeline_stages()))) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("{}cluster.pools[{}]: the model does not fit: {:.0f} tokens are left for the KV cache", prefix,
                                i, tokens)};
@@ -116,7 +117,7 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
       return wrong("prediction.accuracy", fmt::format("{}", prediction->accuracy), "a share from 0 to 1");
   }
   for (std::size_t i = 0; service.dispatch.mixed_pool_threshold_tokens && i < service.pools.size(); ++i) {
-    const planner::Batching batching = service.pools[i].engine.batching;
+    const planner::Batching batching = service.pools[i].spec.engine.batching;
     if (batching != planner::Batching::kStatic && batching != planner::Batching::kOrca) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.batching: found {} with a mixed pool, allowed are those with paged caches", prefix,

@@ -10,7 +10,7 @@ namespace windlass::sim {
 ServingWorker::ServingWorker(int id, int service, const ServingPool& pool, std::int64_t now_ns)
     : id(id), service(service), pool(&pool), role(pool.role), created_ns(now_ns) {
   const int stages = std::max(1, pool.model->pipeline_stages());
-  planner::EngineSettings options = pool.engine;
+  planner::EngineSettings options = pool.spec.engine;
   if (options.kv_blocks == 0)
     options.kv_blocks = static_cast<std::int64_t>(pool.model->kv_capacity_tokens()) / options.block_tokens;
   options.kv_blocks /= stages;

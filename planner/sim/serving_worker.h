@@ -66,7 +66,7 @@ class ServingWorker {
     for (const Lane& lane : lanes) waiting_tokens_ += lane.engine.pending_tokens() - lane.engine.decoding();
   }
   [[nodiscard]] bool has_unpromised(std::int64_t tokens) const {
-    return promised_tokens + tokens <= kv_blocks_ * pool->engine.block_tokens;
+    return promised_tokens + tokens <= kv_blocks_ * pool->spec.engine.block_tokens;
   }
   [[nodiscard]] bool can_hold(int input_tokens, int output_tokens) const {
     return std::int64_t{input_tokens} + output_tokens <= lane_tokens_;

@@ -22,7 +22,7 @@ const dispatch::PackingModel* WorkerChooser::packing_of(const ServingWorker& wor
   if (tracker_ == nullptr) return nullptr;
   auto& known = packing_[worker.pool];
   if (known == nullptr) {
-    const planner::EngineSettings& engine = worker.pool->engine;
+    const planner::EngineSettings& engine = worker.pool->spec.engine;
     const auto tokens = static_cast<double>(worker.kv_blocks() * engine.block_tokens);
     const int most = engine.max_sequences * static_cast<int>(worker.lanes.size());
     known = std::make_unique<dispatch::PackingModel>(
@@ -88,7 +88,7 @@ int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates
     const ServingWorker& worker = *workers[static_cast<std::size_t>(candidate)];
     if (!worker.can_hold(request.prompt_tokens, request.output_tokens)) continue;
     all.push_back(candidate);
-    const int page = worker.pool->engine.block_tokens;
+    const int page = worker.pool->spec.engine.block_tokens;
     const std::int64_t predicted =
         request.predicted_output_tokens > 0 ? request.predicted_output_tokens : request.output_tokens;
     if (worker.free_blocks() * page >= request.prompt_tokens + predicted) roomy.push_back(candidate);

@@ -32,7 +32,7 @@ std::vector<planner::MeasuredIteration> own_measurements(const ServingPool& pool
   constexpr int kContext = 256;
   std::vector<planner::MeasuredIteration> out;
   for (const int tokens : {32, 256}) out.push_back({tokens, 0, 0, pool.model->iteration_s(planner::prefill_batch(1, tokens))});
-  for (const int batch : {1, std::min(8, std::max(1, pool.engine.max_sequences))})
+  for (const int batch : {1, std::min(8, std::max(1, pool.spec.engine.max_sequences))})
     out.push_back({0, batch, kContext, pool.model->iteration_s(planner::decode_batch(batch, kContext))});
   return out;
 }
@@ -144,11 +144,11 @@ void PolicyAutoscaler::learn(std::size_t service, const Look& look) {
   const double output = lengths.output_tokens ? lengths.output_tokens->value : of.workload.output_tokens;
   for (const ObservedWorker& worker : look.seen.workers) {
     if (worker.phase == WorkerPhase::kStarting || worker.pool->role != dispatch::Role::kUnified) continue;
-    const planner::AcceleratorState* state = find_accelerator(snapshot_, worker.pool->accelerator);
+    const planner::AcceleratorState* state = find_accelerator(snapshot_, worker.pool->spec.accelerator);
     if (state == nullptr) continue;
-    const planner::LinearCoefficients base = planner::linear_coefficients(*of.shape, state->spec, worker.pool->gpus_per_worker);
+    const planner::LinearCoefficients base = planner::linear_coefficients(*of.shape, state->spec, worker.pool->spec.gpus());
     planner::IterationLearner& learner =
-        learners_[{static_cast<int>(service), worker.pool->accelerator, worker.pool->gpus_per_worker}];
+        learners_[{static_cast<int>(service), worker.pool->spec.accelerator, worker.pool->spec.gpus()}];
     learner.take(std::to_string(worker.worker), counters_of(options_, worker, look.time_s), base,
                  input + planner::kContextGrowth * output, input);
   }
@@ -233,11 +233,11 @@ std::vector<planner::Worker> PolicyAutoscaler::workers(const ObservedService& se
     described.name = "worker-" + std::to_string(worker.worker);
     described.pool = worker.pool->name;
     described.slot = next_slot[worker.pool->name]++;
-    described.accelerator = worker.pool->accelerator;
-    described.gpus = worker.pool->gpus_per_worker;
+    described.accelerator = worker.pool->spec.accelerator;
+    described.gpus = worker.pool->spec.gpus();
     described.state = state_of(worker.phase);
     described.created_s = worker.created_s;
-    described.max_concurrency = worker.pool->engine.max_sequences;
+    described.max_concurrency = worker.pool->spec.engine.max_sequences;
     if (worker.phase != WorkerPhase::kStarting) described.ready_s = worker.ready_s;
     if (const auto load = loads.find(worker.worker); load != loads.end()) {
       described.running = planner::Reading{static_cast<double>(load->second->running), read->time_s};
@@ -295,8 +295,8 @@ const ServingPool* PolicyAutoscaler::find_or_make(int service, const planner::Po
   }
   made = std::make_unique<ServingPool>(std::move(pool).value());
   made->name = plan.name;
-  made->accelerator = plan.accelerator;
-  made->engine.max_sequences = plan.max_concurrency;
+  made->spec.accelerator = plan.accelerator;
+  made->spec.engine.max_sequences = plan.max_concurrency;
   return made.get();
 }
 
@@ -309,15 +309,15 @@ void PolicyAutoscaler::wait_for_gpus(const ClusterObservation& observation, Clus
   for (const ObservedService& service : observation.services) {
     for (const ObservedWorker& worker : service.workers) {
       const bool ends_now = worker.phase == WorkerPhase::kStarting && leave.contains(worker.worker);
-      const auto of_class = free.find(worker.pool->accelerator);
-      if (of_class != free.end() && !ends_now) of_class->second -= worker.pool->gpus_per_worker;
+      const auto of_class = free.find(worker.pool->spec.accelerator);
+      if (of_class != free.end() && !ends_now) of_class->second -= worker.pool->spec.gpus();
     }
   }
   for (ClusterOrders::Start& start : orders.start) {
-    const auto of_class = free.find(start.pool->accelerator);
+    const auto of_class = free.find(start.pool->spec.accelerator);
     if (of_class == free.end()) continue;
-    start.workers = std::min(start.workers, std::max(0, of_class->second) / std::max(1, start.pool->gpus_per_worker));
-    of_class->second -= start.workers * start.pool->gpus_per_worker;
+    start.workers = std::min(start.workers, std::max(0, of_class->second) / std::max(1, start.pool->spec.gpus()));
+    of_class->second -= start.workers * start.pool->spec.gpus();
   }
   std::erase_if(orders.start, [](const ClusterOrders::Start& start) { return start.workers == 0; });
 }

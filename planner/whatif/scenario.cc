@@ -190,22 +190,23 @@ std::string pool_name(const ScenarioPool& pool) {
 ServingPool PreparedService::pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model) const {
   ServingPool pool;
   pool.name = pool_name(from);
-  pool.accelerator = from.accelerator.name;
+  pool.spec.accelerator = from.accelerator.name;
   pool.role = from.role;
   pool.workers = from.workers;
   pool.model = model.model.get();
-  pool.engine = service.engine;
-  pool.engine.kv_blocks = static_cast<std::int64_t>(model.kv_capacity_tokens) / pool.engine.block_tokens;
+  pool.spec.engine = service.engine;
+  pool.spec.engine.kv_blocks = static_cast<std::int64_t>(model.kv_capacity_tokens) / pool.spec.engine.block_tokens;
   // Splitwise's mixed pool batches prompts and decodes together; workers that are not in it have only one of the two.
-  if (service.dispatch.mixed_pool_threshold_tokens && pool.engine.batching == planner::Batching::kVllm)
-    pool.engine.batching = planner::Batching::kMixed;
+  if (service.dispatch.mixed_pool_threshold_tokens && pool.spec.engine.batching == planner::Batching::kVllm)
+    pool.spec.engine.batching = planner::Batching::kMixed;
   const double kv_bytes = planner::kv_bytes_per_token(shape);
   if (service.swap) {
-    pool.engine.host_blocks =
-        static_cast<std::int64_t>(service.swap->bytes_per_gpu * from.gpus_per_worker / (kv_bytes * pool.engine.block_tokens));
+    pool.spec.engine.host_blocks = static_cast<std::int64_t>(service.swap->bytes_per_gpu * from.gpus_per_worker /
+                                                             (kv_bytes * pool.spec.engine.block_tokens));
     pool.swap_s_per_token = kv_bytes / (service.swap->bytes_per_s_per_gpu * from.gpus_per_worker);
   }
-  pool.gpus_per_worker = from.gpus_per_worker;
+  pool.spec.pipeline_stages = service.latency.pipeline_parallel;
+  pool.spec.tensor_parallel = from.gpus_per_worker / pool.spec.pipeline_stages;
   pool.price_per_gpu_hour = from.price_per_gpu_hour;
   pool.dispatch_weight = from.dispatch_weight;
   pool.power_per_gpu_watts = from.accelerator.power_watts;

@@ -49,8 +49,8 @@ TEST(Outcome, HoldsTogether) {
   EXPECT_GE(clairvoyant.attainment, kAttainment);
   EXPECT_LE(clairvoyant.gpu_hours, fixed.gpu_hours);
   const double floor_s =
-      sim::work_floor_s(workload.requests, setting->coefficients, setting->pool.engine.max_sequences, kAttainment);
-  EXPECT_GE(clairvoyant.gpu_hours, setting->pool.gpus_per_worker * floor_s / 3600);
+      sim::work_floor_s(workload.requests, setting->coefficients, setting->pool.spec.engine.max_sequences, kAttainment);
+  EXPECT_GE(clairvoyant.gpu_hours, setting->pool.spec.gpus() * floor_s / 3600);
   EXPECT_FALSE(windlass.decisions.empty());
   const auto again = run_rule("windlass", workload, *setting);
   ASSERT_TRUE(again.ok());

@@ -23,15 +23,11 @@ sim::ServingPool serving_pool(const Problem& problem, const Pool& from, const pl
   sim::ServingPool pool;
   const std::string role = from.role == dispatch::Role::kUnified ? "" : fmt::format("{} ", dispatch::to_string(from.role));
   pool.name = role + worker_text(from.spec);
-  pool.accelerator = spec.name;
-  pool.role = from.role;
-  pool.workers = from.workers;
+  static_cast<Pool&>(pool) = from;
   pool.model = &model;
-  pool.engine = from.spec.engine;
-  if (pool.engine.kv_blocks == 0) {
-    pool.engine.kv_blocks = static_cast<std::int64_t>(kind.kv_capacity_tokens) / pool.engine.block_tokens;
+  if (pool.spec.engine.kv_blocks == 0) {
+    pool.spec.engine.kv_blocks = static_cast<std::int64_t>(kind.kv_capacity_tokens) / pool.spec.engine.block_tokens;
   }
-  pool.gpus_per_worker = kind.gpus();
   pool.price_per_gpu_hour = spec.price_per_hour;
   pool.power_per_gpu_watts = spec.power_watts * from.spec.power_share;
   return pool;
@@ -71,20 +67,20 @@ sim::ServingPool serving_pool(const Problem& problem, const Deployment& deployme
   pool.name = fmt::format("{}", fmt::join(planner::gpu_names(*problem.cluster, gpus), " "));
   pool.role = chain.role;
   pool.model = &model;
-  pool.engine = deployment.pools[static_cast<std::size_t>(chain.hops.front().pool)].spec.engine;
-  pool.engine.max_sequences = std::max(1, chain.batch);
-  pool.engine.kv_blocks = 0;  // what the model's capacity gives
-  pool.gpus_per_worker = static_cast<int>(gpus.size());
+  pool.spec.engine = deployment.pools[static_cast<std::size_t>(chain.hops.front().pool)].spec.engine;
+  pool.spec.engine.max_sequences = std::max(1, chain.batch);
+  pool.spec.engine.kv_blocks = 0;  // what the model's capacity gives
+  pool.spec.tensor_parallel = static_cast<int>(gpus.size());
   double price = 0, power = 0;
   for (const int gpu : gpus) {
     const planner::AcceleratorSpec& spec = node_of(problem, gpu).accelerator;
-    if (pool.accelerator.find(spec.name) == std::string::npos)
-      pool.accelerator += (pool.accelerator.empty() ? "" : " + ") + spec.name;
+    std::string& accelerators = pool.spec.accelerator;
+    if (accelerators.find(spec.name) == std::string::npos) accelerators += (accelerators.empty() ? "" : " + ") + spec.name;
     price += spec.price_per_hour;
     power += spec.power_watts;
   }
-  pool.price_per_gpu_hour = price / pool.gpus_per_worker;
-  pool.power_per_gpu_watts = power / pool.gpus_per_worker;
+  pool.price_per_gpu_hour = price / pool.spec.gpus();
+  pool.power_per_gpu_watts = power / pool.spec.gpus();
   return pool;
 }
 

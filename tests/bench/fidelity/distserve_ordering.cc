@@ -93,9 +93,10 @@ sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel* mod
   pool.role = role;
   pool.model = model;
   pool.workers = workers;
-  pool.gpus_per_worker = parallelism.tensor_parallel * parallelism.pipeline_parallel;
-  pool.engine.batching = planner::Batching::kVllm;
-  pool.engine.max_batch_tokens = role == dispatch::Role::kPrefill ? kPrefillBatchTokens : kVllmBatchTokens;
+  pool.spec.tensor_parallel = parallelism.tensor_parallel;
+  pool.spec.pipeline_stages = parallelism.pipeline_parallel;
+  pool.spec.engine.batching = planner::Batching::kVllm;
+  pool.spec.engine.max_batch_tokens = role == dispatch::Role::kPrefill ? kPrefillBatchTokens : kVllmBatchTokens;
   return pool;
 }
 

@@ -68,9 +68,9 @@ sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel& mod
   sim::ServingPool pool;
   pool.role = role;
   pool.model = &model;
-  pool.gpus_per_worker = 2;
-  pool.engine.batching = planner::Batching::kVllm;
-  pool.engine.max_batch_tokens = kVllmBatchTokens;
+  pool.spec.tensor_parallel = 2;
+  pool.spec.engine.batching = planner::Batching::kVllm;
+  pool.spec.engine.max_batch_tokens = kVllmBatchTokens;
   return pool;
 }
 
@@ -106,15 +106,15 @@ Result<std::vector<TetriInferComparison>> compare_tetriinfer(const std::vector<T
 
   sim::ServingOptions vllm;
   vllm.pools = {pool_of(dispatch::Role::kUnified, model)};
-  vllm.pools[0].engine.max_sequences = options.vllm_batch;
+  vllm.pools[0].spec.engine.max_sequences = options.vllm_batch;
   sim::ServingOptions split;
   split.pools = {pool_of(dispatch::Role::kPrefill, with_predictor), pool_of(dispatch::Role::kDecode, model)};
-  planner::EngineSettings& prefill = split.pools[0].engine;
+  planner::EngineSettings& prefill = split.pools[0].spec.engine;
   prefill.batching = planner::Batching::kSarathi;
   prefill.max_batch_tokens = kChunkTokens;
   if (options.shortest_first) prefill.prompt_order = planner::PromptOrder::kShortestFirst;
   if (options.reserve_dynamic) {
-    split.pools[1].engine.admission = planner::DecodeAdmission::kReserveDynamic;
+    split.pools[1].spec.engine.admission = planner::DecodeAdmission::kReserveDynamic;
     split.dispatch.prediction = dispatch::LengthPrediction{};
   }
   split.dispatch.heavy_decode_tokens = kHeavyDecodeTokens;

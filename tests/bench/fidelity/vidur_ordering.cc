@@ -143,10 +143,11 @@ Result<double> VidurSearch::capacity_per_s(const VidurModel& model, const VidurW
   sim::ServingOptions options;
   sim::ServingPool pool;
   pool.model = latency_model.get();
-  pool.gpus_per_worker = configuration.tensor_parallel * configuration.pipeline_parallel;
-  pool.engine.batching = configuration.batching;
-  pool.engine.max_batch_tokens = configuration.max_batch_tokens;
-  pool.engine.max_sequences = configuration.batch_size / configuration.pipeline_parallel;
+  pool.spec.tensor_parallel = configuration.tensor_parallel;
+  pool.spec.pipeline_stages = configuration.pipeline_parallel;
+  pool.spec.engine.batching = configuration.batching;
+  pool.spec.engine.max_batch_tokens = configuration.max_batch_tokens;
+  pool.spec.engine.max_sequences = configuration.batch_size / configuration.pipeline_parallel;
   options.pools = {pool};
   const auto holds = [&](double rate_per_s) -> Result<bool> {
     WINDLASS_ASSIGN_OR_RETURN(const auto result, run_poisson(options, workload.lengths, rate_per_s, kDurationSeconds, 1));

@@ -57,15 +57,15 @@ Result<sim::ServingOptions> huawei_service(const planner::ModelShape& shape, con
     models.push_back(std::move(model));
     sim::ServingPool pool;
     pool.name = of.name;
-    pool.accelerator = of.machine.accelerator.name;
+    pool.spec.accelerator = of.machine.accelerator.name;
     pool.workers = of.instances;
     pool.model = models.back().get();
-    pool.engine = planner::with_defaults_of(planner::Batching::kVllm);
-    pool.engine.max_batch_tokens = 8192;
+    pool.spec.engine = planner::with_defaults_of(planner::Batching::kVllm);
+    pool.spec.engine.max_batch_tokens = 8192;
     const double kv_tokens = hetero::kv_cache_bytes(shape, of.machine.accelerator, of.tensor_parallel) /
                              hetero::kv_token_bytes(shape, of.tensor_parallel);
-    pool.engine.kv_blocks = static_cast<std::int64_t>(kv_tokens) / pool.engine.block_tokens;
-    pool.gpus_per_worker = of.tensor_parallel;
+    pool.spec.engine.kv_blocks = static_cast<std::int64_t>(kv_tokens) / pool.spec.engine.block_tokens;
+    pool.spec.tensor_parallel = of.tensor_parallel;
     pool.dispatch_weight = of.tensor_parallel;
     options.pools.push_back(pool);
   }

@@ -176,12 +176,11 @@ struct Setting {
     const planner::BatchChoice choice = planner::largest_batch(truth, objective, lengths);
     rate_per_s = of.workers * 0.75 * choice.batch / choice.times.service_s;
     service.workload = {rate_per_s, kInput, kOutput};
-    pool.accelerator = kAccelerator;
+    pool.spec.accelerator = kAccelerator;
     pool.name = "a100-80gb-1";
     pool.model = times.get();
-    pool.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
-    pool.engine.max_sequences = planner::kMaxBatch;
-    pool.gpus_per_worker = 1;
+    pool.spec.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
+    pool.spec.engine.max_sequences = planner::kMaxBatch;
     pool.price_per_gpu_hour = 2;
     pool.start_s = of.start_s * of.start_factor;
   }

@@ -27,8 +27,8 @@ const OutcomeRun* find_run(const OutcomeRow& row, const std::string& rule) {
 
 double floor_gpu_hours(const OutcomeRow& row) {
   const OutcomeSetting& s = *row.setting;
-  return s.pool.gpus_per_worker / 3600.0 *
-         sim::work_floor_s(row.workload->requests, s.coefficients, s.pool.engine.max_sequences, kAttainment);
+  return s.pool.spec.gpus() / 3600.0 *
+         sim::work_floor_s(row.workload->requests, s.coefficients, s.pool.spec.engine.max_sequences, kAttainment);
 }
 
 std::string bold(const std::string& text, bool yes) { return yes ? "**" + text + "**" : text; }

@@ -68,13 +68,13 @@ Result<OutcomeRun> run_windlass(const OutcomeWorkload& workload, const OutcomeSe
   options.services = {setting.service};
   std::vector<std::unique_ptr<planner::LinearIterationModel>> models;
   options.pool = [&](int, const std::string& accelerator, int gpus) -> Result<sim::ServingPool> {
-    if (accelerator == setting.pool.accelerator && gpus == setting.pool.gpus_per_worker) return setting.pool;
+    if (accelerator == setting.pool.spec.accelerator && gpus == setting.pool.spec.gpus()) return setting.pool;
     const planner::LinearCoefficients c = planner::linear_coefficients(*setting.service.shape, setting.accelerator.spec, gpus);
     models.push_back(std::make_unique<planner::LinearIterationModel>(
         planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens));
     sim::ServingPool pool = setting.pool;
     pool.model = models.back().get();
-    pool.gpus_per_worker = gpus;
+    pool.spec.tensor_parallel = gpus;
     return pool;
   };
   sim::PolicyAutoscaler autoscaler(options);

@@ -150,11 +150,11 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
       planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens);
   sim::ServingPool& pool = setting.pool;
   pool.name = chosen.name;
-  pool.accelerator = chosen.accelerator;
+  pool.spec.accelerator = chosen.accelerator;
   pool.model = setting.model.get();
-  pool.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
-  pool.engine.max_sequences = chosen.max_concurrency;
-  pool.gpus_per_worker = chosen.gpus_per_worker;
+  pool.spec.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
+  pool.spec.engine.max_sequences = chosen.max_concurrency;
+  pool.spec.tensor_parallel = chosen.gpus_per_worker;
   pool.price_per_gpu_hour = spec.price_per_hour;
   pool.start_s = kStartS;
   setting.slots = chosen.slots;

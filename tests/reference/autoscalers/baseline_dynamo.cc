@@ -128,7 +128,7 @@ int load_decision(const DynamoEngine& engine, const std::vector<DynamoLoad>& eng
 BaselineDynamo::BaselineDynamo(BaselineDeployment deployment, const DynamoOptions& options)
     : deployment_(deployment),
       options_(options),
-      engine_{deployment.pool().model, deployment.slots(), deployment.pool().engine.max_batch_tokens},
+      engine_{deployment.pool().model, deployment.slots(), deployment.pool().spec.engine.max_batch_tokens},
       lower_bound_(options.min_replicas) {}
 
 void BaselineDynamo::predict(double now_s, const ObservedService& seen) {

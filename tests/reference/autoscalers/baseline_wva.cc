@@ -59,7 +59,8 @@ int WvaRule::decide(const std::vector<WvaReplica>& replicas, int pending, int qu
 BaselineWva::BaselineWva(BaselineDeployment deployment, const WvaOptions& options)
     : deployment_(deployment),
       options_(options),
-      engine_{deployment.pool().model->kv_capacity_tokens(), deployment.slots(), deployment.pool().engine.max_batch_tokens},
+      engine_{deployment.pool().model->kv_capacity_tokens(), deployment.slots(),
+              deployment.pool().spec.engine.max_batch_tokens},
       rule_(options, engine_),
       hpa_(on_wanted_replicas(options.hpa)) {}
 

@@ -73,7 +73,7 @@ inline ServingPool pool_of(const Line& model, dispatch::Role role, int workers,
   pool.role = role;
   pool.workers = workers;
   pool.model = &model;
-  pool.engine.batching = batching;
+  pool.spec.engine.batching = batching;
   return pool;
 }
 

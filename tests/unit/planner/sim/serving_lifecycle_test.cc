@@ -51,8 +51,8 @@ TEST(ServingLifecycle, AWorkerIsReadyAfterItsStart) {
   Scene scene;
   ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
   pool.start_s = 5;
-  pool.gpus_per_worker = 4;
-  pool.engine.max_sequences = 1;
+  pool.spec.tensor_parallel = 4;
+  pool.spec.engine.max_sequences = 1;
   scene.order_at(1, [&] { return ClusterOrders{{{0, &pool, 1}}, {}, {}}; });
   const auto result = scene.run({{2, 1, 100, 1}, {3, 1, 100, 1}, {6.5, 1, 100, 101}});
   ASSERT_TRUE(result.ok());
@@ -115,8 +115,8 @@ TEST(ServingLifecycle, ADrainingWorkerFinishesWhatItHas) {
 TEST(ServingLifecycle, RolesDrainWithCachesOnTheirWay) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(dispatch::Role::kPrefill, 2).engine.max_batch_tokens = 100;
-  scene.add_pool(dispatch::Role::kDecode, 2).engine.max_sequences = 2;
+  scene.add_pool(dispatch::Role::kPrefill, 2).spec.engine.max_batch_tokens = 100;
+  scene.add_pool(dispatch::Role::kDecode, 2).spec.engine.max_sequences = 2;
   scene.options.link = {{1e6, 0, 0, 0}, 10000};  // a second for a cache of 100 tokens
   scene.controller.every_s = 0.5;
   scene.order_at(1, [] { return ClusterOrders{{}, {0, 2}, {}}; });
@@ -184,9 +184,9 @@ TEST(ServingLifecycle, SlotsBoundWhatAWorkerIsSent) {
 TEST(ServingLifecycle, SlotsBoundTheOnlyWorkerThatCanHold) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(dispatch::Role::kUnified, 1).engine.kv_blocks = 4;
+  scene.add_pool(dispatch::Role::kUnified, 1).spec.engine.kv_blocks = 4;
   scene.add_pool(dispatch::Role::kUnified, 1);
-  for (ServingPool& pool : scene.options.pools) pool.engine.max_sequences = 1;
+  for (ServingPool& pool : scene.options.pools) pool.spec.engine.max_sequences = 1;
   scene.options.dispatch.policy = dispatch::PolicyKind::kJffc;
   scene.options.sample_interval_s = 0.01;
   const auto result = scene.run({{0, 1, 100, 50}, {0, 1, 100, 50}, {0.1, 1, 100, 50}});
@@ -259,8 +259,8 @@ TEST(ServingLifecycle, AFailureLosesWhatStreamsAndRetriesTheRest) {
 TEST(ServingLifecycle, CachesFindAnotherDecodeWorker) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(dispatch::Role::kPrefill, 1).engine.max_batch_tokens = 100;
-  scene.add_pool(dispatch::Role::kDecode, 2).engine.max_sequences = 2;
+  scene.add_pool(dispatch::Role::kPrefill, 1).spec.engine.max_batch_tokens = 100;
+  scene.add_pool(dispatch::Role::kDecode, 2).spec.engine.max_sequences = 2;
   scene.options.dispatch.policy = dispatch::PolicyKind::kRoundRobin;  // 1, 2, 1, 2, ...
   scene.options.link = {{1e6, 0, 0, 0}, 5000};                        // half a second for 100 tokens
   scene.options.failures.at = {{0.7, 1}};
@@ -287,7 +287,7 @@ TEST(ServingLifecycle, CachesFindAnotherDecodeWorker) {
 TEST(ServingLifecycle, APrefillWorkerFails) {
   Scene scene;
   scene.options.pools.reserve(2);
-  scene.add_pool(dispatch::Role::kPrefill, 2).engine.max_batch_tokens = 100;
+  scene.add_pool(dispatch::Role::kPrefill, 2).spec.engine.max_batch_tokens = 100;
   scene.add_pool(dispatch::Role::kDecode, 1);
   scene.options.dispatch.policy = dispatch::PolicyKind::kRoundRobin;  // 0, 1, 0, 1, ...
   scene.options.link = {{1e6, 0, 0, 0}, 5000};
@@ -382,15 +382,15 @@ struct RandomCluster {
       pool.name = to_string(role);
       pool.start_s = rng.uniform(0, 3);
       pool.swap_s_per_token = 1e-6;
-      pool.engine.max_sequences = static_cast<int>(rng.integer(1, 8));
-      pool.engine.max_batch_tokens = static_cast<int>(rng.integer(32, 512));
-      pool.engine.prefix_caching = rng.uniform() < 0.5;
+      pool.spec.engine.max_sequences = static_cast<int>(rng.integer(1, 8));
+      pool.spec.engine.max_batch_tokens = static_cast<int>(rng.integer(32, 512));
+      pool.spec.engine.prefix_caching = rng.uniform() < 0.5;
       if (rng.uniform() < 0.5) {
-        pool.engine.preemption = planner::Preemption::kSwap;
-        pool.engine.host_blocks = rng.integer(0, 100);
+        pool.spec.engine.preemption = planner::Preemption::kSwap;
+        pool.spec.engine.host_blocks = rng.integer(0, 100);
       }
-      pool.engine.admission = planner::kAllDecodeAdmissions[static_cast<std::size_t>(rng.integer(0, 2))];
-      pool.engine.prompt_order = planner::kAllPromptOrders[static_cast<std::size_t>(rng.integer(0, 2))];
+      pool.spec.engine.admission = planner::kAllDecodeAdmissions[static_cast<std::size_t>(rng.integer(0, 2))];
+      pool.spec.engine.prompt_order = planner::kAllPromptOrders[static_cast<std::size_t>(rng.integer(0, 2))];
       service.pools.push_back(pool);
     };
     if (two) {

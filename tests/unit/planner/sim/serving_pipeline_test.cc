@@ -46,7 +46,7 @@ TEST(ServingPipeline, EqualMicrobatchesLeaveNoBubbles) {
     model.stages = stages;
     model.per_prompt_token_s = model.per_decode_s = 0;
     ServingOptions options = one_worker(model);
-    options.pools[0].engine.max_sequences = 1;
+    options.pools[0].spec.engine.max_sequences = 1;
     ListSource source(std::vector<workload::Request>(static_cast<std::size_t>(20 * stages), {0, 1, 10, 30}));
     const auto result = simulate_serving(source, options);
     ASSERT_TRUE(result.ok());
@@ -66,7 +66,7 @@ TEST(ServingPipeline, UnequalMicrobatchesLeaveBubbles) {
   model.per_prompt_token_s = 1;
   model.stages = 2;
   ServingOptions options = one_worker(model);
-  options.pools[0].engine.max_sequences = 1;
+  options.pools[0].spec.engine.max_sequences = 1;
   Witness witness;
   options.observer = &witness;
   ListSource source({{0, 1, 4, 1}, {0, 1, 2, 1}, {0, 1, 4, 1}});
@@ -193,7 +193,7 @@ TEST(ServingPipeline, AgreesWithMovingMicrobatchesStageByStage) {
     model.per_context_token_s = rng.uniform(1e-7, 1e-5);
     ServingOptions options =
         one_worker(model, planner::kAllBatchings[static_cast<std::size_t>(round / 5) % planner::kAllBatchings.size()]);
-    planner::EngineSettings& engine = options.pools[0].engine;
+    planner::EngineSettings& engine = options.pools[0].spec.engine;
     engine.max_sequences = static_cast<int>(rng.integer(1, 6));
     engine.max_batch_tokens = static_cast<int>(rng.integer(20, 300));
     engine.kv_blocks = rng.integer(16, 60) * model.stages;
@@ -224,7 +224,7 @@ TEST(ServingPipeline, CountsFlopsAndPages) {
   for (const int stages : {1, 2}) {
     model.stages = stages;
     ServingOptions options = one_worker(model);
-    options.pools[0].engine.kv_blocks = 14;  // 7 hold 100 to 103 tokens; with two stages these are all of a lane
+    options.pools[0].spec.engine.kv_blocks = 14;  // 7 hold 100 to 103 tokens; with two stages these are all of a lane
     options.pools[0].flops = {2e9, 1e6, 1e15};
     ListSource source({{1, 1, 100, 4}});
     const auto result = simulate_serving(source, options);

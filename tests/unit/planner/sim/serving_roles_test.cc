@@ -55,7 +55,7 @@ TEST(ServingRoles, IdleDecodeWorkersFlip) {
 TEST(ServingRoles, IdlePrefillWorkersFlip) {
   Line model;
   ServingOptions options = two_roles(model, 3, 1);
-  options.pools[1].engine.max_sequences = 8;
+  options.pools[1].spec.engine.max_sequences = 8;
   options.dispatch.flip = dispatch::FlipPolicy{5, 0.1, 0.006};
   Rng rng(6, "long answers");
   ListSource source(random_requests(rng, 200, 3, 50, 600));
@@ -132,7 +132,7 @@ struct Candidates {
     pools.reserve(decodes.size());
     for (const Decodes& of : decodes) {
       pools.push_back(pool_of(model, dispatch::Role::kDecode, 1));
-      pools.back().engine.kv_blocks = of.pages;
+      pools.back().spec.engine.kv_blocks = of.pages;
       const int id = static_cast<int>(workers.size());
       workers.push_back(std::make_unique<ServingWorker>(id, 0, pools.back(), 0));
       workers.back()->decodes = of.heavy + of.light;
@@ -316,7 +316,7 @@ TEST(ServingRoles, PartnersStayTogether) {
 TEST(ServingRoles, ASingleTokenIsNoDecode) {
   Line model;
   ServingOptions options = two_roles(model, 2, 1);
-  for (ServingPool& pool : options.pools) pool.engine.batching = planner::Batching::kMixed;
+  for (ServingPool& pool : options.pools) pool.spec.engine.batching = planner::Batching::kMixed;
   options.dispatch.mixed_pool_threshold_tokens = 8192;
   Witness witness;
   options.observer = &witness;
@@ -336,7 +336,7 @@ TEST(ServingRoles, MachinesThatStayMixedAreRepurposed) {
   Line model;
   model.capacity_tokens = 20'000;
   ServingOptions options = two_roles(model, 4, 1);
-  for (ServingPool& pool : options.pools) pool.engine.batching = planner::Batching::kMixed;
+  for (ServingPool& pool : options.pools) pool.spec.engine.batching = planner::Batching::kMixed;
   options.dispatch.mixed_pool_threshold_tokens = 8192;
   options.dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
   const auto served = [&](double rate_per_s) {

@@ -32,7 +32,7 @@ TEST(ServingServices, DoNotDisturbEachOther) {
       const int workers = static_cast<int>(rng.integer(1, 3));
       service.pools = {pool_of(model, two ? dispatch::Role::kPrefill : dispatch::Role::kUnified, workers)};
       if (two) service.pools.push_back(pool_of(model, dispatch::Role::kDecode, static_cast<int>(rng.integer(1, 3))));
-      for (ServingPool& pool : service.pools) pool.engine.max_sequences = static_cast<int>(rng.integer(1, 8));
+      for (ServingPool& pool : service.pools) pool.spec.engine.max_sequences = static_cast<int>(rng.integer(1, 8));
       service.link = {{1e7, 1e-4, 0, 0}, 1000};
       if (rng.uniform() < 0.8) service.dispatch.policy = kDrawNothing[static_cast<std::size_t>(rng.integer(0, 4))];
       service.objectives = ServingObjectives{0.2, 0.02};

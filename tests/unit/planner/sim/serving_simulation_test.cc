@@ -43,7 +43,7 @@ TEST(ServingSimulation, IsAnMd1QueueForSingleTokens) {
   model.per_prompt_token_s = 0;
   ServingOptions options;
   options.pools = {pool_of(model, dispatch::Role::kUnified, 1)};
-  options.pools[0].engine.max_sequences = 1;
+  options.pools[0].spec.engine.max_sequences = 1;
   Rng rng(2, "md1");
   ListSource source(random_requests(rng, 200'000, 7, 1, 1));
   const auto result = simulate_serving(source, options);
@@ -77,7 +77,7 @@ TEST(ServingSimulation, PullsWhenThereIsRoom) {
   Line model;
   ServingOptions options;
   options.pools = {pool_of(model, dispatch::Role::kPrefill, 1), pool_of(model, dispatch::Role::kDecode, 1)};
-  options.pools[1].engine.kv_blocks = 10;
+  options.pools[1].spec.engine.kv_blocks = 10;
   options.link = {};
   ListSource source({{0, 1, 100, 50}, {0, 1, 100, 50}});
   const auto result = simulate_serving(source, options);
@@ -103,7 +103,7 @@ TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
     options.pools = {pool_of(model, two ? dispatch::Role::kPrefill : dispatch::Role::kUnified,
                              static_cast<int>(rng.integer(1, 3)), batching)};
     if (two) options.pools.push_back(pool_of(model, dispatch::Role::kDecode, static_cast<int>(rng.integer(1, 3)), batching));
-    for (ServingPool& pool : options.pools) pool.engine.max_sequences = static_cast<int>(rng.integer(1, 12));
+    for (ServingPool& pool : options.pools) pool.spec.engine.max_sequences = static_cast<int>(rng.integer(1, 12));
     options.link = {{1e7, 1e-4, round % 3 == 0 ? 8 : 0, 0}, 1000};
     if (rng.uniform() < 0.7) options.dispatch.policy = dispatch::kAllPolicies[static_cast<std::size_t>(rng.integer(0, 6))];
     const bool paged = batching != planner::Batching::kStatic && batching != planner::Batching::kOrca;

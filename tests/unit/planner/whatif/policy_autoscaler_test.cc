@@ -51,7 +51,7 @@ class Loop {
           planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens));
       ServingPool pool;
       pool.model = models.back().get();
-      pool.gpus_per_worker = gpus;
+      pool.spec.tensor_parallel = gpus;
       pool.price_per_gpu_hour = 2;
       pool.start_s = 30;
       return pool;
@@ -66,7 +66,7 @@ class Loop {
       ServingService service;
       auto pool = options.pool(static_cast<int>(s), "a100-80gb", 1);
       pool->name = "a100-80gb-1";
-      pool->accelerator = "a100-80gb";
+      pool->spec.accelerator = "a100-80gb";
       service.pools = {*pool};
       service.dispatch.policy = dispatch::PolicyKind::kJffc;
       service.objectives = ServingObjectives{2, 0.05};
@@ -254,8 +254,8 @@ TEST(PolicyAutoscaler, ReadsWhatWas) {
   ServingService service;
   auto pool = loop.options.pool(0, "a100-80gb", 1);
   pool->name = "a100-80gb-1";
-  pool->accelerator = "a100-80gb";
-  pool->engine.max_sequences = 4;  // so that requests wait at the gateway
+  pool->spec.accelerator = "a100-80gb";
+  pool->spec.engine.max_sequences = 4;  // so that requests wait at the gateway
   service.pools = {*pool};
   service.dispatch.policy = dispatch::PolicyKind::kJffc;
   cluster.services = {service};
@@ -303,7 +303,7 @@ TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
   ServingService service;
   auto pool = loop.options.pool(0, "a100-80gb", 1);
   pool->name = "a100-80gb-1";
-  pool->accelerator = "a100-80gb";
+  pool->spec.accelerator = "a100-80gb";
   service.pools = {*pool};
   service.dispatch.policy = dispatch::PolicyKind::kJffc;
   cluster.services = {service};

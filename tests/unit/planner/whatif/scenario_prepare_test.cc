@@ -69,10 +69,10 @@ TEST(ScenarioPrepare, LinearIsTheCatalogs) {
   const auto c = planner::linear_coefficients(*shape, scenario->scenario().services[0].pools[0].accelerator, 1);
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::prefill_batch(1, 500)), c.k1 * 500 + c.c1, 1e-12);
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::decode_batch(3, 100)), (c.k2 * 100 + c.c2) * 3 + c.c3, 1e-12);
-  EXPECT_EQ(options.pools[0].engine.kv_blocks, static_cast<std::int64_t>(c.kv_capacity_tokens) / 16);
+  EXPECT_EQ(options.pools[0].spec.engine.kv_blocks, static_cast<std::int64_t>(c.kv_capacity_tokens) / 16);
   const auto small = prepared(with(kSmall, "source: linear", "source: linear, kvCapacityTokens: 800"));
   ASSERT_TRUE(small.ok()) << small.error().message;
-  EXPECT_EQ(small->options(1).services[0].pools[0].engine.kv_blocks, 50);
+  EXPECT_EQ(small->options(1).services[0].pools[0].spec.engine.kv_blocks, 50);
 }
 
 // Given a fit on profile rows that lie on a line: the fitted model gives the rows' times back.
@@ -104,11 +104,11 @@ cluster: {pools: [{accelerator: a100-80gb, gpusPerWorker: 2}]}
       prepared(yaml, {{"d.json", profile}, {"c.csv", "model,tp,pp,max_num_tokens\nfacebook/opt-13b,2,1,1600\n"}});
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingService options = scenario->options(0).services[0];
-  EXPECT_EQ(options.pools[0].engine.kv_blocks, 100);
+  EXPECT_EQ(options.pools[0].spec.engine.kv_blocks, 100);
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::prefill_batch(1, 100)), (14 + 7 + 0.02 + 1) * 1e-3, 1e-12);
   const auto without = prepared(with(yaml, ", capacities: c.csv", ""), {{"d.json", profile}});
   ASSERT_TRUE(without.ok()) << without.error().message;
-  EXPECT_GT(without->options(0).services[0].pools[0].engine.kv_blocks, 1000);
+  EXPECT_GT(without->options(0).services[0].pools[0].spec.engine.kv_blocks, 1000);
   const auto other = prepared(with(yaml, "gpusPerWorker: 2", "gpusPerWorker: 4"),
                               {{"d.json", profile}, {"c.csv", "model,tp,pp,max_num_tokens\nfacebook/opt-13b,2,1,1600\n"}});
   ASSERT_FALSE(other.ok());
@@ -200,7 +200,7 @@ TEST(ScenarioPrepare, LinkAndMixedPool) {
   EXPECT_DOUBLE_EQ(options.link.path.bandwidth_bytes_per_s, 25e9);  // one A100's HDR 200 Gbit/s
   EXPECT_EQ(options.link.path.layers, 0);
   EXPECT_DOUBLE_EQ(options.link.kv_bytes_per_token, 2.0 * 32 * 8 * 128 * 2);
-  EXPECT_EQ(options.pools[0].engine.batching, planner::Batching::kMixed);
+  EXPECT_EQ(options.pools[0].spec.engine.batching, planner::Batching::kMixed);
   EXPECT_EQ(options.dispatch.mixed_pool_threshold_tokens, 8192);
   EXPECT_THAT(scenario->scenario().defaults, testing::Contains(StartsWith("cluster.link.bandwidthGBps: 25 ")));
   const ServingResult result = run(*scenario, 1);

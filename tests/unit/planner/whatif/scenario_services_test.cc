@@ -125,7 +125,7 @@ TEST(ScenarioServices, PipelineStages) {
       with(kSmall, "source: linear", "source: roofline, tensorParallel: 2, pipelineParallel: 4"), ", gpusPerWorker: 1", ""));
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingPool pool = scenario->options(1).services[0].pools[0];
-  EXPECT_EQ(pool.gpus_per_worker, 8);
+  EXPECT_EQ(pool.spec.gpus(), 8);
   EXPECT_EQ(pool.model->pipeline_stages(), 4);
   EXPECT_THAT(scenario->bases(), Contains(HasSubstr("TP 2 x PP 4")));
   const ServingResult result = run(*scenario, 1);
@@ -143,7 +143,7 @@ TEST(ScenarioServices, Swapping) {
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingPool pool = scenario->options(1).services[0].pools[0];
   const double kv_bytes = 2.0 * 32 * 8 * 128 * 2;
-  EXPECT_EQ(pool.engine.host_blocks, static_cast<std::int64_t>(2e9 / (kv_bytes * 16)));
+  EXPECT_EQ(pool.spec.engine.host_blocks, static_cast<std::int64_t>(2e9 / (kv_bytes * 16)));
   EXPECT_DOUBLE_EQ(pool.swap_s_per_token, kv_bytes / 10e9);
   const ServingResult result = run(*scenario, 1);
   EXPECT_GT(result.preemptions, 0);
@@ -184,9 +184,9 @@ TEST(ScenarioServices, TetriInfersScheduling) {
       "  flip: {window: 5s, below: 0.2, takes: 6ms}}\n");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingService service = scenario->options(1).services[0];
-  EXPECT_EQ(service.pools[0].engine.prompt_order, planner::PromptOrder::kShortestFirst);
-  EXPECT_EQ(service.pools[0].engine.prompt_order_window, 8);
-  EXPECT_EQ(service.pools[1].engine.admission, planner::DecodeAdmission::kReserveDynamic);
+  EXPECT_EQ(service.pools[0].spec.engine.prompt_order, planner::PromptOrder::kShortestFirst);
+  EXPECT_EQ(service.pools[0].spec.engine.prompt_order_window, 8);
+  EXPECT_EQ(service.pools[1].spec.engine.admission, planner::DecodeAdmission::kReserveDynamic);
   EXPECT_EQ(service.dispatch.decode_choice, dispatch::DecodeChoice::kTwoChoice);
   EXPECT_EQ(service.dispatch.heavy_decode_tokens, 64);
   EXPECT_EQ(service.dispatch.prediction->bucket_tokens, 100);

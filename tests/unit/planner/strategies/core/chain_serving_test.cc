@@ -83,8 +83,8 @@ TEST(ChainServing, PairsTakeTheirShares) {
   int gpus = 0;
   double cost = 0;
   for (const sim::ServingPool& pool : service.pools) {
-    gpus += pool.gpus_per_worker;
-    cost += pool.gpus_per_worker * pool.price_per_gpu_hour;
+    gpus += pool.spec.gpus();
+    cost += pool.spec.gpus() * pool.price_per_gpu_hour;
   }
   EXPECT_LE(gpus, plan.gpus);
   EXPECT_LE(cost, plan.cost_per_hour * (1 + 1e-9));
