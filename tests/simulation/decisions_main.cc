@@ -4,6 +4,7 @@
 //   of
 //                                           N seeds make (default: 50): its name, and a hash of its figures without messages
 //   decisions --show NAME                   the plan itself as JSON, messages left out; a name as above
+//   decisions --text [...]                  every plan's own text behind its name instead of a hash
 //   decisions --launches FILE...            the launch hash of each pool that each ModelService in these files gets
 #include <cstdlib>
 #include <iostream>
@@ -49,11 +50,13 @@ std::uint64_t hash_of(const std::string& text) {
 }
 
 struct Output {
-  std::string show;  // empty: hashes of all
+  std::string show;  // empty: all
+  bool text = false;
 
   void take(const std::string& name, const Plan& plan) const {
     if (show.empty()) {
-      std::cout << fmt::format("{} {:016x}\n", name, hash_of(text_of(plan)));
+      const std::string whole = text_of(plan);
+      std::cout << (text ? fmt::format("{} {}\n", name, whole) : fmt::format("{} {:016x}\n", name, hash_of(whole)));
     } else if (name == show) {
       std::cout << ordered_json::parse(text_of(plan)).dump(2) << "\n";
     }
@@ -109,8 +112,12 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--launches") return launches({argv + i + 1, argv + argc});
+    if (name == "--text") {
+      output.text = true;
+      continue;
+    }
     if (i + 1 == argc || (name != "--show" && name != "--snapshots" && name != "--seeds")) {
-      std::cerr << "decisions: allowed are --snapshots N, --seeds N, --show NAME, --launches FILE...\n";
+      std::cerr << "decisions: allowed are --snapshots N, --seeds N, --show NAME, --text, --launches FILE...\n";
       return 2;
     }
     const std::string value = argv[++i];
