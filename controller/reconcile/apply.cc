@@ -27,8 +27,8 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
     const auto accelerator = step.context.observation.classes.find(pool.accelerator);
     if (accelerator == step.context.observation.classes.end()) continue;  // removed since the plan was made
     Launch spec = worker_spec(own.service, pool, 0, *accelerator->second);
-    std::string hash = spec.hash();
-    all.push_back({pool, *accelerator->second, std::move(spec), std::move(hash)});
+    std::string hashes = spec.known_hashes();
+    all.push_back({pool, *accelerator->second, std::move(spec), std::move(hashes)});
   }
   return all;
 }
@@ -38,7 +38,7 @@ void keep_unreadable(const ApplyStep& step, ServiceStep& own) {
   for (const planner::PoolPlan& pool : own.plan.pools) {
     if (step.context.observation.classes.contains(pool.accelerator)) continue;
     for (const Worker* worker : own.active) {
-      if (worker->pool != pool.name) continue;
+      if (pool_of(*worker) != pool.id()) continue;
       own.current.insert(worker);
       own.ready_current += worker->ready ? 1 : 0;
     }

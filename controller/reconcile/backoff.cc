@@ -49,14 +49,14 @@ const Backoff& Backoffs::failed(const Place& place, double now_s, std::string co
   return entry;
 }
 
-bool Backoffs::holds(const std::string& pool, double now_s) const {
+bool Backoffs::holds(const planner::PoolId& pool, double now_s) const {
   if (now_s < paced_until_s_) return true;
   return std::any_of(entries_.begin(), entries_.end(), [&](const auto& one) {
     return one.first.pool == pool && one.first.slot == kWholePool && now_s < one.second.until_s;
   });
 }
 
-std::set<int> Backoffs::held_slots(const std::string& pool, double now_s) const {
+std::set<int> Backoffs::held_slots(const planner::PoolId& pool, double now_s) const {
   std::set<int> held;
   for (const auto& [place, entry] : entries_) {
     if (place.pool == pool && place.slot != kWholePool && place.kind != FailureKind::kFailing && now_s < entry.until_s)
@@ -70,7 +70,7 @@ const Backoff* Backoffs::find(const Place& place) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-void Backoffs::accepted(const std::string& pool, int slot) {
+void Backoffs::accepted(const planner::PoolId& pool, int slot) {
   std::erase_if(entries_, [&](const auto& one) {
     return is_refusal(one.first.kind) && one.first.pool == pool && (one.first.slot == kWholePool || one.first.slot == slot);
   });

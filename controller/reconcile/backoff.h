@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "planner/deployment/pool_name.h"
+
 namespace windlass::controller {
 
 enum class FailureKind {
@@ -41,7 +43,7 @@ class Backoffs {
   static constexpr double kRefusalPaceS = 10;
 
   struct Place {
-    std::string pool;
+    planner::PoolId pool;
     int slot = kWholePool;
     FailureKind kind = FailureKind::kCreate;
 
@@ -52,14 +54,14 @@ class Backoffs {
   const Backoff& failed(const Place& place, double now_s, std::string code, std::string message, double at_least_s = 0);
 
   // Whether nothing may be created in the whole pool now: for its own sake, or by the joint pace.
-  [[nodiscard]] bool holds(const std::string& pool, double now_s) const;
+  [[nodiscard]] bool holds(const planner::PoolId& pool, double now_s) const;
   // Slots of the pool in which nothing may be created now. A worker that fails where it is holds nobody up once it is gone: its
   // back-off is the patience with it, and who deletes its pod wants another.
-  [[nodiscard]] std::set<int> held_slots(const std::string& pool, double now_s) const;
+  [[nodiscard]] std::set<int> held_slots(const planner::PoolId& pool, double now_s) const;
   [[nodiscard]] const Backoff* find(const Place& place) const;
 
   // The cluster accepted a worker in this slot: what it had refused of the pool or the slot is forgotten.
-  void accepted(const std::string& pool, int slot);
+  void accepted(const planner::PoolId& pool, int slot);
   // Forgets the refusals that have been due for a minute; failures of workers that were made stay, as does the joint pace. That
   // all who are wanted serve proves nothing of a later one: for its sake the service may want no more.
   void forget_refusals(double now_s);

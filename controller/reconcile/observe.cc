@@ -17,6 +17,8 @@ dispatch::Role role_of(const Worker& worker) {
   return dispatch::Role::kUnified;
 }
 
+planner::PoolId pool_of(const Worker& worker) { return {worker.pool, role_of(worker)}; }
+
 namespace {
 
 planner::WorkerState state_of(const Worker& worker) {

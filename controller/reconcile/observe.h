@@ -27,6 +27,7 @@ struct Observation {
 
 // As its label says; without one, or with another word, it does all of a request.
 [[nodiscard]] dispatch::Role role_of(const Worker& worker);
+[[nodiscard]] planner::PoolId pool_of(const Worker& worker);
 
 // What the service wants to know of its model.
 [[nodiscard]] ServiceQuery query_of(const api::ModelService& service);

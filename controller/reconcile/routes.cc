@@ -30,7 +30,7 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std:
   chain.draining = worker.draining_since_s.has_value() || worker.terminating;
   chain.capacity = worker.max_concurrency;
   if (memory != nullptr) {
-    if (const auto pool = memory->pools.find(worker.pool); pool != memory->pools.end()) {
+    if (const auto pool = memory->pools.find(pool_of(worker)); pool != memory->pools.end()) {
       chain.service_rate_per_s = pool->second.service_rate_per_s;
       // No more than keeps TPOT inside the objective, and no more than the worker takes.
       chain.capacity = std::clamp(pool->second.slots, 1, std::max(1, worker.max_concurrency));
@@ -74,7 +74,7 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
                                                               : 0;
     if (memory != state.services.end()) {
       // In the pools' order, whatever the workers' is: the same latencies make the same table.
-      for (const auto& [name, pool] : memory->second.pools) (void)latency_of(pool, route.latencies);
+      for (const auto& [id, pool] : memory->second.pools) (void)latency_of(pool, route.latencies);
     }
     for (const Worker& worker : observation.workers.at(service.metadata.uid)) {
       if (worker.finished || worker.address.empty()) continue;

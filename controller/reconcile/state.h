@@ -19,13 +19,11 @@ namespace windlass::controller {
 struct ServiceMemory {
   planner::PolicyMemory policy;
   std::optional<int> last_desired;
-  std::map<std::string, planner::PoolPlan>
-      pools;  // as last planned, by name: workers of a pool that is going still need a rate
+  std::map<planner::PoolId, planner::PoolPlan> pools;  // as last planned: workers of a pool that is going still need a rate
   Backoffs backoffs;
   std::optional<Backoff> create_backoff;  // of these, what a person should know; none while every planned worker serves
-  // By pool: the spec (WorkerSpec::hash) that the cluster has last accepted, so that it is asked but once.
-  std::map<std::string, std::string> accepted_specs;
-  std::optional<double> status_written_s;  // monotonic
+  std::map<planner::PoolId, std::string> accepted_specs;  // hashes that the cluster has last accepted, so that it is asked once
+  std::optional<double> status_written_s;                 // monotonic
   StartLog starts;
 };
 

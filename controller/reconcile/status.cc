@@ -114,14 +114,6 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   for (const planner::PoolPlan& pool : plan.pools) {
     out.plan.pools.push_back({pool.name, to_api(pool.role), pool.accelerator, pool.gpus_per_worker, pool.workers, ""});
   }
-  // As the server keeps them: it merges the list by name into the order that stands there, and what only stands in another
-  // order would be written again at every step.
-  const auto place = [&kept = service.status.plan.pools](const api::PoolStatus& pool) {
-    return std::find_if(kept.begin(), kept.end(), [&](const api::PoolStatus& one) { return one.name == pool.name; }) -
-           kept.begin();
-  };
-  std::stable_sort(out.plan.pools.begin(), out.plan.pools.end(),
-                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
   out.plan.predicted.time_to_first_token_s = finite(plan.predicted.ttft_s);
   out.plan.predicted.time_per_output_token_s = finite(plan.predicted.tpot_s);
   out.plan.predicted.requests_per_s = finite(plan.predicted.requests_per_s);

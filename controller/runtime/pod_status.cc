@@ -14,6 +14,7 @@
 #include "controller/runtime/pod_json.h"
 #include "controller/runtime/pod_template.h"
 #include "metrics/net/host_port.h"
+#include "planner/deployment/pool_name.h"
 
 namespace windlass::controller {
 namespace {
@@ -210,11 +211,11 @@ std::optional<Worker> worker_of(const json& pod) {
   worker.service = text_at(*owner, {"name"});
   worker.service_uid = text_at(*owner, {"uid"});
   worker.instance = kube::instance_of(pod);
-  worker.pool = text_at(*labels, {"windlass.dev/pool"});
   worker.slot = number(text_at(*labels, {"windlass.dev/slot"}), 0);
   worker.role = text_at(*labels, {"windlass.dev/role"});
   worker.accelerator = text_at(pod, {"metadata", "annotations", "windlass.dev/accelerator"});
   worker.gpus = number(text_at(pod, {"metadata", "annotations", "windlass.dev/gpus"}), 1);
+  worker.pool = planner::pool_of_name(text_at(*labels, {"windlass.dev/pool"}), worker.accelerator, worker.gpus).name;
   worker.max_concurrency = number(text_at(pod, {"metadata", "annotations", "windlass.dev/max-concurrency"}), 1);
   worker.spec_hash = text_at(pod, {"metadata", "annotations", "windlass.dev/spec-hash"});
   worker.token = token_of(pod);

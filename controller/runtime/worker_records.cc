@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/host/whole_file.h"
+#include "planner/deployment/pool_name.h"
 
 namespace windlass::controller {
 namespace fs = std::filesystem;
@@ -60,11 +61,11 @@ WorkerRecord record_of(const json& value) {
   value.at("namespace").get_to(worker.name_space);
   value.at("service").get_to(worker.service);
   value.at("serviceUid").get_to(worker.service_uid);
-  value.at("pool").get_to(worker.pool);
   value.at("slot").get_to(worker.slot);
   value.at("role").get_to(worker.role);
   value.at("accelerator").get_to(worker.accelerator);
   value.at("gpus").get_to(worker.gpus);
+  worker.pool = planner::pool_of_name(value.at("pool").get<std::string>(), worker.accelerator, worker.gpus).name;
   value.at("maxConcurrency").get_to(worker.max_concurrency);
   value.at("specHash").get_to(worker.spec_hash);
   value.at("uid").get_to(worker.uid);

@@ -2,7 +2,7 @@
 //
 // Level-based: workers() says what is there now, the other methods ask for a change that shows up in a later workers().
 // Every method may be called again after a crash of the controller and comes to the same end: names are fixed by service,
-// pool and slot, so that a second create is a conflict (kAlreadyExists). Single-threaded, driven by step().
+// pool and slot, whatever the role, so that a second create is a conflict (kAlreadyExists). Single-threaded, driven by step().
 #pragma once
 
 #include <map>
@@ -55,14 +55,20 @@ struct Launch {
   double drain_timeout_s = 0;
   std::string priority_class;
 
-  // Names what the worker is, but for its name, its slot and its concurrency: two workers with one hash are interchangeable,
-  // and one whose hash is no longer the wanted one is replaced. Only what a user can say enters it, nothing that a version of
-  // Windlass adds to a pod by itself, so that an upgrade replaces nobody. "v1-" and 16 hexadecimal digits; a version that has
-  // to count anew writes its own beside it, separated by a space, so that either finds its own.
+  // What a worker is recorded with. It covers what restarts a worker and nothing else: not its name and slot, not its role and
+  // so not its pool's name, not its concurrency. Workers with one hash are interchangeable, and one whose hash is no longer the
+  // wanted one is replaced. Only what a user says enters it, nothing that is as it is without a word, and nothing that a
+  // version of Windlass adds to a pod by itself, so that an upgrade replaces nobody.
+  //
+  // "v2-" and 16 hexadecimal digits. A version that has to count in another way writes its own beside the former one, separated
+  // by a space, so that each finds its own: behind it stands "v1-...", for a version that is rolled back to.
   [[nodiscard]] std::string hash() const;
-  // Whether a worker that was recorded with this hash is what this spec says; `hash`: the spec's, for whoever asks often.
-  [[nodiscard]] bool matches(const std::string& recorded_hash) const { return matches(recorded_hash, hash()); }
-  [[nodiscard]] static bool matches(std::string_view recorded_hash, std::string_view hash);
+  // All that a worker which is what this launch says may be recorded with, by this version or one before.
+  [[nodiscard]] std::string known_hashes() const;
+  // Whether a worker that was recorded with this hash is what this launch says; `known_hashes`: its own, for whoever asks
+  // often.
+  [[nodiscard]] bool matches(const std::string& recorded_hash) const { return matches(recorded_hash, known_hashes()); }
+  [[nodiscard]] static bool matches(std::string_view recorded_hash, std::string_view known_hashes);
 };
 
 // What a worker is now.

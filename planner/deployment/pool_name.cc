@@ -6,10 +6,11 @@
 #include <fmt/format.h>
 
 namespace windlass::planner {
+namespace {
 
-std::string pool_name(const std::string& accelerator, int gpus, dispatch::Role role) {
-  std::string suffix = fmt::format("-{}", gpus);
-  if (role != dispatch::Role::kUnified) suffix += fmt::format("-{}", dispatch::to_string(role));
+using dispatch::Role;
+
+std::string named(const std::string& accelerator, const std::string& suffix) {
   std::string name;
   for (char c : accelerator) {
     const bool upper = c >= 'A' && c <= 'Z';
@@ -21,6 +22,27 @@ std::string pool_name(const std::string& accelerator, int gpus, dispatch::Role r
   const std::size_t begin = name.find_first_not_of('-');
   name = begin == std::string::npos ? "pool" : name.substr(begin);
   return name + suffix;
+}
+
+}  // namespace
+
+std::string pool_name(const std::string& accelerator, int gpus) { return named(accelerator, fmt::format("-{}", gpus)); }
+
+std::string title(const PoolId& pool) {
+  return pool.role == Role::kUnified ? pool.name : fmt::format("{} ({})", pool.name, dispatch::to_string(pool.role));
+}
+
+std::string former_pool_name(const std::string& accelerator, int gpus, Role role) {
+  return named(accelerator, fmt::format("-{}-{}", gpus, dispatch::to_string(role)));
+}
+
+PoolId pool_of_name(const std::string& name, const std::string& accelerator, int gpus) {
+  for (const Role role : {Role::kPrefill, Role::kDecode}) {
+    const std::string suffix = fmt::format("-{}", dispatch::to_string(role));
+    if (!name.ends_with(suffix)) continue;
+    return {accelerator.empty() ? name.substr(0, name.size() - suffix.size()) : pool_name(accelerator, gpus), role};
+  }
+  return {name, Role::kUnified};
 }
 
 }  // namespace windlass::planner

@@ -35,7 +35,7 @@ std::optional<AcceleratorAndGpus> running_configuration(const Service& service, 
   std::map<AcceleratorAndGpus, int> counts;
   for (const Worker& worker : service.workers) {
     if (!holds_gpus(worker) || worker.role != dispatch::Role::kUnified) continue;
-    if (worker.pool == memory.configuration) return std::make_pair(worker.accelerator, worker.gpus);
+    if (!memory.prefill_share && worker.pool == memory.configuration) return std::make_pair(worker.accelerator, worker.gpus);
     ++counts[{worker.accelerator, worker.gpus}];
   }
   std::optional<AcceleratorAndGpus> most;
@@ -204,7 +204,8 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   if (infeasible && !take_closest(given, asked, running, result, choice)) return choice;
   Candidate winner = result.candidates.front();
 
-  const bool under_way = given.memory->configuration == pool_name(winner.config.accelerator, winner.config.gpus);
+  const bool under_way =
+      !given.memory->prefill_share && given.memory->configuration == pool_name(winner.config.accelerator, winner.config.gpus);
   const bool differs = running && !under_way && *running != std::make_pair(winner.config.accelerator, winner.config.gpus);
   if (differs && asked.max_gpus.contains(running->first)) {
     if (auto kept = keep_running(given, asked, *running, winner, choice)) winner = *std::move(kept);

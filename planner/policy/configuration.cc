@@ -17,16 +17,16 @@ namespace windlass::planner {
 namespace {
 
 // What the pool's workers had before; none: of no use, or nothing.
-PoolSlots slots_before(const PolicyMemory& memory, const std::string& pool, int most) {
+PoolSlots slots_before(const PolicyMemory& memory, const PoolId& pool, int most) {
   for (const PoolSlots& before : memory.slots) {
-    if (before.pool == pool && before.slots >= 1 && before.slots <= most) return before;
+    if (before.pool_id() == pool && before.slots >= 1 && before.slots <= most) return before;
   }
   return {};
 }
 
 // Slots follow what is believed only when it moves by more than they should: a slot more or less helps nobody, and gateways
 // share them out again each time. While requests wait each one helps.
-int settled_slots(const ConfigurationInput& input, const std::string& pool, int slots, int most) {
+int settled_slots(const ConfigurationInput& input, const PoolId& pool, int slots, int most) {
   const int before = slots_before(*input.memory, pool, most).slots;
   if (before < 1) return slots;
   const double up = input.requests_wait ? 1 : kSlotsUp;
@@ -35,13 +35,14 @@ int settled_slots(const ConfigurationInput& input, const std::string& pool, int 
 
 // At least the slots that the upper bound of TPOT allows, at most those that its mean does. Between the two one more is tried
 // at a time, while requests wait and the slots of before were in use: measuring at one more is what lowers the bound there.
-int explored_slots(const ConfigurationInput& input, const WorkerEstimate& known, const std::string& pool, int mean, int bound,
+int explored_slots(const ConfigurationInput& input, const WorkerEstimate& known, const PoolId& pool, int mean, int bound,
                    int most) {
-  const auto [unused, before, held, changed_s] = slots_before(*input.memory, pool, most);
+  const PoolSlots last = slots_before(*input.memory, pool, most);
+  const int before = last.slots;
   // What was explored is kept as long as the mean keeps the objective.
   const int slots = std::clamp(before, std::min(mean, bound), mean);
   const bool in_use = known.estimate.largest_batch >= kSlotsInUse * before;
-  const bool seen = !changed_s || input.snapshot->now_s - *changed_s >= kExploreEveryS;
+  const bool seen = !last.changed_s || input.snapshot->now_s - *last.changed_s >= kExploreEveryS;
   return input.requests_wait && in_use && seen && before >= slots ? std::min(before + 1, mean) : slots;
 }
 
@@ -79,7 +80,7 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
   int slots = std::min(most, choice.batch);
   if (known != nullptr && slots > 1) {
     const BatchChoice surely = largest_batch(bound, objective_of(*input.service), input.believed);
-    slots = explored_slots(input, *known, configuration.pool.name, slots, std::max(1, surely.batch), most);
+    slots = explored_slots(input, *known, configuration.pool.id(), slots, std::max(1, surely.batch), most);
   }
   configuration.keeps_objective = choice.batch > 0;
   if (choice.batch == 0) {
@@ -94,7 +95,7 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
     nearest.tpot_s = loosened(nearest.tpot_s, choice.times.tpot_s / kTpotMargin);
     slots = std::min(most, largest_batch(model, nearest, input.believed).batch);
   }
-  configuration.pool.slots = settled_slots(input, configuration.pool.name, std::max(1, slots), most);
+  configuration.pool.slots = settled_slots(input, configuration.pool.id(), std::max(1, slots), most);
   configuration.times = worker_times(model, configuration.pool.slots, input.believed);
   if (known != nullptr && configuration.times.decode_s > 0) {
     const WorkerTimes bounded = worker_times(bound, configuration.pool.slots, input.believed);
@@ -115,7 +116,7 @@ void fit_to_phase(Configuration& configuration, const ConfigurationInput& input,
                            ? fit_prefill(model, input.believed, most)
                            : fit_decode(model, objective_of(*input.service), input.believed, most);
   configuration.times = fit.times;
-  pool.slots = settled_slots(input, pool.name, std::max(1, fit.slots), most);
+  pool.slots = settled_slots(input, pool.id(), std::max(1, fit.slots), most);
   // Of the same rate with a slot more or less.
   if (fit.slots > 0) configuration.times.service_s *= static_cast<double>(pool.slots) / fit.slots;
   pool.service_rate_per_s = configuration.times.service_s > 0 ? 1 / configuration.times.service_s : 0;
@@ -188,7 +189,8 @@ Configuration describe_running(const ConfigurationInput& input, const Worker& wo
   configuration.pool.max_concurrency = std::max(1, worker.max_concurrency);
   configuration.pool.slots = configuration.pool.max_concurrency;
   for (const PoolSlots& given : input.memory->slots) {
-    if (given.pool == worker.pool) configuration.pool.slots = std::clamp(given.slots, 1, configuration.pool.max_concurrency);
+    if (given.pool_id() == worker.pool_id())
+      configuration.pool.slots = std::clamp(given.slots, 1, configuration.pool.max_concurrency);
   }
   if (state != nullptr) configuration.price_per_hour = worker.gpus * state->spec.price_per_hour;
   return configuration;

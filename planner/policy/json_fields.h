@@ -46,6 +46,12 @@ constexpr auto json_fields(JsonType<Reading>) {
   return json_object(field("value", &Reading::value), field("atS", &Reading::at_s), rare("bound", &Reading::bound));
 }
 
+// What a text that may be older becomes, once the fields further up in the table have been read.
+template <class Change>
+[[nodiscard]] constexpr auto once_read(Change change) {
+  return hook([](auto&, const auto&) {}, [=](JsonReader&, auto& object) { change(object); });
+}
+
 // For checked_by(): the type's own validate().
 inline constexpr auto kValidated = [](const auto& value, const std::string& path) -> Result<void> {
   if (Result<void> valid = validate(value); !valid.ok()) return valid.error().within(path);

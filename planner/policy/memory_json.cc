@@ -127,7 +127,11 @@ constexpr auto json_fields(JsonType<Change>) {
 
 constexpr auto json_fields(JsonType<PoolSlots>) {
   return json_object(field("pool", &PoolSlots::pool), field("slots", &PoolSlots::slots, 1), field("held", &PoolSlots::held, 0),
-                     field("changedS", &PoolSlots::changed_s));
+                     field("changedS", &PoolSlots::changed_s), rare("role", &PoolSlots::role), once_read([](PoolSlots& slots) {
+                       const PoolId id = pool_of_name(slots.pool);
+                       slots.pool = id.name;
+                       if (slots.role == dispatch::Role::kUnified) slots.role = id.role;
+                     }));
 }
 
 constexpr auto json_fields(JsonType<PolicyMemory>) {
@@ -139,7 +143,8 @@ constexpr auto json_fields(JsonType<PolicyMemory>) {
       field("queueUntilS", &T::queue_until_s), field("prefillShare", &T::prefill_share), rare("slots", &T::slots),
       rare("configuration", &T::configuration), field("configurationSinceS", &T::configuration_since_s),
       field("counted", &T::counted), rare("arrivals", &T::arrivals), rare("burstiness", &T::burstiness).within(kBurstiness),
-      rare("burstsPerS", &T::bursts_per_s).within(kZeroOrMore), field("forecast", &T::forecast));
+      rare("burstsPerS", &T::bursts_per_s).within(kZeroOrMore), field("forecast", &T::forecast),
+      once_read([](T& memory) { memory.configuration = pool_of_name(memory.configuration).name; }));
 }
 
 }  // namespace windlass::planner

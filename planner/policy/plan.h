@@ -24,7 +24,7 @@ struct Reason {
 
 // A group of workers that are started alike.
 struct PoolPlan {
-  std::string name;  // a DNS label, fixed by the configuration: "h100-2"
+  std::string name;  // a DNS label, fixed by what a worker is: "h100-2". Pools of one service may differ in their role alone
   dispatch::Role role = dispatch::Role::kUnified;
   std::string accelerator;
   int gpus_per_worker = 0;
@@ -37,6 +37,8 @@ struct PoolPlan {
   // Eq. 1 to 3 of one worker, for gateways that place requests by their lengths; in steps of two digits. 0 everywhere: not
   // known.
   dispatch::PackingModel packing{.kv_request_tokens = 0, .most_requests = 0};
+
+  [[nodiscard]] PoolId id() const { return {name, role}; }
 
   bool operator==(const PoolPlan&) const = default;
 };

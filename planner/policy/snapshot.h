@@ -14,6 +14,7 @@
 #include "planner/base/bound.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/deployment/pool_name.h"
 #include "planner/dispatch/routing_table.h"
 #include "planner/perf/iteration_estimate.h"
 #include "planner/perf/transfer_times.h"
@@ -129,6 +130,8 @@ struct Worker {
   std::string spec_hash;
   int max_concurrency = 0;  // as it was started with
 
+  [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
+
   bool operator==(const Worker&) const = default;
 };
 
@@ -242,6 +245,9 @@ struct PoolSlots {
   int slots = 0;
   std::optional<int> held = {};
   std::optional<double> changed_s = {};  // when `slots` became that
+  dispatch::Role role = dispatch::Role::kUnified;
+
+  [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
 
   bool operator==(const PoolSlots&) const = default;
 };
@@ -263,7 +269,7 @@ struct PolicyMemory {
   std::optional<Shortfall> shortfall;   // the last one
   std::vector<PoolSlots> slots;         // by pool
   std::optional<double> prefill_share;  // prefill workers for each that answers, where the phases are split
-  std::string configuration;            // the pool that was chosen, and since when
+  std::string configuration;            // the pool that was chosen (where the phases are split, who answers), and since when
   std::optional<double> configuration_since_s;
   // Arrivals: where the interval that is being counted began, the closed ones of the last minute, and the forecasts.
   std::optional<Reading> counted;

@@ -125,7 +125,8 @@ constexpr auto json_fields(JsonType<Worker>) {
       field("gpus", &T::gpus, 0), field("state", &T::state), field("createdS", &T::created_s), field("readyS", &T::ready_s),
       field("running", &T::running), field("waiting", &T::waiting), field("kvUse", &T::kv_use), rare("trouble", &T::trouble),
       rare("troubleMessage", &T::trouble_message), field("address", &T::address), field("specHash", &T::spec_hash),
-      rare("nodeLeaving", &T::node_leaving).or_null(), rare("role", &T::role), field("maxConcurrency", &T::max_concurrency, 0));
+      rare("nodeLeaving", &T::node_leaving).or_null(), rare("role", &T::role), field("maxConcurrency", &T::max_concurrency, 0),
+      once_read([](T& worker) { worker.pool = pool_of_name(worker.pool, worker.accelerator, worker.gpus).name; }));
 }
 
 constexpr auto json_fields(JsonType<StartTimes>) {

@@ -14,9 +14,9 @@ constexpr char kSeparator = '\x1f';
 // The key of a list's items, by the name of the field that holds the list; "" for a set of plain values.
 std::optional<std::string> list_key(const std::string& field) {
   static const std::map<std::string, std::string> kKeys{
-      {"containers", "name"},    {"initContainers", "name"}, {"volumes", "name"},           {"env", "name"},
-      {"pools", "name"},         {"ports", "containerPort"}, {"volumeMounts", "mountPath"}, {"conditions", "type"},
-      {"accelerators", "class"}, {"ownerReferences", "uid"}, {"imagePullSecrets", "name"},  {"finalizers", ""}};
+      {"containers", "name"},     {"initContainers", "name"},    {"volumes", "name"},    {"env", "name"},
+      {"ports", "containerPort"}, {"volumeMounts", "mountPath"}, {"conditions", "type"}, {"accelerators", "class"},
+      {"ownerReferences", "uid"}, {"imagePullSecrets", "name"},  {"finalizers", ""}};
   auto it = kKeys.find(field);
   return it == kKeys.end() ? std::nullopt : std::optional(it->second);
 }

@@ -178,7 +178,7 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
     const auto made = made_.find(worker->name);
     if (made != made_.end() && made->second.first != writer.identity() && made->second.second > writer.sent_s()) return;
     // Of this configuration: those of a former one stay beside it until it is ready (findings in docs/simulation-tests.md).
-    workers += worker->pool == created->pool ? 1 : 0;
+    workers += worker->pool == created->pool && worker->role == created->role ? 1 : 0;
     cost += worker->gpus * prices[worker->accelerator];
     gpus_of_service[worker->accelerator] += worker->gpus;
   });

@@ -134,7 +134,8 @@ std::string decided_section(const planner::ServicePlan& planned) {
   const bool recommended = !planned.recommended_pools.empty();
   for (const auto& pool : recommended ? planned.recommended_pools : planned.pools) {
     text += fmt::format("  {}pool {}: {} of {} x {}, {} requests at once in each\n", recommended ? "recommended: " : "",
-                        pool.name, count_text(pool.workers, "worker"), pool.gpus_per_worker, pool.accelerator, pool.slots);
+                        planner::title(pool.id()), count_text(pool.workers, "worker"), pool.gpus_per_worker, pool.accelerator,
+                        pool.slots);
   }
   if (planned.pools.empty()) text += "  no workers\n";
   return text;
@@ -213,8 +214,9 @@ std::string explanation(const api::ModelService& service) {
                       seconds_text(predicted.time_per_output_token_s), number_text(predicted.requests_per_s));
   text += "\nWhat was decided\n";
   for (const api::PoolStatus& pool : status.plan.pools) {
-    text += fmt::format("  pool {}: {} of {} x {}\n", pool.name, count_text(static_cast<int>(pool.workers), "worker"),
-                        pool.gpus_per_worker, pool.accelerator);
+    text += fmt::format("  pool {}{}: {} of {} x {}\n", pool.name,
+                        pool.role == api::PoolRole::kUnified ? "" : fmt::format(" ({})", api::to_string(pool.role)),
+                        count_text(static_cast<int>(pool.workers), "worker"), pool.gpus_per_worker, pool.accelerator);
   }
   if (status.plan.pools.empty()) text += "  no workers\n";
   text += "\nWhy\n";

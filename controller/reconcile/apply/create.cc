@@ -23,16 +23,23 @@ void back_off(ApplyStep& step, ServiceStep& own, const Backoffs::Place& place, c
 // Where a pool's workers cannot be made now.
 struct Slots {
   std::set<int> held;   // their turn, but not yet
-  std::set<int> taken;  // their names are in use, by workers that are going too
+  std::set<int> taken;  // their names are in use, by workers that are going or have another role too
 };
 
-Slots slots_of(const ApplyStep& step, const ServiceStep& own, const std::string& pool) {
+Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::PoolId& pool) {
   const Backoffs& backoffs = own.memory.backoffs;
   Slots slots{backoffs.held_slots(pool, step.now_s()), {}};
+  for (const planner::PoolPlan& other : own.plan.pools) {
+    if (other.name == pool.name && other.role != pool.role) slots.taken.merge(backoffs.held_slots(other.id(), step.now_s()));
+  }
+  for (const AskedFor& worker : own.asked_for) {
+    if (worker.pool == pool.name) slots.taken.insert(worker.slot);
+  }
   for (const Worker& worker : own.workers) {
-    if (worker.pool != pool) continue;
+    if (worker.pool != pool.name) continue;
     // One that failed is followed in its own slot, where its failures are counted; the others need not wait for it.
-    const bool failed_here = (worker.finished || worker.terminating) && worker.trouble != planner::WorkerTrouble::kNodeLost &&
+    const bool failed_here = pool_of(worker) == pool && (worker.finished || worker.terminating) &&
+                             worker.trouble != planner::WorkerTrouble::kNodeLost &&
                              (backoffs.find({pool, worker.slot, FailureKind::kEnded}) != nullptr ||
                               backoffs.find({pool, worker.slot, FailureKind::kFailing}) != nullptr);
     (failed_here ? slots.held : slots.taken).insert(worker.slot);
@@ -42,7 +49,7 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const std::string&
   for (const std::vector<Worker>* former : {&observation.orphans, &observation.strays}) {
     for (const Worker& worker : *former) {  // of an earlier service of this name
       const bool same_name = worker.name_space == metadata.name_space && worker.service == metadata.name;
-      if (same_name && worker.pool == pool) slots.taken.insert(worker.slot);
+      if (same_name && worker.pool == pool.name) slots.taken.insert(worker.slot);
     }
   }
   return slots;
@@ -51,10 +58,10 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const std::string&
 // Creates one worker. False: no further one of the pool can be made now.
 bool create(ApplyStep& step, ServiceStep& own, const planner::PoolPlan& pool, int slot, const Launch& spec) {
   Backoffs& backoffs = own.memory.backoffs;
-  own.asked_for.push_back({spec.accelerator, spec.gpus});
+  own.asked_for.push_back({spec.pool, slot, spec.accelerator, spec.gpus});
   const auto created = step.context.runtime.create(spec);
   if (created.ok()) {
-    backoffs.accepted(pool.name, slot);
+    backoffs.accepted(pool.id(), slot);
     step.applied.changed = true;
     step.applied.happenings.push_back({&own.service, false, "WorkerCreated",
                                        fmt::format("created worker {} on {} x {}", spec.name, spec.gpus, spec.accelerator)});
@@ -65,19 +72,19 @@ bool create(ApplyStep& step, ServiceStep& own, const planner::PoolPlan& pool, in
   // behind makes no worker too many.
   const bool of_slot = code == ErrorCode::kAlreadyExists;
   const FailureKind kind = code == ErrorCode::kResourceExhausted ? FailureKind::kQuota : FailureKind::kCreate;
-  back_off(step, own, {pool.name, of_slot ? slot : kWholePool, kind}, spec.name, created.error(),
+  back_off(step, own, {pool.id(), of_slot ? slot : kWholePool, kind}, spec.name, created.error(),
            kind == FailureKind::kQuota ? "QuotaExceeded" : "CreateFailed");
-  return of_slot && !backoffs.holds(pool.name, step.now_s());
+  return of_slot && !backoffs.holds(pool.id(), step.now_s());
 }
 
 // Creates `count` workers in the lowest slots.
 void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int count) {
   const planner::PoolPlan& pool = wanted.pool;
-  if (own.memory.backoffs.holds(pool.name, step.now_s())) {
+  if (own.memory.backoffs.holds(pool.id(), step.now_s())) {
     step.applied.waiting = true;
     return;
   }
-  const Slots slots = slots_of(step, own, pool.name);
+  const Slots slots = slots_of(step, own, pool.id());
   for (int slot = 0; count > 0; ++slot) {
     if (slots.taken.contains(slot)) continue;
     const Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator);
@@ -99,12 +106,12 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
 bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
   const planner::PoolPlan& pool = wanted.pool;
   if (pool.workers == 0) return true;
-  std::string& known = own.memory.accepted_specs[pool.name];
-  if (known == wanted.hash) return true;
+  std::string& known = own.memory.accepted_specs[pool.id()];
+  if (known == wanted.hashes) return true;
   Backoffs& backoffs = own.memory.backoffs;
   const bool runs = std::any_of(own.active.begin(), own.active.end(), [&](const Worker* worker) { return wanted.is(*worker); });
   if (!runs) {
-    if (backoffs.holds(pool.name, step.now_s()) || !step.may_write()) {
+    if (backoffs.holds(pool.id(), step.now_s()) || !step.may_write()) {
       step.applied.waiting = true;
       return false;
     }
@@ -114,13 +121,13 @@ bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
       const bool refused =
           checked.error().code == ErrorCode::kInvalidArgument || checked.error().code == ErrorCode::kPermissionDenied;
       const bool of_template = refused && !wanted.spec.pod_template_json.empty();
-      back_off(step, own, {pool.name, kWholePool, refused ? FailureKind::kTemplate : FailureKind::kCreate}, wanted.spec.name,
+      back_off(step, own, {pool.id(), kWholePool, refused ? FailureKind::kTemplate : FailureKind::kCreate}, wanted.spec.name,
                checked.error(), of_template ? "PodTemplateInvalid" : "CreateFailed");
       return false;
     }
-    backoffs.accepted(pool.name, kWholePool);
+    backoffs.accepted(pool.id(), kWholePool);
   }
-  known = wanted.hash;
+  known = wanted.hashes;
   return true;
 }
 
@@ -130,7 +137,7 @@ void create_missing(ApplyStep& step, ServiceStep& own, const Wanted& wanted, con
   const planner::PoolPlan& pool = wanted.pool;
   const int missing = pool.workers - static_cast<int>(mine.size());
   const int live = static_cast<int>(
-      std::count_if(own.active.begin(), own.active.end(), [&](const Worker* worker) { return worker->pool == pool.name; }));
+      std::count_if(own.active.begin(), own.active.end(), [&](const Worker* worker) { return pool_of(*worker) == pool.id(); }));
   const bool replacing = live > static_cast<int>(mine.size());
   // A surge comes on top of those that the plan is owed; next to a lost worker they come one by one.
   const int more = own.lost.empty() ? std::max(0, pool.workers - live) + 1 : 1;

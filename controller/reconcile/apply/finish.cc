@@ -20,7 +20,7 @@ constexpr double kDrainWatchS = 60;   // a drain that another leader began is wa
 // Ended by itself (evicted, refused by its node): its successor must not follow at once, again and again.
 void back_off_if_failed(ApplyStep& step, const api::ModelService& service, const Worker& worker) {
   const bool by_itself = worker.failed && !worker.terminating && worker.trouble != planner::WorkerTrouble::kNodeLost;
-  const Backoffs::Place place{worker.pool, worker.slot, FailureKind::kEnded};
+  const Backoffs::Place place{pool_of(worker), worker.slot, FailureKind::kEnded};
   Backoffs& backoffs = step.state.services[service.metadata.uid].backoffs;
   const Backoff* before = backoffs.find(place);
   if (!by_itself || (before != nullptr && step.now_s() < before->until_s)) return;

@@ -17,7 +17,7 @@ void replace_if_failing(ApplyStep& step, ServiceStep& own, const Worker& worker)
     step.state.failing.erase(worker.uid);
     return;
   }
-  const Backoffs::Place place{worker.pool, worker.slot, FailureKind::kFailing};
+  const Backoffs::Place place{pool_of(worker), worker.slot, FailureKind::kFailing};
   const std::string code = planner::to_string(worker.trouble);
   Backoffs& backoffs = own.memory.backoffs;
   const Backoff* running = backoffs.find(place);

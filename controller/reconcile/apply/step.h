@@ -43,6 +43,8 @@ struct ApplyStep {
 
 // A worker that this step asked for: it stands in no observation yet.
 struct AskedFor {
+  std::string pool;
+  int slot = 0;
   std::string accelerator;
   int gpus = 0;
 };
@@ -64,11 +66,11 @@ struct ServiceStep {
 struct Wanted {
   const planner::PoolPlan& pool;
   const api::AcceleratorClass& accelerator;
-  Launch spec;  // of slot 0
-  std::string hash;
+  Launch spec;         // of slot 0
+  std::string hashes;  // Launch::known_hashes
 
   [[nodiscard]] bool is(const Worker& worker) const {
-    return worker.pool == pool.name && Launch::matches(worker.spec_hash, hash);
+    return pool_of(worker) == pool.id() && Launch::matches(worker.spec_hash, hashes);
   }
 };
 

@@ -13,9 +13,9 @@
 namespace windlass::planner {
 namespace {
 
-int count_ready(const Service& service, const std::string& pool) {
+int count_ready(const Service& service, const PoolId& pool) {
   return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
-                                        [&](const Worker& w) { return w.pool == pool && serves(w); }));
+                                        [&](const Worker& w) { return w.pool_id() == pool && serves(w); }));
 }
 
 bool allows(const Service& service, const std::string& accelerator) {
@@ -27,16 +27,16 @@ bool allows(const Service& service, const std::string& accelerator) {
 // Workers of earlier configurations that the service still needs and can keep; GPUs that are free or coming bound them.
 void keep_needed(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
-  int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, draft.chosen->pool.name));
+  int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, draft.chosen->pool.id()));
   if (draft.target.allowed == 0) still_needed = 0;
   std::map<std::string, int> left = free_or_coming(fleet);
   for (Configuration pool : draft.as_is) {
-    if (draft.is_planned(pool.pool.name)) continue;
+    if (draft.is_planned(pool.pool.id())) continue;
     const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
     const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.accelerator);
-    const int existing = count_existing(service, pool.pool.name);
+    const int existing = count_existing(service, pool.pool.id());
     // Of a slower class more workers do what is still needed.
-    const Configuration* second = second_class(draft, pool.pool.name);
+    const Configuration* second = second_class(draft, pool.pool.id());
     const double worth = second != nullptr ? std::min(1.0, worth_of(draft, *second)) : 1.0;
     const int of_these = worth > 0 ? static_cast<int>(std::min(1e6, std::ceil(still_needed / worth - 1e-9))) : still_needed;
     pool.pool.workers = std::min({held ? existing : of_these, existing, affordable});
@@ -74,10 +74,10 @@ void change(Draft& draft, FleetDraft& fleet) {
   }
   const Configuration& chosen = *draft.chosen;
   for (const Configuration& pool : draft.retiring) {
-    if (second_class(draft, pool.pool.name) == nullptr) fleet.free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+    if (second_class(draft, pool.pool.id()) == nullptr) fleet.free_gpus[pool.pool.accelerator] -= gpus_of(pool);
     draft.plan.reasons.push_back(Reason{"ConfigurationChange",
                                         fmt::format("{} workers of pool {} stay until as many of {} are ready",
-                                                    pool.pool.workers, pool.pool.name, chosen.pool.name),
+                                                    pool.pool.workers, title(pool.pool.id()), title(chosen.pool.id())),
                                         {{"from", pool.pool.name}, {"to", chosen.pool.name}}});
   }
 }

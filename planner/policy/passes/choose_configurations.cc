@@ -15,7 +15,8 @@ std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input, bo
   std::vector<Configuration> pools;
   for (const Worker& worker : input.service->workers) {
     if (worker.state == WorkerState::kDraining) continue;
-    auto same = std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.name == worker.pool; });
+    auto same =
+        std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.id() == worker.pool_id(); });
     if (same == pools.end()) {
       pools.push_back(describe_running(input, worker));
       same = pools.end() - 1;
@@ -24,7 +25,7 @@ std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input, bo
   }
   for (const PoolSlots& before : input.memory->slots) {
     const auto same =
-        std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.name == before.pool; });
+        std::find_if(pools.begin(), pools.end(), [&](const Configuration& c) { return c.pool.id() == before.pool_id(); });
     if (held && before.held && same != pools.end()) same->pool.workers = *before.held;
   }
   return pools;
@@ -40,6 +41,8 @@ void choose(Draft& draft, const FleetDraft& fleet) {
   const bool split = draft.chosen ? draft.prefill.has_value()
                                   : service.scaling.strategy == Family::kDisaggregated || runs_split(service, draft.memory);
   draft.plan.strategy = split ? Family::kDisaggregated : Family::kReplicated;
+  const bool changes = draft.chosen && (draft.memory.configuration != draft.chosen->pool.name ||
+                                        draft.memory.prefill_share.has_value() != draft.prefill.has_value());
   if (draft.prefill) {
     draft.memory.prefill_share = draft.prefill->share;
   } else if (draft.chosen) {
@@ -50,7 +53,7 @@ void choose(Draft& draft, const FleetDraft& fleet) {
   draft.others = std::move(choice.others);
   draft.weighed = std::move(choice.weighed);
   draft.as_is = pools_as_they_are(input, draft.is_held());
-  if (draft.chosen && draft.memory.configuration != draft.chosen->pool.name) {
+  if (changes) {
     // What ran before our own eyes has been chosen for as long as we have looked.
     const bool first = draft.memory.configuration.empty();
     draft.memory.configuration_since_s = first ? draft.memory.history_since_s : fleet.snapshot->now_s;

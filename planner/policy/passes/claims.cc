@@ -33,12 +33,12 @@ bool yields(const Draft& draft, double now_s) {
   const Service& service = *draft.service;
   if (is_refused(service, now_s)) return true;
   return std::any_of(service.workers.begin(), service.workers.end(),
-                     [&](const Worker& w) { return draft.is_planned(w.pool) && is_stranded(w, now_s); });
+                     [&](const Worker& w) { return draft.is_planned(w.pool_id()) && is_stranded(w, now_s); });
 }
 
 Claim claim_of(const Draft& draft, double now_s) {
   const PoolPlan& pool = draft.chosen->pool;
-  const int existing = count_existing(*draft.service, pool.name);
+  const int existing = count_existing(*draft.service, pool.id());
   return Claim{draft.service->priority,
                pool.accelerator,
                pool.gpus_per_worker,
@@ -53,7 +53,7 @@ Claim prefill_claim_of(const Draft& draft, double now_s) {
   const PrefillSide& prefill = *draft.prefill;
   const PoolPlan& pool = prefill.configuration.pool;
   const int wanted = draft.prefill_wanted;
-  const int existing = count_existing(*draft.service, pool.name);
+  const int existing = count_existing(*draft.service, pool.id());
   return Claim{draft.service->priority, pool.accelerator, pool.gpus_per_worker,
                // What minWorkers asks for beyond those that answer: a pair's second worker is nobody else's only one.
                std::clamp(draft.service->scaling.min_workers - draft.target.floor, 0, wanted), std::min(existing, wanted),

@@ -37,9 +37,9 @@ bool is_refused(const Service& service, double now_s) { return service.refused &
 
 int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.gpus_per_worker; }
 
-int count_existing(const Service& service, const std::string& pool) {
+int count_existing(const Service& service, const PoolId& pool) {
   return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
-                                        [&](const Worker& w) { return w.pool == pool && holds_gpus(w); }));
+                                        [&](const Worker& w) { return w.pool_id() == pool && holds_gpus(w); }));
 }
 
 Retiring sum_retiring(const Draft& draft) {
@@ -64,9 +64,9 @@ void set_target(Draft& draft, double now_s) {
   for (Reason& reason : draft.target.reasons) reason.pass = "Target";  // also where pools that retire make it count again
 }
 
-const Configuration* second_class(const Draft& draft, const std::string& pool) {
+const Configuration* second_class(const Draft& draft, const PoolId& pool) {
   const auto found = std::find_if(draft.others.begin(), draft.others.end(),
-                                  [&](const Configuration& other) { return other.pool.name == pool; });
+                                  [&](const Configuration& other) { return other.pool.id() == pool; });
   return found == draft.others.end() ? nullptr : &*found;
 }
 
@@ -78,7 +78,7 @@ double worth_of(const Draft& draft, const Configuration& other) {
 double missing_workers(const Draft& draft, int chosen_workers) {
   double missing = std::max(draft.target.allowed, draft.target.on_any_class) - chosen_workers;
   for (const Configuration& pool : draft.retiring) {
-    const Configuration* second = second_class(draft, pool.pool.name);
+    const Configuration* second = second_class(draft, pool.pool.id());
     missing -= pool.pool.workers * (second != nullptr ? worth_of(draft, *second) : 1.0);
   }
   return missing;

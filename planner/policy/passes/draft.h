@@ -45,8 +45,8 @@ struct Draft {
   // Whether this plan changes worker counts. Otherwise things stay as they are.
   [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_held() const { return !chosen && service->scaling.mode == Mode::kApply; }
-  [[nodiscard]] bool is_planned(const std::string& pool) const {
-    return pool == chosen->pool.name || (prefill && pool == prefill->configuration.pool.name);
+  [[nodiscard]] bool is_planned(const PoolId& pool) const {
+    return pool == chosen->pool.id() || (prefill && pool == prefill->configuration.pool.id());
   }
 };
 
@@ -66,7 +66,7 @@ struct FleetDraft {
 [[nodiscard]] std::map<std::string, int> free_or_coming(const FleetDraft& fleet);
 
 [[nodiscard]] int gpus_of(const Configuration& configuration);  // of all its workers
-[[nodiscard]] int count_existing(const Service& service, const std::string& pool);
+[[nodiscard]] int count_existing(const Service& service, const PoolId& pool);
 [[nodiscard]] bool is_refused(const Service& service, double now_s);  // the cluster takes no new workers of it
 [[nodiscard]] Retiring sum_retiring(const Draft& draft);
 
@@ -74,7 +74,7 @@ struct FleetDraft {
 void set_target(Draft& draft, double now_s);
 
 // The configuration of a second class that a pool is of; null: it is of none.
-[[nodiscard]] const Configuration* second_class(const Draft& draft, const std::string& pool);
+[[nodiscard]] const Configuration* second_class(const Draft& draft, const PoolId& pool);
 // Workers of the chosen configuration that one of this serves as much as; 0: it is not known.
 [[nodiscard]] double worth_of(const Draft& draft, const Configuration& other);
 // Workers of the chosen configuration that are neither among these nor made up for.

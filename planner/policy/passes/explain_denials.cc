@@ -91,7 +91,7 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
                            pool.accelerator, draft.prefill_granted, who_has(draft, pool.accelerator, fleet, holders)),
                pool.accelerator, prompts, draft.prefill_granted});
   }
-  const int existing = count_existing(service, draft.chosen->pool.name);
+  const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {
     fleet.denied.push_back(
         Denied{service.id, service.refused->code, service.refused->message, accelerator, draft.granted, existing});

@@ -54,7 +54,7 @@ void take_rank(const std::vector<Draft*>& drafts, std::size_t rank, FleetDraft& 
     Configuration pool = draft.others[rank];
     pool.pool.workers = grants[i];
     const auto same = std::find_if(draft.retiring.begin(), draft.retiring.end(),
-                                   [&](const Configuration& of) { return of.pool.name == pool.pool.name; });
+                                   [&](const Configuration& of) { return of.pool.id() == pool.pool.id(); });
     if (same == draft.retiring.end()) {
       draft.retiring.push_back(std::move(pool));
     } else {
@@ -65,7 +65,7 @@ void take_rank(const std::vector<Draft*>& drafts, std::size_t rank, FleetDraft& 
 
 void explain_second_classes(Draft& draft) {
   for (const Configuration& pool : draft.retiring) {
-    if (second_class(draft, pool.pool.name) == nullptr ||
+    if (second_class(draft, pool.pool.id()) == nullptr ||
         draft.granted >= std::max(draft.target.allowed, draft.target.on_any_class))
       continue;
     draft.plan.reasons.push_back(

@@ -39,7 +39,7 @@ Claims claims_of(FleetDraft& fleet) {
   claims.first_second = claims.all.size();
   for (Draft* draft : claims.claimants) {
     for (Configuration& pool : draft->retiring) {
-      if (second_class(*draft, pool.pool.name) == nullptr) continue;
+      if (second_class(*draft, pool.pool.id()) == nullptr) continue;
       claims.all.push_back(second_claim_of(*draft, pool, pool.pool.workers));
       claims.second_pools.push_back(&pool);
     }

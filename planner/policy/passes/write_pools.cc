@@ -38,7 +38,7 @@ void write(Draft& draft, double now_s) {
       for (const Configuration& pool : planned) plan.recommended_pools.push_back(pool.pool);
       plan.reasons.push_back(Reason{to_string(service.scaling.mode),
                                     fmt::format("worker counts stay as they are; {} workers of pool {} would be planned",
-                                                draft.granted, draft.chosen->pool.name),
+                                                draft.granted, title(draft.chosen->pool.id())),
                                     {}});
     } else if (!draft.as_is.empty()) {
       plan.reasons.push_back(Reason{"HeldAsIs", "nothing can be planned: the workers that run stay", {}});
@@ -49,11 +49,11 @@ void write(Draft& draft, double now_s) {
   for (const Configuration& pool : draft.effective) {
     const auto& given = draft.memory.slots;
     const auto same = std::find_if(given.begin(), given.end(), [&](const PoolSlots& before) {
-      return before.pool == pool.pool.name && before.slots == pool.pool.slots;
+      return before.pool_id() == pool.pool.id() && before.slots == pool.pool.slots;
     });
     plan.memory.slots.push_back({pool.pool.name, pool.pool.slots,
                                  draft.is_held() ? std::optional(pool.pool.workers) : std::nullopt,
-                                 same != given.end() ? same->changed_s : now_s});
+                                 same != given.end() ? same->changed_s : now_s, pool.pool.role});
   }
 }
 

@@ -108,7 +108,7 @@ TEST(Apply, AFailingWorkerThatAPersonDeletesIsMadeAnewAtOnce) {
   ASSERT_TRUE(world.pod(0));
   EXPECT_NE((*world.pod(0))["metadata"]["uid"], uid);
   const Backoff* patience =
-      world.state.services[world.service.metadata.uid].backoffs.find({"h100-1", 0, FailureKind::kFailing});
+      world.state.services[world.service.metadata.uid].backoffs.find({{"h100-1"}, 0, FailureKind::kFailing});
   ASSERT_NE(patience, nullptr);
   EXPECT_EQ(patience->delay_s, 240);
 }
@@ -116,7 +116,7 @@ TEST(Apply, AFailingWorkerThatAPersonDeletesIsMadeAnewAtOnce) {
 // Given: a failure, then a quiet time longer than Backoffs::kStableS. Expected: the next failure begins at the shortest delay.
 TEST(Backoffs, AreForgottenAfterAStableTime) {
   Backoffs backoffs;
-  const Backoffs::Place place{"a", 0, FailureKind::kEnded};
+  const Backoffs::Place place{{"a"}, 0, FailureKind::kEnded};
   for (int i = 0; i < 20; ++i) (void)backoffs.failed(place, 0, "WorkerFailed", "x");
   EXPECT_EQ(backoffs.find(place)->delay_s, 300) << "bounded";
   backoffs.expire(599);
@@ -129,15 +129,15 @@ TEST(Backoffs, AreForgottenAfterAStableTime) {
 // Expected: each holds its own place; a refusal is what people are told first; acceptance forgets refusals alone.
 TEST(Backoffs, HoldTheirOwnPlaceAlone) {
   Backoffs backoffs;
-  (void)backoffs.failed({"a", 3, FailureKind::kEnded}, 10, "WorkerFailed", "ended");
-  (void)backoffs.failed({"b", kWholePool, FailureKind::kQuota}, 5, "QuotaExceeded", "quota", 30);
-  EXPECT_FALSE(backoffs.holds("a", 10));
-  EXPECT_THAT(backoffs.held_slots("a", 10), ElementsAre(3));
-  EXPECT_TRUE(backoffs.holds("b", 34));
-  EXPECT_FALSE(backoffs.holds("b", 35));
+  (void)backoffs.failed({{"a"}, 3, FailureKind::kEnded}, 10, "WorkerFailed", "ended");
+  (void)backoffs.failed({{"b"}, kWholePool, FailureKind::kQuota}, 5, "QuotaExceeded", "quota", 30);
+  EXPECT_FALSE(backoffs.holds({"a"}, 10));
+  EXPECT_THAT(backoffs.held_slots({"a"}, 10), ElementsAre(3));
+  EXPECT_TRUE(backoffs.holds({"b"}, 34));
+  EXPECT_FALSE(backoffs.holds({"b"}, 35));
   EXPECT_EQ(backoffs.worst()->code, "QuotaExceeded");
   EXPECT_EQ(backoffs.refusal(34)->code, "QuotaExceeded");
-  backoffs.accepted("b", 0);
+  backoffs.accepted({"b"}, 0);
   EXPECT_EQ(backoffs.worst()->code, "WorkerFailed");
   EXPECT_EQ(backoffs.refusal(34), nullptr);
 }
@@ -150,9 +150,9 @@ TEST(Backoffs, TogetherKeepAJointPace) {
   for (double now_s = 0; now_s < 600; now_s += 0.25) {
     for (const char* pool : {"a", "b"}) {
       for (int slot = 0; slot < 4; ++slot) {
-        if (backoffs.holds(pool, now_s) || backoffs.held_slots(pool, now_s).contains(slot)) continue;
+        if (backoffs.holds({pool}, now_s) || backoffs.held_slots({pool}, now_s).contains(slot)) continue;
         tries_s.push_back(now_s);
-        (void)backoffs.failed({pool, slot, FailureKind::kCreate}, now_s, "CreateFailed", "no");
+        (void)backoffs.failed({{pool}, slot, FailureKind::kCreate}, now_s, "CreateFailed", "no");
       }
     }
   }
@@ -164,10 +164,10 @@ TEST(Backoffs, TogetherKeepAJointPace) {
   }
   EXPECT_LE(most, 12U);
   EXPECT_GE(tries_s.size(), 40U) << "tried on and on";
-  EXPECT_TRUE(backoffs.holds("c", tries_s.back() + 9)) << "of the service, not of the pool";
-  EXPECT_FALSE(backoffs.holds("c", tries_s.back() + 10));
-  (void)backoffs.failed({"c", 0, FailureKind::kCreate}, tries_s.back() + 70, "CreateFailed", "no");
-  EXPECT_FALSE(backoffs.holds("d", tries_s.back() + 70)) << "after a quiet minute one refusal paces nobody";
+  EXPECT_TRUE(backoffs.holds({"c"}, tries_s.back() + 9)) << "of the service, not of the pool";
+  EXPECT_FALSE(backoffs.holds({"c"}, tries_s.back() + 10));
+  (void)backoffs.failed({{"c"}, 0, FailureKind::kCreate}, tries_s.back() + 70, "CreateFailed", "no");
+  EXPECT_FALSE(backoffs.holds({"d"}, tries_s.back() + 70)) << "after a quiet minute one refusal paces nobody";
 }
 
 // Given: a quota without room beyond what serves (nothing, one worker), and a plan that gives the service another worker and

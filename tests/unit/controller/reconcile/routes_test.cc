@@ -32,9 +32,10 @@ class RoutesTest : public ::testing::Test {
     worker.max_concurrency = 64;
     observation.workers["u"].push_back(worker);
   }
-  void add_pool(const std::string& name, double prefill_token_s) {
-    planner::PoolPlan& pool = state.services["u"].pools[name];
-    pool.name = name;
+  void add_pool(const planner::PoolId& id, double prefill_token_s) {
+    planner::PoolPlan& pool = state.services["u"].pools[id];
+    pool.name = id.name;
+    pool.role = id.role;
     pool.slots = 8;
     pool.service_rate_per_s = 0.5;
     if (prefill_token_s > 0) pool.packing = {.prefill_token_s = prefill_token_s, .kv_capacity_tokens = 1000};
@@ -49,8 +50,8 @@ class RoutesTest : public ::testing::Test {
 // Given workers of two pools in any order; each chain points to its pool's latency and has its
 // worker's token, and each latency is told once.
 TEST_F(RoutesTest, AChainSaysWhichLatencyItHas) {
-  add_pool("a100-1", 2e-4);
-  add_pool("h100-1", 1e-4);
+  add_pool({"a100-1"}, 2e-4);
+  add_pool({"h100-1"}, 1e-4);
   add_worker("w2", "h100-1");
   add_worker("w1", "a100-1");
   add_worker("w3", "h100-1");
@@ -72,7 +73,7 @@ TEST_F(RoutesTest, AChainSaysWhichLatencyItHas) {
 
 // Given a pool whose latency is not known, and a worker of a pool that was never planned; their chains say so.
 TEST_F(RoutesTest, AnUnknownLatencyIsNone) {
-  add_pool("other-1", 0);
+  add_pool({"other-1"}, 0);
   add_worker("w1", "other-1");
   add_worker("w2", "stranger-1");
   const dispatch::ModelRoute told = route();
@@ -88,8 +89,8 @@ TEST_F(RoutesTest, AnUnknownLatencyIsNone) {
 class DecodeWeightsTest : public RoutesTest {
  protected:
   DecodeWeightsTest() {
-    add_pool("p", 0);
-    add_pool("d", 0);
+    add_pool({"p", dispatch::Role::kPrefill}, 0);
+    add_pool({"d", dispatch::Role::kDecode}, 0);
     observation.snapshot.services[0].shape = planner::model_shape_by_name("llama3-8b").value();
     observation.snapshot.services[0].workload.input_tokens = 512;
     add_class("fast", 7 * kCacheBytes);
@@ -143,7 +144,7 @@ TEST_F(DecodeWeightsTest, PairsStayOnANode) {
   EXPECT_EQ(weights(), Weights{}) << "one decode worker is left: there is nothing to choose";
   add("d3", "c");
   EXPECT_EQ(weights(), (Weights{{"p2", {{"d2", 0.5}}}, {"p1", {{"d3", 0.5}}}}));
-  state.services["u"].pools["p"].service_rate_per_s = 0;
+  state.services["u"].pools[{"p", dispatch::Role::kPrefill}].service_rate_per_s = 0;
   EXPECT_EQ(weights(), Weights{});
 }
 

@@ -78,7 +78,7 @@ TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
   long_prompts.slo.tpot_s = 0.03;
   at.services.push_back(chat_service("one-worker"));
   at.services.push_back(chat_service("split"));
-  at.services[2].memory.configuration = "h100-1-decode";
+  at.services[2].memory.configuration = "h100-1";
   at.services[2].memory.prefill_share = 1;
   EXPECT_TRUE(questions.advise(at));
   EXPECT_FALSE(questions.advise(at));
@@ -118,7 +118,7 @@ TEST(SplitQuestions, AnAnswerStandsAsLongAsTheSpec) {
   planner::Snapshot at = snapshot();
   settle(questions, at);
   planner::testing::observe(at.services[0], 100, 40);
-  at.services[0].workers = {ready_worker("h100-1-prefill", "h100", 1, 0, 100)};
+  at.services[0].workers = {ready_worker("h100-1", "h100", 1, 0, 100)};
   at.services[0].memory.desired = 3;
   at.accelerators[0].used_by_others = 6;
   at.accelerators.push_back(with_gpus(planner::testing::l4(), 4));
@@ -146,7 +146,7 @@ TEST(SplitQuestions, ClassesThatComeAndGo) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
   settle(questions, at);
-  at.services[0].workers = {ready_worker("a100-1-decode", "a100", 1, 0, 100)};
+  at.services[0].workers = {ready_worker("a100-1", "a100", 1, 0, 100)};
   at.accelerators[1].allocatable_gpus = 0;
   EXPECT_FALSE(questions.advise(at));
   at.services[0].workers.clear();

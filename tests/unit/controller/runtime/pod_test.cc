@@ -1,6 +1,8 @@
 // A worker as a pod, and a pod as a worker.
 #include "controller/runtime/pod.h"
 
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -394,8 +396,8 @@ TEST(PodTemplate, RefusesWhatCannotBe) {
   }
 }
 
-// Given: two specs that differ in one field. Expected: name, slot and concurrency leave the hash alone; everything else moves
-// it.
+// Given: two specs that differ in one field. Expected: name, slot, concurrency and duty leave what is known of the worker
+// alone; everything else moves it.
 TEST(Launch, HashNamesWhatMatters) {
   const std::string hash = spec().hash();
   Launch s = spec();
@@ -403,29 +405,58 @@ TEST(Launch, HashNamesWhatMatters) {
   s.slot = 9;
   s.max_concurrency = 1;
   EXPECT_EQ(s.hash(), hash);
-  s.gpus = 4;
-  EXPECT_NE(s.hash(), hash);
-  s = spec();
-  s.extra_args = {"--threads=2"};
-  EXPECT_NE(s.hash(), hash);
-  s = spec();
-  s.env = {{"A", "b", std::nullopt, std::nullopt}};
-  EXPECT_NE(s.hash(), hash);
-  s = spec();
-  s.model_uri = "pvc://models/llama/70b";
-  EXPECT_NE(s.hash(), hash);
+  for (const char* role : {"prefill", "decode"}) {
+    s.role = role;
+    EXPECT_TRUE(spec().matches(s.hash())) << s.hash();
+    EXPECT_TRUE(s.matches(hash));
+  }
+  const auto moves_it = [&](const std::function<void(Launch&)>& change) {
+    Launch other = spec();
+    change(other);
+    return !spec().matches(other.hash()) && !other.matches(hash);
+  };
+  EXPECT_TRUE(moves_it([](Launch& other) { other.gpus = 4; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.extra_args = {"--threads=2"}; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.env = {{"A", "b", std::nullopt, std::nullopt}}; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.model_uri = "pvc://models/llama/70b"; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.accelerator = "a100"; }));
 }
 
-// Given: what an earlier version recorded on its pods, with and without a version, and beside what a later one may record.
-// Expected: this version still counts the same hash, so that an upgrade replaces nobody; another hash does not match.
+// Given: what earlier versions recorded on their pods, with and without a version, and beside what a later one may record.
+// Expected: this version still counts the same hashes, so that an upgrade replaces nobody, and records the former one behind
+// its own, so that one that is rolled back to replaces nobody either; its own word counts where there is one.
 TEST(Launch, HashIsTheSameInEveryVersion) {
-  EXPECT_EQ(spec().hash(), "v1-8ce81baef32e4569");
+  EXPECT_EQ(spec().hash(), "v2-59268a935f16cbbd v1-8ce81baef32e4569");
   EXPECT_TRUE(spec().matches("v1-8ce81baef32e4569"));
   EXPECT_TRUE(spec().matches("8ce81baef32e4569"));
-  EXPECT_TRUE(spec().matches("v2-0123456789abcdef v1-8ce81baef32e4569"));
+  EXPECT_TRUE(spec().matches("v3-0123456789abcdef v2-59268a935f16cbbd"));
+  EXPECT_TRUE(spec().matches("v0-0123456789abcdef v1-8ce81baef32e4569"));
+  EXPECT_FALSE(spec().matches("v2-0123456789abcdef v1-8ce81baef32e4569"));
   EXPECT_FALSE(spec().matches("v2-8ce81baef32e4569"));
   EXPECT_FALSE(spec().matches("v1-8ce81baef32e456a"));
+  EXPECT_FALSE(spec().matches("v2-59268a935f16cbb"));
+  EXPECT_FALSE(spec().matches("v"));
   EXPECT_FALSE(spec().matches(""));
+  // Of pools "h100-2-prefill" and "h100-2-decode", as the version before counted them.
+  EXPECT_TRUE(spec().matches("v1-12ee2e9a4e50c6ac"));
+  EXPECT_TRUE(spec().matches("v1-fb4b732c7c67eaf6"));
+  Launch prompts = spec();
+  prompts.role = "prefill";
+  EXPECT_EQ(prompts.hash(), "v2-59268a935f16cbbd v1-12ee2e9a4e50c6ac");
+}
+
+// Given: a pod as versions until 2026-11-28 labelled those of split services. Expected: a worker of the pool as it is named
+// now.
+TEST(Pod, IsReadFromFormerVersions) {
+  Launch prompts = spec();
+  prompts.pool = "h100-2-prefill";
+  prompts.role = "prefill";
+  const auto made = pod_of(prompts, kDefaults);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const auto worker = worker_of(*made);
+  ASSERT_TRUE(worker);
+  EXPECT_EQ(worker->pool, "h100-2");
+  EXPECT_EQ(worker->role, "prefill");
 }
 
 // Given: containers and init containers with requests and limits. Expected: the sum of the containers, or the largest init one.

@@ -11,6 +11,7 @@
 
 #include "controller/kube/curl_transport.h"
 #include "controller/runtime/local_runtime.h"
+#include "planner/deployment/pool_name.h"
 #include "tests/unit/controller/kube/temp_dir.h"
 
 namespace windlass::controller {
@@ -81,6 +82,18 @@ class Sleeper {
  private:
   pid_t pid_;
 };
+
+// Given a record as versions until 2026-11-28 wrote those of split services; expects the pool as it is named now.
+TEST_F(Records, AreReadFromFormerVersions) {
+  WorkerRecord record = example();
+  record.worker.pool = planner::former_pool_name(record.worker.accelerator, record.worker.gpus, dispatch::Role::kDecode);
+  record.worker.role = "decode";
+  ASSERT_TRUE(records_.write(record).ok());
+  const auto read = records_.read();
+  ASSERT_EQ(read.size(), 1U);
+  EXPECT_EQ(read[0].worker.pool, planner::pool_name(record.worker.accelerator, record.worker.gpus));
+  EXPECT_EQ(read[0].worker.role, "decode");
+}
 
 // Given a record; expects it back as it was, once, with what follows from it; and nothing once it is erased.
 TEST_F(Records, AreReadAsWritten) {

@@ -19,6 +19,7 @@ namespace windlass::planner {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string text_of(const std::string& name) {
   std::ifstream file(source_path("/tests/golden/old_documents/" + name));
@@ -39,7 +40,7 @@ std::vector<std::string> documents(const std::string& kind) {
 // given up for a reason is refused by name.
 TEST(OldDocuments, SnapshotsAreReadAndPlanned) {
   const auto names = documents("snapshot");
-  EXPECT_GE(names.size(), 4u);
+  EXPECT_GE(names.size(), 5u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const auto snapshot = snapshot_from_json(text_of(name));
@@ -53,6 +54,25 @@ TEST(OldDocuments, SnapshotsAreReadAndPlanned) {
     const std::string today = to_json(*snapshot);
     EXPECT_EQ(to_json(snapshot_from_json(today).value()), today);
   }
+}
+
+// Given a snapshot from when the names of split services' pools ended with their role, expects it to be as if they never had:
+// its memory and its workers are of the pools that the plan names now, and nobody comes or goes for it.
+TEST(OldDocuments, PoolsLoseTheirRoleInTheirNames) {
+  const std::string text = text_of("snapshot-2026-11-28-split.json");
+  const Snapshot snapshot = snapshot_from_json(text).value();
+  const Service& service = snapshot.services[0];
+  EXPECT_EQ(service.memory.configuration, "h100-2");
+  EXPECT_TRUE(service.memory.prefill_share);
+  EXPECT_EQ(service.memory.slots.at(0).pool_id(), (PoolId{"h100-2", dispatch::Role::kDecode}));
+  EXPECT_EQ(service.memory.slots.at(1).pool_id(), (PoolId{"h100-2", dispatch::Role::kPrefill}));
+  EXPECT_EQ(service.workers.at(0).pool_id(), (PoolId{"h100-2", dispatch::Role::kDecode}));
+  const ServicePlan plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(plan.pools.at(0).id(), service.workers.at(0).pool_id());
+  EXPECT_EQ(plan.pools[0].workers, 2);
+  EXPECT_EQ(plan.pools.at(1).id(), service.workers.at(2).pool_id());
+  EXPECT_EQ(plan.memory.configuration_since_s, service.memory.configuration_since_s);
+  EXPECT_THAT(to_json(snapshot), Not(HasSubstr(R"("pool":"h100-2-)")));
 }
 
 // Given plans of each version, expects them to be read.

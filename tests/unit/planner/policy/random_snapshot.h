@@ -106,7 +106,6 @@ inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
   for (Worker& worker : service.workers) {
     if (chance(rng, 0.3)) continue;
     worker.role = chance(rng, 0.5) ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
-    worker.pool += std::string("-") + dispatch::to_string(worker.role);
   }
 }
 

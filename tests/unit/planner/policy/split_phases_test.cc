@@ -87,8 +87,8 @@ TEST(SplitPhases, BothSidesServeTheDemand) {
     EXPECT_EQ(planned.feasible.status, Truth::kTrue) << planned.feasible.message;
     const PoolPlan& prompts = pool_of(planned, dispatch::Role::kPrefill);
     const PoolPlan& decode = pool_of(planned, dispatch::Role::kDecode);
-    EXPECT_EQ(prompts.name, "h100-1-prefill");
-    EXPECT_EQ(decode.name, "a100-1-decode");
+    EXPECT_EQ(prompts.name, "h100-1");
+    EXPECT_EQ(decode.name, "a100-1");
     EXPECT_GE(decode.workers * 10, load);
     EXPECT_LE(decode.workers * 10, 2 * load);
     EXPECT_EQ(prompts.workers, (decode.workers + 1) / 2);
@@ -170,10 +170,10 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   EXPECT_TRUE(is_split(fresh));
 
   Service parts = whole;
-  parts.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("a100-1-decode", "a100", 1, 0, kNow)};
+  parts.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("a100-1", "a100", 1, 0, kNow)};
   parts.workers[0].role = dispatch::Role::kPrefill;
   parts.workers[1].role = dispatch::Role::kDecode;
-  parts.memory.configuration = "a100-1-decode";
+  parts.memory.configuration = "a100-1";
   parts.memory.prefill_share = 0.5;
   EXPECT_TRUE(is_split(with(parts, 10, 9)));
   EXPECT_FALSE(is_split(with(parts, 10, 7)));
@@ -204,10 +204,10 @@ TEST(SplitPhases, AutoNeedsRoomForAPair) {
   service.split->decode.accelerator = "h100";
   EXPECT_EQ(planned().strategy, Family::kReplicated);
   service.accelerators[0].max_gpus = 2;
-  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("h100-1-decode", "h100", 1, 0, kNow)};
+  service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 0, kNow)};
   service.workers[0].role = dispatch::Role::kPrefill;
   service.workers[1].role = dispatch::Role::kDecode;
-  service.memory.configuration = "h100-1-decode";
+  service.memory.configuration = "h100-1";
   service.memory.prefill_share = 0.5;
   service.scaling.max_cost_per_hour.reset();
   EXPECT_EQ(planned().strategy, Family::kDisaggregated);
@@ -220,10 +220,10 @@ TEST(SplitPhases, AutoNeedsRoomForAPair) {
 TEST(SplitPhases, AutoLeavesASplitThatHoldsNoMore) {
   Service service = split_service("chat", 10);
   service.scaling.strategy = Family::kAuto;
-  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow), ready_worker("a100-1-decode", "a100", 1, 0, kNow)};
+  service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("a100-1", "a100", 1, 0, kNow)};
   service.workers[0].role = dispatch::Role::kPrefill;
   service.workers[1].role = dispatch::Role::kDecode;
-  service.memory.configuration = "a100-1-decode";
+  service.memory.configuration = "a100-1";
   service.memory.prefill_share = 0.5;
   service.split->holds = false;
   EXPECT_EQ(make_plan(cluster({service})).services[0].strategy, Family::kReplicated);
@@ -296,7 +296,7 @@ TEST(SplitPhases, SuccessorsAreNoGrowth) {
 // Given no GPU for any that answers, expect no worker that computes prompts for nobody, running or not.
 TEST(SplitPhases, NoPromptsForNobody) {
   Service service = split_service("chat", 10);
-  service.workers = {ready_worker("h100-1-prefill", "h100", 1, 0, kNow)};
+  service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow)};
   service.workers[0].role = dispatch::Role::kPrefill;
   const Plan plan = make_plan(cluster({service}, 8, 0));
   EXPECT_EQ(plan.services[0].desired_workers(), 0);

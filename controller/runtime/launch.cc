@@ -1,0 +1,94 @@
+// The hashes that say whether a worker is still the one that is wanted.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "controller/runtime/worker_runtime.h"
+#include "planner/base/fnv.h"
+#include "planner/deployment/pool_name.h"
+
+namespace windlass::controller {
+namespace {
+
+using dispatch::Role;
+using nlohmann::json;
+
+// What restarts a worker.
+json identity_of(const Launch& launch) {
+  json variables = json::array();
+  for (const WorkerEnv& one : launch.env) {
+    variables.push_back({one.name, one.value});
+    if (one.secret) variables.back().push_back({"secret", one.secret->first, one.secret->second});
+    if (one.config_map) variables.back().push_back({"configMap", one.config_map->first, one.config_map->second});
+  }
+  return {{"accelerator", launch.accelerator},
+          {"resource", launch.resource_name},
+          {"nodes", launch.node_selector},
+          {"gpus", launch.gpus},
+          {"engine", launch.engine},
+          {"image", launch.image},
+          {"program", launch.program},
+          {"args", launch.extra_args},
+          {"env", variables},
+          {"podTemplate", launch.pod_template_json},
+          {"served", launch.served_name},
+          {"model", launch.model_uri},
+          {"context", launch.max_context_tokens},
+          {"priority", launch.priority_class}};
+}
+
+std::string digest_of(const char* version, const json& identity) {
+  Fnv1a hash;
+  hash.mix(identity.dump());
+  return fmt::format("{}-{:016x}", version, hash.value());
+}
+
+// What is as it is without a word enters no hash, so that a setting which a later version adds restarts nobody.
+std::string second_version(const Launch& launch) {
+  json said = identity_of(launch);
+  for (auto one = said.begin(); one != said.end();) {
+    const bool nothing = one->is_structured() ? one->empty() : *one == "" || *one == 0;
+    one = nothing ? said.erase(one) : std::next(one);
+  }
+  return digest_of("v2", said);
+}
+
+// Versions until 2026-11-28 counted the role, which stood in the pool's name, too.
+std::string first_version(const Launch& launch, Role role) {
+  json identity = identity_of(launch);
+  if (launch.program.empty()) identity.erase("program");
+  identity["role"] = dispatch::to_string(role);
+  identity["pool"] = role == Role::kUnified ? launch.pool : planner::former_pool_name(launch.accelerator, launch.gpus, role);
+  return digest_of("v1", identity);
+}
+
+}  // namespace
+
+std::string Launch::hash() const {
+  const Role duty = role == "prefill" ? Role::kPrefill : role == "decode" ? Role::kDecode : Role::kUnified;
+  return second_version(*this) + " " + first_version(*this, duty);
+}
+
+std::string Launch::known_hashes() const {
+  std::string all = second_version(*this);
+  for (const Role each : {Role::kUnified, Role::kPrefill, Role::kDecode}) all += " " + first_version(*this, each);
+  return all;
+}
+
+bool Launch::matches(std::string_view recorded_hash, std::string_view known_hashes) {
+  constexpr std::size_t kDigits = 16, kWord = 3 + kDigits;
+  const std::size_t own = recorded_hash.find("v2-");
+  // Where this version has a word of its own, a former one's, which knows less, does not count.
+  if (own != std::string_view::npos) recorded_hash = recorded_hash.substr(own, kWord);
+  while (!recorded_hash.empty()) {
+    const std::string_view word = recorded_hash.substr(0, recorded_hash.find(' '));
+    // Before there were versions the digits stood alone.
+    const bool whole = word.size() == kWord || word.size() == kDigits;
+    if (whole && known_hashes.find(word) != std::string_view::npos) return true;
+    recorded_hash.remove_prefix(std::min(word.size() + 1, recorded_hash.size()));
+  }
+  return false;
+}
+
+}  // namespace windlass::controller
