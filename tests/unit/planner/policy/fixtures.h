@@ -2,6 +2,7 @@
 // workers.
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -111,9 +112,10 @@ inline void carry_out(const ServicePlan& plan, Service& service, double now_s) {
   service.memory = plan.memory;
   service.last_desired = plan.desired_workers();
   service.workers.clear();
+  std::map<std::string, int> slots;  // by pool name: roles share them
   for (const PoolPlan& pool : plan.pools) {
-    for (int slot = 0; slot < pool.workers; ++slot) {
-      Worker worker = ready_worker(pool.name, pool.accelerator, pool.gpus_per_worker, slot, now_s);
+    for (int i = 0; i < pool.workers; ++i) {
+      Worker worker = ready_worker(pool.name, pool.accelerator, pool.gpus_per_worker, slots[pool.name]++, now_s);
       worker.max_concurrency = pool.max_concurrency;
       worker.role = pool.role;
       service.workers.push_back(std::move(worker));

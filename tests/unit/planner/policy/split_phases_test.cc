@@ -76,6 +76,31 @@ TEST(SplitPhases, MeasuredTimesCountOnce) {
   EXPECT_EQ(answers(make_plan(cluster({service}, 64, 400)).services[0]), measured);
 }
 
+// Given workers that each have the whole of a request, and an advice to split on the same accelerator and GPUs, expect a change
+// of configuration although all pools have one name: the clock of the new one begins, and whole workers stay until it serves.
+// Once it does, its clock goes on.
+TEST(SplitPhases, IsAnotherConfigurationUnderTheSameName) {
+  Service service = split_service("chat", 10);
+  service.split->decode = {"h100", 1, 10};
+  service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 1, kNow)};
+  service.memory.configuration = "h100-1";
+  service.memory.configuration_since_s = kNow - 1000;
+  const ServicePlan plan = make_plan(cluster({service})).services[0];
+  ASSERT_EQ(plan.pools.size(), 3U);
+  EXPECT_EQ(plan.pools[0].id(), (PoolId{"h100-1", dispatch::Role::kDecode}));
+  EXPECT_EQ(plan.pools[1].id(), (PoolId{"h100-1", dispatch::Role::kPrefill}));
+  EXPECT_EQ(plan.pools[2].id(), PoolId{"h100-1"});
+  EXPECT_GE(plan.pools[2].workers, 1);
+  EXPECT_EQ(plan.memory.configuration, "h100-1");
+  EXPECT_EQ(plan.memory.configuration_since_s, kNow);
+  carry_out(plan, service, kNow);
+  Snapshot later = cluster({service});
+  later.now_s += 15;
+  const ServicePlan next = make_plan(later).services[0];
+  EXPECT_EQ(next.memory.configuration_since_s, kNow);
+  EXPECT_EQ(next.pools.size(), 2U);
+}
+
 // Given load and a strategy's word of how much one worker of each side serves, expect both sides to serve it, in their
 // proportion, with the word among the reasons; at a load ten times as high, about ten times as many.
 TEST(SplitPhases, BothSidesServeTheDemand) {
