@@ -71,20 +71,23 @@ std::string duration_text(double seconds) {
   return fmt::format("{:.10g}ns", seconds * 1e9);
 }
 
-YamlReader::YamlReader(const YamlValue& value, std::string path, YamlMistake& mistake)
-    : value_(value), path_(std::move(path)), mistake_(mistake) {
+YamlReader::YamlReader(const YamlValue& value, std::string path, YamlMistake& mistake, std::vector<std::string>* notes)
+    : value_(value), path_(std::move(path)), mistake_(mistake), notes_(notes) {
   if (value_.kind != YamlValue::Kind::kMap) {
     mistake_.keep(value_.line,
                   fmt::format("{}found {}, allowed is a map", path_.empty() ? "" : path_ + ": ", found_text(value_)));
   }
 }
 
+YamlReader YamlReader::inside(const char* key, const YamlValue& value) const { return {value, path_of(key), mistake_, notes_}; }
+
+YamlReader YamlReader::item(const char* key, const YamlValue& list, std::size_t i) const {
+  return {list.items[i], fmt::format("{}[{}]", path_of(key), i), mistake_, notes_};
+}
+
 const YamlValue* YamlReader::find(const char* key) {
   if (std::find(keys_.begin(), keys_.end(), key) == keys_.end()) keys_.emplace_back(key);
-  for (const YamlMember& member : value_.members) {
-    if (member.key == key) return &member.value;
-  }
-  return nullptr;
+  return member_of(value_, key);
 }
 
 const YamlValue* YamlReader::require(const char* key, std::string_view allowed) {
@@ -163,8 +166,31 @@ double YamlReader::duration_s(const char* key, NumberRange range_s, std::optiona
   return range_s.high;
 }
 
+const YamlValue* YamlReader::list(const char* key, std::size_t fewest, std::size_t most, std::string_view of, bool required) {
+  const std::string allowed =
+      fewest == 0 ? fmt::format("a list of at most {} {}", most, of) : fmt::format("a list of {} to {} {}", fewest, most, of);
+  const YamlValue* found = required ? require(key, allowed) : find(key);
+  if (found == nullptr) return nullptr;
+  const std::size_t items = found->items.size();
+  if (found->kind == YamlValue::Kind::kList && fewest <= items && items <= most) return found;
+  refuse(key, *found, allowed);
+  return nullptr;
+}
+
 void YamlReader::refuse(const char* key, const YamlValue& found, std::string_view allowed) {
   mistake_.keep(found.line, fmt::format("{}: found {}, allowed is {}", path_of(key), found_text(found), allowed));
+}
+
+void YamlReader::refuse(const char* key, std::string_view allowed) {
+  if (const YamlValue* found = find(key)) refuse(key, *found, allowed);
+}
+
+void YamlReader::belongs(const char* key, std::string_view to) {
+  if (const YamlValue* found = find(key)) mistake_.keep(found->line, fmt::format("{}: belongs to {}", path_of(key), to));
+}
+
+void YamlReader::note(const char* key, std::string_view value) {
+  if (find(key) == nullptr && notes_ != nullptr) notes_->push_back(fmt::format("{}: {}", path_of(key), value));
 }
 
 void YamlReader::finish() {

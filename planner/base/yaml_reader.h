@@ -45,8 +45,11 @@ struct NumberRange {
 
 class YamlReader {
  public:
-  // `path` stands before the keys in messages: "servers[2]".
-  YamlReader(const YamlValue& value, std::string path, YamlMistake& mistake);
+  // `path` stands before the keys in messages: "servers[2]". `notes` receives what note() says; null: nobody.
+  YamlReader(const YamlValue& value, std::string path, YamlMistake& mistake, std::vector<std::string>* notes = nullptr);
+  // Of the member `key`, and of item `i` of the list `key`, with the same mistake and notes.
+  [[nodiscard]] YamlReader inside(const char* key, const YamlValue& value) const;
+  [[nodiscard]] YamlReader item(const char* key, const YamlValue& list, std::size_t i) const;
 
   // The member's value, or null when the key is not there. A key that is never asked for is a mistake (finish()).
   const YamlValue* find(const char* key);
@@ -66,8 +69,21 @@ class YamlReader {
   bool flag(const char* key, bool otherwise);
   // A time with its unit, "500ms", in seconds, within the range.
   double duration_s(const char* key, NumberRange range_s, std::optional<double> otherwise_s = std::nullopt);
+  // A list of `fewest` to `most` of these, "maps with name and gpus"; null where it is missing or refused.
+  const YamlValue* list(const char* key, std::size_t fewest, std::size_t most, std::string_view of, bool required);
 
   void refuse(const char* key, const YamlValue& found, std::string_view allowed);
+  // Refuse a key if it is there; the second says what it belongs to.
+  void refuse(const char* key, std::string_view allowed);
+  void belongs(const char* key, std::string_view to);
+  // What is wrong with this map, with a key in its line, or with a key in another one: "found ..., allowed is ...".
+  void wrong(const std::string& what) { mistake_.keep(value_.line, path_.empty() ? what : path_ + ": " + what); }
+  void wrong(const char* key, const std::string& what) { wrong_at(value_.line, key, what); }
+  void wrong_at(int line, const std::string& key, const std::string& what) { mistake_.keep(line, path_of(key) + ": " + what); }
+  [[nodiscard]] bool ok() const { return mistake_.what.empty(); }
+
+  // Notes the value that is taken for a key that is not there.
+  void note(const char* key, std::string_view value);
 
   // Finds the keys that nobody asked for.
   void finish();
@@ -80,6 +96,7 @@ class YamlReader {
   const YamlValue& value_;
   std::string path_;
   YamlMistake& mistake_;
+  std::vector<std::string>* notes_;
   std::vector<std::string> keys_;
 };
 

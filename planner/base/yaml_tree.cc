@@ -132,6 +132,13 @@ class TreeBuilder final : public YAML::EventHandler {
 
 }  // namespace
 
+const YamlValue* member_of(const YamlValue& value, std::string_view key) {
+  for (const YamlMember& member : value.members) {
+    if (member.key == key) return &member.value;
+  }
+  return nullptr;
+}
+
 std::string found_text(const YamlValue& value) {
   switch (value.kind) {
     case YamlValue::Kind::kNull: return "nothing";

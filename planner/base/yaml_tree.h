@@ -31,6 +31,9 @@ struct YamlMember {
   YamlValue value;
 };
 
+// Null where the value is no map or has no such key.
+[[nodiscard]] const YamlValue* member_of(const YamlValue& value, std::string_view key);
+
 // The error is "SOURCE:LINE: what is wrong", one line.
 [[nodiscard]] Result<YamlValue> parse_yaml_tree(std::string_view text, const std::string& source);
 

@@ -1,0 +1,380 @@
+// A section of a YAML text described once, as a table of its fields: key, member and rule. Reading, the defaults that people
+// are told of, the refusal of unknown keys and the message of every mistake follow from it (yaml_reader.h).
+//
+//   static const auto kSlo = yaml::section("slo", &Service::slo, yaml::map(
+//       yaml::duration("timeToFirstToken", &Slo::ttft_s, {1e-6, 3600}).required(),
+//       yaml::number("percentile", &Slo::percentile, {0, 100}).noted()));
+//   kSlo.read(file, service, context);  // file: a YamlReader
+//
+// Fields are read in the table's order, and the first mistake is the one that is told. A field that is missing leaves its
+// member as it is. `context` is whatever conditions, hooks and checks need to know of other sections. Pure.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/base/yaml_reader.h"
+
+namespace windlass::yaml {
+
+// ---- rules: how a value is read, and how its default is shown
+
+struct Number {
+  NumberRange range;
+  double unit = 1;  // of the text's numbers in the member's
+
+  [[nodiscard]] double read(YamlReader& reader, const char* key) const { return unit * reader.number(key, range); }
+  [[nodiscard]] std::string shown(double value) const { return fmt::format("{:g}", value / unit); }
+};
+
+struct Whole {
+  std::int64_t low, high;
+
+  [[nodiscard]] std::int64_t read(YamlReader& reader, const char* key) const { return reader.whole(key, low, high); }
+  template <class Value>
+  [[nodiscard]] std::string shown(Value value) const {
+    return fmt::format("{}", value);
+  }
+};
+
+struct Duration {
+  NumberRange range_s;
+
+  [[nodiscard]] double read(YamlReader& reader, const char* key) const { return reader.duration_s(key, range_s); }
+  [[nodiscard]] std::string shown(double value_s) const { return duration_text(value_s); }
+};
+
+struct Text {
+  const char* what;
+
+  [[nodiscard]] std::string read(YamlReader& reader, const char* key) const { return reader.text(key, what); }
+};
+
+struct Flag {
+  [[nodiscard]] bool read(YamlReader& reader, const char* key) const { return reader.flag(key, false); }
+  [[nodiscard]] std::string shown(bool value) const { return value ? "true" : "false"; }
+};
+
+// The words stand in the enumeration's order.
+struct Choice {
+  std::span<const char* const> words;
+
+  [[nodiscard]] std::size_t read(YamlReader& reader, const char* key) const { return reader.choice(key, words); }
+  template <class Value>
+  [[nodiscard]] std::string shown(Value value) const {
+    return words[static_cast<std::size_t>(value)];
+  }
+};
+
+// ---- fields
+
+namespace detail {
+
+template <class T>
+T held(const std::optional<T>&);
+template <class T>
+T held(const T&);
+template <class T>
+using Held = decltype(held(std::declval<T>()));  // of an optional its value's type
+template <class T>
+inline constexpr bool kIsOptional = !std::is_same_v<Held<T>, T>;
+
+// A condition, hook or check, with as much as it asks for.
+template <class Function, class Context, class... Arguments>
+decltype(auto) call(const Function& function, Context& context, Arguments&... arguments) {
+  if constexpr (std::is_invocable_v<const Function&, Arguments&..., Context&>) {
+    return std::invoke(function, arguments..., context);
+  } else if constexpr (std::is_invocable_v<const Function&, Arguments&...>) {
+    return std::invoke(function, arguments...);
+  } else {
+    return std::invoke(function, context);
+  }
+}
+
+// Where the fields of a section go: into a member, or into the same object as those around it.
+struct Same {};
+template <class Object>
+Object& part_of(Object& object, Same) {
+  return object;
+}
+template <class Object, class Owner, class Value>
+auto& part_of(Object& object, Value Owner::*member) {
+  if constexpr (kIsOptional<Value>) {
+    return (object.*member).emplace();
+  } else {
+    return object.*member;
+  }
+}
+
+inline const YamlValue& empty_map() {
+  static const YamlValue kMap = [] {
+    YamlValue map;
+    map.kind = YamlValue::Kind::kMap;
+    return map;
+  }();
+  return kMap;
+}
+
+template <class Object>
+void take_line(Object& object, const YamlReader& reader) {
+  if constexpr (requires { object.line = 1; }) object.line = reader.line();
+}
+
+}  // namespace detail
+
+template <class Owner, class Value, class Rule>
+struct Field {
+  const char* key;
+  Value Owner::*member;
+  Rule rule;
+  bool must_be_there = false;
+  bool told = false;
+  const char* told_as = nullptr;
+
+  [[nodiscard]] Field required() const { return {key, member, rule, true}; }
+  // People are told of the default, in these words or as the rule shows it.
+  [[nodiscard]] Field noted(const char* words = nullptr) const { return {key, member, rule, false, true, words}; }
+
+  template <class Object, class Context>
+  void read(YamlReader& reader, Object& object, Context&) const {
+    Value& value = object.*member;
+    if (!must_be_there && reader.find(key) == nullptr) {
+      if (told) reader.note(key, told_as != nullptr ? told_as : shown(value));
+      return;
+    }
+    value = static_cast<Held>(rule.read(reader, key));
+  }
+  void refuse(YamlReader& reader, const char* belongs_to) const { reader.belongs(key, belongs_to); }
+
+ private:
+  using Held = detail::Held<Value>;
+
+  [[nodiscard]] std::string shown(const Value& value) const {
+    if constexpr (!requires(const Held& held) { rule.shown(held); }) {
+      return "";  // a rule whose defaults are told in words
+    } else if constexpr (detail::kIsOptional<Value>) {
+      return rule.shown(*value);
+    } else {
+      return rule.shown(value);
+    }
+  }
+};
+
+template <class Owner, class Value>
+[[nodiscard]] Field<Owner, Value, Number> number(const char* key, Value Owner::*member, NumberRange range, double unit = 1) {
+  return {key, member, {range, unit}};
+}
+template <class Owner, class Value>
+[[nodiscard]] Field<Owner, Value, Whole> whole(const char* key, Value Owner::*member, std::int64_t low, std::int64_t high) {
+  return {key, member, {low, high}};
+}
+template <class Owner, class Value>
+[[nodiscard]] Field<Owner, Value, Duration> duration(const char* key, Value Owner::*member, NumberRange range_s) {
+  return {key, member, {range_s}};
+}
+template <class Owner, class Value>
+[[nodiscard]] Field<Owner, Value, Text> text(const char* key, Value Owner::*member, const char* what) {
+  return {key, member, {what}};
+}
+template <class Owner, class Value>
+[[nodiscard]] Field<Owner, Value, Flag> flag(const char* key, Value Owner::*member) {
+  return {key, member, {}};
+}
+// Borrows the words.
+template <class Owner, class Value>
+[[nodiscard]] Field<Owner, Value, Choice> choice(const char* key, Value Owner::*member, std::span<const char* const> words) {
+  return {key, member, {words}};
+}
+
+// Anything else: function(reader, object) or function(reader, object, context).
+template <class Function>
+struct Hook {
+  Function function;
+
+  template <class Object, class Context>
+  void read(YamlReader& reader, Object& object, Context& context) const {
+    detail::call(function, context, reader, object);
+  }
+  void refuse(YamlReader&, const char*) const {}
+};
+
+template <class Function>
+[[nodiscard]] Hook<Function> hook(Function function) {
+  return {function};
+}
+
+// Another default than the type's own.
+template <class Owner, class Value>
+[[nodiscard]] auto preset(Value Owner::*member, Value value) {
+  return hook([=](YamlReader&, Owner& object) { object.*member = value; });
+}
+
+// ---- groups of fields
+
+struct NothingToCheck {
+  template <class Object>
+  void operator()(YamlReader&, const Object&) const {}
+};
+
+// The fields of one YAML map.
+template <class Check, class... Fields>
+struct Map {
+  std::tuple<Fields...> fields;
+  Check check;
+
+  // check(reader, object) or check(reader, object, context) has the last word on a map without mistakes.
+  template <class Other>
+  [[nodiscard]] Map<Other, Fields...> checked_by(Other other) const {
+    return {fields, other};
+  }
+
+  template <class Object, class Context>
+  void read(YamlReader& reader, Object& object, Context& context) const {
+    std::apply([&](const Fields&... field) { (field.read(reader, object, context), ...); }, fields);
+  }
+  void refuse(YamlReader& reader, const char* belongs_to) const {
+    std::apply([&](const Fields&... field) { (field.refuse(reader, belongs_to), ...); }, fields);
+  }
+  template <class Object, class Context>
+  void read_all(YamlReader& reader, Object& object, Context& context) const {
+    read(reader, object, context);
+    reader.finish();
+    if (reader.ok()) detail::call(check, context, reader, object);
+  }
+};
+
+template <class... Fields>
+[[nodiscard]] auto map(Fields... fields) {
+  return Map<NothingToCheck, Fields...>{{fields...}, {}};
+}
+
+// The fields of a member, in the same YAML map.
+template <class Owner, class Value, class Inner>
+struct Part {
+  Value Owner::*member;
+  Inner inner;
+
+  template <class Object, class Context>
+  void read(YamlReader& reader, Object& object, Context& context) const {
+    inner.read(reader, detail::part_of(object, member), context);
+  }
+  void refuse(YamlReader& reader, const char* belongs_to) const { inner.refuse(reader, belongs_to); }
+};
+
+template <class Owner, class Value, class... Fields>
+[[nodiscard]] auto part(Value Owner::*member, Fields... fields) {
+  return Part<Owner, Value, decltype(map(fields...))>{member, map(fields...)};
+}
+
+// Fields that are there where a condition of the object or of the context holds. Elsewhere their keys are unknown, or, with
+// `belongs_to`, refused by what they belong to.
+template <class Condition, class Inner>
+struct When {
+  Condition condition;
+  const char* belongs_to;
+  Inner inner;
+
+  template <class Object, class Context>
+  void read(YamlReader& reader, Object& object, Context& context) const {
+    if (detail::call(condition, context, object)) {
+      inner.read(reader, object, context);
+    } else if (belongs_to != nullptr) {
+      inner.refuse(reader, belongs_to);
+    }
+  }
+  void refuse(YamlReader& reader, const char* others) const { inner.refuse(reader, others); }
+};
+
+template <class Condition, class... Fields>
+[[nodiscard]] auto when(Condition condition, Fields... fields) {
+  return When<Condition, decltype(map(fields...))>{condition, nullptr, map(fields...)};
+}
+template <class Condition, class... Fields>
+[[nodiscard]] auto only(const char* belongs_to, Condition condition, Fields... fields) {
+  return When<Condition, decltype(map(fields...))>{condition, belongs_to, map(fields...)};
+}
+
+// ---- maps and lists under a key
+
+template <class Member, class Inner>
+struct Section {
+  const char* key;
+  Member member;
+  Inner inner;
+  const char* required_as = nullptr;
+  const char* told_as = nullptr;
+  bool or_its_defaults = false;
+
+  // "a map with name and gpus".
+  [[nodiscard]] Section required(const char* what) const { return {key, member, inner, what}; }
+  [[nodiscard]] Section noted(const char* words) const { return {key, member, inner, nullptr, words}; }
+  // Missing is as good as empty: people are told of its fields' defaults.
+  [[nodiscard]] Section or_defaults() const { return {key, member, inner, nullptr, nullptr, true}; }
+
+  template <class Object, class Context>
+  void read(YamlReader& reader, Object& object, Context& context) const {
+    const YamlValue* found = required_as != nullptr ? reader.require(key, required_as) : reader.find(key);
+    if (found == nullptr && told_as != nullptr) reader.note(key, told_as);
+    if (found == nullptr && !or_its_defaults) return;
+    YamlReader fields = reader.inside(key, found != nullptr ? *found : detail::empty_map());
+    auto& part = detail::part_of(object, member);
+    if constexpr (!std::is_same_v<Member, detail::Same>) detail::take_line(part, fields);
+    inner.read_all(fields, part, context);
+  }
+  void refuse(YamlReader& reader, const char* belongs_to) const { reader.belongs(key, belongs_to); }
+};
+
+// A map into a member.
+template <class Owner, class Value, class Inner>
+[[nodiscard]] Section<Value Owner::*, Inner> section(const char* key, Value Owner::*member, Inner inner) {
+  return {key, member, inner};
+}
+// A map whose fields are of the same object as those around it.
+template <class Inner>
+[[nodiscard]] Section<detail::Same, Inner> section(const char* key, Inner inner) {
+  return {key, {}, inner};
+}
+
+// A list of 1 to `most` maps into a vector; its elements are there one after the other.
+template <class Owner, class Element, class Inner>
+struct List {
+  const char* key;
+  std::vector<Element> Owner::*member;
+  std::size_t most;
+  const char* of;  // "maps with name and gpus"
+  Inner inner;
+  bool must_be_there = false;
+
+  [[nodiscard]] List required() const { return {key, member, most, of, inner, true}; }
+
+  template <class Object, class Context>
+  void read(YamlReader& reader, Object& object, Context& context) const {
+    const YamlValue* list = reader.list(key, 1, most, of, must_be_there);
+    if (list == nullptr) return;
+    (object.*member).reserve(list->items.size());
+    for (std::size_t i = 0; i < list->items.size() && reader.ok(); ++i) {
+      YamlReader fields = reader.item(key, *list, i);
+      Element& element = (object.*member).emplace_back();
+      detail::take_line(element, fields);
+      inner.read_all(fields, element, context);
+    }
+  }
+  void refuse(YamlReader& reader, const char* belongs_to) const { reader.belongs(key, belongs_to); }
+};
+
+template <class Owner, class Element, class Inner>
+[[nodiscard]] List<Owner, Element, Inner> list(const char* key, std::vector<Element> Owner::*member, std::size_t most,
+                                               const char* of, Inner inner) {
+  return {key, member, most, of, inner};
+}
+
+}  // namespace windlass::yaml

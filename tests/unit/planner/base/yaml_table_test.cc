@@ -1,0 +1,174 @@
+// Tables of a YAML text's fields: what they read, what they say of defaults, and the message of every mistake.
+#include "planner/base/yaml_table.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace windlass::yaml {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+enum class Fuel { kCoal, kSteam };
+constexpr std::array kFuels = {"coal", "steam"};
+
+struct Rope {
+  double metres = 0;
+  int line = 0;
+};
+
+struct Brake {
+  double force_n = 5;
+};
+
+struct Crew {
+  int hands = 2;
+};
+
+struct Winch {
+  std::string name;
+  int turns = 3;
+  std::optional<int> pawls;
+  double load_g = 4000;
+  double pause_s = 0.5;
+  bool reversed = false;
+  Fuel fuel = Fuel::kCoal;
+  std::optional<Brake> brake;
+  Crew crew;
+  std::vector<Rope> ropes;
+};
+
+struct Ship {
+  bool sails = false;
+  double most_metres = 100;
+};
+
+auto winch_fields() {
+  const auto by_steam = [](const Winch& winch) { return winch.fuel == Fuel::kSteam; };
+  return map(text("name", &Winch::name, "a name").required(), whole("turns", &Winch::turns, 1, 9).noted(),
+             whole("pawls", &Winch::pawls, 0, 4), number("loadKg", &Winch::load_g, {1, 50}, 1000).noted(),
+             duration("pause", &Winch::pause_s, {0, 60}).noted(), flag("reversed", &Winch::reversed).noted("as it came"),
+             choice("fuel", &Winch::fuel, kFuels).noted(),
+             only("fuel: steam", by_steam, section("brake", &Winch::brake, map(number("force", &Brake::force_n, {0, 9})))),
+             when(&Ship::sails, part(&Winch::crew, whole("hands", &Crew::hands, 1, 5))),
+             list("ropes", &Winch::ropes, 2, "maps with metres", map(number("metres", &Rope::metres, {0, 500}).required())))
+      .checked_by([](YamlReader& reader, const Winch& winch, const Ship& ship) {
+        for (const Rope& rope : winch.ropes) {
+          if (rope.metres > ship.most_metres) reader.wrong("ropes", "found one that is too long, allowed are shorter ones");
+        }
+      });
+}
+
+struct Read {
+  Winch winch;
+  std::vector<std::string> notes;
+  std::string mistake;
+};
+
+Read read(const std::string& yaml, Ship ship = {}) {
+  struct File {
+    Winch winch;
+  };
+  static const auto kTable = section("winch", &File::winch, winch_fields()).required("a map with name");
+  Read read;
+  File file;
+  YamlMistake mistake;
+  const YamlValue root = parse_yaml_tree(yaml, "w").value();
+  YamlReader reader(root, "", mistake, &read.notes);
+  kTable.read(reader, file, ship);
+  reader.finish();
+  read.winch = file.winch;
+  if (!reader.ok()) read.mistake = mistake.error("w").message;
+  return read;
+}
+
+// Given every field, expect their values in the members' units and types, and no default to be told.
+TEST(YamlTable, ReadsEveryField) {
+  const Read made = read(R"(winch:
+  name: capstan
+  turns: 4
+  pawls: 2
+  loadKg: 1.5
+  pause: 20ms
+  reversed: true
+  fuel: steam
+  brake: {force: 7}
+  hands: 3
+  ropes:
+  - {metres: 20}
+  - {metres: 30}
+)",
+                         {.sails = true});
+  EXPECT_EQ(made.mistake, "");
+  EXPECT_THAT(made.notes, IsEmpty());
+  EXPECT_EQ(made.winch.name, "capstan");
+  EXPECT_EQ(made.winch.turns, 4);
+  EXPECT_EQ(made.winch.pawls, 2);
+  EXPECT_EQ(made.winch.load_g, 1500);
+  EXPECT_EQ(made.winch.pause_s, 0.02);
+  EXPECT_TRUE(made.winch.reversed);
+  EXPECT_EQ(made.winch.fuel, Fuel::kSteam);
+  ASSERT_TRUE(made.winch.brake.has_value());
+  EXPECT_EQ(made.winch.brake->force_n, 7);
+  EXPECT_EQ(made.winch.crew.hands, 3);
+  ASSERT_EQ(made.winch.ropes.size(), 2u);
+  EXPECT_EQ(made.winch.ropes[1].metres, 30);
+  EXPECT_EQ(made.winch.ropes[1].line, 13);
+}
+
+// Given only what is required, expect the members to keep their defaults, and those that are noted to be told.
+TEST(YamlTable, TellsDefaults) {
+  const Read made = read("winch: {name: capstan}");
+  EXPECT_EQ(made.mistake, "");
+  EXPECT_THAT(made.notes, ElementsAre("winch.turns: 3", "winch.loadKg: 4", "winch.pause: 500ms", "winch.reversed: as it came",
+                                      "winch.fuel: coal"));
+  EXPECT_EQ(made.winch.turns, 3);
+  EXPECT_EQ(made.winch.load_g, 4000);
+  EXPECT_FALSE(made.winch.pawls.has_value());
+  EXPECT_FALSE(made.winch.brake.has_value());
+}
+
+// Given one mistake at a time, expect its line, field and rule.
+TEST(YamlTable, NamesMistakes) {
+  const auto mistake = [](const std::string& fields) { return read("winch:\n  name: capstan\n  " + fields).mistake; };
+  EXPECT_EQ(read("{}").mistake, "w:1: winch: missing, allowed is a map with name");
+  EXPECT_EQ(read("winch: {}").mistake, "w:1: winch.name: missing, allowed is a name");
+  EXPECT_EQ(mistake("turns: 0"), "w:3: winch.turns: found '0', allowed is a whole number from 1 to 9");
+  EXPECT_EQ(mistake("loadKg: 51"), "w:3: winch.loadKg: found '51', allowed is a number from 1 to 50");
+  EXPECT_EQ(mistake("fuel: oil"), "w:3: winch.fuel: found 'oil', allowed is one of coal, steam");
+  EXPECT_EQ(mistake("brake: {}"), "w:3: winch.brake: belongs to fuel: steam");
+  EXPECT_EQ(mistake("hands: 2"),
+            "w:3: winch.hands: unknown field; allowed are name, turns, pawls, loadKg, pause, reversed, fuel, "
+            "brake, ropes");
+  EXPECT_EQ(mistake("ropes: []"), "w:3: winch.ropes: found a list, allowed is a list of 1 to 2 maps with metres");
+  EXPECT_EQ(mistake("ropes: [{metres: 1}, {}]"), "w:3: winch.ropes[1].metres: missing, allowed is a number from 0 to 500");
+  EXPECT_EQ(mistake("ropes: [{metres: 101}]"), "w:2: winch.ropes: found one that is too long, allowed are shorter ones");
+}
+
+// Given a section that may be missing but has defaults to tell, expect them as if it were empty; and another that is unlike
+// them, its own words.
+TEST(YamlTable, SectionsThatAreMissing) {
+  std::vector<std::string> notes;
+  YamlMistake mistake;
+  Ship ship;
+  Winch winch;
+  const YamlValue root = parse_yaml_tree("{}", "w").value();
+  YamlReader reader(root, "", mistake, &notes);
+  const auto crew = map(whole("hands", &Crew::hands, 1, 5).noted());
+  section("crew", &Winch::crew, crew).or_defaults().read(reader, winch, ship);
+  section("brake", &Winch::brake, map(number("force", &Brake::force_n, {0, 9}).noted()))
+      .noted("none")
+      .read(reader, winch, ship);
+  section("others", &Winch::crew, crew).read(reader, winch, ship);
+  EXPECT_TRUE(reader.ok());
+  EXPECT_THAT(notes, ElementsAre("crew.hands: 2", "brake: none"));
+  EXPECT_FALSE(winch.brake.has_value());
+}
+
+}  // namespace
+}  // namespace windlass::yaml
