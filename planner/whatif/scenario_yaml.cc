@@ -1,18 +1,17 @@
-// See scenario_yaml.h. Here: what concerns the whole run; the parts of each service in scenario_yaml_*.cc, in the order of
-// docs/simulate.md.
+// See scenario_yaml.h. Here: the forms, and what concerns the whole file or run; the other sections in scenario_yaml_*.cc, in
+// the order of docs/simulate.md.
 #include "planner/whatif/scenario_yaml.h"
 
+#include <array>
 #include <map>
+#include <span>
 #include <string>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "planner/base/foreign_text.h"
-#include "planner/base/yaml_reader.h"
-#include "planner/catalog/accelerators_by_name.h"
 #include "planner/policy/tuning.h"
-#include "planner/whatif/scenario_yaml_service.h"
+#include "planner/whatif/scenario_sections.h"
 
 namespace windlass::sim {
 namespace {
@@ -22,166 +21,195 @@ constexpr std::size_t kMaxFailures = 10'000;
 // Older readings are stale for the policy (kSignalMaxAgeS), and a look may be a second younger than it is asked.
 constexpr double kMaxMetricsAge_s = planner::kSignalMaxAgeS - 1;
 
-bool is_name(std::string_view text) {
-  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  return !text.empty() && text.size() <= 63 && text.find_first_not_of(kLetters) == std::string_view::npos;
+void refuse_in_plan(YamlReader& file, Reading&) {
+  for (const char* key : {"services", "cluster"}) {
+    file.refuse(key, "nothing: a plan is of one model, and chooses the cluster among `accelerators`");
+  }
 }
 
-class Parser {
- public:
-  explicit Parser(const std::string& source) { scenario_.source = source; }
-
-  Result<Scenario> parse(const YamlValue& root) {
-    YamlReader reader(root, "", mistake_);
-    if (reader.find("seed") == nullptr) scenario_.defaults.emplace_back("seed: 0");
-    scenario_.seed = static_cast<std::uint64_t>(reader.whole("seed", 0, std::int64_t{1} << 53, 0));
-    if (const auto* services = reader.find("services")) {
-      RunNeeds needs;
-      if (const auto* cluster = reader.find("cluster")) {
-        YamlReader run(*cluster, "cluster", mistake_);
-        needs = read_run(run);
-        run.finish();
-      }
-      read_services(reader, *services, needs);
-    } else {
-      scenario_.services.emplace_back();
-      scenario_.services.front().line = reader.line();
-      ServiceReader(scenario_.services.front(), scenario_.defaults, mistake_).read(reader, [this](YamlReader& cluster) {
-        return read_run(cluster);
-      });
-    }
-    reader.finish();
-    if (mistake_.what.empty()) check_workers();
-    if (!mistake_.what.empty()) return mistake_.error(scenario_.source);
-    return std::move(scenario_);
+void refuse_in_cluster(YamlReader& file, Reading&) {
+  for (const char* key : {"services", "accelerators", "network"}) {
+    file.refuse(key, "nothing: a plan is of one model, and `cluster.nodes` says what it may use");
   }
+}
 
- private:
-  void read_services(YamlReader& reader, const YamlValue& services, const RunNeeds& needs) {
-    if (services.kind != YamlValue::Kind::kList || services.items.empty() || services.items.size() > kMaxServices) {
-      reader.refuse("services", services,
-                    fmt::format("a list of 1 to {} maps with name, model, latency, workload and cluster", kMaxServices));
-      return;
-    }
-    scenario_.services.reserve(services.items.size());
-    for (std::size_t i = 0; i < services.items.size() && mistake_.what.empty(); ++i) {
-      YamlReader fields(services.items[i], fmt::format("services[{}]", i), mistake_);
-      ScenarioService& service = scenario_.services.emplace_back();
-      service.line = services.items[i].line;
-      service.prefix = fmt::format("services[{}].", i);
-      service.name = fields.text("name", "a name of the service");
-      if (const auto* name = fields.find("name"); name != nullptr && !is_name(service.name)) {
-        fields.refuse("name", *name, "a name of at most 63 letters, digits, dots, dashes and underscores");
-      }
-      for (std::size_t j = 0; j < i; ++j) {
-        if (scenario_.services[j].name != service.name) continue;
-        mistake_.keep(fields.line(), fmt::format("services[{}].name: found '{}' a second time, allowed are different names", i,
-                                                 shown_text(service.name)));
-      }
-      ServiceReader(service, scenario_.defaults, mistake_).read(fields, [&needs](YamlReader&) { return needs; });
-      fields.finish();
+// What a file of the form says of a service and its plan. Forms differ in these lists alone.
+std::span<const ReadSection> sections_of(ScenarioForm form) {
+  // clang-format off
+  static constexpr std::array<ReadSection, 9> kSimulation = {
+      read_model, read_latency, read_workload, read_pools,
+      read_scheduling, read_slo, read_reference, read_scaling, check_service};
+  static constexpr std::array<ReadSection, 13> kPlan = {
+      refuse_in_plan, read_model, read_latency, read_workload, read_accelerators,
+      read_scheduling, read_slo, read_reference, read_scaling, check_service, read_search, read_network, read_limits};
+  static constexpr std::array<ReadSection, 12> kCluster = {
+      refuse_in_cluster, read_model, read_latency, read_workload, read_nodes,
+      read_scheduling, read_slo, read_reference, read_scaling, check_service, read_search, read_limits};
+  // clang-format on
+  if (form == ScenarioForm::kSimulation) return kSimulation;
+  return form == ScenarioForm::kPlan ? std::span<const ReadSection>(kPlan) : kCluster;
+}
+
+void read_sections(YamlReader& reader, ScenarioService& service, Reading& reading) {
+  service.line = reader.line();
+  reading.service = &service;
+  reading.tensor_parallel.reset();
+  for (const ReadSection section : sections_of(reading.form)) section(reader, reading);
+}
+
+void check_name(YamlReader& reader, ScenarioService& service, Reading& reading) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  if (service.name.size() > 63 || service.name.find_first_not_of(kLetters) != std::string::npos) {
+    reader.refuse("name", "a name of at most 63 letters, digits, dots, dashes and underscores");
+  }
+  for (const ScenarioService& other : reading.scenario().services) {
+    if (&other == &service || other.name != service.name) continue;
+    reader.wrong("name", fmt::format("found '{}' a second time, allowed are different names", shown_text(service.name)));
+  }
+}
+
+void read_listed(YamlReader& reader, ScenarioService& service, Reading& reading) {
+  service.prefix = reader.path_of("");
+  read_sections(reader, service, reading);
+}
+
+// The keys of `cluster` that concern the whole run, where services have their own.
+void read_own_cluster(YamlReader& cluster, Scenario&, Reading& reading) { read_run(cluster, reading); }
+
+auto services_fields() {
+  return map(
+      section("cluster", map(hook(read_own_cluster))),
+      list("services", &Scenario::services, kMaxServices, "maps with name, model, latency, workload and cluster",
+           map(text("name", &ScenarioService::name, "a name of the service").required(), hook(check_name), hook(read_listed))));
+}
+
+auto failure_fields() {
+  using At = WorkerFailures::At;
+  const auto check = [](YamlReader& reader, WorkerFailures&) {
+    if (reader.find("meanTimeBetween") != nullptr || reader.find("at") != nullptr) return;
+    reader.wrong("found neither meanTimeBetween nor at, allowed is either or both");
+  };
+  return map(
+      // Workers that fail faster than this never serve anything.
+      duration("meanTimeBetween", &WorkerFailures::mean_time_between_s, {10, kYear_s}), hook(check),
+      list("at", &WorkerFailures::at, kMaxFailures, "maps with time and worker",
+           map(duration("time", &At::time_s, {0, kYear_s}).required(), whole("worker", &At::worker, 0, 1'000'000).required())),
+      flag("restart", &WorkerFailures::restart).noted());
+}
+
+auto autoscaling_fields() {
+  using Autoscaling = ScenarioAutoscaling;
+  return map(duration("interval", &Autoscaling::interval_s, {0.01, kYear_s}).noted(),
+             duration("metricsAge", &Autoscaling::metrics_age_s, {0, kMaxMetricsAge_s}).noted(),
+             by_accelerator("gpus", &Autoscaling::gpus, yaml::Whole{0, kMaxWorkers}).noted("as many as are asked for"));
+}
+
+// What the run's own fields say of all services' workers.
+void check_workers(YamlReader& file, const Scenario& scenario) {
+  std::map<std::string, int> gpus;  // that the run begins with, by accelerator
+  int workers = 0;
+  for (const ScenarioService& service : scenario.services) {
+    for (const ScenarioPool& pool : service.pools) {
+      gpus[pool.accelerator.name] += pool.workers * pool.gpus_per_worker;
+      workers += pool.workers;
     }
   }
-
-  // What the run's own fields say of all services' workers.
-  void check_workers() {
-    std::map<std::string, int> gpus;  // that the run begins with, by accelerator
-    int workers = 0;
-    for (const ScenarioService& service : scenario_.services) {
-      for (const ScenarioPool& pool : service.pools) {
-        gpus[pool.accelerator.name] += pool.workers * pool.gpus_per_worker;
-        workers += pool.workers;
-      }
-    }
-    if (const auto& autoscaling = scenario_.autoscaling) {
-      for (const auto& [accelerator, there_are] : autoscaling->gpus) {
-        if (gpus[accelerator] <= there_are) continue;
-        mistake_.keep(autoscaling->line,
-                      fmt::format("cluster.autoscaling.gpus.{}: found {} beside pools that begin with {}, allowed are as many",
-                                  accelerator, there_are, gpus[accelerator]));
-      }
-    }
-    const WorkerFailures& failures = scenario_.failures;
-    for (std::size_t i = 0; i < failures.at.size(); ++i) {
-      const bool others_start = failures.restart || scenario_.autoscaling.has_value();
-      if (others_start || failures.at[i].worker < workers) continue;
-      mistake_.keep(scenario_.failures_line,
-                    fmt::format("cluster.failures.at[{}].worker: found {}, allowed is 0 to {}: no worker is started in the run",
-                                i, failures.at[i].worker, workers - 1));
+  if (const auto& autoscaling = scenario.autoscaling) {
+    for (const auto& [accelerator, there_are] : autoscaling->gpus) {
+      if (gpus[accelerator] <= there_are) continue;
+      file.wrong_at(autoscaling->line, "cluster.autoscaling.gpus." + accelerator,
+                    fmt::format("found {} beside pools that begin with {}, allowed are as many", there_are, gpus[accelerator]));
     }
   }
-
-  RunNeeds read_run(YamlReader& cluster) {
-    const auto* failures = cluster.find("failures");
-    if (failures != nullptr) read_failures(*failures, cluster.path_of("failures"));
-    const auto* autoscaling = cluster.find("autoscaling");
-    if (autoscaling != nullptr) read_autoscaling(*autoscaling, cluster.path_of("autoscaling"));
-    return {(failures != nullptr && scenario_.failures.restart) || autoscaling != nullptr, autoscaling != nullptr};
+  const WorkerFailures& failures = scenario.failures;
+  for (std::size_t i = 0; i < failures.at.size(); ++i) {
+    const bool others_start = failures.restart || scenario.autoscaling.has_value();
+    if (others_start || failures.at[i].worker < workers) continue;
+    file.wrong_at(
+        scenario.failures_line, fmt::format("cluster.failures.at[{}].worker", i),
+        fmt::format("found {}, allowed is 0 to {}: no worker is started in the run", failures.at[i].worker, workers - 1));
   }
+}
 
-  void read_autoscaling(const YamlValue& value, const std::string& path) {
-    YamlReader reader(value, path, mistake_);
-    ScenarioAutoscaling autoscaling;
-    autoscaling.line = value.line;
-    const auto duration_s = [&](const char* key, NumberRange range_s, double otherwise_s) {
-      if (reader.find(key) == nullptr) scenario_.defaults.push_back(reader.path_of(key) + ": " + duration_text(otherwise_s));
-      return reader.duration_s(key, range_s, otherwise_s);
-    };
-    autoscaling.interval_s = duration_s("interval", {0.01, kYear_s}, autoscaling.interval_s);
-    autoscaling.metrics_age_s = duration_s("metricsAge", {0, kMaxMetricsAge_s}, autoscaling.metrics_age_s);
-    if (const auto* gpus = reader.find("gpus")) {
-      YamlReader by_accelerator(*gpus, reader.path_of("gpus"), mistake_);
-      for (const YamlMember& member : by_accelerator.members()) {
-        autoscaling.gpus[member.key] = static_cast<int>(by_accelerator.whole(member.key.c_str(), 0, kMaxWorkers));
-        if (planner::accelerator_by_name(member.key).ok()) continue;
-        mistake_.keep(member.line, fmt::format("{}: found '{}', allowed is {}", reader.path_of("gpus"), shown_text(member.key),
-                                               fmt::join(planner::accelerator_names(), ", ")));
-      }
-    } else {
-      scenario_.defaults.push_back(reader.path_of("gpus") + ": as many as are asked for");
-    }
-    reader.finish();
-    scenario_.autoscaling = std::move(autoscaling);
+void check_file(YamlReader& file, const Reading& reading) {
+  if (!reading.for_plan()) {
+    check_workers(file, reading.scenario());
+  } else if (!reading.service->slo && reading.plan().limits.empty()) {
+    file.wrong("slo", "missing, allowed is a map with timeToFirstToken, timePerOutputToken or both, or `limits`");
   }
+}
 
-  void read_failures(const YamlValue& value, const std::string& path) {
-    YamlReader reader(value, path, mistake_);
-    WorkerFailures& failures = scenario_.failures;
-    scenario_.failures_line = value.line;
-    const auto* mean = reader.find("meanTimeBetween");
-    const auto* at = reader.find("at");
-    // Workers that fail faster than this never serve anything.
-    if (mean != nullptr) failures.mean_time_between_s = reader.duration_s("meanTimeBetween", {10, kYear_s});
-    if (mean == nullptr && at == nullptr) {
-      mistake_.keep(value.line, fmt::format("{}: found neither meanTimeBetween nor at, allowed is either or both", path));
-    }
-    const std::string allowed = fmt::format("a list of 1 to {} maps with time and worker", kMaxFailures);
-    if (at != nullptr && (at->kind != YamlValue::Kind::kList || at->items.empty() || at->items.size() > kMaxFailures)) {
-      reader.refuse("at", *at, allowed);
-      at = nullptr;
-    }
-    for (std::size_t i = 0; at != nullptr && i < at->items.size(); ++i) {
-      YamlReader fields(at->items[i], fmt::format("{}.at[{}]", path, i), mistake_);
-      WorkerFailures::At failure;
-      failure.time_s = fields.duration_s("time", {0, kYear_s});
-      failure.worker = static_cast<int>(fields.whole("worker", 0, 1'000'000));
-      fields.finish();
-      failures.at.push_back(failure);
-    }
-    if (reader.find("restart") == nullptr) scenario_.defaults.push_back(reader.path_of("restart") + ": true");
-    failures.restart = reader.flag("restart", true);
-    reader.finish();
+// A simulation fills the scenario of the plan alone, and a plan all but the cluster.
+Result<hetero::ClusterScenario> read_scenario(std::string_view yaml, const std::string& source, ScenarioForm form) {
+  static const auto kServices = services_fields();
+  static const auto kSeed = whole("seed", &Scenario::seed, 0, std::int64_t{1} << 53).noted();
+  WINDLASS_ASSIGN_OR_RETURN(const YamlValue root, parse_yaml_tree(yaml, source));
+  hetero::ClusterScenario made;
+  Reading reading{form, made};
+  Scenario& scenario = reading.scenario();
+  scenario.source = source;
+  YamlMistake mistake;
+  YamlReader file(root, "", mistake, &scenario.defaults);
+  kSeed.read(file, scenario, reading);
+  if (form == ScenarioForm::kSimulation && file.find("services") != nullptr) {
+    reading.services_listed = true;
+    kServices.read(file, scenario, reading);
+  } else {
+    read_sections(file, scenario.services.emplace_back(), reading);
   }
-
-  Scenario scenario_;
-  YamlMistake mistake_;
-};
+  file.finish();
+  if (file.ok()) check_file(file, reading);
+  if (!file.ok()) return mistake.error(source);
+  return made;
+}
 
 }  // namespace
 
+void read_run(YamlReader& cluster, Reading& reading) {
+  static const auto kFailures = section("failures", &Scenario::failures, failure_fields());
+  static const auto kAutoscaling = section("autoscaling", &Scenario::autoscaling, autoscaling_fields());
+  Scenario& scenario = reading.scenario();
+  const auto* failures = cluster.find("failures");
+  if (failures != nullptr) scenario.failures_line = failures->line;
+  kFailures.read(cluster, scenario, reading);
+  kAutoscaling.read(cluster, scenario, reading);
+  reading.autoscaled = scenario.autoscaling.has_value();
+  reading.workers_start = reading.autoscaled || (failures != nullptr && scenario.failures.restart);
+}
+
+ScenarioForm form_of(const YamlValue& file) {
+  const YamlValue* cluster = member_of(file, "cluster");
+  const auto has = [&](const char* key) { return cluster != nullptr && member_of(*cluster, key) != nullptr; };
+  if (has("pools") || (member_of(file, "services") != nullptr && !has("nodes"))) return ScenarioForm::kSimulation;
+  const bool is_map = cluster != nullptr && cluster->kind == YamlValue::Kind::kMap;
+  return is_map ? ScenarioForm::kCluster : ScenarioForm::kPlan;
+}
+
 Result<Scenario> parse_scenario(std::string_view yaml, const std::string& source) {
-  WINDLASS_ASSIGN_OR_RETURN(const YamlValue root, parse_yaml_tree(yaml, source));
-  return Parser(source).parse(root);
+  WINDLASS_ASSIGN_OR_RETURN(auto made, read_scenario(yaml, source, ScenarioForm::kSimulation));
+  return std::move(made.plan.scenario);
 }
 
 }  // namespace windlass::sim
+
+namespace windlass::search {
+
+Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source) {
+  WINDLASS_ASSIGN_OR_RETURN(auto made, sim::read_scenario(yaml, source, sim::ScenarioForm::kPlan));
+  return std::move(made.plan);
+}
+
+}  // namespace windlass::search
+
+namespace windlass::hetero {
+
+Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source) {
+  return sim::read_scenario(yaml, source, sim::ScenarioForm::kCluster);
+}
+
+bool holds_cluster(std::string_view yaml) {
+  const auto file = parse_yaml_tree(yaml, "");
+  return file.ok() && sim::form_of(*file) == sim::ScenarioForm::kCluster;
+}
+
+}  // namespace windlass::hetero

@@ -1,16 +1,29 @@
-// Reads a SCENARIO file of `windlass simulate`. Foreign bytes: errors are values. Pure; docs/simulate.md lists the fields.
+// The one reader of scenario files, which have three forms:
+//
+//   a simulation  `windlass simulate`: services, each with a `cluster` of pools                  docs/simulate.md
+//   a plan        `windlass plan`: one service, `accelerators` to choose among, a `network`      docs/plan.md
+//   a cluster     `windlass plan`: one service, and a `cluster` of nodes and links               docs/plan.md
+//
+// A form is a list of sections (scenario_yaml.cc); a section is read alike in all forms that have it. Errors are
+// "SOURCE:LINE: FIELD: found ..., allowed is ...". Names of models and accelerators are looked up in the catalog. Foreign
+// bytes: errors are values. Pure.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "planner/base/result.h"
+#include "planner/base/yaml_tree.h"
 #include "planner/whatif/scenario.h"
 
 namespace windlass::sim {
 
-// The error is "SOURCE:LINE: FIELD: found ..., allowed is ...". Names of models and accelerators are looked up in the catalog;
-// what the simulator cannot do yet is refused by its field.
+enum class ScenarioForm { kSimulation, kPlan, kCluster };
+
+// By the sections that the file has.
+[[nodiscard]] ScenarioForm form_of(const YamlValue& file);
+
+// A simulation. parse_plan_scenario() and parse_cluster_scenario() stand with what they give.
 [[nodiscard]] Result<Scenario> parse_scenario(std::string_view yaml, const std::string& source);
 
 }  // namespace windlass::sim

@@ -1,230 +1,202 @@
-// A service's workers: pools, the link between them, what a start takes, and the reference of slowdowns. See
-// scenario_yaml_service.h.
+// What a service runs on: pools and the link between them, or accelerators to choose among; and what a start takes, and the
+// reference of slowdowns. See scenario_sections.h.
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "planner/base/foreign_text.h"
 #include "planner/catalog/accelerators_by_name.h"
-#include "planner/whatif/scenario_yaml_service.h"
+#include "planner/whatif/scenario_sections.h"
 
 namespace windlass::sim {
 namespace {
 
-constexpr int kMaxPools = 1000;
+using Pool = ScenarioPool;
+using PoolLink = ScenarioLink;
+using Start = ScenarioStart;
+
+constexpr std::size_t kMaxPools = 1000;
 constexpr std::size_t kMaxChoices = 32;  // of accelerators
+constexpr std::array kRoles = {"unified", "prefill", "decode"};
 
-}  // namespace
-
-std::optional<planner::AcceleratorSpec> read_accelerator(YamlReader& reader, YamlMistake& mistake) {
-  const YamlValue* value = reader.require("accelerator", "a name of the catalog");
-  if (value == nullptr) return std::nullopt;
-  const std::string name = reader.text("accelerator", "a name of the catalog");
-  auto spec = planner::accelerator_by_name(name);
-  if (spec.ok()) return std::move(spec).value();
-  mistake.keep(value->line, fmt::format("{}: found '{}', allowed is {}", reader.path_of("accelerator"), shown_text(name),
-                                        fmt::join(planner::accelerator_names(), ", ")));
-  return std::nullopt;
-}
-
-int ServiceReader::read_gpus(YamlReader& reader) {
-  const int stages = service_.latency.pipeline_parallel;
-  const auto gpus = static_cast<int>(noted_whole(reader, "gpusPerWorker", 1, 1024, tensor_parallel_.value_or(1) * stages));
-  if (!mistake_.what.empty()) return gpus;
-  if (tensor_parallel_ && gpus != *tensor_parallel_ * stages) {
-    mistake_.keep(
-        reader.line(),
-        stages == 1
-            ? fmt::format("{}: found {} beside latency.tensorParallel {}, allowed are equal numbers",
-                          reader.path_of("gpusPerWorker"), gpus, *tensor_parallel_)
-            : fmt::format("{}: found {} beside latency.tensorParallel {} and pipelineParallel {}, allowed is their product",
-                          reader.path_of("gpusPerWorker"), gpus, *tensor_parallel_, stages));
+// GPUs of a worker of this kind, as latency's parallelism has them.
+template <class Worker>
+void read_gpus(YamlReader& reader, Worker& worker, Reading& reading) {
+  const int stages = reading.service->latency.pipeline_parallel;
+  const auto& tensor_parallel = reading.tensor_parallel;
+  worker.gpus_per_worker = tensor_parallel.value_or(1) * stages;
+  whole("gpusPerWorker", &Worker::gpus_per_worker, 1, 1024).noted().read(reader, worker, reading);
+  const int gpus = worker.gpus_per_worker;
+  if (tensor_parallel && gpus != *tensor_parallel * stages) {
+    reader.wrong("gpusPerWorker",
+                 fmt::format("found {} beside latency.tensorParallel {}", gpus, *tensor_parallel) +
+                     (stages == 1 ? ", allowed are equal numbers"
+                                  : fmt::format(" and pipelineParallel {}, allowed is their product", stages)));
   } else if (gpus % stages != 0) {
-    mistake_.keep(reader.line(), fmt::format("{}: found {} beside latency.pipelineParallel {}, allowed is a multiple of it",
-                                             reader.path_of("gpusPerWorker"), gpus, stages));
+    reader.wrong("gpusPerWorker",
+                 fmt::format("found {} beside latency.pipelineParallel {}, allowed is a multiple of it", gpus, stages));
   }
-  return gpus;
 }
 
-void ServiceReader::read_pools(YamlReader& reader) {
-  static constexpr std::array kRoles = {"unified", "prefill", "decode"};
-  const std::string allowed = fmt::format("a list of 1 to {} pools", kMaxPools);
-  const YamlValue* pools = reader.require("pools", allowed);
-  if (pools == nullptr) return;
-  if (pools->kind != YamlValue::Kind::kList || pools->items.empty() || pools->items.size() > kMaxPools) {
-    reader.refuse("pools", *pools, allowed);
-    return;
-  }
+// Of an accelerator and its price, which is the data sheet's unless the file says another.
+auto accelerator_fields() {
+  return map(accelerator(&Pool::accelerator),
+             hook([](YamlReader&, Pool& pool) { pool.price_per_gpu_hour = pool.accelerator.price_per_hour; }));
+}
+auto price() { return number("pricePerGpuHour", &Pool::price_per_gpu_hour, kPrice); }
+
+void check_pools(YamlReader& cluster, ScenarioService& service) {
+  if (!cluster.ok()) return;
   int workers = 0;
-  bool prefill = false, decode = false, unified = false;
-  for (std::size_t i = 0; i < pools->items.size() && mistake_.what.empty(); ++i) {
-    YamlReader fields(pools->items[i], fmt::format("{}[{}]", reader.path_of("pools"), i), mistake_);
-    ScenarioPool pool;
-    pool.line = pools->items[i].line;
-    pool.role = static_cast<dispatch::Role>(noted_choice(fields, "role", kRoles, 0));
-    if (auto spec = read_accelerator(fields, mistake_)) pool.accelerator = std::move(*spec);
-    pool.gpus_per_worker = read_gpus(fields);
-    pool.workers = static_cast<int>(noted_whole(fields, "workers", needs_.autoscaled ? 0 : 1, kMaxWorkers, 1));
-    pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
-    pool.dispatch_weight = fields.number("dispatchWeight", {0, 1e6}, 0);
-    fields.finish();
+  bool unified = false, prefill = false, decode = false;
+  for (const Pool& pool : service.pools) {
     workers += pool.workers;
     if (workers > kMaxWorkers) {
-      mistake_.keep(pool.line, fmt::format("{}: found {} workers, allowed are {} together", reader.path_of("pools"), workers,
-                                           kMaxWorkers));
+      cluster.wrong_at(pool.line, "pools", fmt::format("found {} workers, allowed are {} together", workers, kMaxWorkers));
     }
     unified = unified || pool.role == dispatch::Role::kUnified;
     prefill = prefill || pool.role == dispatch::Role::kPrefill;
     decode = decode || pool.role == dispatch::Role::kDecode;
-    service_.pools.push_back(std::move(pool));
   }
-  if (!(unified ? !prefill && !decode : prefill && decode)) {
-    const char* found = unified ? "unified pools beside others" : prefill ? "no decode pool" : "no prefill pool";
-    mistake_.keep(pools->line, fmt::format("{}: found {}, allowed are pools that are all unified, or prefill and decode pools",
-                                           reader.path_of("pools"), found));
+  if (unified ? !prefill && !decode : prefill && decode) return;
+  const char* found = unified ? "unified pools beside others" : prefill ? "no decode pool" : "no prefill pool";
+  cluster.wrong_at(cluster.find("pools")->line, "pools",
+                   fmt::format("found {}, allowed are pools that are all unified, or prefill and decode pools", found));
+}
+
+auto pool_fields() {
+  return map(choice("role", &Pool::role, kRoles).noted(), accelerator_fields(), hook(read_gpus<Pool>),
+             hook([](YamlReader& reader, Pool& pool, Reading& reading) {
+               const int fewest = reading.autoscaled ? 0 : 1;
+               whole("workers", &Pool::workers, fewest, kMaxWorkers).noted().read(reader, pool, reading);
+             }),
+             price(), number("dispatchWeight", &Pool::dispatch_weight, {0, 1e6}));
+}
+
+void read_run_of_one(YamlReader& cluster, ScenarioService&, Reading& reading) {
+  if (!reading.services_listed) read_run(cluster, reading);
+}
+
+auto cluster_fields() {
+  const auto link =
+      map(number("bandwidthGBps", &PoolLink::bandwidth_bytes_per_s, kGBps, kGiga),
+          duration("latency", &PoolLink::latency_s, kLatency_s), choice("transfer", &PoolLink::layer_wise, kTransfers).noted());
+  const auto start = map(duration("imagePull", &Start::image_pull_s, {0, kYear_s}).noted(),
+                         number("weightsGBps", &Start::weights_bytes_per_s, {1e-3, 1e6}, kGiga).noted(),
+                         duration("engine", &Start::engine_s, {0, kYear_s}).noted());
+  return map(
+      hook(read_run_of_one), list("pools", &ScenarioService::pools, kMaxPools, "pools", pool_fields()).required(),
+      hook(check_pools),
+      only("prefill and decode pools; found unified ones", &Reading::two_roles, section("link", &ScenarioService::link, link)),
+      only("cluster.autoscaling and to failures with restart: no worker starts otherwise", &Reading::workers_start,
+           section("start", &ScenarioService::start, start).or_defaults()));
+}
+
+void check_choice(YamlReader& reader, Pool& pool, Reading& reading) {
+  for (const Pool& other : reading.service->pools) {
+    if (&other == &pool || other.accelerator.name != pool.accelerator.name) continue;
+    reader.wrong("accelerator", fmt::format("found {} a second time, allowed are different ones", pool.accelerator.name));
   }
 }
 
-void ServiceReader::read_choices(YamlReader& reader) {
-  const std::string allowed = fmt::format("a list of 1 to {} maps with accelerator", kMaxChoices);
-  const YamlValue* choices = reader.require("accelerators", allowed);
-  if (choices == nullptr) return;
-  if (choices->kind != YamlValue::Kind::kList || choices->items.empty() || choices->items.size() > kMaxChoices) {
-    reader.refuse("accelerators", *choices, allowed);
-    return;
+void check_autoscaling(YamlReader& parent, const ScenarioService& service, const Reading& reading) {
+  const int line = service.pools.front().line;
+  if (reading.two_roles()) {
+    parent.wrong_at(line, "cluster.pools",
+                    "found prefill and decode pools beside autoscaling, allowed are unified ones: the policy plans no others");
   }
-  for (std::size_t i = 0; i < choices->items.size() && mistake_.what.empty(); ++i) {
-    YamlReader fields(choices->items[i], fmt::format("{}[{}]", reader.path_of("accelerators"), i), mistake_);
-    ScenarioPool pool;
-    pool.line = choices->items[i].line;
-    if (auto spec = read_accelerator(fields, mistake_)) pool.accelerator = std::move(*spec);
-    note(fields, "gpus", "as many as are asked for");
-    pool.workers = static_cast<int>(fields.whole("gpus", 1, kMaxWorkers, kMaxWorkers));
-    pool.price_per_gpu_hour = fields.number("pricePerGpuHour", {0, 1e6}, pool.accelerator.price_per_hour);
-    fields.finish();
-    for (std::size_t j = 0; j < i && mistake_.what.empty(); ++j) {
-      if (service_.pools[j].accelerator.name != pool.accelerator.name) continue;
-      mistake_.keep(pool.line, fmt::format("{}[{}].accelerator: found {} a second time, allowed are different ones",
-                                           reader.path_of("accelerators"), i, pool.accelerator.name));
-    }
-    service_.pools.push_back(std::move(pool));
+  if (!service.slo || !service.slo->ttft_s || !service.slo->tpot_s) {
+    parent.wrong_at(line, "slo",
+                    fmt::format("found {}, allowed are timeToFirstToken and timePerOutputToken, which autoscaling plans for",
+                                service.slo ? "one objective" : "none"));
+  }
+  if (service.latency.pipeline_parallel > 1) {
+    parent.wrong_at(service.latency.line, "latency.pipelineParallel",
+                    fmt::format("found {} beside autoscaling, allowed is 1: the policy plans no pipeline stages",
+                                service.latency.pipeline_parallel));
   }
 }
 
-void ServiceReader::read_cluster(const YamlValue& value, const std::function<RunNeeds(YamlReader& cluster)>& read_run) {
-  YamlReader reader(value, at("cluster"), mistake_);
-  needs_ = read_run(reader);
-  read_pools(reader);
-  if (const auto* link = reader.find("link")) {
-    if (two_roles()) {
-      read_link(*link);
-    } else {
-      mistake_.keep(link->line,
-                    fmt::format("{}: belongs to prefill and decode pools; found unified ones", reader.path_of("link")));
-    }
-  }
-  read_start(reader);
-  reader.finish();
-}
-
-void ServiceReader::read_link(const YamlValue& value) {
-  static constexpr std::array kTransfers = {"serialised", "layerwise"};
-  YamlReader reader(value, at("cluster.link"), mistake_);
-  if (reader.find("bandwidthGBps") != nullptr) {
-    service_.link.bandwidth_bytes_per_s = 1e9 * reader.number("bandwidthGBps", {1e-6, 1e6});
-  }
-  if (reader.find("latency") != nullptr) service_.link.latency_s = reader.duration_s("latency", {0, 60});
-  service_.link.layer_wise = noted_choice(reader, "transfer", kTransfers, 0) == 1;
-  reader.finish();
-}
-
-// How long a start takes, where workers start during the run.
-void ServiceReader::read_start(YamlReader& reader) {
-  const bool needed = needs_.workers_start;
-  static const YamlValue kNothing = [] {
-    YamlValue map;
-    map.kind = YamlValue::Kind::kMap;
-    return map;
-  }();
-  const auto* value = reader.find("start");
-  if (value != nullptr && !needed) {
-    mistake_.keep(value->line,
-                  fmt::format("{}: belongs to cluster.autoscaling and to failures with restart: no worker starts otherwise",
-                              reader.path_of("start")));
-  }
-  if (!needed) return;
-  YamlReader fields(value != nullptr ? *value : kNothing, reader.path_of("start"), mistake_);
-  ScenarioStart& start = service_.start;
-  start.image_pull_s = noted_duration_s(fields, "imagePull", {0, kYear_s}, start.image_pull_s);
-  start.weights_bytes_per_s = 1e9 * noted_number(fields, "weightsGBps", {1e-3, 1e6}, start.weights_bytes_per_s / 1e9);
-  start.engine_s = noted_duration_s(fields, "engine", {0, kYear_s}, start.engine_s);
-  fields.finish();
-}
-
-void ServiceReader::read_reference(const YamlValue& value) {
-  YamlReader reader(value, at("slowdownReference"), mistake_);
-  ScenarioReference reference;
-  reference.line = value.line;
-  if (auto spec = read_accelerator(reader, mistake_)) reference.accelerator = std::move(*spec);
-  reference.gpus_per_worker = read_gpus(reader);
-  reader.finish();
-  service_.slowdown_reference = std::move(reference);
-}
-
-// What fields say of each other.
-void ServiceReader::check_together() {
-  if (needs_.autoscaled) {
-    if (two_roles()) {
-      mistake_.keep(service_.pools.front().line,
-                    fmt::format("{}: found prefill and decode pools beside autoscaling, allowed are unified ones: the policy "
-                                "plans no others",
-                                at("cluster.pools")));
-    }
-    if (!service_.slo || !service_.slo->ttft_s || !service_.slo->tpot_s) {
-      mistake_.keep(
-          service_.pools.front().line,
-          fmt::format("{}: found {}, allowed are timeToFirstToken and timePerOutputToken, which autoscaling plans for",
-                      at("slo"), service_.slo ? "one objective" : "none"));
-    }
-    if (service_.latency.pipeline_parallel > 1) {
-      mistake_.keep(service_.latency.line,
-                    fmt::format("{}: found {} beside autoscaling, allowed is 1: the policy plans no pipeline stages",
-                                at("latency.pipelineParallel"), service_.latency.pipeline_parallel));
-    }
-  }
-  const planner::Batching batching = service_.engine.batching;
-  if (two_roles() && (batching == planner::Batching::kStatic || batching == planner::Batching::kOrca)) {
-    mistake_.keep(service_.pools.front().line,
-                  fmt::format("{}: found '{}' with prefill and decode pools, allowed is vllm, vllm-v1, mixed or sarathi",
-                              at("scheduling.batching"), to_string(batching)));
-  }
-  const ScenarioLatency& latency = service_.latency;
-  const bool needs_file = latency.source == LatencySource::kProfile || latency.source == LatencySource::kDistServe ||
-                          latency.source == LatencySource::kOperators;
+// That the latency's files are of the accelerators that workers have.
+void check_files(YamlReader& parent, const ScenarioService& service, const char* workers_field) {
+  const ScenarioLatency& latency = service.latency;
   // These files name no accelerator.
   const bool of_one = latency.source == LatencySource::kDistServe || latency.source == LatencySource::kOperators;
-  const std::string& first = service_.pools.front().accelerator.name;
+  const bool needs_file = of_one || latency.source == LatencySource::kProfile;
+  const std::string& first = service.pools.front().accelerator.name;
   const auto check = [&](const planner::AcceleratorSpec& spec, int line, const std::string& field) {
     if (latency.files.contains(spec.name)) return;
     if (needs_file && latency.file.empty()) {
-      mistake_.keep(line, fmt::format("{}.accelerator: found {}, for which latency.files has no file; allowed are those that "
-                                      "it lists",
-                                      field, spec.name));
-    } else if (of_one && (spec.name != first || latency.files.contains(first))) {
-      if (spec.name == first) return;
-      mistake_.keep(line, fmt::format("{}.accelerator: found {} beside {}, allowed is one accelerator: latency.file holds one; "
-                                      "latency.files names one for each",
-                                      field, spec.name, first));
+      parent.wrong_at(line, field + ".accelerator",
+                      fmt::format("found {}, for which latency.files has no file; allowed are those that it lists", spec.name));
+    } else if (of_one && spec.name != first) {
+      parent.wrong_at(line, field + ".accelerator",
+                      fmt::format("found {} beside {}, allowed is one accelerator: latency.file holds one; "
+                                  "latency.files names one for each",
+                                  spec.name, first));
     }
   };
-  for (std::size_t i = 0; i < service_.pools.size(); ++i) {
-    check(service_.pools[i].accelerator, service_.pools[i].line, fmt::format("{}[{}]", at(pools_field_.c_str()), i));
+  for (std::size_t i = 0; i < service.pools.size(); ++i) {
+    check(service.pools[i].accelerator, service.pools[i].line, fmt::format("{}[{}]", workers_field, i));
   }
-  if (service_.slowdown_reference) {
-    check(service_.slowdown_reference->accelerator, service_.slowdown_reference->line, at("slowdownReference"));
+  if (const auto& reference = service.slowdown_reference) check(reference->accelerator, reference->line, "slowdownReference");
+}
+
+}  // namespace
+
+void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name,
+                 const std::vector<std::string>& allowed) {
+  reader.wrong_at(line, key, fmt::format("found '{}', allowed is {}", shown_text(name), fmt::join(allowed, ", ")));
+}
+
+void check_accelerator(YamlReader& reader, const char* key, int line, const std::string& name) {
+  if (!planner::accelerator_by_name(name).ok()) refuse_name(reader, key, line, name, planner::accelerator_names());
+}
+
+planner::AcceleratorSpec AcceleratorName::read(YamlReader& reader, const char* key) const {
+  const std::string name = reader.text(key, "a name of the catalog");
+  if (const auto* found = reader.find(key)) check_accelerator(reader, key, found->line, name);
+  auto spec = planner::accelerator_by_name(name);
+  return spec.ok() ? std::move(spec).value() : planner::AcceleratorSpec();
+}
+
+void read_pools(YamlReader& parent, Reading& reading) {
+  static const auto kCluster = section("cluster", cluster_fields()).required("a map with pools");
+  kCluster.read(parent, *reading.service, reading);
+}
+
+void read_accelerators(YamlReader& parent, Reading& reading) {
+  static const auto kAccelerators =
+      list("accelerators", &ScenarioService::pools, kMaxChoices, "maps with accelerator",
+           map(accelerator_fields(), preset(&Pool::workers, kMaxWorkers),
+               whole("gpus", &Pool::workers, 1, kMaxWorkers).noted("as many as are asked for"), price())
+               .checked_by(check_choice))
+          .required();
+  kAccelerators.read(parent, *reading.service, reading);
+}
+
+void read_reference(YamlReader& parent, Reading& reading) {
+  using Reference = ScenarioReference;
+  static const auto kReference = section("slowdownReference", &ScenarioService::slowdown_reference,
+                                         map(accelerator(&Reference::accelerator), hook(read_gpus<Reference>)));
+  kReference.read(parent, *reading.service, reading);
+}
+
+void check_service(YamlReader& parent, Reading& reading) {
+  if (!parent.ok()) return;
+  const ScenarioService& service = *reading.service;
+  if (reading.autoscaled) check_autoscaling(parent, service, reading);
+  const planner::Batching batching = service.engine.batching;
+  if (reading.two_roles() && (batching == planner::Batching::kStatic || batching == planner::Batching::kOrca)) {
+    parent.wrong_at(service.pools.front().line, "scheduling.batching",
+                    fmt::format("found '{}' with prefill and decode pools, allowed is vllm, vllm-v1, mixed or sarathi",
+                                to_string(batching)));
   }
+  const char* workers_field = reading.for_plan() ? reading.plan().accelerators_field.c_str() : "cluster.pools";
+  check_files(parent, service, workers_field);
 }
 
 }  // namespace windlass::sim

@@ -1,191 +1,165 @@
-// A service's workload: lengths, arrivals, shared prefixes. See scenario_yaml_service.h.
+// A service's workload: lengths, arrivals, shared prefixes. See scenario_sections.h.
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/whatif/scenario_yaml_service.h"
+#include "planner/whatif/scenario_sections.h"
 
 namespace windlass::sim {
 namespace {
 
+using Workload = ScenarioWorkload;
+using Diurnal = workload::DiurnalArrivals;
+using State = workload::MarkovModulatedArrivals::State;
+using Prefixes = workload::SharedPrefixes;
+
 constexpr NumberRange kRate{1e-6, 1e6};
 constexpr NumberRange kSpan_s{1e-3, kYear_s};
+constexpr std::array kDistributions = {"fixed", "uniform", "lognormal"};
+constexpr std::array kArrivals = {"poisson", "gamma", "trace", "diurnal", "markovModulated"};
+constexpr std::array kScales = {"time", "rate"};
 
-}  // namespace
+// Tokens of a request: a number, or a map with distribution.
+struct Tokens {
+  [[nodiscard]] workload::TokenDistribution read(YamlReader& parent, const char* key) const {
+    const auto tokens = [](YamlReader& of, const char* field, std::int64_t low, std::optional<std::int64_t> otherwise = {}) {
+      return static_cast<int>(of.whole(field, low, workload::kMaxTokens, otherwise));
+    };
+    const YamlValue& value = *parent.find(key);
+    if (value.kind != YamlValue::Kind::kMap) return workload::FixedTokens{tokens(parent, key, 1)};
+    YamlReader reader = parent.inside(key, value);
+    workload::TokenDistribution distribution;
+    switch (reader.choice("distribution", kDistributions)) {
+      case 0: distribution = workload::FixedTokens{tokens(reader, "tokens", 1)}; break;
+      case 1: {
+        const int low = tokens(reader, "min", 1, 1);
+        distribution = workload::UniformTokens{low, tokens(reader, "max", low)};
+        break;
+      }
+      default: {
+        const double mean = reader.number("mean", {1, workload::kMaxTokens});
+        const double cv = reader.number("cv", {0, 100});
+        distribution = workload::LogNormalTokens{mean, cv, tokens(reader, "max", 1, workload::kMaxTokens)};
+      }
+    }
+    reader.finish();
+    return distribution;
+  }
+};
 
-std::optional<workload::TokenDistribution> ServiceReader::read_distribution(YamlReader& parent, const char* key) {
-  const YamlValue* value = parent.find(key);
-  if (value == nullptr) return std::nullopt;
-  if (value->kind != YamlValue::Kind::kMap) {
-    return workload::FixedTokens{static_cast<int>(parent.whole(key, 1, workload::kMaxTokens))};
-  }
-  static constexpr std::array kKinds = {"fixed", "uniform", "lognormal"};
-  YamlReader reader(*value, parent.path_of(key), mistake_);
-  workload::TokenDistribution distribution;
-  switch (reader.choice("distribution", kKinds)) {
-    case 0: distribution = workload::FixedTokens{static_cast<int>(reader.whole("tokens", 1, workload::kMaxTokens))}; break;
-    case 1: {
-      const auto low = static_cast<int>(reader.whole("min", 1, workload::kMaxTokens, 1));
-      distribution = workload::UniformTokens{low, static_cast<int>(reader.whole("max", low, workload::kMaxTokens))};
-      break;
-    }
-    default: {
-      const double mean = reader.number("mean", {1, workload::kMaxTokens});
-      const double cv = reader.number("cv", {0, 100});
-      const auto most = static_cast<int>(reader.whole("max", 1, workload::kMaxTokens, workload::kMaxTokens));
-      distribution = workload::LogNormalTokens{mean, cv, most};
-    }
-  }
-  reader.finish();
-  return distribution;
+auto tokens_of_request(const char* key, std::optional<workload::TokenDistribution> Workload::*member) {
+  return yaml::Field<Workload, std::optional<workload::TokenDistribution>, Tokens>{key, member, {}};
 }
 
-void ServiceReader::read_lengths(YamlReader& reader, const YamlValue& value) {
-  ScenarioWorkload& workload = service_.workload;
-  workload.trace_file = reader.text("trace", "the path of a CSV file with TIMESTAMP,ContextTokens,GeneratedTokens", "");
-  workload.lengths_file = reader.text("lengths", "the path of a CSV file with num_prefill_tokens and num_decode_tokens", "");
-  workload.input_tokens = read_distribution(reader, "inputTokens");
-  workload.output_tokens = read_distribution(reader, "outputTokens");
-  workload.truncate = reader.flag("truncate", false);
+void check_lengths(YamlReader& reader, Workload& workload) {
   std::vector<std::string> given;
   if (!workload.trace_file.empty()) given.emplace_back("trace");
   if (!workload.lengths_file.empty()) given.emplace_back("lengths");
   if (workload.input_tokens || workload.output_tokens) given.emplace_back("inputTokens and outputTokens");
   if (given.size() != 1) {
-    mistake_.keep(
-        value.line,
-        fmt::format("{}: found {}, allowed is one of trace, lengths, and inputTokens with outputTokens", at("workload"),
-                    given.empty() ? "no lengths of requests" : fmt::format("{}", fmt::join(given, " beside "))));
+    reader.wrong(fmt::format("found {}, allowed is one of trace, lengths, and inputTokens with outputTokens",
+                             given.empty() ? "no lengths of requests" : fmt::format("{}", fmt::join(given, " beside "))));
   } else if (workload.input_tokens.has_value() != workload.output_tokens.has_value()) {
-    const char* missing = workload.input_tokens ? "outputTokens" : "inputTokens";
-    mistake_.keep(value.line, fmt::format("{}: missing, allowed is a number of tokens or a map with distribution",
-                                          reader.path_of(missing)));
+    reader.wrong(workload.input_tokens ? "outputTokens" : "inputTokens",
+                 "missing, allowed is a number of tokens or a map with distribution");
   }
 }
 
-void ServiceReader::read_diurnal(const YamlValue& value) {
-  YamlReader reader(value, at("workload.diurnal"), mistake_);
-  workload::DiurnalArrivals& diurnal = service_.workload.diurnal;
-  diurnal.peak_to_trough = reader.number("peakToTrough", {1, 1e6});
-  note(reader, "period", "24h");
-  diurnal.period_s = reader.duration_s("period", kSpan_s, diurnal.period_s);
-  note(reader, "peakAt", "0s");
-  diurnal.peak_at_s = reader.duration_s("peakAt", {0, kYear_s}, 0);
-  if (const auto* bursts = reader.find("bursts")) {
-    YamlReader fields(*bursts, reader.path_of("bursts"), mistake_);
-    diurnal.burst_rate_per_s = 1 / fields.duration_s("every", kSpan_s);
-    diurnal.burst_requests = fields.number("requests", {1, 1e6});
-    diurnal.burst_duration_s = fields.duration_s("duration", kSpan_s);
-    fields.finish();
-  }
-  reader.finish();
+void check_trace(YamlReader& reader, Workload& workload) {
+  if (workload.arrivals != ArrivalKind::kTrace || !workload.trace_file.empty()) return;
+  reader.wrong("arrivals", "found 'trace' without workload.trace, allowed is poisson, gamma, diurnal or markovModulated");
 }
 
-void ServiceReader::read_states(const YamlValue& value) {
-  const char* allowed = "a list of 1 to 100 maps with requestsPerSecond and meanDwell";
-  if (value.kind != YamlValue::Kind::kList || value.items.empty() || value.items.size() > 100) {
-    mistake_.keep(value.line, fmt::format("{}: found {}, allowed is {}", at("workload.states"), found_text(value), allowed));
+void check_cv(YamlReader& reader, Workload& workload) {
+  if (workload.cv > 0 && workload.cv < 1e-6) reader.refuse("cv", "0 or a number from 1e-06 to 1000");
+}
+
+void check_states(YamlReader& reader, workload::MarkovModulatedArrivals& arrivals) {
+  const YamlValue* list = reader.find("states");
+  const auto& states = arrivals.states;
+  if (list == nullptr || std::any_of(states.begin(), states.end(), [](auto& each) { return each.rate_per_s >= kRate.low; }))
     return;
-  }
-  double fastest = 0;
-  for (std::size_t i = 0; i < value.items.size(); ++i) {
-    YamlReader reader(value.items[i], fmt::format("{}[{}]", at("workload.states"), i), mistake_);
-    workload::MarkovModulatedArrivals::State state;
-    state.rate_per_s = reader.number("requestsPerSecond", {0, kRate.high});
-    state.mean_dwell_s = reader.duration_s("meanDwell", kSpan_s);
-    reader.finish();
-    fastest = std::max(fastest, state.rate_per_s);
-    service_.workload.states.states.push_back(state);
-  }
-  if (!(fastest >= kRate.low)) {
-    mistake_.keep(value.line, fmt::format("{}: found no state with arrivals, allowed is a requestsPerSecond of at "
-                                          "least {} in one of them",
-                                          at("workload.states"), kRate.low));
-  }
+  reader.wrong_at(
+      list->line, "states",
+      fmt::format("found no state with arrivals, allowed is a requestsPerSecond of at least {} in one of them", kRate.low));
 }
 
-// Fields that one kind of arrivals needs and the others refuse. Null where the kind is another.
-const YamlValue* ServiceReader::field_of(YamlReader& reader, const char* key, bool wanted, const char* kind,
-                                         std::string_view allowed) {
-  if (wanted) return reader.require(key, allowed);
-  if (const auto* found = reader.find(key)) {
-    mistake_.keep(found->line, fmt::format("{}: belongs to arrivals: {}", reader.path_of(key), kind));
-  }
-  return nullptr;
+template <ArrivalKind kind>
+bool arrive_as(const Workload& workload) {
+  return workload.arrivals == kind;
 }
 
-void ServiceReader::read_prefixes(const YamlValue& value) {
-  YamlReader reader(value, at("workload.sharedPrefixes"), mistake_);
-  workload::SharedPrefixes prefixes;
-  prefixes.count = static_cast<int>(reader.whole("count", 1, workload::kMaxPrefixes));
-  prefixes.tokens = static_cast<int>(reader.whole("tokens", 1, workload::kMaxTokens));
-  prefixes.zipf = noted_number(reader, "zipf", {0, 100}, 1);
-  reader.finish();
-  service_.workload.shared_prefixes = prefixes;
+void read_rate(YamlReader& reader, Workload& workload, Reading& reading) {
+  const auto rate = number("requestsPerSecond", &Workload::requests_per_second, kRate);
+  if (arrive_as<ArrivalKind::kMarkovModulated>(workload)) return rate.refuse(reader, "the states of arrivals: markovModulated");
+  (workload.trace_file.empty() ? rate.required() : rate.noted("the trace's own")).read(reader, workload, reading);
 }
 
-// When requests arrive.
-void ServiceReader::read_arrivals(YamlReader& reader, const YamlValue& value) {
-  static constexpr std::array kArrivals = {"poisson", "gamma", "trace", "diurnal", "markovModulated"};
-  static constexpr std::array kScales = {"time", "rate"};
-  ScenarioWorkload& workload = service_.workload;
-  workload.arrivals = static_cast<ArrivalKind>(noted_choice(reader, "arrivals", kArrivals, 0));
-  const bool trace_times = workload.arrivals == ArrivalKind::kTrace;
-  const bool states = workload.arrivals == ArrivalKind::kMarkovModulated;
-  if (trace_times && workload.trace_file.empty()) {
-    mistake_.keep(value.line,
-                  fmt::format("{}: found 'trace' without workload.trace, allowed is poisson, gamma, diurnal or markovModulated",
-                              reader.path_of("arrivals")));
+void read_scale(YamlReader& reader, Workload& workload) {
+  if (!arrive_as<ArrivalKind::kTrace>(workload) || !workload.requests_per_second) {
+    return reader.belongs("scale", "arrivals: trace with requestsPerSecond");
   }
-  if (field_of(reader, "cv", workload.arrivals == ArrivalKind::kGamma, "gamma", "a number from 0 to 1000") != nullptr) {
-    workload.cv = reader.number("cv", {0, 1000});
-    if (workload.cv > 0 && workload.cv < 1e-6) reader.refuse("cv", *reader.find("cv"), "0 or a number from 1e-06 to 1000");
-  }
-  if (const auto* diurnal =
-          field_of(reader, "diurnal", workload.arrivals == ArrivalKind::kDiurnal, "diurnal", "a map with peakToTrough")) {
-    read_diurnal(*diurnal);
-  }
-  if (const auto* list =
-          field_of(reader, "states", states, "markovModulated", "a list of maps with requestsPerSecond and meanDwell")) {
-    read_states(*list);
-  }
-  if (const auto* found = reader.find("requestsPerSecond"); found != nullptr && states) {
-    mistake_.keep(found->line,
-                  fmt::format("{}: belongs to the states of arrivals: markovModulated", reader.path_of("requestsPerSecond")));
-  } else if (found != nullptr) {
-    workload.requests_per_second = reader.number("requestsPerSecond", kRate);
-  } else if (!workload.trace_file.empty() && !states) {
-    note(reader, "requestsPerSecond", "the trace's own");
-  } else if (!states) {
-    reader.number("requestsPerSecond", kRate);  // missing: told
-  }
-  if (trace_times && workload.requests_per_second) {
-    workload.scale_time = noted_choice(reader, "scale", kScales, 0) == 0;
-  } else if (const auto* scale = reader.find("scale")) {
-    mistake_.keep(scale->line, fmt::format("{}: belongs to arrivals: trace with requestsPerSecond", reader.path_of("scale")));
-  }
+  reader.note("scale", kScales[0]);
+  workload.scale_time = reader.choice("scale", kScales, 0) == 0;
 }
 
-void ServiceReader::read_workload(const YamlValue& value) {
-  YamlReader reader(value, at("workload"), mistake_);
-  ScenarioWorkload& workload = service_.workload;
-  workload.line = value.line;
-  read_lengths(reader, value);
-  if (const auto* prefixes = reader.find("sharedPrefixes")) read_prefixes(*prefixes);
-  read_arrivals(reader, value);
-  if (reader.find("duration") != nullptr) workload.duration_s = reader.duration_s("duration", kSpan_s);
-  if (reader.find("requests") != nullptr) workload.requests = reader.whole("requests", 1, 1'000'000'000);
-  if (!workload.duration_s && !workload.requests) {
-    if (workload.arrivals == ArrivalKind::kTrace) {
-      if (!for_plan_) note(reader, "duration", "the trace's own");
-    } else if (!for_plan_) {
-      mistake_.keep(value.line, fmt::format("{}: missing, allowed is a time such as 120s, or workload.requests in its place",
-                                            reader.path_of("duration")));
-    }
-  }
-  reader.finish();
+void check_end(YamlReader& reader, Workload& workload, Reading& reading) {
+  if (workload.duration_s || workload.requests || reading.for_plan()) return;
+  if (arrive_as<ArrivalKind::kTrace>(workload)) return reader.note("duration", "the trace's own");
+  reader.wrong("duration", "missing, allowed is a time such as 120s, or workload.requests in its place");
+}
+
+auto diurnal_fields() {
+  return map(number("peakToTrough", &Diurnal::peak_to_trough, {1, 1e6}).required(),
+             duration("period", &Diurnal::period_s, kSpan_s).noted("24h"),
+             duration("peakAt", &Diurnal::peak_at_s, {0, kYear_s}).noted(),
+             section("bursts", map(hook([](YamlReader& reader, Diurnal& diurnal) {
+                                     diurnal.burst_rate_per_s = 1 / reader.duration_s("every", kSpan_s);
+                                   }),
+                                   number("requests", &Diurnal::burst_requests, {1, 1e6}).required(),
+                                   duration("duration", &Diurnal::burst_duration_s, kSpan_s).required())));
+}
+
+auto arrival_fields() {
+  const auto state = map(number("requestsPerSecond", &State::rate_per_s, {0, kRate.high}).required(),
+                         duration("meanDwell", &State::mean_dwell_s, kSpan_s).required());
+  return map(choice("arrivals", &Workload::arrivals, kArrivals).noted(), hook(check_trace),
+             only("arrivals: gamma", arrive_as<ArrivalKind::kGamma>, number("cv", &Workload::cv, {0, 1000}).required(),
+                  hook(check_cv)),
+             only("arrivals: diurnal", arrive_as<ArrivalKind::kDiurnal>,
+                  section("diurnal", &Workload::diurnal, diurnal_fields()).required("a map with peakToTrough")),
+             only("arrivals: markovModulated", arrive_as<ArrivalKind::kMarkovModulated>,
+                  part(&Workload::states,
+                       list("states", &workload::MarkovModulatedArrivals::states, 100,
+                            "maps with requestsPerSecond and meanDwell", state)
+                           .required(),
+                       hook(check_states))),
+             hook(read_rate), hook(read_scale));
+}
+
+auto workload_fields() {
+  const auto prefixes = map(whole("count", &Prefixes::count, 1, workload::kMaxPrefixes).required(),
+                            whole("tokens", &Prefixes::tokens, 1, workload::kMaxTokens).required(),
+                            preset(&Prefixes::zipf, 1.0), number("zipf", &Prefixes::zipf, {0, 100}).noted());
+  return map(text("trace", &Workload::trace_file, "the path of a CSV file with TIMESTAMP,ContextTokens,GeneratedTokens"),
+             text("lengths", &Workload::lengths_file, "the path of a CSV file with num_prefill_tokens and num_decode_tokens"),
+             tokens_of_request("inputTokens", &Workload::input_tokens),
+             tokens_of_request("outputTokens", &Workload::output_tokens), flag("truncate", &Workload::truncate),
+             hook(check_lengths), section("sharedPrefixes", &Workload::shared_prefixes, prefixes), arrival_fields(),
+             duration("duration", &Workload::duration_s, kSpan_s), whole("requests", &Workload::requests, 1, 1'000'000'000),
+             hook(check_end));
+}
+
+}  // namespace
+
+void read_workload(YamlReader& parent, Reading& reading) {
+  static const auto kWorkload = section("workload", &ScenarioService::workload, workload_fields())
+                                    .required("a map with trace, lengths or inputTokens and outputTokens");
+  kWorkload.read(parent, *reading.service, reading);
 }
 
 }  // namespace windlass::sim

@@ -184,6 +184,8 @@ TEST(ClusterScenario, IsToldApart) {
   EXPECT_TRUE(holds_cluster(kCluster));
   EXPECT_TRUE(holds_cluster("cluster: {links: {}}"));
   EXPECT_FALSE(holds_cluster("cluster: {pools: []}"));
+  EXPECT_TRUE(holds_cluster("{services: [], cluster: {nodes: []}}"));
+  EXPECT_FALSE(holds_cluster("{services: [], cluster: {failures: {}}}"));
   EXPECT_FALSE(holds_cluster("accelerators: []"));
   EXPECT_FALSE(holds_cluster("cluster: [1]"));
   EXPECT_FALSE(holds_cluster("{"));

@@ -1,0 +1,104 @@
+// The sections of scenario files, each read by one function, whatever the form of the file (scenario_yaml.h). Their fields are
+// tables (planner/base/yaml_table.h). Pure.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/base/yaml_table.h"
+#include "planner/whatif/cluster_scenario.h"
+#include "planner/whatif/scenario.h"
+#include "planner/whatif/scenario_yaml.h"
+
+namespace windlass::sim {
+
+using yaml::choice, yaml::duration, yaml::flag, yaml::hook, yaml::list, yaml::map, yaml::number, yaml::only, yaml::part,
+    yaml::preset, yaml::section, yaml::text, yaml::when, yaml::whole;
+
+inline constexpr double kYear_s = 366 * 86400.0;
+inline constexpr double kGiga = 1e9;
+inline constexpr NumberRange kGBps{1e-6, 1e6};
+inline constexpr NumberRange kLatency_s{0, 60};
+inline constexpr NumberRange kPrice{0, 1e6};
+inline constexpr NumberRange kBudget{1e-6, 1e9};
+inline constexpr std::array kTransfers = {"serialised", "layerwise"};
+
+// What is filled, and what sections must know of each other.
+struct Reading {
+  ScenarioForm form;
+  hetero::ClusterScenario& file;
+  ScenarioService* service = nullptr;  // whose sections are read
+  bool services_listed = false;
+  bool workers_start = false;  // during the run
+  bool autoscaled = false;
+  std::optional<int> tensor_parallel = {};  // of the service's latency
+
+  [[nodiscard]] search::PlanScenario& plan() const { return file.plan; }
+  [[nodiscard]] Scenario& scenario() const { return file.plan.scenario; }
+  [[nodiscard]] bool for_plan() const { return form != ScenarioForm::kSimulation; }
+  [[nodiscard]] bool two_roles() const {
+    return !service->pools.empty() && service->pools.front().role != dispatch::Role::kUnified;
+  }
+};
+
+// Reads its key of a file, or of one of a file's services.
+using ReadSection = void (*)(YamlReader& parent, Reading& reading);
+
+void read_model(YamlReader& parent, Reading& reading);
+void read_latency(YamlReader& parent, Reading& reading);
+void read_workload(YamlReader& parent, Reading& reading);
+// What the service runs on: pools of workers, accelerators to choose among, or nodes and links.
+void read_pools(YamlReader& parent, Reading& reading);
+void read_accelerators(YamlReader& parent, Reading& reading);
+void read_nodes(YamlReader& parent, Reading& reading);
+void read_scheduling(YamlReader& parent, Reading& reading);
+void read_slo(YamlReader& parent, Reading& reading);
+void read_reference(YamlReader& parent, Reading& reading);
+void read_scaling(YamlReader& parent, Reading& reading);
+// What the sections up to here say of each other.
+void check_service(YamlReader& parent, Reading& reading);
+void read_search(YamlReader& parent, Reading& reading);
+void read_network(YamlReader& parent, Reading& reading);
+void read_limits(YamlReader& parent, Reading& reading);
+
+// The keys of `cluster` that concern the whole run: failures and autoscaling.
+void read_run(YamlReader& cluster, Reading& reading);
+
+// Refuses a name that a catalog lacks.
+void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name,
+                 const std::vector<std::string>& allowed);
+void check_accelerator(YamlReader& reader, const char* key, int line, const std::string& name);
+
+// A name of the catalog, as its data sheet.
+struct AcceleratorName {
+  [[nodiscard]] planner::AcceleratorSpec read(YamlReader& reader, const char* key) const;
+};
+template <class Owner>
+[[nodiscard]] auto accelerator(planner::AcceleratorSpec Owner::*member) {
+  return yaml::Field<Owner, planner::AcceleratorSpec, AcceleratorName>{"accelerator", member, {}, true};
+}
+
+// A map from names of the catalog to values.
+template <class Value, class Rule>
+struct ByAccelerator {
+  Rule rule;
+
+  [[nodiscard]] std::map<std::string, Value> read(YamlReader& reader, const char* key) const {
+    std::map<std::string, Value> values;
+    YamlReader fields = reader.inside(key, *reader.find(key));
+    for (const YamlMember& member : fields.members()) {
+      check_accelerator(reader, key, member.line, member.key);
+      values[member.key] = static_cast<Value>(rule.read(fields, member.key.c_str()));
+    }
+    return values;
+  }
+};
+template <class Owner, class Value, class Rule>
+[[nodiscard]] auto by_accelerator(const char* key, std::map<std::string, Value> Owner::*member, Rule rule) {
+  return yaml::Field<Owner, std::map<std::string, Value>, ByAccelerator<Value, Rule>>{key, member, {rule}};
+}
+
+}  // namespace windlass::sim

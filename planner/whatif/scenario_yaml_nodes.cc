@@ -1,0 +1,220 @@
+// The nodes and links of a cluster, and what a plan makes of them: accelerators to choose among and a network. See
+// scenario_sections.h.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/base/foreign_text.h"
+#include "planner/strategies/clusters/network_parts.h"
+#include "planner/whatif/scenario_sections.h"
+
+namespace windlass::sim {
+namespace {
+
+using hetero::ClusterNode;
+using hetero::GpuCluster;
+using hetero::Link;
+
+constexpr std::size_t kMaxNodes = 10'000;
+constexpr std::size_t kMaxLinks = 1'000'000;
+constexpr double kNoNetwork_bytes_per_s = 1;  // for strategies that know of one network alone: nothing crosses it
+
+// What is known of the nodes while they and their links are read.
+struct NodesReading {
+  GpuCluster& cluster;
+  std::map<std::string, int> index = {};      // of a node by name
+  std::map<std::string, double> prices = {};  // that the file states, by accelerator
+  std::set<std::string> told = {};            // accelerators whose data sheet was taken for intraGBps
+  bool links_given = false;
+  double latency_s = 0;  // of the next link, unless it says another
+};
+
+// By the data sheet, unless the node says another.
+void set_within(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
+  const planner::AcceleratorSpec& sheet = node.accelerator;
+  node.within = {sheet.intra_link_bandwidth_bytes_per_s, sheet.intra_link_latency_s};
+  if (reader.find("intraGBps") != nullptr || node.gpus == 1 || !reading.told.insert(sheet.name).second) return;
+  reader.note("intraGBps", fmt::format("{:.6g} ({}'s data sheet)", node.within.bytes_per_s / 1e9, sheet.name));
+}
+
+void check_node(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
+  const auto [first, is_new] = reading.index.emplace(node.name, static_cast<int>(reading.cluster.nodes.size()) - 1);
+  if (is_new) return;
+  reader.wrong("name", fmt::format("found '{}', which is the name of cluster.nodes[{}] too, allowed is a name of its own",
+                                   shown_text(node.name), first->second));
+}
+
+// One for all nodes with the accelerator.
+void read_price(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
+  if (reader.find("pricePerGpuHour") == nullptr) return;
+  const double price = reader.number("pricePerGpuHour", kPrice);
+  const auto [stated, is_new] = reading.prices.emplace(node.accelerator.name, price);
+  if (is_new || stated->second == price) return;
+  reader.wrong("pricePerGpuHour",
+               fmt::format("found {:g} beside {:g} of another node with {}, allowed is one price for each accelerator", price,
+                           stated->second, node.accelerator.name));
+}
+
+void check_nodes(YamlReader& reader, GpuCluster& cluster) {
+  int gpus = 0;
+  for (std::size_t i = 0; i < cluster.nodes.size() && reader.ok(); ++i) {
+    gpus += cluster.nodes[i].gpus;
+    if (gpus < kMaxWorkers) continue;
+    reader.wrong_at(reader.find("nodes")->items[i].line, "nodes",
+                    fmt::format("found more than {} GPUs, allowed are so many together", kMaxWorkers - 1));
+  }
+}
+
+auto node_fields() {
+  return map(text("name", &ClusterNode::name, "a name of its own").required(), accelerator(&ClusterNode::accelerator),
+             whole("gpus", &ClusterNode::gpus, 1, 1024).required(), hook(set_within),
+             part(&ClusterNode::within, number("intraGBps", &Link::bytes_per_s, kGBps, kGiga),
+                  duration("intraLatency", &Link::latency_s, kLatency_s)),
+             hook(read_price))
+      .checked_by(check_node);
+}
+
+auto link_fields() {
+  return map(hook([](YamlReader&, Link& link, NodesReading& reading) { link.latency_s = reading.latency_s; }),
+             number("GBps", &Link::bytes_per_s, {0, 1e6}, kGiga).required(), duration("latency", &Link::latency_s, kLatency_s));
+}
+
+// Of all nodes' networks the slowest: what the data sheets say where the file says nothing of links.
+void set_default_link(YamlReader& links, GpuCluster& cluster, NodesReading& reading) {
+  reading.latency_s = 0;
+  double bytes_per_s = std::numeric_limits<double>::infinity();
+  std::string slowest;
+  for (const ClusterNode& node : cluster.nodes) {
+    reading.latency_s = std::max(reading.latency_s, node.accelerator.inter_link_latency_s);
+    if (node.accelerator.inter_link_bandwidth_bytes_per_s >= bytes_per_s) continue;
+    bytes_per_s = node.accelerator.inter_link_bandwidth_bytes_per_s;
+    slowest = node.accelerator.name;
+  }
+  if (cluster.nodes.size() < 2) return;
+  if (reading.links_given) return links.note("default", "none: nodes that `between` does not join have no link");
+  cluster.default_link = {bytes_per_s, reading.latency_s};
+  links.note("default", fmt::format("{{GBps: {:.6g}, latency: {}}} (the data sheets' slowest, {}'s)", bytes_per_s / 1e9,
+                                    duration_text(reading.latency_s), slowest));
+}
+
+// The two nodes that a link joins; none after a mistake.
+std::vector<int> read_ends(YamlReader& reader, const NodesReading& reading) {
+  constexpr const char* kAllowed = "a list of the names of two nodes";
+  const YamlValue* ends = reader.require("nodes", kAllowed);
+  if (ends == nullptr) return {};
+  if (ends->kind != YamlValue::Kind::kList || ends->items.size() != 2) {
+    reader.refuse("nodes", *ends, kAllowed);
+    return {};
+  }
+  std::vector<int> nodes;
+  for (const YamlValue& end : ends->items) {
+    const auto found = reading.index.find(end.text);
+    if (end.kind != YamlValue::Kind::kText || found == reading.index.end()) {
+      std::vector<int> some;
+      for (int node = 0; node < std::min(9, static_cast<int>(reading.cluster.nodes.size())); ++node) some.push_back(node);
+      reader.wrong_at(
+          end.line, "nodes",
+          fmt::format("found {}, which is no node, allowed are {}", found_text(end), names_text(reading.cluster, some)));
+      return {};
+    }
+    nodes.push_back(found->second);
+  }
+  if (nodes[0] != nodes[1]) return nodes;
+  reader.wrong_at(ends->line, "nodes",
+                  fmt::format("found a link of '{}' to itself, allowed are two nodes; its own is `intraGBps`",
+                              shown_text(ends->items[0].text)));
+  return {};
+}
+
+void read_between(YamlReader& links, GpuCluster& cluster, NodesReading& reading) {
+  static const auto kLink = link_fields();
+  const YamlValue* between = links.list("between", 0, kMaxLinks, "maps with nodes and GBps", false);
+  for (std::size_t i = 0; between != nullptr && i < between->items.size() && links.ok(); ++i) {
+    YamlReader reader = links.item("between", *between, i);
+    const std::vector<int> ends = read_ends(reader, reading);
+    reading.latency_s = 0;
+    for (const int end : ends) {
+      const planner::AcceleratorSpec& sheet = cluster.nodes[static_cast<std::size_t>(end)].accelerator;
+      reading.latency_s = std::max(reading.latency_s, sheet.inter_link_latency_s);
+    }
+    Link link;
+    kLink.read_all(reader, link, reading);
+    if (!links.ok() || cluster.between.emplace(std::minmax(ends[0], ends[1]), link).second) continue;
+    const YamlValue& names = *reader.find("nodes");
+    reader.wrong_at(names.line, "nodes",
+                    fmt::format("found '{}' and '{}' a second time, allowed is one link of two nodes",
+                                shown_text(names.items[0].text), shown_text(names.items[1].text)));
+  }
+}
+
+auto cluster_of_nodes() {
+  return map(list("nodes", &GpuCluster::nodes, kMaxNodes, "maps with name, accelerator and gpus", node_fields()).required(),
+             hook(check_nodes), hook([](YamlReader& cluster, GpuCluster&, NodesReading& reading) {
+               reading.links_given = cluster.find("links") != nullptr;
+             }),
+             when([](GpuCluster& cluster) { return !cluster.nodes.empty(); },
+                  section("links", map(hook(set_default_link), section("default", &GpuCluster::default_link, link_fields()),
+                                       hook(read_between)))
+                      .or_defaults()));
+}
+
+// Each accelerator once, by its first node: its GPUs together, its largest node, its slowest link.
+std::vector<ScenarioPool> classes(NodesReading& reading, const YamlValue& list) {
+  std::vector<ScenarioPool> pools;
+  for (std::size_t i = 0; i < reading.cluster.nodes.size(); ++i) {
+    ClusterNode& node = reading.cluster.nodes[i];
+    planner::AcceleratorSpec& spec = node.accelerator;
+    if (const auto price = reading.prices.find(spec.name); price != reading.prices.end()) spec.price_per_hour = price->second;
+    spec.intra_link_bandwidth_bytes_per_s = node.within.bytes_per_s;
+    spec.intra_link_latency_s = node.within.latency_s;
+    auto pool = std::find_if(pools.begin(), pools.end(), [&](const auto& each) { return each.accelerator.name == spec.name; });
+    if (pool == pools.end()) {
+      pool = pools.insert(pool, {.accelerator = spec, .workers = 0, .price_per_gpu_hour = spec.price_per_hour});
+      pool->accelerator.gpus_per_node = 0;
+      pool->line = list.items[i].line;
+    }
+    pool->workers += node.gpus;
+    planner::AcceleratorSpec& all = pool->accelerator;
+    all.gpus_per_node = std::max(all.gpus_per_node, node.gpus);
+    all.intra_link_bandwidth_bytes_per_s = std::min(all.intra_link_bandwidth_bytes_per_s, node.within.bytes_per_s);
+    all.intra_link_latency_s = std::max(all.intra_link_latency_s, node.within.latency_s);
+  }
+  return pools;
+}
+
+search::PlanNetwork slowest_network(const GpuCluster& cluster) {
+  Link within{std::numeric_limits<double>::infinity(), 0}, between = within;
+  const auto slower = [](Link& slowest, const Link& link) {
+    if (!(link.bytes_per_s > 0)) return;
+    slowest.bytes_per_s = std::min(slowest.bytes_per_s, link.bytes_per_s);
+    slowest.latency_s = std::max(slowest.latency_s, link.latency_s);
+  };
+  for (const ClusterNode& node : cluster.nodes) slower(within, node.within);
+  for (const auto& [pair, link] : cluster.between) slower(between, link);
+  const std::size_t nodes = cluster.nodes.size();
+  if (cluster.between.size() < nodes * (nodes - 1) / 2) slower(between, cluster.default_link);
+  if (nodes == 1) between = within;
+  if (between.bytes_per_s == std::numeric_limits<double>::infinity()) between.bytes_per_s = kNoNetwork_bytes_per_s;
+  return {within.bytes_per_s, between.bytes_per_s, within.latency_s, between.latency_s};
+}
+
+}  // namespace
+
+void read_nodes(YamlReader& parent, Reading& reading) {
+  static const auto kCluster = section("cluster", cluster_of_nodes()).required("a map with nodes and links");
+  NodesReading nodes{reading.file.cluster};
+  reading.plan().accelerators_field = "cluster.nodes";
+  kCluster.read(parent, nodes.cluster, nodes);
+  if (!parent.ok()) return;
+  const YamlValue* cluster = parent.find("cluster");
+  reading.file.line = cluster->line;
+  reading.service->pools = classes(nodes, *member_of(*cluster, "nodes"));
+  reading.plan().network = slowest_network(nodes.cluster);
+}
+
+}  // namespace windlass::sim
