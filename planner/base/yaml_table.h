@@ -195,14 +195,18 @@ template <class Owner, class Value>
   return {key, member, {words}};
 }
 
-// Anything else: function(reader, object) or function(reader, object, context).
+// Anything else: function(reader, object), function(reader, context) or function(reader, object, context).
 template <class Function>
 struct Hook {
   Function function;
 
   template <class Object, class Context>
   void read(YamlReader& reader, Object& object, Context& context) const {
-    detail::call(function, context, reader, object);
+    if constexpr (std::is_invocable_v<const Function&, YamlReader&, Context&>) {
+      function(reader, context);
+    } else {
+      detail::call(function, context, reader, object);
+    }
   }
   void refuse(YamlReader&, const char*) const {}
 };

@@ -31,8 +31,8 @@ struct Reading {
   ScenarioForm form;
   hetero::ClusterScenario& file;
   ScenarioService* service = nullptr;  // whose sections are read
-  bool services_listed = false;
-  bool workers_start = false;  // during the run
+  bool one_service = true;             // at the top of the file, not in a list
+  bool workers_start = false;          // during the run
   bool autoscaled = false;
   std::optional<int> tensor_parallel = {};  // of the service's latency
 

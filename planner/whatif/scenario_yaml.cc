@@ -73,12 +73,9 @@ void read_listed(YamlReader& reader, ScenarioService& service, Reading& reading)
   read_sections(reader, service, reading);
 }
 
-// The keys of `cluster` that concern the whole run, where services have their own.
-void read_own_cluster(YamlReader& cluster, Scenario&, Reading& reading) { read_run(cluster, reading); }
-
 auto services_fields() {
   return map(
-      section("cluster", map(hook(read_own_cluster))),
+      section("cluster", map(hook(read_run))),
       list("services", &Scenario::services, kMaxServices, "maps with name, model, latency, workload and cluster",
            map(text("name", &ScenarioService::name, "a name of the service").required(), hook(check_name), hook(read_listed))));
 }
@@ -152,7 +149,7 @@ Result<hetero::ClusterScenario> read_scenario(std::string_view yaml, const std::
   YamlReader file(root, "", mistake, &scenario.defaults);
   kSeed.read(file, scenario, reading);
   if (form == ScenarioForm::kSimulation && file.find("services") != nullptr) {
-    reading.services_listed = true;
+    reading.one_service = false;
     kServices.read(file, scenario, reading);
   } else {
     read_sections(file, scenario.services.emplace_back(), reading);

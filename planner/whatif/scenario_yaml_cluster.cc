@@ -76,10 +76,6 @@ auto pool_fields() {
              price(), number("dispatchWeight", &Pool::dispatch_weight, {0, 1e6}));
 }
 
-void read_run_of_one(YamlReader& cluster, ScenarioService&, Reading& reading) {
-  if (!reading.services_listed) read_run(cluster, reading);
-}
-
 auto cluster_fields() {
   const auto link =
       map(number("bandwidthGBps", &PoolLink::bandwidth_bytes_per_s, kGBps, kGiga),
@@ -88,8 +84,8 @@ auto cluster_fields() {
                          number("weightsGBps", &Start::weights_bytes_per_s, {1e-3, 1e6}, kGiga).noted(),
                          duration("engine", &Start::engine_s, {0, kYear_s}).noted());
   return map(
-      hook(read_run_of_one), list("pools", &ScenarioService::pools, kMaxPools, "pools", pool_fields()).required(),
-      hook(check_pools),
+      when(&Reading::one_service, hook(read_run)),
+      list("pools", &ScenarioService::pools, kMaxPools, "pools", pool_fields()).required(), hook(check_pools),
       only("prefill and decode pools; found unified ones", &Reading::two_roles, section("link", &ScenarioService::link, link)),
       only("cluster.autoscaling and to failures with restart: no worker starts otherwise", &Reading::workers_start,
            section("start", &ScenarioService::start, start).or_defaults()));

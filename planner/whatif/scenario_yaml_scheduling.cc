@@ -79,7 +79,7 @@ auto mixed_pool_fields() {
              only(
                  "mixedPool: true", [](Dispatch& dispatch) { return dispatch.mixed_pool_threshold_tokens.has_value(); },
                  whole("mixedPoolThresholdTokens", &Dispatch::mixed_pool_threshold_tokens, 0, 1'000'000'000).noted(),
-                 hook([](YamlReader& reader, Dispatch&, Reading& reading) {
+                 hook([](YamlReader& reader, Reading& reading) {
                    if (reading.two_roles()) return;
                    reader.wrong("mixedPool", "belongs to prefill and decode pools; found unified ones");
                  }),
