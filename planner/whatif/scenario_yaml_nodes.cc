@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "planner/base/foreign_text.h"
-#include "planner/strategies/clusters/network_parts.h"
+#include "planner/deployment/network_parts.h"
 #include "planner/whatif/scenario_sections.h"
 
 namespace windlass::sim {
