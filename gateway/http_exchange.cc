@@ -77,70 +77,87 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
                                        request_.request_id, request_.head.upstream_body.size());
   bool may_reuse = broke_at_.empty();
   while (true) {
-    error_code error;
-    upstream_ = may_reuse ? proxy_.pool.take_idle(to_chain.address) : nullptr;
-    if (upstream_ == nullptr) {
-      upstream_ = proxy_.pool.make();
-      error = co_await proxy_.pool.connect(*upstream_, to_chain.address);
-      if (interrupted()) co_return after_break();
-      if (error) {
-        dispatcher.refused(*ticket_, model, Refusal::kConnect);
-        co_return Outcome::kAgain;
-      }
-    }
-    const std::array<asio::const_buffer, 2> message{asio::buffer(head), asio::buffer(request_.head.upstream_body)};
-    co_await asio::async_write(upstream_->stream, message, to(error));
-    if (interrupted()) co_return after_break();
-    // A worker may refuse, and close, before it has read the whole body: look for its answer even where the write failed.
-    auto answer = std::make_unique<AnswerParser>();
-    AnswerParser& parser = *answer;
-    parser.header_limit(kMaxResponseHeadBytes);
-    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
-    co_await http::async_read_header(upstream_->stream, upstream_->buffer, parser, to(error));
+    error_code error = co_await connect(may_reuse);
     if (interrupted()) co_return after_break();
     if (error) {
-      // A kept connection that breaks before the first byte of an answer is, as a rule, one that the worker closed while it was
-      // idle. But it may also be a request that kills workers: therefore one such second try for a request, ever. (Where that
-      // breaks too, both were the one end of one worker, and the request may still move to another.)
-      const bool stale = upstream_->reused && !parser.got_some() && broke_at_.empty();
-      if (stale) {
-        upstream_->close();
-        broke_at_ = address_;
-        may_reuse = false;
-        dispatcher.count_upstream_error(model, "stale");
-        continue;
-      }
+      dispatcher.refused(*ticket_, model, Refusal::kConnect);
+      co_return Outcome::kAgain;
+    }
+    auto answer = std::make_unique<AnswerParser>();
+    error = co_await ask(head, *answer);
+    if (interrupted()) co_return after_break();
+    if (error && is_stale(*answer)) {
+      upstream_->close();
+      broke_at_ = address_;
+      may_reuse = false;
+      dispatcher.count_upstream_error(model, "stale");
+      continue;
+    }
+    if (error) {
       failed("broken", fmt::format("The worker {} broke off before its answer.", worker_id(chain_)));
       co_return after_break();
     }
     proxy_.heard(address_);
-    if (is_refusal(parser.get())) {
-      const Refusal why = parser.get()["X-Windlass-Rejected"] == "draining" ? Refusal::kDraining : Refusal::kFull;
+    if (is_refusal(answer->get())) {
+      const Refusal why = answer->get()["X-Windlass-Rejected"] == "draining" ? Refusal::kDraining : Refusal::kFull;
       upstream_->close();
       dispatcher.refused(*ticket_, model, why);
       co_return Outcome::kAgain;
     }
-    if (to_chain.step == Step::kPrefill && parser.get().result_int() < 400) {
+    if (to_chain.step == Step::kPrefill && answer->get().result_int() < 400) {
       co_return prefilled(std::move(answer), std::move(in_use));
     }
     dispatcher.accepted(*ticket_);
-    bool complete = true;
-    if (is_event_stream(parser.get()) && parser.get().result_int() == 200) {
-      co_await pass_stream(parser);
-    } else {
-      complete = co_await pass_whole(parser);
-    }
-    if (std::exchange(refused_, false)) {
-      upstream_->close();
-      co_return Outcome::kAgain;
-    }
-    if (interrupted() || again_) co_return after_break();
-    // Bytes behind the answer would be taken for the next one's.
-    if (complete && parser.is_done() && parser.keep_alive() && upstream_->buffer.size() == 0) {
-      proxy_.pool.release(to_chain.address, std::move(upstream_));
-    }
-    co_return Outcome::kOver;
+    co_return co_await pass_on(*answer);
   }
+}
+
+// A connection to the worker: a kept one, where there is one and it may be used, or a new one.
+asio::awaitable<error_code> Exchange::connect(bool may_reuse) {
+  upstream_ = may_reuse ? proxy_.pool.take_idle(address_) : nullptr;
+  if (upstream_ != nullptr) co_return error_code();
+  upstream_ = proxy_.pool.make();
+  co_return co_await proxy_.pool.connect(*upstream_, address_);
+}
+
+// Sends the request and reads the head of its answer.
+asio::awaitable<error_code> Exchange::ask(const std::string& head, AnswerParser& parser) {
+  error_code error;
+  const std::array<asio::const_buffer, 2> message{asio::buffer(head), asio::buffer(request_.head.upstream_body)};
+  co_await asio::async_write(upstream_->stream, message, to(error));
+  if (interrupted()) co_return error;
+  // A worker may refuse, and close, before it has read the whole body: look for its answer even where the write failed.
+  parser.header_limit(kMaxResponseHeadBytes);
+  parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
+  co_await http::async_read_header(upstream_->stream, upstream_->buffer, parser, to(error));
+  co_return error;
+}
+
+// A kept connection that breaks before the first byte of an answer is, as a rule, one that the worker closed while it was
+// idle. But it may also be a request that kills workers: therefore one such second try for a request, ever. (Where that breaks
+// too, both were the one end of one worker, and the request may still move to another.)
+bool Exchange::is_stale(const AnswerParser& parser) const {
+  return upstream_->reused && !parser.got_some() && broke_at_.empty();
+}
+
+// The worker's answer to the client, in pieces or whole.
+asio::awaitable<Exchange::Outcome> Exchange::pass_on(AnswerParser& parser) {
+  bool complete = true;
+  if (is_event_stream(parser.get()) && parser.get().result_int() == 200) {
+    co_await pass_stream(parser);
+  } else {
+    complete = co_await pass_whole(parser);
+  }
+  if (std::exchange(refused_, false)) {
+    upstream_->close();
+    co_return Outcome::kAgain;
+  }
+  if (interrupted() || again_) co_return after_break();
+  // Bytes behind the answer would be taken for the next one's.
+  if (complete && parser.is_done() && parser.keep_alive() && upstream_->buffer.size() == 0) {
+    proxy_.pool.release(address_, std::move(upstream_));
+  }
+  co_return Outcome::kOver;
 }
 
 // What makes a step of the request, and that it comes from us: the body is the same.

@@ -63,6 +63,10 @@ class Exchange {
   enum class Outcome { kOver, kAgain };
 
   asio::awaitable<Outcome> attempt(Dispatch to_chain);
+  asio::awaitable<error_code> connect(bool may_reuse);
+  asio::awaitable<error_code> ask(const std::string& head, AnswerParser& parser);
+  [[nodiscard]] bool is_stale(const AnswerParser& parser) const;
+  asio::awaitable<Outcome> pass_on(AnswerParser& parser);
   [[nodiscard]] std::string step_headers(const Dispatch& to_chain) const;
   [[nodiscard]] Outcome prefilled(std::unique_ptr<AnswerParser> answer, std::shared_ptr<void> in_use);
   asio::awaitable<void> pass_stream(AnswerParser& parser);

@@ -207,10 +207,8 @@ std::optional<std::string> with_usage(std::string body, bool has_options) {
   return body;
 }
 
-}  // namespace
-
-Inspected inspect_request(std::string body) {
-  HeadReader reader;
+// Reads the body. What is wrong with it as JSON; none: it is an object.
+std::optional<Inspected> problem_with_json(const std::string& body, HeadReader& reader) {
   // nlohmann takes a zero byte for the end, and whatever follows for nothing; no JSON has one.
   if (const auto zero = body.find('\0'); zero != std::string::npos) {
     return problem(fmt::format("The request's body is not JSON at byte {}: found a zero byte.", zero + 1), "");
@@ -227,6 +225,10 @@ Inspected inspect_request(std::string body) {
   }
   if (!reader.is_object)
     return problem(fmt::format("The request's body: found {}, allowed is a JSON object.", reader.top_found), "");
+  return std::nullopt;
+}
+
+std::optional<Inspected> problem_with_model(const HeadReader& reader) {
   if (reader.model.text_bytes > kMaxModelBytes) {
     return problem(
         fmt::format("'model': found a name of {} bytes, allowed are at most {}.", reader.model.text_bytes, kMaxModelBytes),
@@ -238,28 +240,40 @@ Inspected inspect_request(std::string body) {
                                                               : reader.model.found;
     return problem(fmt::format("'model': found {}, allowed is a string with the name of a model.", found), "model");
   }
-  Inspected result;
-  RequestHead& head = result.head;
-  head.model = *reader.model.text;
-  const bool stream_given = !reader.stream.found.empty() && reader.stream.found != "null";
-  if (stream_given && !reader.stream.flag.has_value()) {
+  return std::nullopt;
+}
+
+std::optional<Inspected> problem_with_stream(const HeadReader& reader) {
+  const auto given = [](const Member& member) { return !member.found.empty() && member.found != "null"; };
+  if (given(reader.stream) && !reader.stream.flag.has_value()) {
     return problem(fmt::format("'stream': found {}, allowed are true, false and null.", reader.stream.found), "stream");
   }
-  head.stream = reader.stream.flag.value_or(false);
-  const bool options_given = !reader.stream_options.found.empty() && reader.stream_options.found != "null";
-  if (options_given && !reader.stream_options.object) {
+  if (given(reader.stream_options) && !reader.stream_options.object) {
     return problem(fmt::format("'stream_options': found {}, allowed are an object and null.", reader.stream_options.found),
                    "stream_options");
   }
-  if (options_given && !head.stream) {
+  if (given(reader.stream_options) && !reader.stream.flag.value_or(false)) {
     return problem("'stream_options': found an object, allowed is null unless 'stream' is true.", "stream_options");
   }
-  const bool usage_given = !reader.include_usage.found.empty() && reader.include_usage.found != "null";
-  if (usage_given && !reader.include_usage.flag.has_value()) {
+  if (given(reader.include_usage) && !reader.include_usage.flag.has_value()) {
     return problem(
         fmt::format("'stream_options.include_usage': found {}, allowed are true and false.", reader.include_usage.found),
         "stream_options.include_usage");
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Inspected inspect_request(std::string body) {
+  HeadReader reader;
+  if (auto wrong = problem_with_json(body, reader)) return *std::move(wrong);
+  if (auto wrong = problem_with_model(reader)) return *std::move(wrong);
+  if (auto wrong = problem_with_stream(reader)) return *std::move(wrong);
+  Inspected result;
+  RequestHead& head = result.head;
+  head.model = *reader.model.text;
+  head.stream = reader.stream.flag.value_or(false);
   head.include_usage = reader.include_usage.flag.value_or(false);
   head.upstream_body = std::move(body);
   if (head.stream && !head.include_usage) {

@@ -115,6 +115,9 @@ struct Router::ChainSlot {
   [[nodiscard]] bool serves() const { return listed && !draining && contact == Contact::kAnswers; }
   [[nodiscard]] bool open() const { return serves() && capacity > 0 && blocked_until_s == 0; }
   [[nodiscard]] bool has_free_slot() const { return open() && in_flight < capacity; }
+
+  // What the table says of it, which has it from then on.
+  void follow(const dispatch::Chain& chain, const dispatch::ModelRoute& its_route);
 };
 
 struct Router::Model {
@@ -160,6 +163,10 @@ struct Router::Model {
   // Where the second step of this request goes. `fastest`: of the decode chains with a free slot.
   [[nodiscard]] std::size_t choose_decode(const Request& request, std::size_t fastest);
 
+  // Takes prompts for no longer than this chain's cache has room for.
+  void limit_guesses_to(const dispatch::PackingModel& packing);
+  // Whose turn it is among chains with weights. `index_of`: of the new route's chains, in `slots`.
+  void set_turns(const dispatch::ModelRoute& new_route, const std::vector<std::size_t>& index_of);
   // Brings prefill_serves, decode_serves and decode_listed up to date; true: a request can begin at other chains than before.
   bool refresh_roles();
   // After every change of a slot.

@@ -77,41 +77,12 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
       slot->address = chain.hops.front();
       slot->key = ++last_key_;
     }
-    slot->next_hops = fmt::format("{}", fmt::join(chain.hops.begin() + 1, chain.hops.end(), ","));
-    slot->token = chain.token;
-    slot->role = chain.role;
-    slot->service_rate_per_s = chain.service_rate_per_s;
-    slot->capacity = chain.capacity;
-    slot->draining = chain.draining;
-    slot->packing.reset();
-    if (chain.latency >= 0 && chain.share > 0) {
-      slot->packing = dispatch::shared(route.latencies.at(static_cast<std::size_t>(chain.latency)), std::min(1.0, chain.share));
-      const double room = slot->packing->kv_capacity_tokens - slot->packing->kv_request_tokens;
-      if (slot->packing->kv_capacity_tokens > 0 && room < model.most_input_tokens) {
-        model.most_input_tokens = std::max(1, static_cast<int>(room));
-      }
-    }
+    slot->follow(chain, route);
     slot->contact = contact_of(slot->address);
-    slot->listed = true;
+    if (slot->packing) model.limit_guesses_to(*slot->packing);
     model.slots.push_back(std::move(slot));
   }
-  std::vector<ChainTurns::Weight> of_prefill;
-  for (std::size_t k = 0; k < route.chains.size(); ++k) {
-    if (route.chains[k].hops.empty()) continue;
-    std::vector<ChainTurns::Weight> weights;
-    double together = 0;
-    for (const dispatch::DecodeWeight& one : route.chains[k].decode_weights) {
-      const auto to = static_cast<std::size_t>(one.chain);
-      const bool there = to < route.chains.size() && !route.chains[to].hops.empty();
-      if (!there || route.chains[to].role != dispatch::Role::kDecode || !(one.weight > 0)) continue;
-      weights.push_back({model.slots[index_of[to]]->key, index_of[to], one.weight});
-      together += one.weight;
-    }
-    ChainSlot& slot = *model.slots[index_of[k]];
-    slot.decode_turns.set(weights);
-    if (together > 0) of_prefill.push_back({slot.key, index_of[k], together});
-  }
-  model.prefill_turns.set(of_prefill);
+  model.set_turns(route, index_of);
   model.refresh_roles();
   for (const auto& slot : old) {
     if (!slot->open() || !model.can_begin_at(*slot)) empty_queue_of(model, *slot);
@@ -119,6 +90,44 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
   }
   model.route = route;
   model.route.chains.clear();
+}
+
+void Router::ChainSlot::follow(const dispatch::Chain& chain, const dispatch::ModelRoute& its_route) {
+  next_hops = fmt::format("{}", fmt::join(chain.hops.begin() + 1, chain.hops.end(), ","));
+  token = chain.token;
+  role = chain.role;
+  service_rate_per_s = chain.service_rate_per_s;
+  capacity = chain.capacity;
+  draining = chain.draining;
+  packing.reset();
+  if (chain.latency >= 0 && chain.share > 0)
+    packing = dispatch::shared(its_route.latencies.at(static_cast<std::size_t>(chain.latency)), std::min(1.0, chain.share));
+  listed = true;
+}
+
+void Router::Model::limit_guesses_to(const dispatch::PackingModel& packing) {
+  const double room = packing.kv_capacity_tokens - packing.kv_request_tokens;
+  if (packing.kv_capacity_tokens > 0 && room < most_input_tokens) most_input_tokens = std::max(1, static_cast<int>(room));
+}
+
+void Router::Model::set_turns(const dispatch::ModelRoute& new_route, const std::vector<std::size_t>& index_of) {
+  std::vector<ChainTurns::Weight> of_prefill;
+  for (std::size_t k = 0; k < new_route.chains.size(); ++k) {
+    if (new_route.chains[k].hops.empty()) continue;
+    std::vector<ChainTurns::Weight> weights;
+    double together = 0;
+    for (const dispatch::DecodeWeight& one : new_route.chains[k].decode_weights) {
+      const auto to = static_cast<std::size_t>(one.chain);
+      const bool there = to < new_route.chains.size() && !new_route.chains[to].hops.empty();
+      if (!there || new_route.chains[to].role != dispatch::Role::kDecode || !(one.weight > 0)) continue;
+      weights.push_back({slots[index_of[to]]->key, index_of[to], one.weight});
+      together += one.weight;
+    }
+    ChainSlot& slot = *slots[index_of[k]];
+    slot.decode_turns.set(weights);
+    if (together > 0) of_prefill.push_back({slot.key, index_of[k], together});
+  }
+  prefill_turns.set(of_prefill);
 }
 
 Contact Router::contact_of(const std::string& address) const {
