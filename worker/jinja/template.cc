@@ -404,15 +404,7 @@ class Evaluator {
         const Value left = part(0);
         return compute(expression.name, left, part(1));
       }
-      case ExpressionKind::kCompare: {
-        Value left = part(0);
-        for (std::size_t i = 0; i < expression.operators.size(); ++i) {
-          Value right = part(i + 1);
-          if (!compare(expression.operators[i], left, right)) return false;
-          left = std::move(right);
-        }
-        return true;
-      }
+      case ExpressionKind::kCompare: return all_hold(expression, scope);
       case ExpressionKind::kConcatenate: {
         Text out;
         for (std::size_t i = 0; i < expression.parts.size(); ++i) out += shown(part(i));
@@ -423,6 +415,17 @@ class Evaluator {
         return expression.parts[2] == nullptr ? Value(Undefined{"the other branch of an if"}) : part(2);
     }
     return {};
+  }
+
+  // a < b < c: each is evaluated once, and none behind the first comparison that fails.
+  bool all_hold(const Expression& comparisons, const ScopePtr& scope) {
+    Value left = evaluate(*comparisons.parts[0], scope);
+    for (std::size_t i = 0; i < comparisons.operators.size(); ++i) {
+      Value right = evaluate(*comparisons.parts[i + 1], scope);
+      if (!compare(comparisons.operators[i], left, right)) return false;
+      left = std::move(right);
+    }
+    return true;
   }
 
   static Value name_value(const std::string& name, const ScopePtr& scope) {

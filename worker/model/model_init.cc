@@ -225,75 +225,103 @@ std::string opt_weights_bytes(const ModelShape& shape) {
   return file.bytes();
 }
 
-std::string weights_bytes(const ModelShape& shape) {
-  if (shape.architecture == Architecture::kOpt) return opt_weights_bytes(shape);
-  const std::int64_t head_dim = shape.hidden / shape.heads;
-  const std::int64_t kv_size = shape.kv_heads * head_dim;
-  const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(shape.layers));
-  TensorFile file(shape.seed);
-  const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in, double deviation, bool writes_residual) {
-    auto values = file.random(name, out * in, deviation);
-    // Nothing writes to dimension 0 of the residual stream, so the carrier stays.
-    if (writes_residual) std::fill(values.begin(), values.begin() + in, 0.0F);
-    file.add(name, {out, in}, values);
-  };
-  const auto ones = [&](const std::string& name, std::int64_t count) {
-    file.add(name, {count}, std::vector<float>(static_cast<std::size_t>(count), 1.0F));
-  };
-  const auto bias = [&](const std::string& name, std::int64_t count) {
-    file.add(name, {count}, file.random(name, count, 0.1));
-  };
+// The tensors of all architectures but OPT, whose file is drawn in the order of these calls.
+class LlamaTensors {
+ public:
+  explicit LlamaTensors(const ModelShape& shape) : shape_(shape), file_(shape.seed) {}
 
-  const auto mlp = [&](const std::string& prefix, const char* gate, const char* up, const char* down) {
-    matrix(fmt::format("{}{}.weight", prefix, gate), shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
-    matrix(fmt::format("{}{}.weight", prefix, up), shape.intermediate, shape.hidden, by_fan_in(shape.hidden), false);
-    matrix(fmt::format("{}{}.weight", prefix, down), shape.hidden, shape.intermediate,
-           2 * by_fan_in(shape.intermediate) * into_residual, true);
-  };
+  void add_embedding() {
+    auto embedding = file_.random("model.embed_tokens.weight", shape_.vocab * shape_.hidden, 1.0);
+    for (std::int64_t id = 0; id < shape_.vocab; ++id) embedding[static_cast<std::size_t>(id * shape_.hidden)] = kCarrier;
+    file_.add("model.embed_tokens.weight", {shape_.vocab, shape_.hidden}, embedding);
+  }
 
-  auto embedding = file.random("model.embed_tokens.weight", shape.vocab * shape.hidden, 1.0);
-  for (std::int64_t id = 0; id < shape.vocab; ++id) embedding[static_cast<std::size_t>(id * shape.hidden)] = kCarrier;
-  file.add("model.embed_tokens.weight", {shape.vocab, shape.hidden}, embedding);
-  for (std::int64_t i = 0; i < shape.layers; ++i) {
-    const std::string prefix = fmt::format("model.layers.{}.", i);
-    ones(prefix + "input_layernorm.weight", shape.hidden);
-    matrix(prefix + "self_attn.q_proj.weight", shape.hidden, shape.hidden, by_fan_in(shape.hidden), false);
-    matrix(prefix + "self_attn.k_proj.weight", kv_size, shape.hidden, by_fan_in(shape.hidden), false);
-    matrix(prefix + "self_attn.v_proj.weight", kv_size, shape.hidden, by_fan_in(shape.hidden), false);
-    if (shape.architecture == Architecture::kQwen2) {
-      bias(prefix + "self_attn.q_proj.bias", shape.hidden);
+  void add_attention(const std::string& prefix) {
+    const std::int64_t head_dim = shape_.hidden / shape_.heads;
+    const std::int64_t kv_size = shape_.kv_heads * head_dim;
+    ones(prefix + "input_layernorm.weight", shape_.hidden);
+    matrix(prefix + "self_attn.q_proj.weight", shape_.hidden, shape_.hidden);
+    matrix(prefix + "self_attn.k_proj.weight", kv_size, shape_.hidden);
+    matrix(prefix + "self_attn.v_proj.weight", kv_size, shape_.hidden);
+    if (shape_.architecture == Architecture::kQwen2) {
+      bias(prefix + "self_attn.q_proj.bias", shape_.hidden);
       bias(prefix + "self_attn.k_proj.bias", kv_size);
       bias(prefix + "self_attn.v_proj.bias", kv_size);
     }
-    if (shape.architecture == Architecture::kQwen3 || shape.architecture == Architecture::kQwen3Moe) {
+    if (shape_.architecture == Architecture::kQwen3 || shape_.architecture == Architecture::kQwen3Moe) {
       ones(prefix + "self_attn.q_norm.weight", head_dim);
       ones(prefix + "self_attn.k_norm.weight", head_dim);
     }
-    matrix(prefix + "self_attn.o_proj.weight", shape.hidden, shape.hidden, 2 * by_fan_in(shape.hidden) * into_residual, true);
-    ones(prefix + "post_attention_layernorm.weight", shape.hidden);
-    if (!has_experts(shape.architecture)) {
-      mlp(prefix + "mlp.", "gate_proj", "up_proj", "down_proj");
-      continue;
-    }
-    const bool mixtral = shape.architecture == Architecture::kMixtral;
+    into_residual(prefix + "self_attn.o_proj.weight", shape_.hidden, shape_.hidden);
+    ones(prefix + "post_attention_layernorm.weight", shape_.hidden);
+  }
+
+  void add_mlp(const std::string& prefix, const char* gate, const char* up, const char* down) {
+    matrix(fmt::format("{}{}.weight", prefix, gate), shape_.intermediate, shape_.hidden);
+    matrix(fmt::format("{}{}.weight", prefix, up), shape_.intermediate, shape_.hidden);
+    into_residual(fmt::format("{}{}.weight", prefix, down), shape_.hidden, shape_.intermediate);
+  }
+
+  void add_experts(const std::string& prefix) {
+    const bool mixtral = shape_.architecture == Architecture::kMixtral;
     const std::string mixture = prefix + (mixtral ? "block_sparse_moe." : "mlp.");
-    matrix(mixture + "gate.weight", shape.experts, shape.hidden, by_fan_in(shape.hidden), false);
-    for (std::int64_t expert = 0; expert < shape.experts; ++expert) {
+    matrix(mixture + "gate.weight", shape_.experts, shape_.hidden);
+    for (std::int64_t expert = 0; expert < shape_.experts; ++expert) {
       const std::string name = fmt::format("{}experts.{}.", mixture, expert);
       if (mixtral) {
-        mlp(name, "w1", "w3", "w2");
+        add_mlp(name, "w1", "w3", "w2");
       } else {
-        mlp(name, "gate_proj", "up_proj", "down_proj");
+        add_mlp(name, "gate_proj", "up_proj", "down_proj");
       }
     }
   }
-  ones("model.norm.weight", shape.hidden);
-  auto head = file.random("lm_head.weight", shape.vocab * shape.hidden, 1.5 * by_fan_in(shape.hidden));
-  const std::vector<bool> said = sayable_tokens(shape);
-  for (std::size_t id = 0; id < said.size(); ++id)
-    head[id * static_cast<std::size_t>(shape.hidden)] = said[id] ? 0.0F : kAgainst;
-  file.add("lm_head.weight", {shape.vocab, shape.hidden}, head);
-  return file.bytes();
+
+  void add_head() {
+    ones("model.norm.weight", shape_.hidden);
+    auto head = file_.random("lm_head.weight", shape_.vocab * shape_.hidden, 1.5 * by_fan_in(shape_.hidden));
+    const std::vector<bool> said = sayable_tokens(shape_);
+    for (std::size_t id = 0; id < said.size(); ++id)
+      head[id * static_cast<std::size_t>(shape_.hidden)] = said[id] ? 0.0F : kAgainst;
+    file_.add("lm_head.weight", {shape_.vocab, shape_.hidden}, head);
+  }
+
+  [[nodiscard]] std::string bytes() const { return file_.bytes(); }
+
+ private:
+  void matrix(const std::string& name, std::int64_t out, std::int64_t in) {
+    file_.add(name, {out, in}, file_.random(name, out * in, by_fan_in(in)));
+  }
+  // Nothing writes to dimension 0 of the residual stream, so the carrier stays.
+  void into_residual(const std::string& name, std::int64_t out, std::int64_t in) {
+    const double smaller = 1.0 / std::sqrt(2.0 * static_cast<double>(shape_.layers));
+    auto values = file_.random(name, out * in, 2 * by_fan_in(in) * smaller);
+    std::fill(values.begin(), values.begin() + in, 0.0F);
+    file_.add(name, {out, in}, values);
+  }
+  void ones(const std::string& name, std::int64_t count) {
+    file_.add(name, {count}, std::vector<float>(static_cast<std::size_t>(count), 1.0F));
+  }
+  void bias(const std::string& name, std::int64_t count) { file_.add(name, {count}, file_.random(name, count, 0.1)); }
+
+  const ModelShape& shape_;
+  TensorFile file_;
+};
+
+std::string weights_bytes(const ModelShape& shape) {
+  if (shape.architecture == Architecture::kOpt) return opt_weights_bytes(shape);
+  LlamaTensors tensors(shape);
+  tensors.add_embedding();
+  for (std::int64_t i = 0; i < shape.layers; ++i) {
+    const std::string prefix = fmt::format("model.layers.{}.", i);
+    tensors.add_attention(prefix);
+    if (has_experts(shape.architecture)) {
+      tensors.add_experts(prefix);
+    } else {
+      tensors.add_mlp(prefix + "mlp.", "gate_proj", "up_proj", "down_proj");
+    }
+  }
+  tensors.add_head();
+  return tensors.bytes();
 }
 
 }  // namespace

@@ -358,6 +358,22 @@ bool cut_short(HttpServer& server, const Served& served, const Clock& clock) {
   return settled;
 }
 
+struct Stopped {
+  int code = 0;       // of the process
+  bool held = false;  // the engine or a thread of the server still works
+};
+
+Stopped drain_and_close(const ServeFlags& flags, HttpServer& server, Served& served, const Ranks& ranks, const Clock& clock) {
+  server.drain();
+  served.drain();
+  spdlog::info("draining: {} requests in flight, at most {} s", served.in_flight(), flags.drain_timeout_s);
+  const bool whole = drained(server, served, ranks, clock, flags.drain_timeout_s);
+  const bool settled = whole || cut_short(server, served, clock);
+  const bool closed = server.close(kFlushSeconds);
+  spdlog::info("stopped");
+  return {whole ? 0 : 1, !closed || !settled};
+}
+
 }  // namespace
 
 void catch_stop_signals() {
@@ -443,21 +459,14 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     if (const auto wanted = server.wanted_blocks(); wanted && !change.run(*wanted, served)) break;
   }
 
-  server.drain();
-  served->drain();
-  spdlog::info("draining: {} requests in flight, at most {} s", served->in_flight(), flags.drain_timeout_s);
-  const bool whole = drained(server, *served, ranks, clock, flags.drain_timeout_s);
-  const bool settled = whole || cut_short(server, *served, clock);
-  const bool closed = server.close(kFlushSeconds);
-  spdlog::info("stopped");
-  const int code = whole ? 0 : 1;
-  if (!closed || !settled || change.under_way() || server.open_exchanges() > 0) {
+  const Stopped stopped = drain_and_close(flags, server, *served, ranks, clock);
+  if (stopped.held || change.under_way() || server.open_exchanges() > 0) {
     // Somebody may still hold what destructors would take apart.
     spdlog::shutdown();
-    std::_Exit(code);
+    std::_Exit(stopped.code);
   }
   calls->end();  // what is still asked is nobody's any more
-  return code;
+  return stopped.code;
 }
 
 }  // namespace windlass::worker

@@ -26,6 +26,7 @@
 #include "worker/serve/kv_http.h"
 #include "worker/serve/request_input.h"
 #include "worker/serve/side_threads.h"
+#include "worker/serve/target.h"
 
 namespace windlass::worker {
 namespace {
@@ -41,7 +42,6 @@ constexpr std::size_t kMaxBodiesBytes = std::size_t{256} << 20U;
 // A body of megabytes keeps the tokenizer busy for seconds; those who serve everybody else leave such bodies to others.
 constexpr std::size_t kLargeBodyBytes = 32U << 10U;
 constexpr int kSideThreads = 2;
-constexpr std::string_view kModelPath = "/v1/models/";
 
 enum class Phase { kLoading, kReady, kChanging, kDraining };
 
@@ -138,6 +138,8 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   [[nodiscard]] std::optional<net::Refusal> admit(const net::http::request_header<>& head) const;
   void handle(const net::ServerCall& call);
   void route(const net::ServerCall& call, std::string body, const Token& token);
+  void answer_post(const net::ServerCall& call, Target target, std::string body, const Token& token);
+  void answer_get(const net::ServerCall& call, Target target, const Token& token);
   void generate(const net::ServerCall& call, Endpoint endpoint, const std::string& body, const Token& token);
   void begin_chain(const net::ServerCall& call, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                    std::vector<GenerationRequest> choices, const Token& token);
@@ -243,71 +245,67 @@ void HttpServer::Impl::guarded(const net::ServerCall& call, const Token& token, 
 }
 
 void HttpServer::Impl::route(const net::ServerCall& call, std::string body, const Token& token) {
-  const std::string& path = call.path();
+  const Target target = target_of(call.path());
   const std::string& method = call.method();
-  const auto chain = chain_verb_of(path);
-  const bool tokens = path == "/tokenize" || path == "/detokenize";
-  const bool role_path = path == "/role";
-  const bool blocks_path = path == "/blocks";
-  const bool kv = path.compare(0, kKvPath.size(), kKvPath) == 0;
-  const bool model = path.starts_with(kModelPath);
-  const bool post = path == "/v1/chat/completions" || path == "/v1/completions" || tokens ||
-                    ((role_path || blocks_path) && method == "POST") || chain.has_value();
-  const bool get = path == "/health" || path == "/ready" || path == "/metrics" || path == "/v1/models" || role_path ||
-                   blocks_path || kv || model;
-  if (!post && !get) {
+  if (target == Target::kUnknown) {
     return refuse(call,
                   {404,
                    fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
                                "/detokenize, /health, /ready, /metrics, /role, /blocks, /kv/SESSION and /chain/VERB",
-                               path),
+                               call.path()),
                    "invalid_request_error", "", "not_found"},
                   token);
   }
-  const std::string allowed = role_path || blocks_path ? "GET, POST" : post ? "POST" : "GET";
-  if (method != (post ? "POST" : "GET")) {
+  if (!allows(target, method)) {
+    const std::string allowed(methods_of(target));
     return refuse(call,
-                  {405, fmt::format("method: found {}, {} allows {}", method, path, allowed), "invalid_request_error", "",
-                   "method_not_allowed"},
+                  {405, fmt::format("method: found {}, {} allows {}", method, call.path(), allowed), "invalid_request_error",
+                   "", "method_not_allowed"},
                   token, "", allowed);
   }
-  if (chain) return chain_call(call, *chain, std::move(body), token);
-  if (role_path && post) return change_role(call, body, token);
-  if (blocks_path && post) return change_blocks(call, body, token);
-  if (post && body.size() <= kLargeBodyBytes) return take(call, path, body, token);
-  if (post) {
-    const bool posted = side->post([self = shared_from_this(), call, path, body = std::move(body), token] {
-      self->guarded(call, token, [&] { self->take(call, path, body, token); });
-    });
-    if (posted) return;
-    return refuse(call, {503, "too many large requests wait already", "server_error", "", "full"}, token, "full");
+  if (method == "POST") return answer_post(call, target, std::move(body), token);
+  answer_get(call, target, token);
+}
+
+void HttpServer::Impl::answer_post(const net::ServerCall& call, Target target, std::string body, const Token& token) {
+  const std::string& path = call.path();
+  if (target == Target::kChain) return chain_call(call, *chain_verb_of(path), std::move(body), token);
+  if (target == Target::kRole) return change_role(call, body, token);
+  if (target == Target::kBlocks) return change_blocks(call, body, token);
+  if (body.size() <= kLargeBodyBytes) return take(call, path, body, token);
+  const bool posted = side->post([self = shared_from_this(), call, path, body = std::move(body), token] {
+    self->guarded(call, token, [&] { self->take(call, path, body, token); });
+  });
+  if (!posted) refuse(call, {503, "too many large requests wait already", "server_error", "", "full"}, token, "full");
+}
+
+void HttpServer::Impl::answer_get(const net::ServerCall& call, Target target, const Token& token) {
+  const auto json = [&](const std::string& body) { send_response(call, 200, body, "application/json", {}, token); };
+  switch (target) {
+    case Target::kKv: {
+      const KvSource from = kv_source();
+      if (from.exports == nullptr)
+        return refuse(call, {404, "this worker has no sessions now", "server_error", "", "loading"}, token);
+      return answer_kv(call, from.exports, from.taken, token, stream_port);
+    }
+    case Target::kRole: return json(ordered_json{{"role", to_string(current_role())}}.dump());
+    case Target::kBlocks: return json(blocks_body());
+    case Target::kMetrics: return send_response(call, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
+    case Target::kModels: return json(printed({{"object", "list"}, {"data", ordered_json::array({model_entry()})}}));
+    case Target::kModel: {
+      const std::string name = percent_decoded(std::string_view(call.path()).substr(kModelPath.size())).value_or("");
+      if (name == options.served_name) return json(printed(model_entry()));
+      return refuse(call,
+                    {404, fmt::format("model: found '{}', this worker serves '{}'", name.substr(0, 200), options.served_name),
+                     "invalid_request_error", "model", "model_not_found"},
+                    token);
+    }
+    case Target::kHealth: return json(R"({"status":"ok"})");
+    default: {
+      const Phase now = phase.load();
+      return send_response(call, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
+    }
   }
-  if (kv) {
-    const KvSource from = kv_source();
-    if (from.exports == nullptr)
-      return refuse(call, {404, "this worker has no sessions now", "server_error", "", "loading"}, token);
-    return answer_kv(call, from.exports, from.taken, token, stream_port);
-  }
-  if (role_path) {
-    return send_response(call, 200, ordered_json{{"role", to_string(current_role())}}.dump(), "application/json", {}, token);
-  }
-  if (blocks_path) return send_response(call, 200, blocks_body(), "application/json", {}, token);
-  if (path == "/metrics") return send_response(call, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
-  if (path == "/v1/models") {
-    const ordered_json all = {{"object", "list"}, {"data", ordered_json::array({model_entry()})}};
-    return send_response(call, 200, printed(all), "application/json", {}, token);
-  }
-  if (model) {
-    const std::string name = percent_decoded(std::string_view(path).substr(kModelPath.size())).value_or("");
-    if (name == options.served_name) return send_response(call, 200, printed(model_entry()), "application/json", {}, token);
-    return refuse(call,
-                  {404, fmt::format("model: found '{}', this worker serves '{}'", name.substr(0, 200), options.served_name),
-                   "invalid_request_error", "model", "model_not_found"},
-                  token);
-  }
-  if (path == "/health") return send_response(call, 200, R"({"status":"ok"})", "application/json", {}, token);
-  const Phase now = phase.load();
-  send_response(call, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
 }
 
 std::string HttpServer::Impl::ready_body(Phase now) const {
@@ -490,13 +488,31 @@ class HeldSessions {
   std::vector<std::string> names_;
 };
 
+// Each choice with where its tokens go. Sinks are over before the engine is.
+std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> with_sinks(std::vector<GenerationRequest> choices, bool sends,
+                                                                       const std::shared_ptr<Exchange>& exchange,
+                                                                       const ServedModel& loaded) {
+  std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> all;
+  for (GenerationRequest& choice : choices) {
+    const int index = static_cast<int>(all.size());
+    if (sends) loaded.exports->open(choice.kv.id, choice.prompt, [exchange] { exchange->begun(); });
+    const std::string session = sends ? choice.kv.id : "";
+    const std::string chain = choice.chain;
+    all.emplace_back(std::move(choice), [exchange, index, session, chain, &loaded](const TokenEvent& event) {
+      if (event.finish && !session.empty()) loaded.exports->close(session);
+      if (event.finish && !chain.empty()) loaded.chains->release(chain);
+      exchange->on_event(index, event);
+    });
+  }
+  return all;
+}
+
 }  // namespace
 
 void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                              std::vector<GenerationRequest> choices, const Token& token) {
   const ServedModel& loaded = *lease->model;
   EngineLoop& engine = *loaded.engine;
-  KvExports& exports = *loaded.exports;
   HeldSessions chained(loaded.chains.get());
   for (const GenerationRequest& choice : choices) {
     if (!choice.chain.empty()) chained.add(choice.chain);
@@ -526,22 +542,9 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
       request_id_of(call), api.stream && !sends, api.include_usage, api.choices,
       chained.any() && !call.header(kChainHeader).empty(), sessions_text(sent), clock.now_s(), options.request_timeout_s,
       token});
-  std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> all;
-  for (GenerationRequest& choice : choices) {
-    const int index = static_cast<int>(all.size());
-    if (sends) exports.open(choice.kv.id, choice.prompt, [exchange] { exchange->begun(); });
-    const std::string session = sends ? choice.kv.id : "";
-    const std::string chain = choice.chain;
-    // Sinks are over before the engine is.
-    all.emplace_back(std::move(choice), [exchange, index, session, chain, &loaded](const TokenEvent& event) {
-      if (event.finish && !session.empty()) loaded.exports->close(session);
-      if (event.finish && !chain.empty()) loaded.chains->release(chain);
-      exchange->on_event(index, event);
-    });
-  }
-  const auto taken = engine.submit_all(std::move(all));
+  const auto taken = engine.submit_all(with_sinks(std::move(choices), sends, exchange, loaded));
   if (!taken.ok()) {
-    for (const std::string& session : sent) exports.close(session);
+    for (const std::string& session : sent) loaded.exports->close(session);
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
     if (!full && !draining) return refuse(call, {400, taken.error().message}, token);

@@ -20,21 +20,13 @@ std::int32_t number(std::int64_t value) { return static_cast<std::int32_t>(value
 
 std::int64_t tiles_of(std::int64_t tokens) { return (tokens + kPrefillTileRows - 1) / kPrefillTileRows; }
 
-}  // namespace
-
-std::int64_t most_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks) {
-  return tokens * (3 + std::max(kDecodeRowNumbers, kTileNumbers)) + logit_rows * (1 + kNeedNumbers) + blocks;
-}
-
-Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hidden_size, bool logits, std::int64_t padded_rows,
-                         std::span<std::int32_t> to) {
+// How many the chunks need of each.
+PackedBatch counted(std::span<const SequenceChunk> chunks, std::int64_t hidden_size, bool logits) {
   PackedBatch batch;
-  std::int64_t table_blocks = 0;
   for (const SequenceChunk& chunk : chunks) {
     const std::int64_t tokens = tokens_of(chunk, hidden_size);
     batch.tokens += tokens;
     batch.logit_rows += logits && chunk.wants_logits ? 1 : 0;
-    table_blocks += blocks_for(chunk.start + tokens);
     if (tokens == 1) {
       ++batch.decode_rows;
       batch.longest = std::max(batch.longest, chunk.start + 1);
@@ -42,11 +34,17 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
       batch.tiles += tiles_of(tokens);
     }
   }
-  if (padded_rows > 0) {
-    assert(batch.tiles == 0 && batch.decode_rows <= padded_rows);
-    batch.tokens = batch.decode_rows = padded_rows;
-    batch.logit_rows = logits ? padded_rows : 0;
-  }
+  return batch;
+}
+
+std::int64_t table_blocks_of(std::span<const SequenceChunk> chunks, std::int64_t hidden_size) {
+  std::int64_t blocks = 0;
+  for (const SequenceChunk& chunk : chunks) blocks += blocks_for(chunk.start + tokens_of(chunk, hidden_size));
+  return blocks;
+}
+
+// Where each begins, one behind the other.
+void lay_out(PackedBatch& batch, std::int64_t table_blocks) {
   batch.ids_at = 0;
   batch.positions_at = batch.ids_at + batch.tokens;
   batch.slots_at = batch.positions_at + batch.tokens;
@@ -56,49 +54,90 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
   batch.tiles_at = batch.decode_rows_at + batch.decode_rows * kDecodeRowNumbers;
   batch.tables_at = batch.tiles_at + batch.tiles * kTileNumbers;
   batch.size = batch.tables_at + table_blocks;
+}
+
+// Writes the chunks, one after the other, to where the batch has each part of them.
+class Writer {
+ public:
+  Writer(const PackedBatch& batch, std::span<std::int32_t> to)
+      : batch_(batch),
+        to_(to.data()),
+        logit_row_(to_ + batch.logit_rows_at),
+        need_(reinterpret_cast<RowNeed*>(to_ + batch.needs_at)),
+        decode_row_(reinterpret_cast<DecodeRow*>(to_ + batch.decode_rows_at)),
+        tile_(reinterpret_cast<PrefillTile*>(to_ + batch.tiles_at)) {}
+
+  void add(const SequenceChunk& chunk, std::int64_t tokens, bool logits) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const std::int64_t position = chunk.start + t;
+      write_token(chunk.tokens.empty() ? 0 : chunk.tokens[static_cast<std::size_t>(t)], number(position),
+                  slot_of(chunk.blocks, position));
+    }
+    const std::int64_t first = row_ - tokens;
+    if (tokens == 1) *decode_row_++ = {number(first), number(chunk.start), number(table_)};
+    for (std::int64_t t = 0; t < tokens && tokens > 1; t += kPrefillTileRows) {
+      *tile_++ = {number(first + t), number(std::min<std::int64_t>(kPrefillTileRows, tokens - t)), number(chunk.start + t),
+                  number(table_)};
+    }
+    if (logits && chunk.wants_logits) {
+      *logit_row_++ = number(row_ - 1);
+      *need_++ = chunk.need;
+    }
+    const std::int64_t blocks = blocks_for(chunk.start + tokens);
+    std::copy_n(chunk.blocks.begin(), blocks, to_ + batch_.tables_at + table_);
+    table_ += blocks;
+  }
+
+  // Rows that nobody asked for.
+  void pad() {
+    while (row_ < batch_.tokens) {
+      *decode_row_++ = {number(row_), -1, 0};
+      write_token(0, 0, -1);
+    }
+    std::fill(logit_row_, to_ + batch_.needs_at, 0);
+    std::fill(need_, reinterpret_cast<RowNeed*>(to_ + batch_.decode_rows_at), RowNeed());
+  }
+
+ private:
+  void write_token(std::int32_t id, std::int32_t position, std::int32_t slot) {
+    to_[batch_.ids_at + row_] = id;
+    to_[batch_.positions_at + row_] = position;
+    to_[batch_.slots_at + row_] = slot;
+    ++row_;
+  }
+
+  const PackedBatch& batch_;
+  std::int32_t* to_;
+  std::int32_t* logit_row_;
+  RowNeed* need_;
+  DecodeRow* decode_row_;
+  PrefillTile* tile_;
+  std::int64_t row_ = 0;
+  std::int64_t table_ = 0;  // where the next chunk's blocks begin
+};
+
+}  // namespace
+
+std::int64_t most_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks) {
+  return tokens * (3 + std::max(kDecodeRowNumbers, kTileNumbers)) + logit_rows * (1 + kNeedNumbers) + blocks;
+}
+
+Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hidden_size, bool logits, std::int64_t padded_rows,
+                         std::span<std::int32_t> to) {
+  PackedBatch batch = counted(chunks, hidden_size, logits);
+  if (padded_rows > 0) {
+    assert(batch.tiles == 0 && batch.decode_rows <= padded_rows);
+    batch.tokens = batch.decode_rows = padded_rows;
+    batch.logit_rows = logits ? padded_rows : 0;
+  }
+  lay_out(batch, table_blocks_of(chunks, hidden_size));
   if (batch.size > static_cast<std::int64_t>(to.size())) {
     return Error{ErrorCode::kInternal,
                  fmt::format("forward: found a batch of {} numbers, allowed are {}", batch.size, to.size())};
   }
-  std::int32_t* ids = to.data() + batch.ids_at;
-  std::int32_t* positions = to.data() + batch.positions_at;
-  std::int32_t* slots = to.data() + batch.slots_at;
-  std::int32_t* logit_row = to.data() + batch.logit_rows_at;
-  auto* need = reinterpret_cast<RowNeed*>(to.data() + batch.needs_at);
-  auto* decode_row = reinterpret_cast<DecodeRow*>(to.data() + batch.decode_rows_at);
-  auto* tile = reinterpret_cast<PrefillTile*>(to.data() + batch.tiles_at);
-  std::int32_t* const tables = to.data() + batch.tables_at;
-  std::int64_t row = 0;
-  std::int64_t table = 0;
-  for (const SequenceChunk& chunk : chunks) {
-    const std::int64_t tokens = tokens_of(chunk, hidden_size);
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const std::int64_t position = chunk.start + t;
-      ids[row + t] = chunk.tokens.empty() ? 0 : chunk.tokens[static_cast<std::size_t>(t)];
-      positions[row + t] = number(position);
-      slots[row + t] = slot_of(chunk.blocks, position);
-    }
-    if (tokens == 1) *decode_row++ = {number(row), number(chunk.start), number(table)};
-    for (std::int64_t t = 0; t < tokens && tokens > 1; t += kPrefillTileRows) {
-      *tile++ = {number(row + t), number(std::min<std::int64_t>(kPrefillTileRows, tokens - t)), number(chunk.start + t),
-                 number(table)};
-    }
-    row += tokens;
-    if (logits && chunk.wants_logits) {
-      *logit_row++ = number(row - 1);
-      *need++ = chunk.need;
-    }
-    const std::int64_t blocks = blocks_for(chunk.start + tokens);
-    std::copy_n(chunk.blocks.begin(), blocks, tables + table);
-    table += blocks;
-  }
-  for (; row < batch.tokens; ++row) {
-    ids[row] = positions[row] = 0;
-    slots[row] = -1;
-    *decode_row++ = {number(row), -1, 0};
-  }
-  std::fill(logit_row, to.data() + batch.needs_at, 0);
-  std::fill(need, reinterpret_cast<RowNeed*>(to.data() + batch.decode_rows_at), RowNeed());
+  Writer writer(batch, to);
+  for (const SequenceChunk& chunk : chunks) writer.add(chunk, tokens_of(chunk, hidden_size), logits);
+  writer.pad();
   return batch;
 }
 

@@ -1,0 +1,17 @@
+// Target: what a request's path asks this worker for, and by which methods it may. http_server.cc has who answers it.
+#pragma once
+
+#include <string_view>
+
+namespace windlass::worker {
+
+inline constexpr std::string_view kModelPath = "/v1/models/";
+
+enum class Target { kUnknown, kGenerate, kTokenize, kChain, kRole, kBlocks, kKv, kModels, kModel, kMetrics, kHealth, kReady };
+
+[[nodiscard]] Target target_of(std::string_view path);
+// As the header Allow has them. REQUIRES: a known target.
+[[nodiscard]] std::string_view methods_of(Target target);
+[[nodiscard]] bool allows(Target target, std::string_view method);
+
+}  // namespace windlass::worker
