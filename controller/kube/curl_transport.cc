@@ -167,6 +167,7 @@ class CurlTransport::Impl {
   }
 
  private:
+  class Batch;
   struct Command {
     enum Kind { kOpen, kResume, kClose } kind;
     std::shared_ptr<StreamState> state;
@@ -215,68 +216,101 @@ class CurlTransport::Impl {
   std::map<StreamState*, OpenStream> streams_;  // the I/O thread's own
 };
 
-std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vector<HttpRequest>& requests) {
+// The requests of one send_all(), as many in flight at a time as may be.
+class CurlTransport::Impl::Batch {
+ public:
+  // REQUIRES: the caller holds send_mutex_ of `all` as long as it uses this.
+  Batch(Impl& all, const std::vector<HttpRequest>& requests, ClientCertificate client)
+      : options_(all.options_),
+        multi_(all.send_multi_),
+        requests_(requests),
+        client_(std::move(client)),
+        left_for_all_(options_.max_responses_bytes),
+        results_(requests.size(), Result<HttpResponse>(Error{ErrorCode::kInternal, "not sent"})) {
+    // More hosts than there may be idle connections: by the time that one is asked again its connection is gone. For every new
+    // connection libcurl looks at all that are kept, of connections and of addresses: thousands of workers would cost the
+    // square.
+    std::set<std::string_view> origins;
+    for (const HttpRequest& request : requests) origins.insert(origin_of(request.url));
+    keep_ = origins.size() <= kMaxIdleConnections;
+  }
+
+  std::vector<Result<HttpResponse>> run() {
+    while (next_ < requests_.size() || !in_flight_.empty()) {
+      while (next_ < requests_.size() && in_flight_.size() < std::max<std::size_t>(1, options_.max_parallel)) begin(next_++);
+      if (in_flight_.empty()) continue;
+      int running = 0;
+      curl_multi_perform(multi_, &running);
+      if (!take_ended()) curl_multi_poll(multi_, nullptr, 0, kPollAtMost_ms, nullptr);
+    }
+    return std::move(results_);
+  }
+
+ private:
   struct InFlight {
     std::unique_ptr<WholeResponse> receiver;
     std::unique_ptr<CurlTransfer> transfer;
     std::size_t index = 0;
   };
-  std::vector<Result<HttpResponse>> results(requests.size(), Result<HttpResponse>(Error{ErrorCode::kInternal, "not sent"}));
-  ClientCertificate client = this->client();
-  // More hosts than there may be idle connections: by the time that one is asked again its connection is gone. For every new
-  // connection libcurl looks at all that are kept, of connections and of addresses: thousands of workers would cost the square.
-  std::set<std::string_view> origins;
-  for (const HttpRequest& request : requests) origins.insert(origin_of(request.url));
-  const bool keep = origins.size() <= kMaxIdleConnections;
-  std::lock_guard lock(send_mutex_);
-  std::size_t left_for_all = options_.max_responses_bytes;
-  std::map<CURL*, InFlight> in_flight;
-  std::size_t next = 0;
-  while (next < requests.size() || !in_flight.empty()) {
-    while (next < requests.size() && in_flight.size() < std::max<std::size_t>(1, options_.max_parallel)) {
-      std::size_t index = next++;
-      const std::size_t own = requests[index].max_bytes;
-      const std::size_t most = own == 0 ? options_.max_response_bytes : std::min(own, options_.max_response_bytes);
-      auto receiver = std::make_unique<WholeResponse>(most, left_for_all);
-      auto transfer = CurlTransfer::make(requests[index], options_, client, *receiver, false);
-      if (!transfer.ok()) {
-        results[index] = transfer.error();
-        continue;
-      }
-      CURL* easy = (*transfer)->easy();
-      if (!keep) (*transfer)->keep_nothing();
-      if (CURLMcode code = curl_multi_add_handle(send_multi_, easy); code != CURLM_OK) {
-        results[index] = Error{ErrorCode::kInternal, fmt::format("libcurl: {}", curl_multi_strerror(code))};
-        continue;
-      }
-      in_flight[easy] = {std::move(receiver), std::move(*transfer), index};
+
+  void begin(std::size_t index) {
+    const std::size_t own = requests_[index].max_bytes;
+    const std::size_t most = own == 0 ? options_.max_response_bytes : std::min(own, options_.max_response_bytes);
+    auto receiver = std::make_unique<WholeResponse>(most, left_for_all_);
+    auto transfer = CurlTransfer::make(requests_[index], options_, client_, *receiver, false);
+    if (!transfer.ok()) {
+      results_[index] = transfer.error();
+      return;
     }
-    if (in_flight.empty()) continue;
-    int running = 0;
-    curl_multi_perform(send_multi_, &running);
+    CURL* easy = (*transfer)->easy();
+    if (!keep_) (*transfer)->keep_nothing();
+    if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
+      results_[index] = Error{ErrorCode::kInternal, fmt::format("libcurl: {}", curl_multi_strerror(code))};
+      return;
+    }
+    in_flight_[easy] = {std::move(receiver), std::move(*transfer), index};
+  }
+
+  // Whether any has.
+  bool take_ended() {
     bool some_ended = false;
     int left = 0;
-    while (CURLMsg* message = curl_multi_info_read(send_multi_, &left)) {
+    while (CURLMsg* message = curl_multi_info_read(multi_, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
       some_ended = true;
       CURLcode code = message->data.result;  // gone once the handle is removed
-      auto it = in_flight.find(message->easy_handle);
-      if (it == in_flight.end()) continue;
+      auto it = in_flight_.find(message->easy_handle);
+      if (it == in_flight_.end()) continue;
       InFlight& ended = it->second;
       if (code == CURLE_OK) {
-        results[ended.index] = std::move(ended.receiver->response);
+        results_[ended.index] = std::move(ended.receiver->response);
       } else if (!ended.receiver->too_large.empty()) {
-        results[ended.index] =
+        results_[ended.index] =
             Error{ErrorCode::kResourceExhausted, fmt::format("{}: {}", ended.transfer->what(), ended.receiver->too_large)};
       } else {
-        results[ended.index] = ended.transfer->failure(code);
+        results_[ended.index] = ended.transfer->failure(code);
       }
-      curl_multi_remove_handle(send_multi_, it->first);
-      in_flight.erase(it);
+      curl_multi_remove_handle(multi_, it->first);
+      in_flight_.erase(it);
     }
-    if (!some_ended) curl_multi_poll(send_multi_, nullptr, 0, kPollAtMost_ms, nullptr);
+    return some_ended;
   }
-  return results;
+
+  const CurlOptions& options_;
+  CURLM* multi_;
+  const std::vector<HttpRequest>& requests_;
+  const ClientCertificate client_;
+  bool keep_ = true;
+  std::size_t left_for_all_;
+  std::vector<Result<HttpResponse>> results_;
+  std::map<CURL*, InFlight> in_flight_;
+  std::size_t next_ = 0;
+};
+
+std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vector<HttpRequest>& requests) {
+  ClientCertificate client = this->client();
+  const std::lock_guard lock(send_mutex_);
+  return Batch(*this, requests, std::move(client)).run();
 }
 
 Result<std::shared_ptr<StreamState>> CurlTransport::Impl::open(const HttpRequest& request) {

@@ -51,12 +51,7 @@ KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& in
       service_cache_(client, kube::options_of(kube::resources::kModelServices, seed), scope.namespaces),
       class_cache_(client, kube::options_of(kube::resources::kAcceleratorClasses, seed + 1)),
       profile_cache_(client, kube::options_of(kube::resources::kPerformanceProfiles, seed + 2), scope.namespaces),
-      events_(client,
-              [&] {
-                kube::EventOptions options;
-                options.instance = instance;
-                return options;
-              }()),
+      events_(client, {.instance = instance}),
       scope_(std::move(scope)) {}
 
 bool KubernetesStore::synced() const { return service_cache_.synced() && class_cache_.synced(); }

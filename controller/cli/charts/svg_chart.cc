@@ -79,6 +79,87 @@ double width_of(const Chart& chart) {
   return std::max(kWidth, kWidth - kRight + 38 + longest);
 }
 
+struct Axes {
+  Axis x, y;
+};
+
+// Over all points that are shown.
+Axes axes_of(const Chart& chart) {
+  double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;
+  for (const ChartSeries& series : chart.series) {
+    for (const ChartPoint& point : series.points) {
+      if (!shown(chart, point)) continue;
+      x_low = std::min(x_low, point.x);
+      x_high = std::max(x_high, point.x);
+      y_low = std::min({y_low, point.y, chart.y_log ? point.y : point.low.value_or(point.y)});
+      y_high = std::max({y_high, point.y, point.high.value_or(point.y)});
+    }
+  }
+  if (!chart.y_log && y_low > 0 && y_low < 0.6 * y_high) y_low = 0;
+  return {Axis(x_low, x_high, chart.x_log, kLeft, kWidth - kRight), Axis(y_low, y_high, chart.y_log, kHeight - kBottom, kTop)};
+}
+
+// The title, the axes with their ticks and names.
+std::string frame_of(const Chart& chart, const Axes& axes) {
+  std::string out = fmt::format(
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' font-family='sans-serif' "
+      "font-size='12'>\n<rect width='{0}' height='{1}' fill='white'/>\n<text x='{2}' y='24' font-size='15'>{3}</text>\n",
+      width_of(chart), kHeight, kLeft, escaped(chart.title));
+  for (const double tick : axes.x.ticks()) {
+    out += fmt::format(
+        "<path d='M{0:.1f} {1}V{2}' stroke='#e3e3e3'/><text x='{0:.1f}' y='{3}' text-anchor='middle'>{4:g}</text>\n",
+        axes.x.at(tick), kTop, kHeight - kBottom, kHeight - kBottom + 18, tick);
+  }
+  for (const double tick : axes.y.ticks()) {
+    out +=
+        fmt::format("<path d='M{1} {0:.1f}H{2}' stroke='#e3e3e3'/><text x='{3}' y='{4:.1f}' text-anchor='end'>{5:g}</text>\n",
+                    axes.y.at(tick), kLeft, kWidth - kRight, kLeft - 8, axes.y.at(tick) + 4, tick);
+  }
+  out +=
+      fmt::format("<path d='M{0} {1}V{2}H{3}' fill='none' stroke='black'/>\n", kLeft, kTop, kHeight - kBottom, kWidth - kRight);
+  out += fmt::format("<text x='{}' y='{}' text-anchor='middle'>{}</text>\n", (kLeft + kWidth - kRight) / 2, kHeight - 14,
+                     escaped(chart.x_label));
+  out += fmt::format("<text transform='translate(18 {}) rotate(-90)' text-anchor='middle'>{}</text>\n",
+                     (kTop + kHeight - kBottom) / 2, escaped(chart.y_label));
+  return out;
+}
+
+// Which colour and marker each series has: one for each that is in the legend.
+std::vector<std::size_t> looks_of(const Chart& chart) {
+  std::vector<std::size_t> looks;
+  for (const ChartSeries& series : chart.series) {
+    const auto in_legend = std::count_if(chart.series.begin(), chart.series.begin() + static_cast<std::ptrdiff_t>(looks.size()),
+                                         [](const ChartSeries& before) { return !before.like; });
+    looks.push_back(series.like ? looks[*series.like] : static_cast<std::size_t>(in_legend));
+  }
+  return looks;
+}
+
+// The series' line, and its markers with their intervals above that.
+std::string points_of(const Chart& chart, const ChartSeries& series, std::size_t look, const Axes& axes) {
+  const auto& [x, y] = axes;
+  const char* colour = kColours[look % kColours.size()];
+  std::string line, marks;
+  for (const ChartPoint& point : series.points) {
+    if (!shown(chart, point)) continue;
+    line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x.at(point.x), y.at(point.y));
+    if (point.low && point.high) {
+      const double bottom = chart.y_log && *point.low <= 0 ? point.y : *point.low;
+      marks += fmt::format("<path d='M{0:.1f} {1:.1f}V{2:.1f}m-4 0h8M{3:.1f} {1:.1f}h8' stroke='{4}'/>\n", x.at(point.x),
+                           y.at(bottom), y.at(*point.high), x.at(point.x) - 4, colour);
+    }
+    if (series.marked) marks += marker(look, x.at(point.x), y.at(point.y));
+  }
+  if (!series.joined || line.empty()) return marks;
+  return fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='1.6'/>\n", line, colour) + marks;
+}
+
+std::string legend_entry(const ChartSeries& series, std::size_t look) {
+  const double y = kTop + 10 + 20 * static_cast<double>(look);
+  return marker(look, kWidth - kRight + 18, y) +
+         fmt::format("<text x='{}' y='{}'>{}</text>\n", kWidth - kRight + 30, y + 4, escaped(series.name));
+}
+
 }  // namespace
 
 std::string escaped(const std::string& text) {
@@ -95,67 +176,13 @@ std::string escaped(const std::string& text) {
 }
 
 std::string svg_of(const Chart& chart) {
-  double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;
-  for (const ChartSeries& series : chart.series) {
-    for (const ChartPoint& point : series.points) {
-      if (!shown(chart, point)) continue;
-      x_low = std::min(x_low, point.x);
-      x_high = std::max(x_high, point.x);
-      y_low = std::min({y_low, point.y, chart.y_log ? point.y : point.low.value_or(point.y)});
-      y_high = std::max({y_high, point.y, point.high.value_or(point.y)});
-    }
-  }
-  if (!chart.y_log && y_low > 0 && y_low < 0.6 * y_high) y_low = 0;
-  const Axis x(x_low, x_high, chart.x_log, kLeft, kWidth - kRight), y(y_low, y_high, chart.y_log, kHeight - kBottom, kTop);
-
-  std::string out = fmt::format(
-      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' font-family='sans-serif' "
-      "font-size='12'>\n<rect width='{0}' height='{1}' fill='white'/>\n<text x='{2}' y='24' font-size='15'>{3}</text>\n",
-      width_of(chart), kHeight, kLeft, escaped(chart.title));
-  for (const double tick : x.ticks()) {
-    out += fmt::format(
-        "<path d='M{0:.1f} {1}V{2}' stroke='#e3e3e3'/><text x='{0:.1f}' y='{3}' text-anchor='middle'>{4:g}</text>\n",
-        x.at(tick), kTop, kHeight - kBottom, kHeight - kBottom + 18, tick);
-  }
-  for (const double tick : y.ticks()) {
-    out +=
-        fmt::format("<path d='M{1} {0:.1f}H{2}' stroke='#e3e3e3'/><text x='{3}' y='{4:.1f}' text-anchor='end'>{5:g}</text>\n",
-                    y.at(tick), kLeft, kWidth - kRight, kLeft - 8, y.at(tick) + 4, tick);
-  }
-  out +=
-      fmt::format("<path d='M{0} {1}V{2}H{3}' fill='none' stroke='black'/>\n", kLeft, kTop, kHeight - kBottom, kWidth - kRight);
-  out += fmt::format("<text x='{}' y='{}' text-anchor='middle'>{}</text>\n", (kLeft + kWidth - kRight) / 2, kHeight - 14,
-                     escaped(chart.x_label));
-  out += fmt::format("<text transform='translate(18 {}) rotate(-90)' text-anchor='middle'>{}</text>\n",
-                     (kTop + kHeight - kBottom) / 2, escaped(chart.y_label));
-  std::vector<std::size_t> looks;  // which colour and marker each series has: one for each that is in the legend
-  for (const ChartSeries& series : chart.series) {
-    const auto in_legend = std::count_if(chart.series.begin(), chart.series.begin() + static_cast<std::ptrdiff_t>(looks.size()),
-                                         [](const ChartSeries& before) { return !before.like; });
-    looks.push_back(series.like ? looks[*series.like] : static_cast<std::size_t>(in_legend));
-  }
+  const Axes axes = axes_of(chart);
+  const std::vector<std::size_t> looks = looks_of(chart);
+  std::string out = frame_of(chart, axes);
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     const ChartSeries& series = chart.series[i];
-    const std::size_t s = looks[i];
-    const char* colour = kColours[s % kColours.size()];
-    std::string line, marks;
-    for (const ChartPoint& point : series.points) {
-      if (!shown(chart, point)) continue;
-      line += fmt::format("{}{:.1f} {:.1f}", line.empty() ? "M" : "L", x.at(point.x), y.at(point.y));
-      if (point.low && point.high) {
-        const double bottom = chart.y_log && *point.low <= 0 ? point.y : *point.low;
-        marks += fmt::format("<path d='M{0:.1f} {1:.1f}V{2:.1f}m-4 0h8M{3:.1f} {1:.1f}h8' stroke='{4}'/>\n", x.at(point.x),
-                             y.at(bottom), y.at(*point.high), x.at(point.x) - 4, colour);
-      }
-      if (series.marked) marks += marker(s, x.at(point.x), y.at(point.y));
-    }
-    if (series.joined && !line.empty())
-      out += fmt::format("<path d='{}' fill='none' stroke='{}' stroke-width='1.6'/>\n", line, colour);
-    out += marks;
-    if (series.like) continue;
-    const double legend_y = kTop + 10 + 20 * static_cast<double>(s);
-    out += marker(s, kWidth - kRight + 18, legend_y);
-    out += fmt::format("<text x='{}' y='{}'>{}</text>\n", kWidth - kRight + 30, legend_y + 4, escaped(series.name));
+    out += points_of(chart, series, looks[i], axes);
+    if (!series.like) out += legend_entry(series, looks[i]);
   }
   return out + "</svg>\n";
 }

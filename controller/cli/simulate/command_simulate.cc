@@ -157,6 +157,65 @@ Result<void> check_writable(const std::string& path) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
 }
 
+// What all runs together gave.
+struct Simulated {
+  std::vector<Run> runs;  // a replication each
+  double wall_s = 0;      // of these
+  std::vector<std::vector<RatePoint>> rates;
+};
+
+Result<Simulated> run_all(const sim::PreparedScenario& scenario, const SimulateFlags& flags, std::uint64_t seed,
+                          std::vector<RequestLog>& logs, Console& console) {
+  const auto& services = scenario.scenario().services;
+  const bool judged = std::any_of(services.begin(), services.end(), [](const auto& service) { return service.slo; });
+  const bool sweep = !flags.report.empty() && judged && scenario.rate_is_free();
+  Simulated all{{}, 0, std::vector<std::vector<RatePoint>>(services.size())};
+  ThreadExecutor executor(flags.jobs);
+  const double begin_s = monotonic_s();
+  SimulateProgress progress(console);
+  progress.expect(expected_requests(scenario, sweep) * flags.replications);
+  WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, logs.size(), [&](std::size_t r) {
+                              return run_once(scenario, seed + r, 1, progress, logs[r].wanted() ? &logs[r] : nullptr);
+                            }));
+  WINDLASS_ASSIGN_OR_RETURN(all.runs, all_of(std::move(runs)));
+  all.wall_s = monotonic_s() - begin_s;
+  if (sweep) {
+    WINDLASS_ASSIGN_OR_RETURN(all.rates, sweep_rates(scenario, flags, seed, executor, progress));
+  }
+  return all;
+}
+
+// One for each service.
+Result<std::vector<sim::ServingReport>> reports_of(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
+                                                   std::uint64_t seed, const Simulated& all) {
+  const auto& services = scenario.scenario().services;
+  std::vector<sim::ServingReport> reports;
+  for (std::size_t i = 0; i < services.size(); ++i) {
+    const auto& slo = services[i].slo;
+    reports.push_back(
+        sim::report_of(of_service(all.runs, i), seed, slo ? std::optional(slo->percentile) : std::nullopt, all.wall_s));
+    for (const auto& decision : all.runs.front().decisions) {
+      if (decision.service == static_cast<int>(i)) reports.back().decisions.push_back(decision);
+    }
+    if (reports.back().requests > 0) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}:{}: {}workload.duration: no request comes within it at {:.4g} requests/s; allowed is a longer one",
+                    flags.file, services[i].workload.line, services[i].prefix, scenario.requests_per_second(i))};
+  }
+  return reports;
+}
+
+// Of the services; none where there is but one.
+std::vector<std::string> names_of(const sim::PreparedScenario& scenario) {
+  const auto& services = scenario.scenario().services;
+  std::vector<std::string> names;
+  for (const auto& service : services) {
+    if (services.size() > 1) names.push_back(service.name);
+  }
+  return names;
+}
+
 Result<void> simulate(const SimulateFlags& flags, Console& console) {
   WINDLASS_ASSIGN_OR_RETURN(const sim::PreparedScenario scenario, read_scenario(flags.file));
   if (flags.replications > 1 && !scenario.random()) {
@@ -166,52 +225,17 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.requests_csv));
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.report));
   const std::uint64_t seed = flags.seed.value_or(scenario.scenario().seed);
-  const auto replications = static_cast<std::size_t>(flags.replications);
-  const auto& services = scenario.scenario().services;
-  const bool judged = std::any_of(services.begin(), services.end(), [](const auto& service) { return service.slo; });
-  const bool sweep = !flags.report.empty() && judged && scenario.rate_is_free();
-
   std::vector<RequestLog> logs;
-  for (std::size_t r = 0; r < replications; ++r) {
+  for (int r = 0; r < flags.replications; ++r) {
     logs.emplace_back(!flags.requests_csv.empty() || (r == 0 && !flags.report.empty()), r == 0 && !flags.report.empty());
   }
-  ThreadExecutor executor(flags.jobs);
-  const double begin_s = monotonic_s();
-  std::vector<Run> results;
-  std::vector<std::vector<RatePoint>> rates(services.size());
-  double wall_s = 0;
-  {
-    SimulateProgress progress(console);
-    progress.expect(expected_requests(scenario, sweep) * flags.replications);
-    WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, replications, [&](std::size_t r) {
-                                return run_once(scenario, seed + r, 1, progress, logs[r].wanted() ? &logs[r] : nullptr);
-                              }));
-    WINDLASS_ASSIGN_OR_RETURN(results, all_of(std::move(runs)));
-    wall_s = monotonic_s() - begin_s;
-    if (sweep) {
-      WINDLASS_ASSIGN_OR_RETURN(rates, sweep_rates(scenario, flags, seed, executor, progress));
-    }
-  }
-  std::vector<sim::ServingReport> reports;
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < services.size(); ++i) {
-    const auto& slo = services[i].slo;
-    reports.push_back(
-        sim::report_of(of_service(results, i), seed, slo ? std::optional(slo->percentile) : std::nullopt, wall_s));
-    for (const auto& decision : results.front().decisions) {
-      if (decision.service == static_cast<int>(i)) reports.back().decisions.push_back(decision);
-    }
-    if (services.size() > 1) names.push_back(services[i].name);
-    if (reports.back().requests > 0) continue;
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}:{}: {}workload.duration: no request comes within it at {:.4g} requests/s; allowed is a longer one",
-                    flags.file, services[i].workload.line, services[i].prefix, scenario.requests_per_second(i))};
-  }
+  WINDLASS_ASSIGN_OR_RETURN(const Simulated all, run_all(scenario, flags, seed, logs, console));
+  WINDLASS_ASSIGN_OR_RETURN(const auto reports, reports_of(scenario, flags, seed, all));
+  const std::vector<std::string> names = names_of(scenario);
   if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.requests_csv, requests_csv(logs, names)));
   if (!flags.report.empty()) {
     WINDLASS_RETURN_IF_ERROR(
-        write_whole_file(flags.report, simulation_page(flags.file, scenario, reports, logs.front(), rates)));
+        write_whole_file(flags.report, simulation_page(flags.file, scenario, reports, logs.front(), all.rates)));
   }
   if (flags.output == "json") {
     auto json = names.empty() ? sim::to_json(reports.front()) : sim::to_json(reports, names);
