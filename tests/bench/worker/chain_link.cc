@@ -16,7 +16,7 @@
 #include "metrics/bundles.h"
 #include "tests/bench/median.h"
 #include "tests/bench/worker/instant_backend.h"
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 #include "worker/parallel/chain_backend.h"
 #include "worker/parallel/chain_steps.h"
 #include "worker/parallel/tcp.h"

@@ -15,7 +15,7 @@
 #include "metrics/bundles.h"
 #include "metrics/net/http_service.h"
 #include "tests/bench/median.h"
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 #include "tests/unit/worker/random_model.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/parallel/kv_exports.h"

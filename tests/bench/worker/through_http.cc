@@ -18,7 +18,7 @@
 #include "metrics/bundles.h"
 #include "tests/bench/worker/child.h"
 #include "tests/bench/worker/instant_backend.h"
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 #include "worker/model/model_init.h"
 #include "worker/serve/http_server.h"
 #include "worker/serve/served_model.h"

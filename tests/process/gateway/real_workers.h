@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/process/gateway/harness.h"
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 
 namespace windlass::gateway::testing {
 

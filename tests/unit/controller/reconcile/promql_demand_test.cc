@@ -1,5 +1,5 @@
 // Demand from Prometheus' answers: what they mean, how old they are, and what is made of answers that fail. The real Prometheus
-// is asked in tests/process/promql.
+// is asked in tests/process/controller/reconcile/promql_test.cc.
 #include "controller/reconcile/promql_demand.h"
 
 #include <algorithm>

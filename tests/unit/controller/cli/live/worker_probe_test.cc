@@ -1,5 +1,5 @@
 // What a worker says of itself, read from its pages, and the line through measured transfers. Transfers between real workers:
-// tests/process/worker/split_test.cc.
+// tests/process/worker/parallel/split_test.cc.
 #include "controller/cli/live/worker_probe.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // A model that several ranks with a device each compute together against the same model on one device: in the emulation always,
-// on two GPUs where there are two. Ranks are threads here; as processes they are tests/process/worker's.
+// on two GPUs where there are two. Ranks are threads here; as processes they are tests/process/worker/parallel's.
 #include <algorithm>
 #include <atomic>
 #include <future>

@@ -1,5 +1,5 @@
 // The real windlass-worker on a freshly made model: answers, streams, refuses, drains.
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@
 
 #include "metrics/host/clock.h"
 #include "tests/paths.h"
-#include "tests/process/cli/local_run.h"
+#include "tests/process/controller/cli/local/local_run.h"
 
 namespace windlass::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "controller/cli/model/model_fetch.h"
 #include "controller/runtime/local_engine.h"
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 
 namespace windlass::worker {
 namespace {
@@ -128,7 +128,7 @@ TEST_F(Greedy, TokensAreVllms) {
   if (!program.ok()) GTEST_SKIP() << program.error().message;
   const std::string python = (std::filesystem::path(*program).parent_path() / "python").string();
   const std::string unpacked = (folder_ / "hf").string();
-  Process unpack({python, source_path() + "/tests/process/worker/unpack_gguf.py", gguf_.string(), unpacked},
+  Process unpack({python, source_path() + "/tests/process/worker/engine/unpack_gguf.py", gguf_.string(), unpacked},
                  folder_ / "unpack.log");
   ASSERT_EQ(unpack.wait(std::chrono::seconds(600)), 0) << unpack.log();
   ::setenv("VLLM_CPU_KVCACHE_SPACE", "1", 1);

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sched.h>
 
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 
 namespace windlass::worker {
 namespace {

@@ -1,5 +1,5 @@
 // Starts and watches a whole local Windlass for tests; see local_run.h.
-#include "tests/process/cli/local_run.h"
+#include "tests/process/controller/cli/local/local_run.h"
 
 #include <chrono>
 #include <fstream>

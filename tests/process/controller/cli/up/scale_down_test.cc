@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/process/cli/local_run.h"
+#include "tests/process/controller/cli/local/local_run.h"
 
 namespace windlass::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 
 namespace windlass::worker {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "tests/free_port.h"
 #include "tests/paths.h"
-#include "tests/process/cli/local_run.h"
+#include "tests/process/controller/cli/local/local_run.h"
 
 namespace windlass::cli {
 namespace {

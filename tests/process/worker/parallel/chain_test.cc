@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 
 namespace windlass::worker {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/paths.h"
-#include "tests/process/worker/worker_process.h"
+#include "tests/process/worker/serve/worker_process.h"
 
 namespace windlass::worker {
 namespace {

@@ -15,7 +15,7 @@
 #include "controller/runtime/local_engine.h"
 #include "tests/free_port.h"
 #include "tests/paths.h"
-#include "tests/process/cli/local_run.h"
+#include "tests/process/controller/cli/local/local_run.h"
 
 namespace windlass::cli {
 namespace {
