@@ -88,17 +88,37 @@ class ReplacementOrder {
   // Stretches of the model between two ends of ranges: each is covered as a whole or not. Without those that others cover.
   using Cover = std::bitset<4 * kMaxExhaustiveServers + 2>;
 
+  // What each server covers before, during and after its change, and how long it loads; by its place in changes_.
+  struct Servers {
+    explicit Servers(std::size_t count) : before(count), kept(count), after(count) {}
+
+    // For how long the model is not whole where these change together, the others of `done` have, and the rest has not.
+    [[nodiscard]] double lost_s(std::uint32_t done, const std::vector<std::size_t>& together) const {
+      Cover cover;
+      std::uint32_t mask = 0;
+      for (const std::size_t k : together) mask |= std::uint32_t{1} << k;
+      for (std::size_t k = 0; k < before.size(); ++k) cover |= mask >> k & 1 ? kept[k] : done >> k & 1 ? after[k] : before[k];
+      if (cover == all) return 0.0;
+      for (const std::size_t k : together) {
+        cover |= after[k];
+        if (cover == all) return seconds[k];
+      }
+      return seconds[together.back()];
+    }
+
+    std::vector<Cover> before, kept, after;
+    Cover all;
+    std::vector<double> seconds;
+  };
+
   // Dijkstra over the subsets of servers that are done. From each: one server more, or the quickest few at once.
   [[nodiscard]] Groups exhaustive() const {
     const std::size_t count = changes_.size();
-    std::vector<Cover> before(count), kept(count), after(count);
-    Cover all;
-    collect(before, kept, after, all);
-    std::vector<double> seconds;
-    for (const std::size_t i : changes_) seconds.push_back(load_s(instance_, state_.changes()[i]));
+    const Servers servers = collect();
     std::vector<std::size_t> quickest(count);
     for (std::size_t i = 0; i < count; ++i) quickest[i] = i;
-    std::stable_sort(quickest.begin(), quickest.end(), [&](std::size_t a, std::size_t b) { return seconds[a] < seconds[b]; });
+    std::stable_sort(quickest.begin(), quickest.end(),
+                     [&](std::size_t a, std::size_t b) { return servers.seconds[a] < servers.seconds[b]; });
 
     const std::uint32_t goal = (std::uint32_t{1} << count) - 1;
     std::vector<double> lost_s(std::size_t{goal} + 1, std::numeric_limits<double>::infinity());
@@ -125,30 +145,23 @@ class ReplacementOrder {
       std::vector<std::size_t> group;
       for (const std::size_t i : quickest) {
         if (at >> i & 1) continue;
-        const auto lost = [&](const std::vector<std::size_t>& together) {
-          Cover cover;
-          std::uint32_t mask = 0;
-          for (const std::size_t k : together) mask |= std::uint32_t{1} << k;
-          for (std::size_t k = 0; k < count; ++k) cover |= mask >> k & 1 ? kept[k] : at >> k & 1 ? after[k] : before[k];
-          if (cover == all) return 0.0;
-          for (const std::size_t k : together) {
-            cover |= after[k];
-            if (cover == all) return seconds[k];
-          }
-          return seconds[together.back()];
-        };
-        reach(at, at | std::uint32_t{1} << i, lost({i}));
+        reach(at, at | std::uint32_t{1} << i, servers.lost_s(at, {i}));
         group.push_back(i);
         if (group.size() == 1) continue;
         std::uint32_t next = at;
         for (const std::size_t k : group) next |= std::uint32_t{1} << k;
-        reach(at, next, lost(group));
+        reach(at, next, servers.lost_s(at, group));
       }
     }
+    return way_to(goal, from);
+  }
+
+  // Step by step, where each subset of servers is reached from another.
+  [[nodiscard]] Groups way_to(std::uint32_t goal, const std::vector<std::uint32_t>& from) const {
     Groups groups;
     for (std::uint32_t at = goal; at != 0; at = from[at]) {
       std::vector<std::size_t>& group = groups.emplace_back();
-      for (std::size_t k = 0; k < count; ++k) {
+      for (std::size_t k = 0; k < changes_.size(); ++k) {
         if ((at & ~from[at]) >> k & 1) group.push_back(changes_[k]);
       }
     }
@@ -156,7 +169,9 @@ class ReplacementOrder {
     return groups;
   }
 
-  void collect(std::vector<Cover>& before, std::vector<Cover>& kept, std::vector<Cover>& after, Cover& all) const {
+  [[nodiscard]] Servers collect() const {
+    Servers servers(changes_.size());
+    for (const std::size_t i : changes_) servers.seconds.push_back(load_s(instance_, state_.changes()[i]));
     std::vector<int> begins{1, instance_.blocks + 1};
     for (const std::size_t i : changes_) {
       for (const BlockRange& range : {state_.changes()[i].before, state_.changes()[i].after}) {
@@ -169,16 +184,17 @@ class ReplacementOrder {
       for (int block = begins[bit]; block < begins[bit + 1]; ++block) {
         int others = state_.servers_with(block);
         for (const std::size_t i : changes_) others -= state_.changes()[i].before.holds(block);
-        if (others == 0) all[bit] = true;
+        if (others == 0) servers.all[bit] = true;
       }
-      if (!all[bit]) continue;
+      if (!servers.all[bit]) continue;
       for (std::size_t k = 0; k < changes_.size(); ++k) {
         const ServerChange& change = state_.changes()[changes_[k]];
-        before[k][bit] = change.before.holds(begins[bit]);
-        kept[k][bit] = change.kept.holds(begins[bit]);
-        after[k][bit] = change.after.holds(begins[bit]);
+        servers.before[k][bit] = change.before.holds(begins[bit]);
+        servers.kept[k][bit] = change.kept.holds(begins[bit]);
+        servers.after[k][bit] = change.after.holds(begins[bit]);
       }
     }
+    return servers;
   }
 
   const Instance& instance_;

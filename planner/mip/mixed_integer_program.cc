@@ -117,6 +117,46 @@ void add_cuts_and_heuristics(CbcModel& model) {
   model.addHeuristic(&heuristic);
 }
 
+void take(const MixedIntegerProgram& program, const double* values, Solution& solution) {
+  for (std::size_t i = 0; i < program.variables().size(); ++i) {
+    const Variable& v = program.variables()[i];
+    solution.values.push_back(v.integer ? std::round(values[i]) : std::clamp(values[i], v.lower, v.upper));
+    solution.objective += v.objective * solution.values.back();
+  }
+}
+
+// `lp`: the program, whose relaxation is solved.
+Result<Solution> branch_and_bound(const MixedIntegerProgram& program, const OsiClpSolverInterface& lp, long max_nodes,
+                                  std::span<const double> known) {
+  CbcModel model(lp);
+  model.setLogLevel(0);
+  model.messageHandler()->setLogLevel(0);
+  model.solver()->messageHandler()->setLogLevel(0);
+  model.solver()->setHintParam(OsiDoReducePrint, true, OsiHintDo);
+  model.setMaximumNodes(static_cast<int>(std::min<double>(static_cast<double>(max_nodes), kInt)));
+  // Cbc's own step between two solutions is 1e-5, which would take a solution a little worse than the best for the best.
+  model.setDblParam(CbcModel::CbcCutoffIncrement, 1e-9);
+  model.setAllowableGap(1e-10);
+  model.setAllowableFractionGap(0);
+  add_cuts_and_heuristics(model);
+  if (!known.empty()) {
+    double objective = 0;
+    for (std::size_t i = 0; i < known.size(); ++i) objective += program.variables()[i].objective * known[i];
+    model.setBestSolution(known.data(), static_cast<int>(known.size()), objective, true);
+  }
+  model.branchAndBound();
+  Solution solution;
+  solution.nodes = model.getNodeCount();
+  if (model.isAbandoned()) {
+    return Error{ErrorCode::kInternal, "Cbc: gave up on the numbers, allowed are coefficients of a similar size"};
+  }
+  const bool finished = model.status() == 0;
+  if (const double* best = model.bestSolution()) take(program, best, solution);
+  solution.status = !finished ? Status::kNodeLimit : solution.values.empty() ? Status::kInfeasible : Status::kOptimal;
+  solution.best_bound = solution.status == Status::kOptimal ? solution.objective : model.getBestPossibleObjValue();
+  return solution;
+}
+
 Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_objective, long max_nodes,
                                 std::span<const double> known) {
   OsiClpSolverInterface lp;
@@ -140,48 +180,13 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
                  "Cbc: found a linear relaxation it cannot solve, allowed is one within double precision"};
   }
 
-  const auto take = [&](const double* values) {
-    for (std::size_t i = 0; i < program.variables().size(); ++i) {
-      const Variable& v = program.variables()[i];
-      solution.values.push_back(v.integer ? std::round(values[i]) : std::clamp(values[i], v.lower, v.upper));
-      solution.objective += v.objective * solution.values.back();
-    }
-  };
   const bool any_integer =
       std::any_of(program.variables().begin(), program.variables().end(), [](const Variable& v) { return v.integer; });
-  if (!any_integer) {
-    solution.status = Status::kOptimal;
-    take(lp.getColSolution());
-    solution.best_bound = solution.objective;
-    solution.row_prices.assign(lp.getRowPrice(), lp.getRowPrice() + program.constraints().size());
-    return solution;
-  }
-
-  CbcModel model(lp);
-  model.setLogLevel(0);
-  model.messageHandler()->setLogLevel(0);
-  model.solver()->messageHandler()->setLogLevel(0);
-  model.solver()->setHintParam(OsiDoReducePrint, true, OsiHintDo);
-  model.setMaximumNodes(static_cast<int>(std::min<double>(static_cast<double>(max_nodes), kInt)));
-  // Cbc's own step between two solutions is 1e-5, which would take a solution a little worse than the best for the best.
-  model.setDblParam(CbcModel::CbcCutoffIncrement, 1e-9);
-  model.setAllowableGap(1e-10);
-  model.setAllowableFractionGap(0);
-  add_cuts_and_heuristics(model);
-  if (!known.empty()) {
-    double objective = 0;
-    for (std::size_t i = 0; i < known.size(); ++i) objective += program.variables()[i].objective * known[i];
-    model.setBestSolution(known.data(), static_cast<int>(known.size()), objective, true);
-  }
-  model.branchAndBound();
-  solution.nodes = model.getNodeCount();
-  if (model.isAbandoned()) {
-    return Error{ErrorCode::kInternal, "Cbc: gave up on the numbers, allowed are coefficients of a similar size"};
-  }
-  const bool finished = model.status() == 0;
-  if (const double* best = model.bestSolution()) take(best);
-  solution.status = !finished ? Status::kNodeLimit : solution.values.empty() ? Status::kInfeasible : Status::kOptimal;
-  solution.best_bound = solution.status == Status::kOptimal ? solution.objective : model.getBestPossibleObjValue();
+  if (any_integer) return branch_and_bound(program, lp, max_nodes, known);
+  solution.status = Status::kOptimal;
+  take(program, lp.getColSolution(), solution);
+  solution.best_bound = solution.objective;
+  solution.row_prices.assign(lp.getRowPrice(), lp.getRowPrice() + program.constraints().size());
   return solution;
 }
 

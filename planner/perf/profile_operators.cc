@@ -343,7 +343,11 @@ Result<OperatorFit> fit_operators(const OperatorTables& all, const OperatorFitRe
   return fit;
 }
 
-Result<VidurTables> tables_of(const VidurProfiles& profiles, const ModelShape& shape, int tensor_parallel) {
+namespace {
+
+bool is_measured(const VidurSample& sample, int tensor_parallel) { return sample.gpus == tensor_parallel && sample.time_s > 0; }
+
+std::vector<GemmRow> measured_products(const VidurProfiles& profiles, const ModelShape& shape, int tensor_parallel) {
   const double tp = tensor_parallel;
   const double heads = shape.heads / tp;
   const double kv_heads = kv_heads_on_gpu(shape, tensor_parallel);
@@ -352,17 +356,22 @@ Result<VidurTables> tables_of(const VidurProfiles& profiles, const ModelShape& s
       {"attn_post_proj", {static_cast<double>(shape.hidden), heads * shape.head_dim}},
       {"mlp_up_proj", {(shape.gated_mlp ? 2 : 1) * shape.intermediate / tp, static_cast<double>(shape.hidden)}},
       {"mlp_down_proj", {static_cast<double>(shape.hidden), shape.intermediate / tp}}};
-  const auto usable = [&](const VidurSample& sample) { return sample.gpus == tensor_parallel && sample.time_s > 0; };
-  VidurTables result;
-  OperatorTables& tables = result.tables;
+  std::vector<GemmRow> rows;
   for (const VidurSample& sample : profiles.mlp) {
     const auto product = products.find(sample.name);
-    if (product == products.end() || !usable(sample)) continue;
-    tables.gemm.push_back({GemmKind::kBFloat16, sample.x[0], product->second.n, product->second.k, sample.time_s});
+    if (product == products.end() || !is_measured(sample, tensor_parallel)) continue;
+    rows.push_back({GemmKind::kBFloat16, sample.x[0], product->second.n, product->second.k, sample.time_s});
   }
+  return rows;
+}
+
+void add_measured_attention(const VidurProfiles& profiles, const ModelShape& shape, int tensor_parallel,
+                            OperatorTables& tables) {
+  const double heads = shape.heads / static_cast<double>(tensor_parallel);
+  const double kv_heads = kv_heads_on_gpu(shape, tensor_parallel);
   const AttentionKey key{shape.head_dim, false, 0};
   for (const VidurSample& sample : profiles.attention) {
-    if (!usable(sample)) continue;
+    if (!is_measured(sample, tensor_parallel)) continue;
     const double cached = sample.x[1];
     // Later chunks of a prompt are priced by Vidur's equivalence from whole ones.
     if (sample.name == "attn_prefill" && cached == 0 && sample.x[0] >= 1) {
@@ -372,18 +381,26 @@ Result<VidurTables> tables_of(const VidurProfiles& profiles, const ModelShape& s
       tables.generation_attention.push_back({key, sample.x[0], cached, heads, kv_heads, sample.time_s});
     }
   }
-  // A worker's GPUs stand in one node where that was measured; between nodes the same all-reduce takes longer.
+}
+
+// A worker's GPUs stand in one node where that was measured; between nodes the same all-reduce takes longer.
+std::vector<CollectiveRow> measured_all_reduces(const VidurProfiles& profiles, int tensor_parallel) {
   const auto in_one_node = [&](const VidurSample& sample) { return sample.gpus_per_node >= tensor_parallel; };
-  const bool node_measured = std::any_of(
-      profiles.all_reduce.begin(), profiles.all_reduce.end(),
-      [&](const VidurSample& sample) { return sample.name == "all_reduce" && usable(sample) && in_one_node(sample); });
+  const bool node_measured =
+      std::any_of(profiles.all_reduce.begin(), profiles.all_reduce.end(), [&](const VidurSample& sample) {
+        return sample.name == "all_reduce" && is_measured(sample, tensor_parallel) && in_one_node(sample);
+      });
+  std::vector<CollectiveRow> rows;
   for (const VidurSample& sample : profiles.all_reduce) {
-    if (sample.name != "all_reduce" || !usable(sample) || tensor_parallel < 2) continue;
+    if (sample.name != "all_reduce" || !is_measured(sample, tensor_parallel) || tensor_parallel < 2) continue;
     if (node_measured && !in_one_node(sample)) continue;
-    tables.collectives.push_back({"all_reduce", "nccl", sample.gpus, 2, sample.x[0], sample.time_s});
+    rows.push_back({"all_reduce", "nccl", sample.gpus, 2, sample.x[0], sample.time_s});
   }
-  if (profiles.cpu.empty()) return result;
-  // The CPU's share of an iteration: a line over the batch.
+  return rows;
+}
+
+// The CPU's share of an iteration, by the batch.
+std::map<double, double> cpu_times_of(const VidurProfiles& profiles, int tensor_parallel) {
   std::map<double, double> cpu_s;
   for (const VidurSample& sample : profiles.cpu) {
     if (sample.gpus != tensor_parallel) continue;
@@ -392,10 +409,23 @@ Result<VidurTables> tables_of(const VidurProfiles& profiles, const ModelShape& s
       cpu_s[sample.x[0]] += sample.time_s;
     }
   }
+  return cpu_s;
+}
+
+}  // namespace
+
+Result<VidurTables> tables_of(const VidurProfiles& profiles, const ModelShape& shape, int tensor_parallel) {
+  VidurTables result;
+  result.tables.gemm = measured_products(profiles, shape, tensor_parallel);
+  add_measured_attention(profiles, shape, tensor_parallel, result.tables);
+  result.tables.collectives = measured_all_reduces(profiles, tensor_parallel);
+  if (profiles.cpu.empty()) return result;
+  const std::map<double, double> cpu_s = cpu_times_of(profiles, tensor_parallel);
   if (cpu_s.size() < 2) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("CPU times: found {} batch sizes with {} GPUs, needed are at least 2",
                                                           cpu_s.size(), tensor_parallel)};
   }
+  // A line over the batch.
   Eigen::MatrixXd features(static_cast<Eigen::Index>(cpu_s.size()), 2);
   Eigen::VectorXd seconds(static_cast<Eigen::Index>(cpu_s.size()));
   Eigen::Index row = 0;

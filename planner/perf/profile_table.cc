@@ -131,46 +131,49 @@ Result<ProfileTable> ProfileTable::make(std::span<const ProfileRow> all_rows, co
   }
   table.reading_ = reading;
   table.kv_capacity_tokens_ = kv_capacity_tokens;
-
-  using Points = std::vector<PiecewiseLinear::Point>;
-  Points prompt;
-  Points token;
   if (reading == ProfileReading::kBatchTokens) {
-    for (const ProfileRow& row : rows) {
-      prompt.push_back({batch_tokens(row), row.prompt_s});
-      token.push_back({batch_tokens(row), row.token_s});
-    }
-    table.prompt_by_tokens_ = PiecewiseLinear(std::move(prompt));
-    table.token_ = PiecewiseLinear(std::move(token));
-    return table;
+    table.read_batch_tokens(rows);
+  } else {
+    table.read_batch_shapes(rows);
   }
+  return table;
+}
 
-  table.reference_prompt_tokens_ = reference_prompt(rows);
-  Points batches;
+void ProfileTable::read_batch_tokens(const std::vector<ProfileRow>& rows) {
+  std::vector<PiecewiseLinear::Point> prompt, token;
+  for (const ProfileRow& row : rows) {
+    prompt.push_back({batch_tokens(row), row.prompt_s});
+    token.push_back({batch_tokens(row), row.token_s});
+  }
+  prompt_by_tokens_ = PiecewiseLinear(std::move(prompt));
+  token_ = PiecewiseLinear(std::move(token));
+}
+
+void ProfileTable::read_batch_shapes(const std::vector<ProfileRow>& rows) {
+  reference_prompt_tokens_ = reference_prompt(rows);
+  std::vector<PiecewiseLinear::Point> prompt, token, batches;
   std::map<double, std::vector<Pair>> by_batch_size;
   for (const ProfileRow& row : rows) {
     if (row.batch_size == 1) prompt.push_back({row.prompt_tokens, row.prompt_s});
-    if (row.prompt_tokens == table.reference_prompt_tokens_) batches.push_back({batch_tokens(row), row.prompt_s});
+    if (row.prompt_tokens == reference_prompt_tokens_) batches.push_back({batch_tokens(row), row.prompt_s});
     by_batch_size[row.batch_size].push_back({context_tokens(row), row.token_s});
-    table.most_context_tokens_ = std::max(table.most_context_tokens_, context_tokens(row));
+    most_context_tokens_ = std::max(most_context_tokens_, context_tokens(row));
   }
-  table.token_s_per_context_token_ = common_slope(by_batch_size);
+  token_s_per_context_token_ = common_slope(by_batch_size);
   for (const ProfileRow& row : rows) {
-    token.push_back({row.batch_size, row.token_s - table.token_s_per_context_token_ * context_tokens(row)});
+    token.push_back({row.batch_size, row.token_s - token_s_per_context_token_ * context_tokens(row)});
   }
-  table.prompt_of_batches_ = PiecewiseLinear(std::move(batches));
-  table.prompt_by_tokens_ = prompt.empty() ? table.prompt_of_batches_ : PiecewiseLinear(std::move(prompt));
-  table.token_ = PiecewiseLinear(std::move(token));
+  prompt_of_batches_ = PiecewiseLinear(std::move(batches));
+  prompt_by_tokens_ = prompt.empty() ? prompt_of_batches_ : PiecewiseLinear(std::move(prompt));
+  token_ = PiecewiseLinear(std::move(token));
 
   // What a token pays for each further one that it attends to: by how much the longest single prompt takes longer than as many
   // tokens in batches of the reference prompt.
-  const double longest = table.longest_prompt_tokens();
-  const double pairs = longest * (longest - table.reference_prompt_tokens_);
-  if (pairs > 0 && table.prompt_of_batches_.points().size() > 1) {
-    table.prompt_s_per_pair_ =
-        std::max((table.prompt_by_tokens_.at(longest) - table.prompt_of_batches_.at(longest)) / pairs, 0.0);
+  const double longest = longest_prompt_tokens();
+  const double pairs = longest * (longest - reference_prompt_tokens_);
+  if (pairs > 0 && prompt_of_batches_.points().size() > 1) {
+    prompt_s_per_pair_ = std::max((prompt_by_tokens_.at(longest) - prompt_of_batches_.at(longest)) / pairs, 0.0);
   }
-  return table;
 }
 
 double ProfileTable::measured_prefill_s(double tokens, double attended) const {

@@ -81,6 +81,8 @@ class ProfileTable final : public IterationModel {
  private:
   ProfileTable() = default;
 
+  void read_batch_tokens(const std::vector<ProfileRow>& rows);
+  void read_batch_shapes(const std::vector<ProfileRow>& rows);
   [[nodiscard]] double prefill_s(double tokens, double attention) const;
   // kBatchShape, for a number of tokens up to the longest single prompt.
   [[nodiscard]] double measured_prefill_s(double tokens, double attended) const;

@@ -115,56 +115,85 @@ std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus) 
   return degrees;
 }
 
+namespace {
+
+std::string text_of(const WorkerSearchInput& input, int gpus) { return fmt::format("{} x {}", gpus, input.accelerator.name); }
+
+// For what the class is; none: it may hold the model.
+std::optional<Rejected> rejected_class(const WorkerSearchInput& input, int gpus) {
+  if (peak_flops_for(input.accelerator, input.shape.dtype) <= 0) {
+    return Rejected{input.accelerator.name, gpus, RejectCode::kDataType,
+                    fmt::format("{} has no peak FLOP/s for {}", text_of(input, gpus), to_string(input.shape.dtype))};
+  }
+  if (gpus > 1 && input.accelerator.intra_link_bandwidth_bytes_per_s <= 0) {
+    return Rejected{input.accelerator.name, gpus, RejectCode::kDoesNotFit,
+                    fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", text_of(input, gpus))};
+  }
+  return std::nullopt;
+}
+
+// For its memory; none: there is enough for the model and one request of any length.
+std::optional<Rejected> rejected_memory(const WorkerSearchInput& input, int gpus, const LatencyModel& model) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  const int context = input.max_context_tokens > 0 ? input.max_context_tokens : input.shape.max_context_tokens;
+  if (model.kv_capacity_tokens() < 1) {
+    return Rejected{input.accelerator.name, gpus, RejectCode::kDoesNotFit,
+                    fmt::format("the model's {:.3g} GiB do not fit into the {:.3g} GiB of {}", weight_bytes(input.shape) / kGiB,
+                                gpus * input.accelerator.memory_bytes / kGiB, text_of(input, gpus))};
+  }
+  if (model.kv_capacity_tokens() < context) {
+    return Rejected{input.accelerator.name, gpus, RejectCode::kContextDoesNotFit,
+                    fmt::format("one request of {} tokens does not fit into the KV cache of {}, which holds {:.0f}", context,
+                                text_of(input, gpus), model.kv_capacity_tokens())};
+  }
+  return std::nullopt;
+}
+
+// Where not even one request at a time keeps the objective.
+Rejected rejected_speed(const WorkerSearchInput& input, int gpus, const LatencyModel& model) {
+  const WorkerTimes alone = worker_times(model, 1, input.lengths);
+  const std::string who = text_of(input, gpus);
+  if (alone.ttft_s > input.objective.ttft_s) {
+    return {input.accelerator.name,
+            gpus,
+            RejectCode::kTtft,
+            fmt::format("a prompt of {:.0f} tokens alone takes {} {:.4g} ms, above timeToFirstToken {:.4g} ms",
+                        input.lengths.input_tokens, who, alone.ttft_s * 1e3, input.objective.ttft_s * 1e3),
+            alone.tpot_s / kTpotMargin,
+            alone.ttft_s};
+  }
+  if (lengths_exceed_cache(model, input.lengths)) {
+    return {input.accelerator.name, gpus, RejectCode::kContextDoesNotFit,
+            fmt::format("one request of {:.0f} + {:.0f} tokens does not fit into the KV cache of {}, which holds {:.0f}",
+                        input.lengths.input_tokens, input.lengths.output_tokens, who, model.kv_capacity_tokens())};
+  }
+  return {input.accelerator.name,
+          gpus,
+          RejectCode::kTpot,
+          fmt::format("one request alone takes {} {:.4g} ms a token, above {:.0f} % of timePerOutputToken {:.4g} ms", who,
+                      alone.tpot_s * 1e3, kTpotMargin * 100, input.objective.tpot_s * 1e3),
+          alone.tpot_s / kTpotMargin,
+          alone.ttft_s};
+}
+
+}  // namespace
+
 WorkerSearch search_worker_config(const WorkerSearchInput& input) {
   WorkerSearch search;
-  const int context = input.max_context_tokens > 0 ? input.max_context_tokens : input.shape.max_context_tokens;
   const int most = std::min(input.max_gpus, input.accelerator.gpus_per_node);
   for (int gpus : tensor_parallel_degrees(input.shape, most)) {
-    auto reject = [&](RejectCode code, std::string message, double tpot_s = 0, double ttft_s = 0) {
-      search.rejected.push_back(Rejected{input.accelerator.name, gpus, code, std::move(message), tpot_s, ttft_s});
-    };
-    const std::string who = fmt::format("{} x {}", gpus, input.accelerator.name);
-    if (peak_flops_for(input.accelerator, input.shape.dtype) <= 0) {
-      reject(RejectCode::kDataType, fmt::format("{} has no peak FLOP/s for {}", who, to_string(input.shape.dtype)));
-      continue;
-    }
-    if (gpus > 1 && input.accelerator.intra_link_bandwidth_bytes_per_s <= 0) {
-      reject(RejectCode::kDoesNotFit,
-             fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", who));
+    if (auto why = rejected_class(input, gpus)) {
+      search.rejected.push_back(*std::move(why));
       continue;
     }
     const LinearModel model(believed_coefficients(input.shape, input.accelerator, gpus, input.estimates));
-    constexpr double kGiB = 1024.0 * 1024 * 1024;
-    if (model.kv_capacity_tokens() < 1) {
-      reject(RejectCode::kDoesNotFit,
-             fmt::format("the model's {:.3g} GiB do not fit into the {:.3g} GiB of {}", weight_bytes(input.shape) / kGiB,
-                         gpus * input.accelerator.memory_bytes / kGiB, who));
-      continue;
-    }
-    if (model.kv_capacity_tokens() < context) {
-      reject(RejectCode::kContextDoesNotFit,
-             fmt::format("one request of {} tokens does not fit into the KV cache of {}, which holds {:.0f}", context, who,
-                         model.kv_capacity_tokens()));
+    if (auto why = rejected_memory(input, gpus, model)) {
+      search.rejected.push_back(*std::move(why));
       continue;
     }
     const BatchChoice choice = largest_batch(model, input.objective, input.lengths);
-    const WorkerTimes alone = worker_times(model, 1, input.lengths);
     if (choice.batch < 1) {
-      if (alone.ttft_s > input.objective.ttft_s) {
-        reject(RejectCode::kTtft,
-               fmt::format("a prompt of {:.0f} tokens alone takes {} {:.4g} ms, above timeToFirstToken {:.4g} ms",
-                           input.lengths.input_tokens, who, alone.ttft_s * 1e3, input.objective.ttft_s * 1e3),
-               alone.tpot_s / kTpotMargin, alone.ttft_s);
-      } else if (lengths_exceed_cache(model, input.lengths)) {
-        reject(RejectCode::kContextDoesNotFit,
-               fmt::format("one request of {:.0f} + {:.0f} tokens does not fit into the KV cache of {}, which holds {:.0f}",
-                           input.lengths.input_tokens, input.lengths.output_tokens, who, model.kv_capacity_tokens()));
-      } else {
-        reject(RejectCode::kTpot,
-               fmt::format("one request alone takes {} {:.4g} ms a token, above {:.0f} % of timePerOutputToken {:.4g} ms", who,
-                           alone.tpot_s * 1e3, kTpotMargin * 100, input.objective.tpot_s * 1e3),
-               alone.tpot_s / kTpotMargin, alone.ttft_s);
-      }
+      search.rejected.push_back(rejected_speed(input, gpus, model));
       continue;
     }
     WorkerConfig config;
