@@ -75,6 +75,7 @@ void become(const Spawn& what, int in, int out, int err, char* const* argv, char
   for (const int kept : what.kept) {
     if (::fcntl(kept, F_SETFD, 0) != 0) return;
   }
+  if (!what.folder.empty() && ::chdir(what.folder.c_str()) != 0) return;
   ::execve(what.program.c_str(), argv, envp);
 }
 

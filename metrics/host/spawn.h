@@ -20,6 +20,7 @@ struct Spawn {
   std::string program;                                                 // its path; PATH is not searched
   std::vector<std::string> argv;                                       // from argv[0] on
   std::optional<std::vector<std::string>> environment = std::nullopt;  // "NAME=VALUE"; none: ours
+  std::string folder = {};                                             // that it begins in; empty: ours
   int in = kOurs, out = kOurs, err = kOurs;                            // or descriptors of ours
   std::vector<int> kept = {};  // descriptors that stay open under their numbers; all others above 2 do not
   Group group = Group::kOurs;

@@ -12,11 +12,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char** environ;
+#include "metrics/host/spawn.h"
 
 namespace windlass::testing {
 namespace {
@@ -34,28 +33,15 @@ std::string find_program(const std::string& name) {
 
 int status_of(int raw) { return WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw); }
 
-std::vector<char*> pointers(std::vector<std::string>& strings) {
-  std::vector<char*> result;
-  for (std::string& text : strings) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-// What the child does between fork and exec: only calls that are safe there.
-[[noreturn]] void become(const char* program, char** argv, char** env, const char* folder, int in, int out, int err,
-                         pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(126);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::signal(SIGPIPE, SIG_DFL);
-  if (::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) ::_exit(126);
-  ::close_range(3, ~0U, 0);
-  if (folder != nullptr && ::chdir(folder) != 0) ::_exit(126);
-  ::execve(program, argv, env);
-  ::_exit(127);
+std::vector<std::string> environment_of(const ProcessOptions& options) {
+  if (!options.clean_env) return environment_with({options.env.begin(), options.env.end()});
+  std::map<std::string, std::string> env = options.env;
+  for (const char* name : {"PATH", "HOME"}) {
+    if (const char* value = std::getenv(name)) env.emplace(name, value);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : env) texts.push_back(name + "=" + value);
+  return texts;
 }
 
 }  // namespace
@@ -63,24 +49,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 Result<std::unique_ptr<Process>> Process::start(const ProcessOptions& options) {
   if (options.argv.empty()) return Error{ErrorCode::kInvalidArgument, "starting a process: argv is empty"};
   const std::string program = find_program(options.argv[0]);
-  if (program.empty() || ::access(program.c_str(), X_OK) != 0) {
-    return Error{ErrorCode::kNotFound, fmt::format("program '{}' is not there or can't be executed", options.argv[0])};
-  }
-  std::map<std::string, std::string> env;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    const std::string name = text.substr(0, equals);
-    if (options.clean_env && name != "PATH" && name != "HOME") continue;
-    if (equals != std::string::npos) env[name] = text.substr(equals + 1);
-  }
-  for (const auto& [name, value] : options.env) env[name] = value;
-  std::vector<std::string> env_texts;
-  for (const auto& [name, value] : env) env_texts.push_back(name + "=" + value);
-  std::vector<std::string> arg_texts = options.argv;
-  std::vector<char*> env_pointers = pointers(env_texts);
-  std::vector<char*> arg_pointers = pointers(arg_texts);
-
+  if (program.empty()) return Error{ErrorCode::kNotFound, fmt::format("program '{}' is not on the PATH", options.argv[0])};
   const std::string log = options.log_path.empty() ? "/dev/null" : options.log_path;
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
   const int in = ::open(options.stdin_path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -96,17 +65,18 @@ Result<std::unique_ptr<Process>> Process::start(const ProcessOptions& options) {
     close_all();
     return Error{ErrorCode::kInternal, fmt::format("opening the files of '{}': {}", program, why)};
   }
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    become(program.c_str(), arg_pointers.data(), env_pointers.data(),
-           options.working_dir.empty() ? nullptr : options.working_dir.c_str(), in, out, err, parent);
-  }
-  const std::string why = std::strerror(errno);
+  const auto child = spawn({.program = program,
+                            .argv = options.argv,
+                            .environment = environment_of(options),
+                            .folder = options.working_dir,
+                            .in = in,
+                            .out = out,
+                            .err = err,
+                            .group = Spawn::Group::kOwn,
+                            .death_signal = SIGKILL});
   close_all();
-  if (child < 0) return Error{ErrorCode::kInternal, fmt::format("starting '{}': {}", program, why)};
-  ::setpgid(child, child);
-  return std::unique_ptr<Process>(new Process(child, options.log_path));
+  if (!child.ok()) return child.error().within("starting a process");
+  return std::unique_ptr<Process>(new Process(*child, options.log_path));
 }
 
 Process::~Process() {

@@ -43,7 +43,7 @@ Ran run(const std::string& script, Spawn what = {}) {
   return ran;
 }
 
-// Given words, variables and streams; expects that the program has them and that its status comes back.
+// Given words, variables, a folder and streams; expects that the program has them and that its status comes back.
 TEST(Spawn, GivesWhatIsAsked) {
   ::setenv("WINDLASS_SPAWN_TEST", "old", 1);
   Spawn what;
@@ -53,6 +53,8 @@ TEST(Spawn, GivesWhatIsAsked) {
   const char* home = std::getenv("HOME");
   EXPECT_EQ(ran.out, std::string("new a=b ") + (home != nullptr ? home : "") + "\n");
   EXPECT_EQ(WEXITSTATUS(ran.status), 3);
+  what.folder = "/";
+  EXPECT_EQ(run("pwd", what).out, "/\n");
   EXPECT_EQ(run("echo $WINDLASS_SPAWN_TEST").out, "old\n");
   ::unsetenv("WINDLASS_SPAWN_TEST");
 }
