@@ -13,6 +13,7 @@
 #include "controller/kube/exec_credential.h"
 #include "controller/kube/files.h"
 #include "controller/kube/http_text.h"
+#include "metrics/net/host_port.h"
 
 namespace windlass::kube {
 namespace {
@@ -346,8 +347,7 @@ Result<ClusterConfig> load_in_cluster(const InClusterOptions& options) {
     return refuse("KUBERNETES_SERVICE_PORT: found '" + options.port + "', allowed is a port number");
   }
   ClusterConfig config;
-  bool ipv6 = options.host.find(':') != std::string::npos && options.host.front() != '[';
-  config.server = fmt::format("https://{}:{}", ipv6 ? "[" + options.host + "]" : options.host, options.port);
+  config.server = "https://" + net::to_string({options.host, options.port});
   Result<std::string> authority = read_file(options.root / "ca.crt");
   if (!authority.ok()) return authority.error().within("in-cluster configuration");
   if (authority->find("-----BEGIN ") == std::string::npos)

@@ -60,7 +60,7 @@ const std::vector<Part>& parts() {
       {"controller/",
        {"planner/", "metrics/"},
        {{"controller/api/", {"planner/"}},
-        {"controller/kube/", {"planner/base/", "metrics/host/"}},
+        {"controller/kube/", {"planner/base/", "metrics/host/", "metrics/net/"}},
         {"controller/store/", {"planner/", "controller/api/", "controller/kube/", "metrics/host/"}},
         {"controller/runtime/", {}, {"controller/store/"}},
         {"controller/reconcile/"},
