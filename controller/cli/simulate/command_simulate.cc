@@ -226,6 +226,7 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.report));
   const std::uint64_t seed = flags.seed.value_or(scenario.scenario().seed);
   std::vector<RequestLog> logs;
+  logs.reserve(static_cast<std::size_t>(flags.replications));
   for (int r = 0; r < flags.replications; ++r) {
     logs.emplace_back(!flags.requests_csv.empty() || (r == 0 && !flags.report.empty()), r == 0 && !flags.report.empty());
   }

@@ -40,7 +40,8 @@ std::vector<std::string> environment_of(const ProcessOptions& options) {
     if (const char* value = std::getenv(name)) env.emplace(name, value);
   }
   std::vector<std::string> texts;
-  for (const auto& [name, value] : env) texts.push_back(name + "=" + value);
+  texts.reserve(env.size());
+  for (const auto& [name, value] : env) texts.push_back(fmt::format("{}={}", name, value));
   return texts;
 }
 
