@@ -350,7 +350,7 @@ TEST(PolicyAutoscaler, MeasuresTheP90OfTheYoungestStarts) {
   const auto pool = loop.options.pool(0, "a100-80gb", 1);
   ServingPool named = *pool;
   named.name = "a100-80gb-1";
-  named.accelerator = "a100-80gb";
+  named.spec.accelerator = "a100-80gb";
   PolicyAutoscaler autoscaler(loop.options);
   for (int i = 0; i < 25; ++i) {
     ClusterObservation observation;
