@@ -1,12 +1,12 @@
-// A section of a YAML text described once, as a table of its fields: key, member and rule. Reading, the defaults that people
-// are told of, the refusal of unknown keys and the message of every mistake follow from it (yaml_reader.h).
+// A section of a YAML text described once, as a table of its fields: key, member and rule. Reading, the notes on defaults, the
+// refusal of unknown keys and the message of every mistake follow from it (yaml_reader.h).
 //
 //   static const auto kSlo = yaml::section("slo", &Service::slo, yaml::map(
 //       yaml::duration("timeToFirstToken", &Slo::ttft_s, {1e-6, 3600}).required(),
 //       yaml::number("percentile", &Slo::percentile, {0, 100}).noted()));
 //   kSlo.read(file, service, context);  // file: a YamlReader
 //
-// Fields are read in the table's order, and the first mistake is the one that is told. A field that is missing leaves its
+// Fields are read in the table's order, and only the first mistake is reported. A field that is missing leaves its
 // member as it is. `context` is whatever conditions, hooks and checks need to know of other sections. Pure.
 #pragma once
 
@@ -141,7 +141,7 @@ struct Field {
   const char* told_as = nullptr;
 
   [[nodiscard]] Field required() const { return {key, member, rule, true}; }
-  // People are told of the default, in these words or as the rule shows it.
+  // The default is noted for people, in these words or as the rule shows it.
   [[nodiscard]] Field noted(const char* words = nullptr) const { return {key, member, rule, false, true, words}; }
 
   template <class Object, class Context>
@@ -160,7 +160,7 @@ struct Field {
 
   [[nodiscard]] std::string shown(const Value& value) const {
     if constexpr (!requires(const Held& held) { rule.shown(held); }) {
-      return "";  // a rule whose defaults are told in words
+      return "";  // a rule whose defaults have words of their own
     } else if constexpr (detail::kIsOptional<Value>) {
       return rule.shown(*value);
     } else {
@@ -321,7 +321,7 @@ struct Section {
   // "a map with name and gpus".
   [[nodiscard]] Section required(const char* what) const { return {key, member, inner, what}; }
   [[nodiscard]] Section noted(const char* words) const { return {key, member, inner, nullptr, words}; }
-  // Missing is as good as empty: people are told of its fields' defaults.
+  // A missing map counts as an empty one: the defaults of its fields are noted.
   [[nodiscard]] Section or_defaults() const { return {key, member, inner, nullptr, nullptr, true}; }
 
   template <class Object, class Context>

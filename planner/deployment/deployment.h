@@ -1,6 +1,5 @@
-// Deployment: pools of like workers, where they stand, and how requests find them: what strategies propose and the
-// simulator tries. Plain data.
-// Pure.
+// Deployment: pools of like workers, where they stand, and how requests find them: what strategies propose and the simulator
+// tries. Plain data. Pure.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ class ScenarioRequestsAt final : public Requests {
   sim::ScenarioRequests requests_;
 };
 
-// What the file leaves open of the network, as it was measured; and what was taken is told.
+// What the file leaves open of the network, as it was measured, with a note on what was taken.
 void set_measured(Problem& problem, const PlanNetwork& network, const MeasuredTransfers& transfers,
                   std::vector<std::string>& notes) {
   for (WorkerKind& kind : problem.kinds) {

@@ -66,7 +66,7 @@ void check_nodes(YamlReader& reader, GpuCluster& cluster) {
     gpus += cluster.nodes[i].gpus;
     if (gpus < kMaxWorkers) continue;
     reader.wrong_at(reader.find("nodes")->items[i].line, "nodes",
-                    fmt::format("found more than {} GPUs, allowed are so many together", kMaxWorkers - 1));
+                    fmt::format("found more than {0} GPUs, allowed are at most {0} together", kMaxWorkers - 1));
   }
 }
 

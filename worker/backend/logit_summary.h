@@ -11,7 +11,7 @@ inline constexpr int kMaxLikeliest = 64;
 
 // What the sampler needs of a row.
 struct RowNeed {
-  std::int32_t likeliest = 0;  // a summary with so many tokens is enough, at most kMaxLikeliest; 0: the row itself
+  std::int32_t likeliest = 0;  // tokens of a summary that is enough, at most kMaxLikeliest; 0: the row itself
   float steepness = 1;         // 1 / temperature, for LogitSummary::tempered; finite
 };
 

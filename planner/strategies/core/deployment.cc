@@ -116,24 +116,31 @@ Result<void> add_chains(const Problem& problem, const Deployment& deployment, Se
   return {};
 }
 
+// A figure of the data sheets, summed over the GPUs of all chains.
+double sum_over_gpus(const Problem& problem, const Deployment& deployment, double planner::AcceleratorSpec::*figure) {
+  const std::vector<int> nodes = problem.cluster->node_of_each_gpu();
+  double sum = 0;
+  for (const Chain& chain : deployment.chains) {
+    for (const int gpu : chain.gpus()) {
+      const auto node = static_cast<std::size_t>(nodes[static_cast<std::size_t>(gpu)]);
+      sum += problem.cluster->nodes[node].accelerator.*figure;
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 double cost_per_hour(const Problem& problem, const Deployment& deployment) {
+  if (!deployment.chains.empty()) return sum_over_gpus(problem, deployment, &planner::AcceleratorSpec::price_per_hour);
   double cost = 0;
-  for (const Chain& chain : deployment.chains) {
-    for (const int gpu : chain.gpus()) cost += node_of(problem, gpu).accelerator.price_per_hour;
-  }
-  if (!deployment.chains.empty()) return cost;
   for (const Pool& pool : deployment.pools) cost += pool.workers * problem.price_per_hour(kind_of(problem, pool.spec));
   return cost;
 }
 
 double power_watts(const Problem& problem, const Deployment& deployment) {
+  if (!deployment.chains.empty()) return sum_over_gpus(problem, deployment, &planner::AcceleratorSpec::power_watts);
   double watts = 0;
-  for (const Chain& chain : deployment.chains) {
-    for (const int gpu : chain.gpus()) watts += node_of(problem, gpu).accelerator.power_watts;
-  }
-  if (!deployment.chains.empty()) return watts;
   for (const Pool& pool : deployment.pools) {
     watts += pool.workers * problem.power_watts(kind_of(problem, pool.spec)) * pool.spec.power_share;
   }

@@ -34,7 +34,7 @@ const char* to_string(Hexgen2Search search);  // "max-flow guided", "random swap
 struct Hexgen2Options {
   Hexgen2Search search = Hexgen2Search::kMaxFlowGuided;
   int groups = 0;            // 0: by memory (groups_by_memory(), at least 2)
-  bool fewer_groups = true;  // that number is a limit; false: the paper's, exactly so many
+  bool fewer_groups = true;  // that number is a limit; false: exactly that number, as in the paper
   double memory_share = kMemoryShare;
   int chains = 2;         // independent searches, the best of them counts
   int rounds = 0;         // RefineOptions::rounds; 0: by the number of groups

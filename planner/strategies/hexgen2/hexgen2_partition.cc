@@ -12,7 +12,7 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr Eigen::Index kMaxDense = 256;  // nodes: up to so many all eigenvectors are computed, beyond by Lanczos' method
+constexpr Eigen::Index kMaxDense = 256;  // nodes: up to this many all eigenvectors are computed, beyond it by Lanczos' method
 constexpr Eigen::Index kMaxEigenvectors = 16;
 constexpr std::size_t kNeighbours = 3;  // of many groups each is refined with so many next to it
 constexpr std::size_t kAllGroups = 48;

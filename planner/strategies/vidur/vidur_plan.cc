@@ -15,7 +15,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr int kMaxNearest = 24;  // configurations tried for the nearest that there is
+constexpr int kMaxNearest = 24;  // configurations that are tried where none holds
 
 struct Candidate {
   VidurPoint point;
