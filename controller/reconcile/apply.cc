@@ -23,8 +23,8 @@ ServiceStep service_step(ApplyStep& step, std::size_t i) {
 
 std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) {
   std::vector<Wanted> all;
-  for (const planner::PoolPlan& pool : own.plan.pools) {
-    const auto accelerator = step.context.observation.classes.find(pool.accelerator);
+  for (const planner::Pool& pool : own.plan.pools) {
+    const auto accelerator = step.context.observation.classes.find(pool.spec.accelerator);
     if (accelerator == step.context.observation.classes.end()) continue;  // removed since the plan was made
     Launch spec = worker_spec(own.service, pool, 0, *accelerator->second);
     std::string hashes = spec.known_hashes();
@@ -35,8 +35,8 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
 
 // Where a class cannot be read now nobody knows what its workers should be: they stay as they are.
 void keep_unreadable(const ApplyStep& step, ServiceStep& own) {
-  for (const planner::PoolPlan& pool : own.plan.pools) {
-    if (step.context.observation.classes.contains(pool.accelerator)) continue;
+  for (const planner::Pool& pool : own.plan.pools) {
+    if (step.context.observation.classes.contains(pool.spec.accelerator)) continue;
     for (const Worker* worker : own.active) {
       if (pool_of(*worker) != pool.id()) continue;
       own.current.insert(worker);

@@ -35,9 +35,9 @@ double price_of(const Observation& observation, const std::string& accelerator) 
   return found == observation.classes.end() ? 0 : found->second->spec.price_per_hour.value_or(0);
 }
 
-int workers_of(const std::vector<planner::PoolPlan>& pools) {
+int workers_of(const std::vector<planner::Pool>& pools) {
   int sum = 0;
-  for (const planner::PoolPlan& pool : pools) sum += pool.workers;
+  for (const planner::Pool& pool : pools) sum += pool.workers;
   return sum;
 }
 
@@ -207,10 +207,10 @@ void MetricsReport::put_plan(const ServiceView& view) {
   put(metrics_.recommended_workers, view.labels, plan.recommended_pools.empty() ? desired : workers_of(plan.recommended_pools));
   std::map<std::string, int> by_role = {{"unified", 0}};
   double gpus = 0, cost = 0;
-  for (const planner::PoolPlan& pool : plan.pools) {
+  for (const planner::Pool& pool : plan.pools) {
     by_role[dispatch::to_string(pool.role)] += pool.workers;
-    gpus += pool.workers * pool.gpus_per_worker;
-    cost += pool.workers * pool.gpus_per_worker * price_of(view.observation, pool.accelerator);
+    gpus += pool.workers * pool.spec.gpus();
+    cost += pool.workers * pool.spec.gpus() * price_of(view.observation, pool.spec.accelerator);
   }
   for (const auto& [role, workers] : by_role) put(metrics_.desired_workers, with(view.labels, "role", role), workers);
   put(metrics_.desired_gpus, view.labels, gpus);
@@ -234,7 +234,7 @@ void MetricsReport::put_plan(const ServiceView& view) {
 void MetricsReport::put_denials(const ServiceView& view) {
   std::map<std::string, int> gpus_per_worker;  // by accelerator
   for (const auto* pools : {&view.plan.pools, &view.plan.recommended_pools}) {
-    for (const planner::PoolPlan& pool : *pools) gpus_per_worker.emplace(pool.accelerator, pool.gpus_per_worker);
+    for (const planner::Pool& pool : *pools) gpus_per_worker.emplace(pool.spec.accelerator, pool.spec.gpus());
   }
   std::map<std::string, std::pair<int, int>> denied;  // by reason: workers, GPUs
   const auto deny = [&](const std::string& reason, int workers, const std::string& accelerator) {

@@ -14,10 +14,10 @@ constexpr double kAssumedStartS = 120;  // until a start of this service has bee
 constexpr double kStartStepS = 5;       // what is told moves in such steps, or every tick would make a new table
 
 // Which of the latencies is the pool's; a new one when none is yet.
-int latency_of(const planner::PoolPlan& pool, std::vector<dispatch::PackingModel>& latencies) {
-  if (pool.packing == planner::PoolPlan{}.packing) return -1;
-  const auto found = std::find(latencies.begin(), latencies.end(), pool.packing);
-  if (found == latencies.end()) latencies.push_back(pool.packing);
+int latency_of(const planner::Pool& pool, std::vector<dispatch::PackingModel>& latencies) {
+  if (pool.each.packing == planner::Yield{}.packing) return -1;
+  const auto found = std::find(latencies.begin(), latencies.end(), pool.each.packing);
+  if (found == latencies.end()) latencies.push_back(pool.each.packing);
   return static_cast<int>(found - latencies.begin());
 }
 
@@ -31,9 +31,9 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std:
   chain.capacity = worker.max_concurrency;
   if (memory != nullptr) {
     if (const auto pool = memory->pools.find(pool_of(worker)); pool != memory->pools.end()) {
-      chain.service_rate_per_s = pool->second.service_rate_per_s;
+      chain.service_rate_per_s = pool->second.each.service_rate_per_s;
       // No more than keeps TPOT inside the objective, and no more than the worker takes.
-      chain.capacity = std::clamp(pool->second.slots, 1, std::max(1, worker.max_concurrency));
+      chain.capacity = std::clamp(pool->second.each.slots, 1, std::max(1, worker.max_concurrency));
       chain.latency = latency_of(pool->second, latencies);
     }
   }

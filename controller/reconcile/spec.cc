@@ -149,7 +149,7 @@ GpuCapacity capacity_from_spec(const api::AcceleratorClass& object) {
   return {1, static_cast<int>(object.spec.capacity.max_gpus.value_or(object.spec.gpus_per_node)), 0};
 }
 
-Launch worker_spec(const api::ModelService& service, const planner::PoolPlan& pool, int slot,
+Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, int slot,
                    const api::AcceleratorClass& accelerator) {
   Launch out;
   out.name = fmt::format("{}-{}-{}", service.metadata.name, pool.name, slot);
@@ -159,11 +159,11 @@ Launch worker_spec(const api::ModelService& service, const planner::PoolPlan& po
   out.pool = pool.name;
   out.slot = slot;
   out.role = dispatch::to_string(pool.role);
-  out.accelerator = pool.accelerator;
+  out.accelerator = pool.spec.accelerator;
   out.resource_name = accelerator.spec.resource_name;
   out.node_selector = accelerator.spec.node_selector;
-  out.gpus = pool.gpus_per_worker;
-  out.max_concurrency = pool.max_concurrency;
+  out.gpus = pool.spec.gpus();
+  out.max_concurrency = pool.each.max_concurrency;
   const api::EngineSpec& engine = service.spec.engine;
   out.engine = api::to_string(engine.type);
   out.image = engine.image;

@@ -29,7 +29,7 @@ namespace windlass::controller {
 [[nodiscard]] GpuCapacity capacity_from_spec(const api::AcceleratorClass& object);
 
 // A worker of `pool` in `slot`. `accelerator` is the pool's class.
-[[nodiscard]] Launch worker_spec(const api::ModelService& service, const planner::PoolPlan& pool, int slot,
+[[nodiscard]] Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, int slot,
                                  const api::AcceleratorClass& accelerator);
 
 }  // namespace windlass::controller

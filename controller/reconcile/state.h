@@ -19,7 +19,7 @@ namespace windlass::controller {
 struct ServiceMemory {
   planner::PolicyMemory policy;
   std::optional<int> last_desired;
-  std::map<planner::PoolId, planner::PoolPlan> pools;  // as last planned: workers of a pool that is going still need a rate
+  std::map<planner::PoolId, planner::Pool> pools;  // as last planned: workers of a pool that is going still need a rate
   Backoffs backoffs;
   std::optional<Backoff> create_backoff;  // of these, what a person should know; none while every planned worker serves
   std::map<planner::PoolId, std::string> accepted_specs;  // hashes that the cluster has last accepted, so that it is asked once

@@ -111,8 +111,8 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   out.selector = fmt::format("app.kubernetes.io/component=worker,windlass.dev/service={}", service.metadata.name);
 
   out.plan.strategy = to_api(plan.strategy);
-  for (const planner::PoolPlan& pool : plan.pools) {
-    out.plan.pools.push_back({pool.name, to_api(pool.role), pool.accelerator, pool.gpus_per_worker, pool.workers, ""});
+  for (const planner::Pool& pool : plan.pools) {
+    out.plan.pools.push_back({pool.name, to_api(pool.role), pool.spec.accelerator, pool.spec.gpus(), pool.workers, ""});
   }
   out.plan.predicted.time_to_first_token_s = finite(plan.predicted.ttft_s);
   out.plan.predicted.time_per_output_token_s = finite(plan.predicted.tpot_s);

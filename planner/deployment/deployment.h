@@ -2,11 +2,14 @@
 // tries. Plain data. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "planner/deployment/engine_settings.h"
+#include "planner/deployment/pool_name.h"
 #include "planner/dispatch/dispatch_settings.h"
+#include "planner/dispatch/packed_worker.h"
 #include "planner/dispatch/role.h"
 
 namespace windlass::planner {
@@ -25,11 +28,30 @@ struct WorkerSpec {
   bool operator==(const WorkerSpec&) const = default;
 };
 
+// What one worker delivers, for the lengths that are believed now; worked out again in every plan.
+struct Yield {
+  int max_concurrency = 0;  // requests in its batch, a flag of it. Of the spec alone, so that load never restarts a worker
+  int slots = 0;            // chain capacity in the routing table: 1..max_concurrency, follows the observed lengths
+  double service_rate_per_s = 0;     // requests per second of one slot, at a full batch (mu)
+  std::int64_t kv_cache_tokens = 0;  // KV cache of one worker
+  // Eq. 1 to 3 of one worker, for gateways that place requests by their lengths; in steps of two digits. 0 everywhere: not
+  // known.
+  dispatch::PackingModel packing{.kv_request_tokens = 0, .most_requests = 0};
+
+  bool operator==(const Yield&) const = default;
+};
+
 // Workers of one spec and role.
 struct Pool {
   WorkerSpec spec;
   dispatch::Role role = dispatch::Role::kUnified;
-  int workers = 1;
+  int workers = 0;
+  std::string name = {};  // a DNS label, fixed by the spec: "h100-2". Pools of one service may differ in their role alone
+  Yield each = {};        // where a policy has planned it
+
+  [[nodiscard]] PoolId id() const { return {name, role}; }
+
+  bool operator==(const Pool&) const = default;
 };
 
 // Consecutive layers of a copy of the model on one worker.

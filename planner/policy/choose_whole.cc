@@ -135,8 +135,9 @@ std::vector<Configuration> other_classes(const ConfigurationInput& given, const 
   std::vector<Configuration> others;
   for (const Candidate& candidate : result.candidates) {
     const WorkerConfig& config = candidate.config;
-    const bool listed = std::any_of(others.begin(), others.end(),
-                                    [&](const Configuration& other) { return other.pool.accelerator == config.accelerator; });
+    const bool listed = std::any_of(others.begin(), others.end(), [&](const Configuration& other) {
+      return other.pool.spec.accelerator == config.accelerator;
+    });
     if (config.accelerator == winner.config.accelerator || listed) continue;
     others.push_back(configuration_of(given, asked, config));
   }

@@ -75,7 +75,7 @@ dispatch::PackingModel packing_of(const LatencyModel& model, int most_requests) 
 // Slots and times for the lengths that are believed now.
 void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model,
                     const WorkerEstimate* known, const LatencyModel& bound) {
-  const int most = std::max(1, configuration.pool.max_concurrency);
+  const int most = std::max(1, configuration.pool.each.max_concurrency);
   const BatchChoice choice = largest_batch(model, objective_of(*input.service), input.believed);
   int slots = std::min(most, choice.batch);
   if (known != nullptr && slots > 1) {
@@ -95,33 +95,33 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
     nearest.tpot_s = loosened(nearest.tpot_s, choice.times.tpot_s / kTpotMargin);
     slots = std::min(most, largest_batch(model, nearest, input.believed).batch);
   }
-  configuration.pool.slots = settled_slots(input, configuration.pool.id(), std::max(1, slots), most);
-  configuration.times = worker_times(model, configuration.pool.slots, input.believed);
+  configuration.pool.each.slots = settled_slots(input, configuration.pool.id(), std::max(1, slots), most);
+  configuration.times = worker_times(model, configuration.pool.each.slots, input.believed);
   if (known != nullptr && configuration.times.decode_s > 0) {
-    const WorkerTimes bounded = worker_times(bound, configuration.pool.slots, input.believed);
+    const WorkerTimes bounded = worker_times(bound, configuration.pool.each.slots, input.believed);
     configuration.uncertainty = bounded.decode_s / configuration.times.decode_s - 1;
   }
   configuration.rate_within_tpot_per_s =
-      rate_within_tpot(model, objective_of(*input.service), input.believed, configuration.pool.slots);
-  configuration.pool.service_rate_per_s = 1 / configuration.times.service_s;
-  configuration.pool.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
-  configuration.pool.packing = packing_of(model, most);
+      rate_within_tpot(model, objective_of(*input.service), input.believed, configuration.pool.each.slots);
+  configuration.pool.each.service_rate_per_s = 1 / configuration.times.service_s;
+  configuration.pool.each.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
+  configuration.pool.each.packing = packing_of(model, most);
 }
 
 // The same for workers of one phase.
 void fit_to_phase(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model) {
-  PoolPlan& pool = configuration.pool;
-  const int most = std::max(1, pool.max_concurrency);
+  Pool& pool = configuration.pool;
+  const int most = std::max(1, pool.each.max_concurrency);
   const PhaseFit fit = pool.role == dispatch::Role::kPrefill
                            ? fit_prefill(model, input.believed, most)
                            : fit_decode(model, objective_of(*input.service), input.believed, most);
   configuration.times = fit.times;
-  pool.slots = settled_slots(input, pool.id(), std::max(1, fit.slots), most);
+  pool.each.slots = settled_slots(input, pool.id(), std::max(1, fit.slots), most);
   // Of the same rate with a slot more or less.
-  if (fit.slots > 0) configuration.times.service_s *= static_cast<double>(pool.slots) / fit.slots;
-  pool.service_rate_per_s = configuration.times.service_s > 0 ? 1 / configuration.times.service_s : 0;
-  pool.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
-  pool.packing = packing_of(model, most);
+  if (fit.slots > 0) configuration.times.service_s *= static_cast<double>(pool.each.slots) / fit.slots;
+  pool.each.service_rate_per_s = configuration.times.service_s > 0 ? 1 / configuration.times.service_s : 0;
+  pool.each.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
+  pool.each.packing = packing_of(model, most);
 }
 
 }  // namespace
@@ -135,9 +135,9 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   Configuration configuration;
   configuration.pool.name = std::move(pool);
   configuration.pool.role = role;
-  configuration.pool.accelerator = spec.name;
-  configuration.pool.gpus_per_worker = gpus;
-  configuration.pool.max_concurrency = batch;
+  configuration.pool.spec.accelerator = spec.name;
+  configuration.pool.spec.tensor_parallel = gpus;
+  configuration.pool.each.max_concurrency = batch;
   configuration.price_per_hour = gpus * spec.price_per_hour;
   const LinearCoefficients sheet = linear_coefficients(*input.service->shape, spec, gpus);
   const WorkerEstimate* known = find_estimate(input.service->estimates, spec.name, gpus);
@@ -166,7 +166,7 @@ std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapsho
 }
 
 double requests_per_s(const Configuration& configuration) {
-  const double full = configuration.pool.slots * configuration.pool.service_rate_per_s;
+  const double full = configuration.pool.each.slots * configuration.pool.each.service_rate_per_s;
   return configuration.rate_within_tpot_per_s > 0 ? std::min(full, configuration.rate_within_tpot_per_s) : full;
 }
 
@@ -184,13 +184,13 @@ Configuration describe_running(const ConfigurationInput& input, const Worker& wo
   Configuration configuration;
   configuration.pool.name = worker.pool;
   configuration.pool.role = worker.role;
-  configuration.pool.accelerator = worker.accelerator;
-  configuration.pool.gpus_per_worker = worker.gpus;
-  configuration.pool.max_concurrency = std::max(1, worker.max_concurrency);
-  configuration.pool.slots = configuration.pool.max_concurrency;
+  configuration.pool.spec.accelerator = worker.accelerator;
+  configuration.pool.spec.tensor_parallel = worker.gpus;
+  configuration.pool.each.max_concurrency = std::max(1, worker.max_concurrency);
+  configuration.pool.each.slots = configuration.pool.each.max_concurrency;
   for (const PoolSlots& given : input.memory->slots) {
     if (given.pool_id() == worker.pool_id())
-      configuration.pool.slots = std::clamp(given.slots, 1, configuration.pool.max_concurrency);
+      configuration.pool.each.slots = std::clamp(given.slots, 1, configuration.pool.each.max_concurrency);
   }
   if (state != nullptr) configuration.price_per_hour = worker.gpus * state->spec.price_per_hour;
   return configuration;

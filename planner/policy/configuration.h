@@ -16,13 +16,13 @@
 namespace windlass::planner {
 
 struct Configuration {
-  PoolPlan pool;              // workers: 0
-  WorkerTimes times;          // at pool.slots, for the lengths that are believed now
+  Pool pool;                  // workers: 0
+  WorkerTimes times;          // at pool.each.slots, for the lengths that are believed now
   double price_per_hour = 0;  // of one worker
   double rate_within_tpot_per_s =
       0;                        // of one worker, at which slo.percentile of the requests keep timePerOutputToken; 0: unknown
   std::optional<int> max_gpus;  // of the class, for the whole service
-  // By how much a decode iteration at `pool.slots` may take longer than `times` say, one-sided 90 %; none: nothing was
+  // By how much a decode iteration at `pool.each.slots` may take longer than `times` say, one-sided 90 %; none: nothing was
   // measured.
   std::optional<double> uncertainty = {};
   bool keeps_objective = true;  // a request alone is inside it, for the lengths that are believed now

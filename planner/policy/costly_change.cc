@@ -39,7 +39,7 @@ std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& ch
 }  // namespace
 
 FirstWorker first_of(const Configuration& of) {
-  return {of.pool.accelerator, of.pool.gpus_per_worker, of.price_per_hour, of.max_gpus};
+  return {of.pool.spec.accelerator, of.pool.spec.gpus(), of.price_per_hour, of.max_gpus};
 }
 
 Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& change) {

@@ -16,21 +16,21 @@ namespace windlass::planner {
 
 void explain_belief(const Service& service, const AcceleratorSpec& spec, const Configuration& chosen, const Lengths& lengths,
                     ConfigurationChoice& choice) {
-  const PoolPlan& pool = chosen.pool;
-  const WorkerEstimate* known = find_estimate(service.estimates, pool.accelerator, pool.gpus_per_worker);
+  const Pool& pool = chosen.pool;
+  const WorkerEstimate* known = find_estimate(service.estimates, pool.spec.accelerator, pool.spec.gpus());
   if (known == nullptr) return;
   const IterationEstimate& estimate = known->estimate;
-  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, pool.gpus_per_worker);
+  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, pool.spec.gpus());
   const LinearModel of_sheet(sheet), believed(estimated(sheet, estimate));
-  const double batch = std::max(1.0, std::round(estimate.seen_batch > 0 ? estimate.seen_batch : pool.slots));
+  const double batch = std::max(1.0, std::round(estimate.seen_batch > 0 ? estimate.seen_batch : pool.each.slots));
   const double context = lengths.input_tokens + kContextGrowth * lengths.output_tokens;
   const double decode_s = believed.decode_s(batch, context), prefill_s = believed.prefill_s(lengths.input_tokens);
   const double sheet_decode_s = of_sheet.decode_s(batch, context), sheet_prefill_s = of_sheet.prefill_s(lengths.input_tokens);
   std::string from = estimate.decode_count > 0 ? fmt::format("measured, {:.0f} iterations", estimate.decode_count)
                      : known->from_profile     ? "a PerformanceProfile"
                                                : "measured";
-  if (known->gpus_per_worker != pool.gpus_per_worker)
-    from += fmt::format(", on {} x {}", known->gpus_per_worker, pool.accelerator);
+  if (known->gpus_per_worker != pool.spec.gpus())
+    from += fmt::format(", on {} x {}", known->gpus_per_worker, pool.spec.accelerator);
   choice.reasons.push_back(Reason{
       "MeasuredTimes",
       fmt::format("decode {:.3g} ms at batch {:.0f} ({}), the data sheet said {:.3g} ms; a prompt of {:.0f} tokens {:.3g} ms, "

@@ -73,7 +73,7 @@ const char* to_string(Truth truth) {
 
 int ServicePlan::desired_workers() const {
   int workers = 0;
-  for (const PoolPlan& pool : pools) workers += pool.workers;
+  for (const Pool& pool : pools) workers += pool.workers;
   return workers;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/deployment/deployment.h"
 #include "planner/dispatch/routing_table.h"
 #include "planner/policy/snapshot.h"
 
@@ -20,27 +21,6 @@ struct Reason {
   std::string pass = {};  // of make_plan() that decided it (passes/passes.h): "Target"
 
   bool operator==(const Reason&) const = default;
-};
-
-// A group of workers that are started alike.
-struct PoolPlan {
-  std::string name;  // a DNS label, fixed by what a worker is: "h100-2". Pools of one service may differ in their role alone
-  dispatch::Role role = dispatch::Role::kUnified;
-  std::string accelerator;
-  int gpus_per_worker = 0;
-  int workers = 0;  // desired; at most as many as budgets and capacity allow
-  int max_concurrency =
-      0;          // worker flag: requests in its batch. A function of the spec alone, so that load never restarts a worker
-  int slots = 0;  // chain capacity in the routing table: 1..max_concurrency, follows the observed lengths
-  double service_rate_per_s = 0;     // requests per second of one slot, at a full batch (mu)
-  std::int64_t kv_cache_tokens = 0;  // KV cache of one worker
-  // Eq. 1 to 3 of one worker, for gateways that place requests by their lengths; in steps of two digits. 0 everywhere: not
-  // known.
-  dispatch::PackingModel packing{.kv_request_tokens = 0, .most_requests = 0};
-
-  [[nodiscard]] PoolId id() const { return {name, role}; }
-
-  bool operator==(const PoolPlan&) const = default;
 };
 
 // At the demand that was planned for.
@@ -94,8 +74,8 @@ struct ServicePlan {
   ServiceId id;
   std::int64_t generation = 0;  // of the spec that was read
   Family strategy = Family::kReplicated;
-  std::vector<PoolPlan> pools;  // a pool that is not listed has no workers. In mode Recommend and Paused: as things are
-  std::vector<PoolPlan> recommended_pools;  // mode Recommend and Paused: what Apply would do; else empty
+  std::vector<Pool> pools;              // a pool that is not listed has no workers. In mode Recommend and Paused: as things are
+  std::vector<Pool> recommended_pools;  // mode Recommend and Paused: what Apply would do; else empty
   Predicted predicted;
   std::optional<DemandForecast> forecast;
   std::vector<Considered> considered;  // cheapest first

@@ -24,19 +24,28 @@ constexpr auto json_fields(JsonType<Reason>) {
                      rare("pass", &T::pass));
 }
 
-constexpr auto json_fields(JsonType<PoolPlan>) {
-  using T = PoolPlan;
-  const auto write_packing = [](Json& json, const T& pool) {
-    if (pool.packing != T{}.packing) write_value(json["packing"], pool.packing);
+// A policy's workers have no pipeline stages, and their engine's own settings.
+constexpr auto json_fields(JsonType<WorkerSpec>) {
+  return json_object(field("accelerator", &WorkerSpec::accelerator), field("gpusPerWorker", &WorkerSpec::tensor_parallel, 0));
+}
+
+constexpr auto json_fields(JsonType<Yield>) {
+  using T = Yield;
+  const auto write_packing = [](Json& json, const T& each) {
+    if (each.packing != T{}.packing) write_value(json["packing"], each.packing);
   };
-  const auto read_packing = [](JsonReader& reader, T& pool) {
-    if (reader.has("packing")) read_value(reader, "packing", pool.packing);  // where it is missing, errors do not list it
+  const auto read_packing = [](JsonReader& reader, T& each) {
+    if (reader.has("packing")) read_value(reader, "packing", each.packing);  // where it is missing, errors do not list it
   };
-  return json_object(field("name", &T::name), field("role", &T::role), field("accelerator", &T::accelerator),
-                     field("gpusPerWorker", &T::gpus_per_worker, 0), field("workers", &T::workers, 0),
-                     field("maxConcurrency", &T::max_concurrency, 0), field("slots", &T::slots, 0),
+  return json_object(field("maxConcurrency", &T::max_concurrency, 0), field("slots", &T::slots, 0),
                      field("serviceRatePerS", &T::service_rate_per_s), field("kvCacheTokens", &T::kv_cache_tokens, 0),
                      hook(write_packing, read_packing));
+}
+
+constexpr auto json_fields(JsonType<Pool>) {
+  using T = Pool;
+  return json_object(field("name", &T::name), field("role", &T::role), part(&T::spec), field("workers", &T::workers, 0),
+                     part(&T::each));
 }
 
 constexpr auto json_fields(JsonType<Predicted>) {

@@ -112,7 +112,7 @@ enum class WorkerTrouble {
 
 struct Worker {
   std::string name;
-  std::string pool;  // PoolPlan::name
+  std::string pool;  // Pool::name
   dispatch::Role role = dispatch::Role::kUnified;
   int slot = 0;
   std::string accelerator;

@@ -72,10 +72,10 @@ std::pair<const char*, std::string> objection_to_both(const Service& service, co
     return {"MaxWorkers", fmt::format("{} are needed, maxWorkers allows {}", both, *most)};
   }
   std::map<std::string, int> gpus;
-  gpus[answering.pool.accelerator] += workers * answering.pool.gpus_per_worker;
-  gpus[prompts.pool.accelerator] += beside * prompts.pool.gpus_per_worker;
+  gpus[answering.pool.spec.accelerator] += workers * answering.pool.spec.gpus();
+  gpus[prompts.pool.spec.accelerator] += beside * prompts.pool.spec.gpus();
   for (const Configuration* side : {&answering, &prompts}) {
-    const std::string& name = side->pool.accelerator;
+    const std::string& name = side->pool.spec.accelerator;
     if (!side->max_gpus || gpus[name] <= *side->max_gpus - retiring.gpus_of(name)) continue;
     return {"MaxGpus", fmt::format("{} need {} GPUs of {}, maxGPUs allows {}", both, gpus[name], name, *side->max_gpus)};
   }
@@ -204,8 +204,8 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
   if (before && std::abs(share / *before - 1) <= kShareBand) share = *before;
 
   const auto describe = [&](const Phase& phase) {
-    return fmt::format("{} x {} ({:.4g} requests/s each)", phase.configuration.pool.gpus_per_worker,
-                       phase.configuration.pool.accelerator, phase.requests_per_s);
+    return fmt::format("{} x {} ({:.4g} requests/s each)", phase.configuration.pool.spec.gpus(),
+                       phase.configuration.pool.spec.accelerator, phase.requests_per_s);
   };
   choice.feasible =
       Hint{Truth::kTrue, "ObjectiveCanBeMet", fmt::format("prompts on {}, answers on {}", describe(prefill), describe(decode))};

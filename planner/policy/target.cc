@@ -57,11 +57,11 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   }
   target.on_any_class = target.allowed;
   if (configuration.max_gpus) {
-    const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of(configuration.pool.accelerator));
-    const int gpus = std::max(1, configuration.pool.gpus_per_worker);
-    limit(
-        left / gpus, "MaxGpus",
-        fmt::format("{} workers of {} x {} are needed, maxGPUs leaves {}", needed, gpus, configuration.pool.accelerator, left));
+    const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of(configuration.pool.spec.accelerator));
+    const int gpus = std::max(1, configuration.pool.spec.gpus());
+    limit(left / gpus, "MaxGpus",
+          fmt::format("{} workers of {} x {} are needed, maxGPUs leaves {}", needed, gpus, configuration.pool.spec.accelerator,
+                      left));
   }
   if (scaling.max_cost_per_hour && configuration.price_per_hour > 0) {
     const double left = std::max(0.0, *scaling.max_cost_per_hour - retiring.cost_per_hour);
@@ -121,7 +121,7 @@ class Decision {
         configuration_(configuration),
         start_s_(start_time_s(service)),
         current_(current_workers(service)),
-        worker_rate_per_s_(configuration.pool.slots / configuration.times.service_s) {}
+        worker_rate_per_s_(configuration.pool.each.slots / configuration.times.service_s) {}
 
   Target decide() {
     const bool first_plan = !service_.last_desired && service_.workers.empty() && !service_.memory.history_since_s;
@@ -292,7 +292,7 @@ class Decision {
          {"inputTokens", figure(view_.lengths.input_tokens)},
          {"outputTokens", figure(view_.lengths.output_tokens)},
          {"lengths", view_.lengths_observed ? "observed" : "assumed"},
-         {"slots", std::to_string(configuration_.pool.slots)},
+         {"slots", std::to_string(configuration_.pool.each.slots)},
          {"serviceS", figure(configuration_.times.service_s)},
          {"workers", std::to_string(need.needed)}});
     if (need.backlog > need.needed) {
@@ -352,7 +352,7 @@ class Decision {
     // Workers that are busy are needed, whatever the arrival rate promises: a model that flatters its workers must not take
     // them away.
     const double in_system = view_.in_workers + view_.queued;
-    const int occupied = to_int(std::ceil(in_system / (configuration_.pool.slots * kMaxUtilisation)));
+    const int occupied = to_int(std::ceil(in_system / (configuration_.pool.each.slots * kMaxUtilisation)));
     if (const int kept = std::min(occupied, current_); kept > recommended) {
       recommended = kept;
       say("Occupied", fmt::format("{:.0f} requests are inside: {} workers are kept for them", in_system, kept),
@@ -524,9 +524,9 @@ int workers_within_tpot(const Configuration& configuration, double arrivals_per_
   const double most_per_s = configuration.rate_within_tpot_per_s;
   if (!(most_per_s > 0) || !(arrivals_per_s > 0)) return 0;
   const double batch =
-      std::clamp(most_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.slots));
+      std::clamp(most_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.each.slots));
   // n * (1 - u / (n sqrt(batch))) * most = arrivals
-  const double uneven = std::min(kUnevenShare / std::sqrt(batch), configuration.pool.slots / batch - 1);
+  const double uneven = std::min(kUnevenShare / std::sqrt(batch), configuration.pool.each.slots / batch - 1);
   return to_int(std::ceil(arrivals_per_s / most_per_s + uneven - 1e-9));
 }
 
@@ -544,19 +544,19 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   SizingInput sizing;
   sizing.arrival_rate_per_s = arrivals_per_s;
   sizing.service_time_s = configuration.times.service_s;
-  sizing.slots_per_worker = configuration.pool.slots;
+  sizing.slots_per_worker = configuration.pool.each.slots;
   sizing.wait_budget_s = service.slo.ttft_s - configuration.times.ttft_s;
   sizing.percentile = service.slo.percentile;
   // Many slots even out what few cannot: the room to keep falls with their root, as in any square-root staffing rule.
   const double busy = arrivals_per_s * configuration.times.service_s;
-  const double slots = std::ceil(busy / kMaxUtilisationOfMany / configuration.pool.slots) * configuration.pool.slots;
+  const double slots = std::ceil(busy / kMaxUtilisationOfMany / configuration.pool.each.slots) * configuration.pool.each.slots;
   const double room = kStaffingRoom / std::sqrt(std::max(1.0, slots));
   sizing.max_utilisation =
       std::min(kMaxTolerated, std::clamp(1 - room, kMaxUtilisation, kMaxUtilisationOfMany) / (1 - tolerance));
   // The busy slots of an arrival process with so many times Poisson's variance have about as many times its variance (the
   // peakedness of Hayward's approximation).
   const double bursts = kBurstDeviations * std::sqrt(std::max(0.0, burstiness - 1) * busy);
-  const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.slots * (1 + tolerance)) - 1e-9));
+  const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.each.slots * (1 + tolerance)) - 1e-9));
   return std::max({static_cast<int>(workers_needed(sizing, kMaxWorkers)), for_bursts,
                    workers_within_tpot(configuration, arrivals_per_s / (1 + tolerance))});
 }

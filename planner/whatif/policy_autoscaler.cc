@@ -285,18 +285,18 @@ ClusterOrders PolicyAutoscaler::decide(const ClusterObservation& observation) {
   return orders;
 }
 
-const ServingPool* PolicyAutoscaler::find_or_make(int service, const planner::PoolPlan& plan) {
+const ServingPool* PolicyAutoscaler::find_or_make(int service, const planner::Pool& plan) {
   auto& made = pools_[{service, plan.name}];
   if (made) return made.get();
-  auto pool = options_.pool(service, plan.accelerator, plan.gpus_per_worker);
+  auto pool = options_.pool(service, plan.spec.accelerator, plan.spec.gpus());
   if (!pool.ok()) {
     if (problem_.ok()) problem_ = pool.error();
     return nullptr;
   }
   made = std::make_unique<ServingPool>(std::move(pool).value());
   made->name = plan.name;
-  made->spec.accelerator = plan.accelerator;
-  made->spec.engine.max_sequences = plan.max_concurrency;
+  made->spec.accelerator = plan.spec.accelerator;
+  made->spec.engine.max_sequences = plan.each.max_concurrency;
   return made.get();
 }
 
@@ -330,16 +330,16 @@ void PolicyAutoscaler::carry_out(int service, const planner::ServicePlan& plan, 
       active[worker.pool->name].push_back(&worker);
   }
   std::map<std::string, int> wanted;
-  for (const planner::PoolPlan& pool : plan.pools) {
+  for (const planner::Pool& pool : plan.pools) {
     wanted[pool.name] = pool.workers;
     const int there = static_cast<int>(active[pool.name].size());
     if (pool.workers > there) {
       if (const ServingPool* made = find_or_make(service, pool)) orders.start.push_back({service, made, pool.workers - there});
     }
     int& slots = slots_[{service, pool.name}];
-    if (slots != pool.slots) {
-      slots = pool.slots;
-      orders.slots.push_back({service, pool.name, pool.slots});
+    if (slots != pool.each.slots) {
+      slots = pool.each.slots;
+      orders.slots.push_back({service, pool.name, pool.each.slots});
     }
     int& desired = desired_.try_emplace({service, pool.name}, -1).first->second;
     if (std::exchange(desired, pool.workers) != pool.workers)

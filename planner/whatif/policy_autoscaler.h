@@ -93,7 +93,7 @@ class PolicyAutoscaler final : public ClusterController {
   [[nodiscard]] const Look& before(std::size_t service, const Look& look, double seconds) const;
   [[nodiscard]] planner::Demand demand(std::size_t service, const Look& now) const;
   [[nodiscard]] std::vector<planner::Worker> workers(const ObservedService& seen, const Look* read) const;
-  const ServingPool* find_or_make(int service, const planner::PoolPlan& plan);
+  const ServingPool* find_or_make(int service, const planner::Pool& plan);
   // Leaves out starts for which no accelerators are free yet: the next decision asks for them again.
   void wait_for_gpus(const ClusterObservation& observation, ClusterOrders& orders) const;
   void carry_out(int service, const planner::ServicePlan& plan, const ObservedService& seen, ClusterOrders& orders);

@@ -307,8 +307,8 @@ std::map<std::string, int> Invariants::check_gpu_budgets(const planner::Plan& pl
     const int has = elastic ? accelerator.max_gpus.value_or(0) : accelerator.allocatable_gpus;
     int planned = 0, held = 0;
     for (const planner::ServicePlan& one : plan.services) {
-      for (const planner::PoolPlan& pool : one.pools)
-        planned += pool.accelerator == accelerator.spec.name ? pool.workers * pool.gpus_per_worker : 0;
+      for (const planner::Pool& pool : one.pools)
+        planned += pool.spec.accelerator == accelerator.spec.name ? pool.workers * pool.spec.gpus() : 0;
     }
     for (const planner::Service& service : snapshot.services) {
       for (const planner::Worker& worker : service.workers) {
@@ -340,7 +340,7 @@ void Invariants::check_change(const SimController& controller, const planner::Se
   const double now_s = timeline_.now_s();
   const int desired = one.desired_workers();
   LastPlan now{desired, one.memory.desired.value_or(desired), {}, {}, one.generation, denied, now_s};
-  for (const planner::PoolPlan& pool : one.pools) now.by_class[pool.accelerator] += pool.workers;
+  for (const planner::Pool& pool : one.pools) now.by_class[pool.spec.accelerator] += pool.workers;
   for (const planner::Worker& worker : seen.workers) {
     if (worker.state == planner::WorkerState::kDraining) now.draining.insert(worker.name);
   }

@@ -90,7 +90,7 @@ std::map<std::string, std::vector<std::string>> pools_of(SimWorld& world) {
   for (const ServiceScenario& service : world.scenario().services) {
     const planner::ServicePlan* plan = world.plan(service.name);
     if (plan == nullptr) continue;
-    for (const planner::PoolPlan& pool : plan->pools) pools[service.name].push_back(pool.name);
+    for (const planner::Pool& pool : plan->pools) pools[service.name].push_back(pool.name);
   }
   return pools;
 }

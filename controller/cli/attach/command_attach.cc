@@ -135,10 +135,10 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
 
 // Requests per second that a server of `per_server` accelerators serves with `slots` taken, or with as many as the objectives
 // let this pool's workers take, by the class' figures.
-double rate_of(const planner::Snapshot& snapshot, const planner::Service& service, const planner::PoolPlan& pool,
-               int per_server, int slots) {
-  const planner::AcceleratorState* state = planner::find_accelerator(snapshot, pool.accelerator);
-  const int batch = std::min(pool.slots, slots);
+double rate_of(const planner::Snapshot& snapshot, const planner::Service& service, const planner::Pool& pool, int per_server,
+               int slots) {
+  const planner::AcceleratorState* state = planner::find_accelerator(snapshot, pool.spec.accelerator);
+  const int batch = std::min(pool.each.slots, slots);
   const planner::LinearModel model(planner::linear_coefficients(*service.shape, state->spec, per_server));
   const planner::Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
   return batch / planner::worker_times(model, batch, lengths).service_s;
@@ -159,7 +159,7 @@ std::string abilities(const std::vector<api::Object>& objects, const std::vector
       text += wrapped(fmt::format("{}: {}", group->service, hint_text("Feasible", planned.feasible)), 0);
       continue;
     }
-    const planner::PoolPlan& pool = planned.recommended_pools.front();
+    const planner::Pool& pool = planned.recommended_pools.front();
     double all = 0;
     for (const ProbedServer& server : group->servers)
       all += rate_of(snapshot, service, pool, options.per_server, slots_of(server, options));
@@ -167,7 +167,7 @@ std::string abilities(const std::vector<api::Object>& objects, const std::vector
         fmt::format("{}: {} can serve about {} requests/s of {:g} + {:g} tokens inside the objectives, by the figures of {}; "
                     "measurements of live requests will correct that",
                     group->service, count_text(static_cast<int>(group->servers.size()), "server"), number_text(all),
-                    service.workload.input_tokens, service.workload.output_tokens, pool.accelerator),
+                    service.workload.input_tokens, service.workload.output_tokens, pool.spec.accelerator),
         0);
   }
   return text;

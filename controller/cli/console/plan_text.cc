@@ -13,11 +13,11 @@ namespace {
 
 std::string title(const planner::ServiceId& id) { return id.name_space + "/" + id.name; }
 
-void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector<planner::PoolPlan>& pools) {
+void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector<planner::Pool>& pools) {
   for (const auto& pool : pools) {
-    table.add({title(id), pool.name, dispatch::to_string(pool.role), pool.accelerator, std::to_string(pool.gpus_per_worker),
-               std::to_string(pool.workers), fmt::format("{}/{}", pool.slots, pool.max_concurrency),
-               number_text(pool.service_rate_per_s * pool.slots)});
+    table.add({title(id), pool.name, dispatch::to_string(pool.role), pool.spec.accelerator, std::to_string(pool.spec.gpus()),
+               std::to_string(pool.workers), fmt::format("{}/{}", pool.each.slots, pool.each.max_concurrency),
+               number_text(pool.each.service_rate_per_s * pool.each.slots)});
   }
 }
 
@@ -28,7 +28,7 @@ std::string count_text(int n, const char* what) { return fmt::format("{} {}{}", 
 std::string predicted_figures(const planner::ServicePlan& service) {
   const planner::Predicted& predicted = service.predicted;
   std::map<std::string, int> taken;  // by class
-  for (const planner::PoolPlan& pool : service.pools) taken[pool.accelerator] += pool.workers * pool.gpus_per_worker;
+  for (const planner::Pool& pool : service.pools) taken[pool.spec.accelerator] += pool.workers * pool.spec.gpus();
   std::string accelerators;
   for (const auto& [name, count] : taken) accelerators += fmt::format("{} x {}, ", count, name);
   return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}{} an hour",

@@ -134,8 +134,8 @@ std::string decided_section(const planner::ServicePlan& planned) {
   const bool recommended = !planned.recommended_pools.empty();
   for (const auto& pool : recommended ? planned.recommended_pools : planned.pools) {
     text += fmt::format("  {}pool {}: {} of {} x {}, {} requests at once in each\n", recommended ? "recommended: " : "",
-                        planner::title(pool.id()), count_text(pool.workers, "worker"), pool.gpus_per_worker, pool.accelerator,
-                        pool.slots);
+                        planner::title(pool.id()), count_text(pool.workers, "worker"), pool.spec.gpus(), pool.spec.accelerator,
+                        pool.each.slots);
   }
   if (planned.pools.empty()) text += "  no workers\n";
   return text;

@@ -15,7 +15,7 @@ void tell_trouble(const planner::ServicePlan& plan, ServiceRow& row) {
     if (hint->status == planner::Truth::kTrue || hint->reason.empty()) continue;
     if (!plan.recommended_pools.empty() && hint == &plan.able_to_scale) {
       int workers = 0;
-      for (const planner::PoolPlan& pool : plan.recommended_pools) workers += pool.workers;
+      for (const planner::Pool& pool : plan.recommended_pools) workers += pool.workers;
       if (workers == row.desired) continue;
       row.trouble = fmt::format("{} workers are recommended, {} are there", workers, row.desired);
       row.trouble_code = hint->reason;

@@ -29,7 +29,7 @@ struct Slots {
 Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::PoolId& pool) {
   const Backoffs& backoffs = own.memory.backoffs;
   Slots slots{backoffs.held_slots(pool, step.now_s()), {}};
-  for (const planner::PoolPlan& other : own.plan.pools) {
+  for (const planner::Pool& other : own.plan.pools) {
     if (other.name == pool.name && other.role != pool.role) slots.taken.merge(backoffs.held_slots(other.id(), step.now_s()));
   }
   for (const AskedFor& worker : own.asked_for) {
@@ -56,7 +56,7 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::Poo
 }
 
 // Creates one worker. False: no further one of the pool can be made now.
-bool create(ApplyStep& step, ServiceStep& own, const planner::PoolPlan& pool, int slot, const Launch& spec) {
+bool create(ApplyStep& step, ServiceStep& own, const planner::Pool& pool, int slot, const Launch& spec) {
   Backoffs& backoffs = own.memory.backoffs;
   own.asked_for.push_back({spec.pool, slot, spec.accelerator, spec.gpus});
   const auto created = step.context.runtime.create(spec);
@@ -79,7 +79,7 @@ bool create(ApplyStep& step, ServiceStep& own, const planner::PoolPlan& pool, in
 
 // Creates `count` workers in the lowest slots.
 void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int count) {
-  const planner::PoolPlan& pool = wanted.pool;
+  const planner::Pool& pool = wanted.pool;
   if (own.memory.backoffs.holds(pool.id(), step.now_s())) {
     step.applied.waiting = true;
     return;
@@ -104,7 +104,7 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
 // Whether the cluster would take workers of this pool as the spec has them now. Asked once for each new spec, before anything
 // that runs is touched for it.
 bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
-  const planner::PoolPlan& pool = wanted.pool;
+  const planner::Pool& pool = wanted.pool;
   if (pool.workers == 0) return true;
   std::string& known = own.memory.accepted_specs[pool.id()];
   if (known == wanted.hashes) return true;
@@ -134,7 +134,7 @@ bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
 // `mine`: the pool's workers that are as it wants them, fewer than planned. Workers of this pool that are outdated stand in the
 // new ones' place until they go: one more than planned at a time, and that only where every budget leaves it.
 void create_missing(ApplyStep& step, ServiceStep& own, const Wanted& wanted, const std::vector<const Worker*>& mine) {
-  const planner::PoolPlan& pool = wanted.pool;
+  const planner::Pool& pool = wanted.pool;
   const int missing = pool.workers - static_cast<int>(mine.size());
   const int live = static_cast<int>(
       std::count_if(own.active.begin(), own.active.end(), [&](const Worker* worker) { return pool_of(*worker) == pool.id(); }));

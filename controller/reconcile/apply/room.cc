@@ -29,13 +29,13 @@ std::int64_t held_gpus(const Observation& observation, const std::string& accele
 }  // namespace
 
 // `more` workers of the pool: the service's money and its shares of classes.
-bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::PoolPlan& pool, int more) {
+bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::Pool& pool, int more) {
   const Observation& observation = step.context.observation;
-  double cost = more * pool.gpus_per_worker * price(observation, pool.accelerator);
-  std::int64_t of_service = std::int64_t{more} * pool.gpus_per_worker;
+  double cost = more * pool.spec.gpus() * price(observation, pool.spec.accelerator);
+  std::int64_t of_service = std::int64_t{more} * pool.spec.gpus();
   const auto add = [&](const std::string& accelerator, int gpus) {
     cost += gpus * price(observation, accelerator);
-    if (accelerator == pool.accelerator) of_service += gpus;
+    if (accelerator == pool.spec.accelerator) of_service += gpus;
   };
   for (const Worker* worker : own.active) add(worker->accelerator, worker->gpus);
   for (const Worker* worker : own.lost) add(worker->accelerator, worker->gpus);
@@ -44,24 +44,24 @@ bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner:
   const api::ModelServiceSpec& spec = own.service.spec;
   if (spec.scaling.max_cost_per_hour && cost > *spec.scaling.max_cost_per_hour + kRounding) return false;
   return std::none_of(spec.accelerators.begin(), spec.accelerators.end(), [&](const auto& choice) {
-    return choice.accelerator_class == pool.accelerator && choice.max_gpus && of_service > *choice.max_gpus;
+    return choice.accelerator_class == pool.spec.accelerator && choice.max_gpus && of_service > *choice.max_gpus;
   });
 }
 
 // `more` workers of the pool: the budget, the service's count of workers and what the class has free.
 bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more) {
   const Observation& observation = step.context.observation;
-  const planner::PoolPlan& pool = wanted.pool;
+  const planner::Pool& pool = wanted.pool;
   const auto& most = own.service.spec.scaling.max_workers;
   const std::size_t there = own.active.size() + own.lost.size() + own.asked_for.size();
   if (most && static_cast<std::int64_t>(there) + more > *most) return false;
   if (!inside_budget(step, own, pool, more)) return false;
-  const auto capacity = observation.capacity.find(pool.accelerator);
+  const auto capacity = observation.capacity.find(pool.spec.accelerator);
   if (capacity == observation.capacity.end()) return false;
   const api::CapacitySpec& promised = wanted.accelerator.spec.capacity;
   const bool elastic = promised.mode == api::CapacityMode::kElastic;
-  std::int64_t held = std::int64_t{more} * pool.gpus_per_worker + held_gpus(observation, pool.accelerator, elastic);
-  for (const AskedFor& worker : own.asked_for) held += worker.accelerator == pool.accelerator ? worker.gpus : 0;
+  std::int64_t held = std::int64_t{more} * pool.spec.gpus() + held_gpus(observation, pool.spec.accelerator, elastic);
+  for (const AskedFor& worker : own.asked_for) held += worker.accelerator == pool.spec.accelerator ? worker.gpus : 0;
   const std::int64_t limit = elastic ? promised.max_gpus.value_or(0) : capacity->second.allocatable;
   return held + capacity->second.used_by_others <= limit;
 }

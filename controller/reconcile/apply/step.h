@@ -64,7 +64,7 @@ struct ServiceStep {
 
 // A pool of the plan as workers are made for it.
 struct Wanted {
-  const planner::PoolPlan& pool;
+  const planner::Pool& pool;
   const api::AcceleratorClass& accelerator;
   Launch spec;         // of slot 0
   std::string hashes;  // Launch::known_hashes
@@ -89,7 +89,7 @@ void release(ApplyStep& step, const Worker& worker);
 void create_missing(ApplyStep& step, ServiceStep& own, const Wanted& wanted, const std::vector<const Worker*>& mine);
 
 // room.cc
-[[nodiscard]] bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::PoolPlan& pool, int more);
+[[nodiscard]] bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::Pool& pool, int more);
 [[nodiscard]] bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more);
 
 // drain.cc

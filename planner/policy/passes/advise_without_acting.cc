@@ -13,7 +13,7 @@ void advise_without_acting(FleetDraft& fleet) {
   for (Draft& draft : fleet.services) {
     if (draft.applies() || !draft.chosen) continue;
     std::map<std::string, int> left = fleet.free_gpus;
-    for (const Configuration& pool : draft.as_is) left[pool.pool.accelerator] += gpus_of(pool);
+    for (const Configuration& pool : draft.as_is) left[pool.pool.spec.accelerator] += gpus_of(pool);
     std::vector<Claim> own = {claim_of(draft, now_s)};
     if (draft.prefill) own.push_back(prefill_claim_of(draft, now_s));
     const std::vector<int> would = arbitrate(own, left);

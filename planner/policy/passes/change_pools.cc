@@ -32,8 +32,8 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
   std::map<std::string, int> left = free_or_coming(fleet);
   for (Configuration pool : draft.as_is) {
     if (draft.is_planned(pool.pool.id())) continue;
-    const int affordable = std::max(0, left[pool.pool.accelerator]) / std::max(1, pool.pool.gpus_per_worker);
-    const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.accelerator);
+    const int affordable = std::max(0, left[pool.pool.spec.accelerator]) / std::max(1, pool.pool.spec.gpus());
+    const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.spec.accelerator);
     const int existing = count_existing(service, pool.pool.id());
     // Of a slower class more workers do what is still needed.
     const Configuration* second = second_class(draft, pool.pool.id());
@@ -41,7 +41,7 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
     const int of_these = worth > 0 ? static_cast<int>(std::min(1e6, std::ceil(still_needed / worth - 1e-9))) : still_needed;
     pool.pool.workers = std::min({held ? existing : of_these, existing, affordable});
     still_needed = std::max(0, still_needed - static_cast<int>(std::floor(pool.pool.workers * (worth > 0 ? worth : 1) + 1e-9)));
-    left[pool.pool.accelerator] -= gpus_of(pool);
+    left[pool.pool.spec.accelerator] -= gpus_of(pool);
     if (pool.pool.workers > 0) draft.retiring.push_back(std::move(pool));
   }
 }
@@ -54,13 +54,13 @@ bool blocks_first_worker(const Draft& draft, const FleetDraft& fleet) {
   // What drains already, whoever's, is room on its way: it must not cost a further worker at every plan until it is there.
   int coming = 0;
   for (const Worker& worker : service.workers) {
-    if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.accelerator) coming += worker.gpus;
+    if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.spec.accelerator) coming += worker.gpus;
   }
-  if (const auto all = fleet.coming_gpus.find(chosen.pool.accelerator); all != fleet.coming_gpus.end())
+  if (const auto all = fleet.coming_gpus.find(chosen.pool.spec.accelerator); all != fleet.coming_gpus.end())
     coming = std::max(coming, all->second);
-  const int retiring = sum.gpus_of(chosen.pool.accelerator);
-  const bool no_gpus = fleet.free_gpus.at(chosen.pool.accelerator) + coming - retiring < chosen.pool.gpus_per_worker;
-  const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.gpus_per_worker;
+  const int retiring = sum.gpus_of(chosen.pool.spec.accelerator);
+  const bool no_gpus = fleet.free_gpus.at(chosen.pool.spec.accelerator) + coming - retiring < chosen.pool.spec.gpus();
+  const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.spec.gpus();
   const auto& budget = service.scaling.max_cost_per_hour;
   const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
   return no_gpus || no_share || no_money;
@@ -74,7 +74,7 @@ void change(Draft& draft, FleetDraft& fleet) {
   }
   const Configuration& chosen = *draft.chosen;
   for (const Configuration& pool : draft.retiring) {
-    if (second_class(draft, pool.pool.id()) == nullptr) fleet.free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+    if (second_class(draft, pool.pool.id()) == nullptr) fleet.free_gpus[pool.pool.spec.accelerator] -= gpus_of(pool);
     draft.plan.reasons.push_back(Reason{"ConfigurationChange",
                                         fmt::format("{} workers of pool {} stay until as many of {} are ready",
                                                     pool.pool.workers, title(pool.pool.id()), title(chosen.pool.id())),
@@ -88,7 +88,7 @@ void change_pools(FleetDraft& fleet) {
   // What stays as it is holds its GPUs before anybody changes or grows.
   for (const Draft& draft : fleet.services) {
     if (draft.applies()) continue;
-    for (const Configuration& pool : draft.as_is) fleet.free_gpus[pool.pool.accelerator] -= gpus_of(pool);
+    for (const Configuration& pool : draft.as_is) fleet.free_gpus[pool.pool.spec.accelerator] -= gpus_of(pool);
   }
   for (Draft& draft : fleet.services) {
     if (!draft.applies()) continue;

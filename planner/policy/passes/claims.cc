@@ -18,7 +18,7 @@ double missed_per_s(const Draft& draft, int workers) {
   constexpr double kBusiest = 0.95;  // above it the queue grows without an end that the formula could tell
   const Configuration& chosen = *draft.chosen;
   const double demand_per_s = draft.target.demand_per_s + draft.view.queued / kBacklogDrainS;
-  const auto slots = static_cast<std::int64_t>(workers) * chosen.pool.slots;
+  const auto slots = static_cast<std::int64_t>(workers) * chosen.pool.each.slots;
   const double served_per_s =
       std::min(demand_per_s, kBusiest * static_cast<double>(slots) / std::max(1e-9, chosen.times.service_s));
   if (slots == 0 || served_per_s <= 0) return demand_per_s;
@@ -37,11 +37,11 @@ bool yields(const Draft& draft, double now_s) {
 }
 
 Claim claim_of(const Draft& draft, double now_s) {
-  const PoolPlan& pool = draft.chosen->pool;
+  const Pool& pool = draft.chosen->pool;
   const int existing = count_existing(*draft.service, pool.id());
   return Claim{draft.service->priority,
-               pool.accelerator,
-               pool.gpus_per_worker,
+               pool.spec.accelerator,
+               pool.spec.gpus(),
                draft.target.floor,
                std::min(existing, draft.target.allowed),
                draft.target.allowed,
@@ -51,10 +51,10 @@ Claim claim_of(const Draft& draft, double now_s) {
 
 Claim prefill_claim_of(const Draft& draft, double now_s) {
   const PrefillSide& prefill = *draft.prefill;
-  const PoolPlan& pool = prefill.configuration.pool;
+  const Pool& pool = prefill.configuration.pool;
   const int wanted = draft.prefill_wanted;
   const int existing = count_existing(*draft.service, pool.id());
-  return Claim{draft.service->priority, pool.accelerator, pool.gpus_per_worker,
+  return Claim{draft.service->priority, pool.spec.accelerator, pool.spec.gpus(),
                // What minWorkers asks for beyond those that answer: a pair's second worker is nobody else's only one.
                std::clamp(draft.service->scaling.min_workers - draft.target.floor, 0, wanted), std::min(existing, wanted),
                wanted, yields(draft, now_s), [&draft, &prefill](int workers) {
@@ -65,8 +65,8 @@ Claim prefill_claim_of(const Draft& draft, double now_s) {
 Claim second_claim_of(const Draft& draft, const Configuration& pool, int wanted) {
   Claim claim;
   claim.priority = draft.service->priority;
-  claim.accelerator = pool.pool.accelerator;
-  claim.gpus_per_worker = pool.pool.gpus_per_worker;
+  claim.accelerator = pool.pool.spec.accelerator;
+  claim.gpus_per_worker = pool.pool.spec.gpus();
   claim.keep = std::min(pool.pool.workers, wanted);
   claim.wanted = wanted;
   return claim;

@@ -35,7 +35,7 @@ std::map<std::string, int> free_or_coming(const FleetDraft& fleet) {
 
 bool is_refused(const Service& service, double now_s) { return service.refused && now_s < service.refused->until_s; }
 
-int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.gpus_per_worker; }
+int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.spec.gpus(); }
 
 int count_existing(const Service& service, const PoolId& pool) {
   return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
@@ -46,7 +46,7 @@ Retiring sum_retiring(const Draft& draft) {
   Retiring sum;
   for (const Configuration& pool : draft.retiring) {
     sum.cost_per_hour += pool.pool.workers * pool.price_per_hour;
-    sum.gpus[pool.pool.accelerator] += gpus_of(pool);
+    sum.gpus[pool.pool.spec.accelerator] += gpus_of(pool);
   }
   return sum;
 }

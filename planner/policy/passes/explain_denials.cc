@@ -23,12 +23,12 @@ Holders holders_of(const std::vector<Draft>& drafts) {
   for (const Draft& draft : drafts) {
     std::map<std::string, int> gpus;
     for (const Configuration& pool : draft.applies() ? draft.retiring : draft.as_is)
-      gpus[pool.pool.accelerator] += gpus_of(pool);
+      gpus[pool.pool.spec.accelerator] += gpus_of(pool);
     if (draft.applies()) {
-      gpus[draft.chosen->pool.accelerator] += draft.granted * draft.chosen->pool.gpus_per_worker;
+      gpus[draft.chosen->pool.spec.accelerator] += draft.granted * draft.chosen->pool.spec.gpus();
       if (draft.prefill) {
-        const PoolPlan& pool = draft.prefill->configuration.pool;
-        gpus[pool.accelerator] += draft.prefill_granted * pool.gpus_per_worker;
+        const Pool& pool = draft.prefill->configuration.pool;
+        gpus[pool.spec.accelerator] += draft.prefill_granted * pool.spec.gpus();
       }
     }
     for (const auto& [accelerator, count] : gpus) {
@@ -71,7 +71,7 @@ std::string who_has(const Draft& draft, const std::string& accelerator, const Fl
 void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
   const Service& service = *draft.service;
   const Target& target = draft.target;
-  const std::string& accelerator = draft.chosen->pool.accelerator;
+  const std::string& accelerator = draft.chosen->pool.spec.accelerator;
   const int wanted = std::max({target.wanted, target.allowed, service.scaling.min_workers});
   if (!target.limited_by.empty()) {
     fleet.denied.push_back(Denied{service.id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
@@ -79,17 +79,17 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
   if (const int needed = needed_now(draft); draft.granted < needed) {
     fleet.denied.push_back(
         Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} workers of {} x {} were needed, {} are granted: {}", needed, draft.chosen->pool.gpus_per_worker,
+               fmt::format("{} workers of {} x {} were needed, {} are granted: {}", needed, draft.chosen->pool.spec.gpus(),
                            accelerator, draft.granted, who_has(draft, accelerator, fleet, holders)),
                accelerator, needed, draft.granted});
   }
   if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
-    const PoolPlan& pool = draft.prefill->configuration.pool;
+    const Pool& pool = draft.prefill->configuration.pool;
     fleet.denied.push_back(
         Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} prefill workers of {} x {} were needed, {} are granted: {}", prompts, pool.gpus_per_worker,
-                           pool.accelerator, draft.prefill_granted, who_has(draft, pool.accelerator, fleet, holders)),
-               pool.accelerator, prompts, draft.prefill_granted});
+               fmt::format("{} prefill workers of {} x {} were needed, {} are granted: {}", prompts, pool.spec.gpus(),
+                           pool.spec.accelerator, draft.prefill_granted, who_has(draft, pool.spec.accelerator, fleet, holders)),
+               pool.spec.accelerator, prompts, draft.prefill_granted});
   }
   const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {

@@ -18,12 +18,12 @@ Predicted predict(const std::vector<Configuration>& pools, const DemandView& vie
   Predicted predicted;
   double slots = 0;
   for (const Configuration& configuration : pools) {
-    const PoolPlan& pool = configuration.pool;
+    const Pool& pool = configuration.pool;
     predicted.gpus += gpus_of(configuration);
     predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
     if (pool.workers == 0 || pool.role == dispatch::Role::kPrefill) continue;
-    slots += static_cast<double>(pool.workers) * pool.slots;
-    predicted.requests_per_s += pool.workers * pool.slots * pool.service_rate_per_s;
+    slots += static_cast<double>(pool.workers) * pool.each.slots;
+    predicted.requests_per_s += pool.workers * pool.each.slots * pool.each.service_rate_per_s;
     predicted.tpot_s = std::max(predicted.tpot_s, configuration.times.tpot_s);
     predicted.ttft_s = std::max(predicted.ttft_s, configuration.times.ttft_s);
   }
@@ -46,7 +46,7 @@ std::vector<Considered> considered(const Draft& draft) {
     Considered entry = weighed.considered;
     if (weighed.slots > 0) {
       Configuration configuration;
-      configuration.pool.slots = weighed.slots;
+      configuration.pool.each.slots = weighed.slots;
       configuration.times.service_s = weighed.service_s;
       configuration.times.ttft_s = entry.ttft_s;
       configuration.rate_within_tpot_per_s = weighed.rate_within_tpot_per_s;

@@ -23,10 +23,10 @@ int more_of(const Draft& draft, const Configuration& other) {
   for (const Configuration& pool : draft.retiring) {
     workers += pool.pool.workers;
     cost += pool.pool.workers * pool.price_per_hour;
-    if (pool.pool.accelerator == other.pool.accelerator) gpus += gpus_of(pool);
+    if (pool.pool.spec.accelerator == other.pool.spec.accelerator) gpus += gpus_of(pool);
   }
   if (service.scaling.max_workers) more = std::min(more, *service.scaling.max_workers - workers);
-  if (other.max_gpus) more = std::min(more, std::floor((*other.max_gpus - gpus) / std::max(1, other.pool.gpus_per_worker)));
+  if (other.max_gpus) more = std::min(more, std::floor((*other.max_gpus - gpus) / std::max(1, other.pool.spec.gpus())));
   if (service.scaling.max_cost_per_hour && other.price_per_hour > 0)
     more = std::min(more, std::floor((*service.scaling.max_cost_per_hour - cost) / other.price_per_hour + 1e-9));
   return static_cast<int>(std::max(0.0, more));
@@ -70,9 +70,9 @@ void explain_second_classes(Draft& draft) {
       continue;
     draft.plan.reasons.push_back(
         Reason{"SecondClass",
-               fmt::format("{} has room for {} of {} workers: {} of pool {} serve next to them", draft.chosen->pool.accelerator,
-                           draft.granted, std::max(draft.target.allowed, draft.target.on_any_class), pool.pool.workers,
-                           pool.pool.name),
+               fmt::format("{} has room for {} of {} workers: {} of pool {} serve next to them",
+                           draft.chosen->pool.spec.accelerator, draft.granted,
+                           std::max(draft.target.allowed, draft.target.on_any_class), pool.pool.workers, pool.pool.name),
                {{"pool", pool.pool.name}, {"workers", std::to_string(pool.pool.workers)}}});
   }
 }

@@ -44,19 +44,19 @@ Hint scale_hint(const Draft& draft, double now_s) {
   if (draft.granted < needed && missing_workers(draft, draft.granted) <= 1e-6) {
     return Hint{Truth::kTrue, "SecondClass",
                 fmt::format("{} has room for {} of {} workers; the rest is made up for on other classes",
-                            draft.chosen->pool.accelerator, draft.granted, needed)};
+                            draft.chosen->pool.spec.accelerator, draft.granted, needed)};
   }
   if (draft.granted < needed_now(draft)) {
     return Hint{Truth::kFalse, "InsufficientCapacity",
                 fmt::format("{} workers of {} x {} are needed, {} can have them", needed_now(draft),
-                            draft.chosen->pool.gpus_per_worker, draft.chosen->pool.accelerator, draft.granted)};
+                            draft.chosen->pool.spec.gpus(), draft.chosen->pool.spec.accelerator, draft.granted)};
   }
   const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
   if (draft.prefill_granted < prompts) {
     return Hint{
         Truth::kFalse, "InsufficientCapacity",
         fmt::format("{} prefill workers of {} x {} are needed, {} can have them; workers that answer compute the other prompts",
-                    prompts, draft.prefill->configuration.pool.gpus_per_worker, draft.prefill->configuration.pool.accelerator,
+                    prompts, draft.prefill->configuration.pool.spec.gpus(), draft.prefill->configuration.pool.spec.accelerator,
                     draft.prefill_granted)};
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};

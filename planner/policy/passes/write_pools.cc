@@ -49,9 +49,9 @@ void write(Draft& draft, double now_s) {
   for (const Configuration& pool : draft.effective) {
     const auto& given = draft.memory.slots;
     const auto same = std::find_if(given.begin(), given.end(), [&](const PoolSlots& before) {
-      return before.pool_id() == pool.pool.id() && before.slots == pool.pool.slots;
+      return before.pool_id() == pool.pool.id() && before.slots == pool.pool.each.slots;
     });
-    plan.memory.slots.push_back({pool.pool.name, pool.pool.slots,
+    plan.memory.slots.push_back({pool.pool.name, pool.pool.each.slots,
                                  draft.is_held() ? std::optional(pool.pool.workers) : std::nullopt,
                                  same != given.end() ? same->changed_s : now_s, pool.pool.role});
   }

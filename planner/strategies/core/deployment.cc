@@ -66,6 +66,7 @@ sim::ServingPool serving_pool(const Problem& problem, const Deployment& deployme
   sim::ServingPool pool;
   pool.name = fmt::format("{}", fmt::join(planner::gpu_names(*problem.cluster, gpus), " "));
   pool.role = chain.role;
+  pool.workers = 1;
   pool.model = &model;
   pool.spec.engine = deployment.pools[static_cast<std::size_t>(chain.hops.front().pool)].spec.engine;
   pool.spec.engine.max_sequences = std::max(1, chain.batch);

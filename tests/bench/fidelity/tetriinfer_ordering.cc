@@ -66,6 +66,7 @@ std::vector<TokenPair> of_class(const std::vector<TokenPair>& all, const std::st
 
 sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel& model) {
   sim::ServingPool pool;
+  pool.workers = 1;
   pool.role = role;
   pool.model = &model;
   pool.spec.tensor_parallel = 2;

@@ -142,6 +142,7 @@ Result<double> VidurSearch::capacity_per_s(const VidurModel& model, const VidurW
   if (latency_model->kv_capacity_tokens() < kContextTokens * configuration.pipeline_parallel) return 0.0;
   sim::ServingOptions options;
   sim::ServingPool pool;
+  pool.workers = 1;
   pool.model = latency_model.get();
   pool.spec.tensor_parallel = configuration.tensor_parallel;
   pool.spec.pipeline_stages = configuration.pipeline_parallel;

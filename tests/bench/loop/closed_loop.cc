@@ -176,6 +176,7 @@ struct Setting {
     const planner::BatchChoice choice = planner::largest_batch(truth, objective, lengths);
     rate_per_s = of.workers * 0.75 * choice.batch / choice.times.service_s;
     service.workload = {rate_per_s, kInput, kOutput};
+    pool.workers = 1;
     pool.spec.accelerator = kAccelerator;
     pool.name = "a100-80gb-1";
     pool.model = times.get();

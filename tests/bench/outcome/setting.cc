@@ -143,22 +143,22 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
   const planner::Plan plan = planner::make_plan(snapshot);
   const planner::ServicePlan& planned = plan.services.front();
   if (planned.pools.empty()) return Error{ErrorCode::kFailedPrecondition, planned.feasible.message};
-  const planner::PoolPlan& chosen = planned.pools.front();
-  setting.coefficients = planner::linear_coefficients(shape, spec, chosen.gpus_per_worker);
+  const planner::Pool& chosen = planned.pools.front();
+  setting.coefficients = planner::linear_coefficients(shape, spec, chosen.spec.tensor_parallel);
   const planner::LinearCoefficients& c = setting.coefficients;
   setting.model = std::make_shared<planner::LinearIterationModel>(
       planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens);
   sim::ServingPool& pool = setting.pool;
   pool.name = chosen.name;
-  pool.spec.accelerator = chosen.accelerator;
+  pool.spec.accelerator = chosen.spec.accelerator;
   pool.model = setting.model.get();
   pool.spec.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
-  pool.spec.engine.max_sequences = chosen.max_concurrency;
-  pool.spec.tensor_parallel = chosen.gpus_per_worker;
+  pool.spec.engine.max_sequences = chosen.each.max_concurrency;
+  pool.spec.tensor_parallel = chosen.spec.tensor_parallel;
   pool.price_per_gpu_hour = spec.price_per_hour;
   pool.start_s = kStartS;
-  setting.slots = chosen.slots;
-  setting.worker_per_s = chosen.slots * chosen.service_rate_per_s;
+  setting.slots = chosen.each.slots;
+  setting.worker_per_s = chosen.each.slots * chosen.each.service_rate_per_s;
 
   const auto workers_for_rate = [&](double requests_per_s) {
     snapshot.services.front().workload.requests_per_s = requests_per_s;
@@ -166,7 +166,7 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
   };
   setting.first_workers = workers_for_rate(busiest_minute(workload, kFirstSeconds));
   setting.most_workers = static_cast<int>(kRoom * workers_for_rate(busiest_minute(workload, workload.end_s)));
-  setting.accelerator.allocatable_gpus = setting.most_workers * chosen.gpus_per_worker;
+  setting.accelerator.allocatable_gpus = setting.most_workers * chosen.spec.tensor_parallel;
   return setting;
 }
 

@@ -18,6 +18,7 @@ inline const planner::LinearIterationModel& plain_model() {
 inline const ServingPool& plain_pool() {
   static const ServingPool pool = [] {
     ServingPool made;
+    made.workers = 1;
     made.name = "small-1";
     made.model = &plain_model();
     made.start_s = 60;

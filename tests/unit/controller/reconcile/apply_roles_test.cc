@@ -16,8 +16,8 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::vector<planner::PoolPlan> split(int answering, int prompts) {
-  planner::PoolPlan decode = ApplyWorld::pool(answering), prefill = ApplyWorld::pool(prompts);
+std::vector<planner::Pool> split(int answering, int prompts) {
+  planner::Pool decode = ApplyWorld::pool(answering), prefill = ApplyWorld::pool(prompts);
   decode.role = Role::kDecode;
   prefill.role = Role::kPrefill;
   return {decode, prefill};
@@ -50,7 +50,7 @@ TEST(ApplyRoles, ShareTheSlotsOfAName) {
 // nobody.
 TEST(ApplyRoles, AnUpgradeRestartsNobody) {
   ApplyWorld world;
-  for (const planner::PoolPlan& pool : split(1, 1)) {
+  for (const planner::Pool& pool : split(1, 1)) {
     Launch launch = worker_spec(world.service, pool, 0, world.h100);
     launch.pool += std::string("-") + launch.role;
     launch.name = "chat-" + launch.pool + "-0";

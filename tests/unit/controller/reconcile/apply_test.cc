@@ -177,7 +177,7 @@ TEST(Apply, AServiceThatYieldsDoesNotBeginItsBackOffAnew) {
   for (const int serving : {0, 1}) {
     ApplyWorld world;
     const auto planned = [](int workers) {
-      return workers == 0 ? std::vector<planner::PoolPlan>{} : std::vector{ApplyWorld::pool(workers)};
+      return workers == 0 ? std::vector<planner::Pool>{} : std::vector{ApplyWorld::pool(workers)};
     };
     world.plan.pools = planned(serving);
     world.run(2);
@@ -207,9 +207,9 @@ TEST(Apply, AChangeOfConfigurationStaysInsideTheMoney) {
   world.run(2);
   for (int slot = 0; slot < 2; ++slot) world.serve(slot);
   world.run(2);
-  planner::PoolPlan wide = ApplyWorld::pool(1);
+  planner::Pool wide = ApplyWorld::pool(1);
   wide.name = "h100-2";
-  wide.gpus_per_worker = 2;
+  wide.spec.tensor_parallel = 2;
   world.plan.pools = {wide};
   std::vector<std::string> pools;
   for (int i = 0; i < 700; ++i) {

@@ -53,13 +53,12 @@ class ApplyWorld {
                        {"conditions", {{{"type", "Ready"}, {"status", "True"}}}}}}});
   }
 
-  static planner::PoolPlan pool(int workers) {
-    planner::PoolPlan out;
+  static planner::Pool pool(int workers) {
+    planner::Pool out;
     out.name = "h100-1";
-    out.accelerator = "h100";
-    out.gpus_per_worker = 1;
+    out.spec.accelerator = "h100";
     out.workers = workers;
-    out.max_concurrency = 16;
+    out.each.max_concurrency = 16;
     return out;
   }
 

@@ -44,10 +44,10 @@ class MetricsReportTest : public ::testing::Test {
   planner::Service& seen() { return observation_.snapshot.services[0]; }
   planner::ServicePlan& decided() { return plan_.services[0]; }
   void pool(int workers) {
-    planner::PoolPlan pool;
+    planner::Pool pool;
     pool.name = "h100-2";
-    pool.accelerator = "h100";
-    pool.gpus_per_worker = 2;
+    pool.spec.accelerator = "h100";
+    pool.spec.tensor_parallel = 2;
     pool.workers = workers;
     decided().pools = {pool};
   }

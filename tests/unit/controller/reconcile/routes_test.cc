@@ -33,12 +33,12 @@ class RoutesTest : public ::testing::Test {
     observation.workers["u"].push_back(worker);
   }
   void add_pool(const planner::PoolId& id, double prefill_token_s) {
-    planner::PoolPlan& pool = state.services["u"].pools[id];
+    planner::Pool& pool = state.services["u"].pools[id];
     pool.name = id.name;
     pool.role = id.role;
-    pool.slots = 8;
-    pool.service_rate_per_s = 0.5;
-    if (prefill_token_s > 0) pool.packing = {.prefill_token_s = prefill_token_s, .kv_capacity_tokens = 1000};
+    pool.each.slots = 8;
+    pool.each.service_rate_per_s = 0.5;
+    if (prefill_token_s > 0) pool.each.packing = {.prefill_token_s = prefill_token_s, .kv_capacity_tokens = 1000};
   }
   dispatch::ModelRoute route() { return routes(observation, state, 10).at(0); }
 
@@ -144,7 +144,7 @@ TEST_F(DecodeWeightsTest, PairsStayOnANode) {
   EXPECT_EQ(weights(), Weights{}) << "one decode worker is left: there is nothing to choose";
   add("d3", "c");
   EXPECT_EQ(weights(), (Weights{{"p2", {{"d2", 0.5}}}, {"p1", {{"d3", 0.5}}}}));
-  state.services["u"].pools[{"p", dispatch::Role::kPrefill}].service_rate_per_s = 0;
+  state.services["u"].pools[{"p", dispatch::Role::kPrefill}].each.service_rate_per_s = 0;
   EXPECT_EQ(weights(), Weights{});
 }
 

@@ -20,7 +20,7 @@ Worker worker(const std::string& name, bool ready, bool draining = false) {
 
 planner::ServicePlan plan(int workers) {
   planner::ServicePlan p;
-  planner::PoolPlan pool;
+  planner::Pool pool;
   pool.name = "h100-2";
   pool.workers = workers;
   p.pools = {pool};

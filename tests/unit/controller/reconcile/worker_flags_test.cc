@@ -47,11 +47,11 @@ std::vector<std::string> arguments_of(const Asked& asked) {
   service.spec.scaling.drain_timeout_s = asked.drain_timeout_s;
   api::AcceleratorClass accelerator;
   accelerator.spec.resource_name = asked.resource;
-  planner::PoolPlan pool;
+  planner::Pool pool;
   pool.name = "pool";
   pool.role = asked.role;
-  pool.gpus_per_worker = asked.gpus;
-  pool.max_concurrency = kBatch;
+  pool.spec.tensor_parallel = asked.gpus;
+  pool.each.max_concurrency = kBatch;
   const auto pod = pod_of(worker_spec(service, pool, 0, accelerator), {"registry.example/worker:1", ""});
   EXPECT_TRUE(pod.ok()) << pod.error().message;
   if (!pod.ok()) return {};

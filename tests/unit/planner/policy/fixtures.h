@@ -113,10 +113,10 @@ inline void carry_out(const ServicePlan& plan, Service& service, double now_s) {
   service.last_desired = plan.desired_workers();
   service.workers.clear();
   std::map<std::string, int> slots;  // by pool name: roles share them
-  for (const PoolPlan& pool : plan.pools) {
+  for (const Pool& pool : plan.pools) {
     for (int i = 0; i < pool.workers; ++i) {
-      Worker worker = ready_worker(pool.name, pool.accelerator, pool.gpus_per_worker, slots[pool.name]++, now_s);
-      worker.max_concurrency = pool.max_concurrency;
+      Worker worker = ready_worker(pool.name, pool.spec.accelerator, pool.spec.gpus(), slots[pool.name]++, now_s);
+      worker.max_concurrency = pool.each.max_concurrency;
       worker.role = pool.role;
       service.workers.push_back(std::move(worker));
     }

@@ -47,9 +47,9 @@ Service measured_service(double times, double spread, double queued) {
 
 // Given the same mean times, known well and known badly; expects fewer slots where they are known badly, and never none.
 TEST(MeasuredTimes, SlotsKeepTheUpperBoundInside) {
-  const int sure = plan_of(measured_service(2, 1, 0)).pools[0].slots;
-  const int unsure = plan_of(measured_service(2, 10, 0)).pools[0].slots;
-  const int hardly = plan_of(measured_service(2, 100, 0)).pools[0].slots;
+  const int sure = plan_of(measured_service(2, 1, 0)).pools[0].each.slots;
+  const int unsure = plan_of(measured_service(2, 10, 0)).pools[0].each.slots;
+  const int hardly = plan_of(measured_service(2, 100, 0)).pools[0].each.slots;
   EXPECT_GT(sure, unsure);
   EXPECT_GT(unsure, hardly);
   EXPECT_GE(hardly, 1);
@@ -61,30 +61,30 @@ TEST(MeasuredTimes, SlotsKeepTheUpperBoundInside) {
 TEST(MeasuredTimes, SlotsAreExploredWhileRequestsWait) {
   Service service = measured_service(2, 30, 50);
   ServicePlan plan = plan_of(service);
-  const int first = plan.pools[0].slots;
-  const int mean = plan_of(measured_service(2, 0.01, 0)).pools[0].slots;
+  const int first = plan.pools[0].each.slots;
+  const int mean = plan_of(measured_service(2, 0.01, 0)).pools[0].each.slots;
   ASSERT_LT(first + 5, mean);
   double now_s = kNow;
   for (int step = 1; step <= 5; ++step) {
     service.memory = plan.memory;
-    service.estimates[0].estimate.largest_batch = plan.pools[0].slots;
+    service.estimates[0].estimate.largest_batch = plan.pools[0].each.slots;
     now_s += 2;
     testing::observe(service, now_s, 10, 50);
-    EXPECT_EQ(plan_of(service, now_s).pools[0].slots, plan.pools[0].slots) << "not measured there yet";
+    EXPECT_EQ(plan_of(service, now_s).pools[0].each.slots, plan.pools[0].each.slots) << "not measured there yet";
     now_s += 3;
     testing::observe(service, now_s, 10, 50);
     plan = plan_of(service, now_s);
-    EXPECT_EQ(plan.pools[0].slots, first + step);
+    EXPECT_EQ(plan.pools[0].each.slots, first + step);
   }
   service.memory = plan.memory;
   service.estimates[0].estimate.largest_batch = 1;
   testing::observe(service, now_s + 10, 10, 50);
-  EXPECT_EQ(plan_of(service, now_s + 10).pools[0].slots, first + 5) << "the present ones were not in use";
+  EXPECT_EQ(plan_of(service, now_s + 10).pools[0].each.slots, first + 5) << "the present ones were not in use";
   testing::observe(service, now_s + 10, 10, 0);
-  EXPECT_EQ(plan_of(service, now_s + 10).pools[0].slots, first + 5);
+  EXPECT_EQ(plan_of(service, now_s + 10).pools[0].each.slots, first + 5);
   service.memory.slots[0].slots = first + 20;
   service.slo.tpot_s = 0.0168;
-  EXPECT_LT(plan_of(service, now_s + 10).pools[0].slots, first + 10);
+  EXPECT_LT(plan_of(service, now_s + 10).pools[0].each.slots, first + 10);
 }
 
 // A service that is steady: nothing waits, no worker was added, enough workers by what is believed.
@@ -185,13 +185,13 @@ TEST(MeasuredTimes, HowManyMayRunFollowsFromMemoryAlone) {
   Service service = chat_service();
   service.max_context_tokens = 8192;
   service.max_gpus_per_worker = 1;
-  const int by_length = plan_of(service).pools[0].max_concurrency;
+  const int by_length = plan_of(service).pools[0].each.max_concurrency;
   EXPECT_EQ(by_length, kMaxBatch);
   service.reserves_context = true;
   const ServicePlan plan = plan_of(service);
-  EXPECT_EQ(plan.pools[0].max_concurrency, static_cast<int>(plan.pools[0].kv_cache_tokens / 8192));
+  EXPECT_EQ(plan.pools[0].each.max_concurrency, static_cast<int>(plan.pools[0].each.kv_cache_tokens / 8192));
   service.estimates = {measured(service, h100(), 1, 3, 3)};
-  EXPECT_EQ(plan_of(service).pools[0].max_concurrency, plan.pools[0].max_concurrency);
+  EXPECT_EQ(plan_of(service).pools[0].each.max_concurrency, plan.pools[0].each.max_concurrency);
 }
 
 // Given an objective that only a data sheet says cannot be met, and then what was measured of the one worker that was started;

@@ -101,7 +101,7 @@ class Loop {
   [[nodiscard]] std::string words() const {
     std::string text;
     for (const Reason& reason : plan_.reasons) text += reason.code + ": " + reason.message + "\n";
-    return fmt::format("{}burstiness {}, slots {}", text, plan_.memory.burstiness, plan_.pools.at(0).slots);
+    return fmt::format("{}burstiness {}, slots {}", text, plan_.memory.burstiness, plan_.pools.at(0).each.slots);
   }
 
  private:
@@ -149,16 +149,16 @@ class Loop {
     service.memory = plan_.memory;
     service.last_desired = plan_.desired_workers();
     ASSERT_EQ(plan_.pools.size(), 1U) << plan_.feasible.message;
-    const PoolPlan& pool = plan_.pools[0];
-    slots_ = pool.slots;
-    service_s_ = 1 / pool.service_rate_per_s;
+    const Pool& pool = plan_.pools[0];
+    slots_ = pool.each.slots;
+    service_s_ = 1 / pool.each.service_rate_per_s;
     while (static_cast<int>(service.workers.size()) > pool.workers) service.workers.pop_back();
     while (static_cast<int>(service.workers.size()) < pool.workers) {
       Worker worker = testing::ready_worker(pool.name, "cpu", 1, static_cast<int>(service.workers.size()), now_s);
       worker.state = WorkerState::kStarting;
       worker.created_s = now_s;
       worker.ready_s.reset();
-      worker.max_concurrency = pool.max_concurrency;
+      worker.max_concurrency = pool.each.max_concurrency;
       service.workers.push_back(worker);
     }
   }

@@ -261,15 +261,15 @@ TEST(ControlLoop, WhatWasMeasuredCountsInsteadOfTheDataSheet) {
   service.estimates = {testing::measured(service, testing::h100(), 1, 1.3, 1.8)};
   const ServicePlan after = plan_of(service);
   EXPECT_TRUE(has_reason(after, "MeasuredTimes"));
-  EXPECT_LT(after.pools[0].slots, before.pools[0].slots);
-  EXPECT_EQ(after.pools[0].max_concurrency, before.pools[0].max_concurrency);
+  EXPECT_LT(after.pools[0].each.slots, before.pools[0].each.slots);
+  EXPECT_EQ(after.pools[0].each.max_concurrency, before.pools[0].each.max_concurrency);
   EXPECT_GT(after.desired_workers(), before.desired_workers());
   EXPECT_LE(after.predicted.tpot_s, service.slo.tpot_s);
 
   WorkerEstimate other = service.estimates[0];
   other.gpus_per_worker = 2;
   service.estimates = {other};
-  EXPECT_LT(plan_of(service).pools[0].slots, before.pools[0].slots);
+  EXPECT_LT(plan_of(service).pools[0].each.slots, before.pools[0].each.slots);
   for (const auto& spoil : std::vector<std::function<void(WorkerEstimate&)>>{
            [](WorkerEstimate& one) { one.accelerator = "l4"; },
            [](WorkerEstimate& one) { one.estimate.samples = 0; },
@@ -290,14 +290,14 @@ TEST(ControlLoop, SlotsDoNotFlutter) {
   Service service = running_service(1, 1);
   service.demand.input_tokens = Reading{1500, kNow};
   service.demand.output_tokens = Reading{256, kNow};
-  const int slots = plan_of(service).pools[0].slots;
+  const int slots = plan_of(service).pools[0].each.slots;
   for (double nearly : {0.9, 0.95, 1.0, 1.02}) {
     service.memory.slots = {{"h100-1", static_cast<int>(slots * nearly)}};
-    EXPECT_EQ(plan_of(service).pools[0].slots, static_cast<int>(slots * nearly));
+    EXPECT_EQ(plan_of(service).pools[0].each.slots, static_cast<int>(slots * nearly));
   }
   for (double far : {0.5, 1.3}) {
     service.memory.slots = {{"h100-1", static_cast<int>(slots * far)}};
-    EXPECT_EQ(plan_of(service).pools[0].slots, slots);
+    EXPECT_EQ(plan_of(service).pools[0].each.slots, slots);
   }
 }
 

@@ -93,9 +93,9 @@ void expect_gpu_capacity(const Snapshot& snapshot, const Plan& plan) {
       ready += live(snapshot.services[i], name, WorkerState::kReady);
       draining += live(snapshot.services[i], name, WorkerState::kDraining);
       if (decides(plan.services[i], snapshot.services[i])) running += live_gpus(snapshot.services[i], name);
-      for (const PoolPlan& pool : plan.services[i].pools) {
-        if (pool.accelerator != name) continue;
-        (decides(plan.services[i], snapshot.services[i]) ? planned : left_alone) += pool.workers * pool.gpus_per_worker;
+      for (const Pool& pool : plan.services[i].pools) {
+        if (pool.spec.accelerator != name) continue;
+        (decides(plan.services[i], snapshot.services[i]) ? planned : left_alone) += pool.workers * pool.spec.gpus();
       }
     }
     const int observed = std::max(state.allocatable_gpus - state.used_by_others, ready + draining);
@@ -123,9 +123,9 @@ void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
     }
     for (const AllowedAccelerator& allowed : service.accelerators) {
       int gpus = 0;
-      for (const PoolPlan& pool : planned.pools)
-        gpus += pool.accelerator == allowed.accelerator ? pool.workers * pool.gpus_per_worker : 0;
-      if (allowed.max_gpus && allowed.accelerator == planned.pools.front().accelerator) {
+      for (const Pool& pool : planned.pools)
+        gpus += pool.spec.accelerator == allowed.accelerator ? pool.workers * pool.spec.gpus() : 0;
+      if (allowed.max_gpus && allowed.accelerator == planned.pools.front().spec.accelerator) {
         ASSERT_LE(gpus, *allowed.max_gpus);
       }
     }
@@ -203,11 +203,11 @@ void expect_complete_plans(const Snapshot& snapshot, const Plan& plan) {
       ASSERT_FALSE(hint->reason.empty());
       ASSERT_FALSE(hint->message.empty());
     }
-    for (const PoolPlan& pool : planned.pools) {
+    for (const Pool& pool : planned.pools) {
       ASSERT_GE(pool.workers, 0);
-      ASSERT_GE(pool.slots, 1);
-      ASSERT_LE(pool.slots, pool.max_concurrency);
-      ASSERT_TRUE(std::isfinite(pool.service_rate_per_s));
+      ASSERT_GE(pool.each.slots, 1);
+      ASSERT_LE(pool.each.slots, pool.each.max_concurrency);
+      ASSERT_TRUE(std::isfinite(pool.each.service_rate_per_s));
     }
     ASSERT_FALSE(std::isnan(planned.predicted.ttft_s));
     ASSERT_TRUE(planned.memory.history_since_s.has_value());

@@ -61,7 +61,7 @@ class World {
       service.memory = plan.memory;
       service.last_desired = plan.desired_workers();
       int wanted = 0;
-      for (const PoolPlan& pool : plan.pools) wanted += pool.workers;
+      for (const Pool& pool : plan.pools) wanted += pool.workers;
       while (static_cast<int>(service.workers.size()) > wanted) service.workers.pop_back();
       while (static_cast<int>(service.workers.size()) < wanted) {
         Worker worker = ready_worker("h100-1", "h100", 1, static_cast<int>(service.workers.size()), snapshot_.now_s);

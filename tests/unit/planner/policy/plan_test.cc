@@ -40,8 +40,8 @@ TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
   EXPECT_EQ(plan.desired_workers(), 1);
   ASSERT_EQ(plan.pools.size(), 1U);
   EXPECT_EQ(plan.pools[0].name, "h100-1");
-  EXPECT_GT(plan.pools[0].max_concurrency, 1);
-  EXPECT_GT(plan.pools[0].service_rate_per_s, 0);
+  EXPECT_GT(plan.pools[0].each.max_concurrency, 1);
+  EXPECT_GT(plan.pools[0].each.service_rate_per_s, 0);
   EXPECT_EQ(plan.feasible.status, Truth::kTrue);
   EXPECT_EQ(plan.metrics_fresh.status, Truth::kFalse);
   EXPECT_TRUE(has_reason(plan, "WorkerConfiguration"));
@@ -461,8 +461,8 @@ TEST(Plan, ObservedLengthsChangeSlotsButNoFlags) {
   service.demand.input_tokens = Reading{4000, kNow};
   service.demand.output_tokens = Reading{256, kNow};
   const ServicePlan after = make_plan(one(service)).services[0];
-  EXPECT_EQ(after.pools[0].max_concurrency, before.pools[0].max_concurrency);
-  EXPECT_LT(after.pools[0].slots, before.pools[0].slots);
+  EXPECT_EQ(after.pools[0].each.max_concurrency, before.pools[0].each.max_concurrency);
+  EXPECT_LT(after.pools[0].each.slots, before.pools[0].each.slots);
   EXPECT_GT(after.desired_workers(), before.desired_workers());
   service.demand.input_tokens->at_s = kNow - 100;
   EXPECT_EQ(make_plan(one(service)).services[0].pools, before.pools) << "stale lengths count as none";
@@ -513,7 +513,7 @@ TEST(Plan, ConfigurationChangeWithoutRoomStillMoves) {
   service.shape = model_shape_by_name("llama3-70b").value();  // edited: one GPU a worker is not enough any more
   const ServicePlan plan = make_plan(one(service, 4)).services[0];
   ASSERT_EQ(plan.pools.size(), 1U + (plan.pools.size() > 1 ? 1U : 0U));
-  EXPECT_GT(plan.pools[0].gpus_per_worker, 1);
+  EXPECT_GT(plan.pools[0].spec.gpus(), 1);
   EXPECT_GE(plan.pools[0].workers, 1);
   EXPECT_LE(plan.predicted.gpus, 4);
 }
@@ -526,7 +526,7 @@ TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   service.max_context_tokens = 8192;
   service.slo.tpot_s = 0.03;
   service.workload.requests_per_s = 1;
-  const int free_choice = make_plan(one(service)).services[0].pools.at(0).gpus_per_worker;
+  const int free_choice = make_plan(one(service)).services[0].pools.at(0).spec.gpus();
   ASSERT_GT(free_choice, 2);
   service.max_gpus_per_worker = free_choice / 2;
   service.slo.tpot_s = 0.1;
@@ -535,7 +535,7 @@ TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   const ServicePlan plan = make_plan(one(service)).services[0];
   ASSERT_FALSE(plan.pools.empty());
   EXPECT_EQ(plan.feasible.status, Truth::kTrue) << plan.feasible.message;
-  EXPECT_EQ(plan.pools[0].gpus_per_worker, free_choice / 2);
+  EXPECT_EQ(plan.pools[0].spec.gpus(), free_choice / 2);
   for (const Considered& considered : plan.considered) EXPECT_LE(considered.gpus_per_worker, free_choice / 2);
 
   service.workers.clear();
@@ -554,7 +554,7 @@ TEST(Plan, LosersHaveReasons) {
   snapshot.accelerators.push_back(with_gpus(a100(), 8));
   snapshot.accelerators.push_back(with_gpus(l4(), 0));
   const ServicePlan plan = make_plan(snapshot).services[0];
-  EXPECT_EQ(plan.pools[0].accelerator, "a100");
+  EXPECT_EQ(plan.pools[0].spec.accelerator, "a100");
   bool h100_lost = false;
   bool l4_lost = false;
   for (const Reason& reason : plan.reasons) {

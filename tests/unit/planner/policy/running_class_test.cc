@@ -57,7 +57,7 @@ TEST(RunningClass, SlotsOutliveAClassThatCannotBeRead) {
   service.memory.slots = {{"a100-1", 20}};
   const ServicePlan plan = make_plan(snapshot).services[0];
   ASSERT_EQ(plan.pools.size(), 1U);
-  EXPECT_EQ(plan.pools[0].slots, 20);
+  EXPECT_EQ(plan.pools[0].each.slots, 20);
   ASSERT_EQ(plan.memory.slots.size(), 1U);
   EXPECT_EQ(plan.memory.slots[0].slots, 20);
 }
@@ -72,7 +72,7 @@ TEST(RunningClass, WhatCanBeReadOrIsNotAllowedIsPlanned) {
   forbidden.services[0].accelerators = {{"h100", std::nullopt}};
   const ServicePlan plan = make_plan(forbidden).services[0];
   EXPECT_EQ(plan.feasible.reason, "ObjectiveCanBeMet");
-  EXPECT_EQ(plan.pools[0].accelerator, "h100");
+  EXPECT_EQ(plan.pools[0].spec.accelerator, "h100");
 }
 
 // Given a new service of long prompts and short answers, whose workers are as many as keep the tail of timePerOutputToken; what
@@ -90,7 +90,7 @@ TEST(RunningClass, ConsideredKeepsTheTailToo) {
   ASSERT_EQ(plan.pools.size(), 1U);
   bool found = false;
   for (const Considered& considered : plan.considered) {
-    if (considered.gpus_per_worker != plan.pools[0].gpus_per_worker) continue;
+    if (considered.gpus_per_worker != plan.pools[0].spec.gpus()) continue;
     found = true;
     EXPECT_EQ(considered.workers, plan.pools[0].workers);
   }

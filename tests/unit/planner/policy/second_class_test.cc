@@ -53,7 +53,7 @@ Service running(const std::string& name, const std::string& accelerator, int wor
 
 int workers_on(const ServicePlan& plan, const std::string& accelerator) {
   int workers = 0;
-  for (const PoolPlan& pool : plan.pools) workers += pool.accelerator == accelerator ? pool.workers : 0;
+  for (const Pool& pool : plan.pools) workers += pool.spec.accelerator == accelerator ? pool.workers : 0;
   return workers;
 }
 
@@ -109,7 +109,7 @@ TEST(SecondClass, IsSteadyAndGoesBack) {
   const double load = 3.5 * rate_of_one("h100");
   Snapshot snapshot = two_classes({running("chat", "h100", 2, load)}, 2, 20);
   Plan plan = make_plan(snapshot);
-  const std::vector<PoolPlan> first = plan.services[0].pools;
+  const std::vector<Pool> first = plan.services[0].pools;
   for (int step = 0; step < 240; ++step) {
     snapshot.now_s += 15;
     carry_out(plan.services[0], snapshot.services[0], snapshot.now_s);
@@ -173,8 +173,8 @@ TEST(SecondClass, YieldsToAHigherPriority) {
   const Plan plan = make_plan(snapshot);
   carry_out(plan.services[0], snapshot.services[0], snapshot.now_s);
   int second = 0;  // GPUs
-  for (const PoolPlan& pool : plan.services[0].pools)
-    second += pool.accelerator == "a100" ? pool.workers * pool.gpus_per_worker : 0;
+  for (const Pool& pool : plan.services[0].pools)
+    second += pool.spec.accelerator == "a100" ? pool.workers * pool.spec.gpus() : 0;
   ASSERT_GE(second, 2);
   ASSERT_LE(second, 7);
   const int kept = workers_on(plan.services[0], "a100");
@@ -222,9 +222,9 @@ TEST(SecondClass, KeepsEveryLimit) {
         const ServicePlan& planned = plan.services[i];
         double cost = 0;
         int workers = 0;
-        for (const PoolPlan& pool : planned.pools) {
-          gpus[pool.accelerator] += pool.workers * pool.gpus_per_worker;
-          cost += 4.0 * pool.workers * pool.gpus_per_worker;
+        for (const Pool& pool : planned.pools) {
+          gpus[pool.spec.accelerator] += pool.workers * pool.spec.gpus();
+          cost += 4.0 * pool.workers * pool.spec.gpus();
           workers += pool.workers;
         }
         used += workers_on(planned, "h100") > 0 && workers_on(planned, "a100") > 0 ? 1 : 0;

@@ -46,9 +46,9 @@ Snapshot cluster(std::vector<Service> services, int h100s = 64, int a100s = 64) 
   return snapshot;
 }
 
-const PoolPlan& pool_of(const ServicePlan& plan, dispatch::Role role) {
-  static const PoolPlan kNone{};
-  for (const PoolPlan& pool : plan.pools) {
+const Pool& pool_of(const ServicePlan& plan, dispatch::Role role) {
+  static const Pool kNone{};
+  for (const Pool& pool : plan.pools) {
     if (pool.role == role && pool.workers > 0) return pool;
   }
   return kNone;
@@ -110,8 +110,8 @@ TEST(SplitPhases, BothSidesServeTheDemand) {
     const ServicePlan& planned = plan.services[0];
     EXPECT_EQ(planned.strategy, Family::kDisaggregated);
     EXPECT_EQ(planned.feasible.status, Truth::kTrue) << planned.feasible.message;
-    const PoolPlan& prompts = pool_of(planned, dispatch::Role::kPrefill);
-    const PoolPlan& decode = pool_of(planned, dispatch::Role::kDecode);
+    const Pool& prompts = pool_of(planned, dispatch::Role::kPrefill);
+    const Pool& decode = pool_of(planned, dispatch::Role::kDecode);
     EXPECT_EQ(prompts.name, "h100-1");
     EXPECT_EQ(decode.name, "a100-1");
     EXPECT_GE(decode.workers * 10, load);
@@ -122,8 +122,8 @@ TEST(SplitPhases, BothSidesServeTheDemand) {
     EXPECT_DOUBLE_EQ(planned.predicted.cost_per_hour, 4.0 * prompts.workers + 2.0 * decode.workers);
     EXPECT_GT(planned.predicted.ttft_s, 0);
     EXPECT_LE(planned.predicted.ttft_s, 1);
-    EXPECT_GE(prompts.slots, 2);
-    EXPECT_GT(decode.slots, prompts.slots);
+    EXPECT_GE(prompts.each.slots, 2);
+    EXPECT_GT(decode.each.slots, prompts.each.slots);
     if (before > 0) {
       EXPECT_NEAR(planned.desired_workers(), 10 * before, 3.5 * before);
     }
@@ -414,11 +414,11 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
       plan = make_plan(cluster({service}));
       int serving = 0;
       std::vector<Worker> now;
-      for (const PoolPlan& pool : plan.services[0].pools) {
+      for (const Pool& pool : plan.services[0].pools) {
         for (int slot = 0; slot < pool.workers; ++slot) {
-          Worker worker = ready_worker(pool.name, pool.accelerator, pool.gpus_per_worker, slot, kNow);
+          Worker worker = ready_worker(pool.name, pool.spec.accelerator, pool.spec.gpus(), slot, kNow);
           worker.role = pool.role;
-          worker.max_concurrency = pool.max_concurrency;
+          worker.max_concurrency = pool.each.max_concurrency;
           // New ones become ready one by one.
           const bool old = slot < std::count_if(
                                       service.workers.begin(), service.workers.end(),
@@ -437,7 +437,7 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
       service.last_desired = plan.services[0].desired_workers();
     }
     EXPECT_GE(least, to == Family::kDisaggregated ? std::min(whole, answers(plan.services[0])) : 1);
-    for (const PoolPlan& pool : plan.services[0].pools) {
+    for (const Pool& pool : plan.services[0].pools) {
       EXPECT_EQ(pool.role == dispatch::Role::kUnified, to == Family::kReplicated) << pool.name << " " << pool.workers;
     }
   }

@@ -44,8 +44,8 @@ class Loop {
       worker.waiting = Reading{0, snapshot_.now_s};
     }
     const ServicePlan plan = make_plan(snapshot_).services[0];
-    if (!plan.pools.empty()) service_s_ = 1 / plan.pools[0].service_rate_per_s;
-    per_worker_ = plan.pools[0].slots * plan.pools[0].service_rate_per_s;
+    if (!plan.pools.empty()) service_s_ = 1 / plan.pools[0].each.service_rate_per_s;
+    per_worker_ = plan.pools[0].each.slots * plan.pools[0].each.service_rate_per_s;
     carry_out(plan, service, snapshot_.now_s);
     return plan.desired_workers();
   }

@@ -50,6 +50,7 @@ class Loop {
       models.push_back(std::make_unique<planner::LinearIterationModel>(
           planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens));
       ServingPool pool;
+      pool.workers = 1;
       pool.model = models.back().get();
       pool.spec.tensor_parallel = gpus;
       pool.price_per_gpu_hour = 2;

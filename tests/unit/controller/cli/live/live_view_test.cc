@@ -38,7 +38,7 @@ planner::Snapshot snapshot() {
 planner::Plan plan(int workers) {
   planner::ServicePlan service;
   service.id = {"default", "tiny", "uid"};
-  planner::PoolPlan pool;
+  planner::Pool pool;
   pool.workers = workers;
   service.pools = {pool};
   service.predicted.cost_per_hour = 1.25;

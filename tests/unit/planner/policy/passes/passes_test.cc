@@ -150,9 +150,9 @@ TEST(Passes, SecondClassMakesUpForAFullOne) {
   const FleetDraft before = after("Arbitration", snapshot), fleet = after("SecondClass", snapshot);
   EXPECT_TRUE(before.services[0].retiring.empty());
   ASSERT_EQ(fleet.services[0].retiring.size(), 1u);
-  const PoolPlan& pool = fleet.services[0].retiring[0].pool;
-  EXPECT_EQ(pool.accelerator, "a100");
-  EXPECT_EQ(before.free_gpus.at("a100") - fleet.free_gpus.at("a100"), pool.workers * pool.gpus_per_worker);
+  const Pool& pool = fleet.services[0].retiring[0].pool;
+  EXPECT_EQ(pool.spec.accelerator, "a100");
+  EXPECT_EQ(before.free_gpus.at("a100") - fleet.free_gpus.at("a100"), pool.workers * pool.spec.gpus());
   EXPECT_THAT(codes_of(fleet.services[0]), ::testing::Contains("SecondClass"));
 }
 
@@ -179,7 +179,7 @@ TEST(Passes, PoolsAreWrittenWithTheirMemory) {
   ASSERT_EQ(draft.plan.pools.size(), 1u);
   EXPECT_EQ(draft.plan.pools[0].workers, draft.granted);
   ASSERT_EQ(draft.plan.memory.slots.size(), 1u);
-  EXPECT_EQ(draft.plan.memory.slots[0].slots, draft.plan.pools[0].slots);
+  EXPECT_EQ(draft.plan.memory.slots[0].slots, draft.plan.pools[0].each.slots);
   EXPECT_EQ(draft.plan.memory.desired, draft.granted);
   EXPECT_EQ(draft.plan.predicted.gpus, 0);
 }
@@ -189,9 +189,9 @@ TEST(Passes, PredictionIsOfThePools) {
   const Snapshot snapshot = one(running_service(3, 2.9 * kOfOne));
   const FleetDraft fleet = after("Prediction", snapshot);
   const ServicePlan& plan = fleet.services[0].plan;
-  const PoolPlan& pool = plan.pools.at(0);
+  const Pool& pool = plan.pools.at(0);
   EXPECT_EQ(plan.predicted.gpus, pool.workers);
-  EXPECT_DOUBLE_EQ(plan.predicted.requests_per_s, pool.workers * pool.slots * pool.service_rate_per_s);
+  EXPECT_DOUBLE_EQ(plan.predicted.requests_per_s, pool.workers * pool.each.slots * pool.each.service_rate_per_s);
   EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, pool.workers * h100().price_per_hour);
   ASSERT_FALSE(plan.considered.empty());
   EXPECT_TRUE(plan.considered[0].rejected.empty());
