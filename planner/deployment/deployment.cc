@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/base/fnv.h"
 #include "planner/deployment/chains.h"
 #include "planner/deployment/pool_name.h"
 
@@ -67,6 +68,21 @@ int gpus_of(const Deployment& deployment) {
   int gpus = 0;
   for (const Pool& pool : deployment.pools) gpus += pool.workers * pool.spec.gpus();
   return gpus;
+}
+
+std::string pool_name(const WorkerSpec& spec) {
+  std::string rest = fmt::format("-{}", spec.gpus());
+  if (spec.pipeline_stages > 1) rest += fmt::format("-pp{}", spec.pipeline_stages);
+  WorkerSpec plain{spec.accelerator, spec.tensor_parallel, spec.pipeline_stages};
+  if (spec == plain) return class_label(spec.accelerator, rest);
+  const EngineSettings& engine = spec.engine;
+  Fnv1a hash;
+  hash.mix(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_string(engine.batching), engine.max_sequences,
+                       engine.max_batch_tokens, engine.block_tokens, engine.kv_blocks, engine.admission_reserve,
+                       to_string(engine.preemption), engine.host_blocks, engine.prefix_caching, to_string(engine.prompt_order),
+                       engine.prompt_order_window, to_string(engine.admission), engine.pads_chunks, spec.power_share,
+                       spec.length_predictor));
+  return class_label(spec.accelerator, fmt::format("{}-{:06x}", rest, hash.value() & 0xFFFFFF));
 }
 
 std::string worker_text(const WorkerSpec& spec) {

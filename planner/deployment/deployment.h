@@ -96,6 +96,10 @@ void add_chain(Deployment& deployment, Chain chain, const std::vector<WorkerSpec
 
 [[nodiscard]] int gpus_of(const Deployment& deployment);
 
+// "h100-2", with two pipeline stages "h100-4-pp2", with other settings of the engine "h100-2-1f3a": a DNS label of at most 30
+// characters. Workers of unlike specs never share a name.
+[[nodiscard]] std::string pool_name(const WorkerSpec& spec);
+
 // For people: "h100-80gb-2", "h100-80gb-4 (PP 2)".
 [[nodiscard]] std::string worker_text(const WorkerSpec& spec);
 // "4 x h100-80gb-2", "prefill 2 x h100-80gb-1 + decode 3 x a100-80gb-4 (PP 2)", "... (at 70 % of its power)"; of chains

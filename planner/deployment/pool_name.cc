@@ -6,11 +6,10 @@
 #include <fmt/format.h>
 
 namespace windlass::planner {
-namespace {
 
 using dispatch::Role;
 
-std::string named(const std::string& accelerator, const std::string& suffix) {
+std::string class_label(const std::string& accelerator, const std::string& suffix) {
   std::string name;
   for (char c : accelerator) {
     const bool upper = c >= 'A' && c <= 'Z';
@@ -24,16 +23,14 @@ std::string named(const std::string& accelerator, const std::string& suffix) {
   return name + suffix;
 }
 
-}  // namespace
-
-std::string pool_name(const std::string& accelerator, int gpus) { return named(accelerator, fmt::format("-{}", gpus)); }
+std::string pool_name(const std::string& accelerator, int gpus) { return class_label(accelerator, fmt::format("-{}", gpus)); }
 
 std::string title(const PoolId& pool) {
   return pool.role == Role::kUnified ? pool.name : fmt::format("{} ({})", pool.name, dispatch::to_string(pool.role));
 }
 
 std::string former_pool_name(const std::string& accelerator, int gpus, Role role) {
-  return named(accelerator, fmt::format("-{}-{}", gpus, dispatch::to_string(role)));
+  return class_label(accelerator, fmt::format("-{}-{}", gpus, dispatch::to_string(role)));
 }
 
 PoolId pool_of_name(const std::string& name, const std::string& accelerator, int gpus) {

@@ -18,7 +18,10 @@ struct PoolId {
   auto operator<=>(const PoolId&) const = default;
 };
 
-// "h100-2": a DNS label of at most 30 characters.
+// A DNS label of at most 30 characters that ends with `suffix`, for which a longer name of a class is cut.
+[[nodiscard]] std::string class_label(const std::string& accelerator, const std::string& suffix);
+
+// "h100-2": workers whose settings are the engine's own. Of others see pool_name(WorkerSpec) in deployment.h.
 [[nodiscard]] std::string pool_name(const std::string& accelerator, int gpus);
 
 // For people: "h100-2", "h100-2 (prefill)".

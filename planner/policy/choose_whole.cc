@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "planner/deployment/pool_name.h"
 #include "planner/policy/choose_configuration.h"
 #include "planner/policy/costly_change.h"
 #include "planner/policy/explain_choice.h"
@@ -27,22 +26,19 @@ int available_to(const Service& service, const CapacityByClass& capacities, cons
   return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
 }
 
-using AcceleratorAndGpus = std::pair<std::string, int>;
-
 // Of workers that each have the whole of every request: the accelerator and GPUs of what was chosen last, where workers of it
 // are there; else of most.
-std::optional<AcceleratorAndGpus> running_configuration(const Service& service, const PolicyMemory& memory) {
-  std::map<AcceleratorAndGpus, int> counts;
+std::optional<WorkerSpec> running_configuration(const Service& service, const PolicyMemory& memory) {
+  std::map<std::pair<std::string, int>, int> counts;  // by accelerator and GPUs
   for (const Worker& worker : service.workers) {
     if (!holds_gpus(worker) || worker.role != dispatch::Role::kUnified) continue;
-    if (!memory.prefill_share && worker.pool == memory.configuration) return std::make_pair(worker.accelerator, worker.gpus);
+    if (!memory.prefill_share && worker.pool == memory.configuration) return WorkerSpec{worker.accelerator, worker.gpus};
     ++counts[{worker.accelerator, worker.gpus}];
   }
-  std::optional<AcceleratorAndGpus> most;
-  for (const auto& [key, count] : counts) {
-    if (!most || count > counts[*most]) most = key;
-  }
-  return most;
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == counts.end()) return std::nullopt;
+  return WorkerSpec{most->first.first, most->first.second};
 }
 
 // What place_replicated() is asked, and what it is not: the GPUs of each class that the whole service may have.
@@ -83,36 +79,36 @@ Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
 }
 
 // What runs, where it still meets the objective and the winner is not worth the change.
-std::optional<Candidate> keep_running(const ConfigurationInput& given, const Asked& asked, const AcceleratorAndGpus& running,
+std::optional<Candidate> keep_running(const ConfigurationInput& given, const Asked& asked, const WorkerSpec& running,
                                       const Candidate& winner, ConfigurationChoice& choice) {
   const auto& options = asked.input.accelerators;
-  const auto option =
-      std::find_if(options.begin(), options.end(), [&](const AcceleratorOption& o) { return o.spec.name == running.first; });
+  const auto option = std::find_if(options.begin(), options.end(),
+                                   [&](const AcceleratorOption& o) { return o.spec.name == running.accelerator; });
   ReplicatedInput only = asked.input;
   only.accelerators = {*option};
   // What is measured moves with its noise: at the edge what runs stays.
   only.objective.ttft_s *= kKeptSlack;
   only.objective.tpot_s *= kKeptSlack;
-  auto kept = replicated_candidate(only, running.second);
+  auto kept = replicated_candidate(only, running.gpus());
   if (!kept) return std::nullopt;
   const WorkerConfig& to = winner.config;
   const bool clearly_cheaper = winner.has_room && winner.cost_per_hour < kSwitchCostShare * kept->cost_per_hour;
   Reason objection;
   if (!clearly_cheaper) {
-    objection = Reason{"KeptConfiguration",
-                       fmt::format("{} x {} runs and meets the objective; {} x {} would cost {:.4g} instead of {:.4g} an "
-                                   "hour, which is not below {:.0f} %",
-                                   running.second, running.first, to.gpus, to.accelerator, winner.cost_per_hour,
-                                   kept->cost_per_hour, kSwitchCostShare * 100),
-                       {}};
+    objection = Reason{
+        "KeptConfiguration",
+        fmt::format("{} runs and meets the objective; {} would cost {:.4g} instead of {:.4g} an "
+                    "hour, which is not below {:.0f} %",
+                    text_of(running), text_of(to.spec), winner.cost_per_hour, kept->cost_per_hour, kSwitchCostShare * 100),
+        {}};
   } else {
-    const double price = to.gpus * find_accelerator(*given.snapshot, to.accelerator)->spec.price_per_hour;
-    objection = objection_to_change(
-        given, {fmt::format("from {} x {} to {} x {}", kept->config.gpus, kept->config.accelerator, to.gpus, to.accelerator),
-                kept->cost_per_hour,
-                winner.cost_per_hour,
-                kept->config.times.service_s,
-                {{to.accelerator, to.gpus, price, asked.max_gpus.at(to.accelerator)}}});
+    const double price = to.spec.gpus() * find_accelerator(*given.snapshot, to.spec.accelerator)->spec.price_per_hour;
+    objection =
+        objection_to_change(given, {fmt::format("from {} to {}", text_of(kept->config.spec), text_of(to.spec)),
+                                    kept->cost_per_hour,
+                                    winner.cost_per_hour,
+                                    kept->config.times.service_s,
+                                    {{to.spec.accelerator, to.spec.gpus(), price, asked.max_gpus.at(to.spec.accelerator)}}});
   }
   if (objection.code.empty()) return std::nullopt;
   choice.reasons.push_back(std::move(objection));
@@ -123,9 +119,9 @@ Configuration configuration_of(const ConfigurationInput& given, const Asked& ask
   const Service& service = *given.service;
   const int context = service.max_context_tokens > 0 ? service.max_context_tokens : service.shape->max_context_tokens;
   const int may_run = batch_in_memory(config.kv_capacity_tokens, asked.input.lengths, service.reserves_context ? context : 0);
-  Configuration made = make_configuration(given, find_accelerator(*given.snapshot, config.accelerator)->spec, config.gpus,
-                                          may_run, pool_name(config.accelerator, config.gpus));
-  made.max_gpus = asked.max_gpus.at(config.accelerator);
+  Configuration made = make_configuration(given, find_accelerator(*given.snapshot, config.spec.accelerator)->spec,
+                                          config.spec.gpus(), may_run, pool_name(config.spec));
+  made.max_gpus = asked.max_gpus.at(config.spec.accelerator);
   return made;
 }
 
@@ -136,9 +132,9 @@ std::vector<Configuration> other_classes(const ConfigurationInput& given, const 
   for (const Candidate& candidate : result.candidates) {
     const WorkerConfig& config = candidate.config;
     const bool listed = std::any_of(others.begin(), others.end(), [&](const Configuration& other) {
-      return other.pool.spec.accelerator == config.accelerator;
+      return other.pool.spec.accelerator == config.spec.accelerator;
     });
-    if (config.accelerator == winner.config.accelerator || listed) continue;
+    if (config.spec.accelerator == winner.config.spec.accelerator || listed) continue;
     others.push_back(configuration_of(given, asked, config));
   }
   const auto price_per_request = [](const Configuration& of) { return of.price_per_hour / requests_per_s(of); };
@@ -148,7 +144,7 @@ std::vector<Configuration> other_classes(const ConfigurationInput& given, const 
 }
 
 // Nothing keeps the objective: the closest, to be measured where only its data sheet says so. Returns whether there is one.
-bool take_closest(const ConfigurationInput& given, const Asked& asked, const std::optional<AcceleratorAndGpus>& running,
+bool take_closest(const ConfigurationInput& given, const Asked& asked, const std::optional<WorkerSpec>& running,
                   ReplicatedResult& result, ConfigurationChoice& choice) {
   explain_infeasible(result, asked.input, given, choice);
   weigh(result, std::nullopt, asked.input, choice);
@@ -156,25 +152,25 @@ bool take_closest(const ConfigurationInput& given, const Asked& asked, const std
   if (!closest) return false;
   result.candidates.push_back(*closest);
   const WorkerConfig& config = closest->config;
-  if (find_estimate(given.service->estimates, config.accelerator, config.gpus) == nullptr) {
+  if (find_estimate(given.service->estimates, config.spec.accelerator, config.spec.gpus()) == nullptr) {
     choice.feasible.status = Truth::kUnknown;
     choice.feasible.reason = "NotMeasured";
-    choice.feasible.message = fmt::format("by its data sheet alone; {} x {} is measured before that is believed: {}",
-                                          config.gpus, config.accelerator, choice.feasible.message);
+    choice.feasible.message = fmt::format("by its data sheet alone; {} is measured before that is believed: {}",
+                                          text_of(config.spec), choice.feasible.message);
   }
   return true;
 }
 
 void explain_winner(const WorkerConfig& config, ConfigurationChoice& choice) {
-  choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet",
-                         fmt::format("{} requests at once on {} x {}", config.batch, config.gpus, config.accelerator)};
+  choice.feasible =
+      Hint{Truth::kTrue, "ObjectiveCanBeMet", fmt::format("{} requests at once on {}", config.batch, text_of(config.spec))};
   choice.reasons.push_back(
       Reason{"WorkerConfiguration",
-             fmt::format("{} x {} serves {} requests at once at {:.4g} tokens/s per accelerator (limit: {}), {:.4g} ms a token",
-                         config.gpus, config.accelerator, config.batch, config.tokens_per_s_per_gpu, to_string(config.limit),
+             fmt::format("{} serves {} requests at once at {:.4g} tokens/s per accelerator (limit: {}), {:.4g} ms a token",
+                         text_of(config.spec), config.batch, config.tokens_per_s_per_gpu, to_string(config.limit),
                          config.times.tpot_s * 1e3),
-             {{"accelerator", config.accelerator},
-              {"gpusPerWorker", std::to_string(config.gpus)},
+             {{"accelerator", config.spec.accelerator},
+              {"gpusPerWorker", std::to_string(config.spec.gpus())},
               {"batch", std::to_string(config.batch)},
               {"limit", to_string(config.limit)},
               {"tokensPerSPerGpu", figure(config.tokens_per_s_per_gpu)},
@@ -191,11 +187,11 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   const Snapshot& snapshot = *given.snapshot;
   ConfigurationChoice choice;
   const auto running = running_configuration(service, *given.memory);
-  if (running && may_use(service, running->first) && find_accelerator(snapshot, running->first) == nullptr) {
+  if (running && may_use(service, running->accelerator) && find_accelerator(snapshot, running->accelerator) == nullptr) {
     choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
                            fmt::format("workers run on class {}, which cannot be read: they stay as they are",
-                                       running->first.empty() ? "(none named)" : running->first)};
-    choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {{"accelerator", running->first}}});
+                                       running->accelerator.empty() ? "(none named)" : running->accelerator)};
+    choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {{"accelerator", running->accelerator}}});
     return choice;
   }
 
@@ -205,17 +201,17 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   if (infeasible && !take_closest(given, asked, running, result, choice)) return choice;
   Candidate winner = result.candidates.front();
 
-  const bool under_way =
-      !given.memory->prefill_share && given.memory->configuration == pool_name(winner.config.accelerator, winner.config.gpus);
-  const bool differs = running && !under_way && *running != std::make_pair(winner.config.accelerator, winner.config.gpus);
-  if (differs && asked.max_gpus.contains(running->first)) {
+  const bool under_way = !given.memory->prefill_share && given.memory->configuration == pool_name(winner.config.spec);
+  const bool differs = running && !under_way && *running != winner.config.spec;
+  if (differs && asked.max_gpus.contains(running->accelerator)) {
     if (auto kept = keep_running(given, asked, *running, winner, choice)) winner = *std::move(kept);
   }
 
   choice.chosen = configuration_of(given, asked, winner.config);
   if (service.scaling.strategy == Family::kAuto) choice.others = other_classes(given, asked, result, winner);
   if (!infeasible) explain_winner(winner.config, choice);
-  explain_belief(service, find_accelerator(snapshot, winner.config.accelerator)->spec, *choice.chosen, given.believed, choice);
+  explain_belief(service, find_accelerator(snapshot, winner.config.spec.accelerator)->spec, *choice.chosen, given.believed,
+                 choice);
   if (infeasible) return choice;
   explain_losers(result, winner, choice);
   weigh(result, winner, asked.input, choice);

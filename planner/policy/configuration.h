@@ -48,12 +48,9 @@ struct PrefillSide {
 
 // A configuration that was weighed. What does not meet the objective has no slots.
 struct Weighed {
-  Considered considered;  // workers and cost: to be filled in for the demand
-  int slots = 0;
-  double service_s = 0;
-  double price_per_hour = 0;          // of one worker
-  bool outbid = false;                // it would do and has room: why it was not taken follows from the costs
-  double rate_within_tpot_per_s = 0;  // as in Configuration
+  Configuration configuration;
+  std::string rejected = {};  // why, for a person
+  bool outbid = false;        // it would do and has room: why it was not taken follows from the costs
 };
 
 struct ConfigurationChoice {

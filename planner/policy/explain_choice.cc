@@ -64,58 +64,62 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
   };
   const auto tail_rate_of = [&](const WorkerConfig& config) {
     for (const AcceleratorOption& option : input.accelerators) {
-      if (option.spec.name != config.accelerator) continue;
-      const LinearModel model(believed_coefficients(input.shape, option.spec, config.gpus, input.estimates));
+      if (option.spec.name != config.spec.accelerator) continue;
+      const LinearModel model(believed_coefficients(input.shape, option.spec, config.spec.gpus(), input.estimates));
       return rate_within_tpot(model, input.objective, input.lengths, config.batch);
     }
     return 0.0;
   };
   const auto add = [&](const Candidate& candidate, bool chosen) {
     const WorkerConfig& config = candidate.config;
-    Weighed weighed{Considered{config.accelerator, config.gpus, 0, 0, config.times.tpot_s, config.times.ttft_s, {}},
-                    config.batch,
-                    config.times.service_s,
-                    config.gpus * price_of(config.accelerator),
-                    false,
-                    tail_rate_of(config)};
+    Weighed weighed;
+    weighed.configuration.pool.spec = config.spec;
+    weighed.configuration.pool.each.slots = config.batch;
+    weighed.configuration.times = config.times;
+    weighed.configuration.price_per_hour = config.spec.gpus() * price_of(config.spec.accelerator);
+    weighed.configuration.rate_within_tpot_per_s = tail_rate_of(config);
     weighed.outbid = !chosen && candidate.has_room;
-    if (!chosen && !candidate.has_room)
-      weighed.considered.rejected = fmt::format("no {} x {} are free", config.gpus, config.accelerator);
+    if (!chosen && !candidate.has_room) weighed.rejected = fmt::format("no {} are free", text_of(config.spec));
     choice.weighed.push_back(std::move(weighed));
   };
   bool listed = false;
   for (const Candidate& candidate : result.candidates) {
-    const bool chosen =
-        winner && candidate.config.accelerator == winner->config.accelerator && candidate.config.gpus == winner->config.gpus;
+    const bool chosen = winner && candidate.config.spec == winner->config.spec;
     listed = listed || chosen;
     add(candidate, chosen);
   }
   if (winner && !listed) add(*winner, true);
   for (const Rejected& rejected : result.rejected) {
-    choice.weighed.push_back(Weighed{Considered{rejected.accelerator, rejected.gpus, 0, 0, rejected.smallest_tpot_s,
-                                                rejected.smallest_ttft_s, rejected.message},
-                                     0, 0, 0, false, 0});
+    Weighed weighed;
+    weighed.configuration.pool.spec = rejected.spec;
+    weighed.configuration.times.tpot_s = rejected.smallest_tpot_s;
+    weighed.configuration.times.ttft_s = rejected.smallest_ttft_s;
+    weighed.rejected = rejected.message;
+    choice.weighed.push_back(std::move(weighed));
   }
 }
 
 void explain_losers(const ReplicatedResult& result, const Candidate& winner, ConfigurationChoice& choice) {
   for (const Candidate& loser : result.candidates) {
-    if (loser.config.accelerator == winner.config.accelerator) continue;
+    if (loser.config.spec.accelerator == winner.config.spec.accelerator) continue;
     const char* code = loser.has_room ? "NotChosen" : "NoRoom";
     std::string message =
         loser.has_room
-            ? fmt::format("{} workers of {} x {} for {:.4g} an hour, against {:.4g} for {}", loser.workers, loser.config.gpus,
-                          loser.config.accelerator, loser.cost_per_hour, winner.cost_per_hour, winner.config.accelerator)
-            : fmt::format("no {} x {} are left for a worker", loser.config.gpus, loser.config.accelerator);
-    choice.reasons.push_back(Reason{
-        code, std::move(message), {{"accelerator", loser.config.accelerator}, {"costPerHour", figure(loser.cost_per_hour)}}});
+            ? fmt::format("{} workers of {} x {} for {:.4g} an hour, against {:.4g} for {}", loser.workers,
+                          loser.config.spec.gpus(), loser.config.spec.accelerator, loser.cost_per_hour, winner.cost_per_hour,
+                          winner.config.spec.accelerator)
+            : fmt::format("no {} x {} are left for a worker", loser.config.spec.gpus(), loser.config.spec.accelerator);
+    choice.reasons.push_back(
+        Reason{code,
+               std::move(message),
+               {{"accelerator", loser.config.spec.accelerator}, {"costPerHour", figure(loser.cost_per_hour)}}});
   }
   // Of an accelerator that nowhere meets the objective, the try with most GPUs came closest.
   std::map<std::string, const Rejected*> last;
-  for (const Rejected& rejected : result.rejected) last[rejected.accelerator] = &rejected;
+  for (const Rejected& rejected : result.rejected) last[rejected.spec.accelerator] = &rejected;
   for (const auto& [accelerator, rejected] : last) {
     const bool has_candidate = std::any_of(result.candidates.begin(), result.candidates.end(),
-                                           [&](const Candidate& c) { return c.config.accelerator == accelerator; });
+                                           [&](const Candidate& c) { return c.config.spec.accelerator == accelerator; });
     if (!has_candidate) {
       choice.reasons.push_back(Reason{to_string(rejected->code), rejected->message, {{"accelerator", accelerator}}});
     }

@@ -29,7 +29,7 @@ std::string others_that_would_do(const ReplicatedInput& asked, const Snapshot& s
   const Candidate& best = result.candidates.front();
   return fmt::format(
       "; {} x {} would do, at {:.4g} ms to the first token and {:.4g} ms a token, if spec.accelerators allowed it",
-      best.config.gpus, best.config.accelerator, best.config.times.ttft_s * 1e3, best.config.times.tpot_s * 1e3);
+      best.config.spec.gpus(), best.config.spec.accelerator, best.config.times.ttft_s * 1e3, best.config.times.tpot_s * 1e3);
 }
 
 // Objectives that the best try breaks: TtftTooTight or TpotTooTight, and what they would have to be.
@@ -61,31 +61,26 @@ void explain_too_tight(const ReplicatedResult& result, const Service& service, H
 }  // namespace
 
 std::optional<Candidate> closest_of(const ReplicatedResult& result, const ReplicatedInput& input,
-                                    const std::optional<std::pair<std::string, int>>& running) {
+                                    const std::optional<WorkerSpec>& running) {
   std::optional<Candidate> closest;
   double least = std::numeric_limits<double>::infinity();
   for (const Rejected& rejected : result.rejected) {
     if (rejected.code != RejectCode::kTpot && rejected.code != RejectCode::kTtft) continue;
-    const bool runs = running && *running == std::make_pair(rejected.accelerator, rejected.gpus);
-    const bool measured = find_estimate(input.estimates, rejected.accelerator, rejected.gpus) != nullptr;
+    const bool runs = running && *running == rejected.spec;
+    const bool measured = find_estimate(input.estimates, rejected.spec.accelerator, rejected.spec.gpus()) != nullptr;
     const double times =
         std::max(rejected.smallest_tpot_s / input.objective.tpot_s, rejected.smallest_ttft_s / input.objective.ttft_s);
     if (!measured && times > kSheetMayBeOff) continue;
     const auto option = std::find_if(input.accelerators.begin(), input.accelerators.end(),
-                                     [&](const AcceleratorOption& o) { return o.spec.name == rejected.accelerator; });
-    if (!runs && option->available_gpus < rejected.gpus) continue;
+                                     [&](const AcceleratorOption& o) { return o.spec.name == rejected.spec.accelerator; });
+    if (!runs && option->available_gpus < rejected.spec.gpus()) continue;
     const double rank = !runs ? times : measured ? times / kKeptSlack : 0;
     if (rank >= least) continue;
     least = rank;
-    const LinearModel model(believed_coefficients(input.shape, option->spec, rejected.gpus, input.estimates));
+    const LinearModel model(believed_coefficients(input.shape, option->spec, rejected.spec.gpus(), input.estimates));
     closest.emplace();
-    closest->config = WorkerConfig{rejected.accelerator,
-                                   rejected.gpus,
-                                   1,
-                                   BatchLimit::kTpot,
-                                   0,
-                                   model.kv_capacity_tokens(),
-                                   worker_times(model, 1, input.lengths)};
+    closest->config =
+        WorkerConfig{rejected.spec, 1, BatchLimit::kTpot, 0, model.kv_capacity_tokens(), worker_times(model, 1, input.lengths)};
     closest->has_room = true;
   }
   return closest;
@@ -112,9 +107,10 @@ void explain_infeasible(const ReplicatedResult& result, const ReplicatedInput& a
   choice.feasible.message += others_that_would_do(asked, *given.snapshot);
   choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, std::move(inputs)});
   for (const Rejected& rejected : result.rejected) {
-    choice.reasons.push_back(Reason{to_string(rejected.code),
-                                    rejected.message,
-                                    {{"accelerator", rejected.accelerator}, {"gpusPerWorker", std::to_string(rejected.gpus)}}});
+    choice.reasons.push_back(
+        Reason{to_string(rejected.code),
+               rejected.message,
+               {{"accelerator", rejected.spec.accelerator}, {"gpusPerWorker", std::to_string(rejected.spec.gpus())}}});
   }
 }
 

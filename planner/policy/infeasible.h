@@ -13,7 +13,7 @@ namespace windlass::planner {
 // What to run though nothing keeps the objective: what comes closest to it. Of what was not measured, what would keep it if its
 // data sheet were off by kSheetMayBeOff, and first of all what runs, for it is measured soonest.
 [[nodiscard]] std::optional<Candidate> closest_of(const ReplicatedResult& result, const ReplicatedInput& input,
-                                                  const std::optional<std::pair<std::string, int>>& running);
+                                                  const std::optional<WorkerSpec>& running);
 
 // The condition and the reasons: what the best try gives, and so what would meet the objective.
 void explain_infeasible(const ReplicatedResult& result, const ReplicatedInput& asked, const ConfigurationInput& given,

@@ -59,8 +59,7 @@ struct DemandForecast {
 
 // A configuration that was weighed, and why it was not taken ("" for the one that was).
 struct Considered {
-  std::string accelerator;
-  int gpus_per_worker = 0;
+  WorkerSpec spec;
   int workers = 0;  // that the demand would need
   double cost_per_hour = 0;
   double tpot_s = 0;

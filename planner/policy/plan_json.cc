@@ -67,9 +67,8 @@ constexpr auto json_fields(JsonType<DemandForecast>) {
 
 constexpr auto json_fields(JsonType<Considered>) {
   using T = Considered;
-  return json_object(field("accelerator", &T::accelerator), field("gpusPerWorker", &T::gpus_per_worker, 0),
-                     field("workers", &T::workers, 0), field("costPerHour", &T::cost_per_hour), field("tpotS", &T::tpot_s),
-                     field("ttftS", &T::ttft_s), field("rejected", &T::rejected));
+  return json_object(part(&T::spec), field("workers", &T::workers, 0), field("costPerHour", &T::cost_per_hour),
+                     field("tpotS", &T::tpot_s), field("ttftS", &T::ttft_s), field("rejected", &T::rejected));
 }
 
 constexpr auto json_fields(JsonType<ServicePlan>) {

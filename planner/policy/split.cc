@@ -51,7 +51,7 @@ Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const
   }
   Phase phase;
   phase.configuration =
-      make_configuration(input, spec, advice.gpus_per_worker, batch, pool_name(spec.name, advice.gpus_per_worker), role);
+      make_configuration(input, spec, advice.gpus_per_worker, batch, pool_name({spec.name, advice.gpus_per_worker}), role);
   const double then = advice.closed_form_per_s.value_or(phase_rate_per_s(service, line, assumed, role));
   const double now = phase_rate_per_s(service, model, input.believed, role);
   phase.requests_per_s = advice.requests_per_s * (then > 0 && now > 0 ? now / then : 1);

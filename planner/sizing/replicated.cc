@@ -18,7 +18,7 @@ constexpr std::int64_t kWorkerLimit = 100'000;
 void keep_smallest(double value, const Rejected& rejected, double& smallest, std::string& on) {
   if (value <= 0 || (smallest > 0 && value >= smallest)) return;
   smallest = value;
-  on = fmt::format("{} x {}", rejected.gpus, rejected.accelerator);
+  on = text_of(rejected.spec);
 }
 
 WorkerSearch search_on(const ReplicatedInput& input, const AcceleratorOption& option) {
@@ -39,9 +39,9 @@ Candidate make_candidate(const ReplicatedInput& input, const AcceleratorOption& 
   Candidate candidate;
   candidate.config = config;
   candidate.workers = std::max<std::int64_t>(1, workers_needed(sizing, kWorkerLimit));
-  candidate.cost_per_hour = static_cast<double>(candidate.workers) * config.gpus * option.spec.price_per_hour;
+  candidate.cost_per_hour = static_cast<double>(candidate.workers) * config.spec.gpus() * option.spec.price_per_hour;
   candidate.capacity_per_s = static_cast<double>(candidate.workers) * config.requests_per_s();
-  candidate.has_room = option.available_gpus >= config.gpus;
+  candidate.has_room = option.available_gpus >= config.spec.gpus();
   return candidate;
 }
 
@@ -50,7 +50,7 @@ Candidate make_candidate(const ReplicatedInput& input, const AcceleratorOption& 
 std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, int gpus) {
   const AcceleratorOption& option = input.accelerators.front();
   for (const WorkerConfig& config : search_on(input, option).feasible) {
-    if (config.gpus == gpus) return make_candidate(input, option, config);
+    if (config.spec.gpus() == gpus) return make_candidate(input, option, config);
   }
   return std::nullopt;
 }
@@ -71,7 +71,7 @@ ReplicatedResult place_replicated(const ReplicatedInput& input) {
   auto order = [&](const Candidate& c) {
     // Without a rate a request's price decides, not a worker's.
     const double cost = rate_known ? c.cost_per_hour : c.cost_per_hour / c.capacity_per_s;
-    const double gpus = static_cast<double>(c.workers) * c.config.gpus;
+    const double gpus = static_cast<double>(c.workers) * c.config.spec.gpus();
     return std::make_tuple(!c.has_room, cost, rate_known ? gpus : gpus / c.capacity_per_s);
   };
   std::stable_sort(result.candidates.begin(), result.candidates.end(),

@@ -89,6 +89,8 @@ BatchChoice largest_batch(const LatencyModel& model, const Objective& objective,
   return choice;
 }
 
+std::string text_of(const WorkerSpec& spec) { return fmt::format("{} x {}", spec.gpus(), spec.accelerator); }
+
 double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objective, int gpus) {
   const double iteration_s = choice.limit == BatchLimit::kTpot ? kTpotMargin * objective.tpot_s : choice.times.tpot_s;
   return choice.batch / (gpus * iteration_s);
@@ -117,17 +119,18 @@ std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus) 
 
 namespace {
 
-std::string text_of(const WorkerSearchInput& input, int gpus) { return fmt::format("{} x {}", gpus, input.accelerator.name); }
+WorkerSpec spec_of(const WorkerSearchInput& input, int gpus) { return {input.accelerator.name, gpus}; }
 
 // For what the class is; none: it may hold the model.
 std::optional<Rejected> rejected_class(const WorkerSearchInput& input, int gpus) {
   if (peak_flops_for(input.accelerator, input.shape.dtype) <= 0) {
-    return Rejected{input.accelerator.name, gpus, RejectCode::kDataType,
-                    fmt::format("{} has no peak FLOP/s for {}", text_of(input, gpus), to_string(input.shape.dtype))};
+    return Rejected{spec_of(input, gpus), RejectCode::kDataType,
+                    fmt::format("{} has no peak FLOP/s for {}", text_of(spec_of(input, gpus)), to_string(input.shape.dtype))};
   }
   if (gpus > 1 && input.accelerator.intra_link_bandwidth_bytes_per_s <= 0) {
-    return Rejected{input.accelerator.name, gpus, RejectCode::kDoesNotFit,
-                    fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", text_of(input, gpus))};
+    return Rejected{
+        spec_of(input, gpus), RejectCode::kDoesNotFit,
+        fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", text_of(spec_of(input, gpus)))};
   }
   return std::nullopt;
 }
@@ -137,14 +140,14 @@ std::optional<Rejected> rejected_memory(const WorkerSearchInput& input, int gpus
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   const int context = input.max_context_tokens > 0 ? input.max_context_tokens : input.shape.max_context_tokens;
   if (model.kv_capacity_tokens() < 1) {
-    return Rejected{input.accelerator.name, gpus, RejectCode::kDoesNotFit,
+    return Rejected{spec_of(input, gpus), RejectCode::kDoesNotFit,
                     fmt::format("the model's {:.3g} GiB do not fit into the {:.3g} GiB of {}", weight_bytes(input.shape) / kGiB,
-                                gpus * input.accelerator.memory_bytes / kGiB, text_of(input, gpus))};
+                                gpus * input.accelerator.memory_bytes / kGiB, text_of(spec_of(input, gpus)))};
   }
   if (model.kv_capacity_tokens() < context) {
-    return Rejected{input.accelerator.name, gpus, RejectCode::kContextDoesNotFit,
+    return Rejected{spec_of(input, gpus), RejectCode::kContextDoesNotFit,
                     fmt::format("one request of {} tokens does not fit into the KV cache of {}, which holds {:.0f}", context,
-                                text_of(input, gpus), model.kv_capacity_tokens())};
+                                text_of(spec_of(input, gpus)), model.kv_capacity_tokens())};
   }
   return std::nullopt;
 }
@@ -152,28 +155,22 @@ std::optional<Rejected> rejected_memory(const WorkerSearchInput& input, int gpus
 // Where not even one request at a time keeps the objective.
 Rejected rejected_speed(const WorkerSearchInput& input, int gpus, const LatencyModel& model) {
   const WorkerTimes alone = worker_times(model, 1, input.lengths);
-  const std::string who = text_of(input, gpus);
+  const std::string who = text_of(spec_of(input, gpus));
   if (alone.ttft_s > input.objective.ttft_s) {
-    return {input.accelerator.name,
-            gpus,
-            RejectCode::kTtft,
+    return {spec_of(input, gpus), RejectCode::kTtft,
             fmt::format("a prompt of {:.0f} tokens alone takes {} {:.4g} ms, above timeToFirstToken {:.4g} ms",
                         input.lengths.input_tokens, who, alone.ttft_s * 1e3, input.objective.ttft_s * 1e3),
-            alone.tpot_s / kTpotMargin,
-            alone.ttft_s};
+            alone.tpot_s / kTpotMargin, alone.ttft_s};
   }
   if (lengths_exceed_cache(model, input.lengths)) {
-    return {input.accelerator.name, gpus, RejectCode::kContextDoesNotFit,
+    return {spec_of(input, gpus), RejectCode::kContextDoesNotFit,
             fmt::format("one request of {:.0f} + {:.0f} tokens does not fit into the KV cache of {}, which holds {:.0f}",
                         input.lengths.input_tokens, input.lengths.output_tokens, who, model.kv_capacity_tokens())};
   }
-  return {input.accelerator.name,
-          gpus,
-          RejectCode::kTpot,
+  return {spec_of(input, gpus), RejectCode::kTpot,
           fmt::format("one request alone takes {} {:.4g} ms a token, above {:.0f} % of timePerOutputToken {:.4g} ms", who,
                       alone.tpot_s * 1e3, kTpotMargin * 100, input.objective.tpot_s * 1e3),
-          alone.tpot_s / kTpotMargin,
-          alone.ttft_s};
+          alone.tpot_s / kTpotMargin, alone.ttft_s};
 }
 
 }  // namespace
@@ -197,8 +194,7 @@ WorkerSearch search_worker_config(const WorkerSearchInput& input) {
       continue;
     }
     WorkerConfig config;
-    config.accelerator = input.accelerator.name;
-    config.gpus = gpus;
+    config.spec = spec_of(input, gpus);
     config.batch = choice.batch;
     config.limit = choice.limit;
     config.kv_capacity_tokens = model.kv_capacity_tokens();

@@ -20,6 +20,7 @@
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/deployment/deployment.h"
 #include "planner/perf/iteration_estimate.h"
 #include "planner/perf/latency_model.h"
 
@@ -76,9 +77,11 @@ struct BatchChoice {
 // margin); below it, what it takes. REQUIRES: choice.batch >= 1.
 [[nodiscard]] double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objective, int gpus);
 
+// "2 x h100".
+[[nodiscard]] std::string text_of(const WorkerSpec& spec);
+
 struct WorkerConfig {
-  std::string accelerator;
-  int gpus = 0;
+  WorkerSpec spec;
   int batch = 0;
   BatchLimit limit = BatchLimit::kEngine;
   double tokens_per_s_per_gpu = 0;  // T_max
@@ -95,8 +98,7 @@ const char* to_string(
     RejectCode code);  // "DoesNotFit", "ContextDoesNotFit", "TpotTooTight", "TtftTooTight", "NoComputeForDataType"
 
 struct Rejected {
-  std::string accelerator;
-  int gpus = 0;
+  WorkerSpec spec;
   RejectCode code = RejectCode::kDoesNotFit;
   std::string message;
   double smallest_tpot_s = 0;  // with one request at a time; 0 when the model does not fit

@@ -93,11 +93,11 @@ std::string seen_text(const planner::Service& service, double now_s) {
   }
   for (const planner::WorkerEstimate& one : service.estimates) {
     const planner::IterationEstimate& estimate = one.estimate;
-    text += wrapped(
-        fmt::format("iterations of {} x {}: {} observations{}, up to batch {:.0f}; one is off by {}", one.gpus_per_worker,
-                    one.accelerator, estimate.samples, one.from_profile ? ", a PerformanceProfile first" : "",
-                    estimate.largest_batch, percent_text(std::sqrt(estimate.noise_variance))),
-        2);
+    text +=
+        wrapped(fmt::format("iterations of {} x {}: {} observations{}, up to batch {:.0f}; one is off by {}", one.gpus_per_worker,
+                            one.accelerator, estimate.samples, one.from_profile ? ", a PerformanceProfile first" : "",
+                            estimate.largest_batch, percent_text(std::sqrt(estimate.noise_variance))),
+                2);
   }
   if (service.refused)
     text += wrapped(fmt::format("refused by the cluster ({}): {}", service.refused->code, service.refused->message), 2);
@@ -121,7 +121,7 @@ std::string considered_section(const planner::ServicePlan& planned) {
   if (planned.considered.empty()) return "";
   TextTable table({"  CONFIGURATION", "WORKERS", "COST/H", "TTFT", "TPOT", "VERDICT"});
   for (const planner::Considered& one : planned.considered) {
-    table.add({fmt::format("  {} x {}", one.gpus_per_worker, one.accelerator),
+    table.add({fmt::format("  {} x {}", one.spec.gpus(), one.spec.accelerator),
                one.workers > 0 ? std::to_string(one.workers) : "-", one.workers > 0 ? number_text(one.cost_per_hour) : "-",
                one.ttft_s > 0 ? seconds_text(one.ttft_s) : "-", one.tpot_s > 0 ? seconds_text(one.tpot_s) : "-",
                one.rejected.empty() ? "taken" : one.rejected});

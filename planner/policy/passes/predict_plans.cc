@@ -43,15 +43,11 @@ std::vector<Considered> considered(const Draft& draft) {
   std::vector<Considered> out;
   double chosen_cost = 0;
   for (const Weighed& weighed : draft.weighed) {
-    Considered entry = weighed.considered;
-    if (weighed.slots > 0) {
-      Configuration configuration;
-      configuration.pool.each.slots = weighed.slots;
-      configuration.times.service_s = weighed.service_s;
-      configuration.times.ttft_s = entry.ttft_s;
-      configuration.rate_within_tpot_per_s = weighed.rate_within_tpot_per_s;
+    const Configuration& configuration = weighed.configuration;
+    Considered entry{configuration.pool.spec, 0, 0, configuration.times.tpot_s, configuration.times.ttft_s, weighed.rejected};
+    if (configuration.pool.each.slots > 0) {
       entry.workers = std::max(1, workers_for(*draft.service, configuration, draft.target.demand_per_s, draft.view.burstiness));
-      entry.cost_per_hour = entry.workers * weighed.price_per_hour;
+      entry.cost_per_hour = entry.workers * configuration.price_per_hour;
       if (entry.rejected.empty() && !weighed.outbid) chosen_cost = entry.cost_per_hour;
     }
     out.push_back(std::move(entry));

@@ -100,8 +100,8 @@ std::string table_3(const workload::LengthDistribution& lengths) {
         input.max_gpus = kMachineGpus;
         input.max_context_tokens = kContext;
         const auto found = planner::search_worker_config(input);
-        const bool same = found.best && found.best->gpus == setting.paper_gpus;
-        text += !found.best ? " - |" : fmt::format(" {}{}{} |", same ? "**" : "", found.best->gpus, same ? "**" : "");
+        const bool same = found.best && found.best->spec.gpus() == setting.paper_gpus;
+        text += !found.best ? " - |" : fmt::format(" {}{}{} |", same ? "**" : "", found.best->spec.gpus(), same ? "**" : "");
       }
       text += "\n";
     }

@@ -1,9 +1,13 @@
 // Names of pools.
 #include "planner/deployment/pool_name.h"
 
+#include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "planner/deployment/deployment.h"
 
 namespace windlass::planner {
 namespace {
@@ -16,6 +20,38 @@ TEST(PoolName, IsADnsLabel) {
   EXPECT_EQ(pool_name("NVIDIA.H100_SXM", 2), "nvidia-h100-sxm-2");
   EXPECT_EQ(pool_name(std::string(80, 'x'), 16), std::string(27, 'x') + "-16");
   EXPECT_EQ(pool_name("..", 1), "pool-1");
+}
+
+// Given workers that differ in anything, expects names that do, and the short one where nothing differs from the engine's own
+// settings.
+TEST(PoolName, NeverHidesADifference) {
+  const WorkerSpec plain{"h100", 2};
+  EXPECT_EQ(pool_name(plain), "h100-2");
+  EXPECT_EQ(pool_name(WorkerSpec{"h100", 1, 2}), "h100-2-pp2");
+  std::set<std::string> names = {pool_name(plain), pool_name(WorkerSpec{"h100", 1, 2})};
+  std::vector<WorkerSpec> others(16, plain);
+  others[0].engine.batching = Batching::kSarathi;
+  others[1].engine.max_sequences = 64;
+  others[2].engine.max_batch_tokens = 512;
+  others[3].engine.block_tokens = 32;
+  others[4].engine.kv_blocks = 1000;
+  others[5].engine.admission_reserve = 0;
+  others[6].engine.preemption = Preemption::kSwap;
+  others[7].engine.host_blocks = 10;
+  others[8].engine.prefix_caching = true;
+  others[9].engine.prompt_order = PromptOrder::kShortestFirst;
+  others[10].engine.prompt_order_window = 4;
+  others[11].engine.admission = DecodeAdmission::kReserveStatic;
+  others[12].engine.pads_chunks = true;
+  others[13].power_share = 0.5;
+  others[14].length_predictor = true;
+  others[15].accelerator = std::string(80, 'x');
+  others[15].power_share = 0.5;
+  for (const WorkerSpec& other : others) {
+    const std::string name = pool_name(other);
+    EXPECT_LE(name.size(), 30U);
+    EXPECT_TRUE(names.insert(name).second) << name;
+  }
 }
 
 // Given pools of one name, expects people to be told their roles.

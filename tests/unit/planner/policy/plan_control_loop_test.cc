@@ -390,7 +390,7 @@ TEST(ControlLoop, AChangeMustPayBackAndHaveRoom) {
   EXPECT_TRUE(has_reason(plan, "ChangeDoesNotPayBack"));
   bool listed = false;
   for (const Considered& considered : plan.considered) {
-    if (considered.accelerator != "other") continue;
+    if (considered.spec.accelerator != "other") continue;
     listed = true;
     EXPECT_EQ(considered.workers, 2);
     EXPECT_THAT(considered.rejected, HasSubstr("does not pay"));
@@ -456,7 +456,7 @@ TEST(ControlLoop, InfeasibleNamesWhatWouldDo) {
   EXPECT_EQ(plan.desired_workers(), 1) << "it is measured before its data sheet is believed";
   EXPECT_THAT(plan.feasible.message, HasSubstr("x h100 would do, at "));
   ASSERT_FALSE(plan.considered.empty());
-  EXPECT_EQ(plan.considered[0].accelerator, "l4");
+  EXPECT_EQ(plan.considered[0].spec.accelerator, "l4");
   EXPECT_THAT(plan.considered[0].rejected, HasSubstr("a token"));
 }
 

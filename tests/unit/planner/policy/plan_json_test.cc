@@ -156,7 +156,8 @@ TEST(SnapshotJson, NamesEveryMistake) {
 TEST(PlanJson, KeepsEveryField) {
   Plan plan = make_plan(example());
   plan.services[0].forecast = DemandForecast{"HoltWinters", 75.5, 4.25, 0.125, 32};
-  plan.services[0].considered = {{"l4", 1, 6, 4.2, 0.09, 0.4, "90 ms a token, above 50 ms"}, {"h100", 1, 1, 4, 0.02, 0.1, ""}};
+  plan.services[0].considered = {{{"l4", 1}, 6, 4.2, 0.09, 0.4, "90 ms a token, above 50 ms"},
+                                 {{"h100", 1}, 1, 4, 0.02, 0.1, ""}};
   plan.services[0].memory = full_memory();
   EXPECT_EQ(plan_from_json(to_json(plan, true)).value(), plan);
 }

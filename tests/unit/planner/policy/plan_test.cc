@@ -536,7 +536,7 @@ TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   ASSERT_FALSE(plan.pools.empty());
   EXPECT_EQ(plan.feasible.status, Truth::kTrue) << plan.feasible.message;
   EXPECT_EQ(plan.pools[0].spec.gpus(), free_choice / 2);
-  for (const Considered& considered : plan.considered) EXPECT_LE(considered.gpus_per_worker, free_choice / 2);
+  for (const Considered& considered : plan.considered) EXPECT_LE(considered.spec.gpus(), free_choice / 2);
 
   service.workers.clear();
   service.max_gpus_per_worker = 1;

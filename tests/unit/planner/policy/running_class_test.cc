@@ -90,7 +90,7 @@ TEST(RunningClass, ConsideredKeepsTheTailToo) {
   ASSERT_EQ(plan.pools.size(), 1U);
   bool found = false;
   for (const Considered& considered : plan.considered) {
-    if (considered.gpus_per_worker != plan.pools[0].spec.gpus()) continue;
+    if (considered.spec.gpus() != plan.pools[0].spec.gpus()) continue;
     found = true;
     EXPECT_EQ(considered.workers, plan.pools[0].workers);
   }

@@ -24,7 +24,7 @@ ReplicatedInput chat_input(double requests_per_s) {
 TEST(Replicated, LittleDemandTakesTheCheapestWorker) {
   const ReplicatedResult result = place_replicated(chat_input(0.1));
   ASSERT_EQ(result.candidates.size(), 3U);
-  EXPECT_EQ(result.candidates[0].config.accelerator, "l4");
+  EXPECT_EQ(result.candidates[0].config.spec.accelerator, "l4");
   EXPECT_EQ(result.candidates[0].workers, 1);
   EXPECT_DOUBLE_EQ(result.candidates[0].cost_per_hour, 0.7);
   EXPECT_LE(result.candidates[1].cost_per_hour, result.candidates[2].cost_per_hour);
@@ -33,7 +33,7 @@ TEST(Replicated, LittleDemandTakesTheCheapestWorker) {
 // Given much demand, expect the accelerator that is cheapest in total, which is not the one with the cheapest worker.
 TEST(Replicated, MuchDemandTakesTheCheapestTotal) {
   const ReplicatedResult result = place_replicated(chat_input(200));
-  EXPECT_NE(result.candidates[0].config.accelerator, "l4");
+  EXPECT_NE(result.candidates[0].config.spec.accelerator, "l4");
   for (const Candidate& candidate : result.candidates) EXPECT_GE(candidate.cost_per_hour, result.candidates[0].cost_per_hour);
 }
 
@@ -41,16 +41,16 @@ TEST(Replicated, MuchDemandTakesTheCheapestTotal) {
 TEST(Replicated, RoomComesFirst) {
   ReplicatedInput input = chat_input(0.1);
   input.accelerators[2].available_gpus = 0;
-  EXPECT_EQ(place_replicated(input).candidates[0].config.accelerator, "a100");
+  EXPECT_EQ(place_replicated(input).candidates[0].config.spec.accelerator, "a100");
   for (auto& option : input.accelerators) option.available_gpus = 0;
-  EXPECT_EQ(place_replicated(input).candidates[0].config.accelerator, "l4");
+  EXPECT_EQ(place_replicated(input).candidates[0].config.spec.accelerator, "l4");
 }
 
 // Given prices of zero, expect fewer GPUs to win.
 TEST(Replicated, WithoutPricesFewerGpusWin) {
   ReplicatedInput input = chat_input(60);
   for (auto& option : input.accelerators) option.spec.price_per_hour = 0;
-  EXPECT_EQ(place_replicated(input).candidates[0].config.accelerator, "h100");
+  EXPECT_EQ(place_replicated(input).candidates[0].config.spec.accelerator, "h100");
 }
 
 // Given an objective out of reach, expect no candidate and the smallest objective in reach with the accelerator that reaches
@@ -70,7 +70,7 @@ TEST(Replicated, GivesAnyFeasibleConfiguration) {
   const ReplicatedInput input = chat_input(10);
   const auto four = replicated_candidate(input, 4);
   ASSERT_TRUE(four.has_value());
-  EXPECT_EQ(four->config.gpus, 4);
+  EXPECT_EQ(four->config.spec.gpus(), 4);
   EXPECT_FALSE(replicated_candidate(input, 3).has_value());
 }
 

@@ -157,7 +157,7 @@ TEST(WorkerConfig, AgreesWithBruteForce) {
     ASSERT_EQ(found.best.has_value(), expected.has_value()) << "instance " << i;
     if (!expected) continue;
     ++feasible;
-    ASSERT_EQ(found.best->gpus, expected->gpus) << "instance " << i;
+    ASSERT_EQ(found.best->spec.gpus(), expected->gpus) << "instance " << i;
     ASSERT_EQ(found.best->batch, expected->batch) << "instance " << i;
     ASSERT_NEAR(found.best->tokens_per_s_per_gpu, expected->throughput, 1e-9 * expected->throughput) << "instance " << i;
     ASSERT_EQ(found.feasible.size() + found.rejected.size(),

@@ -104,7 +104,7 @@ TEST(ExplainText, TellsForecastStartsMeasuredTimesAndAlternatives) {
   snapshot.services[0].estimates = {measured};
   planner::Plan plan = planner::make_plan(snapshot);
   plan.services[0].forecast = planner::DemandForecast{"HoltWinters", 95, 61, 0.12, 40};
-  plan.services[0].considered = {{"h100", 1, 4, 16, 0.03, 0.2, ""}, {"l4", 1, 0, 0, 0.4, 0, "TPOT 400ms is above 50ms"}};
+  plan.services[0].considered = {{{"h100", 1}, 4, 16, 0.03, 0.2, ""}, {{"l4", 1}, 0, 0, 0.4, 0, "TPOT 400ms is above 50ms"}};
   const std::string text = flat(explanation(snapshot, plan, 0));
   EXPECT_THAT(text, HasSubstr("within 95.0s (12 measured)"));
   EXPECT_THAT(text, HasSubstr("iterations of 1 x h100: 500 observations, up to batch 12; one is off by 7.0%"));
