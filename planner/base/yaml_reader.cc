@@ -14,8 +14,6 @@
 namespace windlass {
 namespace {
 
-constexpr std::size_t kLongestText = 4096;
-
 std::optional<double> plain_number(std::string_view whole) {
   std::string_view text = whole;
   if (!text.empty() && text[0] == '+') text.remove_prefix(1);
@@ -119,10 +117,10 @@ std::int64_t YamlReader::whole(const char* key, std::int64_t low, std::int64_t h
   return low;
 }
 
-std::string YamlReader::text(const char* key, std::string_view what, const std::optional<std::string>& otherwise) {
-  const YamlValue* found = otherwise ? find(key) : require(key, what);
-  if (found == nullptr) return otherwise.value_or("");
-  if (found->kind == YamlValue::Kind::kText && !found->text.empty() && found->text.size() <= kLongestText &&
+std::string YamlReader::text(const char* key, std::string_view what, std::size_t max_bytes) {
+  const YamlValue* found = require(key, what);
+  if (found == nullptr) return "";
+  if (found->kind == YamlValue::Kind::kText && !found->text.empty() && found->text.size() <= max_bytes &&
       is_printable(found->text)) {
     return found->text;
   }
@@ -173,7 +171,11 @@ const YamlValue* YamlReader::list(const char* key, std::size_t fewest, std::size
   if (found == nullptr) return nullptr;
   const std::size_t items = found->items.size();
   if (found->kind == YamlValue::Kind::kList && fewest <= items && items <= most) return found;
-  refuse(key, *found, allowed);
+  if (found->kind == YamlValue::Kind::kList) {
+    wrong_at(found->line, key, fmt::format("found {} items, allowed is {}", items, allowed));
+  } else {
+    refuse(key, *found, allowed);
+  }
   return nullptr;
 }
 
@@ -195,7 +197,7 @@ void YamlReader::note(const char* key, std::string_view value) {
 
 void YamlReader::finish() {
   for (const YamlMember& member : value_.members) {
-    if (std::find(keys_.begin(), keys_.end(), member.key) != keys_.end()) continue;
+    if (mistake_.pass_over_keys || std::find(keys_.begin(), keys_.end(), member.key) != keys_.end()) continue;
     mistake_.keep(member.line,
                   fmt::format("{}: unknown field; allowed are {}", path_of(shown_text(member.key)), fmt::join(keys_, ", ")));
     return;

@@ -25,10 +25,11 @@ namespace windlass {
 // Where the reading stopped; the first mistake stays.
 struct YamlMistake {
   int line = 0;
-  std::string what;  // empty: none
+  std::string what;             // empty: none
+  bool pass_over_keys = false;  // unknown keys are no mistake
 
   void keep(int at, std::string message) {
-    if (what.empty()) *this = {at, std::move(message)};
+    if (what.empty()) *this = {at, std::move(message), pass_over_keys};
   }
   // REQUIRES: there is one.
   [[nodiscard]] Error error(const std::string& source) const;
@@ -60,8 +61,9 @@ class YamlReader {
   double number(const char* key, NumberRange range, std::optional<double> otherwise = std::nullopt);
   std::int64_t whole(const char* key, std::int64_t low, std::int64_t high,
                      std::optional<std::int64_t> otherwise = std::nullopt);
-  // Printable text of 1 to 4096 bytes.
-  std::string text(const char* key, std::string_view what, const std::optional<std::string>& otherwise = std::nullopt);
+  // Printable text of 1 to `max_bytes` bytes.
+  static constexpr std::size_t kMaxTextBytes = 4096;
+  std::string text(const char* key, std::string_view what, std::size_t max_bytes = kMaxTextBytes);
   // One of these words, as their index.
   std::size_t choice(const char* key, std::span<const char* const> allowed,
                      std::optional<std::size_t> otherwise = std::nullopt);

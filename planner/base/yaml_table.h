@@ -7,9 +7,12 @@
 //   kSlo.read(file, service, context);  // file: a YamlReader
 //
 // Fields are read in the table's order, and only the first mistake is reported. A field that is missing leaves its
-// member as it is. `context` is whatever conditions, hooks and checks need to know of other sections. Pure.
+// member as it is. `context` is whatever conditions, hooks and checks need to know of other sections.
+//
+// write(json, object) writes the same fields as JSON, for forms without conditions. Pure.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -26,7 +29,7 @@
 
 namespace windlass::yaml {
 
-// ---- rules: how a value is read, and how its default is shown
+// ---- rules: how a value is read, how its default is shown, and how it is written as JSON
 
 struct Number {
   NumberRange range;
@@ -40,10 +43,8 @@ struct Whole {
   std::int64_t low, high;
 
   [[nodiscard]] std::int64_t read(YamlReader& reader, const char* key) const { return reader.whole(key, low, high); }
-  template <class Value>
-  [[nodiscard]] std::string shown(Value value) const {
-    return fmt::format("{}", value);
-  }
+  [[nodiscard]] std::string shown(auto value) const { return fmt::format("{}", value); }
+  [[nodiscard]] std::int64_t written(auto value) const { return std::llround(value); }
 };
 
 struct Duration {
@@ -55,8 +56,10 @@ struct Duration {
 
 struct Text {
   const char* what;
+  std::size_t max_bytes = YamlReader::kMaxTextBytes;
 
-  [[nodiscard]] std::string read(YamlReader& reader, const char* key) const { return reader.text(key, what); }
+  [[nodiscard]] std::string read(YamlReader& reader, const char* key) const { return reader.text(key, what, max_bytes); }
+  [[nodiscard]] std::string written(const std::string& text) const { return text; }
 };
 
 struct Flag {
@@ -69,22 +72,25 @@ struct Choice {
   std::span<const char* const> words;
 
   [[nodiscard]] std::size_t read(YamlReader& reader, const char* key) const { return reader.choice(key, words); }
-  template <class Value>
-  [[nodiscard]] std::string shown(Value value) const {
-    return words[static_cast<std::size_t>(value)];
-  }
+  [[nodiscard]] std::string shown(auto value) const { return words[static_cast<std::size_t>(value)]; }
+  [[nodiscard]] std::string written(auto value) const { return shown(value); }
 };
 
 // ---- fields
 
 namespace detail {
 
+// What is there; null: nothing, of an optional.
 template <class T>
-T held(const std::optional<T>&);
+const T* held(const std::optional<T>& value) {
+  return value ? &*value : nullptr;
+}
 template <class T>
-T held(const T&);
+const T* held(const T& value) {
+  return &value;
+}
 template <class T>
-using Held = decltype(held(std::declval<T>()));  // of an optional its value's type
+using Held = std::remove_cvref_t<decltype(*held(std::declval<const T&>()))>;  // of an optional its value's type
 template <class T>
 inline constexpr bool kIsOptional = !std::is_same_v<Held<T>, T>;
 
@@ -139,19 +145,25 @@ struct Field {
   bool must_be_there = false;
   bool told = false;
   const char* told_as = nullptr;
+  bool only_if_unusual = false;
 
   [[nodiscard]] Field required() const { return {key, member, rule, true}; }
   // The default is noted for people, in these words or as the rule shows it.
   [[nodiscard]] Field noted(const char* words = nullptr) const { return {key, member, rule, false, true, words}; }
+  // Not written where it equals its default.
+  [[nodiscard]] Field rare() const { return {key, member, rule, false, false, nullptr, true}; }
 
-  template <class Object, class Context>
-  void read(YamlReader& reader, Object& object, Context&) const {
+  void read(YamlReader& reader, auto& object, auto&) const {
     Value& value = object.*member;
     if (!must_be_there && reader.find(key) == nullptr) {
       if (told) reader.note(key, told_as != nullptr ? told_as : shown(value));
       return;
     }
     value = static_cast<Held>(rule.read(reader, key));
+  }
+  void write(auto& json, const auto& object) const {
+    const Held* value = detail::held(object.*member);
+    if (value != nullptr && !(only_if_unusual && *value == Owner{}.*member)) json[key] = rule.written(*value);
   }
   void refuse(YamlReader& reader, const char* belongs_to) const { reader.belongs(key, belongs_to); }
 
@@ -161,10 +173,8 @@ struct Field {
   [[nodiscard]] std::string shown(const Value& value) const {
     if constexpr (!requires(const Held& held) { rule.shown(held); }) {
       return "";  // a rule whose defaults have words of their own
-    } else if constexpr (detail::kIsOptional<Value>) {
-      return rule.shown(*value);
     } else {
-      return rule.shown(value);
+      return rule.shown(*detail::held(value));
     }
   }
 };
@@ -182,8 +192,9 @@ template <class Owner, class Value>
   return {key, member, {range_s}};
 }
 template <class Owner, class Value>
-[[nodiscard]] Field<Owner, Value, Text> text(const char* key, Value Owner::*member, const char* what) {
-  return {key, member, {what}};
+[[nodiscard]] Field<Owner, Value, Text> text(const char* key, Value Owner::*member, const char* what,
+                                             std::size_t max_bytes = YamlReader::kMaxTextBytes) {
+  return {key, member, {what, max_bytes}};
 }
 template <class Owner, class Value>
 [[nodiscard]] Field<Owner, Value, Flag> flag(const char* key, Value Owner::*member) {
@@ -195,10 +206,16 @@ template <class Owner, class Value>
   return {key, member, {words}};
 }
 
-// Anything else: function(reader, object), function(reader, context) or function(reader, object, context).
-template <class Function>
+struct Nothing {
+  void operator()(auto&, const auto&) const {}
+};
+
+// Anything else: function(reader, object), function(reader, context) or function(reader, object, context). Written by
+// writer(json, object).
+template <class Function, class Writer>
 struct Hook {
   Function function;
+  Writer writer;
 
   template <class Object, class Context>
   void read(YamlReader& reader, Object& object, Context& context) const {
@@ -208,12 +225,13 @@ struct Hook {
       detail::call(function, context, reader, object);
     }
   }
+  void write(auto& json, const auto& object) const { writer(json, object); }
   void refuse(YamlReader&, const char*) const {}
 };
 
-template <class Function>
-[[nodiscard]] Hook<Function> hook(Function function) {
-  return {function};
+template <class Function, class Writer = Nothing>
+[[nodiscard]] Hook<Function, Writer> hook(Function function, Writer writer = {}) {
+  return {function, writer};
 }
 
 // Another default than the type's own.
@@ -223,11 +241,6 @@ template <class Owner, class Value>
 }
 
 // ---- groups of fields
-
-struct NothingToCheck {
-  template <class Object>
-  void operator()(YamlReader&, const Object&) const {}
-};
 
 // The fields of one YAML map.
 template <class Check, class... Fields>
@@ -241,15 +254,16 @@ struct Map {
     return {fields, other};
   }
 
-  template <class Object, class Context>
-  void read(YamlReader& reader, Object& object, Context& context) const {
+  void read(YamlReader& reader, auto& object, auto& context) const {
     std::apply([&](const Fields&... field) { (field.read(reader, object, context), ...); }, fields);
+  }
+  void write(auto& json, const auto& object) const {
+    std::apply([&](const Fields&... field) { (field.write(json, object), ...); }, fields);
   }
   void refuse(YamlReader& reader, const char* belongs_to) const {
     std::apply([&](const Fields&... field) { (field.refuse(reader, belongs_to), ...); }, fields);
   }
-  template <class Object, class Context>
-  void read_all(YamlReader& reader, Object& object, Context& context) const {
+  void read_all(YamlReader& reader, auto& object, auto& context) const {
     read(reader, object, context);
     reader.finish();
     if (reader.ok()) detail::call(check, context, reader, object);
@@ -258,7 +272,7 @@ struct Map {
 
 template <class... Fields>
 [[nodiscard]] auto map(Fields... fields) {
-  return Map<NothingToCheck, Fields...>{{fields...}, {}};
+  return Map<Nothing, Fields...>{{fields...}, {}};
 }
 
 // The fields of a member, in the same YAML map.
@@ -267,10 +281,10 @@ struct Part {
   Value Owner::*member;
   Inner inner;
 
-  template <class Object, class Context>
-  void read(YamlReader& reader, Object& object, Context& context) const {
+  void read(YamlReader& reader, auto& object, auto& context) const {
     inner.read(reader, detail::part_of(object, member), context);
   }
+  void write(auto& json, const auto& object) const { inner.write(json, object.*member); }
   void refuse(YamlReader& reader, const char* belongs_to) const { inner.refuse(reader, belongs_to); }
 };
 
@@ -287,8 +301,7 @@ struct When {
   const char* belongs_to;
   Inner inner;
 
-  template <class Object, class Context>
-  void read(YamlReader& reader, Object& object, Context& context) const {
+  void read(YamlReader& reader, auto& object, auto& context) const {
     if (detail::call(condition, context, object)) {
       inner.read(reader, object, context);
     } else if (belongs_to != nullptr) {
@@ -324,8 +337,7 @@ struct Section {
   // A missing map counts as an empty one: the defaults of its fields are noted.
   [[nodiscard]] Section or_defaults() const { return {key, member, inner, nullptr, nullptr, true}; }
 
-  template <class Object, class Context>
-  void read(YamlReader& reader, Object& object, Context& context) const {
+  void read(YamlReader& reader, auto& object, auto& context) const {
     const YamlValue* found = required_as != nullptr ? reader.require(key, required_as) : reader.find(key);
     if (found == nullptr && told_as != nullptr) reader.note(key, told_as);
     if (found == nullptr && !or_its_defaults) return;
@@ -333,6 +345,13 @@ struct Section {
     auto& part = detail::part_of(object, member);
     if constexpr (!std::is_same_v<Member, detail::Same>) detail::take_line(part, fields);
     inner.read_all(fields, part, context);
+  }
+  void write(auto& json, const auto& object) const {
+    if constexpr (std::is_same_v<Member, detail::Same>) {
+      inner.write(json[key], object);
+    } else if (const auto* part = detail::held(object.*member)) {
+      inner.write(json[key], *part);
+    }
   }
   void refuse(YamlReader& reader, const char* belongs_to) const { reader.belongs(key, belongs_to); }
 };
@@ -360,8 +379,7 @@ struct List {
 
   [[nodiscard]] List required() const { return {key, member, most, of, inner, true}; }
 
-  template <class Object, class Context>
-  void read(YamlReader& reader, Object& object, Context& context) const {
+  void read(YamlReader& reader, auto& object, auto& context) const {
     const YamlValue* list = reader.list(key, 1, most, of, must_be_there);
     if (list == nullptr) return;
     (object.*member).reserve(list->items.size());
@@ -371,6 +389,10 @@ struct List {
       detail::take_line(element, fields);
       inner.read_all(fields, element, context);
     }
+  }
+  void write(auto& json, const auto& object) const {
+    json[key] = json.array();
+    for (const Element& element : object.*member) inner.write(json[key].emplace_back(), element);
   }
   void refuse(YamlReader& reader, const char* belongs_to) const { reader.belongs(key, belongs_to); }
 };

@@ -1,16 +1,17 @@
-// See profile_yaml.h. One reader for files and for JSON: JSON is YAML.
+// See profile_yaml.h. One table of fields reads files and JSON, which is YAML, and writes JSON.
 #include "planner/perf/profile_yaml.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <functional>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "planner/base/yaml_reader.h"
+#include "planner/base/yaml_table.h"
 #include "planner/perf/csv_rows.h"
 
 namespace windlass::planner {
@@ -18,395 +19,249 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMaxTokens = 1e12;
-constexpr double kMaxSeconds = 1e9;
-constexpr double kLeastSeconds = 1e-12;
-constexpr double kMaxBytes = 1e15;
+using yaml::choice, yaml::hook, yaml::list, yaml::map, yaml::part, yaml::section, yaml::text, yaml::whole;
+
+constexpr NumberRange kTokens{0, 1e12};
+constexpr NumberRange kNotNegative_s{0, 1e9};
+constexpr NumberRange kPositive_s{1e-12, 1e9};
+constexpr NumberRange kSizes{1, 1e15};
+constexpr NumberRange kErrors{0, 1e6};
 constexpr std::int64_t kMaxSize = 1'000'000'000;
 constexpr std::size_t kMaxPoints = 4096;
 constexpr std::array kTypes = {"Linear", "Profile", "Operators"};
+constexpr std::array kFits = {"linear", "profile", "operators"};  // their keys
 constexpr std::array kForms = {"Aladdin", "Huawei"};
 constexpr std::array kReadings = {"BatchTokens", "BatchShape"};
 constexpr std::array kWeights = {"BFloat16", "FP8", "FP8Block"};
-constexpr std::array kGemmTables = {"gemmBFloat16", "gemmFP8", "gemmFP8Block"};
 
-// The fields of one direction of "what the samples covered".
-struct RangeField {
-  const char* name;
-  double PhaseRange::*from;
-  double PhaseRange::*to;
-};
-constexpr std::array kRangeFields = {RangeField{"sequences", &PhaseRange::fewest_sequences, &PhaseRange::most_sequences},
-                                     RangeField{"meanTokens", &PhaseRange::fewest_mean_tokens, &PhaseRange::most_mean_tokens},
-                                     RangeField{"tokens", &PhaseRange::fewest_tokens, &PhaseRange::most_tokens}};
+// A quoted decimal number in the range.
+struct Decimal {
+  NumberRange range;
+  int digits;  // that are written
 
-struct CoefficientField {
-  const char* name;
-  double PhaseCoefficients::*value;
-};
-constexpr std::array kCoefficientFields = {CoefficientField{"constantSeconds", &PhaseCoefficients::constant_s},
-                                           CoefficientField{"secondsPerToken", &PhaseCoefficients::per_token_s},
-                                           CoefficientField{"secondsPerSequence", &PhaseCoefficients::per_sequence_s},
-                                           CoefficientField{"secondsPerMeanToken", &PhaseCoefficients::per_mean_token_s}};
-
-struct OverheadField {
-  const char* name;
-  double EngineOverhead::*value;
-};
-constexpr std::array kOverheadFields = {OverheadField{"iterationSeconds", &EngineOverhead::iteration_s},
-                                        OverheadField{"sequenceSeconds", &EngineOverhead::sequence_s},
-                                        OverheadField{"eagerLayerSeconds", &EngineOverhead::eager_layer_s},
-                                        OverheadField{"largestGraphTokens", &EngineOverhead::largest_graph_tokens},
-                                        OverheadField{"memoryShare", &EngineOverhead::memory_share},
-                                        OverheadField{"reservedBytes", &EngineOverhead::reserved_bytes}};
-
-struct ShapeField {
-  const char* name;
-  std::int64_t OperatorShape::*value;
-};
-constexpr std::array kShapeFields = {
-    ShapeField{"layers", &OperatorShape::layers},    ShapeField{"hidden", &OperatorShape::hidden},
-    ShapeField{"heads", &OperatorShape::heads},      ShapeField{"kvHeads", &OperatorShape::kv_heads},
-    ShapeField{"headDim", &OperatorShape::head_dim}, ShapeField{"intermediate", &OperatorShape::intermediate},
-    ShapeField{"vocab", &OperatorShape::vocab}};
-
-class SpecReader {
- public:
-  SpecReader(YamlMistake& mistake, bool strict) : mistake_(mistake), strict_(strict) {}
-
-  PerformanceProfile read(const YamlValue& value) {
-    YamlReader reader(value, "spec", mistake_);
-    PerformanceProfile profile;
-    if (const auto* model = reader.require("model", "a map with name")) {
-      YamlReader in(*model, "spec.model", mistake_);
-      profile.model = in.text("name", "the model's name");
-      end(in);
-    }
-    profile.accelerator = reader.text("accelerator", "the accelerator's name");
-    profile.gpus_per_worker = static_cast<int>(reader.whole("gpusPerWorker", 1, 4096));
-    profile.pipeline_parallel = static_cast<int>(reader.whole("pipelineParallel", 1, 1024, 1));
-    if (profile.gpus_per_worker % profile.pipeline_parallel != 0) {
-      mistake_.keep(reader.line(),
-                    fmt::format("spec.pipelineParallel: found {}, allowed is a divisor of gpusPerWorker, which is {}",
-                                profile.pipeline_parallel, profile.gpus_per_worker));
-    }
-    if (reader.find("kvCapacityTokens") != nullptr) {
-      profile.kv_capacity_tokens =
-          static_cast<double>(reader.whole("kvCapacityTokens", 1, static_cast<std::int64_t>(kMaxTokens)));
-    }
-    if (const auto* source = reader.find("source")) read_source(*source, profile.source);
-    if (const auto* fit = reader.require("fit", "a map with type")) read_fit(*fit, profile);
-    if (const auto* transfer = reader.find("transfer")) profile.transfer = read_transfer(*transfer);
-    if (const auto* error = reader.find("error")) read_error(*error, profile);
-    end(reader);
-    return profile;
-  }
-
- private:
-  void end(YamlReader& reader) const {
-    if (strict_) reader.finish();
-  }
-
-  // A quoted decimal number in the range.
-  double decimal(YamlReader& reader, const char* key, NumberRange range, std::optional<double> otherwise = std::nullopt) {
+  [[nodiscard]] double read(YamlReader& reader, const char* key) const {
     const std::string allowed = fmt::format("a quoted decimal from {:g} to {:g}", range.low, range.high);
-    const YamlValue* value = otherwise ? reader.find(key) : reader.require(key, allowed);
-    if (value == nullptr) return otherwise.value_or(range.low);
+    const YamlValue* value = reader.require(key, allowed);
+    if (value == nullptr) return range.low;
     const auto number = value->kind == YamlValue::Kind::kText && value->quoted ? parse_coefficient(value->text) : std::nullopt;
     if (number && range.low <= *number && *number <= range.high) return *number;
     reader.refuse(key, *value, allowed);
     return range.low;
   }
-
-  void read_source(const YamlValue& value, FitSource& source) {
-    YamlReader in(value, "spec.source", mistake_);
-    source.file = in.text("file", "a file's name", "");
-    source.format = in.text("format", "a format's name", "");
-    source.rows = in.whole("rows", 0, kMaxSize, 0);
-    source.left_out = in.whole("rowsLeftOut", 0, kMaxSize, 0);
-    end(in);
-  }
-
-  MeasuredTransfer read_transfer(const YamlValue& value) {
-    YamlReader in(value, "spec.transfer", mistake_);
-    MeasuredTransfer transfer;
-    transfer.bandwidth_bytes_per_s = decimal(in, "bandwidthBytesPerSecond", {1, kMaxBytes});
-    transfer.latency_s = decimal(in, "latencySeconds", {0, kMaxSeconds}, 0);
-    if (in.find("bytesPerToken") != nullptr) transfer.bytes_per_token = decimal(in, "bytesPerToken", {1, kMaxBytes});
-    transfer.samples = in.whole("samples", 1, kMaxSize, 0);
-    end(in);
-    return transfer;
-  }
-
-  void read_error(const YamlValue& value, PerformanceProfile& profile) {
-    YamlReader in(value, "spec.error", mistake_);
-    profile.folds = static_cast<int>(in.whole("folds", 2, 1000));
-    each(in, "parts", 16, [&](YamlReader& part) {
-      FitError error;
-      error.part = part.text("name", "the part's name");
-      error.samples = part.whole("samples", 1, kMaxSize);
-      error.mape = decimal(part, "meanError", {0, 1e6});
-      error.median_ape = decimal(part, "medianError", {0, 1e6});
-      error.max_ape = decimal(part, "maxError", {0, 1e6});
-      if (part.find("unseenMeanError") != nullptr) error.unseen_mape = decimal(part, "unseenMeanError", {0, 1e6});
-      profile.errors.push_back(std::move(error));
-    });
-    end(in);
-  }
-
-  // The maps of a list, one to `most` of them.
-  void each(YamlReader& reader, const char* key, std::size_t most, const std::function<void(YamlReader&)>& read) {
-    const std::string allowed = fmt::format("a list of 1 to {} maps", most);
-    const YamlValue* list = reader.require(key, allowed);
-    if (list == nullptr) return;
-    if (list->kind != YamlValue::Kind::kList || list->items.empty()) return reader.refuse(key, *list, allowed);
-    if (list->items.size() > most) {
-      mistake_.keep(list->line,
-                    fmt::format("{}: found {} items, allowed is {}", reader.path_of(key), list->items.size(), allowed));
-      return;
-    }
-    for (std::size_t i = 0; i < list->items.size(); ++i) {
-      YamlReader item(list->items[i], fmt::format("{}[{}]", reader.path_of(key), i), mistake_);
-      read(item);
-      end(item);
-    }
-  }
-
-  void read_fit(const YamlValue& value, PerformanceProfile& profile) {
-    YamlReader reader(value, "spec.fit", mistake_);
-    const std::size_t type = reader.choice("type", kTypes);
-    static constexpr std::array kKeys = {"linear", "profile", "operators"};
-    for (std::size_t i = 0; i < kKeys.size(); ++i) {
-      if (i == type) continue;
-      if (const auto* other = reader.find(kKeys[i])) {
-        mistake_.keep(other->line, fmt::format("spec.fit.{}: belongs to type {}, found {}", kKeys[i], kTypes[i], kTypes[type]));
-      }
-    }
-    const auto* fit = reader.require(kKeys[type], fmt::format("the fit of type {}", kTypes[type]));
-    end(reader);
-    if (fit == nullptr) return;
-    if (type == 0) profile.fit = read_lines(*fit);
-    if (type == 1) profile.fit = read_cells(*fit);
-    if (type == 2) profile.fit = read_operators(*fit);
-  }
-
-  LinearPhase read_phase(YamlReader& parent, const char* key) {
-    LinearPhase phase;
-    const auto* value = parent.require(key, "a map with coefficients and range");
-    if (value == nullptr) return phase;
-    YamlReader reader(*value, parent.path_of(key), mistake_);
-    for (const CoefficientField& field : kCoefficientFields) {
-      phase.coefficients.*field.value = decimal(reader, field.name, {0, kMaxSeconds}, 0);
-    }
-    if (const auto* range = reader.require("range", "a map with sequences, meanTokens and tokens")) {
-      YamlReader in(*range, reader.path_of("range"), mistake_);
-      for (const RangeField& field : kRangeFields) {
-        const auto* limits = in.require(field.name, "a map with from and to");
-        if (limits == nullptr) continue;
-        YamlReader of(*limits, in.path_of(field.name), mistake_);
-        phase.range.*field.from = decimal(of, "from", {0, kMaxTokens});
-        phase.range.*field.to = decimal(of, "to", {phase.range.*field.from, kMaxTokens});
-        end(of);
-      }
-      end(in);
-    }
-    end(reader);
-    return phase;
-  }
-
-  FittedLines read_lines(const YamlValue& value) {
-    YamlReader reader(value, "spec.fit.linear", mistake_);
-    FittedLines lines;
-    lines.form = static_cast<LinearForm>(reader.choice("form", kForms));
-    lines.prefill = read_phase(reader, "prefill");
-    lines.decode = read_phase(reader, "decode");
-    end(reader);
-    return lines;
-  }
-
-  MeasuredCells read_cells(const YamlValue& value) {
-    YamlReader reader(value, "spec.fit.profile", mistake_);
-    MeasuredCells measured;
-    measured.reading = static_cast<ProfileReading>(reader.choice("reading", kReadings));
-    each(reader, "points", kMaxPoints, [&](YamlReader& point) {
-      MeasuredCell cell;
-      cell.prompt_tokens = static_cast<double>(point.whole("promptTokens", 1, kMaxSize));
-      cell.batch_size = static_cast<double>(point.whole("batchSize", 1, kMaxSize));
-      cell.output_tokens = static_cast<double>(point.whole("outputTokens", 1, kMaxSize));
-      cell.prompt_s = decimal(point, "promptSeconds", {kLeastSeconds, kMaxSeconds});
-      cell.token_s = decimal(point, "tokenSeconds", {kLeastSeconds, kMaxSeconds});
-      cell.end_to_end_s = decimal(point, "endToEndSeconds", {0, kMaxSeconds}, 0);
-      cell.runs = point.whole("runs", 1, kMaxSize, 1);
-      measured.cells.push_back(cell);
-    });
-    end(reader);
-    return measured;
-  }
-
-  // The rows of a table, if it is there.
-  void read_table(YamlReader& tables, const char* key, std::initializer_list<const char*> columns,
-                  const std::function<Result<void>(const CsvRows&, std::size_t)>& read_row) {
-    const YamlValue* value = tables.find(key);
-    if (value == nullptr) return;
-    if (value->kind != YamlValue::Kind::kText) return tables.refuse(key, *value, "CSV text");
-    const auto refuse = [&](const Error& error) {
-      mistake_.keep(value->line, fmt::format("{}: {}", tables.path_of(key), error.message));
-    };
-    const auto csv = CsvRows::parse(value->text, columns);
-    if (!csv.ok()) return refuse(csv.error());
-    for (std::size_t row = 0; row < csv->rows(); ++row) {
-      if (const auto done = read_row(*csv, row); !done.ok()) return refuse(done.error());
-    }
-  }
-
-  MeasuredOperators read_operators(const YamlValue& value) {
-    YamlReader reader(value, "spec.fit.operators", mistake_);
-    MeasuredOperators measured;
-    measured.weights = static_cast<GemmKind>(reader.choice("weights", kWeights));
-    if (const auto* shape = reader.require("shape", "a map with the model's sizes")) {
-      YamlReader in(*shape, "spec.fit.operators.shape", mistake_);
-      for (const ShapeField& field : kShapeFields) measured.shape.*field.value = in.whole(field.name, 1, kMaxSize);
-      end(in);
-    }
-    if (const auto* overhead = reader.find("overhead")) {
-      YamlReader in(*overhead, "spec.fit.operators.overhead", mistake_);
-      for (const OverheadField& field : kOverheadFields) {
-        measured.overhead.*field.value = decimal(in, field.name, {0, kMaxBytes}, measured.overhead.*field.value);
-      }
-      end(in);
-    }
-    if (const auto* tables = reader.require("tables", "a map with tables of operators")) read_tables(*tables, measured);
-    end(reader);
-    return measured;
-  }
-
-  void read_tables(const YamlValue& value, MeasuredOperators& measured) {
-    YamlReader reader(value, "spec.fit.operators.tables", mistake_);
-    OperatorTables& tables = measured.tables;
-    for (std::size_t kind = 0; kind < kGemmTables.size(); ++kind) {
-      read_table(reader, kGemmTables[kind], {"m", "n", "k", "seconds"}, [&](const CsvRows& csv, std::size_t i) -> Result<void> {
-        GemmRow row;
-        row.kind = static_cast<GemmKind>(kind);
-        WINDLASS_ASSIGN_OR_RETURN(row.m, csv.number(i, "m", 1, kMaxBytes));
-        WINDLASS_ASSIGN_OR_RETURN(row.n, csv.number(i, "n", 1, kMaxBytes));
-        WINDLASS_ASSIGN_OR_RETURN(row.k, csv.number(i, "k", 1, kMaxBytes));
-        WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMaxSeconds));
-        tables.gemm.push_back(row);
-        return {};
-      });
-    }
-    const AttentionKey key{static_cast<int>(measured.shape.head_dim), false, 0};
-    for (const auto& [name, rows] : {std::pair("contextAttention", &tables.context_attention),
-                                     std::pair("generationAttention", &tables.generation_attention)}) {
-      read_table(reader, name, {"batch", "tokens", "heads", "kvHeads", "seconds"},
-                 [&, rows = rows](const CsvRows& csv, std::size_t i) -> Result<void> {
-                   AttentionRow row;
-                   row.key = key;
-                   WINDLASS_ASSIGN_OR_RETURN(row.batch, csv.number(i, "batch", 1, kMaxBytes));
-                   WINDLASS_ASSIGN_OR_RETURN(row.length, csv.number(i, "tokens", 1, kMaxBytes));
-                   WINDLASS_ASSIGN_OR_RETURN(row.heads, csv.number(i, "heads", 1, kMaxBytes));
-                   WINDLASS_ASSIGN_OR_RETURN(row.kv_heads, csv.number(i, "kvHeads", 1, row.heads));
-                   WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMaxSeconds));
-                   rows->push_back(row);
-                   return {};
-                 });
-    }
-    read_table(reader, "allReduce", {"implementation", "gpus", "bytes", "seconds"},
-               [&](const CsvRows& csv, std::size_t i) -> Result<void> {
-                 CollectiveRow row;
-                 row.operation = "all_reduce";
-                 WINDLASS_ASSIGN_OR_RETURN(row.implementation, csv.text(i, "implementation"));
-                 WINDLASS_ASSIGN_OR_RETURN(row.gpus, csv.integer(i, "gpus", 2, 4096));
-                 WINDLASS_ASSIGN_OR_RETURN(row.bytes, csv.number(i, "bytes", 1, kMaxBytes));
-                 WINDLASS_ASSIGN_OR_RETURN(row.time_s, csv.number(i, "seconds", kLeastSeconds, kMaxSeconds));
-                 tables.collectives.push_back(std::move(row));
-                 return {};
-               });
-    end(reader);
-  }
-
-  YamlMistake& mistake_;
-  bool strict_;
+  [[nodiscard]] std::string written(double value) const { return fmt::format("{:.{}g}", value, digits); }
 };
 
-// ---- writing
-
-json phase_json(const LinearPhase& phase) {
-  json out = json::object();
-  for (const CoefficientField& field : kCoefficientFields) out[field.name] = print_coefficient(phase.coefficients.*field.value);
-  for (const RangeField& field : kRangeFields) {
-    out["range"][field.name] = {{"from", print_coefficient(phase.range.*field.from)},
-                                {"to", print_coefficient(phase.range.*field.to)}};
-  }
-  return out;
+template <class Owner, class Value>
+auto decimal(const char* key, Value Owner::*member, NumberRange range, int digits = 17) {
+  return yaml::Field<Owner, Value, Decimal>{key, member, {range, digits}};
 }
 
-json fit_json(const FittedLines& lines) {
-  return {{"form", kForms[static_cast<std::size_t>(lines.form)]},
-          {"prefill", phase_json(lines.prefill)},
-          {"decode", phase_json(lines.decode)}};
+// ---- fitted lines
+
+// What the samples of a phase covered in one direction.
+auto limits(const char* key, double PhaseRange::*from, double PhaseRange::*to) {
+  const auto read_to = [=](YamlReader& reader, PhaseRange& range) {
+    decimal("to", to, {range.*from, kTokens.high}).required().read(reader, range, range);
+  };
+  const auto write_to = [=](json& out, const PhaseRange& range) { decimal("to", to, kTokens).write(out, range); };
+  return section(key, map(decimal("from", from, kTokens).required(), hook(read_to, write_to)))
+      .required("a map with from and to");
 }
 
-json fit_json(const MeasuredCells& measured) {
-  json points = json::array();
-  for (const MeasuredCell& cell : measured.cells) {
-    points.push_back({{"promptTokens", std::llround(cell.prompt_tokens)},
-                      {"batchSize", std::llround(cell.batch_size)},
-                      {"outputTokens", std::llround(cell.output_tokens)},
-                      {"promptSeconds", print_coefficient(cell.prompt_s)},
-                      {"tokenSeconds", print_coefficient(cell.token_s)},
-                      {"runs", cell.runs}});
-    if (cell.end_to_end_s > 0) points.back()["endToEndSeconds"] = print_coefficient(cell.end_to_end_s);
-  }
-  return {{"reading", kReadings[static_cast<std::size_t>(measured.reading)]}, {"points", std::move(points)}};
+auto phase(const char* key, LinearPhase FittedLines::*member) {
+  using C = PhaseCoefficients;
+  using R = PhaseRange;
+  const auto range = map(limits("sequences", &R::fewest_sequences, &R::most_sequences),
+                         limits("meanTokens", &R::fewest_mean_tokens, &R::most_mean_tokens),
+                         limits("tokens", &R::fewest_tokens, &R::most_tokens));
+  return section(key, member,
+                 map(part(&LinearPhase::coefficients, decimal("constantSeconds", &C::constant_s, kNotNegative_s),
+                          decimal("secondsPerToken", &C::per_token_s, kNotNegative_s),
+                          decimal("secondsPerSequence", &C::per_sequence_s, kNotNegative_s),
+                          decimal("secondsPerMeanToken", &C::per_mean_token_s, kNotNegative_s)),
+                     section("range", &LinearPhase::range, range).required("a map with sequences, meanTokens and tokens")))
+      .required("a map with coefficients and range");
 }
 
-void add_attention(json& tables, const char* name, const std::vector<AttentionRow>& rows) {
-  if (rows.empty()) return;
-  std::string csv = "batch,tokens,heads,kvHeads,seconds\n";
-  for (const AttentionRow& row : rows) {
-    csv += fmt::format("{},{},{},{},{}\n", row.batch, row.length, row.heads, row.kv_heads, row.time_s);
-  }
-  tables[name] = std::move(csv);
+auto fit_fields(const FittedLines&) {
+  return map(choice("form", &FittedLines::form, kForms).required(), phase("prefill", &FittedLines::prefill),
+             phase("decode", &FittedLines::decode));
 }
 
-json fit_json(const MeasuredOperators& measured) {
-  json shape, overhead;
-  for (const ShapeField& field : kShapeFields) shape[field.name] = measured.shape.*field.value;
-  for (const OverheadField& field : kOverheadFields) overhead[field.name] = print_coefficient(measured.overhead.*field.value);
-  json tables = json::object();
-  for (std::size_t kind = 0; kind < kGemmTables.size(); ++kind) {
-    std::string csv;
-    for (const GemmRow& row : measured.tables.gemm) {
-      if (row.kind == static_cast<GemmKind>(kind)) csv += fmt::format("{},{},{},{}\n", row.m, row.n, row.k, row.time_s);
+// ---- measured cells
+
+auto fit_fields(const MeasuredCells&) {
+  using C = MeasuredCell;
+  const auto cell =
+      map(whole("promptTokens", &C::prompt_tokens, 1, kMaxSize).required(),
+          whole("batchSize", &C::batch_size, 1, kMaxSize).required(),
+          whole("outputTokens", &C::output_tokens, 1, kMaxSize).required(),
+          decimal("promptSeconds", &C::prompt_s, kPositive_s).required(),
+          decimal("tokenSeconds", &C::token_s, kPositive_s).required(),
+          decimal("endToEndSeconds", &C::end_to_end_s, kNotNegative_s).rare(), whole("runs", &C::runs, 1, kMaxSize));
+  return map(choice("reading", &MeasuredCells::reading, kReadings).required(),
+             list("points", &MeasuredCells::cells, kMaxPoints, "maps", cell).required());
+}
+
+// ---- measured operators
+
+// A column of a table in CSV.
+template <class Row, class Value>
+struct Column {
+  const char* name;
+  Value Row::*member;
+  NumberRange range = kSizes;
+  Value Row::*most = nullptr;  // another column that it is at most
+
+  Result<void> read(const CsvRows& csv, std::size_t i, Row& row) const {
+    if constexpr (std::is_same_v<Value, std::string>) {
+      WINDLASS_ASSIGN_OR_RETURN(row.*member, csv.text(i, name));
+    } else if constexpr (std::is_same_v<Value, int>) {
+      WINDLASS_ASSIGN_OR_RETURN(row.*member, csv.integer(i, name, static_cast<int>(range.low), static_cast<int>(range.high)));
+    } else {
+      WINDLASS_ASSIGN_OR_RETURN(row.*member, csv.number(i, name, range.low, most != nullptr ? row.*most : range.high));
     }
-    if (!csv.empty()) tables[kGemmTables[kind]] = "m,n,k,seconds\n" + csv;
+    return {};
   }
-  add_attention(tables, "contextAttention", measured.tables.context_attention);
-  add_attention(tables, "generationAttention", measured.tables.generation_attention);
-  if (!measured.tables.collectives.empty()) {
-    std::string csv = "implementation,gpus,bytes,seconds\n";
-    for (const CollectiveRow& row : measured.tables.collectives) {
-      csv += fmt::format("{},{},{},{}\n", row.implementation, row.gpus, row.bytes, row.time_s);
+};
+
+// A table in CSV that may be missing. What its columns do not say of a row is as in `like`.
+template <class Row, class... Values>
+auto table(const char* key, std::vector<Row> OperatorTables::*rows, const Row& like, Column<Row, Values>... columns) {
+  const auto read_rows = [=](const std::string& text, MeasuredOperators& measured) -> Result<void> {
+    WINDLASS_ASSIGN_OR_RETURN(const CsvRows csv, CsvRows::parse(text, {columns.name...}));
+    for (std::size_t i = 0; i < csv.rows(); ++i) {
+      Row& row = (measured.tables.*rows).emplace_back(like);
+      if constexpr (std::is_same_v<Row, AttentionRow>) row.key.head_dim = static_cast<int>(measured.shape.head_dim);
+      Result<void> done;
+      ((done = columns.read(csv, i, row), done.ok()) && ...);
+      WINDLASS_RETURN_IF_ERROR(done);
     }
-    tables["allReduce"] = std::move(csv);
-  }
-  return {{"weights", kWeights[static_cast<std::size_t>(measured.weights)]},
-          {"shape", std::move(shape)},
-          {"overhead", std::move(overhead)},
-          {"tables", std::move(tables)}};
+    return {};
+  };
+  const auto read = [=](YamlReader& reader, MeasuredOperators& measured) {
+    const YamlValue* value = reader.find(key);
+    if (value == nullptr) return;
+    if (value->kind != YamlValue::Kind::kText) return reader.refuse(key, *value, "CSV text");
+    const auto done = read_rows(value->text, measured);
+    if (!done.ok()) reader.wrong_at(value->line, key, done.error().message);
+  };
+  const auto write = [=](json& out, const MeasuredOperators& measured) {
+    std::string text;
+    for (const Row& row : measured.tables.*rows) {
+      if constexpr (std::is_same_v<Row, GemmRow>) {
+        if (row.kind != like.kind) continue;
+      }
+      text += fmt::format("{}\n", fmt::join(std::tuple(row.*columns.member...), ","));
+    }
+    if (!text.empty()) out[key] = fmt::format("{}\n{}", fmt::join({columns.name...}, ","), text);
+  };
+  return hook(read, write);
 }
 
-json transfer_json(const MeasuredTransfer& transfer) {
-  json out = {{"bandwidthBytesPerSecond", print_coefficient(transfer.bandwidth_bytes_per_s)},
-              {"latencySeconds", print_coefficient(transfer.latency_s)}};
-  if (transfer.bytes_per_token > 0) out["bytesPerToken"] = print_coefficient(transfer.bytes_per_token);
-  if (transfer.samples > 0) out["samples"] = transfer.samples;
-  return out;
+auto gemm_table(const char* key, GemmKind kind) {
+  using Number = Column<GemmRow, double>;
+  return table(key, &OperatorTables::gemm, {.kind = kind}, Number{"m", &GemmRow::m}, Number{"n", &GemmRow::n},
+               Number{"k", &GemmRow::k}, Number{"seconds", &GemmRow::time_s, kPositive_s});
+}
+
+auto attention_table(const char* key, std::vector<AttentionRow> OperatorTables::*rows) {
+  using Row = AttentionRow;
+  using Number = Column<Row, double>;
+  return table(key, rows, {}, Number{"batch", &Row::batch}, Number{"tokens", &Row::length}, Number{"heads", &Row::heads},
+               Number{"kvHeads", &Row::kv_heads, kSizes, &Row::heads}, Number{"seconds", &Row::time_s, kPositive_s});
+}
+
+auto all_reduce_table() {
+  using Row = CollectiveRow;
+  return table("allReduce", &OperatorTables::collectives, {.operation = "all_reduce", .implementation = {}},
+               Column<Row, std::string>{"implementation", &Row::implementation},
+               Column<Row, int>{"gpus", &Row::gpus, {2, 4096}}, Column<Row, double>{"bytes", &Row::bytes},
+               Column<Row, double>{"seconds", &Row::time_s, kPositive_s});
+}
+
+auto fit_fields(const MeasuredOperators&) {
+  const auto size = [](const char* key, std::int64_t OperatorShape::*member) {
+    return whole(key, member, 1, kMaxSize).required();
+  };
+  const auto overhead = [](const char* key, double EngineOverhead::*member) { return decimal(key, member, {0, kSizes.high}); };
+  using M = MeasuredOperators;
+  using S = OperatorShape;
+  using O = EngineOverhead;
+  return map(
+      choice("weights", &M::weights, kWeights).required(),
+      section(
+          "shape", &M::shape,
+          map(size("layers", &S::layers), size("hidden", &S::hidden), size("heads", &S::heads), size("kvHeads", &S::kv_heads),
+              size("headDim", &S::head_dim), size("intermediate", &S::intermediate), size("vocab", &S::vocab)))
+          .required("a map with the model's sizes"),
+      section("overhead", &M::overhead,
+              map(overhead("iterationSeconds", &O::iteration_s), overhead("sequenceSeconds", &O::sequence_s),
+                  overhead("eagerLayerSeconds", &O::eager_layer_s), overhead("largestGraphTokens", &O::largest_graph_tokens),
+                  overhead("memoryShare", &O::memory_share), overhead("reservedBytes", &O::reserved_bytes))),
+      section("tables", map(gemm_table("gemmBFloat16", GemmKind::kBFloat16), gemm_table("gemmFP8", GemmKind::kFloat8),
+                            gemm_table("gemmFP8Block", GemmKind::kFloat8Block),
+                            attention_table("contextAttention", &OperatorTables::context_attention),
+                            attention_table("generationAttention", &OperatorTables::generation_attention), all_reduce_table()))
+          .required("a map with tables of operators"));
+}
+
+// ---- the whole
+
+// The fit of its type; those of other types are refused.
+void read_fit(YamlReader& reader, PerformanceProfile& profile) {
+  const std::size_t type = reader.choice("type", kTypes);
+  for (std::size_t i = 0; i < kFits.size(); ++i) {
+    if (i != type) reader.belongs(kFits[i], fmt::format("type {}, found {}", kTypes[i], kTypes[type]));
+  }
+  if (type == 1) profile.fit = MeasuredCells();
+  if (type == 2) profile.fit = MeasuredOperators();
+  const std::string what = fmt::format("the fit of type {}", kTypes[type]);
+  std::visit([&](auto& fit) { section(kFits[type], fit_fields(fit)).required(what.c_str()).read(reader, fit, profile); },
+             profile.fit);
+}
+
+void write_fit(json& out, const PerformanceProfile& profile) {
+  out["type"] = fit_type(profile);
+  std::visit([&](const auto& fit) { fit_fields(fit).write(out[kFits[profile.fit.index()]], fit); }, profile.fit);
+}
+
+void check_stages(YamlReader& reader, const PerformanceProfile& profile) {
+  if (profile.gpus_per_worker % profile.pipeline_parallel == 0) return;
+  reader.wrong("pipelineParallel", fmt::format("found {}, allowed is a divisor of gpusPerWorker, which is {}",
+                                               profile.pipeline_parallel, profile.gpus_per_worker));
 }
 
 // Errors are no coefficients: six digits tell all that a few hundred samples know.
-std::string share(double value) { return fmt::format("{:.6g}", value); }
+auto error(const char* key, double FitError::*member) { return decimal(key, member, kErrors, 6).required(); }
+
+auto profile_fields() {
+  using P = PerformanceProfile;
+  using T = MeasuredTransfer;
+  using E = FitError;
+  return map(
+      section("model", map(text("name", &P::model, "the model's name").required())).required("a map with name"),
+      text("accelerator", &P::accelerator, "the accelerator's name").required(),
+      whole("gpusPerWorker", &P::gpus_per_worker, 1, 4096).required(),
+      whole("pipelineParallel", &P::pipeline_parallel, 1, 1024), hook(check_stages),
+      whole("kvCapacityTokens", &P::kv_capacity_tokens, 1, static_cast<std::int64_t>(kTokens.high)),
+      section("source", &P::source,
+              map(text("file", &FitSource::file, "a file's name").rare(), text("format", &FitSource::format, "a format's name"),
+                  whole("rows", &FitSource::rows, 0, kMaxSize), whole("rowsLeftOut", &FitSource::left_out, 0, kMaxSize))),
+      section("fit", map(hook(read_fit, write_fit))).required("a map with type"),
+      section(
+          "transfer", &P::transfer,
+          map(decimal("bandwidthBytesPerSecond", &T::bandwidth_bytes_per_s, kSizes).required(),
+              decimal("latencySeconds", &T::latency_s, kNotNegative_s),
+              decimal("bytesPerToken", &T::bytes_per_token, kSizes).rare(), whole("samples", &T::samples, 1, kMaxSize).rare())),
+      section("error", map(whole("folds", &P::folds, 2, 1000).required(),
+                           list("parts", &P::errors, 16, "maps",
+                                map(text("name", &E::part, "the part's name").required(),
+                                    whole("samples", &E::samples, 1, kMaxSize).required(), error("meanError", &E::mape),
+                                    error("medianError", &E::median_ape), error("maxError", &E::max_ape),
+                                    decimal("unseenMeanError", &E::unseen_mape, kErrors, 6)))
+                               .required())));
+}
 
 }  // namespace
 
@@ -425,9 +280,9 @@ Result<PerformanceProfile> parse_performance_profile(std::string_view text, cons
   (void)reader.find("metadata");
   (void)reader.find("status");
   PerformanceProfile profile;
-  if (const auto* spec = reader.require("spec", "a map with model, accelerator, gpusPerWorker and fit")) {
-    profile = SpecReader(mistake, true).read(*spec);
-  }
+  section("spec", profile_fields())
+      .required("a map with model, accelerator, gpusPerWorker and fit")
+      .read(reader, profile, profile);
   reader.finish();
   if (!mistake.what.empty()) return mistake.error(source);
   return profile;
@@ -436,37 +291,19 @@ Result<PerformanceProfile> parse_performance_profile(std::string_view text, cons
 Result<PerformanceProfile> performance_profile_from_json(const json& spec) {
   WINDLASS_ASSIGN_OR_RETURN(const YamlValue root, parse_yaml_tree(spec.dump(1), "spec"));
   YamlMistake mistake;
-  PerformanceProfile profile = SpecReader(mistake, false).read(root);
+  mistake.pass_over_keys = true;
+  YamlReader reader(root, "spec", mistake);
+  PerformanceProfile profile;
+  profile_fields().read_all(reader, profile, profile);
   if (!mistake.what.empty()) return Error{ErrorCode::kInvalidArgument, mistake.what};
   return profile;
 }
 
 json to_json(const PerformanceProfile& profile) {
-  static constexpr std::array kKeys = {"linear", "profile", "operators"};
-  json out = {{"model", {{"name", profile.model}}},
-              {"accelerator", profile.accelerator},
-              {"gpusPerWorker", profile.gpus_per_worker},
-              {"pipelineParallel", profile.pipeline_parallel}};
-  if (profile.kv_capacity_tokens) out["kvCapacityTokens"] = static_cast<std::int64_t>(*profile.kv_capacity_tokens);
-  if (!profile.source.format.empty()) {
-    out["source"] = {
-        {"format", profile.source.format}, {"rows", profile.source.rows}, {"rowsLeftOut", profile.source.left_out}};
-    if (!profile.source.file.empty()) out["source"]["file"] = profile.source.file;
-  }
-  out["fit"]["type"] = fit_type(profile);
-  out["fit"][kKeys[profile.fit.index()]] = std::visit([](const auto& fit) { return fit_json(fit); }, profile.fit);
-  if (profile.transfer) out["transfer"] = transfer_json(*profile.transfer);
-  if (profile.errors.empty()) return out;
-  out["error"]["folds"] = profile.folds;
-  for (const FitError& error : profile.errors) {
-    json part = {{"name", error.part},
-                 {"samples", error.samples},
-                 {"meanError", share(error.mape)},
-                 {"medianError", share(error.median_ape)},
-                 {"maxError", share(error.max_ape)}};
-    if (error.unseen_mape) part["unseenMeanError"] = share(*error.unseen_mape);
-    out["error"]["parts"].push_back(std::move(part));
-  }
+  json out;
+  profile_fields().write(out, profile);
+  if (profile.source.format.empty()) out.erase("source");
+  if (profile.errors.empty()) out.erase("error");
   return out;
 }
 

@@ -65,7 +65,8 @@ void read_files(YamlReader& reader, Latency& latency, Reading& reading) {
 
 // The model's name in the file.
 void read_name_in_file(YamlReader& reader, Latency& latency, Reading& reading) {
-  latency.model = reader.text("model", "the model's name in latency.file", reading.service->model.name);
+  latency.model = reading.service->model.name;
+  text("model", &Latency::model, "the model's name in latency.file").read(reader, latency, reading);
   if (!latency.model.empty() || reading.service->model.shape) return;
   reader.wrong("model", "missing, allowed is the model's name in latency.file: model.config gives none");
 }

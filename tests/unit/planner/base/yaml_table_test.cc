@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace windlass::yaml {
 namespace {
@@ -145,9 +146,34 @@ TEST(YamlTable, NamesMistakes) {
   EXPECT_EQ(mistake("hands: 2"),
             "w:3: winch.hands: unknown field; allowed are name, turns, pawls, loadKg, pause, reversed, fuel, "
             "brake, ropes");
-  EXPECT_EQ(mistake("ropes: []"), "w:3: winch.ropes: found a list, allowed is a list of 1 to 2 maps with metres");
+  EXPECT_EQ(mistake("ropes: []"), "w:3: winch.ropes: found 0 items, allowed is a list of 1 to 2 maps with metres");
   EXPECT_EQ(mistake("ropes: [{metres: 1}, {}]"), "w:3: winch.ropes[1].metres: missing, allowed is a number from 0 to 500");
   EXPECT_EQ(mistake("ropes: [{metres: 101}]"), "w:2: winch.ropes: found one that is too long, allowed are shorter ones");
+}
+
+// Given objects with and without what may be missing; expects the JSON that reads back as the same.
+TEST(YamlTable, WritesFieldsAsJson) {
+  const auto fields =
+      map(text("name", &Winch::name, "a name").required(), whole("pawls", &Winch::pawls, 0, 4),
+          section("gear", map(whole("turns", &Winch::turns, 1, 9).rare(), choice("fuel", &Winch::fuel, kFuels))),
+          section("brake", &Winch::brake,
+                  map(hook([](YamlReader&, Brake&) {}, [](nlohmann::json& out, const Brake& brake) { out = brake.force_n; }))),
+          part(&Winch::crew, whole("hands", &Crew::hands, 1, 5)),
+          list("ropes", &Winch::ropes, 2, "maps with metres", map(whole("metres", &Rope::metres, 0, 500).required())));
+  const auto written = [&](const Winch& winch) {
+    nlohmann::json json;
+    fields.write(json, winch);
+    return json.dump();
+  };
+  Winch winch;
+  winch.name = "capstan";
+  EXPECT_EQ(written(winch), R"({"gear":{"fuel":"coal"},"hands":2,"name":"capstan","ropes":[]})");
+  winch.turns = 4;
+  winch.pawls = 2;
+  winch.brake = Brake{7};
+  winch.ropes = {{20}, {30}};
+  EXPECT_EQ(written(winch), R"({"brake":7.0,"gear":{"fuel":"coal","turns":4},"hands":2,"name":"capstan","pawls":2,)"
+                            R"("ropes":[{"metres":20},{"metres":30}]})");
 }
 
 // Given a section that may be missing but has defaults to tell, expect them as if it were empty; and another that is unlike

@@ -76,7 +76,7 @@ TEST(ScenarioServices, TwoModels) {
 // Given mistakes inside of a service: its path is in the message, from the text and from what it becomes.
 TEST(ScenarioServices, MistakesNameTheService) {
   const std::vector<std::pair<std::string, std::string>> table = {
-      {"services: []\n", "s.yaml:1: services: found a list, allowed is a list of 1 to 100"},
+      {"services: []\n", "s.yaml:1: services: found 0 items, allowed is a list of 1 to 100"},
       {"services: [{name: a b}]\n", "s.yaml:1: services[0].name: found 'a b', allowed is a name of at most"},
       {"services: [{name: a}]\n", "s.yaml:1: services[0].model: missing"},
       {with(kTwo, "requestsPerSecond: 2", "requestsPerSecond: 0"),
