@@ -1,102 +1,73 @@
-// See instance_yaml.h. A YamlReader takes each map apart; the first mistake in the order of reading is the one that is told.
+// See instance_yaml.h. The fields are tables (planner/base/yaml_table.h).
 #include "planner/chain/instance_yaml.h"
 
-#include <optional>
+#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "planner/base/foreign_text.h"
-#include "planner/base/yaml_reader.h"
+#include "planner/base/yaml_table.h"
 
 namespace windlass::chain {
 namespace {
 
-constexpr std::size_t kLongestName = 253;
+using yaml::hook, yaml::list, yaml::map, yaml::number, yaml::section, yaml::text, yaml::whole;
 
 constexpr NumberRange kPositive{kSmallestNumber, kLargestNumber};
 constexpr NumberRange kNotNegative{0, kLargestNumber};
 constexpr NumberRange kShare{kSmallestNumber, 1};
 
-TokenTimes read_token_times(const YamlValue& value, const std::string& path, YamlMistake& mistake) {
-  YamlReader reader(value, path, mistake);
-  TokenTimes times;
-  times.block_overhead_s = reader.number("blockOverheadSeconds", kNotNegative, 0);
-  times.block_prefill_s_per_token = reader.number("blockPrefillSecondsPerToken", kPositive);
-  times.block_decode_s_per_token = reader.number("blockDecodeSecondsPerToken", kPositive);
-  times.communication_first_s = reader.number("communicationFirstSeconds", kNotNegative, 0);
-  times.communication_s_per_token = reader.number("communicationSecondsPerToken", kNotNegative, 0);
-  reader.finish();
-  return times;
-}
+struct Reading {
+  Instance& instance;
+  std::unordered_map<std::string, std::size_t> servers = {};  // by name
+};
 
-Server read_server(const YamlValue& value, const std::string& path, double cache_gb, YamlMistake& mistake) {
-  YamlReader reader(value, path, mistake);
-  Server server;
-  const std::string allowed = fmt::format("text of 1 to {} bytes without control characters", kLongestName);
-  if (const YamlValue* name = reader.require("name", allowed)) {
-    const bool good = name->kind == YamlValue::Kind::kText && !name->text.empty() && name->text.size() <= kLongestName &&
-                      is_printable(name->text);
-    if (!good) reader.refuse("name", *name, allowed);
-    server.name = name->text;
-  }
-  server.memory_gb = reader.number("memoryGB", kPositive);
-  server.communication_s = reader.number("communicationSeconds", kNotNegative);
-  server.block_s = reader.number("blockSeconds", kPositive);
-  server.load_gb_per_s = reader.number("loadGBPerSecond", kPositive, 1);
-  if (const YamlValue* times = reader.find("tokenTimes")) {
-    server.token_times = read_token_times(*times, reader.path_of("tokenTimes"), mistake);
-  }
-  reader.finish();
+void check_server(YamlReader& reader, const Server& server, Reading& reading) {
+  const double cache_gb = reading.instance.cache_gb;
   if (server.memory_gb > cache_gb * kMaxCachesOnAServer) {
-    mistake.keep(value.line, fmt::format("{}.memoryGB: found {}, allowed are at most {} times model.cacheSizeGB, which is {}",
-                                         path, server.memory_gb, kMaxCachesOnAServer, cache_gb));
+    reader.wrong("memoryGB", fmt::format("found {}, allowed are at most {} times model.cacheSizeGB, which is {}",
+                                         server.memory_gb, kMaxCachesOnAServer, cache_gb));
   }
-  return server;
+  const auto [first, is_new] = reading.servers.emplace(server.name, reading.servers.size());
+  if (is_new) return;
+  reader.wrong("name", fmt::format("found '{}', which servers[{}] has already; allowed are names that differ",
+                                   shown_text(first->first), first->second));
 }
 
-Instance read_instance(const YamlValue& root, YamlMistake& mistake) {
-  Instance instance;
-  YamlReader reader(root, "", mistake);
-  if (const YamlValue* model = reader.require("model", "a map with blocks, blockSizeGB and cacheSizeGB")) {
-    YamlReader fields(*model, "model", mistake);
-    instance.blocks = static_cast<int>(fields.whole("blocks", 1, kMaxBlocks));
-    instance.block_gb = fields.number("blockSizeGB", kPositive);
-    instance.cache_gb = fields.number("cacheSizeGB", kPositive);
-    fields.finish();
-  }
-  instance.arrival_rate_per_s = reader.number("arrivalRate", kPositive);
-  instance.max_load = reader.number("maxLoad", kShare, instance.max_load);
-  const std::string allowed = fmt::format("a list of 1 to {} servers", kMaxServers);
-  const YamlValue* servers = reader.require("servers", allowed);
-  reader.finish();
-  if (servers == nullptr || !mistake.what.empty()) return instance;
-  if (servers->kind != YamlValue::Kind::kList || servers->items.empty() || servers->items.size() > kMaxServers) {
-    const std::string found =
-        servers->kind == YamlValue::Kind::kList ? fmt::format("{}", servers->items.size()) : found_text(*servers);
-    mistake.keep(servers->line, fmt::format("servers: found {}, allowed is {}", found, allowed));
-    return instance;
-  }
-  if (static_cast<std::int64_t>(servers->items.size()) * instance.blocks > kMaxCells) {
-    mistake.keep(servers->line, fmt::format("servers: found {} for {} blocks, allowed are at most {} servers times blocks",
-                                            servers->items.size(), instance.blocks, kMaxCells));
-    return instance;
-  }
-  std::unordered_map<std::string, std::size_t> seen;
-  instance.servers.reserve(servers->items.size());
-  for (std::size_t i = 0; i < servers->items.size() && mistake.what.empty(); ++i) {
-    const YamlValue& item = servers->items[i];
-    instance.servers.push_back(read_server(item, fmt::format("servers[{}]", i), instance.cache_gb, mistake));
-    const auto [first, is_new] = seen.emplace(instance.servers.back().name, i);
-    if (!is_new) {
-      mistake.keep(item.line,
-                   fmt::format("servers[{}].name: found '{}', which servers[{}] has already; allowed are names that differ", i,
-                               shown_text(first->first), first->second));
-    }
-  }
-  return instance;
+auto server_fields() {
+  using T = TokenTimes;
+  return map(text("name", &Server::name, "text of 1 to 253 bytes without control characters", 253).required(),
+             number("memoryGB", &Server::memory_gb, kPositive).required(),
+             number("communicationSeconds", &Server::communication_s, kNotNegative).required(),
+             number("blockSeconds", &Server::block_s, kPositive).required(),
+             number("loadGBPerSecond", &Server::load_gb_per_s, kPositive),
+             section("tokenTimes", &Server::token_times,
+                     map(number("blockOverheadSeconds", &T::block_overhead_s, kNotNegative),
+                         number("blockPrefillSecondsPerToken", &T::block_prefill_s_per_token, kPositive).required(),
+                         number("blockDecodeSecondsPerToken", &T::block_decode_s_per_token, kPositive).required(),
+                         number("communicationFirstSeconds", &T::communication_first_s, kNotNegative),
+                         number("communicationSecondsPerToken", &T::communication_s_per_token, kNotNegative))))
+      .checked_by(check_server);
+}
+
+void check_cells(YamlReader& reader, const Instance& instance) {
+  const YamlValue* servers = reader.find("servers");
+  if (servers == nullptr || static_cast<std::int64_t>(servers->items.size()) * instance.blocks <= kMaxCells) return;
+  reader.wrong_at(servers->line, "servers",
+                  fmt::format("found {} for {} blocks, allowed are at most {} servers times blocks", servers->items.size(),
+                              instance.blocks, kMaxCells));
+}
+
+auto instance_fields() {
+  using I = Instance;
+  return map(section("model", map(whole("blocks", &I::blocks, 1, kMaxBlocks).required(),
+                                  number("blockSizeGB", &I::block_gb, kPositive).required(),
+                                  number("cacheSizeGB", &I::cache_gb, kPositive).required()))
+                 .required("a map with blocks, blockSizeGB and cacheSizeGB"),
+             number("arrivalRate", &I::arrival_rate_per_s, kPositive).required(), number("maxLoad", &I::max_load, kShare),
+             hook(check_cells), list("servers", &I::servers, kMaxServers, "servers", server_fields()).required());
 }
 
 // A JSON string is a quoted YAML one.
@@ -109,7 +80,10 @@ std::string quoted(const std::string& text) {
 Result<Instance> instance_from_yaml(std::string_view text, const std::string& source) {
   WINDLASS_ASSIGN_OR_RETURN(const YamlValue root, parse_yaml_tree(text, source));
   YamlMistake mistake;
-  Instance instance = read_instance(root, mistake);
+  YamlReader reader(root, "", mistake);
+  Instance instance;
+  Reading reading{instance};
+  instance_fields().read_all(reader, instance, reading);
   if (mistake.what.empty()) return instance;
   return mistake.error(source);
 }

@@ -130,7 +130,7 @@ TEST(InstanceYaml, MistakesAreNamed) {
       {"maxLoad: 0.7", "maxLoad: 1.1", "f:4: maxLoad: found '1.1', allowed is a number from 1e-09 to 1"},
       {"maxLoad: 0.7", "maxload: 0.7", "f:4: maxload: unknown field; allowed are model, arrivalRate, maxLoad, servers"},
       {"maxLoad: 0.7", "maxLoad: *x", "f:4: "},
-      {"servers:", "servers: []\nx:", "x: unknown field"},
+      {"servers:", "servers: []\nx:", "f:5: servers: found 0 items, allowed is a list of 1 to "},
       {"servers:", "- servers:", "f:5: not YAML: "},
       {"model: ", "<<: {}\nmodel: ", "<<: unknown field"},
       {"model: ", "? [a]\n: 1\nmodel: ", "found a list or map as a key, "},
@@ -185,7 +185,7 @@ TEST(InstanceYaml, OtherTextsAreRefused) {
       {deep("{a: ", "", 100000), "f:1: "},
       {replaced(kBloom, "- {name", "- ["), "f:"},
       {"model: {blocks: 1, blockSizeGB: 1, cacheSizeGB: 1}\narrivalRate: 1\nservers: []",
-       "f:3: servers: found 0, allowed is a list of 1 to 100000 servers"},
+       "f:3: servers: found 0 items, allowed is a list of 1 to 100000 servers"},
       {"model: {blocks: 1, blockSizeGB: 1, cacheSizeGB: 1}\narrivalRate: 1\nservers: 7",
        "f:3: servers: found '7', allowed is a list"},
       {"model: {blocks: 1, blockSizeGB: 1, cacheSizeGB: 1}\narrivalRate: 1\nservers: [7]",
@@ -206,7 +206,7 @@ TEST(InstanceYaml, ServersAreLimited) {
   for (int i = 0; i <= kMaxServers; ++i) text += "7,";
   const auto instance = instance_from_yaml(text + "]", "f");
   ASSERT_FALSE(instance.ok());
-  EXPECT_THAT(instance.error().message, HasSubstr("servers: found 100001, allowed is a list of 1 to 100000 servers"));
+  EXPECT_THAT(instance.error().message, HasSubstr("servers: found 100001 items, allowed is a list of 1 to 100000 servers"));
 }
 
 // Given fewer servers and blocks than are allowed each, but too many together: refused by both numbers; one server less is
