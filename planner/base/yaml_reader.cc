@@ -94,10 +94,10 @@ const YamlValue* YamlReader::require(const char* key, std::string_view allowed) 
   return found;
 }
 
-double YamlReader::number(const char* key, NumberRange range, std::optional<double> otherwise) {
+double YamlReader::number(const char* key, NumberRange range) {
   const std::string allowed = fmt::format("a number from {} to {}", range.low, range.high);
-  const YamlValue* found = otherwise ? find(key) : require(key, allowed);
-  if (found == nullptr) return otherwise.value_or(range.high);
+  const YamlValue* found = require(key, allowed);
+  if (found == nullptr) return range.high;
   const auto value = plain_number(*found);
   if (value && range.low <= *value && *value <= range.high) return *value;
   refuse(key, *found, allowed);
@@ -141,21 +141,21 @@ std::size_t YamlReader::choice(const char* key, std::span<const char* const> all
   return 0;
 }
 
-bool YamlReader::flag(const char* key, bool otherwise) {
+bool YamlReader::flag(const char* key) {
   const YamlValue* found = find(key);
-  if (found == nullptr) return otherwise;
+  if (found == nullptr) return false;
   if (found->kind == YamlValue::Kind::kText && !found->quoted && (found->text == "true" || found->text == "false")) {
     return found->text == "true";
   }
   refuse(key, *found, "true or false");
-  return otherwise;
+  return false;
 }
 
-double YamlReader::duration_s(const char* key, NumberRange range_s, std::optional<double> otherwise_s) {
+double YamlReader::duration_s(const char* key, NumberRange range_s) {
   const std::string allowed = fmt::format("a time with its unit (ns, us, ms, s, m, h) from {} to {}",
                                           duration_text(range_s.low), duration_text(range_s.high));
-  const YamlValue* found = otherwise_s ? find(key) : require(key, allowed);
-  if (found == nullptr) return otherwise_s.value_or(range_s.high);
+  const YamlValue* found = require(key, allowed);
+  if (found == nullptr) return range_s.high;
   if (found->kind == YamlValue::Kind::kText) {
     const auto value = duration_seconds(found->text);
     if (value && range_s.low <= *value && *value <= range_s.high) return *value;
@@ -170,12 +170,10 @@ const YamlValue* YamlReader::list(const char* key, std::size_t fewest, std::size
   const YamlValue* found = required ? require(key, allowed) : find(key);
   if (found == nullptr) return nullptr;
   const std::size_t items = found->items.size();
-  if (found->kind == YamlValue::Kind::kList && fewest <= items && items <= most) return found;
-  if (found->kind == YamlValue::Kind::kList) {
-    wrong_at(found->line, key, fmt::format("found {} items, allowed is {}", items, allowed));
-  } else {
-    refuse(key, *found, allowed);
-  }
+  const bool is_list = found->kind == YamlValue::Kind::kList;
+  if (is_list && fewest <= items && items <= most) return found;
+  const std::string what = is_list ? fmt::format("{} items", items) : found_text(*found);
+  wrong_at(found->line, key, fmt::format("found {}, allowed is {}", what, allowed));
   return nullptr;
 }
 

@@ -57,8 +57,8 @@ class YamlReader {
   // The same, but a key that is not there is a mistake.
   const YamlValue* require(const char* key, std::string_view allowed);
 
-  // Within the range; `otherwise` where the key is missing, which is a mistake without one.
-  double number(const char* key, NumberRange range, std::optional<double> otherwise = std::nullopt);
+  // Within the range. A key that is not there is a mistake, unless there is an `otherwise`.
+  double number(const char* key, NumberRange range);
   std::int64_t whole(const char* key, std::int64_t low, std::int64_t high,
                      std::optional<std::int64_t> otherwise = std::nullopt);
   // Printable text of 1 to `max_bytes` bytes.
@@ -67,10 +67,10 @@ class YamlReader {
   // One of these words, as their index.
   std::size_t choice(const char* key, std::span<const char* const> allowed,
                      std::optional<std::size_t> otherwise = std::nullopt);
-  // true or false.
-  bool flag(const char* key, bool otherwise);
+  // true or false; false where the key is not there.
+  bool flag(const char* key);
   // A time with its unit, "500ms", in seconds, within the range.
-  double duration_s(const char* key, NumberRange range_s, std::optional<double> otherwise_s = std::nullopt);
+  double duration_s(const char* key, NumberRange range_s);
   // A list of `fewest` to `most` of these, "maps with name and gpus"; null where it is missing or refused.
   const YamlValue* list(const char* key, std::size_t fewest, std::size_t most, std::string_view of, bool required);
 

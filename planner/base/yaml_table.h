@@ -63,7 +63,7 @@ struct Text {
 };
 
 struct Flag {
-  [[nodiscard]] bool read(YamlReader& reader, const char* key) const { return reader.flag(key, false); }
+  [[nodiscard]] bool read(YamlReader& reader, const char* key) const { return reader.flag(key); }
   [[nodiscard]] std::string shown(bool value) const { return value ? "true" : "false"; }
 };
 

@@ -74,7 +74,7 @@ auto prompt_fields() {
 auto mixed_pool_fields() {
   using Repurpose = dispatch::RepurposePolicy;
   return map(hook([](YamlReader& reader, Dispatch& dispatch) {
-               if (reader.flag("mixedPool", false)) dispatch.mixed_pool_threshold_tokens = 8192;
+               if (reader.flag("mixedPool")) dispatch.mixed_pool_threshold_tokens = 8192;
              }),
              only(
                  "mixedPool: true", [](Dispatch& dispatch) { return dispatch.mixed_pool_threshold_tokens.has_value(); },
