@@ -134,7 +134,7 @@ auto table(const char* key, std::vector<Row> OperatorTables::*rows, const Row& l
       Row& row = (measured.tables.*rows).emplace_back(like);
       if constexpr (std::is_same_v<Row, AttentionRow>) row.key.head_dim = static_cast<int>(measured.shape.head_dim);
       Result<void> done;
-      ((done = columns.read(csv, i, row), done.ok()) && ...);
+      (void)((done = columns.read(csv, i, row), done.ok()) && ...);
       WINDLASS_RETURN_IF_ERROR(done);
     }
     return {};
