@@ -74,7 +74,8 @@ Grammar windlass_grammar(const Asked& asked) {
   Grammar out;
   out.joined = true;
   out.options = {{{"--model"}, asked.model.path, true},
-                 {{"--listen", "--port"}, asked.host() + ":" + asked.port(), true},
+                 // The kubelet writes $(POD_IP) without brackets, which IPv6 needs; the worker takes them around IPv4 too.
+                 {{"--listen", "--port"}, fmt::format("[{}]:{}", asked.host(), asked.port()), true},
                  {{"--name"}, asked.spec.served_name, true},
                  {{"--max-concurrent"}, asked.batch()},
                  {{"--drain-timeout"}, print_duration(asked.spec.drain_timeout_s)}};

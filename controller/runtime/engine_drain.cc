@@ -52,18 +52,19 @@ bool waits_by_itself(const std::string& engine, EngineVersion version) {
 
 const char* engine_load_page(const std::string& engine) { return engine == "TensorRTLLM" ? "/prometheus/metrics" : "/metrics"; }
 
-std::string drain_script(const std::string& engine, const std::string& address) {
+std::string drain_script(const std::string& engine, int port) {
   // Counts of requests that run or wait, by the engine: see metrics/engine_metrics.h.
   std::string names = "llamacpp:requests_(processing|deferred)";
   if (engine == "VLLM") names = "vllm:num_requests_(running|waiting)";
   if (engine == "SGLang") names = "sglang:num_(running|queue)_reqs";
   if (engine == "TensorRTLLM") names = "trtllm[:_]num_requests_(running|waiting)";
   return fmt::format(
+      "case $POD_IP in *:*) host=[$POD_IP];; *) host=$POD_IP;; esac; page_at=http://$host:{0}{1}; "
       "quiet=0; while [ $quiet -lt 2 ]; do sleep 1; "
-      "page=$(curl -fsS -m 2 http://{0}{1} || wget -qO- -T 2 http://{0}{1}) || exit 0; "
+      "page=$(curl -gfsS -m 2 \"$page_at\" || wget -qO- -T 2 \"$page_at\") || exit 0; "
       "if printf '%s\\n' \"$page\" | awk '/^{2}[ {{]/ {{n += $NF}} END {{exit n > 0}}'; "
       "then quiet=$((quiet + 1)); else quiet=0; fi; done",
-      address, engine_load_page(engine), names);
+      port, engine_load_page(engine), names);
 }
 
 bool is_busy(const std::string& page) {

@@ -23,9 +23,9 @@ struct EngineVersion {
 // The path of the page that shows its load.
 [[nodiscard]] const char* engine_load_page(const std::string& engine);
 
-// For a pod's preStop hook: a shell's words that end once the engine at this address has shown no request twice, or does not
-// answer. What the image lacks (a shell, curl or wget, awk) makes it end at once. The pod's grace period bounds it.
-[[nodiscard]] std::string drain_script(const std::string& engine, const std::string& address);
+// For a pod's preStop hook: a shell's words that end once the engine at $POD_IP, of either family, has shown no request twice,
+// or does not answer. What the image lacks (a shell, curl or wget, awk) makes it end at once. The pod's grace period bounds it.
+[[nodiscard]] std::string drain_script(const std::string& engine, int port);
 
 // Whether a request runs or waits, by such a page. A page that says nothing of it: no.
 [[nodiscard]] bool is_busy(const std::string& page);

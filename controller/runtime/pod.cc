@@ -170,8 +170,7 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
   container["resources"]["requests"].update(units);
   if (!windlass && !waits_by_itself(spec.engine, engine_version_of_image(image))) {
     // It would cut its streams on SIGTERM, which a node that is being emptied sends without asking us.
-    const std::string address = fmt::format("$POD_IP:{}", kWorkerPort);
-    container["lifecycle"]["preStop"]["exec"]["command"] = {"sh", "-c", drain_script(spec.engine, address)};
+    container["lifecycle"]["preStop"]["exec"]["command"] = {"sh", "-c", drain_script(spec.engine, kWorkerPort)};
   }
   if (windlass && defaults.token) {
     // Of one service alone: what its namespace's people can read opens nobody else's workers.

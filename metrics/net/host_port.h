@@ -15,7 +15,8 @@ struct HostPort {
   bool operator==(const HostPort&) const = default;
 };
 
-// "127.0.0.1:8080", "[::1]:8080", "gateway.default:8080". Error: kInvalidArgument.
+// "127.0.0.1:8080", "[::1]:8080", "gateway.default:8080". Brackets may stand around IPv4 too, for [$(POD_IP)]:8080, where the
+// family is not known yet. Error: kInvalidArgument.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
 // As in URLs: without ":PORT" it is the default one.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text, int default_port);

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include <boost/asio/ip/v6_only.hpp>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -71,8 +72,16 @@ Result<void> HttpServer::listen(const HostPort& address) {
   tcp::resolver resolver(io_);
   const auto found = resolver.resolve(address.host, address.port, tcp::resolver::passive, error);
   if (error) return failed(error);
-  const tcp::endpoint endpoint = found.begin()->endpoint();
+  tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor_.open(endpoint.protocol(), error);
+  if (endpoint.address() == asio::ip::address_v6::any()) {  // of both families
+    if (error == asio::error::address_family_not_supported) {
+      endpoint = {tcp::v4(), endpoint.port()};
+      acceptor_.open(endpoint.protocol(), error);
+    } else if (!error) {
+      acceptor_.set_option(asio::ip::v6_only(false), error);
+    }
+  }
   if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);

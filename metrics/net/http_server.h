@@ -61,7 +61,8 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Binds, listens and begins to accept. Error: kUnavailable, naming the address.
+  // Binds, listens and begins to accept; at "::" from IPv4 too, and from IPv4 alone where the machine has no IPv6. Error:
+  // kUnavailable, naming the address.
   [[nodiscard]] Result<void> listen(const HostPort& address);
   // Takes over a socket that listens already, and owns it; nothing is accepted before accept(). Connections wait in the socket
   // meanwhile. Error: kInvalidArgument, it is no such socket.

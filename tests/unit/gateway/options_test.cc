@@ -20,7 +20,7 @@ CommandLine parse(std::vector<const char*> args) {
 // Given all flags; each lands in its field.
 TEST(CommandLine, AllFlags) {
   const auto line = parse({"--listen",
-                           "0.0.0.0:1",
+                           "[::]:1",
                            "--admin-listen",
                            "[::1]:2",
                            "--advertise",
@@ -56,7 +56,7 @@ TEST(CommandLine, AllFlags) {
                            "--policy",
                            "sed"});
   ASSERT_TRUE(line.options.has_value()) << line.text;
-  EXPECT_EQ(line.options->listen, (HostPort{"0.0.0.0", "1"}));
+  EXPECT_EQ(line.options->listen, (HostPort{"::", "1"}));
   EXPECT_EQ(line.options->admin_listen, (HostPort{"::1", "2"}));
   EXPECT_EQ(to_string(line.options->admin_listen), "[::1]:2");
   EXPECT_EQ(line.options->advertise, (HostPort{"gw.default", "3"}));

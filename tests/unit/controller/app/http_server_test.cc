@@ -11,7 +11,8 @@
 namespace windlass::controller {
 namespace {
 
-// Given --listen with an IPv6 address, it answers there; without brackets the address is refused.
+// Given --listen with an IPv6 address, it answers there and takes a gateway's address of that family; without brackets the
+// address is refused.
 TEST(ControllerHttp, ListensOnIpv6) {
   if (!has_ipv6_loopback()) GTEST_SKIP() << "this machine has no ::1";
   RoutingPublisher publisher;
@@ -24,6 +25,10 @@ TEST(ControllerHttp, ListensOnIpv6) {
   const auto answer = client.send({"GET", "http://" + address + "/metrics", {}, ""});
   ASSERT_TRUE(answer.ok()) << answer.error().message;
   EXPECT_EQ(answer->status, 200);
+  (void)client.send({"GET", "http://" + address + "/v1/routing-table?gateway=a&admin=[fd00::5]:8081&wait=0s", {}, ""});
+  const auto gateways = publisher.gateways(now().monotonic_s);
+  ASSERT_EQ(gateways.size(), 1u);
+  EXPECT_EQ(gateways[0].admin_address, "[fd00::5]:8081");
   EXPECT_FALSE(HttpServer(publisher, registry, {}, [] {}).open("::1:9401").ok());
 }
 

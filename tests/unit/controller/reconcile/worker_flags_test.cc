@@ -30,6 +30,7 @@ struct Asked {
   std::vector<std::string> args = {};
   std::string pod_template = "";
   double drain_timeout_s = 5400;
+  std::string pod_ip = "10.1.2.3";
 };
 
 constexpr int kBatch = 37;
@@ -60,7 +61,7 @@ std::vector<std::string> arguments_of(const Asked& asked) {
   auto words = container["args"].get<std::vector<std::string>>();
   for (std::string& word : words) {
     const std::string variable = "$(POD_IP)";
-    if (const auto at = word.find(variable); at != std::string::npos) word.replace(at, variable.size(), "10.1.2.3");
+    if (const auto at = word.find(variable); at != std::string::npos) word.replace(at, variable.size(), asked.pod_ip);
   }
   return words;
 }
@@ -194,6 +195,14 @@ TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
   EXPECT_FALSE(to_planner(other, planner::ModelShape()).max_gpus_per_worker.has_value());
   EXPECT_EQ(to_planner(api::ModelService(), Error{ErrorCode::kFailedPrecondition, "no shape"}).max_gpus_per_worker,
             kMaxWindlassRanks);
+}
+
+// Given a pod whose IP is IPv6, which the kubelet writes without brackets, expect a worker that listens there.
+TEST(WorkerFlags, APodsIpMayBeIpv6) {
+  Asked asked;
+  asked.pod_ip = "fd00::5";
+  EXPECT_EQ(flags_of(asked).host, "fd00::5");
+  EXPECT_EQ(flags_of(asked).port, kWorkerPort);
 }
 
 // Given a pod template with arguments of the container's own, expect those that we do not say beside ours, and ours where both

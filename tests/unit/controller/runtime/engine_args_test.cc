@@ -42,7 +42,7 @@ TEST(EngineArgs, EachEngineInItsOwnWords) {
       command(spec("TensorRTLLM")),
       "trtllm-serve | meta-llama/Llama-3 --host $(POD_IP) --port 8000 --tp_size 4 --max_batch_size 32 --max_seq_len 8192");
   EXPECT_EQ(command(spec("Windlass"), {"/models/llama", "", false}),
-            " | --model=/models/llama --listen=$(POD_IP):8000 --name=chat --max-concurrent=32 --drain-timeout=10m "
+            " | --model=/models/llama --listen=[$(POD_IP)]:8000 --name=chat --max-concurrent=32 --drain-timeout=10m "
             "--max-context-tokens=8192");
 }
 

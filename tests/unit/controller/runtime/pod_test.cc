@@ -52,7 +52,7 @@ TEST(Pod, SaysWhatTheWorkerIs) {
   EXPECT_EQ(container["image"], "registry.example/worker:1");
   EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"], "2");
   const auto args = container["args"].get<std::vector<std::string>>();
-  EXPECT_THAT(args, testing::IsSupersetOf({std::string("--model=/models/llama/8b"), std::string("--listen=$(POD_IP):8000"),
+  EXPECT_THAT(args, testing::IsSupersetOf({std::string("--model=/models/llama/8b"), std::string("--listen=[$(POD_IP)]:8000"),
                                            std::string("--name=chat"), std::string("--max-concurrent=64"),
                                            std::string("--max-context-tokens=8192")}));
 }
@@ -170,8 +170,7 @@ TEST(Pod, DrainsEnginesThatCannotWait) {
     const json worker = (*pod_of(s, kDefaults))["spec"]["containers"][0];
     return worker.contains("lifecycle") ? worker["lifecycle"]["preStop"]["exec"]["command"][2].get<std::string>() : "";
   };
-  EXPECT_THAT(hook("LlamaCpp", "server:1"),
-              testing::AllOf(HasSubstr("http://$POD_IP:8000/metrics"), HasSubstr("llamacpp:requests_")));
+  EXPECT_THAT(hook("LlamaCpp", "server:1"), testing::AllOf(HasSubstr(":8000/metrics"), HasSubstr("llamacpp:requests_")));
   EXPECT_THAT(hook("TensorRTLLM", "trt:1"), HasSubstr("/prometheus/metrics"));
   EXPECT_THAT(hook("VLLM", "vllm:v0.17.0"), HasSubstr("vllm:num_requests_"));
   EXPECT_EQ(hook("VLLM", "vllm:v0.18.0"), "");

@@ -18,6 +18,12 @@ TEST(HostPorts, AreReadAndWritten) {
   }
 }
 
+// Given brackets around a pod's IP, expects the same address of either family.
+TEST(HostPorts, MayHaveBracketsAroundEitherFamily) {
+  EXPECT_EQ(parse_host_port("[10.1.2.3]:8000").value(), (HostPort{"10.1.2.3", "8000"}));
+  EXPECT_EQ(parse_host_port("[fd00::5]:8000").value(), (HostPort{"fd00::5", "8000"}));
+}
+
 // Given addresses with and without a port, as URLs have them; expects the default port where there is none.
 TEST(HostPorts, HaveADefaultPort) {
   EXPECT_EQ(parse_host_port("a:1", 80).value(), (HostPort{"a", "1"}));

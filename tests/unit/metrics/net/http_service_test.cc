@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/http_connection.h"
+#include "tests/loopback.h"
 
 namespace windlass::net {
 namespace {
@@ -74,6 +75,27 @@ TEST(HttpService, AnswersInTheOrderOfRequests) {
     EXPECT_TRUE(other && other->body == "POST /c abc") << i;
   }
   writer.join();
+}
+
+// Given a server at "::", expects answers over IPv4 and over IPv6.
+TEST(HttpService, ListensOnBothFamilies) {
+  if (!has_ipv6_loopback()) GTEST_SKIP() << "this machine has no ::1";
+  HttpService service(options_with(), echo, 1);
+  ASSERT_TRUE(service.open({"::", "0"}).ok());
+  const int port = std::stoi(service.bound().port);
+  const auto answer = ask(port, get("/four"));
+  EXPECT_TRUE(answer && answer->body == "GET /four ");
+
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_loopback;
+  address.sin6_port = htons(static_cast<std::uint16_t>(port));
+  const int socket = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  Connection client(socket);
+  ASSERT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  client.write(get("/six"));
+  const auto other = read_message(client);
+  EXPECT_TRUE(other && other->body == "GET /six ");
 }
 
 // Given a call's parts; they are what was sent, and a trailer is no header.

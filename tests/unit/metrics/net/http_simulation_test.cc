@@ -522,6 +522,16 @@ TEST_F(HttpSimulation, AnEmptyChunkedBodyByteByByte) {
   EXPECT_TRUE(peer.complete());
 }
 
+// Given a machine without IPv6, expects a server at "::" to listen on IPv4.
+TEST_F(HttpSimulation, ListensWithoutIpv6) {
+  SimulatedKernel kernel;
+  HttpService service(
+      refusing(), [](const ServerCall&) {}, 1);
+  const auto opened = service.open({"::", "0"});
+  EXPECT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_FALSE(service.open({"::1", "0"}).ok());
+}
+
 // Given peers in step with the server, expects each whole request answered once, in order and with its own bytes, wrong ones
 // refused, every connection closed at its limit and for no other reason, and nothing held when all have left.
 TEST_F(HttpSimulation, PeersInStep) {

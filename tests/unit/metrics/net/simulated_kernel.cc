@@ -282,7 +282,9 @@ extern "C" {
 
 int __wrap_socket(int domain, int type, int protocol) {
   SimulatedKernel* const kernel = the_kernel;
-  return kernel != nullptr && domain == AF_INET ? kernel->socket(type) : __real_socket(domain, type, protocol);
+  if (kernel != nullptr && domain == AF_INET) return kernel->socket(type);
+  if (kernel != nullptr && domain == AF_INET6) return failed(EAFNOSUPPORT);
+  return __real_socket(domain, type, protocol);
 }
 
 int __wrap_bind(int fd, const sockaddr* address, socklen_t size) {
