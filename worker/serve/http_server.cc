@@ -16,12 +16,11 @@
 #include "metrics/security/files.h"
 #include "metrics/security/secrets.h"
 #include "planner/base/percent.h"
-#include "planner/base/shown_json.h"
-#include "worker/model/json_input.h"
 #include "worker/parallel/chain_steps.h"
 #include "worker/parallel/kv_stream.h"
 #include "worker/parallel/kv_wire.h"
 #include "worker/serve/chain_http.h"
+#include "worker/serve/duty.h"
 #include "worker/serve/exchange.h"
 #include "worker/serve/kv_http.h"
 #include "worker/serve/request_input.h"
@@ -43,35 +42,13 @@ constexpr std::size_t kMaxBodiesBytes = std::size_t{256} << 20U;
 constexpr std::size_t kLargeBodyBytes = 32U << 10U;
 constexpr int kSideThreads = 2;
 
-enum class Phase { kLoading, kReady, kChanging, kDraining };
-
-// As /ready says it; when it is not ready also why requests are refused, and X-Windlass-Rejected.
-struct PhaseTexts {
-  const char* status;
-  const char* why;
-  const char* rejected;
-};
-PhaseTexts texts_of(Phase phase) {
-  switch (phase) {
-    case Phase::kLoading: return {"loading", "is loading", "loading"};
-    case Phase::kReady: return {"ready", "", ""};
-    case Phase::kChanging: return {"changing", "changes its blocks", "blocks"};
-    case Phase::kDraining: return {"draining", "is draining", "draining"};
-  }
-  return {"", "", ""};
-}
-
-// What who asks for other blocks is told then.
-ApiError no_change(Phase phase) {
-  const PhaseTexts texts = texts_of(phase);
-  return {503, fmt::format("blocks: this worker {}", texts.why), "server_error", "", texts.rejected};
-}
-
 // What is served, for who meets it: as long as one is held, it is there.
 using Lease = std::shared_ptr<const Served>;
 
 // A served name may be no UTF-8.
 std::string printed(const ordered_json& value) { return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
+
+std::string role_body(Role role) { return ordered_json{{"role", to_string(role)}}.dump(); }
 
 std::int64_t unix_now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -86,47 +63,30 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
         metrics(m),
         clock(c),
         created(unix_now_s()),
-        role(options.role),
-        in_parts(options.some_blocks) {}
+        duty(options.role, options.some_blocks) {}
 
   using Token = std::shared_ptr<void>;
-  // By POST /blocks, until it is answered.
-  struct AskedBlocks {
-    BlockRange blocks;
-    net::ServerCall call;
-    Token token;
-  };
-
   const HttpServerOptions options;
   const metrics::Registry& registry;
   const metrics::WorkerMetrics& metrics;
   const Clock& clock;
   const std::int64_t created;
-  std::atomic<Phase> phase{Phase::kLoading};
+  Duty duty;
   std::atomic<std::uint64_t> next_response{1};
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<net::HttpService> service;
-  SideThreads* side = nullptr;  // as long as it listens
-  int stream_port = 0;          // from before it listens; 0: no streams
-  int step_port = 0;            // the same of chains' steps
-  mutable std::mutex mutex;     // of what follows
-  Role role;
-  bool in_parts;                                   // it has, or is to have, some of the model's blocks alone, and so no role
+  SideThreads* side = nullptr;                     // as long as it listens
+  int stream_port = 0;                             // from before it listens; 0: no streams
+  int step_port = 0;                               // the same of chains' steps
+  mutable std::mutex mutex;                        // of what follows
   Lease serving;                                   // nothing while it loads
   std::shared_ptr<std::promise<void>> given_back;  // kept by all who have met what is served
-  BlockRange range;                                // that is served, or was last
-  std::int64_t layers = 0;                         // of the model; 0 until it is loaded
-  std::optional<AskedBlocks> asked;
   std::list<std::weak_ptr<Exchange>> exchanges;
   std::mt19937_64 seeds{std::random_device{}()};
 
   [[nodiscard]] Lease current() const {
     const std::scoped_lock lock(mutex);
     return serving;
-  }
-  [[nodiscard]] Role current_role() const {
-    const std::scoped_lock lock(mutex);
-    return role;
   }
   Token make_token() const {
     ++*open;
@@ -149,8 +109,6 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   [[nodiscard]] bool may_change(const net::ServerCall& call, const char* what, const Token& token);
   void change_role(const net::ServerCall& call, const std::string& body, const Token& token);
   void change_blocks(const net::ServerCall& call, const std::string& body, const Token& token);
-  [[nodiscard]] std::optional<ApiError> take_up(BlockRange blocks, const net::ServerCall& call, const Token& token);
-  [[nodiscard]] std::string blocks_body() const;
   void refuse_for_blocks(const net::ServerCall& call, const ServedBlocks& loaded, const Token& token);
   void refuse_for_phase(const net::ServerCall& call, Phase now, const Token& token);
   void tokenize(const net::ServerCall& call, bool encode, const std::string& body, const Token& token);
@@ -178,7 +136,7 @@ void HttpServer::Impl::refuse(const net::ServerCall& call, const ApiError& error
     metrics.requests_finished("rejected").add(1);
   }
   if (!allow.empty()) headers.emplace_back("Allow", allow);
-  if (phase.load() == Phase::kDraining) headers.emplace_back("Connection", "close");
+  if (duty.phase() == Phase::kDraining) headers.emplace_back("Connection", "close");
   if (const std::string id = request_id_of(call); !id.empty()) headers.emplace_back("X-Request-Id", id);
   send_response(call, error.status, error_body(error), "application/json", headers, token);
 }
@@ -288,8 +246,8 @@ void HttpServer::Impl::answer_get(const net::ServerCall& call, Target target, co
         return refuse(call, {404, "this worker has no sessions now", "server_error", "", "loading"}, token);
       return answer_kv(call, from.exports, from.taken, token, stream_port);
     }
-    case Target::kRole: return json(ordered_json{{"role", to_string(current_role())}}.dump());
-    case Target::kBlocks: return json(blocks_body());
+    case Target::kRole: return json(role_body(duty.role()));
+    case Target::kBlocks: return json(duty.blocks_body());
     case Target::kMetrics: return send_response(call, 200, registry.exposition(), metrics::kExpositionContentType, {}, token);
     case Target::kModels: return json(printed({{"object", "list"}, {"data", ordered_json::array({model_entry()})}}));
     case Target::kModel: {
@@ -302,7 +260,7 @@ void HttpServer::Impl::answer_get(const net::ServerCall& call, Target target, co
     }
     case Target::kHealth: return json(R"({"status":"ok"})");
     default: {
-      const Phase now = phase.load();
+      const Phase now = duty.phase();
       return send_response(call, now == Phase::kReady ? 200 : 503, ready_body(now), "application/json", {}, token);
     }
   }
@@ -354,7 +312,7 @@ void HttpServer::Impl::tokenize(const net::ServerCall& call, bool encode, const 
 }
 
 void HttpServer::Impl::generate(const net::ServerCall& call, Endpoint endpoint, const std::string& body, const Token& token) {
-  const Phase now = phase.load();
+  const Phase now = duty.phase();
   const Lease lease = current();
   if (lease && lease->blocks) return refuse_for_blocks(call, *lease->blocks, token);
   if (now != Phase::kReady || !lease) return refuse_for_phase(call, now, token);
@@ -518,7 +476,7 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
     if (!choice.chain.empty()) chained.add(choice.chain);
   }
   const bool sends = choices.front().kv.sends();
-  const Role is = current_role();
+  const Role is = duty.role();
   if (is == (sends ? Role::kDecode : Role::kPrefill)) {
     return refuse(call,
                   {503,
@@ -548,7 +506,7 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
     const bool full = taken.error().code == ErrorCode::kResourceExhausted;
     const bool draining = taken.error().code == ErrorCode::kFailedPrecondition;
     if (!full && !draining) return refuse(call, {400, taken.error().message}, token);
-    if (draining) return refuse_for_phase(call, phase.load(), token);
+    if (draining) return refuse_for_phase(call, duty.phase(), token);
     return refuse(call, {503, taken.error().message, "server_error", "", "full"}, token, "full");
   }
   chained.taken_over();  // by the sinks, which see every end
@@ -582,92 +540,27 @@ bool HttpServer::Impl::may_change(const net::ServerCall& call, const char* what,
 }
 
 void HttpServer::Impl::change_role(const net::ServerCall& call, const std::string& body, const Token& token) {
-  const ApiError parts{403, "this worker has some of the model's blocks alone: its role cannot be changed"};
-  {
-    const std::scoped_lock lock(mutex);
-    if (in_parts) return refuse(call, parts, token);
-  }
+  if (const auto fixed = duty.fixed_role()) return refuse(call, *fixed, token);
   if (!may_change(call, "role", token)) return;
-  const auto asked_for = parse_json(body, kMaxRequestParts);
-  const auto wanted =
-      asked_for.ok() && asked_for->is_object() && asked_for->contains("role") && asked_for->at("role").is_string()
-          ? role_from(asked_for->at("role").get_ref<const std::string&>())
-          : std::nullopt;
-  if (!wanted) {
-    return refuse(call,
-                  {400,
-                   fmt::format("role: found {}, allowed is {{\"role\": \"unified\", \"prefill\" or \"decode\"}}",
-                               asked_for.ok() ? shown(*asked_for) : "no JSON"),
-                   "invalid_request_error", "role"},
-                  token);
-  }
-  Role before = *wanted;
-  {
-    const std::scoped_lock lock(mutex);
-    if (in_parts) return refuse(call, parts, token);  // or is about to
-    std::swap(before, role);
-  }
-  if (before != *wanted) spdlog::info("role: {} from now on, {} before", to_string(*wanted), to_string(before));
-  send_response(call, 200, ordered_json{{"role", to_string(*wanted)}}.dump(), "application/json", {}, token);
-}
-
-std::string HttpServer::Impl::blocks_body() const {
-  const std::scoped_lock lock(mutex);
-  if (layers == 0) return ordered_json{{"blocks", nullptr}}.dump();
-  ordered_json body = {{"blocks", to_string(range)}, {"layers", layers}};
-  if (asked) body["changing_to"] = to_string(asked->blocks);
-  return body.dump();
-}
-
-void HttpServer::Impl::change_blocks(const net::ServerCall& call, const std::string& body, const Token& token) {
-  if (!may_change(call, "blocks", token)) return;
-  if (options.fixed_blocks) return refuse(call, {403, *options.fixed_blocks}, token);
-  const auto asked_for = parse_json(body, kMaxRequestParts);
-  const auto wanted =
-      asked_for.ok() && asked_for->is_object() && asked_for->contains("blocks") && asked_for->at("blocks").is_string()
-          ? parse_blocks(asked_for->at("blocks").get_ref<const std::string&>())
-          : Result<BlockRange>(Error{});
-  if (!wanted.ok()) {
-    return refuse(call,
-                  {400,
-                   fmt::format("blocks: found {}, allowed is {{\"blocks\": \"A:B\"}} with whole numbers 0 <= A < B",
-                               asked_for.ok() ? shown(*asked_for) : "no JSON"),
-                   "invalid_request_error", "blocks"},
-                  token);
-  }
-  if (const auto error = take_up(*wanted, call, token)) refuse(call, *error, token);
+  const auto wanted = role_in(body);
+  if (const auto* error = std::get_if<ApiError>(&wanted)) return refuse(call, *error, token);
+  const Role role = std::get<Role>(wanted);
+  const auto changed = duty.change_role(role);
+  if (const auto* error = std::get_if<ApiError>(&changed)) return refuse(call, *error, token);
+  const Role before = std::get<Role>(changed);
+  if (before != role) spdlog::info("role: {} from now on, {} before", to_string(role), to_string(before));
+  send_response(call, 200, role_body(role), "application/json", {}, token);
 }
 
 // Leaves it to main's thread, which answers; or answers at once where the blocks are those already.
-std::optional<ApiError> HttpServer::Impl::take_up(BlockRange wanted, const net::ServerCall& call, const Token& token) {
-  {
-    const std::scoped_lock lock(mutex);
-    const Phase now = phase.load();
-    if (now == Phase::kLoading || now == Phase::kDraining) {
-      return no_change(now);
-    }
-    if (asked) {
-      return ApiError{409, fmt::format("blocks: found {}, allowed is nothing until this worker has changed to {}",
-                                       to_string(wanted), to_string(asked->blocks))};
-    }
-    if (wanted.end > layers) {
-      return ApiError{400,
-                      fmt::format("blocks: found {}, allowed is up to {}: the model has so many", to_string(wanted), layers),
-                      "invalid_request_error", "blocks"};
-    }
-    const bool part = wanted.size() < layers;
-    if (part && role != Role::kUnified) {
-      return ApiError{409, fmt::format("role: found {}, allowed for a worker with the blocks {} of {} alone is unified",
-                                       to_string(role), to_string(wanted), layers)};
-    }
-    if (wanted != range) {
-      in_parts = in_parts || part;
-      asked.emplace(AskedBlocks{wanted, call, token});
-      return std::nullopt;
-    }
-  }
-  send_response(call, 200, blocks_body(), "application/json", {}, token);
-  return std::nullopt;
+void HttpServer::Impl::change_blocks(const net::ServerCall& call, const std::string& body, const Token& token) {
+  if (!may_change(call, "blocks", token)) return;
+  if (options.fixed_blocks) return refuse(call, {403, *options.fixed_blocks}, token);
+  const auto wanted = blocks_in(body);
+  if (const auto* error = std::get_if<ApiError>(&wanted)) return refuse(call, *error, token);
+  const auto asked = duty.ask({std::get<BlockRange>(wanted), call, token});
+  if (const auto* error = std::get_if<ApiError>(&asked)) return refuse(call, *error, token);
+  if (!std::get<bool>(asked)) send_response(call, 200, duty.blocks_body(), "application/json", {}, token);
 }
 
 HttpServer::HttpServer(HttpServerOptions options, const metrics::Registry& registry, const metrics::WorkerMetrics& metrics,
@@ -714,19 +607,13 @@ void HttpServer::serve(const Served& served) {
     const std::scoped_lock lock(impl_->mutex);
     impl_->given_back = std::make_shared<std::promise<void>>();
     impl_->serving = Lease(&served, [all = impl_->given_back](const Served*) { all->set_value(); });
-    impl_->range = served.range();
-    impl_->layers = served.layers();
-    impl_->in_parts = impl_->range.size() < impl_->layers;
   }
-  impl_->phase.store(Phase::kReady);
+  impl_->duty.serve(served.range(), served.layers());
 }
 
-std::optional<BlockRange> HttpServer::wanted_blocks() const {
-  const std::scoped_lock lock(impl_->mutex);
-  return impl_->asked ? std::optional<BlockRange>(impl_->asked->blocks) : std::nullopt;
-}
+std::optional<BlockRange> HttpServer::wanted_blocks() const { return impl_->duty.wanted_blocks(); }
 
-void HttpServer::begin_change() { impl_->phase.store(Phase::kChanging); }
+void HttpServer::begin_change() { impl_->duty.begin_change(); }
 
 std::future<void> HttpServer::withdraw() {
   Lease ours;  // perhaps the last one
@@ -740,14 +627,9 @@ std::future<void> HttpServer::withdraw() {
 }
 
 void HttpServer::changed(const std::optional<Error>& failure) {
-  std::optional<Impl::AskedBlocks> asked;
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    asked.swap(impl_->asked);
-    impl_->in_parts = impl_->range.size() < impl_->layers;
-  }
+  const auto asked = impl_->duty.changed();
   if (!asked) return;
-  if (!failure) return send_response(asked->call, 200, impl_->blocks_body(), "application/json", {}, asked->token);
+  if (!failure) return send_response(asked->call, 200, impl_->duty.blocks_body(), "application/json", {}, asked->token);
   const std::string found = to_string(asked->blocks);
   impl_->refuse(asked->call,
                 {500, fmt::format("blocks: found {}, which cannot be served: {}", found, failure->message), "server_error"},
@@ -755,13 +637,7 @@ void HttpServer::changed(const std::optional<Error>& failure) {
 }
 
 void HttpServer::drain() {
-  impl_->phase.store(Phase::kDraining);
-  std::optional<Impl::AskedBlocks> asked;
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    asked.swap(impl_->asked);
-  }
-  if (asked) impl_->refuse(asked->call, no_change(Phase::kDraining), asked->token);
+  if (const auto asked = impl_->duty.drain()) impl_->refuse(asked->call, no_change(Phase::kDraining), asked->token);
 }
 
 void HttpServer::tick(const Served* served) {
