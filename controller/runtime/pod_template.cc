@@ -111,11 +111,69 @@ void restore_all(const json& ours, json& merged) {
   for (const auto& [key, value] : ours.items()) merged[key] = value;
 }
 
-json* container(json& pod) {
-  for (json& one : pod["spec"]["containers"]) {
+// const or not.
+template <class Json>
+Json* worker_container(Json& pod) {
+  for (Json& one : pod["spec"]["containers"]) {
     if (text_at(one, {"name"}) == kWorkerContainer) return &one;
   }
   return nullptr;
+}
+
+// What Windlass says of the pod, whatever they say.
+void restore_pod(const json& ours, json& out, const Launch& spec) {
+  json& meta = out["metadata"];
+  restore(ours["metadata"], meta, {"name", "namespace", "ownerReferences", "generateName"});
+  restore_all(ours["metadata"]["labels"], meta["labels"]);
+  restore_all(ours["metadata"]["annotations"], meta["annotations"]);
+  // The class says where its accelerators are; the user may narrow that further.
+  if (ours["spec"].contains("nodeSelector")) restore_all(ours["spec"]["nodeSelector"], out["spec"]["nodeSelector"]);
+  restore(ours["spec"], out["spec"], {"terminationGracePeriodSeconds", "restartPolicy"});
+  if (!spec.priority_class.empty()) restore(ours["spec"], out["spec"], {"priorityClassName"});
+}
+
+// Theirs may say more to the engine, but not again what we say.
+std::vector<std::string> merged_args(const json& ours, const json& theirs, const Launch& spec) {
+  std::vector<std::string> args = ours.get<std::vector<std::string>>();
+  if (theirs == ours) return args;
+  std::vector<std::string> words;
+  for (const json& word : theirs) {
+    if (word.is_string()) words.push_back(word.get<std::string>());
+  }
+  const std::vector<std::string> more = other_args(spec, args, words);
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+// Of the worker's container: arguments, accelerators, our port and the pod's IP.
+void restore_worker(const json& mine, json& worker, const Launch& spec) {
+  worker["args"] = merged_args(mine["args"], list_at(worker, {"args"}), spec);
+  for (const char* kind : {"requests", "limits"}) worker["resources"][kind][spec.resource_name] = std::to_string(spec.gpus);
+  for (const json& port : mine["ports"]) {
+    for (json& one : worker["ports"]) {
+      if (one["containerPort"] == port["containerPort"]) one = port;
+    }
+  }
+  for (json& variable : worker["env"]) {
+    if (text_at(variable, {"name"}) == "POD_IP") variable = mine["env"][0];
+  }
+}
+
+Result<void> check_other_containers(const json& pod, const Launch& spec, const std::string& path) {
+  for (const char* list : {"containers", "initContainers"}) {
+    for (const json& one : list_at(pod, {"spec", list})) {
+      if (text_at(one, {"name"}) == kWorkerContainer) continue;
+      for (const char* kind : {"requests", "limits"}) {
+        if (at(one, {"resources", kind, spec.resource_name.c_str()}) == nullptr) continue;
+        return Error{
+            ErrorCode::kInvalidArgument,
+            fmt::format("{}.spec.{}: container {} asks for {}; only the worker may hold accelerators, and how many is the "
+                        "plan's to say",
+                        path, list, text_at(one, {"name"}), spec.resource_name)};
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -130,59 +188,14 @@ Result<json> merge_pod_template(const json& ours, const json& theirs, const Laun
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found field '{}'; allowed are metadata and spec", path, key)};
   }
   WINDLASS_ASSIGN_OR_RETURN(json out, merge(ours, theirs, path, ""));
-
-  json& meta = out["metadata"];
-  restore(ours["metadata"], meta, {"name", "namespace", "ownerReferences", "generateName"});
-  restore_all(ours["metadata"]["labels"], meta["labels"]);
-  restore_all(ours["metadata"]["annotations"], meta["annotations"]);
-  // The class says where its accelerators are; the user may narrow that further.
-  if (ours["spec"].contains("nodeSelector")) restore_all(ours["spec"]["nodeSelector"], out["spec"]["nodeSelector"]);
-  restore(ours["spec"], out["spec"], {"terminationGracePeriodSeconds", "restartPolicy"});
-  if (!spec.priority_class.empty()) restore(ours["spec"], out["spec"], {"priorityClassName"});
-
-  const json* mine = nullptr;
-  for (const json& one : ours["spec"]["containers"]) {
-    if (text_at(one, {"name"}) == kWorkerContainer) mine = &one;
-  }
-  json* worker = container(out);
+  restore_pod(ours, out, spec);
+  const json* mine = worker_container(ours);
+  json* worker = worker_container(out);
   if (mine == nullptr || worker == nullptr) {
     return Error{ErrorCode::kInvalidArgument, path + ".spec.containers: the container named worker cannot be taken away"};
   }
-  // Theirs may say more to the engine, but not again what we say.
-  const json& their_args = list_at(*worker, {"args"});
-  std::vector<std::string> args = (*mine)["args"].get<std::vector<std::string>>();
-  if (their_args != (*mine)["args"]) {
-    std::vector<std::string> words;
-    for (const json& word : their_args) {
-      if (word.is_string()) words.push_back(word.get<std::string>());
-    }
-    const std::vector<std::string> more = other_args(spec, args, words);
-    args.insert(args.end(), more.begin(), more.end());
-  }
-  (*worker)["args"] = args;
-  for (const char* list : {"containers", "initContainers"}) {
-    for (const json& one : list_at(out, {"spec", list})) {
-      if (text_at(one, {"name"}) == kWorkerContainer) continue;
-      for (const char* kind : {"requests", "limits"}) {
-        if (at(one, {"resources", kind, spec.resource_name.c_str()}) == nullptr) continue;
-        return Error{
-            ErrorCode::kInvalidArgument,
-            fmt::format("{}.spec.{}: container {} asks for {}; only the worker may hold accelerators, and how many is the "
-                        "plan's to say",
-                        path, list, text_at(one, {"name"}), spec.resource_name)};
-      }
-    }
-  }
-  for (const char* kind : {"requests", "limits"}) (*worker)["resources"][kind][spec.resource_name] = std::to_string(spec.gpus);
-  for (const json& port : (*mine)["ports"]) {
-    for (json& one : (*worker)["ports"]) {
-      if (one["containerPort"] == port["containerPort"]) one = port;
-    }
-  }
-  for (json& variable : (*worker)["env"]) {
-    if (text_at(variable, {"name"}) != "POD_IP") continue;
-    variable = (*mine)["env"][0];
-  }
+  WINDLASS_RETURN_IF_ERROR(check_other_containers(out, spec, path));
+  restore_worker(*mine, *worker, spec);
   return out;
 }
 

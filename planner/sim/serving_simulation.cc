@@ -69,59 +69,68 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
   return {};
 }
 
-Result<void> validate(const ServingService& service, bool controlled, const std::string& prefix) {
-  bool unified = false, prefill = false, decode = false;
-  for (std::size_t i = 0; i < service.pools.size(); ++i) {
-    const ServingPool& pool = service.pools[i];
-    const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}cluster.pools[{}].{}: found {}, allowed is {}", prefix, i, field, found, allowed)};
-    };
-    if (pool.workers < (controlled ? 0 : 1)) {
-      return wrong("workers", std::to_string(pool.workers), controlled ? "a number of at least 0" : "a number of at least 1");
-    }
-    if (!is_time(pool.start_s)) return wrong("start", fmt::format("{} s", pool.start_s), kTime);
-    if (!is_time(pool.swap_s_per_token)) return wrong("swap", fmt::format("{} s a token", pool.swap_s_per_token), kTime);
-    const double tokens = pool.spec.engine.kv_blocks == 0
-                              ? pool.model->kv_capacity_tokens()
-                              : static_cast<double>(pool.spec.engine.kv_blocks * pool.spec.engine.block_tokens);
-    if (!(tokens >= static_cast<double>(pool.spec.engine.block_tokens) * std::max(1, pool.model->pipeline_stages()))) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}cluster.pools[{}]: the model does not fit: {:.0f} tokens are left for the KV cache", prefix,
-                               i, tokens)};
-    }
-    unified = unified || pool.role == dispatch::Role::kUnified;
-    prefill = prefill || pool.role == dispatch::Role::kPrefill;
-    decode = decode || pool.role == dispatch::Role::kDecode;
+Result<void> validate_pool(const ServingPool& pool, std::size_t i, bool controlled, const std::string& prefix) {
+  const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}cluster.pools[{}].{}: found {}, allowed is {}", prefix, i, field, found, allowed)};
+  };
+  if (pool.workers < (controlled ? 0 : 1)) {
+    return wrong("workers", std::to_string(pool.workers), controlled ? "a number of at least 0" : "a number of at least 1");
   }
+  if (!is_time(pool.start_s)) return wrong("start", fmt::format("{} s", pool.start_s), kTime);
+  if (!is_time(pool.swap_s_per_token)) return wrong("swap", fmt::format("{} s a token", pool.swap_s_per_token), kTime);
+  const double tokens = pool.spec.engine.kv_blocks == 0
+                            ? pool.model->kv_capacity_tokens()
+                            : static_cast<double>(pool.spec.engine.kv_blocks * pool.spec.engine.block_tokens);
+  if (!(tokens >= static_cast<double>(pool.spec.engine.block_tokens) * std::max(1, pool.model->pipeline_stages()))) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}cluster.pools[{}]: the model does not fit: {:.0f} tokens are left for the KV cache", prefix, i, tokens)};
+  }
+  return {};
+}
+
+// Each setting by itself.
+Result<void> validate_settings(const dispatch::DispatchSettings& dispatch, const std::string& prefix) {
   const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.{}: found {}, allowed is {}", prefix, field, found, allowed)};
   };
-  if (const auto& flip = service.dispatch.flip) {
+  if (const auto& flip = dispatch.flip) {
     if (!is_time(flip->window_s) || flip->window_s == 0)
       return wrong("flip.window", fmt::format("{} s", flip->window_s), "a time above 0");
     if (!is_time(flip->flip_s)) return wrong("flip.time", fmt::format("{} s", flip->flip_s), kTime);
   }
-  if (const auto& repurpose = service.dispatch.repurpose) {
+  if (const auto& repurpose = dispatch.repurpose) {
     if (!is_time(repurpose->window_s) || repurpose->window_s == 0)
       return wrong("repurpose.window", fmt::format("{} s", repurpose->window_s), "a time above 0");
     if (!(repurpose->above >= 0 && repurpose->above <= 1))
       return wrong("repurpose.above", fmt::format("{}", repurpose->above), "a share from 0 to 1");
-    if (!service.dispatch.mixed_pool_threshold_tokens) return wrong("repurpose", "no mixed pool", "one beside it");
+    if (!dispatch.mixed_pool_threshold_tokens) return wrong("repurpose", "no mixed pool", "one beside it");
   }
-  if (const auto& prediction = service.dispatch.prediction) {
+  if (const auto& prediction = dispatch.prediction) {
     if (prediction->bucket_tokens < 1)
       return wrong("prediction.bucketTokens", std::to_string(prediction->bucket_tokens), "a number of at least 1");
     if (!(prediction->accuracy >= 0 && prediction->accuracy <= 1))
       return wrong("prediction.accuracy", fmt::format("{}", prediction->accuracy), "a share from 0 to 1");
   }
-  for (std::size_t i = 0; service.dispatch.mixed_pool_threshold_tokens && i < service.pools.size(); ++i) {
-    const planner::Batching batching = service.pools[i].spec.engine.batching;
-    if (batching != planner::Batching::kStatic && batching != planner::Batching::kOrca) continue;
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}scheduling.batching: found {} with a mixed pool, allowed are those with paged caches", prefix,
-                             to_string(batching))};
+  return {};
+}
+
+// Settings next to the pools' engines and roles.
+Result<void> validate_together(const ServingService& service, const std::string& prefix) {
+  bool unified = false, prefill = false, decode = false;
+  for (const ServingPool& pool : service.pools) {
+    const planner::Batching batching = pool.spec.engine.batching;
+    if (service.dispatch.mixed_pool_threshold_tokens &&
+        (batching == planner::Batching::kStatic || batching == planner::Batching::kOrca)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}scheduling.batching: found {} with a mixed pool, allowed are those with paged caches", prefix,
+                               to_string(batching))};
+    }
+    unified = unified || pool.role == dispatch::Role::kUnified;
+    prefill = prefill || pool.role == dispatch::Role::kPrefill;
+    decode = decode || pool.role == dispatch::Role::kDecode;
   }
   if (!(unified ? !prefill && !decode : prefill && decode)) {
     return Error{ErrorCode::kInvalidArgument,
@@ -138,6 +147,15 @@ Result<void> validate(const ServingService& service, bool controlled, const std:
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}scheduling.decodeChoice: found two-choice with a mixed pool, allowed is one of them", prefix)};
   }
+  return {};
+}
+
+Result<void> validate(const ServingService& service, bool controlled, const std::string& prefix) {
+  for (std::size_t i = 0; i < service.pools.size(); ++i) {
+    WINDLASS_RETURN_IF_ERROR(validate_pool(service.pools[i], i, controlled, prefix));
+  }
+  WINDLASS_RETURN_IF_ERROR(validate_settings(service.dispatch, prefix));
+  WINDLASS_RETURN_IF_ERROR(validate_together(service, prefix));
   return validate_pairs(service, prefix);
 }
 

@@ -179,53 +179,88 @@ std::string reading_of(const std::optional<planner::PerformanceProfile>& profile
   return cells->reading == planner::ProfileReading::kBatchShape ? ", read by batchShape" : ", read by batchTokens";
 }
 
+// Where in the scenario a worker stands.
+struct Place {
+  const std::string& source;
+  const ScenarioService& service;
+  const std::string& field;
+  int line;
+
+  [[nodiscard]] Error error(const std::string& what) const {
+    return {ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}{}: {}", source, line, service.prefix, field, what)};
+  }
+};
+
+// latency.file's, where it is one; null text: there is no file.
+Result<std::optional<planner::PerformanceProfile>> profile_of(const Place& at, const std::string& file, const std::string* text,
+                                                              const planner::AcceleratorSpec& accelerator, int gpus) {
+  std::optional<planner::PerformanceProfile> profile;
+  if (text == nullptr) return profile;
+  if (!planner::is_performance_profile(*text)) {
+    if (at.service.latency.source != LatencySource::kOperators) return profile;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: found no PerformanceProfile, allowed is one, or a folder of operator tables", file)};
+  }
+  WINDLASS_ASSIGN_OR_RETURN(profile, planner::parse_performance_profile(*text, file));
+  WINDLASS_RETURN_IF_ERROR(check_agrees(at.source, at.service, file, *profile));
+  if (profile->accelerator != accelerator.name || profile->gpus_per_worker != gpus) {
+    return at.error(fmt::format("found {} x {}, allowed is {} x {}: that is what {} was fitted on", gpus, accelerator.name,
+                                profile->gpus_per_worker, profile->accelerator, file));
+  }
+  return profile;
+}
+
+// What the data sheet's memory leaves for the KV cache.
+Result<double> sheet_kv_tokens(const Place& at, const planner::ModelShape& shape, const planner::AcceleratorSpec& accelerator,
+                               int gpus) {
+  const double tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
+  if (tokens >= at.service.engine.block_tokens) return tokens;
+  return at.error(
+      fmt::format("found {} x {} with {:.0f} GB of memory for {}, whose weights take {:.0f} GB beside activations and "
+                  "KV cache; allowed are more GPUs per worker, or larger ones",
+                  gpus, accelerator.name, gpus * accelerator.memory_bytes / 1e9, model_name(at.service),
+                  planner::weight_bytes(shape) / 1e9));
+}
+
+// What a worker's times and memory are taken from, for people.
+std::string basis_of(const Asked& asked, const std::optional<planner::PerformanceProfile>& profile, double kv_capacity_tokens) {
+  const ScenarioLatency& latency = asked.service.latency;
+  const std::string origin = asked.file.empty()
+                                 ? fmt::format("{} model from data sheets, nothing measured", to_string(latency.source))
+                                 : fmt::format("{} {}: {}", to_string(latency.source), asked.file,
+                                               latency.model.empty() ? model_name(asked.service) : latency.model) +
+                                       reading_of(profile);
+  return fmt::format("{}, {}, TP {}{}; KV cache of {:.0f} tokens", origin, asked.accelerator.name, asked.tensor_parallel(),
+                     latency.pipeline_parallel > 1 ? fmt::format(" x PP {}", latency.pipeline_parallel) : "",
+                     kv_capacity_tokens);
+}
+
 }  // namespace
 
 Result<WorkerModel> worker_model(const std::string& source, const ScenarioService& service, const planner::ModelShape& shape,
                                  const ScenarioTexts& texts, const planner::AcceleratorSpec& accelerator, int gpus,
                                  const std::string& field, int line) {
   static const std::string kNone;
+  const Place here{source, service, field, line};
   const ScenarioLatency& latency = service.latency;
   const std::string& file = latency.file_for(accelerator.name);
-  const auto here = [&](const std::string& what) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}{}: {}", source, line, service.prefix, field, what)};
-  };
-  const bool measured_capacity = !latency.capacities_file.empty();
-  const auto text = texts.find(file);
-  std::optional<planner::PerformanceProfile> profile;
-  if (text != texts.end() && planner::is_performance_profile(text->second)) {
-    WINDLASS_ASSIGN_OR_RETURN(profile, planner::parse_performance_profile(text->second, file));
-    WINDLASS_RETURN_IF_ERROR(check_agrees(source, service, file, *profile));
-    if (profile->accelerator != accelerator.name || profile->gpus_per_worker != gpus) {
-      return here(fmt::format("found {} x {}, allowed is {} x {}: that is what {} was fitted on", gpus, accelerator.name,
-                              profile->gpus_per_worker, profile->accelerator, file));
-    }
-  }
-  if (text != texts.end() && !profile && latency.source == LatencySource::kOperators) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found no PerformanceProfile, allowed is one, or a folder of operator tables", file)};
-  }
+  const auto found = texts.find(file);
+  const std::string* text = found == texts.end() ? nullptr : &found->second;
+  WINDLASS_ASSIGN_OR_RETURN(const auto profile, profile_of(here, file, text, accelerator, gpus));
   const std::optional<double> fitted_capacity = profile ? profile->kv_capacity_tokens : std::nullopt;
   double kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(0));
-  if (!latency.kv_capacity_tokens && !fitted_capacity && !measured_capacity) {
-    kv_capacity_tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
-    if (kv_capacity_tokens < service.engine.block_tokens) {
-      return here(
-          fmt::format("found {} x {} with {:.0f} GB of memory for {}, whose weights take {:.0f} GB beside activations and "
-                      "KV cache; allowed are more GPUs per worker, or larger ones",
-                      gpus, accelerator.name, gpus * accelerator.memory_bytes / 1e9, model_name(service),
-                      planner::weight_bytes(shape) / 1e9));
-    }
+  if (!latency.kv_capacity_tokens && !fitted_capacity && latency.capacities_file.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(kv_capacity_tokens, sheet_kv_tokens(here, shape, accelerator, gpus));
   }
   if (latency.source == LatencySource::kLinear && file.empty() && !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
-    return here(fmt::format("found {}, which cannot compute in {}", accelerator.name, planner::to_string(shape.dtype)));
+    return here.error(fmt::format("found {}, which cannot compute in {}", accelerator.name, planner::to_string(shape.dtype)));
   }
-  const Asked asked{service, shape, file, text == texts.end() ? kNone : text->second, accelerator, gpus, kv_capacity_tokens};
+  const Asked asked{service, shape, file, text == nullptr ? kNone : *text, accelerator, gpus, kv_capacity_tokens};
   auto built = profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts);
   if (!built.ok()) {
     // What the file lacks is told with the field that asks for it.
     const Error error = file.empty() ? built.error() : built.error().within(file);
-    if (error.code == ErrorCode::kNotFound || file.empty()) return here(error.message);
+    if (error.code == ErrorCode::kNotFound || file.empty()) return here.error(error.message);
     return error;
   }
   WorkerModel worker;
@@ -235,17 +270,10 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
   // What the model knows better than the catalog, unless the scenario says otherwise.
   worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));
   if (!(worker.kv_capacity_tokens >= service.engine.block_tokens)) {
-    return here(fmt::format("found a KV cache of {:.0f} tokens, allowed is at least scheduling.blockTokens, which is {}",
-                            worker.kv_capacity_tokens, service.engine.block_tokens));
+    return here.error(fmt::format("found a KV cache of {:.0f} tokens, allowed is at least scheduling.blockTokens, which is {}",
+                                  worker.kv_capacity_tokens, service.engine.block_tokens));
   }
-  const std::string origin = file.empty()
-                                 ? fmt::format("{} model from data sheets, nothing measured", to_string(latency.source))
-                                 : fmt::format("{} {}: {}", to_string(latency.source), file,
-                                               latency.model.empty() ? model_name(service) : latency.model) +
-                                       reading_of(profile);
-  worker.basis = fmt::format("{}, {}, TP {}{}; KV cache of {:.0f} tokens", origin, accelerator.name, asked.tensor_parallel(),
-                             latency.pipeline_parallel > 1 ? fmt::format(" x PP {}", latency.pipeline_parallel) : "",
-                             worker.kv_capacity_tokens);
+  worker.basis = basis_of(asked, profile, worker.kv_capacity_tokens);
   return worker;
 }
 

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,6 +38,27 @@ class LimitedSource final : public workload::RequestSource {
   std::int64_t left_;
 };
 
+// Of requests that are drawn: as a trace's or a file's, or as the workload says.
+Result<workload::LengthDistribution> lengths_of(const ScenarioWorkload& workload, const std::vector<workload::TraceRow>& rows,
+                                                std::string_view text, const std::optional<workload::ContextLimit>& context) {
+  if (!workload.trace_file.empty()) return workload::LengthDistribution::empirical(workload::lengths_of(rows));
+  if (workload.lengths_file.empty())
+    return workload::LengthDistribution::independent(*workload.input_tokens, *workload.output_tokens, context);
+  auto pairs = workload::parse_length_file(text, context);
+  if (!pairs.ok()) return pairs.error().within(workload.lengths_file);
+  return workload::LengthDistribution::empirical(std::move(pairs).value());
+}
+
+// Mean tokens of input and output.
+std::pair<double, double> means_of(const std::vector<workload::TraceRow>& rows) {
+  double input = 0, output = 0;
+  for (const workload::TraceRow& row : rows) {
+    input += row.input_tokens;
+    output += row.output_tokens;
+  }
+  return {input / static_cast<double>(rows.size()), output / static_cast<double>(rows.size())};
+}
+
 }  // namespace
 
 std::optional<int> context_limit(const ScenarioModel& model, const planner::ModelShape& shape) {
@@ -63,32 +85,16 @@ Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, const 
     requests.rows_ = std::move(rows).value();
   }
   const bool replayed = workload.arrivals == ArrivalKind::kTrace;
-  if (!replayed) {
-    if (!workload.trace_file.empty()) {
-      WINDLASS_ASSIGN_OR_RETURN(requests.lengths_,
-                                workload::LengthDistribution::empirical(workload::lengths_of(requests.rows_)));
-    } else if (!workload.lengths_file.empty()) {
-      auto pairs = workload::parse_length_file(text, context);
-      if (!pairs.ok()) return pairs.error().within(workload.lengths_file);
-      WINDLASS_ASSIGN_OR_RETURN(requests.lengths_, workload::LengthDistribution::empirical(std::move(pairs).value()));
-    } else {
-      auto lengths = workload::LengthDistribution::independent(*workload.input_tokens, *workload.output_tokens, context);
-      if (!lengths.ok()) return here("workload.inputTokens and outputTokens: " + lengths.error().message);
-      requests.lengths_ = std::move(lengths).value();
-    }
-  }
-
-  if (requests.lengths_) {
+  if (replayed) {
+    std::tie(requests.mean_input_tokens_, requests.mean_output_tokens_) = means_of(requests.rows_);
+  } else {
+    auto lengths = lengths_of(workload, requests.rows_, text, context);
+    const bool drawn = workload.trace_file.empty() && workload.lengths_file.empty();
+    if (!lengths.ok() && drawn) return here("workload.inputTokens and outputTokens: " + lengths.error().message);
+    if (!lengths.ok()) return lengths.error();
+    requests.lengths_ = std::move(lengths).value();
     requests.mean_input_tokens_ = requests.lengths_->mean_input_tokens();
     requests.mean_output_tokens_ = requests.lengths_->mean_output_tokens();
-  } else {
-    double input = 0, output = 0;
-    for (const workload::TraceRow& row : requests.rows_) {
-      input += row.input_tokens;
-      output += row.output_tokens;
-    }
-    requests.mean_input_tokens_ = input / static_cast<double>(requests.rows_.size());
-    requests.mean_output_tokens_ = output / static_cast<double>(requests.rows_.size());
   }
   const auto own = workload::mean_rate_per_s(requests.rows_);
   requests.own_rate_per_s_ = own.value_or(1);

@@ -20,6 +20,52 @@ int free_gpus(const planner::AcceleratorState& state) {
   return state.max_gpus ? std::min(free, *state.max_gpus) : free;
 }
 
+// The classes that it names, or else all; with the GPUs that are left for it.
+Result<std::vector<AcceleratorChoice>> choices_of(const planner::Service& service,
+                                                  std::span<const planner::AcceleratorState> accelerators) {
+  std::vector<AcceleratorChoice> choices;
+  for (const planner::AllowedAccelerator& allowed : service.accelerators) {
+    const auto state = std::find_if(accelerators.begin(), accelerators.end(),
+                                    [&](const auto& each) { return each.spec.name == allowed.accelerator; });
+    if (state == accelerators.end()) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("spec.accelerators: found {}, allowed is an AcceleratorClass that is there, or a name of the catalog",
+                      allowed.accelerator)};
+    }
+    choices.push_back({state->spec, std::min(allowed.max_gpus.value_or(free_gpus(*state)), free_gpus(*state))});
+  }
+  if (!service.accelerators.empty()) return choices;
+  for (const planner::AcceleratorState& state : accelerators) choices.push_back({state.spec, free_gpus(state)});
+  return choices;
+}
+
+Result<workload::LengthDistribution> lengths_of(const planner::Service& service, int context_tokens) {
+  const auto around = [&](double mean) -> workload::TokenDistribution {
+    return workload::LogNormalTokens{mean, kLengthCv, std::max(1, context_tokens - 1)};
+  };
+  return workload::LengthDistribution::independent(around(service.workload.input_tokens),
+                                                   around(service.workload.output_tokens),
+                                                   workload::ContextLimit{context_tokens, true});
+}
+
+// Data sheets' links, and what was measured where it was.
+void set_paths(Problem& problem, const planner::Service& service) {
+  using Spec = planner::AcceleratorSpec;
+  problem.within_node.bandwidth_bytes_per_s = slowest(problem, &Spec::intra_link_bandwidth_bytes_per_s);
+  problem.between_nodes.bandwidth_bytes_per_s = slowest(problem, &Spec::inter_link_bandwidth_bytes_per_s);
+  MeasuredTransfers transfers;
+  for (const planner::TransferToWorker& transfer : service.transfers) {
+    transfers[{transfer.accelerator, transfer.gpus_per_worker}] = transfer.measured;
+  }
+  for (WorkerKind& kind : problem.kinds) {
+    const auto paths = measured_paths(problem, kind, transfers);
+    if (!paths) continue;
+    kind.within_node = paths->within_node;
+    kind.between_nodes = paths->between_nodes;
+  }
+}
+
 }  // namespace
 
 double slowest(const Problem& problem, double planner::AcceleratorSpec::*figure) {
@@ -52,30 +98,12 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   problem.requests_per_s = service.workload.requests_per_s;
   if (!(problem.requests_per_s > 0)) return wrong("spec.workload.requestsPerSecond: found 0, allowed is above 0");
 
-  const auto add = [&](const planner::AcceleratorState& state, const std::optional<int>& max_gpus) {
-    const int gpus = max_gpus ? std::min(*max_gpus, free_gpus(state)) : free_gpus(state);
-    problem.accelerators.push_back({state.spec, gpus});
-  };
-  for (const planner::AllowedAccelerator& allowed : service.accelerators) {
-    const auto state = std::find_if(accelerators.begin(), accelerators.end(),
-                                    [&](const auto& each) { return each.spec.name == allowed.accelerator; });
-    if (state == accelerators.end()) {
-      return wrong(
-          fmt::format("spec.accelerators: found {}, allowed is an AcceleratorClass that is there, or a name of the catalog",
-                      allowed.accelerator));
-    }
-    add(*state, allowed.max_gpus);
-  }
-  if (service.accelerators.empty()) {
-    for (const planner::AcceleratorState& state : accelerators) add(state, std::nullopt);
-  }
+  auto choices = choices_of(service, accelerators);
+  if (!choices.ok()) return wrong(choices.error().message);
+  problem.accelerators = std::move(choices).value();
 
   const int context = service.max_context_tokens > 0 ? service.max_context_tokens : problem.shape.max_context_tokens;
-  const auto lengths = [&](double mean) -> workload::TokenDistribution {
-    return workload::LogNormalTokens{mean, kLengthCv, std::max(1, context - 1)};
-  };
-  auto drawn = workload::LengthDistribution::independent(
-      lengths(service.workload.input_tokens), lengths(service.workload.output_tokens), workload::ContextLimit{context, true});
+  auto drawn = lengths_of(service, context);
   if (!drawn.ok()) return wrong("spec.workload: " + drawn.error().message);
   WINDLASS_ASSIGN_OR_RETURN(auto made, DrawnRequests::make(std::move(drawn).value()));
   auto requests = std::make_unique<const DrawnRequests>(std::move(made));
@@ -90,19 +118,7 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   problem.objectives.both = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};
   problem.objectives.attainment = service.slo.percentile / 100;
   problem.max_cost_per_hour = service.scaling.max_cost_per_hour.value_or(problem.max_cost_per_hour);
-  using Spec = planner::AcceleratorSpec;
-  problem.within_node.bandwidth_bytes_per_s = slowest(problem, &Spec::intra_link_bandwidth_bytes_per_s);
-  problem.between_nodes.bandwidth_bytes_per_s = slowest(problem, &Spec::inter_link_bandwidth_bytes_per_s);
-  MeasuredTransfers transfers;
-  for (const planner::TransferToWorker& transfer : service.transfers) {
-    transfers[{transfer.accelerator, transfer.gpus_per_worker}] = transfer.measured;
-  }
-  for (WorkerKind& kind : problem.kinds) {
-    const auto paths = measured_paths(problem, kind, transfers);
-    if (!paths) continue;
-    kind.within_node = paths->within_node;
-    kind.between_nodes = paths->between_nodes;
-  }
+  set_paths(problem, service);
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   return Question(std::move(requests), std::move(problem));
 }

@@ -37,78 +37,102 @@ Result<Capacity> goodput_of(const Unit& unit, double beat_per_s, const UnitSearc
   return capacity_of(*unit.problem, unit.deployment, search);
 }
 
+// A unit whose goodput is asked for, and what it must beat.
+struct Task {
+  std::size_t family;
+  std::size_t unit;
+  double beat_per_s;
+};
+
+double best_share(const std::vector<Unit>& units, const UnitAnswer& answer) {
+  return answer.best ? share(units[*answer.best], answer.goodputs[*answer.best].requests_per_s) : 0;
+}
+
+class UnitSearch {
+ public:
+  UnitSearch(const std::vector<std::vector<Unit>>& families, const UnitSearchOptions& options, const Effort& effort)
+      : families_(families), options_(options), effort_(effort) {
+    for (const std::vector<Unit>& units : families) {
+      orders_.push_back(by_estimate(units));
+      answers_.families.push_back({std::vector<UnitGoodput>(units.size(), UnitGoodput{0, true}), std::nullopt});
+      longest_ = std::max(longest_, units.size());
+      all_ += units.size();
+    }
+  }
+
+  Result<UnitAnswers> run() {
+    for (std::size_t from = 0; from < longest_ && !answers_.stopped; from += kWave) {
+      answers_.stopped = stop_requested(effort_.stop) || answers_.iterations >= effort_.most_iterations;
+      if (!answers_.stopped) WINDLASS_RETURN_IF_ERROR(ask(wave(from)));
+    }
+    const bool without_winner =
+        std::any_of(answers_.families.begin(), answers_.families.end(), [](const UnitAnswer& of) { return !of.best; });
+    if (answers_.stopped && without_winner)
+      return Error{ErrorCode::kCancelled, "stopped before any instance's goodput was known"};
+    return std::move(answers_);
+  }
+
+ private:
+  [[nodiscard]] std::vector<Task> wave(std::size_t from) const {
+    std::vector<Task> tasks;
+    for (std::size_t family = 0; family < families_.size(); ++family) {
+      const std::vector<Unit>& units = families_[family];
+      const double beat = options_.prune ? best_share(units, answers_.families[family]) : 0;
+      for (std::size_t at = from; at < std::min(from + kWave, units.size()); ++at) {
+        const std::size_t unit = orders_[family][at];
+        tasks.push_back({family, unit, beat * units[unit].worth});
+      }
+    }
+    return tasks;
+  }
+
+  Result<void> ask(const std::vector<Task>& tasks) {
+    SerialExecutor serial;
+    auto found = parallel_map<Result<Capacity>>(
+        effort_.executor != nullptr ? *effort_.executor : serial, tasks.size(),
+        [&](std::size_t i) {
+          return goodput_of(families_[tasks[i].family][tasks[i].unit], tasks[i].beat_per_s, options_, effort_.stop);
+        },
+        effort_.stop);
+    if (!found.ok()) {
+      answers_.stopped = true;
+      return {};
+    }
+    for (std::size_t i = 0; i < tasks.size(); ++i) WINDLASS_RETURN_IF_ERROR(take(tasks[i], (*found)[i]));
+    if (effort_.progress) effort_.progress("goodput of instances", static_cast<double>(done_) / static_cast<double>(all_));
+    return {};
+  }
+
+  Result<void> take(const Task& task, const Result<Capacity>& capacity) {
+    if (!capacity.ok() && capacity.error().code == ErrorCode::kCancelled) {
+      answers_.stopped = true;
+      return {};
+    }
+    if (!capacity.ok()) return capacity.error();
+    UnitAnswer& answer = answers_.families[task.family];
+    const std::vector<Unit>& units = families_[task.family];
+    answers_.trials += capacity->trials;
+    answers_.iterations += capacity->iterations;
+    ++done_;
+    const double found_per_s = capacity->requests_per_s;
+    answer.goodputs[task.unit] = {found_per_s, found_per_s <= 0 && task.beat_per_s > 0};
+    if (found_per_s > 0 && share(units[task.unit], found_per_s) > best_share(units, answer)) answer.best = task.unit;
+    return {};
+  }
+
+  const std::vector<std::vector<Unit>>& families_;
+  const UnitSearchOptions& options_;
+  const Effort& effort_;
+  std::vector<std::vector<std::size_t>> orders_;  // of each family's units, the most promising first
+  UnitAnswers answers_;
+  std::size_t longest_ = 0, all_ = 0, done_ = 0;
+};
+
 }  // namespace
 
 Result<UnitAnswers> search_units(const std::vector<std::vector<Unit>>& families, const UnitSearchOptions& options,
                                  const Effort& effort) {
-  SerialExecutor serial;
-  Executor& executor = effort.executor != nullptr ? *effort.executor : serial;
-  UnitAnswers answers;
-  std::vector<std::vector<std::size_t>> orders;
-  std::size_t longest = 0, all = 0, done = 0;
-  for (const std::vector<Unit>& units : families) {
-    orders.push_back(by_estimate(units));
-    answers.families.push_back({std::vector<UnitGoodput>(units.size(), UnitGoodput{0, true}), std::nullopt});
-    longest = std::max(longest, units.size());
-    all += units.size();
-  }
-  struct Task {
-    std::size_t family;
-    std::size_t unit;
-    double beat_per_s;
-  };
-  const auto without_winner = [&] {
-    return std::any_of(answers.families.begin(), answers.families.end(), [](const UnitAnswer& of) { return !of.best; });
-  };
-  for (std::size_t from = 0; from < longest; from += kWave) {
-    if (stop_requested(effort.stop) || answers.iterations >= effort.most_iterations) {
-      answers.stopped = true;
-      break;
-    }
-    std::vector<Task> tasks;
-    for (std::size_t family = 0; family < families.size(); ++family) {
-      const std::vector<Unit>& units = families[family];
-      const std::optional<std::size_t>& best = answers.families[family].best;
-      for (std::size_t at = from; at < std::min(from + kWave, units.size()); ++at) {
-        const std::size_t unit = orders[family][at];
-        const double best_share = best ? share(units[*best], answers.families[family].goodputs[*best].requests_per_s) : 0;
-        tasks.push_back({family, unit, options.prune ? best_share * units[unit].worth : 0});
-      }
-    }
-    auto found = parallel_map<Result<Capacity>>(
-        executor, tasks.size(),
-        [&](std::size_t i) {
-          return goodput_of(families[tasks[i].family][tasks[i].unit], tasks[i].beat_per_s, options, effort.stop);
-        },
-        effort.stop);
-    if (!found.ok()) {
-      answers.stopped = true;
-      break;
-    }
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      const Result<Capacity>& capacity = (*found)[i];
-      if (!capacity.ok() && capacity.error().code == ErrorCode::kCancelled) {
-        answers.stopped = true;
-        continue;
-      }
-      if (!capacity.ok()) return capacity.error();
-      const auto [family, unit, beat_per_s] = tasks[i];
-      UnitAnswer& answer = answers.families[family];
-      const std::vector<Unit>& units = families[family];
-      answers.trials += capacity->trials;
-      answers.iterations += capacity->iterations;
-      ++done;
-      answer.goodputs[unit] = {capacity->requests_per_s, capacity->requests_per_s <= 0 && beat_per_s > 0};
-      if (capacity->requests_per_s <= 0) continue;
-      const double best_share = answer.best ? share(units[*answer.best], answer.goodputs[*answer.best].requests_per_s) : 0;
-      if (share(units[unit], capacity->requests_per_s) > best_share) answer.best = unit;
-    }
-    if (effort.progress) effort.progress("goodput of instances", static_cast<double>(done) / static_cast<double>(all));
-    if (answers.stopped) break;
-  }
-  if (answers.stopped && without_winner())
-    return Error{ErrorCode::kCancelled, "stopped before any instance's goodput was known"};
-  return answers;
+  return UnitSearch(families, options, effort).run();
 }
 
 }  // namespace windlass::search

@@ -59,58 +59,71 @@ double load_of(const Problem& problem, const WorkerKind& kind, const LengthMomen
   return rate > 0 ? 1 / rate : kInfinite;
 }
 
+// By bucket and kind.
+using Loads = std::vector<std::vector<double>>;
+
+// Marks buckets that no kind serves inside the objectives; their loads are those without bounds.
+Loads loads_of(const Problem& problem, MixQuestion& question) {
+  Loads loads;
+  const auto row_of = [&](const MixQuestion::Bucket& bucket, const LatencyBounds& bounds) {
+    std::vector<double> row;
+    for (const WorkerKind& kind : problem.kinds) row.push_back(load_of(problem, kind, bucket.lengths, bounds));
+    return row;
+  };
+  for (MixQuestion::Bucket& bucket : question.buckets) {
+    std::vector<double> row = row_of(bucket, latency_bounds(problem.objectives));
+    bucket.outside = std::all_of(row.begin(), row.end(), [](double load) { return std::isinf(load); });
+    if (bucket.outside) {
+      question.outside_share += bucket.share;
+      row = row_of(bucket, LatencyBounds{});
+    }
+    loads.push_back(std::move(row));
+  }
+  return loads;
+}
+
+// Whether another kind on the same accelerator is worth no more and, for its price, takes at least as much of every bucket.
+bool beats(const Problem& problem, const Loads& loads, std::size_t other, std::size_t kind) {
+  const double price = worth_of_worker(problem, static_cast<int>(kind));
+  const double others = worth_of_worker(problem, static_cast<int>(other));
+  if (kind == other || problem.kinds[kind].accelerator != problem.kinds[other].accelerator || others > price) return false;
+  bool equal = others == price;
+  for (const std::vector<double>& row : loads) {
+    const double mine = price * row[kind], theirs = others * row[other];
+    if (theirs > mine) return false;
+    equal = equal && theirs == mine;
+  }
+  return !equal || other < kind;
+}
+
+// Why a kind is left out; empty: it is not.
+std::string why_not(const Problem& problem, const Loads& loads, std::size_t kind) {
+  if (std::all_of(loads.begin(), loads.end(), [&](const auto& row) { return std::isinf(row[kind]); }))
+    return "no size of request is inside the objectives on it";
+  for (std::size_t other = 0; other < problem.kinds.size(); ++other) {
+    if (beats(problem, loads, other, kind))
+      return worker_text(problem.pool(static_cast<int>(other)).spec) + " takes no more for any size";
+  }
+  return "";
+}
+
 }  // namespace
 
 MixQuestion mix_question(const Problem& problem, const MixQuestionOptions& options) {
   MixQuestion question;
   question.buckets = cut(problem, options);
-  const LatencyBounds bounds = latency_bounds(problem.objectives);
-  const auto count = static_cast<int>(problem.kinds.size());
-  std::vector<std::vector<double>> loads;  // by bucket and kind
-  for (MixQuestion::Bucket& bucket : question.buckets) {
-    std::vector<double>& row = loads.emplace_back();
-    for (const WorkerKind& kind : problem.kinds) row.push_back(load_of(problem, kind, bucket.lengths, bounds));
-    bucket.outside = std::all_of(row.begin(), row.end(), [](double load) { return std::isinf(load); });
-    if (!bucket.outside) continue;
-    question.outside_share += bucket.share;
-    row.clear();
-    for (const WorkerKind& kind : problem.kinds) row.push_back(load_of(problem, kind, bucket.lengths, LatencyBounds{}));
-  }
-
-  const auto name = [&](int k) { return worker_text(problem.pool(k).spec); };
-  const auto beaten_by = [&](int k, int other) {
-    const double price = worth_of_worker(problem, k), others = worth_of_worker(problem, other);
-    const bool same =
-        problem.kinds[static_cast<std::size_t>(k)].accelerator == problem.kinds[static_cast<std::size_t>(other)].accelerator;
-    if (k == other || !same || others > price) return false;
-    bool equal = others == price;
-    for (const std::vector<double>& row : loads) {
-      const double mine = price * row[static_cast<std::size_t>(k)], theirs = others * row[static_cast<std::size_t>(other)];
-      if (theirs > mine) return false;
-      equal = equal && theirs == mine;
-    }
-    return !equal || other < k;
-  };
+  const Loads loads = loads_of(problem, question);
   MixModel model;
   model.name = problem.name;
-  for (int k = 0; k < count; ++k) {
-    int winner = -1;
-    for (int other = 0; other < count && winner < 0; ++other) {
-      if (beaten_by(k, other)) winner = other;
-    }
-    const bool none =
-        std::all_of(loads.begin(), loads.end(), [&](const auto& row) { return std::isinf(row[static_cast<std::size_t>(k)]); });
-    if (none) {
-      question.notes.push_back(fmt::format("{}: no size of request is inside the objectives on it", name(k)));
+  for (std::size_t k = 0; k < problem.kinds.size(); ++k) {
+    const int index = static_cast<int>(k);
+    const std::string name = worker_text(problem.pool(index).spec);
+    if (const std::string why = why_not(problem, loads, k); !why.empty()) {
+      question.notes.push_back(fmt::format("{}: {}", name, why));
       continue;
     }
-    if (winner >= 0) {
-      question.notes.push_back(fmt::format("{}: {} takes no more for any size", name(k), name(winner)));
-      continue;
-    }
-    const WorkerKind& kind = problem.kinds[static_cast<std::size_t>(k)];
-    question.kinds.push_back(k);
-    model.kinds.push_back({name(k), kind.accelerator, kind.gpus(), worth_of_worker(problem, k)});
+    question.kinds.push_back(index);
+    model.kinds.push_back({name, problem.kinds[k].accelerator, problem.kinds[k].gpus(), worth_of_worker(problem, index)});
   }
   for (std::size_t b = 0; b < loads.size(); ++b) {
     MixBucket& bucket = model.buckets.emplace_back();
