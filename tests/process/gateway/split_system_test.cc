@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/loopback.h"
 #include "tests/process/gateway/real_workers.h"
 
 namespace windlass::gateway::testing {
@@ -14,6 +15,8 @@ class SplitSystem : public RealWorkers {
  protected:
   static constexpr int kRequests = 24;  // every third one is streamed
 
+  // Where the gateway and other workers reach a worker.
+  explicit SplitSystem(std::string host = "127.0.0.1") : host_(std::move(host)) {}
   void SetUp() override {
     Worker::SetUp();
     std::vector<std::string> requests;
@@ -26,9 +29,11 @@ class SplitSystem : public RealWorkers {
     std::vector<dispatch::Chain> chains;
     for (const char* role : {"prefill", "decode"}) {
       for (int i = 0; i < 2; ++i) {
-        workers_.push_back(start_one({"--role", role}));
+        const std::string port = std::to_string(windlass::free_port());
+        const std::string listen = host_ == "127.0.0.1" ? host_ : "[::]";  // the test itself asks over IPv4
+        workers_.push_back({std::stoi(port), start_at(std::stoi(port), {"--role", role, "--listen", listen + ":" + port})});
         const dispatch::Role is = role == std::string("prefill") ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
-        chains.push_back(in_role(is, chain(role + std::to_string(i), address(workers_.back()), 1 + i, 4)));
+        chains.push_back(in_role(is, chain(role + std::to_string(i), host_ + ":" + port, 1 + i, 4)));
       }
     }
     start_gateway(std::move(chains));
@@ -40,23 +45,41 @@ class SplitSystem : public RealWorkers {
     }
     EXPECT_TRUE(wait_until([&] { return sum_of("windlass_worker_kv_cache_blocks_used") == 0; }));  // soon after the last answer
   }
+  // Many requests at once, and what became of each.
+  void expect_shared_work() {
+    ask_all([] {});
+    expect_nothing_in_flight();
+    EXPECT_EQ(sum_of("windlass_worker_requests_finished_total{model=\"tiny\",reason=\"prefilled\"}"), kRequests);
+    EXPECT_EQ(sum_of("windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), kRequests);
+    for (std::size_t i = 0; i < workers_.size(); ++i) EXPECT_GT(metric_at(i, "windlass_worker_iteration_seconds_count"), 0);
+  }
   // Summed over the workers that answer.
   [[nodiscard]] double sum_of(const std::string& series) const {
     double sum = 0;
     for (std::size_t i = 0; i < workers_.size(); ++i) sum += std::max(0.0, metric_at(i, series));
     return sum;
   }
+
+ private:
+  const std::string host_;
+};
+
+class SplitSystemOnIpv6 : public SplitSystem {
+ protected:
+  SplitSystemOnIpv6() : SplitSystem("[::1]") {}
+
+  void SetUp() override {
+    if (!has_ipv6_loopback()) GTEST_SKIP() << "this machine has no ::1";
+    SplitSystem::SetUp();
+  }
 };
 
 // Given more requests than there are slots, all have the texts of a lone worker, each prompt is computed once and received
 // once, every worker has taken part, and nothing is held when they are over.
-TEST_F(SplitSystem, ManyRequestsShareFourWorkers) {
-  ask_all([] {});
-  expect_nothing_in_flight();
-  EXPECT_EQ(sum_of("windlass_worker_requests_finished_total{model=\"tiny\",reason=\"prefilled\"}"), kRequests);
-  EXPECT_EQ(sum_of("windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), kRequests);
-  for (std::size_t i = 0; i < workers_.size(); ++i) EXPECT_GT(metric_at(i, "windlass_worker_iteration_seconds_count"), 0);
-}
+TEST_F(SplitSystem, ManyRequestsShareFourWorkers) { expect_shared_work(); }
+
+// Given workers whose addresses are IPv6, the same.
+TEST_F(SplitSystemOnIpv6, ManyRequestsShareFourWorkers) { expect_shared_work(); }
 
 // Given a prefill worker that dies while requests pass through it, every client still gets its answer.
 TEST_F(SplitSystem, APrefillWorkerDiesUnderLoad) {
