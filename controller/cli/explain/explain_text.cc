@@ -93,11 +93,11 @@ std::string seen_text(const planner::Service& service, double now_s) {
   }
   for (const planner::WorkerEstimate& one : service.estimates) {
     const planner::IterationEstimate& estimate = one.estimate;
-    text +=
-        wrapped(fmt::format("iterations of {} x {}: {} observations{}, up to batch {:.0f}; one is off by {}", one.gpus_per_worker,
-                            one.accelerator, estimate.samples, one.from_profile ? ", a PerformanceProfile first" : "",
-                            estimate.largest_batch, percent_text(std::sqrt(estimate.noise_variance))),
-                2);
+    text += wrapped(
+        fmt::format("iterations of {} x {}: {} observations{}, up to batch {:.0f}; one is off by {}", one.gpus_per_worker,
+                    one.accelerator, estimate.samples, one.from_profile ? ", a PerformanceProfile first" : "",
+                    estimate.largest_batch, percent_text(std::sqrt(estimate.noise_variance))),
+        2);
   }
   if (service.refused)
     text += wrapped(fmt::format("refused by the cluster ({}): {}", service.refused->code, service.refused->message), 2);
