@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/paths.h"
+#include "tests/tidy/english.h"
 #include "tests/tidy/rules.h"
 
 namespace windlass::tidy {
@@ -176,6 +177,7 @@ TEST(Tidy, TheTreeKeepsEveryRule) {
     for (const std::string& finding : docs_rules(file, tree, source_path())) ADD_FAILURE() << finding;
   }
   for (const std::string& finding : folder_readmes(tree)) ADD_FAILURE() << finding;
+  for (const std::string& finding : plain_english(tree)) ADD_FAILURE() << finding;
 }
 
 // Given the tree: the files that a newcomer looks for first are there.
