@@ -1,5 +1,6 @@
-"""Format and style by tool: clang-format over the tree, shellcheck over the scripts, clang-tidy over changed lines."""
+"""Format and style by tool: clang-format and codespell over the tree, shellcheck over the scripts, clang-tidy over changed lines."""
 import os
+import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,16 +30,22 @@ def _run(command):
 
 
 class Check:
-    """One tool's verdict; it counts as one test."""
+    """One tool's verdict; it counts as one test. An `optional` tool that is not installed is skipped: `reason` says so."""
 
-    def __init__(self, name, commands, jobs):
-        self.name, self.ok, self.output = name, True, ""
+    def __init__(self, name, commands, jobs, optional=False):
+        self.name, self.ok, self.output, self.reason = name, True, "", ""
         started = time.monotonic()
+        if optional and not shutil.which(name):
+            self.reason, commands = f"needs {name}, which is not installed", []
         with ThreadPoolExecutor(jobs) as pool:
             for ok, output in pool.map(_run, commands):
                 if not ok:
                     self.ok, self.output = False, self.output + output
         self.seconds = time.monotonic() - started
+
+    @property
+    def status(self):
+        return "skipped" if self.reason else "passed" if self.ok else "failed"
 
 
 def run(jobs, base, all_sources):
@@ -49,6 +56,7 @@ def run(jobs, base, all_sources):
     batches = [sources[i::2 * jobs] for i in range(2 * jobs)]
     yield Check("clang-format", [["clang-format", "--dry-run", "-Werror", *batch] for batch in batches if batch], jobs)
     yield Check("shellcheck", [["shellcheck", "--severity=warning", *shells]], jobs)
+    yield Check("codespell", [["codespell", *files]], jobs, optional=True)  # .codespellrc says which words and files it leaves
     yield Check("scripts/testing", [["python3", "scripts/testing/runner_test.py"]], jobs)
     yield Check("tests/bench/loop", [["python3", "tests/bench/loop/loop_test.py"]], jobs)
     changed = [f for f in changes.changed_files(base) if f.endswith(".cc") and os.path.exists(f)]

@@ -125,7 +125,7 @@ class Run:
         self.stages.begin("format and style")
         for one in checks.run(self.jobs, self.base, self.options.effort == "full"):
             test = registry.Test(one.name, "tree", "style", "", (), "", 0)
-            self.outcomes.append(runner.Outcome(test, "passed" if one.ok else "failed", one.seconds, one.output))
+            self.outcomes.append(runner.Outcome(test, one.status, one.seconds, one.output, one.reason))
             if not one.ok:
                 print(f"FAILED {one.name}\n{one.output[-6000:]}", flush=True)
 

@@ -1,9 +1,11 @@
-"""Tests of the runner: programs that fail, crash, hang, skip or leak, in batches. scripts/test runs them with its other checks."""
+"""Tests of the runner (programs that fail, crash, hang, skip or leak, in batches) and of the checks that scripts/test runs with them."""
 import os
+import shutil
 import stat
 import tempfile
 import unittest
 
+import checks
 import registry
 import runner
 
@@ -92,6 +94,27 @@ class RunnerTest(unittest.TestCase):
         test = registry.Test("a_test", "release", "process", self.program, ("--gtest_filter=S.Passes1:S.Passes2:S.Skips",), "", 3)
         got = sorted((o.status, o.test.name, o.cases, o.reason) for o in self.runner.run([test], progress=False))
         self.assertEqual(got, [("passed", "a_test", 2, ""), ("skipped", "a_test.S.Skips", 1, "needs 2 GPUs, found 0")])
+
+
+class ChecksTest(unittest.TestCase):
+    def test_an_optional_tool_that_is_missing_is_skipped_by_name(self):
+        check = checks.Check("no-such-tool", [["no-such-tool"]], 1, optional=True)
+        self.assertEqual((check.status, check.reason), ("skipped", "needs no-such-tool, which is not installed"))
+
+    def test_a_tool_passes_or_fails_by_its_status(self):
+        self.assertEqual(checks.Check("true", [["true"]], 1, optional=True).status, "passed")
+        self.assertEqual(checks.Check("sh", [["true"], ["sh", "-c", "echo why; exit 3"]], 1).status, "failed")
+        self.assertEqual(checks.Check("sh", [["sh", "-c", "echo why; exit 3"]], 1).output, "why\n")
+
+    def test_misspelt_words_are_found_and_names_are_left_alone(self):
+        if not shutil.which("codespell"):
+            self.skipTest("needs codespell, which is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.md")
+            for text, status in (("rec" + "ieve it\n", "failed"), ("receive it\n", "passed"), ("call kOwn and mape\n", "passed")):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.assertEqual(checks.Check("codespell", [["codespell", path]], 1).status, status, text)
 
 
 if __name__ == "__main__":
