@@ -9,7 +9,7 @@
 namespace windlass {
 namespace {
 
-// Given the names of the setting, expect the efforts; no name is CI, and any other is none.
+// Given the names of the setting, expects their efforts; an empty name is CI, and other names are refused.
 TEST(Effort, HasTwoNames) {
   EXPECT_EQ(effort_named(""), Effort::kCi);
   EXPECT_EQ(effort_named("ci"), Effort::kCi);
@@ -18,14 +18,14 @@ TEST(Effort, HasTwoNames) {
   EXPECT_EQ(effort_named("nightly"), std::nullopt);
 }
 
-// Given another value of the variable, expect the program to end and to say what is allowed.
+// Given another value of the variable, expects the program to exit with a message that lists the names.
 TEST(EffortDeathTest, RefusesOtherNames) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT((setenv("WINDLASS_TEST_EFFORT", "fast", 1), static_cast<void>(effort_level())), testing::ExitedWithCode(2),
               "WINDLASS_TEST_EFFORT: must be ci or full \\(got fast\\)");
 }
 
-// Given seven cases and three callers, expect each case to be tried by one caller in CI and by all of them with full effort.
+// Given seven cases and three callers, expects one caller to try each case in CI, and all callers with full effort.
 TEST(Effort, SharesCasesOut) {
   const std::vector<int> cases = {1, 2, 3, 4, 5, 6, 7};
   std::vector<int> tried;

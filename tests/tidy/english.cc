@@ -82,12 +82,17 @@ std::string prose_of(const std::string& line) {
   return out;
 }
 
+// Whether a line without its indentation begins "- ", "* " or "1. ".
+bool is_list_item(const std::string& line) {
+  const std::size_t mark = std::min(line.find_first_not_of("0123456789"), line.size());
+  return line.compare(mark, 2, ". ") == 0 ? mark > 0 : starts_with(line, "- ") || starts_with(line, "* ");
+}
+
 class MarkdownSentences {
  public:
   explicit MarkdownSentences(const SourceFile& file) : file_(file) {}
 
   Findings run() {
-    static const std::regex kItem("^ *([-*]|[0-9]+\\.) ");
     const auto lines = lines_of(file_.text);
     bool fence = false, code = false, blank_before = true;
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -95,7 +100,7 @@ class MarkdownSentences {
       const std::size_t first = line.find_first_not_of(' ');
       const bool blank = first == std::string::npos;
       const bool fence_mark = !blank && (line.compare(first, 3, "```") == 0 || line.compare(first, 3, "~~~") == 0);
-      const bool item = !blank && std::regex_search(line, kItem);
+      const bool item = !blank && is_list_item(line.substr(first));
       code = !blank && first >= 4 && !item && (blank_before || code);
       blank_before = blank;
       if (fence_mark) fence = !fence;

@@ -13,19 +13,19 @@ namespace windlass::tidy {
 namespace {
 
 struct Layer {
-  const char* folder;                   // ending in "*/": each folder in it is one of several layers that do not see each other
-  std::vector<const char*> only = {};   // what it may see, where that is not all above it
-  std::vector<const char*> never = {};  // of what is above it
+  const char* folder;                   // ends in "*/": each subfolder is a layer, and these do not include each other
+  std::vector<const char*> only = {};   // the folders that it may include; empty: all layers above it
+  std::vector<const char*> never = {};  // exceptions to the layers above it
 };
 
-// A top-level folder. Its layers are in order: each may see itself, those above it and what the folder sees outside.
+// A top-level folder. A layer may include itself, the layers above it in this list, and the folders in `outside`.
 struct Part {
   const char* root;
   std::vector<const char*> outside;
   std::vector<Layer> layers = {};
 };
 
-// The order of the whole house. tests/ sees everything.
+// The order of all folders. tests/ may include everything.
 const std::vector<Part>& parts() {
   static const std::vector<Part> kParts = {
       {"planner/",
@@ -36,7 +36,7 @@ const std::vector<Part>& parts() {
         {"planner/queueing/"},
         {"planner/mip/"},
         {"planner/perf/"},
-        {"planner/dispatch/", {"planner/base/"}},  // the gateway holds it
+        {"planner/dispatch/", {"planner/base/"}},  // linked into the gateway
         {"planner/deployment/"},
         {"planner/sizing/"},
         {"planner/chain/"},
@@ -77,7 +77,7 @@ const std::vector<Part>& parts() {
   return kParts;
 }
 
-// The folder of this layer that the file is in; empty: none.
+// The folder of this layer that contains the file; empty if none does.
 std::string folder_in(const Layer& layer, const std::string& path) {
   const std::string folder = layer.folder;
   if (folder.back() != '/' || folder.size() < 2 || folder[folder.size() - 2] != '*') {
@@ -89,11 +89,11 @@ std::string folder_in(const Layer& layer, const std::string& path) {
 }
 
 struct Sight {
-  std::string from;  // the folder that the file is in
+  std::string from;  // the folder of the file; empty: the file is in no layer
   std::vector<std::string> may_see, never;
 };
 
-// What a file may include; none: nothing is said of it. The first layer that has the file is its own.
+// What a file may include; none: no rule applies to it. A file belongs to the first layer that contains it.
 std::optional<Sight> sight_of(const std::string& path) {
   for (const Part& part : parts()) {
     if (!starts_with(path, part.root)) continue;
@@ -109,7 +109,7 @@ std::optional<Sight> sight_of(const std::string& path) {
       sight.never = {layer.never.begin(), layer.never.end()};
       return sight;
     }
-    if (!part.layers.empty()) return Sight{};  // in no layer: it may see nothing
+    if (!part.layers.empty()) return Sight{};  // in no layer: it may include nothing
     return Sight{part.root, {part.outside.begin(), part.outside.end()}, {}};
   }
   return std::nullopt;
@@ -123,8 +123,8 @@ bool has_one_of(const std::string& text, const std::vector<std::string>& words) 
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return text.find(word) != std::string::npos; });
 }
 
-// Findings for every line of `text` in which the pattern is found. Every match contains one of the words: std::regex is slow,
-// and most texts and lines have none.
+// A finding for every line of `text` that matches the pattern. REQUIRES: every match contains one of the words. Looking for
+// them first saves time, because std::regex is slow and most lines have none.
 void find_lines(const SourceFile& file, const std::string& text, const std::vector<std::string>& words,
                 const std::regex& pattern, const std::string& what, Findings& findings) {
   if (!has_one_of(text, words)) return;
@@ -138,15 +138,15 @@ void find_lines(const SourceFile& file, const std::string& text, const std::vect
 
 std::size_t indentation(const std::string& line) { return std::min(line.find_first_not_of(' '), line.size()); }
 
-// What stands before the first "{" or ";" of a declaration.
+// A declaration up to its first "{" or ";".
 struct Head {
-  std::string text;     // in one line
+  std::string text;     // joined to one line
   std::size_t end = 0;  // the line after it
 
   [[nodiscard]] bool is_function() const {
     static const std::regex kOthers("^(namespace|class|struct|enum|union|extern|template)\\b[^(]*\\{$");
     const auto count = [this](char c) { return std::count(text.begin(), text.end(), c); };
-    // A value in braces is none, nor is a lambda within one.
+    // Excludes values in braces and the lambdas inside them.
     const bool body = ends_with(text, "{") && !ends_with(text, "= {") && count('{') == count('}') + 1;
     return body && count('(') > 0 && !std::regex_search(text, kOthers);
   }
@@ -158,7 +158,7 @@ struct Head {
   }
 };
 
-// The head that begins in this line; of a line that begins none, the line alone. Lines that go on are indented further.
+// The head that begins in this line, or the line alone if none begins there. Continuation lines are indented further.
 Head head_at(const std::vector<std::string>& lines, std::size_t begin) {
   Head head{"", begin + 1};
   const std::size_t margin = indentation(lines[begin]);
@@ -199,7 +199,7 @@ Findings include_directions(const SourceFile& file) {
     const bool hidden = std::any_of(sight->never.begin(), sight->never.end(), is_in);
     if (sight->from.empty()) {
       findings.push_back(
-          at(file, i, fmt::format("includes \"{}\", and the file is in no layer of tests/tidy/rules.cc", target)));
+          at(file, i, fmt::format("includes \"{}\", but the file is in no layer of tests/tidy/rules.cc", target)));
       continue;
     }
     if (is_in(sight->from) || (seen && !hidden)) continue;
@@ -217,7 +217,7 @@ Findings beast_parser(const SourceFile& file) {
   if (!is_cpp(file.path) || file.path == "metrics/net/beast_parser.h") return findings;
   static const std::regex kHeaders(
       "#\\s*include\\s*<boost/beast(\\.hpp|/http\\.hpp|/http/(basic_)?parser\\.hpp|/http/read\\.hpp)>");
-  find_lines(file, code_only(file.text), {"boost/beast"}, kHeaders, "Beast's parser comes from metrics/net/beast_parser.h",
+  find_lines(file, code_only(file.text), {"boost/beast"}, kHeaders, "must include metrics/net/beast_parser.h instead",
              findings);
   return findings;
 }
@@ -236,10 +236,12 @@ Findings planner_purity(const SourceFile& file) {
       "std::(thread|jthread|mutex|async|cout|cerr|clog|cin|rand|time|ifstream|ofstream|fstream)|fopen|printf|fprintf|puts|fmt::"
       "print|"
       "gettimeofday|clock_gettime|nanosleep|usleep|sleep_for|popen|LoadFile)\\b");
-  find_lines(file, code, {"include"}, kHeaders, "planner/ has no clock, thread, file, socket, environment or logger", findings);
+  find_lines(file, code, {"include"}, kHeaders,
+             "planner/ must not use clocks, threads, files, sockets, the environment or loggers", findings);
   static const std::vector<std::string> kWords = {"std::", "clock", "env", "random_device", "open",
                                                   "print", "puts",  "get", "sleep",         "LoadFile"};
-  find_lines(file, code, kWords, kCalls, "planner/ has no clock, thread, file, socket, environment or logger", findings);
+  find_lines(file, code, kWords, kCalls, "planner/ must not use clocks, threads, files, sockets, the environment or loggers",
+             findings);
   return findings;
 }
 
@@ -258,18 +260,18 @@ Findings header_paragraph(const SourceFile& file) {
     if (!slashes && !hash) break;
     words += line.substr(mark + (slashes ? 2 : 1));
   }
-  // Shorter than that, it repeats the file's name. "See spec.h." will do in spec.cc: the paragraph is in that header.
+  // A shorter comment only repeats the file's name. "See spec.h." is enough in spec.cc: that header has the paragraph.
   const std::string own_name = file.path.substr(file.path.rfind('/') + 1);
   const bool refers = is_cpp(file.path) && words.find(own_name.substr(0, own_name.rfind('.')) + ".h") != std::string::npos;
   if (words.size() >= 12 || refers) return {};
-  return {at(file, 0, "opens with no header paragraph; allowed is a comment that says what the file is for")};
+  return {at(file, 0, "must open with a comment that says what the file is for")};
 }
 
 Findings file_size(const SourceFile& file) {
   if (!is_source(file.path)) return {};
   const auto count = lines_of(file.text).size();
   if (count <= 800) return {};
-  return {at(file, count - 1, fmt::format("{} lines; allowed are 800", count))};
+  return {at(file, count - 1, fmt::format("must have at most 800 lines (got {})", count))};
 }
 
 Findings function_size(const SourceFile& file) {
@@ -289,7 +291,7 @@ Findings function_size(const SourceFile& file) {
     const std::size_t count = end + 1 - i;
     const std::string name = head.name();
     if (count > 100 && !starts_with(name, "TEST")) {
-      findings.push_back(at(file, i, fmt::format("function {} has {} lines; allowed are 100", name, count)));
+      findings.push_back(at(file, i, fmt::format("function {} must have at most 100 lines (got {})", name, count)));
     }
     i = end + 1;
   }
@@ -324,7 +326,7 @@ Findings registry_hosts(const SourceFile& file) {
     for (const auto& host : kHosts) {
       if (lines[i].find(host) != std::string::npos) {
         findings.push_back(
-            at(file, i, fmt::format("names the registry {}; allowed is what the machine is configured with", host)));
+            at(file, i, fmt::format("must not name the registry {}; the machine's configuration names it", host)));
       }
     }
   }
@@ -363,7 +365,7 @@ Findings unfinished(const SourceFile& file) {
                                                   "for n"};
   static const std::regex kMarks(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK|not imple" + "mented|for n" +
                                  "ow)\\b");
-  find_lines(file, file.text, kWords, kMarks, "unfinished work has no place in the tree; finish it or open an issue", findings);
+  find_lines(file, file.text, kWords, kMarks, "finish this, or open an issue for it", findings);
   return findings;
 }
 
@@ -374,8 +376,8 @@ Findings test_manners(const SourceFile& file) {
   static const std::regex kSleeps("\\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\\s*\\(");
   static const std::regex kOff("\\bDISABLED_\\w+");
   static const std::regex kSilentSkip("GTEST_SKIP\\(\\)\\s*;");
-  find_lines(file, code, {"DISABLED_"}, kOff, "no test is switched off", findings);
-  find_lines(file, code, {"GTEST_SKIP"}, kSilentSkip, "a skip says why", findings);
+  find_lines(file, code, {"DISABLED_"}, kOff, "must not switch a test off", findings);
+  find_lines(file, code, {"GTEST_SKIP"}, kSilentSkip, "must say why it skips", findings);
 
   static const std::regex kTest("^\\s*(TEST|TEST_F|TEST_P|TYPED_TEST)\\s*\\(");
   static const std::vector<std::string> kAsserts = {"EXPECT_", "ASSERT_", "ADD_FAILURE", "FAIL(", "SUCCEED("};
@@ -388,18 +390,16 @@ Findings test_manners(const SourceFile& file) {
     // A parametrised test may have its fixture between the comment and itself.
     bool told = false;
     for (std::size_t back = 1; back <= 3 && back <= i && !told; ++back) {
-      if (lines[i - back] == "}") break;  // what is above belongs to another test
+      if (lines[i - back] == "}") break;  // the lines above belong to another test
       told = lines[i - back].find("//") != std::string::npos;
     }
     if (!told) {
-      findings.push_back(
-          at(file, i, "no comment line above the test; allowed is one that says what is given and what is expected"));
+      findings.push_back(at(file, i, "must have a comment above the test that says what is given and what is expected"));
     }
   }
-  // A helper without tests may pause between two looks at its condition.
-  if (tests)
-    find_lines(file, code, {"sleep"}, kSleeps, "a test waits on a condition with a deadline, it does not sleep", findings);
-  if (tests && !has_one_of(code, kAsserts)) findings.push_back(at(file, 0, "holds tests that assert nothing"));
+  // A helper without tests may sleep while it polls a condition.
+  if (tests) find_lines(file, code, {"sleep"}, kSleeps, "must wait for a condition, not sleep", findings);
+  if (tests && !has_one_of(code, kAsserts)) findings.push_back(at(file, 0, "must assert something"));
   return findings;
 }
 
@@ -455,9 +455,10 @@ Findings folder_readmes(const std::vector<SourceFile>& tree) {
   }
   Findings findings;
   for (const auto& [folder, count] : readmes) {
-    if (count < 3) findings.push_back(folder + "/: has no README.md that says what belongs there and what does not");
+    if (count < 3) findings.push_back(folder + "/: must have a README.md that says what belongs there and what does not");
     if (count > 40)
-      findings.push_back(fmt::format("{}/README.md: {} lines; ten are wanted, more belong into docs/", folder, count));
+      findings.push_back(
+          fmt::format("{}/README.md: must have at most 40 lines (got {}); move the rest to docs/", folder, count));
   }
   return findings;
 }

@@ -1,6 +1,4 @@
-// Reading the tree: which files there are, and the text of one seen as lines of code and of comment.
-//
-// Owned by tests/tidy; plain functions, any thread.
+// Reads the tree's text files, and separates code from comments and literals. Plain functions, any thread.
 #pragma once
 
 #include <filesystem>
@@ -14,18 +12,18 @@ struct SourceFile {
   std::string text;
 };
 
-// Every text file of the tree in the order of its path; skipped are .git, build folders, editors' and tools' dot folders (.ci
-// is not) and what programs leave behind at run time.
+// Every text file of the tree, sorted by path. Skips build folders, __pycache__, hidden folders except .ci, and files of more
+// than 2 MB.
 std::vector<SourceFile> read_tree(const std::filesystem::path& root);
 
 std::vector<std::string> lines_of(const std::string& text);
 
-// C++ text with comments and the contents of string and character literals blanked out; lines keep their numbers. Raw strings
-// are understood.
+// C++ with comments and the contents of string and character literals replaced by spaces. Line numbers stay. Understands raw
+// strings.
 std::string code_only(const std::string& text);
 
 bool is_cpp(const std::string& path);     // .h .cc .cu .cuh
-bool is_source(const std::string& path);  // C++, CMake, shell and Go sources: what shall open with a header paragraph
+bool is_source(const std::string& path);  // C++, CMake, shell and Go sources: files that must open with a header paragraph
 bool starts_with(const std::string& text, const std::string& prefix);
 bool ends_with(const std::string& text, const std::string& suffix);
 

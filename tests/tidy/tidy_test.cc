@@ -1,4 +1,4 @@
-// The repository's rules: first each rule on a good and a bad text of its own, then on the whole tree.
+// The repository's rules: each rule on a good and a bad text, then all rules on the whole tree.
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace windlass::tidy {
 namespace {
 
-// Given an include against the arrows and one along them: the first alone is found, and a comment that names one is not.
+// Given includes against and along the allowed direction, expects only the former to be found, and none in comments.
 TEST(TidyRules, IncludeDirectionsAreSeen) {
   const SourceFile bad{"planner/base/x.h", "// #include \"gateway/a.h\"\n#include \"planner/perf/y.h\"\n"};
   ASSERT_EQ(include_directions(bad).size(), 1u);
@@ -38,7 +38,7 @@ TEST(TidyRules, IncludeDirectionsAreSeen) {
   EXPECT_TRUE(include_directions({"controller/cli/run_cli.cc", other_command + live}).empty());
 }
 
-// Given a planner file that reads a clock, the environment or a file: each is found; words in comments and strings are not.
+// Given a planner file that reads a clock, the environment or a file, expects each to be found, but not in comments or strings.
 TEST(TidyRules, PlannerPurityIsSeen) {
   EXPECT_EQ(planner_purity({"planner/a.cc", "#include <chrono>\nauto t = steady_clock::now();\n"}).size(), 2u);
   EXPECT_EQ(planner_purity({"planner/a.cc", "auto v = std::getenv(\"X\");\n"}).size(), 1u);
@@ -47,7 +47,7 @@ TEST(TidyRules, PlannerPurityIsSeen) {
   EXPECT_TRUE(planner_purity({"gateway/a.cc", "#include <chrono>\n"}).empty());
 }
 
-// Given sources with and without an opening comment: those without are found, a shebang may come first.
+// Given sources with and without an opening comment, expects those without to be found. A shebang may come first.
 TEST(TidyRules, HeaderParagraphIsSeen) {
   EXPECT_EQ(header_paragraph({"gateway/a.cc", "#include <vector>\n"}).size(), 1u);
   EXPECT_EQ(header_paragraph({"gateway/a.cc", "// a.cc\n#include <vector>\n"}).size(), 1u);
@@ -57,7 +57,7 @@ TEST(TidyRules, HeaderParagraphIsSeen) {
   EXPECT_TRUE(header_paragraph({"scripts/run", "#!/bin/sh\n# Runs everything that a person wants to run.\n"}).empty());
 }
 
-// Given a file of 801 lines: it is found; one of 800 is not.
+// Given a file of 801 lines, expects it to be found, but not one of 800.
 TEST(TidyRules, FileSizeIsSeen) {
   const auto lines = [](int n) {
     std::string text;
@@ -68,8 +68,8 @@ TEST(TidyRules, FileSizeIsSeen) {
   EXPECT_TRUE(file_size({"gateway/a.cc", lines(800)}).empty());
 }
 
-// Given a function of 101 lines whose head stands in two, in a namespace and in a class: it is found by its name. One of 100
-// lines is not, nor are a test, a kernel and a table.
+// Given a function of 101 lines in a namespace and in a class, expects it to be found by its name. A function of 100 lines, a
+// test, a kernel and a table are allowed.
 TEST(TidyRules, FunctionSizeIsSeen) {
   const auto text = [](const std::string& head, int lines, const std::string& margin = "") {
     std::string body = margin + head + "\n";
@@ -78,24 +78,24 @@ TEST(TidyRules, FunctionSizeIsSeen) {
   };
   const std::string long_head = "Result<int> Some::thing(int a,\n                       const std::string& text = {}) {";
   const SourceFile bad{"gateway/a.cc", "namespace a {\n\n" + text(long_head, 49) + "\n}  // namespace a\n"};
-  ASSERT_EQ(function_size(bad), Findings{"gateway/a.cc:3: function Some::thing has 101 lines; allowed are 100"});
+  ASSERT_EQ(function_size(bad), Findings{"gateway/a.cc:3: function Some::thing must have at most 100 lines (got 101)"});
   const std::string members = text("int small() const {", 1, "  ") + " private:\n" + text("int large() {", 50, "  ");
   EXPECT_EQ(function_size({"gateway/a.h", "class A {\n public:\n" + members + "};\n"}),
-            Findings{"gateway/a.h:8: function large has 102 lines; allowed are 100"});
+            Findings{"gateway/a.h:8: function large must have at most 100 lines (got 102)"});
   EXPECT_TRUE(function_size({"gateway/a.cc", text("int f() {", 49)}).empty());
   EXPECT_TRUE(function_size({"gateway/a.cc", text("constexpr Row kRows[] = {", 90)}).empty());
   EXPECT_TRUE(function_size({"tests/a_test.cc", text("TEST(A, B) {", 90)}).empty());
   EXPECT_TRUE(function_size({"worker/backend/cuda/kernels/a.h", text("void f() {", 90)}).empty());
 }
 
-// Given an include of Beast's parser, expects a finding, but in the one header that may.
+// Given an include of Beast's parser, expects a finding everywhere except in the one header that may include it.
 TEST(TidyRules, BeastsParserIsSeen) {
   const std::string text = "#include <boost/beast/core/string.hpp>\n#include <boost/beast/http/read.hpp>\n";
   EXPECT_EQ(beast_parser({"gateway/a.cc", text}).size(), 1u);
   EXPECT_TRUE(beast_parser({"metrics/net/beast_parser.h", text}).empty());
 }
 
-// Given texts that name a registry's host and one that does not: the first are found with their line.
+// Given a text that names a registry's host and one that does not, expects the first to be found with its line.
 TEST(TidyRules, RegistryHostsAreSeen) {
   const std::string host = std::string("pypi") + ".org";
   const auto found = registry_hosts({"scripts/x", "a\nhttps://" + host + "/simple\n"});
@@ -104,8 +104,7 @@ TEST(TidyRules, RegistryHostsAreSeen) {
   EXPECT_TRUE(registry_hosts({"README.md", "see windlass.dev/v1alpha1 and k8s.io/api\n"}).empty());
 }
 
-// Given calls of pip and requirements files, expects findings where a call takes wheels without hashes, and where a line has
-// none.
+// Given calls of pip and requirements files, expects findings for calls without hashes and for lines without a hash.
 TEST(TidyRules, PinnedWheelsAreSeen) {
   const std::string call = std::string("V/bin/pip\" ins") + "tall ";
   EXPECT_EQ(pinned_wheels({"scripts/x", call + "numpy\n" + call + "--quiet -r some.txt\n"}).size(), 2u);
@@ -118,13 +117,13 @@ TEST(TidyRules, PinnedWheelsAreSeen) {
   }
 }
 
-// Given marks of unfinished work: found in comments too, and not inside of other words.
+// Given marks of unfinished work, expects them to be found in comments too, but not inside other words.
 TEST(TidyRules, UnfinishedWorkIsSeen) {
   EXPECT_EQ(unfinished({"gateway/a.cc", std::string("// TO") + "DO: later\n"}).size(), 1u);
   EXPECT_TRUE(unfinished({"gateway/a.cc", "// HACKATHON, before nowhere\n"}).empty());
 }
 
-// Given tests that sleep, are off, skip silently, have no line above or assert nothing: each is found; a good one passes.
+// Given tests that sleep, are off, skip silently, have no comment or assert nothing, expects each to be found.
 TEST(TidyRules, TestMannersAreSeen) {
   const auto about = [](const std::string& text) { return test_manners({"tests/unit/a_test.cc", text}).size(); };
   EXPECT_EQ(about("// Given x: y.\nTEST(A, B) { std::this_thread::sleep_for(1s); EXPECT_TRUE(x); }\n"), 1u);
@@ -135,7 +134,7 @@ TEST(TidyRules, TestMannersAreSeen) {
   EXPECT_EQ(about("// Given x: y.\nTEST(A, B) { if (!gpu) GTEST_SKIP() << \"no GPU\"; EXPECT_TRUE(x); }\n"), 0u);
 }
 
-// Given a document with a link and commands, some of which do not exist: those alone are found.
+// Given a document with links and commands, expects those that do not exist to be found.
 TEST(TidyRules, DocsRulesAreSeen) {
   const std::vector<SourceFile> files = {{"scripts/test", ""}, {"scripts/images/README.md", ""}};
   const SourceFile doc{
@@ -146,7 +145,7 @@ TEST(TidyRules, DocsRulesAreSeen) {
   EXPECT_EQ(docs_rules(doc, files, source_path()).size(), 5u);
 }
 
-// Given two folders of which one has a README.md: the other is found.
+// Given two folders, only one with a README.md, expects the other to be found.
 TEST(TidyRules, FolderReadmesAreSeen) {
   const std::vector<SourceFile> files = {
       {"a/README.md", "1\n2\n3\n"}, {"a/x.cc", ""}, {"b/c/README.md", "1\n2\n3\n"}, {"top", ""}};
@@ -154,7 +153,7 @@ TEST(TidyRules, FolderReadmesAreSeen) {
   EXPECT_EQ(folder_readmes(files)[0].find("b/:"), 0u);
 }
 
-// Given C++ with comments, strings, raw strings and digit separators: code_only keeps the code and the line numbers.
+// Given C++ with comments, strings, raw strings and digit separators, expects code_only to keep the code and the line numbers.
 TEST(TidyRules, CodeOnlyBlanksCommentsAndStrings) {
   EXPECT_EQ(code_only("a // b\nc"), "a     \nc");
   EXPECT_EQ(code_only("f(\"x\\\"y\", 1'000, 'q')"), "f(\"    \", 1'000, ' ')");
@@ -164,8 +163,8 @@ TEST(TidyRules, CodeOnlyBlanksCommentsAndStrings) {
   EXPECT_NE(raw.find("; g();"), std::string::npos);
 }
 
-// Given the tree, expect that it keeps every rule. One test, for ctest runs each in a process of its own, and reading the tree
-// is most of the time.
+// Given the tree, expects it to keep every rule. This is one test because ctest starts a process per test, and each would
+// read the tree.
 TEST(Tidy, TheTreeKeepsEveryRule) {
   const std::vector<SourceFile> tree = read_tree(source_path());
   ASSERT_GT(tree.size(), 20u) << "the tree was not found under " << source_path();
@@ -180,7 +179,7 @@ TEST(Tidy, TheTreeKeepsEveryRule) {
   for (const std::string& finding : plain_english(tree)) ADD_FAILURE() << finding;
 }
 
-// Given the tree: the files that a newcomer looks for first are there.
+// Given the tree, expects the files that a newcomer looks for first.
 TEST(Tidy, FirstFilesExist) {
   for (const char* path : {"README.md", "LICENSE", "CHANGELOG.md", ".clang-format", ".clang-tidy", ".editorconfig", ".ci/run",
                            "docs/architecture.md", "scripts/demo", "scripts/test", "scripts/setup"}) {
