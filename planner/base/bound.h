@@ -1,5 +1,5 @@
-// Bound: whether a measured number is the value itself, or only a limit of it: "< 10 ms" where all that is known is that the
-// value lies in a histogram's first bucket. Plain data.
+// Bound says whether a measured number is exact or only a limit, as in "< 10 ms" for a value in the first bucket of a
+// histogram. Plain data.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@ namespace windlass {
 
 enum class Bound { kNone, kBelow, kAbove };
 
-// What stands before the number: "", "<" or ">".
+// The sign in front of the number: "", "<" or ">".
 [[nodiscard]] constexpr std::string_view sign_of(Bound bound) {
   return bound == Bound::kBelow ? "<" : bound == Bound::kAbove ? ">" : "";
 }

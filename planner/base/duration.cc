@@ -1,4 +1,4 @@
-// Durations: one pass over the text when read, the fewest terms when printed.
+// Parses durations in one pass and prints them with as few terms as possible.
 #include "planner/base/duration.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kMicrosPerSecond = 1'000'000;
 constexpr std::int64_t kLargestTerm = 999'999;
 
-// Whole seconds in hours, minutes and seconds, with one unit where one is enough.
+// Prints whole seconds as hours, minutes and seconds; a single unit if that is enough.
 std::string print_whole(std::int64_t seconds) {
   if (seconds % 3600 == 0 && seconds > 0) return fmt::format("{}h", std::min(seconds / 3600, kLargestTerm));
   if (seconds % 60 == 0 && seconds > 0 && seconds / 60 <= kLargestTerm) return fmt::format("{}m", seconds / 60);
@@ -37,7 +37,7 @@ Result<double> parse_duration_s(std::string_view text) {
   static constexpr std::array<Unit, 6> kUnits = {
       {{"ns", 1e-3}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}, {"m", 60e6}, {"h", 3600e6}}};  // "ms" before "m"
   const Error refused{ErrorCode::kInvalidArgument,
-                      fmt::format("found '{}', allowed is a duration such as 500ms, 30s, 5m or 1h30m", text)};
+                      fmt::format("must be a duration such as 500ms, 30s, 5m or 1h30m (got '{}')", text)};
   const auto digits_from = [](std::string_view rest) { return std::min(rest.find_first_not_of("0123456789"), rest.size()); };
   if (text == "0") return 0.0;
   if (text.empty()) return refused;
@@ -56,7 +56,7 @@ Result<double> parse_duration_s(std::string_view text) {
     const auto* unit = std::find_if(kUnits.begin(), kUnits.end(), [&](const Unit& u) { return rest.starts_with(u.name); });
     if (unit == kUnits.end()) return refused;
     rest.remove_prefix(unit->name.size());
-    // To the microsecond, so that 1.1s and 1100ms are the same number.
+    // Round to the microsecond, so that 1.1s and 1100ms are the same number.
     total += unit->micros > 1 ? std::round(number * unit->micros) : number * unit->micros;
   }
   if (total > kLargestTerm * 3600e6) return refused;

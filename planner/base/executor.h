@@ -1,12 +1,12 @@
-// Executor: where the planner's parallel work runs. The planner has no threads; whoever calls it (the CLI, the controller, a
+// Executor runs the planner's parallel work. The planner has no threads of its own: its caller (the CLI, the controller, a
 // test) owns them and lends them through this interface.
 //
 //   SerialExecutor executor;
 //   Result<std::vector<Metrics>> runs = parallel_map<Metrics>(executor, seeds.size(), [&](std::size_t i) { return
 //   simulate(seeds[i]); });
 //
-// Determinism: a task is a pure function of its index, and results come in the order of the indices, so the outcome is the same
-// on any number of cores. Only a stop request depends on time, and it never changes a result: the whole call gives Cancelled
+// Determinism: a task is a pure function of its index and results are returned in index order, so the outcome does not depend
+// on the number of cores. Only a stop request depends on time. It never changes a result: the whole call returns Cancelled
 // instead.
 #pragma once
 
@@ -20,9 +20,10 @@
 
 namespace windlass {
 
-// Asked between tasks, and inside long ones, whether to give up: true once the caller wants no more. An empty function never
-// stops. REQUIRES: may be called from several threads at once; once true, always true. (std::stop_token would do, but the
-// planner may not know of threads; its owner binds one: [token] { return token.stop_requested(); }.)
+// Called between tasks, and inside long ones, to ask whether to give up. It returns true once the caller wants no more; an
+// empty function never stops the work. REQUIRES: may be called from several threads at once; once true, always true.
+// (std::stop_token would do, but the planner may not know of threads. Its owner binds one: [token] { return
+// token.stop_requested(); }.)
 using StopCheck = std::function<bool()>;
 
 [[nodiscard]] inline bool stop_requested(const StopCheck& stop) { return stop && stop(); }
@@ -31,28 +32,28 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // How many tasks run at the same time, at least 1. Only a hint for cutting work into pieces; no result may depend on it.
+  // Number of tasks that run at the same time, at least 1. A hint for splitting work; no result may depend on it.
   [[nodiscard]] virtual int concurrency() const = 0;
 
-  // Calls task(0) .. task(count - 1), each once, in any order, perhaps at the same time, and returns when all have ended. What
-  // the tasks wrote is visible to the caller then. REQUIRES: tasks write to no shared place, throw nothing, and call run() on
+  // Calls task(0) .. task(count - 1), each once, in any order, possibly at the same time. Returns when all have finished; the
+  // caller then sees everything the tasks wrote. REQUIRES: tasks share no place they write to, do not throw, and call run() on
   // no executor (a pool would wait for itself).
   virtual void run(std::size_t count, const std::function<void(std::size_t)>& task) = 0;
 };
 
-// On the caller's own thread, in the order of the indices.
+// Runs tasks on the caller's thread, in index order.
 class SerialExecutor final : public Executor {
  public:
   [[nodiscard]] int concurrency() const override { return 1; }
   void run(std::size_t count, const std::function<void(std::size_t)>& task) override;
 };
 
-// task(i) of every index, in the order of the indices. Error Cancelled when `stop` came true before the last task had begun;
-// tasks that had not begun by then are left out.
+// Returns task(i) for every index, in index order. Error Cancelled if `stop` became true before the last task started; tasks
+// not yet started are then skipped.
 template <class T, class Task>
 [[nodiscard]] Result<std::vector<T>> parallel_map(Executor& executor, std::size_t count, const Task& task,
                                                   const StopCheck& stop = {}) {
-  // optional: T need not have a default, and neighbours in a std::vector<bool> would share a byte.
+  // std::optional, because T may have no default constructor and neighbours in a std::vector<bool> would share a byte.
   std::vector<std::optional<T>> slots(count);
   executor.run(count, [&](std::size_t index) {
     if (!stop_requested(stop)) slots[index].emplace(task(index));

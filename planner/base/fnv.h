@@ -1,5 +1,5 @@
-// FNV-1a, 64 bits (Fowler, Noll, Vo): small and the same everywhere, unlike std::hash. It tells apart what differs by mistake
-// and protects from nobody.
+// FNV-1a, 64 bits (Fowler, Noll, Vo): a small hash that is the same on every platform, unlike std::hash. It detects accidental
+// differences; it is not secure against attackers.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// See foreign_text.h.
+// Splits foreign text into lines and shows it on one line; see foreign_text.h.
 #include "planner/base/foreign_text.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace windlass {
 namespace {
 
-// The length of the well-formed UTF-8 character at `at`, 0 if there is none.
+// Length in bytes of the well-formed UTF-8 character at `at`; 0 if there is none.
 std::size_t utf8_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   const unsigned first = byte(0);

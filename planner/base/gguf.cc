@@ -1,4 +1,4 @@
-// A cursor that never passes the end.
+// Parses a GGUF header with a cursor that never passes the end of the bytes.
 #include "planner/base/gguf.h"
 
 #include <algorithm>
@@ -39,13 +39,13 @@ enum ValueType : std::uint32_t {
   kFloat64,
 };
 
-constexpr std::uint64_t kMaxKeyBytes = 65535;  // the format's own limit
+constexpr std::uint64_t kMaxKeyBytes = 65535;  // limit of the format
 constexpr std::uint64_t kMaxNameBytes = 1024;
-constexpr std::uint32_t kMaxDimensions = 4;  // ggml's
+constexpr std::uint32_t kMaxDimensions = 4;  // limit of ggml
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kMaxAlignment = 1U << 20U;
 
-// Bytes that a value of this type takes at least.
+// The smallest number of bytes that a value of this type takes.
 std::uint64_t least_bytes(std::uint32_t type) {
   switch (type) {
     case kUint8:
@@ -56,11 +56,11 @@ std::uint64_t least_bytes(std::uint32_t type) {
     case kUint32:
     case kInt32:
     case kFloat32: return 4;
-    default: return 8;  // a string's length alone
+    default: return 8;  // the length field of a string
   }
 }
 
-// After a mistake every further read gives nothing; who reads asks once whether all was well.
+// After an error every further read returns nothing, so the caller checks once at the end.
 class Cursor {
  public:
   Cursor(std::span<const std::byte> bytes, const std::string& file) : bytes_(bytes), file_(file) {}
@@ -93,7 +93,7 @@ class Cursor {
 
   void fail(std::uint64_t offset, std::string_view what, std::string_view found, std::string_view allowed) {
     if (error_.empty()) {
-      error_ = fmt::format("{}: offset {}: {}: found {}, allowed is {}", file_, offset, what, found, allowed);
+      error_ = fmt::format("{}: offset {}: {}: must be {} (got {})", file_, offset, what, allowed, found);
     }
   }
 
@@ -163,7 +163,7 @@ GgufValue read_array(Cursor& cursor, std::string_view what) {
   }
   if (count > cursor.left() / least_bytes(type)) {
     cursor.fail(began, what, fmt::format("{} elements", count),
-                fmt::format("at most {}, for so many fit into what follows", cursor.left() / least_bytes(type)));
+                fmt::format("at most {}, the number that fits into the rest", cursor.left() / least_bytes(type)));
     return {};
   }
   if (type == kString) return read_list<std::string_view>(count, cursor, [&] { return cursor.text(what); });
@@ -187,7 +187,7 @@ GgufValue read_value(Cursor& cursor, std::string_view what) {
   return read_number(cursor, type, what);
 }
 
-// A description whose bytes are found later, when it is known where data begins.
+// A tensor description. Its bytes are located later, when the start of the data is known.
 struct Described {
   GgufTensor tensor;
   std::uint64_t data_offset = 0;
@@ -223,7 +223,7 @@ Described read_tensor(Cursor& cursor) {
   return described;
 }
 
-// Bytes of a tensor, or an error where it does not fit its blocks. 0: the type is unknown.
+// Size of a tensor in bytes; 0 if the type is unknown. Error: its shape does not fit the type's blocks.
 Result<std::uint64_t> bytes_of(const GgufTensor& tensor, const std::string& file) {
   const GgmlTypeInfo* info = ggml_type_info(tensor.type);
   if (info == nullptr) return std::uint64_t{0};
@@ -231,8 +231,8 @@ Result<std::uint64_t> bytes_of(const GgufTensor& tensor, const std::string& file
   for (const std::int64_t extent : tensor.shape) numbers *= extent;
   if (tensor.shape.back() % info->block_numbers != 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: offset {}: tensor '{}': found rows of {} numbers as {}, allowed is a multiple of {}", file,
-                             tensor.offset, shown_text(tensor.name), tensor.shape.back(), info->name, info->block_numbers)};
+                 fmt::format("{}: offset {}: tensor '{}': numbers per row must be a multiple of {} for {} (got {})", file,
+                             tensor.offset, shown_text(tensor.name), info->block_numbers, info->name, tensor.shape.back())};
   }
   return static_cast<std::uint64_t>(numbers / info->block_numbers) * static_cast<std::uint64_t>(info->block_bytes);
 }
@@ -271,7 +271,7 @@ Result<Gguf> Gguf::parse(std::span<const std::byte> bytes, std::string file) {
     const std::string what = fmt::format("field '{}'", shown_text(key));
     GgufValue value = read_value(cursor, what);
     if (cursor.ok() && !gguf.metadata_.emplace(key, std::move(value)).second) {
-      cursor.fail(began, what, "it a second time", "once");
+      cursor.fail(began, what, "a second one", "unique");
     }
   }
   std::vector<Described> described;
@@ -289,18 +289,18 @@ Result<Gguf> Gguf::parse(std::span<const std::byte> bytes, std::string file) {
   for (auto& [tensor, offset] : described) {
     WINDLASS_ASSIGN_OR_RETURN(const std::uint64_t size, bytes_of(tensor, gguf.file_));
     const auto complain = [&, &of = tensor](std::string_view found, std::string_view allowed) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: offset {}: tensor '{}': found {}, allowed is {}", gguf.file_,
-                                                            of.offset, shown_text(of.name), found, allowed)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: offset {}: tensor '{}': must be {} (got {})", gguf.file_,
+                                                            of.offset, shown_text(of.name), allowed, found)};
     };
     if (offset % alignment != 0) {
       return complain(fmt::format("data at {}", offset), fmt::format("a multiple of {}", alignment));
     }
     if (offset > data.size() || size > data.size() - offset) {
       return complain(fmt::format("{} bytes of data at {}", size, offset),
-                      fmt::format("what lies in the {} bytes of data (is the file cut off?)", data.size()));
+                      fmt::format("within the {} bytes of data (is the file cut off?)", data.size()));
     }
     tensor.bytes = data.subspan(offset, size);
-    if (!gguf.by_name_.emplace(tensor.name, gguf.tensors_.size()).second) return complain("its name a second time", "once");
+    if (!gguf.by_name_.emplace(tensor.name, gguf.tensors_.size()).second) return complain("a second one", "unique");
     gguf.tensors_.push_back(std::move(tensor));
   }
   return gguf;
@@ -309,8 +309,8 @@ Result<Gguf> Gguf::parse(std::span<const std::byte> bytes, std::string file) {
 Result<void> Gguf::add_part(const Gguf& part) {
   for (const GgufTensor& tensor : part.tensors_) {
     if (!by_name_.emplace(tensor.name, tensors_.size()).second) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: tensor '{}': found in {}, too, allowed is once", part.file_,
-                                                            shown_text(tensor.name), file_)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: tensor '{}': must be in one file only (got it in {} too)",
+                                                            part.file_, shown_text(tensor.name), file_)};
     }
     tensors_.push_back(tensor);
   }
@@ -324,7 +324,7 @@ const GgufTensor* Gguf::tensor(std::string_view name) const {
 
 Error Gguf::bad(std::string_view key, std::string_view found, std::string_view allowed) const {
   return {ErrorCode::kInvalidArgument,
-          fmt::format("{}: field '{}': found {}, allowed is {}", file_, shown_text(key), found, allowed)};
+          fmt::format("{}: field '{}': must be {} (got {})", file_, shown_text(key), allowed, found)};
 }
 
 template <class T>

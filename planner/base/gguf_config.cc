@@ -1,4 +1,4 @@
-// Fields of GGUF and those of config.json that mean the same.
+// Maps the fields of a GGUF file to the fields of config.json with the same meaning.
 #include "planner/base/gguf_config.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr KnownArchitecture kOthers[] = {{"qwen2", "qwen2", "Qwen2ForCausalLM"},
                                          {"qwen3", "qwen3", "Qwen3ForCausalLM"},
                                          {"qwen3moe", "qwen3_moe", "Qwen3MoeForCausalLM"}};
 
-// Fields of one architecture: after its name and a dot.
+// The fields of one architecture; their keys begin with its name and a dot.
 class Fields {
  public:
   Fields(const Gguf& gguf, std::string prefix) : gguf_(gguf), prefix_(std::move(prefix)) {}
@@ -44,7 +44,7 @@ class Fields {
   [[nodiscard]] Error bad(const char* field, std::string_view found, std::string_view allowed) const {
     return gguf_.bad(key(field), found, allowed);
   }
-  // What is not computed otherwise must not be asked for.
+  // Refuse any value other than the only one that the engine computes.
   [[nodiscard]] Result<void> only(const char* field, std::int64_t allowed) const {
     if (!has(field)) return {};
     WINDLASS_ASSIGN_OR_RETURN(const std::int64_t found, whole(field, 0));
@@ -113,7 +113,7 @@ Result<void> read_experts(const Fields& fields, const KnownArchitecture& archite
   WINDLASS_ASSIGN_OR_RETURN(config["num_experts_per_tok"], fields.whole("expert_used_count"));
   if (mixtral) return {};
   WINDLASS_ASSIGN_OR_RETURN(config["moe_intermediate_size"], fields.whole("expert_feed_forward_length"));
-  config["norm_topk_prob"] = true;  // as llama.cpp computes them all
+  config["norm_topk_prob"] = true;  // llama.cpp always does this
   return {};
 }
 
@@ -141,12 +141,12 @@ Result<json> config_json_of(const Gguf& gguf) {
   WINDLASS_RETURN_IF_ERROR(read_rope(gguf, fields, config));
   WINDLASS_RETURN_IF_ERROR(read_experts(fields, architecture, config));
   if (fields.has("attention.sliding_window")) {
-    return fields.bad("attention.sliding_window", shown(gguf.metadata().at(fields.key("attention.sliding_window"))), "absence");
+    return fields.bad("attention.sliding_window", shown(gguf.metadata().at(fields.key("attention.sliding_window"))), "absent");
   }
   const GgufTensor* embedding = gguf.tensor("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: tensor 'token_embd.weight': found {}, expected one of 2 dimensions", gguf.file(),
+                 fmt::format("{}: tensor 'token_embd.weight': must be a tensor of 2 dimensions (got {})", gguf.file(),
                              embedding == nullptr ? "none" : "another")};
   }
   config["vocab_size"] = embedding->shape.front();
@@ -172,8 +172,8 @@ Result<GgufBits> bits_of(const Gguf& gguf) {
       continue;
     const GgmlTypeInfo* info = ggml_type_info(tensor.type);
     if (info == nullptr) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: tensor '{}': found type {}, allowed are {}", gguf.file(),
-                                                            shown_text(tensor.name), tensor.type, known_ggml_types())};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: tensor '{}': type must be one of {} (got {})", gguf.file(),
+                                                            shown_text(tensor.name), known_ggml_types(), tensor.type)};
     }
     const auto size = static_cast<double>(tensor.bytes.size());
     Sum& sum = in_blocks ? blocks : embedding;

@@ -1,4 +1,4 @@
-// Reading JSON objects with the path of every mistake.
+// Reads JSON objects and reports the path of the first error; see json_reader.h.
 #include "planner/base/json_reader.h"
 
 #include "planner/base/foreign_text.h"
@@ -28,7 +28,7 @@ nlohmann::json json_number(double value) {
 
 JsonReader::JsonReader(const nlohmann::json& value, std::string path) : value_(value), path_(std::move(path)) {
   if (!value_.is_object()) {
-    error_.message = fmt::format("{}: found {}, must be an object", path_.empty() ? "the document" : path_, shown(value_));
+    error_.message = fmt::format("{}: must be an object (got {})", path_.empty() ? "the document" : path_, shown(value_));
   }
 }
 
@@ -53,7 +53,7 @@ const nlohmann::json& JsonReader::require(const char* key) {
 }
 
 void JsonReader::fail(const char* key, const nlohmann::json& found, std::string_view allowed) {
-  if (error_.message.empty()) error_.message = fmt::format("{}: found {}, must be {}", path_of(key), shown(found), allowed);
+  if (error_.message.empty()) error_.message = fmt::format("{}: must be {} (got {})", path_of(key), allowed, shown(found));
 }
 
 std::string JsonReader::string(const char* key) {
@@ -99,7 +99,7 @@ Result<void> JsonReader::finish() {
       if (read_.contains(item.key())) continue;
       std::string allowed;
       for (const std::string& key : read_) allowed += (allowed.empty() ? "" : ", ") + key;
-      error_.message = fmt::format("{}: unknown field; allowed are {}", path_of(item.key().c_str()), allowed);
+      error_.message = fmt::format("{}: unknown field, must be one of {}", path_of(item.key().c_str()), allowed);
       break;
     }
   }

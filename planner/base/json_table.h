@@ -1,4 +1,5 @@
-// A type's JSON described once, as a table of its fields. Writing, reading and the message of every mistake follow from it.
+// Describes the JSON of a type once, as a table of its fields. The table defines how to write it, how to read it, and every
+// error message.
 //
 //   constexpr auto json_fields(JsonType<Slo>) {  // in the namespace of Slo
 //     return json_object(field("ttftS", &Slo::ttft_s), rare("windowS", &Slo::window_s));
@@ -6,11 +7,11 @@
 //   write_fields(json, slo);                                         // json: an object, nlohmann::json or ordered_json
 //   Result<Slo> slo = read_json<Slo>(value, "services[0].slo");
 //
-// Fields are written and read in the table's order; reading reports the first mistake. A member may be a string, a bool, a
-// double (as json_number writes it), an integer, an enumeration (json_values(JsonType<Enum>) lists its values, to_string()
-// names them), a std::vector of types with a table, a std::array of doubles, a type with a table, or a std::optional of these,
-// which is left out when it is empty. A member that fits no rule is a hook(). Fields of another kind, with a reader of their
-// own, may stand in json_object() for read_fields() (controller/api/json.cc). Pure.
+// Fields are written and read in the table's order; reading reports the first error. A member may be a string, a bool, a double
+// (as json_number writes it), an integer, an enumeration (json_values(JsonType<Enum>) lists its values, to_string() names
+// them), a std::vector of types with a table, a std::array of doubles, a type with a table, or a std::optional of these, which
+// is omitted when empty. Use hook() for a member that fits no rule. json_object() also accepts other kinds of fields that have
+// their own reader, for read_fields() (controller/api/json.cc). Pure.
 #pragma once
 
 #include <array>
@@ -32,11 +33,11 @@
 
 namespace windlass {
 
-// Names a type to json_fields() and json_values(), which stand in the type's namespace.
+// Tag for json_fields() and json_values(), which live in the namespace of the type.
 template <class T>
 struct JsonType {};
 
-// A rule for a number, and how an error describes it: "greater than 0".
+// A rule for a number, with its description for errors: "greater than 0".
 struct JsonLimit {
   bool (*holds)(double);
   const char* allowed;
@@ -63,7 +64,7 @@ inline constexpr bool kIsArray<std::array<T, N>> = true;
 template <class T>
 inline constexpr bool kIsTextMap = std::is_same_v<T, std::map<std::string, std::string>>;
 
-// Of an integer; of other types unused.
+// The range of an integer; unused for other types.
 template <class T>
 inline constexpr std::int64_t kLowest = std::is_same_v<T, std::int64_t> ? INT64_MIN : INT32_MIN;
 template <class T>
@@ -97,7 +98,7 @@ void write_value(Json& json, const T& value) {
   }
 }
 
-// By its name; a type whose error lists its values in other words overloads this in its own namespace.
+// Reads an enumeration by name. A type whose error should list its values differently overloads this in its own namespace.
 template <class Enum>
 [[nodiscard]] Enum read_enum(JsonReader& reader, const char* key, JsonType<Enum> type) {
   const std::string text = reader.string(key);
@@ -110,7 +111,7 @@ template <class Enum>
   return {};
 }
 
-// `low` and `high` are for integers.
+// `low` and `high` apply to integers only.
 template <class T>
 void read_value(JsonReader& reader, const char* key, T& value, std::int64_t low = detail::kLowest<T>,
                 std::int64_t high = detail::kHighest<T>) {
@@ -144,7 +145,7 @@ void read_value(JsonReader& reader, const char* key, T& value, std::int64_t low 
   }
 }
 
-// ---- what a table consists of
+// ---- the parts of a table
 
 template <class Object, class Value>
 struct JsonField {
@@ -157,7 +158,7 @@ struct JsonField {
   bool only_if_unusual = false;
   const JsonLimit* limit = nullptr;
 
-  // null in the text means that it is missing, too.
+  // null counts as missing.
   [[nodiscard]] constexpr JsonField or_null() const {
     JsonField changed = *this;
     changed.null_is_missing = true;
@@ -193,7 +194,7 @@ struct JsonField {
   }
 };
 
-// Must be there, unless it is a std::optional. An integer is from `low` to `high`.
+// Required, unless it is a std::optional. An integer must be in low..high.
 template <class Object, class Value>
 [[nodiscard]] constexpr JsonField<Object, Value> field(const char* key, Value Object::*member,
                                                        std::int64_t low = detail::kLowest<Value>,
@@ -201,7 +202,7 @@ template <class Object, class Value>
   return {key, member, low, high};
 }
 
-// Always written, but missing in older texts: then it keeps its default.
+// Always written. May be missing when read (older texts); then it keeps its default.
 template <class Object, class Value>
 [[nodiscard]] constexpr JsonField<Object, Value> added(const char* key, Value Object::*member,
                                                        std::int64_t low = detail::kLowest<Value>,
@@ -209,7 +210,7 @@ template <class Object, class Value>
   return {key, member, low, high, true};
 }
 
-// Left out where it equals its default.
+// Omitted if equal to its default.
 template <class Object, class Value>
 [[nodiscard]] constexpr JsonField<Object, Value> rare(const char* key, Value Object::*member,
                                                       std::int64_t low = detail::kLowest<Value>,
@@ -217,7 +218,7 @@ template <class Object, class Value>
   return {key, member, low, high, true, false, true};
 }
 
-// Written by hand: write(json, object) and read(JsonReader&, object).
+// Custom code: write(json, object) and read(JsonReader&, object).
 template <class Write, class Read>
 struct JsonHook {
   Write write;
@@ -229,7 +230,7 @@ template <class Write, class Read>
   return {write, read};
 }
 
-// A limit of a field further up in the table, checked only when the fields in between have been read.
+// Checks a field further up in the table, after the fields in between have been read.
 template <class Object>
 [[nodiscard]] constexpr auto limit(const char* key, double Object::*member, const JsonLimit& rule) {
   return hook([](auto&, const Object&) {},
@@ -253,9 +254,9 @@ struct JsonObject {
   Check check;
   bool open = false;
 
-  // For formats that others extend at will: unknown keys are no mistake.
+  // For formats that others may extend: unknown keys are allowed.
   [[nodiscard]] constexpr JsonObject passing_over_unknown_keys() const { return {fields, check, true}; }
-  // Result<void> other(object, path) has the last word on an object whose every field was read.
+  // other(object, path) returns Result<void> and runs last, once every field has been read.
   template <class Other>
   [[nodiscard]] constexpr JsonObject<Other, Fields...> checked_by(Other other) const {
     return {fields, other, open};
@@ -276,7 +277,7 @@ template <class... Fields>
   return JsonObject<decltype(kNothingToCheck), Fields...>{{fields...}, kNothingToCheck};
 }
 
-// Fields that are there only where `condition`, a field further up in the table, is true.
+// Fields that exist only where `condition`, a field further up in the table, is true.
 template <class Object, class... Fields>
 [[nodiscard]] constexpr auto when(bool Object::*condition, Fields... fields) {
   const auto write = [=](auto& json, const Object& object) {

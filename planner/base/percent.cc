@@ -1,4 +1,4 @@
-// See percent.h.
+// Encodes and decodes URLs; see percent.h.
 #include "planner/base/percent.h"
 
 namespace windlass {

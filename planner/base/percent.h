@@ -7,10 +7,11 @@
 
 namespace windlass {
 
-// Everything but unreserved characters as %XX.
+// Escapes everything except unreserved characters as %XX.
 [[nodiscard]] std::string percent_encoded(std::string_view text);
 
-// The reverse; nullopt where a percent sign begins no byte. `plus_is_space` for query strings as forms write them.
+// Decodes; nullopt if a percent sign is not followed by two hexadecimal digits. `plus_is_space` is for query strings written by
+// forms.
 [[nodiscard]] std::optional<std::string> percent_decoded(std::string_view text, bool plus_is_space = false);
 
 }  // namespace windlass

@@ -1,7 +1,7 @@
-// Result<T>: the outcome of anything that may fail, as a value.
+// Result<T> holds either a value or an Error.
 //
-// Errors are values in Windlass. A function that may fail returns Result<T>; exceptions of libraries are caught at their
-// boundary and turned into an Error there; our own bugs are assertions. Plain data, owned by the caller, usable on any thread.
+// Errors are values in Windlass. A function that may fail returns Result<T>; exceptions from libraries are caught at the call
+// and turned into an Error; our own bugs are assertions. Plain data, owned by the caller, usable on any thread.
 //
 //   Result<Config> parse(std::string_view text);
 //
@@ -17,29 +17,29 @@
 namespace windlass {
 
 enum class ErrorCode {
-  kInvalidArgument,  // what the user or peer gave is wrong; the same call fails again
+  kInvalidArgument,  // the user or peer gave something wrong; the same call will fail again
   kNotFound,
   kAlreadyExists,
-  kConflict,            // somebody changed it first: read again, then retry
-  kGone,                // the version asked for is no longer kept: list again
+  kConflict,            // someone else changed it first: read again, then retry
+  kGone,                // the requested version is no longer kept: list again
   kPermissionDenied,    // the peer refuses us: 401, 403
   kResourceExhausted,   // a quota, a budget or a queue is full
   kFailedPrecondition,  // the system is not in the state this needs; also: we no longer lead
   kUnavailable,         // a peer did not answer; worth a retry
   kDeadlineExceeded,
   kCancelled,
-  kInternal,  // a peer or library broke its own contract
+  kInternal,  // a peer or library broke its contract
 };
 
 // "InvalidArgument", "NotFound", ...
 const char* to_string(ErrorCode code);
 
-// The message is for a person: it names the thing, the field, what was found and what is allowed. It holds no secret.
+// The message is for people: it names the thing, the field, what was found and what is allowed. It contains no secrets.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
 
-  // The same error seen from further out: "reading model.yaml: line 3: ...".
+  // Adds the caller's context in front: "reading model.yaml: line 3: ...".
   [[nodiscard]] Error within(const std::string& context) const { return Error{code, context + ": " + message}; }
 };
 

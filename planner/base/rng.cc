@@ -1,5 +1,5 @@
-// The draws behind Rng: splitmix64 seeding, 53-bit uniforms, inversion for the exponential, the polar method for the normal,
-// Marsaglia and Tsang for the Gamma, counting for the Poisson.
+// The methods behind Rng: splitmix64 for seeding, 53-bit uniform numbers, inversion for the exponential, the polar method for
+// the normal, Marsaglia and Tsang for the gamma, and counting for the Poisson distribution.
 #include "planner/base/rng.h"
 
 #include <cassert>
@@ -33,7 +33,7 @@ std::int64_t Rng::integer(std::int64_t low, std::int64_t high) {
   assert(low <= high);
   const std::uint64_t span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) + 1;
   if (span == 0) return static_cast<std::int64_t>(bits());  // the whole range of 64 bits
-  // Draws at or above the largest multiple of span would favour small values: draw again.
+  // Values at or above the largest multiple of span would favour small results, so draw again.
   const std::uint64_t limit = UINT64_MAX - (UINT64_MAX % span + 1) % span;
   std::uint64_t draw = bits();
   while (draw > limit) draw = bits();
@@ -46,7 +46,7 @@ double Rng::exponential(double rate) {
 }
 
 double Rng::normal() {
-  // Marsaglia's polar method. Its second draw is not kept: a stream's state is its engine alone.
+  // Marsaglia's polar method. Its second number is discarded, so that the state of a stream is that of its engine alone.
   while (true) {
     const double x = uniform(-1, 1);
     const double y = uniform(-1, 1);

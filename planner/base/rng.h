@@ -1,8 +1,8 @@
-// Rng: a named, seeded stream of random numbers. The same seed and name give the same numbers on every platform.
+// Rng is a named, seeded stream of random numbers. The same seed and name give the same numbers on every platform.
 //
-// The standard's distributions differ between libraries, so the draws are written out here on top of std::mt19937_64,
-// whose output the standard fixes. One stream per source ("arrivals", "lengths"), so that drawing more from one source does
-// not shift another. Plain value, no shared state; a stream belongs to one thread at a time.
+// The distributions of the C++ standard differ between libraries, so they are implemented here on top of std::mt19937_64, whose
+// output the standard defines. Use one stream per source ("arrivals", "lengths"), so that drawing more from one does not shift
+// another. Plain value without shared state; use a stream from one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace windlass {
 
 class Rng {
  public:
-  // The stream is a function of both arguments alone.
+  // The stream depends on both arguments and nothing else.
   Rng(std::uint64_t seed, std::string_view stream);
 
   // 64 uniform bits.
@@ -34,11 +34,11 @@ class Rng {
   // Standard normal.
   [[nodiscard]] double normal();
 
-  // Gamma with the given shape and scale (mean shape * scale). REQUIRES: shape > 0 and scale > 0. A draw below the smallest
-  // double, which small shapes make, is 0.
+  // Gamma with the given shape and scale (mean shape * scale). REQUIRES: shape > 0 and scale > 0. Results below the smallest
+  // double, which occur for small shapes, become 0.
   [[nodiscard]] double gamma(double shape, double scale);
 
-  // Poisson with the given mean. REQUIRES: mean >= 0 and mean < 1e6. Time grows with the mean.
+  // Poisson with the given mean. REQUIRES: 0 <= mean < 1e6. Time grows with the mean.
   [[nodiscard]] std::int64_t poisson(double mean);
 
  private:

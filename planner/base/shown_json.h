@@ -1,5 +1,4 @@
-// A JSON value as an error shows what was found: one line of at most 60 bytes. Of a large value only that much is written.
-// Pure.
+// Formats a JSON value for an error message: one line of at most 60 bytes. Only that much of a large value is printed. Pure.
 #pragma once
 
 #include <string>
@@ -14,11 +13,11 @@ namespace detail {
 inline constexpr std::size_t kShownBytes = 60;
 
 inline std::string cut_string(std::string_view text) {
-  const auto cut = text.substr(0, kShownBytes + 4);  // a character in halves is beyond what is shown
+  const auto cut = text.substr(0, kShownBytes + 4);  // a character cut in half lies beyond what is shown
   return nlohmann::json(cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Stops once the line is longer than may be shown.
+// Stops printing once the line is longer than the limit.
 template <class Json>
 void write_shown(const Json& value, std::string& line) {
   if (value.is_string()) {
@@ -44,7 +43,7 @@ template <class Json>
   detail::write_shown(value, line);
   if (line.size() <= detail::kShownBytes) return line;
   std::size_t end = detail::kShownBytes - 3;
-  while ((static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;  // whole characters
+  while ((static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) --end;  // do not cut a character in half
   return line.substr(0, end) + "...";
 }
 

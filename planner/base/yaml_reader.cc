@@ -1,4 +1,4 @@
-// See yaml_reader.h.
+// Reads YAML maps and reports the line and path of the first error; see yaml_reader.h.
 #include "planner/base/yaml_reader.h"
 
 #include <algorithm>
@@ -72,8 +72,7 @@ std::string duration_text(double seconds) {
 YamlReader::YamlReader(const YamlValue& value, std::string path, YamlMistake& mistake, std::vector<std::string>* notes)
     : value_(value), path_(std::move(path)), mistake_(mistake), notes_(notes) {
   if (value_.kind != YamlValue::Kind::kMap) {
-    mistake_.keep(value_.line,
-                  fmt::format("{}found {}, allowed is a map", path_.empty() ? "" : path_ + ": ", found_text(value_)));
+    mistake_.keep(value_.line, fmt::format("{}must be a map (got {})", path_.empty() ? "" : path_ + ": ", found_text(value_)));
   }
 }
 
@@ -90,7 +89,7 @@ const YamlValue* YamlReader::find(const char* key) {
 
 const YamlValue* YamlReader::require(const char* key, std::string_view allowed) {
   const YamlValue* found = find(key);
-  if (found == nullptr) mistake_.keep(value_.line, fmt::format("{}: missing, allowed is {}", path_of(key), allowed));
+  if (found == nullptr) mistake_.keep(value_.line, fmt::format("{}: missing, must be {}", path_of(key), allowed));
   return found;
 }
 
@@ -173,12 +172,12 @@ const YamlValue* YamlReader::list(const char* key, std::size_t fewest, std::size
   const bool is_list = found->kind == YamlValue::Kind::kList;
   if (is_list && fewest <= items && items <= most) return found;
   const std::string what = is_list ? fmt::format("{} items", items) : found_text(*found);
-  wrong_at(found->line, key, fmt::format("found {}, allowed is {}", what, allowed));
+  wrong_at(found->line, key, fmt::format("must be {} (got {})", allowed, what));
   return nullptr;
 }
 
 void YamlReader::refuse(const char* key, const YamlValue& found, std::string_view allowed) {
-  mistake_.keep(found.line, fmt::format("{}: found {}, allowed is {}", path_of(key), found_text(found), allowed));
+  mistake_.keep(found.line, fmt::format("{}: must be {} (got {})", path_of(key), allowed, found_text(found)));
 }
 
 void YamlReader::refuse(const char* key, std::string_view allowed) {
@@ -197,7 +196,7 @@ void YamlReader::finish() {
   for (const YamlMember& member : value_.members) {
     if (mistake_.pass_over_keys || std::find(keys_.begin(), keys_.end(), member.key) != keys_.end()) continue;
     mistake_.keep(member.line,
-                  fmt::format("{}: unknown field; allowed are {}", path_of(shown_text(member.key)), fmt::join(keys_, ", ")));
+                  fmt::format("{}: unknown field, must be one of {}", path_of(shown_text(member.key)), fmt::join(keys_, ", ")));
     return;
   }
 }

@@ -1,15 +1,15 @@
-// A section of a YAML text described once, as a table of its fields: key, member and rule. Reading, the notes on defaults, the
-// refusal of unknown keys and the message of every mistake follow from it (yaml_reader.h).
+// Describes a section of a YAML text once, as a table of its fields: key, member and rule. The table defines how to read it,
+// the notes on defaults, which keys are unknown, and every error message (yaml_reader.h).
 //
 //   static const auto kSlo = yaml::section("slo", &Service::slo, yaml::map(
 //       yaml::duration("timeToFirstToken", &Slo::ttft_s, {1e-6, 3600}).required(),
 //       yaml::number("percentile", &Slo::percentile, {0, 100}).noted()));
 //   kSlo.read(file, service, context);  // file: a YamlReader
 //
-// Fields are read in the table's order, and only the first mistake is reported. A field that is missing leaves its
-// member as it is. `context` is whatever conditions, hooks and checks need to know of other sections.
+// Fields are read in the table's order, and only the first error is reported. A missing field leaves its member unchanged.
+// `context` is what conditions, hooks and checks need to know about other sections.
 //
-// write(json, object) writes the same fields as JSON, for forms without conditions. Pure.
+// write(json, object) writes the same fields as JSON, for tables without conditions. Pure.
 #pragma once
 
 #include <cmath>
@@ -33,7 +33,7 @@ namespace windlass::yaml {
 
 struct Number {
   NumberRange range;
-  double unit = 1;  // of the text's numbers in the member's
+  double unit = 1;  // member = number in the text * unit
 
   [[nodiscard]] double read(YamlReader& reader, const char* key) const { return unit * reader.number(key, range); }
   [[nodiscard]] std::string shown(double value) const { return fmt::format("{:g}", value / unit); }
@@ -67,7 +67,7 @@ struct Flag {
   [[nodiscard]] std::string shown(bool value) const { return value ? "true" : "false"; }
 };
 
-// The words stand in the enumeration's order.
+// The words are in the order of the enumeration.
 struct Choice {
   std::span<const char* const> words;
 
@@ -80,7 +80,7 @@ struct Choice {
 
 namespace detail {
 
-// What is there; null: nothing, of an optional.
+// The value held; null: an empty optional.
 template <class T>
 const T* held(const std::optional<T>& value) {
   return value ? &*value : nullptr;
@@ -90,11 +90,11 @@ const T* held(const T& value) {
   return &value;
 }
 template <class T>
-using Held = std::remove_cvref_t<decltype(*held(std::declval<const T&>()))>;  // of an optional its value's type
+using Held = std::remove_cvref_t<decltype(*held(std::declval<const T&>()))>;  // for an optional, the type of its value
 template <class T>
 inline constexpr bool kIsOptional = !std::is_same_v<Held<T>, T>;
 
-// A condition, hook or check, with as much as it asks for.
+// Calls a condition, hook or check with as many arguments as it takes.
 template <class Function, class Context, class... Arguments>
 decltype(auto) call(const Function& function, Context& context, Arguments&... arguments) {
   if constexpr (std::is_invocable_v<const Function&, Arguments&..., Context&>) {
@@ -106,7 +106,7 @@ decltype(auto) call(const Function& function, Context& context, Arguments&... ar
   }
 }
 
-// Where the fields of a section go: into a member, or into the same object as those around it.
+// Where a section puts its fields: in a member, or in the same object as the fields around it.
 struct Same {};
 template <class Object>
 Object& part_of(Object& object, Same) {
@@ -148,9 +148,9 @@ struct Field {
   bool only_if_unusual = false;
 
   [[nodiscard]] Field required() const { return {key, member, rule, true}; }
-  // The default is noted for people, in these words or as the rule shows it.
+  // Notes the default for people, in these words or as the rule prints it.
   [[nodiscard]] Field noted(const char* words = nullptr) const { return {key, member, rule, false, true, words}; }
-  // Not written where it equals its default.
+  // Not written if equal to its default.
   [[nodiscard]] Field rare() const { return {key, member, rule, false, false, nullptr, true}; }
 
   void read(YamlReader& reader, auto& object, auto&) const {
@@ -172,7 +172,7 @@ struct Field {
 
   [[nodiscard]] std::string shown(const Value& value) const {
     if constexpr (!requires(const Held& held) { rule.shown(held); }) {
-      return "";  // a rule whose defaults have words of their own
+      return "";  // a rule that needs its own words for a default
     } else {
       return rule.shown(*detail::held(value));
     }
@@ -210,8 +210,8 @@ struct Nothing {
   void operator()(auto&, const auto&) const {}
 };
 
-// Anything else: function(reader, object), function(reader, context) or function(reader, object, context). Written by
-// writer(json, object).
+// A field with custom code: function(reader, object), function(reader, context) or function(reader, object, context). Written
+// by writer(json, object).
 template <class Function, class Writer>
 struct Hook {
   Function function;
@@ -234,7 +234,7 @@ template <class Function, class Writer = Nothing>
   return {function, writer};
 }
 
-// Another default than the type's own.
+// A default other than that of the type.
 template <class Owner, class Value>
 [[nodiscard]] auto preset(Value Owner::*member, Value value) {
   return hook([=](YamlReader&, Owner& object) { object.*member = value; });
@@ -248,7 +248,7 @@ struct Map {
   std::tuple<Fields...> fields;
   Check check;
 
-  // check(reader, object) or check(reader, object, context) has the last word on a map without mistakes.
+  // check(reader, object) or check(reader, object, context) runs last, on a map without errors.
   template <class Other>
   [[nodiscard]] Map<Other, Fields...> checked_by(Other other) const {
     return {fields, other};
@@ -293,8 +293,8 @@ template <class Owner, class Value, class... Fields>
   return Part<Owner, Value, decltype(map(fields...))>{member, map(fields...)};
 }
 
-// Fields that are there where a condition of the object or of the context holds. Elsewhere their keys are unknown, or, with
-// `belongs_to`, refused by what they belong to.
+// Fields that exist only where a condition of the object or the context holds. Otherwise their keys are unknown or, with
+// `belongs_to`, refused with a message that says what they belong to.
 template <class Condition, class Inner>
 struct When {
   Condition condition;
@@ -334,7 +334,7 @@ struct Section {
   // "a map with name and gpus".
   [[nodiscard]] Section required(const char* what) const { return {key, member, inner, what}; }
   [[nodiscard]] Section noted(const char* words) const { return {key, member, inner, nullptr, words}; }
-  // A missing map counts as an empty one: the defaults of its fields are noted.
+  // A missing map counts as an empty one, and the defaults of its fields are noted.
   [[nodiscard]] Section or_defaults() const { return {key, member, inner, nullptr, nullptr, true}; }
 
   void read(YamlReader& reader, auto& object, auto& context) const {
@@ -356,18 +356,18 @@ struct Section {
   void refuse(YamlReader& reader, const char* belongs_to) const { reader.belongs(key, belongs_to); }
 };
 
-// A map into a member.
+// A map that fills a member.
 template <class Owner, class Value, class Inner>
 [[nodiscard]] Section<Value Owner::*, Inner> section(const char* key, Value Owner::*member, Inner inner) {
   return {key, member, inner};
 }
-// A map whose fields are of the same object as those around it.
+// A map that fills the same object as the fields around it.
 template <class Inner>
 [[nodiscard]] Section<detail::Same, Inner> section(const char* key, Inner inner) {
   return {key, {}, inner};
 }
 
-// A list of 1 to `most` maps into a vector; its elements are there one after the other.
+// A list of 1 to `most` maps that fills a vector. Elements are added one after the other.
 template <class Owner, class Element, class Inner>
 struct List {
   const char* key;

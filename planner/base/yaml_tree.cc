@@ -1,4 +1,5 @@
-// See yaml_tree.h. Built from yaml-cpp's events rather than its nodes: those forget aliases, duplicate keys and quotes.
+// YamlValue trees: see yaml_tree.h. Built from yaml-cpp's events and not its nodes, which lose aliases, duplicate keys and
+// quotes.
 #include "planner/base/yaml_tree.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxValues = 4'000'000;
-constexpr std::size_t kMaxMembers = 64;  // of one map: keys are compared one by one
+constexpr std::size_t kMaxMembers = 64;  // per map: keys are compared one by one
 constexpr std::size_t kDeepest = 16;
 
 struct Refusal {
@@ -32,7 +33,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { leaf(mark, "", anchor, YamlValue::Kind::kNull, ""); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    refuse(mark, "found an alias (*name), allowed are values written out");
+    refuse(mark, "must be a value written out (got an alias, *name)");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     leaf(mark, tag, anchor, YamlValue::Kind::kText, value);
@@ -48,10 +49,10 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnMapEnd() override { open_.pop_back(); }
 
  private:
-  // A container that is not yet at its end. Its own place does not move meanwhile: nothing is added beside it.
+  // A container that has not ended. Its address stays valid meanwhile, because nothing is added next to it.
   struct Open {
     YamlValue* value;
-    bool has_key = false;  // of a map: the next value belongs to its last member
+    bool has_key = false;  // for a map: the next value belongs to its last member
   };
 
   static int line_of(const YAML::Mark& mark) { return std::max(0, mark.line) + 1; }
@@ -62,13 +63,13 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void check(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
-    if (anchor != YAML::NullAnchor) refuse(mark, "found an anchor (&name), allowed are values written out");
+    if (anchor != YAML::NullAnchor) refuse(mark, "must be a value written out (got an anchor, &name)");
     if (!tag.empty() && tag != "?" && tag != "!")
-      refuse(mark, fmt::format("found the tag {}, allowed are values without tags", shown_text(tag)));
+      refuse(mark, fmt::format("must be a value without a tag (got the tag {})", shown_text(tag)));
     if (++values_ > kMaxValues) refuse(mark, fmt::format("holds more than {} values", kMaxValues));
   }
 
-  // Where the next value goes.
+  // Returns where the next value goes.
   YamlValue& place(const YAML::Mark& mark, YamlValue::Kind kind) {
     YamlValue* value = &root_;
     if (!open_.empty()) {
@@ -78,7 +79,7 @@ class TreeBuilder final : public YAML::EventHandler {
       } else {
         open.has_key = false;
         value = &open.value->members.back().value;
-        // The mark of a value that is not there is that of whatever comes next, lines later perhaps.
+        // An empty value has the mark of whatever comes next, possibly lines later.
         if (kind == YamlValue::Kind::kNull) {
           value->kind = kind;
           value->line = open.value->members.back().line;
@@ -95,10 +96,9 @@ class TreeBuilder final : public YAML::EventHandler {
     auto& members = open_.back().value->members;
     for (const YamlMember& member : members) {
       if (member.key == text)
-        refuse(mark, fmt::format("found {} a second time, after line {}; allowed is one value for a key", shown_text(text),
-                                 member.line));
+        refuse(mark, fmt::format("keys must be unique (got {} again, after line {})", shown_text(text), member.line));
     }
-    if (members.size() == kMaxMembers) refuse(mark, fmt::format("found more than {} keys in one map", kMaxMembers));
+    if (members.size() == kMaxMembers) refuse(mark, fmt::format("a map must have at most {} keys (got more)", kMaxMembers));
     YamlMember& member = members.emplace_back();
     member.key = text;
     member.line = line_of(mark);
@@ -109,7 +109,7 @@ class TreeBuilder final : public YAML::EventHandler {
             const std::string& text) {
     check(mark, tag, anchor);
     if (key_expected()) {
-      if (kind == YamlValue::Kind::kNull) refuse(mark, "found nothing as a key, allowed is text");
+      if (kind == YamlValue::Kind::kNull) refuse(mark, "a key must be text (got nothing)");
       add_key(mark, text);
       return;
     }
@@ -120,7 +120,7 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YamlValue::Kind kind) {
     check(mark, tag, anchor);
-    if (key_expected()) refuse(mark, "found a list or map as a key, or one that is not closed; allowed is text as a key");
+    if (key_expected()) refuse(mark, "a key must be text (got a list or map, or one that is not closed)");
     if (open_.size() == kDeepest) refuse(mark, fmt::format("nested deeper than {} levels", kDeepest));
     open_.push_back(Open{&place(mark, kind)});
   }
@@ -153,15 +153,15 @@ Result<YamlValue> parse_yaml_tree(std::string_view text, const std::string& sour
   const auto refused = [&](int line, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", source, std::max(1, line), what)};
   };
-  if (text.size() > kMaxBytes) return refused(1, fmt::format("found {} bytes, allowed are {}", text.size(), kMaxBytes));
+  if (text.size() > kMaxBytes) return refused(1, fmt::format("must be at most {} bytes (got {})", kMaxBytes, text.size()));
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);
     TreeBuilder first;
-    if (!parser.HandleNextDocument(first)) return refused(1, "found no value, allowed is one YAML document");
+    if (!parser.HandleNextDocument(first)) return refused(1, "must be one YAML document (got no value)");
     TreeBuilder second;
     if (parser.HandleNextDocument(second)) {
-      return refused(std::move(second).take().line, "found a second YAML document, allowed is one");
+      return refused(std::move(second).take().line, "must be one YAML document (got a second one)");
     }
     return std::move(first).take();
   } catch (const Refusal& refusal) {

@@ -1,7 +1,7 @@
-// A YAML text as a tree of plain values with their lines, for files whose every key is known. Foreign bytes: errors are values.
+// Parses YAML from outside into a tree of plain values with line numbers, for files whose every key is known.
 //
-// Narrower than YAML on purpose: one document; no anchors, aliases or tags (a small text could name a huge document); a key is
-// text and stands once in its map; depth and size have limits. Pure.
+// Deliberately narrower than YAML: one document; no anchors, aliases or tags (a small text could describe a huge document);
+// keys are text and unique in their map; depth and size are limited. Errors are values. Pure.
 #pragma once
 
 #include <string>
@@ -19,10 +19,10 @@ struct YamlValue {
 
   Kind kind = Kind::kNull;
   int line = 1;
-  std::string text;                 // of kText
-  bool quoted = false;              // of kText: "40" is no number
-  std::vector<YamlValue> items;     // of kList
-  std::vector<YamlMember> members;  // of kMap, as they stand in the file
+  std::string text;                 // if kText
+  bool quoted = false;              // if kText; "40" in quotes is not a number
+  std::vector<YamlValue> items;     // if kList
+  std::vector<YamlMember> members;  // if kMap, in the order of the file
 };
 
 struct YamlMember {
@@ -31,13 +31,13 @@ struct YamlMember {
   YamlValue value;
 };
 
-// Null where the value is no map or has no such key.
+// Null if the value is not a map or has no such key.
 [[nodiscard]] const YamlValue* member_of(const YamlValue& value, std::string_view key);
 
 // The error is "SOURCE:LINE: what is wrong", one line.
 [[nodiscard]] Result<YamlValue> parse_yaml_tree(std::string_view text, const std::string& source);
 
-// What a person is told that was found: 'abc' (cut when long, no control characters), nothing, a list, a map.
+// Describes a value for an error: 'abc' (shortened, no control characters), nothing, a list, a map.
 [[nodiscard]] std::string found_text(const YamlValue& value);
 
 }  // namespace windlass

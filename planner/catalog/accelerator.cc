@@ -1,4 +1,4 @@
-// Checks of an accelerator's figures, and its speed for a data type.
+// Checks the figures of an accelerator and finds its speed for a data type.
 #include "planner/catalog/accelerator.h"
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace windlass::planner {
 namespace {
 
-// Types at whose speed `dtype` runs, best first.
+// Types whose speed `dtype` can use, best first.
 std::vector<DType> fallbacks(DType dtype) {
   switch (dtype) {
     case DType::kFloat8: return {DType::kFloat8, DType::kInt8, DType::kBFloat16, DType::kFloat16, DType::kFloat32};
@@ -26,7 +26,7 @@ std::vector<DType> fallbacks(DType dtype) {
 Result<void> validate(const AcceleratorSpec& spec) {
   auto wrong = [&](const char* field, double found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("accelerator {}: {}: found {}, must be {}", spec.name, field, found, allowed)};
+                 fmt::format("accelerator {}: {}: must be {} (got {})", spec.name, field, allowed, found)};
   };
   auto positive = [](double value) { return std::isfinite(value) && value > 0; };
   auto not_negative = [](double value) { return std::isfinite(value) && value >= 0; };

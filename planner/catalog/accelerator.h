@@ -1,5 +1,5 @@
-// AcceleratorSpec: what one accelerator of a class can do. Plain data, made from an AcceleratorClass object or from the catalog
-// by name (accelerators_by_name.h).
+// AcceleratorSpec holds the figures of one accelerator of a class: memory, speed, links, price and power. Plain data, taken
+// from an AcceleratorClass object or from the catalog by name (accelerators_by_name.h).
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@
 namespace windlass::planner {
 
 struct AcceleratorSpec {
-  std::string name;                         // of the AcceleratorClass, or in the catalog
-  double memory_bytes = 0;                  // of one GPU
-  std::map<DType, double> peak_flops;       // FLOP/s of one GPU, dense, by data type; a type that is missing is not supported
-  double memory_bandwidth_bytes_per_s = 0;  // of one GPU
-  double intra_link_bandwidth_bytes_per_s = 0;  // of one GPU to its peers in the node, one direction
-  double intra_link_latency_s = 0;              // of one message between two GPUs of a node
-  double inter_link_bandwidth_bytes_per_s = 0;  // of one GPU to a GPU of another node, one direction; 0: unknown
+  std::string name;                             // in the AcceleratorClass or in the catalog
+  double memory_bytes = 0;                      // of one GPU
+  std::map<DType, double> peak_flops;           // FLOP/s of one GPU, dense, by data type; a missing type is not supported
+  double memory_bandwidth_bytes_per_s = 0;      // of one GPU
+  double intra_link_bandwidth_bytes_per_s = 0;  // from one GPU to others in its node, one direction
+  double intra_link_latency_s = 0;              // of one message between two GPUs in a node
+  double inter_link_bandwidth_bytes_per_s = 0;  // from one GPU to a GPU in another node, one direction; 0: unknown
   double inter_link_latency_s = 0;
   int gpus_per_node = 1;
   double price_per_hour = 0;  // of one GPU
@@ -26,11 +26,11 @@ struct AcceleratorSpec {
   bool operator==(const AcceleratorSpec&) const = default;
 };
 
-// Names the class, the field, what was found and what is allowed.
+// Errors name the class, the field, what was found and what is allowed.
 [[nodiscard]] Result<void> validate(const AcceleratorSpec& spec);
 
-// FLOP/s for `dtype`; a smaller type that the chip lacks runs at the speed of the next larger one it has (the 8-bit types as
-// one another, then the 16-bit ones, then float32). 0 when there is none.
+// FLOP/s for `dtype`. A type that the chip lacks runs at the speed of the next larger one that it has: 8-bit types as each
+// other, then as 16-bit, then as float32. 0 if there is none.
 [[nodiscard]] double peak_flops_for(const AcceleratorSpec& spec, DType dtype);
 
 }  // namespace windlass::planner

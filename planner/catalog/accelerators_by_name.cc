@@ -1,21 +1,17 @@
-// The table of accelerators. Where each figure is from stands above its row:
+// The table of known accelerators. The source of each figure is named above its row; the columns mean:
 //
-// - Peak FLOP/s: the named data sheet, dense (without 2:4 sparsity), with float32 accumulation where the chip distinguishes.
-// "fp32" is
-//   outside the tensor cores. 0: the chip lacks the type.
-// - Memory: what the driver reports as total (nvidia-smi, rocm-smi), as that is what an engine can have; it is less than the
-// name says where
-//   ECC or the firmware takes a part.
-// - Links: one GPU, one direction. Data sheets state both directions together, so it is half. PCIe 3.0 x16: 16 GB/s, 4.0:
-// 32, 5.0: 64.
-//   Latency of a message between two GPUs is assumed: 5 us over NVLink or Infinity Fabric, 10 us over PCIe, as in the chart.
-// - Network: one GPU's share of the node's, one direction, in the system or cloud instance named; 10 us over InfiniBand or
-// RoCE, 30 us over
-//   Ethernet with TCP. A default: what a cluster really has is the user's to say.
-// - Price: of one GPU for an hour on demand in US dollars, 2025, rounded: of the instance named, otherwise estimated from the
-// lists of GPU
-//   clouds. Only the order is to be relied on.
-// - Power: the data sheet's maximum board power.
+// - Peak FLOP/s: from the data sheet, dense (without 2:4 sparsity), with float32 accumulation if the chip distinguishes. "fp32"
+//   is outside the tensor cores. 0: the chip lacks the type.
+// - Memory: the total that the driver reports (nvidia-smi, rocm-smi), because that is what an engine can use. It is less than
+//   the name says if ECC or firmware takes a part.
+// - Links: one GPU, one direction. Data sheets state the sum of both directions, so this is half. PCIe x16 version 3.0: 16
+//   GB/s, 4.0: 32 GB/s, 5.0: 64 GB/s. The latency of a message between two GPUs is assumed: 5 us over NVLink or Infinity
+//   Fabric, 10 us over PCIe, as in the chart.
+// - Network: one GPU's share of the node's network, one direction, in the named system or cloud instance. Latency is 10 us over
+//   InfiniBand or RoCE and 30 us over Ethernet with TCP. These are defaults; users can state what their cluster has.
+// - Price: one GPU for an hour on demand in US dollars, 2025, rounded: that of the named instance, otherwise estimated from the
+//   lists of GPU clouds. Rely only on the order of magnitude.
+// - Power: maximum board power from the data sheet.
 #include "planner/catalog/accelerators_by_name.h"
 
 #include <array>
@@ -52,7 +48,7 @@ constexpr std::array<Row, 14> kRows = {{
     {"b200-192gb", 183359, 75, 2250, 2250, 4500, 4500, 7700, 900, 5, 50, 10, 5.5, 1000},
     // "NVIDIA L4 Tensor Core GPU" data sheet (2023): PCIe 4.0. AWS g6.48xlarge: 100 Gbit/s for 8; price of g6.xlarge.
     {"l4", 23034, 30.3, 121, 121, 242, 242, 300, 32, 10, 1.5625, 30, 0.8, 72},
-    // "NVIDIA L40" data sheet (2023): PCIe 4.0. Network as of the L40S.
+    // "NVIDIA L40" data sheet (2023): PCIe 4.0. Network as for the L40S.
     {"l40", 46068, 90.5, 181, 181, 362, 362, 864, 32, 10, 6.25, 30, 1, 300},
     // "NVIDIA L40S" data sheet (2023): PCIe 4.0. AWS g6e.48xlarge: 400 Gbit/s for 8; price of g6e.xlarge.
     {"l40s", 46068, 91.6, 362, 362, 733, 733, 864, 32, 10, 6.25, 30, 1.8, 350},
@@ -111,7 +107,7 @@ Result<AcceleratorSpec> accelerator_by_name(std::string_view name) {
     if (name == row.name) return spec_of(row);
   }
   return Error{ErrorCode::kNotFound,
-               fmt::format("accelerator: found '{}', allowed are {}", name, fmt::join(accelerator_names(), ", "))};
+               fmt::format("accelerator: must be one of {} (got '{}')", fmt::join(accelerator_names(), ", "), name)};
 }
 
 }  // namespace windlass::planner

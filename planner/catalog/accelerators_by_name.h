@@ -1,5 +1,5 @@
-// The accelerators that Windlass knows by name, with the figures of their data sheets; docs/catalog.md shows them as a table
-// and accelerators_by_name.cc names the source of each. Pure.
+// The accelerators that Windlass knows by name, with figures from their data sheets. docs/catalog.md shows them as a table;
+// accelerators_by_name.cc names the source of each. Pure.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace windlass::planner {
 
-// "h100-80gb", ...; the error lists the allowed names.
+// "h100-80gb", ...; the error lists the known names.
 [[nodiscard]] Result<AcceleratorSpec> accelerator_by_name(std::string_view name);
 [[nodiscard]] std::vector<std::string> accelerator_names();
 

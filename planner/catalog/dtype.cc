@@ -1,4 +1,4 @@
-// The number formats' names and sizes.
+// Names and sizes of number formats.
 #include "planner/catalog/dtype.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ Result<DType> dtype_from_string(std::string_view text) {
     if (text == to_string(dtype)) return dtype;
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("data type: found '{}', allowed are float32, float16, bfloat16, float8 and int8", text)};
+               fmt::format("data type: must be float32, float16, bfloat16, float8 or int8 (got '{}')", text)};
 }
 
 int bytes_of(DType dtype) {

@@ -1,4 +1,4 @@
-// DType: the number formats of weights, activations and KV cache.
+// DType: number formats of weights, activations and the KV cache.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Coefficients of efficiency: see efficiency.h for their source and the command that makes them.
+// Efficiency coefficients; efficiency.h names their source and the command that fits them.
 #include "planner/catalog/efficiency.h"
 
 #include <array>
@@ -58,7 +58,7 @@ struct Nearest {
   std::string_view measured_on;
 };
 
-// By the tensor cores' generation first, then by the kind of memory and link.
+// Nearest by generation of the tensor cores first, then by kind of memory and link.
 constexpr std::array<Nearest, 10> kNearest = {{{"a100-40gb", "a100-80gb"},
                                                {"v100-32gb", "a100-80gb"},
                                                {"b200-192gb", "h200-141gb"},

@@ -1,6 +1,6 @@
-// A model's shape from the text of a Hugging Face config.json. The file is foreign: fields that are not ours are ignored, those
-// that are must be right, and whatever would make the arithmetic wrong is refused by name. A field that is left out has the
-// default of that architecture's configuration class in transformers.
+// Reads a model's shape from a Hugging Face config.json. The file comes from outside: unknown fields are ignored, known fields
+// must be valid, and anything that would make the arithmetic wrong is refused by name. A missing field takes the default of the
+// architecture's configuration class in transformers.
 #include <array>
 #include <string>
 
@@ -20,13 +20,13 @@ int size_or(JsonReader& reader, const char* key, int fallback, int low = 1) {
   return reader.given(key) ? reader.int32(key, low, kLargest) : fallback;
 }
 
-// Of a field with an older name; an error speaks of the newer one.
+// Reads a field that also has an older name; errors use the newer one.
 int size_of(JsonReader& reader, const char* key, const char* older_key) {
   return reader.int32(!reader.given(key) && reader.given(older_key) ? older_key : key, 1, kLargest);
 }
 
 DType read_dtype(JsonReader& reader) {
-  // transformers 5 writes "dtype", its predecessors "torch_dtype"; a file with neither holds float32.
+  // transformers 5 writes "dtype", older versions "torch_dtype"; a file with neither holds float32.
   for (const char* key : {"dtype", "torch_dtype"}) {
     const json* value = reader.find(key);
     if (value == nullptr || value->is_null()) continue;
@@ -55,7 +55,7 @@ void read_head_dim(JsonReader& reader, ModelShape& shape) {
   }
 }
 
-// layer_types of newer files tells for each layer whether it has the window; without it `layers` have.
+// Newer files list in layer_types which layers have the window; without that list, `layers` of them have it.
 void read_window(JsonReader& reader, ModelShape& shape, int tokens, int layers) {
   if (reader.given("layer_types")) {
     layers = 0;
@@ -66,7 +66,7 @@ void read_window(JsonReader& reader, ModelShape& shape, int tokens, int layers) 
         ++layers;
       } else if (type != "full_attention") {
         reader.take(Error{ErrorCode::kInvalidArgument,
-                          fmt::format("{}: found {}, must be \"full_attention\" or \"sliding_attention\"", path, type.dump())});
+                          fmt::format("{}: must be \"full_attention\" or \"sliding_attention\" (got {})", path, type.dump())});
       }
     });
     if (listed != shape.layers) {
@@ -76,7 +76,7 @@ void read_window(JsonReader& reader, ModelShape& shape, int tokens, int layers) 
   if (tokens > 0 && layers > 0) shape.sliding_window = SlidingWindow{tokens, layers};
 }
 
-// What the Llama family and its relatives have in common.
+// The fields shared by the Llama family and its relatives.
 void read_llama_sizes(JsonReader& reader, ModelShape& shape) {
   shape.layers = reader.int32("num_hidden_layers", 1, kLargest);
   shape.hidden = reader.int32("hidden_size", 1, kLargest);
@@ -98,7 +98,7 @@ void read_llama(JsonReader& reader, ModelShape& shape) {
 void read_mistral(JsonReader& reader, ModelShape& shape) {
   read_llama_sizes(reader, shape);
   read_head_dim(reader, shape);
-  // Left out means 4096; since version 0.2 the files say null, which means none.
+  // A missing field means 4096. Files since version 0.2 say null, which means no window.
   read_window(reader, shape, reader.has("sliding_window") ? size_or(reader, "sliding_window", 0) : 4096, shape.layers);
 }
 
@@ -138,7 +138,7 @@ void read_qwen3_moe(JsonReader& reader, ModelShape& shape) {
   MixtureOfExperts moe{.experts = reader.int32("num_experts", 1, kLargest),
                        .experts_per_token = reader.int32("num_experts_per_tok", 1, kLargest),
                        .intermediate = reader.int32("moe_intermediate_size", 1, kLargest)};
-  // Every decoder_sparse_step-th layer has experts, but for those that mlp_only_layers names.
+  // Every decoder_sparse_step-th layer has experts, except those listed in mlp_only_layers.
   const int step = size_or(reader, "decoder_sparse_step", 1);
   const json* dense = reader.find("mlp_only_layers");
   for (int layer = 0; layer < shape.layers; ++layer) {
@@ -157,7 +157,7 @@ void read_gemma2(JsonReader& reader, ModelShape& shape) {
   shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", true);
   shape.qkv_bias = shape.attention_output_bias = reader.boolean_or("attention_bias", false);
   shape.norms_per_layer = 4;  // before and after attention, before and after the MLP
-  read_window(reader, shape, size_or(reader, "sliding_window", 4096), (shape.layers + 1) / 2);  // the first, third, ...
+  read_window(reader, shape, size_or(reader, "sliding_window", 4096), (shape.layers + 1) / 2);  // the first, third, ... layer
 }
 
 void read_phi3(JsonReader& reader, ModelShape& shape) {
@@ -166,7 +166,7 @@ void read_phi3(JsonReader& reader, ModelShape& shape) {
   read_window(reader, shape, size_or(reader, "sliding_window", 0), shape.layers);
 }
 
-// LayerNorms with bias, biases everywhere, and an MLP without gate: OPT, BLOOM, GPT-NeoX.
+// LayerNorm with bias, biases everywhere, and an MLP without a gate: OPT, BLOOM, GPT-NeoX.
 void set_gpt_style(ModelShape& shape) {
   shape.kv_heads = shape.heads;
   shape.gated_mlp = false;
@@ -183,12 +183,12 @@ void read_opt(JsonReader& reader, ModelShape& shape) {
   shape.intermediate = reader.int32("ffn_dim", 1, kLargest);
   shape.vocab = reader.int32("vocab_size", 1, kLargest);
   shape.max_context_tokens = reader.int32("max_position_embeddings", 1, kLargest);
-  shape.position_rows = shape.max_context_tokens + 2;  // OPTLearnedPositionalEmbedding's offset
+  shape.position_rows = shape.max_context_tokens + 2;  // offset of OPTLearnedPositionalEmbedding
   shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", true);
   shape.qkv_bias = shape.attention_output_bias = shape.mlp_bias = reader.boolean_or("enable_bias", true);
   const int embedding = size_or(reader, "word_embed_proj_dim", shape.hidden);
   shape.embedding_dim = embedding == shape.hidden ? 0 : embedding;
-  // With the norms behind the sums, the last layer ends with one already.
+  // With norms after the sums, the last layer already ends with one.
   if (!reader.boolean_or("do_layer_norm_before", true) || reader.boolean_or("_remove_final_layer_norm", false))
     shape.outer_norms = 0;
   if (!reader.boolean_or("layer_norm_elementwise_affine", true)) shape.norms_per_layer = shape.outer_norms = 0;
@@ -202,7 +202,7 @@ void read_bloom(JsonReader& reader, ModelShape& shape) {
   set_gpt_style(shape);
   shape.intermediate = shape.hidden <= kLargest / 4 ? 4 * shape.hidden : kLargest;
   shape.vocab = reader.int32("vocab_size", 1, kLargest);
-  shape.max_context_tokens = size_or(reader, "seq_length", 2048);  // ALiBi has no table; this is what it was trained on
+  shape.max_context_tokens = size_or(reader, "seq_length", 2048);  // ALiBi has no position table; this is the trained length
   shape.tied_embeddings = reader.boolean_or("tie_word_embeddings", true);
   shape.outer_norms = 2;
 }

@@ -1,4 +1,4 @@
-// What follows from a model's shape: parameters, bytes and FLOPs, as sums over its matrices.
+// Derives parameters, bytes and FLOPs from a model's shape, as sums over its matrices.
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +25,7 @@ double bytes(const ModelShape& shape, const WeightMatrix& matrix) {
   return static_cast<double>(matrix.parameters()) * bytes_of(shape.dtype);
 }
 
-// Weights of experts that one token is not routed to.
+// Weights of the experts that a token does not use.
 std::int64_t idle_expert_parameters(const ModelShape& shape) {
   if (!shape.experts) return 0;
   std::int64_t count = 0;
@@ -35,7 +35,7 @@ std::int64_t idle_expert_parameters(const ModelShape& shape) {
   return count * (shape.experts->experts - shape.experts->experts_per_token);
 }
 
-// Tokens of the context that all layers together look at, or keep.
+// Number of context tokens, summed over layers, that attention reads or the cache keeps.
 double tokens_over_layers(const ModelShape& shape, double context_tokens) {
   const int windowed = shape.sliding_window ? shape.sliding_window->layers : 0;
   double tokens = (shape.layers - windowed) * context_tokens;
@@ -74,7 +74,7 @@ std::int64_t active_matmul_parameter_count(const ModelShape& shape) {
 double expected_distinct_experts(const ModelShape& shape, double tokens) {
   if (!shape.experts || tokens <= 0) return 0;
   const double experts = shape.experts->experts;
-  // An expert stays idle if every token passes it by: (1 - k / E)^tokens.
+  // An expert is idle if no token chooses it: probability (1 - k / E)^tokens.
   const double passed_by = 1 - shape.experts->experts_per_token / experts;
   return experts * (1 - std::pow(passed_by, tokens));
 }
@@ -111,7 +111,7 @@ double kv_bytes(const ModelShape& shape, double context_tokens) {
 }
 
 int kv_shards(const ModelShape& shape) {
-  // The compressed vector serves all heads, so every GPU needs it whole.
+  // All heads share the compressed vector, so every GPU needs a full copy.
   return shape.latent_attention ? 1 : shape.kv_heads;
 }
 
@@ -125,7 +125,7 @@ double attention_flops_per_token(const ModelShape& shape, double context_tokens)
 double decode_attention_flops_per_token(const ModelShape& shape, double context_tokens) {
   if (!shape.latent_attention) return attention_flops_per_token(shape, context_tokens);
   const LatentAttention& latent = *shape.latent_attention;
-  // Scores against the compressed vector and the rotary key, values from the compressed vector.
+  // Scores use the compressed vector and the rotary key; values use the compressed vector.
   return 2.0 * shape.heads * (2.0 * latent.kv_rank + latent.rope_head_dim) * tokens_over_layers(shape, context_tokens);
 }
 

@@ -1,8 +1,8 @@
-// The models that are known by name: of each, the fields of its published config.json that its shape depends on, read by the
-// same code as a user's file. The tests hold every entry to the parameter count of the published checkpoint.
+// The models known by name. Each entry holds the fields of the published config.json that define the shape, and is read by the
+// same code as a user's file. Tests compare every entry with the parameter count of the published checkpoint.
 //
-// opt-175b was published without a config.json: its sizes are those of Table 1 of "OPT: Open Pre-trained Transformer Language
-// Models" (2022). mistral-7b is version 0.2, without a sliding window. Of deepseek-v3 the multi-token prediction module (14B
+// opt-175b was published without a config.json; its sizes are from Table 1 of "OPT: Open Pre-trained Transformer Language
+// Models" (2022). mistral-7b is version 0.2, without a sliding window. The multi-token prediction module of deepseek-v3 (14B
 // more) is not served.
 #include <array>
 #include <cassert>
@@ -87,7 +87,7 @@ constexpr std::array<NamedModel, 23> kModels = {{
       "vocab_size": 129280, "max_position_embeddings": 163840,
       "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
                               "weight_block_size": [128, 128]}})"},
-    // What `windlass-worker model init` makes by default.
+    // The default model of `windlass-worker model init`.
     {"windlass-tiny", R"({"model_type": "llama", "torch_dtype": "float32", "num_hidden_layers": 4, "hidden_size": 256,
       "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 688, "vocab_size": 512,
       "max_position_embeddings": 2048})"},
@@ -102,7 +102,7 @@ std::vector<std::string> model_shape_names() {
 }
 
 Result<ModelShape> model_shape_by_name(std::string_view name) {
-  // Read once: a controller asks for each of its services at every step.
+  // Parsed once, because a controller asks for the shape of each service at every step.
   static const std::map<std::string_view, ModelShape> shapes = [] {
     std::map<std::string_view, ModelShape> all;
     for (const NamedModel& each : kModels) {
@@ -114,7 +114,7 @@ Result<ModelShape> model_shape_by_name(std::string_view name) {
   }();
   if (const auto found = shapes.find(name); found != shapes.end()) return found->second;
   return Error{ErrorCode::kNotFound,
-               fmt::format("model architecture: found '{}', allowed are {}", name, fmt::join(model_shape_names(), ", "))};
+               fmt::format("model architecture: must be one of {} (got '{}')", fmt::join(model_shape_names(), ", "), name)};
 }
 
 }  // namespace windlass::planner

@@ -1,4 +1,4 @@
-// Checks of a model's shape.
+// Validates a model's shape.
 #include "planner/catalog/model_shape.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ constexpr int kLargestRank = 1'000'000;
 
 Result<void> within(const char* field, std::int64_t found, std::int64_t low, std::int64_t high) {
   if (found >= low && found <= high) return {};
-  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, must be from {} to {}", field, found, low, high)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be from {} to {} (got {})", field, low, high, found)};
 }
 
 Result<void> validate_latent(const ModelShape& shape, const LatentAttention& latent) {
@@ -24,8 +24,8 @@ Result<void> validate_latent(const ModelShape& shape, const LatentAttention& lat
   WINDLASS_RETURN_IF_ERROR(within("v_head_dim", latent.value_head_dim, 1, kLargestRank));
   if (shape.head_dim != latent.nope_head_dim + latent.rope_head_dim) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("head_dim: found {}, must be qk_nope_head_dim + qk_rope_head_dim ({} + {})", shape.head_dim,
-                             latent.nope_head_dim, latent.rope_head_dim)};
+                 fmt::format("head_dim: must be qk_nope_head_dim + qk_rope_head_dim, {} + {} (got {})", latent.nope_head_dim,
+                             latent.rope_head_dim, shape.head_dim)};
   }
   const std::int64_t width = static_cast<std::int64_t>(shape.heads) * (latent.nope_head_dim + latent.value_head_dim);
   return within("num_attention_heads x (qk_nope_head_dim + v_head_dim)", width, 1, kLargestSize);
@@ -53,12 +53,12 @@ Result<void> validate(const ModelShape& shape) {
   WINDLASS_RETURN_IF_ERROR(within("vocab_size", shape.vocab, 1, kLargestSize));
   WINDLASS_RETURN_IF_ERROR(within("max_position_embeddings", shape.max_context_tokens, 1, kLargestSize));
   if (shape.heads % shape.kv_heads != 0) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("num_key_value_heads: found {}, must divide num_attention_heads ({})",
-                                                          shape.kv_heads, shape.heads)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("num_key_value_heads: must divide num_attention_heads, {} (got {})", shape.heads, shape.kv_heads)};
   }
   if (static_cast<std::int64_t>(shape.heads) * shape.head_dim > kLargestSize) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("num_attention_heads x head_dim: found {} x {}, must be at most {}",
-                                                          shape.heads, shape.head_dim, kLargestSize)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("num_attention_heads x head_dim: must be at most {} (got {} x {})",
+                                                          kLargestSize, shape.heads, shape.head_dim)};
   }
   WINDLASS_RETURN_IF_ERROR(within("norms of a layer", shape.norms_per_layer, 0, 16));
   WINDLASS_RETURN_IF_ERROR(within("norms outside the layers", shape.outer_norms, 0, 16));

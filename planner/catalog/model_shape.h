@@ -1,8 +1,7 @@
-// ModelShape: what the planner must know of a model: its sizes, and what follows from them (parameters, bytes, FLOPs).
+// ModelShape: the sizes of a model, and the parameters, bytes and FLOPs derived from them.
 //
 // It comes from a Hugging Face config.json (model_config.cc lists the architectures) or from the catalog by name
-// (model_names.cc). The defaults below are the Llama family's, so that a field speaks only where a model departs from it. Plain
-// data; pure functions.
+// (model_names.cc). Defaults are those of the Llama family, so set only fields that differ. Plain data; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +16,20 @@
 
 namespace windlass::planner {
 
-// Some layers attend to the last tokens only, and keep only those in their caches.
+// Some layers attend only to the last tokens and keep only those in the cache.
 struct SlidingWindow {
   int tokens = 0;
-  int layers = 0;  // that have the window
+  int layers = 0;  // number of layers with the window
 
   bool operator==(const SlidingWindow&) const = default;
 };
 
-// Multi-head latent attention (DeepSeek-V2, Section 2.1): the cache holds one compressed vector and one rotary key a token and
-// layer.
+// Multi-head latent attention (DeepSeek-V2, Section 2.1): the cache holds one compressed vector and one rotary key per token
+// and layer.
 struct LatentAttention {
   int kv_rank = 0;        // kv_lora_rank
   int query_rank = 0;     // q_lora_rank; 0: queries are projected directly
-  int nope_head_dim = 0;  // qk_nope_head_dim; with rope_head_dim it is the shape's head_dim
+  int nope_head_dim = 0;  // qk_nope_head_dim; the shape's head_dim is this plus rope_head_dim
   int rope_head_dim = 0;  // qk_rope_head_dim
   int value_head_dim = 0;
 
@@ -38,11 +37,11 @@ struct LatentAttention {
 };
 
 struct MixtureOfExperts {
-  int experts = 0;  // routed ones, of one layer
+  int experts = 0;  // routed experts of one layer
   int experts_per_token = 0;
   int intermediate = 0;         // width of one expert
-  int shared_intermediate = 0;  // width of all shared experts together; every token passes them
-  int layers = 0;               // that have experts; the others have the shape's dense MLP
+  int shared_intermediate = 0;  // width of all shared experts together; every token uses them
+  int layers = 0;               // number of layers with experts; the others have the dense MLP
   bool selection_bias = false;  // DeepSeek-V3's bias per expert
 
   bool operator==(const MixtureOfExperts&) const = default;
@@ -66,11 +65,11 @@ struct ModelShape {
   bool attention_output_bias = false;
   bool mlp_bias = false;
   bool norm_bias = false;  // LayerNorm with bias rather than RMSNorm
-  bool qk_norm = false;    // a norm of head_dim each for queries and keys
+  bool qk_norm = false;    // separate norms of head_dim for queries and keys
   int norms_per_layer = 2;
-  int outer_norms = 1;              // after the last layer; BLOOM: after the embedding too
-  bool parallel_attention = false;  // attention and MLP side by side: one all-reduce a layer instead of two
-  int embedding_dim = 0;            // 0: hidden. Otherwise two projections stand between (OPT-350M)
+  int outer_norms = 1;              // norms after the last layer; BLOOM also has one after the embedding
+  bool parallel_attention = false;  // attention and MLP in parallel: one all-reduce per layer instead of two
+  int embedding_dim = 0;            // 0: same as hidden; otherwise two projections convert (OPT-350M)
   int position_rows = 0;            // rows of a learned position table
   std::optional<SlidingWindow> sliding_window;
   std::optional<LatentAttention> latent_attention;
@@ -80,55 +79,56 @@ struct ModelShape {
   bool operator==(const ModelShape&) const = default;
 };
 
-// Parses the text of a config.json. The error names the field, what was found and what is allowed.
+// Parses the text of a config.json. Errors name the field, what was found and what is allowed.
 [[nodiscard]] Result<ModelShape> model_shape_from_config_json(std::string_view text);
 
-// "llama3-8b", ...; the error lists the allowed names.
+// "llama3-8b", ...; the error lists the known names.
 [[nodiscard]] Result<ModelShape> model_shape_by_name(std::string_view name);
 [[nodiscard]] std::vector<std::string> model_shape_names();
 
-// All sizes positive, heads divisible by kv_heads, parts that fit the whole.
+// Checks that sizes are positive, heads are divisible by kv_heads, and parts fit the whole.
 [[nodiscard]] Result<void> validate(const ModelShape& shape);
 
-// ---- weights; every expert counts unless "active" is said
+// ---- weights; every expert counts unless the name says "active"
 
 // All weights, embeddings included.
 [[nodiscard]] std::int64_t parameter_count(const ModelShape& shape);
-// Of these, what one token uses: all but the experts that it is not routed to.
+// Weights that one token uses: all except the experts it is not routed to.
 [[nodiscard]] std::int64_t active_parameter_count(const ModelShape& shape);
-// Weights that tokens are multiplied with: all but the input embedding's table (with tied embeddings that table is also the
-// output projection, and counts), norms and biases.
+// Weights that tokens are multiplied with: all except the input embedding, norms and biases. With tied embeddings the table is
+// also the output projection and counts.
 [[nodiscard]] std::int64_t matmul_parameter_count(const ModelShape& shape);
-// Of these, what one token is multiplied with.
+// The part of them that one token uses.
 [[nodiscard]] std::int64_t active_matmul_parameter_count(const ModelShape& shape);
-// Routed experts of one layer that `tokens` tokens use, if each token chooses evenly and on its own. 0 for a dense model.
+// Expected number of routed experts of one layer that `tokens` tokens use, if each token chooses uniformly and independently. 0
+// for a dense model.
 [[nodiscard]] double expected_distinct_experts(const ModelShape& shape, double tokens);
 
 [[nodiscard]] double weight_bytes(const ModelShape& shape);
 // Bytes of the weights of matmul_parameter_count.
 [[nodiscard]] double matmul_weight_bytes(const ModelShape& shape);
-// Of these, what an iteration over `tokens` tokens is expected to read: experts that no token chose stay where they are.
+// Expected bytes that an iteration over `tokens` tokens reads: experts that no token chose are not read.
 [[nodiscard]] double matmul_weight_bytes_read(const ModelShape& shape, double tokens);
-// Type in which the blocks' matrix products run on a chip that has it.
+// The type in which the blocks' matrix products run on a chip that supports it.
 [[nodiscard]] DType compute_dtype(const ModelShape& shape);
 
 // ---- KV cache
 
-// What a token adds over all layers, unsharded, while no window is full.
+// Bytes that a token adds over all layers, unsharded, while no window is full.
 [[nodiscard]] double kv_bytes_per_token(const ModelShape& shape);
-// Of a context of that many tokens: layers with a sliding window keep its last ones only.
+// Bytes for a context of that many tokens; layers with a sliding window keep only the last ones.
 [[nodiscard]] double kv_bytes(const ModelShape& shape, double context_tokens);
-// Over how many GPUs of a tensor-parallel worker the cache can be cut; beyond that each GPU more keeps another copy.
+// The largest number of tensor-parallel GPUs that split the cache; every further GPU holds another copy.
 [[nodiscard]] int kv_shards(const ModelShape& shape);
 
 // ---- arithmetic
 
-// Matrix products of one token, without attention: 2 FLOP a weight that it is multiplied with.
+// Matrix products of one token, without attention: 2 FLOP per weight used.
 [[nodiscard]] double flops_per_token(const ModelShape& shape);
 // Scores and values of one token that attends to `context_tokens` others, over all layers, each with its window.
 [[nodiscard]] double attention_flops_per_token(const ModelShape& shape, double context_tokens);
-// The same in decode: with latent attention, engines then attend to the compressed cache itself (DeepSeek-V2, Section 2.1.2:
-// weight absorption), which is more arithmetic on fewer bytes. Otherwise equal.
+// The same in decode. With latent attention, engines attend to the compressed cache itself (weight absorption: DeepSeek-V2,
+// Section 2.1.2), which is more arithmetic on fewer bytes. Otherwise equal.
 [[nodiscard]] double decode_attention_flops_per_token(const ModelShape& shape, double context_tokens);
 
 }  // namespace windlass::planner

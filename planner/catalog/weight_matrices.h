@@ -1,5 +1,5 @@
-// WeightMatrix: the matrices of a model, each kind once with the number of its copies. Parameter counts, bytes and FLOPs are
-// sums over this list, and a latency model that looks at single matrix products finds their sizes here. Pure.
+// WeightMatrix lists the matrices of a model, each kind once with its number of copies. Parameter counts, bytes and FLOPs are
+// sums over this list; latency models find the sizes of matrix products here. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@ namespace windlass::planner {
 
 enum class MatrixRole {
   kAttention,
-  kMlp,         // dense, or of the shared experts
-  kExpert,      // of one routed expert
+  kMlp,         // dense MLP, or shared experts
+  kExpert,      // one routed expert
   kRouter,      // chooses the experts
-  kProjection,  // between the embedding's width and the model's
+  kProjection,  // between the width of the embedding and that of the model
   kOutput,      // to the vocabulary
   kLookup,      // embedding and position tables: rows are read, nothing is multiplied
 };
 
 struct WeightMatrix {
-  const char* name = "";  // "qkv", "gate_up", ...; matrices that engines fuse stand as one
+  const char* name = "";  // "qkv", "gate_up", ...; matrices that engines fuse are one entry
   MatrixRole role = MatrixRole::kAttention;
   std::int64_t rows = 0;     // outputs
   std::int64_t columns = 0;  // inputs
   std::int64_t copies = 0;   // in the whole model
-  bool stored = true;        // false: another matrix's weights, used again (tied embeddings)
+  bool stored = true;        // false: reuses another matrix's weights (tied embeddings)
 
   [[nodiscard]] std::int64_t parameters() const { return rows * columns * copies; }
 };

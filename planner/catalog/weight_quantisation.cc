@@ -1,4 +1,4 @@
-// Reading quantization_config. Each method spells its group size and its exceptions in its own way; see the readers below.
+// Reads quantization_config. Each method states its group size and its exceptions differently; see the readers below.
 #include "planner/catalog/weight_quantisation.h"
 
 #include <array>
@@ -27,7 +27,7 @@ int one_of(JsonReader& reader, const char* key, std::initializer_list<int> allow
   return *allowed.begin();
 }
 
-// -1 says "the whole row".
+// -1 means the whole row.
 int group_columns(JsonReader& reader, const char* key) {
   const int size = reader.int32(key, -1, kLargestGroup);
   if (size == 0) reader.fail(key, 0, "-1 or at least 1");
@@ -45,7 +45,7 @@ void read_block(JsonReader& reader, const char* key, WeightQuantisation& q) {
   q.group_columns = block[1].get<int>();
 }
 
-// Names that select nothing but what stays unquantised anyway.
+// Names that select only matrices that are never quantised anyway.
 bool outside_blocks(const std::string& name) {
   const auto holds = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (holds("gate_proj") || holds("gate_up")) return false;
@@ -61,8 +61,8 @@ void refuse_exceptions(JsonReader& reader, const char* key) {
     if (name.is_string() && outside_blocks(name.get_ref<const std::string&>())) return;
     reader.take(
         Error{ErrorCode::kInvalidArgument,
-              fmt::format("{}: found {}, must name an lm_head, embedding, norm or router: the weights' size would not follow "
-                          "if matrices inside the blocks were left out",
+              fmt::format("{}: must name an lm_head, embedding, norm or router (got {}): the size of the weights is unknown if "
+                          "matrices inside the blocks are excluded",
                           path, name.dump())});
   });
 }
@@ -70,7 +70,7 @@ void refuse_exceptions(JsonReader& reader, const char* key) {
 void read_fp8(JsonReader& reader, WeightQuantisation& q) {
   q.compute = DType::kFloat8;
   q.scale_bits = 32;
-  q.group_rows = q.group_columns = 0;  // one scale a matrix
+  q.group_rows = q.group_columns = 0;  // one scale per matrix
   if (reader.given("weight_block_size")) read_block(reader, "weight_block_size", q);
   refuse_exceptions(reader, "modules_to_not_convert");
   refuse_exceptions(reader, "ignored_layers");
@@ -79,7 +79,7 @@ void read_fp8(JsonReader& reader, WeightQuantisation& q) {
 void read_gptq(JsonReader& reader, WeightQuantisation& q) {
   q.weight_bits = one_of(reader, "bits", {4, 2, 3, 8}, "2, 3, 4 or 8");
   q.group_columns = group_columns(reader, "group_size");
-  q.scale_bits = 16 + q.weight_bits;  // and a packed zero point
+  q.scale_bits = 16 + q.weight_bits;  // plus a packed zero point
   if (reader.boolean_or("lm_head", false)) reader.fail("lm_head", true, "false");
   refuse_exceptions(reader, "modules_to_not_convert");
 }
@@ -99,7 +99,7 @@ void read_bitsandbytes(JsonReader& reader, WeightQuantisation& q) {
     constexpr int kBlock = 64;
     q.weight_bits = 4;
     q.group_columns = kBlock;
-    // A float32 maximum for each block; "double quantisation" keeps it in 8 bits and a float32 for each 256 of them (QLoRA,
+    // A float32 maximum per block. With "double quantisation" it takes 8 bits, plus a float32 for each 256 of them (QLoRA,
     // Section 3).
     q.scale_bits = reader.boolean_or("bnb_4bit_use_double_quant", false) ? 8 + 32.0 / 256 : 32;
   } else {
@@ -136,7 +136,7 @@ WeightQuantisation read_compressed_group(JsonReader& parent, const json& value, 
   } else if (strategy != "channel") {
     weights.fail("strategy", strategy, "\"tensor\", \"channel\", \"group\" or \"block\"");
   }
-  // Without input_activations only the weights are narrow.
+  // Without input_activations only the weights are quantised.
   if (group.given("input_activations") && q.weight_bits == 8) q.compute = type == "float" ? DType::kFloat8 : DType::kInt8;
   parent.take(group.first_mistake());
   parent.take(weights.first_mistake());
@@ -154,7 +154,7 @@ void read_compressed_tensors(JsonReader& reader, WeightQuantisation& q) {
   refuse_exceptions(reader, "ignore");
 }
 
-// What `windlass model describe` says of a GGUF file: bits of a number on average, its block's scales included.
+// What `windlass model describe` reports for a GGUF file: average bits per number, including the scales of its block.
 void read_gguf(JsonReader& reader, WeightQuantisation& q) {
   const auto bits = [&](const char* key) {
     const double found = reader.number(key);
@@ -202,7 +202,7 @@ Result<WeightQuantisation> weight_quantisation_from_json(const json& value, cons
 
 Result<void> validate(const WeightQuantisation& q) {
   const auto wrong = [](const char* field, double found, const char* allowed) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, must be {}", field, found, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be {} (got {})", field, allowed, found)};
   };
   if (q.weight_bits < 1 || q.weight_bits > 32) return wrong("weight bits", q.weight_bits, "from 1 to 32");
   if (q.group_rows < 0) return wrong("rows of a scale's group", q.group_rows, "at least 0");

@@ -15,7 +15,7 @@
 namespace windlass::chain {
 namespace {
 
-// A node takes time in proportion to the program: this many of its coefficients are gone through, which takes some seconds.
+// The time of a node is proportional to the size of the program. This many coefficients take a few seconds.
 constexpr double kMaxWork = 2e6;
 
 long max_nodes(const mip::MixedIntegerProgram& program) {
@@ -24,7 +24,7 @@ long max_nodes(const mip::MixedIntegerProgram& program) {
   return static_cast<long>(std::clamp(kMaxWork / static_cast<double>(size), 10.0, 1e6));
 }
 
-// The capacities as variables, and what they take of every server's slots.
+// Builds a program with the capacities as variables, constrained by the slots of every server.
 mip::MixedIntegerProgram memory_program(const std::vector<long>& slots, const std::vector<ServerChain>& chains) {
   mip::MixedIntegerProgram program;
   std::vector<std::vector<mip::Term>> taken(slots.size());
@@ -68,7 +68,7 @@ bool fits(const std::vector<long>& slots, const std::vector<ServerChain>& chains
   return std::all_of(left.begin(), left.end(), [](long slots_left) { return slots_left >= 0; });
 }
 
-// The chains' own capacities, the fastest first, up to where they reach the rate. Empty when all do not.
+// The chains' own capacities, fastest first, until they reach the rate. Empty if all of them do not.
 std::vector<long> fastest_capacities(const std::vector<ServerChain>& chains, double required_rate_per_s) {
   std::vector<std::size_t> order(chains.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -88,7 +88,7 @@ std::vector<long> fastest_capacities(const std::vector<ServerChain>& chains, dou
 }
 
 Error beyond_precision() {
-  return Error{ErrorCode::kInternal, "Cbc: found capacities that take more caches than the servers have, allowed are as many"};
+  return Error{ErrorCode::kInternal, "Cbc: returned capacities that take more caches than the servers have"};
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ Error beyond_precision() {
 Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const Placement& placement,
                                                  const std::vector<ServerChain>& chains, double required_rate_per_s,
                                                  std::span<const long> known) {
-  if (!(required_rate_per_s > 0)) {  // nothing is required
+  if (!(required_rate_per_s > 0)) {  // no rate is required
     CacheAllocation none;
     none.feasible = none.proved = true;
     none.capacities.assign(chains.size(), 0);
@@ -107,8 +107,8 @@ Result<CacheAllocation> optimal_cache_allocation(const Instance& instance, const
   if (chains.empty()) return unreachable;
   const std::vector<long> slots = cache_slots(instance, placement);
   const std::vector<double> start(known.begin(), known.end());
-  // The rate is measured in units of what is required, so that Cbc's tolerance is relative to it. An answer within the
-  // tolerance but below the rate is asked again for a little more than it lacks.
+  // The rate is measured in units of the required rate, so that Cbc's tolerance is relative to it. If the answer is within the
+  // tolerance but below the rate, ask again for slightly more than is missing.
   double asked = 1;
   while (asked < 1 + 1e-5) {
     mip::MixedIntegerProgram program = memory_program(slots, chains);
@@ -144,7 +144,7 @@ Result<CacheAllocation> largest_rate_allocation(const Instance& instance, const 
   }
   WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(program, max_nodes(program)));
   CacheAllocation result = allocation(chains, solution);
-  result.feasible = true;  // no capacity at all always is
+  result.feasible = true;  // zero capacity is always feasible
   if (result.capacities.empty()) result.capacities.assign(chains.size(), 0);
   if (!fits(slots, chains, result)) return beyond_precision();
   return result;
@@ -155,7 +155,7 @@ Result<std::vector<ServerChain>> all_chains(const Instance& instance, const Plac
   std::vector<ServerChain> found;
   ServerChain chain;
   bool too_many = false;
-  // A chain is known by its servers: the next block, and with it the blocks that each processes, follow from them.
+  // The servers identify a chain: the next block, and so the blocks that each processes, follow from them.
   const auto extend = [&](const auto& self, int next) -> void {
     if (next > instance.blocks) {
       if (static_cast<long>(found.size()) >= max_chains) {
@@ -179,7 +179,7 @@ Result<std::vector<ServerChain>> all_chains(const Instance& instance, const Plac
   extend(extend, 1);
   if (too_many) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("chains of the placement: found more than {}, allowed are {}", max_chains, max_chains)};
+                 fmt::format("chains of the placement: must be at most {} (got more)", max_chains)};
   }
   return found;
 }
@@ -191,15 +191,16 @@ Result<OptimisedComposition> with_optimal_caches(const Instance& instance, Compo
                                                      fastest_capacities(composition.chains, required)));
   if (!allocation.feasible && allocation.proved) {
     return Error{ErrorCode::kFailedPrecondition,
-                 fmt::format("optimal cache allocation: found no capacities that reach {} requests per second "
-                             "(arrivalRate / maxLoad), allowed are chains that do",
+                 fmt::format("optimal cache allocation: no capacities of these chains reach {} requests per second "
+                             "(arrivalRate / maxLoad)",
                              required)};
   }
   if (!allocation.feasible) {
-    return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("optimal cache allocation: found neither capacities that reach {} requests per second nor a proof "
-                             "that there are none within the limit of nodes; allowed is a smaller instance",
-                             required)};
+    return Error{
+        ErrorCode::kResourceExhausted,
+        fmt::format("optimal cache allocation: the node limit was reached before finding capacities for {} requests per "
+                    "second or proving that none exist; use a smaller instance",
+                    required)};
   }
   std::vector<ServerChain> chains;
   std::vector<planner::ChainRate> rates;
@@ -213,7 +214,7 @@ Result<OptimisedComposition> with_optimal_caches(const Instance& instance, Compo
   composition.total_capacity = allocation.total_capacity;
   composition.total_service_rate_per_s = planner::total_rate_per_s(rates);
   composition.stable = instance.arrival_rate_per_s < composition.total_service_rate_per_s;
-  composition.meets_max_load = true;  // that is what was required
+  composition.meets_max_load = true;  // that is the required rate
   composition.mean_response_lower_s.reset();
   composition.mean_response_upper_s.reset();
   if (composition.stable) {

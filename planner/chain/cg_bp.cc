@@ -1,4 +1,4 @@
-// See cg_bp.h.
+// Places blocks by CG-BP; see cg_bp.h.
 #include "planner/chain/cg_bp.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ ConservativePlacement cg_bp(const Instance& instance, int design_load, std::span
     BlockRange& range = result.placement[static_cast<std::size_t>(server)];
     if (served < instance.blocks) {
       range.first = std::min(served + 1, instance.blocks - range.blocks + 1);
-      const int overlap = served + 1 - range.first;  // of the server that completes the model: sum m_j - L
+      const int overlap = served + 1 - range.first;  // for the server that completes the model: sum m_j - L
       const double block_s = instance.servers[static_cast<std::size_t>(server)].block_s;
       bound_s += communication_of(server) + block_s * (range.blocks - overlap);
       served = range.last();

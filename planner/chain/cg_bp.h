@@ -1,13 +1,14 @@
 // CG-BP: conservative greedy block placement (Sun et al., "Optimizing Resource Allocation for Geographically-Distributed
 // Inference by Large Language Models", Alg. 1 Steps 1-2, Eq. 14-15, Theorem 3.5).
 //
-// Every server gets as many blocks as leave it the caches of |R| requests on all of them, so that no |R| requests can run out
-// of memory however they are routed. Servers are placed in the order of their amortised time per block: on the range with the
-// largest total amortised time while a block is unserved, then on the range of least capacity. By the proof of Lemma 3.3 the
-// first rule comes to "the next blocks in order, the last ones for the server that completes the model", for any time of the
-// paper's dummy server above all others; it is written that way here, and tested against the rule itself. Pure; O(J L log L).
+// Every server gets as many blocks as leave it room for the caches of |R| requests on all of them, so |R| requests cannot run
+// out of memory however they are routed. Servers are placed in the order of their amortised time per block: on the range with
+// the largest total amortised time while a block is unserved, then on the range with the least capacity. By the proof of Lemma
+// 3.3 the first rule means "the next blocks in order, and the last blocks for the server that completes the model", provided
+// the time of the paper's dummy server exceeds all others. The code uses that form; tests compare it with the original rule.
+// Pure; O(J L log L).
 //
-// Times may be per token or per request: communication_s plays t*_j and block_s plays tau_j.
+// Times may be per token or per request: communication_s stands for t*_j and block_s for tau_j.
 #pragma once
 
 #include <optional>
@@ -20,21 +21,21 @@ namespace windlass::chain {
 
 struct ConservativePlacement {
   Placement placement;                 // of every server
-  std::vector<int> order;              // the placed servers in the order of their placement
-  int covering_servers = 0;            // K: the first so many of them hold all blocks; 0 when not all blocks are placed
-  std::optional<double> time_bound_s;  // Theorem 3.5: no request on its shortest path takes longer; none when K is 0
+  std::vector<int> order;              // the placed servers, in the order of placement
+  int covering_servers = 0;            // K: the first K of them hold all blocks; 0 if not all blocks are placed
+  std::optional<double> time_bound_s;  // Theorem 3.5: upper bound of a request's time on its shortest path; none if K is 0
 };
 
 // t~_j (Eq. 14): block_s + communication_s / blocks. REQUIRES: blocks >= 1.
 [[nodiscard]] double amortised_time_s(const Server& server, double communication_s, int blocks);
 
-// f_j (Eq. 15): how many requests a server with so many blocks serves at once, in doubles exactly as written. REQUIRES: blocks
-// >= 1.
+// f_j (Eq. 15): how many requests a server with `blocks` blocks serves at the same time, evaluated in doubles exactly as
+// written. REQUIRES: blocks >= 1.
 [[nodiscard]] double session_capacity(const Instance& instance, int server, int blocks);
 
-// `communication_s` is t*_j: for every server the largest of its communication times with any client; empty: the servers' own.
-// Ties go to the server listed first and to the smallest first block. Servers that have no room for a block are not placed.
-// REQUIRES: design_load >= 1; communication_s is empty or has one value a server.
+// `communication_s` is t*_j: each server's largest communication time with any client; empty: use the servers' own times. Ties
+// go to the server listed first and to the smallest first block. Servers without room for a block are not placed. REQUIRES:
+// design_load >= 1; communication_s is empty or has one value per server.
 [[nodiscard]] ConservativePlacement cg_bp(const Instance& instance, int design_load,
                                           std::span<const double> communication_s = {});
 

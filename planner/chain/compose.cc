@@ -1,10 +1,10 @@
-// See compose.h.
+// Composes chains for the best reserved capacity c; see compose.h.
 //
-// The search for c would run GBP-CR and GCA for each of hundreds of values. It is quick, and exact, for three reasons. The
-// placement changes only where some server's floor or the number of chains does. A relaxation that needs no cache allocation
-// bounds every placement from below: in its order, the search ends once the next bound exceeds the best found. And GCA yields
-// chains fastest first, as the lower bound of Theorem 3.7 consumes them: the mean over the states summed so far bounds the
-// final mean from below.
+// A simple search for c would run GBP-CR and GCA for each of hundreds of values. This one is fast and exact for three reasons.
+// The placement changes only at values of c where some server's floor or the number of chains changes. A relaxation that needs
+// no cache allocation bounds every placement from below: candidates are tried in the order of that bound, and the search ends
+// once it exceeds the best result. And GCA yields chains fastest first, as the lower bound of Theorem 3.7 needs them, so the
+// mean over the states summed so far bounds the final mean from below.
 #include "planner/chain/compose.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 using planner::ChainRate;
 using planner::OccupancySum;
 
-// An estimate above the best by less than this is not trusted to be worse: sums in different order differ in the last bits.
+// An estimate above the best by less than this may still be equal: sums in another order differ in the last bits.
 constexpr double kSlack = 1 + 1e-9;
 // Values this close are ties.
 constexpr double kSame = 1 + 1e-12;
@@ -35,7 +35,7 @@ std::vector<ChainRate> rates_of(const std::vector<ServerChain>& chains) {
   return rates;
 }
 
-// Judges the values of c and keeps the best.
+// Evaluates values of c and keeps the best.
 class CapacitySearch {
  public:
   CapacitySearch(const Instance& instance, Tuning tuning, Servers servers)
@@ -47,12 +47,12 @@ class CapacitySearch {
     collect();
   }
 
-  // The best c, or none when no value gives a full chain.
+  // The best c; none if no value gives a full chain.
   [[nodiscard]] std::optional<int> best() {
     const int best = tuning_ == Tuning::kSurrogate ? best_by_surrogate() : best_by_bound();
     return best > 0 ? std::optional(best) : largest_rate();
   }
-  // Those that were judged to the end, in rising order.
+  // The values evaluated completely, ascending.
   [[nodiscard]] std::vector<ConsideredCapacity> considered() const {
     auto result = considered_;
     std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return a.capacity < b.capacity; });
@@ -62,19 +62,19 @@ class CapacitySearch {
  private:
   struct Candidate {
     int capacity;
-    double floor_s;          // no mean response under it; infinite: unstable for certain
-    double most_rate_per_s;  // no total service rate above it
-    double surrogate;        // c K(c); infinite where it is not defined
+    double floor_s;          // lower bound of the mean response; infinite: certainly unstable
+    double most_rate_per_s;  // upper bound of the total service rate
+    double surrogate;        // c K(c); infinite if undefined
   };
 
-  // Every c at which GBP-CR places something else than at the one before: between two of them the chains are the same, and the
-  // smallest c has them.
+  // Collects every c at which GBP-CR's placement changes. Between two of them the chains are the same, so the smallest c
+  // represents them.
   void collect() {
     const int most = max_capacity(instance_);
     for (int capacity = 1; capacity <= most; capacity = greedy_.next_change(most, stops_)) {
       place(capacity);
       if (greedy_.chain_ends().empty()) continue;
-      // The stop rule may come to fire without a change of the chains: then c K(c) begins to be defined.
+      // The stop rule may start to apply without a change of the chains; then c K(c) becomes defined.
       const bool same = !candidates_.empty() && !moved_ && greedy_.placed() == placed_ && greedy_.reaches_rate() == reached_;
       if (!same) candidates_.push_back(relaxation(capacity));
       placed_ = greedy_.placed();
@@ -82,11 +82,11 @@ class CapacitySearch {
     }
   }
 
-  // What no cache allocation can beat: each of n requests keeps L caches, wherever those are, and a block takes at least the
-  // amortised time of its server. With the fastest caches taken first, the k-th request takes at least s(k) = L times the time
-  // of the k-th L caches; any k requests together take no less than s(1) + ... + s(k), so (majorisation, 1/x being convex and
-  // falling) n requests end at a rate of at most 1/s(1) + ... + 1/s(n), which is concave in n: by Jensen the mean number of
-  // requests is at least the n at which that reaches the arrival rate.
+  // A bound that no cache allocation can beat. Each of n requests keeps L caches somewhere, and a block takes at least the
+  // amortised time of its server. Taking the fastest caches first, the k-th request takes at least s(k) = L times the time of
+  // the k-th L caches, and any k requests together take at least s(1) + ... + s(k). So (majorisation; 1/x is convex and
+  // falling) n requests complete at a rate of at most 1/s(1) + ... + 1/s(n). That is concave in n, so by Jensen the mean number
+  // of requests is at least the n at which it reaches the arrival rate.
   [[nodiscard]] Candidate relaxation(int capacity) const {
     const double blocks = instance_.blocks;
     double requests = 0, rate_per_s = 0, enough = kNever;
@@ -109,7 +109,7 @@ class CapacitySearch {
     return smallest_best();
   }
 
-  // The promising first, until nothing left can be better than the best found.
+  // Tries the most promising first, until no remaining one can be better than the best.
   [[nodiscard]] int best_by_bound() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const auto& a, const auto& b) { return a.floor_s < b.floor_s; });
@@ -122,7 +122,7 @@ class CapacitySearch {
     return smallest_best();
   }
 
-  // No c will do: the one that serves most.
+  // No c is sufficient: choose the one with the largest rate.
   [[nodiscard]] std::optional<int> largest_rate() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const auto& a, const auto& b) { return a.most_rate_per_s > b.most_rate_per_s; });
@@ -158,7 +158,7 @@ class CapacitySearch {
     finder_.start();
   }
 
-  // None: unstable, or certainly above the best.
+  // None: unstable, or certainly worse than the best.
   [[nodiscard]] std::optional<double> lower_bound_s() {
     const double lambda = instance_.arrival_rate_per_s;
     OccupancySum sum(lambda);
@@ -181,7 +181,7 @@ class CapacitySearch {
     objective_ = std::min(objective_, objective);
   }
 
-  // The smallest c that is as good as the best; 0: none was judged.
+  // The smallest c that is as good as the best; 0: none was evaluated.
   [[nodiscard]] int smallest_best() const {
     int best = 0;
     for (const ConsideredCapacity& considered : considered_) {
@@ -204,8 +204,8 @@ class CapacitySearch {
   double objective_ = kNever;
 };
 
-// What keeps a full chain from being placed, for a person. The memory that is missing at least: servers with most left over
-// need least for another block.
+// Explains why no full chain can be placed, with the least memory that is missing: servers with most left over need least for
+// another block.
 Error nothing_fits(const Instance& instance, int capacity) {
   const double each_gb = instance.block_gb + instance.cache_gb * capacity;
   long placed = 0;
@@ -255,7 +255,7 @@ Composition compose_on(const Instance& instance, Placement placement) {
   result.total_service_rate_per_s = planner::total_rate_per_s(rates);
   result.mean_response_lower_s = mean_response_lower_s(rates, instance.arrival_rate_per_s);
   result.mean_response_upper_s = mean_response_upper_s(rates, instance.arrival_rate_per_s);
-  // lambda < nu, by every sum of nu: they differ in the last bit.
+  // lambda < nu by both sums of nu, because they differ in the last bit.
   result.stable = instance.arrival_rate_per_s < result.total_service_rate_per_s && result.mean_response_lower_s.has_value() &&
                   result.mean_response_upper_s.has_value();
   if (!result.stable) result.mean_response_lower_s = result.mean_response_upper_s = std::nullopt;

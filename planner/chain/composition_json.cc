@@ -1,4 +1,4 @@
-// See composition_json.h.
+// Writes a composition as JSON; see composition_json.h.
 #include "planner/chain/composition_json.h"
 
 namespace windlass::chain {

@@ -1,4 +1,4 @@
-// A Composition as JSON, servers by their names: what `windlass chain compose -o json` prints. Numbers round-trip. Pure.
+// Writes a Composition as JSON, with servers by name: the output of `windlass chain compose -o json`. Numbers round-trip. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace windlass::chain {
 
-// Keys in this order: capacity (null where none was chosen), placement, unplacedServers, disjointChains, chains, totalCapacity,
-// totalServiceRatePerSecond, arrivalRate, maxLoad, load, stable, meetsMaxLoad, bounds (null when unstable), considered. Blocks
+// Keys in this order: capacity (null if none was chosen), placement, unplacedServers, disjointChains, chains, totalCapacity,
+// totalServiceRatePerSecond, arrivalRate, maxLoad, load, stable, meetsMaxLoad, bounds (null if unstable), considered. Blocks
 // count from 1.
 [[nodiscard]] nlohmann::ordered_json composition_json(const Instance& instance, const Composition& composition);
 

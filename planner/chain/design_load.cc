@@ -1,4 +1,4 @@
-// See design_load.h.
+// Computes the design load of CG-BP; see design_load.h.
 #include "planner/chain/design_load.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ bool places_all_blocks(const Instance& instance, int load) {
 
 int max_design_load(const Instance& instance) {
   if (!places_all_blocks(instance, 1)) return 0;
-  int feasible = 1;  // the number of blocks never rises with the load, rounding included
+  int feasible = 1;  // the number of blocks never rises with the load, even with rounding
   int infeasible = std::numeric_limits<int>::max();
   if (places_all_blocks(instance, infeasible)) return infeasible;
   while (infeasible - feasible > 1) {

@@ -1,4 +1,4 @@
-// What surviving servers serve; see failure.h.
+// Computes what the surviving servers serve; see failure.h.
 #include "planner/chain/failure.h"
 
 #include <cassert>

@@ -1,4 +1,5 @@
-// What is left when servers fail: the chains that the surviving placement serves at once, with no block loaded. Pure.
+// Computes what is left after servers fail: the chains that the surviving placement serves immediately, without loading blocks.
+// Pure.
 #pragma once
 
 #include <vector>
@@ -7,12 +8,14 @@
 
 namespace windlass::chain {
 
-// GCA on the survivors' ranges. Failed servers stay in the instance and in the placement, with no blocks. No chains: the
-// survivors do not hold all blocks. REQUIRES: a range for every server; failed are indices of the instance.
+// Runs GCA on the ranges of the survivors. Failed servers stay in the instance and in the placement, with no blocks. The result
+// has no chains if the survivors do not hold all blocks. REQUIRES: a range for every server; failed are indices of the
+// instance.
 [[nodiscard]] Composition surviving(const Instance& instance, Placement placement, const std::vector<int>& failed);
 
-// The ranges that the servers of `next` hold already when `placement` was made for `previous`. Servers are matched by name: one
-// that is new in `next`, or whose memory no longer holds its range, holds nothing. REQUIRES: the same blocks in both.
+// The ranges that the servers of `next` already hold from `placement`, which was made for `previous`. Servers are matched by
+// name. A server that is new in `next`, or whose memory no longer holds its range, holds nothing. REQUIRES: the same blocks in
+// both.
 [[nodiscard]] Placement carried_over(const Instance& previous, const Placement& placement, const Instance& next);
 
 }  // namespace windlass::chain

@@ -1,4 +1,4 @@
-// Ranges handed out anew; see fewest_loads.h.
+// Reassigns block ranges to load less; see fewest_loads.h.
 #include "planner/chain/fewest_loads.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace windlass::chain {
 namespace {
 
 constexpr int kMaxRounds = 4;
-constexpr std::size_t kMaxPermuted = 12;   // servers of a chain whose every order is considered
-constexpr std::size_t kMaxAssigned = 400;  // servers of a kind beyond which the assignment is by order of ranges, not optimal
-constexpr std::size_t kMaxSeparate = 64;   // chains that are lined up one by one when all together serve worse
+constexpr std::size_t kMaxPermuted = 12;   // longest chain for which every order of servers is considered
+constexpr std::size_t kMaxAssigned = 400;  // for more identical servers, assign by order of ranges, which is not optimal
+constexpr std::size_t kMaxSeparate = 64;   // chains that are reordered one by one if reordering all together serves worse
 
 int loaded(const BlockRange& before, const BlockRange& after) {
   const int common = std::min(before.last(), after.last()) - std::max(before.first, after.first) + 1;
@@ -26,11 +26,11 @@ struct Arrangement {
   std::vector<std::vector<int>> chains;
 };
 
-// The assignment of least total cost (Hungarian algorithm with potentials, O(n^3)): the column of every row.
+// The assignment with the least total cost (Hungarian algorithm with potentials, O(n^3)). Returns the column of every row.
 std::vector<std::size_t> assign(const std::vector<std::vector<int>>& cost) {
   const std::size_t n = cost.size();
   std::vector<long> row_potential(n + 1, 0), column_potential(n + 1, 0);
-  std::vector<std::size_t> row_of(n + 1, 0);  // by column, from 1; column 0 holds the row that is being placed
+  std::vector<std::size_t> row_of(n + 1, 0);  // by column, from 1; column 0 holds the row being placed
   for (std::size_t row = 1; row <= n; ++row) {
     std::vector<long> slack(n + 1, std::numeric_limits<long>::max());
     std::vector<std::size_t> came_from(n + 1, 0);
@@ -79,7 +79,7 @@ bool alike(const Server& a, const Server& b) {
          a.token_times == b.token_times;
 }
 
-// Servers that are alike, by kind.
+// Groups of identical servers.
 std::vector<std::vector<int>> kinds(const Instance& instance) {
   std::vector<int> order(instance.servers.size());
   std::iota(order.begin(), order.end(), 0);
@@ -96,13 +96,13 @@ std::vector<std::vector<int>> kinds(const Instance& instance) {
   return kinds;
 }
 
-// Servers that are alike exchange their ranges, and with them their places in the chains.
+// Lets identical servers exchange their ranges, and with them their places in the chains.
 Arrangement exchange(const Instance& instance, const Placement& held, const Arrangement& old) {
   Arrangement result = old;
-  std::vector<int> successor(held.size());  // who takes the range of this server
+  std::vector<int> successor(held.size());  // the server that takes the range of this one
   std::iota(successor.begin(), successor.end(), 0);
   for (const std::vector<int>& kind : kinds(instance)) {
-    // A range held already stays: by the triangle inequality of loads this is no worse than any other assignment.
+    // Keep a range that is already held: by the triangle inequality of loads no other assignment is better.
     std::vector<int> takers, givers;
     const auto by_range = [](const Placement& placement) {
       return [&placement](int a, int b) {
@@ -154,7 +154,7 @@ class LineUp {
   LineUp(const Instance& instance, const Placement& held, const Arrangement& old)
       : blocks_(instance.blocks), held_(held), old_(old) {}
 
-  // The servers of a chain in the order in which they load least.
+  // The order of a chain's servers with the fewest loads.
   [[nodiscard]] std::vector<int> order(const std::vector<int>& chain) const {
     if (chain.size() > kMaxPermuted) return by_held_range(chain);
     const std::size_t all = (std::size_t{1} << chain.size()) - 1;
@@ -190,7 +190,7 @@ class LineUp {
   }
 
  private:
-  // As GBP-CR places: the next blocks, or the last ones where fewer are left.
+  // As GBP-CR places: the next blocks, or the last ones if fewer are left.
   [[nodiscard]] BlockRange placed_after(int placed, int server) const {
     const int blocks = old_.placement[static_cast<std::size_t>(server)].blocks;
     return BlockRange{std::min(placed + 1, blocks_ - blocks + 1), blocks};
@@ -210,7 +210,7 @@ class LineUp {
   const Arrangement& old_;
 };
 
-// The placed servers that are in no complete chain, in the order of their ranges.
+// Placed servers that are in no complete chain, in the order of their ranges.
 std::vector<int> unfinished(const Arrangement& arrangement) {
   std::vector<char> in_chain(arrangement.placement.size(), 0);
   for (const auto& chain : arrangement.chains) {
@@ -258,7 +258,7 @@ Composition with_fewest_loads(const Instance& instance, const Composition& compo
   for (int round = 0; round < kMaxRounds; ++round) {
     bool helped = accept(exchange(instance, held, current()));
     const Arrangement old = current();
-    if (old.chains.empty()) break;  // not GBP-CR's: nothing is known of its chains
+    if (old.chains.empty()) break;  // not from GBP-CR: its chains are unknown
     const LineUp line_up(instance, held, old);
     Arrangement lined_up = old;
     for (auto& chain : lined_up.chains) {

@@ -1,4 +1,4 @@
-// See gbp_cr.h.
+// Places blocks by GBP-CR; see gbp_cr.h.
 #include "planner/chain/gbp_cr.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ bool GreedyPlacement::set_capacity(int capacity) {
     MemoryClass& of = classes_[i];
     if (rising && capacity < of.next_change) continue;
     const int blocks = blocks_for_capacity(instance_, of.memory_gb, capacity);
-    // The quotient says where the floor falls, up to its rounding: one c too early does no harm, one too late would.
+    // The quotient tells where the floor changes, up to rounding. One c too early is harmless; one too late would be wrong.
     const double holds_until = blocks > 0 ? (of.memory_gb / blocks - instance_.block_gb) / instance_.cache_gb : kNever;
     of.next_change = std::max(std::floor(holds_until * (1 - 1e-12)) + 1, capacity + 1.0);
     changed = changed || blocks != of.blocks;
@@ -73,7 +73,7 @@ bool GreedyPlacement::set_capacity(int capacity) {
   return true;
 }
 
-// From one c to the next few servers change their blocks: the old order is nearly the new one.
+// Few servers change their blocks from one c to the next, so the old order is nearly the new one.
 void GreedyPlacement::sort_order(std::size_t moved) {
   if (moved > order_.size() / 8) {
     std::sort(order_.begin(), order_.end());
@@ -117,7 +117,7 @@ void GreedyPlacement::place(double required_scaled_rate_per_s) {
 int GreedyPlacement::next_change(int most, bool stops) const {
   double next = most + 1.0;
   for (const MemoryClass& of : classes_) next = std::min(next, of.next_change);
-  // The stop rule fires one chain earlier, or at last, once lambda / (rho c) has fallen to that chain's rate.
+  // The stop rule applies one chain earlier, or applies at all, once lambda / (rho c) has fallen to the rate of that chain.
   const std::size_t chains = rates_per_s_.size() - (reaches_rate_ ? 1 : 0);
   if (stops && !rates_per_s_.empty() && chains > 0) {
     const double fires_at = instance_.arrival_rate_per_s / (instance_.max_load * rates_per_s_[chains - 1]);

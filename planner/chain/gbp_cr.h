@@ -1,8 +1,8 @@
 // GBP-CR: greedy block placement with cache reservation (Sun, He, Hou 2026, Alg. 1, Eq. 8-12).
 //
-// Every server gets as many blocks as leave room for c concurrent requests on each; servers join disjoint chains in the order
-// of their amortised time per block, until the chains' scaled total rate reaches lambda / (rho c). Optimal for Eq. 10 when all
-// memories are equal (Theorem 3.4). Pure; O(J log J).
+// Every server gets as many blocks as leave room for c concurrent requests on each. Servers join disjoint chains in the order
+// of their amortised time per block, until the scaled total rate of the chains reaches lambda / (rho c). Optimal for Eq. 10 if
+// all memories are equal (Theorem 3.4). Pure; O(J log J).
 #pragma once
 
 #include <vector>
@@ -11,44 +11,43 @@
 
 namespace windlass::chain {
 
-// m_j(c) of Eq. 8: min(floor(M_j / (s_m + s_c c)), L), in doubles exactly as written.
+// m_j(c) of Eq. 8: min(floor(M_j / (s_m + s_c c)), L), evaluated in doubles exactly as written.
 [[nodiscard]] int blocks_for_capacity(const Instance& instance, double memory_gb, int capacity);
 
 // t_j(c) of Eq. 9, for m_j(c) = blocks.
 [[nodiscard]] double full_service_time_s(const Server& server, int blocks);
 
 struct DisjointChains {
-  Placement placement;                   // every server's; blocks 0: not placed, and no use to GCA
-  std::vector<std::vector<int>> chains;  // the complete ones, in the order in which they were made
-  double scaled_rate_per_s = 0;          // sum over the complete chains of 1 / sum_j t_j(c)
-  bool reaches_rate = false;             // scaled_rate_per_s >= the required one
+  Placement placement;                   // of every server; blocks 0: not placed, and unused by GCA
+  std::vector<std::vector<int>> chains;  // complete chains, in the order of construction
+  double scaled_rate_per_s = 0;          // sum over complete chains of 1 / sum_j t_j(c)
+  bool reaches_rate = false;             // scaled_rate_per_s >= the required rate
 };
 
 // The scaled rate at which Alg. 1 stops: lambda / (rho c).
 [[nodiscard]] double required_scaled_rate_per_s(const Instance& instance, int capacity);
 
-// Servers of a chain left unfinished when servers run out stay placed; those after the stop rule fired are not. Ties go to the
-// server listed first. REQUIRES: capacity >= 1.
+// If servers run out, those of an unfinished chain stay placed; servers after the stop rule do not. Ties go to the server
+// listed first. REQUIRES: capacity >= 1.
 [[nodiscard]] DisjointChains gbp_cr(const Instance& instance, int capacity);
 
-// The same, for any required scaled rate in place of lambda / (rho c): infinity places every server.
+// The same with any required scaled rate instead of lambda / (rho c); infinity places every server.
 [[nodiscard]] DisjointChains gbp_cr(const Instance& instance, int capacity, double required_scaled_rate_per_s);
 
-// The algorithm with its working memory, for a search that runs it for many c. Borrows the instance.
+// The algorithm with reusable memory, for a search that runs it for many c. Borrows the instance.
 class GreedyPlacement {
  public:
   explicit GreedyPlacement(const Instance& instance);
 
-  // Lines 1-3: blocks and order of the servers for this c. False when no server's number of blocks changed since the last call.
+  // Lines 1-3: blocks and order of the servers for this c. False if no server's number of blocks changed since the last call.
   bool set_capacity(int capacity);
   // Lines 4-12.
   void place(double required_scaled_rate_per_s);
-  // The smallest c above the last set_capacity() for which gbp_cr() may place something else than it did for that c, or `most`
-  // + 1.
+  // The smallest c above that of the last set_capacity() for which gbp_cr() may place differently, or `most` + 1.
   [[nodiscard]] int next_change(int most, bool stops = true) const;
 
   [[nodiscard]] int blocks(int server) const { return classes_[class_of_[static_cast<std::size_t>(server)]].blocks; }
-  // Of the last place(): the servers that hold blocks, in the order in which they were placed, and their ranges.
+  // For the last place(): the servers that hold blocks, in the order of placement, and their ranges.
   [[nodiscard]] std::size_t placed() const { return placed_; }
   [[nodiscard]] int server(std::size_t at) const { return order_[at].server; }
   [[nodiscard]] BlockRange range(std::size_t at) const { return ranges_[at]; }
@@ -72,19 +71,19 @@ class GreedyPlacement {
 
   struct MemoryClass {
     double memory_gb;
-    int blocks;          // m_j(c); -1: before the first set_capacity()
-    double next_change;  // for a smaller c the floor is the same
+    int blocks;          // m_j(c); -1 before the first set_capacity()
+    double next_change;  // the floor is the same for every smaller c
   };
 
   void sort_order(std::size_t moved);
 
   const Instance& instance_;
-  std::vector<MemoryClass> classes_;   // floors are taken once for all servers with one memory
+  std::vector<MemoryClass> classes_;   // the floor is computed once for all servers with the same memory
   std::vector<std::size_t> class_of_;  // by server
   std::vector<Candidate> order_;
   std::vector<BlockRange> ranges_;
   std::vector<std::size_t> chain_ends_;
-  std::vector<double> rates_per_s_;  // scaled, of the first chain, the first two, ...
+  std::vector<double> rates_per_s_;  // scaled rate of the first chain, the first two, ...
   std::size_t placed_ = 0;
   int capacity_ = 0;
   bool reaches_rate_ = false;

@@ -1,4 +1,4 @@
-// See gca.h.
+// Allocates caches by GCA; see gca.h.
 #include "planner/chain/gca.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void ChainFinder::add(int server, BlockRange range, long slots) {
                             of.communication_s, of.block_s});
 }
 
-// Nodes: block 1 and every block behind a range.
+// Nodes are block 1 and every block just after a range.
 void ChainFinder::collect_nodes() {
   std::fill(node_of_block_.begin(), node_of_block_.end(), 0);
   node_of_block_[1] = 1;
@@ -27,14 +27,14 @@ void ChainFinder::collect_nodes() {
   for (const Member& member : members_) node_of_block_[static_cast<std::size_t>(member.last) + 1] = 1;
   block_.clear();
   for (int block = 1; block < static_cast<int>(node_of_block_.size()); ++block) {
-    // A block that is no node leads to the first node at or behind it.
+    // A block that is no node leads to the first node at or after it.
     const bool is_node = node_of_block_[static_cast<std::size_t>(block)] != 0;
     node_of_block_[static_cast<std::size_t>(block)] = nodes();
     if (is_node) block_.push_back(block);
   }
 }
 
-// Members by the node they lead to: a counting sort.
+// Sorts members by the node that they lead to, with a counting sort.
 void ChainFinder::sort_members() {
   members_end_.assign(block_.size(), 0);
   for (const Member& member : members_) ++members_end_[static_cast<std::size_t>(node_at(member.last + 1))];
@@ -44,12 +44,12 @@ void ChainFinder::sort_members() {
     by_end_[static_cast<std::size_t>(--members_end_[static_cast<std::size_t>(node_at(members_[i].last + 1))])] =
         static_cast<int>(i);
   }
-  // Each value is now where its members begin: shift to where they end.
+  // Each value is now the start of its members: shift to get the end.
   for (std::size_t v = 0; v + 1 < members_end_.size(); ++v) members_end_[v] = members_end_[v + 1];
   members_end_.back() = static_cast<int>(members_.size());
 }
 
-// The member takes the link when it is faster, or as fast and listed earlier.
+// The member takes the link if it is faster, or equally fast and listed earlier.
 void ChainFinder::offer(std::size_t link, int id, int blocks) {
   const Member& of = member(id);
   const double time_s = of.communication_s + of.block_s * blocks;
@@ -84,7 +84,7 @@ void ChainFinder::choose(int node) {
   const double* const link_s = &link_s_[u * static_cast<std::size_t>(widest_)];
   const double* const to_s = &time_s_[u + 1];
   const auto links = static_cast<std::size_t>(std::min(widest_, nodes() - 1 - node));
-  // Four minima side by side: one would wait for itself at every step.
+  // Four separate minima, so that the steps do not wait for each other.
   double least[4] = {kNever, kNever, kNever, kNever};
   std::size_t i = 0;
   for (; i + 4 <= links; i += 4) {
@@ -105,11 +105,11 @@ void ChainFinder::choose(int node) {
   }
 }
 
-// Later nodes first: a node is chosen anew when its link is gone or leads to a node whose time grew, and at most once.
+// Later nodes first. A node is chosen again, at most once, if its link is gone or leads to a node whose time grew.
 void ChainFinder::refresh(int highest) {
   for (int node = highest; node >= 0; --node) {
     const auto u = static_cast<std::size_t>(node);
-    if (to_[u] < 0) continue;  // already without a way: links only vanish
+    if (to_[u] < 0) continue;  // already unreachable: links only disappear
     if (!changed_[u] && !changed_[static_cast<std::size_t>(to_[u])]) continue;
     const double before_s = time_s_[u];
     choose(node);
@@ -130,7 +130,7 @@ std::optional<ChainFinder::Found> ChainFinder::next() {
   }
   found_ = Found{static_cast<int>(capacity), time_s_.front()};
 
-  // Take the slots. Links that no longer fit are gone; where one was the best, the next best takes its place.
+  // Take the slots. Links that no longer fit are removed; if one was the best, the next best replaces it.
   int highest = -1;
   for (const Hop& hop : hops_) {
     Member& filled = members_[static_cast<std::size_t>(hop.member)];
@@ -182,7 +182,7 @@ std::vector<ServerChain> gca(const Instance& instance, const Placement& placemen
   allocation.start();
   std::vector<ServerChain> chains;
   while (allocation.next().has_value()) chains.push_back(allocation.chain());
-  // Times are sums in another order here than in the search: equal ones may differ in the last bit.
+  // Sums are in another order here than in the search, so equal times may differ in the last bit.
   std::stable_sort(chains.begin(), chains.end(),
                    [](const ServerChain& a, const ServerChain& b) { return a.service_time_s < b.service_time_s; });
   return chains;

@@ -1,4 +1,4 @@
-// See instance_yaml.h. The fields are tables (planner/base/yaml_table.h).
+// Reads and writes INSTANCE files: see instance_yaml.h. Fields are described by tables (planner/base/yaml_table.h).
 #include "planner/chain/instance_yaml.h"
 
 #include <string>
@@ -27,13 +27,13 @@ struct Reading {
 void check_server(YamlReader& reader, const Server& server, Reading& reading) {
   const double cache_gb = reading.instance.cache_gb;
   if (server.memory_gb > cache_gb * kMaxCachesOnAServer) {
-    reader.wrong("memoryGB", fmt::format("found {}, allowed are at most {} times model.cacheSizeGB, which is {}",
-                                         server.memory_gb, kMaxCachesOnAServer, cache_gb));
+    reader.wrong("memoryGB", fmt::format("must be at most {} times model.cacheSizeGB, {} (got {})", kMaxCachesOnAServer,
+                                         cache_gb, server.memory_gb));
   }
   const auto [first, is_new] = reading.servers.emplace(server.name, reading.servers.size());
   if (is_new) return;
-  reader.wrong("name", fmt::format("found '{}', which servers[{}] has already; allowed are names that differ",
-                                   shown_text(first->first), first->second));
+  reader.wrong("name",
+               fmt::format("must be unique (got '{}', the name of servers[{}])", shown_text(first->first), first->second));
 }
 
 auto server_fields() {
@@ -56,8 +56,8 @@ void check_cells(YamlReader& reader, const Instance& instance) {
   const YamlValue* servers = reader.find("servers");
   if (servers == nullptr || static_cast<std::int64_t>(servers->items.size()) * instance.blocks <= kMaxCells) return;
   reader.wrong_at(servers->line, "servers",
-                  fmt::format("found {} for {} blocks, allowed are at most {} servers times blocks", servers->items.size(),
-                              instance.blocks, kMaxCells));
+                  fmt::format("must be at most {} servers times blocks (got {} for {} blocks)", kMaxCells,
+                              servers->items.size(), instance.blocks));
 }
 
 auto instance_fields() {
@@ -70,7 +70,7 @@ auto instance_fields() {
              hook(check_cells), list("servers", &I::servers, kMaxServers, "servers", server_fields()).required());
 }
 
-// A JSON string is a quoted YAML one.
+// A JSON string is a valid quoted YAML string.
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -89,7 +89,7 @@ Result<Instance> instance_from_yaml(std::string_view text, const std::string& so
 }
 
 std::string to_yaml(const Instance& instance) {
-  // {} writes the shortest decimal that reads back as the same double.
+  // {} prints the shortest decimal that reads back as the same double.
   std::string text =
       fmt::format("model: {{blocks: {}, blockSizeGB: {}, cacheSizeGB: {}}}\narrivalRate: {}\nmaxLoad: {}\nservers:\n",
                   instance.blocks, instance.block_gb, instance.cache_gb, instance.arrival_rate_per_s, instance.max_load);

@@ -1,6 +1,6 @@
-// Two sorted windows of one width first differ at the least value that one of them holds more often, and that one is the
-// lesser. So no window is sorted: the candidate slides along, and counts of its values minus those of the best window so far
-// are kept.
+// Finds the lowest window without sorting any. Two sorted windows of the same width first differ at the smallest value that one
+// contains more often, and that window is the lower one. So the candidate slides along, and the code keeps the counts of its
+// values minus those of the best window so far.
 #include "planner/chain/lowest_window.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kBitsPerWord = 64;
 
-// Counts by rank, and where they are not 0.
+// Counts by rank, and which of them are not 0.
 class Differences {
  public:
   explicit Differences(std::size_t ranks) : counts_(ranks, 0), words_((ranks + kBitsPerWord - 1) / kBitsPerWord, 0) {}
@@ -27,7 +27,7 @@ class Differences {
     word = counts_[rank] != 0 ? word | bit : word & ~bit;
   }
 
-  // The count of the least rank whose count is not 0; 0 if there is none.
+  // The count at the smallest rank with a count other than 0; 0 if there is none.
   [[nodiscard]] int first() const {
     for (std::size_t i = 0; i < words_.size(); ++i) {
       if (words_[i] != 0) return counts_[i * kBitsPerWord + static_cast<std::size_t>(std::countr_zero(words_[i]))];

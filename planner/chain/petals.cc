@@ -1,4 +1,4 @@
-// See petals.h.
+// Places blocks and routes requests as PETALS does; see petals.h.
 #include "planner/chain/petals.h"
 
 #include <algorithm>

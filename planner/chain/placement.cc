@@ -1,4 +1,4 @@
-// See placement.h.
+// Computes cache slots, service times and coverage of a placement; see placement.h.
 #include "planner/chain/placement.h"
 
 #include <algorithm>

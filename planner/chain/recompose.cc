@@ -21,44 +21,44 @@ Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, s
 Result<void> check(const Instance& old_instance, const Composition& old, const Instance& next,
                    const RecomposeOptions& options) {
   if (next.blocks != old_instance.blocks) {
-    return invalid(fmt::format("model.blocks: found {}, allowed is {} as before: another model shares no blocks", next.blocks,
-                               old_instance.blocks));
+    return invalid(fmt::format("model.blocks: must be {} as before (got {}): another model shares no blocks",
+                               old_instance.blocks, next.blocks));
   }
   if (next.block_gb != old_instance.block_gb) {
-    return invalid(fmt::format("model.blockSizeGB: found {}, allowed is {} as before: another model shares no blocks",
-                               next.block_gb, old_instance.block_gb));
+    return invalid(fmt::format("model.blockSizeGB: must be {} as before (got {}): another model shares no blocks",
+                               old_instance.block_gb, next.block_gb));
   }
   if (old.placement.size() != old_instance.servers.size()) {
-    return invalid(fmt::format("placement: found {} ranges, allowed are {}, one a server", old.placement.size(),
-                               old_instance.servers.size()));
+    return invalid(fmt::format("placement: must be {} ranges, one per server (got {})", old_instance.servers.size(),
+                               old.placement.size()));
   }
   for (std::size_t j = 0; j < old.placement.size(); ++j) {
     const BlockRange& range = old.placement[j];
     if (range.blocks < 0 || (range.blocks > 0 && (range.first < 1 || range.last() > old_instance.blocks))) {
-      return invalid(fmt::format("placement of server {}: found blocks {} to {}, allowed are 1 to {}",
-                                 old_instance.servers[j].name, range.first, range.last(), old_instance.blocks));
+      return invalid(fmt::format("placement of server {}: must be within blocks 1 to {} (got {} to {})",
+                                 old_instance.servers[j].name, old_instance.blocks, range.first, range.last()));
     }
   }
   if (!(next.arrival_rate_per_s > 0)) {
-    return invalid(fmt::format("arrivalRate: found {}, allowed is a number above 0", next.arrival_rate_per_s));
+    return invalid(fmt::format("arrivalRate: must be a number above 0 (got {})", next.arrival_rate_per_s));
   }
   std::set<std::string_view> names;
   for (const Server& server : next.servers) {
     if (!names.insert(server.name).second) {
-      return invalid(fmt::format("servers: found the name '{}' twice, allowed is once", server.name));
+      return invalid(fmt::format("servers: names must be unique (got '{}' twice)", server.name));
     }
     if (!(server.load_gb_per_s > 0 && std::isfinite(server.load_gb_per_s))) {
       return invalid(
-          fmt::format("server {}: loadGBPerSecond: found {}, allowed is a number above 0", server.name, server.load_gb_per_s));
+          fmt::format("server {}: loadGBPerSecond: must be a number above 0 (got {})", server.name, server.load_gb_per_s));
     }
   }
   if (!(options.horizon_s > 0 && std::isfinite(options.horizon_s))) {
-    return invalid(fmt::format("horizon_s: found {}, allowed is a number above 0", options.horizon_s));
+    return invalid(fmt::format("horizon_s: must be a number above 0 (got {})", options.horizon_s));
   }
   return {};
 }
 
-// One way to a composition: in one order of the steps.
+// A transition to a composition with the steps in one order.
 struct Way {
   std::size_t target = 0;
   TransitionOrder order;
@@ -72,7 +72,7 @@ std::vector<Way> ways_to(const Instance& instance, const Composition& current, c
     const TransitionWorth worth = worth_of(instance, current, next, order.waves, horizon_s);
     ways.push_back({target, std::move(order), worth});
   }
-  // Nothing has to move.
+  // Nothing needs to move.
   if (ways.empty()) {
     std::vector<TransitionWave> none;
     ways.push_back({target, {}, worth_of(instance, current, next, none, horizon_s)});
@@ -80,8 +80,8 @@ std::vector<Way> ways_to(const Instance& instance, const Composition& current, c
   return ways;
 }
 
-// For each composition the way that loses least service, then has least accumulated in the same time; of these the best. Those
-// named first win ties.
+// For each composition, keep the transition that loses the least service, then the one that accumulates least in the same time.
+// Of these take the best; ties go to the first.
 const Way& best_of(const std::vector<Way>& ways, double horizon_s) {
   double longest_s = 0;
   for (const Way& way : ways) longest_s = std::max(longest_s, way.worth.seconds);
@@ -102,14 +102,14 @@ const Way& best_of(const std::vector<Way>& ways, double horizon_s) {
 
 void decide(Transition& transition) {
   if (transition.changes.empty()) {
-    transition.reason = "the servers hold what the new chains need already";
+    transition.reason = "the servers already hold what the new chains need";
     return;
   }
   const bool serves = !transition.current.chains.empty();
   const bool will_serve = !transition.next.chains.empty();
   transition.proposed = will_serve && (!serves || transition.gain_request_s > transition.cost_request_s);
   if (!serves && will_serve) {
-    transition.reason = "the servers that are left hold no full chain";
+    transition.reason = "the remaining servers hold no full chain";
     return;
   }
   transition.reason = fmt::format("it gains {:.6g} request-seconds within {:.6g} s and costs {:.6g}", transition.gain_request_s,
@@ -137,7 +137,7 @@ Result<Transition> recompose(const Instance& old_instance, const Composition& ol
     known.reason = composed.error().message;
     return known;
   }
-  // The old c moves fewer blocks, as a rule, and may be nearly as good as the best.
+  // The old c usually moves fewer blocks, and may be nearly as good as the best.
   std::vector<Composition> targets{*composed};
   if (old.capacity >= 1 && old.capacity != composed->capacity && old.capacity <= max_capacity(new_instance)) {
     const auto same_capacity = compose(new_instance, old.capacity);

@@ -1,4 +1,4 @@
-// See routes.h.
+// Builds the graph of routes and finds the cheapest one; see routes.h.
 #include "planner/chain/routes.h"
 
 #include <cassert>

@@ -1,6 +1,6 @@
-// The r-th session is the first with unclaimed + sum_{r'<=r} k_r' >= needed, that is sum_{r'>r} k_r' <= slots - needed: counted
-// from the last session back, no more sessions are visited than the server has slots, however many wait. add() and remove()
-// cost the logarithm of the backlog.
+// Waiting times of a server; see server_state.h. The session waited for is the first r with unclaimed + sum_{r'<=r} k_r' >=
+// needed, that is sum_{r'>r} k_r' <= slots - needed. Counting back from the last session, it visits at most as many sessions as
+// the server has slots, however many wait. add() and remove() take time logarithmic in the backlog.
 #include "planner/chain/server_state.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ double ServerState::wait_s(double now_s, long needed) const {
 }
 
 void ServerState::add_waits(double now_s, std::span<double> costs_s) const {
-  // From the most slots down: the fewer are needed, the earlier the session that leaves them.
+  // From the most slots down: the fewer are needed, the earlier they are free.
   long after = 0;
   auto r = sessions_.rbegin();
   for (auto needed = static_cast<long>(costs_s.size()); needed > std::max(0L, free_); --needed) {

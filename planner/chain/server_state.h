@@ -1,9 +1,8 @@
-// ServerState: what a server still has to do, as online routing sees it (Sun et al., Section 3.3.2 and Eq. 20).
+// ServerState tracks the remaining work of a server for online routing (Sun et al., Section 3.3.2 and Eq. 20).
 //
-// A session is a request that was routed through the server and has not ended, whether it has started or waits: its cache slots
-// are claimed from the decision on. So slots may be claimed more often than they exist, and a new request waits until so many
-// sessions have ended that the rest leaves it enough. When a session ends is an estimate. Seconds on the caller's time axis;
-// not thread-safe.
+// A session is a request that was routed through the server and has not ended, whether it runs or waits. It claims its cache
+// slots when it is routed. So more slots may be claimed than exist; a new request then waits until enough sessions have ended
+// to leave it room. Session ends are estimates. Times are seconds on the caller's time axis; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +16,19 @@ class ServerState {
  public:
   explicit ServerState(long slots) : slots_(slots), free_(slots) {}
 
-  // `id` tells sessions apart that end at the same time. REQUIRES: slots >= 1.
+  // `id` distinguishes sessions that end at the same time. REQUIRES: slots >= 1.
   void add(std::int64_t id, long slots, double end_s);
 
-  // REQUIRES: add(id, ..., end_s) came before, with exactly this end.
+  // REQUIRES: add(id, ..., end_s) was called with exactly this end.
   void remove(std::int64_t id, double end_s);
 
   [[nodiscard]] long slots() const { return slots_; }
-  [[nodiscard]] long unclaimed_slots() const { return free_; }  // negative when more are claimed than exist
+  [[nodiscard]] long unclaimed_slots() const { return free_; }  // negative if more are claimed than exist
   [[nodiscard]] std::size_t sessions() const { return sessions_.size(); }
 
-  // t^W (Eq. 20): 0 if `needed` slots are unclaimed, else the remaining time of the session whose end leaves enough of them,
-  // sessions ending in the order of their estimates; at least 0 where an estimate has passed. Infinite when the server never
-  // has so many.
+  // t^W (Eq. 20): 0 if `needed` slots are unclaimed, otherwise the remaining time of the session whose end leaves enough of
+  // them, with sessions ordered by estimated end; at least 0 if an estimate has passed. Infinite if the server has fewer than
+  // `needed` slots.
   [[nodiscard]] double wait_s(double now_s, long needed) const;
 
   // Adds wait_s(now_s, m) to costs_s[m - 1] for every m, in one pass.
@@ -46,7 +45,7 @@ class ServerState {
 
   long slots_;
   long free_;
-  std::set<Session> sessions_;  // in rising order of their ends; a backlog may be long
+  std::set<Session> sessions_;  // sorted by end; a backlog may be long
 };
 
 }  // namespace windlass::chain

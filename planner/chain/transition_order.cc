@@ -1,4 +1,4 @@
-// The order of a transition's steps; see transition_order.h.
+// Finds the order of the steps of a transition; see transition_order.h.
 #include "planner/chain/transition_order.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace windlass::chain {
 namespace {
 
 using Phase = TransitionState::Phase;
-using Groups = std::vector<std::vector<std::size_t>>;  // changes that are made together, in order
+using Groups = std::vector<std::vector<std::size_t>>;  // changes that happen together, in order
 
 constexpr std::size_t kMaxGentleChanges = 64;
 
@@ -21,7 +21,7 @@ double load_s(const Instance& instance, const ServerChange& change) {
   return loaded * instance.block_gb / instance.servers[static_cast<std::size_t>(change.server)].load_gb_per_s;
 }
 
-// Servers that drop before they load, one group after the other, while all others hold both of their ranges.
+// Orders the servers that drop before they load, one group after the other, while all others hold both of their ranges.
 class ReplacementOrder {
  public:
   ReplacementOrder(const Instance& instance, const TransitionState& state, std::vector<std::size_t> changes)
@@ -39,7 +39,7 @@ class ReplacementOrder {
     if (left.empty()) return {groups, true};
     if (changes_.size() <= kMaxExhaustiveServers) return {exhaustive(), true};
 
-    // Some at once, the quickest first, and as few of them as let greedy do the rest without losing service again.
+    // Try several at the same time, the fastest first, and as few as let greedy do the rest without losing service again.
     const auto slower = [&](std::size_t a, std::size_t b) {
       return load_s(instance_, state.changes()[a]) < load_s(instance_, state.changes()[b]);
     };
@@ -60,7 +60,7 @@ class ReplacementOrder {
   }
 
  private:
-  // As many as can be replaced one by one without losing service; what remains stays in left.
+  // Replaces as many as possible one by one without losing service; the rest stays in `left`.
   static Groups greedy(TransitionState& state, std::vector<std::size_t>& left) {
     Groups groups;
     while (!left.empty()) {
@@ -85,14 +85,14 @@ class ReplacementOrder {
     return groups;
   }
 
-  // Stretches of the model between two ends of ranges: each is covered as a whole or not. Without those that others cover.
+  // Stretches of the model between ends of ranges, each covered completely or not at all. Omits those that other servers cover.
   using Cover = std::bitset<4 * kMaxExhaustiveServers + 2>;
 
   // What each server covers before, during and after its change, and how long it loads; by its place in changes_.
   struct Servers {
     explicit Servers(std::size_t count) : before(count), kept(count), after(count) {}
 
-    // For how long the model is not whole where these change together, the others of `done` have, and the rest has not.
+    // How long the model is incomplete while these change together, if `done` have changed and the others have not.
     [[nodiscard]] double lost_s(std::uint32_t done, const std::vector<std::size_t>& together) const {
       Cover cover;
       std::uint32_t mask = 0;
@@ -111,7 +111,7 @@ class ReplacementOrder {
     std::vector<double> seconds;
   };
 
-  // Dijkstra over the subsets of servers that are done. From each: one server more, or the quickest few at once.
+  // Dijkstra over the subsets of changed servers. Each step adds one server, or the fastest few together.
   [[nodiscard]] Groups exhaustive() const {
     const std::size_t count = changes_.size();
     const Servers servers = collect();
@@ -141,7 +141,7 @@ class ReplacementOrder {
       if (at == goal) break;
       if (final[at]) continue;
       final[at] = 1;
-      // The quickest few: covered without their old blocks, then with the new ones as they come.
+      // The fastest few: first covered without their old blocks, then with the new ones as they are loaded.
       std::vector<std::size_t> group;
       for (const std::size_t i : quickest) {
         if (at >> i & 1) continue;
@@ -156,7 +156,7 @@ class ReplacementOrder {
     return way_to(goal, from);
   }
 
-  // Step by step, where each subset of servers is reached from another.
+  // Follows the path back: each subset of servers, and the one that it was reached from.
   [[nodiscard]] Groups way_to(std::uint32_t goal, const std::vector<std::uint32_t>& from) const {
     Groups groups;
     for (std::uint32_t at = goal; at != 0; at = from[at]) {
@@ -198,7 +198,7 @@ class ReplacementOrder {
   }
 
   const Instance& instance_;
-  const TransitionState& state_;  // with all others at both
+  const TransitionState& state_;  // with all other servers at both ranges
   std::vector<std::size_t> changes_;
 };
 
@@ -242,7 +242,7 @@ class OrderBuilder {
         {changes()[i].server, drops_first ? drops(i) : std::vector<BlockRange>{}, loads(i), load_s(instance_, changes()[i])});
   }
 
-  // All loads in the first wave, and every group of replacements as early as costs no service.
+  // All loads in the first wave, and every group of replacements as early as possible without losing service.
   [[nodiscard]] TransitionOrder few_waves() const {
     std::vector<TransitionWave> waves(1);
     for (const std::size_t i : loads_) add_load(i, waves.back());
@@ -269,7 +269,7 @@ class OrderBuilder {
   }
 
   [[nodiscard]] TransitionOrder one_by_one() const {
-    // Those that have nothing to drop come first: they only help. Then the quickest.
+    // Servers with nothing to drop come first, since they only help; then the fastest.
     std::vector<std::size_t> order = loads_;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return std::tuple(!drops(a).empty(), load_s(instance_, changes()[a])) <
@@ -299,7 +299,8 @@ class OrderBuilder {
     return lost_s;
   }
 
-  // Adds the drops of the servers that loaded first, each as early as costs no service, and what a wave says of itself.
+  // Adds the drops of the servers that loaded first, each as early as possible without losing service, and fills the waves'
+  // figures.
   [[nodiscard]] TransitionOrder finished(std::vector<TransitionWave> waves) const {
     waves.emplace_back();
     const auto drop = [&](std::size_t i) { return TransitionStep{changes()[i].server, drops(i), {}, 0}; };
@@ -335,7 +336,7 @@ class OrderBuilder {
   const Instance& instance_;
   TransitionState state_;
   std::vector<std::size_t> loads_;  // changes that load first
-  std::vector<std::size_t> drops_;  // and those of them that drop, or do nothing else
+  std::vector<std::size_t> drops_;  // of these, those that drop, and those that only drop
   Groups replacements_;
   bool proved_ = true;
 };

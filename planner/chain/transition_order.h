@@ -1,12 +1,12 @@
-// The steps from one placement to another, and the order in which a full chain serves at every moment if any order has one.
-// Part of recomposition; recompose.h says what steps and waves are. Pure and deterministic.
+// Plans the steps from one placement to another, in an order that keeps a full chain at every moment if any order does. Part of
+// recomposition; recompose.h defines steps and waves. Pure and deterministic.
 //
-// While some server still has to drop before it can load, nothing speaks against loading first on all servers that can, and
-// against keeping what they loaded and what they had until the end: more blocks are covered, never fewer. So only the order of
-// the servers that drop first matters, and one after the other is as good as any: several at once are all without their blocks
-// at the same time. Greedy takes the one that leaves most blocks on two servers; when it is stuck, Dijkstra's algorithm runs
-// over the subsets of servers that are done, with the seconds without service as distances. Afterwards steps are put into one
-// wave as far as that costs no service, and drops are moved to the front as far as that costs none: they free caches.
+// While some server still has to drop before it can load, it is best to load first on all servers that can, and to keep both
+// their old and new blocks until the end: this only covers more blocks. So only the order of the servers that drop first
+// matters, and changing one at a time is as good as any order, because several at a time are all without their blocks together.
+// Greedy takes the server that leaves most blocks on two servers. If it is stuck, Dijkstra's algorithm runs over the subsets of
+// changed servers, with seconds without service as distance. Afterwards, steps are merged into waves as far as that costs no
+// service, and drops move to the front as far as that costs none, because they free caches.
 #pragma once
 
 #include <vector>
@@ -15,10 +15,10 @@
 
 namespace windlass::chain {
 
-// At most so many servers that drop first are tried in every order.
+// Maximum number of servers that drop first for which every order is tried.
 inline constexpr int kMaxExhaustiveServers = 20;
 
-// What one server does in one wave: drops, then loads. Ranges in rising order; none is empty.
+// What one server does in one wave: drops, then loads. Ranges are ascending and non-empty.
 struct TransitionStep {
   int server = 0;
   std::vector<BlockRange> drops;
@@ -29,42 +29,42 @@ struct TransitionStep {
 };
 
 struct TransitionWave {
-  std::vector<TransitionStep> steps;    // in the order of the servers; one a server at most
+  std::vector<TransitionStep> steps;    // in server order; at most one per server
   double seconds = 0;                   // its longest step
-  double interrupted_s = 0;             // of these, without a full chain
-  double total_service_rate_per_s = 0;  // at the beginning of the wave, its drops done; filled by recompose()
+  double interrupted_s = 0;             // part of it without a full chain
+  double total_service_rate_per_s = 0;  // at the beginning of the wave, after its drops; set by recompose()
 
   bool operator==(const TransitionWave&) const = default;
 };
 
-// A server's change as a whole; servers that keep their range have none.
+// The whole change of a server; servers that keep their range have none.
 struct ServerChange {
   int server = 0;
-  BlockRange before;    // blocks 0: it joins
-  BlockRange after;     // blocks 0: it is not used any more
-  BlockRange kept;      // in both; {1, 0} when there are none
-  int held_blocks = 0;  // in either
+  BlockRange before;    // blocks 0: a new server
+  BlockRange after;     // blocks 0: no longer used
+  BlockRange kept;      // in both ranges; {1, 0} if none
+  int held_blocks = 0;  // in either range
   bool loads_first =
-      false;  // holds all of these with the caches of one request on each, so that it need not drop before it loads
+      false;  // it can hold all of these with the caches of one request on each, so it need not drop before it loads
 
   bool operator==(const ServerChange&) const = default;
 };
 
-// In the order of the servers.
+// In server order.
 [[nodiscard]] std::vector<ServerChange> changes_between(const Instance& instance, const Placement& before,
                                                         const Placement& after);
 
 // The parts of a range that are not in another: none, one or two.
 [[nodiscard]] std::vector<BlockRange> without(const BlockRange& range, const BlockRange& other);
 
-// Where every server is between its old range and its new one, and which blocks are covered.
+// Where every server is between its old and new range, and which blocks are covered.
 class TransitionState {
  public:
   enum class Phase {
     kBefore,
-    kLoading,    // serves the old range, with room kept for what it loads
-    kBoth,       // serves both
-    kReplacing,  // serves what is in both
+    kLoading,    // serves the old range, and reserves room for what it loads
+    kBoth,       // serves both ranges
+    kReplacing,  // serves the blocks in both ranges
     kAfter,
   };
 
@@ -74,16 +74,16 @@ class TransitionState {
   [[nodiscard]] Phase phase(std::size_t change) const { return phases_[change]; }
   void set(std::size_t change, Phase phase);
 
-  void begin(const TransitionWave& wave);  // its drops done, its loads begun
-  void end(const TransitionWave& wave);    // its loads done
-  // Goes through a wave; returns for how long there is no full chain.
+  void begin(const TransitionWave& wave);  // after its drops, at the start of its loads
+  void end(const TransitionWave& wave);    // after its loads
+  // Runs a wave; returns how long there is no full chain.
   double run(const TransitionWave& wave);
 
   [[nodiscard]] bool full_chain() const { return uncovered_ == 0; }
   [[nodiscard]] int servers_with(int block) const { return servers_with_[static_cast<std::size_t>(block)]; }
   [[nodiscard]] int blocks_on_two() const { return twice_; }
 
-  // The servers as chains see them: the range served and its cache slots. A server that serves two separate ranges stands
+  // The servers for composing chains: the range served and its cache slots. A server that serves two separate ranges appears
   // twice, the second time at the end, with its slots divided between them.
   struct View {
     Instance instance;
@@ -110,11 +110,11 @@ class TransitionState {
 struct TransitionOrder {
   std::vector<TransitionWave> waves;
   double interrupted_s = 0;
-  bool proved = true;  // no order loses no service, if this one does; false: not all orders were tried
+  bool proved = true;  // no other order loses less service; false: not all orders were tried
 };
 
-// Orders worth comparing by what they cost; all go from `before` to `after`, the first with as few waves as keep service up,
-// then, up to 64 changes, one with one load at a time, and if service is lost, one with everything at once. Empty when nothing
+// Orders worth comparing by cost, all from `before` to `after`: first the one with as few waves as keep service up; then, for
+// up to 64 changes, one with one load at a time; and, if service is lost, one with everything together. Empty if nothing
 // changes.
 [[nodiscard]] std::vector<TransitionOrder> transition_orders(const Instance& instance, const Placement& before,
                                                              const Placement& after);

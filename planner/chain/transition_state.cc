@@ -1,4 +1,4 @@
-// Servers between two placements; see transition_order.h.
+// Tracks servers between two placements; see transition_order.h.
 #include <algorithm>
 #include <cassert>
 
@@ -32,7 +32,7 @@ std::vector<ServerChange> changes_between(const Instance& instance, const Placem
     if (before[j] == after[j] || (before[j].blocks == 0 && after[j].blocks == 0)) continue;
     ServerChange change{static_cast<int>(j), before[j], after[j], intersection(before[j], after[j]), 0, false};
     change.held_blocks = before[j].blocks + after[j].blocks - change.kept.blocks;
-    // Dropping alone, or loading alone beside what stays, takes no more room than one of the two ranges does.
+    // Only dropping, or only loading next to what stays, takes no more room than the larger of the two ranges.
     change.loads_first = change.held_blocks == std::max(before[j].blocks, after[j].blocks) ||
                          cache_slots(instance, change.server, change.held_blocks) >= change.held_blocks;
     changes.push_back(change);
@@ -106,7 +106,7 @@ void TransitionState::end(const TransitionWave& wave) {
 
 double TransitionState::run(const TransitionWave& wave) {
   begin(wave);
-  if (full_chain()) {  // loads only add to what is covered
+  if (full_chain()) {  // loads only add coverage
     end(wave);
     return 0;
   }
@@ -125,7 +125,7 @@ double TransitionState::run(const TransitionWave& wave) {
 
 TransitionState::View TransitionState::view() const {
   View view{instance_, before_, {}};
-  std::vector<int> held;  // blocks that memory has to have room for
+  std::vector<int> held;  // blocks that memory must have room for
   for (const BlockRange& range : before_) held.push_back(range.blocks);
   std::vector<std::size_t> twice;
   for (std::size_t i = 0; i < changes_.size(); ++i) {

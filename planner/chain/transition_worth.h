@@ -1,5 +1,5 @@
-// What a transition gains and costs, in request-seconds: the mean number of requests in the system integrated over time, in the
-// fluid limit. The formulas stand in recompose.h. Pure.
+// Computes the gain and cost of a transition in request-seconds: the mean number of requests in the system, integrated over
+// time, in the fluid limit. recompose.h has the formulas. Pure.
 #pragma once
 
 #include <vector>
@@ -9,23 +9,23 @@
 
 namespace windlass::chain {
 
-// What matters of a set of chains, for one arrival rate.
+// The properties of a set of chains that matter, for one arrival rate.
 struct Service {
   double arrival_rate_per_s = 0;
   double rate_per_s = 0;  // nu
   double capacity = 0;    // C
-  double present = 0;     // requests in the system beside those that wait from before: lambda R; C or more when unstable
+  double present = 0;     // requests in the system, besides those waiting from before: lambda R; at least C if unstable
 };
 
-// When unstable, no fewer than at_least are in the system.
+// If unstable, at least `at_least` requests are in the system.
 [[nodiscard]] Service service_of(const std::vector<ServerChain>& chains, double arrival_rate_per_s, double at_least = 0);
 
 struct Course {
   double request_s = 0;  // accumulated
-  double waiting = 0;    // requests left waiting at the end beyond those of the steady state
+  double waiting = 0;    // requests waiting at the end, beyond those of the steady state
 };
 
-// `waiting` requests at the beginning, then so many seconds of arrivals. REQUIRES: seconds >= 0.
+// Starts with `waiting` requests; then requests arrive for `seconds`. REQUIRES: seconds >= 0.
 [[nodiscard]] Course course(const Service& service, double waiting, double seconds);
 
 struct TransitionWorth {
@@ -35,14 +35,14 @@ struct TransitionWorth {
   Course moving;       // during it
   Service next;        // after it
 
-  // From the beginning of the transition on. Two ways are compared over one span: gain and cost are each way's own.
+  // Total from the start of the transition. Compare two transitions over the same span; gain and cost are specific to each.
   // REQUIRES: span_s >= seconds.
   [[nodiscard]] double accumulated(double span_s) const {
     return moving.request_s + course(next, moving.waiting, span_s - seconds).request_s;
   }
 };
 
-// Fills the waves' total_service_rate_per_s.
+// Sets total_service_rate_per_s of the waves.
 [[nodiscard]] TransitionWorth worth_of(const Instance& instance, const Composition& current, const Composition& next,
                                        std::vector<TransitionWave>& waves, double horizon_s);
 

@@ -1,4 +1,4 @@
-// See ws_rr.h.
+// Routes requests by WS-RR; see ws_rr.h.
 #include "planner/chain/ws_rr.h"
 
 #include <algorithm>

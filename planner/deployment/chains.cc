@@ -1,4 +1,4 @@
-// See chains.h.
+// Groups and names chains for people; see chains.h.
 #include "planner/deployment/chains.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The chains of a deployment for people: their GPUs by node and index, and chains that are alike together. Pure.
+// Describes the chains of a deployment for people: GPUs by node and index, and identical chains grouped together. Pure.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace windlass::planner {
 
-// "n0[0-1]", "n1[0,2-3]": one a node, in the order of the nodes.
+// "n0[0-1]", "n1[0,2-3]": one text per node, in node order.
 [[nodiscard]] std::vector<std::string> gpu_names(const hetero::GpuCluster& cluster, std::vector<int> gpus);
 
-// Chains of one role with as many GPUs of each accelerator, cut alike.
+// Chains with the same role, GPUs and split.
 struct AlikeChains {
   dispatch::Role role = dispatch::Role::kUnified;
-  std::vector<std::pair<std::string, int>> gpus_by_accelerator;  // of one chain, in the order of the GPUs
+  std::vector<std::pair<std::string, int>> gpus_by_accelerator;  // of one chain, in GPU order
   int gpus = 0;                                                  // of one chain
   int tensor_parallel = 1;                                       // of the largest hop
   int hops = 1;
-  std::vector<int> chains;  // of Deployment::chains
+  std::vector<int> chains;  // indices into Deployment::chains
 
   [[nodiscard]] std::string accelerators_text() const;  // "h100-80gb", "h100-80gb + a100-80gb"
 };

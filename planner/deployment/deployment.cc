@@ -1,4 +1,4 @@
-// See deployment.h.
+// Builds and describes deployments; see deployment.h.
 #include "planner/deployment/deployment.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// See engine_settings.h.
+// Names and defaults of engine settings; see engine_settings.h.
 #include "planner/deployment/engine_settings.h"
 
 namespace windlass::planner {

@@ -1,7 +1,7 @@
-// EngineSettings: how a worker's scheduler is set: batching, budgets, pages, and the policies beside them.
+// EngineSettings configures the scheduler of a worker: batching, budgets, pages and policies.
 //
-// Sources: FasterTransformer, Orca, vLLM and Sarathi-Serve as Vidur Section 4.4 and 7.1 names them; prompt orders and decode
-// admissions from TetriInfer Sections 3.3.1 and 3.4; vllm-v1 is vLLM's scheduler since its version 1.
+// Sources: FasterTransformer, Orca, vLLM and Sarathi-Serve as described in Vidur, Sections 4.4 and 7.1; prompt orders and
+// decode admission from TetriInfer, Sections 3.3.1 and 3.4; vllm-v1 is vLLM's scheduler since version 1.
 #pragma once
 
 #include <array>
@@ -14,17 +14,17 @@ inline constexpr std::array kAllBatchings = {Batching::kStatic, Batching::kOrca,
                                              Batching::kMixed,  Batching::kSarathi, Batching::kVllmV1};
 const char* to_string(Batching batching);  // "static", "orca", "vllm", "mixed", "sarathi", "vllm-v1"
 
-// What becomes of a decoding sequence whose pages are taken away.
+// What happens to a decoding sequence whose pages are taken away.
 enum class Preemption { kRecompute, kSwap };
 inline constexpr std::array kAllPreemptions = {Preemption::kRecompute, Preemption::kSwap};
 const char* to_string(Preemption preemption);  // "recompute", "swap"
 
-// Which waiting prompt is next.
+// The order of waiting prompts.
 enum class PromptOrder { kArrival, kShortestFirst, kLongestFirst };
 inline constexpr std::array kAllPromptOrders = {PromptOrder::kArrival, PromptOrder::kShortestFirst, PromptOrder::kLongestFirst};
 const char* to_string(PromptOrder order);  // "fcfs", "sjf", "ljf"
 
-// When there is room for a further sequence that will decode.
+// When another sequence that will decode may start.
 enum class DecodeAdmission { kGreedy, kReserveStatic, kReserveDynamic };
 inline constexpr std::array kAllDecodeAdmissions = {DecodeAdmission::kGreedy, DecodeAdmission::kReserveStatic,
                                                     DecodeAdmission::kReserveDynamic};
@@ -33,28 +33,28 @@ const char* to_string(DecodeAdmission admission);  // "greedy", "reserve-static"
 struct EngineSettings {
   Batching batching = Batching::kVllm;
   int max_sequences = 256;
-  // Prompt tokens in one iteration (a longer prompt runs alone); sarathi and vllm-v1: decodes and chunks together.
+  // Prompt tokens per iteration (a longer prompt runs alone); for sarathi and vllm-v1: decodes and chunks together.
   int max_batch_tokens = 2048;
-  int block_tokens = 16;            // of a page of the KV cache
-  std::int64_t kv_blocks = 0;       // pages that there are
-  double admission_reserve = 0.01;  // share of the pages that new prompts leave free (vLLM's watermark)
+  int block_tokens = 16;            // size of a KV-cache page
+  std::int64_t kv_blocks = 0;       // number of pages
+  double admission_reserve = 0.01;  // fraction of the pages that new prompts leave free (vLLM's watermark)
   Preemption preemption = Preemption::kRecompute;
   std::int64_t host_blocks = 0;  // pages of host memory for swapped caches; a cache that does not fit is recomputed
   bool prefix_caching = false;
   PromptOrder prompt_order = PromptOrder::kArrival;
-  // Prompts are sorted in windows of as many as were waiting when the last window was done, at most this many, so that none
-  // starves (TetriInfer's PrefillSchedBatch).
+  // Prompts are sorted in windows: the prompts waiting when the last window was done, at most this many, so that none starves
+  // (TetriInfer's PrefillSchedBatch).
   int prompt_order_window = 16;
-  DecodeAdmission admission = DecodeAdmission::kGreedy;  // static and orca reserve the whole length whatever this says
-  bool pads_chunks = false;  // a prompt's last chunk is computed as if it had max_batch_tokens (TetriInfer, Section 3.3.3)
+  DecodeAdmission admission = DecodeAdmission::kGreedy;  // static and orca always reserve the whole length
+  bool pads_chunks = false;  // the last chunk of a prompt costs as much as max_batch_tokens (TetriInfer, Section 3.3.3)
 
   bool operator==(const EngineSettings&) const = default;
 };
 
-// Options as the batching's own engine has them by default: vllm-v1 caches prefixes and keeps no watermark.
+// The defaults of the engine that uses this batching: vllm-v1 caches prefixes and keeps no watermark.
 [[nodiscard]] EngineSettings with_defaults_of(Batching batching);
 
-// Whether prompts are cut into chunks, so that an iteration holds at most max_batch_tokens.
+// Whether prompts are split into chunks, so that an iteration has at most max_batch_tokens.
 [[nodiscard]] inline bool chunks_prompts(Batching batching) {
   return batching == Batching::kSarathi || batching == Batching::kVllmV1;
 }

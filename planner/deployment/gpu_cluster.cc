@@ -1,4 +1,4 @@
-// See gpu_cluster.h.
+// Validates clusters and finds links and nodes; see gpu_cluster.h.
 #include "planner/deployment/gpu_cluster.h"
 
 #include <algorithm>
@@ -53,12 +53,11 @@ double GpuCluster::power_watts() const {
 
 Result<void> validate(const GpuCluster& cluster) {
   const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
-  if (cluster.nodes.empty()) return wrong("cluster.nodes: found none, allowed is at least one");
+  if (cluster.nodes.empty()) return wrong("cluster.nodes: must be at least one (got none)");
   const auto checked = [&](const std::string& field, const Link& link) -> Result<void> {
     if (!(link.bytes_per_s >= 0))
-      return wrong(fmt::format("{}: found {} bytes/s, allowed is 0 (none) or more", field, link.bytes_per_s));
-    if (!(link.latency_s >= 0))
-      return wrong(fmt::format("{}: found a latency of {} s, allowed is 0 or more", field, link.latency_s));
+      return wrong(fmt::format("{}: must be 0 (no link) or more bytes/s (got {})", field, link.bytes_per_s));
+    if (!(link.latency_s >= 0)) return wrong(fmt::format("{}: latency: must be at least 0 s (got {})", field, link.latency_s));
     return {};
   };
   std::set<std::string> names;
@@ -66,8 +65,8 @@ Result<void> validate(const GpuCluster& cluster) {
     const ClusterNode& node = cluster.nodes[i];
     const std::string field = fmt::format("cluster.nodes[{}]", i);
     if (!names.insert(node.name).second)
-      return wrong(fmt::format("{}.name: found '{}' twice, allowed is each name once", field, node.name));
-    if (node.gpus < 1) return wrong(fmt::format("{}.gpus: found {}, allowed is at least 1", field, node.gpus));
+      return wrong(fmt::format("{}.name: must be unique (got '{}' twice)", field, node.name));
+    if (node.gpus < 1) return wrong(fmt::format("{}.gpus: must be at least 1 (got {})", field, node.gpus));
     WINDLASS_RETURN_IF_ERROR(checked(field, node.within));
     if (auto valid = planner::validate(node.accelerator); !valid.ok()) return valid.error().within(field);
   }
@@ -76,7 +75,7 @@ Result<void> validate(const GpuCluster& cluster) {
   for (const auto& [pair, link] : cluster.between) {
     const std::string field = fmt::format("cluster.links.between of nodes {} and {}", pair.first, pair.second);
     if (pair.first < 0 || pair.second >= nodes || pair.first >= pair.second) {
-      return wrong(fmt::format("{}: allowed are two of the {} nodes, the smaller first", field, nodes));
+      return wrong(fmt::format("{}: must be two of the {} nodes, the smaller index first", field, nodes));
     }
     WINDLASS_RETURN_IF_ERROR(checked(field, link));
   }

@@ -1,6 +1,6 @@
-// GpuCluster: machines with GPUs and the network between them: what heterogeneous placement is asked to use.
+// GpuCluster: machines with GPUs and the network between them; the input of heterogeneous placement.
 //
-// GPUs are numbered 0 .. gpus() - 1, a node's next to each other, in the order of the nodes. Plain data; pure.
+// GPUs are numbered 0 .. gpus() - 1, in node order; the GPUs of a node are consecutive. Plain data; pure.
 #pragma once
 
 #include <map>
@@ -13,17 +13,17 @@
 
 namespace windlass::hetero {
 
-// From one GPU to another, one direction.
+// From one GPU to another, in one direction.
 struct Link {
-  double bytes_per_s = 0;  // 0: there is none
-  double latency_s = 0;    // of a message
+  double bytes_per_s = 0;  // 0: no link
+  double latency_s = 0;    // per message
 
   bool operator==(const Link&) const = default;
 };
 
 struct ClusterNode {
   std::string name;
-  planner::AcceleratorSpec accelerator;  // of all its GPUs; price and power are of one
+  planner::AcceleratorSpec accelerator;  // of all its GPUs; price and power are per GPU
   int gpus = 1;
   Link within;  // between two of its GPUs
 };
@@ -32,21 +32,21 @@ class GpuCluster {
  public:
   std::vector<ClusterNode> nodes;
   Link default_link;                            // between GPUs of two nodes
-  std::map<std::pair<int, int>, Link> between;  // of two nodes, the smaller index first: instead of default_link
+  std::map<std::pair<int, int>, Link> between;  // overrides default_link for two nodes; smaller index first
 
   [[nodiscard]] int gpus() const;
-  // REQUIRES: 0 <= gpu < gpus(). O(nodes); node_of_each_gpu() for loops.
+  // REQUIRES: 0 <= gpu < gpus(). O(nodes); use node_of_each_gpu() in loops.
   [[nodiscard]] int node_of(int gpu) const;
   [[nodiscard]] std::vector<int> node_of_each_gpu() const;
-  // Between a GPU of node `a` and another of node `b`; `within` where both are the same.
+  // Between a GPU of node `a` and another one of node `b`; `within` if both nodes are the same.
   [[nodiscard]] const Link& link(int a, int b) const;
   // Of all GPUs together.
   [[nodiscard]] double cost_per_hour() const;
   [[nodiscard]] double power_watts() const;
 };
 
-// No node, two nodes of one name, a node without GPUs, a link to a node that is not there or to itself, an accelerator that
-// validate() refuses: the error names the field, what was found and what is allowed.
+// Refuses an empty cluster, duplicate node names, a node without GPUs, a link to a missing node or from a node to itself, and
+// an accelerator refused by validate(). Errors name the field, what was found and what is allowed.
 [[nodiscard]] Result<void> validate(const GpuCluster& cluster);
 
 }  // namespace windlass::hetero

@@ -1,4 +1,4 @@
-// LinkTable: the links between a cluster's nodes by a look into an array, for searches that ask millions of times. Equal links
+// LinkTable looks up the links between a cluster's nodes in an array, for searches that need millions of lookups. Equal links
 // have equal numbers. Pure.
 #pragma once
 
@@ -27,7 +27,7 @@ class LinkTable {
   [[nodiscard]] std::uint32_t id(int a, int b) const {
     return id_[static_cast<std::size_t>(a) * nodes_ + static_cast<std::size_t>(b)];
   }
-  // Every link that the cluster speaks of, once.
+  // Every distinct link of the cluster, once.
   [[nodiscard]] const std::vector<Link>& links() const { return links_; }
 
  private:

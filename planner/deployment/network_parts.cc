@@ -1,4 +1,4 @@
-// See network_parts.h.
+// Finds the connected parts of a network; see network_parts.h.
 #include "planner/deployment/network_parts.h"
 
 #include <algorithm>
@@ -17,12 +17,12 @@ bool there_is(const Link& link) { return link.bytes_per_s > 0; }
 
 std::vector<std::vector<int>> network_parts(const GpuCluster& cluster) {
   const std::size_t nodes = cluster.nodes.size();
-  std::vector<std::vector<int>> stated(nodes);  // whom a node has a link of its own to, or none
+  std::vector<std::vector<int>> stated(nodes);  // nodes that a node has its own link to, or explicitly no link
   for (const auto& [pair, link] : cluster.between) {
     stated[static_cast<std::size_t>(pair.first)].push_back(pair.second);
     stated[static_cast<std::size_t>(pair.second)].push_back(pair.first);
   }
-  std::vector<int> left(nodes);  // not yet in a part, by rising index
+  std::vector<int> left(nodes);  // nodes not yet in a part, ascending
   std::iota(left.begin(), left.end(), 0);
   std::vector<std::vector<int>> parts;
   while (!left.empty()) {

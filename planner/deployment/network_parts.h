@@ -1,5 +1,5 @@
-// The parts of a cluster's network: nodes that reach each other, directly or over others. A model can be cut between nodes of
-// one part alone. Pure.
+// Finds the connected parts of a cluster's network: nodes that reach each other, directly or through others. A model can be
+// split only between nodes of the same part. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace windlass::hetero {
 
-// Nodes by rising index, parts by their first node. O(nodes + links).
+// Nodes ascending within a part; parts sorted by their first node. O(nodes + links).
 [[nodiscard]] std::vector<std::vector<int>> network_parts(const GpuCluster& cluster);
 
 // Of all GPUs of these nodes together.

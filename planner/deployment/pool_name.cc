@@ -1,4 +1,4 @@
-// See pool_name.h.
+// Makes and parses pool names; see pool_name.h.
 #include "planner/deployment/pool_name.h"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// The names of pools: workers of one accelerator with as many GPUs each. Pure.
+// Names of pools: workers with the same accelerator and number of GPUs. Pure.
 //
-// A name says what a worker is, never what it does: workers change their role while they run. Two pools of a service may have
-// one name, so a pool is known by name and role.
+// A name describes what a worker is and not its role, because workers change their role while they run. Two pools of a service
+// may share a name, so a pool is identified by name and role.
 #pragma once
 
 #include <compare>
@@ -18,20 +18,20 @@ struct PoolId {
   auto operator<=>(const PoolId&) const = default;
 };
 
-// A DNS label of at most 30 characters that ends with `suffix`, for which a longer name of a class is cut.
+// A DNS label of at most 30 characters that ends with `suffix`; a long class name is cut to fit.
 [[nodiscard]] std::string class_label(const std::string& accelerator, const std::string& suffix);
 
-// "h100-2": workers whose settings are the engine's own. Of others see pool_name(WorkerSpec) in deployment.h.
+// "h100-2": workers with the engine's default settings. For others see pool_name(WorkerSpec) in deployment.h.
 [[nodiscard]] std::string pool_name(const std::string& accelerator, int gpus);
 
 // For people: "h100-2", "h100-2 (prefill)".
 [[nodiscard]] std::string title(const PoolId& pool);
 
-// Until 2026-11-28 the names of split services' pools ended with the role: "h100-2-prefill".
+// Until 2026-11-28 the pool names of split services ended with the role: "h100-2-prefill".
 [[nodiscard]] std::string former_pool_name(const std::string& accelerator, int gpus, dispatch::Role role);
 
-// A pool by a name that may be such a one; others are unified. Where the workers' accelerator and GPUs are known, they make the
-// new name, because long names were cut earlier then.
+// Parses a pool name, including former names; others are unified. If the accelerator and number of GPUs are known, they give
+// the new name, because long names used to be cut earlier.
 [[nodiscard]] PoolId pool_of_name(const std::string& name, const std::string& accelerator = {}, int gpus = 0);
 
 }  // namespace windlass::planner

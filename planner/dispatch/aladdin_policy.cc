@@ -1,4 +1,4 @@
-// See aladdin_policy.h.
+// Sends each request to the fullest worker that keeps all constraints; see aladdin_policy.h.
 #include "planner/dispatch/aladdin_policy.h"
 
 #include <algorithm>

@@ -1,11 +1,10 @@
-// AladdinPolicy: each request to the fullest worker that keeps every constraint with it: Nie, Fonseca, Liu 2024, Alg. 1
-// (best_fit.h), with lengths predicted from what has been served and predicted again when exceeded (output_history.h).
+// AladdinPolicy sends each request to the fullest worker on which all constraints still hold: Nie, Fonseca, Liu 2024, Alg. 1
+// (best_fit.h). Output lengths are predicted from served requests, and predicted again when exceeded (output_history.h).
 //
-// A request that fits nowhere waits in the central queue; an empty worker takes any. Where a chain's latency is not known
-// (ChainState::packing), only its slots bound it: then the chains are filled one after the other.
+// A request that fits nowhere waits in the central queue; an empty worker takes any request. If the latency of a chain is
+// unknown (ChainState::packing), only its slots limit it, and chains are filled one after the other.
 //
-// What it knows of requests it is told by the RequestTracker's calls; requests that it is not told of count for nothing but
-// their slots.
+// It learns about requests through RequestTracker; requests not reported there count only for the slots they take.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +50,7 @@ class AladdinPolicy final : public DispatchPolicy, public RequestTracker {
   [[nodiscard]] int prediction_for(const RequestLengths& request) const;
   void predict_overdue(std::size_t worker);
 
-  BestFit workers_;                  // the chains, then closed ones that still hold requests
+  BestFit workers_;                  // the chains, then closed chains that still hold requests
   std::vector<std::uint64_t> keys_;  // of the workers
   std::unordered_map<std::uint64_t, Placed> placed_;
   BestFit::Handle next_handle_ = 0;

@@ -1,4 +1,4 @@
-// See batch_times.h.
+// Computes the time of a whole batch by Huawei's equations; see batch_times.h.
 #include "planner/dispatch/batch_times.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// BatchTimes: how long an instance takes for a whole batch, and what a request adds to it: Xiong et al. 2025
+// BatchTimes gives the time that an instance needs for a whole batch, and what one request adds to it: Xiong et al. 2025
 // ("High-Throughput LLM inference on Heterogeneous Clusters", Huawei), Eq. 3 to 6.
 //
-//   prefill   p1 b I + p2 b + p3 I + p4                                         Eq. 3, b sequences, the longest prompt I
-//   decode    sum over k = 1 .. O of p5 b (I + k) + p6 b + p7 (I + k) + p8      Eq. 4, the longest answer O
-//   workload  the time of a batch of equal requests that fills the cache, over their number      Eq. 5, 6
+//   prefill   p1 b I + p2 b + p3 I + p4                                         Eq. 3, b sequences, longest prompt I
+//   decode    sum over k = 1 .. O of p5 b (I + k) + p6 b + p7 (I + k) + p8      Eq. 4, longest answer O
+//   workload  time of a batch of equal requests that fills the cache / number of requests      Eq. 5, 6
 //
 // Plain value; pure.
 #pragma once
@@ -18,10 +18,10 @@ struct BatchTimes {
   double prefill_request_s = 0;  // p2: per sequence
   double prefill_length_s = 0;   // p3: per token of the longest prompt
   double prefill_s = 0;          // p4
-  double context_token_s = 0;    // p5: per sequence and token of the longest context, an iteration
-  double decode_request_s = 0;   // p6: per sequence, an iteration
-  double context_length_s = 0;   // p7: per token of the longest context, an iteration
-  double decode_s = 0;           // p8: an iteration
+  double context_token_s = 0;    // p5: per sequence and token of the longest context, per iteration
+  double decode_request_s = 0;   // p6: per sequence and iteration
+  double context_length_s = 0;   // p7: per token of the longest context, per iteration
+  double decode_s = 0;           // p8: per iteration
 
   bool operator==(const BatchTimes&) const = default;
 
@@ -29,21 +29,21 @@ struct BatchTimes {
   [[nodiscard]] double prefill_time_s(double batch, double input_tokens) const {
     return (prefill_token_s * batch + prefill_length_s) * input_tokens + prefill_request_s * batch + prefill_s;
   }
-  // Eq. 4, summed up: the contexts of the O iterations are I + 1 .. I + O.
+  // Eq. 4 in closed form: the contexts of the O iterations are I + 1 .. I + O.
   [[nodiscard]] double decode_time_s(double batch, double input_tokens, double output_tokens) const {
     const double contexts = output_tokens * input_tokens + output_tokens * (output_tokens + 1) / 2;
     return (context_token_s * batch + context_length_s) * contexts + (decode_request_s * batch + decode_s) * output_tokens;
   }
-  // False: all are 0, which says nothing of the instance.
+  // False if all are 0: nothing is known about the instance.
   [[nodiscard]] bool known() const { return *this != BatchTimes{}; }
 };
 
-// Those of a packing model: Aladdin's line is this one without p2, p3 and p7.
+// The coefficients of a packing model: Aladdin's line is Huawei's without p2, p3 and p7.
 [[nodiscard]] BatchTimes batch_times(const PackingModel& model);
 
-// Eq. 5 and 6: T of a request, in seconds. The batch is what the cache of `kv_tokens` holds of such requests (0: as many as the
-// engine runs), at least 1 and at most `most_requests`, which the paper leaves out; it need not be whole. `phase`: only what of
-// the request's life is served here. REQUIRES: tokens >= 1, most_requests >= 1.
+// T of a request in seconds (Eq. 5 and 6). The batch is the number of such requests that fit in a cache of `kv_tokens` (0: no
+// limit). It is at least 1, at most `most_requests` (a limit that the paper omits), and need not be whole. `phase`: the part of
+// the request that is served here. REQUIRES: tokens >= 1, most_requests >= 1.
 [[nodiscard]] double request_workload_s(const BatchTimes& times, double kv_tokens, double most_requests, double input_tokens,
                                         double output_tokens, PackingPhase phase = PackingPhase::kBoth);
 

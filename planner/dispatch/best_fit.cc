@@ -1,4 +1,4 @@
-// See best_fit.h.
+// Finds the fullest worker that a request fits; see best_fit.h.
 #include "planner/dispatch/best_fit.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace windlass::dispatch {
 
 std::size_t BestFit::block_of(std::uint32_t worker) const {
-  // The last block whose first worker does not come after it.
+  // The last block whose first worker is not after this one.
   const auto comes_after = [&](std::uint32_t of, const Block& block) { return before(of, block.workers.front()); };
   const auto next = std::upper_bound(blocks_.begin(), blocks_.end(), worker, comes_after);
   return next == blocks_.begin() ? 0 : static_cast<std::size_t>(next - blocks_.begin()) - 1;

@@ -1,12 +1,12 @@
-// BestFit: workers in the order of their capacity norm, and the first of them that a request fits: Aladdin's Alg. 1.
+// BestFit keeps workers sorted by capacity norm and finds the first one that a request fits: Aladdin's Alg. 1.
 //
-// Best fit: the fullest worker that still keeps all constraints of packed_worker.h. Of equally full ones the first.
+// Best fit means the fullest worker that still keeps all constraints of packed_worker.h; at equal norm the first one wins.
 //
-// Workers stand in blocks, fullest first; a block knows the most room that any of its workers has for each constraint, so that
-// a search looks into few blocks and, there, at few workers. With W workers a placement costs O(W / kBlock) steps of some
-// nanoseconds, a change of a worker O(W / kBlock + kBlock + its requests). Results do not depend on the blocks.
+// Workers are stored in blocks, fullest first. A block knows the most room that any of its workers has for each constraint, so
+// a search skips most blocks and workers. With W workers a placement costs O(W / kBlock) steps of a few nanoseconds, and a
+// change of a worker O(W / kBlock + kBlock + its requests). Results do not depend on the blocks.
 //
-// A worker's room changes with every iteration; told of each by iterated(). One thread at a time.
+// Call iterated() after every iteration of a worker, because its room changes. Use from one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,17 @@ class BestFit {
 
   explicit BestFit(const PackingRules& rules) : rules_(rules) {}
 
-  // Returns its number, counted from 0.
+  // Returns the index of the worker, from 0.
   std::size_t add_worker(const PackingModel& model) { return add_worker(PackedWorker(model, rules_)); }
-  // With what it holds.
+  // Adds a worker together with its requests.
   std::size_t add_worker(PackedWorker worker);
-  // A closed worker takes no new request; what it holds goes on.
+  // A closed worker takes no new requests; those it holds continue.
   void set_open(std::size_t worker, bool open);
 
-  // Where the request fits best; none: nowhere. Changes nothing.
+  // The worker where the request fits best; none if it fits nowhere. Changes nothing.
   [[nodiscard]] std::optional<std::size_t> find(int input_tokens, int predicted_tokens, double now_s) const;
 
-  // What happens at a worker: see PackedWorker. REQUIRES: worker < workers().
+  // Events at a worker: see PackedWorker. REQUIRES: worker < workers().
   void add(std::size_t worker, Handle request, int input_tokens, int predicted_tokens);
   void begin_decode(std::size_t worker, Handle request, double now_s);
   void iterated(std::size_t worker);
@@ -54,7 +54,7 @@ class BestFit {
   struct Slot {
     PackedWorker worker;
     PackedWorker::Rooms rooms;
-    double norm = 0;  // under which it stands in its block
+    double norm = 0;  // the norm by which it is sorted in its block
     bool open = true;
   };
   struct Block {

@@ -1,4 +1,4 @@
-// See by_size.h.
+// Sends each request where its size is comparatively cheap; see by_size.h.
 #include "planner/dispatch/by_size.h"
 
 #include <algorithm>
@@ -8,9 +8,9 @@
 namespace windlass::dispatch {
 namespace {
 
-constexpr double kOutside = 100;        // times as dear where the objectives are out of reach
-constexpr double kLeastFill = 0.1;      // below it a chain counts as empty: then size alone decides
-constexpr double kRemembered = 10'000;  // requests that a mean is of
+constexpr double kOutside = 100;        // cost factor if the objectives cannot be met
+constexpr double kLeastFill = 0.1;      // below it a chain counts as empty, and size alone decides
+constexpr double kRemembered = 10'000;  // number of requests that the mean remembers
 
 double pow4(double x) { return (x * x) * (x * x); }
 
@@ -60,7 +60,7 @@ void BySize::reset(std::span<const ChainState> chains) {
     chain_of_key_.emplace(chain.key, c);
   }
   for (Kind& kind : kinds_) kind.emptiest = Tournament<double, std::less<>>(kind.chains.size());
-  // Whole tokens add up to the same in any order.
+  // Sums of whole tokens do not depend on the order.
   for (const auto& [id, request] : placed_) {
     if (const auto at = chain_of_key_.find(request.key); at != chain_of_key_.end()) add(chains_[at->second], request, 1);
   }
@@ -107,7 +107,7 @@ std::optional<std::size_t> BySize::choose_for(const RequestLengths& request, dou
     const std::size_t chain = kind.chains[*place];
     double dear = 1;
     if (kind.model && kinds_.size() > 1) {
-      // A kind that is new counts as middling until it has seen a request.
+      // A new kind gets a neutral value until it has seen a request.
       const double seconds = worker_seconds(*kind.model, rules_, lengths.input_tokens, lengths.output_tokens);
       dear = kind.mean_s > 0 ? seconds / kind.mean_s : std::isfinite(seconds) ? 1 : seconds;
     }

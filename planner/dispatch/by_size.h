@@ -1,16 +1,16 @@
-// BySize: a request to the kind of worker on which it is comparatively cheap, among those the emptiest.
+// BySize sends a request to the kind of worker on which it is comparatively cheap, and there to the emptiest worker.
 //
-// Unlike workers differ most by size: a long prompt that takes a tenth of a small worker's time may take a fiftieth of a large
-// one's, and a short answer the same of both. What a request takes of a chain, u, follows from its latency lines
-// (ChainState::packing) and its lengths; relative to the mean of all requests, u / mean(u), it says what this size costs here
-// beside the others. Chosen is the chain with the least
+// Kinds of workers differ most by request size: a long prompt that takes a tenth of a small worker's time may take a fiftieth
+// of a large one's, while a short answer takes the same share of both. The cost u of a request on a chain follows from the
+// chain's latency lines (ChainState::packing) and the request's lengths. Dividing by the mean over all requests, u / mean(u),
+// compares sizes on this chain. The policy chooses the chain with the least
 //   u / mean(u) * fill^4,      fill: of its decode batch, its KV cache or its slots, whichever is fullest
-// MaxWeight's rule (Tassiulas, Ephremides 1992: the queue's length as the price of its server) with fill as the price: where
-// fills are equal each size goes where it is comparatively cheap, and a kind that fills up becomes dear until others take over,
-// so that no rates or shares have to be known. It is how the cheapest mix (planner/strategies/mix/mix.h) is dispatched.
+// This is MaxWeight (Tassiulas, Ephremides 1992: the queue length is the price of a server) with fill as the price. At equal
+// fill each size goes where it is comparatively cheap. A kind that fills up becomes expensive until others take over, so no
+// rates or shares need to be known. The cheapest mix (planner/strategies/mix/mix.h) is dispatched this way.
 //
-// Lengths are predicted from what has been served (output_history.h) where they are not known. Where no chain's latency is
-// known it is JSQ. It never answers "wait" while one chain takes requests.
+// Unknown lengths are predicted from served requests (output_history.h). If no chain's latency is known it behaves like JSQ. It
+// never makes a request wait while a chain accepts requests.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,8 @@
 
 namespace windlass::dispatch {
 
-// Seconds of a worker that a request takes: its prompt, and its share of iterations at the largest batch inside
-// rules.tpot_s. Infinite: the cache does not hold it. A hundred times as much where the request alone is outside rules.ttft_s
-// or rules.tpot_s.
+// Worker seconds that a request takes: its prompt, plus its share of iterations at the largest batch within rules.tpot_s.
+// Infinite if it does not fit into the cache. Multiplied by 100 if the request alone exceeds rules.ttft_s or rules.tpot_s.
 [[nodiscard]] double worker_seconds(const PackingModel& model, const PackingRules& rules, int input_tokens, int output_tokens);
 
 class BySize final : public DispatchPolicy, public RequestTracker {
@@ -50,19 +49,19 @@ class BySize final : public DispatchPolicy, public RequestTracker {
   void ended(std::uint64_t id, int output_tokens) override;
 
  private:
-  // Chains of the same latency: of them the emptiest is the best for any request.
+  // Chains with the same latency. The emptiest of them is the best for any request.
   struct Kind {
     std::optional<PackingModel> model;
     std::vector<std::size_t> chains;
     Tournament<double, std::less<>> emptiest;  // by fill
-    double mean_s = 0;                         // of worker_seconds() of what was placed, anywhere
-    double seen = 0;                           // requests behind the mean, no more than kRemembered
+    double mean_s = 0;                         // mean of worker_seconds() over all placed requests, wherever they went
+    double seen = 0;                           // number of requests in the mean, at most kRemembered
   };
   struct Chain {
     std::uint64_t key = 0;
-    std::size_t kind = 0, place = 0;  // in its kind
+    std::size_t kind = 0, place = 0;  // its kind, and its index there
     ChainState state;
-    double context_tokens = 0, cache_tokens = 0;  // of what is here, as predicted
+    double context_tokens = 0, cache_tokens = 0;  // of the requests here, as predicted
     double fill = 0;
   };
   struct Placed {
@@ -82,7 +81,7 @@ class BySize final : public DispatchPolicy, public RequestTracker {
   std::vector<Kind> kinds_;
   std::vector<Chain> chains_;
   std::unordered_map<std::uint64_t, std::size_t> chain_of_key_;
-  std::unordered_map<std::uint64_t, Placed> placed_;  // looked up, never iterated but to add up what is here
+  std::unordered_map<std::uint64_t, Placed> placed_;  // used for lookup; iterated only to compute sums
   OutputHistory history_;
 };
 

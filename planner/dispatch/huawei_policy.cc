@@ -1,4 +1,4 @@
-// See huawei_policy.h.
+// Sends each request to the instance that keeps the largest workload smallest; see huawei_policy.h.
 #include "planner/dispatch/huawei_policy.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void HuaweiPolicy::reset(std::span<const ChainState> chains) {
     instances_.push_back(old[i]);
     instances_.back().open = false;
   }
-  // Of chains of one key only the first is found again: requests of the others count for nothing any more.
+  // If several chains have one key, only the first is found again; requests of the others no longer count.
   std::erase_if(placed_, [&](const auto& placed) { return now_at[placed.second.instance] == kGone; });
   for (auto& [id, placed] : placed_) placed.instance = now_at[placed.instance];
 }
@@ -66,7 +66,7 @@ double HuaweiPolicy::usage_of(const Instance& instance) const {
 double HuaweiPolicy::load_of(const Instance& instance) const {
   const int count = untold(instance);
   if (count == 0) return instance.told_load;
-  // The sum of T e^(theta j / capacity) over j = 0 .. count - 1: equal terms from where the exponent counts no further.
+  // The sum of T e^(theta j / capacity) over j = 0 .. count - 1; terms are equal once the exponent reaches its maximum.
   const double step = rules_.theta / std::max(1, instance.capacity);
   const double rising = step > 0 ? std::min<double>(count, std::ceil(kMaxExponent / step)) : 0;
   const double sum = (step > 0 ? std::expm1(step * rising) / std::expm1(step) : 0) +
@@ -110,7 +110,7 @@ int HuaweiPolicy::output_of(const RequestLengths& request, int input_tokens) {
 std::optional<std::size_t> HuaweiPolicy::choose_for(const RequestLengths& request, double /*now_s*/) {
   const int input = input_of(request), output = output_of(request, input);
   std::optional<std::size_t> best;
-  std::pair<bool, double> least{true, 0};  // too small for the request, load with it
+  std::pair<bool, double> least{true, 0};  // (too small for the request, resulting load)
   for (std::size_t i = 0; i < chains_; ++i) {
     const Instance& instance = instances_[i];
     if (!instance.open) continue;
@@ -126,7 +126,7 @@ std::optional<std::size_t> HuaweiPolicy::choose_for(const RequestLengths& reques
 void HuaweiPolicy::placed(std::size_t chain, const RequestLengths& request) {
   Instance& instance = instances_[chain];
   const int input = input_of(request), output = output_of(request, input);
-  // The caller may have taken the slot already; then this one is not yet told of, and counts for nothing beside itself.
+  // The caller may have taken the slot before reporting the request; do not count that slot in addition to the request itself.
   Instance before = instance;
   if (untold(before) > 0) --before.in_flight;
   const double added = time_of(before, input, output) * growth_of(usage_of(before));
@@ -143,7 +143,7 @@ void HuaweiPolicy::ended(std::uint64_t id, int output_tokens) {
   --instance.told;
   instance.told_load = std::max(0.0, instance.told_load - at->second.workload);
   instance.told_tokens = std::max(0.0, instance.told_tokens - at->second.tokens);
-  if (instance.told == 0) instance.told_load = instance.told_tokens = 0;  // and no rounding stays
+  if (instance.told == 0) instance.told_load = instance.told_tokens = 0;  // remove rounding errors
   if (output_tokens > 0) history_.observe(at->second.input_tokens, output_tokens);
   placed_.erase(at);
 }

@@ -1,24 +1,24 @@
-// HuaweiPolicy: each request to the instance that keeps the largest workload smallest: Xiong et al. 2025 ("High-Throughput LLM
-// inference on Heterogeneous Clusters", Huawei), Section 4, Eq. 5 to 8 and Alg. 2.
+// HuaweiPolicy sends each request to the instance that keeps the largest workload smallest: Xiong et al. 2025 ("High-Throughput
+// LLM inference on Heterogeneous Clusters", Huawei), Section 4, Eq. 5 to 8 and Alg. 2.
 //
 //   w = T e^(theta kvusage)   what request r adds at instance s: T of Eq. 6 (batch_times.h), and the share of the cache that is
-//                             promised there already, which may be above 1
+//                             already promised there, which may exceed 1
 //   s = argmin max(loads with w added at s)     and the load of s falls by the same w when r has ended
 //
-// Of instances that leave the same maximum the paper takes the first. Here it is the one whose own load stays lowest, then the
-// first: as w > 0 that is the one with the lowest load + w of all, and still leaves the smallest maximum. Memory-based
-// scheduling, a baseline of the paper, is the same with T = 1.
+// If several instances leave the same maximum, the paper takes the first. This policy takes the one whose own load stays
+// lowest, then the first. Because w > 0, that is the instance with the lowest load + w, and it still leaves the smallest
+// maximum. Memory-based scheduling, a baseline of the paper, is the same with T = 1.
 //
-// A chosen instance may be full: the request waits there. Instances whose whole cache is smaller than the request are passed
-// over while there is a larger one. Outputs are predicted from what has been served (output_history.h), unless the caller knows
+// A chosen instance may be full; then the request waits there. Instances whose whole cache is smaller than the request are
+// skipped if there is a larger one. Outputs are predicted from served requests (output_history.h), unless the caller knows
 // them.
 //
-// What it need not know of a chain (ChainState::packing): without latencies T = 1 / (service_rate x capacity), which is the
-// time that a request takes of the whole chain; without the cache's size kvusage = requests / capacity. Requests that the
-// policy was not told of (RequestTracker) count as if it had placed them one after the other, each with that T and 1 / capacity
-// of kvusage. So it works from slots and rates alone, as join-the-least-workload.
+// Details of a chain (ChainState::packing) are optional. Without latencies T = 1 / (service_rate x capacity), the time that a
+// request takes of the whole chain. Without the cache size kvusage = requests / capacity. Requests not reported through
+// RequestTracker count as if they had been placed one after the other, each with that T and 1 / capacity of kvusage. So the
+// policy works with slots and rates alone, as join-the-least-workload.
 //
-// O(chains) a choice.
+// O(chains) per choice.
 #pragma once
 
 #include <cstddef>
@@ -37,22 +37,22 @@
 namespace windlass::dispatch {
 
 struct HuaweiRules {
-  double theta = 2;          // Eq. 7; the paper's experiments
+  double theta = 2;          // Eq. 7; value from the paper's experiments
   bool memory_only = false;  // T = 1
-  // Outputs are drawn from a normal distribution, whatever the request: the predictor of the paper's experiments. None: from
-  // history.
+  // Draws outputs from a normal distribution, whatever the request: the predictor in the paper's experiments. None: predict
+  // from history.
   struct NormalOutputs {
     double mean_tokens = 0;
     double deviation_tokens = 0;
   };
   std::optional<NormalOutputs> drawn_outputs;
-  double assumed_output_tokens = 0;  // until history has as many answers as OutputHistory::kEnough; 0: kUnknown
+  double assumed_output_tokens = 0;  // used until history has OutputHistory::kEnough answers; 0: kUnknown
   PackingPhase phase = PackingPhase::kBoth;
 };
 
 class HuaweiPolicy final : public DispatchPolicy, public RequestTracker {
  public:
-  // `rng` is drawn from where outputs are. REQUIRES: theta >= 0.
+  // `rng` is used if outputs are drawn. REQUIRES: theta >= 0.
   explicit HuaweiPolicy(const HuaweiRules& rules, Rng rng) : rules_(rules), rng_(std::move(rng)) {}
 
   void reset(std::span<const ChainState> chains) override;
@@ -71,11 +71,11 @@ class HuaweiPolicy final : public DispatchPolicy, public RequestTracker {
   // instLoads and kvusage of a chain. REQUIRES: index < the number of chains.
   [[nodiscard]] double load(std::size_t index) const { return load_of(instances_[index]); }
   [[nodiscard]] double kv_usage(std::size_t index) const { return usage_of(instances_[index]); }
-  // w of Eq. 7 if the request came there now.
+  // w of Eq. 7 if the request arrived there now.
   [[nodiscard]] double workload(std::size_t index, int input_tokens, int output_tokens) const;
 
-  static constexpr int kUnknownInput = 512;  // of the first requests, where the caller does not know it
-  // theta kvusage counts up to here, so that loads stay finite.
+  static constexpr int kUnknownInput = 512;  // assumed for first requests if the caller does not know it
+  // Upper bound of theta kvusage, so that loads stay finite.
   static constexpr double kMaxExponent = 300;
 
  private:
@@ -86,9 +86,9 @@ class HuaweiPolicy final : public DispatchPolicy, public RequestTracker {
     int in_flight = 0;
     double slots_s = 0;  // 1 / (service_rate x capacity)
     BatchTimes times;
-    double kv_tokens = 0;  // 0: not known
+    double kv_tokens = 0;  // 0: unknown
     double most_requests = 1;
-    // Of the requests that the policy was told of.
+    // Of the requests reported to the policy.
     double told_load = 0;
     double told_tokens = 0;
     int told = 0;
@@ -112,11 +112,11 @@ class HuaweiPolicy final : public DispatchPolicy, public RequestTracker {
 
   HuaweiRules rules_;
   Rng rng_;
-  std::vector<Instance> instances_;  // the chains, then closed ones that still hold requests
+  std::vector<Instance> instances_;  // the chains, then closed chains that still hold requests
   std::size_t chains_ = 0;
   std::unordered_map<std::uint64_t, Placed> placed_;
   OutputHistory history_;
-  std::optional<std::pair<std::uint64_t, int>> drawn_;  // for the request that was asked for last
+  std::optional<std::pair<std::uint64_t, int>> drawn_;  // for the request of the last choice
 };
 
 }  // namespace windlass::dispatch

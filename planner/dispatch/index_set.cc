@@ -1,4 +1,4 @@
-// See index_set.h.
+// A set of integers that finds its smallest element; see index_set.h.
 #include "planner/dispatch/index_set.h"
 
 #include <bit>
@@ -42,7 +42,7 @@ void IndexSet::erase(std::size_t element) {
   }
 }
 
-// The smallest element under this bit, which is set.
+// The smallest element below this bit, which is set.
 std::size_t IndexSet::first_below(std::size_t level, std::size_t bit) const {
   while (level > 0) {
     --level;
@@ -63,7 +63,7 @@ std::optional<std::size_t> IndexSet::first_from(std::size_t element) const {
     if (element / kBits >= words.size()) return std::nullopt;
     const std::uint64_t rest = words[element / kBits] & ~(mask_of(element) - 1);
     if (rest != 0) return first_below(level, element / kBits * kBits + static_cast<std::size_t>(std::countr_zero(rest)));
-    element = element / kBits + 1;  // the words after this one
+    element = element / kBits + 1;  // continue with the next word
   }
   return std::nullopt;
 }

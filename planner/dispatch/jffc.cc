@@ -1,4 +1,4 @@
-// See jffc.h.
+// Joins the fastest free chain; see jffc.h.
 #include "planner/dispatch/jffc.h"
 
 namespace windlass::dispatch {

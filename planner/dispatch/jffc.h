@@ -1,13 +1,14 @@
 // Join the Fastest Free Chain (JFFC): Sun, He, Hou 2026 ("chain-structured jobs"), Alg. 3.
 //
-// On arrival: among the chains with a free slot the one with the highest service rate; none free: the central queue, first come
-// first served. On completion the head of the queue goes to the chain that became free. Under any arrival rate below
-// sum(c_k mu_k) the system is stable (the paper's Theorem on throughput optimality).
+// On arrival, the request goes to the chain with the highest service rate among those with a free slot. If none is free it
+// waits in a central first-come-first-served queue. On completion, the head of the queue goes to the chain that became free.
+// The system is stable for any arrival rate below sum(c_k mu_k) (the paper's theorem on throughput optimality).
 //
-// The paper leaves ties open, as in its model a slot serves equally fast however many others are taken. Batches of an engine
-// do slow each other down, so a tie goes to the chain with the smallest share of its slots taken, then to the one listed first.
+// The paper does not define ties, because in its model the speed of a slot does not depend on the others. In a real engine a
+// larger batch slows every request down, so a tie goes to the chain with the smallest share of its slots taken, then to the one
+// listed first.
 //
-// The free chains play a tournament: O(1) to choose, O(log K) a change.
+// The free chains play a tournament: O(1) to choose, O(log K) per change.
 #pragma once
 
 #include <cstddef>

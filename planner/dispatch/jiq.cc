@@ -1,4 +1,4 @@
-// See jiq.h.
+// Joins a random idle chain; see jiq.h.
 #include "planner/dispatch/jiq.h"
 
 namespace windlass::dispatch {

@@ -1,5 +1,6 @@
-// Join the Idle Queue (JIQ): a uniformly random chain with a free slot; when there is none, a uniformly random chain that takes
-// requests. A baseline of Sun, He, Hou 2026, extended to chains of several slots: idle means that one is free.
+// Join the Idle Queue (JIQ) chooses a uniformly random chain with a free slot, or, if there is none, a uniformly random chain
+// that accepts requests. A baseline of Sun, He, Hou 2026, extended to chains with several slots: idle means that a slot is
+// free.
 #pragma once
 
 #include <cstddef>

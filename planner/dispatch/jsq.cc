@@ -1,4 +1,4 @@
-// See jsq.h.
+// Joins the shortest queue; see jsq.h.
 #include "planner/dispatch/jsq.h"
 
 namespace windlass::dispatch {

@@ -1,8 +1,8 @@
-// Join the Shortest Queue (JSQ): the usual load balancer, here as the baseline that JFFC is measured against.
+// Join the Shortest Queue (JSQ): the usual load balancer, the baseline for JFFC.
 //
-// Among the chains that take requests the one with the fewest in flight relative to its slots; it never answers "wait" while
-// one chain takes requests, so requests queue at the chains (in_flight may exceed the capacity). Ties go to the chain listed
-// first.
+// It chooses the chain with the fewest requests in flight relative to its slots, among those that accept requests. It never
+// makes a request wait centrally while a chain accepts requests, so requests queue at the chains (in_flight may exceed the
+// capacity). Ties go to the chain listed first.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Jsq final : public DispatchPolicy {
     std::int64_t capacity = 1;
   };
   struct Lighter {
-    // in_flight / capacity, multiplied out so that it stays exact.
+    // Compares in_flight / capacity by cross-multiplication, which is exact.
     bool operator()(const Load& a, const Load& b) const { return a.in_flight * b.capacity < b.in_flight * a.capacity; }
   };
 

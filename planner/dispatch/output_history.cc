@@ -1,4 +1,4 @@
-// See output_history.h.
+// Predicts answer lengths from past answers; see output_history.h.
 #include "planner/dispatch/output_history.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ int OutputHistory::predict(int input_tokens, int made) const {
   const Lengths& similar = by_input_[range_of(input_tokens, 2, kInputs)];
   double mean = similar.count >= kEnough ? mean_above(similar, made) : 0;
   if (mean <= made) mean = mean_above(all_, made);
-  // Longer than any before it: it is as likely to be half way as not.
+  // Longer than any answer so far: assume that it is as likely to be past its middle as before it.
   if (mean <= made) mean = made > 0 ? 1.5 * made : kUnknown;
   return std::max(made + 1, static_cast<int>(std::lround(std::min(mean, 1e9))));
 }

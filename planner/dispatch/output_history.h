@@ -1,12 +1,12 @@
-// OutputHistory: how long the answers to prompts of a length were, as a prediction of the next one's: Nie, Fonseca, Liu 2024
-// ("Aladdin"), Section 2.3 and 4.3.
+// OutputHistory predicts the length of an answer from past answers to prompts of similar length: Nie, Fonseca, Liu 2024
+// ("Aladdin"), Sections 2.3 and 4.3.
 //
-// The estimate is the mean output of past requests with a similar input, which is unbiased, so that errors of a batch's
-// requests cancel. Inputs are similar within a factor of sqrt(2). A request that has made more tokens than predicted is
-// predicted again, by the mean of those past ones that were longer than it is by now.
+// The estimate is the mean output of past requests with a similar input. It is unbiased, so the errors within a batch cancel.
+// Inputs are similar if they differ by at most a factor of sqrt(2). A request that exceeds its prediction is predicted again,
+// as the mean of past outputs longer than its present length.
 //
-// Kept as counts and sums by range of output (eighths of a doubling), so that memory is bounded and a question takes O(1).
-// Plain value; of no clock: forget() halves what is known, for who knows that the workload has changed.
+// It stores counts and sums per range of outputs (eighths of a doubling), so memory is bounded and a query takes O(1). Plain
+// value without a clock: call forget(), which halves the weight of the history, if the workload has changed.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ class OutputHistory {
  public:
   // REQUIRES: both >= 1.
   void observe(int input_tokens, int output_tokens);
-  // Of a new request, or of one that has made `made` tokens and goes on: at least made + 1. Without history of similar inputs
-  // that of all; without any, `kUnknown` more.
+  // For a new request, or one that has produced `made` tokens and continues: at least made + 1. Without history for similar
+  // inputs it uses that of all inputs; without any, `kUnknown` more tokens.
   [[nodiscard]] int predict(int input_tokens, int made = 0) const;
   void forget();
 
@@ -29,7 +29,7 @@ class OutputHistory {
   [[nodiscard]] double mean_output_tokens() const { return all_.count > 0 ? all_.tokens / all_.count : 0; }
 
   static constexpr int kUnknown = 256;
-  static constexpr double kEnough = 20;  // observations of similar inputs that count for themselves
+  static constexpr double kEnough = 20;  // observations of similar inputs needed to ignore other inputs
 
  private:
   static constexpr std::size_t kInputs = 48;    // halves of a doubling
@@ -46,7 +46,7 @@ class OutputHistory {
   };
 
   [[nodiscard]] static std::size_t range_of(int tokens, double parts, std::size_t ranges);
-  // The mean of outputs above `made`; 0: none is known.
+  // The mean of outputs above `made`; 0: unknown.
   [[nodiscard]] static double mean_above(const Lengths& lengths, int made);
 
   std::array<Lengths, kInputs> by_input_{};

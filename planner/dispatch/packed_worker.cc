@@ -1,4 +1,4 @@
-// See packed_worker.h.
+// Checks whether a request fits on a worker; see packed_worker.h.
 #include "planner/dispatch/packed_worker.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace windlass::dispatch {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr double kNoObjective_s = 1e6;  // finite, so that sums and differences of it are numbers
+constexpr double kNoObjective_s = 1e6;  // finite, so that sums and differences stay numbers
 
 }  // namespace
 
@@ -32,7 +32,7 @@ PackedWorker::PackedWorker(const PackingModel& model, const PackingRules& rules)
 
 void PackedWorker::set_model(const PackingModel& model) {
   model_ = model;
-  const double left_s = std::max(1e-9, rules_.tpot_s - model.decode_s);  // nothing left: only empty workers take requests
+  const double left_s = std::max(1e-9, rules_.tpot_s - model.decode_s);  // no time left: only empty workers take requests
   most_context_ = model.context_token_s > 0 ? left_s / model.context_token_s : kUnbounded;
   if (model.kv_capacity_tokens > 0) most_context_ = std::min(most_context_, model.kv_capacity_tokens);
   most_batch_ = model.decode_request_s > 0 ? left_s / model.decode_request_s : kUnbounded;
@@ -123,7 +123,7 @@ void PackedWorker::remove(Handle request) {
   const Entry entry = take(request);
   if (!entry.decodes && rules_.phase != PackingPhase::kDecode) waiting_ -= entry.input;
   context_ -= weight(entry);
-  if (entries_.empty()) context_ = waiting_ = 0;  // and no rounding stays
+  if (entries_.empty()) context_ = waiting_ = 0;  // remove rounding errors
   if (entry.decodes && entry.deadline_s <= earliest_deadline_s_) {
     earliest_deadline_s_ = kUnbounded;
     for (const Entry& other : entries_) {
@@ -135,7 +135,7 @@ void PackedWorker::remove(Handle request) {
 
 std::optional<PackedWorker::Overdue> PackedWorker::overdue() const {
   for (auto entry = entries_.rbegin(); entry != entries_.rend() && entry->end <= iteration_; ++entry) {
-    if (!entry->decodes) continue;  // its prompt waited for long
+    if (!entry->decodes) continue;  // its prompt waited long
     return Overdue{entry->request, entry->input, entry->predicted + static_cast<int>(iteration_ - entry->end)};
   }
   return std::nullopt;
@@ -154,7 +154,7 @@ bool PackedWorker::cache_fits(int input_tokens, int predicted_tokens) const {
   const double offset = input_tokens + model_.kv_request_tokens - static_cast<double>(iteration_);
   double offsets = 0;
   int count = 0;
-  // Those that end after the new one: the cache is fullest with it at its own end or at an earlier one's.
+  // For requests that end after the new one, the cache is fullest with it at its own end or at the end of an earlier one.
   std::size_t next = 0;
   for (; next < entries_.size() && end_of(entries_[next]) >= end; ++next) {
     offsets += entries_[next].offset;
@@ -228,7 +228,7 @@ PackedWorker::Rooms PackedWorker::rooms() const {
     rooms.prompt = (rules_.ttft_s - model_.prefill_s) / model_.prefill_token_s - waiting_;
     rooms.saved_s = rules_.theta * (earliest_deadline_s_ + earned_s_) - model_.prefill_token_s * waiting_ - model_.prefill_s;
   }
-  // A tolerance: a bound must not refuse by rounding what fits() takes.
+  // A tolerance, so that rounding does not make the bound refuse what fits() accepts.
   rooms.context += 1e-6;
   rooms.prompt += 1e-6;
   rooms.saved_s += 1e-9;
@@ -243,7 +243,7 @@ PackedWorker::Rooms PackedWorker::rooms() const {
     rooms.cache.fill(limit - now);
     return rooms;
   }
-  // Least room at the ends of those here, by the horizon before which they lie; then, at each horizon itself.
+  // Least room at the ends of the requests here, by the horizon just after them; then at each horizon itself.
   rooms.cache.fill(kUnbounded);
   double offsets = 0;
   int count = 0;
@@ -259,7 +259,8 @@ PackedWorker::Rooms PackedWorker::rooms() const {
     while (horizon >= 0 && after < kHorizons[static_cast<std::size_t>(horizon)]) at_horizon(horizon--);
     offsets += entry.offset;
     ++count;
-    if (horizon + 1 == static_cast<std::ptrdiff_t>(kHorizons.size())) continue;  // after the last horizon: binds nobody surely
+    if (horizon + 1 == static_cast<std::ptrdiff_t>(kHorizons.size()))
+      continue;  // after the last horizon: may not apply to any request
     double& room = rooms.cache[static_cast<std::size_t>(horizon + 1)];
     room = std::min(room, limit - (offsets + count * static_cast<double>(end)) - static_cast<double>(after));
   }

@@ -1,4 +1,4 @@
-// What the JSON of the routing table and of plans share: PackingModel and the roles. Pure.
+// JSON shared by the routing table and plans: PackingModel and roles. Pure.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// See pair_flow.h.
+// Computes the flow between prefill and decode workers; see pair_flow.h.
 #include "planner/dispatch/pair_flow.h"
 
 #include <algorithm>
@@ -8,15 +8,15 @@
 namespace windlass::hetero {
 namespace {
 
-// Workers of one phase: on one machine, or of all.
+// The workers of one phase: those of one machine, or all.
 struct PhaseShare {
   std::vector<std::size_t> workers;
-  std::vector<double> offers;  // requests/s of each
-  std::vector<double> stuck;   // of these, what could flow nowhere else; empty: nothing is
+  std::vector<double> offers;  // requests/s of each worker
+  std::vector<double> stuck;   // the part of the offers that can flow nowhere else; empty: none
 
   [[nodiscard]] double total() const { return std::accumulate(offers.begin(), offers.end(), 0.0); }
 
-  // How `amount`, at most total(), is divided over them.
+  // Divides `amount`, at most total(), among the workers.
   [[nodiscard]] std::vector<double> divide(double amount) const {
     const double first = std::accumulate(stuck.begin(), stuck.end(), 0.0);
     const double rest = total() - first;
@@ -43,7 +43,7 @@ PhaseShare inside(const std::vector<PairedWorker>& workers, std::vector<std::siz
 
 using Flows = std::map<std::pair<std::size_t, std::size_t>, double>;
 
-// What flows from one side to the other comes off the workers' `left`.
+// Lets requests flow between the two sides and subtracts them from the workers' `left`.
 void join(const PhaseShare& from, const PhaseShare& to, std::vector<double>& prefill_left, std::vector<double>& decode_left,
           Flows& flows) {
   const double amount = std::min(from.total(), to.total());
@@ -83,7 +83,7 @@ std::vector<PairFlow> pair_flow(const std::vector<PairedWorker>& prefill, const 
   const auto between = [](const std::vector<PairedWorker>& workers, const std::vector<double>& left) {
     PhaseShare share;
     for (std::size_t i = 0; i < workers.size(); ++i) {
-      // What is below this is what rounding has left of nothing.
+      // Below this only a rounding error is left.
       if (left[i] <= 1e-12 * workers[i].requests_per_s) continue;
       share.workers.push_back(i);
       share.offers.push_back(std::min(left[i], workers[i].between_per_s));

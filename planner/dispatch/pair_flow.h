@@ -1,19 +1,19 @@
-// The flow of requests from the prefill workers of a service to its decode workers: HexGen-2's maximum flow (Jiang, Yan, Yuan,
-// ICLR 2025, Section 3.3) for workers that run, from what is known of their machines. Its shares are the gateways' weights of
-// pairs.
+// Computes the flow of requests from the prefill workers of a service to its decode workers: HexGen-2's maximum flow (Jiang,
+// Yan, Yuan, ICLR 2025, Section 3.3) for running workers, from what is known about their machines. Its shares are the pair
+// weights of the gateways.
 //
-// As there, a request flows from the coordinator through a prefill worker, each with a capacity, over a connection to a decode
-// worker and back. The paper gives every pair of groups a connection of its own; but a GPU has one link to the others of its
-// machine and one to the network, whoever it sends to. So a worker here has two capacities more, of the caches that pass its
-// links inside the machine and those between machines; machines and the network let through whatever the links do.
+// As in the paper, a request flows from the coordinator through a prefill worker, over a connection to a decode worker, and
+// back; workers have capacities. The paper gives every pair of groups its own connection. But a GPU has one link to the others
+// in its machine and one to the network, whoever it sends to. So here each worker has two more capacities: caches per second
+// over its links inside the machine, and over those between machines. Machines and the network themselves are not a limit.
 //
-// In this network the maximum flow can be written down, and needs no search. Inside each machine as much flows as both sides
-// can take; what either side has left flows between machines, as much as both sides can take. That is a maximum flow: where
-// less flows inside a machine than could, a worker of each side has its link inside to spare; each of them either has capacity
-// to spare too, or sends to (gets from) other machines what it could exchange with the other one, while the partners there take
-// each other's. So among the maximum flows there is one with the most inside every machine, and this is it. It remains who has
-// which part of what flows inside: first what could not flow between machines anyway, for want of links; then in proportion to
-// what each has left. Between machines, in proportion too. So workers that are alike have equal shares. Pure.
+// In this network the maximum flow has a closed form and needs no search. Inside each machine, as much flows as both sides can
+// take; what is left flows between machines, again as much as both sides can take. This is a maximum flow. Suppose less flows
+// inside a machine than could. Then a worker on each side has spare capacity on its internal link. Each of them either has
+// spare capacity itself, or exchanges with other machines what it could exchange with the other one, and the partners there can
+// take each other's. So some maximum flow has the most inside every machine, and this is it. It remains to divide the flow
+// inside a machine: first to workers whose flow could not go between machines for lack of links, then in proportion to what
+// each has left. Between machines it is divided in proportion too. So identical workers have equal shares. Pure.
 #pragma once
 
 #include <cstddef>
@@ -24,20 +24,20 @@
 namespace windlass::hetero {
 
 struct PairedWorker {
-  std::string node;                                                // the machine; those of no known machine are on one
-  double requests_per_s = 0;                                       // that it serves; finite
-  double within_per_s = std::numeric_limits<double>::infinity();   // caches that pass its links inside the machine; 0: none do
+  std::string node;           // the machine; workers of unknown machines count as one machine
+  double requests_per_s = 0;  // capacity; finite
+  double within_per_s = std::numeric_limits<double>::infinity();   // caches over its links inside the machine; 0: none
   double between_per_s = std::numeric_limits<double>::infinity();  // the same between machines
 };
 
 struct PairFlow {
-  std::size_t prefill = 0, decode = 0;  // indices
+  std::size_t prefill = 0, decode = 0;  // indices of the workers
   double requests_per_s = 0;            // above 0
 
   bool operator==(const PairFlow&) const = default;
 };
 
-// In the order of (prefill, decode), each pair once; their sum is the value of the maximum flow. O(pairs) at most.
+// Sorted by (prefill, decode), each pair once. The sum is the value of the maximum flow. At most O(pairs).
 [[nodiscard]] std::vector<PairFlow> pair_flow(const std::vector<PairedWorker>& prefill,
                                               const std::vector<PairedWorker>& decode);
 

@@ -1,4 +1,4 @@
-// See policies.h.
+// Names and creates dispatch policies; see policies.h.
 #include "planner/dispatch/policies.h"
 
 #include <string>
@@ -48,7 +48,7 @@ Result<PolicyKind> policy_from_string(std::string_view name, std::span<const Pol
     if (name == to_string(kind)) return kind;
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(kind));
   }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("must be one of {} (got '{}')", allowed, name)};
 }
 
 std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PolicyRules& rules) {

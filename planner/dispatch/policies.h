@@ -1,4 +1,4 @@
-// The dispatch policies by name: for command lines, simulations and experiments.
+// Dispatch policies by name, for command lines, simulations and experiments.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,
                                             PolicyKind::kMemoryBased,
                                             PolicyKind::kHuawei};
 
-// The policies for production use: the gateway's. The others are what papers compare with.
+// Policies for production, offered by the gateway. The others are baselines from papers.
 inline constexpr std::array kGatewayPolicies = {PolicyKind::kJffc,       PolicyKind::kJsq,     PolicyKind::kSed,
                                                 PolicyKind::kPowerOfTwo, PolicyKind::kAladdin, PolicyKind::kBySize,
                                                 PolicyKind::kHuawei};
@@ -54,18 +54,19 @@ inline constexpr std::array kGatewayPolicies = {PolicyKind::kJffc,       PolicyK
 // "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "by-size", "weighted-round-robin",
 // "single-instance", "memory-based", "huawei"
 const char* to_string(PolicyKind kind);
-// A request waits in the central queue while no chain has room for it; the other policies send it to a full chain.
+// True if a request waits in the central queue while no chain has room; other policies send it to a full chain.
 [[nodiscard]] bool keeps_requests_back(PolicyKind kind);
-// Error: "found 'x', allowed are ...".
+// Error: "must be one of ... (got 'x')".
 [[nodiscard]] Result<PolicyKind> policy_from_string(std::string_view name, std::span<const PolicyKind> among = kAllPolicies);
 
-// What of them a policy asks for.
+// Settings of the policies that need some.
 struct PolicyRules {
   PackingRules packing;  // Aladdin, by-size
   HuaweiRules huawei;    // Huawei and memory-based, which sets memory_only
 };
 
-// With no chains yet. JIQ, random and power-of-two draw from `rng`, Huawei and memory-based where outputs are drawn.
+// Starts without chains. JIQ, random and power-of-two draw from `rng`; Huawei and memory-based draw from it if outputs are
+// drawn.
 [[nodiscard]] std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const PolicyRules& rules = {});
 
 }  // namespace windlass::dispatch

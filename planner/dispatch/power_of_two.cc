@@ -1,4 +1,4 @@
-// See power_of_two.h.
+// Chooses the less loaded of two random chains; see power_of_two.h.
 #include "planner/dispatch/power_of_two.h"
 
 namespace windlass::dispatch {
@@ -23,7 +23,7 @@ std::optional<std::size_t> PowerOfTwo::choose() {
   if (second >= first) ++second;
   const std::size_t a = open_.at(static_cast<std::size_t>(first)), b = open_.at(static_cast<std::size_t>(second));
   const auto load = [](const ChainState& chain, const ChainState& other) {
-    return std::int64_t{chain.in_flight} * other.capacity;  // in_flight / capacity, multiplied out so that it stays exact
+    return std::int64_t{chain.in_flight} * other.capacity;  // in_flight / capacity by cross-multiplication, which is exact
   };
   return load(chains_[b], chains_[a]) < load(chains_[a], chains_[b]) ? b : a;
 }

@@ -1,6 +1,6 @@
-// Power of two choices: of two random chains that take requests the one with fewer in flight relative to its slots; of equals
-// the one drawn first. The baseline of Aladdin's evaluation (Nie, Fonseca, Liu 2024, Section 6.1). It never answers "wait"
-// while one chain takes requests.
+// Power of two choices: of two random chains that accept requests, the one with fewer requests in flight relative to its slots;
+// on a tie the one drawn first. The baseline of Aladdin's evaluation (Nie, Fonseca, Liu 2024, Section 6.1). It never makes a
+// request wait centrally while a chain accepts requests.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// See random_choice.h.
+// Chooses a random chain; see random_choice.h.
 #include "planner/dispatch/random_choice.h"
 
 namespace windlass::dispatch {

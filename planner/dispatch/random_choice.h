@@ -1,4 +1,5 @@
-// Random: a uniformly random chain that takes requests, whether or not it has a free slot: the baseline without any knowledge.
+// Random: a uniformly random chain that accepts requests, whether or not it has a free slot. The baseline that uses no
+// information.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// RankedSet: a set of integers 0..n-1 that gives its r-th smallest element in O(log n), for uniform draws from it.
+// RankedSet is a set of integers 0..n-1 that returns its r-th smallest element in O(log n), for uniform random draws.
 //
-// A Fenwick tree of counts. Elements keep their order, so that a draw depends on the set alone and not on how it came about.
+// A Fenwick tree of counts. Elements are ordered, so a draw depends only on the set and not on its history.
 #pragma once
 
 #include <cstddef>

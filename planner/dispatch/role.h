@@ -1,4 +1,4 @@
-// What a worker or a chain does with a request: all of it, its prompt, or its answer.
+// Role says which part of a request a worker or chain serves: all of it, its prompt, or its answer.
 #pragma once
 
 namespace windlass::dispatch {

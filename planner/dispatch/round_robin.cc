@@ -1,4 +1,4 @@
-// See round_robin.h.
+// Chooses chains in turn; see round_robin.h.
 #include "planner/dispatch/round_robin.h"
 
 namespace windlass::dispatch {

@@ -1,5 +1,5 @@
-// Round robin: the next chain after the last one chosen, in the order of the list, that takes requests, whether or not it has a
-// free slot. A reset() starts at the head of the list again.
+// Round robin: the next chain in the list, after the last one chosen, that accepts requests, whether or not it has a free slot.
+// reset() starts from the head of the list.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The routing table's JSON and its version's text.
+// JSON of the routing table, and the text of its version.
 #include "planner/dispatch/routing_table.h"
 
 #include <charconv>
@@ -19,7 +19,7 @@ void read_hops(JsonReader& reader, Chain& chain) {
     if (hop.is_string() && !hop.get_ref<const std::string&>().empty()) {
       chain.hops.push_back(hop.get<std::string>());
     } else {
-      reader.take(Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, must be \"host:port\"", path, hop.dump())});
+      reader.take(Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be \"host:port\" (got {})", path, hop.dump())});
     }
   });
 }
@@ -37,10 +37,10 @@ void read_role(JsonReader& reader, Chain& chain) {
 
 Result<void> check_hops(const Chain& chain, const std::string& path) {
   if (!chain.hops.empty()) return {};
-  return Error{ErrorCode::kInvalidArgument, path + ".hops: found [], must name at least one worker"};
+  return Error{ErrorCode::kInvalidArgument, path + ".hops: must name at least one worker (got [])"};
 }
 
-// What a chain names of the route is there.
+// Checks that indices in a chain refer to entries of the route.
 Result<void> check_references(const ModelRoute& route, const std::string& path) {
   const auto wrong = [&](std::size_t k, const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}.chains[{}].{}", path, k, what)};
@@ -48,13 +48,13 @@ Result<void> check_references(const ModelRoute& route, const std::string& path) 
   for (std::size_t k = 0; k < route.chains.size(); ++k) {
     const Chain& chain = route.chains[k];
     if (chain.latency >= static_cast<int>(route.latencies.size())) {
-      return wrong(k,
-                   fmt::format("latency: found {}, must be less than the {} latencies", chain.latency, route.latencies.size()));
+      return wrong(
+          k, fmt::format("latency: must be below {}, the number of latencies (got {})", route.latencies.size(), chain.latency));
     }
     for (std::size_t i = 0; i < chain.decode_weights.size(); ++i) {
       const auto of = static_cast<std::size_t>(chain.decode_weights[i].chain);
       if (of < route.chains.size() && route.chains[of].role == Role::kDecode) continue;
-      return wrong(k, fmt::format("decodeWeights[{}].chain: found {}, must be the index of a decode chain", i, of));
+      return wrong(k, fmt::format("decodeWeights[{}].chain: must be the index of a decode chain (got {})", i, of));
     }
   }
   return {};
@@ -135,7 +135,7 @@ Result<TableVersion> table_version_from_string(std::string_view text) {
     if (counter.ec == std::errc{} && counter.ptr == end && version.term >= 0 && version.counter >= 0) return version;
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("table version: found '{}', must be TERM.COUNTER, two integers of at least 0", text)};
+               fmt::format("table version: must be TERM.COUNTER, two integers of at least 0 (got '{}')", text)};
 }
 
 }  // namespace windlass::dispatch

@@ -1,7 +1,7 @@
-// The routing table: what the controller tells the gateways. Whole and small, versioned, plain data.
+// RoutingTable: what the controller sends to the gateways. Complete, small, versioned; plain data.
 //
-// The controller builds it after every plan; a gateway obeys the newest it has seen and keeps the last good one while no
-// controller answers. The version is (lease transitions, counter), so a new leader is never older than the last.
+// The controller builds it after every plan. A gateway follows the newest table it has seen, and keeps the last good one while
+// no controller answers. The version is (lease transitions, counter), so a new leader's table is never older than the last.
 #pragma once
 
 #include <compare>
@@ -23,45 +23,44 @@ struct TableVersion {
   auto operator<=>(const TableVersion&) const = default;
 };
 
-// The part of all requests that one prefill chain begins and one decode chain answers, as a maximum flow between their workers
-// has it (planner/dispatch/pair_flow.h). Only proportions count.
+// The fraction of all requests that one prefill chain starts and one decode chain answers, from the maximum flow between their
+// workers (planner/dispatch/pair_flow.h). Only proportions count.
 struct DecodeWeight {
-  int chain = 0;  // in ModelRoute::chains; a decode chain
+  int chain = 0;  // index of a decode chain in ModelRoute::chains
   double weight = 0;
 
   bool operator==(const DecodeWeight&) const = default;
 };
 
-// One way a request can take: the workers it passes in order. A whole-model worker is a chain of one hop.
+// One path of a request: the workers that it passes in order. A worker with the whole model is a chain of one hop.
 struct Chain {
   std::string id;                 // unique within the table: the first worker's name
-  std::vector<std::string> hops;  // "host:port" of each worker, in the order in which a request passes them; never empty
+  std::vector<std::string> hops;  // "host:port" of each worker, in the order of the path; never empty
   Role role = Role::kUnified;
   double service_rate_per_s = 0;  // requests per second of one slot of this chain (mu_k); higher is faster
-  int capacity = 0;               // requests it may hold at once inside the TPOT objective (c_k); a gateway's own share of it
-  bool draining = false;          // takes no new request; what is in flight goes on
-  int latency = -1;               // its workers' in ModelRoute::latencies; -1: not known
-  double share = 1;               // of the chain's slots that this gateway has; others load it with the rest
-  // Of a prefill chain: how its requests' second steps are spread while slots are free, and by their sum how many requests it
-  // begins among equals. A decode chain that is not here has a weight of 0. Empty: no preference.
+  int capacity = 0;               // concurrent requests within the TPOT objective (c_k); this gateway's share of them
+  bool draining = false;          // takes no new requests; those in flight continue
+  int latency = -1;               // index of its workers' latency in ModelRoute::latencies; -1: unknown
+  double share = 1;               // fraction of the chain's slots that this gateway has; other gateways use the rest
+  // For a prefill chain: how to spread the second steps of its requests while slots are free. Their sum is the chain's share of
+  // requests among equals. A decode chain that is missing has a weight of 0. Empty: no preference.
   std::vector<DecodeWeight> decode_weights = {};
-  std::string token =
-      {};  // its workers take requests with this bearer token alone; empty: they ask for none. Never to be logged
+  std::string token = {};  // the workers require this bearer token; empty: none required. Never log it
 
   bool operator==(const Chain&) const = default;
 };
 
 struct ModelRoute {
-  std::string served_name;  // "model" of an OpenAI request
+  std::string served_name;  // the "model" of an OpenAI request
   std::string name_space;   // of the ModelService
-  std::string service;      // its name
-  double ttft_slo_s = 0;    // objectives by which the gateway judges a request
+  std::string service;      // name of the ModelService
+  double ttft_slo_s = 0;    // objectives for judging a request at the gateway
   double tpot_slo_s = 0;
-  int max_queued = 0;  // requests that may wait at one gateway; one more gets 429
+  int max_queued = 0;  // requests that may wait at one gateway; further ones get 429
   int max_context_tokens = 0;
-  double expected_start_s = 0;  // while no worker is ready: when the first one is expected to be; 0: not known
+  double expected_start_s = 0;  // while no worker is ready: expected time of the first one; 0: unknown
   std::vector<Chain> chains;    // in a stable order (by id)
-  // Of the chains' workers, each kind once: for policies that place requests by their lengths.
+  // The latency of each kind of worker once, for policies that place requests by length.
   std::vector<PackingModel> latencies;
 
   bool operator==(const ModelRoute&) const = default;
@@ -69,14 +68,14 @@ struct ModelRoute {
 
 struct RoutingTable {
   TableVersion version;
-  std::vector<ModelRoute> models;  // in the order of served_name
+  std::vector<ModelRoute> models;  // sorted by served_name
 
   bool operator==(const RoutingTable&) const = default;
 };
 
-// JSON, keys as the fields above in camelCase. from_json names the field, what was found and what is allowed. It is strict on
-// the fields that it knows and passes over others, so that a controller may be newer than its gateways; a field that was added
-// after the first version may be missing, so that it may also be older.
+// JSON with the fields above as camelCase keys. Errors of from_json name the field, what was found and what is allowed. Known
+// fields are checked strictly and unknown ones are ignored, so a controller may be newer than its gateways. A field added after
+// the first version may be missing, so it may also be older.
 [[nodiscard]] std::string to_json(const RoutingTable& table);
 [[nodiscard]] Result<RoutingTable> routing_table_from_json(std::string_view text);
 

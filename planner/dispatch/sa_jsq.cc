@@ -1,4 +1,4 @@
-// See sa_jsq.h.
+// Joins the shortest queue, with ties broken by speed; see sa_jsq.h.
 #include "planner/dispatch/sa_jsq.h"
 
 namespace windlass::dispatch {

@@ -1,6 +1,6 @@
-// Speed-Aware Join the Shortest Queue (SA-JSQ, also Join the Fastest of the Shortest Queues): JSQ whose ties go to the fastest
-// chain, and among equally fast ones to the chain listed first. A baseline of Sun, He, Hou 2026, extended to chains of several
-// slots: the queue is the number in flight relative to the slots. It never answers "wait" while one chain takes requests.
+// Speed-Aware Join the Shortest Queue (SA-JSQ, also Join the Fastest of the Shortest Queues): JSQ with ties broken by speed,
+// then by position in the list. A baseline of Sun, He, Hou 2026, extended to chains with several slots: the queue is the number
+// in flight relative to the slots. It never makes a request wait centrally while a chain accepts requests.
 #pragma once
 
 #include <cstddef>

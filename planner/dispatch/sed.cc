@@ -1,4 +1,4 @@
-// See sed.h.
+// Chooses the chain with the smallest expected delay; see sed.h.
 #include "planner/dispatch/sed.h"
 
 namespace windlass::dispatch {

@@ -1,6 +1,7 @@
-// Smallest Expected Delay (SED): the chain at which the request can expect to be done first. A baseline of Sun, He, Hou 2026,
-// extended to chains of several slots: T_k with a free slot, else T_k (n + 1) / c_k with n requests at the chain, those that
-// wait included. Ties go to the chain listed first. It never answers "wait" while one chain takes requests.
+// Smallest Expected Delay (SED): the chain that is expected to finish the request first. A baseline of Sun, He, Hou 2026,
+// extended to chains with several slots: the delay is T_k with a free slot, otherwise T_k (n + 1) / c_k with n requests at the
+// chain, including those that wait. Ties go to the chain listed first. It never makes a request wait centrally while a chain
+// accepts requests.
 #pragma once
 
 #include <cstddef>

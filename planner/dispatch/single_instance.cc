@@ -1,4 +1,4 @@
-// See single_instance.h.
+// Sends every request to the strongest chain; see single_instance.h.
 #include "planner/dispatch/single_instance.h"
 
 namespace windlass::dispatch {

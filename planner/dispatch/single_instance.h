@@ -1,7 +1,7 @@
-// Single instance: every request to the strongest chain that takes requests, whether or not it has a free slot: a baseline of
-// Xiong et al. 2025 (Huawei), which sends all to "the first instance", the stronger of its two.
+// Single instance: every request goes to the strongest chain that accepts requests, whether or not it has a free slot. A
+// baseline of Xiong et al. 2025 (Huawei), which sends all to "the first instance", the stronger of its two.
 //
-// The strongest is the one with the largest weight (ChainState::weight, else service_rate x capacity), the first of equals.
+// The strongest chain has the largest weight (ChainState::weight, otherwise service_rate x capacity); on a tie the first.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// Tournament: keeps the best of n keys, the first of equals, while single keys change: O(log n) a change, O(1) to ask.
+// Tournament keeps the best of n keys (the first one on a tie) while single keys change: O(log n) per change, O(1) to read.
 //
-// A complete binary tree whose leaves are the keys and whose inner nodes name the better of their two children. Before(a, b)
-// says that a is strictly better than b.
+// It is a complete binary tree: leaves are the keys, and inner nodes name the better of their two children. Before(a, b) means
+// that a is strictly better than b.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Tournament {
   explicit Tournament(std::size_t size = 0)
       : leaves_(std::bit_ceil(std::max<std::size_t>(size, 1))), keys_(size), winners_(2 * leaves_, kNone) {}
 
-  // REQUIRES: index < size. Without a key, index does not take part.
+  // REQUIRES: index < size. An index without a key does not take part.
   void set(std::size_t index, const std::optional<Key>& key) {
     assert(index < keys_.size());
     const auto self = static_cast<std::uint32_t>(index);
@@ -33,13 +33,13 @@ class Tournament {
       const std::uint32_t right = winners_[2 * node + 1];
       const bool right_wins = left == kNone || (right != kNone && Before{}(keys_[right], keys_[left]));
       const std::uint32_t winner = right_wins ? right : left;
-      // Where this index neither won before nor wins now, nothing changes further up.
+      // If this index neither won before nor wins now, nothing changes further up.
       if (winners_[node] == winner && winner != self) return;
       winners_[node] = winner;
     }
   }
 
-  // None when no key is set.
+  // None if no key is set.
   [[nodiscard]] std::optional<std::size_t> best() const {
     if (winners_[1] == kNone) return std::nullopt;
     return winners_[1];
@@ -50,7 +50,7 @@ class Tournament {
 
   std::size_t leaves_;
   std::vector<Key> keys_;
-  std::vector<std::uint32_t> winners_;  // of node i; its children are 2 i and 2 i + 1, the leaves begin at leaves_
+  std::vector<std::uint32_t> winners_;  // winner of node i; its children are 2 i and 2 i + 1, and leaves begin at leaves_
 };
 
 }  // namespace windlass::dispatch

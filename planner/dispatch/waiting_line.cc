@@ -1,4 +1,4 @@
-// See waiting_line.h.
+// Orders waiting requests by deadline and arrival; see waiting_line.h.
 #include "planner/dispatch/waiting_line.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace windlass::dispatch {
 namespace {
 
-constexpr double kFirstShare = 0.1;  // of the objective, before anything is known
+constexpr double kFirstShare = 0.1;  // of the objective, while nothing is known
 constexpr double kQuantile = 0.98;
 constexpr double kStep = 0.05;
 
@@ -21,16 +21,16 @@ Result<QueueOrder> queue_order_from_string(std::string_view text) {
   for (const QueueOrder order : {QueueOrder::kObjective, QueueOrder::kArrival}) {
     if (text == to_string(order)) return order;
   }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are: objective, arrival", text)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("must be objective or arrival (got '{}')", text)};
 }
 
 void WaitingLine::join(std::uint64_t place, std::uint64_t id, double deadline_s) {
-  // Those before him are all, but where he comes back to an old place.
+  // Normally all others come before it, unless it returns to an old place.
   const auto after = by_place_.upper_bound(place);
   const auto before =
       after == by_place_.end() ? static_cast<std::ptrdiff_t>(by_place_.size()) : std::distance(by_place_.begin(), after);
   by_place_[place] = Entry{id, deadline_s, turns_ + static_cast<std::uint64_t>(before) + 1};
-  // By arrival alone, everybody is as one who is late: in one line, by his place.
+  // By arrival alone, every request counts as late: one line, sorted by place.
   if (order_ == QueueOrder::kArrival) {
     late_.insert(place);
   } else {

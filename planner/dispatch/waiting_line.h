@@ -1,12 +1,13 @@
-// WaitingLine: the requests of one model that wait for a slot, and whose turn it is. The gateway's queue, and the simulator's.
+// WaitingLine holds the requests of one model that wait for a slot, and decides which is next. Used as the gateway's queue and
+// in the simulator.
 //
-// First come, first served makes everybody late once a burst has made the wait longer than timeToFirstToken: those who are
-// served have missed it, and by the time that the next one is served he has too. So (QueueOrder::kObjective) those who can
-// still get their first token in time go first, by their deadline; those who cannot any more wait behind them, by arrival. What
-// the slots can do then goes to requests that it still helps, and as many miss the objective as there is no slot for.
+// After a burst, first come, first served makes every request late: once the wait exceeds timeToFirstToken, each request served
+// has already missed it, and so will the next one. So with QueueOrder::kObjective, requests that can still get their first
+// token in time go first, by deadline. Late ones wait behind them, by arrival. The slots then work for requests that can still
+// be in time, and only as many miss the objective as there are no slots for.
 //
-// What bounds the wait of those behind: of kTurns turns in a row at least one is theirs, so that nobody waits for more than
-// kTurns times the turns that first come, first served would have cost him.
+// The wait of late requests is bounded: at least one of kTurns consecutive turns is theirs, so none waits for more than kTurns
+// times as many turns as under first come, first served.
 #pragma once
 
 #include <cstddef>
@@ -33,9 +34,10 @@ class WaitingLine {
 
   explicit WaitingLine(QueueOrder order = QueueOrder::kObjective) : order_(order) {}
 
-  // `place`: by arrival, each once; who comes back takes his old one. `deadline_s`: for the first token; infinity: none.
+  // `place`: rank by arrival, unique; a returning request takes its old place. `deadline_s`: for the first token; infinity:
+  // none.
   void join(std::uint64_t place, std::uint64_t id, double deadline_s);
-  // False: nobody has this place.
+  // False if no request has this place.
   bool leave(std::uint64_t place);
 
   struct Waiting {
@@ -43,18 +45,18 @@ class WaitingLine {
     std::uint64_t id = 0;
     double deadline_s = 0;
   };
-  // Whose turn it is, if a first token takes `margin_s` from now. Who is late by that stays behind, whatever comes later.
+  // The next request, if a first token takes `margin_s` from now. A request that is late by that stays late.
   [[nodiscard]] std::optional<Waiting> next(double now_s, double margin_s);
-  // The one that next() named last has got his turn, and leaves.
+  // The request last returned by next() gets its turn and leaves.
   void take(std::uint64_t place);
-  // One that was taken comes back: nobody was overtaken by it.
+  // A request that was taken returns: it has overtaken no one.
   void give_back();
-  // By arrival alone he would have had his turn by now: others had it.
+  // Whether the request would have had its turn by now under arrival order.
   [[nodiscard]] bool overtaken(std::uint64_t place) const;
 
-  // All of them, by arrival.
+  // All requests, by arrival.
   [[nodiscard]] std::vector<Waiting> all() const;
-  // All of them, by arrival; nobody waits here any more.
+  // Removes and returns all requests, by arrival.
   [[nodiscard]] std::vector<Waiting> take_all();
   [[nodiscard]] bool empty() const { return by_place_.empty(); }
   [[nodiscard]] std::size_t size() const { return by_place_.size(); }
@@ -64,29 +66,30 @@ class WaitingLine {
   struct Entry {
     std::uint64_t id = 0;
     double deadline_s = 0;
-    std::uint64_t turn = 0;  // by arrival: that of the turns_ which would be his
+    std::uint64_t turn = 0;  // the turn that it would have under arrival order
   };
 
   QueueOrder order_;
   std::map<std::uint64_t, Entry> by_place_;
-  std::set<std::pair<double, std::uint64_t>> in_time_;  // deadline, place
+  std::set<std::pair<double, std::uint64_t>> in_time_;  // (deadline, place)
   std::set<std::uint64_t> late_;                        // places
-  std::uint64_t turns_ = 0;                             // that were ever taken
-  int passed_ = 0;                                      // turns that went past those who are late, since their last one
+  std::uint64_t turns_ = 0;                             // turns taken in total
+  int passed_ = 0;  // turns that passed late requests over, since the last turn of a late one
 };
 
-// How long a first token takes from a slot's being given, in all but a few cases: a running quantile (Robbins and Monro's
+// Estimates the time from getting a slot to the first token, as a high quantile: a running quantile (Robbins and Monro's
 // stochastic approximation, on the logarithm).
 class FirstTokenTail {
  public:
   void observe(double seconds);
-  // Of this objective: what is known, or a tenth of it; at most kMaxShare of it, so that a new request is never late at once.
+  // For this objective: the estimate, or a tenth of the objective if unknown. At most kMaxShare of it, so that a new request is
+  // never late immediately.
   [[nodiscard]] double margin_s(double objective_s) const;
 
   static constexpr double kMaxShare = 0.8;
 
  private:
-  double tail_s_ = 0;  // 0: nothing is known
+  double tail_s_ = 0;  // 0: unknown
 };
 
 }  // namespace windlass::dispatch

@@ -1,4 +1,4 @@
-// See weighted_round_robin.h.
+// Chooses chains in proportion to their weights; see weighted_round_robin.h.
 #include "planner/dispatch/weighted_round_robin.h"
 
 namespace windlass::dispatch {

@@ -1,9 +1,9 @@
-// Weighted round robin: of all requests each chain gets a part in proportion to its weight (ChainState::weight, else
+// Weighted round robin: each chain gets a share of the requests in proportion to its weight (ChainState::weight, otherwise
 // service_rate x capacity), evenly spread, whether or not it has a free slot. A baseline of Xiong et al. 2025 (Huawei).
 //
-// Stride scheduling (Waldspurger and Weihl 1995): a chain's request is due 1 / weight after its last one; the chain whose
-// request is due first takes the next one, the first of equals. A chain that begins to take requests has its first one due
-// 1 / weight from then, so that it makes up for nothing. A reset() starts over.
+// Stride scheduling (Waldspurger and Weihl 1995): a chain's next request is due 1 / weight after its last one, and the chain
+// with the earliest due time takes the next request (the first one on a tie). For a chain that starts to accept requests, the
+// first is due 1 / weight from then, so it does not catch up. reset() starts over.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ class WeightedRoundRobin final : public DispatchPolicy {
   };
 
   std::vector<Chain> chains_;
-  Tournament<double, std::less<>> due_;  // of open chains
-  double now_ = 0;                       // when the last request was due
+  Tournament<double, std::less<>> due_;  // due times of open chains
+  double now_ = 0;                       // due time of the last request
 };
 
 }  // namespace windlass::dispatch

@@ -1,9 +1,9 @@
-// WeightedTurns: smooth weighted round robin: places take turns in proportion to their weights, each one's turns spread over
-// the others' and not in bursts.
+// WeightedTurns is a smooth weighted round robin: places take turns in proportion to their weights, and the turns of each place
+// are spread out instead of coming in bursts.
 //
-// Each turn every open place earns its weight; the one that has earned most takes the turn and pays what all earned together.
-// What places have earned stays while they are closed. HexGen-2 (Section 3.3) sends requests to pairs of prefill and decode
-// groups "proportional to these flow values ... without creating bursts". Not thread-safe; pure.
+// In each turn every open place earns its weight; the one that has earned most takes the turn and pays the total of that round.
+// Closed places keep what they have earned. HexGen-2 (Section 3.3) sends requests to pairs of prefill and decode groups
+// "proportional to these flow values ... without creating bursts". Not thread-safe; pure.
 #pragma once
 
 #include <cassert>
@@ -17,9 +17,9 @@ namespace windlass::dispatch {
 
 class WeightedTurns {
  public:
-  // REQUIRES: weights above 0.
+  // REQUIRES: weights > 0.
   explicit WeightedTurns(std::vector<double> weights) : WeightedTurns(std::move(weights), {}) {}
-  // `earned`: of each place what earned() said of it among others or with other weights; none: nothing yet.
+  // `earned`: values of earned() to continue from, even with other places or weights; none: nothing yet.
   WeightedTurns(std::vector<double> weights, std::vector<double> earned)
       : weights_(std::move(weights)), earned_(std::move(earned)) {
     for (const double weight : weights_) assert(weight > 0);
@@ -28,7 +28,7 @@ class WeightedTurns {
     for (double& each : earned_) each *= all;
   }
 
-  // Whose turn it is among the places that pass; none: none passes. Of equals the first.
+  // The next place among those that are open; none if none is. On a tie the first.
   template <class Open>
   [[nodiscard]] std::optional<std::size_t> next(Open open) {
     std::optional<std::size_t> best;
@@ -43,7 +43,7 @@ class WeightedTurns {
     return best;
   }
 
-  // By place, in turns: how far it is behind its share of those so far.
+  // By place, in turns: how far it is behind its share.
   [[nodiscard]] std::vector<double> earned() const {
     std::vector<double> turns = earned_;
     const double all = together();
@@ -55,7 +55,7 @@ class WeightedTurns {
   [[nodiscard]] double together() const { return std::accumulate(weights_.begin(), weights_.end(), 0.0); }
 
   std::vector<double> weights_;
-  std::vector<double> earned_;  // turns do not change their sum
+  std::vector<double> earned_;  // turns do not change the sum
 };
 
 }  // namespace windlass::dispatch

@@ -1,4 +1,4 @@
-// Mixed integer programs by Cbc; see mixed_integer_program.h.
+// Solves mixed integer programs with Cbc; see mixed_integer_program.h.
 #include "planner/mip/mixed_integer_program.h"
 
 #include <algorithm>
@@ -31,38 +31,36 @@ std::optional<Error> check(const MixedIntegerProgram& program) {
   for (std::size_t i = 0; i < variables; ++i) {
     const Variable& v = program.variables()[i];
     if (bad_bounds(v.lower, v.upper)) {
-      return invalid(
-          fmt::format("variable {}: bounds: found [{}, {}], allowed are numbers in rising order", i, v.lower, v.upper));
+      return invalid(fmt::format("variable {}: bounds: must be numbers in rising order (got [{}, {}])", i, v.lower, v.upper));
     }
     if (!std::isfinite(v.objective)) {
-      return invalid(fmt::format("variable {}: objective: found {}, allowed is a finite number", i, v.objective));
+      return invalid(fmt::format("variable {}: objective: must be a finite number (got {})", i, v.objective));
     }
   }
   for (std::size_t i = 0; i < program.constraints().size(); ++i) {
     const Constraint& c = program.constraints()[i];
     if (bad_bounds(c.lower, c.upper)) {
-      return invalid(
-          fmt::format("constraint {}: bounds: found [{}, {}], allowed are numbers in rising order", i, c.lower, c.upper));
+      return invalid(fmt::format("constraint {}: bounds: must be numbers in rising order (got [{}, {}])", i, c.lower, c.upper));
     }
     for (const Term& term : c.terms) {
       if (term.variable < 0 || term.variable >= static_cast<long>(variables)) {
-        return invalid(fmt::format("constraint {}: variable: found {}, allowed are 0 to {}", i, term.variable,
-                                   static_cast<long>(variables) - 1));
+        return invalid(fmt::format("constraint {}: variable: must be from 0 to {} (got {})", i,
+                                   static_cast<long>(variables) - 1, term.variable));
       }
       if (!std::isfinite(term.coefficient)) {
-        return invalid(fmt::format("constraint {}: coefficient: found {}, allowed is a finite number", i, term.coefficient));
+        return invalid(fmt::format("constraint {}: coefficient: must be a finite number (got {})", i, term.coefficient));
       }
     }
   }
   return std::nullopt;
 }
 
-// The program in Cbc's linear solver, silent; with_objective false leaves the objective out.
+// Loads the program into Cbc's linear solver, without output. with_objective false omits the objective.
 void load(const MixedIntegerProgram& program, bool with_objective, OsiClpSolverInterface& lp) {
   lp.messageHandler()->setLogLevel(0);
   lp.getModelPtr()->setLogLevel(0);
-  // CoinUtils 2.11 loses memory in one of its presolve actions (implied_free_action), and programs as small as ours gain
-  // nothing by them.
+  // CoinUtils 2.11 leaks memory in one presolve action (implied_free_action), and programs of this size gain nothing from
+  // presolve.
   lp.setHintParam(OsiDoPresolveInInitial, false, OsiHintDo);
   lp.setHintParam(OsiDoPresolveInResolve, false, OsiHintDo);
   const int columns = static_cast<int>(program.variables().size());
@@ -125,7 +123,7 @@ void take(const MixedIntegerProgram& program, const double* values, Solution& so
   }
 }
 
-// `lp`: the program, whose relaxation is solved.
+// `lp`: the program with its relaxation solved.
 Result<Solution> branch_and_bound(const MixedIntegerProgram& program, const OsiClpSolverInterface& lp, long max_nodes,
                                   std::span<const double> known) {
   CbcModel model(lp);
@@ -134,7 +132,7 @@ Result<Solution> branch_and_bound(const MixedIntegerProgram& program, const OsiC
   model.solver()->messageHandler()->setLogLevel(0);
   model.solver()->setHintParam(OsiDoReducePrint, true, OsiHintDo);
   model.setMaximumNodes(static_cast<int>(std::min<double>(static_cast<double>(max_nodes), kInt)));
-  // Cbc's own step between two solutions is 1e-5, which would take a solution a little worse than the best for the best.
+  // Cbc's default step between two solutions is 1e-5; it would accept a solution slightly worse than the best.
   model.setDblParam(CbcModel::CbcCutoffIncrement, 1e-9);
   model.setAllowableGap(1e-10);
   model.setAllowableFractionGap(0);
@@ -148,7 +146,7 @@ Result<Solution> branch_and_bound(const MixedIntegerProgram& program, const OsiC
   Solution solution;
   solution.nodes = model.getNodeCount();
   if (model.isAbandoned()) {
-    return Error{ErrorCode::kInternal, "Cbc: gave up on the numbers, allowed are coefficients of a similar size"};
+    return Error{ErrorCode::kInternal, "Cbc: failed numerically; coefficients must be of a similar size"};
   }
   const bool finished = model.status() == 0;
   if (const double* best = model.bestSolution()) take(program, best, solution);
@@ -165,7 +163,7 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
   Solution solution;
   if (lp.isProvenPrimalInfeasible()) return solution;
   if (lp.isProvenDualInfeasible()) {
-    // With rational numbers, a program whose relaxation is unbounded is unbounded itself unless it has no integer point at all.
+    // With rational numbers, a program with an unbounded relaxation is unbounded, unless it has no integer point at all.
     solution.status = Status::kUnbounded;
     if (!with_objective) return solution;
     WINDLASS_ASSIGN_OR_RETURN(Solution point, solve_with_cbc(program, false, max_nodes, known));
@@ -176,8 +174,7 @@ Result<Solution> solve_with_cbc(const MixedIntegerProgram& program, bool with_ob
     return solution;
   }
   if (!lp.isProvenOptimal()) {
-    return Error{ErrorCode::kInternal,
-                 "Cbc: found a linear relaxation it cannot solve, allowed is one within double precision"};
+    return Error{ErrorCode::kInternal, "Cbc: cannot solve the linear relaxation; it must be within double precision"};
   }
 
   const bool any_integer =
@@ -217,10 +214,11 @@ const char* to_string(Status status) {
 Result<Solution> solve(const MixedIntegerProgram& program, long max_nodes, std::span<const double> known) {
   if (auto error = check(program)) return *error;
   if (!known.empty() && known.size() != program.variables().size()) {
-    return invalid(fmt::format("known values: found {}, allowed are {}", known.size(), program.variables().size()));
+    return invalid(
+        fmt::format("known values: must be one per variable, {} (got {})", program.variables().size(), known.size()));
   }
-  if (max_nodes < 1) return invalid(fmt::format("max_nodes: found {}, allowed is at least 1", max_nodes));
-  // No integer between the bounds: Cbc would take the crossed bounds for an error of ours.
+  if (max_nodes < 1) return invalid(fmt::format("max_nodes: must be at least 1 (got {})", max_nodes));
+  // No integer lies between the bounds. Cbc would report the crossed bounds as an error of ours.
   for (const Variable& v : program.variables()) {
     if (v.integer && std::ceil(v.lower) > std::floor(v.upper)) return Solution{};
   }

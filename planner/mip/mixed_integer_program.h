@@ -1,10 +1,10 @@
-// MixedIntegerProgram: a linear objective over bounded variables, some of them integer, under linear constraints; solve()
-// minimises.
+// MixedIntegerProgram: a linear objective and linear constraints over bounded variables, some of them integer; solve()
+// minimises it.
 //
-// Solved by COIN-OR Cbc through its C++ classes, which, unlike its C interface, print nothing and install no signal handlers.
-// The search is limited by nodes, never by time, so that one program has one answer on every machine. Plain data; no state is
-// kept between two solves. Cbc's tolerances hold: a constraint may be missed by 1e-7 of its coefficients' scale, so callers
-// that need an inequality to hold exactly check it themselves on the (rounded) values.
+// It uses the C++ classes of COIN-OR Cbc, which, unlike its C interface, print nothing and install no signal handlers. The
+// search is limited by nodes and never by time, so that a program has the same answer on every machine. Plain data; solves
+// share no state. Cbc's tolerances apply: a constraint may be violated by 1e-7 of the scale of its coefficients, so callers
+// that need an exact inequality check it on the rounded values.
 #pragma once
 
 #include <limits>
@@ -20,7 +20,7 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Variable {
   double lower = 0;  // -kInfinity: none
   double upper = kInfinity;
-  double objective = 0;  // its coefficient in what is minimised
+  double objective = 0;  // its coefficient in the objective
   bool integer = false;
 
   bool operator==(const Variable&) const = default;
@@ -33,7 +33,7 @@ struct Term {
   bool operator==(const Term&) const = default;
 };
 
-// lower <= sum of terms <= upper; equal bounds make an equation. A variable may stand in several terms: they add up.
+// lower <= sum of terms <= upper; equal bounds make an equation. Terms of the same variable add up.
 struct Constraint {
   std::vector<Term> terms;
   double lower = -kInfinity;
@@ -44,7 +44,7 @@ struct Constraint {
 
 class MixedIntegerProgram {
  public:
-  // Returns the variable's number, counted from 0.
+  // Returns the index of the variable, from 0.
   int add_variable(const Variable& variable);
 
   void add_at_most(std::vector<Term> terms, double upper);
@@ -71,18 +71,18 @@ const char* to_string(Status status);  // "optimal", "infeasible", "unbounded", 
 
 struct Solution {
   Status status = Status::kInfeasible;
-  std::vector<double> values;      // of every variable, integer ones exactly so; empty when none is known
-  double objective = 0;            // of values; 0 when there are none
-  double best_bound = -kInfinity;  // no solution is below it; equal to the objective (within 1e-9 of its size) when optimal
-  long nodes = 0;                  // of branch and bound
-  // Without integer variables: of each constraint, in order, by how much the objective rises with its bound. Else empty.
+  std::vector<double> values;      // of every variable, integer ones exactly; empty if none is known
+  double objective = 0;            // of `values`; 0 if there are none
+  double best_bound = -kInfinity;  // lower bound on every solution; equals the objective (within 1e-9 of its size) if optimal
+  long nodes = 0;                  // nodes of branch and bound
+  // Without integer variables: how much the objective rises per unit of each constraint's bound, in order. Otherwise empty.
   std::vector<double> row_prices;
 };
 
-// Errors: kInvalidArgument for a number that is not one, a lower bound above its upper, an unknown variable or max_nodes < 1;
-// kInternal when Cbc gives up on the numbers.
-// `known`: a value for every variable with which all constraints hold, or nothing: the search starts from it and never returns
-// a worse one. One that does not hold, by Cbc's tolerances, is ignored.
+// Errors: kInvalidArgument for NaN, a lower bound above its upper bound, an unknown variable or max_nodes < 1; kInternal if Cbc
+// fails numerically.
+// `known`: a value for every variable that satisfies all constraints, or empty. The search starts from it and never returns
+// anything worse. It is ignored if it violates a constraint by more than Cbc's tolerances.
 [[nodiscard]] Result<Solution> solve(const MixedIntegerProgram& program, long max_nodes = 1'000'000,
                                      std::span<const double> known = {});
 

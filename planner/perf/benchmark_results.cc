@@ -1,4 +1,4 @@
-// See benchmark_results.h.
+// Parses results of load generators into rows for a fit; see benchmark_results.h.
 #include "planner/perf/benchmark_results.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLargest = 1e12;          // of any figure in these files
-constexpr double kLeastDecodeShare = 0.1;  // of a TPOT: more prefill than the rest is no measurement of decode
+constexpr double kLargest = 1e12;          // upper limit of any figure in these files
+constexpr double kLeastDecodeShare = 0.1;  // of a TPOT: with a larger share of prefill it does not measure decode
 
-// Reads numbers above 0 by their paths, and remembers the first that is none.
+// Reads numbers above 0 by path, and remembers the first one that is invalid.
 class Figures {
  public:
   Figures(const json& root, std::string path) : root_(root), path_(std::move(path)) {}
@@ -70,7 +70,7 @@ Result<BenchmarkResult> of_vllm(const json& root) {
   return figures.finish(std::move(result));
 }
 
-// A metric's figure in seconds, whatever unit it is in.
+// The figure of a metric in seconds, whatever its unit.
 double seconds_at(Figures& figures, const json& root, const std::string& metric, const std::string& figure) {
   static const std::map<std::string, double> units{{"s", 1}, {"sec", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
   const auto unit = units.find(text_at(root, metric + "/unit"));
@@ -133,7 +133,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// Fields of one line; quotes are for what holds commas.
+// Splits a line into fields; fields with commas are quoted.
 std::vector<std::string> fields_of(const std::string& line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -149,8 +149,8 @@ std::vector<std::string> fields_of(const std::string& line) {
   return fields;
 }
 
-// {"Time to First Token (ms)": {"avg": 49.87, "p50": 45}, "Request Throughput (requests/sec)": {"avg": 1.2}} as AIPerf's JSON
-// calls them.
+// Returns {"Time to First Token (ms)": {"avg": 49.87, "p50": 45}, "Request Throughput (requests/sec)": {"avg": 1.2}}, with
+// AIPerf's names.
 json aiperf_json(const std::vector<std::string>& lines) {
   json root = json::object();
   std::vector<std::string> header;
@@ -160,7 +160,7 @@ json aiperf_json(const std::vector<std::string>& lines) {
       header = fields;
       continue;
     }
-    if (header.empty() || header[0] != "Metric") continue;  // the GPUs' telemetry
+    if (header.empty() || header[0] != "Metric") continue;  // telemetry of the GPUs
     const std::size_t unit = fields[0].find(" (");
     std::string name = fields[0].substr(0, unit);
     std::transform(name.begin(), name.end(), name.begin(), [](char c) {
@@ -187,7 +187,7 @@ Result<Parsed> parse_benchmark_results(std::string_view text) {
   if (lines.front().rfind("Metric,", 0) == 0) return of_json(aiperf_json(lines));
   const json whole = json::parse(text, nullptr, false);
   if (whole.is_object()) return of_json(whole);
-  // One object a line.
+  // One object per line.
   std::vector<BenchmarkResult> results;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const json one = json::parse(lines[i], nullptr, false);

@@ -1,4 +1,4 @@
-// See cross_validation.h. Shuffles by Fisher and Yates, with the stream "cross-validation".
+// Cross-validation; see cross_validation.h. Shuffles by Fisher and Yates, with the stream "cross-validation".
 #include "planner/perf/cross_validation.h"
 
 #include <algorithm>

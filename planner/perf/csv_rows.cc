@@ -1,4 +1,4 @@
-// See csv_rows.h.
+// Reads the CSV text of a profile by column name; see csv_rows.h.
 #include "planner/perf/csv_rows.h"
 
 #include <algorithm>
@@ -38,8 +38,8 @@ Result<CsvRows> CsvRows::parse(std::string_view text, std::initializer_list<cons
     const std::size_t before = csv.fields_.size();
     split_into(line, csv.fields_);
     if (const std::size_t found = csv.fields_.size() - before; found != csv.columns_.size()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: found {} fields, allowed are {}, as the first line names",
-                                                            number, found, csv.columns_.size())};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: must have {} fields, as in the first line (got {})",
+                                                            number, csv.columns_.size(), found)};
     }
     csv.lines_.push_back(number);
   }
@@ -47,7 +47,7 @@ Result<CsvRows> CsvRows::parse(std::string_view text, std::initializer_list<cons
     if (csv.has(column)) continue;
     std::string all;
     for (const char* name : required) all += (all.empty() ? "" : ", ") + std::string(name);
-    return Error{ErrorCode::kInvalidArgument, fmt::format("line 1: column {} is missing, needed are {}", column, all)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("line 1: must have the columns {} (missing: {})", all, column)};
   }
   return csv;
 }
@@ -63,8 +63,8 @@ std::string_view CsvRows::field(std::size_t row, std::string_view column) const 
 }
 
 Error CsvRows::mistake(std::size_t row, std::string_view column, const std::string& allowed) const {
-  return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: {}: found '{}', allowed is {}", lines_[row], column,
-                                                        shown_text(field(row, column)), allowed)};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("line {}: {}: must be {} (got '{}')", lines_[row], column, allowed, shown_text(field(row, column)))};
 }
 
 Result<std::string> CsvRows::text(std::size_t row, std::string_view column) const {

@@ -1,9 +1,9 @@
-// CsvRows: a profile's CSV text taken apart by column name, with numbers checked and mistakes named by line and column.
+// CsvRows reads the CSV text of a profile by column name. It checks numbers, and errors name the line and column.
 //
 //   WINDLASS_ASSIGN_OR_RETURN(const CsvRows csv, CsvRows::parse(text, {"tp", "pp"}));
 //   for (std::size_t row = 0; row < csv.rows(); ++row) { ... csv.number(row, "tp", kPositiveNumber) ... }
 //
-// Comma separated, first line the column names, no quoting (no profile has any); LF or CR LF; empty lines are passed over.
+// Comma separated; the first line has the column names; no quoting (no profile needs it); LF or CR LF; empty lines are ignored.
 // Borrows the text, which must outlive it.
 #pragma once
 
@@ -19,26 +19,26 @@ namespace windlass::planner {
 
 class CsvRows {
  public:
-  // Errors: no line, a required column that is missing, a row with another number of fields than the first line.
+  // Errors: empty text, a missing required column, or a row whose number of fields differs from that of the first line.
   [[nodiscard]] static Result<CsvRows> parse(std::string_view text, std::initializer_list<const char*> required);
 
   [[nodiscard]] std::size_t rows() const { return lines_.size(); }
   [[nodiscard]] bool has(std::string_view column) const;
 
-  // Not empty. REQUIRES: has(column).
+  // Non-empty text. REQUIRES: has(column).
   [[nodiscard]] Result<std::string> text(std::size_t row, std::string_view column) const;
-  // Finite, and low <= number <= high. REQUIRES: has(column).
+  // A finite number with low <= number <= high. REQUIRES: has(column).
   [[nodiscard]] Result<double> number(std::size_t row, std::string_view column, double low, double high) const;
-  // Whole, and low <= number <= high. REQUIRES: has(column).
+  // A whole number with low <= number <= high. REQUIRES: has(column).
   [[nodiscard]] Result<int> integer(std::size_t row, std::string_view column, int low, int high) const;
-  // That what stands there is not what is allowed. REQUIRES: has(column).
+  // The error for a field whose value is not allowed. REQUIRES: has(column).
   [[nodiscard]] Error mistake(std::size_t row, std::string_view column, const std::string& allowed) const;
 
  private:
   [[nodiscard]] std::string_view field(std::size_t row, std::string_view column) const;
 
   std::vector<std::string_view> columns_;
-  std::vector<std::size_t> lines_;        // number of each row's line in the text, from 1
+  std::vector<std::size_t> lines_;        // line number of each row in the text, from 1
   std::vector<std::string_view> fields_;  // row by row
 };
 

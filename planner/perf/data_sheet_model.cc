@@ -1,4 +1,4 @@
-// See data_sheet_model.h.
+// Builds an iteration model from data sheets; see data_sheet_model.h.
 #include "planner/perf/data_sheet_model.h"
 
 namespace windlass::planner {

@@ -1,5 +1,4 @@
-// The linear iteration model that follows from data sheets (linear_model.h): what is assumed of a worker that nobody measured.
-// Pure.
+// The linear iteration model computed from data sheets (linear_model.h), for workers without measurements. Pure.
 #pragma once
 
 #include "planner/perf/linear_iteration_model.h"

@@ -1,4 +1,4 @@
-// See distserve_model.h.
+// Predicts iteration times with DistServe's formulas; see distserve_model.h.
 #include "planner/perf/distserve_model.h"
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace {
 constexpr int kMaxStageGpus = 4096;
 constexpr double kMaxBatchTokens = 1e12;
 
-// Three numbers: constant, per token, and per square (prefill) or per request (decode).
+// Reads three numbers: constant, per token, and per square (prefill) or per request (decode).
 std::vector<double> three(JsonReader& reader, const char* key) {
   std::vector<double> numbers;
   reader.list(key, [&](const nlohmann::json& element, const std::string& path) {
     if (element.is_number()) {
       numbers.push_back(element.get<double>());
     } else {
-      reader.take(Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is a number", path, element.dump())});
+      reader.take(Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a number (got {})", path, element.dump())});
     }
   });
   if (numbers.size() != 3) reader.fail(key, numbers.size(), "a list of three numbers");
@@ -46,7 +46,7 @@ Result<DistServeCoefficients> read_coefficients(const nlohmann::json& value, con
   return coefficients;
 }
 
-// "facebook/opt-13b" is meant by its full name and by "opt-13b".
+// Finds "facebook/opt-13b" by its full name or by "opt-13b".
 template <class Map>
 auto find_model(const Map& map, std::string_view model) {
   return std::find_if(map.begin(), map.end(), [&](const auto& entry) {
@@ -75,11 +75,13 @@ double evaluate_ms(const DistServeTerms& terms, double tokens, double squares, d
 
 Result<DistServeProfile> parse_distserve_profile(std::string_view text) {
   WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json json, parse_json(text, "DistServe profile"));
-  if (!json.is_object()) return Error{ErrorCode::kInvalidArgument, "DistServe profile: allowed is an object of models"};
+  if (!json.is_object())
+    return Error{ErrorCode::kInvalidArgument, "DistServe profile: must be an object with a member for each model"};
   DistServeProfile profile;
   for (const auto& [model, degrees] : json.items()) {
     if (!degrees.is_object()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: allowed is an object of tensor parallel degrees", model)};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}: must be an object with a member for each tensor parallel degree", model)};
     }
     for (const auto& [degree, value] : degrees.items()) {
       int tensor_parallel = 0;
@@ -87,8 +89,8 @@ Result<DistServeProfile> parse_distserve_profile(std::string_view text) {
       if (error != std::errc() || end != degree.data() + degree.size() || tensor_parallel < 1 ||
           tensor_parallel > kMaxStageGpus) {
         return Error{ErrorCode::kInvalidArgument,
-                     fmt::format("{}: found tensor parallel degree '{}', allowed is a whole number from 1 to {}", model, degree,
-                                 kMaxStageGpus)};
+                     fmt::format("{}: tensor parallel degree: must be a whole number from 1 to {} (got '{}')", model,
+                                 kMaxStageGpus, degree)};
       }
       WINDLASS_ASSIGN_OR_RETURN(profile[model][tensor_parallel], read_coefficients(value, fmt::format("{}.{}", model, degree)));
     }
@@ -114,23 +116,23 @@ Result<DistServeModel> DistServeModel::make(const DistServeProfile& profile, con
   const auto found = find_model(profile, model);
   if (found == profile.end()) {
     return Error{ErrorCode::kNotFound,
-                 fmt::format("DistServe profile: model: found '{}', allowed are {}", model, names_of(profile, as_is))};
+                 fmt::format("DistServe profile: model: must be one of {} (got '{}')", names_of(profile, as_is), model)};
   }
   const auto coefficients = found->second.find(parallelism.tensor_parallel);
   if (coefficients == found->second.end()) {
-    return Error{ErrorCode::kNotFound, fmt::format("DistServe profile: {}: tensor parallel degree: found {}, allowed are {}",
-                                                   found->first, parallelism.tensor_parallel, names_of(found->second, number))};
+    return Error{ErrorCode::kNotFound, fmt::format("DistServe profile: {}: tensor parallel degree: must be one of {} (got {})",
+                                                   found->first, names_of(found->second, number), parallelism.tensor_parallel)};
   }
   const auto with_capacity = find_model(capacities, model);
   if (with_capacity == capacities.end()) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("DistServe KV capacities: model: found '{}', allowed are {}", model, names_of(capacities, as_is))};
+    return Error{ErrorCode::kNotFound, fmt::format("DistServe KV capacities: model: must be one of {} (got '{}')",
+                                                   names_of(capacities, as_is), model)};
   }
   const auto tokens = with_capacity->second.find(parallelism);
   if (tokens == with_capacity->second.end()) {
     return Error{ErrorCode::kNotFound,
-                 fmt::format("DistServe KV capacities: {}: tensor x pipeline parallel: found {}, allowed are {}",
-                             with_capacity->first, pair(parallelism), names_of(with_capacity->second, pair))};
+                 fmt::format("DistServe KV capacities: {}: tensor x pipeline parallel: must be one of {} (got {})",
+                             with_capacity->first, names_of(with_capacity->second, pair), pair(parallelism))};
   }
   return DistServeModel(coefficients->second, parallelism.pipeline_parallel, tokens->second);
 }
@@ -155,7 +157,7 @@ double DistServeModel::iteration_s(const Batch& batch) const {
     const double decode_constant_ms = (large ? coefficients_.decode_large : coefficients_.decode_small).constant_ms;
     stage_ms -= std::min(coefficients_.prefill.constant_ms, decode_constant_ms) / pipeline_parallel_;
   }
-  // One profile has a negative square: its parabola falls below zero far beyond any context.
+  // One profile has a negative square term: its parabola falls below zero far beyond any context.
   return std::max(stage_ms, 0.0) * pipeline_parallel_ * 1e-3;
 }
 

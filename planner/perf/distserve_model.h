@@ -1,13 +1,13 @@
-// DistServe's latency model (Zhong et al., OSDI 2024, Section 4.1 and its published simulator): quadratic prefill, linear
-// decode, read from its profile files as they are.
+// DistServe's latency model (Zhong et al., OSDI 2024, Section 4.1 and its published simulator): quadratic prefill and linear
+// decode, read from its profile files unchanged.
 //
 //   one pipeline stage of a prefill iteration   (a + b sum(l) + c sum(l^2)) / pp + pp        milliseconds
 //   one pipeline stage of a decode iteration    (a + b sum(context) + c B) / pp              milliseconds
 //
-// with one set of decode coefficients below a batch of `decoding_large_small_bs_threshold` and another from there on.
-// iteration_s is the whole pass, pp stages. Profiles were taken on one stage, so pp > 1 is kExtrapolated, and so is a mixed
-// batch, which DistServe's simulator does not have: it takes both times less the smaller of their constants, as the weights are
-// passed once.
+// Decode has one set of coefficients for batches below `decoding_large_small_bs_threshold` and another from there on.
+// iteration_s is the whole pass over pp stages. Profiles were taken with one stage, so pp > 1 is kExtrapolated. So is a mixed
+// batch, which DistServe's simulator does not have: it takes the sum of both times minus the smaller of their constants,
+// because the weights are read once.
 #pragma once
 
 #include <map>
@@ -59,7 +59,7 @@ using DistServeCapacities = std::map<std::string, std::map<DistServeParallelism,
 
 class DistServeModel final : public IterationModel {
  public:
-  // `model` as in the files, or without the organisation before the slash. Errors kNotFound list what the files hold.
+  // `model` is as in the files, or without the organisation before the slash. Errors kNotFound list the content of the files.
   [[nodiscard]] static Result<DistServeModel> make(const DistServeProfile& profile, const DistServeCapacities& capacities,
                                                    std::string_view model, DistServeParallelism parallelism);
 
@@ -68,7 +68,7 @@ class DistServeModel final : public IterationModel {
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
   [[nodiscard]] int pipeline_stages() const override { return pipeline_parallel_; }
 
-  // DistServe's own two formulas: one stage, milliseconds. Batches of the other phase's sums are not looked at.
+  // DistServe's own two formulas: one stage, in milliseconds. The sums of the other phase are ignored.
   [[nodiscard]] double prefill_stage_ms(const Batch& batch) const;
   [[nodiscard]] double decode_stage_ms(const Batch& batch) const;
 

@@ -1,4 +1,4 @@
-// See error_summary.h.
+// Computes error measures of predictions; see error_summary.h.
 #include "planner/perf/error_summary.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// ErrorSummary: how far predictions lie from what was measured, in the figures that papers on latency models give.
+// ErrorSummary: how far predictions are from measurements, in the measures used by papers on latency models.
 //
-// Shares, not per cent: a MAPE of 0.03 is 3 %. Pure.
+// Values are fractions and not per cent: a MAPE of 0.03 is 3 %. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ struct ErrorSummary {
   double mape = 0;        // mean of |predicted - actual| / actual
   double median_ape = 0;  // median of the same
   double max_ape = 0;
-  double r_squared = 0;  // 1 - squared error / squared deviation from the mean; 1 where nothing varies and all is met, else 0
+  double r_squared =
+      0;  // 1 - squared error / squared deviation from the mean; if nothing varies: 1 for exact predictions, otherwise 0
 
   bool operator==(const ErrorSummary&) const = default;
 };

@@ -1,5 +1,5 @@
-// See iteration_estimate.h. A row of the regression is what one unit of each term adds to the observation, over the
-// observation: 1 = row * mean + noise.
+// Iteration estimates: see iteration_estimate.h. A row of the regression is the contribution of one unit of each term to the
+// observation, divided by the observation: 1 = row * mean + noise.
 #include "planner/perf/iteration_estimate.h"
 
 #include <algorithm>
@@ -16,30 +16,30 @@ constexpr int kTerms = IterationEstimate::kTerms;
 using Vector = Eigen::Matrix<double, kTerms, 1>;
 using Matrix = Eigen::Matrix<double, kTerms, kTerms>;
 
-// Spread of the first guess, as standard deviations: of each term itself, and of each in parts of the others, since a sheet may
-// be right in one term and say next to nothing of another.
+// Standard deviations of the prior: of each term by itself, and of each term as a fraction of the others, because a data sheet
+// may be right for one term and almost irrelevant for another.
 constexpr double kPriorDeviation = 2;
 constexpr double kPriorCross = 0.3;
-constexpr double kContextTokens = 512;  // at which terms are compared
+constexpr double kContextTokens = 512;  // context at which terms are compared
 constexpr double kPromptTokens = 256;
 
 constexpr double kFirstNoiseDeviation = 0.1;
 constexpr double kLeastNoiseDeviation = 0.02;
 constexpr double kMaxNoiseDeviation = 0.5;
-constexpr double kNoiseMemory = 0.05;     // share of the newest observation
-constexpr double kClippedResidual = 2.5;  // a residual counts at most this much for the noise
+constexpr double kNoiseMemory = 0.05;     // weight of the newest observation
+constexpr double kClippedResidual = 2.5;  // limit of a residual's effect on the noise estimate
 constexpr double kGateDeviations = 4;
 constexpr int kOutliersForChange = 3;
-constexpr double kSureDeviation = 0.35;     // an observation's own, up to which it ends a run of outliers
-constexpr std::int64_t kFewestToJudge = 4;  // samples; before, the first guess would be the judge
-constexpr double kMemoryS = 900;            // e-fold of forgetting
-constexpr double kMaxForgotten = 0.1;       // at one observation
+constexpr double kSureDeviation = 0.35;     // an observation with a smaller own deviation ends a run of outliers
+constexpr std::int64_t kFewestToJudge = 4;  // samples; before that, the prior would be the judge
+constexpr double kMemoryS = 900;            // forgetting falls by a factor of e in this time
+constexpr double kMaxForgotten = 0.1;       // limit per observation
 constexpr double kLargestBatchMemoryS = 600;
-constexpr double kLeastTimes = 1e-3;      // of the first guess that a term keeps: none is free, or negative
-constexpr double kMaxTimes = 1e4;         // the first guess; what lies beyond is a fault of the measurement
-constexpr double kMaxSeconds = 1000;      // of an iteration; more is no measurement
+constexpr double kLeastTimes = 1e-3;      // minimum as a fraction of the prior: no term is free or negative
+constexpr double kMaxTimes = 1e4;         // maximum as a multiple of the prior; more is a faulty measurement
+constexpr double kMaxSeconds = 1000;      // of an iteration; more is not a valid measurement
 constexpr double kBoundDeviations = 1.3;  // one-sided 90 %
-constexpr double kSurely = 0.15;          // of a decode iteration's mean, that its deviation may be to speak of it
+constexpr double kSurely = 0.15;          // maximum deviation, relative to the mean decode iteration, to report it
 
 double per_request_s(const LinearCoefficients& base, double context_tokens) { return base.k2 * context_tokens + base.c2; }
 
@@ -75,7 +75,7 @@ void pack(const Matrix& matrix, IterationEstimate& estimate) {
 
 Vector mean_of(const IterationEstimate& estimate) { return Vector(estimate.mean.data()); }
 
-// Terms differ in size by orders of magnitude: inverted is the matrix in units of the prior's deviations.
+// Terms differ by orders of magnitude, so the matrix is inverted in units of the prior's deviations.
 void forget(Matrix& covariance, const Vector& deviations, double share) {
   const Matrix units = deviations.asDiagonal(), inverse_units = deviations.cwiseInverse().asDiagonal();
   const Matrix scaled = inverse_units * covariance * inverse_units;
@@ -99,7 +99,7 @@ bool usable(const IterationObservation& observation) {
          c.iterations + c.batch + c.prompt_tokens > 0;
 }
 
-// What a snapshot may hold need not come from learn().
+// Snapshots may hold values that learn() never produces.
 bool makes_sense(const IterationEstimate& estimate) {
   const Vector mean = mean_of(estimate);
   const Matrix covariance = unpacked(estimate);
@@ -109,13 +109,13 @@ bool makes_sense(const IterationEstimate& estimate) {
          estimate.noise_variance >= 0;
 }
 
-// Standard deviation of what such an iteration takes in the mean.
+// Standard deviation of the mean time of such an iteration.
 double deviation_s(const LinearCoefficients& base, const IterationEstimate& estimate, const IterationContent& content) {
   const Vector row = row_of(base, content);
   return std::sqrt(std::max(0.0, row.dot(unpacked(estimate) * row)));
 }
 
-// Whether it makes sense, and knows a decode iteration (of the batch that was seen last, if any).
+// Whether the estimate is valid and knows a decode iteration (of the last batch seen, if any).
 bool is_sure(const LinearCoefficients& base, const IterationEstimate& estimate) {
   if (!makes_sense(estimate)) return false;
   const double batch = std::max(1.0, estimate.seen_batch);
@@ -123,8 +123,8 @@ bool is_sure(const LinearCoefficients& base, const IterationEstimate& estimate) 
   return decode_deviation_s(base, estimate, batch, kContextTokens) <= kSurely * decode_s;
 }
 
-// No term is free or negative, and a prompt costs no less than nothing beside its iteration. A term that is moved to its bound
-// moves the others with it, by the covariance: moved alone, it would drive them away from what was measured.
+// Keeps every term positive, and the cost of a prompt non-negative in addition to its iteration. A term moved to its bound
+// moves the others along by the covariance; moving it alone would contradict the measurements.
 void keep_sane(IterationEstimate& estimate, const LinearCoefficients& base) {
   const Matrix covariance = unpacked(estimate);
   const Vector deviations = prior_deviations(base);
@@ -164,15 +164,14 @@ Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const 
   const double innovation = 1 - row.dot(mean_of(estimate));
   const double deviations = std::abs(innovation) / std::sqrt(expected);
 
-  // In expectation the square is 1: what it is above or below that is the noise estimate's error, by the noise's own share of
-  // what was expected.
+  // The expected square is 1. The difference is an error of the noise estimate, scaled by the noise's share of the expectation.
   const double own = estimate.noise_variance / expected;
   const double clipped = std::min(deviations, kClippedResidual);
   const double noise = estimate.noise_variance * (1 + kNoiseMemory * own * (clipped * clipped - 1));
   estimate.noise_variance =
       std::clamp(noise, kLeastNoiseDeviation * kLeastNoiseDeviation, kMaxNoiseDeviation * kMaxNoiseDeviation);
 
-  // Prompts that waited tell of no change in decoding, and what is sure of little ends no run.
+  // Prompts that waited say nothing about decoding, and an observation that is certain about little ends no run.
   int& run = observation.decodes ? estimate.outlier_run : estimate.prompt_outlier_run;
   Learnt learnt = Learnt::kLearnt;
   if (deviations > kGateDeviations && estimate.samples >= kFewestToJudge) {
@@ -192,7 +191,7 @@ Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const 
   if (observation.noise_deviation <= kSureDeviation) run = 0;
   const Vector gain = covariance * row / expected;
   Eigen::Map<Vector>(estimate.mean.data()) += gain * innovation;
-  // Joseph's form, against rounding.
+  // Joseph form, for numerical stability.
   const Matrix left = Matrix::Identity() - gain * row.transpose();
   pack(left * covariance * left.transpose() + gain * gain.transpose() * (estimate.noise_variance + extra), estimate);
   keep_sane(estimate, base);
@@ -220,7 +219,7 @@ IterationEstimate estimate_from(const LinearCoefficients& base, const LatencyMod
                                 std::int64_t samples, double largest_batch) {
   IterationEstimate estimate;
   if (!usable(base)) return estimate;
-  // The line through four of its points, each as sure as the fit is.
+  // Fits the line through four of its points, each as certain as the fit.
   Matrix rows;
   int point = 0;
   const auto add = [&](const IterationContent& content, double seconds) {
@@ -290,14 +289,14 @@ double moved_by(const LinearCoefficients& before, const LinearCoefficients& shee
 
 std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const AcceleratorSpec& spec,
                                            const WorkerEstimate& measured) {
-  constexpr double kOff = 4.0 / 3;  // either way
+  constexpr double kOff = 4.0 / 3;  // in either direction
   const IterationEstimate& estimate = measured.estimate;
   const LinearCoefficients sheet = linear_coefficients(shape, spec, measured.gpus_per_worker);
   if (estimate.largest_batch < 1 || !is_sure(sheet, estimate)) return std::nullopt;
   const LinearModel planned(sheet), believed(estimated(sheet, estimate));
   const double batch = std::max(1.0, estimate.seen_batch);
   const double decode_s = believed.decode_s(batch, kContextTokens);
-  // Where launches take most of an iteration, neither bandwidth nor FLOP/s would explain it.
+  // If launches take most of an iteration, neither bandwidth nor FLOP/s would explain it.
   if (shape.layers * Efficiency{}.layer_overhead_s > 0.3 * sheet.c3) return std::nullopt;
   SheetAdvice advice;
   advice.decode_times = decode_s / planned.decode_s(batch, kContextTokens);

@@ -1,17 +1,17 @@
-// IterationEstimate: how long a worker's iterations take, as live workers show it. A regression over what an iteration had in
-// it:
+// IterationEstimate estimates how long a worker's iterations take, from live workers, by a regression over the content of an
+// iteration:
 //
 //   t = constant + per_request * batch + per_prompt_token * prompt tokens + per_prompt * prompts
 //
-// in units of a LinearModel's coefficients, which give only its first guess and how requests grow with their context. The guess
-// may be wrong by a factor of several: its spread is so wide that two seconds of measurement outweigh it.
+// Its units are the coefficients of a LinearModel. They supply only the prior, and how the cost of a request grows with its
+// context. The prior may be wrong by a factor of several: its spread is so wide that two seconds of measurement outweigh it.
 //
-// Recursive least squares with forgetting: residuals are relative to what was measured, so that one noise figure serves short
-// iterations and long ones; what was learnt fades back to the first guess's spread, in information, with time (a steady load
-// that tells nothing new lets the spread grow no further than that). An observation beyond kGateDeviations of what the running
-// fit itself expects is passed over; three of them in a row on one side are a change (another engine version, a throttled GPU):
-// the fit then keeps its figures and gives up its certainty. The first guess is never what an observation is judged by: its
-// spread lets anything pass.
+// It uses recursive least squares with forgetting. Residuals are relative to the measurement, so that one noise figure serves
+// short and long iterations. What was learnt fades over time to the spread of the prior, in terms of information, so a steady
+// load that adds no information widens the spread no further than that. An observation more than kGateDeviations away from the
+// fit's own expectation is ignored. Three of them in a row on the same side are a change (another engine version, a throttled
+// GPU): the fit then keeps its values and discards its certainty. Observations are never judged against the prior, because its
+// spread would accept anything.
 //
 // Plain data and pure functions.
 #pragma once
@@ -28,38 +28,38 @@
 
 namespace windlass::planner {
 
-// What was in an iteration, in the mean of those that were watched; or in the part of it that a figure speaks of.
+// Content of an iteration: the mean over observed iterations, or the part that a figure refers to.
 struct IterationContent {
-  double iterations = 1;      // of which the constant is paid: 1.5 where the rest of the one under way comes before
-  double batch = 0;           // requests that decode
-  double context_tokens = 0;  // of each of them, in the mean
-  double prompt_tokens = 0;   // computed in it, of all its prompts
+  double iterations = 1;      // number of constants paid: 1.5 if the rest of the current iteration comes first
+  double batch = 0;           // decoding requests
+  double context_tokens = 0;  // mean per decoding request
+  double prompt_tokens = 0;   // of all its prompts
   double prompts = 0;
 };
 
 struct IterationObservation {
   IterationContent content;
   double seconds = 0;          // mean
-  double count = 1;            // iterations, gaps or requests that it is the mean of
-  double noise_deviation = 0;  // of it, beyond what the estimate has learnt, relative to `seconds`
-  bool decodes = false;        // a time of decoding, not of a prompt
+  double count = 1;            // number of iterations, gaps or requests in the mean
+  double noise_deviation = 0;  // deviation beyond what the estimate has learnt, relative to `seconds`
+  bool decodes = false;        // a decode time and not a prompt time
 };
 
 struct IterationEstimate {
   static constexpr std::size_t kTerms = 4;
 
-  std::array<double, kTerms> mean{1, 1, 1, 0};  // times c3, k2 * context + c2, k1; and seconds a prompt
-  // Covariance of `mean`, its upper triangle by rows. All 0: nothing has been learnt yet.
+  std::array<double, kTerms> mean{1, 1, 1, 0};  // multiples of c3, k2 * context + c2 and k1; and seconds per prompt
+  // Covariance of `mean`, upper triangle by rows. All 0: nothing learnt yet.
   std::array<double, kTerms*(kTerms + 1) / 2> covariance{};
   double noise_variance = 0;  // of one observation, relative to it
-  std::int64_t samples = 0;   // observations that were learnt from
+  std::int64_t samples = 0;   // number of observations used
   std::int64_t outliers = 0;
   std::int64_t changes = 0;
-  int outlier_run = 0;         // of decoding, in a row: above what was expected if positive, below if negative
-  int prompt_outlier_run = 0;  // and of prompts
-  double largest_batch = 0;    // at which decoding was seen within the last minutes
-  double seen_batch = 0;       // at which decoding was seen last
-  double decode_count = 0;     // iterations or tokens' gaps of decoding, of all samples together
+  int outlier_run = 0;         // of decode outliers in a row: positive if above the expectation, negative if below
+  int prompt_outlier_run = 0;  // the same for prompts
+  double largest_batch = 0;    // largest decode batch seen in the last minutes
+  double seen_batch = 0;       // last decode batch seen
+  double decode_count = 0;     // decode iterations or token gaps in all samples
 
   [[nodiscard]] bool knows() const { return samples > 0; }
   bool operator==(const IterationEstimate&) const = default;
@@ -67,62 +67,62 @@ struct IterationEstimate {
 
 enum class Learnt { kLearnt, kOutlier, kChange, kInvalid };
 
-// `base`: always the same for one estimate. `elapsed_s`: since the observation before it, for forgetting.
+// `base`: always the same for one estimate. `elapsed_s`: time since the previous observation, for forgetting.
 [[nodiscard]] Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const IterationObservation& observation,
                            double elapsed_s);
 
-// The data sheet has changed: what was measured is the same, in units of the new one.
+// Converts the estimate to the units of a new data sheet; the measured times stay the same.
 void rebase(IterationEstimate& estimate, const LinearCoefficients& from, const LinearCoefficients& to);
 
-// What a measured fit says, as where an estimate begins: the same line, as sure as `relative_error` makes it.
+// An initial estimate from a measured fit: the same line, with the certainty given by `relative_error`.
 [[nodiscard]] IterationEstimate estimate_from(const LinearCoefficients& base, const LatencyModel& measured,
                                               double relative_error, std::int64_t samples, double largest_batch);
 
-// The model as it is believed to be: the coefficients with the estimate in them. The KV cache is the base's.
+// The base coefficients with the estimate applied. The KV cache is that of the base.
 [[nodiscard]] LinearCoefficients estimated(const LinearCoefficients& base, const IterationEstimate& estimate);
 
-// Standard deviation of a decode iteration's mean, in seconds.
+// Standard deviation of the mean time of a decode iteration, in seconds.
 [[nodiscard]] double decode_deviation_s(const LinearCoefficients& base, const IterationEstimate& estimate, double batch,
                                         double mean_context_tokens);
 
-// An estimate of one kind of worker.
+// The estimate of one kind of worker.
 struct WorkerEstimate {
   std::string accelerator;
   int gpus_per_worker = 0;
-  bool from_profile = false;  // it began with a PerformanceProfile
+  bool from_profile = false;  // its start was a PerformanceProfile
   IterationEstimate estimate;
 
   bool operator==(const WorkerEstimate&) const = default;
 };
 
-// Of this kind of worker; or of another number of GPUs of the same class, the nearest below or else above: a class whose sheet
-// is wrong is so with any number. nullptr: nothing was measured on the class, or nothing that makes sense.
+// The estimate of this kind of worker; otherwise that of another number of GPUs of the same class, the nearest below or else
+// above, because a wrong data sheet is wrong for any number. nullptr: no valid measurement of the class.
 [[nodiscard]] const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, const std::string& accelerator,
                                                   int gpus);
 
-// What is believed of such a worker: measured where anything was, else the data sheet.
+// The best known coefficients of such a worker: measured if available, otherwise from the data sheet.
 [[nodiscard]] LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
                                                        std::span<const WorkerEstimate> estimates);
 
-// How far what is believed of a worker has moved from `before`, in decoding or in prompts, whichever is more: a factor of at
-// least 1. What is not known to some 15 % now has not moved. `sheet`: what the estimate is in units of.
+// How far the best known coefficients of a worker have moved from `before`, for decoding or for prompts, whichever is more: a
+// factor of at least 1. Values uncertain by more than about 15 % count as unmoved. `sheet`: the units of the estimate.
 [[nodiscard]] double moved_by(const LinearCoefficients& before, const LinearCoefficients& sheet, const IterationEstimate& now);
 
-// Whether a class's data sheet fits what was measured, and what would. Both times are measured over planned.
+// Whether the data sheet of a class fits the measurements, and figures that would. Both times are measured / planned.
 struct SheetAdvice {
   double decode_times = 1;
   double prefill_times = 1;
   double memory_bandwidth_bytes_per_s = 0;  // of one accelerator, to two digits
-  double peak_flops_per_s = 0;              // of the model's type
+  double peak_flops_per_s = 0;              // for the model's data type
   bool off = false;                         // by more than a third
 
   [[nodiscard]] std::string to_text(const ModelShape& shape) const;
 };
-// nullopt: what was measured is not sure enough to say.
+// nullopt: the measurements are too uncertain.
 [[nodiscard]] std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const AcceleratorSpec& spec,
                                                          const WorkerEstimate& measured);
 
-// As much slower in decoding as the estimate may be off: kBoundDeviations of its own standard error on top.
+// The model with decode times raised by the uncertainty of the estimate: kBoundDeviations times its standard error.
 class UpperBoundModel final : public LatencyModel {
  public:
   UpperBoundModel(const LinearCoefficients& base, const IterationEstimate& estimate)

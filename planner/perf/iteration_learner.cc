@@ -1,4 +1,4 @@
-// See iteration_learner.h.
+// Updates iteration estimates from worker counters; see iteration_learner.h.
 #include "planner/perf/iteration_learner.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace windlass::planner {
 namespace {
 
-constexpr double kProbedNoise = 0.05;  // of times that come over the network, with all that a server does besides
+constexpr double kProbedNoise = 0.05;  // of times measured over the network, including other work of the server
 
 }  // namespace
 

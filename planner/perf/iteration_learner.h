@@ -1,7 +1,7 @@
-// IterationLearner: one kind of worker's IterationEstimate, taught by the counters of all its workers. The controller and the
-// simulator's copy of it both learn here.
+// IterationLearner maintains the IterationEstimate of one kind of worker from the counters of all its workers. Used by the
+// controller and by the simulator's copy of it.
 //
-// Pure: times come in as arguments. Single-threaded.
+// Pure: times are arguments. Single-threaded.
 #pragma once
 
 #include <map>
@@ -17,28 +17,28 @@ namespace windlass::planner {
 
 class IterationLearner {
  public:
-  // Forgets what is known and goes on from there: a fit that was measured with all the care that live workers lack.
+  // Discards everything learnt and starts from a fit that was measured more carefully than live workers allow.
   void begin(const IterationEstimate& estimate, const LinearCoefficients& base) {
     estimate_ = estimate;
     base_ = base;
   }
 
-  // The data sheet is this one now: what is known is kept.
+  // Changes the data sheet; everything learnt is kept.
   void set_base(const LinearCoefficients& base);
 
-  // A worker's newest reading. `base`: as in set_base(). `context_tokens`, `prompt_tokens`: as IterationWindows has them.
-  // Returns whether anything was learnt.
+  // Processes the newest reading of a worker. `base`: as for set_base(). `context_tokens`, `prompt_tokens`: as for
+  // IterationWindows. Returns whether anything was learnt.
   bool take(const std::string& worker, const WorkerCounters& now, const LinearCoefficients& base, double context_tokens,
             double prompt_tokens);
 
-  // What requests from outside measured of an idle worker, `at_s`.
+  // Processes measurements of an idle worker by outside requests, at time `at_s`.
   bool take(const std::vector<MeasuredIteration>& measured, const LinearCoefficients& base, double at_s);
 
-  // Forgets the windows of other workers.
+  // Discards the windows of all other workers.
   void keep(const std::set<std::string>& workers);
 
   [[nodiscard]] const IterationEstimate& estimate() const { return estimate_; }
-  // The data sheet that the estimate is in units of. REQUIRES: one was given.
+  // The data sheet that defines the units of the estimate. REQUIRES: one was given.
   [[nodiscard]] const LinearCoefficients& base() const { return *base_; }
 
  private:

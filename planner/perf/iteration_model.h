@@ -1,10 +1,10 @@
-// IterationModel: how long one iteration of an engine takes on one worker (a model on an accelerator with a fixed number of
-// GPUs).
+// IterationModel predicts how long one iteration of an engine takes on one worker (a model on an accelerator with a fixed
+// number of GPUs).
 //
-// One interface for all latency models: fitted lines, DistServe's formulas, measured profiles, operator tables, roofline. An
-// iteration is described by sums over its sequences, which is all that any of them asks (Vidur's equivalences: prefills of
-// lengths p_i attend as one of length sqrt(sum p_i^2); decode attention depends on the sum of contexts), so that a simulator
-// keeps them up to date in constant time. Implementations are immutable and may be shared between threads. Pure.
+// All latency models share this interface: fitted lines, DistServe's formulas, measured profiles, operator tables, roofline. An
+// iteration is described by sums over its sequences, which is all that these models need (Vidur's equivalences: prefills of
+// lengths p_i attend like one of length sqrt(sum p_i^2); decode attention depends on the sum of contexts). So a simulator
+// updates them in constant time. Implementations are immutable and may be shared between threads. Pure.
 #pragma once
 
 namespace windlass::planner {
@@ -14,10 +14,10 @@ struct Batch {
   int prefill_sequences = 0;
   double prefill_tokens = 0;  // sum of the chunks' tokens
   double prefill_attention =
-      0;  // sum over chunks of chunk^2 + 2 chunk * (tokens of the prompt before it); a whole prompt: its length squared
+      0;  // sum over chunks of chunk^2 + 2 chunk * (prompt tokens before it); for a whole prompt, its length squared
   // Decode: one new token for each of these sequences.
   int decode_sequences = 0;
-  double decode_context_tokens = 0;  // sum of the tokens that are in their caches
+  double decode_context_tokens = 0;  // sum of the tokens in their caches
 
   [[nodiscard]] bool empty() const { return prefill_sequences == 0 && decode_sequences == 0; }
 
@@ -41,27 +41,27 @@ struct Batch {
   return Batch{0, 0, 0, sequences, sequences * mean_context_tokens};
 }
 
-// What a prediction rests on.
+// What a prediction is based on.
 enum class Coverage {
-  kMeasured,      // inside what was measured or fitted
-  kExtrapolated,  // outside of it: the same formula, carried on
-  kModelled,      // from data sheets or from another accelerator's measurements
+  kMeasured,      // within the measured or fitted range
+  kExtrapolated,  // outside of it, by the same formula
+  kModelled,      // data sheets, or measurements of another accelerator
 };
 
 class IterationModel {
  public:
   virtual ~IterationModel() = default;
 
-  // Seconds of the iteration on the worker, all its pipeline stages passed once. REQUIRES: !batch.empty(). Never negative.
+  // Seconds of the iteration on the worker, through all its pipeline stages. REQUIRES: !batch.empty(). Never negative.
   [[nodiscard]] virtual double iteration_s(const Batch& batch) const = 0;
 
-  // How far iteration_s(batch) is covered by measurements.
+  // How well measurements cover this prediction.
   [[nodiscard]] virtual Coverage coverage(const Batch& batch) const = 0;
 
-  // Tokens that the worker's KV cache holds. 0 or less: the model itself does not fit.
+  // Tokens that fit in the worker's KV cache. 0 or less: the model itself does not fit.
   [[nodiscard]] virtual double kv_capacity_tokens() const = 0;
 
-  // Pipeline stages of the worker; an iteration keeps one of them busy for iteration_s / stages at a time.
+  // Pipeline stages of the worker; an iteration occupies one at a time, each for iteration_s / stages.
   [[nodiscard]] virtual int pipeline_stages() const { return 1; }
 };
 

@@ -1,4 +1,4 @@
-// See iteration_windows.h.
+// Derives observations of iterations from engine counters; see iteration_windows.h.
 #include "planner/perf/iteration_windows.h"
 
 #include <algorithm>
@@ -7,17 +7,17 @@
 namespace windlass::planner {
 namespace {
 
-constexpr double kUnderWay = 0.5;         // of an iteration, that a request waits for when it comes
-constexpr double kFirstTokenNoise = 0.3;  // requests that come at once stand in front of each other
+constexpr double kUnderWay = 0.5;         // part of an iteration that a new request waits for on average
+constexpr double kFirstTokenNoise = 0.3;  // requests that arrive together delay each other
 constexpr double kPrefillNoise = 0.15;
-constexpr double kCrowdedNoise = 0.5;  // and share iterations, where others waited before them
+constexpr double kCrowdedNoise = 0.5;  // and share iterations, if others were waiting before them
 constexpr double kGapNoise = 0.05;
 constexpr double kMeasuredNoise = 0.03;
-constexpr double kSpreadNoise = 0.5;  // of the batch's spread, where times are of earlier iterations
-constexpr double kIdleBatch = 0.3;    // requests in the mean: below it they run alone
+constexpr double kSpreadNoise = 0.5;  // as a fraction of the spread of the batch, if times are from earlier iterations
+constexpr double kIdleBatch = 0.3;    // mean requests: below it, requests run alone
 constexpr double kFewestIterations = 5;
 
-// What came since; nullopt after a restart, or where a reading lacks it.
+// Growth of a counter; nullopt after a restart, or if a reading lacks it.
 std::optional<double> grown(const std::optional<double>& before, const std::optional<double>& now) {
   if (!before || !now || !(*now >= *before)) return std::nullopt;
   return *now - *before;
@@ -35,13 +35,13 @@ bool fell(const WorkerCounters& before, const WorkerCounters& now) {
          less(before.first_tokens, now.first_tokens) || less(before.iterations, now.iterations);
 }
 
-// What a worker's counters grew by in a window.
+// Growth of a worker's counters in a window.
 struct Growth {
   std::optional<CountedTime> first_tokens, prefills, gaps, queueing, iterations;
   std::optional<double> prompt_seconds, generated;
   double prompts = 0;
-  double prompt_tokens = 0;   // of all these
-  double context_tokens = 0;  // of a request while it decodes, in the mean
+  double prompt_tokens = 0;   // of all these prompts
+  double context_tokens = 0;  // mean per decoding request
 
   [[nodiscard]] bool any_gap() const { return gaps && gaps->count > 0 && gaps->sum_s > 0; }
 };
@@ -63,14 +63,14 @@ Growth growth(const WorkerCounters& before, const WorkerCounters& now, double co
   return out;
 }
 
-// Where the worker counts its iterations.
+// For workers that count iterations.
 IterationObservation mean_iteration(const Growth& window) {
   const CountedTime& iterations = *window.iterations;
   IterationObservation observation;
   observation.seconds = iterations.sum_s / iterations.count;
   observation.count = iterations.count;
   observation.decodes = true;
-  // A prompt's first token comes with its own iteration.
+  // The first token of a prompt comes in the prompt's own iteration.
   observation.content.batch = std::max(0.0, *window.generated - window.prompts) / iterations.count;
   observation.content.context_tokens = window.context_tokens;
   observation.content.prompt_tokens = window.prompt_tokens / iterations.count;
@@ -80,7 +80,7 @@ IterationObservation mean_iteration(const Growth& window) {
 
 IterationObservation mean_gap(const Growth& window, double batch, double late) {
   const CountedTime& gaps = *window.gaps;
-  // Others' prompts stall a request; its own comes before its first gap.
+  // A request is stalled by the prompts of others; its own prompt comes before its first gap.
   const double others = (batch - 1) / std::max(gaps.count, window.generated ? *window.generated - window.prompts : 0);
   IterationObservation observation;
   observation.seconds = gaps.sum_s / gaps.count;
@@ -94,7 +94,8 @@ IterationObservation mean_gap(const Growth& window, double batch, double late) {
   return observation;
 }
 
-// A first token comes at the end of its own iteration, next to those that decode; before it the one under way has to end.
+// The first token comes at the end of the request's own iteration, together with decoding requests, and after the end of the
+// current iteration.
 std::optional<IterationObservation> mean_first_token(const Growth& window, double batch, double late, bool waited) {
   if (!(window.prompts > 0)) return std::nullopt;
   const auto of = [&](double seconds, double iterations, double noise) -> std::optional<IterationObservation> {
@@ -147,7 +148,7 @@ void IterationWindows::begin(const WorkerCounters& now) {
 
 std::vector<IterationObservation> IterationWindows::take(const WorkerCounters& now, double context_tokens,
                                                          double prompt_tokens) {
-  if (last_at_s_ && now.at_s <= *last_at_s_) return {};  // seen already
+  if (last_at_s_ && now.at_s <= *last_at_s_) return {};  // already processed
   last_at_s_ = now.at_s;
   if (!first_ || fell(*first_, now)) {
     warm_at_s_ = now.at_s + kColdS;
@@ -177,12 +178,12 @@ std::vector<IterationObservation> IterationWindows::close(const WorkerCounters& 
   const Growth window = growth(before, now, context_tokens, prompt_tokens);
   if (window.iterations && window.iterations->count >= kFewestIterations && window.generated) return {mean_iteration(window)};
 
-  // The batch as a token sees it: of a batch of eight there are eight times as many as of one.
+  // The mean batch weighted by tokens: a batch of eight counts eight times as much as a batch of one.
   double batch = 0;
   if (busy_ >= 2) {
     batch = running_squares_ / running_sum_;
   } else if (window.any_gap() && window.gaps->sum_s / (now.at_s - before.at_s) <= kIdleBatch) {
-    batch = 1;  // Little's law: too little work for two requests to meet
+    batch = 1;  // Little's law: the load is too low for two requests to overlap
   }
   if (!(batch >= 1)) return {};
 

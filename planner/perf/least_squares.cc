@@ -1,5 +1,5 @@
-// See least_squares.h. Columns are scaled to length one first, so that tolerances mean the same for seconds per token and
-// seconds.
+// Least squares: see least_squares.h. Columns are first scaled to length one, so that tolerances mean the same for seconds per
+// token and seconds.
 #include "planner/perf/least_squares.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ std::optional<ErrorSummary> cross_validate(const MatrixXd& features, const Vecto
     const VectorXd held_out = rows_of(features, split.test) * x;
     return std::vector<double>(held_out.begin(), held_out.end());
   });
-  // A fold whose columns depend on one another has no fit of its own, although the whole has one.
+  // A fold may have linearly dependent columns, and so no fit, although the whole set has one.
   if (!predicted.ok()) return std::nullopt;
   return error_summary(std::span(targets.data(), samples), *predicted);
 }
@@ -95,9 +95,8 @@ Result<VectorXd> least_squares(const MatrixXd& a, const VectorXd& b) {
   if (qr.rank() < a.cols()) {
     return Error{
         ErrorCode::kFailedPrecondition,
-        fmt::format(
-            "least squares: {} samples tell only {} of {} coefficients apart; needed are samples that differ in more ways",
-            a.rows(), qr.rank(), a.cols())};
+        fmt::format("least squares: {} samples determine only {} of {} coefficients; use samples that differ in more ways",
+                    a.rows(), qr.rank(), a.cols())};
   }
   VectorXd x = qr.solve(b);
   x.array() /= scaled.lengths.array();
@@ -108,11 +107,11 @@ VectorXd nonnegative_least_squares(const MatrixXd& a, const VectorXd& b) {
   const Scaled scaled = scale_columns(a);
   const double tolerance = kTolerance * b.norm();
   VectorXd x = VectorXd::Zero(a.cols());
-  std::vector<Index> passive;  // columns whose coefficient is free; all others are at 0
+  std::vector<Index> passive;  // columns with a free coefficient; all others are 0
   std::vector<bool> is_passive(static_cast<std::size_t>(a.cols()));
-  std::vector<bool> is_refused(static_cast<std::size_t>(a.cols()));  // tried in vain since x last changed
+  std::vector<bool> is_refused(static_cast<std::size_t>(a.cols()));  // tried without success since x last changed
 
-  // Each round lowers the error, so that no set of columns comes twice; the limit is against rounding alone.
+  // Each round reduces the error, so no set of columns repeats; the limit guards against rounding alone.
   for (Index round = 0; round < 100 + 30 * a.cols(); ++round) {
     // The column at 0 along which the error falls fastest.
     const VectorXd descent = scaled.a.transpose() * (b - scaled.a * x);
@@ -127,7 +126,7 @@ VectorXd nonnegative_least_squares(const MatrixXd& a, const VectorXd& b) {
 
     auto qr = decompose(columns_of(scaled.a, passive));
     VectorXd free = qr.rank() == static_cast<Index>(passive.size()) ? VectorXd(qr.solve(b)) : VectorXd();
-    // A column that depends on the others, or moves the wrong way by rounding, would come in and go out for ever.
+    // A column that depends on the others, or moves the wrong way because of rounding, would enter and leave for ever.
     if (free.size() == 0 || !(free[free.size() - 1] > 0)) {
       passive.pop_back();
       is_refused[static_cast<std::size_t>(entering)] = true;
@@ -137,7 +136,7 @@ VectorXd nonnegative_least_squares(const MatrixXd& a, const VectorXd& b) {
     std::fill(is_refused.begin(), is_refused.end(), false);
 
     while (free.size() > 0 && !(free.minCoeff() > 0)) {
-      // Go towards the free solution until the first coefficient reaches 0, and fix that one there.
+      // Move towards the free solution until the first coefficient reaches 0, and fix that one there.
       double step = 1;
       Index leaving = -1;
       for (std::size_t i = 0; i < passive.size(); ++i) {
@@ -168,19 +167,18 @@ VectorXd nonnegative_least_squares(const MatrixXd& a, const VectorXd& b) {
 Result<LinearFit> fit_linear(const MatrixXd& features, const VectorXd& targets, const FitOptions& options) {
   if (features.rows() != targets.size()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("fit: found {} rows of features and {} targets, allowed are equal numbers", features.rows(),
+                 fmt::format("fit: rows of features and targets: must be equal in number (got {} and {})", features.rows(),
                              targets.size())};
   }
   if (targets.size() < features.cols() || targets.size() == 0) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("fit: found {} samples for {} coefficients, allowed is at least one each", targets.size(),
-                             features.cols())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("fit: samples: must be at least one per coefficient, {} (got {})",
+                                                          features.cols(), targets.size())};
   }
   for (Index i = 0; i < targets.size(); ++i) {
     if (!(targets[i] > 0) || !std::isfinite(targets[i]) || !features.row(i).allFinite()) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("fit: sample {}: found target {}, allowed are finite features and a finite target above 0", i,
-                               targets[i])};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("fit: sample {}: must have finite features and a finite target above 0 (got target {})", i, targets[i])};
     }
   }
   WINDLASS_ASSIGN_OR_RETURN(VectorXd coefficients, solve(features, targets, options));

@@ -1,4 +1,4 @@
-// See linear_iteration_model.h.
+// Fits and evaluates linear iteration times; see linear_iteration_model.h.
 #include "planner/perf/linear_iteration_model.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct PhaseSample {
   double seconds = 0;
 };
 
-// Which of the four terms a form has; the constant is in all.
+// Which of the four terms a form has; all have the constant.
 struct Terms {
   bool per_sequence = false;
   bool per_mean_token = false;
@@ -103,7 +103,7 @@ Result<LinearIterationFit> fit_linear_iteration(std::span<const IterationSample>
     const Batch& batch = samples[i].batch;
     if ((batch.prefill_sequences > 0) == (batch.decode_sequences > 0)) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("sample {}: found {} prefill and {} decode sequences, allowed is one phase alone", i,
+                   fmt::format("sample {}: must have a single phase (got {} prefill and {} decode sequences)", i,
                                batch.prefill_sequences, batch.decode_sequences)};
     }
     if (batch.prefill_sequences > 0) {

@@ -1,18 +1,19 @@
-// LinearIterationModel: iteration times that are linear in sums over the batch, fitted from samples.
+// LinearIterationModel predicts iteration times that are linear in sums over the batch, fitted to samples.
 //
 //   t = per_token * sum of tokens + per_sequence * sequences + per_mean_token * mean tokens + constant
 //
-// with one set of coefficients for prefill (tokens of the prompts) and one for decode (tokens of context). Two papers' models
-// are this one:
+// with one set of coefficients for prefill (prompt tokens) and one for decode (context tokens). It covers the models of two
+// papers:
 //
 //   Aladdin (Nie, Fonseca, Liu 2024)     prefill  k1 sum(l) + c1                      Eq. 2
 //                                        decode   (k2 l_ave + c2) b + c3              Eq. 3
 //   Huawei (heterogeneous clusters)      prefill  p1 b I + p2 b + p3 I + p4           Eq. 3
 //                                        decode   p5 b l + p6 b + p7 l + p8           Eq. 4, one iteration of its sum
 //
-// Huawei's I is the longest prompt of the batch, to which its engine pads; ours do not pad, so I is the mean here: the same for
-// batches of equal prompts, which is what is profiled. An iteration that mixes both phases passes the weights once: it takes
-// both times less the smaller of the two constants. KV capacity (Aladdin Eq. 1) is given by the caller.
+// Huawei's I is the longest prompt of the batch, to which its engine pads. Our engines do not pad, so I is the mean here; for
+// batches of equal prompts, which is what is profiled, both are the same. An iteration that mixes both phases reads the weights
+// once: it takes the sum of both times minus the smaller of the two constants. The caller supplies the KV capacity (Aladdin Eq.
+// 1).
 #pragma once
 
 #include <span>
@@ -30,7 +31,7 @@ struct IterationSample {
 
 enum class LinearForm { kAladdin, kHuawei };
 
-// Seconds per unit of one phase.
+// Seconds per unit, for one phase.
 struct PhaseCoefficients {
   double per_token_s = 0;       // Aladdin k1, k2; Huawei p1, p5
   double per_sequence_s = 0;    // Aladdin c2; Huawei p2, p6
@@ -40,7 +41,7 @@ struct PhaseCoefficients {
   bool operator==(const PhaseCoefficients&) const = default;
 };
 
-// What the samples of one phase covered.
+// The range of the samples of one phase.
 struct PhaseRange {
   double fewest_sequences = 0, most_sequences = 0;
   double fewest_mean_tokens = 0, most_mean_tokens = 0;
@@ -63,7 +64,7 @@ class LinearIterationModel final : public IterationModel {
       : prefill_(prefill), decode_(decode), kv_capacity_tokens_(kv_capacity_tokens) {}
 
   [[nodiscard]] double iteration_s(const Batch& batch) const override;
-  // Mixed batches are kExtrapolated: each phase was fitted alone.
+  // Mixed batches are kExtrapolated, because each phase was fitted alone.
   [[nodiscard]] Coverage coverage(const Batch& batch) const override;
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
 
@@ -78,12 +79,12 @@ class LinearIterationModel final : public IterationModel {
 
 struct LinearIterationFit {
   LinearIterationModel model;
-  LinearFit prefill;  // with the errors
+  LinearFit prefill;  // with their errors
   LinearFit decode;
 };
 
-// Errors kInvalidArgument: a sample that is empty or mixes both phases, a time that is not positive and finite, fewer samples
-// of a phase than its coefficients.
+// Errors kInvalidArgument: a sample that is empty or mixes both phases, a time that is not positive and finite, or fewer
+// samples of a phase than its coefficients.
 [[nodiscard]] Result<LinearIterationFit> fit_linear_iteration(std::span<const IterationSample> samples, LinearForm form,
                                                               double kv_capacity_tokens, const FitOptions& options = {});
 

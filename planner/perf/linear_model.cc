@@ -1,4 +1,4 @@
-// The linear model's coefficients from data sheets.
+// Computes the linear model's coefficients from data sheets.
 #include "planner/perf/linear_model.h"
 
 #include <algorithm>
@@ -8,8 +8,7 @@
 namespace windlass::planner {
 namespace {
 
-// Seconds per byte that one all-reduce takes over N GPUs, per byte of the tensor: a ring moves 2 (N - 1) / N of it over each
-// link.
+// Seconds of an all-reduce over N GPUs per byte of the tensor: a ring moves 2 (N - 1) / N of the tensor over each link.
 double all_reduce_s_per_byte(const AcceleratorSpec& spec, int gpus, const Efficiency& efficiency) {
   if (gpus <= 1) return 0;
   const double bandwidth = spec.intra_link_bandwidth_bytes_per_s * efficiency.link;
@@ -17,7 +16,7 @@ double all_reduce_s_per_byte(const AcceleratorSpec& spec, int gpus, const Effici
   return 2.0 * (gpus - 1) / gpus / bandwidth;
 }
 
-// A small all-reduce pays latency alone: a tree goes up and down in log2(N) steps each way.
+// For a small all-reduce only latency matters: a tree goes up and down in log2(N) steps each way.
 double all_reduce_latency_s(const AcceleratorSpec& spec, int gpus) {
   return gpus <= 1 ? 0 : 2.0 * std::log2(gpus) * spec.intra_link_latency_s;
 }
@@ -30,7 +29,7 @@ LinearCoefficients linear_coefficients(const ModelShape& shape, const Accelerato
   const double flops_per_s = n * peak_flops_for(spec, shape.dtype) * efficiency.compute;
   const double bytes_per_s = n * spec.memory_bandwidth_bytes_per_s * efficiency.bandwidth;
   const double element = bytes_of(shape.dtype);
-  // More GPUs than KV heads: each head lives on several of them, and its bytes are read and kept as often.
+  // With more GPUs than KV heads each head is stored on several GPUs, and its bytes are read and kept that many times.
   const double kv_copies = std::max(1.0, n / kv_shards(shape));
   const double kv_bytes = kv_bytes_per_token(shape) * kv_copies;
 
@@ -50,7 +49,7 @@ LinearCoefficients linear_coefficients(const ModelShape& shape, const Accelerato
   c.c2 = token_compute_s + token_comm_s;
   c.c3 = fixed_s;
 
-  // M = N m_gpu - m_model, less what activations take: the residual stream and its norms whole, the MLP's inner width cut by N.
+  // M = N m_gpu - m_model, minus activations: the residual stream and its norms in full, the MLP's inner width divided by N.
   const double chunk = std::min(efficiency.prefill_chunk_tokens, shape.max_context_tokens);
   const double activation_bytes = chunk * element * (4.0 * shape.hidden * n + 2.0 * shape.intermediate);
   const double kv_memory = n * spec.memory_bytes * efficiency.memory - weight_bytes(shape) - activation_bytes;

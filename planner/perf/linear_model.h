@@ -1,13 +1,13 @@
-// LinearModel: Aladdin's linear performance model (Nie, Fonseca, Liu 2024, Eq. 1-5) with coefficients worked out from the
-// model's shape and the accelerator's data sheet instead of fitted to traces.
+// LinearModel: Aladdin's linear performance model (Nie, Fonseca, Liu 2024, Eq. 1-5) with coefficients computed from the model's
+// shape and the accelerator's data sheet instead of fitted to traces.
 //
 //   prefill   t = k1 * sum(l_in) + c1                  Eq. 2
 //   decode    t = (k2 * l_ave + c2) * b + c3           Eq. 3
 //   KV cache  kv = h * tokens + j, M = N m_gpu - model Eq. 1
 //
-// Tensor parallelism over N GPUs divides compute and weight reads by N (Eq. 5) and adds two all-reduces a layer, whose traffic
-// grows with (N - 1) / N. What the line leaves out: prefill attention is quadratic in the prompt; at 2,000 tokens of an 8B
-// model that is 3 %, at 30,000 a third.
+// Tensor parallelism over N GPUs divides compute and weight reads by N (Eq. 5) and adds two all-reduces per layer, whose
+// traffic grows with (N - 1) / N. The line omits that prefill attention is quadratic in the prompt: for an 8B model that is 3 %
+// at 2,000 tokens and a third at 30,000.
 #pragma once
 
 #include "planner/catalog/accelerator.h"
@@ -16,21 +16,21 @@
 
 namespace windlass::planner {
 
-// Shares of the data sheet that real engines reach.
+// Fractions of the data sheet that real engines reach.
 struct Efficiency {
-  double compute = 0.5;    // of peak FLOP/s in prefill: what well-tuned dense kernels reach end to end (MFU 40-60 %)
+  double compute = 0.5;    // of peak FLOP/s in prefill: end to end for well-tuned dense kernels (MFU 40-60 %)
   double bandwidth = 0.8;  // of peak memory bandwidth in decode: streaming reads reach 80-90 %
-  double link = 0.7;       // of link bandwidth in an all-reduce: protocol and synchronisation take the rest
-  double memory = 0.9;     // of a GPU's memory that an engine may take (vLLM's gpu_memory_utilization)
+  double link = 0.7;       // of link bandwidth in an all-reduce: the rest goes to protocol and synchronisation
+  double memory = 0.9;     // of a GPU's memory that an engine may use (vLLM's gpu_memory_utilization)
   double layer_overhead_s =
-      20e-6;  // launches and small kernels (norms, rotary, sampling's share) of one layer in one iteration
-  int prefill_chunk_tokens = 8192;  // activations are reserved for this many tokens at once
+      20e-6;  // launches and small kernels (norms, rotary, share of sampling) of one layer in one iteration
+  int prefill_chunk_tokens = 8192;  // activations are reserved for this many tokens
 };
 
 struct LinearCoefficients {
   double k1 = 0;  // s per prompt token
   double c1 = 0;  // s per prefill
-  double k2 = 0;  // s per request and token of context, per decode iteration
+  double k2 = 0;  // s per request and context token, per decode iteration
   double c2 = 0;  // s per request, per decode iteration
   double c3 = 0;  // s per decode iteration
   double kv_capacity_tokens = 0;
@@ -56,7 +56,7 @@ class LinearModel final : public LatencyModel {
   LinearCoefficients c_;
 };
 
-// Eq. 4: the largest mean context at which a decode iteration of `batch` stays within `tpot_s`; negative when none does.
+// Eq. 4: the largest mean context at which a decode iteration of `batch` stays within `tpot_s`; negative if none does.
 [[nodiscard]] double max_mean_context(const LinearCoefficients& coefficients, double batch, double tpot_s);
 
 }  // namespace windlass::planner

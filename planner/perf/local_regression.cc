@@ -1,5 +1,5 @@
-// LocalRegression: see local_regression.h. A k-d tree finds the neighbours; the normal equations, at most five by five, are
-// solved by Cholesky's method.
+// LocalRegression: see local_regression.h. A k-d tree finds the neighbours; Cholesky's method solves the normal equations, at
+// most five by five.
 #include "planner/perf/local_regression.h"
 
 #include <algorithm>
@@ -21,10 +21,10 @@ double median(std::vector<double>& values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Solves the symmetric positive definite system of `terms` rows, and gives its first unknown.
+// Solves the symmetric positive definite system of `terms` rows, and returns its first unknown.
 double first_unknown(std::array<std::array<double, kMaxTerms>, kMaxTerms>& matrix, std::array<double, kMaxTerms>& right,
                      std::size_t terms) {
-  // The unknowns are eliminated from the last to the first, so that the first stands alone at the end.
+  // Eliminate the unknowns from last to first, so that only the first is left at the end.
   for (std::size_t pivot = terms - 1; pivot > 0; --pivot) {
     for (std::size_t row = 0; row < pivot; ++row) {
       const double factor = matrix[row][pivot] / matrix[pivot][pivot];
@@ -42,7 +42,7 @@ LocalRegression::LocalRegression(int dimensions, std::vector<double> points, std
   assert(1 <= dimensions && dimensions < static_cast<int>(kMaxTerms));
   assert(!values.empty() && points.size() == values.size() * static_cast<std::size_t>(dimensions));
   const auto width = static_cast<std::size_t>(dimensions);
-  // Equal points become one.
+  // Merge equal points.
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto compare = [&](std::size_t a, std::size_t b) {
@@ -106,7 +106,7 @@ void LocalRegression::find(std::span<const double> x, std::size_t begin, std::si
     const double difference = x[static_cast<std::size_t>(d)] - point(middle)[d];
     squared_distance += difference * difference;
   }
-  // A max-heap of the nearest so far; ties go to the smaller index, so that the answer does not depend on the search's way.
+  // A max-heap of the nearest points so far. Ties go to the smaller index, so the answer does not depend on the search order.
   const auto nearer = [](const Near& a, const Near& b) {
     return a.squared_distance != b.squared_distance ? a.squared_distance < b.squared_distance : a.index < b.index;
   };
@@ -145,7 +145,7 @@ double LocalRegression::at(std::span<const double> x) const {
     if (near.squared_distance == 0) return values_[near.index];
     squared_reach = std::max(squared_reach, near.squared_distance);
   }
-  // The farthest neighbour keeps a trace of weight: with few points it may be the only one in its direction.
+  // The farthest neighbour keeps a little weight: with few points it may be the only one in its direction.
   const double reach = std::sqrt(squared_reach) * 1.0001;
   std::array<std::array<double, kMaxTerms>, kMaxTerms> matrix{};
   std::array<double, kMaxTerms> right{};
@@ -168,7 +168,7 @@ double LocalRegression::at(std::span<const double> x) const {
     high = std::max(high, value);
   }
   for (std::size_t i = 1; i <= width; ++i) matrix[i][i] += options_.ridge * weights;
-  // One-sided neighbours may carry the plane far beyond all of them; half their spread is as far as it may go.
+  // With neighbours on one side only, the plane may go far beyond their values; limit that to half their spread.
   const double margin = (high - low) / 2;
   return std::clamp(first_unknown(matrix, right, width + 1), low - margin, high + margin);
 }

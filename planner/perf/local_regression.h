@@ -1,12 +1,12 @@
-// LocalRegression: a smooth surface through scattered measurements: at each query a plane fitted to the nearest points (locally
-// weighted regression: Cleveland, "Robust Locally Weighted Regression", JASA 74, 1979), tricube weights by distance.
+// LocalRegression is a smooth surface through scattered measurements: at each query it fits a plane to the nearest points, with
+// tricube weights by distance (locally weighted regression: Cleveland, "Robust Locally Weighted Regression", JASA 74, 1979).
 //
-// Operator tables ask it in logarithms of sizes, for the logarithm of measured time over roofline time, which varies slowly
-// where the time itself runs over five decades: on shapes that were not measured that halves the error. Cross-validated against
-// its rivals in docs/algorithms/latency.md: a random forest (Vidur's choice) over the same efficiencies is up to a point better
-// on some tables and worse on others; this one is continuous, exact at measured points, and needs no training. Outside of the
-// box of the points it answers for the nearest point of the box: a slope carried on over decades is worth nothing. Pure,
-// immutable.
+// Operator tables use it with logarithms of sizes to predict the logarithm of measured time / roofline time. That ratio varies
+// slowly, while the time itself covers five decades, and it halves the error on shapes that were not measured.
+// docs/algorithms/latency.md compares it with alternatives by cross-validation: a random forest (Vidur's choice) over the same
+// efficiencies is up to a point better on some tables and worse on others; this one is continuous, exact at measured points,
+// and needs no training. Outside the bounding box of the points it returns the value at the nearest point of the box, because
+// extrapolating a slope over decades is useless. Pure, immutable.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ class LocalRegression {
  public:
   struct Options {
     int neighbours = 12;
-    double ridge = 1e-3;  // pulls slopes to 0 where the neighbours do not fix them; share of the weights' sum
+    double ridge = 1e-3;  // pulls slopes to 0 if the neighbours do not determine them; fraction of the sum of weights
 
     bool operator==(const Options&) const = default;
   };
 
   LocalRegression() = default;
 
-  // `points` holds values.size() rows of `dimensions` coordinates. Values of equal points become their median.
+  // `points` has values.size() rows of `dimensions` coordinates. Equal points are merged, with the median of their values.
   // REQUIRES: 1 <= dimensions <= 4, at least one point, all finite.
   LocalRegression(int dimensions, std::vector<double> points, std::vector<double> values, const Options& options);
   LocalRegression(int dimensions, std::vector<double> points, std::vector<double> values)
@@ -38,7 +38,7 @@ class LocalRegression {
   // REQUIRES: !empty(), x has `dimensions` coordinates.
   [[nodiscard]] double at(std::span<const double> x) const;
 
-  // Whether x lies in the box of the points.
+  // Whether x is in the bounding box of the points.
   [[nodiscard]] bool covers(std::span<const double> x) const;
 
  private:
@@ -53,7 +53,7 @@ class LocalRegression {
 
   int dimensions_ = 0;
   Options options_;
-  std::vector<double> points_;  // a k-d tree without pointers: the median of each range stands in its middle
+  std::vector<double> points_;  // a k-d tree without pointers: the median of each range is in its middle
   std::vector<double> values_;
   std::vector<double> low_;
   std::vector<double> high_;

@@ -1,4 +1,4 @@
-// See operator_csv.h.
+// Recognises and collects operator tables in CSV files; see operator_csv.h.
 #include "planner/perf/operator_csv.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ Result<bool> append(std::vector<Row>& rows, Result<std::vector<Row>> parsed) {
   return true;
 }
 
-// The first line's names, each between commas.
+// The column names of the first line, each between commas.
 std::string header_of(std::string_view csv) {
   std::string_view line = csv.substr(0, csv.find('\n'));
   if (line.ends_with('\r')) line.remove_suffix(1);
@@ -51,7 +51,7 @@ Result<bool> add_operator_csv(std::string_view csv, OperatorMeasurements& to) {
   if (has("latency")) WINDLASS_RETURN_IF_ERROR(note_device(csv, to));
   if (has("gemm_dtype")) return append(to.tables.gemm, parse_gemm_csv(csv));
   if (has("kv_cache_dtype")) {
-    // One format for both phases: the rows say which.
+    // Both phases share one format: the rows say which.
     const CsvRows rows = CsvRows::parse(csv, {}).value_or(CsvRows());
     const auto name = rows.rows() > 0 && rows.has("op_name") ? rows.text(0, "op_name") : Result<std::string>(std::string());
     if (name.ok() && name->starts_with("context_attention")) {

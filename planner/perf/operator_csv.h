@@ -1,6 +1,6 @@
-// Operator measurements in whatever CSV file they come: tells by the columns which table a text is, and collects the rows.
+// Reads operator measurements from CSV files of several formats: it recognises the table by its columns and collects the rows.
 //
-// Known are the tables of ai-dynamo/aiconfigurator and Vidur's profiles, as operator_table.h reads them. Pure.
+// It knows the tables of ai-dynamo/aiconfigurator and Vidur's profiles, as described in operator_table.h. Pure.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@
 namespace windlass::planner {
 
 struct OperatorMeasurements {
-  OperatorTables tables;               // aiconfigurator's
-  VidurProfiles vidur;                 // Vidur's
-  std::vector<std::string> devices;    // as the tables name what they were measured on
-  std::optional<double> vidur_hidden;  // the width of the model that Vidur's samples are of, where they say so
+  OperatorTables tables;               // from aiconfigurator
+  VidurProfiles vidur;                 // from Vidur
+  std::vector<std::string> devices;    // names of the measured devices, as in the tables
+  std::optional<double> vidur_hidden;  // width of the model behind Vidur's samples, if given
 
   [[nodiscard]] bool has_vidur() const {
     return !vidur.mlp.empty() || !vidur.attention.empty() || !vidur.all_reduce.empty() || !vidur.cpu.empty();
@@ -29,13 +29,13 @@ struct OperatorMeasurements {
   }
 };
 
-// What add_operator_csv() knows, for messages.
+// The tables that add_operator_csv() knows, for messages.
 [[nodiscard]] std::string known_operator_tables();
 
-// Adds the text's rows. False: its columns are those of no known table. Errors name the line and the column.
+// Adds the rows of the text. False: its columns match no known table. Errors name the line and the column.
 [[nodiscard]] Result<bool> add_operator_csv(std::string_view csv, OperatorMeasurements& to);
 
-// Numbers of GPUs that Vidur's samples have, ascending.
+// The numbers of GPUs in Vidur's samples, ascending.
 [[nodiscard]] std::vector<int> gpus_of(const VidurProfiles& profiles);
 
 }  // namespace windlass::planner

@@ -1,4 +1,4 @@
-// OperatorModel: see operator_model.h.
+// Builds and evaluates operator models; see operator_model.h.
 #include "planner/perf/operator_model.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ const std::array<double, std::max(kBatchNodes, kLengthNodes)> kNodes = [] {
   return result;
 }();
 
-// The interval of nodes around x, and how far x lies in it. REQUIRES: count >= 2.
+// The interval of nodes around x, and the position of x in it. REQUIRES: count >= 2.
 struct Place {
   int below = 0;
   double share = 0;
@@ -46,7 +46,7 @@ Place locate(double x, int count) {
   return {below, std::min(1.0, (x - low) / (high - low))};
 }
 
-// Seconds, and which of them rest on what.
+// Seconds, and what they are based on.
 struct Priced {
   double s = 0;
   double extrapolated_s = 0;
@@ -63,7 +63,7 @@ struct Priced {
     modelled_s += more.modelled_s;
     return *this;
   }
-  // From the data sheet alone.
+  // Adds time from the data sheet alone.
   void add_modelled(double more_s) { *this += OperatorTime{more_s, Coverage::kModelled}; }
 };
 Priced operator*(double factor, Priced priced) {
@@ -75,7 +75,7 @@ Priced operator*(double factor, Priced priced) {
 
 float share_of(double part_s, double all_s) { return all_s > 0 ? static_cast<float>(part_s / all_s) : 0; }
 
-// Causal attention with a window over the same without.
+// Work of causal attention with a window, relative to attention without one.
 double windowed_share(double length, double window) {
   return window >= length ? 1 : (window * length - window * window / 2) / (length * length / 2);
 }
@@ -138,7 +138,7 @@ void OperatorModel::Surface::add_basis(double batch, double length, Basis& to) c
   to.extrapolated_s += beyond ? time_s - modelled_s : time_s * extrapolated[nearest];
 }
 
-// What is known while a model is built.
+// Data used while a model is built.
 struct OperatorModel::Builder {
   const ModelShape& shape;
   const AcceleratorSpec& spec;
@@ -149,12 +149,12 @@ struct OperatorModel::Builder {
   [[nodiscard]] double heads() const { return shape.heads / tp(); }
   [[nodiscard]] double kv_heads() const { return std::max(1.0, shape.kv_heads / tp()); }
 
-  // One layer-wide product of `matrix`, or of all chosen experts, on one GPU.
+  // One product of `matrix` for a layer, or of all chosen experts, on one GPU.
   [[nodiscard]] OperatorTime product(const WeightMatrix& matrix, double tokens) const {
     auto n = static_cast<double>(matrix.rows);
     auto k = static_cast<double>(matrix.columns);
     const std::string_view name = matrix.name;
-    // Megatron's cut: the first product of a pair by outputs, the second by inputs; what makes small vectors stands on each
+    // Megatron's split: the first product of a pair by outputs, the second by inputs; products with small outputs are on every
     // GPU.
     const bool second = name == "attention_output" ||
                         ((matrix.role == MatrixRole::kMlp || matrix.role == MatrixRole::kExpert) && name.ends_with("down"));
@@ -168,7 +168,7 @@ struct OperatorModel::Builder {
     }
     const GemmKind kind = matrix.role == MatrixRole::kRouter ? GemmKind::kBFloat16 : options.weights;
     if (matrix.role != MatrixRole::kExpert) return times.cold_gemm(kind, tokens, n, k);
-    // A grouped product: all routed tokens at the speed of one product, but each chosen expert's weights have to come.
+    // A grouped product: all routed tokens at the speed of one product, but the weights of each chosen expert are read.
     const double chosen = expected_distinct_experts(shape, tokens);
     OperatorTime time = times.cold_gemm(kind, tokens * shape.experts->experts_per_token, n, k);
     const double bandwidth = times.hardware().memory_bandwidth_bytes_per_s * times.efficiency().gemm_16bit.bandwidth;
@@ -198,7 +198,7 @@ struct OperatorModel::Builder {
     const double width = shape.experts ? active_experts * shape.experts->intermediate + shape.experts->shared_intermediate
                                        : static_cast<double>(shape.intermediate);
     const double inner_row = tokens * width / tp() * kActivationBytes;
-    double layer_s = shape.norms_per_layer * times.elementwise_s(4 * row)  // residual and norm: two in, two out
+    double layer_s = shape.norms_per_layer * times.elementwise_s(4 * row)  // residual and norm: read two, write two
                      + times.elementwise_s(2 * heads_row) + times.elementwise_s(2 * cache_row)  // rotary positions, cache
                      + times.elementwise_s((shape.gated_mlp ? 3 : 2) * inner_row);              // activation
     if (shape.qk_norm) layer_s += times.elementwise_s(2 * heads_row);
@@ -208,7 +208,7 @@ struct OperatorModel::Builder {
 
   [[nodiscard]] Priced communication(double tokens) const {
     const double bytes = tokens * shape.hidden * kActivationBytes;
-    // The embedding is cut by vocabulary and summed too.
+    // The embedding is split by vocabulary, so it needs an all-reduce too.
     const double all_reduces = options.tensor_parallel > 1 ? shape.layers * (shape.parallel_attention ? 1 : 2) + 1 : 0;
     Priced sum = all_reduces * Priced(times.all_reduce(options.tensor_parallel, bytes));
     const int hops = options.pipeline_parallel - 1;
@@ -220,9 +220,9 @@ struct OperatorModel::Builder {
     const double vocab = static_cast<double>(shape.vocab) / tp();
     Priced sum = times.cold_gemm(GemmKind::kBFloat16, sequences, vocab, shape.hidden);
     sum.add_modelled(times.elementwise_s(4 * sequences * shape.hidden * kActivationBytes));
-    // Gathering the logits moves half of what an all-reduce of them would.
+    // Gathering the logits moves half as much as an all-reduce of them.
     sum += times.all_reduce(options.tensor_parallel, sequences * shape.vocab * kActivationBytes / 2);
-    // Sampling: logits to float32, softmax, and a draw: about four passes over them.
+    // Sampling: logits to float32, softmax and a draw: about four passes over them.
     constexpr double kPassBytes = 4 * 4;
     sum.add_modelled(4 * times.elementwise_s(sequences * shape.vocab * kPassBytes / 4));
     return sum;
@@ -231,7 +231,7 @@ struct OperatorModel::Builder {
   [[nodiscard]] AttentionKey key() const { return {.head_dim = shape.head_dim, .float8_cache = options.float8_cache}; }
 
   [[nodiscard]] Priced prefill(double batch, double length) const {
-    const bool latent = shape.latent_attention.has_value();  // keys and values of every head are made again
+    const bool latent = shape.latent_attention.has_value();  // keys and values of every head are computed again
     const Priced full = times.context_attention(key(), batch, length, heads(), latent ? heads() : kv_heads());
     if (!shape.sliding_window) return shape.layers * full;
     const double windowed = shape.sliding_window->layers * windowed_share(length, shape.sliding_window->tokens);
@@ -322,11 +322,11 @@ Result<OperatorModel> OperatorModel::make(const ModelShape& shape, const Acceler
   const int tp = options.tensor_parallel;
   if (tp < 1 || shape.heads % tp != 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("tensor_parallel: found {}, allowed is a divisor of the model's {} heads", tp, shape.heads)};
+                 fmt::format("tensor_parallel: must be a divisor of the model's {} heads (got {})", shape.heads, tp)};
   }
   if (options.pipeline_parallel < 1 || options.pipeline_parallel > shape.layers) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("pipeline_parallel: found {}, allowed is 1 to the model's {} layers",
-                                                          options.pipeline_parallel, shape.layers)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("pipeline_parallel: must be from 1 to the model's {} layers (got {})",
+                                                          shape.layers, options.pipeline_parallel)};
   }
   const Builder builder{shape, spec, times, options};
   OperatorModel model;

@@ -1,21 +1,22 @@
-// OperatorModel: the time of an iteration, put together from the times of its operators (Vidur: Agrawal et al., MLSys 2024,
+// OperatorModel predicts the time of an iteration as the sum of the times of its operators (Vidur: Agrawal et al., MLSys 2024,
 // Section 4).
 //
-// Three kinds of operators, by what their time depends on:
+// There are three kinds of operators, by what their time depends on:
 //   token level     matrix products, norms, activations: the tokens of the iteration, prefill and decode together
-//   sequence level  attention: prefills of lengths p_i attend as one of length sqrt(sum p_i^2) (Section 4.3; here as
-//                   equal ones, whose number the tables know too), decodes as equal ones whose contexts have the sum
-//   communication   two all-reduces a layer under tensor parallelism; a send and receive between pipeline stages
-// and what the engine's CPU adds (EngineOverhead). Mixture of experts: each expert's product has the tokens that routing sends
-// it on average, and only the experts expected to be chosen are read.
+//   sequence level  attention: prefills of lengths p_i attend like one of length sqrt(sum p_i^2) (Section 4.3; here like
+//                   several equal ones, because the tables know their number too), decodes like equal ones with that sum of
+//                   contexts
+//   communication   two all-reduces per layer under tensor parallelism; a send and receive between pipeline stages
+// EngineOverhead adds the CPU time of the engine. Mixture of experts: each expert's product has the average number of tokens
+// routed to it, and only the experts expected to be chosen are read.
 //
-// One class for measured tables and for roofline: what OperatorTimes knows decides. Of each prediction it is known how many of
-// its seconds were interpolated, extrapolated or modelled (basis()), and coverage() goes by these: kMeasured, when at least
-// kMeasuredShare of the kernels' time was interpolated inside of measured tables; else kModelled, when more of the rest comes
-// from data sheets than from beyond the tables' edges; else kExtrapolated. So a norm, which no table has, or an output
-// projection larger than measured ones does not turn a prediction into a guess, and an attention without a table does where it
-// takes its share. The engine's CPU time is no part of it: it is the caller's. Everything is tabulated when the model is built,
-// so that iteration_s() takes a few array reads. Immutable; pure.
+// The same class serves measured tables and the roofline, depending on what OperatorTimes knows. basis() says how many seconds
+// of a prediction were interpolated, extrapolated or modelled, and coverage() follows from it: kMeasured if at least
+// kMeasuredShare of the kernel time was interpolated within measured tables; otherwise kModelled if more of the rest comes from
+// data sheets than from beyond the edges of tables; otherwise kExtrapolated. So a norm, which no table has, or an output
+// projection larger than the measured ones, does not make a prediction a guess, but attention without a table does if it takes
+// a large share. The CPU time of the engine does not count, because the caller supplies it. Everything is tabulated when the
+// model is built, so iteration_s() takes a few array reads. Immutable; pure.
 #pragma once
 
 #include <vector>
@@ -28,35 +29,36 @@
 
 namespace windlass::planner {
 
-// Attention is tabulated at powers of two, so many steps apart, up to so many sequences and tokens of each.
+// Attention is tabulated at powers of two with this many steps between, up to a maximum number of sequences and of tokens in
+// each.
 inline constexpr int kAttentionStepsPerOctave = 4;
 inline constexpr int kAttentionBatchOctaves = 12;   // 4096 sequences
 inline constexpr int kAttentionLengthOctaves = 18;  // 262,144 tokens
 
-// What the engine adds to its kernels.
+// Time and memory that the engine adds to its kernels.
 struct EngineOverhead {
-  double iteration_s = 0;           // schedule, prepare inputs, sample, process outputs: what is not hidden behind the GPU
-  double sequence_s = 0;            // the same, for each sequence
-  double eager_layer_s = 0;         // CPU time to launch one layer; the least that a layer takes when no CUDA graph is used
-  double largest_graph_tokens = 0;  // batches of more tokens run without a CUDA graph
-  double memory_share = 0.9;        // of a GPU's memory that the engine takes
-  double reserved_bytes = 4e9;      // of these: activations, communication buffers, CUDA context and graphs
+  double iteration_s = 0;           // schedule, prepare inputs, sample, process outputs: the part not hidden behind the GPU
+  double sequence_s = 0;            // the same, per sequence
+  double eager_layer_s = 0;         // CPU time to launch one layer: the minimum time of a layer without a CUDA graph
+  double largest_graph_tokens = 0;  // batches with more tokens run without a CUDA graph
+  double memory_share = 0.9;        // fraction of a GPU's memory that the engine uses
+  double reserved_bytes = 4e9;      // part of it: activations, communication buffers, CUDA context and graphs
 };
 
 struct OperatorModelOptions {
   int tensor_parallel = 1;
   int pipeline_parallel = 1;
-  GemmKind weights = GemmKind::kBFloat16;  // of the blocks' matrices; the output projection stays in 16 bit
+  GemmKind weights = GemmKind::kBFloat16;  // of the blocks' matrices; the output projection stays in 16 bits
   bool float8_cache = false;
   EngineOverhead overhead = {};
 };
 
-// Data sheet of the spec as operators ask for it.
+// The spec's data sheet in the form that operators use.
 [[nodiscard]] OperatorHardware operator_hardware(const AcceleratorSpec& spec);
 
 class OperatorModel final : public IterationModel {
  public:
-  // Error kInvalidArgument: invalid shape, spec or parallelism (heads not divisible by tensor_parallel, more stages than
+  // Error kInvalidArgument: invalid shape, spec or parallelism (heads not divisible by tensor_parallel, or more stages than
   // layers).
   [[nodiscard]] static Result<OperatorModel> make(const ModelShape& shape, const AcceleratorSpec& spec,
                                                   const OperatorTimes& times, const OperatorModelOptions& options);
@@ -66,21 +68,21 @@ class OperatorModel final : public IterationModel {
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
   [[nodiscard]] int pipeline_stages() const override { return stages_; }
 
-  // Where the time goes.
+  // The parts of an iteration's time.
   struct Parts {
     double token_level_s = 0;
     double prefill_attention_s = 0;
     double decode_attention_s = 0;
     double communication_s = 0;
     double output_s = 0;    // final norm, output projection, sampling
-    double overhead_s = 0;  // CPU: what the others do not hide
+    double overhead_s = 0;  // CPU time that the other parts do not hide
   };
   [[nodiscard]] Parts parts(const Batch& batch) const;
 
-  // Of the kernels' time: what it rests on. The rest is interpolated measurement.
+  // What the kernel time is based on. The rest is interpolated from measurements.
   struct Basis {
     double kernels_s = 0;
-    double extrapolated_s = 0;  // beyond a table's edge, or a table's rows put to another use (grouped products of experts)
+    double extrapolated_s = 0;  // beyond the edge of a table, or rows used for another purpose (grouped products of experts)
     double modelled_s = 0;      // roofline and data sheets
     [[nodiscard]] double measured_share() const { return kernels_s > 0 ? 1 - (extrapolated_s + modelled_s) / kernels_s : 1; }
   };
@@ -88,16 +90,16 @@ class OperatorModel final : public IterationModel {
   static constexpr double kMeasuredShare = 0.8;
 
  private:
-  // By a whole number of tokens or sequences, linear between; beyond the last the slope carries on.
+  // Indexed by a whole number of tokens or sequences, linear between; beyond the last the slope continues.
   struct Curve {
-    std::vector<double> s;                      // [i]: of i + 1
-    std::vector<float> extrapolated, modelled;  // shares of that time
+    std::vector<double> s;                      // [i]: for i + 1
+    std::vector<float> extrapolated, modelled;  // fractions of that time
     double slope_s = 0;
     [[nodiscard]] double at(double size) const;
     void add_basis(double size, Basis& to) const;
   };
-  // By batch and length, both at powers of 2^(1/4), linear between. Beyond the largest length time grows with its power
-  // `growth`.
+  // Indexed by batch and length, both at powers of 2^(1/4), linear between. Beyond the largest length, time grows as length to
+  // the power `growth`.
   struct Surface {
     std::vector<double> s;  // [batch][length]
     std::vector<float> extrapolated, modelled;

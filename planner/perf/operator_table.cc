@@ -1,4 +1,4 @@
-// Operator tables: see operator_table.h.
+// Parses tables of operator measurements; see operator_table.h.
 #include "planner/perf/operator_table.h"
 
 #include <initializer_list>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kSecondsPerMillisecond = 1e-3;
 
-// Sizes and times beyond these are mistakes.
+// Larger sizes and times are mistakes.
 constexpr double kMost = 1e15;
 constexpr int kMaxHeadDim = 1 << 16;
 constexpr int kMaxGpus = 1 << 16;
@@ -45,7 +45,7 @@ Result<std::vector<AttentionRow>> parse_attention(std::string_view text, bool ge
     WINDLASS_ASSIGN_OR_RETURN(const std::string cache, csv.text(i, "kv_cache_dtype"));
     WINDLASS_ASSIGN_OR_RETURN(row.time_s, seconds(csv, i, "latency"));
     if (cache != "bfloat16" && cache != "float16" && cache != "fp8") {
-      return csv.mistake(i, "kv_cache_dtype", "bfloat16, float16, fp8");
+      return csv.mistake(i, "kv_cache_dtype", "one of bfloat16, float16, fp8");
     }
     row.key.float8_cache = cache == "fp8";
     if (csv.has("window_size")) {
@@ -62,7 +62,7 @@ Result<double> element_bytes(const CsvRows& csv, std::size_t row, const char* co
   if (type == "half" || type == "bfloat16" || type == "float16") return 2.0;
   if (type == "int8" || type == "fp8") return 1.0;
   if (type == "float" || type == "float32") return 4.0;
-  return csv.mistake(row, column, "half, bfloat16, float16, int8, fp8, float, float32");
+  return csv.mistake(row, column, "one of half, bfloat16, float16, int8, fp8, float, float32");
 }
 
 Result<std::vector<CollectiveRow>> parse_collectives(const CsvRows& csv, const char* type_column, bool custom) {
@@ -84,7 +84,7 @@ Result<std::vector<CollectiveRow>> parse_collectives(const CsvRows& csv, const c
   return rows;
 }
 
-// The columns "time_stats.<name>.median" that a row has a value for become samples. `sizes_of` gives the rest of the sample.
+// Turns each non-empty column "time_stats.<name>.median" of a row into a sample. `sizes_of` supplies the rest of the sample.
 template <class SizesOf>
 Result<std::vector<VidurSample>> vidur_samples(const CsvRows& csv, std::initializer_list<const char*> names,
                                                const SizesOf& sizes_of) {
@@ -92,7 +92,7 @@ Result<std::vector<VidurSample>> vidur_samples(const CsvRows& csv, std::initiali
   for (std::size_t i = 0; i < csv.rows(); ++i) {
     for (const char* name : names) {
       const std::string column = fmt::format("time_stats.{}.median", name);
-      if (!csv.has(column) || !csv.text(i, column).ok()) continue;  // empty: this row measured another operator
+      if (!csv.has(column) || !csv.text(i, column).ok()) continue;  // empty: the row measured another operator
       Result<VidurSample> sample = sizes_of(i);
       if (!sample.ok()) return sample.error();
       WINDLASS_ASSIGN_OR_RETURN(const double median_ms, csv.number(i, column, 0, kMaxMs));
@@ -130,7 +130,7 @@ Result<std::vector<GemmRow>> parse_gemm_csv(std::string_view text) {
     } else if (kind == "fp8_block") {
       row.kind = GemmKind::kFloat8Block;
     } else {
-      return csv.mistake(i, "gemm_dtype", "bfloat16, float16, fp8, fp8_block");
+      return csv.mistake(i, "gemm_dtype", "one of bfloat16, float16, fp8, fp8_block");
     }
     WINDLASS_ASSIGN_OR_RETURN(row.m, size(csv, i, "m"));
     WINDLASS_ASSIGN_OR_RETURN(row.n, size(csv, i, "n"));
@@ -181,7 +181,7 @@ Result<std::vector<VidurSample>> parse_vidur_attention_csv(std::string_view text
                          WINDLASS_ASSIGN_OR_RETURN(const double chunk, csv.number(i, "prefill_chunk_size", 0, kMost));
                          WINDLASS_ASSIGN_OR_RETURN(const double cache, csv.number(i, "kv_cache_size", 0, kMost));
                          WINDLASS_ASSIGN_OR_RETURN(const std::string prefill, csv.text(i, "is_prefill"));
-                         if (prefill != "True" && prefill != "False") return csv.mistake(i, "is_prefill", "True, False");
+                         if (prefill != "True" && prefill != "False") return csv.mistake(i, "is_prefill", "True or False");
                          sample.x = {prefill == "True" ? chunk : batch, cache};
                          return sample;
                        });

@@ -1,7 +1,7 @@
-// Measured times of single operators, as they stand in files: the tables of ai-dynamo/aiconfigurator (one file per operator and
-// GPU) and Vidur's profiles (one file per group of operators). The caller reads and decompresses; this parses text. Columns go
-// by name, in any order; others are ignored. Times in the files are milliseconds, here seconds. Errors name the line and the
-// column, what was found and what is allowed. Pure.
+// Parses measured times of single operators: the tables of ai-dynamo/aiconfigurator (one file per operator and GPU) and Vidur's
+// profiles (one file per group of operators). The caller reads and decompresses the files. Columns are found by name, in any
+// order; others are ignored. Files use milliseconds, this code seconds. Errors name the line and the column, what was found and
+// what is allowed. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace windlass::planner {
 
-// How a matrix product is computed: data types of both factors, and how FP8 is scaled.
+// How a matrix product is computed: the data types of its factors, and how FP8 is scaled.
 enum class GemmKind { kBFloat16, kFloat8, kFloat8Block };
 const char* to_string(GemmKind kind);  // "bfloat16", "fp8", "fp8_block"
 [[nodiscard]] double bytes_per_element(GemmKind kind);
@@ -29,7 +29,7 @@ struct GemmRow {
 };
 [[nodiscard]] Result<std::vector<GemmRow>> parse_gemm_csv(std::string_view text);
 
-// The kernel that a row of an attention table measured.
+// The kernel measured by a row of an attention table.
 struct AttentionKey {
   int head_dim = 128;
   bool float8_cache = false;
@@ -38,8 +38,8 @@ struct AttentionKey {
   auto operator<=>(const AttentionKey&) const = default;
 };
 
-// `batch` sequences; context attention: of `length` tokens each, causal; generation attention: one token each to a cache of
-// `length` (in the file: isl + step).
+// `batch` sequences. Context attention: `length` tokens each, causal. Generation attention: one token each, with a cache of
+// `length` (isl + step in the file).
 struct AttentionRow {
   AttentionKey key;
   double batch = 0;
@@ -58,7 +58,7 @@ struct CollectiveRow {
   std::string implementation;  // "nccl", "vllm_graph", "vllm_eager"
   int gpus = 0;
   double element_bytes = 2;
-  double bytes = 0;  // message_size counts elements: times the data type's size
+  double bytes = 0;  // message_size counts elements; this is multiplied by the size of the data type
   double time_s = 0;
 
   bool operator==(const CollectiveRow&) const = default;
@@ -66,7 +66,7 @@ struct CollectiveRow {
 [[nodiscard]] Result<std::vector<CollectiveRow>> parse_nccl_csv(std::string_view text);
 [[nodiscard]] Result<std::vector<CollectiveRow>> parse_custom_all_reduce_csv(std::string_view text);
 
-// All that was measured on one GPU. Parts may be empty.
+// All measurements of one GPU. Parts may be empty.
 struct OperatorTables {
   std::vector<GemmRow> gemm;
   std::vector<AttentionRow> context_attention;
@@ -74,11 +74,11 @@ struct OperatorTables {
   std::vector<CollectiveRow> collectives;
 };
 
-// Vidur's profiles: one operator's samples. `x` are the sizes that it depends on: tokens (mlp), batch and cache tokens
+// A sample of one operator in Vidur's profiles. `x` holds the sizes that it depends on: tokens (mlp), batch and cache tokens
 // (attn_decode), chunk and cache tokens (attn_prefill), bytes (collectives), batch (cpu).
 struct VidurSample {
   std::string name;       // "mlp_up_proj", "attn_decode", "all_reduce", "cpu_schedule", ...
-  int gpus = 0;           // of the worker (mlp, attention, cpu) or of the collective
+  int gpus = 0;           // GPUs of the worker (mlp, attention, cpu) or of the collective
   int gpus_per_node = 0;  // collectives: devices_per_node
   std::vector<double> x;
   double time_s = 0;  // median

@@ -1,4 +1,4 @@
-// OperatorTimes: see operator_times.h.
+// Interpolates operator times; see operator_times.h.
 #include "planner/perf/operator_times.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace windlass::planner {
 
 namespace {
 
-// A row counts as impossible where it is this much faster than the data sheet: clocks may boost, timers may err.
+// A row is impossible if it is this much faster than the data sheet; the margin allows for clock boost and timer errors.
 constexpr double kPossibleExcess = 1.05;
 
 std::string describe(const AttentionKey& key) {
@@ -190,7 +190,7 @@ OperatorTime OperatorTimes::all_reduce(int gpus, double bytes) const {
 }
 
 double OperatorTimes::elementwise_s(double bytes) const {
-  // Inside a CUDA graph a small kernel follows the one before within about 1.5 us.
+  // In a CUDA graph a small kernel starts within about 1.5 us of the previous one.
   constexpr double kLaunchInGraphSeconds = 1.5e-6;
   return kLaunchInGraphSeconds + bytes / (hardware_.memory_bandwidth_bytes_per_s * efficiency_.gemm_16bit.bandwidth);
 }

@@ -1,12 +1,12 @@
-// OperatorTimes: the times of single operators on one GPU: interpolated in measured tables where they cover, roofline
-// elsewhere.
+// OperatorTimes predicts the times of single operators on one GPU: interpolated in measured tables where they cover the sizes,
+// from the roofline elsewhere.
 //
-// Tables are kept as logarithms of measured time over roofline time. Matrix products: for each measured m a LocalRegression
-// over (log n, log k), linear in m between (kernels change tile with m, so that m and m + 1 may lie 50 % apart: neighbours in m
-// say little about each other). Attention: a LocalRegression over (batch, length, heads, KV heads). Collectives: time piecewise
-// linear in bytes per number of GPUs; an all-reduce takes the fastest of the implementations measured, as engines choose by
-// size. A table that contradicts the data sheet (H200's context attention is published with a third of its rows beyond peak
-// FLOP/s) is turned away, and said so in turned_away(). Immutable after construction; pure.
+// Tables store the logarithm of measured time / roofline time. Matrix products: for each measured m a LocalRegression over (log
+// n, log k), linear in m between (kernels change tiles with m, so m and m + 1 may differ by 50 %, and neighbours in m say
+// little about each other). Attention: a LocalRegression over (batch, length, heads, KV heads). Collectives: time is piecewise
+// linear in bytes, per number of GPUs; an all-reduce uses the fastest measured implementation, as engines choose by size. A
+// table that contradicts the data sheet is refused and listed in turned_away(): a third of the rows of H200's published context
+// attention exceed peak FLOP/s. Immutable after construction; pure.
 #pragma once
 
 #include <map>
@@ -31,12 +31,12 @@ struct OperatorTime {
 class GemmTable {
  public:
   GemmTable() = default;
-  // REQUIRES: all rows are of one kind.
+  // REQUIRES: all rows have the same kind.
   GemmTable(std::span<const GemmRow> rows, const OperatorHardware& hardware, const AcceleratorEfficiency& efficiency);
 
   [[nodiscard]] bool empty() const { return planes_.empty(); }
   [[nodiscard]] std::vector<double> measured_m() const;
-  // Beyond the measured m, time goes with the roofline. REQUIRES: !empty(), all > 0.
+  // Beyond the measured m, time follows the roofline. REQUIRES: !empty(), all > 0.
   [[nodiscard]] OperatorTime at(double m, double n, double k) const;
 
  private:
@@ -58,7 +58,7 @@ enum class AttentionPhase { kContext, kGeneration };
 class AttentionTable {
  public:
   AttentionTable() = default;
-  // REQUIRES: all rows are of one key.
+  // REQUIRES: all rows have the same key.
   AttentionTable(AttentionPhase phase, std::span<const AttentionRow> rows, const OperatorHardware& hardware,
                  const AcceleratorEfficiency& efficiency);
 
@@ -76,20 +76,19 @@ class AttentionTable {
   LocalRegression surface_;
 };
 
-// Tables with a larger share of impossible rows are turned away: a few outliers are noise, a twentieth is a mistake in how it
-// was taken.
+// Tables with a larger share of impossible rows are refused: a few outliers are noise, a twentieth is a systematic error.
 constexpr double kMaxImpossibleRows = 0.05;
 
-// Share of the rows that are faster than the data sheet allows (attention: FLOPs alone, as decode data may sit in a cache).
+// Fraction of rows that are faster than the data sheet allows (attention: by FLOPs alone, because decode data may be cached).
 [[nodiscard]] double impossible_share(std::span<const AttentionRow> rows, AttentionPhase phase,
                                       const OperatorHardware& hardware);
 
-// Whether a measurement prices all-reduces: eager launches of a custom all-reduce are measured with their CPU time, which a
-// model's own overhead has already.
+// Whether a measurement can be used for all-reduces. Eager launches of a custom all-reduce include their CPU time, which is
+// already in a model's overhead.
 [[nodiscard]] bool prices_all_reduce(const CollectiveRow& row);
 
-// Neighbours that interpolate a product within its plane of equal m: a cell and its surroundings; more blur the steps between
-// kernels (cross-validated: 8, 12).
+// Number of neighbours for interpolating a product within its plane of equal m: a cell and its surroundings. More would blur
+// the steps between kernels (cross-validated: 8, 12).
 inline constexpr int kProductNeighbours = 8;
 
 class OperatorTimes {
@@ -99,18 +98,18 @@ class OperatorTimes {
   OperatorTimes(const OperatorHardware& hardware, const AcceleratorEfficiency& efficiency, const OperatorTables& tables);
 
   [[nodiscard]] OperatorTime gemm(GemmKind kind, double m, double n, double k) const;
-  // As it runs inside a model: never faster than its weights can be streamed from memory.
+  // As it runs inside a model: at least the time to read its weights from memory.
   [[nodiscard]] OperatorTime cold_gemm(GemmKind kind, double m, double n, double k) const;
   [[nodiscard]] OperatorTime context_attention(const AttentionKey& key, double batch, double length, double heads,
                                                double kv_heads) const;
   [[nodiscard]] OperatorTime generation_attention(const AttentionKey& key, double batch, double context, double heads,
                                                   double kv_heads) const;
   [[nodiscard]] OperatorTime all_reduce(int gpus, double bytes) const;
-  // Norms, activations and the like: one kernel that streams `bytes`.
+  // Norms, activations and similar: one kernel that streams `bytes`.
   [[nodiscard]] double elementwise_s(double bytes) const;
 
   [[nodiscard]] std::vector<double> measured_m(GemmKind kind) const;
-  // Tables that contradict the data sheet, one line each.
+  // Tables that contradict the data sheet, one line for each.
   [[nodiscard]] const std::vector<std::string>& turned_away() const { return turned_away_; }
   [[nodiscard]] const OperatorHardware& hardware() const { return hardware_; }
   [[nodiscard]] const AcceleratorEfficiency& efficiency() const { return efficiency_; }

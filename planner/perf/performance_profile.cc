@@ -1,4 +1,4 @@
-// See performance_profile.h.
+// Makes an iteration model from a profile; see performance_profile.h.
 #include "planner/perf/performance_profile.h"
 
 #include <utility>
@@ -21,9 +21,9 @@ Result<Model> model_of(const MeasuredCells& measured, const PerformanceProfile& 
     if (is_one_batch(rows.back())) continue;
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format("spec.fit.profile.points[{}].endToEndSeconds: found {:g}, allowed is at most twice what the prompt "
-                    "and {:g} tokens take: it was no single batch",
-                    i, cell.end_to_end_s, cell.output_tokens)};
+        fmt::format("spec.fit.profile.points[{}].endToEndSeconds: must be at most twice the time of the prompt and {:g} "
+                    "tokens (got {:g}): it was not a single batch",
+                    i, cell.output_tokens, cell.end_to_end_s)};
   }
   const ProfileKey key{profile.model, profile.accelerator, profile.gpus_per_worker};
   WINDLASS_ASSIGN_OR_RETURN(ProfileTable table, ProfileTable::make(rows, key, measured.reading, kv_capacity_tokens));
@@ -43,9 +43,9 @@ Result<Model> model_of(const MeasuredOperators& measured, const PerformanceProfi
         Size{"intermediate", &OperatorShape::intermediate}, Size{"vocab", &OperatorShape::vocab}}) {
     if (measured.shape.*value == asked.*value) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("spec.fit.operators.shape.{}: found {}, allowed is the model's {}: the tables were cut to another "
+                 fmt::format("spec.fit.operators.shape.{}: must be the model's {} (got {}): the tables were reduced to another "
                              "model",
-                             name, measured.shape.*value, asked.*value)};
+                             name, asked.*value, measured.shape.*value)};
   }
   OperatorModelOptions options;
   options.tensor_parallel = profile.tensor_parallel();

@@ -1,9 +1,9 @@
-// PerformanceProfile: a fitted latency model of one (model, accelerator, GPUs per worker) as plain data, the way it stands in
-// files and in the custom resource of that name (crds/performanceprofiles.yaml): what was measured, the fit, and its error on
-// measurements that the fit had not seen.
+// PerformanceProfile is a fitted latency model for one model, accelerator and number of GPUs per worker, as plain data, in the
+// form of files and of the custom resource (crds/performanceprofiles.yaml): what was measured, the fit, and its error on
+// measurements that it had not seen.
 //
-// profile_yaml.h reads and writes it, profile_fit.h and profile_operators.h make it from measurements. The values that a file
-// holds are all that a prediction depends on, besides the shape and the data sheet that the caller gives. Pure.
+// profile_yaml.h reads and writes it; profile_fit.h and profile_operators.h create it from measurements. Predictions depend
+// only on the values in the file and on the shape and data sheet supplied by the caller. Pure.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct FittedLines {
   bool operator==(const FittedLines&) const = default;
 };
 
-// The runs of one prompt size, batch size and number of output tokens, as their medians.
+// Medians of the runs with one prompt size, batch size and number of output tokens.
 struct MeasuredCell {
   double prompt_tokens = 0;
   double batch_size = 0;
@@ -53,7 +53,7 @@ struct MeasuredCells {
   bool operator==(const MeasuredCells&) const = default;
 };
 
-// What operator tables were cut to. A model of another shape asks for products and heads that are not in them.
+// The model shape that operator tables were reduced to. Models of other shapes need products and heads that are missing.
 struct OperatorShape {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
@@ -76,21 +76,21 @@ struct MeasuredOperators {
 };
 
 struct FitError {
-  std::string part;          // "prefill", "decode"; of operators "gemm", "contextAttention", "generationAttention", "allReduce"
+  std::string part;  // "prefill", "decode"; for operators "gemm", "contextAttention", "generationAttention", "allReduce"
   std::int64_t samples = 0;  // each predicted by a fit on the other folds
   double mape = 0;           // mean of |predicted - measured| / measured
   double median_ape = 0;
   double max_ape = 0;
-  std::optional<double> unseen_mape;  // the same where a sample's whole shape (prompt size, batch size) was left out
+  std::optional<double> unseen_mape;  // the same if the sample's whole shape (prompt size, batch size) was held out
 
   bool operator==(const FitError&) const = default;
 };
 
 struct FitSource {
-  std::string file;           // as given
+  std::string file;           // as given by the user
   std::string format;         // "SplitwiseCSV", "OperatorTables", "VidurProfiles", "BenchmarkResults"
-  std::int64_t rows = 0;      // that were used
-  std::int64_t left_out = 0;  // that contradict themselves, or that this model does not need
+  std::int64_t rows = 0;      // used
+  std::int64_t left_out = 0;  // not used: contradictory, or not needed for this model
 
   bool operator==(const FitSource&) const = default;
 };
@@ -99,8 +99,8 @@ struct PerformanceProfile {
   std::string model;
   std::string accelerator;
   int gpus_per_worker = 1;
-  int pipeline_parallel = 1;                 // of these, the rest is tensor parallel
-  std::optional<double> kv_capacity_tokens;  // of a worker; none: what its memory leaves
+  int pipeline_parallel = 1;                 // part of the GPUs; the rest is tensor parallel
+  std::optional<double> kv_capacity_tokens;  // of a worker; none: whatever fits in its memory
   FitSource source;
   std::variant<FittedLines, MeasuredCells, MeasuredOperators> fit;
   std::optional<MeasuredTransfer> transfer;  // of keys and values to such a worker; none: not measured
@@ -113,9 +113,9 @@ struct PerformanceProfile {
 // "Linear", "Profile", "Operators": spec.fit.type.
 [[nodiscard]] const char* fit_type(const PerformanceProfile& profile);
 
-// The fit as a model. `kv_capacity_tokens` is what the worker's memory leaves, for fits that do not know better.
-// Errors kInvalidArgument: operator tables that were cut to another shape than `shape`, cells that are no single batch, and
-// those of the models themselves. REQUIRES: valid shape and spec.
+// Makes a model from the fit. `kv_capacity_tokens` is what fits in the worker's memory, for fits without a better value.
+// Errors kInvalidArgument: operator tables reduced to another shape than `shape`, cells that are not a single batch, and those
+// of the models themselves. REQUIRES: valid shape and spec.
 [[nodiscard]] Result<std::shared_ptr<const IterationModel>> iteration_model(const PerformanceProfile& profile,
                                                                             const ModelShape& shape,
                                                                             const AcceleratorSpec& accelerator,

@@ -1,4 +1,4 @@
-// See piecewise_linear.h.
+// Interpolates a curve through points; see piecewise_linear.h.
 #include "planner/perf/piecewise_linear.h"
 
 #include <algorithm>

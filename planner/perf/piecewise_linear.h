@@ -1,7 +1,7 @@
-// PiecewiseLinear: a curve through points, straight between them; the outermost segments carry on.
+// PiecewiseLinear is a curve of straight segments through points; the outermost segments continue.
 //
-// Beyond the last point it never falls (its slope there is at least 0): in a profile a last segment that falls is noise, and
-// carried on it would promise times below zero. Below the first point it is at least 0. Pure value.
+// Beyond the last point it never falls (its slope is at least 0): a falling last segment of a profile is noise, and extending
+// it would predict negative times. Below the first point the value is at least 0. Pure value.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ class PiecewiseLinear {
 
   PiecewiseLinear() = default;
 
-  // The y of points of one x are replaced by their median. REQUIRES: at least one point, all finite.
+  // Points with equal x are merged, with the median of their y. REQUIRES: at least one point, all finite.
   explicit PiecewiseLinear(std::vector<Point> points);
 
   [[nodiscard]] bool empty() const { return points_.empty(); }

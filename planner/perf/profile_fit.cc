@@ -1,4 +1,4 @@
-// See profile_fit.h.
+// Fits profiles to measured rows, with cross-validated errors; see profile_fit.h.
 #include "planner/perf/profile_fit.h"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
     for (const auto& [column, size] : {std::pair("prompt_size", row.prompt_tokens), std::pair("batch_size", row.batch_size),
                                        std::pair("token_size", row.output_tokens)}) {
       if (size == std::floor(size) && size <= kMaxExact) continue;
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {} for {}, allowed is a whole number up to {:.0f}",
-                                                            column, size, key.model, kMaxExact)};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{}: must be a whole number up to {:.0f} (got {} for {})", column, kMaxExact, size, key.model)};
     }
     if (is_one_batch(row)) {
       usable.rows.push_back(row);
@@ -47,8 +47,8 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
   }
   if (usable.rows.size() >= kFewestRows) return usable;
   return Error{usable.rows.empty() && usable.left_out == 0 ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,
-               fmt::format("found {} usable rows for {} on {} with {} GPUs, needed are at least {}", usable.rows.size(),
-                           key.model, key.hardware, key.tensor_parallel, kFewestRows)};
+               fmt::format("usable rows for {} on {} with {} GPUs: must be at least {} (got {})", key.model, key.hardware,
+                           key.tensor_parallel, kFewestRows, usable.rows.size())};
 }
 
 Batch prefill_of(const ProfileRow& row) { return prefill_batch(static_cast<int>(row.batch_size), row.prompt_tokens); }
@@ -56,7 +56,7 @@ Batch decode_of(const ProfileRow& row) { return decode_batch(static_cast<int>(ro
 bool has_prefill(const ProfileRow& row) { return row.prompt_s > 0; }
 bool has_decode(const ProfileRow& row) { return row.output_tokens > 1; }
 
-// Each row predicted by the fold that does not hold it.
+// Each row predicted by the fold without it.
 struct HeldOut {
   std::vector<double> prefill_s, decode_s;
 };
@@ -75,7 +75,7 @@ Result<HeldOut> held_out(const Rows& rows, const std::vector<Split>& splits, con
   return predicted;
 }
 
-// Of one phase's pairs of measured and predicted times.
+// Error of one phase, from pairs of measured and predicted times.
 std::optional<FitError> error_of(const char* part, const std::vector<double>& measured, const std::vector<double>& predicted) {
   if (measured.empty()) return std::nullopt;
   const ErrorSummary summary = error_summary(measured, predicted);
@@ -106,7 +106,7 @@ Result<std::vector<FitError>> validated(const Rows& rows, const MakeModel& make,
   std::vector<std::string> shapes;
   for (const ProfileRow& row : rows) shapes.push_back(fmt::format("{} x {}", row.batch_size, row.prompt_tokens));
   const std::vector<Split> splits = leave_one_group_out(shapes);
-  // With so few shapes that a fit on all but one is none, there is nothing to say of unseen ones.
+  // With so few shapes that a fit without one is impossible, the error on unseen shapes is unknown.
   const auto by_shapes = splits.size() < 2 ? Result<HeldOut>(HeldOut{}) : held_out(rows, splits, make);
   if (splits.size() < 2 || !by_shapes.ok()) return errors;
   const std::vector<FitError> unseen = errors_of(rows, *by_shapes);
@@ -134,7 +134,7 @@ MeasuredCells cells_of(const Rows& rows, ProfileReading reading) {
                       median_of(runs.token_s),
                       median_of(runs.end_to_end_s),
                       static_cast<std::int64_t>(runs.prompt_s.size())};
-    // Each run is one batch; three medians of scattered runs may contradict each other all the same.
+    // Each run is one batch, but the medians of scattered runs may contradict each other.
     cell.end_to_end_s = std::min(cell.end_to_end_s, cell.prompt_s + cell.token_s * (cell.output_tokens - 1));
     measured.cells.push_back(cell);
   }
@@ -193,7 +193,7 @@ Result<PerformanceProfile> fit_cells(std::span<const ProfileRow> rows, const Pro
                                                   PerformanceProfile part = profile;
                                                   part.fit = cells_of(train, reading);
                                                   return iteration_model(part, ModelShape{}, AcceleratorSpec{},
-                                                                         1);  // neither is looked at
+                                                                         1);  // unused
                                                 },
                                                 options));
   return profile;

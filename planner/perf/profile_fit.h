@@ -1,7 +1,8 @@
-// Fits from Splitwise's CSV rows: lines, or a table of medians, each with its cross-validated error, as a PerformanceProfile.
+// Fits latency models to Splitwise's CSV rows, as lines or a table of medians, with cross-validated errors, and returns a
+// PerformanceProfile.
 //
-// Errors are those of predictions by fits on the other folds; `unseen` leaves out every run of one prompt size and batch size
-// at a time, which is what interpolating between measured shapes costs. Pure; deterministic by seed.
+// Errors are those of predictions by fits on the other folds. `unseen` holds out all runs of one prompt size and batch size at
+// a time, which measures interpolation between measured shapes. Pure; deterministic by seed.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,13 @@ namespace windlass::planner {
 
 struct ValidationOptions {
   int folds = 5;
-  std::uint64_t seed = 0;  // of the folds
+  std::uint64_t seed = 0;  // seed of the folds
 };
 
-// Prefill and decode samples of the key's rows that are one batch.
+// Prefill and decode samples from the rows of the key that are a single batch.
 [[nodiscard]] std::vector<IterationSample> samples_of(std::span<const ProfileRow> rows, const ProfileKey& key);
 
-// Errors kNotFound: no usable row has the key. kInvalidArgument: too few to fit or to validate.
+// Errors kNotFound: no usable row has the key. kInvalidArgument: too few rows to fit or to validate.
 [[nodiscard]] Result<PerformanceProfile> fit_lines(std::span<const ProfileRow> rows, const ProfileKey& key, LinearForm form,
                                                    const ValidationOptions& options = {});
 [[nodiscard]] Result<PerformanceProfile> fit_cells(std::span<const ProfileRow> rows, const ProfileKey& key,

@@ -1,4 +1,4 @@
-// See profile_operators.h.
+// Reduces operator tables to what one model needs; see profile_operators.h.
 #include "planner/perf/profile_operators.h"
 
 #include <algorithm>
@@ -22,14 +22,14 @@
 namespace windlass::planner {
 namespace {
 
-// As many as interpolation looks at.
+// As many as the interpolation uses.
 constexpr int kAttentionNeighbours = LocalRegression::Options{}.neighbours;
-// A cut that changes any iteration by more than this is not made.
+// The reduction is refused if it changes any iteration by more than this.
 constexpr double kMaxChange = 1e-3;
 
 double rounded(double time_s) { return parse_coefficient(fmt::format("{:.6g}", time_s)).value_or(time_s); }
 
-// Rows of equal keys become one with their median time, in the order of the keys.
+// Merges rows with equal keys, with their median time, in key order.
 template <class Row, class KeyOf>
 std::vector<Row> distinct(const std::vector<Row>& rows, const KeyOf& key_of) {
   std::map<decltype(key_of(rows.front())), std::vector<const Row*>> by_key;
@@ -54,14 +54,14 @@ std::vector<CollectiveRow> distinct_collectives(const std::vector<CollectiveRow>
   return distinct(rows, [](const CollectiveRow& row) { return std::tuple(row.implementation, row.gpus, row.bytes); });
 }
 
-// ---- what a model asks for
+// ---- what a model needs
 
 double kv_heads_on_gpu(const ModelShape& shape, int tp) {
   if (shape.latent_attention) return static_cast<double>(shape.heads) / tp;
   return std::max(1.0, static_cast<double>(shape.kv_heads) / tp);
 }
 
-// (n, k) of the products on one GPU, each matrix cut by outputs, by inputs, both or not: which of them, OperatorModel knows.
+// (n, k) of the products on one GPU, with each matrix split by outputs, by inputs, both or not; OperatorModel knows which.
 struct Product {
   double n = 0;
   double k = 0;
@@ -86,11 +86,11 @@ std::vector<Product> products_of(const ModelShape& shape, const OperatorModelOpt
   return products;
 }
 
-// ---- what interpolation looks at
+// ---- what the interpolation uses
 
-// Marks in `kept` the `neighbours` points next to each query, ties included, and for each coordinate one lowest and one
-// highest, so that the box of the points stays what it is. Queries outside of the box are asked at its border, as
-// LocalRegression does.
+// Marks in `kept` the `neighbours` points next to each query, including ties, and for each coordinate one lowest and one
+// highest point, so that the bounding box stays the same. Queries outside the box are moved to its border, as in
+// LocalRegression.
 template <std::size_t Dimensions>
 void keep_near(const std::vector<std::array<double, Dimensions>>& points,
                const std::vector<std::array<double, Dimensions>>& queries, int neighbours, std::vector<bool>& kept) {
@@ -116,7 +116,7 @@ void keep_near(const std::vector<std::array<double, Dimensions>>& points,
     sorted = squared;
     const std::size_t last = std::min(static_cast<std::size_t>(neighbours), sorted.size()) - 1;
     std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(last), sorted.end());
-    // Rounding makes ties of a grid unequal.
+    // Rounding makes ties of a grid slightly unequal.
     const double reach = sorted[last] * (1 + 1e-9);
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (squared[i] <= reach) kept[i] = true;
@@ -170,7 +170,7 @@ std::vector<AttentionRow> cut(const std::vector<AttentionRow>& rows, const Model
 
 // ---- errors on held-out rows
 
-// `make` fits on rows and gives a function from a row to its predicted seconds.
+// `make` fits to rows and returns a function from a row to its predicted seconds.
 template <class Row, class Make>
 void validate_part(const char* part, const std::vector<Row>& rows, const ValidationOptions& options, const Make& make,
                    std::vector<FitError>& errors) {
@@ -190,7 +190,7 @@ void validate_part(const char* part, const std::vector<Row>& rows, const Validat
 std::vector<FitError> validated(const OperatorTables& tables, const OperatorHardware& hardware,
                                 const AcceleratorEfficiency& efficiency, const OperatorFitRequest& request) {
   std::vector<FitError> errors;
-  std::vector<GemmRow> products;  // of the blocks: what most time goes to
+  std::vector<GemmRow> products;  // of the blocks, where most time is spent
   for (const GemmRow& row : tables.gemm) {
     if (row.kind == request.options.weights) products.push_back(row);
   }
@@ -228,7 +228,7 @@ std::vector<FitError> validated(const OperatorTables& tables, const OperatorHard
   return errors;
 }
 
-// Only what this model on this many GPUs can ask for.
+// Only the rows that this model can need with this many GPUs.
 OperatorTables needed(const OperatorTables& all, const OperatorFitRequest& request) {
   const OperatorModelOptions& options = request.options;
   OperatorTables tables;
@@ -258,12 +258,12 @@ std::int64_t rows_of(const OperatorTables& tables) {
                                    tables.collectives.size());
 }
 
-// The largest relative difference of two models, over prompts and decodes of all sizes.
+// The largest relative difference between two models, over prompts and decodes of all sizes.
 double largest_change(const OperatorModel& a, const OperatorModel& b) {
   double largest = 0;
   const auto compare = [&](const Batch& batch) {
     largest = std::max(largest, std::abs(b.iteration_s(batch) / a.iteration_s(batch) - 1));
-    // What a prediction rests on may not change either.
+    // The basis of a prediction must not change either.
     largest = std::max(largest, kMaxChange * 100 * std::abs(a.basis(batch).measured_share() - b.basis(batch).measured_share()));
   };
   for (int sequences = 1; sequences <= 512; sequences *= 2) {
@@ -283,7 +283,7 @@ Result<GemmKind> gemm_kind(const ModelShape& shape) {
     return shape.quantisation->group_columns > 0 ? GemmKind::kFloat8Block : GemmKind::kFloat8;
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("found weights quantised by {}, allowed are weights of 16 bit or fp8", shape.quantisation->method)};
+               fmt::format("weights: must be 16 bits or fp8 (got {})", shape.quantisation->method)};
 }
 
 Result<OperatorFit> fit_operators(const OperatorTables& all, const OperatorFitRequest& request) {
@@ -302,8 +302,8 @@ Result<OperatorFit> fit_operators(const OperatorTables& all, const OperatorFitRe
   }
   if (rows_of(tables) == 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("found no row for this model: allowed are {} products, attention of head_dim {} with a 16-bit "
-                             "cache, and all-reduces over {} GPUs",
+                 fmt::format("operator tables: must have rows for this model (got none): {} products, attention of head_dim {} "
+                             "with a 16-bit cache, or all-reduces over {} GPUs",
                              to_string(options.weights), request.shape.head_dim, options.tensor_parallel)};
   }
   const auto model_with = [&](const OperatorTables& with) {
@@ -326,7 +326,7 @@ Result<OperatorFit> fit_operators(const OperatorTables& all, const OperatorFitRe
   profile.folds = request.validation.folds;
   profile.errors = validated(tables, hardware, efficiency, request);
   const auto missing = [&](bool empty, const char* what) {
-    if (empty) fit.notes.push_back(fmt::format("nothing was measured of {}: modelled by roofline from data sheets", what));
+    if (empty) fit.notes.push_back(fmt::format("no measurements of {}: modelled by roofline from data sheets", what));
   };
   missing(tables.gemm.empty(), "matrix products");
   missing(tables.context_attention.empty(), "prompts' attention");
@@ -335,10 +335,11 @@ Result<OperatorFit> fit_operators(const OperatorTables& all, const OperatorFitRe
           fmt::format("all-reduces over {} GPUs", options.tensor_parallel).c_str());
   profile.fit = MeasuredOperators{operator_shape(request.shape), options.weights, options.overhead, std::move(less)};
   if (const std::size_t bytes = to_json(profile).dump().size(); bytes > kMaxTableBytes) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("found tables of {} bytes for this model, allowed are {}: an object of the API server holds no "
-                             "more; measure fewer sizes, or use the tables themselves as a latency source",
-                             bytes, kMaxTableBytes)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("operator tables for this model: must be at most {} bytes, the limit of an object of the API server "
+                    "(got {}); measure fewer sizes, or use the tables themselves as a latency source",
+                    kMaxTableBytes, bytes)};
   }
   return fit;
 }
@@ -373,7 +374,7 @@ void add_measured_attention(const VidurProfiles& profiles, const ModelShape& sha
   for (const VidurSample& sample : profiles.attention) {
     if (!is_measured(sample, tensor_parallel)) continue;
     const double cached = sample.x[1];
-    // Later chunks of a prompt are priced by Vidur's equivalence from whole ones.
+    // Vidur's equivalence derives later chunks of a prompt from whole ones.
     if (sample.name == "attn_prefill" && cached == 0 && sample.x[0] >= 1) {
       tables.context_attention.push_back({key, 1, sample.x[0], heads, kv_heads, sample.time_s});
     }
@@ -383,7 +384,8 @@ void add_measured_attention(const VidurProfiles& profiles, const ModelShape& sha
   }
 }
 
-// A worker's GPUs stand in one node where that was measured; between nodes the same all-reduce takes longer.
+// Use measurements within one node if there are any, because the GPUs of a worker share a node; between nodes all-reduces are
+// slower.
 std::vector<CollectiveRow> measured_all_reduces(const VidurProfiles& profiles, int tensor_parallel) {
   const auto in_one_node = [&](const VidurSample& sample) { return sample.gpus_per_node >= tensor_parallel; };
   const bool node_measured =
@@ -399,7 +401,7 @@ std::vector<CollectiveRow> measured_all_reduces(const VidurProfiles& profiles, i
   return rows;
 }
 
-// The CPU's share of an iteration, by the batch.
+// CPU time of an iteration, by batch.
 std::map<double, double> cpu_times_of(const VidurProfiles& profiles, int tensor_parallel) {
   std::map<double, double> cpu_s;
   for (const VidurSample& sample : profiles.cpu) {
@@ -422,10 +424,10 @@ Result<VidurTables> tables_of(const VidurProfiles& profiles, const ModelShape& s
   if (profiles.cpu.empty()) return result;
   const std::map<double, double> cpu_s = cpu_times_of(profiles, tensor_parallel);
   if (cpu_s.size() < 2) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("CPU times: found {} batch sizes with {} GPUs, needed are at least 2",
-                                                          cpu_s.size(), tensor_parallel)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("CPU times with {} GPUs: must have at least 2 batch sizes (got {})",
+                                                          tensor_parallel, cpu_s.size())};
   }
-  // A line over the batch.
+  // Fit a line over the batch.
   Eigen::MatrixXd features(static_cast<Eigen::Index>(cpu_s.size()), 2);
   Eigen::VectorXd seconds(static_cast<Eigen::Index>(cpu_s.size()));
   Eigen::Index row = 0;

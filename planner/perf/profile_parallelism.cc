@@ -1,4 +1,4 @@
-// See profile_parallelism.h.
+// Interpolates profiles between degrees of tensor parallelism; see profile_parallelism.h.
 #include "planner/perf/profile_parallelism.h"
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace {
 
 class BetweenDegrees final : public IterationModel {
  public:
-  // `share`: of the way from `below` to `above`.
+  // `share`: position between `below` and `above`.
   BetweenDegrees(ProfileTable below, ProfileTable above, double share)
       : below_(std::move(below)), above_(std::move(above)), share_(share) {}
 
@@ -17,7 +17,9 @@ class BetweenDegrees final : public IterationModel {
     return (1 - share_) * below_.iteration_s(batch) + share_ * above_.iteration_s(batch);
   }
   [[nodiscard]] Coverage coverage(const Batch&) const override { return Coverage::kExtrapolated; }
-  [[nodiscard]] double kv_capacity_tokens() const override { return below_.kv_capacity_tokens(); }  // both were given the same
+  [[nodiscard]] double kv_capacity_tokens() const override {
+    return below_.kv_capacity_tokens();
+  }  // both were given the same value
 
  private:
   ProfileTable below_, above_;

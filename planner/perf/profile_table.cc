@@ -1,4 +1,4 @@
-// See profile_table.h.
+// Interpolates iteration times between measured runs; see profile_table.h.
 #include "planner/perf/profile_table.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 constexpr double kMaxRowTokens = 1e9;
 constexpr double kMaxRowMs = 1e9;
 constexpr double kLeastRowMs = 1e-6;
-constexpr double kMixedBatchFactor = 1.1;   // Splitwise's simulator
-constexpr double kContradictionFactor = 2;  // of Splitwise's rows, ten lie at 14 and more, all others below 1.2
+constexpr double kMixedBatchFactor = 1.1;   // as in Splitwise's simulator
+constexpr double kContradictionFactor = 2;  // ten of Splitwise's rows are at 14 or more, all others below 1.2
 
 double batch_tokens(const ProfileRow& row) { return row.prompt_tokens * row.batch_size; }
 double context_tokens(const ProfileRow& row) { return row.batch_size * mean_context_tokens(row); }
 
-// The slope of y over x that all groups share, each with an offset of its own: least squares of relative errors, at least 0.
+// The common slope of y over x, with an offset for each group: least squares of relative errors, at least 0.
 struct Pair {
   double x = 0;
   double y = 0;
@@ -51,7 +51,7 @@ double common_slope(const std::map<double, std::vector<Pair>>& groups) {
   return squares > 0 ? std::max(products / squares, 0.0) : 0;
 }
 
-// The prompt size that was measured with the most batch sizes; the smallest of several.
+// The prompt size measured with the most batch sizes; on a tie the smallest.
 double reference_prompt(const std::vector<ProfileRow>& rows) {
   std::map<double, std::set<double>> batch_sizes;
   for (const ProfileRow& row : rows) batch_sizes[row.prompt_tokens].insert(row.batch_size);
@@ -127,7 +127,7 @@ Result<ProfileTable> ProfileTable::make(std::span<const ProfileRow> all_rows, co
     std::string has;
     for (const ProfileKey& other : keys_of(all_rows)) has += (has.empty() ? "" : "; ") + name_of(other);
     return Error{ErrorCode::kNotFound,
-                 fmt::format("profile: found no usable row for {}; it has {}", name_of(key), has.empty() ? "none" : has)};
+                 fmt::format("profile: must have a usable row for {} (got {})", name_of(key), has.empty() ? "none" : has)};
   }
   table.reading_ = reading;
   table.kv_capacity_tokens_ = kv_capacity_tokens;
@@ -167,8 +167,8 @@ void ProfileTable::read_batch_shapes(const std::vector<ProfileRow>& rows) {
   prompt_by_tokens_ = prompt.empty() ? prompt_of_batches_ : PiecewiseLinear(std::move(prompt));
   token_ = PiecewiseLinear(std::move(token));
 
-  // What a token pays for each further one that it attends to: by how much the longest single prompt takes longer than as many
-  // tokens in batches of the reference prompt.
+  // The cost for a token of attending to one more token: how much longer the longest single prompt takes than the same number
+  // of tokens in batches of the reference prompt.
   const double longest = longest_prompt_tokens();
   const double pairs = longest * (longest - reference_prompt_tokens_);
   if (pairs > 0 && prompt_of_batches_.points().size() > 1) {
@@ -185,12 +185,12 @@ double ProfileTable::measured_prefill_s(double tokens, double attended) const {
 
 double ProfileTable::prefill_s(double tokens, double attention) const {
   if (reading_ == ProfileReading::kBatchTokens) return prompt_by_tokens_.at(tokens);
-  const double attended = attention / tokens;  // tokens that a token of the batch attends to; a single prompt: all
+  const double attended = attention / tokens;  // tokens that each token of the batch attends to; in a single prompt: all
   const double longest = longest_prompt_tokens();
   if (tokens <= longest) {
     return measured_prefill_s(tokens, attended) + prompt_s_per_pair_ * tokens * std::max(attended - tokens, 0.0);
   }
-  // Beyond the single prompts: on from there along the batches' curve, and with each token's attention.
+  // Beyond the single prompts: continue along the curve of the batches, plus the attention of each token.
   const auto beyond = [this](double attends) { return std::max(attends - reference_prompt_tokens_, 0.0); };
   const double more_pairs = tokens * beyond(attended) - longest * beyond(std::min(attended, longest));
   const double more_tokens_s = prompt_of_batches_.points().size() < 2
@@ -213,7 +213,8 @@ double ProfileTable::iteration_s(const Batch& batch) const {
   if (batch.prefill_sequences == 0) return std::max(decode_s(sequences, batch.decode_context_tokens), 0.0);
   if (batch.decode_sequences == 0) return prefill_s(prompt_tokens, batch.prefill_attention);
   const double tokens = prompt_tokens + sequences;
-  const double attention = batch.prefill_attention * (tokens / prompt_tokens);  // the decode part's own is counted apart
+  const double attention =
+      batch.prefill_attention * (tokens / prompt_tokens);  // the attention of the decode part is counted separately
   return std::max(prefill_s(tokens, attention) + token_s_per_context_token_ * batch.decode_context_tokens,
                   decode_s(sequences, batch.decode_context_tokens));
 }

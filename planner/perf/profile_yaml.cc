@@ -1,4 +1,4 @@
-// See profile_yaml.h. One table of fields reads files and JSON, which is YAML, and writes JSON.
+// Reads and writes profiles: see profile_yaml.h. One table of fields reads files and JSON (which is YAML), and writes JSON.
 #include "planner/perf/profile_yaml.h"
 
 #include <array>
@@ -37,7 +37,7 @@ constexpr std::array kWeights = {"BFloat16", "FP8", "FP8Block"};
 // A quoted decimal number in the range.
 struct Decimal {
   NumberRange range;
-  int digits;  // that are written
+  int digits;  // digits written
 
   [[nodiscard]] double read(YamlReader& reader, const char* key) const {
     const std::string allowed = fmt::format("a quoted decimal from {:g} to {:g}", range.low, range.high);
@@ -58,7 +58,7 @@ auto decimal(const char* key, Value Owner::*member, NumberRange range, int digit
 
 // ---- fitted lines
 
-// What the samples of a phase covered in one direction.
+// The range of a phase's samples in one direction.
 auto limits(const char* key, double PhaseRange::*from, double PhaseRange::*to) {
   const auto read_to = [=](YamlReader& reader, PhaseRange& range) {
     decimal("to", to, {range.*from, kTokens.high}).required().read(reader, range, range);
@@ -105,13 +105,13 @@ auto fit_fields(const MeasuredCells&) {
 
 // ---- measured operators
 
-// A column of a table in CSV.
+// A column of a CSV table.
 template <class Row, class Value>
 struct Column {
   const char* name;
   Value Row::*member;
   NumberRange range = kSizes;
-  Value Row::*most = nullptr;  // another column that it is at most
+  Value Row::*most = nullptr;  // another column that is its upper limit
 
   Result<void> read(const CsvRows& csv, std::size_t i, Row& row) const {
     if constexpr (std::is_same_v<Value, std::string>) {
@@ -125,7 +125,7 @@ struct Column {
   }
 };
 
-// A table in CSV that may be missing. What its columns do not say of a row is as in `like`.
+// An optional CSV table. Values of a row that are not in its columns come from `like`.
 template <class Row, class... Values>
 auto table(const char* key, std::vector<Row> OperatorTables::*rows, const Row& like, Column<Row, Values>... columns) {
   const auto read_rows = [=](const std::string& text, MeasuredOperators& measured) -> Result<void> {
@@ -206,13 +206,13 @@ auto fit_fields(const MeasuredOperators&) {
           .required("a map with tables of operators"));
 }
 
-// ---- the whole
+// ---- the whole profile
 
-// The fit of its type; those of other types are refused.
+// The fit of the given type; fits of other types are refused.
 void read_fit(YamlReader& reader, PerformanceProfile& profile) {
   const std::size_t type = reader.choice("type", kTypes);
   for (std::size_t i = 0; i < kFits.size(); ++i) {
-    if (i != type) reader.belongs(kFits[i], fmt::format("type {}, found {}", kTypes[i], kTypes[type]));
+    if (i != type) reader.belongs(kFits[i], fmt::format("type {} (got {})", kTypes[i], kTypes[type]));
   }
   if (type == 1) profile.fit = MeasuredCells();
   if (type == 2) profile.fit = MeasuredOperators();
@@ -228,11 +228,11 @@ void write_fit(json& out, const PerformanceProfile& profile) {
 
 void check_stages(YamlReader& reader, const PerformanceProfile& profile) {
   if (profile.gpus_per_worker % profile.pipeline_parallel == 0) return;
-  reader.wrong("pipelineParallel", fmt::format("found {}, allowed is a divisor of gpusPerWorker, which is {}",
-                                               profile.pipeline_parallel, profile.gpus_per_worker));
+  reader.wrong("pipelineParallel", fmt::format("must be a divisor of gpusPerWorker, {} (got {})", profile.gpus_per_worker,
+                                               profile.pipeline_parallel));
 }
 
-// Errors are no coefficients: six digits tell all that a few hundred samples know.
+// Errors are not coefficients: six digits are enough for a few hundred samples.
 auto error(const char* key, double FitError::*member) { return decimal(key, member, kErrors, 6).required(); }
 
 auto profile_fields() {

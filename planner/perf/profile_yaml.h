@@ -1,9 +1,9 @@
-// PerformanceProfile as text: the YAML (or JSON) of the custom resource, read for the planner without an API server, and its
-// spec as JSON. crds/performanceprofiles.yaml says what may stand in it; this reader asks for the same and names the line, the
-// field, what was found and what is allowed.
+// Reads and writes a PerformanceProfile as text: the YAML (or JSON) of the custom resource, read without an API server, and its
+// spec as JSON. crds/performanceprofiles.yaml defines the format. This reader enforces the same rules; errors name the line,
+// the field, what was found and what is allowed.
 //
-// Numbers that a fit found are decimal strings of 17 digits, tables of operators are CSV in one string: what is written is read
-// back exactly, and predicts exactly the same. Pure.
+// Numbers from a fit are decimal strings of 17 digits, and operator tables are CSV in one string, so that a profile read back
+// predicts exactly the same. Pure.
 #pragma once
 
 #include <string>
@@ -16,20 +16,20 @@
 
 namespace windlass::planner {
 
-// Whether the text is meant to be one: cheap, for readers of files that may hold other things too.
+// Whether the text is meant to be a profile: a cheap check for readers of files that may hold other things too.
 [[nodiscard]] bool is_performance_profile(std::string_view text);
 
-// The whole object: apiVersion, kind, metadata (passed over) and spec; status is passed over. Fields that it does not know are
-// refused. The error is "SOURCE:LINE: spec.fit...: found ..., allowed ...".
+// Parses the whole object: apiVersion, kind, metadata (ignored), spec, status (ignored). Unknown fields are refused. Errors are
+// "SOURCE:LINE: spec.fit...: must be ... (got ...)".
 [[nodiscard]] Result<PerformanceProfile> parse_performance_profile(std::string_view text, const std::string& source);
 
-// A spec that the schema has been through; fields that it does not know are passed over. The error is "spec.fit...: found ...".
+// Parses a spec that was validated by the schema; unknown fields are ignored. Errors are "spec.fit...: must be ... (got ...)".
 [[nodiscard]] Result<PerformanceProfile> performance_profile_from_json(const nlohmann::json& spec);
 [[nodiscard]] nlohmann::json to_json(const PerformanceProfile& profile);
 
-// A coefficient as files hold it: 17 digits, so that it reads back as the same double. REQUIRES: finite.
+// Prints a coefficient with 17 digits, so that it reads back as the same double. REQUIRES: finite.
 [[nodiscard]] std::string print_coefficient(double value);
-// None for anything but a finite decimal number, with an exponent or without.
+// None for anything except a finite decimal number, with or without an exponent.
 [[nodiscard]] std::optional<double> parse_coefficient(std::string_view text);
 
 }  // namespace windlass::planner

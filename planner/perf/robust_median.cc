@@ -1,4 +1,4 @@
-// See robust_median.h.
+// Summarises repeated measurements without outliers; see robust_median.h.
 #include "planner/perf/robust_median.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kFewestToJudge = 5;
 constexpr double kOutlierDeviations = 4;
 constexpr double kDeviationsPerMad = 1.4826;         // of a normal distribution
-constexpr double kErrorOfMedian = 1.2533;            // its standard error, in those of the mean
-constexpr double kDeviationsPerRangeOfTwo = 0.8862;  // a normal pair lies 1.128 deviations apart on average
+constexpr double kErrorOfMedian = 1.2533;            // standard error of the median relative to that of the mean
+constexpr double kDeviationsPerRangeOfTwo = 0.8862;  // two normal values differ by 1.128 deviations on average
 
 double deviation_of(const std::vector<double>& values, double median) {
   if (values.size() == 2) return std::abs(values[0] - values[1]) * kDeviationsPerRangeOfTwo;

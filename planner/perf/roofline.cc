@@ -1,4 +1,4 @@
-// Roofline: see roofline.h.
+// Computes operator times by the roofline; see roofline.h.
 #include "planner/perf/roofline.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ double blend(double a, double b, double sharpness) {
   return larger * std::pow(1 + std::pow(std::min(a, b) / larger, sharpness), 1 / sharpness);
 }
 
-// Causal attention of `length` tokens with a window: pairs of tokens, and the mean length of a cache that is read.
+// Causal attention over `length` tokens with a window: pairs of tokens, and the mean length of the cache read.
 double attended_pairs(double length, double window) {
   if (window <= 0 || window >= length) return length * length / 2;
   return window * length - window * window / 2;
@@ -44,7 +44,7 @@ OperatorWork gemm_work(GemmKind kind, double m, double n, double k) {
 
 OperatorWork context_attention_work(const AttentionKey& key, double batch, double length, double heads, double kv_heads) {
   const double cache_bytes = key.float8_cache ? 1 : 2;
-  // Queries and outputs in 16 bit, keys and values as the cache has them; two products of 2 FLOP for each pair.
+  // Queries and outputs in 16 bits, keys and values as in the cache; two products of 2 FLOP per pair.
   const double pairs = batch * heads * attended_pairs(length, key.window_tokens);
   return {.flops = 4 * pairs * key.head_dim,
           .exponentials = pairs,

@@ -1,4 +1,4 @@
-// See transfer_times.h.
+// Computes the times of KV transfers and weight loads; see transfer_times.h.
 #include "planner/perf/transfer_times.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The passes of the arbitration.
+// Implements the steps of arbitration.h.
 #include "planner/policy/arbitration.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace windlass::planner {
 namespace {
 
-// Growth of one claim is weighed at most so often: what wants more grows by several workers at a time.
+// Most evaluations of one claim's growth; a claim that wants more grows by several workers at a time.
 constexpr int kMaxWeighed = 128;
 
 class Arbiter {
@@ -42,10 +42,10 @@ class Arbiter {
   }
 
  private:
-  // What a claim may have before those that yield.
+  // What a claim may get before the claims that yield.
   [[nodiscard]] int now_most(std::size_t i) const { return claims_[i].yields ? claims_[i].keep : claims_[i].wanted; }
 
-  // Raises a claim's grant towards `to` as far as GPUs go; says whether it grew.
+  // Raises a claim's grant towards `to` as far as the GPUs allow; returns whether it grew.
   bool raise(std::size_t i, int to) {
     const Claim& claim = claims_[i];
     int& free = free_gpus_[claim.accelerator];
@@ -56,7 +56,7 @@ class Arbiter {
     return more > 0;
   }
 
-  // Calls each(begin, end) on the claims of every priority, highest first.
+  // Calls each(begin, end) for the claims of every priority, highest first.
   template <class Each>
   void for_equals(Each each) {
     for (auto begin = order_.begin(); begin != order_.end();) {
@@ -67,10 +67,10 @@ class Arbiter {
     }
   }
 
-  // Workers that claim `i` grows by at a time: one, unless it would take more than kMaxWeighed times to reach what it wants.
+  // Step size of claim `i`'s growth: one worker, unless that takes more than kMaxWeighed steps.
   [[nodiscard]] int stride(std::size_t i) const { return (claims_[i].wanted + kMaxWeighed - 1) / kMaxWeighed; }
 
-  // What so many more workers save, per GPU.
+  // Violations saved by this many more workers, per GPU.
   [[nodiscard]] double gain(std::size_t i, int more) const {
     const Claim& claim = claims_[i];
     const double saved = claim.loss ? (claim.loss(granted_[i]) - claim.loss(granted_[i] + more)) / more
@@ -80,7 +80,7 @@ class Arbiter {
 
   template <class Iterator, class Most>
   void grow(Iterator begin, Iterator end, Most most) {
-    // The largest gain first, then the claim listed first: hence the position's complement.
+    // Largest gain first, then the claim listed first; hence the complement of the position.
     std::priority_queue<std::tuple<double, std::size_t>> heap;
     const auto more_of = [&](std::size_t i) { return std::min(stride(i), most(i) - granted_[i]); };
     const auto offer = [&](std::size_t i) {

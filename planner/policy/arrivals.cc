@@ -14,7 +14,7 @@ namespace {
 
 using workload::BestForecaster;
 
-// Memories of minutes, not of an hour: what is asked for is one start-up time ahead.
+// Memory of minutes, not of an hour: forecasts reach one start-up time ahead.
 workload::BestForecastOptions forecast_options() {
   workload::BestForecastOptions options;
   options.methods.max_gap_s = kLongestIntervalS;
@@ -25,7 +25,7 @@ workload::BestForecastOptions forecast_options() {
   return options;
 }
 
-// A state that cannot be gone on with (another version's, a broken file's) begins anew.
+// A state that cannot be resumed (another version's, or a broken file's) is replaced with a new one.
 std::optional<BestForecaster> resume(const PolicyMemory& memory) {
   const workload::BestForecastOptions options = forecast_options();
   if (memory.forecast) {
@@ -37,14 +37,15 @@ std::optional<BestForecaster> resume(const PolicyMemory& memory) {
   return std::move(made).value();
 }
 
-// How far the count lies from what the minute before it promised, in variances of a Poisson count.
+// Compares the count with the mean of the minute before it, in variances of a Poisson count.
 void learn_burstiness(PolicyMemory& memory, const workload::RateSample& sample, double seconds) {
   const std::optional<ArrivalsLevel> level = arrivals_level(memory, sample.time_s);
   if (!level || level->window_s < kLevelWindowS / 2 || level->per_s <= 0) return;
   const double off_per_s = sample.rate_per_s - level->per_s;
   const double poisson = level->per_s * (1 / seconds + 1 / level->window_s);
   const double seen = std::min(off_per_s * off_per_s / poisson, kMaxBurstiness);
-  // A start owes nothing to its first count: what was seen so far is a plain mean until there is more than the memory holds.
+  // Right after a start, use a plain mean of what was seen until there is more than the memory holds; the first count has no
+  // special weight.
   const double watched_s = std::clamp(sample.time_s - memory.history_since_s.value_or(sample.time_s), kLevelWindowS * 5, 1e9);
   const double gain = std::max(-std::expm1(-seconds / kBurstinessMemoryS), seconds / watched_s);
   const double excess = std::max(0.0, seen - 1);

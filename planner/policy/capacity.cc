@@ -1,4 +1,4 @@
-// Capacity per class from the nodes' figures and the workers' states.
+// Computes the capacity of each class from the nodes' figures and the workers' states.
 #include "planner/policy/capacity.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
     for (const Worker& worker : service.workers) {
       const auto found = capacities.find(worker.accelerator);
       if (found == capacities.end()) continue;
-      const bool gone = trouble_of(worker) == WorkerTrouble::kNodeLost;  // its GPUs are in no node's count
+      const bool gone = trouble_of(worker) == WorkerTrouble::kNodeLost;  // no node counts its GPUs
       if (worker.state == WorkerState::kDraining && !gone) {
         found->second.draining += worker.gpus;
         if (!worker.node_leaving) found->second.coming += worker.gpus;
@@ -28,7 +28,9 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
     ClassCapacity& capacity = capacities[state.spec.name];
     const int observed = std::max(state.allocatable_gpus - state.used_by_others, serving[state.spec.name] + capacity.draining);
     const int hard = state.max_gpus ? *state.max_gpus - state.used_by_others : observed;
-    if (state.mode == CapacityMode::kElastic) capacity.coming = capacity.draining;  // of its limit, wherever it is held
+    if (state.mode == CapacityMode::kElastic)
+      capacity.coming = capacity.draining;  // elastic capacity is a limit, wherever
+                                            // GPUs are held
     capacity.limit = std::max(0, state.mode == CapacityMode::kElastic ? hard : std::min(observed, hard));
   }
   return capacities;

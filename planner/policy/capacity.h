@@ -1,4 +1,4 @@
-// What each AcceleratorClass has for our workers.
+// Capacity: how many GPUs of each AcceleratorClass our workers may use.
 #pragma once
 
 #include <map>
@@ -9,19 +9,19 @@
 namespace windlass::planner {
 
 struct ClassCapacity {
-  int limit = 0;     // GPUs that our workers, draining ones included, may hold
-  int draining = 0;  // of these, held by workers that drain
-  int coming = 0;    // and of these, what others may have once they are gone: not on a node that is being emptied
-  int held = 0;      // and by the others, whoever's
+  int limit = 0;     // GPUs that our workers may hold, including draining ones
+  int draining = 0;  // part of it held by draining workers
+  int coming = 0;    // part of `draining` that others can use afterwards: not on a node that is being emptied
+  int held = 0;      // held by all other workers, of any service
 };
 
 using CapacityByClass = std::map<std::string, ClassCapacity>;
 
-// Observed: what the nodes offer less what others use; never less than what workers that serve or drain hold, since a count of
-// nodes may dip while they run. Elastic: maxGPUs less what others use, so that workers may be pending while nodes come.
+// Observed: what the nodes offer minus what others use, but at least what serving and draining workers hold, since the node
+// count may dip while they run. Elastic: maxGPUs minus what others use, so workers may be pending while nodes are added.
 [[nodiscard]] CapacityByClass capacity_by_class(const Snapshot& snapshot);
 
-// GPUs of a class that workers of `service` hold, draining ones apart.
+// GPUs of a class held by `service`'s workers, without draining ones.
 [[nodiscard]] int live_gpus(const Service& service, const std::string& accelerator);
 
 [[nodiscard]] const AcceleratorState* find_accelerator(const Snapshot& snapshot, const std::string& name);

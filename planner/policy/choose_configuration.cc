@@ -17,7 +17,7 @@ namespace {
 
 bool runs_nothing(const Service& service) { return std::none_of(service.workers.begin(), service.workers.end(), holds_gpus); }
 
-// Why what runs stays though the other holds too; an empty code: it does not.
+// Why the running kind stays although the other meets the objective too; an empty code means it does not stay.
 Reason objection_to_other(const ConfigurationInput& given, bool split, const ConfigurationChoice& running,
                           const ConfigurationChoice& other) {
   const SplitAdvice& advice = *given.service->split;
@@ -30,15 +30,18 @@ Reason objection_to_other(const ConfigurationInput& given, bool split, const Con
   const char* const other_name = split ? "whole workers" : "split phases";
   const double share = nothing_runs ? 1 : kSwitchCostShare;
   if (!(other_cost < share * running_cost)) {
-    const auto said = [&](double cost) { return cost < never ? fmt::format("{:.4g} an hour", cost) : "any price"; };
+    const auto said = [&](double cost) {
+      return cost < never ? fmt::format("{:.4g} per hour", cost) : "infinite (no plan meets the objective)";
+    };
     return Reason{"NotChosen",
-                  fmt::format("{}: for the load that was simulated {}, against {} for {}, which is not below {:.0f} %",
+                  fmt::format("{} not chosen: the simulated cost is {}, against {} for {}; it must be below {:.0f} % of that",
                               other_name, said(other_cost), said(running_cost), name, share * 100),
                   {{"costPerHour", figure(advice.cost_per_hour)}, {"wholeCostPerHour", figure(whole_cost)}}};
   }
   if (!nothing_runs && !given.signals_complete) {
-    return Reason{
-        "HeldOnMissingSignals", fmt::format("no change to {} while arrivals or queue cannot be believed", other_name), {}};
+    return Reason{"HeldOnMissingSignals",
+                  fmt::format("no change to {} while the arrival rate or queue length is missing or stale", other_name),
+                  {}};
   }
   if (!nothing_runs && running_cost < never) {
     CostlyChange change{fmt::format("from {} to {}", name, other_name),
@@ -52,8 +55,8 @@ Reason objection_to_other(const ConfigurationInput& given, bool split, const Con
   return {};
 }
 
-// Strategy Auto: whole workers, or split phases where the strategies say that those cost clearly less. What runs stays unless
-// the other does, as among the classes.
+// Strategy Auto: whole workers, or split phases if the strategies find them clearly cheaper. The running kind stays unless the
+// other one is worth a change, as among classes.
 ConfigurationChoice choose_either(const ConfigurationInput& given) {
   const Service& service = *given.service;
   if (!service.may_split) return choose_whole(given);
@@ -61,13 +64,14 @@ ConfigurationChoice choose_either(const ConfigurationInput& given) {
   if (!service.split) return split ? choose_split(given) : choose_whole(given);
   const SplitAdvice& advice = *service.split;
   const bool may_change = runs_nothing(service) || given.signals_complete;
-  // Of split phases that no longer hold nothing is chosen: the workers stay.
+  // If split phases no longer meet the objective, nothing is chosen and the workers stay.
   if (!advice.holds) return split && !may_change ? choose_split(given) : choose_whole(given);
 
   ConfigurationChoice whole = choose_whole(given);
   ConfigurationChoice parts = choose_split(given);
   const auto holds = [](const ConfigurationChoice& choice) { return choice.chosen && choice.feasible.status == Truth::kTrue; };
-  // Where whole workers hold, phases are split with room for a pair in its proportion, and stay split with room for any.
+  // If whole workers meet the objective, start splitting only with room for a pair in its proportion; keep a running split with
+  // room for any pair.
   if (parts.chosen && holds(whole)) {
     const int prompt_workers = split ? 1 : parts.prefill->workers(1);
     Reason objection = objection_to_pair(service, *parts.chosen, *parts.prefill, prompt_workers);
@@ -79,7 +83,7 @@ ConfigurationChoice choose_either(const ConfigurationInput& given) {
   }
   ConfigurationChoice& running = split ? parts : whole;
   ConfigurationChoice& other = split ? whole : parts;
-  // What runs cannot be read, or cannot hold: the other only where it can.
+  // The running kind cannot be read, or misses the objective: change only if the other is feasible.
   if (!running.chosen) {
     return std::move(running.feasible.status == Truth::kFalse && holds(other) && may_change ? other : running);
   }
@@ -103,7 +107,7 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
   };
   if (!service.shape) {
     return refuse({Truth::kUnknown, "ModelShapeUnknown",
-                   service.shape_unknown_reason.empty() ? "the model's shape is not known" : service.shape_unknown_reason});
+                   service.shape_unknown_reason.empty() ? "the model's shape is unknown" : service.shape_unknown_reason});
   }
   switch (service.scaling.strategy) {
     case Family::kAuto: return choose_either(given);
@@ -111,8 +115,8 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
     case Family::kDisaggregated: return choose_split(given);
     case Family::kChained: break;
   }
-  return refuse({Truth::kFalse, "StrategyNotAvailable",
-                 "scaling.strategy: found Chained; this version plans Auto, Replicated and Disaggregated"});
+  return refuse(
+      {Truth::kFalse, "StrategyNotAvailable", "scaling.strategy: must be Auto, Replicated or Disaggregated (got Chained)"});
 }
 
 }  // namespace windlass::planner

@@ -20,14 +20,14 @@
 namespace windlass::planner {
 namespace {
 
-// GPUs that this service could hold: what the class has, less what other services' workers hold.
+// GPUs available to this service: the class's total minus what other services' workers hold.
 int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
   const ClassCapacity& capacity = capacities.at(accelerator);
   return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
 }
 
-// Of workers that each have the whole of every request: the accelerator and GPUs of what was chosen last, where workers of it
-// are there; else of most.
+// Accelerator and GPUs of the whole workers that run: the last choice if any of its workers exist, otherwise those of most
+// workers.
 std::optional<WorkerSpec> running_configuration(const Service& service, const PolicyMemory& memory) {
   std::map<std::pair<std::string, int>, int> counts;  // by accelerator and GPUs
   for (const Worker& worker : service.workers) {
@@ -41,7 +41,7 @@ std::optional<WorkerSpec> running_configuration(const Service& service, const Po
   return WorkerSpec{most->first.first, most->first.second};
 }
 
-// What place_replicated() is asked, and what it is not: the GPUs of each class that the whole service may have.
+// Input of place_replicated(), and one thing it does not take: the GPUs of each class that the whole service may hold.
 struct Asked {
   ReplicatedInput input;
   std::map<std::string, std::optional<int>> max_gpus;
@@ -64,13 +64,16 @@ Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
     if (state == nullptr) {
       std::vector<std::string> known;
       for (const AcceleratorState& other : snapshot.accelerators) known.push_back(other.spec.name);
-      choice.reasons.push_back(Reason{"UnknownAccelerator",
-                                      fmt::format("spec.accelerators: found class {}, known are: {}", allowed.accelerator,
-                                                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
-                                      {{"accelerator", allowed.accelerator}}});
+      choice.reasons.push_back(
+          Reason{"UnknownAccelerator",
+                 fmt::format("spec.accelerators: must name known AcceleratorClasses (got {}); known: {}", allowed.accelerator,
+                             known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
+                 {{"accelerator", allowed.accelerator}}});
       continue;
     }
-    if (!asked.max_gpus.emplace(allowed.accelerator, allowed.max_gpus).second) continue;  // listed twice: the first counts
+    if (!asked.max_gpus.emplace(allowed.accelerator, allowed.max_gpus).second)
+      continue;  // listed twice: the first entry
+                 // counts
     const int available = available_to(service, *given.capacities, allowed.accelerator);
     input.accelerators.push_back(
         AcceleratorOption{state->spec, allowed.max_gpus.value_or(state->spec.gpus_per_node), available});
@@ -78,7 +81,7 @@ Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
   return asked;
 }
 
-// What runs, where it still meets the objective and the winner is not worth the change.
+// The running configuration, if it still meets the objective and the winner is not worth a change.
 std::optional<Candidate> keep_running(const ConfigurationInput& given, const Asked& asked, const WorkerSpec& running,
                                       const Candidate& winner, ConfigurationChoice& choice) {
   const auto& options = asked.input.accelerators;
@@ -86,7 +89,7 @@ std::optional<Candidate> keep_running(const ConfigurationInput& given, const Ask
                                    [&](const AcceleratorOption& o) { return o.spec.name == running.accelerator; });
   ReplicatedInput only = asked.input;
   only.accelerators = {*option};
-  // What is measured moves with its noise: at the edge what runs stays.
+  // Measured times are noisy: keep a running configuration that is slightly over the objective.
   only.objective.ttft_s *= kKeptSlack;
   only.objective.tpot_s *= kKeptSlack;
   auto kept = replicated_candidate(only, running.gpus());
@@ -97,8 +100,8 @@ std::optional<Candidate> keep_running(const ConfigurationInput& given, const Ask
   if (!clearly_cheaper) {
     objection = Reason{
         "KeptConfiguration",
-        fmt::format("{} runs and meets the objective; {} would cost {:.4g} instead of {:.4g} an "
-                    "hour, which is not below {:.0f} %",
+        fmt::format("{} runs and meets the objective; {} would cost {:.4g} per hour instead of {:.4g}, but a change needs less "
+                    "than {:.0f} % of the cost",
                     text_of(running), text_of(to.spec), winner.cost_per_hour, kept->cost_per_hour, kSwitchCostShare * 100),
         {}};
   } else {
@@ -125,7 +128,7 @@ Configuration configuration_of(const ConfigurationInput& given, const Asked& ask
   return made;
 }
 
-// Each other class with its best configuration, the cheapest by what it serves first.
+// The best configuration of every other class, cheapest per request first.
 std::vector<Configuration> other_classes(const ConfigurationInput& given, const Asked& asked, const ReplicatedResult& result,
                                          const Candidate& winner) {
   std::vector<Configuration> others;
@@ -143,7 +146,8 @@ std::vector<Configuration> other_classes(const ConfigurationInput& given, const 
   return others;
 }
 
-// Nothing keeps the objective: the closest, to be measured where only its data sheet says so. Returns whether there is one.
+// No configuration meets the objective: take the closest; if only its data sheet says that it misses, run it to measure it.
+// Returns whether there is one.
 bool take_closest(const ConfigurationInput& given, const Asked& asked, const std::optional<WorkerSpec>& running,
                   ReplicatedResult& result, ConfigurationChoice& choice) {
   explain_infeasible(result, asked.input, given, choice);
@@ -155,29 +159,29 @@ bool take_closest(const ConfigurationInput& given, const Asked& asked, const std
   if (find_estimate(given.service->estimates, config.spec.accelerator, config.spec.gpus()) == nullptr) {
     choice.feasible.status = Truth::kUnknown;
     choice.feasible.reason = "NotMeasured";
-    choice.feasible.message = fmt::format("by its data sheet alone; {} is measured before that is believed: {}",
+    choice.feasible.message = fmt::format("according to the data sheet only ({} runs first, to be measured): {}",
                                           text_of(config.spec), choice.feasible.message);
   }
   return true;
 }
 
 void explain_winner(const WorkerConfig& config, ConfigurationChoice& choice) {
-  choice.feasible =
-      Hint{Truth::kTrue, "ObjectiveCanBeMet", fmt::format("{} requests at once on {}", config.batch, text_of(config.spec))};
-  choice.reasons.push_back(
-      Reason{"WorkerConfiguration",
-             fmt::format("{} serves {} requests at once at {:.4g} tokens/s per accelerator (limit: {}), {:.4g} ms a token",
-                         text_of(config.spec), config.batch, config.tokens_per_s_per_gpu, to_string(config.limit),
-                         config.times.tpot_s * 1e3),
-             {{"accelerator", config.spec.accelerator},
-              {"gpusPerWorker", std::to_string(config.spec.gpus())},
-              {"batch", std::to_string(config.batch)},
-              {"limit", to_string(config.limit)},
-              {"tokensPerSPerGpu", figure(config.tokens_per_s_per_gpu)},
-              {"kvCacheTokens", figure(config.kv_capacity_tokens)},
-              {"prefillS", figure(config.times.prefill_s)},
-              {"tpotS", figure(config.times.tpot_s)},
-              {"serviceS", figure(config.times.service_s)}}});
+  choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet",
+                         fmt::format("up to {} concurrent requests on each worker of {}", config.batch, text_of(config.spec))};
+  choice.reasons.push_back(Reason{
+      "WorkerConfiguration",
+      fmt::format("{} runs up to {} requests at once at {:.4g} tokens/s per accelerator (limit: {}), {:.4g} ms per token",
+                  text_of(config.spec), config.batch, config.tokens_per_s_per_gpu, to_string(config.limit),
+                  config.times.tpot_s * 1e3),
+      {{"accelerator", config.spec.accelerator},
+       {"gpusPerWorker", std::to_string(config.spec.gpus())},
+       {"batch", std::to_string(config.batch)},
+       {"limit", to_string(config.limit)},
+       {"tokensPerSPerGpu", figure(config.tokens_per_s_per_gpu)},
+       {"kvCacheTokens", figure(config.kv_capacity_tokens)},
+       {"prefillS", figure(config.times.prefill_s)},
+       {"tpotS", figure(config.times.tpot_s)},
+       {"serviceS", figure(config.times.service_s)}}});
 }
 
 }  // namespace
@@ -189,7 +193,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   const auto running = running_configuration(service, *given.memory);
   if (running && may_use(service, running->accelerator) && find_accelerator(snapshot, running->accelerator) == nullptr) {
     choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
-                           fmt::format("workers run on class {}, which cannot be read: they stay as they are",
+                           fmt::format("workers run on AcceleratorClass {}, which cannot be read; they are left unchanged",
                                        running->accelerator.empty() ? "(none named)" : running->accelerator)};
     choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {{"accelerator", running->accelerator}}});
     return choice;

@@ -16,7 +16,7 @@
 namespace windlass::planner {
 namespace {
 
-// What the pool's workers had before; none: of no use, or nothing.
+// Slots the pool's workers had before; none if there were none or they no longer fit.
 PoolSlots slots_before(const PolicyMemory& memory, const PoolId& pool, int most) {
   for (const PoolSlots& before : memory.slots) {
     if (before.pool_id() == pool && before.slots >= 1 && before.slots <= most) return before;
@@ -24,8 +24,8 @@ PoolSlots slots_before(const PolicyMemory& memory, const PoolId& pool, int most)
   return {};
 }
 
-// Slots follow what is believed only when it moves by more than they should: a slot more or less helps nobody, and gateways
-// share them out again each time. While requests wait each one helps.
+// Slots change only if the model's value moves by more than the band: one slot more or less hardly matters, and each change
+// makes gateways redistribute slots. While requests wait, every slot matters.
 int settled_slots(const ConfigurationInput& input, const PoolId& pool, int slots, int most) {
   const int before = slots_before(*input.memory, pool, most).slots;
   if (before < 1) return slots;
@@ -33,27 +33,28 @@ int settled_slots(const ConfigurationInput& input, const PoolId& pool, int slots
   return slots >= kSlotsDown * before && slots <= up * before ? before : slots;
 }
 
-// At least the slots that the upper bound of TPOT allows, at most those that its mean does. Between the two one more is tried
-// at a time, while requests wait and the slots of before were in use: measuring at one more is what lowers the bound there.
+// Slots between two bounds: at least what the upper bound of TPOT allows, at most what its mean allows. Between them, one more
+// slot is tried at a time while requests wait and the current slots are in use. Measuring at one more slot tightens the bound
+// there.
 int explored_slots(const ConfigurationInput& input, const WorkerEstimate& known, const PoolId& pool, int mean, int bound,
                    int most) {
   const PoolSlots last = slots_before(*input.memory, pool, most);
   const int before = last.slots;
-  // What was explored is kept as long as the mean keeps the objective.
+  // Keep explored slots as long as the mean meets the objective.
   const int slots = std::clamp(before, std::min(mean, bound), mean);
   const bool in_use = known.estimate.largest_batch >= kSlotsInUse * before;
   const bool seen = !last.changed_s || input.snapshot->now_s - *last.changed_s >= kExploreEveryS;
   return input.requests_wait && in_use && seen && before >= slots ? std::min(before + 1, mean) : slots;
 }
 
-// Two digits: a correction that moves by less makes no new routing table.
+// Two significant digits: a smaller correction does not create a new routing table.
 double stepped(double value) {
   if (!(value > 0)) return 0;
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 1);
   return std::round(value / unit) * unit;
 }
 
-// Aladdin's lines through the model, around contexts of one to two thousand tokens.
+// Aladdin's linear model, fitted to ours at contexts of one to two thousand tokens.
 dispatch::PackingModel packing_of(const LatencyModel& model, int most_requests) {
   constexpr double kShort = 1024, kLong = 2048;
   const double prefill_token_s = (model.prefill_s(kLong) - model.prefill_s(kShort)) / (kLong - kShort);
@@ -72,7 +73,7 @@ dispatch::PackingModel packing_of(const LatencyModel& model, int most_requests) 
   return packing;
 }
 
-// Slots and times for the lengths that are believed now.
+// Sets slots and times for the lengths believed now.
 void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model,
                     const WorkerEstimate* known, const LatencyModel& bound) {
   const int most = std::max(1, configuration.pool.each.max_concurrency);
@@ -84,8 +85,8 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
   }
   configuration.keeps_objective = choice.batch > 0;
   if (choice.batch == 0) {
-    // The objective is broken even alone. Refusing to batch would then only add waiting: the objective is loosened with what it
-    // is broken by, so that slots do not jump where it is just kept.
+    // Even a single request misses the objective. Not batching would only add waiting, so relax the objective by the excess.
+    // This way slots do not jump at the point where it is just met.
     const auto loosened = [](double objective_s, double alone_s) {
       const double broken_by_s = std::max(0.0, alone_s - objective_s);
       return std::min(objective_s + kBatchedSlope * broken_by_s, std::max(objective_s, kBatchedSlack * alone_s));
@@ -117,7 +118,7 @@ void fit_to_phase(Configuration& configuration, const ConfigurationInput& input,
                            : fit_decode(model, objective_of(*input.service), input.believed, most);
   configuration.times = fit.times;
   pool.each.slots = settled_slots(input, pool.id(), std::max(1, fit.slots), most);
-  // Of the same rate with a slot more or less.
+  // Same rate with one slot more or less.
   if (fit.slots > 0) configuration.times.service_s *= static_cast<double>(pool.each.slots) / fit.slots;
   pool.each.service_rate_per_s = configuration.times.service_s > 0 ? 1 / configuration.times.service_s : 0;
   pool.each.kv_cache_tokens = static_cast<std::int64_t>(std::max(0.0, model.kv_capacity_tokens()));
@@ -180,7 +181,7 @@ Configuration describe_running(const ConfigurationInput& input, const Worker& wo
                      (worker.gpus == 1 || state->spec.intra_link_bandwidth_bytes_per_s > 0);
   if (known)
     return make_configuration(input, state->spec, worker.gpus, std::max(1, worker.max_concurrency), worker.pool, worker.role);
-  // Its class or the model's shape is not known: it goes on with the slots it has, and JFFC takes it last.
+  // Its class or the model's shape is unknown: keep the slots it has; JFFC uses it last.
   Configuration configuration;
   configuration.pool.name = worker.pool;
   configuration.pool.role = worker.role;

@@ -1,7 +1,7 @@
-// Configuration: one kind of worker, with the slots and times that are believed of it now.
+// Configuration: one kind of worker, with its current number of slots and believed times.
 //
-// What was measured on a class counts instead of its data sheet, for any number of its GPUs. How many requests a worker may run
-// at once follows from its memory alone, so that learning restarts no worker; slots bound what it is sent.
+// Measurements on a class replace its data sheet, for any number of its GPUs. A worker's batch limit depends only on its
+// memory, so that learning never restarts a worker. Slots limit how many requests the gateways send it.
 #pragma once
 
 #include <optional>
@@ -16,80 +16,80 @@
 namespace windlass::planner {
 
 struct Configuration {
-  Pool pool;                  // workers: 0
-  WorkerTimes times;          // at pool.each.slots, for the lengths that are believed now
-  double price_per_hour = 0;  // of one worker
-  double rate_within_tpot_per_s =
-      0;                        // of one worker, at which slo.percentile of the requests keep timePerOutputToken; 0: unknown
-  std::optional<int> max_gpus;  // of the class, for the whole service
-  // By how much a decode iteration at `pool.each.slots` may take longer than `times` say, one-sided 90 %; none: nothing was
-  // measured.
+  Pool pool;                          // workers is 0
+  WorkerTimes times;                  // at pool.each.slots, for the lengths believed now
+  double price_per_hour = 0;          // per worker
+  double rate_within_tpot_per_s = 0;  // requests/s of one worker at which slo.percentile of the requests meet
+                                      // timePerOutputToken; 0: unknown
+  std::optional<int> max_gpus;        // of the class, for the whole service
+  // Upper bound (one-sided, 90 %) of the relative error of `times` for a decode iteration at `pool.each.slots`. None: nothing
+  // was measured.
   std::optional<double> uncertainty = {};
-  bool keeps_objective = true;  // a request alone is inside it, for the lengths that are believed now
+  bool keeps_objective = true;  // a request running alone meets it, for the lengths believed now
 };
 
-// That one worker serves with all its slots taken, and timePerOutputToken kept for the percentile where that is known.
+// Requests per second of one worker with all slots taken, while the percentile keeps timePerOutputToken where that rate is
+// known.
 [[nodiscard]] double requests_per_s(const Configuration& configuration);
 
-// Of a service with split phases: the workers that compute prompts for those that answer. Where there is no room for a whole
-// unit, one that answers and as many of these as it asks for, one still answers, with those that there is room for: it computes
-// the other prompts itself.
+// The prefill workers of a service with split phases. If a whole unit (one decode worker and its prefill workers) does not fit,
+// one decode worker still runs with the prefill workers that fit; it computes the other prompts itself.
 struct PrefillSide {
   Configuration configuration;
-  double share = 1;  // of these for each worker that answers
+  double share = 1;  // prefill workers per decode worker
 
-  // Beside so many that answer; and both together.
+  // Prefill workers for this many decode workers; and both together.
   [[nodiscard]] int workers(int answering) const;
   [[nodiscard]] int total(int answering) const { return answering + workers(answering); }
-  // The most that may answer where so many are allowed in all, one at least of any; and the fewest where so many are asked for.
+  // The most decode workers if `total_workers` are allowed, at least one if any are; and the fewest for a minimum total.
   [[nodiscard]] int answering_within(int total_workers) const;
   [[nodiscard]] int answering_from(int total_workers) const;
 };
 
-// A configuration that was weighed. What does not meet the objective has no slots.
+// A configuration that was compared. It has no slots if it misses the objective.
 struct Weighed {
   Configuration configuration;
-  std::string rejected = {};  // why, for a person
-  bool outbid = false;        // it would do and has room: why it was not taken follows from the costs
+  std::string rejected = {};  // why it was rejected, for people
+  bool outbid = false;        // feasible and with room, but more expensive: the reason is written from the costs
 };
 
 struct ConfigurationChoice {
-  std::optional<Configuration> chosen;  // of the workers that answer
-  std::optional<PrefillSide> prefill;   // where others compute their prompts
-  // Strategy Auto: of the other classes that the spec allows each with its best configuration inside the objective, the
-  // cheapest by what it serves first: where workers go while the chosen class has no GPUs for them.
+  std::optional<Configuration> chosen;  // the decode workers, if phases are split
+  std::optional<PrefillSide> prefill;   // only if phases are split
+  // Strategy Auto: the best feasible configuration of every other allowed class, cheapest per request first. Workers go there
+  // while the chosen class is short of GPUs.
   std::vector<Configuration> others;
   Hint feasible;
   std::vector<Reason> reasons;
   std::vector<Weighed> weighed;
 };
 
-// What a choice is made of besides the spec.
+// Input of a choice, besides the spec.
 struct ConfigurationInput {
   const Service* service = nullptr;
   const Snapshot* snapshot = nullptr;
   const CapacityByClass* capacities = nullptr;
-  const PolicyMemory* memory = nullptr;  // what was chosen before, and the slots that its workers have
-  Lengths believed;                      // lengths for slots and rates; the configuration itself follows the spec's
+  const PolicyMemory* memory = nullptr;  // the previous choice and its workers' slots
+  Lengths believed;                      // for slots and rates; the configuration itself depends on the spec's lengths
   bool signals_complete = true;          // DemandView::complete
   bool requests_wait = false;            // at the gateways
 };
 
-// Workers of a kind, with times and slots for the lengths that are believed now. `batch`: requests that one may run at once.
+// Workers of one kind, with times and slots for the lengths believed now. `batch`: the most requests one may run at once.
 [[nodiscard]] Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus,
                                                int batch, std::string pool, dispatch::Role role = dispatch::Role::kUnified);
 
 [[nodiscard]] Objective objective_of(const Service& service);
 
-// As the spec has it; of workers whose class is not even named nothing says that they must go.
+// Whether the spec allows the accelerator. True if the name is empty: a worker of unknown class need not go.
 [[nodiscard]] bool may_use(const Service& service, const std::string& accelerator);
 // The classes that the spec allows, or all.
 [[nodiscard]] std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapshot& snapshot);
 
-// A configuration that runs already, whether or not the search would choose it.
+// Describes a running configuration, whether or not the search would choose it.
 [[nodiscard]] Configuration describe_running(const ConfigurationInput& input, const Worker& worker);
 
-// A figure in Reason::inputs.
+// Formats a number for Reason::inputs.
 [[nodiscard]] std::string figure(double value);
 
 }  // namespace windlass::planner

@@ -13,7 +13,7 @@
 namespace windlass::planner {
 namespace {
 
-// Why the new configuration's first workers cannot start next to those that run; empty: they can.
+// Why the new configuration's first workers cannot start next to the running ones; empty if they can.
 std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& change) {
   const Service& service = *input.service;
   double own_cost = 0;
@@ -33,7 +33,7 @@ std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& ch
     no_share = no_share || (first.max_gpus && *first.max_gpus - live_gpus(service, first.accelerator) < wanted);
   }
   const bool no_money = service.scaling.max_cost_per_hour && own_cost > *service.scaling.max_cost_per_hour + 1e-9;
-  return no_gpus ? "no accelerator is free" : no_share ? "maxGPUs is reached" : no_money ? "maxCostPerHour is reached" : "";
+  return no_gpus ? "too few GPUs are free" : no_share ? "maxGPUs is reached" : no_money ? "maxCostPerHour is reached" : "";
 }
 
 }  // namespace
@@ -47,7 +47,9 @@ Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& 
   const PolicyMemory& memory = *input.memory;
   const std::string& names = change.names;
   if (!input.signals_complete) {
-    return Reason{"HeldOnMissingSignals", fmt::format("no change {} while arrivals or queue cannot be believed", names), {}};
+    return Reason{"HeldOnMissingSignals",
+                  fmt::format("no change {} while the arrival rate or queue length is missing or stale", names),
+                  {}};
   }
   const double start_s = start_time_s(service);
   const double drain_s = std::min(service.scaling.drain_timeout_s, change.drain_s);
@@ -58,15 +60,16 @@ Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& 
   const double spent = (change.winner_cost_per_hour * start_s + change.running_cost_per_hour * drain_s) / 3600;
   if (!(saved > spent)) {
     return Reason{"ChangeDoesNotPayBack",
-                  fmt::format("a change {} would save {:.4g} within {:.0f} s and cost {:.4g} while both run", names, saved,
+                  fmt::format("a change {} would save {:.4g} within {:.0f} s but cost {:.4g} while both run", names, saved,
                               horizon_s, spent),
                   {{"saved", figure(saved)}, {"spent", figure(spent)}, {"horizonS", figure(horizon_s)}}};
   }
   if (const std::string lack = lack_of_room(input, change); !lack.empty()) {
-    return Reason{"NoRoomForChange",
-                  fmt::format("a change {} would save {:.4g} an hour, but no new worker can start beside those that run: {}",
-                              names, saved_per_hour, lack),
-                  {}};
+    return Reason{
+        "NoRoomForChange",
+        fmt::format("a change {} would save {:.4g} per hour, but no new worker can start next to the running ones: {}", names,
+                    saved_per_hour, lack),
+        {}};
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Whether a change of configuration that only saves money is worth what it costs.
+// Decides whether a change of configuration that only saves money is worth its cost.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace windlass::planner {
 
-// A worker that the new configuration starts with.
+// A worker that the new configuration needs first.
 struct FirstWorker {
   std::string accelerator;
   int gpus = 0;
@@ -19,7 +19,7 @@ struct FirstWorker {
 
 [[nodiscard]] FirstWorker first_of(const Configuration& of);
 
-// From one configuration to another: what both cost for the same load, and how long the old one's workers have to drain.
+// A change between two configurations: the cost of each for the same load, and the time the old workers need to drain.
 struct CostlyChange {
   std::string names;  // "from 1 x h100 to 2 x a100"
   double running_cost_per_hour = 0;
@@ -28,7 +28,7 @@ struct CostlyChange {
   std::vector<FirstWorker> first;
 };
 
-// Why a change that only saves money is not made; an empty code: it is.
+// Why not to make a change that only saves money; an empty code means make it.
 [[nodiscard]] Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& change);
 
 }  // namespace windlass::planner

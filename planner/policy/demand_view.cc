@@ -1,4 +1,4 @@
-// Which signals are fresh, finite and whole.
+// Decides which signals are present, fresh and finite.
 #include "planner/policy/demand_view.h"
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace windlass::planner {
 namespace {
 
-// What is wrong with a signal, or empty.
+// What is wrong with a signal; empty if nothing.
 std::string problem_of(const char* name, const std::optional<Reading>& reading, double now_s) {
   if (!reading) return fmt::format("{} is missing", name);
   if (!std::isfinite(reading->value) || reading->value < 0) return fmt::format("{} is {}", name, reading->value);
   if (is_usable(reading, now_s)) return {};
-  return fmt::format("{} is {:.0f} s old, at most {:.0f} s is fresh", name, now_s - reading->at_s, kSignalMaxAgeS);
+  return fmt::format("{} is {:.0f} s old; readings older than {:.0f} s are stale", name, now_s - reading->at_s, kSignalMaxAgeS);
 }
 
 double to_step(double tokens) { return std::ceil(std::pow(kLengthStep, std::round(std::log(tokens) / std::log(kLengthStep)))); }
@@ -43,7 +43,7 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
   if (is_usable(demand.queued, now_s)) view.queued = demand.queued->value;
   if (std::isfinite(demand.arrivals_window_s) && demand.arrivals_window_s > 0)
     view.arrivals_window_s = demand.arrivals_window_s;
-  // Right after a start the reader has not counted for a whole window yet.
+  // Right after a start, the reader has not yet counted for a whole window.
   view.arrivals_window_s = std::min(view.arrivals_window_s, std::max(1.0, watched_s));
   view.level_per_s = view.arrivals_per_s;
   view.level_window_s = view.arrivals_window_s;
@@ -58,7 +58,7 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
   view.burstiness = burstiness_at(memory, view.believed_per_s);
 
   view.lengths = Lengths{service.workload.input_tokens, service.workload.output_tokens};
-  // The first answers to end are the short ones, and few: they say little of the mean.
+  // The first requests to finish are few and short: they say little about the mean.
   const bool lengths_usable = watched_s >= kLengthsAfterS && is_usable(demand.input_tokens, now_s) &&
                               is_usable(demand.output_tokens, now_s) && demand.input_tokens->value >= 1 &&
                               demand.output_tokens->value >= 1;
@@ -68,7 +68,7 @@ DemandView view_demand(const Service& service, const PolicyMemory& memory, doubl
   }
 
   for (const Worker& worker : service.workers) {
-    // What a prefill worker has in hand is soon with one that answers.
+    // Requests inside a prefill worker soon move to a decode worker.
     if (!serves(worker) || worker.role == dispatch::Role::kPrefill) continue;
     if (is_usable(worker.running, now_s) && is_usable(worker.waiting, now_s)) {
       view.in_workers += worker.running->value + worker.waiting->value;

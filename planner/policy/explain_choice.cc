@@ -31,19 +31,18 @@ void explain_belief(const Service& service, const AcceleratorSpec& spec, const C
                                                : "measured";
   if (known->gpus_per_worker != pool.spec.gpus())
     from += fmt::format(", on {} x {}", known->gpus_per_worker, pool.spec.accelerator);
-  choice.reasons.push_back(Reason{
-      "MeasuredTimes",
-      fmt::format("decode {:.3g} ms at batch {:.0f} ({}), the data sheet said {:.3g} ms; a prompt of {:.0f} tokens {:.3g} ms, "
-                  "the data sheet said {:.3g} ms",
-                  decode_s * 1e3, batch, from, sheet_decode_s * 1e3, lengths.input_tokens, prefill_s * 1e3,
-                  sheet_prefill_s * 1e3),
-      {{"samples", std::to_string(estimate.samples)},
-       {"batch", figure(batch)},
-       {"decodeS", figure(decode_s)},
-       {"sheetDecodeS", figure(sheet_decode_s)},
-       {"prefillS", figure(prefill_s)},
-       {"sheetPrefillS", figure(sheet_prefill_s)},
-       {"noise", figure(std::sqrt(estimate.noise_variance))}}});
+  choice.reasons.push_back(Reason{"MeasuredTimes",
+                                  fmt::format("one decode step takes {:.3g} ms at batch {:.0f} ({}), {:.3g} ms by the data "
+                                              "sheet; a prompt of {:.0f} tokens takes {:.3g} ms, {:.3g} ms by the data sheet",
+                                              decode_s * 1e3, batch, from, sheet_decode_s * 1e3, lengths.input_tokens,
+                                              prefill_s * 1e3, sheet_prefill_s * 1e3),
+                                  {{"samples", std::to_string(estimate.samples)},
+                                   {"batch", figure(batch)},
+                                   {"decodeS", figure(decode_s)},
+                                   {"sheetDecodeS", figure(sheet_decode_s)},
+                                   {"prefillS", figure(prefill_s)},
+                                   {"sheetPrefillS", figure(sheet_prefill_s)},
+                                   {"noise", figure(std::sqrt(estimate.noise_variance))}}});
   if (const auto advice = advise_on_sheet(*service.shape, spec, *known); advice && advice->off) {
     choice.reasons.push_back(Reason{"DataSheetOff",
                                     fmt::format("AcceleratorClass {}: {}", spec.name, advice->to_text(*service.shape)),
@@ -79,7 +78,7 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
     weighed.configuration.price_per_hour = config.spec.gpus() * price_of(config.spec.accelerator);
     weighed.configuration.rate_within_tpot_per_s = tail_rate_of(config);
     weighed.outbid = !chosen && candidate.has_room;
-    if (!chosen && !candidate.has_room) weighed.rejected = fmt::format("no {} are free", text_of(config.spec));
+    if (!chosen && !candidate.has_room) weighed.rejected = fmt::format("{}: too few free GPUs", text_of(config.spec));
     choice.weighed.push_back(std::move(weighed));
   };
   bool listed = false;
@@ -103,18 +102,18 @@ void explain_losers(const ReplicatedResult& result, const Candidate& winner, Con
   for (const Candidate& loser : result.candidates) {
     if (loser.config.spec.accelerator == winner.config.spec.accelerator) continue;
     const char* code = loser.has_room ? "NotChosen" : "NoRoom";
-    std::string message =
-        loser.has_room
-            ? fmt::format("{} workers of {} x {} for {:.4g} an hour, against {:.4g} for {}", loser.workers,
-                          loser.config.spec.gpus(), loser.config.spec.accelerator, loser.cost_per_hour, winner.cost_per_hour,
-                          winner.config.spec.accelerator)
-            : fmt::format("no {} x {} are left for a worker", loser.config.spec.gpus(), loser.config.spec.accelerator);
+    std::string message = loser.has_room
+                              ? fmt::format("{} workers of {} x {} would cost {:.4g} per hour, against {:.4g} on {}",
+                                            loser.workers, loser.config.spec.gpus(), loser.config.spec.accelerator,
+                                            loser.cost_per_hour, winner.cost_per_hour, winner.config.spec.accelerator)
+                              : fmt::format("too few free GPUs for one worker of {} x {}", loser.config.spec.gpus(),
+                                            loser.config.spec.accelerator);
     choice.reasons.push_back(
         Reason{code,
                std::move(message),
                {{"accelerator", loser.config.spec.accelerator}, {"costPerHour", figure(loser.cost_per_hour)}}});
   }
-  // Of an accelerator that nowhere meets the objective, the try with most GPUs came closest.
+  // For an accelerator with no feasible configuration, the one with the most GPUs came closest.
   std::map<std::string, const Rejected*> last;
   for (const Rejected& rejected : result.rejected) last[rejected.spec.accelerator] = &rejected;
   for (const auto& [accelerator, rejected] : last) {

@@ -1,4 +1,5 @@
-// The reasons for a choice among whole workers: what was weighed, why others lost, and what is believed of those that won.
+// Writes the reasons for a choice among whole workers: which configurations were compared, why the others lost, and which times
+// are believed for the winner.
 #pragma once
 
 #include <optional>
@@ -8,15 +9,15 @@
 
 namespace windlass::planner {
 
-// What is believed of these workers, from where, and what the data sheet says instead.
+// Adds the times believed for these workers, their origin, and what the data sheet says instead.
 void explain_belief(const Service& service, const AcceleratorSpec& spec, const Configuration& chosen, const Lengths& lengths,
                     ConfigurationChoice& choice);
 
-// Everything that was weighed, what would do before what would not.
+// Lists every configuration compared; feasible ones first.
 void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winner, const ReplicatedInput& input,
            ConfigurationChoice& choice);
 
-// Why the other accelerators lost.
+// Adds why the other accelerators lost.
 void explain_losers(const ReplicatedResult& result, const Candidate& winner, ConfigurationChoice& choice);
 
 }  // namespace windlass::planner

@@ -17,7 +17,7 @@
 namespace windlass::planner {
 namespace {
 
-// Classes that the service may not use and that would do, in words; empty: there is none.
+// Names a class that the spec does not allow and that would meet the objective; empty if none.
 std::string others_that_would_do(const ReplicatedInput& asked, const Snapshot& snapshot) {
   ReplicatedInput input = asked;
   input.accelerators.clear();
@@ -28,33 +28,35 @@ std::string others_that_would_do(const ReplicatedInput& asked, const Snapshot& s
   if (result.candidates.empty()) return {};
   const Candidate& best = result.candidates.front();
   return fmt::format(
-      "; {} x {} would do, at {:.4g} ms to the first token and {:.4g} ms a token, if spec.accelerators allowed it",
+      "; {} x {} would meet it, with {:.4g} ms to the first token and {:.4g} ms per token, if spec.accelerators allowed it",
       best.config.spec.gpus(), best.config.spec.accelerator, best.config.times.ttft_s * 1e3, best.config.times.tpot_s * 1e3);
 }
 
-// Objectives that the best try breaks: TtftTooTight or TpotTooTight, and what they would have to be.
+// Which objectives the best candidate misses (TtftTooTight or TpotTooTight), and the values that could be met.
 void explain_too_tight(const ReplicatedResult& result, const Service& service, Hint& feasible,
                        std::map<std::string, std::string>& inputs) {
   const bool tpot = result.smallest_tpot_s > service.slo.tpot_s;
   const bool ttft = result.smallest_ttft_s > service.slo.ttft_s;
   std::vector<std::string> parts;
   if (ttft) {
-    parts.push_back(fmt::format("timeToFirstToken {:.4g} ms needs at least {:.4g} ms ({})", service.slo.ttft_s * 1e3,
-                                std::ceil(result.smallest_ttft_s * 1e4) / 10, result.smallest_ttft_on));
+    parts.push_back(fmt::format("timeToFirstToken is {:.4g} ms, but the fastest worker takes {:.4g} ms ({})",
+                                service.slo.ttft_s * 1e3, std::ceil(result.smallest_ttft_s * 1e4) / 10,
+                                result.smallest_ttft_on));
     inputs["smallestTtftS"] = figure(result.smallest_ttft_s);
   }
   if (tpot) {
-    parts.push_back(fmt::format("timePerOutputToken {:.4g} ms needs at least {:.4g} ms ({})", service.slo.tpot_s * 1e3,
-                                std::ceil(result.smallest_tpot_s * 1e4) / 10, result.smallest_tpot_on));
+    parts.push_back(fmt::format("timePerOutputToken is {:.4g} ms, but the fastest worker takes {:.4g} ms ({})",
+                                service.slo.tpot_s * 1e3, std::ceil(result.smallest_tpot_s * 1e4) / 10,
+                                result.smallest_tpot_on));
     inputs["smallestTpotS"] = figure(result.smallest_tpot_s);
   }
   if (parts.empty()) {
-    parts.emplace_back("no single configuration meets timeToFirstToken and timePerOutputToken together");
+    parts.emplace_back("no single configuration meets both timeToFirstToken and timePerOutputToken");
   }
   feasible.reason = ttft && !tpot ? "TtftTooTight" : "TpotTooTight";
   feasible.message = fmt::format(
-      "the objective cannot be met with the allowed accelerators: {}; loosen it, shorten the assumed "
-      "lengths, or allow a faster accelerator or more of them",
+      "the allowed accelerators cannot meet the objective: {}; loosen it, assume shorter requests, or allow faster or more "
+      "accelerators",
       fmt::join(parts, "; "));
 }
 
@@ -99,10 +101,10 @@ void explain_infeasible(const ReplicatedResult& result, const ReplicatedInput& a
     const Rejected& closest = result.rejected.back();
     choice.feasible.reason = to_string(closest.code);
     choice.feasible.message = fmt::format(
-        "{}; allow an accelerator with more memory, more of them per worker, or a shorter maxContextTokens", closest.message);
+        "{}; allow an accelerator with more memory, allow more GPUs per worker, or lower maxContextTokens", closest.message);
   } else {
     choice.feasible.reason = "NoAccelerator";
-    choice.feasible.message = "no allowed accelerator has room for a worker";
+    choice.feasible.message = "no allowed accelerator has enough GPUs for a worker";
   }
   choice.feasible.message += others_that_would_do(asked, *given.snapshot);
   choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, std::move(inputs)});

@@ -1,4 +1,4 @@
-// An objective that no configuration keeps: what to run all the same, and what would meet it.
+// Handles an objective that no configuration meets: what to run anyway, and what would meet it.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace windlass::planner {
 
-// What to run though nothing keeps the objective: what comes closest to it. Of what was not measured, what would keep it if its
-// data sheet were off by kSheetMayBeOff, and first of all what runs, for it is measured soonest.
+// The configuration to run although none meets the objective: the closest one. Unmeasured configurations qualify if they would
+// meet it with a data sheet off by kSheetMayBeOff. The running one comes first, because it is measured soonest.
 [[nodiscard]] std::optional<Candidate> closest_of(const ReplicatedResult& result, const ReplicatedInput& input,
                                                   const std::optional<WorkerSpec>& running);
 
-// The condition and the reasons: what the best try gives, and so what would meet the objective.
+// Sets the condition and adds the reasons: the times of the best candidate, and so which objective could be met.
 void explain_infeasible(const ReplicatedResult& result, const ReplicatedInput& asked, const ConfigurationInput& given,
                         ConfigurationChoice& choice);
 

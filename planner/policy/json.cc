@@ -1,4 +1,4 @@
-// Snapshot and Plan to text and back; the fields stand in snapshot_json.cc and plan_json.cc.
+// Converts Snapshot and Plan to text and back; snapshot_json.cc and plan_json.cc list the fields.
 #include "planner/policy/json.h"
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace windlass::planner {
 namespace {
 
 std::string dump(const nlohmann::ordered_json& value, bool pretty) {
-  // Names come from foreign objects: bytes that are not UTF-8 are replaced, not thrown at us.
+  // Names come from outside: replace bytes that are not UTF-8 instead of throwing.
   return value.dump(pretty ? 2 : -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

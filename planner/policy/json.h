@@ -1,8 +1,8 @@
-// Snapshot and Plan as JSON, both ways and without loss, so that `windlass plan --snapshot FILE` replays any decision.
+// Converts Snapshot and Plan to JSON and back without loss, so that `windlass plan --snapshot FILE` replays any decision.
 //
-// Keys are the fields' names in camelCase; enumerations are their names; an absent optional is an absent key; NaN and
-// infinities, which JSON lacks, are the strings "NaN", "Infinity", "-Infinity". Parsing refuses unknown keys; errors name the
-// path ("services[0].slo.ttftS"), what was found and what is allowed.
+// Keys are the field names in camelCase; enumerations are their names; an absent optional is an absent key; NaN and infinities,
+// which JSON lacks, are the strings "NaN", "Infinity", "-Infinity". Parsing rejects unknown keys; errors name the path
+// ("services[0].slo.ttftS"), the value and the rule.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace windlass::planner {
 
-// Indented by two when `pretty`.
+// Indented by two spaces if `pretty`.
 [[nodiscard]] std::string to_json(const Snapshot& snapshot, bool pretty = false);
 [[nodiscard]] std::string to_json(const Plan& plan, bool pretty = false);
 [[nodiscard]] Result<Snapshot> snapshot_from_json(std::string_view text);

@@ -1,4 +1,5 @@
-// What the tables of the policy's types (planner/base/json_table.h) share. For json.cc and the *_json.cc files here alone.
+// Shared field helpers for the JSON tables of the policy's types (planner/base/json_table.h). Only for json.cc and the
+// *_json.cc files in this folder.
 #pragma once
 
 #include <array>
@@ -46,7 +47,7 @@ constexpr auto json_fields(JsonType<Reading>) {
   return json_object(field("value", &Reading::value), field("atS", &Reading::at_s), rare("bound", &Reading::bound));
 }
 
-// What a text that may be older becomes, once the fields further up in the table have been read.
+// A value that upgrades a text of an older version after the fields above it in the table have been read.
 template <class Change>
 [[nodiscard]] constexpr auto once_read(Change change) {
   return hook([](auto&, const auto&) {}, [=](JsonReader&, auto& object) { change(object); });
@@ -60,7 +61,7 @@ inline constexpr auto kValidated = [](const auto& value, const std::string& path
 
 }  // namespace windlass::planner
 
-// Each in the file that has its table.
+// Each is defined in the file with its table.
 namespace windlass {
 
 extern template void write_fields(planner::Json&, const planner::ModelShape&);

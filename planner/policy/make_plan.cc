@@ -1,4 +1,4 @@
-// make_plan: the passes, one after another; see make_plan.h.
+// make_plan: runs the passes in order; see make_plan.h.
 #include "planner/policy/make_plan.h"
 
 #include <array>
@@ -11,7 +11,7 @@ namespace windlass::planner {
 
 namespace {
 
-// Unnamed reasons belong to the pass that has just run.
+// Names the pass that has just run in the reasons it added.
 void name_pass(std::vector<Reason>& reasons, const char* pass) {
   for (Reason& reason : reasons) {
     if (reason.pass.empty()) reason.pass = pass;

@@ -1,8 +1,8 @@
-// make_plan: from observations to a safe plan. Pure: the same snapshot gives the same plan, anywhere and at any time.
+// make_plan turns observations into a safe plan. It is pure: the same snapshot always gives the same plan.
 //
-// Scale-up is immediate; scale-down goes to the largest recommendation of the stabilisation window, and only when the history
-// covers that window. Demand is arrivals plus what waits. A missing, stale or NaN signal holds the workers where they are.
-// Budgets (workers, GPUs, cost, capacity) are never exceeded, and whatever they withhold is in Plan::denied.
+// Scale-up is immediate. Scale-down goes to the largest recommendation of the stabilization window, and only once the history
+// covers that window. Demand is arrivals plus waiting requests. A missing, stale or NaN signal keeps the workers as they are.
+// Budgets (workers, GPUs, cost, capacity) are never exceeded; Plan::denied lists what they withheld.
 #pragma once
 
 #include "planner/policy/plan.h"

@@ -1,4 +1,4 @@
-// The fields of PolicyMemory: what the policy remembers, and the forecaster's plain state within it.
+// The fields of PolicyMemory, including the forecaster's plain state.
 #include <array>
 #include <variant>
 
@@ -72,7 +72,7 @@ constexpr auto json_fields(JsonType<PendingForecast>) {
                             });
                             const nlohmann::json& means = reader.require("meansPerS");
                             if (method != pending.means_per_s.size() || means.size() != method) {
-                              reader.fail("meansPerS", means, "a list of one number for each method");
+                              reader.fail("meansPerS", means, "a list with one number per method");
                             }
                           }),
                      field("given", &T::given), field("requests", &T::requests));
@@ -108,7 +108,7 @@ constexpr auto json_fields(JsonType<BestForecastState>) {
 namespace windlass::planner {
 
 constexpr JsonLimit kBurstiness{[](double value) { return value >= 1 && value <= 1e6; }, "from 1 to 1e6"};
-constexpr JsonLimit kZeroOrMore{[](double value) { return value >= 0; }, "0 or more"};
+constexpr JsonLimit kZeroOrMore{[](double value) { return value >= 0; }, "at least 0"};
 
 constexpr auto json_values(JsonType<Direction>) { return std::array{Direction::kUp, Direction::kDown}; }
 

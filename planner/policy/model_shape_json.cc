@@ -1,5 +1,5 @@
-// The fields of a ModelShape. What departs from the Llama family is written only where it does, so that a snapshot stays short
-// and one of an earlier version still reads.
+// The fields of a ModelShape. Differences from the Llama family are written only if present, so that snapshots stay short and
+// those of earlier versions still parse.
 #include "planner/policy/json_fields.h"
 
 namespace windlass::planner {
@@ -42,7 +42,7 @@ constexpr auto json_fields(JsonType<ModelShape>) {
                      field("intermediate", &T::intermediate), field("vocab", &T::vocab),
                      field("maxContextTokens", &T::max_context_tokens), field("tiedEmbeddings", &T::tied_embeddings),
                      field("qkvBias", &T::qkv_bias), field("dtype", &T::dtype),
-                     // Of most models the default.
+                     // Defaults for most models.
                      rare("gatedMlp", &T::gated_mlp), rare("attentionOutputBias", &T::attention_output_bias),
                      rare("mlpBias", &T::mlp_bias), rare("normBias", &T::norm_bias), rare("qkNorm", &T::qk_norm),
                      rare("normsPerLayer", &T::norms_per_layer), rare("outerNorms", &T::outer_norms),

@@ -1,4 +1,4 @@
-// Plan: what should be, as plain data, with its reasons. make_plan makes it, the reconciler acts on it.
+// Plan: the desired state as plain data, with reasons. make_plan creates it and the reconciler applies it.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace windlass::planner {
 
-// Why something was decided. `code` is CamelCase and stable, `message` is for a person, `inputs` are the figures behind it.
+// Why something was decided. `code` is CamelCase and stable, `message` is for people, `inputs` are the figures behind it.
 struct Reason {
   std::string code;
   std::string message;
   std::map<std::string, std::string> inputs;
-  std::string pass = {};  // of make_plan() that decided it (passes/passes.h): "Target"
+  std::string pass = {};  // pass of make_plan() that decided it (passes/passes.h), for example "Target"
 
   bool operator==(const Reason&) const = default;
 };
 
-// At the demand that was planned for.
+// Predicted behaviour at the planned demand.
 struct Predicted {
-  double ttft_s = 0;          // at slo.percentile, waiting included; infinite when the demand is beyond requests_per_s
+  double ttft_s = 0;          // at slo.percentile, including waiting; infinite if demand exceeds requests_per_s
   double tpot_s = 0;          // at a full batch
-  double requests_per_s = 0;  // what the planned workers can serve
+  double requests_per_s = 0;  // capacity of the planned workers
   double utilisation = 0;     // demand / requests_per_s; 0 without workers
   double cost_per_hour = 0;
   int gpus = 0;
@@ -37,7 +37,7 @@ struct Predicted {
 
 enum class Truth { kTrue, kFalse, kUnknown };
 
-// What a condition should say. `reason` is CamelCase.
+// Content of a condition. `reason` is CamelCase.
 struct Hint {
   Truth status = Truth::kUnknown;
   std::string reason;
@@ -46,35 +46,36 @@ struct Hint {
   bool operator==(const Hint&) const = default;
 };
 
-// What the arrivals are expected to be when a worker that is started now serves.
+// Expected arrivals when a worker started now begins to serve.
 struct DemandForecast {
-  std::string method;  // as workload::to_string(ForecastMethod) has it
+  std::string method;  // a name from workload::to_string(ForecastMethod)
   double horizon_s = 0;
-  double requests_per_s = 0;  // expected; what the plan provides for may be more
-  double relative_error = 0;  // of this method's past forecasts, mean absolute, as a share of what came
-  int judged = 0;             // forecasts behind that error
+  double requests_per_s = 0;  // expectation; the plan may provide for more
+  double relative_error = 0;  // mean absolute error of this method's past forecasts, relative to the actual arrivals
+  int judged = 0;             // number of forecasts behind that error
 
   bool operator==(const DemandForecast&) const = default;
 };
 
-// A configuration that was weighed, and why it was not taken ("" for the one that was).
+// A configuration that was compared, and why it was rejected ("" for the chosen one).
 struct Considered {
   WorkerSpec spec;
-  int workers = 0;  // that the demand would need
+  int workers = 0;  // number that the demand would need
   double cost_per_hour = 0;
   double tpot_s = 0;
   double ttft_s = 0;
-  std::string rejected;  // for a person
+  std::string rejected;  // for people
 
   bool operator==(const Considered&) const = default;
 };
 
 struct ServicePlan {
   ServiceId id;
-  std::int64_t generation = 0;  // of the spec that was read
+  std::int64_t generation = 0;  // generation of the spec that was read
   Family strategy = Family::kReplicated;
-  std::vector<Pool> pools;              // a pool that is not listed has no workers. In mode Recommend and Paused: as things are
-  std::vector<Pool> recommended_pools;  // mode Recommend and Paused: what Apply would do; else empty
+  std::vector<Pool> pools;              // a pool that is not listed has no workers. In modes Recommend and Paused: the current
+                                        // state
+  std::vector<Pool> recommended_pools;  // in modes Recommend and Paused: what Apply would do; otherwise empty
   Predicted predicted;
   std::optional<DemandForecast> forecast;
   std::vector<Considered> considered;  // cheapest first
@@ -83,9 +84,9 @@ struct ServicePlan {
   Hint able_to_scale;   // condition AbleToScale
   Hint metrics_fresh;   // condition MetricsFresh
   Hint slo_met;         // condition SLOMet
-  PolicyMemory memory;  // hand back in the next snapshot
+  PolicyMemory memory;  // to pass back in the next snapshot
 
-  // Sum over the pools.
+  // Sum over all pools.
   [[nodiscard]] int desired_workers() const;
 
   bool operator==(const ServicePlan&) const = default;
@@ -95,7 +96,7 @@ struct Denied {
   ServiceId id;
   std::string code;
   std::string message;
-  std::string accelerator;  // empty when it is not about one
+  std::string accelerator;  // empty if the denial concerns no accelerator
   int wanted_workers = 0;
   int granted_workers = 0;
 
@@ -103,7 +104,7 @@ struct Denied {
 };
 
 struct Plan {
-  double at_s = 0;                    // the snapshot's now
+  double at_s = 0;                    // the snapshot's now_s
   std::vector<ServicePlan> services;  // in the snapshot's order
   std::vector<Denied> denied;
 

@@ -24,7 +24,7 @@ constexpr auto json_fields(JsonType<Reason>) {
                      rare("pass", &T::pass));
 }
 
-// A policy's workers have no pipeline stages, and their engine's own settings.
+// The policy's workers have no pipeline stages and use their engine's own settings.
 constexpr auto json_fields(JsonType<WorkerSpec>) {
   return json_object(field("accelerator", &WorkerSpec::accelerator), field("gpusPerWorker", &WorkerSpec::tensor_parallel, 0));
 }
@@ -35,7 +35,9 @@ constexpr auto json_fields(JsonType<Yield>) {
     if (each.packing != T{}.packing) write_value(json["packing"], each.packing);
   };
   const auto read_packing = [](JsonReader& reader, T& each) {
-    if (reader.has("packing")) read_value(reader, "packing", each.packing);  // where it is missing, errors do not list it
+    if (reader.has("packing"))
+      read_value(reader, "packing", each.packing);  // optional: not among the fields that errors list
+                                                    // as missing
   };
   return json_object(field("maxConcurrency", &T::max_concurrency, 0), field("slots", &T::slots, 0),
                      field("serviceRatePerS", &T::service_rate_per_s), field("kvCacheTokens", &T::kv_cache_tokens, 0),

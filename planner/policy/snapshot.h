@@ -1,8 +1,7 @@
-// Snapshot: everything that a decision depends on, as plain data. observe builds it, make_plan reads it, JSON carries it
-// (planner/policy/json.h), so that any decision can be replayed from a file.
+// Snapshot: all inputs of a decision, as plain data. observe builds it, make_plan reads it, and JSON carries it
+// (planner/policy/json.h), so any decision can be replayed from a file.
 //
-// Times are seconds of one clock that only grows; `now_s` is of the same clock. A signal that could not be read is absent,
-// never 0.
+// Times are seconds of one monotonic clock, including `now_s`. A signal that could not be read is absent, never 0.
 #pragma once
 
 #include <array>
@@ -22,11 +21,11 @@
 
 namespace windlass::planner {
 
-// A measured value and when it was measured.
+// A measured value and the time of measurement.
 struct Reading {
   double value = 0;
   double at_s = 0;
-  Bound bound = Bound::kNone;  // of latencies: the value is only a limit of what was measured
+  Bound bound = Bound::kNone;  // for latencies: `value` is only a bound on the true value
 
   bool operator==(const Reading&) const = default;
 };
@@ -44,9 +43,9 @@ enum class CapacityMode { kObserved, kElastic };
 struct AcceleratorState {
   AcceleratorSpec spec;
   CapacityMode mode = CapacityMode::kObserved;
-  int allocatable_gpus = 0;     // what the nodes of this class offer now
-  int used_by_others = 0;       // of these, taken by anything that is not a worker in this snapshot
-  std::optional<int> max_gpus;  // Elastic: workers may be pending up to this many; Observed: a further limit
+  int allocatable_gpus = 0;     // what this class's nodes offer now
+  int used_by_others = 0;       // part of it used by anything but this snapshot's workers
+  std::optional<int> max_gpus;  // Elastic: workers may be pending up to this number; Observed: an additional limit
 
   bool operator==(const AcceleratorState&) const = default;
 };
@@ -54,13 +53,13 @@ struct AcceleratorState {
 struct Slo {
   double ttft_s = 0;
   double tpot_s = 0;
-  double percentile = 95;  // in (0, 100): this share of the requests must be inside both
+  double percentile = 95;  // in (0, 100): the share of requests that must meet both
   double window_s = 300;
 
   bool operator==(const Slo&) const = default;
 };
 
-// What to assume of the load until it has been observed. Lengths are means.
+// Assumed load until it has been observed. Lengths are means.
 struct AssumedWorkload {
   double requests_per_s = 0;
   double input_tokens = 512;
@@ -72,7 +71,7 @@ struct AssumedWorkload {
 // One entry of spec.accelerators.
 struct AllowedAccelerator {
   std::string accelerator;      // name of an AcceleratorClass
-  std::optional<int> max_gpus;  // GPUs of this class that the whole service may hold, and so also those of one worker
+  std::optional<int> max_gpus;  // GPUs of this class that the whole service may hold, and therefore any one worker
 
   bool operator==(const AllowedAccelerator&) const = default;
 };
@@ -85,13 +84,14 @@ struct Scaling {
   int min_workers = 1;
   std::optional<int> max_workers;
   std::optional<double> max_cost_per_hour;
-  std::optional<double> idle_to_zero_after_s;  // with min_workers 0: one worker stays until no request came for this long
+  std::optional<double> idle_to_zero_after_s;  // with min_workers 0: one worker stays until no request has arrived for this
+                                               // long
   double drain_timeout_s = 1800;
-  double scale_up_stabilization_s = 0;  // 0: at once
+  double scale_up_stabilization_s = 0;  // 0: scale up immediately
   double scale_down_stabilization_s = 300;
-  std::optional<int> scale_up_max_per_minute;  // workers; none: no limit
+  std::optional<int> scale_up_max_per_minute;  // in workers; none: no limit
   std::optional<int> scale_down_max_per_minute;
-  double tolerance = 0.1;  // the band of demand within which nothing changes, as a share of it: half above, half below
+  double tolerance = 0.1;  // relative width of the band of demand in which nothing changes: half above, half below
   Mode mode = Mode::kApply;
 
   bool operator==(const Scaling&) const = default;
@@ -99,14 +99,14 @@ struct Scaling {
 
 enum class WorkerState { kStarting, kReady, kDraining, kFailed, kUnschedulable };
 
-// What keeps a worker from serving. Told apart because each wants another remedy.
+// What keeps a worker from serving. One value per remedy.
 enum class WorkerTrouble {
   kNone,
   kUnschedulable,  // no node has room for it
-  kImagePull,      // its image cannot be fetched
-  kCrashLoop,      // it ends again and again
-  kOutOfMemory,    // it was killed for want of memory
-  kNodeLost,       // its node does not answer
+  kImagePull,      // its image cannot be pulled
+  kCrashLoop,      // it crashes repeatedly
+  kOutOfMemory,    // it was killed because it ran out of memory
+  kNodeLost,       // its node does not respond
   kFailed,         // anything else
 };
 
@@ -121,14 +121,14 @@ struct Worker {
   double created_s = 0;
   std::optional<double> ready_s;   // when it became ready
   std::optional<Reading> running;  // requests in its batch
-  std::optional<Reading> waiting;  // requests that wait inside it
-  std::optional<Reading> kv_use;   // share of its KV cache in use, 0..1
+  std::optional<Reading> waiting;  // requests waiting inside it
+  std::optional<Reading> kv_use;   // share of its KV cache in use, 0 to 1
   WorkerTrouble trouble = WorkerTrouble::kNone;
-  std::string trouble_message;  // for a person
-  bool node_leaving = false;    // its node is being emptied: what it holds there comes free for nobody
+  std::string trouble_message;  // for people
+  bool node_leaving = false;    // its node is being emptied: its GPUs will not become available to others
   std::string address;          // "host:port"; empty while unknown
   std::string spec_hash;
-  int max_concurrency = 0;  // as it was started with
+  int max_concurrency = 0;  // the value it was started with
 
   [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
 
@@ -139,20 +139,21 @@ struct Worker {
 struct Demand {
   static constexpr double kRecentS = 60;
 
-  std::optional<Reading> arrivals_per_s;  // requests that came in, never those that were finished
-  std::optional<Reading> arrivals_total;  // requests that came in since the reader began to count; never falls while it runs
-  double arrivals_window_s = 60;          // the time over which arrivals_per_s was counted: it says how noisy the rate is
-  std::optional<Reading> queued;          // requests that wait at the gateways
-  std::optional<Reading> input_tokens;    // mean of recent requests
+  std::optional<Reading> arrivals_per_s;  // incoming requests, never finished ones
+  std::optional<Reading> arrivals_total;  // incoming requests since the reader began to count; never decreases while the reader
+                                          // runs
+  double arrivals_window_s = 60;          // window over which arrivals_per_s was counted; determines how noisy the rate is
+  std::optional<Reading> queued;          // requests waiting at the gateways
+  std::optional<Reading> input_tokens;    // mean over recent requests
   std::optional<Reading> output_tokens;
   std::optional<double> last_arrival_at_s;
-  std::optional<Reading> attainment;         // share of judged requests inside the objective over slo.window_s, 0..1
+  std::optional<Reading> attainment;         // share of judged requests that met the objective over slo.window_s, 0 to 1
   std::optional<Reading> recent_attainment;  // the same over the last kRecentS
-  double recently_judged = 0;                // requests behind it
+  double recently_judged = 0;                // number of requests behind it
   std::optional<Reading> ttft_s;             // at slo.percentile
   std::optional<Reading> tpot_s;
 
-  // All of them: a new one belongs here, too, or its time stays on its reader's clock.
+  // All readings. Add new ones here too, or their times stay on the reader's clock.
   [[nodiscard]] std::array<std::optional<Reading>*, 9> readings() {
     return {&arrivals_per_s, &arrivals_total,    &queued, &input_tokens, &output_tokens,
             &attainment,     &recent_attainment, &ttft_s, &tpot_s};
@@ -161,15 +162,15 @@ struct Demand {
   bool operator==(const Demand&) const = default;
 };
 
-// How long this service's own workers took from their creation to their first readiness: schedule, pull, load, warm.
+// Time from creation to first readiness of this service's own workers: scheduling, image pull, load, warm-up.
 struct StartTimes {
   double p90_s = 0;
-  int count = 0;  // starts that were measured, recent ones only
+  int count = 0;  // number of measured starts, recent ones only
 
   bool operator==(const StartTimes&) const = default;
 };
 
-// What was measured of the keys and values that come to such a worker.
+// Measured transfer of keys and values to such a worker.
 struct TransferToWorker {
   std::string accelerator;
   int gpus_per_worker = 0;
@@ -178,37 +179,37 @@ struct TransferToWorker {
   bool operator==(const TransferToWorker&) const = default;
 };
 
-// Workers of one phase, as a strategy would have them.
+// Workers of one phase, as a strategy recommends them.
 struct PhaseAdvice {
   std::string accelerator;
   int gpus_per_worker = 0;
-  double requests_per_s = 0;  // of one worker, inside the objective, for the spec's assumed lengths
-  // What phase_rate_per_s() gave for those lengths with the times that it was asked with; absent: those of the data sheet.
+  double requests_per_s = 0;  // per worker, meeting the objective at the spec's assumed lengths
+  // Result of phase_rate_per_s() for those lengths and the times the strategy was run with; absent: the data sheet's times.
   std::optional<double> closed_form_per_s = {};
 
   bool operator==(const PhaseAdvice&) const = default;
 };
 
-// What the strategies for split phases say of a service with scaling.strategy Disaggregated, or Auto where they may pay. They
-// simulate, which takes too long for every plan, so that they are asked beside it (controller/reconcile/split_questions.h) and
-// their answer is data.
+// A strategy's recommendation for split phases (scaling.strategy Disaggregated, or Auto where splitting may pay). Strategies
+// simulate, which takes too long for every plan. They run in the background (controller/reconcile/split_questions.h), and their
+// answer is data.
 struct SplitAdvice {
-  std::string strategy;  // whose answer it is: "distserve"
-  bool holds = false;    // inside the objective at the assumed workload; else only `why` counts
+  std::string strategy;  // the strategy that answered, for example "distserve"
+  bool holds = false;    // meets the objective at the assumed workload; otherwise only `why` is valid
   PhaseAdvice prefill, decode;
-  std::string why;  // in words
-  // Both simulated for one load: what this plan costs; and for strategy Auto the cheapest plan of whole workers that holds.
+  std::string why;  // explanation for people
+  // Costs simulated for the same load: of this plan; and, for strategy Auto, of the cheapest feasible plan of whole workers.
   double cost_per_hour = 0;
-  std::optional<double> whole_cost_per_hour = {};  // none: no whole workers hold the objective, or nobody asked
+  std::optional<double> whole_cost_per_hour = {};  // none: no whole workers meet the objective, or the question was not asked
 
   bool operator==(const SplitAdvice&) const = default;
 };
 
-// The cluster refuses new workers of this service (a ResourceQuota, an admission rule).
+// The cluster rejects new workers of this service (a ResourceQuota or an admission rule).
 struct CreationRefusal {
   std::string code;     // CamelCase
-  std::string message;  // for a person
-  double until_s = 0;   // when it is tried again
+  std::string message;  // for people
+  double until_s = 0;   // time of the next attempt
 
   bool operator==(const CreationRefusal&) const = default;
 };
@@ -229,22 +230,22 @@ struct Change {
   bool operator==(const Change&) const = default;
 };
 
-// Requests missed the objective at a demand that the workers should have carried.
+// Requests missed the objective at a demand that the workers should have served.
 struct Shortfall {
   double at_s = 0;
   double requests_per_s = 0;
-  int workers = 0;    // that were asked for then
-  double missed = 0;  // share of the requests
+  int workers = 0;    // number planned for it then
+  double missed = 0;  // share of the requests that missed
 
   bool operator==(const Shortfall&) const = default;
 };
 
-// Requests that a worker of a pool was given at once; and where nothing could be decided, the workers that were to stay.
+// Slots of a pool's workers. If no decision was possible, also the number of workers to keep.
 struct PoolSlots {
   std::string pool;
   int slots = 0;
   std::optional<int> held = {};
-  std::optional<double> changed_s = {};  // when `slots` became that
+  std::optional<double> changed_s = {};  // when `slots` last changed
   dispatch::Role role = dispatch::Role::kUnified;
 
   [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
@@ -252,31 +253,32 @@ struct PoolSlots {
   bool operator==(const PoolSlots&) const = default;
 };
 
-// What the policy itself must remember between two plans. A plan returns the next one (ServicePlan::memory); the caller hands
-// it back in the next snapshot, unchanged. Default constructed for a new service and after a restart: then nothing scales down
-// until a whole stabilisation window has been seen.
+// State that the policy keeps between two plans. A plan returns the new one (ServicePlan::memory); the caller passes it back
+// unchanged in the next snapshot. Default constructed for a new service and after a restart: then nothing scales down until a
+// whole stabilization window has been observed.
 struct PolicyMemory {
-  std::optional<double> history_since_s;        // nothing is known before this time
+  std::optional<double> history_since_s;        // nothing is known from before this time
   std::vector<Recommendation> recommendations;  // oldest first; each holds until the next
-  // Workers that the last plan wanted, before limits and arbitration: unlike Service::last_desired it does not fall when GPUs
-  // are short, and does not count workers that only stay until a new configuration is ready.
+  // Workers that the last plan wanted, before limits and arbitration. Unlike Service::last_desired it does not fall when GPUs
+  // are short, and it excludes workers that only stay until a new configuration is ready.
   std::optional<int> desired;
-  std::vector<Recommendation> wanted;  // the changes of `desired` within the last minute and the one before them, oldest first
-  std::optional<Change> last_change;   // of `desired`, inside minWorkers and maxWorkers
+  std::vector<Recommendation> wanted;  // changes of `desired` within the last minute, and the last one before that, oldest
+                                       // first
+  std::optional<Change> last_change;   // of `desired`, within minWorkers and maxWorkers
   std::optional<double> panic_until_s;
-  std::optional<double> queue_since_s;  // requests have waited at every plan since
-  std::optional<double> queue_until_s;  // when a queue that lasted was there last
-  std::optional<Shortfall> shortfall;   // the last one
+  std::optional<double> queue_since_s;  // since then requests have waited at every plan
+  std::optional<double> queue_until_s;  // end of the last queue that lasted
+  std::optional<Shortfall> shortfall;   // the most recent one
   std::vector<PoolSlots> slots;         // by pool
-  std::optional<double> prefill_share;  // prefill workers for each that answers, where the phases are split
-  std::string configuration;            // the pool that was chosen (where the phases are split, who answers), and since when
+  std::optional<double> prefill_share;  // prefill workers per decode worker, if phases are split
+  std::string configuration;            // chosen pool (the decode pool, if phases are split), and since when
   std::optional<double> configuration_since_s;
-  // Arrivals: where the interval that is being counted began, the closed ones of the last minute, and the forecasts.
+  // Arrivals: start of the current interval, the closed intervals of the last minute, and the forecasts.
   std::optional<Reading> counted;
   std::vector<workload::RateSample> arrivals;
   double burstiness =
-      1;  // variance of the counts around the last minute's mean, over that of Poisson arrivals; of half an hour
-  double bursts_per_s = 0;  // arrivals at which that was seen, weighted by what it was above 1; 0: not known
+      1;  // variance of the counts around the last minute's mean, relative to Poisson arrivals; averaged over half an hour
+  double bursts_per_s = 0;  // rate at which it was seen, weighted by the excess over 1; 0: unknown
   std::optional<workload::BestForecastState> forecast;
 
   bool operator==(const PolicyMemory&) const = default;
@@ -287,24 +289,26 @@ struct Service {
   std::int64_t generation = 0;
   std::string served_name;
   std::optional<ModelShape> shape;
-  std::string shape_unknown_reason;        // for a person; when there is no shape
-  int max_context_tokens = 0;              // 0: the shape's own
-  bool reserves_context = false;           // its engine keeps room for the longest context for each request that it may run
-  bool may_split = true;                   // its engine can leave a prompt to one worker and the answer to another
-  std::optional<int> max_gpus_per_worker;  // among which its engine can cut the model; none: any number that cuts it evenly
+  std::string shape_unknown_reason;        // for people; if there is no shape
+  int max_context_tokens = 0;              // 0: the shape's own limit
+  bool reserves_context = false;           // its engine reserves memory for the longest context of every request
+  bool may_split = true;                   // its engine can compute prompt and answer on different workers
+  std::optional<int> max_gpus_per_worker;  // most GPUs its engine can split the model over; none: any number that divides it
+                                           // evenly
   Slo slo;
   AssumedWorkload workload;
   std::vector<AllowedAccelerator> accelerators;  // empty: every class
   Scaling scaling;
-  int priority = 0;                 // higher goes first
-  std::optional<int> last_desired;  // workers that the last plan asked for (status.workers.desired); none for a new service
+  int priority = 0;                 // higher is served first
+  std::optional<int> last_desired;  // workers that the last plan requested (status.workers.desired); none for a new service
   Demand demand;
   std::vector<Worker> workers;
-  std::optional<StartTimes> starts;         // none measured yet: the policy assumes
-  std::vector<WorkerEstimate> estimates;    // what was measured, by accelerator and GPUs per worker
-  std::vector<TransferToWorker> transfers;  // each accelerator and GPUs per worker once; none: by the class's links
-  std::optional<CreationRefusal> refused;   // while it is in force
-  std::optional<SplitAdvice> split;         // none: not asked for, or not answered yet
+  std::optional<StartTimes> starts;         // none measured yet: the policy uses an assumption
+  std::vector<WorkerEstimate> estimates;    // measurements, per accelerator and GPUs per worker
+  std::vector<TransferToWorker> transfers;  // one entry per accelerator and GPUs per worker; none: computed from the class's
+                                            // links
+  std::optional<CreationRefusal> refused;   // while it applies
+  std::optional<SplitAdvice> split;         // none: not asked, or not answered yet
   PolicyMemory memory;
 
   bool operator==(const Service&) const = default;
@@ -313,7 +317,7 @@ struct Service {
 struct Snapshot {
   double now_s = 0;
   std::vector<AcceleratorState> accelerators;
-  std::vector<Service> services;  // in a stable order: ties between equals go to the one listed first
+  std::vector<Service> services;  // in a stable order: the first wins ties
 
   bool operator==(const Snapshot&) const = default;
 };

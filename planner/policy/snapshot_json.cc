@@ -66,7 +66,7 @@ constexpr auto json_fields(JsonType<AcceleratorState>) {
                      field("usedByOthers", &T::used_by_others, 0), field("maxGpus", &T::max_gpus, 0));
 }
 
-// ---- what a service asks for
+// ---- the service's spec
 
 constexpr auto json_fields(JsonType<AllowedAccelerator>) {
   return json_object(field("accelerator", &AllowedAccelerator::accelerator),
@@ -100,7 +100,7 @@ constexpr auto json_fields(JsonType<Scaling>) {
                      added("tolerance", &T::tolerance).within(kTolerance), field("mode", &T::mode));
 }
 
-// ---- what was measured
+// ---- measurements
 
 constexpr auto json_fields(JsonType<Demand>) {
   using T = Demand;
@@ -161,7 +161,7 @@ constexpr auto json_fields(JsonType<TransferToWorker>) {
   return json_object(field("accelerator", &T::accelerator), field("gpusPerWorker", &T::gpus_per_worker, 1), part(&T::measured));
 }
 
-// ---- what others say
+// ---- answers of strategies and of the cluster
 
 constexpr auto json_fields(JsonType<CreationRefusal>) {
   using T = CreationRefusal;
@@ -183,7 +183,7 @@ constexpr auto json_fields(JsonType<SplitAdvice>) {
                      field("why", &T::why));
 }
 
-// ---- the whole
+// ---- the snapshot
 
 constexpr auto json_fields(JsonType<Service>) {
   using T = Service;

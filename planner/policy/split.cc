@@ -19,10 +19,9 @@
 namespace windlass::planner {
 namespace {
 
-// Prompts at one prefill worker, however short they are.
+// Most prompts in one prefill worker, however short they are.
 constexpr int kMaxPrompts = 64;
-// As in configuration.cc's slots: the proportion moves only when lengths have moved it by more than this, or workers would come
-// and go for nothing.
+// As with slots in configuration.cc: the proportion changes only by more than this, or workers would come and go for nothing.
 constexpr double kShareBand = 0.2;
 
 double rate_of(const PhaseFit& fit) { return fit.slots > 0 && fit.times.service_s > 0 ? fit.slots / fit.times.service_s : 0; }
@@ -32,7 +31,7 @@ PhaseFit fit_phase(const Service& service, const LatencyModel& model, const Leng
   return fit_decode(model, Objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile}, lengths, kMaxBatch);
 }
 
-// One phase's workers, and what one of them serves with the lengths that are believed now.
+// The workers of one phase, and the rate of one of them for the lengths believed now.
 struct Phase {
   Configuration configuration;
   double requests_per_s = 0;
@@ -43,7 +42,7 @@ Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const
   const LinearModel line(linear_coefficients(*service.shape, spec, advice.gpus_per_worker));
   const LinearModel model(believed_coefficients(*service.shape, spec, advice.gpus_per_worker, service.estimates));
   const Lengths assumed{service.workload.input_tokens, service.workload.output_tokens};
-  // What the workers are started with depends on the spec alone.
+  // Launch settings depend on the spec only.
   int batch = std::max(1, fit_phase(service, line, assumed, role).slots);
   if (role == dispatch::Role::kPrefill) {
     const double room = line.kv_capacity_tokens() / (assumed.input_tokens + kKvBlockTokens);
@@ -63,13 +62,13 @@ Phase phase_of(const ConfigurationInput& input, const PhaseAdvice& advice, const
   return phase;
 }
 
-// The service's own limit that so many workers of both sides exceed and how; empty: none.
+// The service's own limit that this many workers of both sides exceed, and how; empty if none.
 std::pair<const char*, std::string> objection_to_both(const Service& service, const Configuration& answering,
                                                       const Configuration& prompts, const Retiring& retiring, int workers,
                                                       int beside) {
-  const std::string both = fmt::format("{} workers that answer and {} that compute prompts", workers, beside);
+  const std::string both = fmt::format("{} decode workers and {} prefill workers", workers, beside);
   if (const auto& most = service.scaling.max_workers; most && workers + beside > *most) {
-    return {"MaxWorkers", fmt::format("{} are needed, maxWorkers allows {}", both, *most)};
+    return {"MaxWorkers", fmt::format("{} are needed; maxWorkers allows {} in total", both, *most)};
   }
   std::map<std::string, int> gpus;
   gpus[answering.pool.spec.accelerator] += workers * answering.pool.spec.gpus();
@@ -77,11 +76,11 @@ std::pair<const char*, std::string> objection_to_both(const Service& service, co
   for (const Configuration* side : {&answering, &prompts}) {
     const std::string& name = side->pool.spec.accelerator;
     if (!side->max_gpus || gpus[name] <= *side->max_gpus - retiring.gpus_of(name)) continue;
-    return {"MaxGpus", fmt::format("{} need {} GPUs of {}, maxGPUs allows {}", both, gpus[name], name, *side->max_gpus)};
+    return {"MaxGpus", fmt::format("{} need {} GPUs of {}; maxGPUs allows {}", both, gpus[name], name, *side->max_gpus)};
   }
   const double cost = workers * answering.price_per_hour + beside * prompts.price_per_hour + retiring.cost_per_hour;
   if (const auto& most = service.scaling.max_cost_per_hour; most && cost > *most + 1e-9) {
-    return {"MaxCost", fmt::format("{} cost {:.4g} an hour, maxCostPerHour allows {:.4g}", both, cost, *most)};
+    return {"MaxCost", fmt::format("{} cost {:.4g} per hour; maxCostPerHour allows {:.4g}", both, cost, *most)};
   }
   return {"", ""};
 }
@@ -129,7 +128,7 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
   input.max_context_tokens = service.max_context_tokens;
   input.max_gpus_per_worker = service.max_gpus_per_worker;
   input.estimates = service.estimates;
-  // Per request and hour, as 1/(requests a second) times a price.
+  // Price of a request: the hourly price divided by requests per second.
   double prefill_price = std::numeric_limits<double>::infinity(), decode_price = prefill_price;
   for (const AcceleratorState& state : classes) {
     const AcceleratorSpec& spec = state.spec;
@@ -155,7 +154,7 @@ bool split_may_pay(const Service& service, std::span<const AcceleratorState> cla
   if (!std::isfinite(prefill_price + decode_price)) return false;
   const ReplicatedResult whole = place_replicated(input);
   if (whole.candidates.empty()) return true;
-  const Candidate& winner = whole.candidates.front();  // as choose_configuration() takes it
+  const Candidate& winner = whole.candidates.front();  // the winner, as choose_configuration() picks it
   const double whole_price = winner.cost_per_hour / winner.capacity_per_s;
   return winner.workers > 1 && prefill_price + decode_price < kSwitchCostShare * whole_price;
 }
@@ -169,13 +168,12 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
   };
   if (service.scaling.max_workers && *service.scaling.max_workers < 2) {
     refuse(Truth::kFalse, "MaxWorkers",
-           fmt::format(
-               "scaling.maxWorkers: found {}; split phases need at least 2, one that computes prompts and one that answers",
-               *service.scaling.max_workers));
+           fmt::format("scaling.maxWorkers: must be at least 2 for split phases, one prefill and one decode worker (got {})",
+                       *service.scaling.max_workers));
     return choice;
   }
   if (!service.split) {
-    refuse(Truth::kUnknown, "StrategySearching", "how to split the phases is being worked out: workers stay as they are");
+    refuse(Truth::kUnknown, "StrategySearching", "still searching for a way to split the phases; workers are left unchanged");
     return choice;
   }
   const SplitAdvice& advice = *service.split;
@@ -186,7 +184,8 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
   for (const PhaseAdvice* phase : {&advice.prefill, &advice.decode}) {
     if (find_accelerator(*input.snapshot, phase->accelerator) != nullptr) continue;
     refuse(Truth::kUnknown, "RunningClassUnknown",
-           fmt::format("workers are to run on class {}, which cannot be read: they stay as they are", phase->accelerator));
+           fmt::format("the plan needs AcceleratorClass {}, which cannot be read; workers are left unchanged",
+                       phase->accelerator));
     return choice;
   }
   const auto spec_of = [&](const PhaseAdvice& phase) -> const AcceleratorSpec& {
@@ -195,7 +194,8 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
   Phase prefill = phase_of(input, advice.prefill, spec_of(advice.prefill), dispatch::Role::kPrefill);
   Phase decode = phase_of(input, advice.decode, spec_of(advice.decode), dispatch::Role::kDecode);
   decode.configuration.rate_within_tpot_per_s = decode.requests_per_s;
-  // Keys and values follow their prompt layer by layer: what is left of them after it is small beside an iteration.
+  // Keys and values are transferred layer by layer during the prompt; what remains afterwards is short compared with an
+  // iteration.
   decode.configuration.times.prefill_s = prefill.configuration.times.prefill_s;
   decode.configuration.times.ttft_s = prefill.configuration.times.ttft_s + decode.configuration.times.decode_s;
 
@@ -208,19 +208,18 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
                        phase.configuration.pool.spec.accelerator, phase.requests_per_s);
   };
   choice.feasible =
-      Hint{Truth::kTrue, "ObjectiveCanBeMet", fmt::format("prompts on {}, answers on {}", describe(prefill), describe(decode))};
-  choice.reasons.push_back(
-      Reason{"SplitPhases",
-             fmt::format("{}: prompts on {}, answers on {}: {:.3g} prefill workers for each that answers; {}", advice.strategy,
-                         describe(prefill), describe(decode), share, advice.why),
-             {{"strategy", advice.strategy},
-              {"prefillAccelerator", advice.prefill.accelerator},
-              {"prefillGpusPerWorker", std::to_string(advice.prefill.gpus_per_worker)},
-              {"prefillRequestsPerS", figure(prefill.requests_per_s)},
-              {"decodeAccelerator", advice.decode.accelerator},
-              {"decodeGpusPerWorker", std::to_string(advice.decode.gpus_per_worker)},
-              {"decodeRequestsPerS", figure(decode.requests_per_s)},
-              {"prefillShare", figure(share)}}});
+      Hint{Truth::kTrue, "ObjectiveCanBeMet", fmt::format("prefill on {}, decode on {}", describe(prefill), describe(decode))};
+  choice.reasons.push_back(Reason{"SplitPhases",
+                                  fmt::format("{}: prefill on {}, decode on {}, {:.3g} prefill workers per decode worker; {}",
+                                              advice.strategy, describe(prefill), describe(decode), share, advice.why),
+                                  {{"strategy", advice.strategy},
+                                   {"prefillAccelerator", advice.prefill.accelerator},
+                                   {"prefillGpusPerWorker", std::to_string(advice.prefill.gpus_per_worker)},
+                                   {"prefillRequestsPerS", figure(prefill.requests_per_s)},
+                                   {"decodeAccelerator", advice.decode.accelerator},
+                                   {"decodeGpusPerWorker", std::to_string(advice.decode.gpus_per_worker)},
+                                   {"decodeRequestsPerS", figure(decode.requests_per_s)},
+                                   {"prefillShare", figure(share)}}});
   choice.chosen = std::move(decode.configuration);
   choice.prefill = PrefillSide{std::move(prefill.configuration), share};
   return choice;
@@ -250,7 +249,7 @@ int limit_pair(const Service& service, const Configuration& answering, const Pre
   const auto objection = [&](int workers, int beside) {
     return objection_to_both(service, answering, prefill.configuration, retiring, workers, beside);
   };
-  // The most for which there is no objection, of those below `too_many`; 0 counts as none.
+  // The most workers below `too_many` without an objection; 0 counts as allowed.
   const auto most_of = [](int too_many, const auto& objects) {
     int fits = 0;
     while (too_many - fits > 1) {
@@ -259,7 +258,7 @@ int limit_pair(const Service& service, const Configuration& answering, const Pre
     }
     return fits;
   };
-  if (target.limited_by == "MaxWorkers") {  // said of those that answer alone
+  if (target.limited_by == "MaxWorkers") {  // the message so far counts decode workers only
     target.limit_message = objection(target.wanted, prefill.workers(target.wanted)).second;
     for (Reason& reason : target.reasons) {
       if (reason.code == target.limited_by) reason.message = target.limit_message;

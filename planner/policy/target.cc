@@ -1,4 +1,4 @@
-// From demand to a number of workers.
+// Derives the number of workers from demand.
 #include "planner/policy/target.h"
 
 #include <algorithm>
@@ -16,17 +16,17 @@
 namespace windlass::planner {
 namespace {
 
-// No plan asks for more; the arithmetic stays inside int.
+// Upper bound of any plan; keeps the arithmetic inside int.
 constexpr int kMaxWorkers = 100'000;
 constexpr double kMinuteS = 60;
-// A tolerance that leaves the objective to decide alone, and not the room that is kept.
+// Tolerance that keeps only the objective and drops the extra room.
 constexpr double kObjectiveAlone = 0.5;
-// However tolerant, no more of the slots are left to be busy in the mean.
+// Upper bound of the mean share of busy slots, at any tolerance.
 constexpr double kMaxTolerated = 0.97;
 
 int to_int(double workers) { return static_cast<int>(std::clamp(workers, 0.0, static_cast<double>(kMaxWorkers))); }
 
-// The largest and smallest recommendation in force at any time of the last `window_s` seconds.
+// The largest and smallest recommendation in force at any time in the last `window_s` seconds.
 std::pair<int, int> range_over(const PolicyMemory& memory, double now_s, double window_s) {
   int smallest = kMaxWorkers;
   int largest = 0;
@@ -40,7 +40,7 @@ std::pair<int, int> range_over(const PolicyMemory& memory, double now_s, double 
   return {smallest, largest};
 }
 
-// What the service's own limits leave of `wanted`.
+// Applies the service's own limits to `wanted`.
 void apply_limits(const Service& service, const Configuration& configuration, const Retiring& retiring, Target& target) {
   target.allowed = std::max(target.wanted, target.floor);
   auto limit = [&](double most, const char* code, const std::string& message) {
@@ -53,20 +53,20 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   const int needed = target.allowed;
   if (scaling.max_workers) {
     limit(*scaling.max_workers, "MaxWorkers",
-          fmt::format("{} workers are needed, maxWorkers allows {}", needed, *scaling.max_workers));
+          fmt::format("{} workers are needed; maxWorkers allows {}", needed, *scaling.max_workers));
   }
   target.on_any_class = target.allowed;
   if (configuration.max_gpus) {
     const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of(configuration.pool.spec.accelerator));
     const int gpus = std::max(1, configuration.pool.spec.gpus());
     limit(left / gpus, "MaxGpus",
-          fmt::format("{} workers of {} x {} are needed, maxGPUs leaves {}", needed, gpus, configuration.pool.spec.accelerator,
-                      left));
+          fmt::format("{} workers of {} x {} are needed; maxGPUs leaves {} GPUs", needed, gpus,
+                      configuration.pool.spec.accelerator, left));
   }
   if (scaling.max_cost_per_hour && configuration.price_per_hour > 0) {
     const double left = std::max(0.0, *scaling.max_cost_per_hour - retiring.cost_per_hour);
     limit(std::floor(left / configuration.price_per_hour + 1e-9), "MaxCost",
-          fmt::format("{} workers at {:.4g} an hour are needed, maxCostPerHour leaves {:.4g}", needed,
+          fmt::format("{} workers at {:.4g} per hour are needed; maxCostPerHour leaves {:.4g}", needed,
                       configuration.price_per_hour, left));
     target.on_any_class = std::min(target.on_any_class, to_int(std::floor(left / configuration.price_per_hour + 1e-9)));
   }
@@ -76,18 +76,18 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   }
 }
 
-// What the signals say is needed.
+// The workers needed according to the signals.
 struct Need {
-  double demand_per_s = 0;  // what is provided for
+  double demand_per_s = 0;  // demand provided for
   int needed = 0;
-  int surely = 0;   // beyond the noise of the counts and the tolerance
-  int backlog = 0;  // to serve what waits soon; goes with the queue, whatever the scale-down's window
-  int urgent = 0;   // by the short window or the queue: a burst is told by it
+  int surely = 0;   // certain despite count noise and tolerance
+  int backlog = 0;  // to serve the backlog soon; falls with the queue, regardless of the scale-down window
+  int urgent = 0;   // by the short window or the queue; detects bursts
 };
 
-// Requests that will wait when a worker that is started now serves: what waits and what comes until then, less what those that
-// serve and those that are starting do by then. All that waits, once there has been a queue for that long with all the workers
-// that were asked for at work: then the model flatters them. None while nothing waits: then it slights them.
+// Requests that will be waiting when a worker started now serves: those waiting plus new arrivals, minus what serving and
+// starting workers complete by then. If a queue has lasted that long with all requested workers running, everything waiting
+// counts, because the model is then too optimistic. If nothing waits, it is zero, because the model is then too pessimistic.
 struct ExpectedQueue {
   double requests = 0;
   bool lasts = false;
@@ -142,7 +142,7 @@ class Decision {
       record(recommended);
       if (idle) {
         target_.wanted = 0;
-        say("IdleToZero", fmt::format("no request came for {:.0f} s", *scaling_.idle_to_zero_after_s));
+        say("IdleToZero", fmt::format("no request arrived for {:.0f} s", *scaling_.idle_to_zero_after_s));
       } else {
         follow(recommended, need);
       }
@@ -157,16 +157,15 @@ class Decision {
     target_.reasons.push_back(Reason{code, std::move(message), std::move(inputs)});
   }
   void hold(const char* code, const std::string& why) {
-    say(code, fmt::format("{} workers are held: {}", current_, why), {{"workers", std::to_string(current_)}});
+    say(code, fmt::format("keeping {} workers: {}", current_, why), {{"workers", std::to_string(current_)}});
   }
   void record(int workers) { target_.memory = remember(std::move(target_.memory), scaling_, now_s_, workers); }
 
-  // How long the demand must have been seen before fewer workers are kept.
+  // How long demand must have been observed before scaling down.
   [[nodiscard]] double enough_history_s() const { return std::max(scaling_.scale_down_stabilization_s, kLeastHistoryS); }
   [[nodiscard]] double history_s() const { return now_s_ - *memory_.history_since_s; }
 
-  // Whether more workers than the present load calls for are held for its past alone, and not because too little is known of
-  // it.
+  // Whether workers beyond the present load are held only because of past load, and not because too little is known about it.
   [[nodiscard]] bool knows_the_load(bool first_plan) const {
     if (first_plan || !view_.complete || view_.silent_workers > 0) return false;
     return history_s() >= enough_history_s() || (!view_.any_demand() && view_.in_workers <= 0);
@@ -180,20 +179,20 @@ class Decision {
     return memory_.last_change && memory_.last_change->direction == direction && now_s_ - memory_.last_change->at_s < start_s_;
   }
 
-  // Whether workers were added so lately that misses within the last `window_s` may be from before they served.
+  // Whether workers were added so recently that misses within the last `window_s` may be older than them.
   [[nodiscard]] bool answered(double window_s) const {
     return memory_.last_change && memory_.last_change->direction == Direction::kUp &&
            now_s_ - memory_.last_change->at_s < window_s + start_s_;
   }
 
-  // Whether measured requests miss the objective with the workers that are there.
+  // Whether measured requests miss the objective with the current workers.
   [[nodiscard]] bool misses() const {
     const auto& attainment = service_.demand.attainment;
     return !answered(service_.slo.window_s) && is_usable(attainment, now_s_) &&
            attainment->value * 100 < service_.slo.percentile - 1e-9;
   }
 
-  // The share of the last minute's requests that missed it, where those are more than chance would make; else 0.
+  // Share of the last minute's requests that missed the objective, if more than chance explains; otherwise 0.
   [[nodiscard]] double missed_lately() const {
     const auto& recent = service_.demand.recent_attainment;
     const double judged = service_.demand.recently_judged;
@@ -203,11 +202,11 @@ class Decision {
     return share * judged > by_chance ? share : 0;
   }
 
-  // Requests missed the objective all of the last minute, though nothing waited, no worker was on its way and what is believed
-  // says that they suffice: then the belief is wrong, wherever the fault lies. Workers are added by the share that missed,
-  // and kept for such a demand for an hour.
+  // If requests missed the objective throughout the last minute although nothing waited, no worker was starting, and the model
+  // says the workers suffice, then the model is wrong. Adds workers in proportion to the misses and keeps them for such demand
+  // for an hour.
   void learn_shortfall(const Need& need) {
-    // What is judged now may have waited up to a minute before that.
+    // Requests judged now may have waited up to a minute before that.
     constexpr double kSettledS = 2 * Demand::kRecentS;
     const auto queue_until_s = memory_.queue_until_s.value_or(-1e18);
     const bool starting = std::any_of(service_.workers.begin(), service_.workers.end(), [](const Worker& worker) {
@@ -219,23 +218,21 @@ class Decision {
     const double missed = view_.complete && settled && configuration_.keeps_objective ? missed_lately() : 0;
     if (missed <= 0 || need.needed > now) return;
     const int more = now + std::max(1, to_int(std::ceil(missed * now - 1e-9)));
-    // More workers than requests help nobody, nor do more where the last ones did not.
+    // More workers than requests do not help, nor does adding more if the last ones did not help.
     const int useful = std::min(more, to_int(std::ceil(view_.in_workers + view_.queued)));
     const auto& before = memory_.shortfall;
     const bool recent = before && now_s_ - before->at_s <= kShortfallMemoryS;
     const bool no_help = recent && now >= before->workers && missed > kHelpedShare * before->missed;
     if (useful <= now || no_help) {
-      return say(
-          "MissedAlone",
-          fmt::format("{:.0f} % of the last minute's requests missed the objective, with {:.0f} of them at work at once on {} "
-                      "workers: more would not help",
-                      missed * 100, view_.in_workers, now));
+      return say("MissedAlone", fmt::format("{:.0f} % of the last minute's requests missed the objective, with only {:.0f} "
+                                            "running at once on {} workers; more workers would not help",
+                                            missed * 100, view_.in_workers, now));
     }
     if (recent && before->workers * need.demand_per_s > useful * before->requests_per_s) return;
     target_.memory.shortfall = Shortfall{now_s_, need.demand_per_s, useful, missed};
   }
 
-  // Workers that are needed for what a shortfall has taught.
+  // Workers needed because of a recorded shortfall.
   int for_shortfall(double demand_per_s) {
     const auto& shortfall = target_.memory.shortfall;
     if (!shortfall || now_s_ - shortfall->at_s > kShortfallMemoryS || !(shortfall->requests_per_s > 0)) return 0;
@@ -243,12 +240,12 @@ class Decision {
     return to_int(std::ceil(shortfall->workers * share - 1e-9));
   }
 
-  // The rate that is surely exceeded, by its own noise.
+  // Lower bound of a rate, given the noise of its count.
   [[nodiscard]] double below(double rate_per_s, double window_s) const {
     return std::max(0.0, rate_per_s - kRiseSigmas * std::sqrt(view_.burstiness * std::max(0.0, rate_per_s) / window_s));
   }
 
-  // What the forecast adds to the observed demand, where it may be believed; 0: nothing.
+  // The forecast, if it exceeds the observed demand and can be trusted; otherwise 0.
   [[nodiscard]] double forecast_per_s(double observed) const {
     if (!view_.forecast || view_.forecast->judged < kForecastsToBelieve) return 0;
     if (!(view_.forecast->relative_error <= kForecastMostError)) return 0;
@@ -259,23 +256,23 @@ class Decision {
   void say_forecast(double expected) {
     const DemandForecast& forecast = *view_.forecast;
     say("Forecast",
-        fmt::format("{:.4g} requests/s are expected within {:.0f} s, when a worker started now serves ({}, off by {:.0f} % "
-                    "so far)",
-                    expected, forecast.horizon_s, forecast.method, forecast.relative_error * 100),
+        fmt::format(
+            "{:.4g} requests/s expected in {:.0f} s, when a worker started now would be ready ({}, mean error {:.0f} %)",
+            expected, forecast.horizon_s, forecast.method, forecast.relative_error * 100),
         {{"requestsPerS", figure(expected)},
          {"method", forecast.method},
          {"horizonS", figure(forecast.horizon_s)},
          {"relativeError", figure(forecast.relative_error)}});
   }
 
-  // More than the model believes, where too few have missed the objective lately.
+  // Raises the model's number if it was recently shown to be too low.
   void heed_shortfall(Need& need) {
     learn_shortfall(need);
     const int least = for_shortfall(need.demand_per_s);
     if (least <= need.needed) return;
     say("Shortfall",
-        fmt::format("with fewer than {} workers requests missed the objective at {:.4g} requests/s {:.0f} s ago, though {} "
-                    "should have done: {} are kept for {:.4g} requests/s",
+        fmt::format("with fewer than {} workers, requests missed the objective at {:.4g} requests/s {:.0f} s ago; the model "
+                    "asks for {} workers now, but {} are planned for {:.4g} requests/s",
                     target_.memory.shortfall->workers, target_.memory.shortfall->requests_per_s,
                     now_s_ - target_.memory.shortfall->at_s, need.needed, least, need.demand_per_s),
         {{"workers", std::to_string(least)}, {"believed", std::to_string(need.needed)}});
@@ -284,7 +281,8 @@ class Decision {
   }
 
   void say_demand(const Need& need, double observed, double waits) {
-    say("Demand", fmt::format("{:.4g} requests/s arrive and {:.0f} wait: {} workers", observed, view_.queued, need.needed),
+    say("Demand",
+        fmt::format("{:.4g} requests/s arrive and {:.0f} wait; workers needed: {}", observed, view_.queued, need.needed),
         {{"arrivalsPerS", figure(view_.arrivals_per_s)},
          {"levelPerS", figure(view_.level_per_s)},
          {"burstiness", figure(view_.burstiness)},
@@ -297,21 +295,21 @@ class Decision {
          {"workers", std::to_string(need.needed)}});
     if (need.backlog > need.needed) {
       say("Backlog",
-          fmt::format(
-              "{:.0f} requests will wait when a worker started now serves, in {:.0f} s: {} workers until they are served",
-              waits, start_s_, need.backlog),
+          fmt::format("{:.0f} requests will be waiting in {:.0f} s, when a worker started now would be ready; {} workers are "
+                      "needed until they are served",
+                      waits, start_s_, need.backlog),
           {{"expectedQueue", figure(waits)}, {"workers", std::to_string(need.backlog)}});
     }
   }
 
   Need assess() {
     Need need;
-    // The level follows a rise within its minute. Where a worker serves sooner than that, a rise by which all slots are taken
-    // for longer than a request may wait for its first token counts at once.
+    // The level follows a rise within a minute. If a worker starts faster than that, and all slots have been taken for longer
+    // than a request may wait for its first token, the rise counts immediately.
     const bool suffers = start_s_ < kLevelWindowS && view_.queued >= 1 && memory_.queue_since_s &&
                          now_s_ - *memory_.queue_since_s >= service_.slo.ttft_s;
     const double sure_now = suffers ? view_.arrivals_per_s : below(view_.arrivals_per_s, view_.arrivals_window_s);
-    // Of the last seconds only what is surely above the level: the rest may be a burst that is over before a worker serves.
+    // From the last seconds only what is certainly above the level; the rest may be a burst that ends before a worker serves.
     const double observed = std::max(view_.level_per_s, sure_now);
     double sure = std::max(sure_now, below(view_.level_per_s, view_.level_window_s));
     need.demand_per_s = observed;
@@ -320,15 +318,16 @@ class Decision {
       sure = std::max(sure, expected * std::max(0.0, 1 - view_.forecast->relative_error));
       say_forecast(expected);
     }
-    // A rise that requests suffer from is no noise, however few they are.
+    // A rise that makes requests miss the objective is not noise, however small.
     if (misses()) sure = need.demand_per_s;
-    // Deficits count only where they are sure: noise must not start workers for a queue that never comes.
+    // Count only certain deficits: noise must not start workers for a queue that never forms.
     const auto [waits, lasts] =
         expected_queue(service_, view_, memory_, now_s_, start_s_, worker_rate_per_s_, std::min(sure, need.demand_per_s));
-    // In half a start where the queue lasts: in a whole one those that serve would do it by the model, and they do not.
+    // If the queue lasts, drain it in half a start: by the model, the serving workers would drain it in a whole one, and they
+    // do not.
     const double drain_s = std::max(kBacklogDrainS, (lasts ? 0.5 : 1) * start_s_);
     if (waits >= 1) need.backlog = to_int(std::ceil((observed + waits / drain_s) / worker_rate_per_s_));
-    // Within a start of going down, only the objective itself calls for going up again.
+    // For one start after a scale-down, only the objective itself may cause a scale-up.
     const double tolerated = just_went(Direction::kDown) ? kObjectiveAlone : scaling_.tolerance / 2;
     need.needed = workers_for(service_, configuration_, need.demand_per_s, view_.burstiness);
     need.surely = workers_for(service_, configuration_, sure, view_.burstiness, tolerated);
@@ -343,33 +342,33 @@ class Decision {
     int recommended = need.surely > previous ? std::max(need.needed, need.surely) : std::min(need.needed, previous);
     if (need.needed > std::max(recommended, target_.floor)) {
       say("RiseNotSure",
-          fmt::format("{} workers would be needed for {:.4g} requests/s; that this is no chance of the count calls for {}, "
-                      "with the tolerance",
-                      need.needed, need.demand_per_s, need.surely),
+          fmt::format(
+              "{} workers would be needed for {:.4g} requests/s, but the rise may be noise; only {} are certain to be needed",
+              need.needed, need.demand_per_s, need.surely),
           {{"needed", std::to_string(need.needed)}, {"surely", std::to_string(need.surely)}});
     }
     if (view_.any_demand()) recommended = std::max(recommended, 1);
-    // Workers that are busy are needed, whatever the arrival rate promises: a model that flatters its workers must not take
-    // them away.
+    // Busy workers are needed, whatever the arrival rate says: an optimistic model must not remove them.
     const double in_system = view_.in_workers + view_.queued;
     const int occupied = to_int(std::ceil(in_system / (configuration_.pool.each.slots * kMaxUtilisation)));
     if (const int kept = std::min(occupied, current_); kept > recommended) {
       recommended = kept;
-      say("Occupied", fmt::format("{:.0f} requests are inside: {} workers are kept for them", in_system, kept),
+      say("Occupied", fmt::format("{:.0f} requests are running or waiting; {} workers are kept for them", in_system, kept),
           {{"inWorkers", figure(view_.in_workers)}, {"silentWorkers", std::to_string(view_.silent_workers)}});
     }
     return recommended;
   }
 
-  // To zero only after the idle time has passed before our own eyes; until then one worker stays.
+  // Scale to zero only after the idle time has passed while this process was watching; until then one worker stays.
   bool idles(int& recommended) {
     if (scaling_.min_workers != 0 || !scaling_.idle_to_zero_after_s || recommended != 0 || current_ == 0) return false;
     const double quiet_since_s =
         std::max(service_.demand.last_arrival_at_s.value_or(*memory_.history_since_s), *memory_.history_since_s);
     if (view_.complete && view_.silent_workers == 0 && now_s_ - quiet_since_s >= *scaling_.idle_to_zero_after_s) return true;
     recommended = 1;
-    say("NotIdleLongEnough", fmt::format("one worker stays until no request came for {:.0f} s; it is {:.0f} s now",
-                                         *scaling_.idle_to_zero_after_s, now_s_ - quiet_since_s));
+    say("NotIdleLongEnough",
+        fmt::format("one worker stays until no request has arrived for {:.0f} s; the last arrived {:.0f} s ago",
+                    *scaling_.idle_to_zero_after_s, now_s_ - quiet_since_s));
     return false;
   }
 
@@ -378,14 +377,14 @@ class Decision {
     if (workers > recommended) {
       target_.demand_per_s = service_.workload.requests_per_s;
       say("AssumedWorkload",
-          fmt::format("nothing has been observed yet; {:.4g} requests/s are assumed: {} workers",
-                      service_.workload.requests_per_s, workers),
+          fmt::format("no load observed yet; the assumed {:.4g} requests/s need {} workers", service_.workload.requests_per_s,
+                      workers),
           {{"requestsPerS", figure(service_.workload.requests_per_s)}});
     }
     return workers;
   }
 
-  // Inside the workers that may come or go within a minute.
+  // Limits the change to the workers that may come or go per minute.
   int paced(int wanted) {
     int added = 0;
     int removed = 0;
@@ -402,12 +401,12 @@ class Decision {
     if (wanted > current_) allowed = std::max(allowed, current_);
     if (allowed != wanted) {
       say(wanted > current_ ? "ScaleUpRateLimited" : "ScaleDownRateLimited",
-          fmt::format("{} workers are wanted; maxWorkersPerMinute allows {} now", wanted, allowed));
+          fmt::format("{} workers are wanted; maxWorkersPerMinute allows {} in this minute", wanted, allowed));
     }
     return allowed;
   }
 
-  // Not more than a little on a data sheet's word, while workers serve and are about to show what they take.
+  // Limits scale-up that is based on the data sheet alone, while workers are serving and about to be measured.
   int until_measured(int up) {
     const bool sure = configuration_.uncertainty && *configuration_.uncertainty <= kUncertain;
     double served_s = 0;
@@ -416,7 +415,8 @@ class Decision {
     }
     const int most = std::max(current_, to_int(std::ceil(kUncertainFactor * serving())));
     if (sure || up <= most || serving() == 0 || served_s >= kUncertainS) return up;
-    say("NotMeasuredYet", fmt::format("{} workers would be asked for; until iterations are measured, {}", up, most));
+    say("NotMeasuredYet",
+        fmt::format("{} workers would be needed by the data sheet; until iterations are measured, at most {}", up, most));
     return most;
   }
 
@@ -425,8 +425,10 @@ class Decision {
     const bool burst = need.urgent >= kPanicFactor * served && need.urgent > current_;
     if (burst) {
       target_.memory.panic_until_s = now_s_ + kPanicWindowS;
-      say("Burst", fmt::format("{} workers are needed at once and {} serve: no stabilisation, and none goes for {:.0f} s",
-                               need.urgent, serving(), kPanicWindowS));
+      say("Burst",
+          fmt::format(
+              "{} workers are needed now and {} are serving; scaling up without stabilization, and no scale-down for {:.0f} s",
+              need.urgent, serving(), kPanicWindowS));
     } else if (target_.memory.panic_until_s && !(now_s_ < *target_.memory.panic_until_s)) {
       target_.memory.panic_until_s.reset();
     }
@@ -443,7 +445,8 @@ class Decision {
       }
     } else if (recommended > current_) {
       say("ScaleUpStabilising",
-          fmt::format("{} workers are needed, but not yet for {:.0f} s", recommended, scaling_.scale_up_stabilization_s));
+          fmt::format("{} workers are needed, but have not been for {:.0f} s (scaleUp.stabilizationWindow)", recommended,
+                      scaling_.scale_up_stabilization_s));
     } else if (std::max(recommended, need.backlog) < current_) {
       go_down(std::max(recommended, need.backlog), need, panic);
     }
@@ -452,48 +455,47 @@ class Decision {
   void go_down(int recommended, const Need& need, bool panic) {
     const double window_s = scaling_.scale_down_stabilization_s;
     if (history_s() < enough_history_s()) {
-      return hold("HeldOnShortHistory",
-                  fmt::format("the demand is known for {:.0f} s, and {:.0f} s must be seen before fewer are kept", history_s(),
-                              enough_history_s()));
+      return hold("HeldOnShortHistory", fmt::format("demand has been observed for {:.0f} s; scaling down needs {:.0f} s",
+                                                    history_s(), enough_history_s()));
     }
     if (view_.silent_workers > 0) {
-      return hold("HeldOnSilentWorkers", fmt::format("{} of them give no fresh figures of what they do", view_.silent_workers));
+      return hold("HeldOnSilentWorkers", fmt::format("{} of them report no fresh metrics", view_.silent_workers));
     }
-    if (panic) return hold("HeldAfterBurst", fmt::format("a burst came within the last {:.0f} s", kPanicWindowS));
+    if (panic) return hold("HeldAfterBurst", fmt::format("there was a burst within the last {:.0f} s", kPanicWindowS));
     if (just_went(Direction::kUp)) {
-      return hold("HeldAfterScaleUp", fmt::format("workers were added {:.0f} s ago, and one takes {:.0f} s to start",
+      return hold("HeldAfterScaleUp", fmt::format("workers were added {:.0f} s ago, and a worker takes {:.0f} s to start",
                                                   now_s_ - memory_.last_change->at_s, start_s_));
     }
     const int down = std::max(recommended, range_over(target_.memory, now_s_, window_s).second);
     if (down >= current_) {
-      return say("ScaleDownStabilising",
-                 fmt::format("{} workers would do, but {} were needed within the last {:.0f} s", recommended, down, window_s));
+      return say("ScaleDownStabilising", fmt::format("{} workers are enough now, but {} were needed within the last {:.0f} s",
+                                                     recommended, down, window_s));
     }
-    // The step must keep the objective, by the prediction and with room for the demand to be a little more than it seems.
+    // The smaller number must meet the objective by the prediction, with room for slightly more demand than observed.
     const bool missed = misses() || missed_lately() > 0;
     const double headroom = std::max(missed ? kMissedHeadroom : 1, 1 + scaling_.tolerance / 2);
     int safe =
         std::max(down, workers_for(service_, configuration_, need.demand_per_s * headroom, view_.burstiness, kObjectiveAlone));
-    // Slots that break timePerOutputToken when all are taken: fewer workers would fill them further.
+    // With all slots taken, timePerOutputToken would be missed; fewer workers would fill the slots further.
     const double at_once = need.demand_per_s * configuration_.times.service_s;
     if (configuration_.times.tpot_s > service_.slo.tpot_s) safe = std::max(safe, to_int(std::ceil(at_once)));
     if (safe >= current_) {
       return hold(missed ? "HeldOnMissedObjective" : "HeldWithinTolerance",
-                  fmt::format("{} would do for {:.4g} requests/s, but not for {:.0f} % more{}", down, need.demand_per_s,
+                  fmt::format("{} are enough for {:.4g} requests/s, but not for {:.0f} % more{}", down, need.demand_per_s,
                               (headroom - 1) * 100, missed ? ", and requests miss the objective now" : ""));
     }
     target_.wanted = paced(safe);
     if (target_.wanted == current_) return;
     say("ScaleDown",
-        fmt::format("from {} to {} workers, the most that was needed within {:.0f} s", current_, target_.wanted, window_s),
+        fmt::format("from {} to {} workers, the most needed within the last {:.0f} s", current_, target_.wanted, window_s),
         {{"from", std::to_string(current_)}, {"to", std::to_string(target_.wanted)}});
   }
 
-  // What is wanted now, and how that differs from before, for the next plans.
+  // Records what is wanted now, and how it changed, for the next plans.
   void note_change() {
     PolicyMemory& memory = target_.memory;
     memory.desired = target_.wanted;
-    // Below minWorkers and above maxWorkers what is wanted may move, and no worker comes or goes for it.
+    // Changes below minWorkers and above maxWorkers start or stop no worker.
     const auto inside = [&](int workers) {
       return std::max(target_.floor, scaling_.max_workers ? std::min(workers, *scaling_.max_workers) : workers);
     };
@@ -518,14 +520,14 @@ class Decision {
   Target target_;
 };
 
-// Workers at which the tail of timePerOutputToken holds: each may take what rate_within_tpot says, less what uneven numbers of
-// requests on few workers take from it (kUnevenShare of a standard deviation of a worker's batch, as far as its slots allow).
+// Workers at which the tail of timePerOutputToken meets the objective. Each serves at most rate_within_tpot, minus what an
+// uneven spread over few workers costs (kUnevenShare standard deviations of a worker's batch, as far as its slots allow).
 int workers_within_tpot(const Configuration& configuration, double arrivals_per_s) {
   const double most_per_s = configuration.rate_within_tpot_per_s;
   if (!(most_per_s > 0) || !(arrivals_per_s > 0)) return 0;
   const double batch =
       std::clamp(most_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.each.slots));
-  // n * (1 - u / (n sqrt(batch))) * most = arrivals
+  // Solve n * (1 - u / (n sqrt(batch))) * most = arrivals for n.
   const double uneven = std::min(kUnevenShare / std::sqrt(batch), configuration.pool.each.slots / batch - 1);
   return to_int(std::ceil(arrivals_per_s / most_per_s + uneven - 1e-9));
 }
@@ -547,14 +549,14 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   sizing.slots_per_worker = configuration.pool.each.slots;
   sizing.wait_budget_s = service.slo.ttft_s - configuration.times.ttft_s;
   sizing.percentile = service.slo.percentile;
-  // Many slots even out what few cannot: the room to keep falls with their root, as in any square-root staffing rule.
+  // Many slots even out variation, so the room per slot shrinks with their square root (square-root staffing rule).
   const double busy = arrivals_per_s * configuration.times.service_s;
   const double slots = std::ceil(busy / kMaxUtilisationOfMany / configuration.pool.each.slots) * configuration.pool.each.slots;
   const double room = kStaffingRoom / std::sqrt(std::max(1.0, slots));
   sizing.max_utilisation =
       std::min(kMaxTolerated, std::clamp(1 - room, kMaxUtilisation, kMaxUtilisationOfMany) / (1 - tolerance));
-  // The busy slots of an arrival process with so many times Poisson's variance have about as many times its variance (the
-  // peakedness of Hayward's approximation).
+  // Arrivals with k times Poisson's variance cause about k times its variance of busy slots (the peakedness of Hayward's
+  // approximation).
   const double bursts = kBurstDeviations * std::sqrt(std::max(0.0, burstiness - 1) * busy);
   const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.each.slots * (1 + tolerance)) - 1e-9));
   return std::max({static_cast<int>(workers_needed(sizing, kMaxWorkers)), for_bursts,
@@ -563,7 +565,7 @@ int workers_for(const Service& service, const Configuration& configuration, doub
 
 PolicyMemory advance_memory(const Service& service, double now_s) {
   PolicyMemory memory = service.memory;
-  // What lies ahead was written by another clock.
+  // Entries in the future were written by another clock.
   const auto ahead = [&](const std::optional<double>& at_s) { return at_s && !(*at_s <= now_s); };
   const auto any_ahead = [&](const std::vector<Recommendation>& entries) {
     return std::any_of(entries.begin(), entries.end(), [&](const Recommendation& r) { return !(r.at_s <= now_s); });
@@ -578,7 +580,7 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
   if (foreign) memory = PolicyMemory{};
   if (!memory.history_since_s) memory.history_since_s = now_s;
   count_arrivals(memory, service, now_s);
-  // A queue that cannot be read is what it was.
+  // An unreadable queue is assumed unchanged.
   if (is_usable(service.demand.queued, now_s)) {
     if (service.demand.queued->value <= 0) {
       memory.queue_since_s.reset();
@@ -592,7 +594,7 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
 
 PolicyMemory remember(PolicyMemory memory, const Scaling& scaling, double now_s, int workers) {
   auto& entries = memory.recommendations;
-  if (!entries.empty() && entries.back().at_s == now_s) entries.pop_back();  // planned twice at one time: the later counts
+  if (!entries.empty() && entries.back().at_s == now_s) entries.pop_back();  // planned twice at one time: the later plan counts
   if (entries.empty() || entries.back().workers != workers) entries.push_back(Recommendation{now_s, workers});
   const double horizon_s = now_s - std::max(scaling.scale_down_stabilization_s, scaling.scale_up_stabilization_s);
   std::size_t outdated = 0;

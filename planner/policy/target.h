@@ -1,5 +1,5 @@
-// Target: how many workers a service should have, before it competes with others for GPUs. Where scale-up, stabilisation,
-// holding, idling to zero and the service's own limits stand.
+// Target: how many workers a service should have before it competes with others for GPUs. Covers scale-up, stabilization,
+// holding, idling to zero, and the service's own limits.
 #pragma once
 
 #include <map>
@@ -14,28 +14,27 @@
 namespace windlass::planner {
 
 struct Target {
-  int wanted = 0;           // after stabilisation, before the service's own limits
-  int allowed = 0;          // wanted, inside min and max workers, cost and the class' share: what goes into arbitration
+  int wanted = 0;           // after stabilization, before the service's own limits
+  int allowed = 0;          // `wanted` within min and max workers, cost and the class's share; the input of arbitration
   int floor = 0;            // the part of `allowed` that minWorkers asks for
-  int needed = 0;           // `wanted` less what is held only for a load that is over, and at least minWorkers
-  int on_any_class = 0;     // as `allowed`, whatever GPUs of its class the service may hold
-  double demand_per_s = 0;  // arrivals that are provided for: what is observed, or what is forecast where that is more
-  std::string limited_by;   // code of the limit that bites, or empty
+  int needed = 0;           // `wanted` without workers held only for load that is over; at least minWorkers
+  int on_any_class = 0;     // like `allowed`, without the service's GPU limit of the class
+  double demand_per_s = 0;  // arrivals to provide for: the larger of observation and forecast
+  std::string limited_by;   // code of the limit that applies, or empty
   std::string limit_message;
   std::vector<Reason> reasons;
   PolicyMemory memory;
 };
 
-// What the last plan wanted, by our own memory or else by the status; where there was none, the workers that are there.
+// What the last plan wanted, from memory or else from the status; without either, the number of existing workers.
 [[nodiscard]] int current_workers(const Service& service);
 
-// Workers that these arrivals need with this configuration: so many that the wait stays inside the objective (Erlang C) and
-// that some slots are free in the mean; of these, `tolerance` gives a share away.
-// `burstiness`: PolicyMemory::burstiness of these arrivals; slots are kept free for what it adds to the busy ones.
+// Workers needed for these arrivals, so that the wait meets the objective (Erlang C) and some slots stay free on average;
+// `tolerance` reduces both. `burstiness`: PolicyMemory::burstiness at this rate; more slots stay free for it.
 [[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s,
                               double burstiness = 1, double tolerance = 0);
 
-// What workers of an earlier configuration still take of the service's own limits.
+// How much of the service's own limits workers of an earlier configuration still use.
 struct Retiring {
   double cost_per_hour = 0;
   std::map<std::string, int> gpus = {};  // by class
@@ -46,14 +45,14 @@ struct Retiring {
   }
 };
 
-// `memory`: with the arrivals counted up to now.
+// `memory` must include the arrivals up to now.
 [[nodiscard]] Target decide_target(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view,
                                    const Configuration& configuration, const Retiring& retiring);
 
-// The service's memory, or a new one where it is of another clock; the arrivals counted up to now.
+// The service's memory (a new one if it was written by another clock), with the arrivals up to now.
 [[nodiscard]] PolicyMemory advance_memory(const Service& service, double now_s);
 
-// The memory of a service whose workers are held as they are: the held number is on record as a recommendation.
+// Updates the memory of a service whose workers are held: records the held number as a recommendation.
 [[nodiscard]] PolicyMemory remember(PolicyMemory memory, const Scaling& scaling, double now_s, int workers);
 
 }  // namespace windlass::planner

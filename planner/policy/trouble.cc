@@ -26,14 +26,14 @@ const char* reason_of(WorkerTrouble trouble) {
 const char* words_for(WorkerTrouble trouble) {
   switch (trouble) {
     case WorkerTrouble::kNone: break;
-    case WorkerTrouble::kUnschedulable: return "find no node that has room";
-    case WorkerTrouble::kImagePull: return "cannot fetch their image";
-    case WorkerTrouble::kCrashLoop: return "end again and again";
-    case WorkerTrouble::kOutOfMemory: return "were killed for want of memory";
-    case WorkerTrouble::kNodeLost: return "are on nodes that do not answer";
+    case WorkerTrouble::kUnschedulable: return "cannot be scheduled: no node has room";
+    case WorkerTrouble::kImagePull: return "cannot pull their image";
+    case WorkerTrouble::kCrashLoop: return "crash repeatedly";
+    case WorkerTrouble::kOutOfMemory: return "were killed because they ran out of memory";
+    case WorkerTrouble::kNodeLost: return "are on nodes that do not respond";
     case WorkerTrouble::kFailed: return "have failed";
   }
-  return "are well";
+  return "are healthy";
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ bool holds_gpus(const Worker& worker) {
     case WorkerState::kDraining:
     case WorkerState::kUnschedulable: return false;
     case WorkerState::kFailed:
-      // A pod that has ended for good gave its GPUs back; one that is started again did not.
+      // A pod that has ended for good released its GPUs; one that is being restarted did not.
       return worker.trouble == WorkerTrouble::kImagePull || worker.trouble == WorkerTrouble::kCrashLoop ||
              worker.trouble == WorkerTrouble::kOutOfMemory;
   }
@@ -82,7 +82,7 @@ std::optional<Hint> trouble_hint(const Service& service) {
   for (const auto& [trouble, count] : counts) {
     if (count > counts[most]) most = trouble;
     const Worker& worker = *first[trouble];
-    message += fmt::format("{}{} workers {} (the first is {}{}{})", message.empty() ? "" : "; ", count, words_for(trouble),
+    message += fmt::format("{}{} workers {} (first: {}{}{})", message.empty() ? "" : "; ", count, words_for(trouble),
                            worker.name, worker.trouble_message.empty() ? "" : ": ", worker.trouble_message);
   }
   return Hint{Truth::kFalse, reason_of(most), message};

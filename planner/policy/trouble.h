@@ -1,7 +1,7 @@
-// Workers in trouble: what they still count for, and the words for them.
+// Workers in trouble: which resources they still hold, and how to describe their trouble.
 //
-// One in trouble serves nobody. It still holds its GPUs where a node gave them to it (its image cannot be fetched, it crashes,
-// it was killed for memory); one that no node takes, or whose node is gone, holds none.
+// A worker in trouble serves no requests. It still holds its GPUs if a node gave them to it (its image cannot be pulled, it
+// crashes, it was killed for memory). It holds none if no node takes it or its node is gone.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,20 @@
 
 namespace windlass::planner {
 
-// The trouble that its reporter named, or else the one that its state stands for.
+// The reported trouble, or else the one that the worker's state implies.
 [[nodiscard]] WorkerTrouble trouble_of(const Worker& worker);
 
-// Takes requests.
+// Whether it takes requests.
 [[nodiscard]] bool serves(const Worker& worker);
 
-// Starting, ready, or in a trouble that leaves it on its node; not draining.
+// True while starting, ready, or in a trouble that leaves it on its node; false while draining.
 [[nodiscard]] bool holds_gpus(const Worker& worker);
 
-// No node has taken it for long.
+// Whether no node has taken it for longer than kUnschedulableGraceS.
 [[nodiscard]] bool is_stranded(const Worker& worker, double now_s);
 
-// The trouble of most workers in one, in words, as AbleToScale says it. None: nobody is in trouble.
+// Describes the trouble of all workers for the condition AbleToScale; its reason is the most frequent one. Nullopt if no worker
+// is in trouble.
 [[nodiscard]] std::optional<Hint> trouble_hint(const Service& service);
 
 }  // namespace windlass::planner

@@ -1,4 +1,4 @@
-// Erlang B by the sum of its inverse, Erlang C and the waiting time from it.
+// Computes Erlang B by summing its inverse; Erlang C and waiting times follow from it.
 #include "planner/queueing/erlang.h"
 
 #include <cassert>
@@ -8,15 +8,15 @@
 namespace windlass::planner {
 namespace {
 
-constexpr double kNegligible = 1e-17;  // of a sum: it would not change a double
+constexpr double kNegligible = 1e-17;  // relative to the sum: would not change a double
 
 }  // namespace
 
 ErlangB erlang_b_counted(std::int64_t servers, double offered) {
   assert(servers >= 0 && offered >= 0);
   if (offered == 0) return {servers == 0 ? 1.0 : 0.0, 0};
-  // 1/B(c) = 1 + c/a + c(c-1)/a^2 + ... + c!/a^c. Terms grow while the factor c - k exceeds a, then fall faster and faster:
-  // what is left is below a geometric series. Once the sum is beyond doubles, B is 0.
+  // 1/B(c) = 1 + c/a + c(c-1)/a^2 + ... + c!/a^c. Terms grow while the factor c - k exceeds a, then fall ever faster, so a
+  // geometric series bounds the rest. If the sum exceeds the range of a double, B is 0.
   double sum = 1, term = 1;
   for (std::int64_t k = 0; k < servers; ++k) {
     const double factor = static_cast<double>(servers - k) / offered;

@@ -1,9 +1,9 @@
-// OccupancySum: the mean of a birth-death process (Eq. 30-32 of Sun, He, Hou 2026), built up chain by chain.
+// OccupancySum computes the mean of a birth-death process (Eq. 30-32 of Sun, He, Hou 2026), adding one chain at a time.
 //
-// The state is the number of requests n, births come at rate lambda, and chains are filled in the order in which they are
-// added, so the departure rate never falls with n. Terms are kept relative to a running scale and the sum ends when no later
-// chain could change a double, so neither the size of the products nor the total capacity matters. Incremental, so that a
-// search over compositions can stop early: the mean over the states so far only grows as states are added.
+// The state is the number of requests n. Births come at rate lambda. Chains fill in the order in which they are added, so the
+// departure rate never falls with n. Terms are relative to a running scale, and the sum ends when no later chain could change a
+// double, so neither large products nor large capacities are a problem. It is incremental so that a search over compositions
+// can stop early: the mean over the states so far only grows as states are added.
 #pragma once
 
 #include <optional>
@@ -15,16 +15,17 @@ class OccupancySum {
   // REQUIRES: arrival_rate_per_s > 0.
   explicit OccupancySum(double arrival_rate_per_s) : lambda_(arrival_rate_per_s) {}
 
-  // Fills `capacity` more slots. False: what follows cannot matter any more, add nothing further. REQUIRES: service_rate_per_s
-  // > 0.
+  // Adds `capacity` slots. Returns false if further slots cannot change the result; then add no more. REQUIRES:
+  // service_rate_per_s > 0.
   bool add(double service_rate_per_s, long capacity) {
     const double before = rate_;
     for (long i = 1; i <= capacity; ++i) {
-      // The term of n is complete once it is known that n is not the last state, which carries the queue.
+      // The term of n is complete once n is known not to be the last state, which includes the queue.
       weight_ += term_;
       requests_ += n_ * term_;
       n_ += 1;
-      rate_ = before + static_cast<double>(i) * service_rate_per_s;  // a sum of 100,000 roundings would show near full load
+      rate_ = before + static_cast<double>(i) *
+                           service_rate_per_s;  // adding 100,000 times would lose accuracy that matters near full load
       term_ *= lambda_ / rate_;
       if (term_ > kLarge) rescale();
       if (term_ < kSmall * weight_ && negligible()) {
@@ -35,10 +36,10 @@ class OccupancySum {
     return true;
   }
 
-  // The mean number of requests given that it is below those added so far: a lower bound of mean() whatever is added later.
+  // Mean over the states added so far: a lower bound of mean(), whatever is added later.
   [[nodiscard]] double mean_so_far() const { return weight_ > 0 ? requests_ / weight_ : 0; }
 
-  // The mean with everything added and an unbounded queue behind it. None when the arrival rate reaches the total rate.
+  // Mean over all states and an unbounded queue behind them. None if the arrival rate reaches the total rate.
   [[nodiscard]] std::optional<double> mean() const {
     if (closed_) return requests_ / weight_;
     if (lambda_ >= rate_) return std::nullopt;
@@ -48,7 +49,7 @@ class OccupancySum {
   }
 
  private:
-  // Terms from here on fall at least by this ratio each: a geometric series bounds what is left.
+  // From here on each term falls at least by this ratio, so a geometric series bounds the rest.
   [[nodiscard]] bool negligible() const {
     const double ratio = lambda_ / rate_;
     if (ratio >= 1) return false;
@@ -64,11 +65,11 @@ class OccupancySum {
   static constexpr double kLarge = 1e200, kSmall = 1e-18, kEpsilon = 1e-17;
 
   double lambda_;
-  double n_ = 0;         // requests in the state whose term is term_
+  double n_ = 0;         // number of requests in the state of term_
   double rate_ = 0;      // departure rate of that state
   double term_ = 1;      // its probability, up to the common factor
-  double weight_ = 0;    // sum of the terms before it
-  double requests_ = 0;  // sum of n times them
+  double weight_ = 0;    // sum of earlier terms
+  double requests_ = 0;  // sum of n * term over the same states
   bool closed_ = false;
 };
 

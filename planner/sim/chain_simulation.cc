@@ -1,5 +1,5 @@
-// The event loop. A request's times are known when its service starts (nothing interrupts it), so it is recorded then, and the
-// event of its completion needs to name its chain alone.
+// The event loop of simulate_chains(). A request's times are known when its service starts (nothing interrupts it), so it is
+// recorded then, and its completion event only needs to name its chain.
 #include "planner/sim/chain_simulation.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::int64_t kArrivalsPerProgress = 1 << 18;
 struct Job {
   workload::Request request;
   std::int64_t arrived_ns = 0;
-  std::int64_t measured = -1;  // which of the measured requests; negative: of the warm-up
+  std::int64_t measured = -1;  // index among the measured requests; negative: warm-up
 };
 
 struct Completion {
@@ -77,7 +77,7 @@ class ChainSimulation {
     now_ns_ = next_arrival_.time_ns;
     ++arrivals_;
     const Job job = next_job_;
-    // Whoever waits centrally goes first.
+    // Requests in the central queue go first.
     const auto chain = waiting_jobs_.empty() ? policy_.choose() : std::nullopt;
     if (chain) {
       send(job, *chain);

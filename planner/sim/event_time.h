@@ -9,7 +9,7 @@ namespace windlass::sim {
 inline constexpr double kNanosecondsPerSecond = 1e9;
 inline constexpr std::int64_t kEndOfTimeNs = std::int64_t{1} << 62;  // 146 years
 
-// The moment this many seconds after another one, or the end of time. REQUIRES: seconds >= 0.
+// The time this many seconds after another, at most the end of time. REQUIRES: seconds >= 0.
 [[nodiscard]] inline std::int64_t after(std::int64_t now_ns, double seconds) {
   assert(seconds >= 0);
   const double ns = seconds * kNanosecondsPerSecond + 0.5;

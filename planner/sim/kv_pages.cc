@@ -25,7 +25,7 @@ void KvPages::reference(int prefix, std::int64_t pages) {
   unreferenced_ -= fresh;
   while (!of.runs.empty() && of.runs.back().begin < pages) {
     const std::int64_t end = of.runs.size() > 1 ? of.runs[of.runs.size() - 2].begin : of.pages;
-    if (end > pages) {  // its deeper part stays
+    if (end > pages) {  // keep the deeper part
       of.runs.back().begin = pages;
       break;
     }

@@ -1,4 +1,4 @@
-// What is known of a request's output length before it is made, where lengths are predicted.
+// Predicts a request's output length before it is generated, where lengths are predicted.
 #pragma once
 
 #include "planner/base/rng.h"
@@ -7,8 +7,8 @@
 namespace windlass::sim {
 
 struct PredictedLength {
-  int at_least = 1;  // lower end of the bucket, which is what decode admission reserves for, as in the paper; no less than 1
-  int middle = 0;    // of the bucket: tells heavy decodes from light ones
+  int at_least = 1;  // lower end of the bucket, for which decode admission reserves, as in the paper; at least 1
+  int middle = 0;    // middle of the bucket; separates heavy decodes from light ones
 };
 
 // REQUIRES: bucket_tokens >= 1.

@@ -11,11 +11,11 @@ PackingFit packing_model(const planner::IterationModel& model, double kv_capacit
                          planner::LinearForm form) {
   std::vector<planner::IterationSample> samples;
   const auto take = [&](const planner::Batch& batch) { samples.push_back({batch, model.iteration_s(batch)}); };
-  // Several prompts at once where the form tells their number from their tokens.
+  // Several prompts at a time if the form separates their number from their tokens.
   for (int batch = 1; batch <= (form == planner::LinearForm::kHuawei ? 8 : 1); batch *= 2) {
     for (const double tokens : {64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0}) take(planner::prefill_batch(batch, tokens));
   }
-  // At least two batches, so that what a request adds can be told from what an iteration takes.
+  // At least two batch sizes, to separate the cost per request from the cost per iteration.
   for (int batch = 1; batch <= std::max(2, most_requests); batch *= 2) {
     for (const double context : {64.0, 256.0, 1024.0, 4096.0}) {
       if (batch > 2 && batch * context > kv_capacity_tokens) continue;
@@ -25,7 +25,7 @@ PackingFit packing_model(const planner::IterationModel& model, double kv_capacit
   planner::FitOptions options;
   options.folds = 2;
   const auto fit = planner::fit_linear_iteration(samples, form, kv_capacity_tokens, options);
-  assert(fit.ok());  // the samples are ours: enough of each phase, and times are positive
+  assert(fit.ok());  // our own samples: enough of each phase, and times are positive
   PackingFit made;
   const planner::PhaseCoefficients& prefill = fit->model.prefill().coefficients;
   const planner::PhaseCoefficients& decode = fit->model.decode().coefficients;

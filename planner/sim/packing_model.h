@@ -1,5 +1,5 @@
-// packing_model(): Aladdin's lines (Eq. 1 to 3) or Huawei's (Eq. 3, 4) of a worker, learned from the times that its latency
-// model gives: what a placement (planner/dispatch/packed_worker.h, batch_times.h) knows of the worker. Pure.
+// packing_model() fits Aladdin's (Eq. 1 to 3) or Huawei's (Eq. 3, 4) linear model of a worker to the times of its latency
+// model. Placement uses it (planner/dispatch/packed_worker.h, batch_times.h). Pure.
 #pragma once
 
 #include "planner/dispatch/packed_worker.h"
@@ -14,9 +14,8 @@ struct PackingFit {
   double decode_error = 0;
 };
 
-// From prompts of 64 to 4,096 tokens, alone or for Huawei's form also 2, 4 and 8 of them, and batches of 1 to `most_requests`
-// with contexts of 64 to 4,096 that the cache holds.
-// REQUIRES: most_requests >= 1.
+// Samples: prompts of 64 to 4,096 tokens, alone, for Huawei's form also 2, 4 and 8 at a time; and batches of 1 to
+// `most_requests` with contexts of 64 to 4,096 tokens that the cache holds. REQUIRES: most_requests >= 1.
 [[nodiscard]] PackingFit packing_model(const planner::IterationModel& model, double kv_capacity_tokens, int block_tokens,
                                        int most_requests, planner::LinearForm form = planner::LinearForm::kAladdin);
 

@@ -1,5 +1,5 @@
-// See recorder.h. A bucket is what the sign, the exponent and the first eight bits of the mantissa say of a double: 256 buckets
-// an octave, whose middle lies within 1 / 512 of all they hold.
+// See recorder.h. A bucket is the sign, exponent and first eight bits of the mantissa of a double: 256 buckets per octave,
+// whose middle is within 1 / 512 of all values in it.
 #include "planner/sim/recorder.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 namespace windlass::sim {
 namespace {
 
-constexpr int kMantissaShift = 44;     // of the 52 bits, eight stay
+constexpr int kMantissaShift = 44;     // keeps eight of the 52 bits
 constexpr std::int64_t kOctaves = 68;  // from 2^-34 s, under a tenth of a nanosecond, to 2^34 s, over 500 years
 constexpr std::int64_t kFirst = std::int64_t{1023 - 34} << 8;
-constexpr std::int64_t kBuckets = 1 + (kOctaves << 8);  // the first one is for what is smaller: 0, above all
+constexpr std::int64_t kBuckets = 1 + (kOctaves << 8);  // the first one holds smaller values, mostly 0
 
 std::size_t bucket_of(double seconds) {
   const auto place = static_cast<std::int64_t>(std::bit_cast<std::uint64_t>(seconds) >> kMantissaShift);
@@ -33,7 +33,7 @@ double middle_of(std::size_t bucket) {
 
 }  // namespace
 
-// Whole octaves, so that a run whose times lie together grows a few times at most.
+// Grows by whole octaves, so that a run with similar times grows only a few times.
 void TimeRecorder::grow_to(std::size_t bucket) {
   const std::size_t octave = (bucket - 1) >> 8;
   const std::size_t from = buckets_.empty() ? octave : std::min(octave, (first_ - 1) >> 8);
@@ -47,7 +47,7 @@ void TimeRecorder::grow_to(std::size_t bucket) {
 
 void TimeRecorder::observe(double seconds) {
   assert(seconds >= 0);
-  seconds += 0.0;  // a negative zero has another sign bit
+  seconds += 0.0;  // clears the sign bit of negative zero
   ++count_;
   const double off = seconds - mean_;
   mean_ += off / static_cast<double>(count_);
@@ -59,7 +59,7 @@ void TimeRecorder::observe(double seconds) {
     ++smallest_;
     return;
   }
-  if (bucket - first_ >= buckets_.size()) grow_to(bucket);  // below the first one the difference wraps around
+  if (bucket - first_ >= buckets_.size()) grow_to(bucket);  // the difference wraps around if bucket < first_
   ++buckets_[bucket - first_];
 }
 
@@ -70,7 +70,7 @@ TimeSummary TimeRecorder::summary() const {
   summary.standard_deviation_s = count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
   summary.min_s = min_;
   summary.max_s = max_;
-  // The smallest time that at least this share of all do not exceed.
+  // The smallest time that at least this share of all values do not exceed.
   const auto quantile = [this](double share) {
     const auto rank = static_cast<std::int64_t>(std::ceil(share * static_cast<double>(count_)));
     std::int64_t seen = smallest_;

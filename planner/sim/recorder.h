@@ -1,6 +1,6 @@
-// Recorders: waiting, service and response times of a run, in memory that does not grow with the number of requests.
+// Recorders of waiting, service and response times of a run. Their memory does not grow with the number of requests.
 //
-// Means and deviations are exact (Welford); quantiles come from a histogram with logarithmic buckets and lie within 0.2 % of
+// Means and deviations are exact (Welford). Quantiles come from a histogram with logarithmic buckets and are within 0.2 % of
 // the exact ones. Belongs to one run; not thread-safe.
 #pragma once
 
@@ -28,21 +28,21 @@ class TimeRecorder {
  public:
   void observe(double seconds);  // REQUIRES: seconds >= 0
   [[nodiscard]] std::int64_t count() const { return count_; }
-  [[nodiscard]] TimeSummary summary() const;  // all 0 when nothing was observed
+  [[nodiscard]] TimeSummary summary() const;  // all 0 if nothing was observed
 
  private:
   std::int64_t count_ = 0;
   double mean_ = 0, squares_ = 0, min_ = 0, max_ = 0;
-  // Of the octaves that were seen: a short run has eight of these, and all octaves take 140 kB.
+  // Buckets of the octaves seen so far: a short run has eight of them; all octaves would take 140 kB.
   void grow_to(std::size_t bucket);
-  std::int64_t smallest_ = 0;  // in the bucket before all others
-  std::size_t first_ = 1;      // the bucket that buckets_ begins with
+  std::int64_t smallest_ = 0;  // count of the bucket below all others
+  std::size_t first_ = 1;      // number of the first bucket in buckets_
   std::vector<std::int64_t> buckets_;
 };
 
-// What a simulation gives.
+// The result of a simulation.
 struct SimulationResult {
-  std::int64_t requests = 0;  // measured: those of the warm-up are not
+  std::int64_t requests = 0;  // measured requests, without warm-up
   TimeSummary waiting;        // arrival to start
   TimeSummary service;        // start to end
   TimeSummary response;       // arrival to end
@@ -53,9 +53,9 @@ struct SimulationResult {
 // Records the requests of a run whose times are known when their service starts.
 class RunRecorder {
  public:
-  // `measured`: how many requests will be, as WaitingTrend takes it.
+  // `measured`: expected number of measured requests, as for WaitingTrend.
   explicit RunRecorder(std::int64_t measured) : trend_(measured) {}
-  // `at` counts the measured requests from 0 in the order of arrival. REQUIRES: arrived <= started <= ended.
+  // `at` numbers the measured requests from 0 in order of arrival. REQUIRES: arrived <= started <= ended.
   void observe(std::int64_t at, std::int64_t arrived_ns, std::int64_t started_ns, std::int64_t ended_ns);
   [[nodiscard]] SimulationResult result(std::int64_t last_event_ns) const;
 
@@ -64,8 +64,8 @@ class RunRecorder {
   WaitingTrend trend_;
 };
 
-// A mean over replications with different seeds, and the half-width of its 95 % confidence interval (Student's t); no
-// half-width for one.
+// Mean over replications with different seeds, and the half-width of its 95 % confidence interval (Student's t); no half-width
+// for one replication.
 struct MeanEstimate {
   double mean = 0;
   std::optional<double> half_width;

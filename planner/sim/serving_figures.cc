@@ -38,7 +38,7 @@ bool ServingFigures::request_completed(int input_tokens, int output_tokens, doub
     if (watch_) watch_->observe(Figure::kTtftSlowdown, ttft_s / prefill_s);
     double decode_s = 0;
     if (output_tokens > 1) {
-      // Its context grows evenly: the middle one stands for all.
+      // The context grows evenly, so the middle one represents all.
       decode_s = alone.iteration_s(planner::decode_batch(1, input_tokens + output_tokens / 2.0));
       slowdown_tbt_.observe(gap_s / decode_s);
       if (watch_) watch_->observe(Figure::kTbtSlowdown, gap_s / decode_s);
@@ -54,7 +54,9 @@ bool ServingFigures::request_completed(int input_tokens, int output_tokens, doub
   watch_->observe(Figure::kE2e, e2e_s);
   if (output_tokens > 1) watch_->observe(Figure::kTpot, gap_s);
   if (attained) watch_->attained();
-  if (objectives && !attained && ttft_s <= objectives->ttft_s) watch_->missed();  // others are counted since the first token
+  if (objectives && !attained && ttft_s <= objectives->ttft_s)
+    watch_->missed();  // other misses were counted at the first
+                       // token
   return attained;
 }
 

@@ -1,4 +1,4 @@
-// ServingFigures: what one service's run comes to: its requests as they end, then its workers. Belongs to one run.
+// ServingFigures collects the results of one service's run: its requests as they end, then its workers. Belongs to one run.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class ServingFigures {
  public:
   explicit ServingFigures(const ServingService& service) : service_(&service) {}
 
-  ServingResult counts;  // what is only counted; the rest of it is filled in by result()
+  ServingResult counts;  // counters only; result() fills in the rest
 
-  // What it is judged by, before the first request.
+  // Sets the criteria of the verdict; call before the first request.
   void watch(const VerdictOnly& verdict) { watch_.emplace(verdict); }
-  // With `watch`: whether the verdict is sure, with so many requests in the system, and no other to come or to be lost when
-  // `all_under_way`.
+  // With `watch`: whether the verdict is certain, given this many requests in the system; `all_under_way`: no more requests
+  // will arrive or be lost.
   [[nodiscard]] EarlyVerdict early_verdict(std::int64_t in_system, bool all_under_way) const;
 
   void request_started(double scheduling_delay_s) {
@@ -29,14 +29,14 @@ class ServingFigures {
     if (watch_) watch_->observe(Figure::kSchedulingDelay, scheduling_delay_s);
   }
   void first_token(double ttft_s);
-  // `gap_s`: mean time between its tokens. Returns whether it was inside the objectives.
+  // `gap_s`: mean time between its tokens. Returns whether the request met the objectives.
   bool request_completed(int input_tokens, int output_tokens, double ttft_s, double gap_s, double e2e_s);
   void worker_created();
   void worker_ended() { --workers_now_; }
 
   [[nodiscard]] std::int64_t attained() const { return attained_; }
 
-  // Adds a worker. In the order of their ids.
+  // Adds a worker. Call in the order of ids.
   void add(const ServingWorker& worker, std::int64_t now_ns);
   [[nodiscard]] ServingResult result(std::int64_t now_ns);
 

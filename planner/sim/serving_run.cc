@@ -1,4 +1,4 @@
-// See serving_run.h: the event loop: iterations, transfers, and the end of requests.
+// See serving_run.h: the event loop, iterations, transfers, and the end of requests.
 #include "planner/sim/serving_run.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace windlass::sim {
 namespace {
 
-// So many looks in a row at requests that wait for workers that do not come, and they are given up.
+// After this many consecutive looks at waiting requests without a worker, they are dropped.
 constexpr int kMaxIdleLooks = 10'000;
 
 void add(planner::CountedTime& to, double seconds, double count) {
@@ -63,7 +63,7 @@ std::vector<ServingResult> ServingRun::run() {
       next_ = take();
       continue;
     }
-    if (events_.empty() || hopeless()) {  // nobody will ever take those that wait
+    if (events_.empty() || hopeless()) {  // no worker will ever take the waiting requests
       const bool lost = give_up();
       progress();
       if (lost || !events_.empty()) continue;
@@ -158,7 +158,7 @@ void ServingRun::start(int w) {
       }
       if (begin(w, lane)) {
         at.next_lane = (lane + 1) % lanes;
-        turn = -1;  // the lanes after it, in their turn
+        turn = -1;  // start with the next lane
       }
     }
   } while (!at.busy() && keep_oldest(w));
@@ -176,13 +176,13 @@ bool ServingRun::begin(int w, int lane) {
   if (!batch) return false;
   const planner::IterationModel& model = *at.pool->model;
   const double seconds = model.iteration_s(*batch) + static_cast<double>(swapped) * at.pool->swap_s_per_token;
-  // A third of an iteration's work; a run that only has to give a verdict tells nobody.
+  // Checking coverage is a third of an iteration's work; a run that only needs a verdict does not report it.
   if (!options_.verdict_only && model.coverage(*batch) != planner::Coverage::kMeasured) {
     ++in.figures.counts.extrapolated_iterations;
   }
   for (const int request : running.started()) {
     LiveRequest& of = live(request);
-    if (of.started_ns >= 0) continue;  // once more, after a worker failed
+    if (of.started_ns >= 0) continue;  // dispatched again after a worker failed
     of.started_ns = now_ns_;
     in.figures.request_started(seconds_between(of.arrival_ns, now_ns_));
   }
@@ -198,7 +198,7 @@ bool ServingRun::begin(int w, int lane) {
 
 void ServingRun::end_iteration(int w, int lane) {
   ServingWorker& at = worker(w);
-  if (at.phase == WorkerPhase::kEnded) return;  // it failed meanwhile
+  if (at.phase == WorkerPhase::kEnded) return;  // it has failed since
   progress();
   ServiceState& in = service_of(at);
   at.account_pages(now_ns_);
@@ -211,7 +211,7 @@ void ServingRun::end_iteration(int w, int lane) {
   add(at.counted.token_gaps, took_s * ended.stalled, ended.decodes);
   at.counted.generated_tokens += ended.decodes + static_cast<double>(outcome.first_tokens.size());
   at.count_waiting();
-  // Before the first tokens: those made theirs in a prefill, and decode from the next iteration on.
+  // Before the first tokens: those sequences made their token in a prefill and decode from the next iteration on.
   WorkerChooser& decoders = in.two_roles ? in.second : in.first;
   if (decoders.tracks() && ended.decodes > 0) decoders.iterated(w);
   for (const int request : outcome.first_tokens) {
@@ -260,14 +260,14 @@ void ServingRun::offer_cache(int request) {
   const int decode = of.decode_worker;
   worker(decode).to_pull.push_back(request);
   pull(decode);
-  start(decode);  // it may have to make room
+  start(decode);  // it may have to free pages first
 }
 
 void ServingRun::offer_orphans(int s) {
   auto& orphans = service(s).orphans;
   for (const int request : std::deque<int>(orphans)) {
     const auto place = std::find(orphans.begin(), orphans.end(), request);
-    if (place == orphans.end()) continue;  // kept meanwhile, to make room for another
+    if (place == orphans.end()) continue;  // decoded locally since, to free pages for another
     orphans.erase(place);
     offer_cache(request);
     if (live(request).stage == RequestStage::kDecode) start(live(request).prefill_worker);
@@ -304,7 +304,7 @@ bool ServingRun::keep_oldest(int w) {
   leave_decode_worker(request);
   keep(request);
   if (before < 0) return true;
-  pull(before);  // the next may fit where this one did not
+  pull(before);  // the next one may fit
   leave_if_empty(before);
   return true;
 }
@@ -343,7 +343,7 @@ std::int64_t ServingRun::arrival_of_cache_ns(const LiveRequest& of) {
 
 void ServingRun::end_transfer(int request, std::int64_t id) {
   LiveRequest& of = live(request);
-  if (of.transfer != id) return;  // a worker failed meanwhile
+  if (of.transfer != id) return;  // a worker failed during the transfer
   progress();
   of.transfer = -1;
   of.stage = RequestStage::kDecode;
@@ -352,7 +352,7 @@ void ServingRun::end_transfer(int request, std::int64_t id) {
   of.lane = of.decode_lane;
   engine(decode, of.lane).join(of.reserved);
   service(of.service).second.first_token(static_cast<std::uint64_t>(of.number), seconds_between(0, now_ns_));
-  pull(prefill);  // pages have become free there
+  pull(prefill);  // it has pages again
   start(prefill);
   start(decode);
   leave_if_empty(prefill);

@@ -1,5 +1,5 @@
-// ServingRun: one run of the serving simulator: the state, and the events that move it. For serving_run_*.cc and
-// serving_simulation.cc alone; serving_simulation.h says what is simulated.
+// ServingRun: one run of the serving simulator, its state and the events that change it. Only for serving_run_*.cc and
+// serving_simulation.cc; serving_simulation.h describes what is simulated.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +27,12 @@
 
 namespace windlass::sim {
 
-// Where a request is.
+// Where a request is now.
 enum class RequestStage {
   kQueued,    // in the central queue
-  kPrefill,   // waits for its prefill or is in it
-  kHanded,    // prefilled; its cache waits for room at the decode worker
-  kTransfer,  // its cache is on its way there
+  kPrefill,   // waiting for its prefill, or in it
+  kHanded,    // prefilled; its cache waits for room in the decode worker
+  kTransfer,  // its cache is being transferred
   kDecode,
   kGone,
 };
@@ -40,25 +40,25 @@ enum class RequestStage {
 struct LiveRequest {
   std::int64_t number = 0;
   std::int64_t arrival_ns = 0;
-  std::int64_t dispatched_ns = 0;  // last
+  std::int64_t dispatched_ns = 0;  // last dispatch
   std::int64_t started_ns = -1;
   std::int64_t first_ns = 0;
-  std::int64_t prefill_ns = 0;  // how long the iteration took that made the first token
-  std::int64_t transfer = -1;   // id of the event that ends it
+  std::int64_t prefill_ns = 0;  // duration of the iteration that made the first token
+  std::int64_t transfer = -1;   // id of the event that ends the transfer
   int service = 0;
   int input = 0;
   int output = 0;
   int prefix = -1;
   int prefix_tokens = 0;
-  int attempts = 0;    // dispatches that a worker's failure undid
-  int predicted = 0;   // output tokens that admission may know of
+  int attempts = 0;    // dispatches undone by a worker's failure
+  int predicted = 0;   // output tokens known to admission
   bool heavy = false;  // predicted to be a heavy decode
   RequestStage stage = RequestStage::kGone;
   int prefill_worker = -1;
-  int decode_worker = -1;                   // -1: to be chosen
-  int pair = -1;                            // in the service's `pairs`; -1: none
-  int lane = 0;                             // of the prefill worker until it is decoded, then of the decode worker
-  int decode_lane = 0;                      // while its cache is on its way
+  int decode_worker = -1;                   // -1: not chosen yet
+  int pair = -1;                            // index in the service's `pairs`; -1: none
+  int lane = 0;                             // lane of the prefill worker until it is decoded, then of the decode worker
+  int decode_lane = 0;                      // lane reserved while its cache is transferred
   SimulatedEngine::Sequence held = -1;      // at the prefill worker
   SimulatedEngine::Sequence reserved = -1;  // at the decode worker
 };
@@ -85,7 +85,7 @@ struct ServingEvent {
   bool operator>(const ServingEvent& other) const { return time_ns != other.time_ns ? time_ns > other.time_ns : id > other.id; }
 };
 
-// One model.
+// The state of one model's service.
 struct ServiceState {
   ServiceState(const ServingService& of, std::size_t index, std::uint64_t seed)
       : options(&of),
@@ -133,11 +133,11 @@ struct ServiceState {
   dispatch::WaitingLine queue;  // requests that no worker takes yet; a place is a request's number
   dispatch::FirstTokenTail first_token;
   std::deque<int> orphans;           // prefilled requests without a decode worker
-  std::map<std::string, int> slots;  // of a pool by name, as ordered; else what the engines hold
+  std::map<std::string, int> slots;  // by pool name, as ordered by the controller; otherwise what the engines hold
   Rng choice;
   Rng prediction;
-  dispatch::WeightedTurns turns;           // of the pairs
-  std::vector<std::int64_t> pair_free_ns;  // when the path of each has carried what was put on it
+  dispatch::WeightedTurns turns;           // order in which pairs take turns
+  std::vector<std::int64_t> pair_free_ns;  // when the path of each pair is next free
   ServingFigures figures;
   std::int64_t input_tokens = 0, output_tokens = 0;
   std::int64_t last_arrival_ns = -1;
@@ -168,19 +168,19 @@ class ServingRun {
     return of.pair < 0 ? options.link.path : options.pairs[static_cast<std::size_t>(of.pair)].path;
   }
 
-  // The loop.
+  // The event loop.
   std::int64_t push(std::int64_t time_ns, ServingEventKind kind, int index, int lane = 0);
   void handle(const ServingEvent& event);
-  // Requests came or moved on.
+  // Records that requests arrived or moved on.
   void progress() {
     idle_looks_ = 0;
     progress_ns_ = now_ns_;
   }
-  // No request is to come, and those that wait have done so for too long.
+  // No more requests will arrive, and the waiting ones have waited too long without progress.
   [[nodiscard]] bool hopeless() const;
-  // The verdict is sure, where it is all that is asked.
+  // The verdict so far, if only a verdict is required.
   [[nodiscard]] EarlyVerdict early_verdict() const;
-  // Samples show the state before the event at their moment.
+  // Samples show the state before the event at their time.
   void advance(std::int64_t to_ns);
   void sample();
   std::optional<Arrival> take();
@@ -190,27 +190,27 @@ class ServingRun {
   void start_worker(int s, const ServingPool& pool);
   void become_ready(int w);
   void ready(int w);
-  // The service has other workers than before: those that waited for them go first.
+  // Called when the service has gained workers: requests that waited for workers are dispatched first.
   void welcome(int s);
   void find_candidates(int s);
   void pair_workers(int s);
   void drain(int w);
   void end_worker(int w);
-  // A draining worker has nothing left, or one that flips.
+  // Ends a draining worker that has no work left, or gives a flipping one its new role.
   void leave_if_empty(int w);
   void fail(int w);
-  // What becomes of a request when one of its workers fails. Returns whether it is to be dispatched again.
+  // Handles the failure of one of a request's workers. Returns whether to dispatch the request again.
   [[nodiscard]] bool interrupt(int request, int failed);
-  // Its decode worker, if it has one, no longer expects it.
+  // Removes the request from its decode worker, if it has one.
   void leave_decode_worker(int request);
   void join_decode_worker(int request, int decode);
-  // A single token needs no decode worker, where those are apart.
+  // A single token needs no decode worker if the roles are separate.
   [[nodiscard]] bool counts_as_decode(const LiveRequest& of) { return of.output > 1 || !service(of.service).two_roles; }
   // A request that ends without an answer: failed, or refused.
   void lose(int request) { end_unanswered(request, &ServingResult::failed, &ServedRequest::failed); }
   void refuse(int request) { end_unanswered(request, &ServingResult::refused, &ServedRequest::refused); }
   void end_unanswered(int request, std::int64_t ServingResult::*count, bool ServedRequest::*what);
-  // Loses the requests that no worker takes, and says whether there were any.
+  // Drops the requests that no worker takes; returns whether there were any.
   bool give_up();
   void check_flips(int s);
   void flipped(int w);
@@ -218,33 +218,33 @@ class ServingRun {
   void take_other_role(ServingWorker& at);
   void tick();
 
-  // Requests find their workers.
-  // The worker of one role for a request that brings so many pending tokens. With a mixed pool (Splitwise, Section IV-A): one
-  // that is in its own pool; where the queue there is long one of the mixed pool, and where it is there too one of the other
-  // role.
+  // Assigning requests to workers.
+  //
+  // route(): the worker of one role for a request. With a mixed pool (Splitwise, Section IV-A): a worker in its own pool; if
+  // its queue is long, one of the mixed pool; if that is long too, one of the other role.
   WorkerChooser::Choice route(const LiveRequest& of, WorkerChooser& own, const WorkerChooser& other, std::int64_t tokens);
-  // The decode worker with the least memory promised; with a mixed pool, where none of its own pool has this much left, one of
-  // that, then a prefill worker.
+  // The decode worker with the least promised memory. With a mixed pool: if none of its own pool has this much left, one of the
+  // mixed pool, then a prefill worker.
   int least_memory(const LiveRequest& of);
   // -1: none can hold it now. REQUIRES: its prefill worker is known.
   int choose_decode(int request);
-  // The pair whose turn it is among those with workers that hold the request: all, or those of the prefill worker that it has.
+  // The next pair in turn whose workers can hold the request, among all pairs or those of its prefill worker.
   struct PairedWorkers {
     int pair = -1, prefill = -1, decode = -1;
-    bool wait = false;  // there is no such pair now, but workers of one may come
+    bool wait = false;  // no such pair now, but workers may join one
   };
   PairedWorkers choose_pair(const LiveRequest& of);
   [[nodiscard]] int pool_of(const ServingWorker& of) {
     return static_cast<int>(of.pool - service_of(of).options->pools.data());
   }
-  // Of the workers that were there at the start; -1: none.
+  // Among the workers that exist at the start; -1: none.
   [[nodiscard]] int partner_of(int prefill) const;
   void arrive(const Arrival& arrival);
   void predict(LiveRequest& of);
-  // To its worker or workers; false: it has to wait. A request that no worker holds is refused.
+  // Sends the request to its worker or workers; false if it has to wait. Refuses a request that no worker can hold.
   bool dispatch(int request);
   SequenceSpec spec_of(int request);
-  dispatch::RequestLengths lengths_of(const LiveRequest& of);  // as the dispatch policy sees it
+  dispatch::RequestLengths lengths_of(const LiveRequest& of);  // as the dispatch policy sees them
   void wait(int request);                                      // in the central queue
   void serve_queue(int s);
   ServedRequest described(const LiveRequest& of);
@@ -253,21 +253,21 @@ class ServingRun {
   void start(int w);
   bool begin(int w, int lane);
   void end_iteration(int w, int lane);
-  // A prefilled request's cache waits to be pulled by its decode worker, which is chosen now if it has none.
+  // Makes a prefilled request's cache available to its decode worker, which is chosen now if it has none.
   void offer_cache(int request);
   void offer_orphans(int s);
-  // In a mixed pool two workers may be full of caches that each waits to hand to the other. One that has nothing to run and
-  // blocks others decodes the oldest of its own after all.
+  // In a mixed pool, two workers may both be full of caches waiting to move to the other. A worker that has nothing to run and
+  // blocks others decodes its oldest request itself.
   bool keep_oldest(int w);
-  // The prefill worker of a handed over request lets its cache go.
+  // Frees the cache of a handed-over request at its prefill worker.
   void release_held(int request);
-  // The prefill worker of a handed over request decodes it itself.
+  // The prefill worker of a handed-over request decodes it itself.
   void keep(int request);
-  // Starts the transfers of caches that this worker has room for, in the order in which they were ready.
+  // Starts transfers of the caches that this worker has room for, in the order in which they were ready.
   void pull(int w);
-  // Layer by layer it could begin while the prefill ran, if there was room then.
+  // A layer-by-layer transfer could begin during the prefill, if there was room then.
   [[nodiscard]] double transfer_s(const LiveRequest& of);
-  // When it arrives that begins its way now, or after those before it on the path of its pair.
+  // Arrival time of a cache whose transfer begins now, or after those before it on its pair's path.
   std::int64_t arrival_of_cache_ns(const LiveRequest& of);
   void end_transfer(int request, std::int64_t id);
   void finish(int request);
@@ -278,7 +278,7 @@ class ServingRun {
   workload::RequestSource& source_;
   const RunOptions& options_;
   ServingWorkers workers_;
-  std::map<int, int> partners_;  // decode workers by prefill worker, where pairs were asked for
+  std::map<int, int> partners_;  // decode worker by prefill worker, if the decode choice is pairs
   std::vector<ServiceState> services_;
   std::vector<LiveRequest> live_;
   std::vector<int> unused_;
@@ -286,13 +286,13 @@ class ServingRun {
   std::priority_queue<ServingEvent, std::vector<ServingEvent>, std::greater<>> events_;
   std::int64_t next_id_ = 0;
   std::int64_t now_ns_ = 0;
-  std::int64_t next_sample_ns_ = std::numeric_limits<std::int64_t>::max();  // never
+  std::int64_t next_sample_ns_ = std::numeric_limits<std::int64_t>::max();  // never, by default
   std::int64_t arrived_ = 0;                                                // taken from the source
-  std::int64_t arrived_total_ = 0;                                          // of these, those whose time has come
+  std::int64_t arrived_total_ = 0;                                          // those whose time has come
   std::int64_t in_system_ = 0;
   std::optional<Arrival> next_;
-  int idle_looks_ = 0;            // at those that wait, since the last progress
-  std::int64_t progress_ns_ = 0;  // time of that
+  int idle_looks_ = 0;            // consecutive looks at waiting requests since the last progress
+  std::int64_t progress_ns_ = 0;  // time of the last progress
   double longest_start_s_ = 0;
   std::int64_t completed_ = 0;
 };

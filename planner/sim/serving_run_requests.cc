@@ -1,4 +1,4 @@
-// See serving_run.h: requests arrive and find their workers.
+// See serving_run.h: arrival of requests and their assignment to workers.
 #include <algorithm>
 #include <cassert>
 
@@ -78,7 +78,7 @@ ServingRun::PairedWorkers ServingRun::choose_pair(const LiveRequest& of) {
   const auto holds = [&](const ServingWorker& w) {
     return w.can_hold(of.input, w.role == dispatch::Role::kPrefill ? 1 : of.output);
   };
-  // Of each pool the worker with the fewest pending tokens that holds the request.
+  // In each pool, the worker with the fewest pending tokens that can hold the request.
   std::vector<int> best(in.options->pools.size(), -1);
   const auto place = [](int index) { return static_cast<std::size_t>(index); };
   for (const WorkerChooser* chooser : {&in.first, &in.second}) {

@@ -1,4 +1,4 @@
-// See serving_run.h: workers come and go, fail and change roles; the controller in the loop.
+// See serving_run.h: workers start, drain, fail and change roles; the controller's orders.
 #include <algorithm>
 #include <cassert>
 #include <set>
@@ -10,7 +10,7 @@
 namespace windlass::sim {
 namespace {
 
-// Workers that failed under a request before it has failed too: else one that takes longer than they last never ends.
+// A request that has lost this many workers fails too; otherwise a request that takes longer than workers live would never end.
 constexpr int kMaxAttempts = 16;
 
 }  // namespace
@@ -36,7 +36,7 @@ void ServingRun::become_ready(int w) {
   worker(w).ready_ns = worker(w).role_since_ns = now_ns_;
 }
 
-// Those that are ready at the same moment share what waits.
+// Workers that become ready at the same time share the waiting requests.
 void ServingRun::ready(int w) {
   std::set<int> changed;
   for (;;) {
@@ -148,7 +148,7 @@ void ServingRun::fail(int w) {
   }
   std::sort(affected.begin(), affected.end(), [&](int a, int b) { return live(a).number < live(b).number; });
   std::vector<int> again;
-  std::set<int> others;  // that had to do with them
+  std::set<int> others;  // workers that were involved with them
   for (const int request : affected) {
     others.insert({live(request).prefill_worker, live(request).decode_worker});
     if (interrupt(request, w)) again.push_back(request);
@@ -213,7 +213,7 @@ bool ServingRun::give_up() {
       lost = true;
     }
     while (!of.orphans.empty()) {
-      // Its cache goes with it, so that its worker can go on.
+      // Its cache goes too, so that its worker can continue.
       const int request = of.orphans.front(), prefill = live(request).prefill_worker;
       of.orphans.pop_front();
       std::erase(worker(prefill).handed, request);
@@ -235,7 +235,7 @@ void ServingRun::check_flips(int s) {
   struct Side {
     int workers = 0;
     int idlest = -1;
-    double least = 2, most = 0;  // share of the window that was busy
+    double least = 2, most = 0;  // busy share of the window
   } prefill, decode;
   for (const auto& at : workers_) {
     if (at->service != s || at->phase == WorkerPhase::kEnded) continue;

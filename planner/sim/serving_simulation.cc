@@ -18,7 +18,7 @@ bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
 Result<void> validate(const RunOptions& options, std::size_t services) {
   const auto wrong = [](const std::string& field, const std::string& found, const char* allowed) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is {}", field, found, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{0}: must be {2} (got {1})", field, found, allowed)};
   };
   const WorkerFailures& failures = options.failures;
   for (std::size_t i = 0; i < failures.at.size(); ++i) {
@@ -31,7 +31,7 @@ Result<void> validate(const RunOptions& options, std::size_t services) {
   const bool undisturbed = failures.at.empty() && failures.mean_time_between_s == 0 && options.controller == nullptr;
   if (options.verdict_only && !(undisturbed && services == 1)) {
     return Error{ErrorCode::kInvalidArgument,
-                 "found a run for its verdict only, allowed is one service, without failures and controller"};
+                 "verdict_only: must be unset unless there is one service without failures and controller"};
   }
   return {};
 }
@@ -39,9 +39,9 @@ Result<void> validate(const RunOptions& options, std::size_t services) {
 Result<void> validate_pairs(const ServingService& service, const std::string& prefix) {
   const bool chosen = service.dispatch.decode_choice == dispatch::DecodeChoice::kPairs;
   if (chosen == service.pairs.empty()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}pairs: found {}, allowed is {}", prefix,
-                                                          chosen ? "none" : "some beside another choice of decode workers",
-                                                          chosen ? "at least one" : "none")};
+    return Error{ErrorCode::kInvalidArgument,
+                 chosen ? prefix + "pairs: must have at least one pair, as the decode choice is pairs (got none)"
+                        : prefix + "pairs: must be empty, as the decode choice is not pairs (got some)"};
   }
   const auto has_role = [&](int pool, dispatch::Role role) {
     return pool >= 0 && pool < static_cast<int>(service.pools.size()) &&
@@ -51,7 +51,7 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
     const PoolPair& pair = service.pairs[i];
     const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}pairs[{}].{}: found {}, allowed is {}", prefix, i, field, found, allowed)};
+                   fmt::format("{0}pairs[{1}].{2}: must be {4} (got {3})", prefix, i, field, found, allowed)};
     };
     if (!has_role(pair.prefill, dispatch::Role::kPrefill))
       return wrong("prefill", std::to_string(pair.prefill), "the index of a prefill pool");
@@ -62,9 +62,8 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
     if (!is_time(pair.path.latency_s)) return wrong("path.latency", fmt::format("{} s", pair.path.latency_s), kTime);
   }
   if (chosen && (service.dispatch.flip || service.dispatch.repurpose || service.dispatch.mixed_pool_threshold_tokens)) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}pairs: found beside workers that take the other role, allowed are workers of one role", prefix)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}pairs: must be empty if workers can change their role (flip, repurpose or mixedPool)", prefix)};
   }
   return {};
 }
@@ -72,29 +71,29 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
 Result<void> validate_pool(const ServingPool& pool, std::size_t i, bool controlled, const std::string& prefix) {
   const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}cluster.pools[{}].{}: found {}, allowed is {}", prefix, i, field, found, allowed)};
+                 fmt::format("{0}cluster.pools[{1}].{2}: must be {4} (got {3})", prefix, i, field, found, allowed)};
   };
   if (pool.workers < (controlled ? 0 : 1)) {
     return wrong("workers", std::to_string(pool.workers), controlled ? "a number of at least 0" : "a number of at least 1");
   }
   if (!is_time(pool.start_s)) return wrong("start", fmt::format("{} s", pool.start_s), kTime);
-  if (!is_time(pool.swap_s_per_token)) return wrong("swap", fmt::format("{} s a token", pool.swap_s_per_token), kTime);
+  if (!is_time(pool.swap_s_per_token)) return wrong("swap", fmt::format("{} s per token", pool.swap_s_per_token), kTime);
   const double tokens = pool.spec.engine.kv_blocks == 0
                             ? pool.model->kv_capacity_tokens()
                             : static_cast<double>(pool.spec.engine.kv_blocks * pool.spec.engine.block_tokens);
   if (!(tokens >= static_cast<double>(pool.spec.engine.block_tokens) * std::max(1, pool.model->pipeline_stages()))) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}cluster.pools[{}]: the model does not fit: {:.0f} tokens are left for the KV cache", prefix, i, tokens)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}cluster.pools[{}]: the model does not fit; memory leaves {:.0f} tokens for the KV cache",
+                             prefix, i, tokens)};
   }
   return {};
 }
 
-// Each setting by itself.
+// Checks each setting on its own.
 Result<void> validate_settings(const dispatch::DispatchSettings& dispatch, const std::string& prefix) {
   const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}scheduling.{}: found {}, allowed is {}", prefix, field, found, allowed)};
+                 fmt::format("{0}scheduling.{1}: must be {3} (got {2})", prefix, field, found, allowed)};
   };
   if (const auto& flip = dispatch.flip) {
     if (!is_time(flip->window_s) || flip->window_s == 0)
@@ -106,7 +105,7 @@ Result<void> validate_settings(const dispatch::DispatchSettings& dispatch, const
       return wrong("repurpose.window", fmt::format("{} s", repurpose->window_s), "a time above 0");
     if (!(repurpose->above >= 0 && repurpose->above <= 1))
       return wrong("repurpose.above", fmt::format("{}", repurpose->above), "a share from 0 to 1");
-    if (!dispatch.mixed_pool_threshold_tokens) return wrong("repurpose", "no mixed pool", "one beside it");
+    if (!dispatch.mixed_pool_threshold_tokens) return wrong("repurpose", "none", "used with mixedPool");
   }
   if (const auto& prediction = dispatch.prediction) {
     if (prediction->bucket_tokens < 1)
@@ -117,16 +116,16 @@ Result<void> validate_settings(const dispatch::DispatchSettings& dispatch, const
   return {};
 }
 
-// Settings next to the pools' engines and roles.
+// Checks settings against the pools' engines and roles.
 Result<void> validate_together(const ServingService& service, const std::string& prefix) {
   bool unified = false, prefill = false, decode = false;
   for (const ServingPool& pool : service.pools) {
     const planner::Batching batching = pool.spec.engine.batching;
     if (service.dispatch.mixed_pool_threshold_tokens &&
         (batching == planner::Batching::kStatic || batching == planner::Batching::kOrca)) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}scheduling.batching: found {} with a mixed pool, allowed are those with paged caches", prefix,
-                               to_string(batching))};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}scheduling.batching: must have paged caches with a mixed pool (got {})", prefix, to_string(batching))};
     }
     unified = unified || pool.role == dispatch::Role::kUnified;
     prefill = prefill || pool.role == dispatch::Role::kPrefill;
@@ -134,18 +133,16 @@ Result<void> validate_together(const ServingService& service, const std::string&
   }
   if (!(unified ? !prefill && !decode : prefill && decode)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}cluster.pools: found roles that serve no request, allowed are pools that are all unified, or "
-                             "prefill and decode pools",
-                             prefix)};
+                 fmt::format("{}cluster.pools: must be all unified, or have both prefill and decode pools", prefix)};
   }
   if (!prefill && (service.dispatch.flip || service.dispatch.decode_choice != dispatch::DecodeChoice::kAtArrival)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}scheduling.{}: found with unified pools, allowed are prefill and decode pools", prefix,
+                 fmt::format("{}scheduling.{}: must be used with prefill and decode pools (got unified pools)", prefix,
                              service.dispatch.flip ? "flip" : "decodeChoice")};
   }
   if (service.dispatch.mixed_pool_threshold_tokens && service.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}scheduling.decodeChoice: found two-choice with a mixed pool, allowed is one of them", prefix)};
+                 fmt::format("{}scheduling.decodeChoice: must not be two-choice with a mixed pool", prefix)};
   }
   return {};
 }

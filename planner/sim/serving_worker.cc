@@ -52,7 +52,7 @@ int ServingWorker::lane_for_cache(const SequenceSpec& spec) const {
   return best;
 }
 
-// Parts that add up to the whole.
+// The parts of all stages add up to the whole.
 std::int64_t ServingWorker::part_ns(const Lane& lane, std::size_t stage) const {
   const auto stages = static_cast<std::int64_t>(stage_free_ns_.size());
   return lane.whole_ns / stages + (static_cast<std::int64_t>(stage) < lane.whole_ns % stages ? 1 : 0);

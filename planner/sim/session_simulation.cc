@@ -1,4 +1,5 @@
-// The event loop. A session's times are known when it starts (nothing interrupts it), so it is recorded then.
+// The event loop of simulate_sessions(). A session's times are known when it starts (nothing interrupts it), so it is recorded
+// then.
 #include "planner/sim/session_simulation.h"
 
 #include <algorithm>
@@ -18,12 +19,12 @@ namespace {
 
 struct Session {
   workload::Request request;
-  std::int64_t number = 0;  // in the order of arrival
+  std::int64_t number = 0;  // in order of arrival
   std::int64_t arrived_ns = 0;
   chain::Route route;
-  double service_s = 0;             // true
-  double estimated_end_s = 0;       // what WS-RR's states hold
-  std::size_t servers_missing = 0;  // kWhenFree: that have not yet reserved slots for it
+  double service_s = 0;             // the true service time
+  double estimated_end_s = 0;       // as WS-RR's states hold it
+  std::size_t servers_missing = 0;  // kWhenFree: servers that have not reserved slots for it yet
   double next_backoff_s = 0;        // kBackoff
 };
 
@@ -45,7 +46,7 @@ struct Claim {
 
 struct ServerSlots {
   long free = 0;              // neither reserved nor in use
-  std::deque<Claim> waiting;  // kWhenFree: in the order of arrival
+  std::deque<Claim> waiting;  // kWhenFree: in order of arrival
 };
 
 class SessionSimulation {
@@ -67,9 +68,8 @@ class SessionSimulation {
 
   Result<SimulationResult> run() {
     if (!shortest_) {
-      return Error{
-          ErrorCode::kFailedPrecondition,
-          "placement: no chain of servers holds every block with room for its cache; allowed is one with at least one"};
+      return Error{ErrorCode::kFailedPrecondition,
+                   "placement: must have a chain of servers that holds every block with room for its cache (got none)"};
     }
     take_next_arrival();
     while (!events_.empty()) {
@@ -153,11 +153,11 @@ class SessionSimulation {
         break;
       }
     }
-    assert(route);  // as there is a shortest one, and every wait and penalty is finite on its links
+    assert(route);  // because a shortest route exists and every wait and penalty on its links is finite
     return *std::move(route);
   }
 
-  // WS-RR's states hold the session until it is thought to end, after this wait.
+  // Adds the session to WS-RR's states until its estimated end, after this wait.
   void expect_end(Session& session, double wait_s) {
     const double service_s = policy_.sizes_known ? session.service_s : session.route.time_s;
     session.estimated_end_s = now_s() + wait_s + service_s;
@@ -202,7 +202,7 @@ class SessionSimulation {
     for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
       servers_[static_cast<std::size_t>(route.servers[hop])].free -= route.blocks[hop];
     }
-    // The estimate knew nothing of the retries.
+    // The estimate did not include the retries.
     if (policy_.routing == SessionRouting::kWsRr) {
       forget_estimate(index);
       expect_end(session, 0);
@@ -252,7 +252,7 @@ class SessionSimulation {
   chain::PetalsRouting petals_;
 
   std::vector<ServerSlots> servers_;
-  std::vector<Session> sessions_;  // those that arrived and have not ended, and the next to arrive
+  std::vector<Session> sessions_;  // arrived and not ended, and the next to arrive
   std::vector<std::size_t> unused_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::int64_t now_ns_ = 0;

@@ -1,4 +1,4 @@
-// See engine.h.
+// See simulated_engine.h.
 #include "planner/sim/simulated_engine.h"
 
 #include <algorithm>
@@ -73,13 +73,13 @@ SimulatedEngine::Sequence SimulatedEngine::enqueue(const SequenceSpec& spec) {
   return sequence;
 }
 
-// Paged: a page more, which the next token may need at once, unless it never needs one.
+// Paged: one more page, which the next token may need immediately, unless it never needs one.
 std::int64_t SimulatedEngine::blocks_for_next(std::int64_t tokens, std::int64_t tokens_left) const {
   const std::int64_t whole = blocks_of(tokens + tokens_left);
   return reserves_ ? whole : std::min(whole, blocks_of(tokens) + 1);
 }
 
-// Nobody has to be waited for where nobody runs, however much is predicted.
+// With nothing running there is nothing to wait for, however much is predicted.
 std::int64_t SimulatedEngine::predicted_growth(std::int64_t tokens, std::int64_t tokens_left) const {
   return looks_ahead_ && !working_set_.empty() ? working_set_.growth(tokens, tokens_left) : 0;
 }
@@ -131,10 +131,10 @@ int SimulatedEngine::cached_prefix(const State& state) const {
   return static_cast<int>(std::min<std::int64_t>(most, pages_.cached(state.prefix)));
 }
 
-// The next window's prompts, in their order.
+// Sorts the prompts of the next window.
 void SimulatedEngine::sort_window() {
   std::size_t size = std::min(arrived_.size(), static_cast<std::size_t>(options_.prompt_order_window));
-  if (static_) size = std::min(size, static_cast<std::size_t>(forming_));  // none of those who came later
+  if (static_) size = std::min(size, static_cast<std::size_t>(forming_));  // none that came later
   waiting_.insert(waiting_.end(), arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
   arrived_.erase(arrived_.begin(), arrived_.begin() + static_cast<std::ptrdiff_t>(size));
   std::stable_sort(waiting_.begin(), waiting_.end(), [&](Sequence a, Sequence b) {
@@ -143,14 +143,14 @@ void SimulatedEngine::sort_window() {
   });
 }
 
-// Whether a prompt that takes `own` pages beside those of its prefix leaves what must be free.
+// Whether a prompt that takes `own` pages besides its prefix's leaves enough pages free.
 bool SimulatedEngine::leaves_enough(const State& state, int shared, std::int64_t own) const {
   const std::int64_t growth = state.hand_over ? 0 : predicted_growth(state.prompt, state.predicted - state.made - 1);
   const std::int64_t revived = shared > 0 ? pages_.unreferenced(state.prefix, shared) : 0;
   return own + revived + std::max(growth, watermark()) <= pages_.free();
 }
 
-// Takes its pages.
+// Admits a sequence and takes its pages.
 void SimulatedEngine::admit(Sequence sequence, int shared, std::int64_t own) {
   State& state = at(sequence);
   if (shared > 0) pages_.reference(state.prefix, shared);
@@ -170,16 +170,16 @@ void SimulatedEngine::add_chunk(Sequence sequence, int tokens) {
   batch_.add_prefill(tokens, state.prefilled);
 }
 
-// Who waits when no batch is there makes up the next one. It is formed when something else than the budget ends an iteration's
-// prompts.
+// If there is no batch, the waiting requests form the next one. It is complete when something other than the budget ends an
+// iteration's prompts.
 void SimulatedEngine::form_static_batch() {
   if (decoding_ == 0 && forming_ == 0) forming_ = waiting();
   if (forming_ > 0 && !admit_prompts(options_.max_batch_tokens)) forming_ = 0;
 }
 
-// Whole prompts up to the budget, or chunks that fill it. Whether it was the budget that kept the next one out.
+// Admits whole prompts up to the budget, or chunks that fill it. Returns whether the budget kept the next one out.
 bool SimulatedEngine::admit_prompts(int budget) {
-  for (const Sequence sequence : prefilling_) {  // none unless chunked
+  for (const Sequence sequence : prefilling_) {  // empty unless chunked
     if (budget <= 0) return true;
     const int tokens = std::min(budget, at(sequence).prompt - at(sequence).prefilled);
     add_chunk(sequence, tokens);
@@ -197,7 +197,7 @@ bool SimulatedEngine::admit_prompts(int budget) {
     State& state = at(sequence);
     const int shared = state.prefix < 0 ? 0 : cached_prefix(state);
     const std::int64_t own = blocks_at_first(state.prompt, state.hand_over ? 0 : state.output - state.made) - shared;
-    // Alone it may take the last page: it fits, and nobody else needs one.
+    // Alone it may take the last page: it fits, and no other sequence needs one.
     if (own + watermark() > pages_.free()) return false;
     if ((shared > 0 || looks_ahead_) && !leaves_enough(state, shared, own)) return false;
     if (!chunks_ && state.prompt - shared * options_.block_tokens > budget && !first) return true;
@@ -260,7 +260,7 @@ const SimulatedEngine::Outcome& SimulatedEngine::end() {
   return outcome_;
 }
 
-// Full pages of its prefix that it has computed, unless another was faster.
+// Publishes the full pages of its prefix that it has computed, unless another sequence was faster.
 void SimulatedEngine::publish_prefix(State& state) {
   const int full = std::min(state.prefilled, state.prefix_tokens) / options_.block_tokens;
   if (full <= state.shared || pages_.cached(state.prefix) != state.shared) return;
@@ -302,7 +302,7 @@ void SimulatedEngine::start_decoding(Sequence sequence) {
     working_set_.start(sequence);
   }
   state.decoding = true;
-  state.hand_over = false;  // preempted, it comes back here
+  state.hand_over = false;  // if preempted, it returns here
   state.joined_tick = static_cast<std::uint32_t>(tick_);
   cached_tokens_ += state.prompt;
   state.page_phase = (state.prompt + static_cast<int>(page_now_)) % options_.block_tokens;
@@ -310,13 +310,13 @@ void SimulatedEngine::start_decoding(Sequence sequence) {
   if (state.made < state.output) {
     ends_.push(End{tick_ + state.output - state.made, state.serial, sequence});
   } else {
-    ++done_;  // it stays to its static batch's end
+    ++done_;  // it stays until its static batch ends
   }
   admitted_.emplace_back(sequence, state.serial);
   ++decoding_;
 }
 
-// Its pages go back.
+// Returns its pages.
 void SimulatedEngine::stop_decoding(Sequence sequence) {
   State& state = at(sequence);
   const int tokens = cached(state);
@@ -335,7 +335,7 @@ void SimulatedEngine::take_pages_for_decodes() {
   pages_.take(starting);  // before chunks of prompts take them
 }
 
-// The prompt under way that was admitted last is computed again later, before all that wait.
+// Preempts the running prompt that was admitted last; it is recomputed before all waiting ones.
 bool SimulatedEngine::preempt_prompt() {
   if (prefilling_.empty()) return false;
   const Sequence sequence = prefilling_.back();
@@ -349,7 +349,7 @@ bool SimulatedEngine::preempt_prompt() {
   return true;
 }
 
-// Who began to decode last.
+// Preempts the sequence that began to decode last.
 void SimulatedEngine::preempt_last() {
   for (;;) {
     assert(!admitted_.empty());
@@ -360,7 +360,7 @@ void SimulatedEngine::preempt_last() {
     stop_decoding(sequence);
     state.made += decoded(state);
     state.prompt = cached(state);
-    state.serial = next_serial_++;  // what the heaps know of it is stale
+    state.serial = next_serial_++;  // makes its heap entries stale
     const std::int64_t blocks = blocks_of(state.prompt);
     if (options_.preemption == planner::Preemption::kSwap && blocks <= host_free_) {
       host_free_ -= blocks;
@@ -368,7 +368,7 @@ void SimulatedEngine::preempt_last() {
       swapped_.push_back(sequence);
       ++away_;
     } else {
-      ++state.prompt;  // the last token made is not in the cache yet
+      ++state.prompt;  // the last token is not in the cache yet
       state.prefilled = 0;
       waiting_.push_front(sequence);
       waiting_tokens_ += state.prompt;
@@ -379,7 +379,7 @@ void SimulatedEngine::preempt_last() {
   }
 }
 
-// They decode in this iteration already.
+// They decode in this iteration.
 void SimulatedEngine::swap_in() {
   while (away_ > 0 && running() < options_.max_sequences) {
     const Sequence sequence = swapped_.front();
@@ -415,14 +415,14 @@ void SimulatedEngine::end_decodes() {
     forget(end.sequence);
   }
   if (looks_ahead_) working_set_.end_iteration();
-  // Stale entries must not pile up.
+  // Stale entries must not accumulate.
   while (!admitted_.empty() && stale(admitted_.back().first, admitted_.back().second)) admitted_.pop_back();
   if (admitted_.size() > 64 + 4 * static_cast<std::size_t>(decoding_)) {
     std::erase_if(admitted_, [&](const auto& entry) { return stale(entry.first, entry.second); });
   }
 }
 
-// All that decode leave, in the order of their arrival.
+// All decoding sequences leave, in order of arrival.
 void SimulatedEngine::end_static_batch() {
   std::sort(admitted_.begin(), admitted_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   for (const auto& [sequence, serial] : admitted_) {

@@ -1,10 +1,10 @@
-// VerdictWatch: whether a run's verdict is sure before its last request has ended.
+// VerdictWatch decides when a run's verdict is certain before its last request has ended.
 //
-// A search tries deployments at many rates, and most trials are lost long before they end: once more requests are outside an
-// objective than may be, no later one mends it. So a run may be told what it is judged by (VerdictOnly); it ends when enough
-// requests are outside, when one is lost, or, all being under way, when so many are inside that the rest cannot matter. The
-// verdict is that of the whole run, exactly: percentiles come from buckets of a 256th (recorder.h), so a value that near to
-// its bound decides nothing before the end. Belongs to one run. Pure.
+// A search tries deployments at many rates, and most trials fail long before they end: once more requests miss an objective
+// than allowed, no later one can make up for it. So a run may be given its criteria (VerdictOnly). It ends when enough requests
+// have missed, when one is lost, or, once all have arrived, when enough have met the objectives. The verdict equals that of the
+// whole run, exactly: percentiles come from buckets of width 1/256 (recorder.h), so a value that close to its bound decides
+// nothing before the end. Belongs to one run. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace windlass::sim {
 
-// What of a request is bounded: as in ServingResult.
+// The limited figure of a request, as in ServingResult.
 enum class Figure { kTtft, kTpot, kE2e, kSchedulingDelay, kTtftSlowdown, kTbtSlowdown, kE2eSlowdown };
 
-// In at least `share` of the requests the figure is at most `most`.
+// For at least `share` of the requests, the figure is at most `most`.
 struct FigureLimit {
   Figure figure = Figure::kTtft;
   double share = 0.95;  // above 0, at most 1
   double most = 0;
 };
 
-// By what a run is judged whose verdict is all that is asked.
+// Criteria of a run from which only a verdict is needed.
 struct VerdictOnly {
-  std::int64_t requests = 0;         // that its source brings at most
-  std::optional<double> attainment;  // the share of them that is to be inside the service's objectives
+  std::int64_t requests = 0;         // upper bound of the source's requests
+  std::optional<double> attainment;  // required share of requests that meet the service's objectives
   std::vector<FigureLimit> limits;
 };
 
@@ -37,22 +37,22 @@ class VerdictWatch {
   explicit VerdictWatch(VerdictOnly of);
 
   void observe(Figure figure, double value);
-  // A request is inside both objectives, or surely not: once for each.
+  // Counts a request that met both objectives, or certainly missed one; once each.
   void attained() { ++attained_; }
   void missed() { broken_ = broken_ || ++missed_ > may_miss_; }
   void lost() { broken_ = true; }
 
   [[nodiscard]] bool broken() const { return broken_; }
-  // Whether nothing that the last `left` of `requests` do can break it. REQUIRES: none of them will be lost.
+  // Whether the last `left` of `requests` cannot change a positive verdict. REQUIRES: none of them will be lost.
   [[nodiscard]] bool holds(std::int64_t requests, std::int64_t left) const;
 
  private:
   struct Counted {
     FigureLimit limit;
     std::int64_t observed = 0;
-    std::int64_t above = 0;         // surely
-    std::int64_t not_below = 0;     // perhaps above
-    std::int64_t may_be_above = 0;  // of all requests
+    std::int64_t above = 0;         // certainly above
+    std::int64_t not_below = 0;     // possibly above
+    std::int64_t may_be_above = 0;  // allowed number, of all requests
   };
 
   VerdictOnly of_;

@@ -38,7 +38,7 @@ void WorkerChooser::reset(const ServingWorkers& workers, const std::vector<Candi
     assert(candidates_.empty() || candidates_.back() < candidate.worker);
     candidates_.push_back(candidate.worker);
     if (!policy_) continue;
-    // A slot's rate: alone on the worker, one token after another.
+    // Rate of a slot: one request alone on the worker, one token after another.
     const double rate =
         1 / workers[static_cast<std::size_t>(candidate.worker)]->pool->model->iteration_s(planner::decode_batch(1, 1024));
     states_.push_back(dispatch::ChainState{rate, candidate.slots, candidate.in_flight, false,
@@ -101,7 +101,7 @@ int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates
   auto second = static_cast<std::size_t>(rng.integer(0, last - 1));
   if (second >= first) ++second;
   const auto at = [&](std::size_t index) -> const ServingWorker& { return *workers[static_cast<std::size_t>(among[index])]; };
-  // With this one among them.
+  // Includes this request.
   const auto ratio = [](const ServingWorker& worker) {
     return (worker.heavy_decodes + 1.0) / std::max(1, worker.decodes - worker.heavy_decodes);
   };

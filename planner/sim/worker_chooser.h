@@ -1,5 +1,5 @@
-// WorkerChooser: to which worker of one role a request goes: a policy of planner/dispatch, or the fewest pending tokens. And
-// TetriInfer's choice of a decode worker.
+// WorkerChooser assigns a request to a worker of one role, by a policy of planner/dispatch or by the fewest pending tokens.
+// Also TetriInfer's choice of a decode worker.
 #pragma once
 
 #include <algorithm>
@@ -21,21 +21,21 @@ using ServingWorkers = std::vector<std::unique_ptr<ServingWorker>>;  // by id
 
 class WorkerChooser {
  public:
-  // `stream` names the random stream of a policy that draws. No policy: the fewest pending tokens.
+  // `stream` names the random stream of a randomised policy. Without a policy: the fewest pending tokens.
   WorkerChooser(std::optional<dispatch::PolicyKind> policy, std::uint64_t seed, const std::string& stream,
                 const dispatch::PolicyRules& rules = {});
 
   struct Candidate {
     int worker = 0;
-    int slots = 0;  // that the policy may fill
+    int slots = 0;  // slots that the policy may fill
     int in_flight = 0;
   };
-  // Starts over with these, by rising worker. The policy keeps its random stream.
+  // Restarts with these candidates, in ascending order of worker. The policy keeps its random stream.
   void reset(const ServingWorkers& workers, const std::vector<Candidate>& candidates);
-  // `by` more requests are in flight at the worker; one that is no candidate is passed over.
+  // Records `by` more requests in flight at the worker; ignored if it is not a candidate.
   void changed(int worker, int by);
 
-  // What a policy that places by lengths is told; others take no note.
+  // Whether the policy places by lengths and needs reports about requests.
   [[nodiscard]] bool tracks() const { return tracker_ != nullptr; }
   void placed(int worker, const dispatch::RequestLengths& request);
   void first_token(std::uint64_t id, double now_s);
@@ -43,12 +43,12 @@ class WorkerChooser {
   void ended(std::uint64_t id, int output_tokens);
 
   struct Choice {
-    int worker = -1;    // -1: none of them passed
-    bool wait = false;  // the policy keeps the request back
+    int worker = -1;    // -1: no worker passed
+    bool wait = false;  // the policy keeps the request in the queue
   };
-  // Among workers that pass `admits`; where the policy's choice does not, or it keeps the request back although `may_wait` is
-  // false, the one with the fewest pending tokens that does; under a policy that keeps requests back, of those with a free
-  // slot.
+  // Chooses among workers that pass `admits`. If the policy's choice does not pass, or it holds the request back although
+  // `may_wait` is false: the passing worker with the fewest pending tokens; for a policy that holds requests back, only workers
+  // with a free slot.
   template <class Admits>
   [[nodiscard]] Choice choose(const ServingWorkers& workers, const dispatch::RequestLengths& request, double now_s,
                               bool may_wait, Admits admits) {
@@ -65,7 +65,7 @@ class WorkerChooser {
     return {fewest_pending(workers, admits), false};
   }
 
-  // -1: none passes.
+  // -1: no worker passes.
   template <class Admits>
   [[nodiscard]] int fewest_pending(const ServingWorkers& workers, Admits admits) const {
     return least(workers, admits, pending, every);
@@ -106,22 +106,23 @@ class WorkerChooser {
     return best;
   }
 
-  std::vector<int> candidates_;  // workers, rising
+  std::vector<int> candidates_;  // workers, ascending
   std::unique_ptr<dispatch::DispatchPolicy> policy_;
-  planner::LinearForm form_ = planner::LinearForm::kAladdin;  // of the lines that the policy places by
+  planner::LinearForm form_ = planner::LinearForm::kAladdin;  // form of the linear model that the policy uses
   bool keeps_back_ = false;  // the policy leaves requests in the central queue while no slot is free
   std::vector<dispatch::ChainState> states_;
-  dispatch::RequestTracker* tracker_ = nullptr;                                    // of policy_
+  dispatch::RequestTracker* tracker_ = nullptr;                                    // part of policy_
   std::map<const ServingPool*, std::unique_ptr<dispatch::PackingModel>> packing_;  // looked up, never iterated
 };
 
-// TetriInfer, Section 3.3.4: of two random ones of the workers that have room for the predicted length (of all, where none has)
-// a heavy request goes to the one whose ratio of heavy to light decodes would be lower, a light one to the one with fewer
-// decodes. Of equals: fewer decodes, then the one drawn first. -1: none can hold the request.
+// TetriInfer, Section 3.3.4: draws two workers from those with room for the predicted length (from all, if none has). A heavy
+// request goes to the one with the lower resulting ratio of heavy to light decodes, a light one to the one with fewer decodes.
+// Ties: fewer decodes, then the one drawn first. -1: no worker can hold the request.
 //
-// The paper wants "the lowest average ratio of heavy decode:light decode, which means we need to spread heavy decode requests
-// evenly", and gives no rule for light ones. By the ratio too, they would join those that are light already, and heavy ones
-// them: in the setting of its Fig. 19 that is far worse than a random choice, which the paper's is better than.
+// The paper asks for "the lowest average ratio of heavy decode:light decode, which means we need to spread heavy decode
+// requests evenly", and gives no rule for light ones. If light requests followed the ratio too, they would gather where light
+// ones already are, and heavy ones would follow them: in the setting of the paper's Fig. 19 that is far worse than a random
+// choice, while the paper's result is better than random.
 [[nodiscard]] int two_choice(const ServingWorkers& workers, const std::vector<int>& candidates, const SequenceSpec& request,
                              bool heavy, Rng& rng);
 

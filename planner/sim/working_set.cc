@@ -13,7 +13,7 @@ WorkingSet::WorkingSet(planner::DecodeAdmission admission, int block_tokens)
       due_in_time_(due_),
       length_on_way_(due_) {}
 
-// What it takes still, of its predicted whole.
+// Pages it still takes until its predicted end.
 std::int64_t WorkingSet::promised(const Member& member) const {
   if (member.outlived) return 0;
   const std::int64_t now = member.tokens + (member.decoding ? iteration_ - member.started : 0);
@@ -37,7 +37,7 @@ std::int64_t WorkingSet::growth(std::int64_t tokens, std::int64_t tokens_left) c
     return promised_ + blocks_of(tokens + tokens_left) - blocks_of(tokens);
   std::int64_t until = tokens_left;
   if (!ends_.empty() || !on_way_.empty()) until = tokens_left > 0 ? std::min(shortest(), tokens_left) : shortest();
-  // Everybody takes a page in block_tokens iterations, and who is due in the rest one more.
+  // Every sequence takes one page in block_tokens iterations; those due within the remainder take one more.
   std::int64_t pages = std::int64_t{members_} * (until / block_tokens_);
   for (std::int64_t i = 0; i < until % block_tokens_; ++i) {
     const std::int64_t on_way = (block_tokens_ - i) % block_tokens_;

@@ -1,4 +1,4 @@
-// See phases.h.
+// Sizes workers that serve one phase; see phases.h.
 #include "planner/sizing/phases.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 namespace windlass::planner {
 namespace {
 
-constexpr double kSaturation = 0.85;  // of the tokens a second that a batch of L_m tokens makes
-constexpr int kBatchesHeld = 2;       // by a prefill worker
+constexpr double kSaturation = 0.85;  // of the maximum rate in tokens per second, at a batch of L_m tokens
+constexpr int kBatchesHeld = 2;       // batches that a prefill worker holds
 
 int whole(double value, int most) {
   return static_cast<int>(std::clamp(std::floor(value + 1e-9), 0.0, static_cast<double>(most)));
@@ -20,7 +20,7 @@ PhaseFit fit_prefill(const LatencyModel& model, const Lengths& lengths, int most
   const double input = std::max(1.0, lengths.input_tokens);
   const double one_s = model.prefill_s(input);
   const double token_s = std::max(1e-12, (model.prefill_s(2 * input) - one_s) / input);
-  // t(n) = token_s n + fixed_s makes n / t(n) tokens a second; kSaturation of the most at n = L_m.
+  // t(n) = token_s n + fixed_s gives n / t(n) tokens per second, which is kSaturation of its maximum at n = L_m.
   const double fixed_s = std::max(0.0, one_s - token_s * input);
   const double batch_tokens = kSaturation / (1 - kSaturation) * fixed_s / token_s;
   const int room = whole(model.kv_capacity_tokens() / (input + kKvBlockTokens), most);

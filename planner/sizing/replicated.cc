@@ -1,4 +1,4 @@
-// Replicated placement: one candidate an accelerator, in the order in which one would take them.
+// Replicated placement: evaluates one candidate per accelerator and sorts them by preference.
 #include "planner/sizing/replicated.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace windlass::planner {
 namespace {
 
-// Above this many workers of one service no plan is useful, and the arithmetic stays cheap.
+// No useful plan has more workers for one service, and the limit keeps the arithmetic cheap.
 constexpr std::int64_t kWorkerLimit = 100'000;
 
 void keep_smallest(double value, const Rejected& rejected, double& smallest, std::string& on) {
@@ -69,7 +69,7 @@ ReplicatedResult place_replicated(const ReplicatedInput& input) {
   }
   const bool rate_known = input.requests_per_s > 0;
   auto order = [&](const Candidate& c) {
-    // Without a rate a request's price decides, not a worker's.
+    // If the rate is unknown, compare the cost per request instead of per worker.
     const double cost = rate_known ? c.cost_per_hour : c.cost_per_hour / c.capacity_per_s;
     const double gpus = static_cast<double>(c.workers) * c.config.spec.gpus();
     return std::make_tuple(!c.has_room, cost, rate_known ? gpus : gpus / c.capacity_per_s);

@@ -1,4 +1,4 @@
-// See tpot_tail.h.
+// Finds the rate at which a percentile meets the TPOT objective; see tpot_tail.h.
 #include "planner/sizing/tpot_tail.h"
 
 #include <algorithm>
@@ -9,15 +9,15 @@ namespace {
 
 constexpr int kTailBisections = 40;
 constexpr double kMaxPrefillShare = 0.95;
-// Terms of the Poisson sum; above it the Wilson-Hilferty approximation is off by less than 1e-5.
+// Terms of the Poisson sum; beyond that the Wilson-Hilferty approximation is off by less than 1e-5.
 constexpr double kMaxTerms = 500;
 constexpr double kLeastTermShare = 1e-18;  // of the largest term
 
-// Of requests in the worker when `rate_per_s` come, with the iterations that they bring.
+// The steady state of a worker at `rate_per_s`: requests in it and their iterations.
 struct Steady {
   double batch = 0;
   double decode_s = 0;
-  double iteration_s = 0;  // in the mean, prompts in it
+  double iteration_s = 0;  // mean, including prompts
 };
 
 Steady steady_state(const LatencyModel& model, const Lengths& lengths, double prompt_s, double rate_per_s) {
@@ -25,7 +25,7 @@ Steady steady_state(const LatencyModel& model, const Lengths& lengths, double pr
   const double share = rate_per_s * prompt_s;
   Steady at;
   at.decode_s = model.decode_s(1, context);
-  // decode_s is linear in the batch or steeper: the batch grows from below to its fixed point, or past all bounds.
+  // decode_s is linear in the batch or steeper, so the batch grows from below to its fixed point, or without bound.
   for (int i = 0; i < 200; ++i) {
     at.iteration_s = at.decode_s / (1 - std::min(kMaxPrefillShare, share));
     const double batch = rate_per_s * lengths.output_tokens * at.iteration_s;
@@ -46,12 +46,12 @@ double poisson_above(double mean, double k) {
   if (!(mean > 0)) return 0;
   const double most = std::floor(k);
   if (most > kMaxTerms) {
-    // Poisson(mean) > k where a Gamma(k + 1) variable is below the mean; its cube root is about normal.
+    // Poisson(mean) > k if a Gamma(k + 1) variable is below the mean; its cube root is approximately normal.
     const double shape = most + 1;
     const double deviations = 3 * std::sqrt(shape) * (std::cbrt(mean / shape) - 1 + 1 / (9 * shape));
     return 0.5 * std::erfc(-deviations / std::sqrt(2.0));
   }
-  // From the largest term of 0 ... most to both sides, each from its neighbour, until they no longer count.
+  // Sum from the largest term of 0 ... most outwards, each term from its neighbour, until terms are negligible.
   const double top = std::min(most, std::floor(mean));
   const double largest = std::exp(top * std::log(mean) - mean - std::lgamma(top + 1));
   const double least = largest * kLeastTermShare;
@@ -71,11 +71,11 @@ double rate_within_tpot(const LatencyModel& model, const Objective& objective, c
     const Steady at = steady_state(model, lengths, prompt_s, rate_per_s);
     if (at.batch > slots) return false;
     if (steps <= 0) return true;
-    if (slots <= 1) return at.decode_s <= objective.tpot_s;  // nobody else's prompt comes in
+    if (slots <= 1) return at.decode_s <= objective.tpot_s;  // no other prompt can interfere
     const double room = steps * (objective.tpot_s - at.decode_s) / prompt_s;
     return poisson_above(rate_per_s * steps * objective.tpot_s, room) <= 1 - objective.percentile / 100;
   };
-  // No batch decodes faster than one request, so that more never fit into the slots.
+  // No batch decodes faster than a single request, so the slots cannot hold more.
   const double alone_s =
       lengths.output_tokens * model.decode_s(1, lengths.input_tokens + kContextGrowth * lengths.output_tokens);
   const double most_per_s = std::min(kMaxPrefillShare / prompt_s, slots / std::max(1e-9, alone_s));

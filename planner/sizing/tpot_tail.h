@@ -1,13 +1,14 @@
-// How many requests a second one worker takes with TPOT inside the objective for a percentile of them, not only in the mean.
+// Computes how many requests per second one worker can take so that a given percentile of them, and not only the mean, meets
+// the TPOT objective.
 //
-// While a request decodes, every prompt that the worker takes in stalls it. Over the (n - 1) TPOT seconds that its answer may
-// take, Poisson(rate (n - 1) TPOT) prompts come; the objective leaves room for k = (n - 1) (TPOT - t_d) / t_p of them, where
-// t_d is a decode iteration at the batch that the rate brings (Little) and t_p what a prompt adds to an iteration: its prefill
-// less the constant, which the iteration that it joins pays anyway. The rate is the largest with P[more than k] <= 1 -
-// percentile. Long answers average the stalls out and the mean decides; short ones (code, classification) feel each of them.
+// While a request decodes, every prompt that the worker admits stalls it. During the (n - 1) TPOT seconds that an answer may
+// take, Poisson(rate (n - 1) TPOT) prompts arrive. The objective leaves room for k = (n - 1) (TPOT - t_d) / t_p of them. t_d is
+// a decode iteration at the batch for this rate (Little's law). t_p is what a prompt adds to an iteration: its prefill minus
+// the constant, which the iteration pays anyway. The result is the largest rate with P[more than k] <= 1 - percentile. Long
+// answers average the stalls out, and the mean decides; short answers (code, classification) feel each stall.
 //
-// Against the serving simulator (vllm-v1 batching, many workers, 99 %): Azure's conversations 1.03 of the full batch's rate,
-// where 1.02 attain; Azure's code 0.53, where 0.52 attain.
+// Compared with the serving simulator (vllm-v1 batching, many workers, 99 %): for Azure's conversations the result is 1.03 of
+// the full batch's rate and 1.02 attains the objective; for Azure's code 0.53, where 0.52 attains it.
 #pragma once
 
 #include "planner/perf/latency_model.h"
@@ -15,12 +16,12 @@
 
 namespace windlass::planner {
 
-// Requests per second. At most what `slots` requests at once make possible; 0 where not even a request alone is inside;
-// unlimited by TPOT with answers of a single token.
+// Requests per second; at most what `slots` concurrent requests allow. 0 if not even a single request meets the objective. TPOT
+// is no limit if answers have a single token.
 [[nodiscard]] double rate_within_tpot(const LatencyModel& model, const Objective& objective, const Lengths& lengths, int slots);
 
-// P[Poisson(mean) > k]: a sum of at most 500 terms, beyond them the Wilson-Hilferty approximation. The work is bounded whatever
-// the arguments.
+// P[Poisson(mean) > k]: a sum of at most 500 terms; beyond that the Wilson-Hilferty approximation. The work is bounded for all
+// arguments.
 [[nodiscard]] double poisson_above(double mean, double k);
 
 }  // namespace windlass::planner

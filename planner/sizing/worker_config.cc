@@ -1,4 +1,5 @@
-// Aladdin's worker configuration: the batch of each tensor-parallel degree by bisection, then the best throughput per GPU.
+// Aladdin's worker configuration: finds the batch of each tensor-parallel degree by bisection, then the degree with the best
+// throughput per GPU.
 #include "planner/sizing/worker_config.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace windlass::planner {
 namespace {
 
-// The largest b in [0, high] for which holds(b), where holds is true up to some b and false after it.
+// The largest b in [0, high] with holds(b), if holds is true up to some b and false after it.
 template <class Holds>
 int largest_where(int high, Holds holds) {
   int good = 0;
@@ -54,15 +55,14 @@ const char* to_string(RejectCode code) {
 
 WorkerTimes worker_times(const LatencyModel& model, double batch, const Lengths& lengths) {
   WorkerTimes times;
-  const double decode_steps = std::max(0.0, lengths.output_tokens - 1);  // the prefill makes the first token
+  const double decode_steps = std::max(0.0, lengths.output_tokens - 1);  // the prefill produces the first token
   times.prefill_s = model.prefill_s(lengths.input_tokens);
   times.decode_s = model.decode_s(batch, lengths.input_tokens + kContextGrowth * lengths.output_tokens);
   times.service_s = batch * times.prefill_s + decode_steps * times.decode_s;
-  // With a single token there is no time between tokens; an answer shorter than two in the mean is stalled like one of two.
+  // A single token has no time between tokens. If the mean answer is shorter than two tokens, stalls count as for two.
   const double stalls_s = decode_steps > 0 ? (batch - 1) * times.prefill_s / std::max(1.0, decode_steps) : 0;
   times.tpot_s = times.decode_s + stalls_s;
-  // Prefills of a worker queue up like M/D/1, at the share of time that prefills take while the slots are as busy as we let
-  // them be.
+  // The prefills of a worker queue like M/D/1, at the share of time that prefills take while slots are as busy as allowed.
   const double prefill_share = kMaxUtilisation * batch * times.prefill_s / times.service_s;
   const double behind_others_s = batch > 1 ? times.prefill_s * prefill_share / (2 * (1 - prefill_share)) : 0;
   const double iteration_under_way_s = batch > 1 ? times.decode_s : 0;
@@ -121,7 +121,7 @@ namespace {
 
 WorkerSpec spec_of(const WorkerSearchInput& input, int gpus) { return {input.accelerator.name, gpus}; }
 
-// For what the class is; none: it may hold the model.
+// Refusals because of the class; none: it may hold the model.
 std::optional<Rejected> rejected_class(const WorkerSearchInput& input, int gpus) {
   if (peak_flops_for(input.accelerator, input.shape.dtype) <= 0) {
     return Rejected{spec_of(input, gpus), RejectCode::kDataType,
@@ -135,7 +135,7 @@ std::optional<Rejected> rejected_class(const WorkerSearchInput& input, int gpus)
   return std::nullopt;
 }
 
-// For its memory; none: there is enough for the model and one request of any length.
+// Refusals because of memory; none: the model and one request of any length fit.
 std::optional<Rejected> rejected_memory(const WorkerSearchInput& input, int gpus, const LatencyModel& model) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   const int context = input.max_context_tokens > 0 ? input.max_context_tokens : input.shape.max_context_tokens;
@@ -152,7 +152,7 @@ std::optional<Rejected> rejected_memory(const WorkerSearchInput& input, int gpus
   return std::nullopt;
 }
 
-// Where not even one request at a time keeps the objective.
+// For a worker that misses the objective even with one request at a time.
 Rejected rejected_speed(const WorkerSearchInput& input, int gpus, const LatencyModel& model) {
   const WorkerTimes alone = worker_times(model, 1, input.lengths);
   const std::string who = text_of(spec_of(input, gpus));

@@ -1,4 +1,4 @@
-// The number of workers by bisection: both conditions, once met, stay met with more workers.
+// Finds the number of workers by bisection; both conditions stay true when workers are added.
 #include "planner/sizing/worker_count.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ MmcQueue queue_of(const SizingInput& input, std::int64_t workers) {
 bool workers_suffice(const SizingInput& input, std::int64_t workers) {
   if (input.arrival_rate_per_s <= 0) return true;
   const MmcQueue queue = queue_of(input, workers);
-  // The utilisation is cheap and fails for most candidates, so that Erlang C runs for few.
+  // Check the utilisation first: it is cheap and fails for most candidates, so Erlang C runs for few.
   if (queue.offered() > input.max_utilisation * static_cast<double>(queue.servers)) return false;
   return queue.wait_exceeds(std::max(0.0, input.wait_budget_s)) <= 1 - input.percentile / 100;
 }
@@ -26,7 +26,7 @@ bool workers_suffice(const SizingInput& input, std::int64_t workers) {
 std::int64_t workers_needed(const SizingInput& input, std::int64_t limit) {
   if (input.arrival_rate_per_s <= 0 || limit <= 0) return 0;
   std::int64_t too_few = 0;
-  // Gallop up first, so that the cost follows the answer and not the limit.
+  // Double first, so that the cost depends on the answer and not on the limit.
   std::int64_t enough = std::min<std::int64_t>(1, limit);
   while (enough < limit && !workers_suffice(input, enough)) {
     too_few = enough;

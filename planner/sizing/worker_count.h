@@ -1,10 +1,9 @@
-// How many workers a demand needs.
+// Computes how many workers a demand needs.
 //
-// W workers of b slots behind one queue are an M/M/(W b) queue with the service time of a full batch (a lighter batch is
-// faster, so this errs on the safe side; so does exponential service, since real request lengths vary less than their
-// exponential). W is the smallest number at which
-//   - at most kMaxUtilisation of the slots are busy in the mean (Aladdin's Eq. 7 is the linear part of this), and
-//   - the wait for a slot stays inside the TTFT budget for `percentile` percent of the requests (Erlang C).
+// W workers with b slots behind one queue are an M/M/(W b) queue with the service time of a full batch. This is conservative: a
+// smaller batch is faster, and real request lengths vary less than exponential ones. W is the smallest number with
+//   - at most kMaxUtilisation of the slots busy in the mean (Aladdin's Eq. 7 is the linear part of this), and
+//   - a wait for a slot within the TTFT budget for `percentile` percent of the requests (Erlang C).
 #pragma once
 
 #include <cstdint>
@@ -16,18 +15,18 @@ struct SizingInput {
   double arrival_rate_per_s = 0;
   double service_time_s = 0;  // of one slot at a full batch
   int slots_per_worker = 1;
-  double wait_budget_s = 0;      // what the TTFT objective leaves for waiting
+  double wait_budget_s = 0;      // part of the TTFT objective left for waiting
   double percentile = 95;        // in (0, 100)
   double max_utilisation = 0.8;  // in (0, 1)
 };
 
-// Whether `workers` serve the demand as above. Zero workers serve zero demand.
+// Whether `workers` meet both conditions. Zero workers serve zero demand.
 [[nodiscard]] bool workers_suffice(const SizingInput& input, std::int64_t workers);
 
-// The smallest number that suffices; `limit` when even that many do not.
+// The smallest number that suffices; `limit` if even that does not.
 [[nodiscard]] std::int64_t workers_needed(const SizingInput& input, std::int64_t limit);
 
-// The wait at `percentile`; infinite when the workers cannot keep up.
+// The wait at `percentile`; infinite if the workers cannot keep up.
 [[nodiscard]] double predicted_wait_s(const SizingInput& input, std::int64_t workers);
 
 }  // namespace windlass::planner

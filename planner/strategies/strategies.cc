@@ -18,28 +18,29 @@ namespace windlass::search {
 
 const std::vector<NamedStrategy>& strategies() {
   static const std::vector<NamedStrategy> kStrategies = {
-      {"auto", "the cheapest of a space of its own and of what all others propose, tried with a stated confidence",
+      {"auto", "the cheapest deployment that its own search or any other strategy finds, with a stated confidence",
        [](const Problem& problem, const Effort& effort) {
          AutoOptions options;
          options.proposers = &strategies();
          return auto_plan(problem, options, effort);
        }},
-      {"aladdin", "the worker that serves most per GPU, and requests packed into as few as keep the objectives (Aladdin)",
+      {"aladdin",
+       "the worker with the highest throughput per GPU, with requests packed on as few as meet the objectives (Aladdin)",
        [](const Problem& problem, const Effort& effort) { return aladdin_plan(problem, effort); }},
       {"distserve",
-       "prefill and decoding instances, each in the parallelism of the most goodput, or pairs on a node (DistServe)",
+       "prefill and decoding instances, each with the parallelism of highest goodput, or pairs on a node (DistServe)",
        [](const Problem& problem, const Effort& effort) { return distserve_plan(problem, effort); }},
-      {"mix", "unified workers of several kinds, each size of request where it is cheap (the cheapest mix)",
+      {"mix", "unified workers of several kinds, each request on the kind that is cheap for its size (the cheapest mix)",
        [](const Problem& problem, const Effort& effort) { return mix_plan(problem, effort); }},
-      {"splitwise", "machines for prompts and machines for tokens (Splitwise)",
+      {"splitwise", "separate machines for prompts and for tokens (Splitwise)",
        [](const Problem& problem, const Effort& effort) { return splitwise_plan(problem, effort); }},
-      {"tetriinfer", "prefill and decode instances, with prompts in chunks and decodes by predicted lengths (TetriInfer)",
+      {"tetriinfer", "prefill and decode instances, with chunked prompts and decodes placed by predicted length (TetriInfer)",
        [](const Problem& problem, const Effort& effort) { return tetriinfer_plan(problem, effort); }},
-      {"vidur", "every accelerator, parallelism, batching and batch size, for the most requests per dollar (Vidur-Search)",
+      {"vidur", "the most requests per dollar over accelerators, parallelism, batching and batch size (Vidur-Search)",
        [](const Problem& problem, const Effort& effort) { return vidur_plan(problem, effort); }},
-      {"hexgen2", "prefill and decode groups of unlike GPUs, cut by graph partition and refined by maximum flow (HexGen-2)",
+      {"hexgen2", "prefill and decode groups of heterogeneous GPUs, by graph partition and maximum flow (HexGen-2)",
        [](const Problem& problem, const Effort& effort) { return hetero::hexgen2_plan(problem, effort); }, true},
-      {"huawei", "on each machine the tensor parallelism of the most throughput (Huawei)",
+      {"huawei", "the tensor parallelism with the highest throughput on each machine (Huawei)",
        [](const Problem& problem, const Effort& effort) { return hetero::huawei_plan(problem, effort); }, true},
   };
   return kStrategies;
@@ -51,7 +52,8 @@ Result<const NamedStrategy*> strategy_by_name(std::string_view name) {
     if (name == strategy.name) return &strategy;
     names.emplace_back(strategy.name);
   }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("strategy: found '{}', allowed is {}", name, fmt::join(names, ", "))};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("strategy: must be one of {1} (got '{0}')", name, fmt::join(names, ", "))};
 }
 
 }  // namespace windlass::search

@@ -1,4 +1,4 @@
-// The strategies by name, for people and objects that name one. Pure.
+// Looks up strategies by name, for command lines and objects. Pure.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace windlass::search {
 
-// `auto` first, then by name those that know the GPUs of each class, then those that place on nodes.
+// `auto` first; then, by name, those that use the GPUs of each class; then those that place on nodes.
 [[nodiscard]] const std::vector<NamedStrategy>& strategies();
 
 // The error lists the allowed names.

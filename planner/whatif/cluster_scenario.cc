@@ -11,12 +11,12 @@
 namespace windlass::hetero {
 namespace {
 
-// What a part of the network has for the model.
+// Describes the memory that a part of the network has for the model.
 std::string room_text(const GpuCluster& cluster, const std::vector<int>& part, double needed_bytes) {
   const double there = memory_bytes(cluster, part);
   return fmt::format(
       "{} {} {:.0f} GB{}", names_text(cluster, part), part.size() == 1 ? "has" : "have", there / 1e9,
-      there >= needed_bytes ? "" : fmt::format(", {:.0f} GB too few", std::max(1.0, (needed_bytes - there) / 1e9)));
+      there >= needed_bytes ? "" : fmt::format(", {:.0f} GB too little", std::max(1.0, (needed_bytes - there) / 1e9)));
 }
 
 }  // namespace
@@ -45,16 +45,14 @@ Result<search::Question> question_of(ClusterScenario scenario, const std::map<st
     fits = fits || memory_bytes(*cluster, part) >= needed_bytes;
   }
   if (!fits) {
-    return Error{
-        ErrorCode::kNotFound,
-        fmt::format("{}:{}: cluster: found {} that fits nowhere: weights of {:.0f} GB and a mean request's KV cache of "
-                    "{:.2g} GB, allowed are nodes that links join with {:.0f} GB together; {}",
-                    source, line, model, weight_bytes / 1e9, request_bytes / 1e9, needed_bytes / 1e9, rooms)};
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("{0}:{1}: cluster: must have connected nodes with at least {5:.0f} GB for {2} (weights {3:.0f} "
+                             "GB, a mean request's KV cache {4:.2g} GB); got {6}",
+                             source, line, model, weight_bytes / 1e9, request_bytes / 1e9, needed_bytes / 1e9, rooms)};
   }
   if (parts.size() > 1) {
     made.note(
-        fmt::format("cluster.links: the network is in {} parts, and a copy of the model ({:.0f} GB) stays in "
-                    "one: {}",
+        fmt::format("cluster.links: the network has {} separate parts, and a copy of the model ({:.0f} GB) must fit in one: {}",
                     parts.size(), needed_bytes / 1e9, rooms));
   }
   return made;

@@ -1,12 +1,13 @@
-// ClusterScenario: a CLUSTER file of `windlass plan`: a model, its requests and objectives as in a plan's SCENARIO
-// (planner/whatif/plan_scenario.h), and the machines and links of the cluster; and the question that it asks.
+// ClusterScenario: the CLUSTER file of `windlass plan`. It has a model, requests and objectives like a SCENARIO
+// (planner/whatif/plan_scenario.h), plus the cluster's machines and links. question_of() turns it into a question for the
+// strategies.
 //
-//   cluster:
+// cluster:
 //     nodes:
 //     - {name: n0, accelerator: h100-80gb, gpus: 4, intraGBps: 450, intraLatency: 5us, pricePerGpuHour: 3.69}
 //     links: {default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n0, n1], GBps: 12.5, latency: 5us}]}
 //
-// In three steps without paths: parse_cluster_scenario(), sim::files_of(scenario.plan.scenario) for the caller to read,
+// Three steps without file access: parse_cluster_scenario(); sim::files_of(scenario.plan.scenario), which the caller reads;
 // question_of(). docs/plan.md lists the fields. Pure.
 #pragma once
 
@@ -23,24 +24,24 @@
 namespace windlass::hetero {
 
 struct ClusterScenario {
-  // Its accelerators are the nodes', each once with all its GPUs; its network is the slowest that there is in the cluster.
+  // Its accelerators are those of the nodes, each once with all its GPUs; its network is the slowest one in the cluster.
   search::PlanScenario plan;
   GpuCluster cluster;
-  int line = 0;  // of `cluster`
+  int line = 0;  // line of `cluster`
 };
 
-// Whether the text has a `cluster` to place on. False for what is no YAML, and for the `cluster` with pools of a simulation.
+// Whether the text has a `cluster` to place on. False if it is not YAML, or if its `cluster` has pools, as for a simulation.
 [[nodiscard]] bool holds_cluster(std::string_view yaml);
 
-// The error is "SOURCE:LINE: FIELD: found ..., allowed is ...".
+// Errors are "SOURCE:LINE: FIELD: RULE".
 [[nodiscard]] Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source);
 
-// `texts`: of each of sim::files_of(scenario.plan.scenario), by path. The problem has the file's shape, requests and
-// objectives, the cluster, and as accelerators the nodes' classes with their GPUs, whose kinds know nothing of the network.
-// Errors name the file and line, or the scenario's line and field; kNotFound where no part of the network has the memory for
-// the model and one of its requests, with what is missing. That no single worker of a node fits is no error: strategies for
-// clusters cut a model between nodes. Notes: what the file left open of the cluster and the latencies, and the parts of a
-// network that is in several.
+// `texts`: the content of each of sim::files_of(scenario.plan.scenario), by path. The problem has the file's shape, requests
+// and objectives, the cluster, and the nodes' accelerators with their GPUs; its worker kinds ignore the network. Errors name
+// the file and line, or the scenario's line and field; kNotFound if no connected part of the network has the memory for the
+// model and one of its requests, with what is missing. It is no error if no single worker fits on a node: strategies for
+// clusters split a model across nodes. Notes: defaults used for the cluster and the latencies, and the parts of a network that
+// is not connected.
 [[nodiscard]] Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts);
 
 }  // namespace windlass::hetero

@@ -33,14 +33,14 @@ class ScenarioRequestsAt final : public Requests {
   sim::ScenarioRequests requests_;
 };
 
-// What the file leaves open of the network, as it was measured, with a note on what was taken.
+// Fills in what the file leaves open of the network from measurements, with a note.
 void set_measured(Problem& problem, const PlanNetwork& network, const MeasuredTransfers& transfers,
                   std::vector<std::string>& notes) {
   for (WorkerKind& kind : problem.kinds) {
     const auto measured = measured_paths(problem, kind, transfers);
     if (!measured) continue;
     const std::string whose =
-        fmt::format("to decode workers of {} (as it was measured)", planner::pool_name(problem.spec(kind).name, kind.gpus()));
+        fmt::format("to decode workers of {} (measured)", planner::pool_name(problem.spec(kind).name, kind.gpus()));
     const auto path = [&](planner::KvTransferPath of, const planner::KvTransferPath& as_measured, const char* where,
                           bool bandwidth_is_given, bool latency_is_given) {
       if (!bandwidth_is_given) {
@@ -88,7 +88,7 @@ Result<void> set_network(Problem& problem, const PlanScenario& plan, const Measu
   if (!network.between_nodes_bytes_per_s && !(between > 0) && !all_measured) {
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format("{}: network.betweenNodesGBps: missing, and the catalog knows no network of one of the accelerators",
+        fmt::format("{}: network.betweenNodesGBps: must be set, because the catalog has no network for one of the accelerators",
                     plan.scenario.source)};
   }
   problem.between_nodes.bandwidth_bytes_per_s =
@@ -113,7 +113,7 @@ Result<planner::ModelShape> shape_of(const sim::ScenarioService& service, const 
   return shape;
 }
 
-// The requests that a trial sees. Their rate can be chosen.
+// The requests of a trial. Their rate can be chosen.
 Result<sim::ScenarioRequests> free_requests(const PlanScenario& plan, const planner::ModelShape& shape, const Texts& texts) {
   const sim::ScenarioService& service = plan.scenario.services.front();
   const std::string& lengths =
@@ -122,7 +122,7 @@ Result<sim::ScenarioRequests> free_requests(const PlanScenario& plan, const plan
                                                                        sim::context_limit(service.model, shape)));
   if (!requests.rate_is_free()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}:{}: workload: found requests that all come at once, allowed are some with a rate",
+                 fmt::format("{}:{}: workload: must have a rate (got requests that all arrive at the same time)",
                              plan.scenario.source, service.workload.line)};
   }
   return requests;
@@ -137,7 +137,7 @@ void add_accelerators(Problem& problem, const sim::ScenarioService& service) {
   }
 }
 
-// The kinds of workers that the pools allow, and their models. Returns what they transfer.
+// Adds the kinds of workers that the pools allow, with their models. Returns their measured transfers.
 Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, const Texts& texts) {
   const std::string& source = plan.scenario.source;
   const sim::ScenarioService& service = plan.scenario.services.front();
@@ -148,7 +148,7 @@ Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, 
     const bool splits = of.latency.source != sim::LatencySource::kProfile && of.latency.source != sim::LatencySource::kLinear;
     if (stages > 1 && !splits) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("latency.source {} knows no pipeline stages", sim::to_string(of.latency.source))};
+                   fmt::format("latency.source {} does not support pipeline stages", sim::to_string(of.latency.source))};
     }
     const sim::ScenarioPool* pool = nullptr;
     for (const sim::ScenarioPool& each : service.pools) {

@@ -1,8 +1,7 @@
-// PlanScenario: what `windlass plan` is asked in a SCENARIO file without `cluster`, as plain data, and the
-// question that it asks.
+// PlanScenario: the SCENARIO file of `windlass plan` (one without `cluster`) as plain data, and the question it asks.
 //
-// As for simulations, in three steps without paths: parse_plan_scenario(), sim::files_of(plan.scenario) for the caller to read,
-// question_of(). docs/plan.md lists the fields. Pure.
+// Three steps without file access, as for simulations: parse_plan_scenario(); sim::files_of(plan.scenario), which the caller
+// reads; question_of(). docs/plan.md lists the fields. Pure.
 #pragma once
 
 #include <map>
@@ -20,8 +19,7 @@
 
 namespace windlass::search {
 
-// What the file leaves open is what a PerformanceProfile measured of the decode workers, else the slowest of the accelerators'
-// data sheets.
+// Defaults: what a PerformanceProfile measured for the decode workers, otherwise the slowest of the accelerators' data sheets.
 struct PlanNetwork {
   std::optional<double> within_node_bytes_per_s, between_nodes_bytes_per_s;
   std::optional<double> within_node_latency_s, between_nodes_latency_s;
@@ -29,9 +27,9 @@ struct PlanNetwork {
 };
 
 struct PlanScenario {
-  // One service. Its pools stand for the accelerators: `workers` is how many GPUs there are.
+  // One service. Its pools represent the accelerators; `workers` is the number of GPUs.
   sim::Scenario scenario;
-  std::string accelerators_field = "accelerators";  // where the file has them
+  std::string accelerators_field = "accelerators";  // if the file has them
   KindSpace space;
   PlanNetwork network;
   std::vector<Limit> limits;
@@ -40,13 +38,13 @@ struct PlanScenario {
   std::optional<std::int64_t> requests_per_trial;
 };
 
-// The error is "SOURCE:LINE: FIELD: found ..., allowed is ...".
+// Errors are "SOURCE:LINE: FIELD: RULE".
 [[nodiscard]] Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source);
 
-// `texts`: of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line and field.
+// `texts`: the content of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line
+// and field.
 [[nodiscard]] Result<Question> question_of(PlanScenario plan, const std::map<std::string, std::string>& texts);
-// The same for strategies that make workers of their own: it is no error that no worker fits (validate_question() in place of
-// validate()).
+// The same for strategies that make their own workers: no error if no worker fits (validate_question() instead of validate()).
 [[nodiscard]] Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::string, std::string>& texts);
 
 }  // namespace windlass::search

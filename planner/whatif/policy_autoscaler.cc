@@ -13,9 +13,9 @@
 namespace windlass::sim {
 namespace {
 
-constexpr double kScrapePeriodS = 1;     // the controller's
-constexpr double kSameMomentS = 1e-6;    // between times that differ by rounding
-constexpr std::size_t kStartsKept = 20;  // of a service, for their P90
+constexpr double kScrapePeriodS = 1;     // same as the controller's
+constexpr double kSameMomentS = 1e-6;    // tolerance for times that differ by rounding
+constexpr std::size_t kStartsKept = 20;  // starts kept per service, for their P90
 
 planner::WorkerState state_of(WorkerPhase phase) {
   switch (phase) {
@@ -37,7 +37,7 @@ std::vector<planner::MeasuredIteration> own_measurements(const ServingPool& pool
   return out;
 }
 
-// What such an engine's page shows of it.
+// What an engine's metrics page shows of these counters.
 planner::WorkerCounters counters_of(const PolicyAutoscalerOptions& options, const ObservedWorker& worker, double at_s) {
   const ObservedCounters& all = worker.counted;
   planner::WorkerCounters out;
@@ -124,7 +124,7 @@ void PolicyAutoscaler::look(const ClusterObservation& observation) {
     const double longest_s = options_.metrics_age_s + std::max({options_.arrivals_window_s, options_.lengths_window_s,
                                                                 options_.services[s].slo.window_s});
     while (history.size() > 2 && history[1].time_s <= observation.now_s - longest_s) history.pop_front();
-    // Loads of workers are read at one moment; totals over windows that end there.
+    // Worker loads are read at one time; totals over windows that end at that time.
     const Look* read = readable(s, observation.now_s);
     if (read != nullptr) learn(s, *read);
     for (auto past = history.rbegin(); read != nullptr && past != history.rend(); ++past) {
@@ -135,7 +135,7 @@ void PolicyAutoscaler::look(const ClusterObservation& observation) {
   }
 }
 
-// What the controller reads on the workers' pages.
+// Learns what the controller would read from the workers' pages.
 void PolicyAutoscaler::learn(std::size_t service, const Look& look) {
   const planner::Service& of = snapshot_.services[service];
   if (!of.shape) return;
@@ -154,7 +154,7 @@ void PolicyAutoscaler::learn(std::size_t service, const Look& look) {
   }
 }
 
-// A start counts when the worker was seen before it was ready: those that were there from the beginning tell nothing.
+// Counts a start only if the worker was seen before it was ready; workers that existed from the beginning are excluded.
 void PolicyAutoscaler::measure_starts(std::size_t service, const ObservedService& seen) {
   Starts& starts = starts_[service];
   std::set<int> under_way;
@@ -218,7 +218,8 @@ planner::Demand PolicyAutoscaler::demand(std::size_t service, const Look& now) c
   return demand;
 }
 
-// Which workers there are is known at once, as the controller's watch has it; what they say of themselves as they were read.
+// The existence of workers is known immediately, as through the controller's watch; their metrics are as old as the last
+// readable look.
 std::vector<planner::Worker> PolicyAutoscaler::workers(const ObservedService& seen, const Look* read) const {
   std::map<int, const ObservedWorker*> loads;
   if (read != nullptr) {
@@ -301,7 +302,7 @@ const ServingPool* PolicyAutoscaler::find_or_make(int service, const planner::Po
 }
 
 void PolicyAutoscaler::wait_for_gpus(const ClusterObservation& observation, ClusterOrders& orders) const {
-  std::map<std::string, int> free;  // by accelerator; nodes of an elastic class come when they are asked for
+  std::map<std::string, int> free;  // by accelerator; nodes of an elastic class are added on request
   for (const planner::AcceleratorState& state : options_.accelerators) {
     if (state.mode == planner::CapacityMode::kObserved) free[state.spec.name] = state.allocatable_gpus - state.used_by_others;
   }

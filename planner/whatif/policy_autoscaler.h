@@ -1,9 +1,9 @@
-// PolicyAutoscaler: the controller in the loop. Learns from workers' counters with the controller's code, makes the same
-// Snapshot as windlass-controller does from what it may see, asks the same make_plan(), and carries the plan out as the
-// controller does: surplus workers drain, those first that give least; missing ones start once their accelerators are free, for
-// which their pods wait. What workers really are is the pool's model, and need not be what the plan is made with.
+// PolicyAutoscaler puts the controller into the simulation loop. It learns from workers' counters with the controller's code,
+// builds the Snapshot that windlass-controller would build from what it can see, calls make_plan(), and applies the plan like
+// the controller: surplus workers drain, the least useful first; new ones start once their accelerators are free, until when
+// their pods wait. The pool's model defines how workers really behave; the plan may use a different one.
 //
-// What it leaves out of the controller: drainTimeout (requests always finish), and everything that can fail in a cluster.
+// Not simulated: drainTimeout (requests always finish), and everything that can fail in a cluster.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace windlass::sim {
 
-// Whose metrics page a worker shows.
+// The engine whose metrics page a worker shows.
 enum class MetricSet { kWindlass, kVllm, kSglang, kTensorRtLlm, kLlamaCpp };
 
 const char* to_string(MetricSet set);  // "windlass", "vllm", "sglang", "tensorrt-llm", "llama.cpp"
@@ -36,19 +36,19 @@ struct PolicyAutoscalerOptions {
   struct Gap {
     double from_s = 0, until_s = 0;
   };
-  std::vector<Gap> no_metrics;                 // nothing can be read meanwhile
-  std::vector<planner::WorkerEstimate> known;  // of every service, before the run: its PerformanceProfiles
+  std::vector<Gap> no_metrics;                 // no readings during these gaps
+  std::vector<planner::WorkerEstimate> known;  // PerformanceProfiles, for every service, before the run
   double interval_s = 1;                       // the controller's --tick
-  double metrics_age_s = 1;                    // of readings when a decision is made: its scrape period
-  double arrivals_window_s = 10;               // as controller/reconcile/signals.h has them
+  double metrics_age_s = 1;                    // age of readings at a decision: the scrape period
+  double arrivals_window_s = 10;               // as in controller/reconcile/signals.h
   double lengths_window_s = 300;
-  double min_measured = 5;  // completed requests before their mean lengths say anything
+  double min_measured = 5;  // completed requests required before mean lengths are used
   std::vector<planner::AcceleratorState> accelerators;
-  // One for each service of the run, in their order, as the controller makes them of a ModelService; demand, workers and memory
-  // are the autoscaler's.
+  // One per service of the run, in order, as the controller derives them from a ModelService. The autoscaler sets demand,
+  // workers and memory.
   std::vector<planner::Service> services;
-  // A pool of workers that a plan asks for: with the latency model of this accelerator and number of GPUs. Its name, engine's
-  // max_sequences and workers are set by the autoscaler.
+  // Makes a pool of workers that a plan requests, with the latency model of this accelerator and number of GPUs. The autoscaler
+  // sets its name, the engine's max_sequences and workers.
   std::function<Result<ServingPool>(int service, const std::string& accelerator, int gpus_per_worker)> pool;
 };
 
@@ -56,11 +56,11 @@ class PolicyAutoscaler final : public ClusterController {
  public:
   explicit PolicyAutoscaler(PolicyAutoscalerOptions options);
 
-  // Looks at least every second, as the controller scrapes, and decides on its own interval.
+  // At most one second, the controller's scrape period; decisions follow their own interval.
   [[nodiscard]] double interval_s() const override;
   [[nodiscard]] ClusterOrders decide(const ClusterObservation& observation) override;
 
-  // A change of what is desired, and why.
+  // A change of the desired workers, and why.
   struct Decision {
     double time_s = 0;
     int service = 0;
@@ -69,44 +69,44 @@ class PolicyAutoscaler final : public ClusterController {
     std::vector<planner::Reason> reasons;
   };
   [[nodiscard]] const std::vector<Decision>& decisions() const { return decisions_; }
-  // GPUs that were wanted and not given, over time: worker-seconds by the reason's code.
+  // Denied workers over time: worker-seconds by the reason's code.
   [[nodiscard]] const std::map<std::string, double>& denied_worker_s() const { return denied_worker_s_; }
-  // The first pool that could not be made; what asked for it was left undone.
+  // The first pool that could not be made; its request was skipped.
   [[nodiscard]] const Result<void>& problem() const { return problem_; }
 
-  // What was decided on last, and the plan: for tests and `windlass plan --snapshot`.
+  // The last snapshot and its plan: for tests and `windlass plan --snapshot`.
   [[nodiscard]] const planner::Snapshot& last_snapshot() const { return snapshot_; }
   [[nodiscard]] const planner::Plan& last_plan() const { return plan_; }
 
  private:
   struct Look {
     double time_s = 0;
-    ObservedService seen;  // its workers only while the look may still be read
+    ObservedService seen;  // its workers are removed once the look is too old to be read
   };
 
   void look(const ClusterObservation& observation);
   void learn(std::size_t service, const Look& look);
   void measure_starts(std::size_t service, const ObservedService& seen);
-  // The youngest look that is as old as readings are; null: there is none yet.
+  // The latest look that is at least as old as readings are; null if there is none yet.
   [[nodiscard]] const Look* readable(std::size_t service, double now_s) const;
-  // The youngest that is at least so much older than `look`, or else the oldest.
+  // The latest look that is at least this much older than `look`, otherwise the oldest.
   [[nodiscard]] const Look& before(std::size_t service, const Look& look, double seconds) const;
   [[nodiscard]] planner::Demand demand(std::size_t service, const Look& now) const;
   [[nodiscard]] std::vector<planner::Worker> workers(const ObservedService& seen, const Look* read) const;
   const ServingPool* find_or_make(int service, const planner::Pool& plan);
-  // Leaves out starts for which no accelerators are free yet: the next decision asks for them again.
+  // Removes starts for which no accelerators are free yet; the next decision requests them again.
   void wait_for_gpus(const ClusterObservation& observation, ClusterOrders& orders) const;
   void carry_out(int service, const planner::ServicePlan& plan, const ObservedService& seen, ClusterOrders& orders);
 
   PolicyAutoscalerOptions options_;
   planner::Snapshot snapshot_;
   planner::Plan plan_;
-  std::vector<std::deque<Look>> history_;  // of each service, oldest first
+  std::vector<std::deque<Look>> history_;  // per service, oldest first
   struct Starts {
-    std::set<int> under_way;        // workers that were seen starting
-    std::deque<double> measured_s;  // from created to ready; the youngest last
+    std::set<int> under_way;        // workers seen while starting
+    std::deque<double> measured_s;  // seconds from created to ready; latest last
   };
-  std::vector<Starts> starts_;                                                       // of each service
+  std::vector<Starts> starts_;                                                       // per service
   std::map<std::tuple<int, std::string, int>, planner::IterationLearner> learners_;  // by service, accelerator and GPUs
   double next_decision_s_ = 0;
   std::map<std::pair<int, std::string>, std::unique_ptr<ServingPool>> pools_;

@@ -1,5 +1,5 @@
-// Question: what strategies are asked, with what its Problem borrows. The one place where questions are made, so that `windlass
-// plan`, the controller and the simulator ask alike: of a ModelService here, of files in plan_scenario.h and
+// Question: a strategy's Problem together with the data it borrows. All questions are made here, so that `windlass plan`, the
+// controller and the simulator ask the same way: from a ModelService here, from files in plan_scenario.h and
 // cluster_scenario.h. Pure.
 #pragma once
 
@@ -26,7 +26,7 @@ class Question {
 
   [[nodiscard]] const Problem& problem() const { return problem_; }
   [[nodiscard]] Problem& problem() { return problem_; }
-  // For people: what was left open, and what was taken for it.
+  // For people: fields left open, and the values used for them.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   void note(std::string text) { notes_.push_back(std::move(text)); }
   template <class Wanted>
@@ -40,22 +40,22 @@ class Question {
   std::vector<std::string> notes_;
 };
 
-// Of a service as the policy knows it: its assumed workload and the accelerators that it allows. Lengths are log-normal about
-// the spec's means with a coefficient of variation of 1 and cut to the context; arrivals are Poisson; latencies are those of
-// the controller: lines from what workers were measured at, else from data sheets. Caches come over the classes' links, or as
-// it was measured of the decode worker. `accelerators` are the cluster's. Errors name the service and the field: a shape that
-// is not known, no rate, a class that is not there; and those of validate().
+// Question for a service as the policy knows it: its assumed workload and the accelerators it allows. Lengths are log-normal
+// around the spec's means with a coefficient of variation of 1, cut to the context; arrivals are Poisson; latencies are the
+// controller's: linear models from measurements, or else from data sheets. Caches are transferred over the classes' links, or
+// as measured for the decode worker. `accelerators` are the cluster's. Errors name the service and the field: an unknown shape,
+// no rate, a missing class; plus those of validate().
 [[nodiscard]] Result<Question> question_of(const planner::Service& service,
                                            std::span<const planner::AcceleratorState> accelerators);
 
-// What every kind of question takes part of.
+// Shared by all kinds of questions.
 
 using MeasuredTransfers = std::map<std::pair<std::string, int>, planner::MeasuredTransfer>;  // by accelerator and its GPUs
 
-// A figure of the accelerators' data sheets: the least.
+// The smallest value of a data-sheet figure among the accelerators.
 [[nodiscard]] double slowest(const Problem& problem, double planner::AcceleratorSpec::*figure);
 
-// The problem's paths to workers of a kind with what was measured of them; null: nothing was. Layers are the problem's.
+// The problem's transfer paths to workers of a kind, as measured; null: nothing was measured. Layers are the problem's.
 struct MeasuredPaths {
   planner::KvTransferPath within_node, between_nodes;
 };

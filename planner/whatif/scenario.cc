@@ -40,7 +40,7 @@ std::vector<ScenarioFile> files_of(const Scenario& scenario) {
       files.push_back({path, service.prefix + field, line, what});
     };
     const auto add_latency = [&](const std::string& path, const std::string& field) {
-      // Operators: a folder of tables, or a PerformanceProfile.
+      // Operators come from a folder of tables or a PerformanceProfile.
       const bool folder = latency.source == LatencySource::kOperators && !path.ends_with(".yaml") && !path.ends_with(".yml") &&
                           !path.ends_with(".json");
       if (!folder) {
@@ -69,11 +69,11 @@ std::vector<ScenarioFile> files_of(const Scenario& scenario) {
 
 namespace {
 
-// One service with what its files hold.
+// One service with the content of its files.
 struct PreparedService {
   planner::ModelShape shape;
   std::optional<ScenarioRequests> requests;
-  std::vector<WorkerModel> models;  // of each pool
+  std::vector<WorkerModel> models;  // one per pool
   WorkerModel reference;            // none: no model
   KvLink link;
 
@@ -81,8 +81,7 @@ struct PreparedService {
   [[nodiscard]] ServingService options(const ScenarioService& from) const;
 };
 
-// The network between prefill and decode workers by their data sheets: the slower side's. Bandwidth 0: one of them is not
-// known.
+// The network between prefill and decode workers by their data sheets: the slower side's. Bandwidth 0: one side is unknown.
 planner::KvTransferPath network_of(const ScenarioService& service) {
   planner::KvTransferPath network{std::numeric_limits<double>::infinity(), 0};
   for (const ScenarioPool& pool : service.pools) {
@@ -93,8 +92,8 @@ planner::KvTransferPath network_of(const ScenarioService& service) {
   return network;
 }
 
-// Bandwidth and latency of the link between prefill and decode workers. What the scenario leaves open is what was measured of
-// the decode workers; of those without a measurement it is the network.
+// Bandwidth and latency of the link between prefill and decode workers. Defaults: as measured for the decode workers, otherwise
+// the network.
 Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const planner::ModelShape& shape,
                        const std::vector<WorkerModel>& models) {
   KvLink link;
@@ -113,14 +112,15 @@ Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const plann
   if (!service.link.bandwidth_bytes_per_s && !all_measured && !(network.bandwidth_bytes_per_s > 0)) {
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format("{}:{}: {}cluster.link.bandwidthGBps: missing, and the catalog knows no network of these accelerators",
-                    scenario.source, service.pools.front().line, service.prefix)};
+        fmt::format(
+            "{}:{}: {}cluster.link.bandwidthGBps: must be set, because the catalog has no network for these accelerators",
+            scenario.source, service.pools.front().line, service.prefix)};
   }
   planner::KvTransferPath path = measured.value_or(network);
   if (measured && !all_measured) path = planner::slower_of(*measured, network);
   const char* origin = !measured      ? "the slower side's network"
-                       : all_measured ? "as it was measured"
-                                      : "the slower of what was measured and the network";
+                       : all_measured ? "measured"
+                                      : "the slower of measurement and network";
   if (!service.link.bandwidth_bytes_per_s) {
     service.link.bandwidth_bytes_per_s = path.bandwidth_bytes_per_s;
     scenario.defaults.push_back(
@@ -166,7 +166,7 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
     if (made.models.size() > i) continue;
     WINDLASS_ASSIGN_OR_RETURN(auto model, worker_model(scenario.source, service, made.shape, texts, pool.accelerator,
                                                        pool.gpus_per_worker, fmt::format("cluster.pools[{}]", i), pool.line));
-    if (model.fitted) {  // its file decides these
+    if (model.fitted) {  // the file decides these
       std::erase_if(scenario.defaults, [&](const std::string& told) {
         return told.starts_with(service.prefix + "latency.reading:") || told.starts_with(service.prefix + "latency.form:");
       });
@@ -181,7 +181,7 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
   return made;
 }
 
-// As the planner's: "h100-80gb-8"; with two roles "prefill h100-80gb-8".
+// The planner's name: "h100-80gb-8"; with two roles "prefill h100-80gb-8".
 std::string pool_name(const ScenarioPool& pool) {
   const std::string kind = planner::pool_name(pool.accelerator.name, pool.gpus_per_worker);
   return pool.role == dispatch::Role::kUnified ? kind : fmt::format("{} {}", to_string(pool.role), kind);
@@ -196,7 +196,7 @@ ServingPool PreparedService::pool(const ScenarioService& service, const Scenario
   pool.model = model.model.get();
   pool.spec.engine = service.engine;
   pool.spec.engine.kv_blocks = static_cast<std::int64_t>(model.kv_capacity_tokens) / pool.spec.engine.block_tokens;
-  // Splitwise's mixed pool batches prompts and decodes together; workers that are not in it have only one of the two.
+  // Splitwise's mixed pool batches prompts and decodes together; other workers have only one of the two.
   if (service.dispatch.mixed_pool_threshold_tokens && pool.spec.engine.batching == planner::Batching::kVllm)
     pool.spec.engine.batching = planner::Batching::kMixed;
   const double kv_bytes = planner::kv_bytes_per_token(shape);
@@ -233,7 +233,7 @@ ServingService PreparedService::options(const ScenarioService& from) const {
   return service;
 }
 
-// Whether seeds change what becomes of given requests.
+// Whether the outcome of given requests depends on the seed.
 bool draws(const ScenarioService& service) {
   const auto& dispatch = service.dispatch.policy;
   return service.dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice ||
@@ -246,12 +246,12 @@ bool draws(const ScenarioService& service) {
 struct PreparedScenario::Parts {
   Scenario scenario;
   std::vector<PreparedService> services;
-  ScenarioTexts texts;  // kept for an autoscaler, which may choose other workers than the scenario begins with
+  ScenarioTexts texts;  // kept for an autoscaler, which may choose workers that the scenario does not begin with
 };
 
 namespace {
 
-// What the policy knows of a service, as the controller makes it of a ModelService.
+// The service as the controller would derive it from a ModelService.
 planner::Service policy_service(const ScenarioService& from, const PreparedService& made) {
   planner::Service service;
   const std::string name = from.name.empty() ? "service" : from.name;
@@ -332,7 +332,7 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
       options.accelerators.push_back(std::move(state));
     }
   }
-  // Latency models of workers that the scenario does not begin with live as long as the autoscaler.
+  // Latency models of workers that the scenario does not begin with; they live as long as the autoscaler.
   auto made = std::make_shared<std::vector<WorkerModel>>();
   options.pool = [this, made](int index, const std::string& accelerator, int gpus) -> Result<ServingPool> {
     const auto s = static_cast<std::size_t>(index);

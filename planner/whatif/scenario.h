@@ -1,9 +1,8 @@
-// Scenario: what `windlass simulate` is asked to simulate, as plain data, and how it becomes a simulation.
+// Scenario: the input of `windlass simulate` as plain data, and its conversion to a simulation.
 //
-// Three steps, so that the planner sees text and no paths: parse_scenario() (scenario_yaml.h) reads the YAML and checks all
-// that it says of itself; files_of() names the files that it refers to, which the caller reads; PreparedScenario::make() parses
-// those, builds latency models, and hands out options and request sources for as many runs as are wanted. docs/simulate.md
-// lists the fields. Pure.
+// Three steps, so that the planner sees text and no paths: parse_scenario() (scenario_yaml.h) reads and checks the YAML;
+// files_of() names the files it refers to, which the caller reads; PreparedScenario::make() parses those, builds latency
+// models, and returns options and request sources for any number of runs. docs/simulate.md lists the fields. Pure.
 #pragma once
 
 #include <array>
@@ -35,30 +34,32 @@ enum class LatencySource { kProfile, kLinear, kDistServe, kOperators, kRoofline 
 const char* to_string(LatencySource source);  // "profile", "linear", "distserve", "operators", "roofline"
 
 struct ScenarioModel {
-  std::string name;                          // in the catalog; or
+  std::string name;                          // in the catalog; or:
   std::string config_file;                   // a Hugging Face config.json
-  std::optional<planner::ModelShape> shape;  // of the name; that of the file is read by make()
-  std::optional<int> max_context_tokens;     // in place of the model's own
+  std::optional<planner::ModelShape> shape;  // from the name; make() reads the one from the file
+  std::optional<int> max_context_tokens;     // replaces the model's own
   int line = 0;
 };
 
-// In a folder of operator tables, as ai-dynamo/aiconfigurator publishes them.
+// In a folder of operator tables, as published by ai-dynamo/aiconfigurator.
 inline constexpr std::array kOperatorFiles = {"gemm_perf.csv.gz", "context_attention_perf.csv.gz",
                                               "generation_attention_perf.csv.gz", "nccl_perf.csv.gz",
                                               "custom_allreduce_perf.csv.gz"};
 
-// `file` is a folder with these for the operators.
+// For operators, `file` is a folder with these files.
 struct ScenarioLatency {
   LatencySource source = LatencySource::kLinear;
   std::string file;                                                         // empty: none
-  std::map<std::string, std::string> files;                                 // in its place, by accelerator
+  std::map<std::string, std::string> files;                                 // instead of `file`, by accelerator
   std::string capacities_file;                                              // DistServe's max_num_tokens.csv; empty: none
   std::string model;                                                        // name in the file
-  planner::ProfileReading reading = planner::ProfileReading::kBatchTokens;  // profile
-  planner::LinearForm form = planner::LinearForm::kAladdin;                 // linear with a file
-  std::optional<double> kv_capacity_tokens;                                 // of a worker, in place of what its memory leaves
-  int pipeline_parallel = 1;                                                // stages of a worker; the rest is tensor parallel
-  std::optional<planner::EngineOverhead> cpu;                               // operators and roofline: beside the kernels
+  planner::ProfileReading reading = planner::ProfileReading::kBatchTokens;  // for profile
+  planner::LinearForm form = planner::LinearForm::kAladdin;                 // for linear with a file
+  std::optional<double> kv_capacity_tokens;                                 // per worker; replaces what its memory leaves
+  int pipeline_parallel = 1;                                                // stages per worker; the other GPUs are tensor
+                                                                            // parallel
+  std::optional<planner::EngineOverhead> cpu;                               // operators and roofline: CPU time in addition to
+                                                                            // the kernels
   int line = 0;
 
   [[nodiscard]] const std::string& file_for(const std::string& accelerator) const {
@@ -73,15 +74,16 @@ struct ScenarioWorkload {
   std::string trace_file;  // one of these two, or the distributions
   std::string lengths_file;
   std::optional<workload::TokenDistribution> input_tokens, output_tokens;
-  bool truncate = false;  // requests longer than the context are cut, not refused
+  bool truncate = false;  // cut requests longer than the context instead of refusing them
   ArrivalKind arrivals = ArrivalKind::kPoisson;
-  double cv = 1;                              // of gamma's gaps
+  double cv = 1;                              // coefficient of variation of gamma's gaps
   workload::DiurnalArrivals diurnal;          // its mean rate is requests_per_second
   workload::MarkovModulatedArrivals states;   // with their own rates
-  bool scale_time = true;                     // a trace reaches requests_per_second by its pace; false: by thinning or copies
-  std::optional<double> requests_per_second;  // none: the trace's or the states' own
-  std::optional<double> duration_s;           // of arrivals; none: until the trace or `requests` end
-  std::optional<std::int64_t> requests;       // at most
+  bool scale_time = true;                     // a trace is scaled to requests_per_second by changing its pace; false: by
+                                              // dropping or copying requests
+  std::optional<double> requests_per_second;  // none: the rate of the trace or of the states
+  std::optional<double> duration_s;           // of arrivals; none: until the trace ends or `requests` have arrived
+  std::optional<std::int64_t> requests;       // upper bound
   std::optional<workload::SharedPrefixes> shared_prefixes;
   int line = 0;
 };
@@ -92,13 +94,13 @@ struct ScenarioPool {
   int gpus_per_worker = 1;
   int workers = 1;
   double price_per_gpu_hour = 0;
-  double dispatch_weight = 0;  // 0: its slots at the speed of a request alone
+  double dispatch_weight = 0;  // 0: its slots times the speed of a single request
   int line = 0;
 };
 
-// What a worker waits for that is started in the run.
+// Delays of a worker started during the run.
 struct ScenarioStart {
-  double image_pull_s = 30;          // scheduling of the pod and pull of its image
+  double image_pull_s = 30;          // scheduling of the pod and image pull
   double weights_bytes_per_s = 2e9;  // from storage, all GPUs of a worker together
   double engine_s = 20;              // processes, CUDA context, memory profiling, graphs
 };
@@ -114,7 +116,7 @@ struct ScenarioSlo {
   double percentile = 95;
 };
 
-// How a service is scaled, as its ModelService would say it.
+// Scaling of a service, as its ModelService would state it.
 struct ScenarioScaling {
   int min_workers = 1;
   std::optional<int> max_workers;
@@ -123,15 +125,15 @@ struct ScenarioScaling {
   double scale_up_stabilization_s = 0;
   double scale_down_stabilization_s = 300;
   int priority = 0;
-  // What is assumed of the load until it has been observed; none: the workload's own means.
+  // Load assumed until it has been observed; none: the workload's own means.
   std::optional<double> assumed_requests_per_s, assumed_input_tokens, assumed_output_tokens;
 };
 
 // The controller in the loop.
 struct ScenarioAutoscaling {
   double interval_s = 1;            // between its decisions
-  double metrics_age_s = 1;         // of what it knows then
-  std::map<std::string, int> gpus;  // that there are, by accelerator; others have as many as are asked for
+  double metrics_age_s = 1;         // age of the readings at each decision
+  std::map<std::string, int> gpus;  // existing GPUs by accelerator; unlimited for others
   int line = 0;
 };
 
@@ -147,10 +149,10 @@ struct ScenarioReference {
   int line = 0;
 };
 
-// All that a scenario says of one model.
+// Everything about one model.
 struct ScenarioService {
-  std::string name;    // of services that are several; otherwise empty
-  std::string prefix;  // of its fields in messages: "services[1]."; empty when it is the only one
+  std::string name;    // empty if the scenario has only one service
+  std::string prefix;  // prefix of its fields in messages: "services[1]."; empty if it is the only one
   int line = 0;
   ScenarioModel model;
   ScenarioLatency latency;
@@ -158,12 +160,12 @@ struct ScenarioService {
   std::vector<ScenarioPool> pools;
   ScenarioLink link;
   ScenarioStart start;
-  planner::EngineSettings engine;    // host_blocks follow from `swap`
-  std::optional<ScenarioSwap> swap;  // of preemption by swapping
+  planner::EngineSettings engine;    // host_blocks is computed from `swap`
+  std::optional<ScenarioSwap> swap;  // for preemption by swapping
   dispatch::DispatchSettings dispatch;
   std::optional<ScenarioSlo> slo;
   std::optional<ScenarioReference> slowdown_reference;
-  ScenarioScaling scaling;  // where the scenario has autoscaling
+  ScenarioScaling scaling;  // if the scenario has autoscaling
 };
 
 struct Scenario {
@@ -173,13 +175,13 @@ struct Scenario {
   WorkerFailures failures;
   int failures_line = 0;
   std::optional<ScenarioAutoscaling> autoscaling;
-  std::vector<std::string> defaults;  // "scheduling.batching: vllm": what the file leaves open, for people
+  std::vector<std::string> defaults;  // values used where the file leaves a field open, for people: "scheduling.batching: vllm"
 };
 
 struct ScenarioFile {
-  std::string path;  // as in the scenario
+  std::string path;  // as written in the scenario
   std::string field;
-  int line = 0;      // of the scenario
+  int line = 0;      // line in the scenario
   std::string what;  // "a CSV file with ...": for the message when it cannot be read
 };
 
@@ -188,7 +190,7 @@ struct ScenarioFile {
 
 class PreparedScenario {
  public:
-  // `texts`: the text of each of files_of(), by path. Errors (kInvalidArgument, kNotFound) name the file and line, or the
+  // `texts`: the content of each of files_of(), by path. Errors (kInvalidArgument, kNotFound) name the file and line, or the
   // scenario's line and field.
   [[nodiscard]] static Result<PreparedScenario> make(Scenario scenario, const std::map<std::string, std::string>& texts);
 
@@ -196,24 +198,25 @@ class PreparedScenario {
   PreparedScenario& operator=(PreparedScenario&&) noexcept;
   ~PreparedScenario();
 
-  [[nodiscard]] const Scenario& scenario() const;  // its defaults completed by what the files decide
-  // For one run, of as many services as the scenario has. Borrows from this.
+  [[nodiscard]] const Scenario& scenario() const;  // with the defaults that the files decide filled in
+  // For one run, with the scenario's services. Borrows from this.
   [[nodiscard]] ClusterOptions options(std::uint64_t seed) const;
-  // Who scales the services of one run, for ClusterOptions::controller; null: nobody. Borrows from this.
+  // The autoscaler of one run's services, for ClusterOptions::controller; null if there is none. Borrows from this.
   [[nodiscard]] std::unique_ptr<PolicyAutoscaler> autoscaler() const;
-  // Requests of one run, of all services, at `rate_factor` times the scenario's rates. Borrows from this; one seed, one
-  // sequence.
+  // The requests of one run, of all services, at `rate_factor` times the scenario's rates. Borrows from this; one seed gives
+  // one sequence.
   [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double rate_factor = 1) const;
 
-  // Mean rate of the arrivals at factor 1: of all services, or of one.
+  // Mean arrival rate at factor 1: of all services, or of one.
   [[nodiscard]] double requests_per_second() const;
   [[nodiscard]] double requests_per_second(std::size_t service) const;
-  [[nodiscard]] double expected_requests() const;    // about how many will arrive, for progress
-  [[nodiscard]] double expected_duration_s() const;  // about how long they keep arriving
-  [[nodiscard]] bool ends_by_time() const;           // at another rate as many more or fewer requests arrive
-  [[nodiscard]] bool rate_is_free() const;           // source() takes other factors than 1: requests do not all come at once
-  [[nodiscard]] bool random() const;                 // seeds matter
-  // For people: what the predictions rest on, one line per kind of worker.
+  [[nodiscard]] double expected_requests() const;    // approximate number of requests, for progress
+  [[nodiscard]] double expected_duration_s() const;  // approximate duration of the arrivals
+  [[nodiscard]] bool ends_by_time() const;           // whether the number of requests changes with the rate
+  [[nodiscard]] bool rate_is_free() const;           // whether source() accepts factors other than 1, which it does unless all
+                                                     // requests arrive at the same time
+  [[nodiscard]] bool random() const;                 // whether the seed matters
+  // For people: the basis of the predictions, one line per kind of worker.
   [[nodiscard]] std::vector<std::string> bases() const;
 
  private:

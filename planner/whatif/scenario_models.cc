@@ -21,8 +21,8 @@ using planner::LinearIterationModel;
 struct Asked {
   const ScenarioService& service;
   const planner::ModelShape& shape;
-  const std::string& file;  // latency.file, or the accelerator's own; empty: none
-  const std::string& text;  // of it
+  const std::string& file;  // latency.file, or the accelerator's own file; empty: none
+  const std::string& text;  // its content
   const planner::AcceleratorSpec& accelerator;
   int gpus;  // tensor parallel x pipeline parallel
 
@@ -45,7 +45,7 @@ Built from_profile(const Asked& asked) {
 Built from_linear_fit(const Asked& asked) {
   WINDLASS_ASSIGN_OR_RETURN(const auto rows, planner::parse_profile_csv(asked.text));
   const planner::ProfileKey key = profile_key(asked);
-  // Says what the file has when it has no such rows.
+  // If no rows match, the error lists what the file has.
   WINDLASS_RETURN_IF_ERROR([&]() -> Result<void> {
     const auto table = planner::ProfileTable::make(rows, key, planner::ProfileReading::kBatchTokens, 1);
     if (!table.ok()) return table.error();
@@ -77,7 +77,7 @@ Built from_distserve(const Asked& asked, const std::string* capacities_text) {
   return std::shared_ptr<const IterationModel>(std::make_shared<planner::DistServeModel>(std::move(model)));
 }
 
-// One operator table, if its file is there.
+// One operator table, if its file exists.
 template <class Row>
 Result<void> append(std::vector<Row>& rows, const Asked& asked, const ScenarioTexts& texts, const char* name,
                     Result<std::vector<Row>> (*parse)(std::string_view)) {
@@ -90,8 +90,8 @@ Result<void> append(std::vector<Row>& rows, const Asked& asked, const ScenarioTe
   return {};
 }
 
-// Measured operators, or without tables data sheets with the efficiencies that were fitted on measured ones; the engine adds
-// nothing to its kernels.
+// Measured operators, or, without tables, data sheets with efficiencies fitted on measurements; the engine adds nothing to its
+// kernels.
 Built from_operators(const Asked& asked, const ScenarioTexts& texts) {
   const planner::OperatorHardware hardware = planner::operator_hardware(asked.accelerator);
   planner::OperatorModelOptions options;
@@ -132,7 +132,7 @@ Built build(const Asked& asked, const ScenarioTexts& texts) {
   return Error{ErrorCode::kInternal, "latency.source"};
 }
 
-// The fit that a source names when its file is a PerformanceProfile; DistServe's formulas have none.
+// The fit that a source requires if its file is a PerformanceProfile; DistServe's formulas have none.
 const char* fit_of(LatencySource source) {
   switch (source) {
     case LatencySource::kProfile: return "Profile";
@@ -144,14 +144,14 @@ const char* fit_of(LatencySource source) {
   return "";
 }
 
-// What latency.file was fitted for is what the scenario says of it.
+// Checks that latency.file was fitted for what the scenario states.
 Result<void> check_agrees(const std::string& source_file, const ScenarioService& service, const std::string& file,
                           const planner::PerformanceProfile& profile) {
   const ScenarioLatency& latency = service.latency;
   const auto refused = [&](const char* field, const std::string& found, const std::string& allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}:{}: {}latency.{}: found {}, allowed is {}: that is what {} was fitted as", source_file,
-                             latency.line, service.prefix, field, found, allowed, file)};
+                 fmt::format("{0}:{1}: {2}latency.{3}: must be {5}, as {6} was fitted (got {4})", source_file, latency.line,
+                             service.prefix, field, found, allowed, file)};
   };
   const std::string type = planner::fit_type(profile);
   if (fit_of(latency.source) != type) {
@@ -172,14 +172,14 @@ std::string model_name(const ScenarioService& service) {
   return service.model.name.empty() ? service.model.config_file : service.model.name;
 }
 
-// How its points are read, which the profile decides and not the scenario.
+// How its points are read; the profile decides this, not the scenario.
 std::string reading_of(const std::optional<planner::PerformanceProfile>& profile) {
   const auto* cells = profile ? std::get_if<planner::MeasuredCells>(&profile->fit) : nullptr;
   if (cells == nullptr) return "";
   return cells->reading == planner::ProfileReading::kBatchShape ? ", read by batchShape" : ", read by batchTokens";
 }
 
-// Where in the scenario a worker stands.
+// Location of a worker in the scenario.
 struct Place {
   const std::string& source;
   const ScenarioService& service;
@@ -191,7 +191,7 @@ struct Place {
   }
 };
 
-// latency.file's, where it is one; null text: there is no file.
+// latency.file's profile, if it is one; null text: no file.
 Result<std::optional<planner::PerformanceProfile>> profile_of(const Place& at, const std::string& file, const std::string* text,
                                                               const planner::AcceleratorSpec& accelerator, int gpus) {
   std::optional<planner::PerformanceProfile> profile;
@@ -199,34 +199,34 @@ Result<std::optional<planner::PerformanceProfile>> profile_of(const Place& at, c
   if (!planner::is_performance_profile(*text)) {
     if (at.service.latency.source != LatencySource::kOperators) return profile;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found no PerformanceProfile, allowed is one, or a folder of operator tables", file)};
+                 fmt::format("{}: must be a PerformanceProfile, or a folder of operator tables", file)};
   }
   WINDLASS_ASSIGN_OR_RETURN(profile, planner::parse_performance_profile(*text, file));
   WINDLASS_RETURN_IF_ERROR(check_agrees(at.source, at.service, file, *profile));
   if (profile->accelerator != accelerator.name || profile->gpus_per_worker != gpus) {
-    return at.error(fmt::format("found {} x {}, allowed is {} x {}: that is what {} was fitted on", gpus, accelerator.name,
+    return at.error(fmt::format("must be {2} x {3}, on which {4} was fitted (got {0} x {1})", gpus, accelerator.name,
                                 profile->gpus_per_worker, profile->accelerator, file));
   }
   return profile;
 }
 
-// What the data sheet's memory leaves for the KV cache.
+// KV cache tokens that the data sheet's memory leaves.
 Result<double> sheet_kv_tokens(const Place& at, const planner::ModelShape& shape, const planner::AcceleratorSpec& accelerator,
                                int gpus) {
   const double tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
   if (tokens >= at.service.engine.block_tokens) return tokens;
   return at.error(
-      fmt::format("found {} x {} with {:.0f} GB of memory for {}, whose weights take {:.0f} GB beside activations and "
-                  "KV cache; allowed are more GPUs per worker, or larger ones",
+      fmt::format("must have memory for {3}, whose weights take {4:.0f} GB besides activations and KV cache (got {0} x {1} "
+                  "with {2:.0f} GB); use more GPUs per worker, or larger ones",
                   gpus, accelerator.name, gpus * accelerator.memory_bytes / 1e9, model_name(at.service),
                   planner::weight_bytes(shape) / 1e9));
 }
 
-// What a worker's times and memory are taken from, for people.
+// The source of a worker's times and memory, for people.
 std::string basis_of(const Asked& asked, const std::optional<planner::PerformanceProfile>& profile, double kv_capacity_tokens) {
   const ScenarioLatency& latency = asked.service.latency;
   const std::string origin = asked.file.empty()
-                                 ? fmt::format("{} model from data sheets, nothing measured", to_string(latency.source))
+                                 ? fmt::format("{} model from data sheets, without measurements", to_string(latency.source))
                                  : fmt::format("{} {}: {}", to_string(latency.source), asked.file,
                                                latency.model.empty() ? model_name(asked.service) : latency.model) +
                                        reading_of(profile);
@@ -253,12 +253,13 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
     WINDLASS_ASSIGN_OR_RETURN(kv_capacity_tokens, sheet_kv_tokens(here, shape, accelerator, gpus));
   }
   if (latency.source == LatencySource::kLinear && file.empty() && !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
-    return here.error(fmt::format("found {}, which cannot compute in {}", accelerator.name, planner::to_string(shape.dtype)));
+    return here.error(
+        fmt::format("must be able to compute in {1} (got {0})", accelerator.name, planner::to_string(shape.dtype)));
   }
   const Asked asked{service, shape, file, text == nullptr ? kNone : *text, accelerator, gpus, kv_capacity_tokens};
   auto built = profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts);
   if (!built.ok()) {
-    // What the file lacks is told with the field that asks for it.
+    // Report a gap in the file with the field that needs it.
     const Error error = file.empty() ? built.error() : built.error().within(file);
     if (error.code == ErrorCode::kNotFound || file.empty()) return here.error(error.message);
     return error;
@@ -267,10 +268,10 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
   worker.fitted = profile.has_value();
   if (profile) worker.transfer = profile->transfer;
   worker.model = std::move(built).value();
-  // What the model knows better than the catalog, unless the scenario says otherwise.
+  // The model's own values override the catalog's, unless the scenario sets them.
   worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));
   if (!(worker.kv_capacity_tokens >= service.engine.block_tokens)) {
-    return here.error(fmt::format("found a KV cache of {:.0f} tokens, allowed is at least scheduling.blockTokens, which is {}",
+    return here.error(fmt::format("must have a KV cache of at least scheduling.blockTokens, {1} tokens (got {0:.0f})",
                                   worker.kv_capacity_tokens, service.engine.block_tokens));
   }
   worker.basis = basis_of(asked, profile, worker.kv_capacity_tokens);

@@ -16,7 +16,7 @@
 namespace windlass::sim {
 namespace {
 
-// Cuts a source off: requests after this time, and more than this many, are left out.
+// Limits a source: drops requests after this time and beyond this number.
 class LimitedSource final : public workload::RequestSource {
  public:
   LimitedSource(std::unique_ptr<workload::RequestSource> requests, const ScenarioWorkload& workload)
@@ -38,7 +38,7 @@ class LimitedSource final : public workload::RequestSource {
   std::int64_t left_;
 };
 
-// Of requests that are drawn: as a trace's or a file's, or as the workload says.
+// Lengths of random requests: those of a trace or file, or the workload's distribution.
 Result<workload::LengthDistribution> lengths_of(const ScenarioWorkload& workload, const std::vector<workload::TraceRow>& rows,
                                                 std::string_view text, const std::optional<workload::ContextLimit>& context) {
   if (!workload.trace_file.empty()) return workload::LengthDistribution::empirical(workload::lengths_of(rows));
@@ -49,7 +49,7 @@ Result<workload::LengthDistribution> lengths_of(const ScenarioWorkload& workload
   return workload::LengthDistribution::empirical(std::move(pairs).value());
 }
 
-// Mean tokens of input and output.
+// Mean input and output tokens.
 std::pair<double, double> means_of(const std::vector<workload::TraceRow>& rows) {
   double input = 0, output = 0;
   for (const workload::TraceRow& row : rows) {
@@ -101,9 +101,8 @@ Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, const 
   if (!own && !workload.trace_file.empty()) {
     requests.rate_is_free_ = !replayed;
     if (replayed == workload.requests_per_second.has_value()) {
-      return here(
-          fmt::format("workload.requestsPerSecond: {} has no rate of its own, as all its rows come at once; allowed is {}",
-                      workload.trace_file, replayed ? "to leave it out" : "a number"));
+      return here(fmt::format("workload.requestsPerSecond: must be {1}, because all rows of {0} arrive at the same time",
+                              workload.trace_file, replayed ? "left out" : "set"));
     }
   }
   requests.base_rate_per_s_ = workload.requests_per_second.value_or(requests.own_rate_per_s_);
@@ -173,7 +172,7 @@ std::unique_ptr<workload::RequestSource> ScenarioRequests::source(std::uint64_t 
     source = std::make_unique<workload::TraceSource>(rows_, rows_.size(), scaling(rate_factor), seed, stream_);
   } else {
     auto process = workload::make_arrivals(arrivals(rate_factor), seed, stream_);
-    assert(process.ok());  // make() asked the same of factor 1
+    assert(process.ok());  // make() has validated it at factor 1
     source = std::make_unique<workload::ComposedSource>(std::move(process).value(), *lengths_, seed, stream_);
   }
   if (workload_.shared_prefixes) {

@@ -1,4 +1,5 @@
-// The requests of a scenario: which rows and pairs its files hold, when they arrive, and a source that brings them. Pure.
+// ScenarioRequests: the requests of a scenario, from its trace or length files or distributions, and a source that generates
+// them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +15,31 @@
 
 namespace windlass::sim {
 
-// Tokens that a request may have at most; none: BLOOM's ALiBi positions have no table, and what the catalog gives is the length
-// that it was trained on.
+// Maximum tokens of a request. None for BLOOM: its ALiBi positions have no table, and the catalog states the length it was
+// trained on.
 [[nodiscard]] std::optional<int> context_limit(const ScenarioModel& model, const planner::ModelShape& shape);
 
 class ScenarioRequests {
  public:
-  // `text` is of the scenario's trace or length file; empty without one. `context` none: no limit. Errors name FILE and line,
-  // or SCENARIO:LINE and the field.
+  // `text` is the content of the scenario's trace or length file; empty without one. `context` none: no limit. Errors name FILE
+  // and line, or SCENARIO:LINE and the field.
   [[nodiscard]] static Result<ScenarioRequests> make(const Scenario& scenario, const ScenarioService& service,
                                                      std::string_view text, std::optional<int> context_tokens);
 
-  // Means of the requests' lengths, and of the arrivals' rate.
+  // Means of the request lengths and of the arrival rate.
   [[nodiscard]] double mean_input_tokens() const { return mean_input_tokens_; }
   [[nodiscard]] double mean_output_tokens() const { return mean_output_tokens_; }
   [[nodiscard]] double rate_per_s() const { return rate_per_s_; }
-  // Whether source() takes other factors than 1: a trace whose rows all come at once has no rate.
+  // Whether source() accepts factors other than 1; a trace whose rows all arrive at the same time has no rate.
   [[nodiscard]] bool rate_is_free() const { return rate_is_free_; }
-  // About how many arrive, and for how long.
+  // Approximate number of requests and duration.
   [[nodiscard]] double expected_requests() const;
   [[nodiscard]] double expected_duration_s() const;
-  // Whether seeds change the requests.
+  // Whether the requests depend on the seed.
   [[nodiscard]] bool random() const;
 
-  // At `rate_factor` times the rate, until the workload's duration or number of requests ends them. One seed, one sequence;
-  // lengths do not depend on the rate.
+  // Requests at `rate_factor` times the rate, until the workload's duration or number of requests ends them. One seed gives one
+  // sequence; lengths do not depend on the rate.
   [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double rate_factor) const;
 
  private:
@@ -47,10 +48,10 @@ class ScenarioRequests {
 
   ScenarioWorkload workload_;
   std::string stream_ = "requests";
-  std::vector<workload::TraceRow> rows_;                 // of a trace that is replayed
+  std::vector<workload::TraceRow> rows_;                 // for a trace that is replayed
   std::optional<workload::LengthDistribution> lengths_;  // otherwise
-  double base_rate_per_s_ = 1;                           // what requestsPerSecond says, or stands for
-  double own_rate_per_s_ = 1;                            // of the trace
+  double base_rate_per_s_ = 1;                           // the stated or implied requestsPerSecond
+  double own_rate_per_s_ = 1;                            // the trace's own rate
   double rate_per_s_ = 1;
   double mean_input_tokens_ = 1;
   double mean_output_tokens_ = 1;

@@ -1,4 +1,4 @@
-// The sections of scenario files, each read by one function, whatever the form of the file (scenario_yaml.h). Their fields are
+// The sections of scenario files. Each is read by one function in every form of the file (scenario_yaml.h). Their fields are
 // tables (planner/base/yaml_table.h). Pure.
 #pragma once
 
@@ -26,15 +26,15 @@ inline constexpr NumberRange kPrice{0, 1e6};
 inline constexpr NumberRange kBudget{1e-6, 1e9};
 inline constexpr std::array kTransfers = {"serialised", "layerwise"};
 
-// What is filled, and what sections must know of each other.
+// What is being filled in, and what sections need to know about each other.
 struct Reading {
   ScenarioForm form;
   hetero::ClusterScenario& file;
-  ScenarioService* service = nullptr;  // whose sections are read
+  ScenarioService* service = nullptr;  // the service being read
   bool one_service = true;             // at the top of the file, not in a list
-  bool workers_start = false;          // during the run
+  bool workers_start = false;          // workers start during the run
   bool autoscaled = false;
-  std::optional<int> tensor_parallel = {};  // of the service's latency
+  std::optional<int> tensor_parallel = {};  // from the service's latency
 
   [[nodiscard]] search::PlanScenario& plan() const { return file.plan; }
   [[nodiscard]] Scenario& scenario() const { return file.plan.scenario; }
@@ -44,13 +44,13 @@ struct Reading {
   }
 };
 
-// Reads its key of a file, or of one of a file's services.
+// Reads its key of a file, or of one service in a file.
 using ReadSection = void (*)(YamlReader& parent, Reading& reading);
 
 void read_model(YamlReader& parent, Reading& reading);
 void read_latency(YamlReader& parent, Reading& reading);
 void read_workload(YamlReader& parent, Reading& reading);
-// What the service runs on: pools of workers, accelerators to choose among, or nodes and links.
+// The service's hardware: pools of workers, accelerators to choose among, or nodes and links.
 void read_pools(YamlReader& parent, Reading& reading);
 void read_accelerators(YamlReader& parent, Reading& reading);
 void read_nodes(YamlReader& parent, Reading& reading);
@@ -58,21 +58,21 @@ void read_scheduling(YamlReader& parent, Reading& reading);
 void read_slo(YamlReader& parent, Reading& reading);
 void read_reference(YamlReader& parent, Reading& reading);
 void read_scaling(YamlReader& parent, Reading& reading);
-// What the sections up to here say of each other.
+// Checks the sections above against each other.
 void check_service(YamlReader& parent, Reading& reading);
 void read_search(YamlReader& parent, Reading& reading);
 void read_network(YamlReader& parent, Reading& reading);
 void read_limits(YamlReader& parent, Reading& reading);
 
-// The keys of `cluster` that concern the whole run: failures and autoscaling.
+// The keys of `cluster` that apply to the whole run: failures and autoscaling.
 void read_run(YamlReader& cluster, Reading& reading);
 
-// Refuses a name that a catalog lacks.
+// Rejects a name that is not in the catalog.
 void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name,
                  const std::vector<std::string>& allowed);
 void check_accelerator(YamlReader& reader, const char* key, int line, const std::string& name);
 
-// A name of the catalog, as its data sheet.
+// A name in the catalog, replaced by its data sheet.
 struct AcceleratorName {
   [[nodiscard]] planner::AcceleratorSpec read(YamlReader& reader, const char* key) const;
 };
@@ -81,7 +81,7 @@ template <class Owner>
   return yaml::Field<Owner, planner::AcceleratorSpec, AcceleratorName>{"accelerator", member, {}, true};
 }
 
-// A map from names of the catalog to values.
+// A map from catalog names to values.
 template <class Value, class Rule>
 struct ByAccelerator {
   Rule rule;

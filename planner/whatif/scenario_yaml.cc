@@ -1,5 +1,5 @@
-// See scenario_yaml.h. Here: the forms, and what concerns the whole file or run; the other sections in scenario_yaml_*.cc, in
-// the order of docs/simulate.md.
+// See scenario_yaml.h. Contains the forms and what applies to the whole file or run. The other sections are in
+// scenario_yaml_*.cc, in the order of docs/simulate.md.
 #include "planner/whatif/scenario_yaml.h"
 
 #include <array>
@@ -18,22 +18,22 @@ namespace {
 
 constexpr std::size_t kMaxServices = 100;
 constexpr std::size_t kMaxFailures = 10'000;
-// Older readings are stale for the policy (kSignalMaxAgeS), and a look may be a second younger than it is asked.
+// The policy treats older readings as stale (kSignalMaxAgeS), and a look may be a second older than requested.
 constexpr double kMaxMetricsAge_s = planner::kSignalMaxAgeS - 1;
 
 void refuse_in_plan(YamlReader& file, Reading&) {
   for (const char* key : {"services", "cluster"}) {
-    file.refuse(key, "nothing: a plan is of one model, and chooses the cluster among `accelerators`");
+    file.refuse(key, "left out: a plan has one model, and chooses the cluster among `accelerators`");
   }
 }
 
 void refuse_in_cluster(YamlReader& file, Reading&) {
   for (const char* key : {"services", "accelerators", "network"}) {
-    file.refuse(key, "nothing: a plan is of one model, and `cluster.nodes` says what it may use");
+    file.refuse(key, "left out: a plan has one model, and `cluster.nodes` lists what it may use");
   }
 }
 
-// What a file of the form says of a service and its plan. Forms differ in these lists alone.
+// The sections of a form. Forms differ only in these lists.
 std::span<const ReadSection> sections_of(ScenarioForm form) {
   // clang-format off
   static constexpr std::array<ReadSection, 9> kSimulation = {
@@ -64,7 +64,7 @@ void check_name(YamlReader& reader, ScenarioService& service, Reading& reading) 
   }
   for (const ScenarioService& other : reading.scenario().services) {
     if (&other == &service || other.name != service.name) continue;
-    reader.wrong("name", fmt::format("found '{}' a second time, allowed are different names", shown_text(service.name)));
+    reader.wrong("name", fmt::format("must be unique (got '{}' a second time)", shown_text(service.name)));
   }
 }
 
@@ -84,7 +84,7 @@ auto failure_fields() {
   using At = WorkerFailures::At;
   const auto check = [](YamlReader& reader, WorkerFailures&) {
     if (reader.find("meanTimeBetween") != nullptr || reader.find("at") != nullptr) return;
-    reader.wrong("found neither meanTimeBetween nor at, allowed is either or both");
+    reader.wrong("must have meanTimeBetween, at, or both (got neither)");
   };
   return map(
       // Workers that fail faster than this never serve anything.
@@ -98,12 +98,12 @@ auto autoscaling_fields() {
   using Autoscaling = ScenarioAutoscaling;
   return map(duration("interval", &Autoscaling::interval_s, {0.01, kYear_s}).noted(),
              duration("metricsAge", &Autoscaling::metrics_age_s, {0, kMaxMetricsAge_s}).noted(),
-             by_accelerator("gpus", &Autoscaling::gpus, yaml::Whole{0, kMaxWorkers}).noted("as many as are asked for"));
+             by_accelerator("gpus", &Autoscaling::gpus, yaml::Whole{0, kMaxWorkers}).noted("unlimited"));
 }
 
-// What the run's own fields say of all services' workers.
+// Checks the run's own fields against all services' workers.
 void check_workers(YamlReader& file, const Scenario& scenario) {
-  std::map<std::string, int> gpus;  // that the run begins with, by accelerator
+  std::map<std::string, int> gpus;  // at the start of the run, by accelerator
   int workers = 0;
   for (const ScenarioService& service : scenario.services) {
     for (const ScenarioPool& pool : service.pools) {
@@ -114,17 +114,18 @@ void check_workers(YamlReader& file, const Scenario& scenario) {
   if (const auto& autoscaling = scenario.autoscaling) {
     for (const auto& [accelerator, there_are] : autoscaling->gpus) {
       if (gpus[accelerator] <= there_are) continue;
-      file.wrong_at(autoscaling->line, "cluster.autoscaling.gpus." + accelerator,
-                    fmt::format("found {} beside pools that begin with {}, allowed are as many", there_are, gpus[accelerator]));
+      file.wrong_at(
+          autoscaling->line, "cluster.autoscaling.gpus." + accelerator,
+          fmt::format("must be at least {1}, the GPUs that the pools begin with (got {0})", there_are, gpus[accelerator]));
     }
   }
   const WorkerFailures& failures = scenario.failures;
   for (std::size_t i = 0; i < failures.at.size(); ++i) {
     const bool others_start = failures.restart || scenario.autoscaling.has_value();
     if (others_start || failures.at[i].worker < workers) continue;
-    file.wrong_at(
-        scenario.failures_line, fmt::format("cluster.failures.at[{}].worker", i),
-        fmt::format("found {}, allowed is 0 to {}: no worker is started in the run", failures.at[i].worker, workers - 1));
+    file.wrong_at(scenario.failures_line, fmt::format("cluster.failures.at[{}].worker", i),
+                  fmt::format("must be from 0 to {1}, because no worker starts during the run (got {0})", failures.at[i].worker,
+                              workers - 1));
   }
 }
 
@@ -132,11 +133,12 @@ void check_file(YamlReader& file, const Reading& reading) {
   if (!reading.for_plan()) {
     check_workers(file, reading.scenario());
   } else if (!reading.service->slo && reading.plan().limits.empty()) {
-    file.wrong("slo", "missing, allowed is a map with timeToFirstToken, timePerOutputToken or both, or `limits`");
+    file.wrong("slo",
+               "must be a map with timeToFirstToken, timePerOutputToken or both, unless there are `limits` (got nothing)");
   }
 }
 
-// A simulation fills the scenario of the plan alone, and a plan all but the cluster.
+// A simulation fills only the plan's scenario; a plan fills everything but the cluster.
 Result<hetero::ClusterScenario> read_scenario(std::string_view yaml, const std::string& source, ScenarioForm form) {
   static const auto kServices = services_fields();
   static const auto kSeed = whole("seed", &Scenario::seed, 0, std::int64_t{1} << 53).noted();

@@ -1,12 +1,12 @@
-// The one reader of scenario files, which have three forms:
+// Reads scenario files. They have three forms:
 //
 //   a simulation  `windlass simulate`: services, each with a `cluster` of pools                  docs/simulate.md
 //   a plan        `windlass plan`: one service, `accelerators` to choose among, a `network`      docs/plan.md
 //   a cluster     `windlass plan`: one service, and a `cluster` of nodes and links               docs/plan.md
 //
-// A form is a list of sections (scenario_yaml.cc); a section is read alike in all forms that have it. Errors are
-// "SOURCE:LINE: FIELD: found ..., allowed is ...". Names of models and accelerators are looked up in the catalog. Foreign
-// bytes: errors are values. Pure.
+// A form is a list of sections (scenario_yaml.cc). A section is read the same way in all forms that have it. Errors are
+// "SOURCE:LINE: FIELD: RULE". Names of models and accelerators are looked up in the catalog. The input is untrusted: errors are
+// values. Pure.
 #pragma once
 
 #include <string>
@@ -20,10 +20,10 @@ namespace windlass::sim {
 
 enum class ScenarioForm { kSimulation, kPlan, kCluster };
 
-// By the sections that the file has.
+// Determined by the file's sections.
 [[nodiscard]] ScenarioForm form_of(const YamlValue& file);
 
-// A simulation. parse_plan_scenario() and parse_cluster_scenario() stand with what they give.
+// Parses a simulation. parse_plan_scenario() and parse_cluster_scenario() are declared with their types.
 [[nodiscard]] Result<Scenario> parse_scenario(std::string_view yaml, const std::string& source);
 
 }  // namespace windlass::sim

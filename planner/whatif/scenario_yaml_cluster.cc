@@ -1,5 +1,5 @@
-// What a service runs on: pools and the link between them, or accelerators to choose among; and what a start takes, and the
-// reference of slowdowns. See scenario_sections.h.
+// Sections about the hardware of a service: pools and the link between them, or accelerators to choose among; start times; and
+// the reference of slowdowns. See scenario_sections.h.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -22,7 +22,7 @@ constexpr std::size_t kMaxPools = 1000;
 constexpr std::size_t kMaxChoices = 32;  // of accelerators
 constexpr std::array kRoles = {"unified", "prefill", "decode"};
 
-// GPUs of a worker of this kind, as latency's parallelism has them.
+// GPUs of a worker of this kind, checked against latency's parallelism.
 template <class Worker>
 void read_gpus(YamlReader& reader, Worker& worker, Reading& reading) {
   const int stages = reading.service->latency.pipeline_parallel;
@@ -31,17 +31,14 @@ void read_gpus(YamlReader& reader, Worker& worker, Reading& reading) {
   whole("gpusPerWorker", &Worker::gpus_per_worker, 1, 1024).noted().read(reader, worker, reading);
   const int gpus = worker.gpus_per_worker;
   if (tensor_parallel && gpus != *tensor_parallel * stages) {
-    reader.wrong("gpusPerWorker",
-                 fmt::format("found {} beside latency.tensorParallel {}", gpus, *tensor_parallel) +
-                     (stages == 1 ? ", allowed are equal numbers"
-                                  : fmt::format(" and pipelineParallel {}, allowed is their product", stages)));
+    reader.wrong("gpusPerWorker", fmt::format("must be latency.tensorParallel{}, {} (got {})",
+                                              stages == 1 ? "" : " times pipelineParallel", *tensor_parallel * stages, gpus));
   } else if (gpus % stages != 0) {
-    reader.wrong("gpusPerWorker",
-                 fmt::format("found {} beside latency.pipelineParallel {}, allowed is a multiple of it", gpus, stages));
+    reader.wrong("gpusPerWorker", fmt::format("must be a multiple of latency.pipelineParallel, {1} (got {0})", gpus, stages));
   }
 }
 
-// Of an accelerator and its price, which is the data sheet's unless the file says another.
+// An accelerator and its price, by default the data sheet's.
 auto accelerator_fields() {
   return map(accelerator(&Pool::accelerator),
              hook([](YamlReader&, Pool& pool) { pool.price_per_gpu_hour = pool.accelerator.price_per_hour; }));
@@ -55,16 +52,17 @@ void check_pools(YamlReader& cluster, ScenarioService& service) {
   for (const Pool& pool : service.pools) {
     workers += pool.workers;
     if (workers > kMaxWorkers) {
-      cluster.wrong_at(pool.line, "pools", fmt::format("found {} workers, allowed are {} together", workers, kMaxWorkers));
+      cluster.wrong_at(pool.line, "pools",
+                       fmt::format("must have at most {1} workers in total (got {0})", workers, kMaxWorkers));
     }
     unified = unified || pool.role == dispatch::Role::kUnified;
     prefill = prefill || pool.role == dispatch::Role::kPrefill;
     decode = decode || pool.role == dispatch::Role::kDecode;
   }
   if (unified ? !prefill && !decode : prefill && decode) return;
-  const char* found = unified ? "unified pools beside others" : prefill ? "no decode pool" : "no prefill pool";
+  const char* found = unified ? "unified and other pools" : prefill ? "no decode pool" : "no prefill pool";
   cluster.wrong_at(cluster.find("pools")->line, "pools",
-                   fmt::format("found {}, allowed are pools that are all unified, or prefill and decode pools", found));
+                   fmt::format("must be all unified, or have both prefill and decode pools (got {})", found));
 }
 
 auto pool_fields() {
@@ -86,15 +84,15 @@ auto cluster_fields() {
   return map(
       when(&Reading::one_service, hook(read_run)),
       list("pools", &ScenarioService::pools, kMaxPools, "pools", pool_fields()).required(), hook(check_pools),
-      only("prefill and decode pools; found unified ones", &Reading::two_roles, section("link", &ScenarioService::link, link)),
-      only("cluster.autoscaling and to failures with restart: no worker starts otherwise", &Reading::workers_start,
+      only("prefill and decode pools (got unified pools)", &Reading::two_roles, section("link", &ScenarioService::link, link)),
+      only("cluster.autoscaling or to failures with restart; otherwise no worker starts", &Reading::workers_start,
            section("start", &ScenarioService::start, start).or_defaults()));
 }
 
 void check_choice(YamlReader& reader, Pool& pool, Reading& reading) {
   for (const Pool& other : reading.service->pools) {
     if (&other == &pool || other.accelerator.name != pool.accelerator.name) continue;
-    reader.wrong("accelerator", fmt::format("found {} a second time, allowed are different ones", pool.accelerator.name));
+    reader.wrong("accelerator", fmt::format("must be unique (got {} a second time)", pool.accelerator.name));
   }
 }
 
@@ -102,21 +100,21 @@ void check_autoscaling(YamlReader& parent, const ScenarioService& service, const
   const int line = service.pools.front().line;
   if (reading.two_roles()) {
     parent.wrong_at(line, "cluster.pools",
-                    "found prefill and decode pools beside autoscaling, allowed are unified ones: the policy plans no others");
+                    "must be unified with autoscaling, because the policy plans no others (got prefill and decode pools)");
   }
   if (!service.slo || !service.slo->ttft_s || !service.slo->tpot_s) {
     parent.wrong_at(line, "slo",
-                    fmt::format("found {}, allowed are timeToFirstToken and timePerOutputToken, which autoscaling plans for",
+                    fmt::format("must have timeToFirstToken and timePerOutputToken, which autoscaling plans for (got {})",
                                 service.slo ? "one objective" : "none"));
   }
   if (service.latency.pipeline_parallel > 1) {
     parent.wrong_at(service.latency.line, "latency.pipelineParallel",
-                    fmt::format("found {} beside autoscaling, allowed is 1: the policy plans no pipeline stages",
+                    fmt::format("must be 1 with autoscaling, because the policy plans no pipeline stages (got {})",
                                 service.latency.pipeline_parallel));
   }
 }
 
-// That the latency's files are of the accelerators that workers have.
+// Checks that the latency files match the workers' accelerators.
 void check_files(YamlReader& parent, const ScenarioService& service, const char* workers_field) {
   const ScenarioLatency& latency = service.latency;
   // These files name no accelerator.
@@ -126,13 +124,12 @@ void check_files(YamlReader& parent, const ScenarioService& service, const char*
   const auto check = [&](const planner::AcceleratorSpec& spec, int line, const std::string& field) {
     if (latency.files.contains(spec.name)) return;
     if (needs_file && latency.file.empty()) {
-      parent.wrong_at(line, field + ".accelerator",
-                      fmt::format("found {}, for which latency.files has no file; allowed are those that it lists", spec.name));
+      parent.wrong_at(line, field + ".accelerator", fmt::format("must be listed in latency.files (got {})", spec.name));
     } else if (of_one && spec.name != first) {
-      parent.wrong_at(line, field + ".accelerator",
-                      fmt::format("found {} beside {}, allowed is one accelerator: latency.file holds one; "
-                                  "latency.files names one for each",
-                                  spec.name, first));
+      parent.wrong_at(
+          line, field + ".accelerator",
+          fmt::format("must be {1}, because latency.file has one accelerator (got {0}); use latency.files for several",
+                      spec.name, first));
     }
   };
   for (std::size_t i = 0; i < service.pools.size(); ++i) {
@@ -145,7 +142,7 @@ void check_files(YamlReader& parent, const ScenarioService& service, const char*
 
 void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name,
                  const std::vector<std::string>& allowed) {
-  reader.wrong_at(line, key, fmt::format("found '{}', allowed is {}", shown_text(name), fmt::join(allowed, ", ")));
+  reader.wrong_at(line, key, fmt::format("must be one of {1} (got '{0}')", shown_text(name), fmt::join(allowed, ", ")));
 }
 
 void check_accelerator(YamlReader& reader, const char* key, int line, const std::string& name) {
@@ -165,12 +162,11 @@ void read_pools(YamlReader& parent, Reading& reading) {
 }
 
 void read_accelerators(YamlReader& parent, Reading& reading) {
-  static const auto kAccelerators =
-      list("accelerators", &ScenarioService::pools, kMaxChoices, "maps with accelerator",
-           map(accelerator_fields(), preset(&Pool::workers, kMaxWorkers),
-               whole("gpus", &Pool::workers, 1, kMaxWorkers).noted("as many as are asked for"), price())
-               .checked_by(check_choice))
-          .required();
+  static const auto kAccelerators = list("accelerators", &ScenarioService::pools, kMaxChoices, "maps with accelerator",
+                                         map(accelerator_fields(), preset(&Pool::workers, kMaxWorkers),
+                                             whole("gpus", &Pool::workers, 1, kMaxWorkers).noted("unlimited"), price())
+                                             .checked_by(check_choice))
+                                        .required();
   kAccelerators.read(parent, *reading.service, reading);
 }
 
@@ -187,9 +183,9 @@ void check_service(YamlReader& parent, Reading& reading) {
   if (reading.autoscaled) check_autoscaling(parent, service, reading);
   const planner::Batching batching = service.engine.batching;
   if (reading.two_roles() && (batching == planner::Batching::kStatic || batching == planner::Batching::kOrca)) {
-    parent.wrong_at(service.pools.front().line, "scheduling.batching",
-                    fmt::format("found '{}' with prefill and decode pools, allowed is vllm, vllm-v1, mixed or sarathi",
-                                to_string(batching)));
+    parent.wrong_at(
+        service.pools.front().line, "scheduling.batching",
+        fmt::format("must be vllm, vllm-v1, mixed or sarathi with prefill and decode pools (got '{}')", to_string(batching)));
   }
   const char* workers_field = reading.for_plan() ? reading.plan().accelerators_field.c_str() : "cluster.pools";
   check_files(parent, service, workers_field);

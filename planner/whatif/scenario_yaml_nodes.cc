@@ -1,4 +1,4 @@
-// The nodes and links of a cluster, and what a plan makes of them: accelerators to choose among and a network. See
+// The nodes and links of a cluster, and what a plan derives from them: accelerators to choose among and a network. See
 // scenario_sections.h.
 #include <algorithm>
 #include <limits>
@@ -22,19 +22,19 @@ using hetero::Link;
 
 constexpr std::size_t kMaxNodes = 10'000;
 constexpr std::size_t kMaxLinks = 1'000'000;
-constexpr double kNoNetwork_bytes_per_s = 1;  // for strategies that know of one network alone: nothing crosses it
+constexpr double kNoNetwork_bytes_per_s = 1;  // for strategies that know a single network only: effectively no transfers
 
-// What is known of the nodes while they and their links are read.
+// State while nodes and links are read.
 struct NodesReading {
   GpuCluster& cluster;
-  std::map<std::string, int> index = {};      // of a node by name
-  std::map<std::string, double> prices = {};  // that the file states, by accelerator
-  std::set<std::string> told = {};            // accelerators whose data sheet was taken for intraGBps
+  std::map<std::string, int> index = {};      // index of a node by name
+  std::map<std::string, double> prices = {};  // prices in the file, by accelerator
+  std::set<std::string> told = {};            // accelerators whose data sheet supplied intraGBps
   bool links_given = false;
-  double latency_s = 0;  // of the next link, unless it says another
+  double latency_s = 0;  // default of the next link
 };
 
-// By the data sheet, unless the node says another.
+// Defaults to the data sheet.
 void set_within(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
   const planner::AcceleratorSpec& sheet = node.accelerator;
   node.within = {sheet.intra_link_bandwidth_bytes_per_s, sheet.intra_link_latency_s};
@@ -45,19 +45,17 @@ void set_within(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
 void check_node(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
   const auto [first, is_new] = reading.index.emplace(node.name, static_cast<int>(reading.cluster.nodes.size()) - 1);
   if (is_new) return;
-  reader.wrong("name", fmt::format("found '{}', which is the name of cluster.nodes[{}] too, allowed is a name of its own",
-                                   shown_text(node.name), first->second));
+  reader.wrong("name", fmt::format("must be unique (got '{}', as cluster.nodes[{}])", shown_text(node.name), first->second));
 }
 
-// One for all nodes with the accelerator.
+// One price for all nodes with the accelerator.
 void read_price(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
   if (reader.find("pricePerGpuHour") == nullptr) return;
   const double price = reader.number("pricePerGpuHour", kPrice);
   const auto [stated, is_new] = reading.prices.emplace(node.accelerator.name, price);
   if (is_new || stated->second == price) return;
-  reader.wrong("pricePerGpuHour",
-               fmt::format("found {:g} beside {:g} of another node with {}, allowed is one price for each accelerator", price,
-                           stated->second, node.accelerator.name));
+  reader.wrong("pricePerGpuHour", fmt::format("must be the same on all nodes with {2} (got {0:g}, another node has {1:g})",
+                                              price, stated->second, node.accelerator.name));
 }
 
 void check_nodes(YamlReader& reader, GpuCluster& cluster) {
@@ -66,12 +64,12 @@ void check_nodes(YamlReader& reader, GpuCluster& cluster) {
     gpus += cluster.nodes[i].gpus;
     if (gpus < kMaxWorkers) continue;
     reader.wrong_at(reader.find("nodes")->items[i].line, "nodes",
-                    fmt::format("found more than {0} GPUs, allowed are at most {0} together", kMaxWorkers - 1));
+                    fmt::format("must have at most {} GPUs in total", kMaxWorkers - 1));
   }
 }
 
 auto node_fields() {
-  return map(text("name", &ClusterNode::name, "a name of its own").required(), accelerator(&ClusterNode::accelerator),
+  return map(text("name", &ClusterNode::name, "a unique name").required(), accelerator(&ClusterNode::accelerator),
              whole("gpus", &ClusterNode::gpus, 1, 1024).required(), hook(set_within),
              part(&ClusterNode::within, number("intraGBps", &Link::bytes_per_s, kGBps, kGiga),
                   duration("intraLatency", &Link::latency_s, kLatency_s)),
@@ -84,7 +82,7 @@ auto link_fields() {
              number("GBps", &Link::bytes_per_s, {0, 1e6}, kGiga).required(), duration("latency", &Link::latency_s, kLatency_s));
 }
 
-// Of all nodes' networks the slowest: what the data sheets say where the file says nothing of links.
+// Default link: the slowest of all nodes' networks by their data sheets.
 void set_default_link(YamlReader& links, GpuCluster& cluster, NodesReading& reading) {
   reading.latency_s = 0;
   double bytes_per_s = std::numeric_limits<double>::infinity();
@@ -96,13 +94,13 @@ void set_default_link(YamlReader& links, GpuCluster& cluster, NodesReading& read
     slowest = node.accelerator.name;
   }
   if (cluster.nodes.size() < 2) return;
-  if (reading.links_given) return links.note("default", "none: nodes that `between` does not join have no link");
+  if (reading.links_given) return links.note("default", "none: nodes that `between` does not list have no link");
   cluster.default_link = {bytes_per_s, reading.latency_s};
   links.note("default", fmt::format("{{GBps: {:.6g}, latency: {}}} (the data sheets' slowest, {}'s)", bytes_per_s / 1e9,
                                     duration_text(reading.latency_s), slowest));
 }
 
-// The two nodes that a link joins; none after a mistake.
+// The two nodes that a link joins; empty after an error.
 std::vector<int> read_ends(YamlReader& reader, const NodesReading& reading) {
   constexpr const char* kAllowed = "a list of the names of two nodes";
   const YamlValue* ends = reader.require("nodes", kAllowed);
@@ -117,16 +115,15 @@ std::vector<int> read_ends(YamlReader& reader, const NodesReading& reading) {
     if (end.kind != YamlValue::Kind::kText || found == reading.index.end()) {
       std::vector<int> some;
       for (int node = 0; node < std::min(9, static_cast<int>(reading.cluster.nodes.size())); ++node) some.push_back(node);
-      reader.wrong_at(
-          end.line, "nodes",
-          fmt::format("found {}, which is no node, allowed are {}", found_text(end), names_text(reading.cluster, some)));
+      reader.wrong_at(end.line, "nodes",
+                      fmt::format("must be names of nodes: {1} (got {0})", found_text(end), names_text(reading.cluster, some)));
       return {};
     }
     nodes.push_back(found->second);
   }
   if (nodes[0] != nodes[1]) return nodes;
   reader.wrong_at(ends->line, "nodes",
-                  fmt::format("found a link of '{}' to itself, allowed are two nodes; its own is `intraGBps`",
+                  fmt::format("must be two different nodes (got '{}' twice); a node's own link is `intraGBps`",
                               shown_text(ends->items[0].text)));
   return {};
 }
@@ -147,8 +144,8 @@ void read_between(YamlReader& links, GpuCluster& cluster, NodesReading& reading)
     if (!links.ok() || cluster.between.emplace(std::minmax(ends[0], ends[1]), link).second) continue;
     const YamlValue& names = *reader.find("nodes");
     reader.wrong_at(names.line, "nodes",
-                    fmt::format("found '{}' and '{}' a second time, allowed is one link of two nodes",
-                                shown_text(names.items[0].text), shown_text(names.items[1].text)));
+                    fmt::format("must be listed once (got '{}' and '{}' a second time)", shown_text(names.items[0].text),
+                                shown_text(names.items[1].text)));
   }
 }
 
@@ -163,7 +160,7 @@ auto cluster_of_nodes() {
                       .or_defaults()));
 }
 
-// Each accelerator once, by its first node: its GPUs together, its largest node, its slowest link.
+// Each accelerator once, in order of its first node: total GPUs, largest node, slowest link.
 std::vector<ScenarioPool> classes(NodesReading& reading, const YamlValue& list) {
   std::vector<ScenarioPool> pools;
   for (std::size_t i = 0; i < reading.cluster.nodes.size(); ++i) {

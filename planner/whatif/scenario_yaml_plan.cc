@@ -1,4 +1,4 @@
-// What a plan is asked beside its service: search, network and limits. See scenario_sections.h.
+// Sections that only plans have: search, network and limits. See scenario_sections.h.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -23,7 +23,7 @@ constexpr std::array kMetrics = {"ttft", "tpot", "e2e", "schedulingDelay", "ttft
 constexpr std::array kPercentiles = {"50", "90", "95", "99"};
 constexpr std::array kPercents = {50.0, 90.0, 95.0, 99.0};
 
-// Degrees of parallelism, in order and each once.
+// Degrees of parallelism, ascending and without duplicates.
 struct Degrees {
   [[nodiscard]] std::vector<int> read(YamlReader& reader, const char* key) const {
     const std::string of = fmt::format("whole numbers from 1 to {}", kMaxDegree);
@@ -58,7 +58,7 @@ void read_most(YamlReader& reader, Limit& limit, Reading& reading) {
   }
   number("most", &Limit::most, {1, 1e6}).required().read(reader, limit, reading);
   if (reading.service->slowdown_reference) return;
-  reader.wrong("metric", fmt::format("found {} without slowdownReference, allowed is with one", to_string(limit.metric)));
+  reader.wrong("metric", fmt::format("must not be a slowdown without slowdownReference (got {})", to_string(limit.metric)));
 }
 
 }  // namespace

@@ -15,12 +15,12 @@ using Engine = planner::EngineSettings;
 using Dispatch = dispatch::DispatchSettings;
 using Scaling = ScenarioScaling;
 
-// The shortest queue in pending tokens; planner/dispatch's jsq counts requests.
+// Shortest queue in pending tokens; planner/dispatch's jsq counts requests.
 constexpr const char* kDispatchTokens = "jsq-tokens";
 constexpr std::array kOrders = {"arrival", "shortest-first", "longest-first"};
 constexpr std::array kDecodeChoices = {"at-arrival", "least-memory", "two-choice", "partner"};
 
-// Names of an enumeration, in its order.
+// Names of an enumeration, in order.
 template <class Value, std::size_t kCount>
 std::array<const char*, kCount> names_of(const std::array<Value, kCount>& values) {
   std::array<const char*, kCount> names{};
@@ -81,14 +81,14 @@ auto mixed_pool_fields() {
                  whole("mixedPoolThresholdTokens", &Dispatch::mixed_pool_threshold_tokens, 0, 1'000'000'000).noted(),
                  hook([](YamlReader& reader, Reading& reading) {
                    if (reading.two_roles()) return;
-                   reader.wrong("mixedPool", "belongs to prefill and decode pools; found unified ones");
+                   reader.wrong("mixedPool", "belongs to prefill and decode pools (got unified pools)");
                  }),
                  section("repurpose", &Dispatch::repurpose,
                          map(duration("window", &Repurpose::window_s, {1e-3, kYear_s}).noted(),
                              number("above", &Repurpose::above, {0, 1}).noted()))));
 }
 
-// What is known of lengths: TetriInfer's, beside what Splitwise does.
+// What is known about lengths: for TetriInfer, in addition to Splitwise's settings.
 auto prediction_fields() {
   using Prediction = dispatch::LengthPrediction;
   return section("lengthPrediction", &Dispatch::prediction,
@@ -96,18 +96,18 @@ auto prediction_fields() {
                      number("accuracy", &Prediction::accuracy, {0, 1}).noted()));
 }
 
-// To which worker decodes go, and workers that flip: TetriInfer's, too.
+// Assignment of decodes, and workers that flip roles: also TetriInfer's.
 auto decode_fields() {
   using Flip = dispatch::FlipPolicy;
   const auto by_two = [](Dispatch& dispatch) { return dispatch.decode_choice == dispatch::DecodeChoice::kTwoChoice; };
   return only(
-      "prefill and decode pools; found unified ones", &Reading::two_roles, hook([](YamlReader&, Dispatch& dispatch) {
+      "prefill and decode pools (got unified pools)", &Reading::two_roles, hook([](YamlReader&, Dispatch& dispatch) {
         if (dispatch.mixed_pool_threshold_tokens) dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
       }),
       choice("decodeChoice", &Dispatch::decode_choice, kDecodeChoices).noted(),
       hook([by_two](YamlReader& reader, Dispatch& dispatch) {
         if (!by_two(dispatch) || !dispatch.mixed_pool_threshold_tokens) return;
-        reader.wrong("decodeChoice", "found 'two-choice' beside mixedPool, allowed is at-arrival or least-memory");
+        reader.wrong("decodeChoice", "must be at-arrival or least-memory with mixedPool (got 'two-choice')");
       }),
       only("decodeChoice: two-choice", by_two,
            whole("heavyDecodeTokens", &Dispatch::heavy_decode_tokens, 1, workload::kMaxTokens).noted()),
@@ -159,13 +159,13 @@ void read_slo(YamlReader& parent, Reading& reading) {
               map(duration("timeToFirstToken", &Slo::ttft_s, {1e-6, kYear_s}),
                   duration("timePerOutputToken", &Slo::tpot_s, {1e-6, kYear_s}), hook([](YamlReader& reader, Slo& slo) {
                     if (slo.ttft_s || slo.tpot_s) return;
-                    reader.wrong("found no objective, allowed is timeToFirstToken, timePerOutputToken or both");
+                    reader.wrong("must have timeToFirstToken, timePerOutputToken or both (got neither)");
                   }),
                   number("percentile", &Slo::percentile, {0, 100}).noted()));
   kSlo.read(parent, *reading.service, reading);
 }
 
-// As a ModelService says it, where the controller is in the loop.
+// As in a ModelService, if the controller is in the loop.
 void read_scaling(YamlReader& parent, Reading& reading) {
   static const auto kScaling =
       only("cluster.autoscaling", &Reading::autoscaled, section("scaling", &Service::scaling, scaling_fields()).or_defaults());

@@ -18,7 +18,7 @@ constexpr std::array kForms = {"aladdin", "huawei"};
 void check_one_name(YamlReader& reader, ScenarioModel&) {
   const bool name = reader.find("name") != nullptr, config = reader.find("config") != nullptr;
   if (name != config) return;
-  reader.wrong(fmt::format("found {}, allowed is either name or config", name ? "name and config" : "neither name nor config"));
+  reader.wrong(fmt::format("must have either name or config (got {})", name ? "name and config" : "neither name nor config"));
 }
 
 void find_shape(YamlReader& reader, ScenarioModel& model) {
@@ -35,7 +35,7 @@ template <LatencySource... sources>
 bool has_source(const Latency& latency) {
   return ((latency.source == sources) || ...);
 }
-// What kernels alone take: the engine's CPU is not in it.
+// Sources of kernel times only, without the engine's CPU time.
 constexpr auto kKernels = has_source<LatencySource::kOperators, LatencySource::kRoofline>;
 constexpr auto kKnowsStages = has_source<LatencySource::kDistServe, LatencySource::kOperators, LatencySource::kRoofline>;
 
@@ -43,12 +43,12 @@ bool reads_file(const Latency& latency) { return !latency.file.empty() || !laten
 bool fits_lines(const Latency& latency) { return latency.source == LatencySource::kLinear && reads_file(latency); }
 bool names_model(const Latency& latency) { return latency.source != LatencySource::kOperators && reads_file(latency); }
 
-// `file`, or one for each accelerator.
+// `file`, or one per accelerator.
 void read_files(YamlReader& reader, Latency& latency, Reading& reading) {
   const bool given = reader.find("files") != nullptr;
   if (latency.source == LatencySource::kRoofline) {
     for (const char* key : {"file", "files"}) {
-      reader.belongs(key, "the sources profile, distserve, operators and linear; found roofline");
+      reader.belongs(key, "the sources profile, distserve, operators and linear (got roofline)");
     }
     return;
   }
@@ -68,21 +68,21 @@ void read_name_in_file(YamlReader& reader, Latency& latency, Reading& reading) {
   latency.model = reading.service->model.name;
   text("model", &Latency::model, "the model's name in latency.file").read(reader, latency, reading);
   if (!latency.model.empty() || reading.service->model.shape) return;
-  reader.wrong("model", "missing, allowed is the model's name in latency.file: model.config gives none");
+  reader.wrong("model", "must be the model's name in latency.file, because model.config has none (got nothing)");
 }
 
 void read_parallelism(YamlReader& reader, Latency& latency, Reading& reading) {
   if (reading.for_plan()) {
     for (const char* key : {"tensorParallel", "pipelineParallel"}) {
-      reader.refuse(key, "nothing: a plan chooses it among search.tensorParallel and search.pipelineStages");
+      reader.refuse(key, "left out: a plan chooses it from search.tensorParallel and search.pipelineStages");
     }
     return;
   }
   whole("pipelineParallel", &Latency::pipeline_parallel, 1, 1024).noted().read(reader, latency, reading);
   if (latency.pipeline_parallel > 1 && !kKnowsStages(latency)) {
-    reader.refuse(
-        "pipelineParallel",
-        fmt::format("1 with the source {}; distserve, operators and roofline know pipeline stages", to_string(latency.source)));
+    reader.refuse("pipelineParallel",
+                  fmt::format("1 with the source {}; distserve, operators and roofline support pipeline stages",
+                              to_string(latency.source)));
   }
   whole("tensorParallel", &Reading::tensor_parallel, 1, 1024)
       .noted(latency.pipeline_parallel > 1 ? "each pool's gpusPerWorker over pipelineParallel" : "each pool's gpusPerWorker")
@@ -99,7 +99,7 @@ void read_cpu(YamlReader& reader, Latency& latency, Reading& reading) {
           .noted("none");
   if (kKernels(latency)) return kCpu.read(reader, latency, reading);
   const char* source = to_string(latency.source);
-  reader.refuse("cpu", fmt::format("nothing with the source {}, whose times hold the engine's CPU already", source));
+  reader.refuse("cpu", fmt::format("left out with the source {}, whose times include the engine's CPU", source));
 }
 
 void note_capacity(YamlReader& reader, Latency& latency, Reading& reading) {

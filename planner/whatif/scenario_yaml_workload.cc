@@ -61,17 +61,17 @@ void check_lengths(YamlReader& reader, Workload& workload) {
   if (!workload.lengths_file.empty()) given.emplace_back("lengths");
   if (workload.input_tokens || workload.output_tokens) given.emplace_back("inputTokens and outputTokens");
   if (given.size() != 1) {
-    reader.wrong(fmt::format("found {}, allowed is one of trace, lengths, and inputTokens with outputTokens",
-                             given.empty() ? "no lengths of requests" : fmt::format("{}", fmt::join(given, " beside "))));
+    reader.wrong(fmt::format("must have one of trace, lengths, or inputTokens with outputTokens (got {})",
+                             given.empty() ? "none" : fmt::format("{}", fmt::join(given, " and "))));
   } else if (workload.input_tokens.has_value() != workload.output_tokens.has_value()) {
     reader.wrong(workload.input_tokens ? "outputTokens" : "inputTokens",
-                 "missing, allowed is a number of tokens or a map with distribution");
+                 "must be a number of tokens or a map with distribution (got nothing)");
   }
 }
 
 void check_trace(YamlReader& reader, Workload& workload) {
   if (workload.arrivals != ArrivalKind::kTrace || !workload.trace_file.empty()) return;
-  reader.wrong("arrivals", "found 'trace' without workload.trace, allowed is poisson, gamma, diurnal or markovModulated");
+  reader.wrong("arrivals", "must be poisson, gamma, diurnal or markovModulated without workload.trace (got 'trace')");
 }
 
 void check_cv(YamlReader& reader, Workload& workload) {
@@ -83,9 +83,8 @@ void check_states(YamlReader& reader, workload::MarkovModulatedArrivals& arrival
   const auto& states = arrivals.states;
   if (list == nullptr || std::any_of(states.begin(), states.end(), [](auto& each) { return each.rate_per_s >= kRate.low; }))
     return;
-  reader.wrong_at(
-      list->line, "states",
-      fmt::format("found no state with arrivals, allowed is a requestsPerSecond of at least {} in one of them", kRate.low));
+  reader.wrong_at(list->line, "states",
+                  fmt::format("must have a state with requestsPerSecond of at least {} (got none)", kRate.low));
 }
 
 template <ArrivalKind kind>
@@ -110,7 +109,7 @@ void read_scale(YamlReader& reader, Workload& workload) {
 void check_end(YamlReader& reader, Workload& workload, Reading& reading) {
   if (workload.duration_s || workload.requests || reading.for_plan()) return;
   if (arrive_as<ArrivalKind::kTrace>(workload)) return reader.note("duration", "the trace's own");
-  reader.wrong("duration", "missing, allowed is a time such as 120s, or workload.requests in its place");
+  reader.wrong("duration", "must be a time such as 120s, unless workload.requests is set (got nothing)");
 }
 
 auto diurnal_fields() {

@@ -1,4 +1,4 @@
-// question_of() of a ModelService, and what every kind of question takes part of: see question.h.
+// question_of() for a ModelService, and what all kinds of questions share: see question.h.
 #include <algorithm>
 #include <limits>
 
@@ -13,14 +13,14 @@ namespace {
 
 constexpr double kLengthCv = 1;
 
-// GPUs of a class that this service may have: those that nobody else holds.
+// GPUs of a class available to this service: those held by nobody else.
 int free_gpus(const planner::AcceleratorState& state) {
   if (state.mode == planner::CapacityMode::kElastic) return state.max_gpus.value_or(std::numeric_limits<int>::max());
   const int free = std::max(0, state.allocatable_gpus - state.used_by_others);
   return state.max_gpus ? std::min(free, *state.max_gpus) : free;
 }
 
-// The classes that it names, or else all; with the GPUs that are left for it.
+// The classes that the service names, otherwise all, with the GPUs available to it.
 Result<std::vector<AcceleratorChoice>> choices_of(const planner::Service& service,
                                                   std::span<const planner::AcceleratorState> accelerators) {
   std::vector<AcceleratorChoice> choices;
@@ -30,8 +30,7 @@ Result<std::vector<AcceleratorChoice>> choices_of(const planner::Service& servic
     if (state == accelerators.end()) {
       return Error{
           ErrorCode::kInvalidArgument,
-          fmt::format("spec.accelerators: found {}, allowed is an AcceleratorClass that is there, or a name of the catalog",
-                      allowed.accelerator)};
+          fmt::format("spec.accelerators: must be existing AcceleratorClasses or catalog names (got {})", allowed.accelerator)};
     }
     choices.push_back({state->spec, std::min(allowed.max_gpus.value_or(free_gpus(*state)), free_gpus(*state))});
   }
@@ -49,7 +48,7 @@ Result<workload::LengthDistribution> lengths_of(const planner::Service& service,
                                                    workload::ContextLimit{context_tokens, true});
 }
 
-// Data sheets' links, and what was measured where it was.
+// Links from data sheets, replaced by measurements where they exist.
 void set_paths(Problem& problem, const planner::Service& service) {
   using Spec = planner::AcceleratorSpec;
   problem.within_node.bandwidth_bytes_per_s = slowest(problem, &Spec::intra_link_bandwidth_bytes_per_s);
@@ -93,10 +92,10 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   const auto wrong = [&](const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("ModelService {}: {}", problem.name, what)};
   };
-  if (!service.shape) return wrong("spec.model: the model's shape is not known: " + service.shape_unknown_reason);
+  if (!service.shape) return wrong("spec.model: the model's shape is unknown: " + service.shape_unknown_reason);
   problem.shape = *service.shape;
   problem.requests_per_s = service.workload.requests_per_s;
-  if (!(problem.requests_per_s > 0)) return wrong("spec.workload.requestsPerSecond: found 0, allowed is above 0");
+  if (!(problem.requests_per_s > 0)) return wrong("spec.workload.requestsPerSecond: must be above 0 (got 0)");
 
   auto choices = choices_of(service, accelerators);
   if (!choices.ok()) return wrong(choices.error().message);

@@ -30,7 +30,7 @@ TimeEstimates times_over(std::span<const ServingResult> results, Times times) {
   return estimates;
 }
 
-// Nothing observed: null, not a time of 0.
+// Without observations null, not a time of 0.
 Json times_json(const TimeEstimates& times, bool observed) {
   if (!observed) {
     const Json none = nullptr;

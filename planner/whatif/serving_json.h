@@ -1,9 +1,8 @@
-// ServingReport: what the replications of one scenario gave, taken together, and its JSON as `windlass simulate -o json` prints
-// it.
+// ServingReport combines the replications of one scenario; to_json() prints it as `windlass simulate -o json`.
 //
-// One report a service. Times and shares are means over the replications of each one's own figure (`max`: the largest of all),
-// with the half-width of their 95 % confidence interval beside them; requests, completed, refused, iterations and the like are
-// sums; workers are those of the first replication. Pure.
+// One report per service. Times and shares are means over the replications (`max`: the largest of all), with the half-width of
+// their 95 % confidence interval. Counts such as requests, completed, refused and iterations are sums. Workers are those of the
+// first replication. Pure.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +26,15 @@ struct TimeEstimates {
 
 struct ServingReport {
   int replications = 1;
-  std::uint64_t seed = 0;  // of the first; each further one counts up
+  std::uint64_t seed = 0;  // of the first replication; the next ones count up
   std::int64_t requests = 0, completed = 0, refused = 0, failed = 0, retried = 0;
   TimeEstimates scheduling_delay, ttft, tbt, tpot, e2e, normalised;
   struct Slowdown {
     TimeEstimates ttft, tbt, e2e;
   };
   std::optional<Slowdown> slowdown;
-  std::optional<MeanEstimate> attainment;  // none: no objectives
-  std::optional<double> percentile;        // of the requests that are to be inside the objectives
+  std::optional<MeanEstimate> attainment;  // none without objectives
+  std::optional<double> percentile;        // required percentage of requests that meet the objectives
   std::int64_t iterations = 0, extrapolated_iterations = 0, preemptions = 0, kv_transfers = 0;
   std::int64_t swapped_tokens = 0, prefix_hit_tokens = 0, flips = 0;
   MeanEstimate mean_batch, busy_share, mean_kv_in_use, mfu, mean_workers, simulated_s, gpu_hours, cost, energy_kwh;
@@ -53,7 +52,7 @@ struct ServingReport {
 
 [[nodiscard]] nlohmann::ordered_json to_json(const ServingReport& report);
 
-// Several services: what adds up, and each one's own under its name. REQUIRES: as many names as reports, at least one.
+// Several services: their totals, and each one's own report under its name. REQUIRES: as many names as reports, at least one.
 [[nodiscard]] nlohmann::ordered_json to_json(std::span<const ServingReport> reports, std::span<const std::string> names);
 
 }  // namespace windlass::sim

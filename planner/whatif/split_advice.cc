@@ -22,16 +22,16 @@ namespace windlass::search {
 namespace {
 
 constexpr std::array kAsked = {"distserve", "splitwise", "tetriinfer"};
-constexpr double kLeastRatePerS = 0.1;  // of a service that assumes none
-// What a worker of either side serves does not depend on how many there are: the load of four pairs is enough to tell, and
-// eight nodes of a class hold them.
+constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
+// The rate of one worker does not depend on how many there are: the load of four pairs suffices, and eight nodes of a class
+// hold them.
 constexpr int kPairs = 4, kNodes = 8;
 
 planner::PhaseAdvice phase_of(const Pool& pool, double requests_per_s) {
   return {pool.spec.accelerator, pool.spec.gpus(), requests_per_s / pool.workers};
 }
 
-// The plan's two phases; nullopt where it has others, as one of unified workers.
+// The plan's two phases; nullopt if it is not such a plan, for example one of unified workers.
 std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Offer& plan) {
   const Pool *prefill = nullptr, *decode = nullptr;
   for (const Pool& pool : plan.deployment.pools) {
@@ -52,8 +52,8 @@ std::optional<planner::SplitAdvice> advice_of(const Problem& problem, const Offe
 
 Error stopped() { return Error{ErrorCode::kCancelled, "split_advice: stopped"}; }
 
-// How many workers there may be is not asked; maxGPUs bounds what one worker has. A class without a GPU is none to plan with,
-// whatever the spec allows. Nullopt: that leaves no class.
+// Copy of the service without limits on the number of workers; maxGPUs still limits a single worker. Drops classes without
+// GPUs, even if the spec allows them. Nullopt if no class remains.
 std::optional<planner::Service> without_limits(const planner::Service& asked,
                                                std::span<const planner::AcceleratorState> classes) {
   planner::Service service = asked;
@@ -67,7 +67,7 @@ std::optional<planner::Service> without_limits(const planner::Service& asked,
   return service.accelerators.empty() ? std::nullopt : std::optional(std::move(service));
 }
 
-// The service's problem with enough GPUs of every class.
+// The service's problem with plenty of GPUs of every class.
 Result<Question> plentiful_question(const planner::Service& service, std::span<const planner::AcceleratorState> classes) {
   std::vector<planner::AcceleratorState> plenty(classes.begin(), classes.end());
   for (planner::AcceleratorState& state : plenty) {
@@ -82,7 +82,7 @@ Result<Question> plentiful_question(const planner::Service& service, std::span<c
   return made;
 }
 
-// The cheapest split of several plans, and a remark on each plan.
+// The cheapest split among several plans, and a remark on each plan.
 class Weighing {
  public:
   explicit Weighing(const Problem& problem) : problem_(problem) {}
@@ -90,34 +90,34 @@ class Weighing {
   void weigh(const char* name, const Result<Offer>& plan) {
     if (!plan.ok()) return remark(fmt::format("{}: {}", name, plan.error().message));
     if (!plan->holds) {
-      return remark(fmt::format("{}: {} holds the objective for {:.4g} % of the requests", name, describe(plan->deployment),
+      return remark(fmt::format("{}: {} meets the objective for {:.4g} % of the requests", name, describe(plan->deployment),
                                 plan->predicted.attainment * 100));
     }
     auto advice = advice_of(problem_, *plan);
     if (!advice) {
-      return remark(fmt::format("{}: {} does not split the phases in two pools", name, describe(plan->deployment)));
+      return remark(fmt::format("{}: {} does not split the phases into two pools", name, describe(plan->deployment)));
     }
-    remark(fmt::format("{}: {:.4g} an hour", name, plan->cost_per_hour));
+    remark(fmt::format("{}: {:.4g} per hour", name, plan->cost_per_hour));
     if (best_ && plan->cost_per_hour >= best_->cost_per_hour) return;
     best_ = std::move(advice);
     best_->cost_per_hour = plan->cost_per_hour;
   }
 
-  // What the same service costs with whole workers.
+  // Records what the same service costs with whole workers.
   void compare_with_whole(const Result<Offer>& whole) {
     if (whole.ok() && whole->holds) whole_cost_ = whole->cost_per_hour;
-    // Where nothing was found out about whole workers, they are no dearer: what runs stays.
+    // If nothing is known about whole workers, assume that they cost no more, so that what runs stays.
     if (!whole.ok()) whole_cost_ = best_ ? best_->cost_per_hour : 0;
     remark(!whole.ok()   ? "whole workers: " + whole.error().message
-           : whole_cost_ ? fmt::format("whole workers: {:.4g} an hour", *whole_cost_)
-                         : "no whole workers hold");
+           : whole_cost_ ? fmt::format("whole workers: {:.4g} per hour", *whole_cost_)
+                         : "no whole workers meet the objective");
   }
 
-  // With its costs and reason; one that does not hold says why.
+  // The answer with its costs and reason; if no split is feasible, it says why.
   [[nodiscard]] planner::SplitAdvice advice() const {
     planner::SplitAdvice advice = best_.value_or(planner::SplitAdvice{});
     advice.why = best_ ? fmt::format("{}", fmt::join(remarks_, ", "))
-                       : fmt::format("no split holds the objective: {}", fmt::join(remarks_, "; "));
+                       : fmt::format("no split meets the objective: {}", fmt::join(remarks_, "; "));
     if (best_) advice.whole_cost_per_hour = whole_cost_;
     return advice;
   }
@@ -131,7 +131,7 @@ class Weighing {
   std::vector<std::string> remarks_;
 };
 
-// What the closed form says that a worker of each phase serves.
+// Adds the closed form's rate of a worker of each phase.
 void add_closed_forms(planner::SplitAdvice& advice, const planner::Service& service,
                       std::span<const planner::AcceleratorState> classes) {
   const planner::Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
@@ -145,7 +145,7 @@ void add_closed_forms(planner::SplitAdvice& advice, const planner::Service& serv
   }
 }
 
-// Weighs the strategies' plans. Error: stopped.
+// Compares the strategies' plans. Error: stopped.
 Result<planner::SplitAdvice> cheapest_split(const Problem& problem, planner::Family asked, const Effort& effort) {
   Weighing weighing(problem);
   for (const char* name : kAsked) {
@@ -176,7 +176,7 @@ planner::SplitAdvice no_split(std::string why) {
 Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::span<const planner::AcceleratorState> classes,
                                           const Effort& effort) {
   const std::optional<planner::Service> service = without_limits(asked, classes);
-  if (!service) return no_split("no class of spec.accelerators has any GPU");
+  if (!service) return no_split("no class in spec.accelerators has GPUs");
   auto made = plentiful_question(*service, classes);
   if (!made.ok()) return no_split(made.error().message);
   Problem& problem = made->problem();
@@ -184,8 +184,9 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
   if (stop_requested(effort.stop)) return stopped();
   const bool chosen = choice.ok() && choice->prefill_per_s > 0 && choice->decode_per_s > 0;
   if (choice.ok() && !chosen && choice->affinity == NodeAffinity::kHigh) {
-    // A phase that holds on no worker when it has one to itself holds in no plan; the others would take long to come to that.
-    return no_split(fmt::format("no split holds the objective: distserve: {} holds at no rate on any worker that is allowed",
+    // A phase that no worker can hold even when alone on it holds in no plan; the other strategies would take long to find that
+    // out.
+    return no_split(fmt::format("no split meets the objective: distserve: {} is not feasible at any rate on any allowed worker",
                                 choice->prefill_per_s > 0 ? "decoding" : "prefill"));
   }
   if (chosen) {
@@ -194,7 +195,7 @@ Result<planner::SplitAdvice> split_advice(const planner::Service& asked, std::sp
   auto best = cheapest_split(problem, asked.scaling.strategy, effort);
   if (!best.ok() || !best->holds) return best;
   if (best->strategy == "distserve" && chosen) {
-    // Its plan is of whole instances for one rate; the goodput of each says more about others.
+    // Its plan has whole instances for one rate; the goodput of each instance is more accurate for other rates.
     best->prefill.requests_per_s = choice->prefill_per_s;
     best->decode.requests_per_s = choice->decode_per_s;
   }

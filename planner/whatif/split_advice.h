@@ -1,10 +1,10 @@
-// split_advice: how a ModelService with scaling.strategy Disaggregated should be split, by the strategies for that: DistServe,
-// Splitwise and TetriInfer are asked, and the cheapest plan that holds is taken. With strategy Auto, auto_plan.h is asked, too,
-// and for the cheapest plan of whole workers for the same load, which says whether to split at all.
+// split_advice: how to split the phases of a ModelService with scaling.strategy Disaggregated. It runs the strategies
+// DistServe, Splitwise and TetriInfer and takes the cheapest feasible plan. With strategy Auto it also runs auto_plan.h, for
+// itself and for the cheapest plan of whole workers for the same load, which decides whether to split at all.
 //
-// They are asked at the spec's assumed workload, with as many GPUs of each class as they like: how many workers there are is
-// the policy's to decide, which follows the demand and knows who else needs GPUs. What they say of one worker is what their
-// plan serves divided by its workers of that phase; DistServe knows the goodput of one of each. Pure.
+// The strategies plan for the spec's assumed workload with unlimited GPUs of each class. The policy decides the number of
+// workers, because it follows demand and knows who else needs GPUs. The rate of one worker is what the plan serves divided by
+// its workers of that phase; DistServe gives the goodput of each directly. Pure.
 #pragma once
 
 #include <span>
@@ -15,8 +15,8 @@
 
 namespace windlass::search {
 
-// `classes`: those with GPUs; how many does not matter. The effort is for each of the strategies. Error: Cancelled, and no
-// other: what cannot be planned is an answer that does not hold.
+// `classes`: those with GPUs; the number does not matter. The effort is per strategy. The only error is Cancelled: if no plan
+// is possible, the answer says that no split holds.
 [[nodiscard]] Result<planner::SplitAdvice> split_advice(const planner::Service& service,
                                                         std::span<const planner::AcceleratorState> classes,
                                                         const Effort& effort);

@@ -1,4 +1,4 @@
-// Bisection over the arrival rate; each question is the policy's own sizing.
+// Bisection over the arrival rate; each step runs the policy's own sizing.
 #include "planner/whatif/what_if.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace windlass::planner {
 namespace {
 
 constexpr double kMaxTimes = 16;
-constexpr double kLeastRatePerS = 0.01;  // a service without requests: the search begins here
+constexpr double kLeastRatePerS = 0.01;  // lower end of the search for a service without requests
 constexpr double kPrecision = 0.01;
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<WhatIf> what_if(const Snapshot& snapshot, std::size_t index) {
 
   WhatIf out;
   out.workers = wanted_at(rate_per_s);
-  // Narrows [unchanged, changed] until both are within the precision of each other, and returns the changed end.
+  // Narrows [unchanged, changed] until both are within the precision of each other; returns the changed end.
   const auto narrow = [&](double unchanged, double changed, const std::function<bool(int)>& differs) {
     while (std::abs(changed - unchanged) > kPrecision * std::max(changed, unchanged) &&
            std::max(changed, unchanged) > kLeastRatePerS) {

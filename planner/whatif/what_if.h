@@ -1,6 +1,6 @@
-// what_if: what would change the decision about one service. Sizes its configuration as the policy does, by what it has learned
-// of lengths and bursts, for other arrival rates as if they had been seen for longer than every window while nothing waits, and
-// searches for those at which the answer changes.
+// what_if: which arrival rates would change the number of workers of one service. It sizes the configuration as the policy
+// does, with what it has learned about lengths and bursts. Each rate is treated as if it had been observed for longer than
+// every window with nothing waiting.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace windlass::planner {
 
-// Rates are requests per second, to within 1 %; absent where no rate in the range that was searched changes the answer.
+// Rates in requests per second, to within 1 %; absent if no rate in the searched range changes the number.
 struct WhatIf {
-  int workers = 0;  // wanted at the present rate once every window has passed: minWorkers or more, before other limits
-  std::optional<double> more_at_per_s;  // the least rate, up to 16 times the present one, that wants more workers
+  int workers = 0;  // wanted at the present rate once every window has passed: at least minWorkers, before other limits
+  std::optional<double> more_at_per_s;  // lowest rate, up to 16 times the present one, that needs more workers
   int more_workers = 0;
-  std::optional<double> fewer_at_per_s;  // the highest rate below the present one that wants fewer
+  std::optional<double> fewer_at_per_s;  // highest rate below the present one that needs fewer
   int fewer_workers = 0;
 
   bool operator==(const WhatIf&) const = default;
 };
 
-// nullopt: the service's arrival rate is not known, or nothing can be planned for it. REQUIRES: service < services.size().
+// Nullopt if the service's arrival rate is unknown or nothing can be planned for it. REQUIRES: service < services.size().
 [[nodiscard]] std::optional<WhatIf> what_if(const Snapshot& snapshot, std::size_t service);
 
 }  // namespace windlass::planner

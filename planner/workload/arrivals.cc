@@ -1,4 +1,4 @@
-// What arrival specs may hold, their mean rates, and the processes that are simple enough to stand here.
+// Validates arrival specs, computes their mean rates, and implements the simple processes.
 #include "planner/workload/arrivals.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr double kMaxPerSecond = 1e9;  // event queues count nanoseconds
 constexpr double kLongest_s = 1e12;
 
 Error bad(const std::string& field, double found, const char* allowed) {
-  return Error{ErrorCode::kInvalidArgument, fmt::format("arrivals: {}: found {}, allowed is {}", field, found, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("arrivals: {}: must be {} (got {})", field, allowed, found)};
 }
 
 Result<void> check_rate(const std::string& field, double rate_per_s) {
@@ -44,7 +44,7 @@ Result<void> validate(const GammaArrivals& spec) {
 
 Result<void> validate(const MarkovModulatedArrivals& spec) {
   if (spec.states.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "arrivals: states: found none, allowed is at least one with a rate above 0"};
+    return Error{ErrorCode::kInvalidArgument, "arrivals: states: must be at least one with a rate above 0 (got none)"};
   }
   double dwell_s = 0;
   for (std::size_t i = 0; i < spec.states.size(); ++i) {
@@ -53,7 +53,7 @@ Result<void> validate(const MarkovModulatedArrivals& spec) {
     WINDLASS_RETURN_IF_ERROR(check_time(fmt::format("states[{}].meanDwell", i), state.mean_dwell_s));
     dwell_s += state.mean_dwell_s;
   }
-  // Else a simulation would spend its time on changes of state.
+  // Otherwise a simulation would spend its time on changes of state.
   const double per_visit = mean_rate_per_s(spec) * dwell_s / static_cast<double>(spec.states.size());
   if (per_visit >= 1e-4) return {};
   return bad("states", per_visit, "at least 0.0001 arrivals per visit to a state, on average");

@@ -1,4 +1,4 @@
-// See composed_source.h.
+// Combines arrivals and lengths into requests, and merges sources; see composed_source.h.
 #include "planner/workload/composed_source.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// ComposedSource: arrivals and lengths, drawn apart, made into requests. MergedSource: several sources, one for each of a
-// workload's models, as one.
+// ComposedSource combines independently drawn arrivals and lengths into requests. MergedSource merges the sources of several
+// models into one.
 //
 //   WINDLASS_ASSIGN_OR_RETURN(auto arrivals, make_arrivals(PoissonArrivals{70}, seed, "chat"));
 //   ComposedSource chat(std::move(arrivals), lengths, seed, "chat");
@@ -19,8 +19,8 @@
 
 namespace windlass::workload {
 
-// Lengths are drawn from the stream "<source>/lengths", so that other arrivals bring the same requests. A request's size is its
-// tokens, input and output, over their mean. Ends when its arrivals do.
+// Draws lengths from the stream "<source>/lengths", so that other arrivals have requests of the same lengths. A request's size
+// is its input plus output tokens, divided by their mean. Ends when its arrivals do.
 class ComposedSource final : public RequestSource {
  public:
   ComposedSource(std::unique_ptr<ArrivalProcess> arrivals, LengthDistribution lengths, std::uint64_t seed,
@@ -35,8 +35,8 @@ class ComposedSource final : public RequestSource {
   double per_mean_tokens_;
 };
 
-// Requests of all parts in the order of time; of two at the same time the one of the part listed first is first. Sets each
-// request's model to its part's. Ends when all have. O(log parts) per request.
+// Requests of all parts, sorted by time; at equal times the part listed first goes first. Sets the model of each request to
+// that of its part. Ends when all parts have ended. O(log parts) per request.
 class MergedSource final : public RequestSource {
  public:
   struct Part {
@@ -53,10 +53,10 @@ class MergedSource final : public RequestSource {
     std::size_t part = 0;
   };
   static bool later(const Head& a, const Head& b);
-  void pull(std::size_t part);  // its next request, if any, into the heap
+  void pull(std::size_t part);  // pushes its next request, if any, onto the heap
 
   std::vector<Part> parts_;
-  std::vector<Head> heads_;  // a heap by time and part, the earliest at the front
+  std::vector<Head> heads_;  // a heap by time and part, earliest first
 };
 
 }  // namespace windlass::workload

@@ -1,12 +1,12 @@
-// ContextLimit: what becomes of requests that do not fit a model's context. A plain value that the parsers of traces and length
-// files and the length distributions take.
+// ContextLimit says what happens to requests that do not fit into a model's context. Plain value, passed to the parsers of
+// traces and length files and to the length distributions.
 #pragma once
 
 #include <algorithm>
 
 namespace windlass::workload {
 
-// Of a prompt, or of an answer; beyond every model's context, and small enough for sums of both in an int.
+// Limit for a prompt or an answer: beyond every model's context, and small enough to add two of them in an int.
 inline constexpr int kMaxTokens = 1 << 24;
 
 struct TokenPair {
@@ -18,12 +18,12 @@ struct TokenPair {
 
 struct ContextLimit {
   int tokens = kMaxTokens;  // >= 2
-  // Off: a prompt longer than the context is an error, and outputs stay as they are. On: a prompt keeps at most tokens - 1,
-  // and then the output ends where the context does, as an inference server ends it.
+  // Off: a prompt longer than the context is an error, and outputs stay as they are. On: a prompt is cut to tokens - 1, and the
+  // output ends at the end of the context, as in an inference server.
   bool truncate = false;
 };
 
-// The pair inside a context of so many tokens, by truncation. REQUIRES: context_tokens >= 2.
+// Truncates the pair to a context of `context_tokens`. REQUIRES: context_tokens >= 2.
 [[nodiscard]] constexpr TokenPair truncated(TokenPair pair, int context_tokens) {
   pair.input_tokens = std::min(pair.input_tokens, context_tokens - 1);
   pair.output_tokens = std::min(pair.output_tokens, context_tokens - pair.input_tokens);

@@ -1,4 +1,4 @@
-// See csv_text.h.
+// Reads token counts from CSV rows and names errors by line and field; see csv_text.h.
 #include "planner/workload/csv_text.h"
 
 #include <charconv>
@@ -22,7 +22,7 @@ Result<int> read_count(std::string_view thing, std::size_t line, std::string_vie
 Error bad_field(std::string_view thing, std::size_t line, std::string_view field, std::string_view found,
                 std::string_view allowed) {
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("{}: line {}: {}: found '{}', allowed is {}", thing, line, field, shown_text(found), allowed)};
+               fmt::format("{}: line {}: {}: must be {} (got '{}')", thing, line, field, allowed, shown_text(found))};
 }
 
 Result<TokenPair> read_tokens(std::string_view thing, std::size_t line, const TokenFields& fields,
@@ -40,7 +40,7 @@ Result<TokenPair> read_tokens(std::string_view thing, std::size_t line, const To
 Result<void> validate(const std::optional<ContextLimit>& context) {
   if (!context || (context->tokens >= 2 && context->tokens <= kMaxTokens)) return {};
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("context: found {} tokens, allowed is 2 to {}", context->tokens, kMaxTokens)};
+               fmt::format("context: must be from 2 to {} tokens (got {})", kMaxTokens, context->tokens)};
 }
 
 }  // namespace windlass::workload

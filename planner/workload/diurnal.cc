@@ -1,4 +1,4 @@
-// See diurnal.h.
+// Generates arrivals along a daily curve with bursts, by thinning; see diurnal.h.
 #include "planner/workload/diurnal.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace windlass::workload {
 namespace {
 
-// Half of the way from trough to peak, relative to the mean: peak / trough = (1 + a) / (1 - a).
+// Half the distance from trough to peak, relative to the mean: peak / trough = (1 + a) / (1 - a).
 double amplitude(const DiurnalArrivals& spec) { return (spec.peak_to_trough - 1) / (spec.peak_to_trough + 1); }
 
 }  // namespace
@@ -28,7 +28,7 @@ DiurnalProcess::DiurnalProcess(const DiurnalArrivals& spec, std::uint64_t seed, 
   next_burst_s_ = gap_to_burst_s();
   if (spec.burst_rate_per_s == 0) return;
   burst_per_s_ = spec.burst_requests / spec.burst_duration_s;
-  // As many bursts as began in the last duration before time 0, each at a uniform moment of it, are under way.
+  // Bursts that started within one duration before time 0 are still active; each started at a uniform moment in it.
   const std::int64_t under_way = bursts_.poisson(spec.burst_rate_per_s * spec.burst_duration_s);
   for (std::int64_t i = 0; i < under_way; ++i) ends_s_.push_back(bursts_.uniform(0, spec.burst_duration_s));
   std::sort(ends_s_.begin(), ends_s_.end());

@@ -1,9 +1,9 @@
-// DiurnalProcess: Poisson arrivals along a daily curve with bursts on top, by thinning.
+// DiurnalProcess generates Poisson arrivals along a daily curve plus bursts, by thinning.
 //
-// Lewis and Shedler, "Simulation of nonhomogeneous Poisson processes by thinning" (1979), Theorem 1: candidates come at a
-// constant rate that the true one never exceeds, and each stays with the chance true / constant. The constant is the curve's
-// peak plus what the bursts under way bring; where a burst begins or ends it changes, and the candidate beyond that moment is
-// drawn again. Bursts draw from a stream of their own: another curve meets the same bursts.
+// Lewis and Shedler, "Simulation of nonhomogeneous Poisson processes by thinning" (1979), Theorem 1: candidates arrive at a
+// constant rate that the true rate never exceeds, and each is kept with probability true / constant. The constant is the peak
+// of the curve plus the rate of the active bursts. It changes when a burst starts or ends; a candidate beyond that moment is
+// drawn again. Bursts have a stream of their own, so another curve has the same bursts.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class DiurnalProcess final : public ArrivalProcess {
  public:
   DiurnalProcess(const DiurnalArrivals& spec, std::uint64_t seed, std::string_view source);  // REQUIRES: a valid spec
 
-  [[nodiscard]] std::optional<double> next_s() override;  // always one
+  [[nodiscard]] std::optional<double> next_s() override;  // never none
 
  private:
   [[nodiscard]] double gap_to_burst_s();
@@ -29,10 +29,10 @@ class DiurnalProcess final : public ArrivalProcess {
   Rng times_;
   Rng bursts_;
   double peak_per_s_ = 0;
-  double burst_per_s_ = 0;  // what one burst adds
+  double burst_per_s_ = 0;  // rate added by one burst
   double now_s_ = 0;
   double next_burst_s_ = 0;
-  std::deque<double> ends_s_;  // of the bursts under way: as all last equally long, in the order in which they began
+  std::deque<double> ends_s_;  // of the active bursts; sorted by start, because all last equally long
 };
 
 }  // namespace windlass::workload

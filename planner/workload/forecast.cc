@@ -1,4 +1,4 @@
-// See forecast.h.
+// Forecasts an arrival rate with one of three methods; see forecast.h.
 #include "planner/workload/forecast.h"
 
 #include <cmath>
@@ -10,18 +10,19 @@
 namespace windlass::workload {
 namespace {
 
-constexpr double kHighestRate_per_s = 1e12;  // squares, sums and slopes of such rates are still finite
+constexpr double kHighestRate_per_s = 1e12;  // squares, sums and slopes of such rates stay finite
 
 Error invalid(std::string message) { return {ErrorCode::kInvalidArgument, std::move(message)}; }
 
 Result<void> check_sample(const RateSample& sample, const std::optional<RateSample>& last) {
-  if (!std::isfinite(sample.time_s)) return invalid(fmt::format("rate sample: time_s is {}; a finite time", sample.time_s));
+  if (!std::isfinite(sample.time_s)) return invalid(fmt::format("rate sample: time_s: must be finite (got {})", sample.time_s));
   if (!(sample.rate_per_s >= 0 && sample.rate_per_s <= kHighestRate_per_s)) {
-    return invalid(fmt::format("rate sample at {} s: rate_per_s is {}; allowed: 0 to {}", sample.time_s, sample.rate_per_s,
-                               kHighestRate_per_s));
+    return invalid(fmt::format("rate sample at {} s: rate_per_s: must be from 0 to {} (got {})", sample.time_s,
+                               kHighestRate_per_s, sample.rate_per_s));
   }
   if (last && sample.time_s <= last->time_s) {
-    return invalid(fmt::format("rate sample: time_s is {}; allowed: after the last sample's {}", sample.time_s, last->time_s));
+    return invalid(
+        fmt::format("rate sample: time_s: must be after the last sample's {} (got {})", last->time_s, sample.time_s));
   }
   return {};
 }
@@ -60,21 +61,21 @@ Result<void> validate(const ForecastOptions& options) {
        }) {
     if (field.value >= field.least && field.value <= field.most) continue;
     return invalid(
-        fmt::format("forecast options: {} is {}; allowed: {} to {}", field.name, field.value, field.least, field.most));
+        fmt::format("forecast options: {}: must be from {} to {} (got {})", field.name, field.least, field.most, field.value));
   }
-  // A bin of less than a second would make a long horizon a long loop.
+  // Bins of less than a second would make the loop over a long horizon slow.
   const auto shortest_s = static_cast<double>(seasonal.season_bins);
   if (seasonal.season_s != 0 && !(seasonal.season_s >= shortest_s && seasonal.season_s <= 1e9)) {
-    return invalid(
-        fmt::format("forecast options: holt_winters.season_s is {}; allowed: 0 for none, or {} (a second a bin) to 1e9",
-                    seasonal.season_s, shortest_s));
+    return invalid(fmt::format(
+        "forecast options: holt_winters.season_s: must be 0 for none, or from {} (a second per bin) to 1e9 (got {})",
+        shortest_s, seasonal.season_s));
   }
   return {};
 }
 
 Result<void> check_horizon(double horizon_s) {
   if (horizon_s > 0 && horizon_s <= kLongestHorizon_s) return {};
-  return invalid(fmt::format("forecast: horizon_s is {}; allowed: above 0, up to {}", horizon_s, kLongestHorizon_s));
+  return invalid(fmt::format("forecast: horizon_s: must be above 0 and at most {} (got {})", kLongestHorizon_s, horizon_s));
 }
 
 Forecaster::Forecaster(double max_gap_s, std::optional<RateSample> last, Method method)
@@ -96,7 +97,7 @@ Result<Forecaster> Forecaster::resume(const ForecasterState& state, const Foreca
     return Forecaster(options.max_gap_s, state.last, ChangePointForecast(options.change_point, *change_point));
   }
   HoltWintersForecast holt_winters(options.holt_winters, std::get<HoltWintersState>(state.method));
-  // A season that began anew has no level: until the next sample, the last one is all that is known.
+  // A new season has no level yet: until the next sample, use the last one.
   if (state.last && holt_winters.state().samples == 0) holt_winters.restart(*state.last);
   return Forecaster(options.max_gap_s, state.last, std::move(holt_winters));
 }
@@ -120,7 +121,7 @@ Result<void> Forecaster::observe(const RateSample& sample) {
 
 Result<RateForecast> Forecaster::forecast(double horizon_s) const {
   WINDLASS_RETURN_IF_ERROR(check_horizon(horizon_s));
-  if (!last_) return Error{ErrorCode::kFailedPrecondition, "forecast: no sample of the rate was given yet"};
+  if (!last_) return Error{ErrorCode::kFailedPrecondition, "forecast: needs at least one sample of the rate (got none)"};
   return std::visit([&](const auto& method) { return method.over(last_->time_s, horizon_s); }, method_);
 }
 

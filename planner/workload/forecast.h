@@ -1,16 +1,18 @@
-// Forecaster: the arrival rate of the next seconds (a cold start's, say), from samples at irregular intervals, by one method.
+// Forecaster predicts the arrival rate for the next seconds (during a cold start, say) from samples at irregular intervals,
+// with one method.
 //
-// Three methods: an EWMA (forecast_ewma.h), Holt-Winters with an optional season (forecast_holt_winters.h), and a level that
-// starts anew at every change a CUSUM finds (forecast_change_point.h); forecast_best.h picks among them by their past error.
+// There are three methods: an EWMA (forecast_ewma.h), Holt-Winters with an optional season (forecast_holt_winters.h), and a
+// level that restarts at every change found by a CUSUM (forecast_change_point.h). forecast_best.h picks among them by past
+// error.
 //
-// What it does with samples that are not as they should be:
-// - a time or rate that is NaN or infinite, a rate below 0 or above 1e12 per second, or a time not after the last sample's: an
-//   error, and the state is as if the sample had never been;
-// - a rate of 0 is a rate: a service without requests is forecast as one;
-// - a time more than max_gap_s after the last: what the level was is forgotten and begins with this sample; seasons and what is
-//   known of the noise stay.
-// Pure: no clock. The state is plain data that a caller may keep, compare, and begin another Forecaster with. A Forecaster
-// belongs to one thread at a time.
+// Unusual samples:
+// - A time or rate that is NaN or infinite, a rate below 0 or above 1e12 per second, or a time not later than that of the last
+//   sample is an error and leaves the state unchanged.
+// - A rate of 0 is valid: a service without requests gets a forecast of 0.
+// - A time more than max_gap_s after the last one resets the level to this sample; seasons and noise estimates are kept.
+//
+// Pure: it has no clock. The state is plain data that a caller may keep, compare, and resume another Forecaster with. Use a
+// Forecaster from one thread at a time.
 #pragma once
 
 #include <array>
@@ -25,7 +27,7 @@
 
 namespace windlass::workload {
 
-enum class ForecastMethod { kEwma, kHoltWinters, kChangePoint };  // the order of ForecasterState's alternatives
+enum class ForecastMethod { kEwma, kHoltWinters, kChangePoint };  // in the order of ForecasterState's alternatives
 
 inline constexpr std::array kForecastMethods = {ForecastMethod::kEwma, ForecastMethod::kHoltWinters,
                                                 ForecastMethod::kChangePoint};
@@ -40,13 +42,13 @@ struct ForecastOptions {
   ChangePointOptions change_point;
 };
 
-// Names the field that is out of its range.
+// Errors name the field that is out of range.
 [[nodiscard]] Result<void> validate(const ForecastOptions& options);
 
-// The longest horizon a forecast may be asked for.
+// The longest allowed horizon.
 inline constexpr double kLongestHorizon_s = 86'400;
 
-// Whether 0 < horizon_s <= kLongestHorizon_s.
+// Checks that 0 < horizon_s <= kLongestHorizon_s.
 [[nodiscard]] Result<void> check_horizon(double horizon_s);
 
 struct ForecasterState {
@@ -59,12 +61,13 @@ class Forecaster {
  public:
   [[nodiscard]] static Result<Forecaster> make(ForecastMethod method, const ForecastOptions& options);
 
-  // Goes on from a state that state() gave, maybe under other options: a season of another length begins anew, all else stays.
+  // Continues from a state returned by state(), possibly with other options. A season of another length restarts; everything
+  // else is kept.
   [[nodiscard]] static Result<Forecaster> resume(const ForecasterState& state, const ForecastOptions& options);
 
   [[nodiscard]] Result<void> observe(const RateSample& sample);
 
-  // Of the horizon_s seconds after the last sample. An error before the first sample.
+  // Forecast for the horizon_s seconds after the last sample. An error before the first sample.
   [[nodiscard]] Result<RateForecast> forecast(double horizon_s) const;
 
   [[nodiscard]] ForecastMethod method() const { return static_cast<ForecastMethod>(method_.index()); }

@@ -1,4 +1,4 @@
-// See forecast_best.h.
+// Runs all forecast methods and answers with the best by past error; see forecast_best.h.
 #include "planner/workload/forecast_best.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace windlass::workload {
 Result<void> validate(const BestForecastOptions& options) {
   WINDLASS_RETURN_IF_ERROR(validate(options.methods));
   const auto refused = [](const char* field, double value, const char* allowed) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("forecast options: {} is {}; allowed: {}", field, value, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("forecast options: {}: must be {} (got {})", field, allowed, value)};
   };
   if (!(options.error_memory_s >= 1e-3 && options.error_memory_s <= 1e9)) {
     return refused("error_memory_s", options.error_memory_s, "0.001 to 1e9");
@@ -59,7 +59,8 @@ Result<BestForecaster> BestForecaster::resume(const BestForecastState& state, co
 Result<void> BestForecaster::observe(const RateSample& sample, double horizon_s) {
   WINDLASS_RETURN_IF_ERROR(check_horizon(horizon_s));
   const std::optional<RateSample> last = methods_.front().last();
-  for (Forecaster& method : methods_) WINDLASS_RETURN_IF_ERROR(method.observe(sample));  // the first refuses, or none does
+  for (Forecaster& method : methods_)
+    WINDLASS_RETURN_IF_ERROR(method.observe(sample));  // all methods refuse the same samples, so only the first can fail
   if (last && sample.time_s - last->time_s > options_.methods.max_gap_s) {
     pending_.clear();
   } else if (last) {
@@ -73,7 +74,7 @@ Result<void> BestForecaster::observe(const RateSample& sample, double horizon_s)
 void BestForecaster::score_until(const RateSample& sample, double last_s) {
   std::vector<PendingForecast> waiting;
   for (PendingForecast& forecast : pending_) {
-    // The sample's rate is that of all the time since the last one: what came until a moment in between is known too.
+    // The rate of the sample covers all the time since the last one, so arrivals up to a moment in between follow from it.
     forecast.requests += sample.rate_per_s * (std::min(sample.time_s, forecast.due_s) - last_s);
     if (forecast.due_s <= sample.time_s) {
       score(forecast);
@@ -86,7 +87,7 @@ void BestForecaster::score_until(const RateSample& sample, double last_s) {
 
 void BestForecaster::score(const PendingForecast& forecast) {
   const double actual_per_s = forecast.requests / (forecast.due_s - forecast.issued_s);
-  // Horizons that became shorter can end in another order than they began.
+  // When the horizon shrinks, forecasts may become due in another order than they were made.
   const double elapsed_s = scored_s_ ? std::max(0.0, forecast.due_s - *scored_s_) : 0;
   const auto learn = [&](ForecastError& error, double mean_per_s) {
     ++error.forecasts;
@@ -111,10 +112,10 @@ void BestForecaster::choose() {
 void BestForecaster::write_down(double now_s, double horizon_s) {
   if (pending_.size() >= kForecastsPerHorizon) return;
   const double spacing_s = horizon_s / static_cast<double>(kForecastsPerHorizon);
-  // Less a rounding error: samples exactly a spacing apart are each an occasion.
+  // Allow for rounding: samples exactly one spacing apart each get a forecast.
   if (!pending_.empty() && now_s - pending_.back().issued_s < spacing_s * (1 - 1e-9)) return;
   PendingForecast forecast{now_s, now_s + horizon_s, {}, best_, 0};
-  if (!(forecast.due_s > now_s)) return;  // a horizon below the time's precision
+  if (!(forecast.due_s > now_s)) return;  // a horizon below the precision of the time
   for (std::size_t i = 0; i < methods_.size(); ++i) {
     const Result<RateForecast> of_method = methods_[i].forecast(horizon_s);
     assert(of_method.ok());  // there is a sample, and the horizon was checked

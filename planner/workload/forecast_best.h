@@ -1,15 +1,15 @@
-// BestForecaster: all methods side by side on one series; the one whose past forecasts were best answers.
+// BestForecaster runs all methods on the same series and answers with the one whose past forecasts were best.
 //
-// Up to kForecastsPerHorizon times a horizon every method's forecast of the mean rate is written down. When its horizon has
-// passed, it is compared with the mean rate that came; the mean absolute error of each method forgets exponentially. The one
-// that answers changes only to a method whose error is lower by the margin, and not before kHorizonsToChoose horizons' worth of
-// forecasts was scored, so that two equals do not take turns; the price is that what answers may be worse than the best by up
-// to 1 / (1 - margin). This is follow-the-leader on discounted losses (Cesa-Bianchi and Lugosi, "Prediction, Learning, and
-// Games", 2006) with hysteresis.
+// Up to kForecastsPerHorizon times per horizon it records every method's forecast of the mean rate. When the horizon has
+// passed, it compares them with the actual mean rate. The mean absolute error of each method forgets exponentially. It switches
+// only to a method whose error is lower by `margin`, and only after forecasts over kHorizonsToChoose horizons have been scored,
+// so that two equally good methods do not alternate. The price is that the answer may be worse than the best method by up to 1
+// / (1 - margin). This is follow-the-leader on discounted losses (Cesa-Bianchi and Lugosi, "Prediction, Learning, and Games",
+// 2006) with hysteresis.
 //
-// The error of the forecasts that were really given, whichever method gave them, is kept beside the methods' own: it is the
-// metric. A forecast whose horizon meets a gap is dropped unscored, as what came is not known. O(1) a sample: at most
-// kForecastsPerHorizon forecasts wait. Samples are refused as forecast.h says. State is plain data; one thread at a time.
+// It also keeps the error of the forecasts actually given, whichever method made them; that is the metric. A forecast whose
+// horizon contains a gap is dropped, because the actual rate is unknown. O(1) per sample: at most kForecastsPerHorizon
+// forecasts are pending. Invalid samples: see forecast.h. The state is plain data; use from one thread at a time.
 #pragma once
 
 #include <array>
@@ -23,18 +23,19 @@
 namespace windlass::workload {
 
 inline constexpr std::size_t kForecastsPerHorizon = 8;
-inline constexpr std::int64_t kHorizonsToChoose = 4;  // forecasts within one horizon err together: fewer would say little
+inline constexpr std::int64_t kHorizonsToChoose =
+    4;  // forecasts within one horizon have correlated errors, so fewer would say little
 
 struct BestForecastOptions {
   ForecastOptions methods;
-  double error_memory_s = 3600;  // the time in which an error's weight falls by e
-  double margin = 0.2;           // the share by which a method must be better than the one that answers
+  double error_memory_s = 3600;  // time in which the weight of an error falls by a factor of e
+  double margin = 0.2;           // how much better a method must be to replace the current one, as a fraction
 };
 
 [[nodiscard]] Result<void> validate(const BestForecastOptions& options);
 
 struct ForecastError {
-  double mean_absolute_per_s = 0;  // of the mean rate over a horizon; exponentially forgotten
+  double mean_absolute_per_s = 0;  // of the mean rate over a horizon; forgets exponentially
   std::int64_t forecasts = 0;      // scored so far
   bool operator==(const ForecastError&) const = default;
 };
@@ -44,21 +45,21 @@ struct PendingForecast {
   double issued_s = 0;
   double due_s = 0;
   std::array<double, kForecastMethods.size()> means_per_s{};  // by ForecastMethod
-  ForecastMethod given = ForecastMethod::kEwma;               // the method that answered then
-  double requests = 0;                                        // that came since
+  ForecastMethod given = ForecastMethod::kEwma;               // the method in use at that time
+  double requests = 0;                                        // arrivals since then
   bool operator==(const PendingForecast&) const = default;
 };
 
 struct BestForecastState {
   std::array<ForecasterState, kForecastMethods.size()> methods;  // by ForecastMethod
   std::array<ForecastError, kForecastMethods.size()> errors;     // by ForecastMethod
-  ForecastError given;                                           // of what was answered
+  ForecastError given;                                           // of the answers given
   std::vector<PendingForecast> pending;                          // oldest first
-  std::optional<double> scored_s;                                // when the last scored one was due
+  std::optional<double> scored_s;                                // when the last scored forecast was due
   ForecastMethod best = ForecastMethod::kEwma;
-  std::int64_t switches = 0;  // of the method that answers
+  std::int64_t switches = 0;  // changes of the method in use
 
-  BestForecastState();  // of a series without samples
+  BestForecastState();  // the state before any sample
   bool operator==(const BestForecastState&) const = default;
 };
 
@@ -66,16 +67,16 @@ class BestForecaster {
  public:
   [[nodiscard]] static Result<BestForecaster> make(const BestForecastOptions& options);
 
-  // Goes on from a state that state() gave, maybe under other options.
+  // Continues from a state returned by state(), possibly with other options.
   [[nodiscard]] static Result<BestForecaster> resume(const BestForecastState& state, const BestForecastOptions& options);
 
-  // horizon_s is what forecasts made at this sample are scored over: the cold-start time as measured by then.
+  // Forecasts made at this sample are scored over horizon_s: the cold-start time as measured so far.
   [[nodiscard]] Result<void> observe(const RateSample& sample, double horizon_s);
 
-  // By the best method, of the horizon_s seconds after the last sample. An error before the first sample.
+  // The best method's forecast for the horizon_s seconds after the last sample. An error before the first sample.
   [[nodiscard]] Result<RateForecast> forecast(double horizon_s) const;
 
-  // By the method named.
+  // The forecast of the given method.
   [[nodiscard]] Result<RateForecast> forecast(ForecastMethod method, double horizon_s) const;
 
   [[nodiscard]] ForecastMethod best() const { return best_; }

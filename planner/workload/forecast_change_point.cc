@@ -1,4 +1,4 @@
-// See forecast_change_point.h.
+// Forecasts an arrival rate as the mean since the last detected change; see forecast_change_point.h.
 #include "planner/workload/forecast_change_point.h"
 
 #include <algorithm>
@@ -7,10 +7,10 @@
 namespace windlass::workload {
 namespace {
 
-constexpr double kGreatestDeviation = 4;  // standard deviations: three samples in a row make a change of 8, two do not
+constexpr double kGreatestDeviation = 4;  // standard deviations: a change of 8 needs three samples in a row, not two
 
-// Noise below this (in square roots of requests per second: 1% of 100 per second, a tenth of 1 per second) is none: a
-// constant rate must not make a change of its last digit.
+// Ignore noise below this (in square roots of requests per second: 1% of 100 per second, a tenth of 1 per second), so that a
+// constant rate does not alarm when its last digit changes.
 constexpr double kLeastNoise = 0.05;
 
 }  // namespace
@@ -51,7 +51,7 @@ void ChangePointForecast::observe(const RateSample& sample, double elapsed_s) {
     const double deviation = std::clamp(residual / noise, -kGreatestDeviation, kGreatestDeviation);
     if (changed(state_.up, deviation, sample, root)) return;
     if (changed(state_.down, -deviation, sample, root)) return;
-    residual = deviation * noise;  // what may be a change must not pass for noise
+    residual = deviation * noise;  // do not count a possible change as noise
   }
   ++state_.deviations;
   state_.variance += smoothing_gain(elapsed_s, options_.memory_s, state_.deviations) * (residual * residual - state_.variance);

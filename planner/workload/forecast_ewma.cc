@@ -1,4 +1,4 @@
-// See forecast_ewma.h.
+// Forecasts an arrival rate by an exponentially weighted moving average; see forecast_ewma.h.
 #include "planner/workload/forecast_ewma.h"
 
 namespace windlass::workload {

@@ -1,7 +1,7 @@
-// EWMA of an arrival rate: the level stays what the last samples were, with exponentially falling weight.
+// Exponentially weighted moving average (EWMA) of an arrival rate.
 //
-// Brown (1956) with Wright's weights for irregular intervals (forecast_types.h). Its forecast is flat: mean and peak are the
-// level. Behind a ramp it lags by the memory; in steady noise nothing simple is better. O(1) a sample; plain state.
+// Brown (1956) with Wright's weights for irregular intervals (forecast_types.h). The forecast is flat: mean and peak equal the
+// level. It lags behind a ramp by its memory; in steady noise nothing simple is better. O(1) per sample; plain state.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace windlass::workload {
 
 struct EwmaOptions {
-  double memory_s = 600;  // the time in which a sample's weight falls by e
+  double memory_s = 600;  // time in which the weight of a sample falls by a factor of e
 };
 
 struct EwmaState {
@@ -27,10 +27,10 @@ class EwmaForecast {
 
   EwmaForecast(const Options& options, const State& state) : options_(options), state_(state) {}
 
-  // The first sample, and the first after a gap: what was known is too old.
+  // Call for the first sample, and for the first one after a gap: earlier data is too old.
   void restart(const RateSample& sample);
 
-  // REQUIRES: restart() was called; elapsed_s > 0 since the sample before.
+  // REQUIRES: restart() was called; elapsed_s > 0 since the previous sample.
   void observe(const RateSample& sample, double elapsed_s);
 
   [[nodiscard]] RateForecast over(double from_s, double horizon_s) const;

@@ -1,4 +1,4 @@
-// See forecast_holt_winters.h.
+// Forecasts an arrival rate by level, trend and season; see forecast_holt_winters.h.
 #include "planner/workload/forecast_holt_winters.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace windlass::workload {
 namespace {
 
-// Time within its period, in [0, period_s), of negative times too.
+// Time within its period, in [0, period_s); also for negative times.
 double phase_s(double time_s, double period_s) {
   const double rest_s = std::fmod(time_s, period_s);
   return rest_s < 0 ? rest_s + period_s : rest_s;
@@ -31,7 +31,7 @@ std::size_t HoltWintersForecast::bin_at(double time_s) const {
 
 double HoltWintersForecast::season_effect_per_s(double time_s) const {
   if (!state_.seasonal) return 0;
-  const double place = phase_s(time_s, options_.season_s) / bin_width_s() - 0.5;  // bin k's centre is place k
+  const double place = phase_s(time_s, options_.season_s) / bin_width_s() - 0.5;  // the centre of bin k is place k
   const double below = std::floor(place);
   const auto bins = static_cast<std::int64_t>(state_.season.size());
   const auto left = static_cast<std::size_t>((static_cast<std::int64_t>(below) + bins) % bins);
@@ -44,14 +44,14 @@ void HoltWintersForecast::restart(const RateSample& sample) {
   state_.level_per_s = sample.rate_per_s - season_effect_per_s(sample.time_s);
   state_.trend_per_s_per_s = 0;
   state_.samples = 1;
-  // How long the sample stood for is unknown: it opens the first season, and is no news to a later one.
+  // The interval of this sample is unknown, so it can start the first season but adds nothing to a later one.
   if (state_.season.empty() || state_.seen_bins > 0) return;
   state_.season_begin_s = sample.time_s;
   learn_season(sample, 0);
 }
 
 void HoltWintersForecast::learn_season(const RateSample& sample, double elapsed_s) {
-  // A sample is of the interval before it: its middle says where it belongs.
+  // A sample describes the interval before it, so use the middle of that interval.
   const double middle_s = sample.time_s - elapsed_s / 2;
   SeasonBin& bin = state_.season[bin_at(middle_s)];
   if (bin.samples == 0) ++state_.seen_bins;
@@ -78,7 +78,7 @@ void HoltWintersForecast::observe(const RateSample& sample, double elapsed_s) {
   learn_season(sample, elapsed_s);
   if (state_.seasonal || state_.seen_bins < static_cast<std::int64_t>(state_.season.size())) return;
   if (sample.time_s - state_.season_begin_s < options_.season_s) return;
-  // The season begins to count: the level gives up the season's part of what it followed, and the trend all of it.
+  // The season starts to count: remove its effect from the level, and reset the trend, which had followed it.
   state_.seasonal = true;
   state_.level_per_s -= season_effect_per_s(sample.time_s);
   state_.trend_per_s_per_s = 0;
@@ -88,8 +88,8 @@ RateForecast HoltWintersForecast::over(double from_s, double horizon_s) const {
   const auto unbounded_per_s = [&](double ahead_s) {
     return state_.level_per_s + state_.trend_per_s_per_s * ahead_s + season_effect_per_s(from_s + ahead_s);
   };
-  // The expected rate is linear between the centres of bins: its mean is a sum of trapezoids, of triangles where it meets zero,
-  // and its peak stands at an end of one.
+  // The expected rate is linear between bin centres. So its mean is a sum of trapezoids (triangles where it meets zero), and
+  // its peak is at the end of one.
   double ahead_s = 0;
   double left_per_s = unbounded_per_s(0);
   double peak_per_s = std::max(0.0, left_per_s);

@@ -1,13 +1,14 @@
-// Additive Holt-Winters of an arrival rate: level, linear trend, and optionally a season (a day) as a profile of bins.
+// Additive Holt-Winters forecast of an arrival rate: level, linear trend, and optionally a season (a day) as a profile of bins.
 //
 // Holt (1957) and Winters, "Forecasting sales by exponentially weighted moving averages" (Management Science 6, 1960); level
-// and trend at irregular intervals after Wright (1986). The season:
-// - A bin holds the mean of what fell into it; the seasonal effect is the bin less the mean of all bins, so that effects
-//   always sum to zero (the renormalisation of Archibald and Koehler, 2003, at O(1)); between centres it is interpolated.
-// - It counts once a whole season has passed and every bin has had a sample; until then this is Holt's method.
-// - From then on bins learn what the level leaves over, with a memory counted in seasons.
-// Bins are places on the clock (time modulo season), so a gap costs them nothing; level and trend start anew after it.
-// The forecast never falls below zero. O(1) a sample; over() takes O(bins within the horizon). Plain state.
+// and trend at irregular intervals follow Wright (1986). The season:
+// - A bin holds the mean of the samples in it. The seasonal effect is the bin minus the mean of all bins, so effects sum to
+//   zero (the renormalisation of Archibald and Koehler, 2003, in O(1)). Between bin centres it is interpolated.
+// - It takes effect once a whole season has passed and every bin has a sample; until then this is Holt's method.
+// - After that, bins learn from what the level does not explain, with a memory counted in seasons.
+//
+// Bins are places on the clock (time modulo season), so they survive a gap; level and trend restart after it. The forecast is
+// never below zero. O(1) per sample; over() takes O(bins within the horizon). Plain state.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +33,15 @@ struct SeasonBin {
 };
 
 struct HoltWintersState {
-  double level_per_s = 0;         // without the season's effect
+  double level_per_s = 0;         // without the seasonal effect
   double trend_per_s_per_s = 0;   // of the level
   std::int64_t samples = 0;       // since the start or the last gap
   std::vector<SeasonBin> season;  // empty without a season
-  double season_mean_per_s = 0;   // of all bins
+  double season_mean_per_s = 0;   // mean of all bins
   std::int64_t seen_bins = 0;
-  double season_s = 0;        // its length, that of the options it was learned with
-  double season_begin_s = 0;  // the first sample's time
-  bool seasonal = false;      // whether the season counts yet
+  double season_s = 0;        // its length, from the options it was learned with
+  double season_begin_s = 0;  // time of the first sample
+  bool seasonal = false;      // whether the season is in effect
   bool operator==(const HoltWintersState&) const = default;
 };
 
@@ -49,16 +50,16 @@ class HoltWintersForecast {
   using Options = HoltWintersOptions;
   using State = HoltWintersState;
 
-  // A state of another season than asked for begins anew.
+  // Discards the season of `state` if its length differs from that of the options.
   HoltWintersForecast(const Options& options, State state);
 
-  // The first sample, and the first after a gap. Trend 0; the season stays.
+  // Call for the first sample, and for the first one after a gap. Sets the trend to 0; keeps the season.
   void restart(const RateSample& sample);
 
-  // REQUIRES: restart() was called; elapsed_s > 0 since the sample before.
+  // REQUIRES: restart() was called; elapsed_s > 0 since the previous sample.
   void observe(const RateSample& sample, double elapsed_s);
 
-  // From the last sample's time.
+  // Forecast from the time of the last sample.
   [[nodiscard]] RateForecast over(double from_s, double horizon_s) const;
 
   [[nodiscard]] const State& state() const { return state_; }

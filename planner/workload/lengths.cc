@@ -1,4 +1,4 @@
-// See lengths.h.
+// Draws the token lengths of requests, and reads length files; see lengths.h.
 #include "planner/workload/lengths.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace windlass::workload {
 namespace {
 
 Error bad(const char* side, const std::string& found, const std::string& allowed) {
-  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is {}", side, found, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be {} (got {})", side, allowed, found)};
 }
 
 Result<void> validate(const char* side, const TokenDistribution& distribution) {
@@ -41,7 +41,7 @@ Result<void> validate(const char* side, const TokenDistribution& distribution) {
   return {};
 }
 
-// The two columns of a length file, by their names.
+// The names of the two columns in a length file.
 struct Columns {
   std::string_view input_name, output_name;
   std::size_t input = 0, output = 0, count = 0;
@@ -81,7 +81,7 @@ LengthDistribution::Marginal::Marginal(const TokenDistribution& distribution) {
   } else {
     const auto& log_normal = std::get<LogNormalTokens>(distribution);
     high = log_normal.max_tokens;
-    // Of a log-normal with mean m and CV c: the logarithm's variance is log(1 + c^2), its mean log(m) less half of that.
+    // For a log-normal with mean m and CV c, the logarithm has variance log(1 + c^2) and mean log(m) minus half of that.
     const double variance = std::log1p(log_normal.cv * log_normal.cv);
     location = std::log(log_normal.mean) - variance / 2;
     scale = std::sqrt(variance);
@@ -118,12 +118,12 @@ Result<LengthDistribution> LengthDistribution::independent(const TokenDistributi
     return bad("inputTokens", fmt::format("prompts of up to {}", longest),
                fmt::format("at most the context of {} tokens, or truncation to it", context->tokens));
   }
-  // A prompt and an answer of the greatest length fit into this one: no truncation.
+  // A prompt and an answer of maximum length fit, so nothing is truncated.
   lengths.set_means(lengths.truncate_to_.value_or(2 * kMaxTokens));
   return lengths;
 }
 
-// The mean of a count is the sum of its chances to be 1, 2, ... or more.
+// The mean of a count is the sum over k >= 1 of P(count >= k).
 void LengthDistribution::set_means(int context) {
   const Marginal& input = marginals_[0];
   const Marginal& output = marginals_[1];
@@ -132,7 +132,7 @@ void LengthDistribution::set_means(int context) {
     for (int k = 1; k <= std::min(most, marginal.high); ++k) {
       const double chance = marginal.at_least(k);
       mean += chance;
-      if (chance * marginal.high < 1e-9) break;  // nor can all that follow add more
+      if (chance * marginal.high < 1e-9) break;  // the rest cannot add more either
     }
     return mean;
   };
@@ -141,9 +141,9 @@ void LengthDistribution::set_means(int context) {
     mean_output_tokens_ = mean_up_to(output, output.high);
     return;
   }
-  // Over the prompt's length, longest first: what is left of the context for the answer grows by one token a step.
+  // From the longest prompt down: each step leaves one more token of context for the answer.
   double mean_in_rest = 0;
-  double longer = 0;  // the chance of a longer prompt
+  double longer = 0;  // probability of a longer prompt
   for (int prompt = context - 1; prompt >= 1; --prompt) {
     mean_in_rest += output.at_least(context - prompt);
     const double at_least = input.at_least(prompt);

@@ -1,12 +1,12 @@
-// Lengths: how many tokens requests have, in and out: from a distribution of each, or pairs drawn i.i.d. with replacement from
-// a trace's rows or a length file.
+// LengthDistribution draws the input and output tokens of requests: from one distribution each, or as pairs drawn i.i.d. with
+// replacement from the rows of a trace or a length file.
 //
 //   WINDLASS_ASSIGN_OR_RETURN(auto pairs, parse_length_file(text, ContextLimit{8192}));
 //   WINDLASS_ASSIGN_OR_RETURN(auto lengths, LengthDistribution::empirical(std::move(pairs)));
 //   Rng rng(seed, "chat/lengths");
 //   TokenPair request = lengths.draw(rng);
 //
-// Every length is at least 1 token. Plain values; draw() costs no virtual call.
+// Every length is at least 1 token. Plain values; draw() makes no virtual call.
 #pragma once
 
 #include <memory>
@@ -28,12 +28,12 @@ struct FixedTokens {
 };
 
 struct UniformTokens {
-  int low = 1;  // both can be drawn
+  int low = 1;  // both inclusive
   int high = 1;
 };
 
-// Log-normal with this mean and coefficient of variation, rounded to whole tokens, and set to the nearest of 1 and max_tokens
-// where it lies outside. LengthDistribution::mean_input_tokens() says what mean that leaves.
+// Log-normal with this mean and coefficient of variation, rounded to whole tokens and clamped to 1..max_tokens.
+// LengthDistribution::mean_input_tokens() gives the resulting mean.
 struct LogNormalTokens {
   double mean = 1;
   double cv = 0;
@@ -44,26 +44,26 @@ using TokenDistribution = std::variant<FixedTokens, UniformTokens, LogNormalToke
 
 class LengthDistribution {
  public:
-  // Input and output drawn independently. Without truncation the largest prompt that can be drawn must lie within the context.
-  // Errors (kInvalidArgument) name the field, what was found and what is allowed.
+  // Draws input and output independently. Without truncation, the largest possible prompt must fit into the context. Errors
+  // (kInvalidArgument) name the field, what was found and what is allowed.
   [[nodiscard]] static Result<LengthDistribution> independent(const TokenDistribution& input, const TokenDistribution& output,
                                                               const std::optional<ContextLimit>& context = std::nullopt);
 
-  // Error: no pairs. REQUIRES: lengths in 1..kMaxTokens, as the parsers give.
+  // Error: no pairs. REQUIRES: lengths in 1..kMaxTokens, as the parsers return.
   [[nodiscard]] static Result<LengthDistribution> empirical(std::vector<TokenPair> pairs);
 
   [[nodiscard]] TokenPair draw(Rng& rng) const;
 
-  // Exact means of what draw() gives, rounding, bounds and truncation included.
+  // Exact means of draw(), including rounding, bounds and truncation.
   [[nodiscard]] double mean_input_tokens() const { return mean_input_tokens_; }
   [[nodiscard]] double mean_output_tokens() const { return mean_output_tokens_; }
 
  private:
-  // A distribution with what its draws need worked out.
+  // A distribution with precomputed values for drawing.
   struct Marginal {
     explicit Marginal(const TokenDistribution& distribution);
     [[nodiscard]] int draw(Rng& rng) const;
-    [[nodiscard]] double at_least(int tokens) const;  // the chance of a draw of `tokens` or more
+    [[nodiscard]] double at_least(int tokens) const;  // P(draw >= tokens)
 
     int low = 1;
     int high = 1;
@@ -74,20 +74,20 @@ class LengthDistribution {
   LengthDistribution() = default;
   void set_means(int context);
 
-  std::vector<Marginal> marginals_;                      // input and output; none where there are pairs
-  std::shared_ptr<const std::vector<TokenPair>> pairs_;  // many sources of one file share them
+  std::vector<Marginal> marginals_;                      // of input and output; empty if there are pairs
+  std::shared_ptr<const std::vector<TokenPair>> pairs_;  // shared by all sources of one file
   std::optional<int> truncate_to_;
   double mean_input_tokens_ = 0;
   double mean_output_tokens_ = 0;
 };
 
-// A CSV with a line of column names, of which two are num_prefill_tokens and num_decode_tokens, or ContextTokens and
-// GeneratedTokens; other columns are passed over. At least one row. Errors (kInvalidArgument) name the line, the field, what
-// was found and what is allowed.
+// A CSV whose first line names the columns. Two of them must be num_prefill_tokens and num_decode_tokens, or ContextTokens and
+// GeneratedTokens; others are ignored. At least one row. Errors (kInvalidArgument) name the line, the field, what was found and
+// what is allowed.
 [[nodiscard]] Result<std::vector<TokenPair>> parse_length_file(std::string_view text,
                                                                const std::optional<ContextLimit>& context = std::nullopt);
 
-// The lengths of a trace's rows, without their times.
+// The lengths of the rows of a trace, without their times.
 [[nodiscard]] std::vector<TokenPair> lengths_of(std::span<const TraceRow> rows);
 
 }  // namespace windlass::workload

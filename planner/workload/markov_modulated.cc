@@ -1,4 +1,4 @@
-// See markov_modulated.h.
+// Generates arrivals whose rate follows a Markov chain; see markov_modulated.h.
 #include "planner/workload/markov_modulated.h"
 
 #include <limits>
@@ -40,7 +40,7 @@ std::optional<double> MarkovModulatedProcess::next_s() {
     const double gap_s = rate_per_s > 0 ? times_.exponential(rate_per_s) : std::numeric_limits<double>::infinity();
     if (count == 1 || now_s_ + gap_s < state_end_s_) return now_s_ += gap_s;
     now_s_ = state_end_s_;
-    // Any of the others: those from the present one on move up by one.
+    // Draw one of the other states: indices from the current one on move up by one.
     auto other = static_cast<std::size_t>(states_.integer(0, count - 2));
     if (other >= state_) ++other;
     enter(other);

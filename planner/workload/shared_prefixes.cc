@@ -1,4 +1,4 @@
-// See shared_prefixes.h.
+// Adds shared prefixes to the prompts of requests; see shared_prefixes.h.
 #include "planner/workload/shared_prefixes.h"
 
 #include <algorithm>

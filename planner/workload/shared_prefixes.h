@@ -1,9 +1,8 @@
-// PrefixedSource: requests whose prompts begin with prefixes that they share: system prompts, few-shot examples, documents.
+// PrefixedSource adds shared prefixes to the prompts of another source: system prompts, few-shot examples, documents.
 //
-// Each request of another source begins with one of `count` prefixes; the k-th most popular is drawn with a chance in
-// proportion to k^-zipf (Zipf's law; 0: all alike). The prefix is part of the prompt that the other source drew: its first
-// tokens, all of it where the prompt is shorter than the prefix. Drawn from the stream "<source>/prefixes", so that a workload
-// with and without prefixes brings the same arrivals and lengths.
+// Each request begins with one of `count` prefixes. The k-th most popular is drawn with probability proportional to k^-zipf
+// (Zipf's law; 0: all equally likely). The prefix replaces the first tokens of the prompt, or all of it if the prompt is
+// shorter. Prefixes are drawn from the stream "<source>/prefixes", so arrivals and lengths are the same with and without them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ namespace windlass::workload {
 
 struct SharedPrefixes {
   int count = 1;
-  int tokens = 1;   // of each
+  int tokens = 1;   // of each prefix
   double zipf = 0;  // exponent
 
   bool operator==(const SharedPrefixes&) const = default;
@@ -38,7 +37,7 @@ class PrefixedSource final : public RequestSource {
  private:
   std::unique_ptr<RequestSource> requests_;
   SharedPrefixes prefixes_;
-  std::vector<double> up_to_;  // weight of the prefixes up to each; the last: of all
+  std::vector<double> up_to_;  // cumulative weights of the prefixes
   Rng rng_;
 };
 

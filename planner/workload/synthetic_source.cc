@@ -1,4 +1,4 @@
-// See synthetic_source.h.
+// Generates requests with random gaps and sizes; see synthetic_source.h.
 #include "planner/workload/synthetic_source.h"
 
 #include <cassert>

@@ -1,8 +1,8 @@
-// SyntheticSource: endless requests with independent gaps and sizes. Gaps are Gamma distributed with a given coefficient of
-// variation (1: Poisson arrivals, 0: one request every 1 / rate seconds); sizes are exponential with mean 1.
+// SyntheticSource generates endless requests with independent gaps and sizes. Gaps are gamma distributed with a given
+// coefficient of variation (1: Poisson arrivals, 0: one request every 1 / rate seconds); sizes are exponential with mean 1.
 //
-// Gaps and sizes draw from streams of their own ("arrivals", "sizes"), so that two sources with one seed and different rates
-// bring the same requests faster or slower: comparisons share their randomness.
+// Gaps and sizes draw from separate streams ("arrivals", "sizes"). So two sources with one seed and different rates yield the
+// same requests, faster or slower, and comparisons share their randomness.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace windlass::workload {
 
 struct SyntheticWorkload {
   double rate_per_s = 1;  // mean arrivals per second; > 0
-  double gap_cv = 1;      // standard deviation of the gaps between arrivals / their mean; >= 0
+  double gap_cv = 1;      // standard deviation / mean of the gaps between arrivals; >= 0
   std::uint64_t seed = 1;
 };
 
@@ -24,7 +24,7 @@ class SyntheticSource final : public RequestSource {
  public:
   explicit SyntheticSource(const SyntheticWorkload& workload);  // REQUIRES: finite fields in their ranges
 
-  [[nodiscard]] std::optional<Request> next() override;  // always one
+  [[nodiscard]] std::optional<Request> next() override;  // never none
 
  private:
   GammaGaps gaps_;

@@ -1,5 +1,5 @@
-// The reader of the Azure format, field by field, and the replay. Times are integer nanoseconds until they become seconds since
-// the first row: a double of seconds since 1970 would lose the last of the trace's seven decimals.
+// Parses the Azure trace format field by field, and replays traces. Times are integer nanoseconds until they become seconds
+// since the first row, because a double of seconds since 1970 would lose the last of the trace's seven decimals.
 #include "planner/workload/trace.h"
 
 #include <cmath>
@@ -16,8 +16,7 @@ constexpr std::string_view kThing = "trace";
 constexpr std::string_view kHeader = "TIMESTAMP,ContextTokens,GeneratedTokens";
 constexpr std::int64_t kNanosecondsPerSecond = 1'000'000'000;
 
-// Days since 1970-01-01 of a date in the Gregorian calendar: counted in years that begin in March, so that a leap day is the
-// last.
+// Days from 1970-01-01 to a Gregorian date. Years are counted from March, so that a leap day comes last.
 std::int64_t days_since_epoch(int year, int month, int day) {
   const int years = month <= 2 ? year - 1 : year;
   const int months = (month + 9) % 12;  // since March
@@ -30,7 +29,7 @@ int days_in_month(int year, int month) {
   return month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31;
 }
 
-// The number made of exactly these digits, if they are all digits and it lies in low..high.
+// Parses exactly these digits; none if a character is not a digit or the number is not in low..high.
 std::optional<int> digits(std::string_view text, int low, int high) {
   int number = 0;
   for (const char c : text) {

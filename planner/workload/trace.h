@@ -1,10 +1,10 @@
-// Traces of real requests: the format of the Azure LLM inference traces, and a source that replays one.
+// Reads traces of real requests in the format of the Azure LLM inference traces, and replays them as a source.
 //
 //   TIMESTAMP,ContextTokens,GeneratedTokens
 //   2023-11-16 18:17:03.9799600,4808,10
 //
-// Timestamps are UTC with up to nine decimals, optionally followed by "+00:00"; lines end in LF or CR LF. Rows must stand in
-// the order of time: a trace that does not was cut or joined wrongly, and sorting it would hide that. Tokens are at least 1.
+// Timestamps are UTC with up to nine decimals, optionally followed by "+00:00"; lines end in LF or CR LF. Rows must be sorted
+// by time: an unsorted trace was cut or joined wrongly, and sorting it would hide that. Tokens are at least 1.
 #pragma once
 
 #include <cstddef>
@@ -34,19 +34,19 @@ struct TraceRow {
 [[nodiscard]] Result<std::vector<TraceRow>> parse_azure_trace(std::string_view text,
                                                               const std::optional<ContextLimit>& context = std::nullopt);
 
-// Standard deviation of the gaps between arrivals / their mean: 1 for Poisson arrivals. None for fewer than three rows, or if
-// all arrive at once.
+// Standard deviation / mean of the gaps between arrivals; 1 for Poisson arrivals. None for fewer than three rows, or if all
+// arrive at the same time.
 [[nodiscard]] std::optional<double> gap_cv(std::span<const TraceRow> rows);
 
-// Rows per second: (rows - 1) / time from first to last. None for fewer than two rows, or if all arrive at once.
+// Rows per second: (rows - 1) / time from first to last. None for fewer than two rows, or if all arrive at the same time.
 [[nodiscard]] std::optional<double> mean_rate_per_s(std::span<const TraceRow> rows);
 
-// The rows' times, as arrivals want them.
+// The times of the rows, as TraceArrivals needs them.
 [[nodiscard]] std::vector<double> times_of(std::span<const TraceRow> rows);
 
-// Replays the first `limit` rows, or these with time and rate scaled. A request's size is its tokens, input and output, over
-// their mean in the rows used (1 where all are 0). `source` names the random stream that thinning and shifts draw from.
-// REQUIRES: scaling.validate().
+// Replays the first `limit` rows, or these with time and rate scaled. A request's size is its input plus output tokens, divided
+// by their mean in the rows used (1 if all are 0). `source` names the random stream for thinning and shifts. REQUIRES:
+// scaling.validate().
 class TraceSource final : public RequestSource {
  public:
   explicit TraceSource(std::vector<TraceRow> rows, std::size_t limit = std::numeric_limits<std::size_t>::max(),

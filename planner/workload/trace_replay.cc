@@ -1,4 +1,4 @@
-// See trace_replay.h.
+// Replays a trace with time and rate scaled; see trace_replay.h.
 #include "planner/workload/trace_replay.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace windlass::workload {
 
 Result<void> TraceScaling::validate() const {
   const auto bad = [](const char* field, double found, const char* allowed) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("trace: {}: found {}, allowed is {}", field, found, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("trace: {}: must be {} (got {})", field, allowed, found)};
   };
   if (!(speed >= 1e-6 && speed <= 1e6)) return bad("time scale", speed, "a factor from 0.000001 to 1000000");
   if (!(rate > 0 && rate <= 1e4)) return bad("rate scale", rate, "a factor above 0 and at most 10000");
@@ -37,7 +37,7 @@ TraceReplay::TraceReplay(std::vector<double> times_s, const TraceScaling& scalin
   const double whole = std::floor(scaling.rate);
   const double rest = scaling.rate - whole;
   const auto copies = static_cast<std::size_t>(whole) + (rest > 0 ? 1 : 0);
-  // All shifts before any thinning: a rate between 2 and 3 shares its second copy with every other such rate.
+  // Draw all shifts before any thinning, so that all rates between 2 and 3 share their second copy.
   std::vector<Copy> made(copies);
   for (std::size_t i = 0; i < copies; ++i) {
     Copy& copy = made[i];
@@ -49,7 +49,7 @@ TraceReplay::TraceReplay(std::vector<double> times_s, const TraceScaling& scalin
     const auto first = std::lower_bound(times_s_.begin(), times_s_.end(), times_s_.front() + period_s_ - copy.shift_s);
     copy.row = static_cast<std::size_t>(first - times_s_.begin());
     if (copy.row == times_s_.size()) {
-      copy.row = 0;  // the shift is within the gap after the last row
+      copy.row = 0;  // the shift falls into the gap after the last row
     } else {
       copy.shift_s -= period_s_;
     }
@@ -60,7 +60,7 @@ TraceReplay::TraceReplay(std::vector<double> times_s, const TraceScaling& scalin
 void TraceReplay::push(Copy copy) {
   for (; copy.left > 0; --copy.left) {
     if (copy.keep == 1 || rng_.uniform() < copy.keep) {
-      // Rounding must not bring a shifted row before the trace's begin.
+      // Rounding must not move a shifted row before the start of the trace.
       copy.time_s = std::max(times_s_.front(), times_s_[copy.row] + copy.shift_s);
       copies_.push(copy);
       return;

@@ -1,10 +1,10 @@
-// TraceReplay: which row of a trace arrives next, and when, with time and rate scaled.
+// TraceReplay yields the rows of a trace in order, with time and rate scaled.
 //
-// Time scaling divides all times by `speed`: gaps shrink, burstiness stays. Rate scaling keeps the trace's pace: below 1 each
-// row stays with that chance, independently; above 1 the trace is laid over copies of itself, each shifted by an independent
-// uniform time around the trace's circle (its length and one mean gap), and the last one thinned to the fraction that is left.
-// The trace itself is one of the copies, unshifted. A rate of 1 is the trace as it is. Copies keep their rows' lengths, hence
-// the rows and not only the times. Per arrival O(log copies).
+// Time scaling divides all times by `speed`: gaps shrink, burstiness stays. Rate scaling keeps the pace. Below 1 each row is
+// kept with that probability, independently. Above 1 the trace is overlaid with copies of itself; each copy is shifted by an
+// independent uniform time around a circle (the length of the trace plus one mean gap), and the last copy is thinned to the
+// remaining fraction. The first copy is the unshifted trace, so a rate of 1 leaves the trace unchanged. It yields rows and not
+// only times, because copies keep the lengths of their rows. O(log copies) per arrival.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@
 namespace windlass::workload {
 
 struct TraceScaling {
-  double speed = 1;  // times are divided by it
-  double rate = 1;   // rows are thinned or multiplied by it; at most 10,000
+  double speed = 1;  // times are divided by this
+  double rate = 1;   // number of rows is multiplied by this; at most 10,000
 
   // Error kInvalidArgument names the field, what was found and what is allowed.
   [[nodiscard]] Result<void> validate() const;
@@ -36,24 +36,24 @@ class TraceReplay {
     std::size_t row = 0;
   };
 
-  TraceReplay() = default;  // of a trace without rows
-  // REQUIRES: times from 0 on that never fall, scaling.validate(). `source` names the random stream.
+  TraceReplay() = default;  // for a trace without rows
+  // REQUIRES: times that start at 0 or later and never decrease; scaling.validate(). `source` names the random stream.
   TraceReplay(std::vector<double> times_s, const TraceScaling& scaling, std::uint64_t seed, std::string_view source);
 
-  // Times never fall; of two at the same time the copy made first is first.
+  // Times never decrease; at equal times the copy made first goes first.
   [[nodiscard]] std::optional<Arrival> next();
 
-  // The circle's length: a trace of n rows over L seconds repeats after L * n / (n - 1). 0 for fewer than two rows.
+  // Length of the circle: a trace of n rows over L seconds repeats after L * n / (n - 1). 0 for fewer than two rows.
   [[nodiscard]] static double period_s(std::span<const double> times_s);
 
  private:
-  // One copy's way around the circle, from the first row that its shift brings past the trace's begin.
+  // A copy's position on the circle, from the first row that its shift moves past the start of the trace.
   struct Copy {
     double shift_s = 0;
     double keep = 1;
     std::size_t row = 0;
-    std::size_t left = 0;  // rows to go, this one included
-    double time_s = 0;     // of this row, shifted, before the speed
+    std::size_t left = 0;  // rows left, including this one
+    double time_s = 0;     // of this row after the shift, before scaling by speed
     std::size_t index = 0;
   };
   struct Later {
@@ -62,7 +62,7 @@ class TraceReplay {
     }
   };
 
-  void push(Copy copy);  // unless none of its rows that are left stays
+  void push(Copy copy);  // does nothing if thinning removes all remaining rows
 
   std::vector<double> times_s_;
   double period_s_ = 0;

@@ -24,7 +24,7 @@ bool allows(const Service& service, const std::string& accelerator) {
                      [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
 }
 
-// Workers of earlier configurations that the service still needs and can keep; GPUs that are free or coming bound them.
+// Keeps workers of earlier configurations that the service still needs, within the free and draining GPUs.
 void keep_needed(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
   int still_needed = std::max(0, std::max(1, draft.target.allowed) - count_ready(service, draft.chosen->pool.id()));
@@ -35,7 +35,7 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
     const int affordable = std::max(0, left[pool.pool.spec.accelerator]) / std::max(1, pool.pool.spec.gpus());
     const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.spec.accelerator);
     const int existing = count_existing(service, pool.pool.id());
-    // Of a slower class more workers do what is still needed.
+    // A slower class needs more workers for the same demand.
     const Configuration* second = second_class(draft, pool.pool.id());
     const double worth = second != nullptr ? std::min(1.0, worth_of(draft, *second)) : 1.0;
     const int of_these = worth > 0 ? static_cast<int>(std::min(1e6, std::ceil(still_needed / worth - 1e-9))) : still_needed;
@@ -46,12 +46,12 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
   }
 }
 
-// Whether what retires keeps the first worker of the new configuration from its GPUs, its share of them, or its money.
+// Whether retiring workers keep the first worker of the new configuration from its GPUs, its share of them, or its money.
 bool blocks_first_worker(const Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
   const Configuration& chosen = *draft.chosen;
   const Retiring sum = sum_retiring(draft);
-  // What drains already, whoever's, is room on its way: it must not cost a further worker at every plan until it is there.
+  // GPUs already being drained, by any service, will be free soon: they must not cost another worker at every plan until then.
   int coming = 0;
   for (const Worker& worker : service.workers) {
     if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.spec.accelerator) coming += worker.gpus;
@@ -76,7 +76,7 @@ void change(Draft& draft, FleetDraft& fleet) {
   for (const Configuration& pool : draft.retiring) {
     if (second_class(draft, pool.pool.id()) == nullptr) fleet.free_gpus[pool.pool.spec.accelerator] -= gpus_of(pool);
     draft.plan.reasons.push_back(Reason{"ConfigurationChange",
-                                        fmt::format("{} workers of pool {} stay until as many of {} are ready",
+                                        fmt::format("{} workers of pool {} stay until the same number of pool {} are ready",
                                                     pool.pool.workers, title(pool.pool.id()), title(chosen.pool.id())),
                                         {{"from", pool.pool.name}, {"to", chosen.pool.name}}});
   }
@@ -85,7 +85,7 @@ void change(Draft& draft, FleetDraft& fleet) {
 }  // namespace
 
 void change_pools(FleetDraft& fleet) {
-  // What stays as it is holds its GPUs before anybody changes or grows.
+  // Services that stay unchanged keep their GPUs before any other changes or grows.
   for (const Draft& draft : fleet.services) {
     if (draft.applies()) continue;
     for (const Configuration& pool : draft.as_is) fleet.free_gpus[pool.pool.spec.accelerator] -= gpus_of(pool);

@@ -9,8 +9,8 @@
 namespace windlass::planner {
 namespace {
 
-// `held`: nothing can be decided, and the counts are those that the first such plan found. A worker that replaces an outdated
-// one would else be one more at the next plan, and be replaced itself.
+// `held`: no decision is possible; return the counts of the first such plan. Otherwise a worker that replaces an outdated one
+// would count as one more at the next plan, and be replaced itself.
 std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input, bool held) {
   std::vector<Configuration> pools;
   for (const Worker& worker : input.service->workers) {
@@ -54,7 +54,7 @@ void choose(Draft& draft, const FleetDraft& fleet) {
   draft.weighed = std::move(choice.weighed);
   draft.as_is = pools_as_they_are(input, draft.is_held());
   if (changes) {
-    // What ran before our own eyes has been chosen for as long as we have looked.
+    // A configuration already running when the controller started counts as chosen since then.
     const bool first = draft.memory.configuration.empty();
     draft.memory.configuration_since_s = first ? draft.memory.history_since_s : fleet.snapshot->now_s;
     draft.memory.configuration = draft.chosen->pool.name;

@@ -12,10 +12,10 @@
 namespace windlass::planner {
 namespace {
 
-// Requests per second that would miss timeToFirstToken with this number of workers: those beyond what is served, and of the
-// others the share that waits too long.
+// Requests per second that would miss timeToFirstToken with this many workers: those above capacity, and the share of the
+// others that waits too long.
 double missed_per_s(const Draft& draft, int workers) {
-  constexpr double kBusiest = 0.95;  // above it the queue grows without an end that the formula could tell
+  constexpr double kBusiest = 0.95;  // above it the queue grows too long for the formula to be accurate
   const Configuration& chosen = *draft.chosen;
   const double demand_per_s = draft.target.demand_per_s + draft.view.queued / kBacklogDrainS;
   const auto slots = static_cast<std::int64_t>(workers) * chosen.pool.each.slots;
@@ -55,7 +55,7 @@ Claim prefill_claim_of(const Draft& draft, double now_s) {
   const int wanted = draft.prefill_wanted;
   const int existing = count_existing(*draft.service, pool.id());
   return Claim{draft.service->priority, pool.spec.accelerator, pool.spec.gpus(),
-               // What minWorkers asks for beyond those that answer: a pair's second worker is nobody else's only one.
+               // The part of minWorkers beyond the decode workers: the second worker of a pair has a floor too.
                std::clamp(draft.service->scaling.min_workers - draft.target.floor, 0, wanted), std::min(existing, wanted),
                wanted, yields(draft, now_s), [&draft, &prefill](int workers) {
                  return missed_per_s(draft, static_cast<int>(std::min(1e6, std::floor(workers / prefill.share + 1e-9))));

@@ -1,4 +1,4 @@
-// What a service asks of the GPUs: its claims in arbitration. A claim borrows its draft.
+// Claims in arbitration: the GPUs that each service asks for. A claim borrows its draft.
 #pragma once
 
 #include "planner/policy/arbitration.h"
@@ -6,17 +6,18 @@
 
 namespace windlass::planner {
 
-// While the cluster refuses new workers, or no node takes those that are there, more of them would only keep GPUs from others.
+// True while the cluster rejects new workers, or no node takes the existing ones: more workers would only block GPUs for
+// others.
 [[nodiscard]] bool yields(const Draft& draft, double now_s);
 
-// Of the chosen configuration.
+// For the chosen configuration.
 [[nodiscard]] Claim claim_of(const Draft& draft, double now_s);
 
-// Of the workers that compute prompts. Without them the answering workers compute prompts too, and so as many requests miss the
-// objective as without one of those.
+// For the prefill workers. Without one, decode workers compute its prompts too, so it costs as many missed requests as a
+// missing decode worker.
 [[nodiscard]] Claim prefill_claim_of(const Draft& draft, double now_s);
 
-// What runs on a second class competes for its GPUs as what runs does.
+// A pool on a second class competes for its GPUs as a running pool.
 [[nodiscard]] Claim second_claim_of(const Draft& draft, const Configuration& pool, int wanted);
 
 }  // namespace windlass::planner

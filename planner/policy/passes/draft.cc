@@ -61,7 +61,7 @@ void set_target(Draft& draft, double now_s) {
     draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
     draft.prefill_wanted = limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
   }
-  for (Reason& reason : draft.target.reasons) reason.pass = "Target";  // also where pools that retire make it count again
+  for (Reason& reason : draft.target.reasons) reason.pass = "Target";  // also if retiring pools make it run again
 }
 
 const Configuration* second_class(const Draft& draft, const PoolId& pool) {

@@ -1,5 +1,5 @@
-// Draft: what is known and decided of one service so far. FleetDraft: of all, and of the GPUs that they share. The passes of
-// make_plan() (passes.h) fill them in, in order; each reads what those before it wrote.
+// Draft: everything known and decided about one service so far. FleetDraft: the same for all services, and the GPUs they share.
+// The passes of make_plan() (passes.h) fill them in order; each reads what earlier passes wrote.
 #pragma once
 
 #include <map>
@@ -23,26 +23,27 @@ struct Draft {
   DemandView view;
   // Configuration:
   std::optional<Configuration> chosen;
-  std::optional<PrefillSide> prefill;  // workers next to those of `chosen`, which are what `target` and `granted` count
+  std::optional<PrefillSide> prefill;  // prefill workers, next to the decode workers of `chosen`, which `target` and `granted`
+                                       // count
   std::vector<Weighed> weighed;
-  std::vector<Configuration> others;  // what may serve on a second class, the cheapest first
-  std::vector<Configuration> as_is;   // what runs now, pool by pool; pool.workers counts all but draining workers
-  // Target, and again Change where pools retire:
+  std::vector<Configuration> others;  // possible second classes, cheapest first
+  std::vector<Configuration> as_is;   // running pools; pool.workers excludes draining workers
+  // Target, and again Change if pools retire:
   Target target;
-  int prefill_wanted = 0;  // for target.allowed, inside the service's own limits
-  // Change, then SecondClass: pools of an earlier configuration that stay until the new one is ready, and what runs on a second
-  // class while the chosen one is full.
+  int prefill_wanted = 0;  // for target.allowed, within the service's own limits
+  // Change, then SecondClass: pools of an earlier configuration that stay until the new one is ready, and workers on a second
+  // class while the chosen class is full.
   std::vector<Configuration> retiring;
   // Arbitration:
   int granted = 0;
-  int promised = 0;  // granted, and what it gets of GPUs that are coming free
+  int promised = 0;  // `granted` plus its part of the GPUs that are being drained
   int prefill_granted = 0;
   // Pools:
-  std::vector<Configuration> effective;  // what the plan leaves running: the planned pools, or what runs now
-  // What the user gets. Each pass adds its reasons.
+  std::vector<Configuration> effective;  // what runs after this plan: the planned pools, or the current ones
+  // The result for the user. Each pass adds its reasons.
   ServicePlan plan;
 
-  // Whether this plan changes worker counts. Otherwise things stay as they are.
+  // Whether this plan changes worker counts.
   [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_held() const { return !chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_planned(const PoolId& pool) const {
@@ -53,33 +54,33 @@ struct Draft {
 struct FleetDraft {
   const Snapshot* snapshot = nullptr;
   CapacityByClass capacities;
-  std::map<std::string, int> free_gpus;    // by class, that nobody holds and nobody was promised
-  std::map<std::string, int> coming_gpus;  // by class, free for others once workers that drain are gone
+  std::map<std::string, int> free_gpus;    // by class: neither held nor promised to anyone
+  std::map<std::string, int> coming_gpus;  // by class: free for others once draining workers are gone
   std::vector<Draft> services;             // in the snapshot's order
   std::vector<Denied> denied;
 };
 
-// Nothing is decided yet.
+// A draft before any decision.
 [[nodiscard]] FleetDraft draft_of(const Snapshot& snapshot);
 
-// By class: those that are free, and those that are coming free.
+// By class: free GPUs plus those being drained.
 [[nodiscard]] std::map<std::string, int> free_or_coming(const FleetDraft& fleet);
 
-[[nodiscard]] int gpus_of(const Configuration& configuration);  // of all its workers
+[[nodiscard]] int gpus_of(const Configuration& configuration);  // of all its workers together
 [[nodiscard]] int count_existing(const Service& service, const PoolId& pool);
-[[nodiscard]] bool is_refused(const Service& service, double now_s);  // the cluster takes no new workers of it
+[[nodiscard]] bool is_refused(const Service& service, double now_s);  // the cluster rejects its new workers
 [[nodiscard]] Retiring sum_retiring(const Draft& draft);
 
-// Of a service with a chosen configuration: the target, with what retiring pools take of the service's own limits.
+// Sets the target of a service with a chosen configuration; retiring pools count against the service's own limits.
 void set_target(Draft& draft, double now_s);
 
-// The configuration of a second class that a pool is of; null: it is of none.
+// The second-class configuration that a pool belongs to; null if none.
 [[nodiscard]] const Configuration* second_class(const Draft& draft, const PoolId& pool);
-// Workers of the chosen configuration that one of this serves as much as; 0: it is not known.
+// How many workers of the chosen configuration one of `other` replaces; 0: unknown.
 [[nodiscard]] double worth_of(const Draft& draft, const Configuration& other);
-// Workers of the chosen configuration that are neither among these nor made up for.
+// How many workers of the chosen configuration are still missing after other classes have replaced some.
 [[nodiscard]] double missing_workers(const Draft& draft, int chosen_workers);
-// Workers whose lack is a shortage. Those that are only held after a load that is over are missed by nobody.
+// Workers whose absence counts as a shortage. Excludes workers held only for load that is over.
 [[nodiscard]] int needed_now(const Draft& draft);
 
 }  // namespace windlass::planner

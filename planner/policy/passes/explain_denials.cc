@@ -11,7 +11,7 @@
 namespace windlass::planner {
 namespace {
 
-// Who holds the GPUs of each class by this plan, most first.
+// The services that hold GPUs of each class under this plan, largest first.
 struct Holder {
   const Service* service = nullptr;
   int gpus = 0;
@@ -44,14 +44,14 @@ Holders holders_of(const std::vector<Draft>& drafts) {
 std::string who_has(const Draft& draft, const std::string& accelerator, const FleetDraft& fleet, const Holders& holders) {
   constexpr int kNamed = 3;
   const ClassCapacity& capacity = fleet.capacities.at(accelerator);
-  std::string text = fmt::format("of the {} there are,", capacity.limit);
+  std::string text = fmt::format("of {} GPUs,", capacity.limit);
   int named = 0;
   int others = 0;
   if (const auto list = holders.find(accelerator); list != holders.end()) {
     for (const Holder& holder : list->second) {
       if (holder.service == draft.service) continue;
       if (named < kNamed) {
-        text += fmt::format("{} {}/{} (priority {}) has {}", named == 0 ? "" : ",", holder.service->id.name_space,
+        text += fmt::format("{} {}/{} (priority {}) holds {}", named == 0 ? "" : ",", holder.service->id.name_space,
                             holder.service->id.name, holder.service->priority, holder.gpus);
         ++named;
       } else {
@@ -59,11 +59,11 @@ std::string who_has(const Draft& draft, const std::string& accelerator, const Fl
       }
     }
   }
-  if (named == 0) text += " no other service has any";
-  if (others > 0) text += fmt::format(", further services have {}", others);
-  if (capacity.draining > 0) text += fmt::format("; {} are still held by workers that drain", capacity.draining);
+  if (named == 0) text += " no other service holds any";
+  if (others > 0) text += fmt::format(", other services hold {}", others);
+  if (capacity.draining > 0) text += fmt::format("; {} are still held by draining workers", capacity.draining);
   if (const int taken = find_accelerator(*fleet.snapshot, accelerator)->used_by_others; taken > 0) {
-    text += fmt::format("; {} more are taken by other pods", taken);
+    text += fmt::format("; other pods use {} more", taken);
   }
   return text;
 }
@@ -79,15 +79,15 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
   if (const int needed = needed_now(draft); draft.granted < needed) {
     fleet.denied.push_back(
         Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} workers of {} x {} were needed, {} are granted: {}", needed, draft.chosen->pool.spec.gpus(),
-                           accelerator, draft.granted, who_has(draft, accelerator, fleet, holders)),
+               fmt::format("{} workers of {} x {} needed, {} granted: {}", needed, draft.chosen->pool.spec.gpus(), accelerator,
+                           draft.granted, who_has(draft, accelerator, fleet, holders)),
                accelerator, needed, draft.granted});
   }
   if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
     const Pool& pool = draft.prefill->configuration.pool;
     fleet.denied.push_back(
         Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} prefill workers of {} x {} were needed, {} are granted: {}", prompts, pool.spec.gpus(),
+               fmt::format("{} prefill workers of {} x {} needed, {} granted: {}", prompts, pool.spec.gpus(),
                            pool.spec.accelerator, draft.prefill_granted, who_has(draft, pool.spec.accelerator, fleet, holders)),
                pool.spec.accelerator, prompts, draft.prefill_granted});
   }

@@ -1,5 +1,5 @@
-// The passes of make_plan(), in their order. Each is one decision for all services; what it decides it writes into the draft,
-// and what a person should know of it into the plan's reasons. Pure.
+// The passes of make_plan(), in order. Each makes one decision for all services; it writes the result into the draft and the
+// explanation into the plan's reasons. All are pure.
 #pragma once
 
 #include <span>
@@ -8,41 +8,41 @@
 
 namespace windlass::planner {
 
-// "Demand": what may be believed of the signals, and the memory of arrivals.
+// "Demand": which signals can be trusted, and the memory of arrivals.
 void believe_demand(FleetDraft& fleet);
 
-// "Configuration": on which accelerator, with how many GPUs each, the workers run; and what runs now.
+// "Configuration": which accelerator the workers use, how many GPUs each, and what runs now.
 void choose_configurations(FleetDraft& fleet);
 
-// "Target": how many workers each service should have, before it competes with others.
+// "Target": how many workers each service should have before it competes with others.
 void set_targets(FleetDraft& fleet);
 
-// "Change": pools of an earlier configuration that stay a while. They go one for one as workers of the new one become ready;
-// but never do they keep the first new worker from its GPUs or its money. While signals are missing only those go that the spec
-// no longer allows. What others drain is no reason to let more of them go.
+// "Change": which pools of an earlier configuration stay. They leave one by one as workers of the new configuration
+// become ready, but never take GPUs or money that its first worker needs. While signals are missing, only workers that the spec
+// no longer allows go. GPUs that others are draining never cause more workers to go.
 void change_pools(FleetDraft& fleet);
 
-// "Arbitration": who gets the GPUs; what stays as it is holds its own before anybody grows.
+// "Arbitration": divides the GPUs. Services that stay unchanged keep theirs before anyone grows.
 void share_gpus(FleetDraft& fleet);
 
-// "SecondClass": services whose class has no GPUs for what they need take workers of a second one, the cheapest by what it
-// serves first. What runs there goes again as workers of the chosen class become ready (change_pools). Not while signals are
-// missing, and not where the cluster refuses new workers.
+// "SecondClass": a service whose class is short of GPUs takes workers of a second class, the cheapest per request first. They
+// go again as workers of the chosen class become ready (change_pools). Not while signals are missing, and not if the cluster
+// rejects new workers.
 void take_second_classes(FleetDraft& fleet);
 
-// "Advice": what Apply would do for services in mode Recommend or Paused, with their own GPUs and what is left.
+// "Advice": what Apply would do for services in mode Recommend or Paused, with their own GPUs and the remaining ones.
 void advise_without_acting(FleetDraft& fleet);
 
 // "Pools": the pools of the plan, and the memory for the next one.
 void write_pools(FleetDraft& fleet);
 
-// "Prediction": what the plan is expected to give, and what each configuration that was weighed would need.
+// "Prediction": the plan's predicted behaviour, and how many workers every compared configuration would need.
 void predict_plans(FleetDraft& fleet);
 
 // "Conditions": MetricsFresh, SLOMet and AbleToScale.
 void write_conditions(FleetDraft& fleet);
 
-// "Denials": what limits and a lack of GPUs withheld, and who has them.
+// "Denials": what limits and missing GPUs withheld, and who holds those GPUs.
 void explain_denials(FleetDraft& fleet);
 
 struct Pass {

@@ -13,7 +13,7 @@
 namespace windlass::planner {
 namespace {
 
-// What these pools would do at the demand that is believed.
+// Predicts the behaviour of these pools at the believed demand.
 Predicted predict(const std::vector<Configuration>& pools, const DemandView& view, const Slo& slo) {
   Predicted predicted;
   double slots = 0;
@@ -29,7 +29,7 @@ Predicted predict(const std::vector<Configuration>& pools, const DemandView& vie
   }
   if (predicted.requests_per_s > 0) {
     predicted.utilisation = view.believed_per_s / predicted.requests_per_s;
-    // Pools of different speed are taken as one of their mean.
+    // Pools of different speed are treated as one pool of the mean speed.
     const MmcQueue queue{static_cast<std::int64_t>(slots), view.believed_per_s, slots / predicted.requests_per_s};
     predicted.ttft_s += queue.wait_quantile_s(slo.percentile / 100);
   } else if (view.believed_per_s > 0 || view.queued > 0) {
@@ -38,7 +38,7 @@ Predicted predict(const std::vector<Configuration>& pools, const DemandView& vie
   return predicted;
 }
 
-// What was weighed, with what each would need for the demand that is provided for; what would do first, cheapest first.
+// Every compared configuration with the workers it would need for the planned demand; feasible ones first, cheapest first.
 std::vector<Considered> considered(const Draft& draft) {
   std::vector<Considered> out;
   double chosen_cost = 0;
@@ -56,8 +56,8 @@ std::vector<Considered> considered(const Draft& draft) {
     if (!draft.weighed[i].outbid) continue;
     out[i].rejected =
         out[i].cost_per_hour < chosen_cost
-            ? fmt::format("{:.4g} an hour instead of {:.4g} does not pay for a change", out[i].cost_per_hour, chosen_cost)
-            : fmt::format("costs {:.4g} an hour, the chosen one {:.4g}", out[i].cost_per_hour, chosen_cost);
+            ? fmt::format("{:.4g} per hour instead of {:.4g} does not justify a change", out[i].cost_per_hour, chosen_cost)
+            : fmt::format("costs {:.4g} per hour; the chosen configuration costs {:.4g}", out[i].cost_per_hour, chosen_cost);
   }
   std::stable_sort(out.begin(), out.end(), [](const Considered& a, const Considered& b) {
     if ((a.workers > 0) != (b.workers > 0)) return a.workers > 0;

@@ -13,7 +13,7 @@
 namespace windlass::planner {
 namespace {
 
-// More workers of a second class that the service may have: what is missing, inside its own limits.
+// How many more workers of a second class the service may have: what is missing, within its own limits.
 int more_of(const Draft& draft, const Configuration& other) {
   const Service& service = *draft.service;
   const double worth = worth_of(draft, other), missing = missing_workers(draft, draft.promised);
@@ -32,7 +32,7 @@ int more_of(const Draft& draft, const Configuration& other) {
   return static_cast<int>(std::max(0.0, more));
 }
 
-// One round: what each service's second class number `rank` gives it.
+// One round: gives each service workers of its second class number `rank`.
 void take_rank(const std::vector<Draft*>& drafts, std::size_t rank, FleetDraft& fleet) {
   std::vector<Claim> claims;
   std::vector<Draft*> claimants;
@@ -70,7 +70,7 @@ void explain_second_classes(Draft& draft) {
       continue;
     draft.plan.reasons.push_back(
         Reason{"SecondClass",
-               fmt::format("{} has room for {} of {} workers: {} of pool {} serve next to them",
+               fmt::format("{} has room for {} of {} workers; {} workers of pool {} serve as well",
                            draft.chosen->pool.spec.accelerator, draft.granted,
                            std::max(draft.target.allowed, draft.target.on_any_class), pool.pool.workers, pool.pool.name),
                {{"pool", pool.pool.name}, {"workers", std::to_string(pool.pool.workers)}}});

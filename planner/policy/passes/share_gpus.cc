@@ -12,15 +12,16 @@
 namespace windlass::planner {
 namespace {
 
-constexpr int kPairRounds = 3;  // of arbitration, until both sides of every split service fit each other
+constexpr int kPairRounds = 3;  // rounds of arbitration in which the two sides of split services are matched
 
-// All claims: of who answers, one a service; then of who computes prompts; then of what runs on second classes.
+// All claims: first one per service for its decode or whole workers, then for prefill workers, then for pools on second
+// classes.
 struct Claims {
   std::vector<Claim> all;
-  std::vector<Draft*> claimants;                           // of the first claims
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;  // claims of one service's two sides: who answers, who prefills
+  std::vector<Draft*> claimants;                           // services behind the first claims
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;  // the claims of a service's two sides: decode, prefill
   std::size_t first_second = 0;
-  std::vector<Configuration*> second_pools;  // of the claims from there on
+  std::vector<Configuration*> second_pools;  // pools behind the claims from there on
 };
 
 Claims claims_of(FleetDraft& fleet) {
@@ -47,8 +48,8 @@ Claims claims_of(FleetDraft& fleet) {
   return claims;
 }
 
-// Lowers what either side of a split service wants beyond what the other's grant makes use of; what runs is left to it, but for
-// prompts that nobody would answer. Returns whether anything changed.
+// Lowers each side of a split service to what it can use with the other side's grant. Running workers stay, except prefill
+// workers without any decode worker. Returns whether anything changed.
 bool shrink_pairs(const std::vector<int>& promised, Claims& claims) {
   bool changed = false;
   const auto shrink = [&](Claim& claim, int useful) {
@@ -62,7 +63,7 @@ bool shrink_pairs(const std::vector<int>& promised, Claims& claims) {
   for (const auto& [answers, prefills] : claims.pairs) {
     const PrefillSide& side = *claims.claimants[answers]->prefill;
     const int prompts = promised[prefills];
-    // None at all: who answers computes prompts too.
+    // No prefill workers at all: the decode workers compute prompts too.
     if (prompts > 0)
       shrink(claims.all[answers], static_cast<int>(std::clamp(std::floor(prompts / side.share + 1e-9), 1.0, 1e6)));
     shrink(claims.all[prefills], side.workers(promised[answers]));
@@ -76,7 +77,7 @@ void share_gpus(FleetDraft& fleet) {
   Claims claims = claims_of(fleet);
   const std::map<std::string, int> all_gpus = free_or_coming(fleet);
   std::vector<int> promised = arbitrate(claims.all, all_gpus);
-  // A side is no use without the other: what one cannot have for the other's lack is somebody else's.
+  // One side is useless without the other: release what it cannot use to other services.
   for (int round = 0; round < kPairRounds && shrink_pairs(promised, claims); ++round) {
     promised = arbitrate(claims.all, all_gpus);
   }
@@ -88,7 +89,7 @@ void share_gpus(FleetDraft& fleet) {
     } else if (i >= claims.first_second) {
       claims.second_pools[i - claims.first_second]->pool.workers = grants[i];
     }
-    // Nobody else's, also before they are free.
+    // Reserved for this claim even before they are free.
     fleet.free_gpus[claims.all[i].accelerator] -= promised[i] * claims.all[i].gpus_per_worker;
   }
   for (const auto& [answers, prefills] : claims.pairs) claims.claimants[answers]->prefill_granted = grants[prefills];

@@ -12,18 +12,20 @@ namespace {
 Hint metrics_hint(const Draft& draft) {
   if (!draft.view.complete) return Hint{Truth::kFalse, "SignalsMissing", draft.view.problem};
   if (draft.view.silent_workers > 0) {
-    return Hint{Truth::kTrue, "WorkersSilent",
-                fmt::format("{} ready workers give no fresh figures: none goes until they do", draft.view.silent_workers)};
+    return Hint{
+        Truth::kTrue, "WorkersSilent",
+        fmt::format("{} ready workers report no fresh metrics; no scale-down until they do", draft.view.silent_workers)};
   }
-  return Hint{Truth::kTrue, "SignalsFresh", "arrivals and queue are fresh"};
+  return Hint{Truth::kTrue, "SignalsFresh", "arrival rate and queue length are fresh"};
 }
 
 Hint slo_hint(const Service& service, double now_s) {
   const auto& attainment = service.demand.attainment;
-  if (!is_usable(attainment, now_s)) return Hint{Truth::kUnknown, "NothingJudged", "no request was judged within the window"};
+  if (!is_usable(attainment, now_s))
+    return Hint{Truth::kUnknown, "NothingJudged", "no request finished within the objective's window"};
   const bool met = attainment->value * 100 >= service.slo.percentile - 1e-9;
   return Hint{met ? Truth::kTrue : Truth::kFalse, met ? "Attained" : "Missed",
-              fmt::format("{:.4g} % of the requests within {:.0f} s were inside the objective, {:.4g} % should be",
+              fmt::format("{:.4g} % of the requests in the last {:.0f} s met the objective; the target is {:.4g} %",
                           attainment->value * 100, service.slo.window_s, service.slo.percentile)};
 }
 
@@ -31,37 +33,38 @@ Hint scale_hint(const Draft& draft, double now_s) {
   const Service& service = *draft.service;
   if (service.scaling.mode != Mode::kApply) {
     return Hint{Truth::kFalse, to_string(service.scaling.mode),
-                fmt::format("scaling.mode is {}: worker counts stay as they are", to_string(service.scaling.mode))};
+                fmt::format("scaling.mode is {}; worker counts are left unchanged", to_string(service.scaling.mode))};
   }
   if (!draft.chosen)
-    return Hint{Truth::kFalse, draft.plan.feasible.reason, "worker counts stay as they are: " + draft.plan.feasible.message};
+    return Hint{Truth::kFalse, draft.plan.feasible.reason, "worker counts are left unchanged: " + draft.plan.feasible.message};
   if (is_refused(service, now_s)) {
     return Hint{Truth::kFalse, service.refused->code,
-                fmt::format("the cluster refuses new workers: {}; tried again in {:.0f} s", service.refused->message,
+                fmt::format("the cluster rejects new workers: {}; next attempt in {:.0f} s", service.refused->message,
                             service.refused->until_s - now_s)};
   }
   const int needed = std::max(draft.target.allowed, draft.target.on_any_class);
   if (draft.granted < needed && missing_workers(draft, draft.granted) <= 1e-6) {
     return Hint{Truth::kTrue, "SecondClass",
-                fmt::format("{} has room for {} of {} workers; the rest is made up for on other classes",
+                fmt::format("{} has room for {} of {} workers; other accelerator classes serve the rest",
                             draft.chosen->pool.spec.accelerator, draft.granted, needed)};
   }
   if (draft.granted < needed_now(draft)) {
     return Hint{Truth::kFalse, "InsufficientCapacity",
-                fmt::format("{} workers of {} x {} are needed, {} can have them", needed_now(draft),
+                fmt::format("{} workers of {} x {} are needed, but only {} can get GPUs", needed_now(draft),
                             draft.chosen->pool.spec.gpus(), draft.chosen->pool.spec.accelerator, draft.granted)};
   }
   const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
   if (draft.prefill_granted < prompts) {
     return Hint{
         Truth::kFalse, "InsufficientCapacity",
-        fmt::format("{} prefill workers of {} x {} are needed, {} can have them; workers that answer compute the other prompts",
-                    prompts, draft.prefill->configuration.pool.spec.gpus(), draft.prefill->configuration.pool.spec.accelerator,
-                    draft.prefill_granted)};
+        fmt::format(
+            "{} prefill workers of {} x {} are needed, but only {} can get GPUs; decode workers compute the other prompts",
+            prompts, draft.prefill->configuration.pool.spec.gpus(), draft.prefill->configuration.pool.spec.accelerator,
+            draft.prefill_granted)};
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
   if (auto trouble = trouble_hint(service)) return *trouble;
-  return Hint{Truth::kTrue, "AsNeeded", "the workers that are needed are planned"};
+  return Hint{Truth::kTrue, "AsNeeded", "all needed workers are planned"};
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace windlass::planner {
 namespace {
 
-// The chosen pools with what they were granted, and those that retire.
+// The chosen pools with their granted workers, and the retiring pools.
 std::vector<Configuration> planned_pools(const Draft& draft) {
   std::vector<Configuration> planned = draft.retiring;
   if (!draft.chosen) return planned;
@@ -37,11 +37,11 @@ void write(Draft& draft, double now_s) {
     if (draft.chosen) {
       for (const Configuration& pool : planned) plan.recommended_pools.push_back(pool.pool);
       plan.reasons.push_back(Reason{to_string(service.scaling.mode),
-                                    fmt::format("worker counts stay as they are; {} workers of pool {} would be planned",
+                                    fmt::format("worker counts are left unchanged; the plan would be {} workers of pool {}",
                                                 draft.granted, title(draft.chosen->pool.id())),
                                     {}});
     } else if (!draft.as_is.empty()) {
-      plan.reasons.push_back(Reason{"HeldAsIs", "nothing can be planned: the workers that run stay", {}});
+      plan.reasons.push_back(Reason{"HeldAsIs", "no plan is possible; running workers stay", {}});
     }
   }
   if (!draft.applies()) plan.memory.desired.reset();

@@ -20,11 +20,11 @@ namespace {
 using planner::WorkerTimes;
 
 constexpr std::int64_t kLengthsSeen = 5000;
-constexpr double kErrorOfMean = 0.1;  // a heartbeat's lengths may be off by
-// The defaults of placement are those that the worker configuration counts with.
+constexpr double kErrorOfMean = 0.1;  // allowed error of a heartbeat's mean lengths
+// Placement uses the same defaults as worker_config.h.
 static_assert(dispatch::Placement{}.gamma == planner::kContextGrowth && dispatch::Placement{}.theta == planner::kTpotMargin);
 
-// A kind's iterations as Eq. 2 and 3 ask for them.
+// A kind's iteration times in the form that Eq. 2 and 3 need.
 class KindLatency final : public planner::LatencyModel {
  public:
   explicit KindLatency(const WorkerKind& kind) : kind_(kind) {}
@@ -50,11 +50,11 @@ std::string worker_text(const Problem& problem, int kind) {
 std::string why_rejected(const planner::Objective& objective, const KindLatency& model, const planner::Lengths& lengths) {
   const WorkerTimes alone = planner::worker_times(model, 1, lengths);
   if (alone.ttft_s > objective.ttft_s) {
-    return fmt::format("a prompt of {:.0f} tokens alone takes {:.3g} s, allowed is {:.3g} s", lengths.input_tokens,
+    return fmt::format("a prompt of {:.0f} tokens alone takes {:.3g} s, above the limit of {:.3g} s", lengths.input_tokens,
                        alone.ttft_s, objective.ttft_s);
   }
   if (alone.tpot_s > planner::kTpotMargin * objective.tpot_s) {
-    return fmt::format("one request alone takes {:.4g} ms a token, allowed are {:.0f} % of {:.4g} ms", alone.tpot_s * 1e3,
+    return fmt::format("one request alone takes {:.4g} ms per token, above {:.0f} % of {:.4g} ms", alone.tpot_s * 1e3,
                        planner::kTpotMargin * 100, objective.tpot_s * 1e3);
   }
   return fmt::format("one request of {:.0f} + {:.0f} tokens does not fit into its KV cache of {:.0f}", lengths.input_tokens,
@@ -69,7 +69,7 @@ int workers_guess(double load) { return static_cast<int>(std::clamp(std::ceil(lo
 
 SplitDesign unified_design(const Problem& problem, const KindThroughput& of, const AladdinOptions& options) {
   SplitDesign design;
-  design.name = fmt::format("{} a worker", worker_text(problem, of.kind));
+  design.name = fmt::format("{} per worker", worker_text(problem, of.kind));
   design.unified = true;
   design.deploy = [pool = problem.pool(of.kind), options](const PhaseCounts& counts) {
     Deployment deployment;
@@ -84,12 +84,12 @@ SplitDesign unified_design(const Problem& problem, const KindThroughput& of, con
   return design;
 }
 
-// Each phase on the degree that does most of it per GPU inside its own objective: prompts a second; tokens a second without
-// prompts between them (Eq. 6).
+// For each phase, the degree with the highest throughput per GPU within its own objective: prompts per second for prefill;
+// tokens per second without interleaved prompts for decode (Eq. 6).
 struct PhaseKinds {
   int prefill = -1, decode = -1;
-  double prefill_s = 0;           // of a mean prompt
-  planner::BatchChoice decoding;  // at the TPOT limit or the cache's
+  double prefill_s = 0;           // for a mean prompt
+  planner::BatchChoice decoding;  // at the limit of TPOT or of the cache
 };
 
 PhaseKinds phase_kinds(const Problem& problem, const planner::Objective& objective, int accelerator) {
@@ -107,7 +107,7 @@ PhaseKinds phase_kinds(const Problem& problem, const planner::Objective& objecti
       best.prefill = kind;
       best.prefill_s = prefill_s;
     }
-    // Prompts cost a decode worker nothing.
+    // A decode worker spends no time on prompts.
     class Decode final : public planner::LatencyModel {
      public:
       explicit Decode(const KindLatency& kind) : kind_(kind) {}
@@ -154,17 +154,17 @@ SplitDesign split_design(const Problem& problem, const PhaseKinds& kinds, const 
 Result<void> check(const Problem& problem, const AladdinOptions& options) {
   const auto wrong = [&](const char* field, double found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: aladdin: {}: found {}, allowed is {}", problem.name, field, found, allowed)};
+                 fmt::format("{0}: aladdin: {1}: must be {3} (got {2})", problem.name, field, found, allowed)};
   };
   const double gamma = options.placement.gamma, theta = options.placement.theta;
-  if (!(gamma >= 0 && gamma <= 1)) return wrong("gamma", gamma, "0 to 1");
+  if (!(gamma >= 0 && gamma <= 1)) return wrong("gamma", gamma, "from 0 to 1");
   if (!(theta > 0 && theta <= 1)) return wrong("theta", theta, "above 0 and at most 1");
   if (!(options.heartbeat_s > 0)) return wrong("heartbeat", options.heartbeat_s, "above 0");
   if (options.search.seeds < 1) return wrong("seeds", options.search.seeds, "at least 1");
   return {};
 }
 
-// Eq. 6's best of each accelerator, or with `rest` all others that it does not reject.
+// The best kind by Eq. 6 of each accelerator; with `rest`, all others that it does not reject.
 std::vector<SplitDesign> unified_designs(const Problem& problem, const std::vector<KindThroughput>& kinds,
                                          const AladdinOptions& options, bool rest) {
   std::vector<SplitDesign> designs;
@@ -183,16 +183,15 @@ void explain(const Problem& problem, const std::vector<KindThroughput>& kinds, c
     const bool chosen = problem.pool(kind.kind).spec == plan.deployment.pools.front().spec;
     if (!chosen || kind.tokens_per_s_per_gpu <= 0 || plan.deployment.pools.size() > 1) continue;
     plan.reasons.push_back(fmt::format(
-        "{} serve most per GPU (Eq. 6): {:.0f} tokens a second each at a batch of {}, limited by {}",
+        "{} has the highest throughput per GPU (Eq. 6): {:.0f} tokens/s per GPU at a batch of {}, limited by {}",
         worker_text(problem, kind.kind), kind.tokens_per_s_per_gpu, kind.choice.batch, planner::to_string(kind.choice.limit)));
   }
   const auto lengths = lengths_of(*problem.requests, problem.seed, kLengthsSeen);
   if (lengths.size() < 2) return;
   const double valid = static_cast<double>(least_requests(spread_of(lengths), kErrorOfMean)) / options.heartbeat_s;
   plan.reasons.push_back(
-      fmt::format("workers grow in a line with the rate (Eq. 7) above {:.3g} requests a second, where a heartbeat's mean "
-                  "lengths are within "
-                  "{:.0f} % of all requests'; the plan's rate is {:.3g}",
+      fmt::format("the number of workers is linear in the rate (Eq. 7) above {:.3g} requests/s, where a heartbeat's mean "
+                  "lengths are within {:.0f} % of those of all requests; the plan's rate is {:.3g}",
                   valid, 100 * kErrorOfMean, problem.requests_per_s));
 }
 
@@ -239,9 +238,8 @@ Result<planner::Objective> aladdin_objective(const Problem& problem) {
   }
   for (const auto& [name, value] : {std::pair{"TTFT", objective.ttft_s}, {"TPOT", objective.tpot_s}}) {
     if (std::isfinite(value)) continue;
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: aladdin: found no objective for {}, allowed are problems with TTFT and TPOT", problem.name, name)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: aladdin: objectives: must include TTFT and TPOT (got none for {})", problem.name, name)};
   }
   return objective;
 }
@@ -250,7 +248,7 @@ Result<Offer> aladdin_plan(const Problem& problem, const Effort& effort, const A
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   WINDLASS_RETURN_IF_ERROR(check(problem, given));
   WINDLASS_ASSIGN_OR_RETURN(const auto objective, aladdin_objective(problem));
-  // Placement looks at both objectives, whichever way they were asked for.
+  // Placement needs both objectives, however they were given.
   AladdinOptions options = given;
   options.placement.ttft_s = objective.ttft_s;
   options.placement.tpot_s = objective.tpot_s;
@@ -263,7 +261,7 @@ Result<Offer> aladdin_plan(const Problem& problem, const Effort& effort, const A
     }
     if (designs.empty()) {
       return Error{ErrorCode::kNotFound,
-                   fmt::format("{}: aladdin: no accelerator does both phases inside the objectives", problem.name)};
+                   fmt::format("{}: aladdin: no accelerator meets the objectives in both phases", problem.name)};
     }
     WINDLASS_ASSIGN_OR_RETURN(auto plan, plan_of_designs(problem, effort, options.search, "aladdin", std::move(designs)));
     explain(problem, kinds, options, plan);

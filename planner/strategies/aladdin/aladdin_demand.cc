@@ -30,7 +30,7 @@ std::int64_t changes_of(const workload::Forecaster& detector) {
   return std::get<workload::ChangePointState>(detector.state().method).changes;
 }
 
-// Feeds the detector and says whether it found a change.
+// Updates the detector; returns whether it found a change.
 Result<bool> feed(workload::Forecaster& detector, double time_s, double value) {
   const std::int64_t before = changes_of(detector);
   WINDLASS_RETURN_IF_ERROR(detector.observe({time_s, value}));
@@ -64,12 +64,12 @@ std::optional<std::int64_t> WorkerLine::workers(double requests_per_s) const {
 Result<WorkerLine> fit_worker_line(std::span<const WorkersAtRate> points, const LengthSpread& spread, double heartbeat_s,
                                    double error) {
   const auto wrong = [](const std::string& what) { return Error{ErrorCode::kInvalidArgument, "worker line: " + what}; };
-  if (!(heartbeat_s > 0)) return wrong(fmt::format("heartbeat: found {} s, allowed is above 0", heartbeat_s));
-  if (!(error > 0)) return wrong(fmt::format("error of the mean: found {}, allowed is above 0", error));
+  if (!(heartbeat_s > 0)) return wrong(fmt::format("heartbeat: must be above 0 (got {} s)", heartbeat_s));
+  if (!(error > 0)) return wrong(fmt::format("error of the mean: must be above 0 (got {})", error));
   double rates = 0, workers = 0;
   for (const WorkersAtRate& point : points) {
     if (!(point.requests_per_s > 0)) {
-      return wrong(fmt::format("requests per second: found {}, allowed is above 0", point.requests_per_s));
+      return wrong(fmt::format("requests per second: must be above 0 (got {})", point.requests_per_s));
     }
     rates += point.requests_per_s / static_cast<double>(points.size());
     workers += point.workers / static_cast<double>(points.size());
@@ -79,7 +79,8 @@ Result<WorkerLine> fit_worker_line(std::span<const WorkersAtRate> points, const 
     products += (point.requests_per_s - rates) * (point.workers - workers);
     squares += (point.requests_per_s - rates) * (point.requests_per_s - rates);
   }
-  if (!(squares > 0)) return wrong(fmt::format("found {} points of one rate, allowed are at least two rates", points.size()));
+  if (!(squares > 0))
+    return wrong(fmt::format("must have points of at least two rates (got {} points of one rate)", points.size()));
   WorkerLine line;
   line.workers_per_rate = products / squares;
   line.constant = workers - line.workers_per_rate * rates;
@@ -96,15 +97,15 @@ Result<bool> DemandWatch::observe(const Heartbeat& heartbeat) {
   const auto in_order = [&](double value) { return std::isfinite(value) && value >= 0; };
   if (!in_order(heartbeat.requests) || !in_order(heartbeat.input_tokens) || !in_order(heartbeat.output_tokens)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("heartbeat: found {} requests of {} and {} tokens, allowed are numbers of at least 0",
+                 fmt::format("heartbeat: must have numbers of at least 0 (got {} requests of {} and {} tokens)",
                              heartbeat.requests, heartbeat.input_tokens, heartbeat.output_tokens)};
   }
   if (last_s_ && !(heartbeat.time_s > *last_s_)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("heartbeat: found {} s after {} s, allowed are times that rise", heartbeat.time_s, *last_s_)};
+                 fmt::format("heartbeat: times must increase (got {} s after {} s)", heartbeat.time_s, *last_s_)};
   }
   const auto before_s = std::exchange(last_s_, heartbeat.time_s);
-  if (!before_s) return false;  // a rate is of the time since the heartbeat before
+  if (!before_s) return false;  // a rate needs the time since the previous heartbeat
   WINDLASS_ASSIGN_OR_RETURN(bool changed, feed(rate_, heartbeat.time_s, heartbeat.requests / (heartbeat.time_s - *before_s)));
   if (heartbeat.requests > 0) {
     WINDLASS_ASSIGN_OR_RETURN(const bool inputs, feed(inputs_, heartbeat.time_s, heartbeat.input_tokens / heartbeat.requests));

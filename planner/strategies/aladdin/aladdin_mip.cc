@@ -12,7 +12,7 @@ namespace {
 
 using mip::Term;
 
-// Strict enough that what Cbc's tolerance lets pass keeps the constraints to within rounding.
+// Strict enough that solutions within Cbc's tolerance satisfy the constraints up to rounding.
 constexpr double kTolerance = 1e-9;
 
 class Model {
@@ -30,7 +30,7 @@ class Model {
       program_.add_equal(std::move(sum), 1);  // (a)
     }
     for (std::size_t i = 0; i < workers.size(); ++i) constrain(i);
-    // Empty workers are alike: the first ones are used first.
+    // Empty workers are interchangeable: use the first ones first.
     for (std::size_t i = 1; i < workers.size(); ++i) {
       if (workers[i].requests() == 0 && workers[i - 1].requests() == 0) {
         program_.add_at_least({{used_[i - 1], 1}, {used_[i], -1}}, 0);
@@ -49,7 +49,7 @@ class Model {
     for (std::size_t j = 0; j < requests_.size(); ++j) {
       if (const double value = of(requests_[j]); value != 0) sum.push_back({x(i, j), value});
     }
-    // Where even nothing is too much, nothing new comes; what is there is no choice of ours.
+    // If the existing load exceeds the limit, nothing new may be added; the existing load is fixed.
     program_.add_at_most(std::move(sum), std::max(0.0, most));
   }
 
@@ -108,7 +108,7 @@ Result<ExactPlacement> place_exactly(std::span<const dispatch::PackedWorker> wor
   const Model model(workers, rules, requests, now_s);
   WINDLASS_ASSIGN_OR_RETURN(const auto solution, mip::solve(model.program(), max_nodes));
   if (solution.values.empty()) {
-    return Error{ErrorCode::kNotFound, "no placement of the new requests keeps the constraints on these workers"};
+    return Error{ErrorCode::kNotFound, "no placement of the new requests on these workers satisfies the constraints"};
   }
   ExactPlacement exact;
   exact.used = static_cast<int>(std::lround(solution.objective));

@@ -1,8 +1,8 @@
-// Aladdin's placement as the mixed integer program that its heuristic approaches (Nie, Fonseca, Liu 2024, Section 4.2, a to h):
-// the truth on small cases, for tests and experiments. Solved by Cbc (planner/mip). Pure.
+// Aladdin's placement as the mixed-integer program that its heuristic approximates (Nie, Fonseca, Liu 2024, Section 4.2, a to
+// h): the optimum of small cases, for tests and experiments. Solved by Cbc (planner/mip). Pure.
 //
-// Requests that run stay where they are; the new ones go to workers so that the fewest are used. (e) is asked at the iterations
-// at which a request may be predicted to end, since the cache's use rises between them. A prefill costs its constant only where
+// Running requests stay; new ones are placed so that the fewest workers are used. Constraint (e) is checked at the iterations
+// at which a request is predicted to end, since cache use rises between them. The constant cost of a prefill counts only if
 // there is one.
 #pragma once
 
@@ -17,13 +17,13 @@
 namespace windlass::search {
 
 struct ExactPlacement {
-  int used = 0;                      // workers, with those that ran something before
-  std::vector<std::size_t> workers;  // of the new requests
-  bool proven = false;               // false: the node limit was reached, and this is the best found
+  int used = 0;                      // workers, including those already running something
+  std::vector<std::size_t> workers;  // one per new request
+  bool proven = false;               // false: the node limit was reached; this is the best found
 };
 
-// `workers`: all that may be used, empty ones too. Errors: kNotFound when no placement keeps the constraints, or none was found
-// within the nodes; kInternal when Cbc gives up.
+// `workers`: all that may be used, including empty ones. Errors: kNotFound if no placement satisfies the constraints, or none
+// was found within the node limit; kInternal if Cbc fails.
 [[nodiscard]] Result<ExactPlacement> place_exactly(std::span<const dispatch::PackedWorker> workers,
                                                    const dispatch::PackingRules& rules, std::span<const NewRequest> requests,
                                                    double now_s, long max_nodes = 100'000);

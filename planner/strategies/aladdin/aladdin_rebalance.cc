@@ -8,7 +8,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kLeastGain = 1e-12;  // of the larger of both errors: rounding makes no moves
+constexpr double kLeastGain = 1e-12;  // relative to the larger of both errors: rounding must not cause moves
 
 double weight(const ErrorLine& line, const PackingError& error) {
   return line.context_token_s * error.tokens + line.decode_request_s * error.requests;

@@ -1,13 +1,13 @@
-// Aladdin's Alg. 2: new requests are moved between workers so that errors of prediction even out (Nie, Fonseca, Liu 2024,
-// Section 4.3).
+// Aladdin's Alg. 2: moves new requests between workers so that prediction errors even out (Nie, Fonseca, Liu 2024, Section
+// 4.3).
 //
-// A worker's requests that went on beyond their prediction, or ended before it, leave it with an error: l_e tokens of context
-// and b_e requests more (or fewer) than it was packed for. By Eq. 4 they weigh k2 l_e + c2 b_e of an iteration's time, and the
-// distance of the line through (l_e, b_e) from the origin, which the paper minimises in sum, is the magnitude of that over
-// sqrt(k2^2 + c2^2). A new request that moves takes k2 l_pred + c2 along. Nothing that runs is moved.
+// A worker whose requests ran longer than predicted, or shorter, has an error: l_e tokens of context and b_e requests more (or
+// fewer) than it was packed for. By Eq. 4 this costs k2 l_e + c2 b_e of an iteration's time. The paper minimises the sum of the
+// distances of the line through (l_e, b_e) from the origin, which is the magnitude of that cost over sqrt(k2^2 + c2^2). A new
+// request that moves takes k2 l_pred + c2 with it. Running requests do not move.
 //
-// The paper leaves open how the minimum is found. Here the move that lowers the sum most is made until none lowers it: the sum
-// never rises, and small cases are compared with the true minimum in the tests. Pure.
+// The paper does not say how to find the minimum. Here the move that lowers the sum most is repeated until none lowers it: the
+// sum never rises, and tests compare small cases with the true minimum. Pure.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct ErrorLine {
   double decode_request_s = 0;  // c2, beta
 };
 
-// Of one worker since the last heartbeat.
+// Error of one worker since the last heartbeat.
 struct PackingError {
   double tokens = 0;    // l_e
   double requests = 0;  // b_e
@@ -39,19 +39,19 @@ struct PackingError {
   bool operator==(const PackingError&) const = default;
 };
 
-// A new request, placed and not begun.
+// A new request, placed but not started.
 struct Movable {
   std::size_t worker = 0;
   int predicted_tokens = 0;
 };
 
-// The sum of distances of Alg. 2, line 22, over the workers.
+// The sum of distances over the workers, Alg. 2, line 22.
 [[nodiscard]] double error_distance(const ErrorLine& line, std::span<const PackingError> errors);
 
-// Where each request goes. `errors` are before any of the moves. `may_move(request, worker)` is asked before each, with all
-// moves that were told by `moved` made: whether the worker takes the request inside its constraints.
+// The worker of each request. `errors` are those before any move. `may_move(request, worker)` is called before each move, after
+// `moved` has reported all earlier ones: whether the worker can take the request within its constraints.
 struct Rebalanced {
-  std::vector<std::size_t> workers;  // of the requests
+  std::vector<std::size_t> workers;  // one per request
   std::vector<PackingError> errors;
   int moves = 0;
 };

@@ -38,7 +38,7 @@ void AladdinScheduler::place(Group& group, std::size_t number, std::span<const N
       [&](std::size_t i, std::size_t to) {
         const NewRequest& request = request_of(i);
         const dispatch::PackedWorker& worker = group.fit.worker(to);
-        // Nothing is opened to even out errors.
+        // Do not open workers only to even out errors.
         return worker.requests() > 0 && worker.fits(request.input_tokens, request.predicted_tokens, now_s);
       },
       [&](std::size_t i, std::size_t to) {
@@ -48,7 +48,7 @@ void AladdinScheduler::place(Group& group, std::size_t number, std::span<const N
         placed.worker = to;
       });
   batch.moves = balanced.moves;
-  group.errors.assign(group.fit.workers(), {});  // the next heartbeat's begin anew
+  group.errors.assign(group.fit.workers(), {});  // errors restart with the next heartbeat
 }
 
 std::vector<std::size_t> AladdinScheduler::heartbeat(std::span<const NewRequest> requests, double now_s, Executor& executor) {

@@ -1,12 +1,12 @@
-// AladdinScheduler: Aladdin's request scheduler at its heartbeats, whole: Alg. 1 for each new request, workers opened where
-// none has room, then Alg. 2 on the errors of prediction since the last heartbeat (Nie, Fonseca, Liu 2024, Section 4).
+// AladdinScheduler runs Aladdin's request scheduler at heartbeats: Alg. 1 for each new request, opening workers if none has
+// room, then Alg. 2 for the prediction errors since the last heartbeat (Nie, Fonseca, Liu 2024, Section 4).
 //
-// With several groups it is the distributed scheduler for rates at which one is too slow (Section 5.2): workers and requests
-// are dealt out to the groups in turn, so that each sees the same lengths, and a heartbeat's groups are placed side by side on
-// an executor. What that costs is that a request cannot use room in another group; a group should see enough requests that its
-// lengths are those of all (least_requests() of aladdin_demand.h). Results do not depend on the executor.
+// With several groups it is the distributed scheduler for rates that are too high for one (Section 5.2). Workers and requests
+// are dealt to the groups in turn, so each sees similar lengths, and an executor runs a heartbeat's groups in parallel. The
+// price: a request cannot use room in another group. Each group should get enough requests that its lengths represent all
+// (least_requests() in aladdin_demand.h). Results do not depend on the executor.
 //
-// One thread at a time; requests are named by the caller.
+// One thread at a time; the caller assigns request ids.
 #pragma once
 
 #include <cstddef>
@@ -33,37 +33,37 @@ class AladdinScheduler {
   AladdinScheduler(const dispatch::PackingModel& model, const dispatch::PackingRules& rules, std::size_t workers,
                    std::size_t groups = 1);
 
-  // Places the requests that came since the last heartbeat; their workers, in their order. Workers count through all groups:
-  // worker w is in group w mod groups. REQUIRES: ids that are not here.
+  // Places the requests that arrived since the last heartbeat; returns their workers, in order. Worker numbers interleave the
+  // groups: worker w is in group w mod groups. REQUIRES: the ids are not in use.
   [[nodiscard]] std::vector<std::size_t> heartbeat(std::span<const NewRequest> requests, double now_s, Executor& executor);
 
-  // What happened since. REQUIRES: a request that is here.
+  // Events since the last heartbeat. REQUIRES: the request is placed.
   void first_token(std::uint64_t id, double now_s);
   void iterated(std::size_t worker);
-  // It goes on beyond its prediction.
+  // The request has exceeded its prediction and gets a new one.
   void predict_again(std::uint64_t id, int predicted_tokens);
   void ended(std::uint64_t id, int output_tokens);
 
-  [[nodiscard]] std::size_t workers() const;               // numbers of workers are below, with those that were opened
-  [[nodiscard]] bool has_worker(std::size_t index) const;  // a group may have opened more than another
+  [[nodiscard]] std::size_t workers() const;               // upper bound of worker numbers, including opened workers
+  [[nodiscard]] bool has_worker(std::size_t index) const;  // one group may have opened more workers than another
   [[nodiscard]] std::size_t busy_workers() const;
   [[nodiscard]] const dispatch::PackedWorker& worker(std::size_t index) const;
-  [[nodiscard]] int moves() const { return moves_; }  // that Alg. 2 made
+  [[nodiscard]] int moves() const { return moves_; }  // number of moves made by Alg. 2
 
  private:
   struct Group {
     explicit Group(const dispatch::PackingRules& rules) : fit(rules) {}
 
     dispatch::BestFit fit;
-    std::vector<PackingError> errors;  // of its workers
+    std::vector<PackingError> errors;  // one per worker of the group
     dispatch::BestFit::Handle next_handle = 0;
   };
   struct Placed {
-    std::size_t group = 0, worker = 0;  // within the group
+    std::size_t group = 0, worker = 0;  // index within the group
     dispatch::BestFit::Handle handle = 0;
     int predicted_tokens = 0;
   };
-  struct Batch {  // of one group at a heartbeat
+  struct Batch {  // The work of one group at a heartbeat.
     std::vector<std::size_t> requests;
     std::vector<Placed> placed;
     int moves = 0;

@@ -22,13 +22,13 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::int64_t kPlanMomentsOf = 2000;  // requests whose lengths the closed forms see
-constexpr std::size_t kRound = 4;              // candidates looked at together
-constexpr std::size_t kFirst = 4;              // candidates that are tried for a valid plan even when it is time to stop
-constexpr int kFirstTrials = 10;               // of each
-constexpr int kEnlarged = 4;                   // times that a deployment which held once grows to hold with confidence
-constexpr int kSeeds = 3;                      // that limits have to hold on
-constexpr std::int64_t kMoreRequests = 4;      // times as many where the first trial is not sure
+constexpr std::int64_t kPlanMomentsOf = 2000;  // requests whose lengths feed the closed forms
+constexpr std::size_t kRound = 4;              // candidates tried per round
+constexpr std::size_t kFirst = 4;              // candidates tried for a valid plan even when it is time to stop
+constexpr int kFirstTrials = 10;               // per candidate
+constexpr int kEnlarged = 4;                   // how often a deployment that passed once is enlarged to pass with confidence
+constexpr int kSeeds = 3;                      // on which limits must hold
+constexpr std::int64_t kMoreRequests = 4;      // factor of requests if the first trial is not conclusive
 constexpr std::size_t kMaxNearestTried = 24;
 
 struct Tried {
@@ -53,8 +53,8 @@ class Auto {
     screened_ = std::move(found.screened);
     if (!options_.split) std::erase_if(candidates_, [](const AutoCandidate& of) { return !of.unified(); });
     std::erase_if(candidates_, [&](const AutoCandidate& of) { return !check_room(problem_, deploy(of, of.least)).ok(); });
-    if (options_.incumbent) WINDLASS_RETURN_IF_ERROR(offer(*options_.incumbent, "it runs"));
-    // Where one request alone is too slow on every kind, nobody's proposal can hold.
+    if (options_.incumbent) WINDLASS_RETURN_IF_ERROR(offer(*options_.incumbent, "keeping the current deployment"));
+    // If a single request is too slow on every kind, no proposal can be feasible.
     if (candidates_.empty() && !best_) return nearest();
     WINDLASS_RETURN_IF_ERROR(first());
     for (std::size_t begin = 0; begin < candidates_.size() && go_on(); begin += kRound) {
@@ -65,7 +65,7 @@ class Auto {
     if (best_) return plan();
     if (!fallback_) return nearest();
     best_ = fallback_;
-    best_by_ = "the closed forms";
+    best_by_ = "closed forms";
     sure_ = false;
     return plan();
   }
@@ -104,7 +104,7 @@ class Auto {
     return judge(problem_, result).holds;
   }
 
-  // Whether a deployment that held once is sure to, as far as auto_plan.h says.
+  // Whether a deployment that passed once is confident, as defined in auto_plan.h.
   Result<bool> confident(const Deployment& deployment) {
     if (!problem_.objectives.both) {
       for (int i = 1; i < kSeeds; ++i) {
@@ -126,12 +126,12 @@ class Auto {
       all += static_cast<double>(result.requests);
       const double asked = problem_.objectives.attainment;
       if (wilson_low(inside, all) >= asked) return true;
-      if (1 - wilson_low(all - inside, all) < asked) return false;  // surely not
+      if (1 - wilson_low(all - inside, all) < asked) return false;  // certainly not
     }
     return false;
   }
 
-  // A deployment that held in a trial becomes the best, if it is cheaper and confident; a little larger if it takes that.
+  // A deployment that passed a trial becomes the best if it is cheaper and confident, enlarged a little if necessary.
   Result<void> accept(Deployment deployment, const std::string& by) {
     for (int enlarged = 0; enlarged <= kEnlarged; ++enlarged) {
       if (best_ && worth_of(problem_, deployment) >= best_worth_) {
@@ -150,14 +150,14 @@ class Auto {
         best_by_ = by;
         return {};
       }
-      tried_.push_back({deployment, "it held in one trial, but not with confidence"});
+      tried_.push_back({deployment, "it met the objectives in one trial, but not with confidence"});
       Pool& pool = deployment.pools[static_cast<std::size_t>(enlarged) % deployment.pools.size()];
       pool.workers += std::max(1, pool.workers / 50);
     }
     return {};
   }
 
-  // A deployment from elsewhere.
+  // Tries a deployment from elsewhere.
   Result<void> offer(const Deployment& deployment, const std::string& by) {
     if (best_ && worth_of(problem_, deployment) >= best_worth_) {
       tried_.push_back({deployment, fmt::format("{}: {}, the plan {}", by, worth_text(problem_, deployment), "{}")});
@@ -169,17 +169,17 @@ class Auto {
     }
     WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deployment, trial_.requests, trial_.seed, trials_, iterations_));
     if (held) return accept(deployment, by);
-    tried_.push_back({deployment, by + ": it does not hold when it is tried again"});
+    tried_.push_back({deployment, by + ": it misses the objectives when tried again"});
     return {};
   }
 
-  // At once: the first candidates, until one holds, in few trials each.
+  // Tries the first candidates, with few trials each, until one is feasible.
   Result<void> first() {
     std::size_t tried = 0;
     for (std::size_t i = 0; i < candidates_.size() && !best_ && !fallback_; ++i) {
       if (tried >= kFirst && !go_on()) return {};
       const AutoCandidate& of = candidates_[i];
-      if (!of.unified() && i < candidates_.size() / 2) continue;  // one count is found sooner than two
+      if (!of.unified() && i < candidates_.size() / 2) continue;  // one count is found faster than two
       ++tried;
       PhaseCounts counts = of.guess;
       for (int grown = 0; grown < kFirstTrials; ++grown) {
@@ -187,14 +187,14 @@ class Auto {
         if (!check_room(problem_, deployment).ok()) break;
         WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deployment, trial_.requests, trial_.seed, trials_, iterations_));
         if (held) {
-          fallback_ = deployment;  // valid at once
+          fallback_ = deployment;  // an immediate valid plan
           break;
         }
         counts = {counts.prefill + 1 + counts.prefill / 4, of.unified() ? 0 : counts.decode + 1 + counts.decode / 4};
       }
     }
     if (!fallback_ || !go_on()) return {};
-    return accept(*fallback_, "the closed forms");
+    return accept(*fallback_, "closed forms");
   }
 
   // The fewest workers of one candidate below a worth.
@@ -209,7 +209,7 @@ class Auto {
       std::vector<char> answers;
       for (const PhaseCounts& counts : asked) {
         if (counts.prefill < of.least.prefill || counts.decode < of.least.decode) {
-          answers.push_back(0);  // bounded in closed form
+          answers.push_back(0);  // excluded by the closed-form bound
           continue;
         }
         if (stop_requested(effort_.stop)) return Error{ErrorCode::kCancelled, "stopped"};
@@ -236,8 +236,8 @@ class Auto {
       } else {
         ++bounded_;
         const Deployment least = deploy(of, of.least);
-        tried_.push_back(
-            {least, fmt::format("fewer cannot serve the rate, and this {}, the plan {}", worth_text(problem_, least), "{}")});
+        tried_.push_back({least, fmt::format("fewer workers cannot serve the rate, and this {}, the plan {}",
+                                             worth_text(problem_, least), "{}")});
       }
     }
     std::vector<Looked> looked(asked.size());
@@ -251,7 +251,7 @@ class Auto {
       const AutoCandidate& of = candidates_[asked[at]];
       ++simulated_;
       if (!looked[at].counts) {
-        tried_.push_back({deploy(of, of.guess), "nothing of this kind holds below the plan's worth"});
+        tried_.push_back({deploy(of, of.guess), "none of this kind meets the objectives for less than the plan"});
         continue;
       }
       WINDLASS_RETURN_IF_ERROR(accept(deploy(of, *looked[at].counts), "simulation"));
@@ -259,7 +259,7 @@ class Auto {
     return {};
   }
 
-  // What the other strategies have.
+  // Tries what the other strategies propose.
   Result<void> propose() {
     if (options_.proposers == nullptr) return {};
     for (const NamedStrategy& strategy : *options_.proposers) {
@@ -271,7 +271,7 @@ class Auto {
       progress(strategy.name, 0.7);
       auto proposed = strategy.plan(problem_, effort);
       if (!proposed.ok()) {
-        notes_.push_back(fmt::format("{} has no plan: {}", strategy.name, proposed.error().message));
+        notes_.push_back(fmt::format("{} found no plan: {}", strategy.name, proposed.error().message));
         continue;
       }
       trials_ += proposed->trials;
@@ -289,7 +289,7 @@ class Auto {
     iterations_ += result.iterations;
     plan.holds = judge(problem_, result).holds;
     plan.predicted = predict(problem_, {&result, 1});
-    plan.predicted.capacity_requests_per_s = problem_.requests_per_s;  // at least; more where there is time to look
+    plan.predicted.capacity_requests_per_s = problem_.requests_per_s;  // at least this; more if there is time to search
     if (go_on()) {
       CapacitySearch search;
       search.requests = trial_.requests;
@@ -305,15 +305,16 @@ class Auto {
       }
     }
     const std::string told = worth_text(problem_, *best_);
-    plan.reasons.push_back(fmt::format("{} {}: the least that was found, by {}", describe(*best_), told, best_by_));
-    plan.reasons.push_back(sure_
-                               ? problem_.objectives.both
-                                     ? fmt::format("95 % sure that at least {:.6g} % of the requests are inside the objectives",
-                                                   100 * problem_.objectives.attainment)
-                                     : fmt::format("the limits hold on {} seeds", kSeeds)
-                               : std::string("it held in one trial; that it is sure to was not shown"));
-    plan.reasons.push_back(fmt::format("{} deployments were simulated, {} are bounded above its worth, {} kinds are too slow",
-                                       simulated_, bounded_, screened_.size()));
+    plan.reasons.push_back(fmt::format("{} {}: the best that was found, by {}", describe(*best_), told, best_by_));
+    plan.reasons.push_back(
+        sure_ ? problem_.objectives.both
+                    ? fmt::format("with 95 % confidence, at least {:.6g} % of the requests meet the objectives",
+                                  100 * problem_.objectives.attainment)
+                    : fmt::format("the limits hold on {} seeds", kSeeds)
+              : std::string("it met the objectives in one trial, without statistical confidence"));
+    plan.reasons.push_back(
+        fmt::format("{} deployments were simulated, {} cannot be cheaper by their lower bounds, {} kinds are too slow",
+                    simulated_, bounded_, screened_.size()));
     plan.reasons.insert(plan.reasons.end(), notes_.begin(), notes_.end());
     for (Tried& tried : tried_) {
       const auto place = tried.rejected_because.find("{}");
@@ -335,13 +336,13 @@ class Auto {
     return plan;
   }
 
-  // How far from the joint objectives the times at their percentile are, where none or all of the requests miss: 1 is met.
+  // Distance of the percentile times from the joint objectives; 1 means met. Used if none or all of the requests miss.
   [[nodiscard]] double distance(const Prediction& predicted) const {
     const auto& both = problem_.objectives.both;
     return both ? std::max(predicted.ttft_s / both->ttft_s, predicted.tpot_s / both->tpot_s) : 0;
   }
 
-  // Nothing holds: of what there is room for the deployment whose furthest objective is the nearest.
+  // Nothing is feasible: among the deployments that have room, returns the one that misses by least.
   Result<Offer> nearest() {
     std::vector<Deployment> deployments;
     for (int k = 0; k < static_cast<int>(problem_.kinds.size()) && deployments.size() < kMaxNearestTried; ++k) {
@@ -353,7 +354,7 @@ class Auto {
     }
     if (deployments.empty()) {
       return Error{ErrorCode::kNotFound,
-                   fmt::format("{}: there is no room for one worker of any of {} kinds", problem_.name, problem_.kinds.size())};
+                   fmt::format("{}: no room for a worker of any of {} kinds", problem_.name, problem_.kinds.size())};
     }
     if (stopped_ && trials_ == 0) return Error{ErrorCode::kCancelled, "stopped before anything was tried"};
     std::vector<std::optional<sim::ServingResult>> results(deployments.size());
@@ -375,9 +376,10 @@ class Auto {
       const std::pair<double, double> missed{verdict.worst, distance(plan.predicted)};
       if (best && missed >= least) continue;
       least = missed;
-      plan.reasons = {fmt::format("nothing was found to hold; this is the nearest: {}", verdict.broken),
-                      fmt::format("at that percentile it has a TTFT of {:.4g} s and a TPOT of {:.4g} s", plan.predicted.ttft_s,
-                                  plan.predicted.tpot_s)};
+      plan.reasons = {
+          fmt::format("no deployment was found that meets the objectives; this one comes closest: {}", verdict.broken),
+          fmt::format("at that percentile its TTFT is {:.4g} s and its TPOT {:.4g} s", plan.predicted.ttft_s,
+                      plan.predicted.tpot_s)};
       best = std::move(plan);
     }
     if (!best) return Error{ErrorCode::kNotFound, fmt::format("{}: nothing could be simulated", problem_.name)};
@@ -397,8 +399,8 @@ class Auto {
   std::vector<AutoCandidate> candidates_;
   std::vector<std::string> screened_, notes_;
   std::vector<Tried> tried_;
-  std::optional<Deployment> best_;      // with confidence
-  std::optional<Deployment> fallback_;  // held in one trial
+  std::optional<Deployment> best_;      // passed with confidence
+  std::optional<Deployment> fallback_;  // passed one trial
   std::string best_by_;
   double best_worth_ = 0;
   bool sure_ = true;

@@ -1,11 +1,11 @@
-// auto: the strategies and the whole space of unified and split deployments compete in the simulator; the cheapest that meets
-// the objectives with a stated confidence is kept.
+// auto: lets all strategies and the whole space of unified and split deployments compete in the simulator, and returns the
+// cheapest that meets the objectives with a stated confidence.
 //
-// Screened in closed form (auto_candidates.h), simulated in the order of what the goal counts, each bounded by the best so far.
-// Anytime: after the first few trials there is a plan that held in one; with more time a cheaper one, and then what the other
-// strategies propose, each tried by the same rules. With joint objectives a plan is confident when the lower end of the 95 %
-// Wilson interval of the requests inside them reaches the attainment that is asked, over more requests where it is close; with
-// limits alone, when they hold on three seeds. Neighbouring requests share a queue, so that the interval is nominal.
+// Candidates are screened by closed forms (auto_candidates.h) and simulated in the order of the goal's figure, each bounded by
+// the best so far. Anytime: after a few trials there is a plan that passed one trial; more time gives a cheaper one, and then
+// the proposals of the other strategies, judged by the same rules. With joint objectives, a plan is confident if the lower end
+// of the 95 % Wilson interval of the requests that meet them reaches the required attainment; close cases use more requests.
+// With limits only, they must hold on three seeds. Neighbouring requests share a queue, so the interval is nominal.
 //
 // One seed and step budget give the same plan on any number of cores. Pure.
 #pragma once
@@ -20,36 +20,36 @@
 namespace windlass::search {
 
 struct AutoOptions {
-  // Asked in this order for deployments beside the space's own; their errors are told as reasons. Borrowed.
+  // Strategies that propose further deployments, in this order; their errors become reasons. Borrowed.
   const std::vector<NamedStrategy>* proposers = nullptr;
-  bool split = true;                     // prefill and decode workers, too
-  std::int64_t most_requests = 100'000;  // of a trial that has to be sure
-  // Tried first: what runs, where the problem is asked again.
+  bool split = true;                     // also consider separate prefill and decode workers
+  std::int64_t most_requests = 100'000;  // per trial that establishes confidence
+  // Tried first: the running deployment, when planning again.
   std::optional<Deployment> incumbent;
 };
 
 [[nodiscard]] Result<Offer> auto_plan(const Problem& problem, const AutoOptions& options, const Effort& effort);
 
-// What a later question is compared with.
+// State against which a later problem is compared.
 struct AutoMemory {
   Offer plan;
-  LengthMoments lengths;      // of the requests it was made for
-  double requests_per_s = 0;  // the same
-  double closed_worth = 0;    // what the closed forms expected the cheapest to cost
-  double steady_per_s = 0;    // and the plan's deployment to serve
+  LengthMoments lengths;      // lengths of the requests it was made for
+  double requests_per_s = 0;  // their rate
+  double closed_worth = 0;    // cost of the cheapest deployment by the closed forms
+  double steady_per_s = 0;    // rate of the plan's deployment by the closed forms
 };
 [[nodiscard]] AutoMemory remember(const Problem& problem, Offer plan);
 
 struct AutoReplan {
   AutoMemory memory;
-  bool kept = false;   // the last plan stands, in closed form; what is predicted is the last simulation's
-  std::string reason;  // why it was kept, or not
+  bool kept = false;   // the last plan stays, by closed forms; the prediction is the last simulation's
+  std::string reason;  // why it stays, or not
 };
 
-// The last plan where it still holds and nothing is expected to be cheaper by more than `tolerance` (relative); else
-// auto_plan() with it as incumbent. It holds while the rate is inside its simulated capacity, corrected by what the closed
-// forms say of lengths that changed, less a margin. Costs some 100 microseconds where it is kept. REQUIRES: the problem has the
-// kinds and engine that `last` was made with (in their order); another model, or other prices, are another problem.
+// Keeps the last plan if it is still feasible and nothing is expected to be cheaper by more than `tolerance` (relative);
+// otherwise runs auto_plan() with it as incumbent. It is feasible while the rate is within its simulated capacity, corrected by
+// the closed forms for changed lengths, less a margin. Takes some 100 microseconds if the plan stays. REQUIRES: the problem has
+// the same kinds, in order, and engine as the one `last` was made for; another model or other prices make another problem.
 [[nodiscard]] Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, const AutoOptions& options,
                                              const Effort& effort, double tolerance = 0.1);
 

@@ -14,10 +14,10 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::int64_t kReplanMomentsOf = 500;  // fewer than a plan's own: a thousand services are asked about at once
+constexpr std::int64_t kReplanMomentsOf = 500;  // fewer than for a plan, because it may run for a thousand services
 constexpr double kMargin = 0.02;                // of a capacity: its own tolerance
 
-// What the closed forms expect a deployment to serve: the least of its roles.
+// Rate of a deployment by the closed forms: the minimum over its roles.
 double steady_of(const Problem& problem, const Deployment& deployment, const LengthMoments& lengths) {
   const LatencyBounds bounds = latency_bounds(problem.objectives);
   double whole = 0, prompts = 0, decodes = 0;
@@ -41,7 +41,7 @@ double steady_of(const Problem& problem, const Deployment& deployment, const Len
   return whole > 0 ? whole : std::min(prompts, decodes);
 }
 
-// What the closed forms expect the cheapest deployment to cost, in shares of a worker: whole workers would jump where nothing
+// Cost of the cheapest deployment by the closed forms, in fractional workers: whole workers would jump although nothing
 // changed.
 double closed_worth(const Problem& problem, const LengthMoments& lengths, double requests_per_s) {
   double least = std::numeric_limits<double>::infinity();
@@ -67,14 +67,13 @@ AutoMemory remember(const Problem& problem, Offer plan) {
 Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, const AutoOptions& options, const Effort& effort,
                                double tolerance) {
   if (!(tolerance >= 0)) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("tolerance: found {}, allowed is at least 0", tolerance)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("tolerance: must be at least 0 (got {})", tolerance)};
   }
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   for (const Pool& pool : last.plan.deployment.pools) {
     if (find_kind(problem, pool.spec) == nullptr) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}: last plan: found workers {}, allowed are those that the problem has", problem.name,
-                               worker_text(pool.spec))};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: last plan: workers: must be of the problem's kinds (got {})",
+                                                            problem.name, worker_text(pool.spec))};
     }
   }
   AutoReplan replan;
@@ -83,8 +82,8 @@ Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, c
   const double steady = steady_of(problem, deployment, lengths);
   const double factor = last.steady_per_s > 0 ? steady / last.steady_per_s : 0;
   const double capacity = last.plan.predicted.capacity_requests_per_s * factor * (1 - kMargin);
-  // What is cheapest moves with the closed forms' cheapest; where the last plan lies above that by more than the tolerance, and
-  // by a worker at least, something cheaper is to be looked for.
+  // The cheapest cost moves with the closed forms' cheapest. If the last plan exceeds that by more than the tolerance, and by
+  // at least one worker, search for something cheaper.
   const double closed = closed_worth(problem, lengths, problem.requests_per_s);
   const double worth = worth_of(problem, deployment);
   double least_worker = std::numeric_limits<double>::infinity();
@@ -98,18 +97,19 @@ Result<AutoReplan> auto_replan(const Problem& problem, const AutoMemory& last, c
   const auto room = check_room(problem, deployment);
   const bool same = problem.requests_per_s == last.requests_per_s && factor == 1;
   if (!last.plan.holds) {
-    replan.reason = "the last plan did not hold";
+    replan.reason = "the last plan did not meet the objectives";
   } else if (!room.ok()) {
     replan.reason = room.error().message;
   } else if (!same && problem.requests_per_s > capacity) {
     replan.reason =
         fmt::format("the rate of {:.4g}/s is above the last plan's capacity of {:.4g}/s", problem.requests_per_s, capacity);
   } else if (expected < worth * (1 - tolerance) && expected <= worth - least_worker) {
-    replan.reason = fmt::format("{:.4g} is expected to do where the last plan takes {:.4g}", expected, worth);
+    replan.reason = fmt::format("{:.4g} is expected to be enough, and the last plan takes {:.4g}", expected, worth);
   } else {
     replan.kept = true;
-    replan.reason = fmt::format("the last plan's capacity of {:.4g}/s holds, and nothing is expected to be cheaper by {:.3g} %",
-                                capacity, 100 * tolerance);
+    replan.reason =
+        fmt::format("the last plan's capacity of {:.4g}/s is enough, and nothing is expected to be cheaper by {:.3g} %",
+                    capacity, 100 * tolerance);
     replan.memory = last;
     return replan;
   }

@@ -13,12 +13,12 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kGuessOfSteady = 0.85;  // of a steady rate: where capacities usually lie
+constexpr double kGuessOfSteady = 0.85;  // share of a steady rate at which capacities usually lie
 
-// Of one kind.
+// Results for one kind.
 struct Phases {
   double worth = 0;
-  SteadyState whole_bound, whole, decode_bound, decode;  // bounds without objectives, then inside them
+  SteadyState whole_bound, whole, decode_bound, decode;  // bounds without objectives, then within them
   double prompts_bound_per_s = 0, prompts_per_s = 0;
   std::string too_slow_to_prefill, too_slow_to_decode;
 };
@@ -51,18 +51,18 @@ Phases phases_of(const Problem& problem, int k, const LengthMoments& lengths, co
       prefill_s(kind, lengths.median_input_tokens, lengths.median_input_tokens * lengths.median_input_tokens);
   const std::string name = fmt::format("{}, TP {}, PP {}", problem.spec(kind).name, kind.tensor_parallel, kind.pipeline_stages);
   if (bounds.ttft_share >= 0.5 && alone_s > bounds.ttft_s) {
-    phases.too_slow_to_prefill = fmt::format("{}: a prompt of the median length takes {:.3g} s alone, TTFT allows {:.3g} s",
-                                             name, alone_s, bounds.ttft_s);
+    phases.too_slow_to_prefill =
+        fmt::format("{}: a prompt of median length takes {:.3g} s alone, above TTFT {:.3g} s", name, alone_s, bounds.ttft_s);
   }
   const double token_s = kind.model->iteration_s(planner::decode_batch(1, 1));
   if (token_s > bounds.tpot_s) {
     phases.too_slow_to_decode =
-        fmt::format("{}: a token takes {:.3g} s alone, TPOT allows {:.3g} s", name, token_s, bounds.tpot_s);
+        fmt::format("{}: a token takes {:.3g} s alone, above TPOT {:.3g} s", name, token_s, bounds.tpot_s);
   }
   return phases;
 }
 
-// Workers for a rate of which each has so much; none: more than a plan may have.
+// Workers for a rate, given the rate of each; none: more than a plan may have.
 std::optional<int> workers_for(double rate_per_s, double each_per_s) {
   const double workers = std::ceil(rate_per_s / each_per_s * (1 - 1e-12));
   if (!(workers <= kMaxWorkers)) return std::nullopt;

@@ -1,10 +1,10 @@
-// AutoCandidates: what `auto` may deploy, screened in closed form: unified workers of each kind, and prefill and decode workers
-// of each pair of kinds, with how many of them the problem's rate is expected to take. For auto_*.cc alone.
+// AutoCandidates: the deployments that `auto` considers, screened by closed forms: unified workers of each kind, and prefill
+// and decode workers of each pair of kinds, with the expected number of workers at the problem's rate. Only for auto_*.cc.
 //
-// Left out, with why: kinds on which a request alone is too slow for the objectives: then more requests are outside than may
-// be, whatever else is deployed. Bounds: no worker serves more than its steady rate times kSteadyRateMargin; no prefill worker
-// more than prompts follow each other without a gap. Guesses: the steady rate of batches inside the TPOT objective; the M/D/1
-// queue (DistServe, Eq. 1) inside the TTFT objective. Pure.
+// Excluded, with the reason: kinds on which a single request is too slow, because then more requests than allowed miss the
+// objectives in any deployment. Bounds: no worker serves more than its steady rate times kSteadyRateMargin; no prefill worker
+// serves more than prompts back to back. Guesses: the steady rate of batches within the TPOT objective; the M/D/1 queue
+// (DistServe, Eq. 1) within the TTFT objective. Pure.
 #pragma once
 
 #include <limits>
@@ -17,10 +17,10 @@
 
 namespace windlass::search {
 
-// What the objectives leave at the strictest: infinite where nothing is asked.
+// The strictest bounds of the objectives; infinite without one.
 struct LatencyBounds {
   double ttft_s = std::numeric_limits<double>::infinity();
-  double ttft_share = 0;  // of the requests that are to be inside it
+  double ttft_share = 0;  // share of the requests that must meet it
   double tpot_s = std::numeric_limits<double>::infinity();
 };
 [[nodiscard]] LatencyBounds latency_bounds(const Objectives& objectives);
@@ -28,10 +28,10 @@ struct LatencyBounds {
 struct AutoCandidate {
   int prefill_kind = 0;
   int decode_kind = -1;  // -1: unified
-  PhaseCounts least;     // fewer cannot serve the rate
+  PhaseCounts least;     // lower bound; fewer cannot serve the rate
   PhaseCounts guess;
-  double prefill_worth = 0, decode_worth = 0;  // of one worker
-  double steady_requests_per_s = 0;            // of the guessed workers, inside the objectives
+  double prefill_worth = 0, decode_worth = 0;  // per worker
+  double steady_requests_per_s = 0;            // rate of the guessed workers within the objectives
 
   [[nodiscard]] bool unified() const { return decode_kind < 0; }
   [[nodiscard]] double worth(const PhaseCounts& counts) const {
@@ -40,11 +40,11 @@ struct AutoCandidate {
 };
 
 struct AutoCandidates {
-  std::vector<AutoCandidate> candidates;  // by the guess's worth; of equals unified ones first, then by steady rate
-  std::vector<std::string> screened;      // why others were left out
+  std::vector<AutoCandidate> candidates;  // by the guess's worth; ties: unified ones first, then by steady rate
+  std::vector<std::string> screened;      // why others were excluded
 };
 
-// At `requests_per_s`; the problem's kinds.
+// For the problem's kinds at `requests_per_s`.
 [[nodiscard]] AutoCandidates auto_candidates(const Problem& problem, const LengthMoments& lengths, double requests_per_s);
 
 }  // namespace windlass::search

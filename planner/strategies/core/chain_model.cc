@@ -15,13 +15,13 @@ namespace windlass::hetero {
 Result<ChainModel> ChainModel::make(const planner::ModelShape& shape, const GpuCluster& cluster, const planner::Chain& chain) {
   int most_gpus = 1;
   for (const planner::Hop& hop : chain.hops) most_gpus = std::max(most_gpus, static_cast<int>(hop.gpus.size()));
-  // A request of one token and one of two tell what a token adds; one output token is an iteration.
+  // Requests of one and of two tokens show the cost of a token; one output token is one iteration.
   const double memory_share = kMemoryShare;
   WINDLASS_ASSIGN_OR_RETURN(const InferenceTask one, inference_task(shape, 1, 1, most_gpus, memory_share));
   WINDLASS_ASSIGN_OR_RETURN(const InferenceTask two, inference_task(shape, 2, 1, most_gpus, memory_share));
   ChainModel model;
   model.kv_capacity_tokens_ = std::numeric_limits<double>::infinity();
-  int before = -1;  // node of the hop before
+  int before = -1;  // node of the previous hop
   for (const planner::Hop& hop : chain.hops) {
     const int node = cluster.node_of(hop.gpus.front());
     const ClusterNode& at = cluster.nodes[static_cast<std::size_t>(node)];
@@ -43,7 +43,7 @@ Result<ChainModel> ChainModel::make(const planner::ModelShape& shape, const GpuC
       model.decode_s_ += decode_s - hop_decode_s;
     }
     before = node;
-    // Both requests' tokens: what Table 1's memory limit counts of each.
+    // Tokens of both requests: Table 1's memory limit counts both.
     const double tokens = one.input_tokens + one.output_tokens;
     const double token_bytes = (hop.layers * of_one.kv_bytes + of_one.activation_bytes) / tokens;
     model.kv_capacity_tokens_ =
@@ -53,10 +53,10 @@ Result<ChainModel> ChainModel::make(const planner::ModelShape& shape, const GpuC
     std::string names;
     for (const std::string& name : planner::gpu_names(cluster, chain.gpus())) names += (names.empty() ? "" : " ") + name;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("chain {}: found GPUs that no link joins or that cannot compute in {}, allowed are others", names,
+                 fmt::format("chain {}: GPUs: must be connected by links and able to compute in {}", names,
                              planner::to_string(shape.dtype))};
   }
-  // Differences of equal costs are 0 but for rounding.
+  // Differences of equal costs may be slightly negative from rounding.
   for (double* time : {&model.prefill_s_, &model.decode_s_}) *time = std::max(0.0, *time);
   return model;
 }

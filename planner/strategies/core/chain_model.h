@@ -1,8 +1,8 @@
-// ChainModel: the latency of a chain as the simulator asks for it: the times of Table 1 of HexGen-2 (stage_cost.h), of an
-// iteration in place of a whole request.
+// ChainModel: the latency of a chain per iteration, for the simulator, from the times per request of HexGen-2's Table 1
+// (stage_cost.h).
 //
-// Table 1 is linear in tokens, so a chain is four numbers. As its capacities have it, stages add up and do not overlap: the
-// chain works at one batch at a time and is one engine, not a pipeline of lanes. Immutable; pure.
+// Table 1 is linear in tokens, so four numbers describe a chain. As in its capacities, stages add up and do not overlap: the
+// chain works on one batch at a time, as one engine and not a pipeline of lanes. Immutable; pure.
 #pragma once
 
 #include "planner/base/result.h"
@@ -15,8 +15,8 @@ namespace windlass::hetero {
 
 class ChainModel final : public planner::IterationModel {
  public:
-  // Errors: shapes that validate() refuses; stages that no link joins, GPUs that cannot compute in the model's type.
-  // REQUIRES: a chain with hops whose layers are the model's, each hop's GPUs on one node of the cluster.
+  // Errors: shapes that validate() rejects; stages without a link between them; GPUs that cannot compute in the model's type.
+  // REQUIRES: a chain whose hops have all of the model's layers, each hop's GPUs on one node of the cluster.
   [[nodiscard]] static Result<ChainModel> make(const planner::ModelShape& shape, const GpuCluster& cluster,
                                                const planner::Chain& chain);
 
@@ -26,9 +26,9 @@ class ChainModel final : public planner::IterationModel {
     if (batch.decode_sequences > 0) seconds += decode_s_ + per_decode_s_ * batch.decode_sequences;
     return seconds;
   }
-  // Data sheets.
+  // From data sheets.
   [[nodiscard]] planner::Coverage coverage(const planner::Batch&) const override { return planner::Coverage::kModelled; }
-  // What the stage with the least room holds.
+  // Capacity of the stage with the least room.
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
 
  private:

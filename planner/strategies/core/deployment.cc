@@ -33,7 +33,7 @@ sim::ServingPool serving_pool(const Problem& problem, const Pool& from, const pl
   return pool;
 }
 
-// A service has one path: of those to its decode workers the slowest.
+// A service has one path: the slowest one to its decode workers.
 planner::KvTransferPath path_of(const Problem& problem, const Deployment& deployment) {
   std::optional<planner::KvTransferPath> path;
   for (const Pool& pool : deployment.pools) {
@@ -70,7 +70,7 @@ sim::ServingPool serving_pool(const Problem& problem, const Deployment& deployme
   pool.model = &model;
   pool.spec.engine = deployment.pools[static_cast<std::size_t>(chain.hops.front().pool)].spec.engine;
   pool.spec.engine.max_sequences = std::max(1, chain.batch);
-  pool.spec.engine.kv_blocks = 0;  // what the model's capacity gives
+  pool.spec.engine.kv_blocks = 0;  // computed from the model's capacity
   pool.spec.tensor_parallel = static_cast<int>(gpus.size());
   double price = 0, power = 0;
   for (const int gpu : gpus) {
@@ -102,8 +102,7 @@ Result<void> add_chains(const Problem& problem, const Deployment& deployment, Se
     served.models.push_back(std::move(model));
   }
   if (service.pools.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "deployment: found prefill and decode chains that share nothing, allowed are some that do"};
+    return Error{ErrorCode::kInvalidArgument, "deployment: prefill and decode chains: must share some flow (got none)"};
   }
   for (const PairShare& share : deployment.pairs) {
     if (!(share.requests_per_s > 0)) continue;
@@ -117,7 +116,7 @@ Result<void> add_chains(const Problem& problem, const Deployment& deployment, Se
   return {};
 }
 
-// A figure of the data sheets, summed over the GPUs of all chains.
+// A data-sheet figure, summed over the GPUs of all chains.
 double sum_over_gpus(const Problem& problem, const Deployment& deployment, double planner::AcceleratorSpec::*figure) {
   const std::vector<int> nodes = problem.cluster->node_of_each_gpu();
   double sum = 0;
@@ -149,7 +148,7 @@ double power_watts(const Problem& problem, const Deployment& deployment) {
 }
 
 double worth_of(const Problem& problem, const Deployment& deployment) {
-  constexpr double kOfGpu = 1e-6;  // of equals fewer GPUs are less, where prices are 0 too
+  constexpr double kOfGpu = 1e-6;  // tie-breaker: fewer GPUs are better, also if prices are 0
   const int gpus = gpus_of(deployment);
   switch (problem.goal) {
     case Goal::kCost: return cost_per_hour(problem, deployment) + kOfGpu * gpus;
@@ -169,14 +168,14 @@ Result<void> check_room(const Problem& problem, const Deployment& deployment) {
   for (const auto& [accelerator, wanted] : gpus) {
     const AcceleratorChoice& choice = problem.accelerators[static_cast<std::size_t>(accelerator)];
     if (wanted > choice.gpus) {
-      return refused(fmt::format("needs {} GPUs of {}, {} may be used", wanted, choice.spec.name, choice.gpus));
+      return refused(fmt::format("needs {} GPUs of {}, but only {} may be used", wanted, choice.spec.name, choice.gpus));
     }
   }
   const int all = gpus_of(deployment);
-  if (all > problem.max_gpus) return refused(fmt::format("needs {} GPUs, {} may be used", all, problem.max_gpus));
+  if (all > problem.max_gpus) return refused(fmt::format("needs {} GPUs, but only {} may be used", all, problem.max_gpus));
   const double cost = cost_per_hour(problem, deployment);
   if (cost > problem.max_cost_per_hour) {
-    return refused(fmt::format("costs {:.6g} an hour, {:.6g} may be spent", cost, problem.max_cost_per_hour));
+    return refused(fmt::format("costs {:.6g} per hour, but only {:.6g} may be spent", cost, problem.max_cost_per_hour));
   }
   return {};
 }
@@ -194,7 +193,7 @@ dispatch::DispatchSettings dispatch_of_chains(const Problem& problem, bool unifi
 
 Result<Served> serving_service(const Problem& problem, const Deployment& deployment) {
   if (deployment.pools.empty()) {
-    return Error{ErrorCode::kInvalidArgument, "deployment: found no workers, allowed is at least one"};
+    return Error{ErrorCode::kInvalidArgument, "deployment: must have at least one worker (got none)"};
   }
   Served served;
   sim::ServingService& service = served.service;

@@ -21,7 +21,7 @@ Result<DrawnRequests> DrawnRequests::make(workload::LengthDistribution lengths, 
 std::unique_ptr<workload::RequestSource> DrawnRequests::source(std::uint64_t seed, double requests_per_s,
                                                                std::int64_t count) const {
   auto arrivals = workload::make_arrivals(workload::GammaArrivals{requests_per_s, cv_}, seed, "requests");
-  assert(arrivals.ok());  // make() and the caller have seen to that
+  assert(arrivals.ok());  // checked by make() and required of the caller
   return std::make_unique<CountedSource>(
       std::make_unique<workload::ComposedSource>(std::move(arrivals).value(), lengths_, seed, "requests"), count);
 }

@@ -1,5 +1,5 @@
-// DrawnRequests: requests whose arrivals and lengths are drawn: what a ModelService assumes of its workload, and length files
-// at any rate. Immutable. Pure.
+// DrawnRequests: requests with random arrivals and lengths, for a ModelService's assumed workload and for length files at any
+// rate. Immutable. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace windlass::search {
 
 class DrawnRequests final : public Requests {
  public:
-  // Gaps between arrivals are Gamma distributed with this coefficient of variation: 1 is Poisson.
-  // Error: `cv` that is not finite or below 0.
+  // Gaps between arrivals are Gamma distributed with this coefficient of variation; 1 is Poisson. Error: `cv` that is not
+  // finite or below 0.
   [[nodiscard]] static Result<DrawnRequests> make(workload::LengthDistribution lengths, double cv = 1);
 
   [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double requests_per_s,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLeastTrialSeconds = 30;
 constexpr double kMaxTrialRequests = 40'000;
-constexpr double kWorkersGrowth = 1.3;  // of workers, until they hold
+constexpr double kWorkersGrowth = 1.3;  // growth factor of workers until they are feasible
 
 }  // namespace
 
@@ -36,7 +36,7 @@ Deployment unified(const Problem& problem, int kind, const planner::EngineSettin
 }
 
 double worth_of_worker(const Problem& problem, int kind) {
-  constexpr double kFree = 1e-9;  // what a worker without a price is taken to cost
+  constexpr double kFree = 1e-9;  // assumed cost of a worker without a price
   return std::max(kFree, worth_of(problem, unified(problem, kind, problem.engine, 1)));
 }
 
@@ -62,7 +62,7 @@ Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deploymen
     if (holds == 0) {
       next = std::min(asked.most, std::max(next + 1, static_cast<int>(std::ceil(next * kWorkersGrowth))));
     } else {
-      // The guess is a good one: its neighbour first, then halves.
+      // The guess is usually close: try its neighbour first, then bisect.
       next = fails < asked.least && holds == asked.first ? holds - 1 : fails + (holds - fails) / 2;
       next = std::max(next, fails + 1);
     }

@@ -1,6 +1,6 @@
-// FewestWorkers: how many workers of one pool a deployment needs at the problem's rate, by simulation.
+// FewestWorkers: finds how many workers of one pool a deployment needs at the problem's rate, by simulation.
 //
-// More workers are taken never to break what fewer hold. Pure.
+// Assumes that adding workers never makes a feasible deployment infeasible. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@
 
 namespace windlass::search {
 
-// Requests of one trial at a rate: Problem::requests_per_trial, but at least half a minute of arrivals, so that a queue that
-// grows is seen to, and at most 40,000.
+// Requests of one trial at a rate: Problem::requests_per_trial, but at least half a minute of arrivals, so that a growing queue
+// is noticed, and at most 40,000.
 [[nodiscard]] std::int64_t trial_requests(const Problem& problem, double requests_per_s);
 
-// Workers of a kind that there is room for: GPUs of its class, the plan's GPUs and its cost. At most 100,000.
+// The most workers of a kind that fit: within the GPUs of its class, the plan's GPUs and its cost. At most 100,000.
 [[nodiscard]] int most_workers(const Problem& problem, int kind);
 
-inline constexpr int kMaxWorkers = 100'000;  // of one kind: no search goes beyond
+inline constexpr int kMaxWorkers = 100'000;  // upper bound for one kind
 
 // Unified workers of one kind.
 [[nodiscard]] Deployment unified(const Problem& problem, int kind, const planner::EngineSettings& engine, int workers);
-// What the problem's goal counts of one worker of a kind; more than 0.
+// The goal's figure for one worker of a kind; above 0.
 [[nodiscard]] double worth_of_worker(const Problem& problem, int kind);
 
 struct WorkersAsked {
-  std::size_t pool = 0;  // whose workers are counted
-  int least = 1;         // fewer are not tried
-  int first = 1;         // a guess
+  std::size_t pool = 0;  // the pool to count
+  int least = 1;         // minimum to try
+  int first = 1;         // initial guess
   int most = 1;
   Trial trial;
 };
 
 struct WorkersFound {
-  int workers = 0;     // 0: not even the most hold
-  std::string broken;  // then: the objective that the most workers that were tried do not meet
+  int workers = 0;     // 0: not even the most are feasible
+  std::string broken;  // if so: the objective missed by the most workers tried
   int tried = 0;       // the most workers that were tried
   std::int64_t trials = 0, iterations = 0;
 };

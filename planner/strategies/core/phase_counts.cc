@@ -7,7 +7,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kCountsGrowth = 1.3;  // of both counts, until a pair holds
+constexpr double kCountsGrowth = 1.3;  // growth factor of both counts, until a pair is feasible
 constexpr double kCheaper = 1 - 1e-9;  // sums of prices are rounded
 
 bool covers(const PhaseCounts& large, const PhaseCounts& small) {
@@ -90,7 +90,7 @@ Result<bool> CountWalk::grow(const PhaseCounts& guess) {
 Result<void> CountWalk::descend(PhaseCounts holds) {
   int step = 1, fails = 0;
   while (holds.prefill - fails > 1) {
-    // Steps that double until one fails, then halves of what lies between.
+    // Double the step until one fails, then bisect.
     const int by = fails > 0 ? (holds.prefill - fails) / 2 : std::min(step, holds.prefill - 1);
     const PhaseCounts fewer{holds.prefill - by, holds.decode};
     WINDLASS_ASSIGN_OR_RETURN(const std::vector<char> answer, hold({&fewer, 1}));
@@ -109,7 +109,7 @@ Result<void> CountWalk::look_at(std::span<const PhaseCounts> tops) {
   for (std::size_t i = 0; i < tops.size(); ++i) {
     if (answers[i] == 0) continue;
     PhaseCounts top = tops[i];
-    if (best_ != top) {  // another column has become cheaper meanwhile
+    if (best_ != top) {  // another column has become cheaper since
       top.prefill = widest(top.decode);
       if (top.prefill == 0) continue;
       WINDLASS_ASSIGN_OR_RETURN(const std::vector<char> again, hold({&top, 1}));
@@ -128,7 +128,7 @@ Result<void> CountWalk::run(const PhaseCounts& guess, double below) {
     const PhaseCounts top{widest(0), 0};
     return top.prefill == 0 ? Result<void>() : look_at({&top, 1});
   }
-  // Columns outwards from where it began, one on either side at a time.
+  // Visit columns outwards from the start, alternating sides.
   const int middle = best_ ? best_->decode : guess.decode;
   for (int up = middle, down = middle - 1;; ++up, --down) {
     std::vector<PhaseCounts> tops;

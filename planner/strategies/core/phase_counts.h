@@ -1,11 +1,11 @@
-// CountWalk: the cheapest numbers of prefill and decode workers that hold, by walking the frontier of what holds instead of the
-// grid.
+// CountWalk: finds the cheapest feasible numbers of prefill and decode workers by walking along the frontier of feasible pairs
+// instead of the whole grid.
 //
-// What holds is taken to be monotone: more workers of either kind never break it. Then each number of decode workers has one
-// least number of prefill workers, and once some pair is known that holds, another column is worth a look only below that
-// pair's worth: one question tells whether any pair of the column is cheaper, since the largest pair below the worth holds if
-// any does. A grid of a x b pairs takes about a + b questions. Simulations are monotone but for noise; what is inferred from a
-// pair and never asked is as sure as that. Pure; not thread-safe.
+// Feasibility is assumed to be monotone: more workers of either kind never make a pair infeasible. So each number of decode
+// workers has a least number of prefill workers. Once a feasible pair is known, another column matters only below that pair's
+// worth, and one query decides it: the largest pair below that worth is feasible if any is. A grid of a x b pairs takes about a
+// + b queries. Simulations are monotone except for noise; an inferred result is as certain as the query it comes from. Pure;
+// not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ namespace windlass::search {
 
 struct PhaseCounts {
   int prefill = 1;
-  int decode = 1;  // 0: unified workers, counted as prefill ones
+  int decode = 1;  // 0: unified workers, counted as prefill workers
 
   bool operator==(const PhaseCounts&) const = default;
 };
 
-// The largest number from 1 to `most` that is good, where all below a good one are; 0: none.
+// The largest good number from 1 to `most`, if all below a good one are good; 0: none.
 [[nodiscard]] int largest_good(int most, const std::function<bool(int)>& good);
 
 struct CountQuestions {
-  double prefill_worth = 1, decode_worth = 1;  // of one worker, > 0; what is cheapest has the least sum
+  double prefill_worth = 1, decode_worth = 1;  // per worker, > 0; the search minimises the sum
   bool unified = false;                        // there are no decode workers
-  // Whether there is room for them; what is smaller has it too.
+  // Whether there is room; then smaller pairs have room too.
   std::function<bool(const PhaseCounts&)> fits;
-  // Whether each of these holds, in their order. An error ends the walk, which keeps what it has found.
+  // Whether each pair is feasible, in order. An error ends the walk, which keeps its result so far.
   std::function<Result<std::vector<char>>(std::span<const PhaseCounts>)> hold;
   int most_workers = 100'000;  // of either kind
 };
@@ -42,8 +42,8 @@ class CountWalk {
  public:
   explicit CountWalk(CountQuestions questions) : questions_(std::move(questions)) {}
 
-  // Finds the pair of the least worth that holds, if one is below `below`. Begins near `guess`, which costs time where it is
-  // wrong and changes the answer only among equals. REQUIRES: guess.prefill >= 1, guess.decode >= 1 (0: unified).
+  // Finds the feasible pair of least worth, if one is below `below`. Starts near `guess`; a bad guess costs time, and changes
+  // the answer only among ties. REQUIRES: guess.prefill >= 1, guess.decode >= 1 (0: unified).
   [[nodiscard]] Result<void> run(const PhaseCounts& guess, double below);
 
   [[nodiscard]] const std::optional<PhaseCounts>& best() const { return best_; }
@@ -55,16 +55,16 @@ class CountWalk {
  private:
   [[nodiscard]] std::optional<bool> known(const PhaseCounts& counts) const;
   [[nodiscard]] Result<std::vector<char>> hold(std::span<const PhaseCounts> counts);
-  // The most prefill workers beside so many decode workers that there is room for and that cost less than the best; 0: none.
+  // The most prefill workers, for this many decode workers, that have room and cost less than the best; 0: none.
   [[nodiscard]] int widest(int decode) const;
-  // More of both until a pair holds, there is no room, or it costs too much; false: as many as there may be do not hold.
+  // Increases both until a pair is feasible, there is no room, or it costs too much. False if even the maximum is infeasible.
   [[nodiscard]] Result<bool> grow(const PhaseCounts& guess);
-  // The best of a column whose pair `holds` does.
+  // Finds the best pair of the column of the feasible pair `holds`.
   [[nodiscard]] Result<void> descend(PhaseCounts holds);
   [[nodiscard]] Result<void> look_at(std::span<const PhaseCounts> tops);
 
   CountQuestions questions_;
-  std::vector<PhaseCounts> held_, failed_;  // what was asked; no pair that another one implies
+  std::vector<PhaseCounts> held_, failed_;  // query results, without pairs implied by others
   std::optional<PhaseCounts> best_;
   double below_ = 0;
   std::int64_t asked_ = 0;

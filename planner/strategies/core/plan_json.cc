@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// JSON has no infinity; what nobody has worked out is null too.
+// JSON has no infinity; unknown values are null too.
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 void put_deployment(Json& json, const Problem& problem, const Deployment& deployment) {

@@ -1,4 +1,4 @@
-// A strategy's plan as JSON, as `windlass plan` prints it. Pure.
+// Converts a strategy's plan to JSON, as `windlass plan` prints it. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace windlass::search {
 
-// Null for what nobody has predicted.
+// Null for figures that were not predicted.
 [[nodiscard]] nlohmann::ordered_json to_json(const Prediction& predicted);
 [[nodiscard]] nlohmann::ordered_json to_json(const Problem& problem, const Offer& plan, double wall_s);
 

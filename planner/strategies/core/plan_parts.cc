@@ -47,7 +47,7 @@ void confirm(const Problem& problem, Offer& plan) {
   plan.predicted.capacity_requests_per_s = capacity;
   const Verdict verdict = judge(problem, *result);
   if (!serves_rate) {
-    plan.missed = fmt::format("serves {:.4g} requests/s, asked are {:.4g}", capacity, problem.requests_per_s);
+    plan.missed = fmt::format("serves {:.4g} requests/s, but {:.4g} are required", capacity, problem.requests_per_s);
   } else {
     plan.missed = verdict.broken;
   }
@@ -66,7 +66,7 @@ Offer plan_of(const Problem& problem, const std::string& strategy, Deployment de
 
 std::string worth_text(const Problem& problem, const Deployment& deployment) {
   switch (problem.goal) {
-    case Goal::kCost: return fmt::format("costs {:.6g} an hour", cost_per_hour(problem, deployment));
+    case Goal::kCost: return fmt::format("costs {:.6g} per hour", cost_per_hour(problem, deployment));
     case Goal::kPower: return fmt::format("takes {:.6g} W", power_watts(problem, deployment));
     case Goal::kThroughput: return fmt::format("takes {} GPUs", gpus_of(deployment));
   }

@@ -1,4 +1,4 @@
-// What plans are made of, whichever strategy made them: figures of a deployment and of its simulation, in numbers and in words.
+// Parts that plans of all strategies share: figures of a deployment and its simulation, as numbers and as text.
 //
 // Pure.
 #pragma once
@@ -12,22 +12,22 @@
 
 namespace windlass::search {
 
-// What whole runs at the problem's rate, each with its own seed, say of a deployment. `capacity_requests_per_s` is left to the
-// caller. REQUIRES: at least one run.
+// Predicts a deployment's behaviour from complete runs at the problem's rate, each with its own seed. The caller sets
+// `capacity_requests_per_s`. REQUIRES: at least one run.
 [[nodiscard]] Prediction predict(const Problem& problem, std::span<const sim::ServingResult> runs);
 
-// Tries a plan that closed forms made: one run at the problem's rate, of as many requests as a trial has. `predicted` is the
-// run's but for the capacity, which stays the plan's own; the plan holds if it serves the rate by its own count and the run is
-// inside the objectives, else `missed` says what it misses. Nothing is predicted of a plan that cannot be simulated.
+// Simulates a plan made by closed forms: one run at the problem's rate, with as many requests as a trial. `predicted` comes
+// from the run, except for the capacity, which stays the plan's. The plan is feasible if its own capacity covers the rate and
+// the run meets the objectives; otherwise `missed` says what it misses. A plan that cannot be simulated gets no prediction.
 void confirm(const Problem& problem, Offer& plan);
 
-// A plan of this deployment: what it costs, nothing predicted.
+// A plan of this deployment with its costs and no prediction.
 [[nodiscard]] Offer plan_of(const Problem& problem, const std::string& strategy, Deployment deployment);
 
-// "costs 12 an hour", "takes 5600 W", "takes 8 GPUs": as the problem's goal counts.
+// "costs 12 per hour", "takes 5600 W", "takes 8 GPUs", by the problem's goal.
 [[nodiscard]] std::string worth_text(const Problem& problem, const Deployment& deployment);
 
-// Cheapest first as the goal counts, then fewer GPUs; no more than kMaxConsidered.
+// Cheapest first by the goal, then fewer GPUs; at most kMaxConsidered.
 void order_considered(const Problem& problem, std::vector<Rejection>& considered);
 
 }  // namespace windlass::search

@@ -10,7 +10,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::array kPercentiles = {50.0, 90.0, 95.0, 99.0};  // that TimeSummary records
+constexpr std::array kPercentiles = {50.0, 90.0, 95.0, 99.0};  // percentiles that TimeSummary records
 constexpr std::size_t kUnfitTold = 3;
 
 Error wrong(const Problem& problem, const std::string& what) {
@@ -70,38 +70,36 @@ Result<void> validate(const Problem& problem) {
 }
 
 Result<void> validate_cluster(const Problem& problem) {
-  if (problem.cluster == nullptr) return wrong(problem, "cluster: found none, allowed is one with nodes and links");
+  if (problem.cluster == nullptr) return wrong(problem, "cluster: must have nodes and links (got none)");
   auto valid = hetero::validate(*problem.cluster);
   return valid.ok() ? valid : valid.error().within(problem.name);
 }
 
 Result<void> validate_question(const Problem& problem) {
-  if (problem.accelerators.empty()) return wrong(problem, "found no accelerator, allowed is at least one");
-  if (problem.requests == nullptr) return wrong(problem, "found no requests, allowed is a workload");
+  if (problem.accelerators.empty()) return wrong(problem, "accelerators: must have at least one (got none)");
+  if (problem.requests == nullptr) return wrong(problem, "workload: must be set (got none)");
   if (!(problem.requests_per_s > 0) || !std::isfinite(problem.requests_per_s)) {
-    return wrong(problem, fmt::format("requestsPerSecond: found {}, allowed is a number above 0", problem.requests_per_s));
+    return wrong(problem, fmt::format("requestsPerSecond: must be a number above 0 (got {})", problem.requests_per_s));
   }
   const Objectives& objectives = problem.objectives;
-  if (!objectives.both && objectives.limits.empty())
-    return wrong(problem, "slo: found none, allowed is at least one objective");
+  if (!objectives.both && objectives.limits.empty()) return wrong(problem, "slo: must have at least one objective (got none)");
   if (objectives.both && !(objectives.both->ttft_s > 0 && objectives.both->tpot_s > 0)) {
-    return wrong(problem, fmt::format("slo: found TTFT {} s and TPOT {} s, allowed are times above 0", objectives.both->ttft_s,
+    return wrong(problem, fmt::format("slo: must have times above 0 (got TTFT {} s and TPOT {} s)", objectives.both->ttft_s,
                                       objectives.both->tpot_s));
   }
   if (!(objectives.attainment > 0 && objectives.attainment < 1)) {
-    return wrong(problem,
-                 fmt::format("slo.percentile: found {}, allowed is above 0 and below 100", 100 * objectives.attainment));
+    return wrong(problem, fmt::format("slo.percentile: must be above 0 and below 100 (got {})", 100 * objectives.attainment));
   }
   for (const Limit& limit : objectives.limits) {
     if (std::find(kPercentiles.begin(), kPercentiles.end(), limit.percentile) == kPercentiles.end()) {
-      return wrong(problem, fmt::format("limit on {}: found percentile {}, allowed are 50, 90, 95 and 99",
-                                        to_string(limit.metric), limit.percentile));
+      return wrong(problem, fmt::format("limit on {}: percentile: must be 50, 90, 95 or 99 (got {})", to_string(limit.metric),
+                                        limit.percentile));
     }
     if (!(limit.most > 0)) {
-      return wrong(problem, fmt::format("limit on {}: found {}, allowed is above 0", to_string(limit.metric), limit.most));
+      return wrong(problem, fmt::format("limit on {}: must be above 0 (got {})", to_string(limit.metric), limit.most));
     }
     if (is_slowdown(limit.metric) && !problem.slowdown_reference) {
-      return wrong(problem, fmt::format("limit on {}: found no slowdownReference, allowed is one", to_string(limit.metric)));
+      return wrong(problem, fmt::format("limit on {}: slowdownReference: must be set (got none)", to_string(limit.metric)));
     }
   }
   return {};

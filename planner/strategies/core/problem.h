@@ -1,8 +1,7 @@
-// Problem: what a placement strategy is asked: a model, its requests, objectives, and the workers that it may use.
+// Problem: the input of a placement strategy. It has a model, its requests, objectives, and the workers it may use.
 //
-// Plain data beside one interface (Requests). A strategy chooses among `kinds`, whose latency models are built before the
-// search: it builds none itself, and all strategies see the same predictions. Immutable during a search and shared between its
-// threads. Pure.
+// Plain data plus one interface (Requests). A strategy chooses among `kinds`, whose latency models are built before the search,
+// so all strategies use the same predictions. Immutable during a search and shared between its threads. Pure.
 #pragma once
 
 #include <cstdint>
@@ -41,29 +40,29 @@ struct AcceleratorChoice {
   int gpus = std::numeric_limits<int>::max();  // that a plan may use
 };
 
-// A worker that a plan may be made of.
+// A kind of worker that a plan may use.
 struct WorkerKind {
   int accelerator = 0;  // index in Problem::accelerators
   int tensor_parallel = 1;
   int pipeline_stages = 1;
   std::shared_ptr<const planner::IterationModel> model;  // of the whole worker
   double kv_capacity_tokens = 0;                         // of the whole worker
-  // The problem's paths for caches that come to such a worker, where they were measured.
+  // Paths for caches transferred to such a worker, replacing the problem's where they were measured.
   std::optional<planner::KvTransferPath> within_node = std::nullopt, between_nodes = std::nullopt;
 
   [[nodiscard]] int gpus() const { return tensor_parallel * pipeline_stages; }
 };
 
-// What a lower power limit of its GPUs does to a worker (Splitwise, Sections III-F and IV-D).
+// Effect of a lower GPU power limit on a worker (Splitwise, Sections III-F and IV-D).
 struct PowerCap {
-  double gpu_share = 0.5;      // of a GPU's power: its limit
-  double machine_share = 0.7;  // what is left of the machine's power: other parts keep theirs (Table V: 1.23 of 1.75)
-  double token_slowdown = 1;   // of decode iterations: none above half of the power (Fig. 9b)
-  // Of iterations with prompts. "Highly sensitive" (Fig. 9a), without a number: compute falls with power.
+  double gpu_share = 0.5;      // the limit, as a share of a GPU's power
+  double machine_share = 0.7;  // the resulting share of the machine's power: other parts keep theirs (Table V: 1.23 of 1.75)
+  double token_slowdown = 1;   // factor of decode iterations: no slowdown above half of the power (Fig. 9b)
+  // Factor of iterations with prompts. "Highly sensitive" (Fig. 9a), without a number; assumes that compute falls with power.
   double prompt_slowdown = 2;
 };
 
-// A kind that was left out, and why: "v100-32gb, TP 1: ...".
+// A kind that was excluded, and why: "v100-32gb, TP 1: ...".
 struct UnfitKind {
   int accelerator = 0;
   int tensor_parallel = 1;
@@ -71,11 +70,11 @@ struct UnfitKind {
   std::string why;
 };
 
-// The requests that are to be served. Implementations are immutable.
+// The requests to serve. Implementations are immutable.
 class Requests {
  public:
   virtual ~Requests() = default;
-  // `count` requests that arrive at this mean rate, fewer where a trace ends before. One seed, one sequence; lengths do not
+  // `count` requests that arrive at this mean rate, fewer if a trace ends first. One seed gives one sequence; lengths do not
   // depend on the rate. REQUIRES: rate > 0, count >= 1. Borrows from this.
   [[nodiscard]] virtual std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double requests_per_s,
                                                                         std::int64_t count) const = 0;
@@ -83,16 +82,16 @@ class Requests {
   [[nodiscard]] virtual double mean_output_tokens() const = 0;
 };
 
-// (input, output) tokens of `count` requests of the seed, fewer where a trace ends before.
+// (input, output) tokens of `count` requests of the seed, fewer if a trace ends first.
 [[nodiscard]] std::vector<std::pair<int, int>> lengths_of(const Requests& requests, std::uint64_t seed, std::int64_t count);
 
-// A figure of a run that an objective may bound. TPOT is a request's mean gap between tokens, TBT too (what Vidur bounds is the
+// A figure of a run that an objective may limit. TPOT, and also TBT, is a request's mean gap between tokens (Vidur limits the
 // gap of each token: docs/algorithms/latency.md). Slowdowns are relative to the request alone on the problem's reference.
 enum class Metric { kTtft, kTpot, kE2e, kSchedulingDelay, kTtftSlowdown, kTbtSlowdown, kE2eSlowdown };
 const char* to_string(Metric metric);  // "TTFT", "TPOT", "E2E", "scheduling delay", "TTFT slowdown", ...
 [[nodiscard]] bool is_slowdown(Metric metric);
 
-// `percentile` percent of the requests are to have at most `most` (seconds, or a ratio for slowdowns).
+// `percentile` percent of the requests must have at most `most` (seconds, or a ratio for slowdowns).
 struct Limit {
   Metric metric = Metric::kTtft;
   double percentile = 95;  // 50, 90, 95 or 99
@@ -100,8 +99,8 @@ struct Limit {
 };
 
 struct Objectives {
-  // At least `attainment` of the requests are inside both (DistServe's SLO attainment). An objective that is not asked for is
-  // infinite; none of both: only `limits` count.
+  // At least `attainment` of the requests must meet both (DistServe's SLO attainment). An objective that is not set is
+  // infinite; if neither is set, only `limits` apply.
   std::optional<sim::ServingObjectives> both;
   double attainment = 0.95;
   std::vector<Limit> limits;
@@ -112,22 +111,23 @@ struct Problem {
   planner::ModelShape shape;
   std::vector<AcceleratorChoice> accelerators;
   std::vector<WorkerKind> kinds;       // by accelerator, then GPUs, then tensor parallelism
-  std::vector<UnfitKind> unfit;        // of the same space
+  std::vector<UnfitKind> unfit;        // in the same space
   const Requests* requests = nullptr;  // borrowed
-  double requests_per_s = 0;           // that a plan has to serve
+  double requests_per_s = 0;           // that a plan must serve
   Objectives objectives;
   Goal goal = Goal::kCost;
-  planner::EngineSettings engine;  // where a strategy does not choose them itself; kv_blocks follow from the kind
-  // KV caches between workers on one node and between nodes, where nothing was measured.
+  planner::EngineSettings engine;  // unless a strategy chooses them itself; kv_blocks depends on the kind
+  // Transfer of KV caches between workers on one node and between nodes, if not measured.
   planner::KvTransferPath within_node, between_nodes;
   std::shared_ptr<const planner::IterationModel> slowdown_reference;  // null: no slowdowns
-  PowerCap power_cap;                                                 // of workers with WorkerSpec::power_share below 1
-  double predictor_slowdown = 1.1;                 // of iterations beside a length predictor (TetriInfer, Fig. 17)
-  int max_gpus = std::numeric_limits<int>::max();  // of the whole plan
+  PowerCap power_cap;                                                 // for workers with WorkerSpec::power_share below 1
+  double predictor_slowdown = 1.1;                 // factor of iterations on instances that run a length predictor (TetriInfer,
+                                                   // Fig. 17)
+  int max_gpus = std::numeric_limits<int>::max();  // for the whole plan
   double max_cost_per_hour = std::numeric_limits<double>::infinity();
-  // The nodes and links that a strategy may place workers on; null: only the GPUs of each class are known.
+  // Nodes and links on which a strategy may place workers; null: only the GPUs of each class are known.
   std::shared_ptr<const hetero::GpuCluster> cluster;
-  std::int64_t requests_per_trial = 2000;  // of one simulation, where a strategy has no number of its own
+  std::int64_t requests_per_trial = 2000;  // per simulation, unless a strategy has its own number
   std::uint64_t seed = 0;
 
   [[nodiscard]] const WorkerKind& kind_at(int kind) const { return kinds[static_cast<std::size_t>(kind)]; }
@@ -139,7 +139,7 @@ struct Problem {
   [[nodiscard]] const planner::AcceleratorSpec& spec(const WorkerKind& kind) const {
     return accelerators[static_cast<std::size_t>(kind.accelerator)].spec;
   }
-  // Of caches that come to a decode worker.
+  // Path of caches transferred to a decode worker.
   [[nodiscard]] const planner::KvTransferPath& path_to(const WorkerKind& decode, bool same_node) const {
     const std::optional<planner::KvTransferPath>& measured = same_node ? decode.within_node : decode.between_nodes;
     return measured ? *measured : same_node ? within_node : between_nodes;
@@ -148,12 +148,12 @@ struct Problem {
   [[nodiscard]] double power_watts(const WorkerKind& kind) const { return kind.gpus() * spec(kind).power_watts; }
 };
 
-// Names the field, what was found and what is allowed: no kind at all (with why each was unfit), a rate that is not positive,
-// a percentile that is not recorded, a slowdown without a reference.
+// Errors name the field and the rule: no kind at all (with why each was unfit), a rate that is not positive, a percentile that
+// is not recorded, a slowdown without a reference.
 [[nodiscard]] Result<void> validate(const Problem& problem);
-// For strategies that place on nodes: there is a cluster, as validate() of gpu_cluster.h has it.
+// For strategies that place on nodes: also checks the cluster, by validate() of gpu_cluster.h.
 [[nodiscard]] Result<void> validate_cluster(const Problem& problem);
-// The same as validate() without the kinds: for who makes workers of its own.
+// Like validate() without the kinds, for callers that make their own workers.
 [[nodiscard]] Result<void> validate_question(const Problem& problem);
 
 }  // namespace windlass::search

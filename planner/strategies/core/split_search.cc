@@ -12,28 +12,28 @@
 namespace windlass::search {
 namespace {
 
-constexpr int kFirstSeeds = 2;             // tried before the others, so that two cores have work where most fail
-constexpr std::size_t kColumnsAtOnce = 4;  // of a bounded room; whatever the executor's threads are
-constexpr double kWorthOfGpu = 1e-6;       // of equals the one with fewer GPUs, where prices are 0 too
-constexpr double kMaxPerS = 1e6;           // nobody asks whether more holds
+constexpr int kFirstSeeds = 2;             // tried first, so that two cores have work if most deployments fail
+constexpr std::size_t kColumnsAtOnce = 4;  // with limited room; independent of the executor's threads
+constexpr double kWorthOfGpu = 1e-6;       // tie-breaker: fewer GPUs, also if prices are 0
+constexpr double kMaxPerS = 1e6;           // upper bound of the search
 constexpr std::int64_t kRequestsAlone = 200;
-constexpr double kAloneGapS = 10'000;  // between requests that are alone
-constexpr double kGuessLoad = 0.8;     // of workers' time, where a search begins
+constexpr double kAloneGapS = 10'000;  // seconds between requests that run alone
+constexpr double kGuessLoad = 0.8;     // assumed share of workers' time in use, for a first guess
 constexpr double kGuessMemory = 0.7;
 constexpr std::int64_t kGuessRequests = 200;
-constexpr std::size_t kNearestTried = 6;  // columns of a design, where nothing holds
+constexpr std::size_t kNearestTried = 6;  // columns per design if nothing is feasible
 
 double worth_in(const Problem& problem, const Deployment& deployment) {
   return worth_of(problem, deployment) + kWorthOfGpu * gpus_of(deployment);
 }
 
-// How much of the guess there is, of the scarcer of both.
+// Share of the guess that these counts reach, for the scarcer side.
 double share_of(const SplitDesign& design, const PhaseCounts& counts) {
   const double prefill = 1.0 * counts.prefill / design.guess.prefill;
   return design.unified ? prefill : std::min(prefill, 1.0 * counts.decode / design.guess.decode);
 }
 
-// The most prefill workers beside each number of decode workers that there is room for.
+// The most prefill workers that fit, for each number of decode workers.
 std::vector<PhaseCounts> room_of(const SplitDesign& design, const std::function<bool(const PhaseCounts&)>& fits) {
   constexpr int kMost = 1 << 20;
   std::vector<PhaseCounts> columns;
@@ -72,7 +72,7 @@ SplitSearch::SplitSearch(const Problem& problem, const Effort& effort, const Spl
       effort_(effort),
       options_(options),
       executor_(effort.executor != nullptr ? *effort.executor : serial_) {
-  // A limit bounds only what counts towards it.
+  // A limit applies only to the deployment parts that count towards it.
   const auto every = [&](const auto& test) {
     return std::all_of(problem.accelerators.begin(), problem.accelerators.end(), test);
   };
@@ -91,8 +91,8 @@ std::int64_t SplitSearch::requests_at(double requests_per_s) const {
 }
 
 Result<void> SplitSearch::go_on() const {
-  if (stop_requested(effort_.stop)) return Error{ErrorCode::kCancelled, "stopped before the search was through"};
-  if (iterations_ >= effort_.most_iterations) return Error{ErrorCode::kCancelled, "the step budget is spent"};
+  if (stop_requested(effort_.stop)) return Error{ErrorCode::kCancelled, "stopped before the search was complete"};
+  if (iterations_ >= effort_.most_iterations) return Error{ErrorCode::kCancelled, "the step budget is used up"};
   return {};
 }
 
@@ -100,7 +100,7 @@ bool SplitSearch::fits(const Deployment& deployment) const {
   return check_room(problem_, deployment).ok() && power_watts(problem_, deployment) <= options_.most_power_watts;
 }
 
-// All of the first seeds, then for what held all of the others.
+// Runs the first seeds for all, then the other seeds for those that passed.
 Result<std::vector<char>> SplitSearch::hold(std::span<const Probe> probes) {
   std::vector<char> holds(probes.size(), 1);
   for (int from = 0; from < options_.seeds; from = from == 0 ? kFirstSeeds : options_.seeds) {
@@ -153,20 +153,21 @@ Result<double> SplitSearch::worst_of(const Deployment& deployment, double reques
   return worst;
 }
 
-// More workers leave a request more alone: what it misses then, it misses beside any number of them.
+// With more workers a request runs more nearly alone: an objective missed alone is missed with any number of them.
 Result<bool> SplitSearch::holds_alone(const SplitDesign& design) {
   const Deployment one = design.deploy({1, design.unified ? 0 : 1});
   WINDLASS_ASSIGN_OR_RETURN(const auto result, try_out(problem_, one, {1 / kAloneGapS, kRequestsAlone, problem_.seed}));
   ++trials_;
   iterations_ += result.iterations;
   const Verdict verdict = judge(problem_, result);
-  if (!verdict.holds) notes_.push_back(fmt::format("{}: not even a request alone holds: {}", design.name, verdict.broken));
+  if (!verdict.holds)
+    notes_.push_back(fmt::format("{}: even a request alone misses the objectives: {}", design.name, verdict.broken));
   return verdict.holds;
 }
 
 Result<void> SplitSearch::look(const SplitDesign& design) {
   if (!fits(design.deploy({1, design.unified ? 0 : 1}))) {
-    notes_.push_back(fmt::format("{}: there is no room for one worker of each kind", design.name));
+    notes_.push_back(fmt::format("{}: no room for one worker of each kind", design.name));
     return {};
   }
   WINDLASS_RETURN_IF_ERROR(go_on());
@@ -187,7 +188,7 @@ Result<void> SplitSearch::look_for_least(const SplitDesign& design) {
   questions.unified = design.unified;
   questions.fits = [&](const PhaseCounts& counts) { return fits(design.deploy(counts)); };
   questions.most_workers = static_cast<int>(std::min<std::int64_t>(requests_at(rate), 100'000));
-  // Of what fails, what has most of what the guess says: where the frontier is near both ways.
+  // Among the failing ones, take the one nearest to the guess, which is close to the frontier in both directions.
   const auto share = [&](const PhaseCounts& counts) { return share_of(design, counts); };
   PhaseCounts failed = {0, 0};
   questions.hold = [&](std::span<const PhaseCounts> counts) -> Result<std::vector<char>> {
@@ -222,7 +223,7 @@ Result<double> SplitSearch::rate_of(const Deployment& deployment, double holds_a
   return passed;
 }
 
-// Every column of the room's edge: one trial above the best rate tells whether it is better.
+// Tries every column at the edge of the room: one trial above the best rate shows whether it is better.
 Result<void> SplitSearch::look_for_most(const SplitDesign& design) {
   std::vector<PhaseCounts> columns = room_of(design, [&](const PhaseCounts& counts) { return fits(design.deploy(counts)); });
   const auto of_guess = [&](const PhaseCounts& counts) { return share_of(design, counts); };
@@ -241,7 +242,7 @@ Result<void> SplitSearch::look_for_most(const SplitDesign& design) {
     return {};
   };
   if (!best_) {
-    // A rate that the most promising column holds.
+    // A feasible rate of the most promising column.
     double rate = problem_.requests_per_s * of_guess(columns.front());
     for (;; rate /= 2) {
       if (rate * kAloneGapS < 1) return {};
@@ -263,7 +264,7 @@ Result<void> SplitSearch::look_for_most(const SplitDesign& design) {
       from = to;
       continue;
     }
-    // Those before it are not better; those after it are asked again at the rate that it makes.
+    // Those before it are not better; those after it are tried again at its rate.
     from += static_cast<std::size_t>(better - holds.begin());
     WINDLASS_RETURN_IF_ERROR(take(columns[from], rate));
     ++from;
@@ -336,23 +337,25 @@ Result<Offer> SplitSearch::plan(const std::string& strategy, bool stopped) {
   return plan;
 }
 
-// The plan's reasons, and its capacity. May find that it is stopped.
+// Fills in the plan's reasons and capacity. May be stopped.
 Result<void> SplitSearch::say_why(Offer& plan, const std::string& name, const std::vector<sim::ServingResult>& runs) {
   const double rate = problem_.requests_per_s;
   const std::string pools = describe(plan.deployment);
   if (!best_) {
-    plan.reasons.push_back(fmt::format("Nothing that there is room for holds; {} ({}) comes nearest.", pools, name));
+    plan.reasons.push_back(
+        fmt::format("No deployment that has room meets the objectives; {} ({}) comes closest.", pools, name));
     for (const sim::ServingResult& run : runs) {
       const Verdict verdict = judge(problem_, run);
       if (verdict.holds) continue;
-      plan.reasons.push_back(fmt::format("It misses {}.", verdict.broken));
+      plan.reasons.push_back(fmt::format("It misses the objectives: {}.", verdict.broken));
       break;
     }
   } else if (most_throughput()) {
     plan.predicted.capacity_requests_per_s = best_->requests_per_s;
-    plan.reasons.push_back(fmt::format("{} ({}): {:.4g} requests/s hold in all of {} trials, the most that the room allows{}.",
-                                       pools, name, best_->requests_per_s, options_.seeds,
-                                       plan.holds ? "" : fmt::format("; asked are {:.4g}", rate)));
+    plan.reasons.push_back(fmt::format(
+        "{} ({}): meets the objectives at {:.4g} requests/s in all of {} trials, the most that the available room allows{}.",
+        pools, name, best_->requests_per_s, options_.seeds,
+        plan.holds ? "" : fmt::format("; the required rate is {:.4g}", rate)));
   } else {
     plan.predicted.capacity_requests_per_s = rate;
     if (!plan.stopped) {
@@ -361,13 +364,14 @@ Result<void> SplitSearch::say_why(Offer& plan, const std::string& name, const st
       if (capacity.ok()) plan.predicted.capacity_requests_per_s = *capacity;
       plan.stopped = !capacity.ok();
     }
-    plan.reasons.push_back(fmt::format("{} ({}): of what was looked at the least in {} that holds in all of {} trials.", pools,
-                                       name, to_string(problem_.goal), options_.seeds));
+    plan.reasons.push_back(
+        fmt::format("{} ({}): the best {} of all deployments tried that meet the objectives in all of {} trials.", pools, name,
+                    to_string(problem_.goal), options_.seeds));
   }
   return {};
 }
 
-// Another design's last trial next to the plan.
+// Compares another design's last trial with the plan.
 Result<Rejection> SplitSearch::consider(const Candidate& asked, const Offer& plan) {
   Rejection other;
   other.deployment = asked.design.deploy(asked.counts);
@@ -381,22 +385,22 @@ Result<Rejection> SplitSearch::consider(const Candidate& asked, const Offer& pla
   const Verdict verdict = judge(problem_, *run);
   if (asked.held && most_throughput()) {
     other.predicted.capacity_requests_per_s = asked.requests_per_s;
-    other.rejected_because = fmt::format("{}: holds {:.4g} requests/s, the plan {:.4g}", asked.design.name,
-                                         asked.requests_per_s, best_->requests_per_s);
+    other.rejected_because =
+        fmt::format("{}: {:.4g} requests/s, the plan {:.4g}", asked.design.name, asked.requests_per_s, best_->requests_per_s);
   } else if (asked.held) {
     other.rejected_because =
-        fmt::format("{}: {:.6g} of {}, the plan {:.6g}", asked.design.name, worth_of(problem_, other.deployment),
+        fmt::format("{0}: {2} {1:.6g}, the plan {3:.6g}", asked.design.name, worth_of(problem_, other.deployment),
                     to_string(problem_.goal), worth_of(problem_, plan.deployment));
   } else {
     other.rejected_because =
-        fmt::format("{}: {}", asked.design.name, verdict.holds ? "does not hold in every trial" : verdict.broken);
+        fmt::format("{}: {}", asked.design.name, verdict.holds ? "misses the objectives in some trials" : verdict.broken);
   }
   return other;
 }
 
 Result<Offer> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,
                               const std::string& strategy, std::vector<SplitDesign> designs) {
-  // What promises to be cheapest first: the others have less room below it.
+  // Cheapest by estimate first, so that the others have less room below it.
   std::stable_sort(designs.begin(), designs.end(), [&](const SplitDesign& a, const SplitDesign& b) {
     return worth_of(problem, a.deploy(a.guess)) < worth_of(problem, b.deploy(b.guess));
   });

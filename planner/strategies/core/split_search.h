@@ -1,11 +1,12 @@
-// SplitSearch: how many prefill and how many decode workers, by simulation: what Splitwise's provisioning (Patel et al., ISCA
-// 2024, Section IV-D) and TetriInfer's counts have in common.
+// SplitSearch: finds the numbers of prefill and decode workers by simulation. Shared by Splitwise's provisioning (Patel et al.,
+// ISCA 2024, Section IV-D) and TetriInfer.
 //
-// A design says which kinds of workers the two phases have and how requests find them; the search chooses the two counts.
-// Goals cost and power: the least that holds at the problem's rate. Goal throughput: where the room is bounded (GPUs, cost,
-// power) the most requests a second inside it, else the fewest GPUs. A deployment holds when the objectives do in each of
-// `seeds` trials; trials end as soon as that is sure, run side by side on the effort's executor in groups whose size does not
-// depend on its threads, and are counted in the step budget in their order: one seed and budget, one plan.
+// A design states the kinds of workers of the two phases and how requests are assigned; the search chooses the two numbers.
+// Goals cost and power: the least that is feasible at the problem's rate. Goal throughput: with limited room (GPUs, cost,
+// power) the most requests per second within it, otherwise the fewest GPUs. A deployment is feasible if it meets the objectives
+// in each of `seeds` trials. Trials end as soon as the verdict is certain. They run in parallel on the effort's executor, in
+// groups whose size does not depend on its threads, and count against the step budget in order: one seed and budget give one
+// plan.
 #pragma once
 
 #include <functional>
@@ -23,29 +24,29 @@
 namespace windlass::search {
 
 struct SplitOptions {
-  int seeds = 3;         // trials of each deployment, with the problem's seed and those after it
-  double trial_s = 120;  // of arrivals in a trial (Splitwise: a 2-minute trace), ...
-  // ... but no fewer than Problem::requests_per_trial, and no more than this.
+  int seeds = 3;         // trials per deployment, with the problem's seed and the following ones
+  double trial_s = 120;  // seconds of arrivals per trial (Splitwise: a 2-minute trace), ...
+  // ... but at least Problem::requests_per_trial requests, and at most this many.
   std::int64_t most_requests = 20'000;
-  double most_power_watts = std::numeric_limits<double>::infinity();  // of the whole plan
-  double tolerance = 0.02;                                            // of a largest rate, relative
+  double most_power_watts = std::numeric_limits<double>::infinity();  // for the whole plan
+  double tolerance = 0.02;                                            // relative tolerance of a largest rate
 };
 
 struct SplitDesign {
   std::string name;  // "h100-80gb-8 for prompts, a100-80gb-8 for tokens"
   std::function<Deployment(const PhaseCounts&)> deploy;
   bool unified = false;        // one kind, counted as prefill workers
-  PhaseCounts guess = {1, 1};  // where to begin at the problem's rate
+  PhaseCounts guess = {1, 1};  // starting point at the problem's rate
 };
 
-// Workers that each phase keeps busy at the problem's rate, by closed forms: each prompt alone, decodes in batches that fill
+// Workers that each phase keeps busy at the problem's rate, by closed forms: prompts run alone, decodes in batches that fill
 // most of the memory.
 struct PhaseLoads {
   double prefill = 0;
   double decode = 0;
 };
 [[nodiscard]] PhaseLoads phase_loads(const Problem& problem, const planner::IterationModel& prefill, const WorkerKind& decode);
-// Workers for a load, where a search begins.
+// Initial number of workers for a load.
 [[nodiscard]] int workers_for(double load);
 
 class SplitSearch {
@@ -53,27 +54,27 @@ class SplitSearch {
   // Borrows both. REQUIRES: validate(problem).
   SplitSearch(const Problem& problem, const Effort& effort, const SplitOptions& options);
 
-  // Looks for something better than the best so far in this design. Errors: of try_out(); Cancelled by the stop or the step
-  // budget, after which the best so far stands.
+  // Searches this design for something better than the best so far. Errors: of try_out(); Cancelled by the stop or the step
+  // budget, in which case the best so far is kept.
   [[nodiscard]] Result<void> look(const SplitDesign& design);
 
   struct Found {
     SplitDesign design;
     PhaseCounts counts;
-    double requests_per_s = 0;  // that it is known to hold at
-    double worth = 0;           // for throughput inside a bounded room: minus the rate
+    double requests_per_s = 0;  // a rate at which it is known to be feasible
+    double worth = 0;           // for throughput with limited room: minus the rate
   };
   [[nodiscard]] const std::optional<Found>& best() const { return best_; }
 
-  // The best's workers serve in this design from now on, which is known to hold with them.
+  // Replaces the best's design with one that is known to be feasible with the same workers.
   void adopt(const SplitDesign& design) { best_->design = design; }
 
-  // The furthest objective of a deployment at a rate, as a share of what is allowed, the worst of all seeds.
+  // The worst ratio of a figure to its objective at a rate, over all seeds.
   [[nodiscard]] Result<double> worst_of(const Deployment& deployment, double requests_per_s);
 
-  // The plan, once all designs have been looked at; where nothing holds, the nearest of what there is room for. `stopped` as
-  // told by look(). Errors: kNotFound when there is no room for one worker of each kind in any design; Cancelled when it was
-  // stopped before anything was found.
+  // The plan, after all designs were searched. If nothing is feasible, the nearest deployment that has room. `stopped`: whether
+  // look() was cancelled. Errors: kNotFound if no design has room for one worker of each kind; Cancelled if stopped before
+  // anything was found.
   [[nodiscard]] Result<Offer> plan(const std::string& strategy, bool stopped);
 
  private:
@@ -96,7 +97,7 @@ class SplitSearch {
   [[nodiscard]] Result<bool> holds_alone(const SplitDesign& design);
   [[nodiscard]] Result<void> look_for_least(const SplitDesign& design);
   [[nodiscard]] Result<void> look_for_most(const SplitDesign& design);
-  // The largest rate of a deployment that holds at `holds_at`.
+  // The largest feasible rate of a deployment that is feasible at `holds_at`.
   [[nodiscard]] Result<double> rate_of(const Deployment& deployment, double holds_at);
   [[nodiscard]] bool most_throughput() const { return problem_.goal == Goal::kThroughput && bounded_; }
   [[nodiscard]] Result<Candidate> nearest();
@@ -110,14 +111,14 @@ class SplitSearch {
   Executor& executor_;
   bool bounded_ = false;
   std::optional<Found> best_;
-  std::vector<Candidate> asked_;     // of each design, in their order: what held best, or failed last
+  std::vector<Candidate> asked_;     // per design, in order: what was best and feasible, or failed last
   std::vector<SplitDesign> looked_;  // designs with room for one worker of each kind
   std::vector<std::string> notes_;
   std::int64_t trials_ = 0;
   std::int64_t iterations_ = 0;
 };
 
-// The best of these designs. Errors as of a Strategy.
+// The best of these designs. Errors as of Strategy.
 [[nodiscard]] Result<Offer> plan_of_designs(const Problem& problem, const Effort& effort, const SplitOptions& options,
                                             const std::string& strategy, std::vector<SplitDesign> designs);
 

@@ -13,7 +13,7 @@
 namespace windlass::hetero {
 namespace {
 
-// A message of `bytes`; nothing crosses a link that is not there.
+// Time of a message of `bytes`; infinite without a link.
 double message_s(const Link& link, double bytes) {
   return link.bytes_per_s > 0 ? link.latency_s + bytes / link.bytes_per_s : kInfinite;
 }
@@ -27,15 +27,15 @@ Result<InferenceTask> inference_task(const planner::ModelShape& shape, double in
   const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
   WINDLASS_RETURN_IF_ERROR(planner::validate(shape));
   if (!(input_tokens > 0) || !std::isfinite(input_tokens)) {
-    return wrong(fmt::format("workload: input tokens: found {}, allowed is above 0", input_tokens));
+    return wrong(fmt::format("workload: input tokens: must be above 0 (got {})", input_tokens));
   }
   if (!(output_tokens > 0) || !std::isfinite(output_tokens)) {
-    return wrong(fmt::format("workload: output tokens: found {}, allowed is above 0", output_tokens));
+    return wrong(fmt::format("workload: output tokens: must be above 0 (got {})", output_tokens));
   }
   if (!(memory_share > 0 && memory_share <= 1)) {
-    return wrong(fmt::format("memory share: found {}, allowed is above 0 and at most 1", memory_share));
+    return wrong(fmt::format("memory share: must be above 0 and at most 1 (got {})", memory_share));
   }
-  // Matrices outside the layers: the output projection and what else stands between the vocabulary and the model's width.
+  // Matrices outside the layers: the output projection and others between the vocabulary and the model's width.
   double outside = 0;
   for (const planner::WeightMatrix& matrix : planner::weight_matrices(shape)) {
     if (matrix.role != planner::MatrixRole::kOutput && matrix.role != planner::MatrixRole::kProjection) continue;
@@ -73,7 +73,7 @@ StageFigures stage_figures(const InferenceTask& task, const planner::Accelerator
   const auto compute_s = [&](double tokens) {
     return flops > 0 ? task.layer_flops_per_token * tokens / (tensor_parallel * flops) : kInfinite;
   };
-  // Four messages to each peer a layer (two all-reduces, each a reduce-scatter and an all-gather).
+  // Four messages per peer and layer (two all-reduces, each a reduce-scatter and an all-gather).
   const auto peers_s = [&](double bytes) { return peers > 0 ? 4 * peers * message_s(within, bytes / tensor_parallel) : 0; };
   StageFigures figures;
   figures.tensor_parallel = tensor_parallel;

@@ -8,10 +8,10 @@
 namespace windlass::search {
 namespace {
 
-// Batches that are tried: the largest one and its halves. Decodes that share an iteration are cheaper, but for a model whose
-// measurements say otherwise.
+// Batches to try: the largest one and its halves. Decodes that share an iteration are cheaper, unless a model's measurements
+// say otherwise.
 constexpr int kHalvings = 6;
-constexpr int kBatchBisections = 12;  // of the largest batch inside a limit on its iterations
+constexpr int kBatchBisections = 12;  // for the largest batch within a limit on its iterations
 
 bool prompts_alone(planner::Batching batching) {
   return batching == planner::Batching::kVllm || batching == planner::Batching::kStatic;
@@ -21,7 +21,7 @@ bool reserves(planner::Batching batching) {
 }
 
 struct Share {
-  double request_s = 0;    // of a stage's time
+  double request_s = 0;    // in time of a stage
   double iteration_s = 0;  // between two tokens
 };
 
@@ -37,7 +37,7 @@ Share share_of(const planner::IterationModel& model, const planner::EngineSettin
                double batch, SteadyPart part) {
   const double steps = std::max(1e-6, lengths.output_tokens - 1);
   const double stages = std::max(1, model.pipeline_stages());
-  const double arrivals = batch / steps;  // requests that an iteration's tokens end, and begin
+  const double arrivals = batch / steps;  // requests that an iteration's tokens complete, and that start
   planner::Batch decodes;
   decodes.decode_sequences = std::max(1, static_cast<int>(std::lround(batch)));
   decodes.decode_context_tokens = decodes.decode_sequences * lengths.decode_context_tokens;
@@ -49,7 +49,7 @@ Share share_of(const planner::IterationModel& model, const planner::EngineSettin
     const double prompt_s = model.iteration_s(prompts(fit, lengths)) / fit;
     share.request_s = (steps * model.iteration_s(decodes) / batch + prompt_s) / stages;
   } else {
-    // A fraction of a prompt in the mean; what whole prompts cost beyond that only lowers the rate.
+    // A fraction of a prompt on average; the extra cost of whole prompts only lowers the rate.
     planner::Batch mixed = prompts(arrivals, lengths);
     mixed.decode_sequences = decodes.decode_sequences;
     mixed.decode_context_tokens = decodes.decode_context_tokens;

@@ -11,8 +11,8 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kFirstStride = 0.08;  // of a rate, from a guess to the next
-constexpr double kOnGrid = 1e-9;       // a rate that near to one of the grid is that
+constexpr double kFirstStride = 0.08;  // relative step from a guess to the next rate
+constexpr double kOnGrid = 1e-9;       // rates this close to a grid point are that point
 
 double figure(const sim::ServingResult& result, const Limit& limit) {
   const auto slowdown = [&](sim::TimeSummary sim::ServingResult::Slowdown::*member) {
@@ -31,7 +31,7 @@ double figure(const sim::ServingResult& result, const Limit& limit) {
   return 0;
 }
 
-// The share of requests outside the objectives, of the share that may be.
+// Share of requests that miss the objectives, relative to the allowed share.
 double misses(const Objectives& objectives, const sim::ServingResult& result) {
   return (1 - result.attainment) / (1 - objectives.attainment);
 }
@@ -49,7 +49,7 @@ sim::Figure figure_of(Metric metric) {
   return sim::Figure::kTtft;
 }
 
-// What judge() looks at.
+// The criteria of judge().
 sim::VerdictOnly judged_by(const Objectives& objectives, std::int64_t requests) {
   sim::VerdictOnly verdict;
   verdict.requests = requests;
@@ -72,18 +72,18 @@ Result<sim::ServingResult> try_out(const Problem& problem, const Deployment& dep
 }
 
 Verdict judge(const Problem& problem, const sim::ServingResult& result) {
-  constexpr double kAsAllowed = 1 + 1e-9;  // attainment of exactly what is asked, less rounding
+  constexpr double kAsAllowed = 1 + 1e-9;  // the exact attainment, with room for rounding
   Verdict verdict;
   if (result.early == sim::EarlyVerdict::kHolds) return {true, 1, ""};
   const std::int64_t lost = result.refused + result.failed;
   if (lost > 0 || result.completed == 0) {
     verdict.worst = std::numeric_limits<double>::infinity();
     verdict.broken = lost == 0 ? std::string("no request was served")
-                               : fmt::format("{} of {} requests fit no worker or were lost", lost, result.requests);
+                               : fmt::format("{} of {} requests did not fit on any worker or were lost", lost, result.requests);
     return verdict;
   }
   if (result.early == sim::EarlyVerdict::kBroken) {
-    return {false, std::numeric_limits<double>::infinity(), "more requests are outside the objectives than may be"};
+    return {false, std::numeric_limits<double>::infinity(), "too many requests miss the objectives"};
   }
   const Objectives& objectives = problem.objectives;
   const auto worsen = [&](double share, const auto& text) {
@@ -93,7 +93,7 @@ Verdict judge(const Problem& problem, const sim::ServingResult& result) {
   };
   if (objectives.both) {
     worsen(misses(objectives, result), [&] {
-      return fmt::format("{:.2f}% of the requests are inside the objectives, asked are {:.6g}%", 100 * result.attainment,
+      return fmt::format("{:.2f}% of the requests meet the objectives, {:.6g}% are required", 100 * result.attainment,
                          100 * objectives.attainment);
     });
   }
@@ -101,8 +101,8 @@ Verdict judge(const Problem& problem, const sim::ServingResult& result) {
     const double found = figure(result, limit);
     worsen(found / limit.most, [&] {
       const char* unit = is_slowdown(limit.metric) ? "x" : " s";
-      return fmt::format("{} P{:.0f} {:.4g}{}, allowed is {:.4g}{}", to_string(limit.metric), limit.percentile, found, unit,
-                         limit.most, unit);
+      return fmt::format("{} P{:.0f} is {:.4g}{}, above the limit of {:.4g}{}", to_string(limit.metric), limit.percentile,
+                         found, unit, limit.most, unit);
     });
   }
   verdict.holds = verdict.worst <= kAsAllowed;
@@ -110,7 +110,7 @@ Verdict judge(const Problem& problem, const sim::ServingResult& result) {
 }
 
 double at_percentile(const sim::TimeSummary& times, double percentile) {
-  constexpr double kRounding = 1e-9;  // of 100 times a share
+  constexpr double kRounding = 1e-9;  // in 100 times a share
   if (percentile > 95 + kRounding) return times.p99_s;
   if (percentile > 90 + kRounding) return times.p95_s;
   return percentile > 50 + kRounding ? times.p90_s : times.p50_s;

@@ -1,7 +1,7 @@
-// Trials: a deployment in the simulator, whether it holds, and how much it can take.
+// Trials: simulate a deployment, judge whether it meets the objectives, and find its capacity.
 //
-// A trial is a pure function of its arguments, so trials may run side by side on an Executor and give the same on any number of
-// cores.
+// A trial is a pure function of its arguments, so trials may run in parallel on an Executor with the same result on any number
+// of cores.
 #pragma once
 
 #include <cstdint>
@@ -20,57 +20,57 @@ struct Trial {
   double requests_per_s = 0;
   std::int64_t requests = 2000;
   std::uint64_t seed = 0;
-  // The run ends as soon as judge() is sure of it (planner/sim/verdict_watch.h): its figures are those until then, and only
-  // Verdict::holds counts.
+  // Ends the run as soon as judge() is certain (planner/sim/verdict_watch.h). Then the figures are those up to that time, and
+  // only Verdict::holds is valid.
   bool verdict_only = false;
 };
 
-// Errors (kInvalidArgument): what simulate_serving() refuses of the deployment.
+// Errors (kInvalidArgument): whatever simulate_serving() rejects.
 [[nodiscard]] Result<sim::ServingResult> try_out(const Problem& problem, const Deployment& deployment, const Trial& trial);
 
 // Whether a run met the objectives.
 struct Verdict {
   bool holds = false;
-  // The objective that is furthest from being met, as a share of what it allows: at most 1 when it holds, infinite when
-  // requests were refused or failed.
+  // The worst ratio of a figure to its objective: at most 1 if the objectives are met, infinite if requests were refused or
+  // failed.
   double worst = 0;
-  std::string broken;  // "TTFT P90 1.2 s, allowed is 0.5 s"; empty when it holds
+  std::string broken;  // "TTFT P90 is 1.2 s, above the limit of 0.5 s"; empty if the objectives are met
 };
 
-// A run without completed requests holds nothing.
+// A run without completed requests does not meet the objectives.
 [[nodiscard]] Verdict judge(const Problem& problem, const sim::ServingResult& result);
 
-// The recorded percentile (50, 90, 95 or 99) that is not below this one.
+// The smallest recorded percentile (50, 90, 95 or 99) that is not below this one.
 [[nodiscard]] double at_percentile(const sim::TimeSummary& times, double percentile);
 
 // Lower end of the Wilson score interval of a share of `successes` in `trials`, one-sided at 97.5 % (z = 1.96).
 [[nodiscard]] double wilson_low(double successes, double trials);
 
-// The largest rate at which trials pass, by bisection: rates that pass are taken to lie below those that do not. Rates lie on a
-// grid, each `tolerance` above the one before, so that the answer does not depend on the guess: a good one, such as that of a
-// neighbour in a search, only saves trials.
+// Finds the largest rate at which trials pass, by bisection; feasible rates are assumed to lie below infeasible ones. Rates lie
+// on a grid, each `tolerance` above the previous one, so the answer does not depend on the guess. A good guess, such as a
+// neighbour's answer in a search, only saves trials.
 struct CapacitySearch {
-  std::int64_t requests = 1000;  // of each trial
+  std::int64_t requests = 1000;  // per trial
   std::uint64_t seed = 0;
   double first_guess_per_s = 1;  // steps away from it double until the answer is bracketed
-  double only_above_per_s = 0;   // capacities up to this need not be told apart: 0 stands for them, at the price of one trial
-  double tolerance = 0.02;       // of the answer, relative
-  double least_per_s = 1e-4;     // below it there is no capacity
-  double most_per_s = 1e6;       // above it nobody looks
-  // What passes; empty: judge() says that it holds, and trials end as soon as that is sure.
+  double only_above_per_s = 0;   // capacities up to this are reported as 0, at the price of one trial
+  double tolerance = 0.02;       // relative tolerance of the answer
+  double least_per_s = 1e-4;     // smallest rate tried
+  double most_per_s = 1e6;       // largest rate tried
+  // Criterion; empty: judge() says that the objectives are met, and trials end as soon as that is certain.
   std::function<bool(const sim::ServingResult&)> passes;
-  bool figures = true;  // Capacity::at is of a whole run, which takes one trial more where trials end early
+  bool figures = true;  // fill Capacity::at from a complete run, which takes one more trial if trials end early
   StopCheck stop;
 };
 
 struct Capacity {
-  double requests_per_s = 0;  // the largest rate that was seen to pass; 0: none
-  sim::ServingResult at;      // its trial
+  double requests_per_s = 0;  // the largest rate that passed; 0: none
+  sim::ServingResult at;      // the trial at that rate
   std::int64_t trials = 0;
-  std::int64_t iterations = 0;  // that were simulated
+  std::int64_t iterations = 0;  // simulated iterations
 };
 
-// Errors: those of try_out(), Cancelled when `stop` came true.
+// Errors: those of try_out(); Cancelled if `stop` became true.
 [[nodiscard]] Result<Capacity> capacity_of(const Problem& problem, const Deployment& deployment, const CapacitySearch& search);
 
 }  // namespace windlass::search

@@ -43,16 +43,16 @@ Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<Accelerat
       const int gpus = tensor_parallel * stages;
       if (space.most_gpus > 0 && gpus > space.most_gpus) continue;
       if (tensor_parallel > node || gpus > accelerators[a].gpus) {
-        unfit(fmt::format("needs {} GPUs, there are {}{}", tensor_parallel > node ? tensor_parallel : gpus,
+        unfit(fmt::format("needs {} GPUs, but there are {}{}", tensor_parallel > node ? tensor_parallel : gpus,
                           tensor_parallel > node ? node : accelerators[a].gpus, tensor_parallel > node ? " on a node" : ""));
         continue;
       }
       if (std::find(even.begin(), even.end(), tensor_parallel) == even.end()) {
-        unfit(fmt::format("{} heads and {} KV heads are not cut evenly", shape.heads, shape.kv_heads));
+        unfit(fmt::format("{} heads and {} KV heads cannot be divided evenly", shape.heads, shape.kv_heads));
         continue;
       }
       if (stages > shape.layers) {
-        unfit(fmt::format("the model has {} layers", shape.layers));
+        unfit(fmt::format("the model has only {} layers", shape.layers));
         continue;
       }
       auto model = model_of(spec, tensor_parallel, stages);
@@ -61,7 +61,7 @@ Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<Accelerat
         continue;
       }
       if (model->kv_capacity_tokens < space.least_kv_tokens) {
-        unfit(fmt::format("its KV cache holds {:.0f} tokens, {:.0f} are needed", std::max(0.0, model->kv_capacity_tokens),
+        unfit(fmt::format("its KV cache holds {:.0f} tokens, but {:.0f} are needed", std::max(0.0, model->kv_capacity_tokens),
                           space.least_kv_tokens));
         continue;
       }
@@ -80,12 +80,12 @@ KindModelOf linear_models(const planner::ModelShape& shape, std::vector<planner:
       return refused(fmt::format("cannot compute in {}", planner::to_string(shape.dtype)));
     }
     if (tensor_parallel > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) {
-      return refused("no link between the GPUs of a node is known");
+      return refused("no link between the GPUs of a node");
     }
     const planner::LinearCoefficients lines = planner::believed_coefficients(shape, spec, tensor_parallel, measured);
     if (!(lines.kv_capacity_tokens > 0)) {
-      return refused(fmt::format("weights of {:.0f} GB leave no KV cache in {:.0f} GB", planner::weight_bytes(shape) / 1e9,
-                                 tensor_parallel * spec.memory_bytes / 1e9));
+      return refused(fmt::format("weights of {:.0f} GB leave no room for a KV cache in {:.0f} GB",
+                                 planner::weight_bytes(shape) / 1e9, tensor_parallel * spec.memory_bytes / 1e9));
     }
     return KindModel{
         std::make_shared<const planner::LinearIterationModel>(planner::data_sheet_model(lines, lines.kv_capacity_tokens)),

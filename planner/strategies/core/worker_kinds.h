@@ -1,5 +1,5 @@
-// Worker kinds: the space that strategies search: accelerators x tensor parallelism x pipeline stages, each with its latency
-// model, and what was left out of it. Pure.
+// Worker kinds: the space that strategies search, accelerators x tensor parallelism x pipeline stages. Each kind has its
+// latency model; kinds that do not fit are listed separately. Pure.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@
 namespace windlass::search {
 
 struct KindSpace {
-  // Degrees that do not cut the model evenly are left out; empty: all that do, up to the GPUs of a node.
+  // Degrees that do not divide the model evenly are skipped; empty: all that do, up to the GPUs of a node.
   std::vector<int> tensor_parallel;
-  std::vector<int> pipeline_stages = {1};  // more stages than layers are left out
-  int most_gpus = 0;                       // of one worker; 0: those of a node, for each stage
-  double least_kv_tokens = 1;              // what a worker must hold: its longest request
+  std::vector<int> pipeline_stages = {1};  // more stages than layers are skipped
+  int most_gpus = 0;                       // per worker; 0: those of a node, for each stage
+  double least_kv_tokens = 1;              // a worker must hold this: its longest request
 };
 
-// What latency a kind has.
+// The latency model of a kind.
 struct KindModel {
   std::shared_ptr<const planner::IterationModel> model;
   double kv_capacity_tokens = 0;
@@ -32,13 +32,12 @@ struct Kinds {
   std::vector<UnfitKind> unfit;
 };
 
-// A degree that is not a divisor of the model's heads, or a model that `model_of` refuses, makes an unfit kind; an accelerator
-// none of whose kinds fit is no error here.
+// A kind is unfit if its degree does not divide the model's heads, or `model_of` rejects it. It is no error if no kind of an
+// accelerator fits.
 [[nodiscard]] Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<AcceleratorChoice>& accelerators,
                                  const KindSpace& space, const KindModelOf& model_of);
 
-// Lines, as the controller predicts: from what workers of the class were measured at, else from its data sheet; no pipeline
-// stages.
+// The controller's linear models: from measurements of the class, otherwise from its data sheet; no pipeline stages.
 [[nodiscard]] KindModelOf linear_models(const planner::ModelShape& shape, std::vector<planner::WorkerEstimate> measured = {});
 
 // Data sheets with fitted efficiencies (planner/perf/operator_model.h) and 90 % of the memory.

@@ -10,7 +10,7 @@ namespace {
 
 using Model = std::shared_ptr<const planner::IterationModel>;
 
-// Another model's times, changed.
+// Modifies another model's times.
 class Changed : public planner::IterationModel {
  public:
   explicit Changed(Model of) : of_(std::move(of)) {}
@@ -44,7 +44,7 @@ class Capped final : public Changed {
   PowerCap cap_;
 };
 
-// Padding is computed like tokens; nothing attends to it.
+// Padding is computed like tokens, but nothing attends to it.
 class Padded final : public Changed {
  public:
   Padded(Model of, int chunk_tokens) : Changed(std::move(of)), chunk_tokens_(chunk_tokens) {}

@@ -1,5 +1,5 @@
-// The latency of a worker, by its spec: that of the problem's kind, with what a power cap, padded chunks and a length predictor
-// do to it. Pure.
+// The latency of a worker by its spec: the model of the problem's kind, modified by a power cap, padded chunks and a length
+// predictor. Pure.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace windlass::search {
 
-// The problem's kind with this accelerator and these degrees; null: it has none such.
+// The problem's kind with this accelerator and these degrees; null if there is none.
 [[nodiscard]] const WorkerKind* find_kind(const Problem& problem, const WorkerSpec& spec);
-// REQUIRES: there is one.
+// REQUIRES: the kind exists.
 [[nodiscard]] const WorkerKind& kind_of(const Problem& problem, const WorkerSpec& spec);
 [[nodiscard]] std::shared_ptr<const planner::IterationModel> model_of(const Problem& problem, const WorkerSpec& spec);
 
-// Gives the problem a kind of worker that takes no time and holds any number of caches, on an accelerator of its own: where it
-// does one phase, the other is studied alone. Returns its spec, with the problem's engine settings.
+// Adds a kind of worker to the problem that takes no time and holds any number of caches, on an accelerator of its own. Used
+// for one phase, to study the other alone. Returns its spec, with the problem's engine settings.
 WorkerSpec add_instant_kind(Problem& problem);
 
 }  // namespace windlass::search

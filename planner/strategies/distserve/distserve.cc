@@ -16,8 +16,8 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kNegligible = 0.1;   // of the TTFT objective: a cache's transfer
-constexpr double kEnough = 1 - 1e-9;  // a goodput of just the rate is one instance
+constexpr double kNegligible = 0.1;   // share of the TTFT objective that a cache transfer may take
+constexpr double kEnough = 1 - 1e-9;  // a goodput of exactly the rate needs one instance
 constexpr int kMaxRepairs = 40;
 constexpr double kMaxInstances = 1e6;
 
@@ -27,7 +27,7 @@ struct Counts {
   int prefill = 1, decode = 1;
 };
 
-// What the search found of one way to split: kinds and goodputs.
+// Result of the search for one way to split: kinds and goodputs.
 struct Split {
   int prefill = 0, decode = 0;  // kinds
   double prefill_per_s = 0, decode_per_s = 0;
@@ -42,15 +42,16 @@ int instances(double requests_per_s, double goodput_per_s) {
 Result<void> check(const Problem& problem, const DistServeOptions& options) {
   const auto wrong = [&](const char* field, double found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: distserve.{}: found {}, allowed is {}", problem.name, field, found, allowed)};
+                 fmt::format("{0}: distserve.{1}: must be {3} (got {2})", problem.name, field, found, allowed)};
   };
   if (options.requests_per_probe < 0)
-    return wrong("requestsPerProbe", static_cast<double>(options.requests_per_probe), "at least 1, or 0 for the problem's");
-  if (!(options.tolerance > 0 && options.tolerance <= 1)) return wrong("tolerance", options.tolerance, "above 0, at most 1");
+    return wrong("requestsPerProbe", static_cast<double>(options.requests_per_probe),
+                 "at least 1, or 0 for the problem's number");
+  if (!(options.tolerance > 0 && options.tolerance <= 1)) return wrong("tolerance", options.tolerance, "above 0 and at most 1");
   if (options.prefill_batch_tokens < 0)
     return wrong("prefillBatchTokens", options.prefill_batch_tokens, "at least 1, or 0 for the kinds' own");
   if (!(options.saturation > 0 && options.saturation <= 1))
-    return wrong("saturation", options.saturation, "above 0, at most 1");
+    return wrong("saturation", options.saturation, "above 0 and at most 1");
   return validate(problem);
 }
 
@@ -107,7 +108,7 @@ class DistServe {
   [[nodiscard]] double decode_rate() const {
     return split_.decode_per_s > 0 ? split_.decode_per_s : units_.decode_screen(split_.decode).ceiling_per_s;
   }
-  // By the rate; pairs have as many of both.
+  // Instances for the rate; pairs have the same number of both.
   [[nodiscard]] Counts asked() const {
     Counts counts{instances(problem_.requests_per_s, prefill_rate()), instances(problem_.requests_per_s, decode_rate())};
     if (low()) counts.prefill = counts.decode = std::max(counts.prefill, counts.decode);
@@ -118,7 +119,7 @@ class DistServe {
   }
   [[nodiscard]] const WorkerKind& kind(int index) const { return problem_.kinds[static_cast<std::size_t>(index)]; }
 
-  // Section 3.3: whether caches may go anywhere.
+  // Section 3.3: whether caches may cross nodes.
   Result<void> choose_affinity() {
     const double tokens = problem_.requests->mean_input_tokens();
     const double bytes_per_token = planner::kv_bytes_per_token(problem_.shape);
@@ -129,32 +130,29 @@ class DistServe {
     const PhaseBounds bounds = phase_bounds(problem_.objectives);
     const double allowed_s = kNegligible * std::min(bounds.ttft_s, bounds.tpot_s * problem_.requests->mean_output_tokens());
     const std::string cache = fmt::format(
-        "a mean prompt's cache ({:.4g} MB) takes {:.3g} ms from node to node, and {:.3g} ms are little beside the "
+        "a mean prompt's cache ({:.4g} MB) takes {:.3g} ms between nodes; at most {:.3g} ms are negligible for the "
         "objectives",
         tokens * bytes_per_token / 1e6, between_s * 1e3, allowed_s * 1e3);
     affinity_ = options_.affinity;
     if (affinity_ != NodeAffinity::kAuto) {
-      why_ = fmt::format("{} node affinity, as asked", low() ? "low" : "high");
+      why_ = fmt::format("{} node affinity, as requested", low() ? "low" : "high");
     } else if (units_.one_node()) {
       affinity_ = NodeAffinity::kHigh;
-      why_ = "all GPUs stand on one node: no cache leaves it (Algorithm 1)";
+      why_ = "all GPUs are on one node, so no cache leaves it (Algorithm 1)";
     } else if (between_s <= allowed_s) {
       affinity_ = NodeAffinity::kHigh;
       why_ = fmt::format("high node affinity (Algorithm 1): {}", cache);
     } else if (units_.pairs().empty()) {
       affinity_ = NodeAffinity::kHigh;
       why_ = fmt::format(
-          "{}; but no prefill and decoding instance fit beside each other on a node, so that caches must leave it "
-          "(Algorithm 1)",
-          cache);
+          "{}; but no prefill and decoding instance fit together on a node, so caches must leave it (Algorithm 1)", cache);
     } else {
       affinity_ = NodeAffinity::kLow;
       why_ = fmt::format("low node affinity (Algorithm 2): {}", cache);
     }
     if (low() && units_.pairs().empty()) {
-      return Error{ErrorCode::kNotFound,
-                   fmt::format("{}: no prefill and decoding instance fit beside each other on a node of {} GPUs", problem_.name,
-                               problem_.accelerators.front().spec.gpus_per_node)};
+      return Error{ErrorCode::kNotFound, fmt::format("{}: no prefill and decoding instance fit together on a node of {} GPUs",
+                                                     problem_.name, problem_.accelerators.front().spec.gpus_per_node)};
     }
     return {};
   }
@@ -181,7 +179,7 @@ class DistServe {
     return {};
   }
 
-  // Where no unit holds at any rate: what bears most, and of these the first.
+  // If no unit is feasible at any rate: the one with the highest ceiling, first in order among ties.
   static std::size_t fastest(const std::vector<Unit>& units) {
     const auto by_ceiling = [](const Unit& a, const Unit& b) { return a.ceiling_per_s < b.ceiling_per_s; };
     return static_cast<std::size_t>(std::max_element(units.begin(), units.end(), by_ceiling) - units.begin());
@@ -200,15 +198,15 @@ class DistServe {
   [[nodiscard]] std::string no_goodput() const {
     const auto none = [&](std::size_t family, const char* what) {
       return answers_.families[family].best ? std::string()
-                                            : fmt::format("no {} holds the objectives for enough requests at any rate", what);
+                                            : fmt::format("no {} meets the objectives for enough requests at any rate", what);
     };
     if (low()) return none(0, "pair");
     const std::string prefill = none(0, "prefill instance"), decode = none(1, "decoding instance");
     return prefill.empty() || decode.empty() ? prefill + decode : prefill + "; " + decode;
   }
 
-  // The best split is too large. Of all splits that there is room for, the least worth; where there is room for none at this
-  // rate, the one that takes the most: false.
+  // The best split is too large. Takes the cheapest split that has room. If none has room at this rate, takes the one with the
+  // highest rate and returns false.
   Result<bool> find_room() {
     if (options_.prune) {
       WINDLASS_RETURN_IF_ERROR(search(false));
@@ -242,15 +240,15 @@ class DistServe {
     }
     if (!least && !most) {
       return Error{ErrorCode::kNotFound,
-                   fmt::format("{}: there is no room for one prefill and one decoding instance of any kind", problem_.name)};
+                   fmt::format("{}: no room for one prefill and one decoding instance of any kind", problem_.name)};
     }
     std::tie(split_, counts_) = least ? *least : *most;
-    plan_.reasons.push_back(least ? "what has room at this rate: the least of all kinds"
-                                  : "there is no room for this rate: what takes the most");
+    plan_.reasons.push_back(least ? "the cheapest of all kinds that has room at this rate"
+                                  : "no room for this rate; this deployment serves the most");
     return least.has_value();
   }
 
-  // As many instances of the split as there is room for, where they help most, but no more than the rate asks.
+  // Fills the room with instances of the split where they help most, up to the rate.
   [[nodiscard]] Counts fill_room() const {
     Counts counts;
     while (true) {
@@ -267,25 +265,26 @@ class DistServe {
   void say_split() {
     const auto instance = [&](const char* phase, int index, double per_s) {
       const WorkerKind& of = kind(index);
-      return fmt::format("{}: {}, TP {}{}: {:.4g} requests/s, {:.4g} a GPU", phase, problem_.spec(of).name, of.tensor_parallel,
-                         of.pipeline_stages > 1 ? fmt::format(" x PP {}", of.pipeline_stages) : "", per_s, per_s / of.gpus());
+      return fmt::format("{}: {}, TP {}{}: {:.4g} requests/s, {:.4g} per GPU", phase, problem_.spec(of).name,
+                         of.tensor_parallel, of.pipeline_stages > 1 ? fmt::format(" x PP {}", of.pipeline_stages) : "", per_s,
+                         per_s / of.gpus());
     };
     if (low()) {
       const double gpus = kind(split_.prefill).gpus() + kind(split_.decode).gpus();
       plan_.reasons.push_back(fmt::format(
-          "{}; {}; together {:.4g} requests/s, {:.4g} a GPU{}", instance("prefill", split_.prefill, split_.prefill_per_s),
+          "{}; {}; together {:.4g} requests/s, {:.4g} per GPU{}", instance("prefill", split_.prefill, split_.prefill_per_s),
           instance("decode", split_.decode, split_.decode_per_s), split_.prefill_per_s, split_.prefill_per_s / gpus,
-          split_.segments > 1 ? fmt::format(", each stage of both on one of {} nodes", split_.segments) : ""));
+          split_.segments > 1 ? fmt::format(", with each stage of both on one of {} nodes", split_.segments) : ""));
     } else {
       plan_.reasons.push_back(instance("prefill", split_.prefill, split_.prefill_per_s));
       plan_.reasons.push_back(instance("decode", split_.decode, split_.decode_per_s));
     }
     plan_.reasons.push_back(fmt::format("prompts batch up to {} tokens (L_m)", units_.batch_tokens(split_.prefill)));
-    plan_.reasons.push_back(fmt::format("{:.4g} requests/s ask for {} prefill and {} decoding instances",
-                                        problem_.requests_per_s, counts_.prefill, counts_.decode));
+    plan_.reasons.push_back(fmt::format("{:.4g} requests/s need {} prefill and {} decoding instances", problem_.requests_per_s,
+                                        counts_.prefill, counts_.decode));
   }
 
-  // Which phase is further from what it may take.
+  // The phase that exceeds its objective by more.
   [[nodiscard]] Phase lagging(const sim::ServingResult& result) const {
     if (low()) return Phase::kBoth;
     const PhaseBounds bounds = phase_bounds(problem_.objectives);
@@ -294,7 +293,8 @@ class DistServe {
     return prefill >= decode ? Phase::kPrefill : Phase::kDecode;
   }
 
-  // The whole deployment at the rate, with requests that the search has not seen. Instances are added while it does not hold.
+  // Simulates the whole deployment at the rate, with requests that the search has not seen. Adds instances while it is not
+  // feasible.
   Result<bool> simulate(bool repair) {
     const Trial trial{problem_.requests_per_s, problem_.requests_per_trial, problem_.seed + 1};
     int added_prefill = 0, added_decode = 0;
@@ -329,14 +329,14 @@ class DistServe {
     }
     if (added_prefill + added_decode > 0) {
       plan_.reasons.push_back(
-          fmt::format("{} prefill and {} decoding instances beyond that, since phases that each hold alone "
-                      "miss for different requests",
+          fmt::format("{} more prefill and {} more decoding instances, because each phase alone meets its objective, but they "
+                      "miss it for different requests",
                       added_prefill, added_decode));
     }
     return holds;
   }
 
-  // Of the deployment, by simulation, where it holds.
+  // Determines the deployment's capacity by simulation, if it is feasible.
   Result<void> predict_capacity() {
     plan_.predicted.capacity_requests_per_s = plan_.holds ? problem_.requests_per_s : 0;
     if (!plan_.holds || answers_.stopped) return {};
@@ -373,11 +373,11 @@ class DistServe {
     consider();
   }
 
-  // Other kinds in the place of the winner's, best first.
+  // Lists other kinds in place of the winner's, best first.
   void consider() {
     struct Other {
       Split split;
-      double share;  // at most
+      double share;  // upper bound
       bool beaten;
       const char* phase;
     };
@@ -413,7 +413,7 @@ class DistServe {
     const Split chosen = split_;
     for (const Other& other : others) {
       split_ = other.split;
-      // What was beaten has at most the share that it was asked to beat.
+      // A beaten unit has at most the share that it had to beat.
       const double worth = low()                   ? units_.worth(split_.prefill) + units_.worth(split_.decode)
                            : other.phase[0] == 'p' ? units_.worth(split_.prefill)
                                                    : units_.worth(split_.decode);
@@ -432,9 +432,9 @@ class DistServe {
                                                               considered.deployment.pools[1].workers * split_.decode_per_s);
       const double winner = other.phase[0] == 'd' ? shares[1] : shares[0];
       considered.rejected_because = per_s > 0
-                                        ? fmt::format("{}: {}{:.4g} requests/s for its {}, the plan's {:.4g}", other.phase,
+                                        ? fmt::format("{}: {}{:.4g} requests/s per {}, the plan {:.4g}", other.phase,
                                                       other.beaten ? "at most " : "", other.share, unit_of_worth(), winner)
-                                        : fmt::format("{}: holds the objectives at no rate", other.phase);
+                                        : fmt::format("{}: meets the objectives at no rate", other.phase);
       plan_.considered.push_back(std::move(considered));
     }
     split_ = chosen;
@@ -442,7 +442,7 @@ class DistServe {
 
   [[nodiscard]] const char* unit_of_worth() const {
     switch (problem_.goal) {
-      case Goal::kCost: return "dollar an hour";
+      case Goal::kCost: return "dollar per hour";
       case Goal::kPower: return "watt";
       case Goal::kThroughput: return "GPU";
     }

@@ -1,16 +1,16 @@
-// DistServe's placement (Zhong et al., OSDI 2024, Section 4): which workers prefill and which decode, for the most goodput per
-// GPU (here: for its worth, which is dollars, watts or GPUs as the problem's goal has it).
+// DistServe's placement (Zhong et al., OSDI 2024, Section 4): chooses prefill and decode workers for the most goodput per GPU
+// (here: per worth, in dollars, watts or GPUs by the problem's goal).
 //
-// - Algorithm 1, high node affinity: the best prefill instance and the best decoding instance by themselves, each by the
+// - Algorithm 1, high node affinity: the best prefill instance and the best decoding instance independently, each by the
 // largest
-//   rate at which its phase alone holds the objectives in the simulator
+//   rate at which its phase alone meets the objectives in the simulator.
 // - Algorithm 2, low node affinity: caches may not leave a node, so the unit is a pair of one prefill and one decoding instance
-//   whose stages stand on the same nodes, simulated together, with caches inside a node
-// Then replication: n = ceil(rate / goodput). Prefill instances batch up to L_m; caches are pulled by the decoding instance
-// when it has room. The whole deployment is then simulated at the rate with another seed; where goodputs of phases that are
-// each just inside their objective do not hold together, instances are added to the phase that lags.
+//   whose stages share nodes, simulated together, with cache transfers inside a node.
+// Then replication: n = ceil(rate / goodput). Prefill instances batch up to L_m; the decoding instance pulls caches when it has
+// room. Finally the whole deployment is simulated at the rate with another seed. Phases that each just meet their objective may
+// miss it together; then instances are added to the phase that lags.
 //
-// docs/algorithms/distserve.md says more. Pure.
+// See docs/algorithms/distserve.md. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 namespace windlass::search {
 
 enum class NodeAffinity {
-  kAuto,  // low where a mean prompt's cache takes more than a tenth of the TTFT objective from node to node
+  kAuto,  // low if a mean prompt's cache takes more than a tenth of the TTFT objective between nodes
   kHigh,
   kLow,
 };
@@ -30,27 +30,27 @@ enum class NodeAffinity {
 struct DistServeOptions {
   NodeAffinity affinity = NodeAffinity::kAuto;
   std::int64_t requests_per_probe = 0;  // 0: Problem::requests_per_trial
-  double tolerance = 0.02;              // of a goodput, relative; above 0, at most 1
-  int prefill_batch_tokens = 0;         // L_m; 0: of each kind's latency, critical_prompt_tokens()
-  double saturation = 0.85;             // of the tokens a second that L_m is to make; above 0, at most 1
-  bool prune = true;                    // false: bisects units that cannot win, too
+  double tolerance = 0.02;              // relative tolerance of a goodput; above 0, at most 1
+  int prefill_batch_tokens = 0;         // L_m; 0: critical_prompt_tokens() for each kind's latency
+  double saturation = 0.85;             // share of the maximum tokens per second that L_m must reach; above 0, at most 1
+  bool prune = true;                    // false: also bisect units that cannot win
 };
 
 [[nodiscard]] Result<Offer> distserve_plan(const Problem& problem, const Effort& effort);
 [[nodiscard]] Result<Offer> distserve_plan(const Problem& problem, const Effort& effort, const DistServeOptions& options);
 
-// Algorithm 1 or 2 without replication: one prefill and one decoding instance, and their goodput.
+// Result of Algorithm 1 or 2 without replication: one prefill and one decoding instance, and their goodputs.
 struct DistServeChoice {
   NodeAffinity affinity = NodeAffinity::kHigh;  // never kAuto
-  std::string why;                              // this affinity
+  std::string why;                              // reason for this affinity
   int prefill_kind = 0, decode_kind = 0;
-  // Requests a second of one instance; of a pair both are the pair's. 0: holds at no rate.
+  // Requests per second of one instance; for a pair, both are the pair's. 0: feasible at no rate.
   double prefill_per_s = 0, decode_per_s = 0;
   Deployment one;  // one instance of each
   std::int64_t trials = 0;
   std::int64_t iterations = 0;
 
-  // Requests a second for a worth of 1, both phases in the proportion of their goodputs.
+  // Requests per second per worth, with both phases in proportion to their goodputs.
   [[nodiscard]] double goodput_per_worth(double prefill_worth, double decode_worth) const;
 };
 [[nodiscard]] Result<DistServeChoice> distserve_choice(const Problem& problem, const Effort& effort,

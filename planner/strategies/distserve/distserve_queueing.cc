@@ -10,7 +10,7 @@ namespace windlass::search {
 namespace {
 
 constexpr double kNeverServed = std::numeric_limits<double>::infinity();
-constexpr std::size_t kQuantiles = 32;  // of the prompts
+constexpr std::size_t kQuantiles = 32;  // number of prompt quantiles
 constexpr int kTokensStep = 16;
 constexpr int kQueueBisections = 50;
 
@@ -33,7 +33,7 @@ double md1_mean_ttft_s(double requests_per_s, double execution_s, double stage_s
 WaitTail::WaitTail(double requests_per_s, const std::vector<double>& stage_s) {
   utilisation_ = requests_per_s * mean(stage_s);
   if (utilisation_ >= 1 || utilisation_ <= 0) return;
-  // The decay is the positive root of R (E e^(x S) - 1) = x, whose left side is convex and below x until there.
+  // The decay is the positive root of R (E e^(x S) - 1) = x; the left side is convex and below x up to the root.
   const double count = static_cast<double>(stage_s.size());
   const auto above = [&](double x) {
     double sum = 0;
@@ -100,7 +100,7 @@ PhaseScreen screen_prefill(const planner::IterationModel& model, const PhaseLeng
                            double attainment) {
   const double stages = std::max(1, model.pipeline_stages());
   const double full_s = prefill_s(model, batch_tokens);
-  std::vector<double> alone_s, stage_s;  // of each prompt; its share of the slowest stage in a full batch
+  std::vector<double> alone_s, stage_s;  // per prompt: time alone, and its share of the slowest stage in a full batch
   for (const double tokens : lengths.prompts) {
     alone_s.push_back(prefill_s(model, tokens));
     stage_s.push_back(std::min(alone_s.back(), tokens < batch_tokens ? full_s * tokens / batch_tokens : kNeverServed) / stages);
@@ -113,9 +113,9 @@ PhaseScreen screen_prefill(const planner::IterationModel& model, const PhaseLeng
     for (const double execution_s : alone_s) sum += execution_s > ttft_s ? 0 : 1 - wait.exceeds(ttft_s - execution_s);
     return sum / static_cast<double>(alone_s.size());
   };
-  if (attained(screen.ceiling_per_s * 1e-6) < attainment) return screen;  // not even alone
+  if (attained(screen.ceiling_per_s * 1e-6) < attainment) return screen;  // infeasible even alone
   double low = 0, high = screen.ceiling_per_s;
-  constexpr double kNear = 0.01;  // a first guess need not be nearer
+  constexpr double kNear = 0.01;  // accuracy that suffices for a first guess
   while (high - low > kNear * high) {
     const double middle = (low + high) / 2;
     (attained(middle) >= attainment ? low : high) = middle;

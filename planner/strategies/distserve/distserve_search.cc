@@ -8,9 +8,9 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::size_t kWave = 2;  // units of each family at once
+constexpr std::size_t kWave = 2;  // units of each family per wave
 constexpr double kLeastGuess_per_s = 1e-3;
-constexpr double kLeastShare = 1e-3;  // of a unit's ceiling: what holds less has no goodput
+constexpr double kLeastShare = 1e-3;  // share of a unit's ceiling below which it has no goodput
 
 double share(const Unit& unit, double per_s) { return per_s / unit.worth; }
 
@@ -37,7 +37,7 @@ Result<Capacity> goodput_of(const Unit& unit, double beat_per_s, const UnitSearc
   return capacity_of(*unit.problem, unit.deployment, search);
 }
 
-// A unit whose goodput is asked for, and what it must beat.
+// A unit to try, and the rate it must beat.
 struct Task {
   std::size_t family;
   std::size_t unit;
@@ -123,7 +123,7 @@ class UnitSearch {
   const std::vector<std::vector<Unit>>& families_;
   const UnitSearchOptions& options_;
   const Effort& effort_;
-  std::vector<std::vector<std::size_t>> orders_;  // of each family's units, the most promising first
+  std::vector<std::vector<std::size_t>> orders_;  // by family: units, the most promising first
   UnitAnswers answers_;
   std::size_t longest_ = 0, all_ = 0, done_ = 0;
 };

@@ -9,7 +9,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr std::int64_t kLeastLengths = 30;  // of which a mean says something
+constexpr std::int64_t kLeastLengths = 30;  // minimum number of lengths for a meaningful mean
 
 bool above_zero(double value) { return std::isfinite(value) && value > 0; }
 bool not_negative(double value) { return std::isfinite(value) && value >= 0; }
@@ -18,7 +18,7 @@ bool not_negative(double value) { return std::isfinite(value) && value >= 0; }
 
 const char* to_string(ShiftedFigure figure) {
   switch (figure) {
-    case ShiftedFigure::kRate: return "requests a second";
+    case ShiftedFigure::kRate: return "requests per second";
     case ShiftedFigure::kInputTokens: return "input tokens";
     case ShiftedFigure::kOutputTokens: return "output tokens";
   }
@@ -29,7 +29,7 @@ std::string Shift::text() const { return fmt::format("{} went from {:.4g} to {:.
 
 Result<WorkloadShift> WorkloadShift::make(const WorkloadFigures& planned, double now_s, const ShiftOptions& options) {
   const auto wrong = [](const char* field, double found, const char* allowed) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("shift.{}: found {}, allowed is {}", field, found, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("shift.{0}: must be {2} (got {1})", field, found, allowed)};
   };
   if (!above_zero(options.window_s)) return wrong("window", options.window_s, "a time above 0");
   if (!not_negative(options.rest_s)) return wrong("rest", options.rest_s, "a time of at least 0");
@@ -80,7 +80,7 @@ WorkloadShift::Window WorkloadShift::window(double now_s) const {
   for (std::int64_t number = std::max<std::int64_t>(0, first); number < now; ++number) {
     ++parts;
     const Part& at = parts_[static_cast<std::size_t>(number) % parts_.size()];
-    if (at.number != number) continue;  // nobody came
+    if (at.number != number) continue;  // no arrivals
     window.input.add(at.input);
     window.output.add(at.output);
     squares += static_cast<double>(at.input.count * at.input.count);

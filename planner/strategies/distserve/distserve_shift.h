@@ -1,12 +1,12 @@
-// WorkloadShift: when DistServe plans again (Zhong et al., OSDI 2024, Section 4.3, "Replaning"): a profiler of the arrival rate
-// and the mean lengths that says when what is asked is no longer what was planned for.
+// WorkloadShift decides when DistServe should plan again (Zhong et al., OSDI 2024, Section 4.3, "Replaning"): it measures the
+// arrival rate and mean lengths and reports when they no longer match the plan.
 //
-// Periodic: the recent window is looked at whenever the owner likes, say every minute. A figure has shifted when its mean over
-// the window differs from the plan's by more than `least_change` of it, and by more than `certainty` standard errors, so that
-// neither a drift that changes no plan nor the noise of a few requests asks for one. The error of the rate counts bursts: the
-// spread of the window's parts, where that is above Poisson's. After a plan nothing is asked for `rest_s`, since reloading
-// weights takes minutes, and the window holds what came after. Time comes from the caller and never falls. Memory does not
-// grow. Pure.
+// The owner checks the recent window periodically, for example every minute. A figure has shifted if its mean over the window
+// differs from the plan's by more than `least_change` of it and by more than `certainty` standard errors, so that neither a
+// drift that changes no plan nor the noise of a few requests triggers one. The error of the rate includes bursts: it uses the
+// spread between the window's parts if that exceeds Poisson's. After a plan there is a pause of `rest_s`, because reloading
+// weights takes minutes, and the window starts over. The caller supplies the time, which never decreases. Memory does not grow.
+// Pure.
 #pragma once
 
 #include <array>
@@ -28,11 +28,11 @@ struct ShiftOptions {
   double window_s = 300;
   double least_change = 0.2;
   double certainty = 4;  // standard errors
-  double rest_s = 600;   // after a plan; at least the window counts
+  double rest_s = 600;   // pause after a plan; at least the window
 };
 
 enum class ShiftedFigure { kRate, kInputTokens, kOutputTokens };
-const char* to_string(ShiftedFigure figure);  // "requests a second", "input tokens", "output tokens"
+const char* to_string(ShiftedFigure figure);  // "requests per second", "input tokens", "output tokens"
 
 struct Shift {
   ShiftedFigure figure = ShiftedFigure::kRate;
@@ -44,18 +44,18 @@ struct Shift {
 
 class WorkloadShift {
  public:
-  // Error: a window or rest that is no time above 0, a change or certainty that is not above 0, planned figures below 0.
+  // Error: a window or rest that is not above 0, a change or certainty that is not above 0, planned figures below 0.
   [[nodiscard]] static Result<WorkloadShift> make(const WorkloadFigures& planned, double now_s,
                                                   const ShiftOptions& options = {});
 
   void arrived(double now_s, int input_tokens);
   void ended(double now_s, int output_tokens);
 
-  // The figure that has shifted furthest, in standard errors; none: the plan stands.
+  // The figure with the largest shift in standard errors; none if the plan still fits.
   [[nodiscard]] std::optional<Shift> check(double now_s);
-  // Of the window: what to plan for. Lengths of which nothing is known are the plan's.
+  // Figures of the window, to plan for. Unknown lengths are the plan's.
   [[nodiscard]] WorkloadFigures recent(double now_s);
-  // There is a new plan.
+  // Reports a new plan.
   void planned(const WorkloadFigures& figures, double now_s);
 
  private:
@@ -68,7 +68,7 @@ class WorkloadShift {
     void add(const Mean& other);
   };
   struct Part {
-    std::int64_t number = -1;  // since time 0; -1: nothing yet
+    std::int64_t number = -1;  // counted from time 0; -1: empty
     Mean input, output;        // one input for each request
   };
 
@@ -78,7 +78,7 @@ class WorkloadShift {
   [[nodiscard]] std::int64_t part_at(double now_s) const;
   [[nodiscard]] Part& part(double now_s);
   struct Window {
-    double seconds = 0;  // of whole parts since the plan
+    double seconds = 0;  // whole parts since the plan
     double dispersion = 1;
     Mean input, output;
   };
@@ -87,7 +87,7 @@ class WorkloadShift {
   ShiftOptions options_;
   WorkloadFigures planned_;
   double planned_at_s_;
-  std::array<Part, kParts + 1> parts_;  // the whole ones, and the one that is under way
+  std::array<Part, kParts + 1> parts_;  // the complete parts, and the current one
 };
 
 }  // namespace windlass::search

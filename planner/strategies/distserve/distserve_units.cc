@@ -12,8 +12,8 @@ namespace windlass::search {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-constexpr double kFewMiss = 0.9;      // at least so many are to be inside: then the mean is too
-constexpr int kLongestPrompt = 8192;  // that L_m is looked for
+constexpr double kFewMiss = 0.9;      // from this attainment on, the mean must meet the objective too
+constexpr int kLongestPrompt = 8192;  // upper limit of the search for L_m
 constexpr std::int64_t kManyPages = std::int64_t{1} << 32;
 
 class PromptsAlone final : public Requests {
@@ -43,7 +43,7 @@ class PromptsAlone final : public Requests {
   const Requests* of_;
 };
 
-// The fewest segments into which both can be cut so that one of each fits a node.
+// The fewest segments into which both can be divided so that one of each fits on a node.
 std::optional<int> segments_of(const WorkerKind& prefill, const WorkerKind& decode, int node_gpus, int nodes) {
   for (int segments = 1; segments <= std::min({nodes, prefill.pipeline_stages, decode.pipeline_stages}); ++segments) {
     if (prefill.pipeline_stages % segments != 0 || decode.pipeline_stages % segments != 0) continue;
@@ -93,7 +93,7 @@ DistServeUnits::DistServeUnits(const Problem& problem, const DistServeOptions& o
       return screen_decode(*kind.model, kind.kv_capacity_tokens, lengths_, problem.engine.max_sequences, tpot_s);
     };
     decode_screens_.push_back(decode(bounds.tpot_s));
-    // Where many may be outside, their mean may be too.
+    // If many requests may miss the objective, their mean may too.
     if (bounds.share < kFewMiss) decode_screens_.back().ceiling_per_s = decode(kUnbounded).ceiling_per_s;
   }
   for (int p = 0; p < static_cast<int>(problem.kinds.size()); ++p) {

@@ -19,7 +19,7 @@ namespace windlass::hetero {
 namespace {
 
 constexpr int kMaxExhaustive = 12;         // GPUs
-constexpr std::size_t kRandomStarts = 48;  // groups: up to so many all chains but the first begin at random
+constexpr std::size_t kRandomStarts = 48;  // groups; up to this number, all chains except the first start at random
 constexpr std::int64_t kIdle = 20'000;
 
 int rounds_for(int groups, const Hexgen2Options& options) {
@@ -27,7 +27,7 @@ int rounds_for(int groups, const Hexgen2Options& options) {
   return groups <= static_cast<int>(kFewGroups) ? 60 : 100;
 }
 
-// Steps of a chain after which it leaves local optima no more: a search of 64 GPUs ends within a second then.
+// Steps after which a chain no longer leaves local optima; a search of 64 GPUs then ends within a second.
 std::int64_t shake_steps(const GpuCluster& cluster) {
   return std::min<std::int64_t>(2'000'000, 50'000 + 2'000 * static_cast<std::int64_t>(cluster.gpus()));
 }
@@ -91,7 +91,7 @@ Result<Scheduled> exhaust(const GpuCluster& cluster, const InferenceTask& task, 
                           const Hexgen2Options& options) {
   if (cluster.gpus() > kMaxExhaustive) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("exhaustive search: found {} GPUs, allowed are at most {}", cluster.gpus(), kMaxExhaustive)};
+                 fmt::format("exhaustive search: must have at most {1} GPUs (got {0})", cluster.gpus(), kMaxExhaustive)};
   }
   Scheduled scheduled;
   scheduled.table = std::make_unique<StrategyTable>(cluster, task);
@@ -106,13 +106,13 @@ Result<Scheduled> exhaust(const GpuCluster& cluster, const InferenceTask& task, 
   return scheduled;
 }
 
-// What keeps the flow from being larger, in words.
+// Describes what limits the flow.
 std::string bottleneck(const PlacementNetwork& network, std::int64_t flow) {
   std::int64_t prefill = 0, decode = 0;
   for (const std::int64_t units : network.flow.prefill) prefill += units;
   for (const std::int64_t units : network.flow.decode) decode += units;
   const auto rate = [](std::int64_t units) { return static_cast<double>(units) / kFlowUnitsPerRequest; };
-  const std::string both = fmt::format("{} prefill groups take {:.4g} requests/s, {} decode groups {:.4g}",
+  const std::string both = fmt::format("{} prefill groups serve {:.4g} requests/s, {} decode groups {:.4g}",
                                        network.prefill.size(), rate(prefill), network.decode.size(), rate(decode));
   if (flow < std::min(prefill, decode)) return both + ": the transfer of KV caches between them is the bottleneck";
   return both + (prefill <= decode ? ": prefill is the bottleneck" : ": decode is the bottleneck");
@@ -135,13 +135,13 @@ Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTas
   WINDLASS_RETURN_IF_ERROR(validate(cluster));
   const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
   const int gpus = cluster.gpus();
-  if (gpus < 2) return wrong(fmt::format("cluster: found {} GPU, allowed are at least 2: one for each phase", gpus));
+  if (gpus < 2) return wrong(fmt::format("cluster: must have at least 2 GPUs, one per phase (got {})", gpus));
   if (options.groups != 0 && (options.groups < 2 || options.groups > gpus)) {
-    return wrong(fmt::format("groups: found {}, allowed are 2 to {}, or 0: by memory", options.groups, gpus));
+    return wrong(fmt::format("groups: must be from 2 to {1}, or 0 to compute it from memory (got {0})", options.groups, gpus));
   }
-  if (options.chains < 1) return wrong(fmt::format("chains: found {}, allowed is at least 1", options.chains));
-  if (options.rounds < 0) return wrong(fmt::format("rounds: found {}, allowed is at least 0", options.rounds));
-  if (options.idle < 0) return wrong(fmt::format("idle: found {}, allowed is at least 0", options.idle));
+  if (options.chains < 1) return wrong(fmt::format("chains: must be at least 1 (got {})", options.chains));
+  if (options.rounds < 0) return wrong(fmt::format("rounds: must be at least 0 (got {})", options.rounds));
+  if (options.idle < 0) return wrong(fmt::format("idle: must be at least 0 (got {})", options.idle));
   const int groups = options.groups > 0 ? options.groups : std::clamp(groups_by_memory(task, cluster), 2, gpus);
   if (options.search == Hexgen2Search::kExhaustive) return exhaust(cluster, task, groups, effort, options);
   const auto chains = static_cast<std::size_t>(options.chains);
@@ -176,9 +176,9 @@ Result<void> validate_task(const Problem& problem) {
   const auto wrong = [&](const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", problem.name, what)};
   };
-  if (problem.requests == nullptr) return wrong("workload: found none, allowed is one");
+  if (problem.requests == nullptr) return wrong("workload: must be set (got none)");
   if (!(problem.requests_per_s > 0)) {
-    return wrong(fmt::format("workload.requestsPerSecond: found {}, allowed is above 0", problem.requests_per_s));
+    return wrong(fmt::format("workload.requestsPerSecond: must be above 0 (got {})", problem.requests_per_s));
   }
   return search::validate_cluster(problem);
 }
@@ -191,7 +191,7 @@ Result<InferenceTask> task_of(const Problem& problem, double memory_share) {
 }
 
 planner::Deployment deployment_of(const Problem& problem, const Placement& groups, bool unified) {
-  std::vector<int> next;  // GPU of each node that has no group yet
+  std::vector<int> next;  // next unassigned GPU of each node
   int first = 0;
   for (const ClusterNode& node : problem.cluster->nodes) {
     next.push_back(first);
@@ -227,9 +227,8 @@ void complete(const Problem& problem, Offer& plan) {
   const double rate = problem.requests_per_s, capacity = plan.predicted.capacity_requests_per_s;
   plan.holds = capacity >= rate;
   if (!plan.holds) {
-    plan.reasons.push_back(
-        fmt::format("the cluster serves {:.4g} requests/s, {:.4g} of the {:.4g} that are asked for are missing", capacity,
-                    rate - capacity, rate));
+    plan.reasons.push_back(fmt::format("the cluster serves {:.4g} requests/s, {:.4g} fewer than the required {:.4g}", capacity,
+                                       rate - capacity, rate));
   }
   const int idle = problem.cluster->gpus() - plan.gpus;
   if (idle > 0) plan.reasons.push_back(fmt::format("{} of {} GPUs have no group", idle, problem.cluster->gpus()));
@@ -254,11 +253,11 @@ Error does_not_fit(const Problem& problem, const InferenceTask& task, int copies
   const int missing = copies * task.layers - layers;
   if (missing > 0) {
     return {ErrorCode::kNotFound,
-            fmt::format("{}: {}: {}; {}: {} layers with a request's KV cache, {:.1f} GB, are missing", problem.name, strategy,
-                        found, need, missing, missing * (task.layer_weight_bytes + task.layer_kv_bytes) / 1e9)};
+            fmt::format("{}: {}: {}; {}: room for {} layers with a request's KV cache, {:.1f} GB, is missing", problem.name,
+                        strategy, found, need, missing, missing * (task.layer_weight_bytes + task.layer_kv_bytes) / 1e9)};
   }
   return {ErrorCode::kNotFound,
-          fmt::format("{}: {}: {}; {}: memory is enough, but no way to cut it leaves links between all stages and groups",
+          fmt::format("{}: {}: {}; {}: memory is sufficient, but no partition has links between all stages and groups",
                       problem.name, strategy, found, need)};
 }
 
@@ -270,7 +269,7 @@ Result<Offer> hexgen2_plan(const Problem& problem, const search::Effort& effort,
   auto scheduled = hexgen2_schedule(*problem.cluster, task, problem.seed, effort, options);
   if (!scheduled.ok()) return scheduled.error().within(problem.name + ": hexgen2");
   if (scheduled->flow == 0) {
-    if (scheduled->stopped) return Error{ErrorCode::kCancelled, "stopped before anything that serves was found"};
+    if (scheduled->stopped) return Error{ErrorCode::kCancelled, "stopped before a feasible placement was found"};
     return does_not_fit(problem, task, 2, "hexgen2");
   }
   if (effort.progress) effort.progress("hexgen2: flow", 0.9);
@@ -279,7 +278,7 @@ Result<Offer> hexgen2_plan(const Problem& problem, const search::Effort& effort,
   plan.deployment = deployment_of(problem, scheduled->groups, false);
   const PlacementNetwork network = network_of(*scheduled->table, scheduled->groups);
   const Flow flow = preflow_push(network.flow);
-  // Positions among the groups that serve, which are the plan's.
+  // Positions among the serving groups, which are those of the plan.
   std::vector<int> planned(scheduled->groups.size(), -1);
   int position = 0;
   for (std::size_t i = 0; i < scheduled->groups.size(); ++i) {
@@ -298,13 +297,14 @@ Result<Offer> hexgen2_plan(const Problem& problem, const search::Effort& effort,
   plan.predicted.capacity_requests_per_s = static_cast<double>(flow.value) / kFlowUnitsPerRequest;
   plan.iterations = scheduled->steps;
   plan.stopped = scheduled->stopped;
-  plan.reasons.push_back(fmt::format("at most {} groups: the cluster's memory over that of a copy with {} requests ({:.1f} GB)",
-                                     scheduled->most_groups, kConcurrentRequests, task.replica_bytes() / 1e9));
+  plan.reasons.push_back(
+      fmt::format("at most {} groups: the cluster's memory divided by that of a copy with {} requests ({:.1f} GB)",
+                  scheduled->most_groups, kConcurrentRequests, task.replica_bytes() / 1e9));
   plan.reasons.push_back(bottleneck(network, flow.value));
   if (options.search == Hexgen2Search::kMaxFlowGuided) {
     const double first = static_cast<double>(scheduled->first_flow) / kFlowUnitsPerRequest;
     plan.reasons.push_back(
-        fmt::format("partition by bandwidth and memory alone carries {:.4g} requests/s, {} exchanges raised it to {:.4g}",
+        fmt::format("the partition by bandwidth and memory alone serves {:.4g} requests/s; {} exchanges raised this to {:.4g}",
                     first, scheduled->improvements, plan.predicted.capacity_requests_per_s));
   }
   complete(problem, plan);

@@ -27,8 +27,8 @@ class Enumeration {
   [[nodiscard]] Exhausted& best() { return best_; }
 
  private:
-  // The next group has a GPU of the first node that still has some; of groups that begin with the same node, larger vectors
-  // come first, so that each partition comes once.
+  // The next group includes a GPU of the first node that still has some. Among groups that start with the same node, larger
+  // vectors come first, so each partition occurs once.
   void next_group() {
     if (stopped_ || stop_requested(stop_)) {
       stopped_ = true;
@@ -61,7 +61,7 @@ class Enumeration {
       for (std::size_t i = 0; i < take.size(); ++i) left_[i] += take[i];
       return;
     }
-    // The last group takes all that is left.
+    // The last group takes everything left.
     const bool last = static_cast<int>(chosen_.size()) == groups_ - 1;
     const int least = last ? left_[node] : (node == first ? 1 : 0);
     for (int gpus = least; gpus <= std::min(left_[node], room); ++gpus) {
@@ -87,7 +87,7 @@ class Enumeration {
       bool repeated = false;
       for (std::size_t i = 0; i < entries.size(); ++i) {
         const bool is_prefill = (mask >> i & 1U) != 0;
-        // Of equal groups the prefill ones come first.
+        // Among equal groups, prefill ones come first.
         repeated = repeated || (i > 0 && is_prefill && (mask >> (i - 1) & 1U) == 0 && chosen_[i] == chosen_[i - 1]);
         (is_prefill ? prefill : decode) += flow_units(is_prefill ? entries[i]->strategies->prefill.capacity_requests_per_s
                                                                  : entries[i]->strategies->decode.capacity_requests_per_s);
@@ -124,7 +124,8 @@ class Enumeration {
 Result<Exhausted> exhaustive_placement(StrategyTable& table, int groups, const StopCheck& stop) {
   const int gpus = table.cluster().gpus();
   if (groups < 2 || groups > gpus || groups > 20) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("groups: found {}, allowed are 2 to {}", groups, std::min(gpus, 20))};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("groups: must be from 2 to {1} (got {0})", groups, std::min(gpus, 20))};
   }
   Enumeration enumeration(table, groups, stop);
   if (!enumeration.run()) return Error{ErrorCode::kCancelled, "stopped before every placement was tried"};

@@ -1,7 +1,7 @@
-// Exhaustive placement: every partition of a cluster's GPUs into a number of groups and every phase of each, strategies by
-// HexGen-2's second phase: the truth that its search is measured by (Appendix E). GPUs of one node are alike, so partitions
-// that differ by an exchange of them count once; a partition whose capacities cannot beat the best so far is not asked for its
-// flow. Grows as Stirling's numbers: for up to ten or so GPUs. Pure.
+// Exhaustive placement: every partition of a cluster's GPUs into a number of groups with every choice of phases, and HexGen-2's
+// second phase for the strategies. It is the reference for the search (Appendix E). GPUs of one node are interchangeable, so
+// partitions that differ only by exchanging them count once; the flow is computed only if the capacities could beat the best so
+// far. Grows like Stirling numbers: for up to about ten GPUs. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace windlass::hetero {
 
 struct Exhausted {
-  Placement groups;             // the best; of equals the first
+  Placement groups;             // the best; the first among ties
   std::int64_t flow = 0;        // units
   std::int64_t placements = 0;  // partitions times phases
 };

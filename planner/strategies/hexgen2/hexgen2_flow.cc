@@ -25,7 +25,7 @@ Flow preflow_push(const FlowNetwork& network) {
   Flow flow;
   flow.edges.assign(prefills * decodes, 0);
   if (prefills == 0 || decodes == 0) return flow;
-  // Source, sink, then each prefill group's way in and out, then each decode group's.
+  // Source, sink, then the in and out nodes of each prefill group, then of each decode group.
   const std::size_t source = 0, sink = 1;
   Graph graph(2 + 2 * (prefills + decodes));
   const auto prefill_in = [](std::size_t p) { return 2 + 2 * p; };
@@ -38,7 +38,7 @@ Flow preflow_push(const FlowNetwork& network) {
     graph[back].reverse = there;
     return there;
   };
-  // What no flow can pass serves as infinite.
+  // Larger than any flow; used as infinite.
   const std::int64_t infinite = std::accumulate(network.prefill.begin(), network.prefill.end(), std::int64_t{1});
   for (std::size_t p = 0; p < prefills; ++p) {
     join(source, prefill_in(p), infinite);
@@ -80,7 +80,7 @@ std::int64_t BipartiteFlow::solve(const std::vector<std::int64_t>& prefill, cons
   const std::int64_t most = std::min(std::accumulate(prefill.begin(), prefill.end(), std::int64_t{0}),
                                      std::accumulate(decode.begin(), decode.end(), std::int64_t{0}));
   std::int64_t value = 0;
-  // Greedy: each prefill group into the decode groups that have room, in their order.
+  // Greedy: send each prefill group's flow to the decode groups that have room, in order.
   std::vector<std::size_t>& open = queue_;
   open.resize(decodes_);
   std::iota(open.begin(), open.end(), std::size_t{0});
@@ -113,7 +113,7 @@ std::int64_t BipartiteFlow::solve(const std::vector<std::int64_t>& prefill, cons
   return value;
 }
 
-// Breadth first from the prefill groups with capacity left; true when a decode group with capacity left is reached.
+// Breadth-first search from prefill groups with capacity left; true if it reaches a decode group with capacity left.
 bool BipartiteFlow::make_levels() {
   prefill_level_.assign(prefills_, -1);
   decode_level_.assign(decodes_, -1);

@@ -12,16 +12,18 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr Eigen::Index kMaxDense = 256;  // nodes: up to this many all eigenvectors are computed, beyond it by Lanczos' method
+constexpr Eigen::Index kMaxDense = 256;  // nodes: up to this number all eigenvectors are computed, beyond it Lanczos' method is
+                                         // used
 constexpr Eigen::Index kMaxEigenvectors = 16;
-constexpr std::size_t kNeighbours = 3;  // of many groups each is refined with so many next to it
+constexpr std::size_t kNeighbours = 3;  // with many groups, each is refined with this many neighbours
 constexpr std::size_t kAllGroups = 48;
-constexpr double kBalance = 4;  // a group's squared relative deviation of memory, in links of full bandwidth
+constexpr double kBalance = 4;  // weight of a group's squared relative deviation of memory, in links of full bandwidth
 
 double bandwidth(const LinkTable& links, int a, int b) { return links.of(a, b).bytes_per_s; }
 
-// The Laplacian of the GPUs' graph on vectors that are constant on nodes, made symmetric by the square roots of the GPU counts.
-// Default links are a complete graph: their part of a product is two sums, so a product takes time linear in nodes and links.
+// The Laplacian of the GPUs' graph, restricted to vectors that are constant on nodes and made symmetric by the square roots of
+// the GPU counts. Default links form a complete graph: their part of a product is two sums, so a product takes time linear in
+// nodes and links.
 class NodeLaplacian {
  public:
   explicit NodeLaplacian(const GpuCluster& cluster) : root_(static_cast<Eigen::Index>(cluster.nodes.size())) {
@@ -67,7 +69,7 @@ class NodeLaplacian {
 
 struct Spectrum {
   Eigen::VectorXd values;   // ascending
-  Eigen::MatrixXd vectors;  // a column each
+  Eigen::MatrixXd vectors;  // one column each
 };
 
 Spectrum dense_spectrum(const NodeLaplacian& laplacian) {
@@ -78,12 +80,12 @@ Spectrum dense_spectrum(const NodeLaplacian& laplacian) {
   return {solver.eigenvalues(), solver.eigenvectors()};
 }
 
-// Lanczos' method, orthogonalised in full; of a multiple eigenvalue it sees one vector.
+// Lanczos' method with full orthogonalisation; of a multiple eigenvalue it finds one vector.
 Spectrum lanczos_spectrum(const NodeLaplacian& laplacian) {
   const Eigen::Index n = laplacian.size(), most = std::min<Eigen::Index>(n, 4 * kMaxEigenvectors + 32);
   Eigen::MatrixXd basis(n, most);
   Eigen::VectorXd alpha(most), beta(most);
-  // Nothing random: a vector that no symmetry of a network is likely to leave as it is.
+  // Deterministic: a vector that network symmetries are unlikely to leave unchanged.
   Eigen::VectorXd next(n);
   for (Eigen::Index i = 0; i < n; ++i) next[i] = std::sin(1.0 + static_cast<double>(i) * 0.6180339887498949);
   const Eigen::VectorXd constant = laplacian.constant();
@@ -116,7 +118,7 @@ Spectrum lanczos_spectrum(const NodeLaplacian& laplacian) {
   return spectrum;
 }
 
-// What one more GPU on `node` would have to the group's GPUs, bytes/s.
+// Bandwidth between one more GPU on `node` and the group's GPUs, bytes/s.
 double attachment(const LinkTable& links, const Composition& group, int node) {
   double sum = 0;
   for (const NodeShare& share : group) sum += share.gpus * bandwidth(links, share.node, node);
@@ -148,7 +150,7 @@ class KernighanLin {
     fair_bytes_ = total / static_cast<double>(groups.size());
   }
 
-  // Passes over pairs until none improves.
+  // Repeats passes over pairs until none improves.
   void run() {
     constexpr int kMaxPasses = 8;
     const std::size_t n = groups_.size(), reach = n <= kAllGroups ? n : kNeighbours;
@@ -179,8 +181,7 @@ class KernighanLin {
     return inside / fastest_ - imbalance(group);
   }
 
-  // One pass of Kernighan and Lin: exchange the best pair, or move the best GPU, never one that has moved; keep the best
-  // prefix.
+  // One pass of Kernighan and Lin: exchange the best pair, or move the best GPU, each GPU at most once; keep the best prefix.
   bool refine(std::size_t a, std::size_t b) {
     Composition left = groups_[a], right = groups_[b], left_free = left, right_free = right;
     const double before = worth(left) + worth(right);
@@ -188,7 +189,7 @@ class KernighanLin {
     bool found = false;
     while (!left_free.empty() || !right_free.empty()) {
       double step_worth = -std::numeric_limits<double>::infinity();
-      int out = -1, in = -1;  // nodes; -1: nothing goes that way
+      int out = -1, in = -1;  // nodes; -1: nothing moves that way
       const auto try_step = [&](int from_left, int from_right) {
         Composition new_left = left, new_right = right;
         if (from_left >= 0)
@@ -238,8 +239,8 @@ std::vector<int> spectral_order(const GpuCluster& cluster, int groups) {
   const Spectrum spectrum = n <= kMaxDense ? dense_spectrum(laplacian) : lanczos_spectrum(laplacian);
   const Eigen::Index count =
       std::min({static_cast<Eigen::Index>(groups), kMaxEigenvectors, static_cast<Eigen::Index>(spectrum.values.size())});
-  // Alpert and Yao's vectors: the more a direction is worth cutting along, the longer; then the order that keeps the sum of the
-  // vectors so far longest.
+  // Alpert and Yao's vectors, longer in directions that are worth cutting along; then the order that keeps the running sum of
+  // vectors longest.
   const double longest = spectrum.values[spectrum.values.size() - 1];
   Eigen::MatrixXd points = spectrum.vectors.leftCols(count);
   for (Eigen::Index k = 0; k < count; ++k) points.col(k) *= std::sqrt(std::max(0.0, longest - spectrum.values[k]));
@@ -250,7 +251,7 @@ std::vector<int> spectral_order(const GpuCluster& cluster, int groups) {
     Eigen::Index next = -1;
     for (Eigen::Index i = 0; i < n; ++i) {
       if (placed[static_cast<std::size_t>(i)]) continue;
-      // Of equals the first: rounding does not choose.
+      // Ties: the first, so that rounding does not decide.
       if (next < 0 || along[i] > along[next] + 1e-9 * std::abs(along[next])) next = i;
     }
     placed[static_cast<std::size_t>(next)] = true;
@@ -271,7 +272,7 @@ std::vector<Composition> initial_partition(const GpuCluster& cluster, const Link
     for (int gpu = 0; gpu < here.gpus; ++gpu) {
       const double bytes = here.accelerator.memory_bytes;
       const int groups_left = groups - static_cast<int>(partition.size());
-      // The next group begins where that leaves this one nearer to its share, and in time for all.
+      // Start the next group when that leaves this one nearer to its share, early enough that every group gets GPUs.
       const bool full = filled + bytes - fair > fair - filled;
       if (groups_left > 0 && !partition.back().empty() && (full || gpus_left <= groups_left)) {
         partition.emplace_back();
@@ -310,8 +311,8 @@ std::vector<bool> secondary_partition(const LinkTable& links, const std::vector<
       weight(a, b) = weight(b, a) = sum;
     }
   }
-  // The largest cut, begun by turns along the groups' order and improved by single changes until there is none. gain: by which
-  // the cut grows when the group changes sides.
+  // Maximum cut: start by alternating along the groups' order and improve by single changes until none helps. gain: growth of
+  // the cut when the group changes sides.
   std::vector<bool> prefill(groups.size());
   Eigen::VectorXd gain = Eigen::VectorXd::Zero(n);
   for (std::size_t i = 0; i < groups.size(); ++i) prefill[i] = i % 2 == 0;

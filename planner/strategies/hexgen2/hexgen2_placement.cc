@@ -46,7 +46,7 @@ bool arrange_pipeline(const StrategyTable& table, Placement& groups, std::size_t
     double sum = 0;
     for (const PlacedGroup& other : groups) {
       if (other.prefill == group.prefill || !other.serves()) continue;
-      // What cannot be sent at all counts as an hour, so that fewer of them are better.
+      // A missing link counts as an hour, so that fewer of them are better.
       sum += std::min(3600.0, group.prefill ? kv_transfer_s(table, group, other) : kv_transfer_s(table, other, group));
       if (sum >= least) break;
     }

@@ -11,18 +11,18 @@
 namespace windlass::hetero {
 namespace {
 
-constexpr std::size_t kAllSplits = 64;      // of two groups: up to so many are all tried
-constexpr std::size_t kAllPairs = 16;       // groups: up to so many all pairs are tried
-constexpr std::size_t kOthers = 16;         // kinds of groups elsewhere that a group is tried with, of more groups
-constexpr std::int64_t kStopEvery = 128;    // steps between two looks at `stop`
-constexpr double kFlowPairsPerStep = 40.0;  // pairs of groups whose flow costs as much as weighing an exchange
+constexpr std::size_t kAllSplits = 64;      // splits of two groups; up to this number all are tried
+constexpr std::size_t kAllPairs = 16;       // groups; up to this number all pairs are tried
+constexpr std::size_t kOthers = 16;         // with more groups: kinds of other groups that a group is tried with
+constexpr std::int64_t kStopEvery = 128;    // steps between checks of `stop`
+constexpr double kFlowPairsPerStep = 40.0;  // pairs of groups whose flow costs as much as evaluating one exchange
 
-// Of a flow: less is rounding.
+// relative to a flow; smaller differences are rounding
 constexpr std::int64_t kNoise = 100'000'000;
 
 struct Score {
   std::int64_t flow = 0;
-  double reach = 0;  // of both phases' capacities: what an even division between the phases could carry
+  double reach = 0;  // harmonic mean of both phases' capacities: the flow of an even division between the phases
 
   [[nodiscard]] bool better_than(const Score& other) const {
     const std::int64_t noise = other.flow / kNoise;
@@ -33,7 +33,7 @@ struct Score {
 
 double reach_of(double prefill, double decode) { return prefill + decode > 0 ? prefill * decode / (prefill + decode) : 0; }
 
-// Two groups' GPUs, a node each.
+// The GPUs of two groups, by node.
 struct Union {
   std::vector<int> nodes, total, first;  // node, GPUs of both, GPUs of the first
 };
@@ -54,7 +54,7 @@ Union union_of(const Composition& a, const Composition& b) {
 class Search {
  public:
   Search(StrategyTable& table, const RefineOptions& options, Rng rng) : table_(table), options_(options), rng_(std::move(rng)) {
-    // Of all transfers the slowest that there can be: every layer over one pair of GPUs on the worst link.
+    // Upper bound of transfer times: every layer over one pair of GPUs on the worst link.
     double worst = 0;
     for (const Link& link : table.links().links()) {
       worst = std::max(worst, kv_transfer_s(table.task(), link, table.task().layers, 1));
@@ -97,7 +97,7 @@ class Search {
     for (const PlacedGroup& group : groups_) (group.prefill ? prefill_ : decode_) += units(group);
   }
 
-  // Pipelines once more from nothing: whichever carries more.
+  // Rearranges all pipelines from the start, and keeps the better result.
   std::int64_t settle(Placement& groups) {
     const std::int64_t as_is = flow_of(table_, groups, flow_);
     Placement again = groups;
@@ -107,7 +107,7 @@ class Search {
     return afresh;
   }
 
-  // Requests in proportion to capacities fill the smaller phase if every edge takes its share.
+  // Requests in proportion to capacities fill the smaller phase if every edge can take its share.
   [[nodiscard]] bool edges_are_wide() const {
     std::int64_t prefill = 0, decode = 0;
     for (const PlacedGroup& group : groups_) {
@@ -129,7 +129,7 @@ class Search {
     return solve_flow();
   }
 
-  // flow_of() with edges that are known from before.
+  // flow_of() with edges already known.
   std::int64_t solve_flow() {
     prefill_groups_.clear();
     decode_groups_.clear();
@@ -164,7 +164,7 @@ class Search {
     return {std::move(gpus), &entry};
   }
 
-  // Both halves with these phases in the places of groups u and v.
+  // Puts both halves, with these phases, in the places of groups u and v.
   void put(std::size_t u, std::size_t v, const Half& a, const Half& b, bool a_prefill, bool b_prefill) {
     for (const std::size_t i : {u, v}) (groups_[i].prefill ? prefill_ : decode_) -= units(groups_[i]);
     groups_[u] = {a.gpus, a_prefill, a.entry, 0};
@@ -201,7 +201,7 @@ class Search {
       }
       return;
     }
-    // Moves of one to four GPUs of a node either way, and swaps of one or two against one or two.
+    // Moves of one to four GPUs of a node in either direction, and swaps of one or two for one or two.
     std::vector<int> first = both.first;
     const auto shift = [&](std::size_t i, int by) {
       first[i] += by;
@@ -225,7 +225,7 @@ class Search {
     }
   }
 
-  // The best exchange between two groups, if it improves.
+  // Makes the best exchange between two groups, if it improves the result.
   bool improve_pair(std::size_t u, std::size_t v) {
     const Half was_u{groups_[u].gpus, groups_[u].entry}, was_v{groups_[v].gpus, groups_[v].entry};
     const bool prefill_u = groups_[u].prefill, prefill_v = groups_[v].prefill;
@@ -284,7 +284,7 @@ class Search {
     return true;
   }
 
-  // What a group has left of its capacity under the present flow. Where the flow fills the smaller phase, shares are equal.
+  // Groups that have no capacity left under the present flow. If the flow fills the smaller phase, shares are equal.
   [[nodiscard]] std::vector<bool> saturated_groups() {
     std::vector<bool> saturated(groups_.size(), true);
     if (score_.flow >= std::min(prefill_, decode_)) {
@@ -298,12 +298,12 @@ class Search {
         saturated[i] = groups_[i].prefill ? flow_.prefill_left()[p++] == 0 : flow_.decode_left()[d++] == 0;
       }
     }
-    // A group that serves nothing is nobody's bottleneck: its GPUs are to be had.
+    // A group that serves nothing is not a bottleneck: its GPUs are available.
     for (std::size_t i = 0; i < groups_.size(); ++i) saturated[i] = saturated[i] && groups_[i].serves();
     return saturated;
   }
 
-  // Whom a group is tried with: all; of many groups those on its nodes, and of some kinds of group one each.
+  // Groups to try exchanges with: all; with many groups, those on its nodes, and one of each of some other kinds.
   [[nodiscard]] std::vector<std::size_t> partners(std::size_t u) {
     std::vector<std::size_t> list;
     if (groups_.size() <= kAllPairs) {
@@ -338,7 +338,8 @@ class Search {
 
   [[nodiscard]] bool all_pairs() const { return groups_.size() <= kAllPairs; }
 
-  // Until no exchange improves: of few groups any, of many those of these groups, and then of the groups that changed.
+  // Repeats until no exchange improves: with few groups, among all; with many, those of `from`, and then of groups that
+  // changed.
   void climb(std::vector<std::size_t> from) {
     while (!from.empty() && !out_of_steps()) {
       const std::vector<bool> full = saturated_groups();
@@ -350,7 +351,7 @@ class Search {
         std::stable_sort(with.begin(), with.end(),
                          [&](std::size_t a, std::size_t b) { return (full[a] != full[u]) > (full[b] != full[u]); });
         for (const std::size_t v : with) {
-          // Where all pairs are tried, each comes once: at its full group, or at its first.
+          // When all pairs are tried, each is tried once: at its saturated group, or at its first.
           if (all_pairs() && (full[u] == full[v] ? v < u : !full[u])) continue;
           if (improve_pair(u, v)) changed[u] = changed[v] = improved = true;
           if (out_of_steps()) return;
@@ -373,7 +374,7 @@ class Search {
     return all;
   }
 
-  // A random exchange between two random groups; false when the draw left one of them empty.
+  // Makes a random exchange between two random groups; false if it would leave one empty.
   bool shake(std::size_t u, std::size_t v) {
     const Union both = union_of(groups_[u].gpus, groups_[v].gpus);
     Composition a, b;
@@ -432,7 +433,7 @@ class Search {
     }
   }
 
-  // Swaps of one GPU for one, moves of one, and changes of phase, drawn at random.
+  // Random swaps of one GPU for one, moves of one, and changes of phase.
   void run_random() {
     for (int idle = 0; idle < options_.rounds && !out_of_steps(); ++idle) {
       ++steps_;
@@ -465,7 +466,7 @@ class Search {
     }
   }
 
-  // A random GPU's node, taken out. REQUIRES: not empty.
+  // Removes a random GPU; returns its node. REQUIRES: not empty.
   int take_one(Composition& gpus) {
     int count = 0;
     for (const NodeShare& share : gpus) count += share.gpus;
@@ -496,16 +497,16 @@ class Search {
   Rng rng_;
   BipartiteFlow flow_;
   Placement groups_, scratch_;
-  Half half_a_, half_b_;                   // of the exchange that is weighed
+  Half half_a_, half_b_;                   // halves of the exchange being evaluated
   std::int64_t prefill_ = 0, decode_ = 0;  // both phases' capacities, units
   Score score_;
   struct KnownEdge {
     std::uint64_t stamps = 0;
     std::int64_t units = 0;
   };
-  std::vector<std::uint32_t> stamps_;  // of each group, another after each change; an undone change brings the old one back
+  std::vector<std::uint32_t> stamps_;  // one per group, changed at every change; undoing a change restores the old value
   std::uint32_t last_stamp_ = 0;
-  std::vector<KnownEdge> edges_;  // from group to group
+  std::vector<KnownEdge> edges_;  // by pair of groups
   std::vector<std::size_t> prefill_groups_, decode_groups_, changed_;
   std::vector<std::int64_t> prefill_units_, decode_units_;
   double least_edge_ = 0;  // units

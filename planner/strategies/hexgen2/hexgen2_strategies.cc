@@ -14,11 +14,11 @@
 namespace windlass::hetero {
 namespace {
 
-// Beyond that many combinations of a group only even cuts of each node are tried (one degree, and single GPUs for the rest);
-// beyond that many of these, only those that have one largest degree for all nodes.
+// With more combinations than this in a group, only even cuts of each node are tried (one degree, and single GPUs for the
+// rest); if there are more than this of those, only cuts with the same largest degree on all nodes.
 constexpr std::size_t kMaxCombinations = 4096;
 
-// What crosses between the stages of a group in one order of its nodes: sums over its hops.
+// Communication between a group's stages for one order of its nodes: sums over its hops.
 struct Path {
   std::vector<int> order;  // slots
   double latency_s = 0;
@@ -26,8 +26,8 @@ struct Path {
 };
 
 struct Choice {
-  std::vector<OrderedStage> stages;  // by slot, then degree, first_layer unset
-  std::size_t path = 0;              // of those that take as long the first
+  std::vector<OrderedStage> stages;  // by slot, then degree; first_layer unset
+  std::size_t path = 0;              // the first among those that take equally long
   double capacity = 0;
   double latency_s = 0;
   int batch = 0;
@@ -108,7 +108,7 @@ const StageFigures& StrategyTable::figures(int kind, int tensor_parallel) const 
 const GroupEntry& StrategyTable::of(const Composition& group) {
   const auto known = entries_.find(group);
   if (known != entries_.end()) return known->second;
-  // Slots in an order that depends on what the nodes are, not on which.
+  // Slots in an order that depends on the nodes' properties, not their indices.
   std::vector<NodeShare> shares(group);
   std::stable_sort(shares.begin(), shares.end(), [&](const NodeShare& a, const NodeShare& b) {
     return std::pair(kind(a.node), a.gpus) < std::pair(kind(b.node), b.gpus);
@@ -144,7 +144,7 @@ const GroupEntry& StrategyTable::of(const Composition& group) {
 
 namespace {
 
-// One composition's search. Stages are indices into `cut`.
+// Search for one composition. Stages are indices into `cut`.
 class Solver {
  public:
   Solver(const StrategyTable& table, Service service, const std::vector<int>& kinds, const std::vector<const Link*>& links)
@@ -209,7 +209,7 @@ class Solver {
       } while (std::next_permutation(order.begin(), order.end()));
       return;
     }
-    // From every slot to the nearest that is left.
+    // Start at each slot and always go to the nearest remaining one.
     for (std::size_t first = 0; first < kinds_.size(); ++first) {
       std::vector<int> slots{static_cast<int>(first)};
       std::vector<bool> used(kinds_.size());
@@ -232,7 +232,7 @@ class Solver {
     }
   }
 
-  // Of `times` messages a hop of that many tokens' activations, hops between nodes alone.
+  // Time of `times` messages per hop with this many tokens' activations; only hops between nodes.
   [[nodiscard]] double hop_s(const Path& path, double tokens, double times) const {
     return times * (path.latency_s + (path.order.size() > 1 ? tokens * task_.token_bytes * path.s_per_byte : 0));
   }
@@ -251,7 +251,7 @@ class Solver {
   }
 
   [[nodiscard]] bool fits(int batch) const {
-    // StageFigures::most_layers(), without asking each time what does not change.
+    // StageFigures::most_layers(), with the constant parts computed once.
     int sum = 0;
     for (const StageFigures* figures : figures_) {
       const double left = figures->memory_bytes - batch * figures->activation_bytes;
@@ -273,7 +273,7 @@ class Solver {
     return fitting;
   }
 
-  // A layer for each stage, then the fastest stages as far as their memory goes. Writes stages_' layers; gives the sum.
+  // One layer per stage, then fill the fastest stages as far as their memory allows. Sets the stages' layers; returns the sum.
   template <class LayerTime>
   double split_layers(int batch, const LayerTime& layer_time) {
     order_.resize(stages_.size());
@@ -283,7 +283,7 @@ class Solver {
     for (OrderedStage& stage : stages_) stage.layers = 1;
     int left = task_.layers - static_cast<int>(stages_.size());
     for (std::size_t first = 0, end = 0; first < order_.size() && left > 0; first = end) {
-      // Stages as fast as each other share evenly.
+      // Equally fast stages share evenly.
       const double fastest_s = layer_time(*figures_[order_[first]]);
       while (end < order_.size() && layer_time(*figures_[order_[end]]) <= fastest_s * (1 + 1e-9)) ++end;
       for (bool room = true; room && left > 0;) {

@@ -1,12 +1,12 @@
-// HexGen-2's second phase, first step: the best parallel strategy of each group of GPUs, for either phase of inference.
+// HexGen-2's second phase, first step: finds the best parallel strategy of a group of GPUs, for each phase of inference.
 //
-// A group is a composition: how many GPUs of which nodes (those of one node are alike). Every way to cut each node's share into
-// tensor-parallel stages is tried (asymmetric: degrees may differ from stage to stage), a node's stages next to each other.
-// Table 1 adds up what the stages take, so the best split of layers over unlike stages is to fill the fastest first (of equals
-// evenly), as far as memory goes and with a layer for each. Prefill: one request, the least latency. Decode: the largest batch
-// that fits, then the most requests/s. The order of the nodes is left open among those with the least communication between
-// stages, for the KV transfer to choose from (hexgen2_placement.h). Groups of like composition (the same accelerators and
-// links) have the same strategies: they are computed once.
+// A group is a composition: the number of GPUs per node (those of one node are interchangeable). It tries every way to divide
+// each node's share into tensor-parallel stages (asymmetric: degrees may differ between stages), with a node's stages adjacent.
+// Table 1 adds up the stages' times, so the best split of layers over different stages fills the fastest first (ties evenly),
+// as far as memory allows and with at least one layer each. Prefill: the least latency of one request. Decode: the largest
+// batch that fits, then the most requests/s. Among node orders with the least communication between stages, the KV transfer
+// decides (hexgen2_placement.h). Groups of equivalent composition (same accelerators and links) share their strategies, which
+// are computed once.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ struct OrderedStage {
   int layers = 0;
 };
 
-// How a group serves one phase; capacity 0: it cannot.
+// How a group serves one phase; capacity 0: it cannot serve it.
 struct PhaseStrategy {
   double capacity_requests_per_s = 0;
   double latency_s = 0;
@@ -55,29 +55,29 @@ struct GroupStrategies {
 struct GroupEntry {
   std::vector<int> nodes;  // by slot
   const GroupStrategies* strategies = nullptr;
-  std::int64_t prefill_units = 0, decode_units = 0;  // both capacities as flows count (hexgen2_flow.h)
+  std::int64_t prefill_units = 0, decode_units = 0;  // both capacities in flow units (hexgen2_flow.h)
 };
 
-// Which of GroupStrategies are wanted.
+// Which of GroupStrategies to compute.
 enum class Service { kDisaggregated, kUnified };
 
-// Remembers what it has computed, so one belongs to one thread at a time. Borrows the cluster and the task.
+// Caches its results, so use each table from one thread at a time. Borrows the cluster and the task.
 class StrategyTable {
  public:
   StrategyTable(const GpuCluster& cluster, const InferenceTask& task, Service service = Service::kDisaggregated);
   StrategyTable(const StrategyTable&) = delete;
   StrategyTable& operator=(const StrategyTable&) = delete;
 
-  // Stays where it is. An empty group serves nothing. REQUIRES: of nodes and GPUs that the cluster has.
+  // The reference stays valid. An empty group serves nothing. REQUIRES: nodes and GPUs that the cluster has.
   const GroupEntry& of(const Composition& group);
 
-  // Between a GPU of node `a` and another of node `b`.
+  // Between a GPU of node `a` and a different GPU of node `b`.
   [[nodiscard]] const Link& link(int a, int b) const { return links_.of(a, b); }
   [[nodiscard]] const LinkTable& links() const { return links_; }
-  // Nodes with the same number have the same accelerator and links inside.
+  // Nodes with the same number have the same accelerator and internal links.
   [[nodiscard]] int kind(int node) const { return kind_of_[static_cast<std::size_t>(node)]; }
   [[nodiscard]] int kinds() const { return static_cast<int>(figures_.size()); }
-  // Of a stage of `tensor_parallel` GPUs. REQUIRES: a degree of the task.
+  // For a stage of `tensor_parallel` GPUs. REQUIRES: a degree of the task.
   [[nodiscard]] const StageFigures& figures(int kind, int tensor_parallel) const;
   [[nodiscard]] const GpuCluster& cluster() const { return cluster_; }
   [[nodiscard]] const InferenceTask& task() const { return task_; }

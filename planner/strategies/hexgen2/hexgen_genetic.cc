@@ -75,7 +75,7 @@ class Evolution {
     groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(from));
   }
 
-  // A random part of a random group becomes one of its own.
+  // A random part of a random group becomes a new group.
   void split(Placement& groups) {
     if (options_.most_groups > 0 && static_cast<int>(groups.size()) >= options_.most_groups) return;
     const std::size_t from = any(groups);
@@ -90,7 +90,7 @@ class Evolution {
     groups.push_back(place(table_, std::move(gone), rng_.integer(0, 1) == 0));
   }
 
-  // One GPU for one, or one alone.
+  // Swaps one GPU for another, or moves one.
   void swap(Placement& groups, bool both_ways) {
     const std::size_t a = any(groups), b = any(groups);
     if (a == b || (!both_ways && gpus_of(groups[a].gpus) < 2)) return;
@@ -135,7 +135,7 @@ class Evolution {
     }
   }
 
-  // A random GPU's node, taken out. REQUIRES: not empty.
+  // Removes a random GPU; returns its node. REQUIRES: not empty.
   int take(Composition& gpus) {
     std::int64_t draw = rng_.integer(0, gpus_of(gpus) - 1);
     std::size_t at = 0;

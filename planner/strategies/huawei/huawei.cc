@@ -1,4 +1,4 @@
-// huawei_plan(): see huawei.h. From the best degree of each kind of machine to a plan and its reasons.
+// huawei_plan(): see huawei.h. Turns the best degree of each kind of machine into a plan with reasons.
 #include "planner/strategies/huawei/huawei.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class Planning {
     return gpus <= problem_.max_gpus && cost_per_hour <= problem_.max_cost_per_hour * (1 + 1e-9);
   }
 
-  // How many of each kind serve.
+  // Decides how many machines of each kind serve.
   Result<void> choose_machines() {
     int gpus = 0;
     double cost = 0;
@@ -88,7 +88,7 @@ class Planning {
     return node_of(machine).gpus * node_of(machine).accelerator.price_per_hour;
   }
 
-  // Those that serve most inside of the bounds on GPUs and cost.
+  // Takes the machines that serve most within the bounds on GPUs and cost.
   Result<void> choose_inside() {
     mip::MixedIntegerProgram program;
     std::vector<mip::Term> gpus, cost;
@@ -112,9 +112,9 @@ class Planning {
       for (const MachineKind& machine : found_.machines) {
         if (machine.best < 0) continue;
         sizes.push_back(
-            fmt::format("{} takes {} GPUs and {:.2f} an hour", name_of(machine), node_of(machine).gpus, cost_of(machine)));
+            fmt::format("{} takes {} GPUs and {:.2f} per hour", name_of(machine), node_of(machine).gpus, cost_of(machine)));
       }
-      return not_found(fmt::format("found room for {} GPUs and {:.2f} an hour, allowed is one machine at least: {}",
+      return not_found(fmt::format("limits: must allow at least one machine (got {} GPUs and {:.2f} per hour): {}",
                                    problem_.max_gpus, problem_.max_cost_per_hour, fmt::join(sizes, "; ")));
     }
     bounded_ = true;
@@ -167,28 +167,26 @@ class Planning {
       for (const InstanceOption& option : machine.options) deployable += option.unfit.empty() ? 1 : 0;
     }
     plan_.reasons.push_back(
-        fmt::format("{} degrees of tensor parallelism on {} kinds of machines were estimated, {} can be deployed; they make {} "
-                    "configurations of {} machines",
+        fmt::format("{} degrees of tensor parallelism on {} kinds of machines were estimated; {} can be deployed, which gives "
+                    "{} configurations of {} machines",
                     estimated, found_.machines.size(), deployable, count_text(found_.log10_configurations),
                     problem_.cluster->nodes.size()));
     plan_.reasons.push_back(fmt::format(
-        "machines are independent: throughputs add, and a machine takes the same GPUs, cost and power whatever its "
-        "degree; so {} degrees are dominated by another one of their machine, and of the configurations all but one "
-        "were pruned",
+        "machines are independent: throughputs add up, and a machine takes the same GPUs, cost and power at any degree; so {} "
+        "degrees are dominated by another one of the same machine, and all configurations but one were pruned",
         deployable - kinds));
     for (std::size_t m = 0; m < found_.machines.size(); ++m) say_why(found_.machines[m], used_[m]);
     if (bounded_) {
       plan_.reasons.push_back(fmt::format(
-          "of the machines those serve that serve most within {} GPUs and {} an hour", problem_.max_gpus,
+          "these machines serve most within {} GPUs and {} per hour", problem_.max_gpus,
           std::isfinite(problem_.max_cost_per_hour) ? fmt::format("{:.2f}", problem_.max_cost_per_hour) : "any cost"));
     }
     plan_.reasons.push_back(
-        fmt::format("estimated are static batches, {:.2f} requests/s or {:.0f} tokens/s: engines with continuous batching "
-                    "serve more, in the "
-                    "same order of configurations",
+        fmt::format("the estimate is for static batches: {:.2f} requests/s or {:.0f} tokens/s; engines with continuous "
+                    "batching serve more, with the same ranking of configurations",
                     capacity_, tokens_per_s_));
     if (!plan_.holds) {
-      plan_.reasons.push_back(fmt::format("asked are {:.2f} requests/s, by the estimate {:.2f} are missing",
+      plan_.reasons.push_back(fmt::format("{:.2f} requests/s are required; by the estimate, {:.2f} are missing",
                                           problem_.requests_per_s, problem_.requests_per_s - capacity_));
     }
   }
@@ -221,7 +219,7 @@ class Planning {
                     best.tokens_per_s(), others.empty() ? "" : fmt::format(" ({})", fmt::join(others, ", "))));
   }
 
-  // Each dominated degree, on all machines of its kind that serve.
+  // Lists every dominated degree, on all serving machines of its kind.
   void list_considered() {
     for (std::size_t m = 0; m < found_.machines.size(); ++m) {
       const MachineKind& machine = found_.machines[m];
@@ -235,7 +233,7 @@ class Planning {
         other.predicted.capacity_requests_per_s = capacity_ + used_[m] * (option.requests_per_s() - best.requests_per_s());
         other.cost_per_hour = plan_.cost_per_hour;
         other.rejected_because =
-            fmt::format("each of these machines serves {:.2f} requests/s, with tensor parallelism {} {:.2f}",
+            fmt::format("each of these machines serves {:.2f} requests/s; with tensor parallelism {} it serves {:.2f}",
                         option.requests_per_s(), best.tensor_parallel, best.requests_per_s());
       }
     }

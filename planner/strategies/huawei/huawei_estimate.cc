@@ -21,7 +21,7 @@ double kv_token_bytes(const planner::ModelShape& shape, int tensor_parallel) {
 Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times, double kv_tokens, int most_requests,
                                                std::span<const Lengths> requests) {
   const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
-  if (requests.empty()) return wrong("throughput: found no requests, allowed is at least one");
+  if (requests.empty()) return wrong("throughput: must have at least one request (got none)");
   ThroughputEstimate made;
   double tokens = 0;
   for (std::size_t begin = 0; begin < requests.size();) {
@@ -37,7 +37,7 @@ Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times
       ++batch;
     }
     if (batch == 0) {
-      return wrong(fmt::format("request {}: found {} tokens in and {} out, allowed are {:.0f} together, which the cache holds",
+      return wrong(fmt::format("request {0}: must have at most {3:.0f} tokens, which the cache holds (got {1} in and {2} out)",
                                begin, requests[begin].first, requests[begin].second, std::max(0.0, kv_tokens)));
     }
     made.total_s += times.prefill_time_s(batch, longest_input) + times.decode_time_s(batch, longest_input, longest_output);
@@ -45,7 +45,7 @@ Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times
     ++made.batches;
     begin += static_cast<std::size_t>(batch);
   }
-  if (!(made.total_s > 0)) return wrong("throughput: found latencies of 0 s, allowed are coefficients above 0");
+  if (!(made.total_s > 0)) return wrong("throughput: coefficients must be above 0 (got latencies of 0 s)");
   for (const auto& [input, output] : requests) tokens += static_cast<double>(input) + output;
   made.tokens_per_s = tokens / made.total_s;
   made.requests_per_s = static_cast<double>(requests.size()) / made.total_s;

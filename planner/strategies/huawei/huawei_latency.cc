@@ -16,8 +16,8 @@ Result<BatchTimesFit> fit_batch_times(std::span<const BatchSample> samples, cons
     const BatchSample& sample = samples[static_cast<std::size_t>(row)];
     if (sample.batch < 1 || sample.input_tokens < 1 || sample.output_tokens < 1) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("sample {}: found a batch of {} with {} tokens in and {} out, allowed is at least 1 of each",
-                               row, sample.batch, sample.input_tokens, sample.output_tokens)};
+                   fmt::format("sample {}: must have at least 1 of each (got a batch of {} with {} tokens in and {} out)", row,
+                               sample.batch, sample.input_tokens, sample.output_tokens)};
     }
     const double batch = sample.batch, input = sample.input_tokens, output = sample.output_tokens;
     const double contexts = output * input + output * (output + 1) / 2;

@@ -1,4 +1,4 @@
-// search_tensor_parallel(): see huawei.h. Every degree of every kind of machine, by Eq. 1 to 4 and Alg. 1.
+// search_tensor_parallel(): see huawei.h. Evaluates every degree of every kind of machine, by Eq. 1 to 4 and Alg. 1.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -26,23 +26,24 @@ struct Sampled {
 
 Result<Sampled> sampled(const search::Problem& problem, const HuaweiOptions& options) {
   const auto wrong = [&](const std::string& what) { return Error{ErrorCode::kInvalidArgument, problem.name + ": " + what}; };
-  if (problem.requests == nullptr) return wrong("found no requests, allowed is a workload");
+  if (problem.requests == nullptr) return wrong("workload: must be set (got none)");
   if (!(problem.requests_per_s > 0) || !std::isfinite(problem.requests_per_s)) {
-    return wrong(fmt::format("requestsPerSecond: found {}, allowed is a number above 0", problem.requests_per_s));
+    return wrong(fmt::format("requestsPerSecond: must be a number above 0 (got {})", problem.requests_per_s));
   }
   if (options.sampled_requests < 1) {
-    return wrong(fmt::format("sampled requests: found {}, allowed is at least 1", options.sampled_requests));
+    return wrong(fmt::format("sampled requests: must be at least 1 (got {})", options.sampled_requests));
   }
   if (options.most_requests < 1) {
-    return wrong(fmt::format("requests in a batch: found {}, allowed is at least 1", options.most_requests));
+    return wrong(fmt::format("requests in a batch: must be at least 1 (got {})", options.most_requests));
   }
   if (!(options.memory.share > 0 && options.memory.share <= 1) || !(options.memory.engine_bytes >= 0)) {
-    return wrong(fmt::format("memory: found a share of {} and {} bytes for the engine, allowed are above 0 to 1, and 0 or more",
-                             options.memory.share, options.memory.engine_bytes));
+    return wrong(
+        fmt::format("memory: must be a share above 0 and at most 1, and at least 0 bytes for the engine (got {} and {})",
+                    options.memory.share, options.memory.engine_bytes));
   }
   Sampled made;
   made.requests = search::lengths_of(*problem.requests, problem.seed, options.sampled_requests);
-  if (made.requests.empty()) return wrong("found a workload without requests, allowed is at least one");
+  if (made.requests.empty()) return wrong("workload: must have at least one request (got none)");
   for (const auto& [input, output] : made.requests) {
     made.max_input = std::max(made.max_input, input);
     made.max_output = std::max(made.max_output, output);
@@ -62,12 +63,12 @@ InstanceOption estimated(const planner::ModelShape& shape, const ClusterNode& ma
   made.kv_tokens = std::floor(made.kv_bytes / token_bytes);
   const double longest = static_cast<double>(sample.max_input) + sample.max_output;
   if (made.kv_bytes < longest * token_bytes) {  // Eq. 2
-    made.unfit = fmt::format("needs {:.1f} GB more for weights of {:.1f} GB and the caches of one request of {:.0f} tokens",
+    made.unfit = fmt::format("needs {:.1f} GB more for weights of {:.1f} GB and the cache of one request of {:.0f} tokens",
                              (longest * token_bytes - made.kv_bytes) / 1e9, planner::weight_bytes(shape) / 1e9, longest);
     return made;
   }
   if (tensor_parallel > 1 && !(machine.within.bytes_per_s > 0)) {
-    made.unfit = "there is no link between its GPUs";
+    made.unfit = "has no link between its GPUs";
     return made;
   }
   const auto times = times_of(machine, tensor_parallel, made.kv_tokens);
@@ -95,7 +96,7 @@ Result<std::shared_ptr<const planner::IterationModel>> roofline_instance(const p
   spec.intra_link_latency_s = machine.within.latency_s;
   const planner::OperatorHardware hardware = planner::operator_hardware(spec);
   planner::AcceleratorEfficiency efficiency = planner::efficiency_of(spec.name, hardware.flops_8bit > 0).efficiency;
-  // A step of an all-reduce takes a message's latency at least.
+  // A step of an all-reduce takes at least a message's latency.
   efficiency.collective_hop_s = std::max(efficiency.collective_hop_s, machine.within.latency_s);
   planner::OperatorModelOptions options;
   options.tensor_parallel = tensor_parallel;

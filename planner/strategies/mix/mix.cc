@@ -16,31 +16,31 @@ constexpr int kAnyGpus = std::numeric_limits<int>::max();
 Error wrong(const std::string& what) { return Error{ErrorCode::kInvalidArgument, "mix: " + what}; }
 
 Result<void> validate(const MixModel& model, std::size_t accelerators) {
-  if (model.kinds.empty()) return wrong(fmt::format("{}: kinds: found none, allowed is at least one", model.name));
+  if (model.kinds.empty()) return wrong(fmt::format("{}: kinds: must have at least one (got none)", model.name));
   for (std::size_t k = 0; k < model.kinds.size(); ++k) {
     const MixKind& kind = model.kinds[k];
     const std::string where = fmt::format("{}: kind {} ({})", model.name, k, kind.name);
     if (kind.accelerator < 0 || static_cast<std::size_t>(kind.accelerator) >= accelerators) {
-      return wrong(fmt::format("{}: accelerator: found {}, allowed are 0 to {}", where, kind.accelerator,
+      return wrong(fmt::format("{0}: accelerator: must be from 0 to {2} (got {1})", where, kind.accelerator,
                                static_cast<long>(accelerators) - 1));
     }
-    if (kind.gpus < 1) return wrong(fmt::format("{}: gpus: found {}, allowed is at least 1", where, kind.gpus));
+    if (kind.gpus < 1) return wrong(fmt::format("{}: gpus: must be at least 1 (got {})", where, kind.gpus));
     if (!(kind.price_per_hour >= 0) || !std::isfinite(kind.price_per_hour)) {
-      return wrong(fmt::format("{}: price: found {}, allowed is at least 0", where, kind.price_per_hour));
+      return wrong(fmt::format("{}: price: must be at least 0 (got {})", where, kind.price_per_hour));
     }
   }
   for (std::size_t b = 0; b < model.buckets.size(); ++b) {
     const MixBucket& bucket = model.buckets[b];
     const std::string where = fmt::format("{}: bucket {}", model.name, b);
     if (!(bucket.requests_per_s >= 0) || !std::isfinite(bucket.requests_per_s)) {
-      return wrong(fmt::format("{}: requests per second: found {}, allowed is at least 0", where, bucket.requests_per_s));
+      return wrong(fmt::format("{}: requests per second: must be at least 0 (got {})", where, bucket.requests_per_s));
     }
     if (bucket.load_s.size() != model.kinds.size()) {
-      return wrong(fmt::format("{}: loads: found {}, allowed is one for each of {} kinds", where, bucket.load_s.size(),
+      return wrong(fmt::format("{0}: loads: must be one for each of {2} kinds (got {1})", where, bucket.load_s.size(),
                                model.kinds.size()));
     }
     for (const double load : bucket.load_s) {
-      if (!(load > 0)) return wrong(fmt::format("{}: load: found {}, allowed is above 0", where, load));
+      if (!(load > 0)) return wrong(fmt::format("{}: load: must be above 0 (got {})", where, load));
     }
   }
   return {};
@@ -49,14 +49,14 @@ Result<void> validate(const MixModel& model, std::size_t accelerators) {
 }  // namespace
 
 Result<void> validate(const MixProblem& problem) {
-  if (problem.models.empty()) return wrong("models: found none, allowed is at least one");
+  if (problem.models.empty()) return wrong("models: must have at least one (got none)");
   for (const MixAccelerator& accelerator : problem.accelerators) {
     if (accelerator.gpus < 0)
-      return wrong(fmt::format("{}: gpus: found {}, allowed is at least 0", accelerator.name, accelerator.gpus));
+      return wrong(fmt::format("{}: gpus: must be at least 0 (got {})", accelerator.name, accelerator.gpus));
   }
-  if (problem.max_gpus < 0) return wrong(fmt::format("max_gpus: found {}, allowed is at least 0", problem.max_gpus));
+  if (problem.max_gpus < 0) return wrong(fmt::format("max_gpus: must be at least 0 (got {})", problem.max_gpus));
   if (!(problem.max_cost_per_hour >= 0))
-    return wrong(fmt::format("max_cost_per_hour: found {}, allowed is at least 0", problem.max_cost_per_hour));
+    return wrong(fmt::format("max_cost_per_hour: must be at least 0 (got {})", problem.max_cost_per_hour));
   for (const MixModel& model : problem.models) WINDLASS_RETURN_IF_ERROR(validate(model, problem.accelerators.size()));
   return {};
 }
@@ -66,14 +66,13 @@ Result<void> say_missing(const MixProblem& problem, Mix& mix) {
   double short_per_s = 0;
   for (std::size_t m = 0; m < problem.models.size(); ++m) {
     if (columns.hopeless_per_s[m] > 0) {
-      mix.missing.push_back(
-          fmt::format("{}: {:.4g} of {:.4g} requests/s are of sizes that no kind serves inside the objectives",
-                      problem.models[m].name, columns.hopeless_per_s[m], columns.rate[m]));
+      mix.missing.push_back(fmt::format("{}: {:.4g} of {:.4g} requests/s have sizes for which no kind meets the objectives",
+                                        problem.models[m].name, columns.hopeless_per_s[m], columns.rate[m]));
     }
     const double more = mix.models[m].unserved_per_s - columns.hopeless_per_s[m];
     if (more <= kMixTolerance * columns.all_per_s) continue;
     short_per_s += more;
-    mix.missing.push_back(fmt::format("{}: {:.4g} of {:.4g} requests/s are not served for want of room", problem.models[m].name,
+    mix.missing.push_back(fmt::format("{}: {:.4g} of {:.4g} requests/s are not served for lack of room", problem.models[m].name,
                                       more, columns.rate[m]));
   }
   if (!(short_per_s > 0)) return {};
@@ -96,15 +95,16 @@ Result<void> say_missing(const MixProblem& problem, Mix& mix) {
   }
   for (std::size_t a = 0; a < gpus.size(); ++a) {
     if (gpus[a] > problem.accelerators[a].gpus) {
-      mix.missing.push_back(fmt::format("the cheapest mix for all takes {} GPUs of {}, {} may be used", gpus[a],
+      mix.missing.push_back(fmt::format("the cheapest mix for all takes {} GPUs of {}, but only {} may be used", gpus[a],
                                         problem.accelerators[a].name, problem.accelerators[a].gpus));
     }
   }
   if (sum > problem.max_gpus)
-    mix.missing.push_back(fmt::format("the cheapest mix for all takes {} GPUs, {} may be used", sum, problem.max_gpus));
+    mix.missing.push_back(
+        fmt::format("the cheapest mix for all takes {} GPUs, but only {} may be used", sum, problem.max_gpus));
   if (all.cost_per_hour > problem.max_cost_per_hour) {
-    mix.missing.push_back(fmt::format("the cheapest mix for all costs {:.6g} an hour, {:.6g} may be spent", all.cost_per_hour,
-                                      problem.max_cost_per_hour));
+    mix.missing.push_back(fmt::format("the cheapest mix for all costs {:.6g} per hour, but only {:.6g} may be spent",
+                                      all.cost_per_hour, problem.max_cost_per_hour));
   }
   return {};
 }

@@ -26,7 +26,7 @@ std::vector<MixQuestion::Bucket> cut(const Problem& problem, const MixQuestionOp
   const auto lengths = lengths_of(*problem.requests, problem.seed, options.requests);
   std::map<Cell, std::vector<std::pair<int, int>>> cells;
   for (const auto& [input, output] : lengths) cells[{doublings(input), doublings(output)}].emplace_back(input, output);
-  // The smallest joins the nearest until all are large enough.
+  // Merge the smallest into the nearest until all are large enough.
   const double least = options.least_share * static_cast<double>(lengths.size());
   while (cells.size() > 1) {
     const auto smallest = std::min_element(cells.begin(), cells.end(),
@@ -48,7 +48,7 @@ std::vector<MixQuestion::Bucket> cut(const Problem& problem, const MixQuestionOp
   return buckets;
 }
 
-// Seconds of the worker; infinite: it does not hold the bucket's longest, or (with `bounds`) is too slow for it.
+// Seconds of the worker per request; infinite if the longest of the bucket does not fit, or (with `bounds`) it is too slow.
 double load_of(const Problem& problem, const WorkerKind& kind, const LengthMoments& lengths, const LatencyBounds& bounds) {
   if (kind.kv_capacity_tokens / kind.pipeline_stages < lengths.longest_tokens) return kInfinite;
   const planner::Batch prompt{1, lengths.input_tokens, lengths.input_square, 0, 0};
@@ -62,7 +62,7 @@ double load_of(const Problem& problem, const WorkerKind& kind, const LengthMomen
 // By bucket and kind.
 using Loads = std::vector<std::vector<double>>;
 
-// Marks buckets that no kind serves inside the objectives; their loads are those without bounds.
+// Marks buckets that no kind serves within the objectives; their loads are computed without bounds.
 Loads loads_of(const Problem& problem, MixQuestion& question) {
   Loads loads;
   const auto row_of = [&](const MixQuestion::Bucket& bucket, const LatencyBounds& bounds) {
@@ -82,7 +82,7 @@ Loads loads_of(const Problem& problem, MixQuestion& question) {
   return loads;
 }
 
-// Whether another kind on the same accelerator is worth no more and, for its price, takes at least as much of every bucket.
+// Whether another kind on the same accelerator costs no more and takes at least as many requests of every bucket per price.
 bool beats(const Problem& problem, const Loads& loads, std::size_t other, std::size_t kind) {
   const double price = worth_of_worker(problem, static_cast<int>(kind));
   const double others = worth_of_worker(problem, static_cast<int>(other));
@@ -96,13 +96,13 @@ bool beats(const Problem& problem, const Loads& loads, std::size_t other, std::s
   return !equal || other < kind;
 }
 
-// Why a kind is left out; empty: it is not.
+// Why a kind is left out; empty if it is not.
 std::string why_not(const Problem& problem, const Loads& loads, std::size_t kind) {
   if (std::all_of(loads.begin(), loads.end(), [&](const auto& row) { return std::isinf(row[kind]); }))
-    return "no size of request is inside the objectives on it";
+    return "no size of request meets the objectives on it";
   for (std::size_t other = 0; other < problem.kinds.size(); ++other) {
     if (beats(problem, loads, other, kind))
-      return worker_text(problem.pool(static_cast<int>(other)).spec) + " takes no more for any size";
+      return worker_text(problem.pool(static_cast<int>(other)).spec) + " costs no more for any size";
   }
   return "";
 }

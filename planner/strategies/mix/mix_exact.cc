@@ -1,4 +1,5 @@
-// exact_mix(): see mix.h. The whole program, solved again with more nodes until it is proven, stopped or out of nodes.
+// exact_mix(): see mix.h. Solves the whole program repeatedly, with more nodes each time, until it is proven, stopped or out of
+// nodes.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -12,7 +13,7 @@
 namespace windlass::search {
 namespace {
 
-constexpr long kFirstNodes = 1'000;  // of a round; each has four times those of the one before
+constexpr long kFirstNodes = 1'000;  // first round; each round has four times the nodes of the previous one
 constexpr long kMoreNodes = 4;
 
 class Exact {
@@ -34,7 +35,7 @@ class Exact {
     bool short_of = false;
     if (found.status == mip::Status::kInfeasible) {
       short_of = true;
-      // Of each class of priorities as few as can be, then the cost.
+      // Minimises the unserved requests of each priority class in turn, then the cost.
       std::vector<double> most, values;
       unserved_bound = 0;
       for (int c = 0; c < columns_.classes; ++c) {
@@ -99,8 +100,8 @@ class Exact {
     return best;
   }
 
-  // A mix as values of the program's variables: counts, then by model and bucket the shares of the kinds that can, and what is
-  // left.
+  // A mix as values of the program's variables: counts; then, by model and bucket, the shares of the possible kinds, and the
+  // unserved share.
   [[nodiscard]] std::vector<double> values_of(const Mix& mix) const {
     std::vector<double> values;
     for (const MixShares& model : mix.models) values.insert(values.end(), model.workers.begin(), model.workers.end());

@@ -1,4 +1,4 @@
-// heuristic_mix(): see mix.h. Rounding, exchanges of a few workers bounded by cuts, and the bound.
+// heuristic_mix(): see mix.h. Rounding, exchanges of a few workers filtered by cuts, and the bound.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,10 +15,10 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kCostStep = 1e-9;          // a cost that is less by so little is the same
-constexpr std::size_t kMaxPairs = 200'000;  // exchanges that are weighed at once
+constexpr double kCostStep = 1e-9;          // smaller cost differences are ignored
+constexpr std::size_t kMaxPairs = 200'000;  // exchanges evaluated at a time
 
-// What a mix is worth: less is better, from the front.
+// Value of a mix, compared lexicographically; less is better.
 struct Worth {
   std::array<double, kPriorityClasses> unserved{};
   double cost = 0;
@@ -26,7 +26,7 @@ struct Worth {
 
 using Counts = std::vector<int>;
 
-// Workers that come or go together, by column; of the same column twice: two of them.
+// Workers added or removed together, by column; the same column twice means two workers.
 struct Group {
   std::array<int, 3> column{};
   int size = 0;
@@ -45,7 +45,7 @@ class Search {
       WINDLASS_RETURN_IF_ERROR(improve(start, worth));
     }
     if (served_) WINDLASS_RETURN_IF_ERROR(lift());
-    if (!served_) WINDLASS_RETURN_IF_ERROR(lift());  // as little unserved as was found, for less
+    if (!served_) WINDLASS_RETURN_IF_ERROR(lift());  // no fewer unserved found, so lower the cost
     WINDLASS_ASSIGN_OR_RETURN(Mix mix, mix_of(columns_, best_));
     const bool all = all_served(best_worth_);
     if (all) mix.bound_per_hour = std::min(bound_, mix.cost_per_hour);
@@ -79,7 +79,7 @@ class Search {
     return of;
   }
 
-  // The linear relaxation: a bound, and where to begin.
+  // Solves the linear relaxation: a bound and a starting point.
   Result<void> relax() {
     for (const double per_s : columns_.hopeless_per_s) unserved_bound_ += per_s;
     const auto whole = [&](const mip::Solution& solution, bool up) {
@@ -97,7 +97,7 @@ class Search {
       bound_ = relaxed.objective;
     } else {
       WINDLASS_ASSIGN_OR_RETURN(relaxed, solve(mix_program(columns_, false, MixGoal::kUnserved, -1, {}).program));
-      if (relaxed.values.empty()) return Error{ErrorCode::kInternal, "mix: found a relaxation without an answer"};
+      if (relaxed.values.empty()) return Error{ErrorCode::kInternal, "mix: the solver gave no answer for the relaxation"};
       unserved_bound_ = relaxed.objective;
     }
     for (const bool up : {true, false}) {
@@ -111,7 +111,7 @@ class Search {
     return {};
   }
 
-  // The cheapest kind that carries everything alone, as another place to begin.
+  // The cheapest single kind that carries everything, as another starting point.
   void one_kind() {
     const MixModel& model = problem_.models.front();
     std::optional<Counts> cheapest;
@@ -164,7 +164,7 @@ class Search {
     return sum <= hopeless + tolerance() * static_cast<double>(columns_.classes);
   }
 
-  // Groups of up to `most` workers, those that go only from columns that have them.
+  // Groups of up to `most` workers; for removal only from columns that have them.
   [[nodiscard]] std::vector<Group> groups(int most, const Counts* from) const {
     std::vector<Group> made(1);
     std::size_t begin = 0;
@@ -187,7 +187,7 @@ class Search {
     return made;
   }
 
-  // What the cuts say at least of counts that differ from `now` by these groups.
+  // Lower bound, by the cuts, of counts that differ from `now` by these groups.
   [[nodiscard]] Worth at_least(const Counts& now, const Group& gone, const Group& come) {
     Worth worth;
     worth.cost = columns_.cost(now) - gone.price + come.price;
@@ -230,7 +230,7 @@ class Search {
     return counts;
   }
 
-  // Exchanges while one is better.
+  // Makes exchanges while one improves the mix.
   Result<void> improve(Counts now, Worth worth) {
     for (;;) {
       if (best_.empty() || better(worth, best_worth_)) {
@@ -285,8 +285,8 @@ class Search {
     return false;
   }
 
-  // The least cost of whole workers that no cut forbids to serve everything, or else as much as the best mix so far: a bound,
-  // and counts that are another cut or the answer.
+  // Finds the cheapest whole workers that no cut excludes from serving everything, or otherwise as much as the best mix so far.
+  // This gives a bound, and counts that are the answer or yield another cut.
   Result<void> lift() {
     const bool all = served_;
     for (int round = 0; round < options_.bound_rounds && go_on(); ++round) {
@@ -304,7 +304,7 @@ class Search {
       }
       add_budgets(columns_, program);
       std::vector<double> known(best_.begin(), best_.end());
-      // What of each model goes unserved, beyond what no kind serves.
+      // Unserved requests of each model, beyond those that no kind serves.
       std::vector<std::vector<mip::Term>> of_class(static_cast<std::size_t>(columns_.classes));
       for (std::size_t m = 0; m < cuts_.size(); ++m) {
         WINDLASS_ASSIGN_OR_RETURN(const double per_s, unserved(m, best_));
@@ -326,7 +326,7 @@ class Search {
       }
       WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution,
                                 solve(program, options_.nodes_of_a_round, have ? std::span(known) : std::span<const double>()));
-      if (solution.status == mip::Status::kInfeasible) {  // whole workers inside the budgets do not carry it
+      if (solution.status == mip::Status::kInfeasible) {  // whole workers within the budgets cannot carry it
         served_ = false;
         return {};
       }
@@ -357,12 +357,12 @@ class Search {
   const MixEffort& effort_;
   MixColumns columns_;
   std::vector<std::vector<MixCut>> cuts_;        // by model
-  std::vector<std::vector<double>> cut_values_;  // at the counts that are being improved
+  std::vector<std::vector<double>> cut_values_;  // at the counts being improved
   std::map<std::pair<std::size_t, Counts>, double> known_;
   std::vector<Counts> starts_;
   Counts best_;
   Worth best_worth_;
-  bool served_ = false;  // the relaxation serves what any kind can
+  bool served_ = false;  // the relaxation serves everything that any kind can serve
   double bound_ = 0, unserved_bound_ = 0;
   std::int64_t programs_ = 0, nodes_ = 0;
   bool stopped_ = false;

@@ -1,4 +1,4 @@
-// What a mix is short of, in words: for mix*.cc alone. Pure.
+// Describes which resources a mix lacks. Only for mix*.cc. Pure.
 #pragma once
 
 #include "planner/base/result.h"
@@ -6,8 +6,8 @@
 
 namespace windlass::search {
 
-// Fills Mix::missing, where requests stay unserved: what no kind serves, and what of GPUs and money a mix without budgets takes
-// beyond what there is.
+// Fills in Mix::missing if requests stay unserved: what no kind serves, and which GPUs and money an unlimited mix would need
+// beyond the budgets.
 [[nodiscard]] Result<void> say_missing(const MixProblem& problem, Mix& mix);
 
 }  // namespace windlass::search

@@ -20,12 +20,12 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kMaxRate = 4;          // of the problem's rate: beyond it more workers do not help
-constexpr double kRateStep = 1.15;      // from a rate whose mix does not hold to the next
-constexpr double kMaxAlone = 2;         // times a kind's steady rate: more of it alone are not tried
-constexpr double kSame = 1e-9;          // relative: a worth so near is no less
-constexpr double kCapacityStep = 0.02;  // of the capacity that is predicted, relative
-constexpr std::size_t kNamed = 3;       // notes on kinds that a plan tells
+constexpr double kMaxRate = 4;          // multiple of the problem's rate beyond which more workers do not help
+constexpr double kRateStep = 1.15;      // factor from a rate whose mix is not feasible to the next
+constexpr double kMaxAlone = 2;         // limit for a single kind, as a multiple of its steady rate
+constexpr double kSame = 1e-9;          // relative tolerance between equal worths
+constexpr double kCapacityStep = 0.02;  // relative step of the predicted capacity
+constexpr std::size_t kNamed = 3;       // notes on kinds listed in a plan
 
 using Workers = std::vector<int>;  // by the mix's kinds
 
@@ -52,7 +52,7 @@ class MixPlanning {
   struct Asked {
     Workers workers;
     Mix mix;
-    double rate = 0;  // that the mix was asked for, of the problem's
+    double rate = 0;  // the rate of this mix, as a multiple of the problem's
   };
 
   [[nodiscard]] bool go_on() {
@@ -92,7 +92,7 @@ class MixPlanning {
     return deployment;
   }
 
-  // Whether these workers hold, each asked once.
+  // Whether these workers are feasible; each set is simulated once.
   Result<bool> holds(const Workers& workers) {
     if (const auto known = known_.find(workers); known != known_.end()) return known->second;
     const Deployment deployment = deploy(workers);
@@ -125,7 +125,7 @@ class MixPlanning {
     best_ = std::move(asked);
   }
 
-  // The least rate that is asked for whose mix holds.
+  // Finds the lowest rate whose mix is feasible.
   Result<void> find_rate() {
     double fails = 0, held = 0, rate = options_.first_rate;
     while (held == 0 || held / std::max(fails, 1e-9) > 1 + options_.tolerance) {
@@ -139,7 +139,7 @@ class MixPlanning {
         keep(std::move(asked));
       } else {
         fails = std::max(fails, rate);
-        if (!all) return {};  // there is no room for more
+        if (!all) return {};  // no room for more
       }
       if (!go_on() && (best_ || trials_ >= 1)) return {};
       if (held == 0) {
@@ -154,7 +154,7 @@ class MixPlanning {
     return {};
   }
 
-  // Workers go while the rest holds, the dearest first.
+  // Removes workers while the rest stays feasible, the most expensive first.
   Result<void> trim() {
     std::vector<std::size_t> order(question_.kinds.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -179,8 +179,8 @@ class MixPlanning {
     return {};
   }
 
-  // One kind for everything, where fewer than it takes by the bound are not already dearer: sizes that are outside the
-  // objectives on it count as impossible in the program, while the attainment may leave room for them.
+  // Tries a single kind for everything, unless its lower bound already costs more. The program rules out sizes that miss the
+  // objectives on a kind, but the attainment may allow them.
   Result<void> alone() {
     const LengthMoments lengths = length_moments(*problem_.requests, problem_.seed, options_.question.requests);
     for (std::size_t k = 0; k < question_.kinds.size(); ++k) {
@@ -244,14 +244,14 @@ class MixPlanning {
     return finish(std::move(plan));
   }
 
-  // Why this: what goes where, what the program says of it, and what one kind alone would take.
+  // Explains the plan: which sizes go where, the program's result, and what a single kind would cost.
   Result<void> explain(Offer& plan) {
     const Mix& mix = best_->mix;
     if (mix.bound_per_hour > 0) {
-      plan.reasons.push_back(fmt::format("the mix for {:.3g} times the rate; the program's bound is {:.3g} % below its cost",
+      plan.reasons.push_back(fmt::format("the mix for {:.3g} times the rate; the lower bound is {:.3g} % below its cost",
                                          best_->rate, 100 * (1 - mix.bound_per_hour / mix.cost_per_hour)));
     } else {
-      plan.reasons.emplace_back("one kind for all sizes: those that are outside the objectives on it are fewer than may be");
+      plan.reasons.emplace_back("one kind for all sizes: few enough requests miss the objectives on it");
     }
     const MixShares& shares = mix.models.front();
     for (std::size_t k = 0; k < question_.kinds.size(); ++k) {
@@ -263,11 +263,11 @@ class MixPlanning {
         output += share * question_.buckets[b].lengths.output_tokens;
       }
       if (!(requests > 1e-6)) continue;
-      plan.reasons.push_back(fmt::format("{}: about {:.0f} % of the requests, {:.0f} + {:.0f} tokens in the mean",
+      plan.reasons.push_back(fmt::format("{}: about {:.0f} % of the requests, {:.0f} + {:.0f} tokens on average",
                                          question_.mix.models.front().kinds[k].name, 100 * requests, input / requests,
                                          output / requests));
     }
-    // The same question with one kind at a time.
+    // The same problem with one kind at a time.
     std::optional<std::pair<double, std::string>> single;
     const MixModel& model = question_.mix.models.front();
     for (std::size_t k = 0; k < model.kinds.size(); ++k) {
@@ -280,25 +280,25 @@ class MixPlanning {
     }
     if (single && mix.cost_per_hour > 0) {
       plan.reasons.push_back(
-          fmt::format("by the same closed forms the cheapest of one kind is {}, at {:.3g} times the mix's worth",
+          fmt::format("by the same closed forms, the cheapest single kind is {}, at {:.3g} times the mix's cost",
                       single->second, single->first / mix.cost_per_hour));
     } else if (!single) {
-      plan.reasons.emplace_back("no kind alone serves every size inside the objectives");
+      plan.reasons.emplace_back("no single kind meets the objectives for every size");
     }
     if (question_.outside_share > 0) {
-      plan.reasons.push_back(fmt::format("{:.2g} % of the requests are of sizes that no kind serves inside the objectives",
+      plan.reasons.push_back(fmt::format("{:.2g} % of the requests have sizes for which no kind meets the objectives",
                                          100 * question_.outside_share));
     }
     if (!question_.notes.empty()) plan.reasons.push_back(notes());
     return {};
   }
 
-  // Nothing holds: the last mix that there was room for.
+  // Nothing is feasible: the last mix that had room.
   Result<Offer> nearest() {
     if (!last_ || deploy(last_->workers).pools.empty()) {
       const std::vector<std::string> missing = last_ ? last_->mix.missing : std::vector<std::string>();
       return Error{ErrorCode::kNotFound,
-                   fmt::format("{}: there is no room for one worker: {}", problem_.name, fmt::join(missing, "; "))};
+                   fmt::format("{}: no room for one worker: {}", problem_.name, fmt::join(missing, "; "))};
     }
     if (stopped_ && trials_ == 0) return Error{ErrorCode::kCancelled, "stopped before a mix was tried"};
     Offer plan = plan_of(problem_, "mix", deploy(last_->workers));
@@ -307,7 +307,8 @@ class MixPlanning {
     ++trials_;
     iterations_ += result.iterations;
     plan.predicted = predict(problem_, {&result, 1});
-    plan.reasons.push_back(fmt::format("no mix was found to hold; this is the last: {}", judge(problem_, result).broken));
+    plan.reasons.push_back(fmt::format("no mix was found that meets the objectives; this is the last one tried: {}",
+                                       judge(problem_, result).broken));
     plan.reasons.insert(plan.reasons.end(), last_->mix.missing.begin(), last_->mix.missing.end());
     if (!question_.notes.empty()) plan.reasons.push_back(notes());
     return finish(std::move(plan));
@@ -315,7 +316,7 @@ class MixPlanning {
 
   Result<Offer> finish(Offer plan) {
     for (Rejection& other : tried_) {
-      if (other.rejected_because.empty()) other.rejected_because = "it does not hold";
+      if (other.rejected_because.empty()) other.rejected_because = "it misses the objectives";
       if (other.rejected_because == worth_text(problem_, other.deployment))
         other.rejected_because += ", the plan " + worth_text(problem_, plan.deployment);
       plan.considered.push_back(std::move(other));
@@ -344,7 +345,7 @@ class MixPlanning {
 Result<Offer> mix_plan(const Problem& problem, const MixPlanOptions& options, const Effort& effort) {
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   if (!(options.first_rate > 0) || !(options.tolerance > 0)) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("mix: first_rate and tolerance: found {} and {}, allowed are above 0",
+    return Error{ErrorCode::kInvalidArgument, fmt::format("mix: first_rate and tolerance: must be above 0 (got {} and {})",
                                                           options.first_rate, options.tolerance)};
   }
   return MixPlanning(problem, options, effort).run();

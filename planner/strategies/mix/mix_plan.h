@@ -1,9 +1,9 @@
-// mix: unified workers of several kinds, as many of each as serve the requests of every size at the least cost.
+// mix: unified workers of several kinds, in the numbers that serve requests of every size at the least cost.
 //
-// The cheapest mix (mix.h) of what each size takes of each kind (mix_capacity.h) says how many; the simulator says for which
-// rate the mix has to be asked, since closed forms know no queues: the rate is raised until its mix holds and lowered until it
-// does not, then workers go one by one while the rest holds. Requests go to the kind on which their size is comparatively cheap
-// (planner/dispatch/by_size.h). docs/algorithms/mix.md. Pure.
+// The cheapest mix (mix.h), from the time each size takes on each kind (mix_capacity.h), gives the numbers. The closed forms
+// ignore queues, so the simulator decides for which rate to compute the mix: the rate is raised until its mix is feasible and
+// lowered until it is not; then workers are removed one by one while the rest stays feasible. Each request goes to the kind on
+// which its size is relatively cheap (planner/dispatch/by_size.h). docs/algorithms/mix.md. Pure.
 #pragma once
 
 #include "planner/base/result.h"
@@ -16,11 +16,11 @@ namespace windlass::search {
 struct MixPlanOptions {
   MixQuestionOptions question;
   MixHeuristicOptions heuristic = {400, 4, 2'000};
-  double first_rate = 1.1;  // of the problem's: what the mix is asked for at first
-  double tolerance = 0.03;  // of the rate that the mix is asked for, relative
+  double first_rate = 1.1;  // first rate of the mix, as a multiple of the problem's
+  double tolerance = 0.03;  // relative tolerance of that rate
 };
 
-// Errors beside those of a Strategy: kNotFound when no kind serves any size, or when there is no room for a worker.
+// Errors besides those of Strategy: kNotFound if no kind serves any size, or there is no room for a worker.
 [[nodiscard]] Result<Offer> mix_plan(const Problem& problem, const MixPlanOptions& options, const Effort& effort);
 [[nodiscard]] inline Result<Offer> mix_plan(const Problem& problem, const Effort& effort) {
   return mix_plan(problem, {}, effort);

@@ -12,8 +12,8 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kRounding = 1e-9;  // of a budget
-// With so few workers of a kind in all, that a bucket needs one to be there at all is worth a row for each bucket.
+constexpr double kRounding = 1e-9;  // tolerance of a budget
+// Up to this many workers of a kind in total, it pays to add one row per bucket saying that a bucket needs at least one worker.
 constexpr double kFewWorkers = 4;
 
 bool serves(const MixBucket& bucket, std::size_t kind) { return std::isfinite(bucket.load_s[kind]); }
@@ -21,9 +21,9 @@ bool hopeless(const MixBucket& bucket) {
   return std::none_of(bucket.load_s.begin(), bucket.load_s.end(), [](double load) { return std::isfinite(load); });
 }
 
-// The shares' variables and rows of one model.
+// Variables and rows of one model's shares.
 struct Shares {
-  std::vector<std::vector<int>> share;  // variable by bucket and kind, -1: none
+  std::vector<std::vector<int>> share;  // variable by bucket and kind; -1: none
   std::vector<int> unserved;            // variable by bucket
 };
 Shares add_shares(const MixModel& model, mip::MixedIntegerProgram& program) {
@@ -101,8 +101,8 @@ bool MixColumns::inside_budgets(const std::vector<int>& counts) const {
 
 namespace {
 
-// The fewest unserved requests of a model with so many workers: the program of its shares. The rows of the kinds' work come
-// last, in their order.
+// The program of one model's shares: the fewest unserved requests with given workers. The rows of the kinds' work come last, in
+// order.
 struct ServingProgram {
   mip::MixedIntegerProgram program;
   Shares shares;
@@ -129,10 +129,10 @@ ServingProgram serving_program(const MixModel& model, const int* counts) {
 Result<MixUnserved> unserved_by(const MixModel& model, const int* counts) {
   const ServingProgram serving = serving_program(model, counts);
   WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(serving.program));
-  if (solution.values.empty()) return Error{ErrorCode::kInternal, "mix: found shares without an answer"};
+  if (solution.values.empty()) return Error{ErrorCode::kInternal, "mix: the solver gave no answer for the shares"};
   const std::size_t kinds = model.kinds.size(), first = solution.row_prices.size() - kinds;
   MixUnserved found;
-  // Any prices make a cut; it is worked out for these exactly, whatever the program's tolerance.
+  // Any prices give a valid cut; it is computed exactly for these, whatever the program's tolerance.
   for (std::size_t k = 0; k < kinds; ++k) found.cut.price.push_back(std::max(0.0, -solution.row_prices[first + k]));
   for (const MixBucket& bucket : model.buckets) {
     double worth = 1;
@@ -150,7 +150,7 @@ Result<MixUnserved> unserved_by(const MixModel& model, const int* counts) {
 Result<MixShares> shares_of(const MixModel& model, const std::vector<int>& counts) {
   const ServingProgram serving = serving_program(model, counts.data());
   WINDLASS_ASSIGN_OR_RETURN(const mip::Solution solution, mip::solve(serving.program));
-  if (solution.values.empty()) return Error{ErrorCode::kInternal, "mix: found shares without an answer"};
+  if (solution.values.empty()) return Error{ErrorCode::kInternal, "mix: the solver gave no answer for the shares"};
   const Shares& shares = serving.shares;
   MixShares made;
   made.workers = counts;
@@ -193,8 +193,8 @@ MixProgram mix_program(const MixColumns& columns, bool integer, MixGoal goal, in
                        const std::vector<double>& most_unserved) {
   const MixProblem& problem = *columns.problem;
   MixProgram made;
-  mip::MixedIntegerProgram rows;  // of the shares, before the objective is known
-  // More workers of a kind than would carry everything are never needed.
+  mip::MixedIntegerProgram rows;  // rows of the shares, before the objective is added
+  // More workers of a kind than carry everything are never needed.
   std::vector<double> carrying;
   for (const MixColumns::Column& column : columns.columns) {
     const MixModel& model = problem.models[static_cast<std::size_t>(column.model)];

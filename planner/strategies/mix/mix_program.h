@@ -1,9 +1,9 @@
-// The programs of a mix, and what they say: for mix*.cc alone.
+// The linear and integer programs of a mix, and their dual bounds. Only for mix*.cc.
 //
-// Whether counts of workers carry a model's requests is a linear program of its own model: models share nothing but budgets.
-// Its row prices say what a worker more of each kind is worth; any prices y >= 0 give
+// Whether given workers carry a model's requests is a linear program of that model alone: models share only budgets. Its dual
+// prices say what one more worker of each kind is worth. Any prices y >= 0 give a cut,
 //   unserved(n) >= sum_b rate_b min(1, min_k load_bk y_k) - sum_k y_k n_k
-// for all counts n: a cut. One program so tells of many counts that they are too few. Pure.
+// for all counts n. So one program shows for many counts that they are too few. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace windlass::search {
 
-inline constexpr int kPriorityClasses = 8;  // those below share the last
+inline constexpr int kPriorityClasses = 8;  // lower priorities share the last class
 
 // The problem with the kinds of all models in one row.
 struct MixColumns {
@@ -32,9 +32,9 @@ struct MixColumns {
   std::vector<Column> columns;
   std::vector<std::size_t> first;      // column of each model's first kind; and one past the last
   std::vector<double> rate;            // requests/s of each model
-  std::vector<double> hopeless_per_s;  // of each model: of buckets that no kind serves
+  std::vector<double> hopeless_per_s;  // by model: requests of buckets that no kind serves
   double all_per_s = 0;
-  std::vector<int> ranks;  // of each model: 0 has the highest priority
+  std::vector<int> ranks;  // by model: 0 has the highest priority
   int classes = 0;
 
   [[nodiscard]] double cost(const std::vector<int>& counts) const;
@@ -43,33 +43,33 @@ struct MixColumns {
 
 struct MixCut {
   double constant = 0;        // requests/s
-  std::vector<double> price;  // y, by kind of the model
+  std::vector<double> price;  // y, by the model's kinds
 };
 
-// What these counts of the model's kinds leave unserved at least, and the cut that says so.
+// Lower bound of the requests that these counts leave unserved, and the cut that proves it.
 struct MixUnserved {
   double per_s = 0;
   MixCut cut;
 };
 [[nodiscard]] Result<MixUnserved> unserved_by(const MixModel& model, const int* counts);
 
-// The shares in which counts of workers carry the most requests.
+// The shares with which these workers carry the most requests.
 [[nodiscard]] Result<MixShares> shares_of(const MixModel& model, const std::vector<int>& counts);
 
-// The program of the header of mix.h over all models. Counts are the first variables, by column.
+// The program in the header of mix.h, over all models. The first variables are counts, by column.
 struct MixProgram {
   mip::MixedIntegerProgram program;
-  std::vector<std::vector<mip::Term>> unserved;  // of each class, in requests/s
+  std::vector<std::vector<mip::Term>> unserved;  // by class, in requests/s
 };
 enum class MixGoal { kCost, kUnserved };
-// Counts integer or not; `most_unserved`: of each class, requests/s (none: of none). With kUnserved class `of` is what counts.
+// Counts may be integer. `most_unserved`: requests/s by class (empty: no limits). With kUnserved, the objective is class `of`.
 [[nodiscard]] MixProgram mix_program(const MixColumns& columns, bool integer, MixGoal goal, int of,
                                      const std::vector<double>& most_unserved);
 
-// Budgets over variables that begin with the counts.
+// Adds budgets over variables that begin with the counts.
 void add_budgets(const MixColumns& columns, mip::MixedIntegerProgram& program);
 
-// Figures, shares and words of these counts; bounds are left to the caller.
+// The mix of these counts, with shares and explanations; the caller sets the bounds.
 [[nodiscard]] Result<Mix> mix_of(const MixColumns& columns, const std::vector<int>& counts);
 
 }  // namespace windlass::search

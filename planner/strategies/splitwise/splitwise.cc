@@ -14,7 +14,7 @@ std::string machine_name(const Problem& problem, int kind) { return worker_text(
 
 planner::EngineSettings engine_of(const Problem& problem, const SplitwiseOptions& options) {
   planner::EngineSettings engine = problem.engine;
-  engine.batching = planner::Batching::kMixed;  // where only one phase is at work, each has iterations of its own
+  engine.batching = planner::Batching::kMixed;  // when only one phase has work, each has its own iterations
   engine.max_batch_tokens = options.max_batch_tokens;
   engine.prompt_order = planner::PromptOrder::kArrival;
   return engine;
@@ -26,7 +26,7 @@ Pool machines_of(const Problem& problem, int kind, dispatch::Role role, const Sp
   return pool;
 }
 
-// Of each accelerator the largest worker: a whole machine. Of equals the one with the fewest stages.
+// The largest worker of each accelerator: a whole machine. Ties: fewest stages.
 std::vector<int> whole_machines(const Problem& problem) {
   std::vector<int> machines;
   for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
@@ -57,7 +57,7 @@ std::vector<Limit> splitwise_objectives() {
 
 SplitDesign baseline_design(const Problem& problem, int kind, const SplitwiseOptions& options) {
   SplitDesign design;
-  design.name = fmt::format("{} for both phases at once", machine_name(problem, kind));
+  design.name = fmt::format("{} for both phases", machine_name(problem, kind));
   design.unified = true;
   design.deploy = [pool = machines_of(problem, kind, dispatch::Role::kUnified, options)](const PhaseCounts& counts) {
     Deployment deployment;
@@ -98,12 +98,12 @@ Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   for (const int machine : options.machines) {
     if (machine >= 0 && machine < static_cast<int>(problem.kinds.size())) continue;
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: machines: found kind {}, allowed are 0 to {}", problem.name,
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{0}: machines: must be kinds from 0 to {2} (got {1})", problem.name,
                                                           machine, problem.kinds.size() - 1)};
   }
   if (options.search.seeds < 1) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: seeds: found {}, allowed is at least 1", problem.name, options.search.seeds)};
+                 fmt::format("{}: seeds: must be at least 1 (got {})", problem.name, options.search.seeds)};
   }
   const auto prompt_load = [&](int machine) {
     const WorkerKind& kind = problem.kind_at(machine);

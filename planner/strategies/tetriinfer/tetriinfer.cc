@@ -14,9 +14,9 @@ namespace windlass::search {
 namespace {
 
 constexpr int kLeastChunk = 64, kMaxChunk = 8192;
-// Of a load by closed forms, which no number of workers below can serve; it is about a fifth off at most.
+// share of the closed-form load below which no number of workers can serve; the form is off by about a fifth at most
 constexpr double kSureLoad = 0.8;
-constexpr double kMoreRoom = 0.99;  // of an objective's share: another policy has to leave so much more
+constexpr double kMoreRoom = 0.99;  // share of an objective; another policy must leave at least this much more room
 
 const char* text_of(dispatch::DecodeChoice choice) {
   switch (choice) {
@@ -29,7 +29,7 @@ const char* text_of(dispatch::DecodeChoice choice) {
   return "";
 }
 
-// The same with one policy changed, in every way.
+// All variants with one policy changed.
 std::vector<TetriInferKnobs> neighbours(const TetriInferKnobs& knobs) {
   std::vector<TetriInferKnobs> all;
   const auto add = [&](auto TetriInferKnobs::*knob, const auto& values) {
@@ -48,22 +48,22 @@ std::vector<TetriInferKnobs> neighbours(const TetriInferKnobs& knobs) {
 Result<void> validate_options(const Problem& problem, const TetriInferOptions& options) {
   const auto wrong = [&](const char* field, const auto& found, const std::string& allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: {}: found {}, allowed is {}", problem.name, field, found, allowed)};
+                 fmt::format("{0}: {1}: must be {3} (got {2})", problem.name, field, found, allowed)};
   };
   for (const int kind : options.kinds) {
     if (kind >= 0 && kind < static_cast<int>(problem.kinds.size())) continue;
-    return wrong("kinds", kind, fmt::format("0 to {}", problem.kinds.size() - 1));
+    return wrong("kinds", kind, fmt::format("from 0 to {}", problem.kinds.size() - 1));
   }
   if (options.search.seeds < 1) return wrong("seeds", options.search.seeds, "at least 1");
   if (options.prefill_sched_batch < 1) return wrong("prefillSchedBatch", options.prefill_sched_batch, "at least 1");
   if (options.chunk_tokens && *options.chunk_tokens < 1) return wrong("chunkTokens", *options.chunk_tokens, "at least 1");
   if (!(problem.predictor_slowdown >= 1)) return wrong("predictorSlowdown", problem.predictor_slowdown, "at least 1");
   if (!(options.saturated_share > 0 && options.saturated_share <= 1))
-    return wrong("saturatedShare", options.saturated_share, "above 0, at most 1");
+    return wrong("saturatedShare", options.saturated_share, "above 0 and at most 1");
   return {};
 }
 
-// Other policies beside the best design's kinds: those that need less, then those that leave more room, until none does.
+// Tries other policies on the best design's kinds: those that need less, then those that leave more room, until none does.
 Result<void> choose_knobs(const Problem& problem, const TetriInferOptions& options, SplitSearch& search, int prefill,
                           int decode) {
   TetriInferKnobs knobs = options.knobs;
@@ -110,7 +110,7 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
                               const TetriInferOptions& options) {
   const planner::IterationModel& prefill_model = *problem.kind_at(prefill_kind).model;
   const int chunk = options.chunk_tokens.value_or(saturating_chunk(prefill_model, options.saturated_share));
-  // The predictor runs only where somebody asks it.
+  // The predictor runs only if a policy uses it.
   const bool predicts =
       knobs.admission != planner::DecodeAdmission::kGreedy || knobs.choice == dispatch::DecodeChoice::kTwoChoice;
   Pool prefill = problem.pool(prefill_kind, dispatch::Role::kPrefill);

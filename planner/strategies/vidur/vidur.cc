@@ -16,10 +16,11 @@
 namespace windlass::search {
 namespace {
 
-constexpr double kLeastRequests = 300;   // of a trial
-constexpr double kMaxRequests = 40'000;  // the same
-constexpr double kReplicasMargin = 0.1;  // by how much one replica may misjudge a configuration with more of them
-constexpr double kReplicated = 1.02;     // and of replicas together over as many alone
+constexpr double kLeastRequests = 300;   // minimum per trial
+constexpr double kMaxRequests = 40'000;  // maximum per trial
+constexpr double kReplicasMargin = 0.1;  // allowance: one replica's capacity may misjudge that of several replicas by this
+constexpr double kReplicated = 1.02;     // allowance: replicas together may serve more than the same number alone by this
+                                         // factor
 
 class Search {
  public:
@@ -77,7 +78,7 @@ class Search {
     return bounded ? most_workers(problem_, point.kind) : 1;
   }
 
-  // Rates that are not above `above` need not be told apart.
+  // Rates at most `above` need not be distinguished.
   [[nodiscard]] Looked look(const VidurPoint& point, int replicas, double guess, double above) const {
     CapacitySearch search;
     search.requests = static_cast<std::int64_t>(
@@ -99,7 +100,7 @@ class Search {
     return looked;
   }
 
-  // Of points whose capacities are known.
+  // Chooses the best among points with known capacities.
   void choose() {
     found_.best = -1;
     for (std::size_t i = 0; i < found_.points.size(); ++i) {
@@ -107,7 +108,7 @@ class Search {
     }
   }
 
-  // Capacities of these, in rounds. A configuration is passed over where it is not above `share` of the best one.
+  // Determines capacities in rounds. Skips a configuration if it cannot exceed `share` of the best one.
   [[nodiscard]] Result<void> look_at(const std::vector<std::size_t>& order, double share, bool replicas) {
     for (std::size_t begin = 0; begin < order.size(); begin += kVidurRound) {
       if (found_.iterations >= effort_.most_iterations || stop_requested(effort_.stop)) {
@@ -121,7 +122,7 @@ class Search {
         VidurPoint& point = found_.points[order[at]];
         if (!replicas && steady_worth(order[at]) * kSteadyRateMargin <= floor) {
           point.passed_over =
-              fmt::format("its steady rate of {:.3g} requests/s bounds it below the best", point.steady_requests_per_s);
+              fmt::format("its steady rate of {:.3g} requests/s is too low to win", point.steady_requests_per_s);
         } else {
           round.push_back(order[at]);
         }
@@ -157,8 +158,9 @@ class Search {
     const Capacity& capacity = looked.capacity;
     if (capacity.requests_per_s <= 0) {
       if (replicas == 1)
-        point.passed_over = best_worth() > 0 ? "it serves fewer for its worth than the best" : "it holds at no rate";
-      if (replicas > 1) point.meets = false;  // one replica had misjudged it
+        point.passed_over =
+            best_worth() > 0 ? "it serves fewer requests per cost than the best" : "it meets the limits at no rate";
+      if (replicas > 1) point.meets = false;  // one replica gave a wrong estimate
       return;
     }
     point.replicas = replicas;
@@ -170,7 +172,7 @@ class Search {
     point.meets = looked.meets;
   }
 
-  // The nearest to win with all their replicas, behind one dispatcher.
+  // Simulates the leading candidates with all their replicas behind one dispatcher.
   [[nodiscard]] Result<void> replicate() {
     if (found_.best < 0 || found_.stopped) return {};
     std::vector<std::size_t> order;
@@ -199,9 +201,9 @@ class Search {
 Result<VidurFound> vidur_search(const Problem& problem, const VidurOptions& options, const Effort& effort) {
   WINDLASS_RETURN_IF_ERROR(validate(options));
   Problem asked = problem;
-  asked.requests_per_s = 1;  // any
+  asked.requests_per_s = 1;  // any rate
   WINDLASS_RETURN_IF_ERROR(validate(asked));
-  // The scheduling delay is a limit of its own: its percentile is checked as the problem's are.
+  // The scheduling delay is an additional limit: its percentile is checked like the problem's.
   asked.objectives.limits.push_back({Metric::kSchedulingDelay, options.scheduling_percentile, options.scheduling_delay_s});
   WINDLASS_RETURN_IF_ERROR(validate(asked));
   return Search(problem, options, effort).run();

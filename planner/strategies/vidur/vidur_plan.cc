@@ -1,4 +1,4 @@
-// vidur_plan(): see vidur.h. The least worth of workers that holds, over Vidur-Search's space.
+// vidur_plan(): see vidur.h. Finds the cheapest workers that meet the objectives, over Vidur-Search's space.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,14 +15,14 @@
 namespace windlass::search {
 namespace {
 
-constexpr int kMaxNearest = 24;  // configurations that are tried where none holds
+constexpr int kMaxNearest = 24;  // configurations tried if none is feasible
 
 struct Candidate {
   VidurPoint point;
-  int least = 1;  // workers: fewer cannot hold
+  int least = 1;  // minimum workers; fewer cannot be feasible
   int guess = 1;
   int room = 1;
-  double worth = 0;  // of one worker
+  double worth = 0;  // per worker
   WorkersFound found;
   std::optional<Error> error;
 };
@@ -75,7 +75,7 @@ class VidurPlanning {
     }
     if (candidates_.empty())
       return Error{ErrorCode::kNotFound, fmt::format("{}: no configuration can be deployed: {}", problem_.name, why)};
-    // By what they are expected to cost; of equals those with more to spare first: they serve more per dollar.
+    // Sorted by expected cost; ties: most spare capacity first, because it serves more per dollar.
     std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
       const double one = a.guess * a.worth, two = b.guess * b.worth;
       if (one != two) return one < two;
@@ -84,7 +84,7 @@ class VidurPlanning {
     return {};
   }
 
-  // The most workers that are still cheaper than the best so far.
+  // The most workers that still cost less than the best so far.
   [[nodiscard]] int affordable(const Candidate& candidate) const {
     if (!best_) return candidate.room;
     return static_cast<int>(std::min<double>(candidate.room, std::ceil(best_worth_ / candidate.worth * (1 - 1e-12)) - 1));
@@ -149,11 +149,11 @@ class VidurPlanning {
     plan.predicted.capacity_requests_per_s = std::max(problem_.requests_per_s, capacity->requests_per_s);
     trials_ += 1 + capacity->trials;
     iterations_ += result.iterations + capacity->iterations;
-    plan.reasons.push_back(fmt::format("{} workers of {} are the least worth of {} configurations that holds: it {}",
+    plan.reasons.push_back(fmt::format("{} workers of {} are the best of {} configurations that meets the objectives: it {}",
                                        best.found.workers, describe(problem_, best.point), candidates_.size(),
                                        worth_text(problem_, plan.deployment)));
-    plan.reasons.push_back(fmt::format("{} of them were simulated, {} are bounded above it by their steady rates",
-                                       looked_.size(), bounded_.size()));
+    plan.reasons.push_back(
+        fmt::format("{} of them were simulated; {} cannot be better by their steady rates", looked_.size(), bounded_.size()));
     for (const std::size_t i : looked_) {
       if (i != *best_) plan.considered.push_back(considered(candidates_[i], plan));
     }
@@ -168,8 +168,8 @@ class VidurPlanning {
     one.rejected_because =
         held ? fmt::format("{}: {}, the plan {}", describe(problem_, candidate.point), worth_text(problem_, one.deployment),
                            worth_text(problem_, plan.deployment))
-             : fmt::format("{}: with {} workers, the most below the best: {}", describe(problem_, candidate.point),
-                           candidate.found.tried, candidate.found.broken);
+             : fmt::format("{}: with {} workers, the most that cost less than the plan: {}",
+                           describe(problem_, candidate.point), candidate.found.tried, candidate.found.broken);
     return one;
   }
 
@@ -181,8 +181,8 @@ class VidurPlanning {
     return plan;
   }
 
-  // Nothing holds: of the configurations that were expected to be the best, each with all the room that helps, the one whose
-  // furthest objective is the nearest.
+  // Nothing is feasible: among the configurations expected to be best, each with as many workers as help, returns the one that
+  // misses by least.
   Result<Offer> nearest() {
     if (stopped_ && looked_.empty()) return Error{ErrorCode::kCancelled, "stopped before a configuration was tried"};
     std::vector<std::size_t> tried = looked_;
@@ -209,7 +209,7 @@ class VidurPlanning {
       if (best && verdict.worst >= least) continue;
       least = verdict.worst;
       plan.holds = verdict.holds;
-      plan.reasons = {fmt::format("no configuration holds; this is the nearest: {}", verdict.broken)};
+      plan.reasons = {fmt::format("no configuration meets the objectives; this one comes closest: {}", verdict.broken)};
       best = std::move(plan);
     }
     if (!best) return Error{ErrorCode::kNotFound, fmt::format("{}: no configuration could be simulated", problem_.name)};

@@ -13,7 +13,7 @@ namespace windlass::search {
 namespace {
 
 Error wrong(const char* field, const std::string& found, const char* allowed) {
-  return Error{ErrorCode::kInvalidArgument, fmt::format("vidur: {}: found {}, allowed is {}", field, found, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("vidur: {0}: must be {2} (got {1})", field, found, allowed)};
 }
 
 }  // namespace
@@ -66,10 +66,10 @@ std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& s
           point.engine.max_batch_tokens = tokens;
           point.engine.max_sequences = std::max(1, batch / kind.pipeline_stages);
           if (room < 1) {
-            point.passed_over = "there is no room for one worker";
+            point.passed_over = "no room for one worker";
           } else if (lane_tokens < lengths.longest_tokens) {
-            point.passed_over = fmt::format("a stage's KV cache holds {:.0f} tokens, the longest request has {}", lane_tokens,
-                                            lengths.longest_tokens);
+            point.passed_over = fmt::format("a stage's KV cache holds {:.0f} tokens, but the longest request has {}",
+                                            lane_tokens, lengths.longest_tokens);
           } else {
             point.steady_requests_per_s = steady_state(kind, point.engine, lengths).requests_per_s;
             if (!(point.steady_requests_per_s > 0)) point.passed_over = "its KV cache holds no request";

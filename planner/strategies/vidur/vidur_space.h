@@ -1,4 +1,5 @@
-// Vidur-Search's configurations: every kind with every engine of the space, each with its closed form. For vidur*.cc alone.
+// Configurations of Vidur-Search: every kind with every engine of the space, each with its closed-form rate. Only for
+// vidur*.cc.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +10,15 @@
 
 namespace windlass::search {
 
-inline constexpr std::int64_t kVidurMomentsOf = 5000;  // requests whose lengths the closed forms see
-inline constexpr double kVidurGuess = 0.85;            // of the steady rate: where capacities usually lie
+inline constexpr std::int64_t kVidurMomentsOf = 5000;  // requests whose lengths feed the closed forms
+inline constexpr double kVidurGuess = 0.85;            // share of the steady rate at which capacities usually lie
 
-// In the order of the space: kinds, batchings, chunks, batch sizes. Those without room, or whose cache does not hold the
-// longest request, say so in `passed_over`.
+// In the order of the space: kinds, batchings, chunks, batch sizes. Configurations that have no room, or whose cache cannot
+// hold the longest request, have the reason in `passed_over`.
 [[nodiscard]] std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& space,
                                                    const LengthMoments& lengths);
 
-// Configurations that are looked at together: a round's bounds are those of the rounds before.
+// Configurations per round; a round's bounds come from earlier rounds.
 inline constexpr std::size_t kVidurRound = 8;
 
 }  // namespace windlass::search

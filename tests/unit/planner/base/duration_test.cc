@@ -1,4 +1,4 @@
-// Durations: what is read, what is printed, and that printing and reading are each other's inverse.
+// Tests of durations: parsing, printing, and that each inverts the other.
 #include "planner/base/duration.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace windlass {
 namespace {
 
-// Given a duration as people write it, its seconds are expected; given anything else, an error that says what was found.
+// Given a duration as people write it; expects its seconds. Given anything else; expects an error that says what was found.
 TEST(Duration, Reads) {
   const std::vector<std::pair<const char*, double>> table = {{"500ms", 0.5},
                                                              {"30s", 30},
@@ -42,11 +42,11 @@ TEST(Duration, Reads) {
        {"", "5", "s", "-5s", "+5s", "5 s", "5s ", "5d", "5S", "1.s", ".5s", "1.2.3s", "1e3s", "1ss", "inf", "999999h1s"}) {
     const auto parsed = parse_duration_s(text);
     ASSERT_FALSE(parsed.ok()) << text;
-    EXPECT_EQ(parsed.error().message, "found '" + text + "', allowed is a duration such as 500ms, 30s, 5m or 1h30m");
+    EXPECT_EQ(parsed.error().message, "must be a duration such as 500ms, 30s, 5m or 1h30m (got '" + text + "')");
   }
 }
 
-// Given seconds, the shortest duration is expected, rounded where that is asked for.
+// Given seconds; expects the shortest duration, rounded if asked.
 TEST(Duration, Prints) {
   EXPECT_EQ(print_duration(0), "0s");
   EXPECT_EQ(print_duration(-1), "0s");
@@ -64,7 +64,7 @@ TEST(Duration, Prints) {
   EXPECT_EQ(print_duration_rounded(0), "0s");
 }
 
-// Given a thousand random durations of whole microseconds, each is expected back from its text.
+// Given a thousand random durations of whole microseconds; expects each back from its text.
 TEST(Duration, PrintsWhatItReadsBack) {
   std::mt19937_64 random(1);
   for (int i = 0; i < effort(100, 1000); ++i) {

@@ -1,4 +1,4 @@
-// Parallel work that comes out the same in whatever order it runs.
+// Tests that parallel work gives the same results in any order.
 #include "planner/base/executor.h"
 
 #include <memory>
@@ -12,7 +12,7 @@
 namespace windlass {
 namespace {
 
-// As adverse as threads may be: runs the tasks in a random order.
+// Runs the tasks in random order, to imitate the worst behaviour of threads.
 class ShuffledExecutor final : public Executor {
  public:
   explicit ShuffledExecutor(std::uint64_t seed) : rng_(seed, "order") {}
@@ -31,7 +31,7 @@ class ShuffledExecutor final : public Executor {
   Rng rng_;
 };
 
-// Given tasks that draw from a stream named by their index, expect the same results in the same places whatever the order.
+// Given tasks that draw from a stream named by their index; expects the same results in the same places for any order.
 TEST(Executor, ResultsComeInTheOrderOfTheIndices) {
   const auto task = [](std::size_t index) { return Rng(index, "task").uniform(); };
   for (std::size_t count = 0; count < 40; ++count) {
@@ -45,7 +45,7 @@ TEST(Executor, ResultsComeInTheOrderOfTheIndices) {
   }
 }
 
-// Given results without a default and without a copy, and results that are bits, expect them as they were made.
+// Given results without a default constructor or copy, and bools; expects them unchanged.
 TEST(Executor, TakesAnyResult) {
   SerialExecutor serial;
   const auto owned = parallel_map<std::unique_ptr<std::string>>(
@@ -56,7 +56,8 @@ TEST(Executor, TakesAnyResult) {
   EXPECT_EQ(bits.value(), (std::vector<bool>{false, true, false, true}));
 }
 
-// Given a stop before, during and after the work, expect Cancelled unless every task had begun, and no task begun after it.
+// Given a stop before, during and after the work; expects Cancelled unless every task had started, and no task started after
+// it.
 TEST(Executor, StopsBetweenTasks) {
   for (int allowed = 0; allowed <= 6; ++allowed) {
     int begun = 0;
@@ -69,7 +70,7 @@ TEST(Executor, StopsBetweenTasks) {
   }
 }
 
-// Given no stop check, expect that nothing stops.
+// Given no stop check; expects that nothing stops.
 TEST(Executor, AnEmptyStopCheckNeverStops) { EXPECT_FALSE(stop_requested({})); }
 
 }  // namespace

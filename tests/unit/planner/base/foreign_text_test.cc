@@ -1,4 +1,4 @@
-// Lines and shown bytes of foreign texts.
+// Tests of cutting lines from foreign text and of showing it on one line.
 #include "planner/base/foreign_text.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,8 @@
 namespace windlass {
 namespace {
 
-// Given lines that end in LF, CR LF or the text: each without its end, an empty one too, and then nothing is left.
+// Given lines that end in LF, CR LF or the end of the text; expects each without its line end, including an empty one, and then
+// nothing.
 TEST(ForeignText, CutsLines) {
   std::string_view text = "a,b\r\n\nc\rd\r\nlast\r";
   EXPECT_EQ(take_line(text), "a,b");
@@ -17,8 +18,8 @@ TEST(ForeignText, CutsLines) {
   EXPECT_EQ(take_line(text), "");
 }
 
-// Given letters of any script: as they are; control characters, line separators and broken UTF-8: question marks; more than 60
-// bytes: cut.
+// Given letters of any script; expects them unchanged. Given control characters, line separators and invalid UTF-8; expects
+// question marks. Given more than 60 bytes; expects them cut.
 TEST(ForeignText, ShowsOneLine) {
   EXPECT_EQ(shown_text("größe"), "größe");
   EXPECT_TRUE(is_printable("größe"));

@@ -1,4 +1,4 @@
-// JsonReader: the first mistake with its path, what was found and what is allowed.
+// Tests that JsonReader reports the first error with its path, what was found and what is allowed.
 #include "planner/base/json_reader.h"
 
 #include <string>
@@ -25,36 +25,36 @@ std::string mistake(const std::string& text) {
   return read.ok() ? "" : read.error().message;
 }
 
-// Given objects with one mistake each, expect its path, what was found and what is allowed.
+// Given objects with one error each; expects its path, what was found and what is allowed.
 TEST(JsonReader, NamesTheFirstMistake) {
   EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1.5,"flag":true,"items":[]})"), "");
-  EXPECT_EQ(mistake(R"({"name":5,"count":3,"rate":1.5,"flag":true,"items":[]})"), "top.name: found 5, must be a string");
+  EXPECT_EQ(mistake(R"({"name":5,"count":3,"rate":1.5,"flag":true,"items":[]})"), "top.name: must be a string (got 5)");
   EXPECT_EQ(mistake(R"({"count":3,"rate":1.5,"flag":true,"items":[]})"), "top.name: missing");
   EXPECT_EQ(mistake(R"({"name":"a","count":10,"rate":1.5,"flag":true,"items":[]})"),
-            "top.count: found 10, must be an integer from 1 to 9");
+            "top.count: must be an integer from 1 to 9 (got 10)");
   EXPECT_EQ(mistake(R"({"name":"a","count":3.5,"rate":1.5,"flag":true,"items":[]})"),
-            "top.count: found 3.5, must be an integer from 1 to 9");
+            "top.count: must be an integer from 1 to 9 (got 3.5)");
   EXPECT_EQ(mistake(R"({"name":"a","count":99999999999999999999,"rate":1.5,"flag":true,"items":[]})"),
-            "top.count: found 1e+20, must be an integer from 1 to 9");
+            "top.count: must be an integer from 1 to 9 (got 1e+20)");
   EXPECT_EQ(mistake(R"({"name":"a","count":18446744073709551615,"rate":1.5,"flag":true,"items":[]})"),
-            "top.count: found 18446744073709551615, must be an integer from 1 to 9");
+            "top.count: must be an integer from 1 to 9 (got 18446744073709551615)");
   EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":"fast","flag":true,"items":[]})"),
-            "top.rate: found \"fast\", must be a number");
-  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1,"flag":1,"items":[]})"), "top.flag: found 1, must be true or false");
-  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1,"flag":true,"items":{}})"), "top.items: found {}, must be a list");
-  EXPECT_EQ(mistake("[]"), "top: found [], must be an object");
+            "top.rate: must be a number (got \"fast\")");
+  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1,"flag":1,"items":[]})"), "top.flag: must be true or false (got 1)");
+  EXPECT_EQ(mistake(R"({"name":"a","count":3,"rate":1,"flag":true,"items":{}})"), "top.items: must be a list (got {})");
+  EXPECT_EQ(mistake("[]"), "top: must be an object (got [])");
   EXPECT_THAT(mistake(R"({"name":"a","count":3,"rate":1,"flag":true,"items":[],"extra":0})"),
-              HasSubstr("top.extra: unknown field; allowed are count, flag, items, name, rate"));
+              HasSubstr("top.extra: unknown field, must be one of count, flag, items, name, rate"));
 }
 
-// Given text that is not JSON, expect an error that names the text.
-TEST(JsonReader, RefusesWhatIsNotJson) {
+// Given text that is not JSON; expects an error that names the text.
+TEST(JsonReader, RefusesInvalidJson) {
   const auto result = parse_json("{", "routing table");
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().message, HasSubstr("routing table: not valid JSON"));
 }
 
-// Given values of all kinds, expects JSON; given large ones, the beginning in whole characters, of which no more was written.
+// Given values of all kinds; expects JSON. Given large ones; expects the first whole characters, and that no more was written.
 TEST(ShownJson, IsShort) {
   EXPECT_EQ(shown(nlohmann::json::parse(R"({"b":[1,null,"x\ny"],"a":{}})")), R"({"a":{},"b":[1,null,"x\ny"]})");
   EXPECT_EQ(shown(nlohmann::json(std::string(58, 'a'))), '"' + std::string(58, 'a') + '"');
@@ -66,8 +66,8 @@ TEST(ShownJson, IsShort) {
   EXPECT_EQ(shown(nlohmann::json("\xff")), "\"\xEF\xBF\xBD\"");
 }
 
-// Given a number that JSON lacks, expect it back from its name.
-TEST(JsonReader, KeepsNumbersThatJsonLacks) {
+// Given a number that JSON lacks; expects it back from its name.
+TEST(JsonReader, KeepsNanAndInfinity) {
   const nlohmann::json object = {{"nan", json_number(NAN)}, {"more", json_number(INFINITY)}, {"less", json_number(-INFINITY)}};
   JsonReader reader(object, "");
   EXPECT_TRUE(std::isnan(reader.number("nan")));

@@ -1,4 +1,4 @@
-// Tables of fields: what they write, what they read, and the message of every mistake.
+// Tests of JSON tables: what they write, what they read, and every error message.
 #include "planner/base/json_table.h"
 
 #include <string>
@@ -104,7 +104,7 @@ constexpr const char* kPlain =
     R"({"name":"","colour":"Red","load":1.0,"limit":0.0,"at":[0.0,0.0],"wheels":[],"origin":{"country":"","year":0},)"
     R"("size":1.0,"sold":false,"note":"<"})";
 
-// What is wrong with the plain cart's text once the merge patch is applied to it; empty: nothing.
+// The error of the plain cart after this merge patch; empty if there is none.
 std::string mistake(const char* patch, const char* path = "cart") {
   auto value = nlohmann::json::parse(kPlain);
   value.update(nlohmann::json::parse(patch));
@@ -112,7 +112,7 @@ std::string mistake(const char* patch, const char* path = "cart") {
   return read.ok() ? "" : read.error().message;
 }
 
-// Given every field set, and none, expects the fields in the table's order, what is usual or empty left out.
+// Given all fields set, and none; expects them in the table's order, without defaults and empty values.
 TEST(JsonTable, WritesInOrder) {
   EXPECT_EQ(written(full_cart()), kFull);
   Cart plain;
@@ -123,7 +123,8 @@ TEST(JsonTable, WritesInOrder) {
   EXPECT_EQ(sorted, nlohmann::json::parse(kFull));
 }
 
-// Given what was written, expects it back; and defaults for what an older text lacks, or has as null where that is allowed.
+// Given what was written; expects it back. Given an older text without some fields, or with null where allowed; expects
+// defaults.
 TEST(JsonTable, ReadsWhatItWrote) {
   Cart cart = full_cart();
   cart.at = {1, 2};
@@ -137,34 +138,35 @@ TEST(JsonTable, ReadsWhatItWrote) {
   EXPECT_EQ(read_json<Cart>(older, "").value(), plain);
 }
 
-// Given one mistake each, expects its path, what was found and what is allowed; of two, the first in the table's order.
+// Given one error each; expects its path, what was found and what is allowed. Given two errors; expects the first in the
+// table's order.
 TEST(JsonTable, NamesTheFirstMistake) {
   EXPECT_EQ(mistake("{}"), "");
-  EXPECT_EQ(mistake(R"({"colour":"Blue"})"), "cart.colour: found \"Blue\", must be one of Red, Green");
-  EXPECT_EQ(mistake(R"({"seats":10})"), "cart.seats: found 10, must be an integer from 1 to 9");
-  EXPECT_EQ(mistake(R"({"rank":-1})"), "cart.rank: found -1, must be an integer from 0 to 2147483647");
-  EXPECT_EQ(mistake(R"({"rank":null})"), "cart.rank: found null, must be an integer from 0 to 2147483647");
+  EXPECT_EQ(mistake(R"({"colour":"Blue"})"), "cart.colour: must be one of Red, Green (got \"Blue\")");
+  EXPECT_EQ(mistake(R"({"seats":10})"), "cart.seats: must be an integer from 1 to 9 (got 10)");
+  EXPECT_EQ(mistake(R"({"rank":-1})"), "cart.rank: must be an integer from 0 to 2147483647 (got -1)");
+  EXPECT_EQ(mistake(R"({"rank":null})"), "cart.rank: must be an integer from 0 to 2147483647 (got null)");
   EXPECT_EQ(mistake(R"({"origin":{"country":"NZ","year":-1}})", ""),
-            "origin.year: found -1, must be an integer from 0 to 9223372036854775807");
+            "origin.year: must be an integer from 0 to 9223372036854775807 (got -1)");
   EXPECT_EQ(mistake(R"({"origin":{}})"), "cart.origin.country: missing");
-  EXPECT_EQ(mistake(R"({"load":0})"), "cart.load: found 0.0, must be greater than 0");
-  EXPECT_EQ(mistake(R"({"load":0,"limit":true})"), "cart.limit: found true, must be a number");
-  EXPECT_EQ(mistake(R"({"load":0,"at":[1]})"), "cart.load: found 0.0, must be greater than 0");
-  EXPECT_EQ(mistake(R"({"at":[1]})"), "cart.at: found [1], must be a list of 2 numbers");
-  EXPECT_EQ(mistake(R"({"at":[1,"x"]})"), "cart.at: found \"x\", must be a number");
-  EXPECT_EQ(mistake(R"({"wheels":{}})"), "cart.wheels: found {}, must be a list");
-  EXPECT_EQ(mistake(R"({"wheels":[{"size":1},{"size":-1}]})"), "cart.wheels[1].size: found -1.0, must be greater than 0");
-  EXPECT_EQ(mistake(R"({"wheels":[{"size":1,"tyre":0}]})"), "cart.wheels[0].tyre: unknown field; allowed are size, wear");
+  EXPECT_EQ(mistake(R"({"load":0})"), "cart.load: must be greater than 0 (got 0.0)");
+  EXPECT_EQ(mistake(R"({"load":0,"limit":true})"), "cart.limit: must be a number (got true)");
+  EXPECT_EQ(mistake(R"({"load":0,"at":[1]})"), "cart.load: must be greater than 0 (got 0.0)");
+  EXPECT_EQ(mistake(R"({"at":[1]})"), "cart.at: must be a list of 2 numbers (got [1])");
+  EXPECT_EQ(mistake(R"({"at":[1,"x"]})"), "cart.at: must be a number (got \"x\")");
+  EXPECT_EQ(mistake(R"({"wheels":{}})"), "cart.wheels: must be a list (got {})");
+  EXPECT_EQ(mistake(R"({"wheels":[{"size":1},{"size":-1}]})"), "cart.wheels[1].size: must be greater than 0 (got -1.0)");
+  EXPECT_EQ(mistake(R"({"wheels":[{"size":1,"tyre":0}]})"), "cart.wheels[0].tyre: unknown field, must be one of size, wear");
   EXPECT_EQ(mistake(R"({"sold":true})"), "cart.price: missing");
   EXPECT_EQ(mistake(R"({"wheels":[{"size":1},{"size":1},{"size":1}]})"), "cart: three wheels");
-  EXPECT_EQ(read_json<Cart>(nlohmann::json(5), "cart").error().message, "cart: found 5, must be an object");
+  EXPECT_EQ(read_json<Cart>(nlohmann::json(5), "cart").error().message, "cart: must be an object (got 5)");
 }
 
-// Given a field that is there only under a condition that does not hold, expects it to be unknown.
-TEST(JsonTable, KnowsConditionalFieldsWhereTheyHold) {
+// Given a field whose condition does not hold; expects it to be unknown.
+TEST(JsonTable, KnowsConditionalFieldsOnlyIfTheConditionHolds) {
   EXPECT_EQ(
       mistake(R"({"price":1})"),
-      "cart.price: unknown field; allowed are at, colour, limit, load, name, note, origin, rank, seats, size, sold, spares, "
+      "cart.price: unknown field, must be one of at, colour, limit, load, name, note, origin, rank, seats, size, sold, spares, "
       "wear, wheels");
 }
 

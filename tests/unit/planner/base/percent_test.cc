@@ -1,4 +1,4 @@
-// What URLs hold.
+// Tests of percent-encoding in URLs.
 #include "planner/base/percent.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace windlass {
 namespace {
 
-// Given every byte, expects it back as it was; given what encodes none, nothing.
+// Given every byte; expects it back. Given an invalid encoding; expects none.
 TEST(Percent, EncodesAndDecodes) {
   std::string all;
   for (int c = 0; c < 256; ++c) all += static_cast<char>(c);

@@ -1,4 +1,4 @@
-// Rng: streams that are the same everywhere, and draws that have the distribution they are named after.
+// Tests that random streams are the same on every platform and follow their distributions.
 #include "planner/base/rng.h"
 
 #include <algorithm>
@@ -11,21 +11,21 @@
 namespace windlass {
 namespace {
 
-// Given a fixed seed and name, expect the very numbers that every other platform draws.
+// Given a fixed seed and name; expects the same numbers as on every platform.
 TEST(Rng, DrawsTheSameEverywhere) {
   Rng rng(1, "arrivals");
   const std::vector<std::uint64_t> first = {rng.bits(), rng.bits(), rng.bits()};
   EXPECT_EQ(first, (std::vector<std::uint64_t>{7232479601932914702ULL, 5194243865129371613ULL, 1738460931711307923ULL}));
 }
 
-// Given two names or two seeds, expect different streams; given the same, the same stream.
-TEST(Rng, StreamsAreTheirOwn) {
+// Given two names or two seeds; expects different streams. Given the same ones; expects the same stream.
+TEST(Rng, StreamsAreIndependent) {
   EXPECT_EQ(Rng(7, "a").bits(), Rng(7, "a").bits());
   EXPECT_NE(Rng(7, "a").bits(), Rng(7, "b").bits());
   EXPECT_NE(Rng(7, "a").bits(), Rng(8, "a").bits());
 }
 
-// Given 200,000 draws, expect the mean and variance of each distribution within five standard errors.
+// Given 200,000 draws; expects the mean and variance of each distribution within five standard errors.
 TEST(Rng, HasTheMomentsOfItsDistributions) {
   constexpr int kDraws = 200'000;
   auto check = [&](double mean, double variance, auto draw) {
@@ -51,8 +51,8 @@ TEST(Rng, HasTheMomentsOfItsDistributions) {
   check(1.5, 7.5, [&] { return rng.gamma(0.3, 5); });
 }
 
-// Given shapes whose distribution is known in closed form, expect the share of draws below several points: Gamma of shape 1 is
-// exponential, of shape 2 the sum of two, of shape 1/2 half the square of a normal.
+// Given shapes with a known closed form; expects the share of draws below several points. Gamma of shape 1 is exponential, of
+// shape 2 the sum of two exponentials, of shape 1/2 half the square of a normal.
 TEST(Rng, GammaHasItsDistribution) {
   constexpr int kDraws = 200'000;
   const std::vector<std::pair<double, double (*)(double)>> cases = {
@@ -72,7 +72,7 @@ TEST(Rng, GammaHasItsDistribution) {
   EXPECT_GE(rng.gamma(0.001, 1), 0) << "most such draws are below the smallest double";
 }
 
-// Given bounds, expect every integer between them and none outside, at the extremes too.
+// Given bounds; expects every integer between them and none outside, also at the extremes.
 TEST(Rng, IntegersCoverTheirRange) {
   Rng rng(4, "integers");
   std::vector<int> seen(3, 0);
@@ -82,8 +82,8 @@ TEST(Rng, IntegersCoverTheirRange) {
   EXPECT_LE(rng.integer(INT64_MIN, INT64_MAX), INT64_MAX);
 }
 
-// Given a mean of zero, expect no events.
-TEST(Rng, PoissonOfNothingIsZero) { EXPECT_EQ(Rng(5, "zero").poisson(0), 0); }
+// Given a mean of zero; expects no events.
+TEST(Rng, PoissonWithMeanZeroIsZero) { EXPECT_EQ(Rng(5, "zero").poisson(0), 0); }
 
 }  // namespace
 }  // namespace windlass

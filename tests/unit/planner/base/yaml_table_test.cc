@@ -1,4 +1,4 @@
-// Tables of a YAML text's fields: what they read, what they say of defaults, and the message of every mistake.
+// Tests of YAML tables: what they read, the notes on defaults, and every error message.
 #include "planner/base/yaml_table.h"
 
 #include <array>
@@ -60,7 +60,7 @@ auto winch_fields() {
              list("ropes", &Winch::ropes, 2, "maps with metres", map(number("metres", &Rope::metres, {0, 500}).required())))
       .checked_by([](YamlReader& reader, const Winch& winch, const Ship& ship) {
         for (const Rope& rope : winch.ropes) {
-          if (rope.metres > ship.most_metres) reader.wrong("ropes", "found one that is too long, allowed are shorter ones");
+          if (rope.metres > ship.most_metres) reader.wrong("ropes", "must be shorter ones (got one that is too long)");
         }
       });
 }
@@ -88,7 +88,7 @@ Read read(const std::string& yaml, Ship ship = {}) {
   return read;
 }
 
-// Given every field, expect their values in the members' units and types, and no default to be told.
+// Given every field; expects their values in the units and types of the members, and no notes on defaults.
 TEST(YamlTable, ReadsEveryField) {
   const Read made = read(R"(winch:
   name: capstan
@@ -122,8 +122,8 @@ TEST(YamlTable, ReadsEveryField) {
   EXPECT_EQ(made.winch.ropes[1].line, 13);
 }
 
-// Given only what is required, expect the members to keep their defaults, and those that are noted to be told.
-TEST(YamlTable, TellsDefaults) {
+// Given only required fields; expects the members to keep their defaults, and notes on those that are noted.
+TEST(YamlTable, NotesDefaults) {
   const Read made = read("winch: {name: capstan}");
   EXPECT_EQ(made.mistake, "");
   EXPECT_THAT(made.notes, ElementsAre("winch.turns: 3", "winch.loadKg: 4", "winch.pause: 500ms", "winch.reversed: as it came",
@@ -134,24 +134,24 @@ TEST(YamlTable, TellsDefaults) {
   EXPECT_FALSE(made.winch.brake.has_value());
 }
 
-// Given one mistake at a time, expect its line, field and rule.
+// Given one error at a time; expects its line, field and rule.
 TEST(YamlTable, NamesMistakes) {
   const auto mistake = [](const std::string& fields) { return read("winch:\n  name: capstan\n  " + fields).mistake; };
-  EXPECT_EQ(read("{}").mistake, "w:1: winch: missing, allowed is a map with name");
-  EXPECT_EQ(read("winch: {}").mistake, "w:1: winch.name: missing, allowed is a name");
-  EXPECT_EQ(mistake("turns: 0"), "w:3: winch.turns: found '0', allowed is a whole number from 1 to 9");
-  EXPECT_EQ(mistake("loadKg: 51"), "w:3: winch.loadKg: found '51', allowed is a number from 1 to 50");
-  EXPECT_EQ(mistake("fuel: oil"), "w:3: winch.fuel: found 'oil', allowed is one of coal, steam");
+  EXPECT_EQ(read("{}").mistake, "w:1: winch: missing, must be a map with name");
+  EXPECT_EQ(read("winch: {}").mistake, "w:1: winch.name: missing, must be a name");
+  EXPECT_EQ(mistake("turns: 0"), "w:3: winch.turns: must be a whole number from 1 to 9 (got '0')");
+  EXPECT_EQ(mistake("loadKg: 51"), "w:3: winch.loadKg: must be a number from 1 to 50 (got '51')");
+  EXPECT_EQ(mistake("fuel: oil"), "w:3: winch.fuel: must be one of coal, steam (got 'oil')");
   EXPECT_EQ(mistake("brake: {}"), "w:3: winch.brake: belongs to fuel: steam");
   EXPECT_EQ(mistake("hands: 2"),
-            "w:3: winch.hands: unknown field; allowed are name, turns, pawls, loadKg, pause, reversed, fuel, "
+            "w:3: winch.hands: unknown field, must be one of name, turns, pawls, loadKg, pause, reversed, fuel, "
             "brake, ropes");
-  EXPECT_EQ(mistake("ropes: []"), "w:3: winch.ropes: found 0 items, allowed is a list of 1 to 2 maps with metres");
-  EXPECT_EQ(mistake("ropes: [{metres: 1}, {}]"), "w:3: winch.ropes[1].metres: missing, allowed is a number from 0 to 500");
-  EXPECT_EQ(mistake("ropes: [{metres: 101}]"), "w:2: winch.ropes: found one that is too long, allowed are shorter ones");
+  EXPECT_EQ(mistake("ropes: []"), "w:3: winch.ropes: must be a list of 1 to 2 maps with metres (got 0 items)");
+  EXPECT_EQ(mistake("ropes: [{metres: 1}, {}]"), "w:3: winch.ropes[1].metres: missing, must be a number from 0 to 500");
+  EXPECT_EQ(mistake("ropes: [{metres: 101}]"), "w:2: winch.ropes: must be shorter ones (got one that is too long)");
 }
 
-// Given objects with and without what may be missing; expects the JSON that reads back as the same.
+// Given objects with and without optional values; expects JSON that reads back as the same.
 TEST(YamlTable, WritesFieldsAsJson) {
   const auto fields =
       map(text("name", &Winch::name, "a name").required(), whole("pawls", &Winch::pawls, 0, 4),
@@ -176,9 +176,9 @@ TEST(YamlTable, WritesFieldsAsJson) {
                             R"("ropes":[{"metres":20},{"metres":30}]})");
 }
 
-// Given a section that may be missing but has defaults to tell, expect them as if it were empty; and another that is unlike
-// them, its own words.
-TEST(YamlTable, SectionsThatAreMissing) {
+// Given an optional section whose defaults are noted; expects the notes of an empty section. Given one with its own words;
+// expects those.
+TEST(YamlTable, NotesDefaultsOfMissingSections) {
   std::vector<std::string> notes;
   YamlMistake mistake;
   Ship ship;

@@ -1,4 +1,4 @@
-// Accelerators: impossible figures are refused by name; those that are known by name agree with the chart, the docs and the
+// Tests of accelerators: impossible figures are refused by name, and known accelerators agree with the chart, the docs and the
 // measured systems.
 #include "planner/catalog/accelerator.h"
 
@@ -13,6 +13,7 @@
 
 #include "planner/catalog/accelerators_by_name.h"
 #include "tests/paths.h"
+#include "tests/says.h"
 #include "tests/unit/planner/catalog/docs_table.h"
 
 namespace windlass::planner {
@@ -24,25 +25,25 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 AcceleratorSpec named(const std::string& name) { return accelerator_by_name(name).value(); }
 
-// Given figures that cannot be, expect an error that names the class, the field, what was found and what is allowed.
+// Given impossible figures; expects an error that names the class, the field, what was found and what is allowed.
 TEST(Accelerator, RefusesImpossibleFigures) {
   EXPECT_TRUE(validate(named("h100-80gb")).ok());
   AcceleratorSpec spec = named("h100-80gb");
   spec.memory_bytes = 0;
-  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: memory: found 0, must be greater than 0");
+  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: memory: must be greater than 0 (got 0)");
   spec = named("h100-80gb");
   spec.peak_flops[DType::kFloat8] = -1;
-  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: peak FLOP/s of float8: found -1, must be greater than 0");
+  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: peak FLOP/s of float8: must be greater than 0 (got -1)");
   spec = named("h100-80gb");
   spec.gpus_per_node = 0;
-  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: GPUs per node: found 0, must be at least 1");
+  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: GPUs per node: must be at least 1 (got 0)");
   spec = named("h100-80gb");
   spec.price_per_hour = -0.5;
-  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: price per hour: found -0.5, must be at least 0");
+  EXPECT_EQ(validate(spec).error().message, "accelerator h100-80gb: price per hour: must be at least 0 (got -0.5)");
 }
 
-// Given a chip without 8-bit floats, expect float8 at the speed of int8; one without bfloat16, that of float16; one without any
-// 16-bit type, float32's.
+// Given a chip without 8-bit floats; expects float8 at the speed of int8. Given one without bfloat16; expects that of float16.
+// Given one without 16-bit types; expects that of float32.
 TEST(Accelerator, FallsBackToTheNextLargerType) {
   EXPECT_DOUBLE_EQ(peak_flops_for(named("a100-80gb"), DType::kFloat8), 624e12);
   EXPECT_DOUBLE_EQ(peak_flops_for(named("v100-32gb"), DType::kFloat8), 125e12);
@@ -54,8 +55,8 @@ TEST(Accelerator, FallsBackToTheNextLargerType) {
   EXPECT_DOUBLE_EQ(peak_flops_for(cpu, DType::kFloat32), 0);
 }
 
-// Given every name, expect valid figures, of plausible proportions: types of half the size at least as fast, memory read whole
-// in 10 to 120 ms, network no faster than the links inside the node.
+// Given every name; expects valid and plausible figures: types of half the size at least as fast, the whole memory read in 10
+// to 120 ms, and a network no faster than the links inside a node.
 TEST(AcceleratorsByName, ArePlausible) {
   EXPECT_EQ(accelerator_names().size(), 14U);
   for (const std::string& name : accelerator_names()) {
@@ -77,7 +78,7 @@ TEST(AcceleratorsByName, ArePlausible) {
   }
 }
 
-// Given a name that ends in a size in GB, expect that much memory, less what the driver and ECC keep: no more than 12%.
+// Given a name that ends in a size in GB; expects that much memory, minus at most 12 % for the driver and ECC.
 TEST(AcceleratorsByName, HaveTheMemoryOfTheirNames) {
   const std::map<std::string, double> nominal_gib = {{"l4", 24}, {"l40", 48},   {"l40s", 48},     {"a10g", 24},
                                                      {"t4", 16}, {"a6000", 48}, {"rtx-4090", 24}, {"mi300x", 192}};
@@ -89,16 +90,16 @@ TEST(AcceleratorsByName, HaveTheMemoryOfTheirNames) {
       size_bytes = std::stod(name.substr(name.find('-') + 1)) * 1e9;
     }
     EXPECT_GT(named(name).memory_bytes, 0.88 * size_bytes) << name;
-    EXPECT_LT(named(name).memory_bytes, 1.08 * size_bytes) << name;  // "80 GB" of an A100 are 80 GiB
+    EXPECT_LT(named(name).memory_bytes, 1.08 * size_bytes) << name;  // "80 GB" of an A100 means 80 GiB
   }
 }
 
-// Given an unknown name, expect an error that lists the names there are.
-TEST(AcceleratorsByName, ListWhatThereIs) {
+// Given an unknown name; expects an error that lists the known names.
+TEST(AcceleratorsByName, UnknownNamesListTheKnownOnes) {
   const auto result = accelerator_by_name("tpu-v5e");
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(result.error().message, HasSubstr("accelerator: found 'tpu-v5e', allowed are v100-32gb, a100-40gb, a100-80gb"));
+  EXPECT_THAT(result.error().message, Says("accelerator: must be one of v100-32gb, a100-40gb, a100-80gb*(got 'tpu-v5e')"));
 }
 
 // "3350G", "79Gi".
@@ -109,8 +110,7 @@ double quantity(const std::string& text) {
   return number * suffixes.at(text.substr(end));
 }
 
-// Given the AcceleratorClasses that ship with the chart, expect the catalog's figures; memory is rounded down to whole GiB
-// there.
+// Given the AcceleratorClasses of the chart; expects the catalog's figures. Memory is rounded down to whole GiB there.
 TEST(AcceleratorsByName, AgreeWithTheChart) {
   const std::map<std::string, std::string> names = {{"nvidia-l4", "l4"},
                                                     {"nvidia-l40s", "l40s"},
@@ -145,8 +145,8 @@ TEST(AcceleratorsByName, AgreeWithTheChart) {
   }
 }
 
-// Given the systems on which the operators were measured, expect their data-sheet figures to within 0.1%, memory to within 8%
-// (there it is the nominal one).
+// Given the systems on which operators were measured; expects data-sheet figures within 0.1 %, and memory within 8 % (there it
+// is the nominal size).
 TEST(AcceleratorsByName, AgreeWithTheMeasuredSystems) {
   const std::string folder = source_path("/../shared/data/profiles/operators/");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
@@ -167,7 +167,7 @@ TEST(AcceleratorsByName, AgreeWithTheMeasuredSystems) {
   }
 }
 
-// Given docs/catalog.md, expect its table of accelerators to say what the catalog says.
+// Given docs/catalog.md; expects its table of accelerators to agree with the catalog.
 TEST(AcceleratorsByName, DocsAgree) {
   const std::string page = testing::catalog_page();
   for (const std::string& name : accelerator_names()) EXPECT_THAT(page, HasSubstr(testing::accelerator_row(named(name))));

@@ -1,4 +1,4 @@
-// Parses a config.json in tests, and the sizes of published models that the catalog does not list by name.
+// Helpers for tests: parse a config.json, and sizes of published models that the catalog does not know by name.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ inline std::string replaced(std::string text, const std::string& from, const std
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-// 2 layers, width 4, 2 heads of 2, 1 KV head, MLP 8, vocabulary 10, 16 bits, small enough for sums by hand: 328 weights are
-// multiplied with, 388 in all.
+// 2 layers, width 4, 2 heads of 2, 1 KV head, MLP 8, vocabulary 10, 16 bits: small enough to compute by hand. 388 weights, 328
+// of them in matrix products.
 inline ModelShape paper_shape() {
   ModelShape shape;
   shape.layers = 2;

@@ -1,4 +1,4 @@
-// The rows of the tables in docs/catalog.md, as the catalog's figures make them.
+// Prints the rows of the tables in docs/catalog.md from the catalog's figures.
 #pragma once
 
 #include <fstream>

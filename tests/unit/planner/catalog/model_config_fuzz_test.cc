@@ -1,5 +1,5 @@
-// config.json is a foreign file: whatever stands in it, reading ends in a valid shape or in an error that names the file, never
-// in a crash or in an overflow (the sanitizers watch).
+// Fuzz tests of config.json, which comes from outside: any content gives a valid shape or an error that names the file, never a
+// crash or an overflow (sanitizers check).
 #include <cmath>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ const T& any_of(Rng& rng, const std::vector<T>& values) {
   return values[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(values.size()) - 1))];
 }
 
-// Every architecture's fields in one object each.
+// One object per architecture, with all of its fields.
 std::vector<json> seeds() {
   std::vector<json> configs;
   for (const char* text :
@@ -83,7 +83,7 @@ void mutate(Rng& rng, json& config) {
   }
 }
 
-// Given configs with one to four fields replaced or removed, expect a valid shape with finite, positive figures, or an error
+// Given configs with one to four fields replaced or removed; expects a valid shape with finite, positive figures, or an error
 // that begins with the file's name.
 TEST(ModelConfigFuzz, AnyFieldsAreReadOrRefused) {
   const std::vector<json> configs = seeds();
@@ -113,7 +113,7 @@ TEST(ModelConfigFuzz, AnyFieldsAreReadOrRefused) {
   EXPECT_GT(refused, effort(200, 3000));
 }
 
-// Given the bytes of a config with some of them changed or cut off, expect the same.
+// Given a config with some bytes changed or cut off; expects the same.
 TEST(ModelConfigFuzz, AnyBytesAreReadOrRefused) {
   Rng rng(12, "bytes");
   const std::vector<json> configs = seeds();

@@ -1,11 +1,12 @@
-// A config.json of every architecture, held to the parameter count of the published checkpoint (Hugging Face's safetensors
-// index, or num_parameters() of the loaded model), and every mistake by its field.
+// Tests a config.json of every architecture against the parameter count of the published checkpoint (Hugging Face's safetensors
+// index, or num_parameters() of the loaded model), and every error by its field.
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "planner/catalog/model_shape.h"
+#include "tests/says.h"
 #include "tests/unit/planner/catalog/configs.h"
 
 namespace windlass::planner {
@@ -20,7 +21,7 @@ using testing::kQwen3Moe;
 using testing::parse;
 using testing::replaced;
 
-// Given published config.json files of all architectures, expect the parameters that their checkpoints have, to the digit.
+// Given published config.json files of all architectures; expects the exact parameter counts of their checkpoints.
 TEST(ModelConfig, CountsTheParametersOfEveryArchitecture) {
   struct Known {
     const char* name;
@@ -102,8 +103,8 @@ TEST(ModelConfig, CountsTheParametersOfEveryArchitecture) {
   for (const Known& each : known) EXPECT_EQ(parameter_count(parse(each.config)), each.parameters) << each.name;
 }
 
-// Given Falcon-40B's and Falcon-RW-1B's config.json, whose exact counts are not known here, expect the sizes that their names
-// promise and the structure that sets them apart.
+// Given config.json of Falcon-40B and Falcon-RW-1B, whose exact counts are unknown here; expects the sizes in their names and
+// the structure that distinguishes them.
 TEST(ModelConfig, ReadsTheOtherFalcons) {
   const ModelShape large = parse(R"({"model_type": "falcon", "bias": false, "hidden_size": 8192, "multi_query": true,
     "new_decoder_architecture": true, "num_attention_heads": 128, "num_hidden_layers": 60, "num_kv_heads": 8,
@@ -121,7 +122,7 @@ TEST(ModelConfig, ReadsTheOtherFalcons) {
   EXPECT_NEAR(static_cast<double>(parameter_count(small)), 1.3e9, 0.03 * 1.3e9);
 }
 
-// Given what a file may leave out, expect the architecture's own defaults.
+// Given files without optional fields; expects the architecture's defaults.
 TEST(ModelConfig, KnowsTheDefaults) {
   const ModelShape old = parse(R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
     "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100, "max_position_embeddings": 256, "head_dim": null})");
@@ -137,7 +138,7 @@ TEST(ModelConfig, KnowsTheDefaults) {
   EXPECT_EQ(parse(replaced(kLlama, "\"torch_dtype\"", "\"dtype\"")).dtype, DType::kBFloat16);
 }
 
-// Given biases that a Llama config asks for, expect them counted: Q, K, V and the output's, and the MLP's three.
+// Given a Llama config with biases; expects them counted: Q, K, V, output, and the three of the MLP.
 TEST(ModelConfig, CountsBiases) {
   const std::int64_t plain = parameter_count(parse(kLlama));
   EXPECT_EQ(parameter_count(parse(replaced(kLlama, "\"rope_theta\"", "\"attention_bias\": true, \"rope_theta\""))) - plain,
@@ -146,7 +147,7 @@ TEST(ModelConfig, CountsBiases) {
             32 * (2 * 14336 + 4096));
 }
 
-// Given each architecture's way to say it, expect how many layers have a sliding window, and of how many tokens.
+// Given each architecture's fields for sliding windows; expects the number of layers with a window, and its tokens.
 TEST(ModelConfig, ReadsSlidingWindows) {
   EXPECT_EQ(parse(kMistral01).sliding_window, (SlidingWindow{4096, 32}));
   EXPECT_EQ(parse(replaced(kMistral01, "\"sliding_window\": 4096,", "")).sliding_window, (SlidingWindow{4096, 32}));
@@ -164,62 +165,60 @@ TEST(ModelConfig, ReadsSlidingWindows) {
   EXPECT_EQ(parse(replaced(qwen, "true", "false")).sliding_window, std::nullopt);
 }
 
-// Given Qwen3-MoE and DeepSeek configs in which only some layers have experts, expect how many.
+// Given Qwen3-MoE and DeepSeek configs in which only some layers have experts; expects how many.
 TEST(ModelConfig, CountsLayersWithExperts) {
   EXPECT_EQ(parse(kQwen3Moe).experts->layers, 48);
   const std::string every_second = replaced(kQwen3Moe, "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2");
-  EXPECT_EQ(parse(every_second).experts->layers, 24);  // the layers 1, 3, ...
+  EXPECT_EQ(parse(every_second).experts->layers, 24);  // layers 1, 3, ...
   EXPECT_EQ(parse(replaced(every_second, "\"mlp_only_layers\": []", "\"mlp_only_layers\": [0, 1, 3]")).experts->layers, 22);
   const ModelShape lite = parse(kDeepSeekV2Lite);
   EXPECT_EQ(*lite.experts, (MixtureOfExperts{64, 6, 1408, 2 * 1408, 26, false}));
   EXPECT_EQ(*lite.latent_attention, (LatentAttention{512, 0, 128, 64, 128}));
   const std::string second = replaced(kDeepSeekV2Lite, "\"moe_layer_freq\": 1", "\"moe_layer_freq\": 2");
-  EXPECT_EQ(parse(second).experts->layers, 13);  // the layers 2, 4, ... 26
+  EXPECT_EQ(parse(second).experts->layers, 13);  // layers 2, 4, ... 26
 }
 
-// Given a config.json with one mistake each, expect the field, what was found and what is allowed.
+// Given a config.json with one error each; expects the field, what was found and what is allowed.
 TEST(ModelConfig, NamesEveryMistake) {
   const std::pair<std::string, std::string> mistakes[] = {
       {"{", "config.json: not valid JSON"},
-      {"[]", "config.json: the document: found [], must be an object"},
+      {"[]", "config.json: the document: must be an object*(got [])"},
       {replaced(kLlama, "\"llama\"", "\"mamba\""),
-       "model_type: found \"mamba\", must be \"llama\", \"mistral\", \"mixtral\", \"qwen2\", \"qwen3\", \"qwen3_moe\", "
-       "\"gemma2\", "
-       "\"phi3\", \"opt\", \"bloom\", \"gpt_neox\", \"falcon\", \"deepseek_v2\" or \"deepseek_v3\""},
+       "model_type: must be \"llama\", \"mistral\", \"mixtral\", \"qwen2\", \"qwen3\", \"qwen3_moe\", \"gemma2\", \"phi3\", "
+       "\"opt\", \"bloom\", \"gpt_neox\", \"falcon\", \"deepseek_v2\" or \"deepseek_v3\"*(got \"mamba\")"},
       {replaced(kLlama, "\"hidden_size\": 4096,", ""), "hidden_size: missing"},
-      {replaced(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": 0"), "hidden_size: found 0, must be an integer from 1"},
+      {replaced(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": 0"), "hidden_size: must be an integer from 1*(got 0)"},
       {replaced(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": 4097"),
-       "hidden_size: found 4097, must be a multiple of num_attention_heads (32)"},
+       "hidden_size: must be a multiple of num_attention_heads (32)*(got 4097)"},
       {replaced(kLlama, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5"),
-       "num_key_value_heads: found 5, must divide num_attention_heads (32)"},
+       "num_key_value_heads: must divide num_attention_heads, 32*(got 5)"},
       {replaced(kLlama, "\"num_hidden_layers\": 32", "\"num_hidden_layers\": -1"),
-       "num_hidden_layers: found -1, must be an integer from 1"},
+       "num_hidden_layers: must be an integer from 1*(got -1)"},
       {replaced(kLlama, "\"num_hidden_layers\": 32", "\"num_hidden_layers\": 20000"),
-       "num_hidden_layers: found 20000, must be from 1 to 10000"},
-      {replaced(kLlama, "\"vocab_size\": 128256", "\"vocab_size\": \"many\""),
-       "vocab_size: found \"many\", must be an integer"},
-      {replaced(kLlama, "\"bfloat16\"", "\"float64\""), "torch_dtype: found \"float64\", must be \"float32\""},
-      {replaced(kLlama, "false", "1"), "tie_word_embeddings: found 1, must be true or false"},
+       "num_hidden_layers: must be from 1 to 10000*(got 20000)"},
+      {replaced(kLlama, "\"vocab_size\": 128256", "\"vocab_size\": \"many\""), "vocab_size: must be an integer*(got \"many\")"},
+      {replaced(kLlama, "\"bfloat16\"", "\"float64\""), "torch_dtype: must be \"float32\"*(got \"float64\")"},
+      {replaced(kLlama, "false", "1"), "tie_word_embeddings: must be true or false*(got 1)"},
       {replaced(kLlama, "\"rope_theta\": 500000.0", "\"quantization_config\": {\"bits\": 4}"),
        "quantization_config.quant_method: missing"},
       {replaced(kGemma2, "\"head_dim\"", "\"layer_types\": [\"full_attention\"], \"head_dim\""),
-       "layer_types: found 1, must be a list of num_hidden_layers (42) entries"},
+       "layer_types: must be a list of num_hidden_layers (42) entries*(got 1)"},
       {replaced(kGemma2, "\"head_dim\"", "\"layer_types\": [\"chunked\"], \"head_dim\""),
-       "layer_types[0]: found \"chunked\", must be \"full_attention\" or \"sliding_attention\""},
-      {replaced(kQwen3Moe, "\"num_experts\": 128", "\"num_experts\": 4"), "num_experts_per_tok: found 8, must be from 1 to 4"},
+       "layer_types[0]: must be \"full_attention\" or \"sliding_attention\"*(got \"chunked\")"},
+      {replaced(kQwen3Moe, "\"num_experts\": 128", "\"num_experts\": 4"), "num_experts_per_tok: must be from 1 to 4*(got 8)"},
       {replaced(kQwen3Moe, "\"num_experts\": 128", "\"num_experts\": 100000"),
-       "width of all experts of a layer: found 76800000, must be from 1 to 10000000"},
+       "width of all experts of a layer: must be from 1 to 10000000*(got 76800000)"},
       {replaced(kQwen3Moe, "\"moe_intermediate_size\": 768,", ""), "moe_intermediate_size: missing"},
       {replaced(kDeepSeekV2Lite, "\"kv_lora_rank\": 512,", ""), "kv_lora_rank: missing"},
       {replaced(kDeepSeekV2Lite, "\"attention_bias\": false", "\"attention_bias\": true"),
-       "attention_bias: found true, must be false"},
+       "attention_bias: must be false*(got true)"},
       {R"({"model_type": "bloom", "n_layer": 2, "n_head": 4, "vocab_size": 100})", "hidden_size: missing"},
       {R"({"model_type": "opt", "hidden_size": 4096})", "num_hidden_layers: missing"},
   };
   for (const auto& [text, message] : mistakes) {
     const auto result = model_shape_from_config_json(text);
     ASSERT_FALSE(result.ok()) << message;
-    EXPECT_THAT(result.error().message, HasSubstr(message));
+    EXPECT_THAT(result.error().message, Says(message));
     EXPECT_THAT(result.error().message, HasSubstr("config.json"));
   }
 }

@@ -1,4 +1,4 @@
-// What follows from a shape, against sums done by hand and against loops that do nothing clever.
+// Tests the figures derived from a shape against sums by hand and simple loops.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -15,13 +15,13 @@
 namespace windlass::planner {
 namespace {
 
-// Given a shape small enough for paper, expect the sums done by hand.
+// Given a shape small enough for paper; expects the sums computed by hand.
 TEST(ModelFigures, FollowFromTheSizes) {
   ModelShape shape = testing::paper_shape();
-  // a layer: Q and O 4x4 each, K and V 4x2 each, three MLP matrices 4x8: 16 + 16 + 8 + 8 + 96 = 144; two layers and 40 of the
-  // output.
+  // Per layer: Q and O 4x4 each, K and V 4x2 each, three MLP matrices 4x8: 16 + 16 + 8 + 8 + 96 = 144. Two layers, plus 40 for
+  // the output.
   EXPECT_EQ(matmul_parameter_count(shape), 2 * 144 + 40);
-  // and the input embedding's 40, five norms of 4
+  // plus the input embedding (40) and five norms of 4
   EXPECT_EQ(parameter_count(shape), 328 + 40 + 20);
   EXPECT_DOUBLE_EQ(weight_bytes(shape), 388 * 2);
   EXPECT_DOUBLE_EQ(matmul_weight_bytes(shape), 328 * 2);
@@ -39,20 +39,20 @@ TEST(ModelFigures, FollowFromTheSizes) {
   EXPECT_EQ(parameter_count(shape), 328 + 20 + 2 * (4 + 2 + 2));
 }
 
-// Given the same shape in GPT's style, expect two MLP matrices, a bias to every matrix of the blocks and to every norm, and a
+// Given the same shape in GPT's style; expects two MLP matrices, a bias for every matrix of the blocks and every norm, and a
 // position table.
 TEST(ModelFigures, FollowFromTheSizesInGptStyle) {
   ModelShape shape = testing::paper_shape();
   shape.gated_mlp = false;
   shape.qkv_bias = shape.attention_output_bias = shape.mlp_bias = shape.norm_bias = true;
   shape.position_rows = 7;
-  // a layer: attention 48, MLP 2 x 32; biases: QKV 8, output 4, MLP 8 + 4; two norms of 4 + 4
+  // per layer: attention 48, MLP 2 x 32; biases: QKV 8, output 4, MLP 8 + 4; two norms of 4 + 4
   EXPECT_EQ(matmul_parameter_count(shape), 2 * (48 + 64) + 40);
   EXPECT_EQ(parameter_count(shape), 264 + 40 + 7 * 4 + 2 * (24 + 16) + 8);
 }
 
-// Given the same shape with 4 experts of width 3 in one of its layers, 2 a token, and a shared one of 5, expect what is stored,
-// what a token uses and what a batch reads.
+// Given the same shape with 4 experts of width 3 in one layer, 2 per token, and a shared expert of width 5; expects what is
+// stored, what a token uses and what a batch reads.
 TEST(ModelFigures, FollowFromTheSizesWithExperts) {
   ModelShape shape = testing::paper_shape();
   shape.experts = MixtureOfExperts{4, 2, 3, 5, 1, true};
@@ -67,7 +67,7 @@ TEST(ModelFigures, FollowFromTheSizesWithExperts) {
   EXPECT_NEAR(matmul_weight_bytes_read(shape, 1000), matmul_weight_bytes(shape), 1e-9);
 }
 
-// Given the same shape with latent attention, expect its five matrices, two norms more, and a cache of one vector and one
+// Given the same shape with latent attention; expects its five matrices, two more norms, and a cache of one vector and one
 // rotary key.
 TEST(ModelFigures, FollowFromTheSizesWithLatentAttention) {
   ModelShape shape = testing::paper_shape();
@@ -82,12 +82,12 @@ TEST(ModelFigures, FollowFromTheSizesWithLatentAttention) {
   EXPECT_DOUBLE_EQ(kv_bytes_per_token(shape), 2 * (6 + 2) * 2);
   EXPECT_EQ(kv_shards(shape), 1);
   EXPECT_DOUBLE_EQ(attention_flops_per_token(shape, 10), 2 * 2 * 2 * (5 + 4) * 10);         // layers, FLOP, heads
-  EXPECT_DOUBLE_EQ(decode_attention_flops_per_token(shape, 10), 2 * 2 * 2 * (8 + 6) * 10);  // against the cache itself
+  EXPECT_DOUBLE_EQ(decode_attention_flops_per_token(shape, 10), 2 * 2 * 2 * (8 + 6) * 10);  // against the compressed cache
   shape.latent_attention->query_rank = 0;
   EXPECT_EQ(matmul_parameter_count(shape), 2 * (10 * 4 + 32 + 84 + 32 + 96) + 40);
 }
 
-// Given few experts and tokens, expect the mean over every possible choice of each token.
+// Given few experts and tokens; expects the mean over every possible choice of each token.
 TEST(ModelFigures, DistinctExpertsAreTheMeanOverAllChoices) {
   for (int experts = 1; experts <= 5; ++experts) {
     for (int chosen = 1; chosen <= experts; ++chosen) {
@@ -140,7 +140,7 @@ ModelShape random_shape(Rng& rng) {
   return shape;
 }
 
-// Given random shapes, expect the cache and the attention of a context to be the sum over layers and tokens of it, one by one.
+// Given random shapes; expects cache and attention to be the sum over all layers and tokens, one by one.
 TEST(ModelFigures, WindowsAreSumsOverLayersAndTokens) {
   Rng rng(7, "shapes");
   for (int i = 0; i < effort(300, 3000); ++i) {
@@ -160,8 +160,8 @@ TEST(ModelFigures, WindowsAreSumsOverLayersAndTokens) {
   }
 }
 
-// Given random shapes, expect the counts to be what a walk through the model, layer by layer and expert by expert, comes to.
-TEST(ModelFigures, CountsAreAWalkThroughTheModel) {
+// Given random shapes; expects the counts of a walk through the model, layer by layer and expert by expert.
+TEST(ModelFigures, CountsAgreeWithAWalkThroughTheModel) {
   Rng rng(8, "shapes");
   for (int i = 0; i < effort(300, 3000); ++i) {
     const ModelShape shape = random_shape(rng);
@@ -193,7 +193,7 @@ TEST(ModelFigures, CountsAreAWalkThroughTheModel) {
   }
 }
 
-// Given Mistral's window of 4096 tokens and Gemma 2's in every other layer, expect caches that stop growing, wholly or by half.
+// Given Mistral's window of 4096 tokens and Gemma 2's in every other layer; expects caches that stop growing fully, or by half.
 TEST(ModelFigures, CachesStopAtTheWindow) {
   const ModelShape mistral = testing::parse(testing::kMistral01);
   EXPECT_DOUBLE_EQ(kv_bytes(mistral, 4096), 4096 * kv_bytes_per_token(mistral));
@@ -202,7 +202,7 @@ TEST(ModelFigures, CachesStopAtTheWindow) {
   EXPECT_DOUBLE_EQ(kv_bytes(gemma, 8192), 1.5 * kv_bytes(gemma, 4096));
 }
 
-// Given sizes at their limits, expect counts that do not overflow; beyond them, an error.
+// Given sizes at their limits; expects counts without overflow. Beyond the limits; expects an error.
 TEST(ModelFigures, LimitsKeepCountsInRange) {
   ModelShape shape = testing::paper_shape();
   shape.layers = 10'000;
@@ -212,14 +212,14 @@ TEST(ModelFigures, LimitsKeepCountsInRange) {
   shape.intermediate = 10'000'000;
   shape.vocab = 10'000'000;
   ASSERT_TRUE(validate(shape).ok());
-  // a layer: 4 x 1e14 of attention, 3 x 1e14 of the MLP; embedding and output 1e14 each
+  // per layer: 4 x 1e14 for attention, 3 x 1e14 for the MLP; embedding and output 1e14 each
   EXPECT_EQ(matmul_parameter_count(shape), 7'000'100'000'000'000'000);
   shape.heads = 10'000'001;
   shape.kv_heads = 1;
   EXPECT_FALSE(validate(shape).ok());
 }
 
-// Given parts that do not fit the whole, expect the field, what was found and what is allowed.
+// Given parts that do not fit the whole; expects the field, what was found and what is allowed.
 TEST(ModelFigures, ValidateNamesTheField) {
   const auto message = [](const auto& change) {
     ModelShape shape = testing::paper_shape();
@@ -231,19 +231,19 @@ TEST(ModelFigures, ValidateNamesTheField) {
   EXPECT_EQ(message([](ModelShape& s) {
               s.sliding_window = SlidingWindow{0, 1};
             }),
-            "sliding_window: found 0, must be from 1 to 10000000");
+            "sliding_window: must be from 1 to 10000000 (got 0)");
   EXPECT_EQ(message([](ModelShape& s) {
               s.sliding_window = SlidingWindow{8, 3};
             }),
-            "layers with a sliding window: found 3, must be from 1 to 2");
+            "layers with a sliding window: must be from 1 to 2 (got 3)");
   EXPECT_EQ(message([](ModelShape& s) { s.experts = MixtureOfExperts{4, 2, 3, 0, 3, false}; }),
-            "layers with experts: found 3, must be from 1 to 2");
+            "layers with experts: must be from 1 to 2 (got 3)");
   EXPECT_EQ(message([](ModelShape& s) {
               s.latent_attention = LatentAttention{4, 0, 2, 2, 2};
             }),
-            "head_dim: found 2, must be qk_nope_head_dim + qk_rope_head_dim (2 + 2)");
+            "head_dim: must be qk_nope_head_dim + qk_rope_head_dim, 2 + 2 (got 2)");
   EXPECT_EQ(message([](ModelShape& s) { s.quantisation = WeightQuantisation{"fp8", 0, 1, 0, 32, std::nullopt}; }),
-            "weight bits: found 0, must be from 1 to 32");
+            "weight bits: must be from 1 to 32 (got 0)");
 }
 
 }  // namespace

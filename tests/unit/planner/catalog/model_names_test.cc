@@ -1,4 +1,4 @@
-// The models by name, held to the parameter counts of their published checkpoints and to what their papers say.
+// Tests the models known by name against the parameter counts of their published checkpoints and against their papers.
 #include <map>
 #include <string>
 
@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/catalog/model_shape.h"
+#include "tests/says.h"
 #include "tests/unit/planner/catalog/configs.h"
 #include "tests/unit/planner/catalog/docs_table.h"
 
@@ -16,9 +17,9 @@ using ::testing::HasSubstr;
 
 ModelShape shape_named(const std::string& name) { return model_shape_by_name(name).value(); }
 
-// Given every name, expect the number of parameters of its checkpoint. The counts are Hugging Face's (safetensors index, or
-// num_parameters() of the loaded model); BLOOM's is its model card's. Of opt-66b and opt-175b no exact count is published: the
-// architecture's stands here, and must lie within 3% of the name's.
+// Given every name; expects the number of parameters of its checkpoint. The counts are Hugging Face's (safetensors index, or
+// num_parameters() of the loaded model); BLOOM's is from its model card. For opt-66b and opt-175b no exact count is published;
+// the list has the architecture's count, which must be within 3 % of the name.
 TEST(ModelNames, CountTheParametersOfTheCheckpoints) {
   const std::map<std::string, std::int64_t> published = {
       {"llama2-7b", 6738415616},      {"llama2-13b", 13015864320},     {"llama2-70b", 68976648192},
@@ -44,17 +45,17 @@ TEST(ModelNames, CountTheParametersOfTheCheckpoints) {
   EXPECT_EQ(model_shape_names().size(), published.size() + computed.size());
 }
 
-// Given the two mixtures, expect the active parameters that their papers state: 13B of Mixtral's 47B ("Mixtral of Experts",
-// 2024), 37B of DeepSeek-V3's 671B (its technical report, 2024); given a dense model, all of them.
+// Given the two mixture-of-experts models; expects the active parameters stated in their papers: 13B of Mixtral's 47B ("Mixtral
+// of Experts", 2024), 37B of DeepSeek-V3's 671B (its technical report, 2024). Given a dense model; expects all parameters.
 TEST(ModelNames, KnowActiveParameters) {
   EXPECT_EQ(active_parameter_count(shape_named("mixtral-8x7b")), 12879925248);
   EXPECT_NEAR(static_cast<double>(active_parameter_count(shape_named("deepseek-v3"))), 37e9, 0.03 * 37e9);
   EXPECT_EQ(active_parameter_count(shape_named("llama3-8b")), parameter_count(shape_named("llama3-8b")));
 }
 
-// Given models whose KV cache is known from their papers, expect its bytes a token: Llama-2-70B 320 KiB (8 of 64 heads),
-// OPT-13B 800 KB ("Efficient Memory Management for LLM Serving with PagedAttention", Section 3: 800 KB), DeepSeek-V3 70 KB (its
-// "Insights" paper, Table 1: 70.272 KB; there LLaMA-3.1 405B has 516.096 KB and Qwen-2.5 72B 327.680 KB).
+// Given models whose KV cache is published; expects its bytes per token: Llama-2-70B 320 KiB (8 of 64 heads), OPT-13B 800 KB
+// ("Efficient Memory Management for LLM Serving with PagedAttention", Section 3), DeepSeek-V3 70 KB (its "Insights" paper,
+// Table 1: 70.272 KB; also LLaMA-3.1 405B 516.096 KB and Qwen-2.5 72B 327.680 KB).
 TEST(ModelNames, KnowTheirCaches) {
   EXPECT_DOUBLE_EQ(kv_bytes_per_token(shape_named("llama2-70b")), 320 * 1024);
   EXPECT_DOUBLE_EQ(kv_bytes_per_token(shape_named("opt-13b")), 800 * 1024);
@@ -63,8 +64,8 @@ TEST(ModelNames, KnowTheirCaches) {
   EXPECT_DOUBLE_EQ(kv_bytes_per_token(shape_named("qwen2.5-72b")), 327680);
 }
 
-// Given DeepSeek-V3's checkpoint of float8 in blocks of 128 x 128, expect its weights as published without the prediction
-// module: a byte a weight in the blocks, two for embedding, output and router.
+// Given DeepSeek-V3's float8 checkpoint in blocks of 128 x 128; expects the published weights without the prediction module:
+// one byte per weight in the blocks, two for embedding, output and router.
 TEST(ModelNames, DeepSeekIsFloat8) {
   const ModelShape shape = shape_named("deepseek-v3");
   EXPECT_EQ(shape.dtype, DType::kBFloat16);
@@ -73,15 +74,15 @@ TEST(ModelNames, DeepSeekIsFloat8) {
   EXPECT_NEAR(weight_bytes(shape), static_cast<double>(parameter_count(shape)) + wide, 0.001 * weight_bytes(shape));
 }
 
-// Given every name, expect a valid shape; given an unknown one, an error that lists the names there are.
-TEST(ModelNames, ListWhatThereIs) {
+// Given every name; expects a valid shape. Given an unknown one; expects an error that lists the known names.
+TEST(ModelNames, UnknownNamesListTheKnownOnes) {
   for (const std::string& name : model_shape_names()) EXPECT_TRUE(validate(shape_named(name)).ok()) << name;
   const auto result = model_shape_by_name("gpt-5");
   ASSERT_FALSE(result.ok());
-  EXPECT_THAT(result.error().message, HasSubstr("found 'gpt-5', allowed are llama2-7b, llama2-13b"));
+  EXPECT_THAT(result.error().message, Says("must be one of llama2-7b, llama2-13b*(got 'gpt-5')"));
 }
 
-// Given a published config.json, expect the same shape as by name.
+// Given a published config.json; expects the same shape as by name.
 TEST(ModelNames, EqualTheConfigFile) {
   EXPECT_EQ(testing::parse(testing::kLlama), shape_named("llama3-8b"));
   const auto qwen = R"({"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
@@ -90,7 +91,7 @@ TEST(ModelNames, EqualTheConfigFile) {
   EXPECT_EQ(testing::parse(qwen), shape_named("qwen2.5-7b"));
 }
 
-// Given docs/catalog.md, expect its table of models to say what the catalog says.
+// Given docs/catalog.md; expects its table of models to agree with the catalog.
 TEST(ModelNames, DocsAgree) {
   const std::string page = testing::catalog_page();
   for (const std::string& name : model_shape_names()) EXPECT_THAT(page, HasSubstr(testing::model_row(name, shape_named(name))));

@@ -1,4 +1,4 @@
-// quantization_config in the spelling of each method, the bytes that follow, and every mistake by its field.
+// Tests quantization_config in the format of each method, the resulting bytes, and every error by its field.
 #include "planner/catalog/weight_quantisation.h"
 
 #include <string>
@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "planner/catalog/model_shape.h"
+#include "tests/says.h"
 #include "tests/unit/planner/catalog/configs.h"
 
 namespace windlass::planner {
@@ -19,7 +20,7 @@ Result<WeightQuantisation> read(const std::string& config) {
   return weight_quantisation_from_json(nlohmann::json::parse(config), "quantization_config");
 }
 
-// Given each method's own words, expect bits, groups, scales and the type of the matrix products.
+// Given the fields of each method; expects bits, groups, scales and the type of the matrix products.
 TEST(WeightQuantisation, ReadsEveryMethod) {
   const std::pair<const char*, WeightQuantisation> known[] = {
       {R"({"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 64], "modules_to_not_convert": ["lm_head"]})",
@@ -61,7 +62,7 @@ TEST(WeightQuantisation, ReadsEveryMethod) {
   }
 }
 
-// Given a matrix of 3 x 10, expect weights and scales counted, partly filled groups as whole ones.
+// Given a matrix of 3 x 10; expects weights and scales counted, with partly filled groups as whole ones.
 TEST(WeightQuantisation, CountsScales) {
   WeightQuantisation q{"gptq", 4, 1, 4, 20, {}};
   EXPECT_DOUBLE_EQ(quantised_bytes(q, 3, 10), (30 * 4 + 3 * 3 * 20) / 8.0);
@@ -74,9 +75,9 @@ TEST(WeightQuantisation, CountsScales) {
   EXPECT_DOUBLE_EQ(quantised_bytes(q, 3, 10), (30 * 4 + 4 * 20) / 8.0);
 }
 
-// Given llama2-7b in GPTQ's 4 bits with groups of 128, expect the sum done by hand: half a byte a weight of the blocks and 20
-// bits a group; embedding, output and norms stay as they were. Products and cache keep the model's type.
-TEST(WeightQuantisation, ShrinksTheBlocksAlone) {
+// Given llama2-7b in GPTQ's 4 bits with groups of 128; expects the sum by hand: half a byte per weight of the blocks and 20
+// bits per group; embedding, output and norms unchanged. Products and cache keep the model's type.
+TEST(WeightQuantisation, ShrinksOnlyTheBlocks) {
   ModelShape shape = model_shape_by_name("llama2-7b").value();
   const std::int64_t blocks = 6738415616 - 2 * 32000 * 4096 - 65 * 4096;
   shape.quantisation = read(R"({"quant_method": "gptq", "bits": 4, "group_size": 128})").value();
@@ -87,8 +88,8 @@ TEST(WeightQuantisation, ShrinksTheBlocksAlone) {
   EXPECT_DOUBLE_EQ(kv_bytes_per_token(shape), 524288);
 }
 
-// Given SmolLM2-135M as its GGUF file has it, 5 bits a number in the blocks and 8.5 in the embedding, which is the output
-// matrix, too; expect the sum done by hand, with norms in 32 bits, and the embedding's bits read for a token.
+// Given SmolLM2-135M as in its GGUF file, with 5 bits per number in the blocks and 8.5 in the embedding, which is also the
+// output matrix; expects the sum by hand, with norms in 32 bits, and the embedding's bits read for a token.
 TEST(WeightQuantisation, CountsAnEmbeddingOfItsOwnBits) {
   ModelShape shape = testing::parse(R"({"model_type": "llama", "num_hidden_layers": 30, "hidden_size": 576,
       "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 1536, "vocab_size": 49152,
@@ -100,60 +101,58 @@ TEST(WeightQuantisation, CountsAnEmbeddingOfItsOwnBits) {
   EXPECT_EQ(compute_dtype(shape), DType::kFloat32);
 }
 
-// Given a quantization_config in a config.json, expect it in the shape; given a mistake in it, the path from the document on.
-TEST(WeightQuantisation, StandsInConfigJson) {
+// Given a quantization_config in a config.json; expects it in the shape. Given an error in it; expects the full path.
+TEST(WeightQuantisation, IsReadFromConfigJson) {
   const auto with = [](const std::string& quantised) {
     return testing::replaced(testing::kLlama, "\"rope_theta\": 500000.0", "\"quantization_config\": " + quantised);
   };
   EXPECT_EQ(testing::parse(with(R"({"quant_method": "fp8"})")).quantisation->weight_bits, 8);
   EXPECT_EQ(testing::parse(with("null")).quantisation, std::nullopt);
   EXPECT_EQ(model_shape_from_config_json(with(R"({"quant_method": "aqlm"})")).error().message,
-            "config.json: quantization_config.quant_method: found \"aqlm\", must be \"fp8\", \"gptq\", \"awq\", "
-            "\"bitsandbytes\", \"compressed-tensors\" or \"gguf\"");
+            "config.json: quantization_config.quant_method: must be \"fp8\", \"gptq\", \"awq\", \"bitsandbytes\", "
+            "\"compressed-tensors\" or \"gguf\" (got \"aqlm\")");
   EXPECT_THAT(model_shape_from_config_json(with("3")).error().message,
-              HasSubstr("quantization_config: found 3, must be an object"));
+              HasSubstr("quantization_config: must be an object (got 3)"));
 }
 
-// Given one mistake each, expect the field, what was found and what is allowed.
+// Given one error each; expects the field, what was found and what is allowed.
 TEST(WeightQuantisation, NamesEveryMistake) {
   const std::string compressed = R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"],
     "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}}})";
   ASSERT_TRUE(read(compressed).ok());
   const std::pair<std::string, std::string> mistakes[] = {
       {R"({"bits": 4})", "quant_method: missing"},
-      {R"({"quant_method": "gptq", "bits": 5, "group_size": 128})", "bits: found 5, must be 2, 3, 4 or 8"},
+      {R"({"quant_method": "gptq", "bits": 5, "group_size": 128})", "bits: must be 2, 3, 4 or 8*(got 5)"},
       {R"({"quant_method": "gptq", "bits": 4})", "group_size: missing"},
-      {R"({"quant_method": "gptq", "bits": 4, "group_size": 0})", "group_size: found 0, must be -1 or at least 1"},
-      {R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": true})", "lm_head: found true, must be false"},
-      {R"({"quant_method": "awq", "bits": 8, "group_size": 128})", "bits: found 8, must be 4"},
+      {R"({"quant_method": "gptq", "bits": 4, "group_size": 0})", "group_size: must be -1 or at least 1*(got 0)"},
+      {R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": true})", "lm_head: must be false*(got true)"},
+      {R"({"quant_method": "awq", "bits": 8, "group_size": 128})", "bits: must be 4*(got 8)"},
       {R"({"quant_method": "fp8", "weight_block_size": [128]})",
-       "weight_block_size: found [128], must be a list of two integers from 1"},
+       "weight_block_size: must be a list of two integers from 1*(got [128])"},
       {R"({"quant_method": "fp8", "weight_block_size": [128, 0]})",
-       "weight_block_size: found [128,0], must be a list of two integers from 1"},
+       "weight_block_size: must be a list of two integers from 1*(got [128,0])"},
       {R"({"quant_method": "fp8", "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.down_proj"]})",
-       "modules_to_not_convert[1]: found \"model.layers.0.mlp.down_proj\", must name an lm_head"},
+       "modules_to_not_convert[1]: must name an lm_head*(got \"model.layers.0.mlp.down_proj\")"},
       {R"({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate_proj"]})", "modules_to_not_convert[0]"},
-      {R"({"quant_method": "gguf", "bits": 0.5, "embedding_bits": 8.5})", "bits: found 0.5, must be from 1 to 32"},
+      {R"({"quant_method": "gguf", "bits": 0.5, "embedding_bits": 8.5})", "bits: must be from 1 to 32*(got 0.5)"},
       {R"({"quant_method": "gguf", "bits": 5})", "embedding_bits: missing"},
-      {R"({"quant_method": "bitsandbytes"})", "load_in_4bit: found false, must be true, or load_in_8bit"},
+      {R"({"quant_method": "bitsandbytes"})", "load_in_4bit: must be true, or load_in_8bit*(got false)"},
       {R"({"quant_method": "bitsandbytes", "load_in_8bit": true, "load_in_4bit": true})",
-       "load_in_4bit: found true, must be false where load_in_8bit is true"},
+       "load_in_4bit: must be false where load_in_8bit is true*(got true)"},
       {testing::replaced(compressed, "\"num_bits\": 8", "\"num_bits\": 2"),
-       "quantization_config.config_groups.group_0.weights.num_bits: found 2, must be 4 or 8"},
-      {testing::replaced(compressed, "channel", "token"), "weights.strategy: found \"token\", must be \"tensor\", \"channel\""},
-      {testing::replaced(compressed, "\"int\"", "\"complex\""),
-       "weights.type: found \"complex\", must be \"float\" or \"int\""},
-      {testing::replaced(compressed, "[\"Linear\"]", "[\"Embedding\"]"),
-       "targets: found [\"Embedding\"], must be [\"Linear\"]"},
+       "quantization_config.config_groups.group_0.weights.num_bits: must be 4 or 8*(got 2)"},
+      {testing::replaced(compressed, "channel", "token"), "weights.strategy: must be \"tensor\", \"channel\"*(got \"token\")"},
+      {testing::replaced(compressed, "\"int\"", "\"complex\""), "weights.type: must be \"float\" or \"int\"*(got \"complex\")"},
+      {testing::replaced(compressed, "[\"Linear\"]", "[\"Embedding\"]"), "targets: must be [\"Linear\"]*(got [\"Embedding\"])"},
       {R"({"quant_method": "compressed-tensors", "config_groups": {}})",
-       "config_groups: found {}, must be an object with one group"},
-      {R"({"quant_method": "compressed-tensors", "config_groups": {"a": 7}})", "config_groups.a: found 7, must be an object"},
+       "config_groups: must be an object with one group*(got {})"},
+      {R"({"quant_method": "compressed-tensors", "config_groups": {"a": 7}})", "config_groups.a: must be an object*(got 7)"},
   };
   for (const auto& [config, message] : mistakes) {
     const auto result = read(config);
     ASSERT_FALSE(result.ok()) << config;
     EXPECT_THAT(result.error().message, HasSubstr("quantization_config."));
-    EXPECT_THAT(result.error().message, HasSubstr(message));
+    EXPECT_THAT(result.error().message, Says(message));
   }
 }
 

@@ -1,5 +1,5 @@
-// Small random instances for the tests of BPRR and PETALS. Sizes and times are multiples of 1/8, so that sums are exact and a
-// brute force may be compared with ==.
+// Small random instances for the tests of BPRR and PETALS. Sizes and times are multiples of 1/8, so that sums are exact and
+// results may be compared with a brute force by ==.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline Instance random_instance(Rng& rng, int max_servers, int max_blocks) {
   return instance;
 }
 
-// Any ranges, empty ones among them.
+// Any ranges, including empty ones.
 inline Placement random_placement(const Instance& instance, Rng& rng) {
   Placement placement;
   for (std::size_t j = 0; j < instance.servers.size(); ++j) {
@@ -41,7 +41,7 @@ inline Placement random_placement(const Instance& instance, Rng& rng) {
   return placement;
 }
 
-// Every way through the placement, by Lemma 3.1: the next server must hold the next block.
+// Every path through the placement, by Lemma 3.1: the next server must hold the next block.
 inline void for_each_path(const Instance& instance, const Placement& placement,
                           const std::function<void(const std::vector<int>& servers, const std::vector<int>& blocks)>& visit) {
   std::vector<int> servers, blocks;
@@ -62,7 +62,7 @@ inline void for_each_path(const Instance& instance, const Placement& placement,
   extend(1);
 }
 
-// The window whose sorted values are lexicographically least, by sorting every one; from 0.
+// The window whose sorted values are lexicographically smallest, found by sorting every window; from 0.
 inline int lowest_window_by_sorting(const std::vector<double>& values, int width) {
   int best = -1;
   std::vector<double> best_values;
@@ -77,7 +77,7 @@ inline int lowest_window_by_sorting(const std::vector<double>& values, int width
   return best;
 }
 
-// 2 A100 and 7 MIG slices of Sun et al., Section 4.2, with BLOOM-176B; requests of so many tokens in all.
+// 2 A100 and 7 MIG slices of Sun et al., Section 4.2, with BLOOM-176B; requests of `tokens` tokens in total.
 inline Instance bloom_instance(double a100_gb, double mig_gb, double tokens) {
   Instance instance;
   instance.blocks = 70;

@@ -1,4 +1,4 @@
-// CG-BP, its design load and bound, and PETALS' placement, beside the papers' rules applied literally.
+// Tests of CG-BP, its design load and bound, and PETALS' placement, against a literal implementation of the papers' rules.
 #include <cmath>
 #include <numeric>
 
@@ -20,7 +20,7 @@ int blocks_for_load(const Instance& instance, int server, int load) {
   return std::min(static_cast<int>(std::floor(memory_gb / (instance.block_gb + instance.cache_gb * load))), instance.blocks);
 }
 
-// Alg. 1, Steps 1-2, word for word, with a dummy server that holds every block first.
+// Alg. 1, Steps 1-2, literally, with a dummy server that holds every block first.
 Placement cg_bp_by_the_rules(const Instance& instance, int load) {
   constexpr double kDummyTime = 1 << 20;
   const auto servers = instance.servers.size();
@@ -33,7 +33,7 @@ Placement cg_bp_by_the_rules(const Instance& instance, int load) {
       order.emplace_back(instance.servers[j].block_s + instance.servers[j].communication_s / blocks, static_cast<int>(j));
     }
   }
-  std::sort(order.begin(), order.end());  // ties: the smaller index
+  std::sort(order.begin(), order.end());  // ties go to the smaller index
   const auto blocks_in_all = static_cast<std::size_t>(instance.blocks);
   std::vector<double> capacity(blocks_in_all, 0), time(blocks_in_all, load * kDummyTime);
   for (const auto& [amortised_s, server] : order) {
@@ -55,8 +55,8 @@ Placement cg_bp_by_the_rules(const Instance& instance, int load) {
     const double sessions = std::floor((memory_gb - instance.block_gb * range.blocks) / (instance.cache_gb * range.blocks));
     for (int b = start; b < start + range.blocks; ++b) {
       const auto block = static_cast<std::size_t>(b);
-      // The fastest server of a block takes all requests: servers come in the order of their times, so only the dummy gives
-      // way.
+      // The fastest server of a block takes all requests. Servers come in the order of their times, so only the dummy is
+      // replaced.
       if (capacity[block] == 0) time[block] = load * amortised_s;
       capacity[block] += sessions;
     }
@@ -64,7 +64,7 @@ Placement cg_bp_by_the_rules(const Instance& instance, int load) {
   return placement;
 }
 
-// Given random values with many ties: the sliding comparison finds the window that sorting every window finds.
+// Given random values with many ties; expects the window found by sorting every window.
 TEST(LowestWindow, IsTheOneFoundBySortingEveryWindow) {
   Rng rng(1, "windows");
   for (int round = 0; round < effort(2000, 20'000); ++round) {
@@ -76,7 +76,7 @@ TEST(LowestWindow, IsTheOneFoundBySortingEveryWindow) {
   }
 }
 
-// Given more distinct values than one machine word has bits: the same.
+// Given more distinct values than a machine word has bits; expects the same.
 TEST(LowestWindow, ComparesManyDistinctValues) {
   Rng rng(2, "windows");
   for (int round = 0; round < effort(50, 300); ++round) {
@@ -87,7 +87,7 @@ TEST(LowestWindow, ComparesManyDistinctValues) {
   }
 }
 
-// Given random instances and loads: CG-BP places every server where the rules of Alg. 1, applied literally, place it.
+// Given random instances and loads; expects CG-BP to place every server where the literal rules of Alg. 1 place it.
 TEST(CgBp, PlacesAsTheRulesSay) {
   Rng rng(3, "cg-bp");
   int with_rest = 0;
@@ -109,7 +109,7 @@ TEST(CgBp, PlacesAsTheRulesSay) {
   EXPECT_GT(with_rest, effort(200, 3000)) << "too few instances had servers left after all blocks were placed";
 }
 
-// Given CG-BP for |R| requests: every server holds the caches of |R| requests on all its blocks (Step 1).
+// Given CG-BP for |R| requests; expects every server to hold the caches of |R| requests on all its blocks (Step 1).
 TEST(CgBp, LeavesRoomForTheDesignLoad) {
   Rng rng(4, "cg-bp");
   for (int round = 0; round < effort(500, 5000); ++round) {
@@ -124,7 +124,8 @@ TEST(CgBp, LeavesRoomForTheDesignLoad) {
   }
 }
 
-// Given several clients with communication times of their own: none's shortest path takes longer than the bound of Theorem 3.5.
+// Given several clients with their own communication times; expects no shortest path to take longer than the bound of Theorem
+// 3.5.
 TEST(CgBp, KeepsTheoremThreeFive) {
   Rng rng(5, "cg-bp");
   int bounded = 0;
@@ -149,7 +150,7 @@ TEST(CgBp, KeepsTheoremThreeFive) {
   EXPECT_GT(bounded, effort(200, 3000));
 }
 
-// Given servers whose order and overlap are known: the bound is sum (t* + tau m) - tau_K (sum m - L).
+// Given servers with known order and overlap; expects the bound sum (t* + tau m) - tau_K (sum m - L).
 TEST(CgBp, BoundIsThatOfTheoremThreeFive) {
   Instance instance{.blocks = 5, .block_gb = 1, .cache_gb = 0.5, .servers = {}};
   instance.servers = {{"slow", 6, 4, 3, 1, {}}, {"fast", 6, 1, 1, 1, {}}, {"spare", 6, 9, 9, 1, {}}};
@@ -161,9 +162,9 @@ TEST(CgBp, BoundIsThatOfTheoremThreeFive) {
   EXPECT_DOUBLE_EQ(*placed.time_bound_s, (1 + 1 * 3) + (4 + 3 * 3) - 3 * (6 - 5));
 }
 
-// Given the example of Section 3.2.4 (Fig. 5; L servers that could each hold the whole model and one request, L requests,
-// blocks much smaller than caches): CG-BPRR places one block a server, so that a token takes L (t + tau) where t + L tau is
-// possible.
+// Given the example of Section 3.2.4 (Fig. 5: L servers that could each hold the whole model and one request, L requests,
+// blocks much smaller than caches); expects CG-BPRR to place one block per server, so that a token takes L (t + tau) where t +
+// L tau is possible.
 TEST(CgBp, WorkedExampleOfFigureFive) {
   constexpr int kBlocks = 8;
   constexpr double kRtt = 0.5, kBlockTime = 0.25;
@@ -180,7 +181,8 @@ TEST(CgBp, WorkedExampleOfFigureFive) {
   EXPECT_DOUBLE_EQ(whole->time_s, kRtt + kBlocks * kBlockTime);
 }
 
-// Given random instances: the largest design load is the last one that places all blocks, and what Eq. 19 allows is feasible.
+// Given random instances; expects the largest design load to be the last one that places all blocks, and loads allowed by Eq.
+// 19 to be feasible.
 TEST(DesignLoad, LargestIsTheLastFeasible) {
   Rng rng(6, "loads");
   int feasible = 0;
@@ -205,7 +207,7 @@ TEST(DesignLoad, LargestIsTheLastFeasible) {
   EXPECT_GT(feasible, effort(133, 2000));
 }
 
-// Given a mean and a deviation: their sum rounded up, at least 1 and at most the largest feasible load.
+// Given a mean and a deviation; expects their sum rounded up, at least 1 and at most the largest feasible load.
 TEST(DesignLoad, IsMeanPlusDeviationWithinBounds) {
   Instance instance{.blocks = 4, .block_gb = 1, .cache_gb = 0.25, .servers = {{"s", 12, 1, 1, 1, {}}}};
   ASSERT_EQ(max_design_load(instance), 8);  // 12 / (1 + 0.25 * 8) = 4
@@ -216,8 +218,8 @@ TEST(DesignLoad, IsMeanPlusDeviationWithinBounds) {
   EXPECT_EQ(design_load(instance, 1, 1), 0);
 }
 
-// Given Poisson arrivals: the load holds the arrivals during its own session (mean plus deviation), or is the largest feasible,
-// and more arrivals never lower it.
+// Given Poisson arrivals; expects a load that holds the arrivals during its own session (mean plus deviation) or is the largest
+// feasible, and that more arrivals never lower it.
 TEST(DesignLoad, PoissonLoadFitsItsOwnSession) {
   Rng rng(7, "loads");
   int inside = 0;
@@ -243,8 +245,8 @@ TEST(DesignLoad, PoissonLoadFitsItsOwnSession) {
   EXPECT_GT(inside, effort(20, 300));
 }
 
-// Given BLOOM-176B: PETALS places 53 blocks on an A100 and 4 on a MIG slice, as published: with 2048-token caches on the
-// effective memories of Section 4.2, and with its source's 4096 tokens on the larger ones of the authors' simulator.
+// Given BLOOM-176B; expects PETALS to place 53 blocks on an A100 and 4 on a MIG slice, as published: with 2048-token caches on
+// the effective memories of Section 4.2, and with its source's 4096 tokens on the larger memories of the authors' simulator.
 TEST(Petals, PlacesThePublishedNumbersOfBlocks) {
   const Instance effective = bloom_instance(79.13, 8.2, 2048);
   EXPECT_EQ(petals_blocks(effective, 0, {}), 53);
@@ -256,8 +258,8 @@ TEST(Petals, PlacesThePublishedNumbersOfBlocks) {
   EXPECT_EQ(petals_blocks(larger, 2, options), 4);
 }
 
-// Given BLOOM-176B and the memories of Section 4.2: no load gives CG-BP the published 41 and 3 blocks; with the A100's memory
-// from the authors' simulator (86.13 GB) and requests of 20 + 128 tokens, loads of 86 to 91 do.
+// Given BLOOM-176B and the memories of Section 4.2; expects that no load gives CG-BP the published 41 and 3 blocks. Given the
+// A100's memory from the authors' simulator (86.13 GB) and requests of 20 + 128 tokens; expects that loads of 86 to 91 do.
 TEST(CgBp, PublishedNumbersOfBlocksNeedTheLargerMemory) {
   const Instance stated = bloom_instance(79.13, 8.2, 148);
   const Instance mixed = bloom_instance(86.13, 8.2, 148);
@@ -268,8 +270,8 @@ TEST(CgBp, PublishedNumbersOfBlocksNeedTheLargerMemory) {
   }
 }
 
-// Given random instances, orders and numbers of blocks: every server takes the window with the least sorted throughputs at its
-// turn.
+// Given random instances, orders and numbers of blocks; expects every server to take the window with the smallest sorted
+// throughputs at its turn.
 TEST(Petals, TakesTheLeastServedWindows) {
   Rng rng(8, "petals");
   for (int round = 0; round < effort(500, 5000); ++round) {
@@ -282,7 +284,7 @@ TEST(Petals, TakesTheLeastServedWindows) {
     std::iota(order.begin(), order.end(), 0);
     for (int i = servers - 1; i > 0; --i)
       std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(rng.integer(0, i))]);
-    // The last servers may be left out: they join last, as listed.
+    // The last servers may be omitted; they join last, in list order.
     options.join_order.assign(order.begin(), order.begin() + rng.integer(0, servers));
     std::sort(order.begin() + static_cast<std::ptrdiff_t>(options.join_order.size()), order.end());
     if (rng.integer(0, 1) == 1) {
@@ -308,8 +310,8 @@ TEST(Petals, TakesTheLeastServedWindows) {
   }
 }
 
-// Given the three ablations: optimised order and number change that alone, and both together with CG-BP's numbers place its
-// blocks.
+// Given the three ablations; expects optimised order and number to change only that, and both together with CG-BP's numbers to
+// place its blocks.
 TEST(Petals, AblationsTakeOrderAndNumberFromCgBp) {
   Rng rng(9, "petals");
   const Instance instance = random_instance(rng, 9, 12);
@@ -326,7 +328,8 @@ TEST(Petals, AblationsTakeOrderAndNumberFromCgBp) {
   }
 }
 
-// Given PETALS' placement: slots are all that memory leaves, or with only_cache_share the sessions per block times the blocks.
+// Given PETALS' placement; expects slots for all that memory leaves, or with only_cache_share the sessions per block times the
+// blocks.
 TEST(Petals, CacheIsTheRestOrTheShare) {
   const Instance instance = bloom_instance(79.13, 8.2, 2048);
   const Placement placement = petals_placement(instance, {});

@@ -1,4 +1,4 @@
-// Routes, waiting times (Eq. 20), WS-RR and PETALS' routing, beside an enumeration of all paths.
+// Tests of routes, waiting times (Eq. 20), WS-RR and PETALS' routing against an enumeration of all paths.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -22,7 +22,7 @@ struct Cheapest {
   double cost = kInfinity;
 };
 
-// Of all paths the cheapest; the lexicographically first servers among equals.
+// The cheapest of all paths; on a tie the one with the lexicographically first servers.
 Cheapest cheapest_by_enumeration(const Instance& instance, const Placement& placement,
                                  const std::function<double(int server, int blocks)>& link_cost) {
   Cheapest best;
@@ -53,8 +53,7 @@ std::vector<long> random_slots(const Instance& instance, Rng& rng) {
   return slots;
 }
 
-// Given random placements and penalties, ties among them: the route is the cheapest of all paths, the first servers among
-// equals.
+// Given random placements and penalties, with ties; expects the cheapest of all paths, with the first servers on a tie.
 TEST(Routes, CheapestOfAllPaths) {
   Rng rng(1, "routes");
   int found = 0;
@@ -83,7 +82,7 @@ TEST(Routes, CheapestOfAllPaths) {
   EXPECT_GT(found, effort(100, 1500));
 }
 
-// Given a limit of cache slots: links that need more of them do not exist.
+// Given a limit of cache slots; expects that links that need more do not exist.
 TEST(Routes, LinksNeedTheirSlots) {
   Rng rng(2, "routes");
   for (int round = 0; round < effort(300, 3000); ++round) {
@@ -108,7 +107,7 @@ struct Held {
   double end_s;
 };
 
-// Eq. 20 as it is written: sessions in the order of their remaining times, the first whose end leaves enough.
+// Eq. 20 as written: sessions sorted by remaining time, the first whose end leaves enough.
 double wait_by_definition(long slots, std::vector<Held> sessions, double now_s, long needed) {
   std::sort(sessions.begin(), sessions.end(), [](const Held& a, const Held& b) { return a.end_s < b.end_s; });
   long free = slots;
@@ -121,8 +120,7 @@ double wait_by_definition(long slots, std::vector<Held> sessions, double now_s, 
   return kInfinity;
 }
 
-// Given random histories of sessions, more claimed than exists among them: the wait is that of Eq. 20, one by one and in one
-// pass.
+// Given random histories of sessions, some with more claims than slots; expects the wait of Eq. 20, one by one and in one pass.
 TEST(ServerState, WaitsAsEquationTwentySays) {
   Rng rng(3, "waits");
   int waits = 0;
@@ -158,7 +156,7 @@ TEST(ServerState, WaitsAsEquationTwentySays) {
   EXPECT_GT(waits, effort(666, 10000));
 }
 
-// Given servers with sessions on them: WS-RR takes the path with the least sum of inference time (scaled) and waits, of all
+// Given servers with sessions; expects WS-RR to take the path with the least sum of scaled inference time and waits, of all
 // paths.
 TEST(WsRr, CheapestOfAllPathsWithWaits) {
   Rng rng(4, "ws-rr");
@@ -202,7 +200,7 @@ TEST(WsRr, CheapestOfAllPathsWithWaits) {
   EXPECT_GT(waited, effort(33, 500));
 }
 
-// Given a session that was added and removed: the state is as before.
+// Given a session that was added and removed; expects the earlier state.
 TEST(WsRr, RemovedSessionsLeaveNothing) {
   Instance instance{.blocks = 4, .block_gb = 1, .cache_gb = 1, .servers = {{"s", 8, 1, 1, 1, {}}}};
   const Placement placement{{1, 4}};
@@ -218,8 +216,8 @@ TEST(WsRr, RemovedSessionsLeaveNothing) {
   EXPECT_EQ(ws_rr.route(2), route);
 }
 
-// Given random free slots: PETALS takes the path of least weight, with the penalty on servers that could not take all their
-// blocks.
+// Given random free slots; expects PETALS to take the path with the least weight, with the penalty for servers without slots
+// for all their blocks.
 TEST(Petals, RoutesByItsWeights) {
   Rng rng(5, "petals routes");
   for (int round = 0; round < effort(300, 3000); ++round) {

@@ -1,4 +1,4 @@
-// The simulation of routed sessions: invariants at every event, its start rules by their definition, and queues with known
+// Tests of the simulation of routed sessions: invariants at every event, start rules by definition, and queues with known
 // answers.
 #include <cmath>
 
@@ -27,7 +27,7 @@ std::vector<workload::Request> random_requests(Rng& rng, int count, double rate_
   return requests;
 }
 
-// One request's way through the run.
+// The path of one request through the run.
 struct Followed {
   chain::Route route;
   std::int64_t routed_ns = 0, started_ns = -1, ended_ns = -1;
@@ -38,7 +38,7 @@ struct CheckedRun {
   SimulationResult result;
 };
 
-// Runs and holds every event to the rules: each step once and in order, all blocks in order, memory never exceeded.
+// Runs and checks the rules at every event: each step once and in order, all blocks in order, memory never exceeded.
 CheckedRun run_checked(const Instance& instance, const Placement& placement, const SessionPolicy& policy,
                        const std::vector<workload::Request>& requests, SessionSimulationOptions options = {}) {
   const std::vector<long> slots = options.slots.empty() ? chain::cache_slots(instance, placement) : options.slots;
@@ -109,7 +109,7 @@ struct Case {
   Placement placement;
 };
 
-// A random instance under CG-BP or PETALS' placement on which every block is served.
+// A random instance with CG-BP's or PETALS' placement, in which every block is served.
 std::optional<Case> random_case(Rng& rng) {
   Case made{chain::random_instance(rng, 8, 8), {}};
   const int most = chain::max_design_load(made.instance);
@@ -145,8 +145,8 @@ const std::vector<SessionPolicy>& all_policies() {
   return kPolicies;
 }
 
-// Given every policy on random instances from idle to overloaded: the rules hold at every event, every request is served once,
-// and the result counts them all.
+// Given every policy on random instances from idle to overloaded; expects the rules to hold at every event, every request to be
+// served once, and the result to count them all.
 TEST(SessionSimulation, KeepsItsRulesUnderEveryPolicy) {
   Rng rng(1, "sessions");
   int runs = 0, waited = 0;
@@ -168,8 +168,8 @@ TEST(SessionSimulation, KeepsItsRulesUnderEveryPolicy) {
   EXPECT_GT(waited, effort(80, 500));
 }
 
-// Given requests and their routes: under kWhenFree each starts at the first moment, its arrival or an earlier one's end, at
-// which every server's slots suffice beside the claims of all that came before it and have not ended.
+// Given requests and their routes under kWhenFree; expects each to start at the first moment (its arrival or an earlier
+// request's end) at which every server has enough slots besides the claims of all earlier requests that have not ended.
 TEST(SessionSimulation, StartsAsTheClaimsBeforeItAllow) {
   Rng rng(2, "sessions");
   int waited = 0;
@@ -211,7 +211,7 @@ TEST(SessionSimulation, StartsAsTheClaimsBeforeItAllow) {
   EXPECT_GT(waited, effort(120, 1000));
 }
 
-// Given WS-RR that knows the sizes: every request has ended when its route's cost has passed (Corollary 3.7).
+// Given WS-RR with known sizes; expects every request to end by the cost of its route (Corollary 3.7).
 TEST(SessionSimulation, WsRrKeepsCorollaryThreeSeven) {
   Rng rng(3, "sessions");
   int waited = 0;
@@ -231,8 +231,8 @@ TEST(SessionSimulation, WsRrKeepsCorollaryThreeSeven) {
   EXPECT_GT(waited, effort(100, 1000));
 }
 
-// Given no more requests at once than CG-BP's design load: nobody waits, WS-RR takes the shortest path, and no request of mean
-// size takes longer than the bound of Theorem 3.5 (Corollary 3.6).
+// Given at most as many concurrent requests as CG-BP's design load; expects that nobody waits, that WS-RR takes the shortest
+// path, and that no request of mean size exceeds the bound of Theorem 3.5 (Corollary 3.6).
 TEST(SessionSimulation, WithinTheDesignLoadNobodyWaits) {
   Rng rng(4, "sessions");
   int cases = 0;
@@ -242,7 +242,7 @@ TEST(SessionSimulation, WithinTheDesignLoadNobodyWaits) {
     if (load == 0) continue;
     ++cases;
     const auto placed = chain::cg_bp(instance, load);
-    std::vector<workload::Request> requests;  // `load` at once, the next ones when those have ended
+    std::vector<workload::Request> requests;  // `load` requests together, the next ones when those have ended
     for (int i = 0; i < 4 * load; ++i) requests.push_back({(i / load) * (*placed.time_bound_s + 1), 1, 0, 0});
     SessionPolicy policy;
     const CheckedRun ws_rr = run_checked(instance, placed.placement, policy, requests);
@@ -256,7 +256,7 @@ TEST(SessionSimulation, WithinTheDesignLoadNobodyWaits) {
   EXPECT_GT(cases, effort(25, 200));
 }
 
-// One server with room for `sessions` whole requests at once, each of which takes service_s seconds.
+// One server with room for `sessions` whole requests, each of which takes service_s seconds.
 Case one_server(double service_s, int sessions) {
   Case made;
   made.instance = {.blocks = 2, .block_gb = 1, .cache_gb = 1, .servers = {}};
@@ -265,8 +265,8 @@ Case one_server(double service_s, int sessions) {
   return made;
 }
 
-// Given a server that is busy for 10 s and a second request after 1 s: it starts when free at 10, or under backoff at 16 (tries
-// at 1, 2, 4, 8, 16).
+// Given a server that is busy for 10 s and a second request after 1 s; expects it to start at 10 when free, or under backoff at
+// 16 (tries at 1, 2, 4, 8, 16).
 TEST(SessionSimulation, BackoffWaitsForTheNextTry) {
   const Case made = one_server(10, 1);
   const std::vector<workload::Request> requests{{0, 1, 0, 0}, {1, 1, 0, 0}};
@@ -280,7 +280,8 @@ TEST(SessionSimulation, BackoffWaitsForTheNextTry) {
   EXPECT_DOUBLE_EQ(run.result.simulated_s, 26);
 }
 
-// Given a server that is busy for 300 s: backoffs double up to 60 s (tries at 0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303).
+// Given a server that is busy for 300 s; expects backoffs to double up to 60 s (tries at 0, 1, 3, 7, 15, 31, 63, 123, 183, 243,
+// 303).
 TEST(SessionSimulation, BackoffEndsAtSixtySeconds) {
   const Case made = one_server(300, 1);
   SessionPolicy policy;
@@ -289,8 +290,8 @@ TEST(SessionSimulation, BackoffEndsAtSixtySeconds) {
   EXPECT_EQ(run_checked(made.instance, made.placement, policy, requests).requests[1].started_ns, 303'000'000'000);
 }
 
-// Given a request that backs off while another one's slots come free: a later one may overtake it under backoff, never when
-// slots are given in the order of arrival.
+// Given a request that backs off while another's slots become free; expects that a later one may overtake it under backoff, but
+// never when slots are assigned in arrival order.
 TEST(SessionSimulation, OnlyBackoffLetsOthersOvertake) {
   const Case made = one_server(10, 1);
   const std::vector<workload::Request> requests{{0, 1, 0, 0}, {1, 1, 0, 0}, {11, 1, 0, 0}};
@@ -304,8 +305,8 @@ TEST(SessionSimulation, OnlyBackoffLetsOthersOvertake) {
   EXPECT_EQ(run.requests[1].started_ns, 32'000'000'000);  // tries at 1, 2, 4, 8, 16, 32
 }
 
-// Given two equal servers, the first of which is full: PETALS routes around it, WS-RR too, the shortest path does not; a retry
-// that looks for a route anew finds the free server.
+// Given two equal servers of which the first is full; expects PETALS and WS-RR to route around it, and the shortest path not
+// to. Given a retry that looks for a new route; expects it to find the free server.
 TEST(SessionSimulation, RoutingAvoidsFullServers) {
   Case made = one_server(10, 1);
   made.instance.servers.push_back(made.instance.servers[0]);
@@ -321,20 +322,20 @@ TEST(SessionSimulation, RoutingAvoidsFullServers) {
   }
   policy.routing = SessionRouting::kShortest;
   EXPECT_EQ(run_checked(made.instance, made.placement, policy, requests).requests[1].route.servers, std::vector<int>{0});
-  // Three at once: the third backs off from the cheaper server, and takes the other one when that ends first.
+  // With three requests, the third backs off from the cheaper server, and takes the other one when that is free first.
   policy.routing = SessionRouting::kPetals;
   policy.start = StartRule::kBackoff;
   const std::vector<workload::Request> three{{0, 8, 0, 0}, {0, 0.1, 0, 0}, {0, 1, 0, 0}};
   CheckedRun run = run_checked(made.instance, made.placement, policy, three);
   EXPECT_EQ(run.requests[2].started_ns,
-            123'000'000'000);  // tries at 0, 1, 3, 7, 15, 31, 63, 123; the first server is busy to 80
+            123'000'000'000);  // tries at 0, 1, 3, 7, 15, 31, 63, 123; the first server is busy until 80
   policy.reroute_on_retry = true;
   run = run_checked(made.instance, made.placement, policy, three);
   EXPECT_EQ(run.requests[2].route.servers, std::vector<int>{1});
   EXPECT_EQ(run.requests[2].started_ns, 3'000'000'000);
 }
 
-// Given Poisson arrivals and exponential sizes at one server with c sessions: the mean wait is that of an M/M/c queue (Erlang's
+// Given Poisson arrivals and exponential sizes at one server with c sessions; expects the mean wait of an M/M/c queue (Erlang's
 // C).
 TEST(SessionSimulation, IsAnErlangQueueOnOneServer) {
   constexpr int kSessions = 3;
@@ -361,7 +362,8 @@ TEST(SessionSimulation, IsAnErlangQueueOnOneServer) {
   EXPECT_NEAR(result->service.mean_s, kService_s, 0.01 * kService_s);
 }
 
-// Given token times on every server: a request takes the sum over its servers of communication and blocks, by its tokens.
+// Given token times on every server; expects a request to take the sum over its servers of communication and blocks, by its
+// tokens.
 TEST(SessionSimulation, ServesByTokensWhereTheyAreKnown) {
   Case made = one_server(10, 1);
   made.instance.servers[0].token_times = chain::TokenTimes{0.25, 0.001, 0.01, 0.5, 0.05};
@@ -371,7 +373,7 @@ TEST(SessionSimulation, ServesByTokensWhereTheyAreKnown) {
   EXPECT_NEAR(run.result.service.min_s, 0.5 + 2 * (0.25 + 0.001 * 100), 1e-9);
 }
 
-// Given a placement without some block, or without room for its cache: an error that says so, and no run.
+// Given a placement without some block, or without room for its cache; expects an error that says so, and no run.
 TEST(SessionSimulation, RefusesPlacementsWithoutARoute) {
   Case made = one_server(10, 1);
   ListSource source({{0, 1, 0, 0}});
@@ -386,7 +388,7 @@ TEST(SessionSimulation, RefusesPlacementsWithoutARoute) {
   ASSERT_FALSE(result.ok());
 }
 
-// Given one source and policy twice: the same result, bit for bit. Given a limit: no more requests than that.
+// Given one source and policy twice; expects the same result bit for bit. Given a limit; expects no more requests than that.
 TEST(SessionSimulation, IsDeterministicAndLimited) {
   Rng rng(6, "sessions");
   std::optional<Case> made;

@@ -1,4 +1,4 @@
-// The composition: the choice of c against trying every c, what it says of itself, and what it says when nothing fits.
+// Tests of composition: the choice of c against trying every c, the figures that it reports, and the error if nothing fits.
 #include "planner/chain/compose.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace windlass::chain {
 namespace {
 
-// The choice of c as Section 3.1.3 and 3.2.3 say it, trying every c. 0: no full chain for any. Values that differ in the last
-// digits alone are the same chains found in another order.
+// The choice of c by Sections 3.1.3 and 3.2.3, trying every c. 0: no c gives a full chain. Values that differ only in the last
+// digits are the same chains found in another order.
 int best_by_trying_all(const Instance& instance, Tuning tuning, Servers servers) {
   int best = 0, largest = 0;
   double objective = 0, largest_rate = 0;
@@ -57,8 +57,8 @@ Instance instance_full_of_ties(Rng& rng) {
   return instance;
 }
 
-// Given: random instances with up to ten servers, of all loads, half of them full of ties. Expected: for each tuning,
-// with the stop rule and without, the c that trying all of them gives; the search's shortcuts change nothing.
+// Given random instances with up to ten servers, of all loads, half of them full of ties; expects for each tuning, with and
+// without the stop rule, the c found by trying all: the shortcuts of the search change nothing.
 TEST(Compose, ChoosesTheBestCapacity) {
   Rng rng(8, "compose");
   int stable = 0, unstable = 0;
@@ -68,7 +68,7 @@ TEST(Compose, ChoosesTheBestCapacity) {
     for (const Tuning tuning : {Tuning::kLowerBound, Tuning::kUpperBound, Tuning::kSurrogate}) {
       for (const Servers servers : {Servers::kAsNeeded, Servers::kAll}) {
         const auto composed = compose(instance, tuning, servers);
-        // The surrogate looks at what the stop rule leaves.
+        // The surrogate is computed on what the stop rule places.
         const int expected = best_by_trying_all(instance, tuning, tuning == Tuning::kSurrogate ? Servers::kAsNeeded : servers);
         ASSERT_EQ(composed.ok(), expected > 0) << "round " << round;
         if (!composed.ok()) continue;
@@ -81,8 +81,7 @@ TEST(Compose, ChoosesTheBestCapacity) {
   EXPECT_GT(unstable, effort(33, 500));
 }
 
-// Given: an arrival rate that is the total rate, up to the last bits either way. Expected: stable exactly when both bounds are
-// there.
+// Given an arrival rate equal to the total rate, up to the last bits; expects stability exactly if both bounds exist.
 TEST(Compose, IsStableWithBothBoundsOrNot) {
   Rng rng(10, "edge");
   for (int round = 0; round < effort(200, 2000); ++round) {
@@ -96,9 +95,9 @@ TEST(Compose, IsStableWithBothBoundsOrNot) {
   }
 }
 
-// Given: random instances. Expected: totals, flags and bounds agree with the chains they stand beside; Lemma 3.2 holds:
-// GCA serves at least what the disjoint chains would.
-TEST(Compose, SaysWhatItComposed) {
+// Given random instances; expects totals, flags and bounds to agree with the chains, and Lemma 3.2: GCA serves at least as much
+// as the disjoint chains.
+TEST(Compose, ReportsWhatItComposed) {
   Rng rng(9, "compose-says");
   int composed_count = 0;
   for (int round = 0; round < effort(200, 2000); ++round) {
@@ -126,8 +125,8 @@ TEST(Compose, SaysWhatItComposed) {
   EXPECT_GT(composed_count, effort(33, 500));
 }
 
-// Given: servers that together hold 3 of 5 blocks of 2.5 GB with their caches, one with 0.5 GB left over. Expected: a refusal
-// that says how many GB are missing at least: 2 and 2.5.
+// Given servers that together hold 3 of 5 blocks of 2.5 GB with their caches, one with 0.5 GB left over; expects an error that
+// says how many GB are missing at least: 2 and 2.5.
 TEST(Compose, SaysHowMuchMemoryIsMissing) {
   const Instance instance{5, 2, 0.5, 1, 0.7, {Server{"a", 5, 0.1, 0.1, 1, {}}, Server{"b", 3, 0.1, 0.1, 1, {}}}};
   for (const auto& refused : {compose(instance, 1), compose(instance, Tuning::kLowerBound)}) {
@@ -139,7 +138,7 @@ TEST(Compose, SaysHowMuchMemoryIsMissing) {
   }
 }
 
-// Given: the setting of Section 4.1.1 without delays, c = 7. Expected: a 40 GB server holds 19 blocks and a 20 GB server 9 (Eq.
+// Given the setting of Section 4.1.1 without delays, c = 7; expects 19 blocks on a 40 GB server and 9 on a 20 GB server (Eq.
 // 8).
 TEST(Compose, PlacesThePapersBlockCounts) {
   Instance instance{70, 1.32, 0.11, 0.2, 0.7, {}};

@@ -1,4 +1,4 @@
-// The JSON of a composition: the names that scripts rely on, and numbers that come back as the same doubles.
+// Tests of a composition's JSON: the names that scripts rely on, and numbers that read back as the same doubles.
 #include "planner/chain/composition_json.h"
 
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ Composition composition() {
   return result;
 }
 
-// Given a composition with an unused server: exactly the names, servers by name, blocks from 1, and every double as it
-// was.
+// Given a composition with an unused server; expects exactly the agreed names, servers by name, blocks from 1, and unchanged
+// doubles.
 TEST(CompositionJson, HasTheAgreedNames) {
   const Instance instance = three_servers();
   const Composition expected = composition();
@@ -62,8 +62,8 @@ TEST(CompositionJson, HasTheAgreedNames) {
   EXPECT_EQ(json.at("considered")[1].at("objective").get<double>(), 1.0 / 7);
 }
 
-// Given an unstable composition: bounds is null, not left out; without any chain the load is null too, without a chosen c
-// the capacity.
+// Given an unstable composition; expects bounds to be null and not missing. Given no chain; expects a null load. Given no
+// chosen c; expects a null capacity.
 TEST(CompositionJson, UnstableHasNoBounds) {
   Composition unstable = composition();
   unstable.stable = false;

@@ -1,4 +1,4 @@
-// GBP-CR against its definition, against brute force over all groupings (Theorem 3.4), and on the paper's Fig. 1.
+// Tests GBP-CR against its definition, against brute force over all groupings (Theorem 3.4), and on the paper's Fig. 1.
 #include "planner/chain/gbp_cr.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace windlass::chain {
 namespace {
 
-// Given: the instance of Fig. 1 (L servers of (L+1) s_m, s_m = L s_c) with L = 6. Expected: c = 1 gives L chains of one server,
-// and c = L^2 one chain of L servers with one block each.
+// Given the instance of Fig. 1 (L servers of (L+1) s_m, s_m = L s_c) with L = 6; expects L chains of one server for c = 1, and
+// one chain of L servers with one block each for c = L^2.
 TEST(GbpCr, IsFigure1) {
   constexpr int kBlocks = 6;
   Instance instance{kBlocks, 6.0, 1.0, 1e9, 0.7, {}};
@@ -34,7 +34,7 @@ TEST(GbpCr, IsFigure1) {
   EXPECT_NEAR(longest.scaled_rate_per_s, 1 / (kBlocks * 0.5 + kBlocks * 0.1), 1e-12);
 }
 
-// Given: memories whose quotient by s_m + s_c c lies at a whole number. Expected: the floor of the double quotient, as written.
+// Given memories whose quotient by s_m + s_c c is near a whole number; expects the floor of the quotient as a double.
 TEST(GbpCr, TakesFloorsOfDoublesAsWritten) {
   const Instance instance{100, 0.1, 0.1, 1, 0.7, {}};
   for (const double memory_gb : {0.6, 1.2, 0.8999999999999999, 0.3 * 3}) {
@@ -45,14 +45,14 @@ TEST(GbpCr, TakesFloorsOfDoublesAsWritten) {
   EXPECT_EQ(blocks_for_capacity(instance, 0.2, 2), 0);
 }
 
-// Given: five servers, of which two make a chain that is fast enough, and one too small for a block. Expected: the stop rule
-// leaves the others unplaced; without it they are placed, an unfinished chain's too; the small one never is.
+// Given five servers, of which two make a fast enough chain and one is too small for a block; expects the stop rule to leave
+// the others unplaced. Without the rule expects them placed, also in an unfinished chain; the small one never is.
 TEST(GbpCr, StopsAtTheRateAndKeepsAnUnfinishedChain) {
   Instance instance{4, 1.0, 0.5, 0.1, 0.5, {}};
   for (const double memory_gb : {3.0, 3.0, 1.0, 3.0, 3.0, 3.0}) {
     instance.servers.push_back(Server{"s" + std::to_string(instance.servers.size()), memory_gb, 0.1, 0.1, 1, {}});
   }
-  const DisjointChains stopped = gbp_cr(instance, 1);  // needs 0.2 a second; a chain gives 1 / 0.6
+  const DisjointChains stopped = gbp_cr(instance, 1);  // needs a rate of 0.2 per second; a chain gives 1 / 0.6
   EXPECT_TRUE(stopped.reaches_rate);
   EXPECT_EQ(stopped.chains, (std::vector<std::vector<int>>{{0, 1}}));
   EXPECT_EQ(stopped.placement[3].blocks, 0);
@@ -64,7 +64,7 @@ TEST(GbpCr, StopsAtTheRateAndKeepsAnUnfinishedChain) {
   EXPECT_EQ(all.placement[2].blocks, 0);
 }
 
-// Given: random instances and capacities. Expected: Alg. 1 written out naively gives the same placement and chains.
+// Given random instances and capacities; expects the placement and chains of a naive Alg. 1.
 TEST(GbpCr, FollowsItsDefinition) {
   Rng rng(1, "gbp-cr");
   for (int round = 0; round < effort(300, 3000); ++round) {
@@ -110,7 +110,7 @@ TEST(GbpCr, FollowsItsDefinition) {
   }
 }
 
-// The least number of disjoint groups of servers with which Eq. 10 holds, by trying every grouping; 0: none holds.
+// The smallest number of disjoint groups of servers that satisfies Eq. 10, by trying every grouping; 0: none does.
 int fewest_chains(const Instance& instance, int capacity) {
   const std::size_t servers = instance.servers.size();
   int best = 0;
@@ -144,8 +144,8 @@ int fewest_chains(const Instance& instance, int capacity) {
   return best;
 }
 
-// Given: random instances of up to six servers with equal memories. Expected (Theorem 3.4): GBP-CR needs as few chains as
-// the best of all groupings, and finds enough exactly when some grouping does.
+// Given random instances of up to six servers with equal memories; expects (Theorem 3.4) as few chains as the best of all
+// groupings, and enough exactly if some grouping has enough.
 TEST(GbpCr, IsOptimalUnderEqualMemories) {
   Rng rng(2, "theorem-3.4");
   int feasible = 0;
@@ -163,7 +163,7 @@ TEST(GbpCr, IsOptimalUnderEqualMemories) {
   EXPECT_GT(feasible, effort(13, 200));
 }
 
-// Given: 300 random instances. Expected: next_change() skips no c at which the placement differs from the one before.
+// Given 300 random instances; expects next_change() to skip no c at which the placement changes.
 TEST(GbpCr, NextChangeSkipsNothing) {
   Rng rng(3, "next-change");
   for (int round = 0; round < effort(50, 300); ++round) {

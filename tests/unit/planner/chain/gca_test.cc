@@ -1,4 +1,4 @@
-// GCA against Alg. 2 on the explicit graph of server pairs, its promise to JFFC (Theorem 3.5), and the paper's Fig. 2.
+// Tests GCA against Alg. 2 on the explicit graph of server pairs, its guarantee for JFFC (Theorem 3.5), and the paper's Fig. 2.
 #include "planner/chain/gca.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Path {
   double time_s = kNever;
 };
 
-// The fastest path from block `next` on over servers with room, by trying all.
+// The fastest path from block `next` over servers with room, by trying all.
 void try_paths(const Instance& instance, const Placement& placement, const std::vector<long>& slots, int next, Path& so_far,
                double time_s, Path& best) {
   if (next > instance.blocks) {
@@ -50,7 +50,7 @@ void try_paths(const Instance& instance, const Placement& placement, const std::
   }
 }
 
-// Given: the placement of Fig. 2. Expected: its three chains with five requests each, and the total rate of Eq. 16.
+// Given the placement of Fig. 2; expects its three chains with five requests each, and the total rate of Eq. 16.
 TEST(Gca, IsFigure2) {
   constexpr double kEpsilon = 1e-3;
   Instance instance{3, 1, 0.1, 0.1, 0.7, {}};
@@ -74,8 +74,8 @@ TEST(Gca, IsFigure2) {
   EXPECT_NEAR(rate, 5 / (3 + 5 * kEpsilon) + 5 / (3 + 10 * kEpsilon) + 5 / (3 + 12 * kEpsilon), 1e-9);
 }
 
-// Given: random placements. Expected: chain by chain what Alg. 2 gives when every path is tried; every chain covers all
-// blocks in order on servers that hold them; no server keeps more caches than fit; and no path has room at the end.
+// Given random placements; expects, chain by chain, the result of Alg. 2 with every path tried; all blocks in order on servers
+// that hold them; no server with more caches than fit; and no path with room at the end.
 TEST(Gca, IsAlgorithm2OnEveryPath) {
   Rng rng(4, "gca");
   int chains_seen = 0;
@@ -116,9 +116,9 @@ TEST(Gca, IsAlgorithm2OnEveryPath) {
   EXPECT_GT(chains_seen, effort(133, 2000));
 }
 
-// Given: requests that come and go at random on 400 random placements. Expected (Theorem 3.5): taking the fastest free chain of
-// GCA's is as fast as taking the fastest of all paths with room at that moment, every time.
-TEST(Gca, IsAllThatJffcNeeds) {
+// Given requests that come and go at random on 400 random placements; expects (Theorem 3.5) that the fastest free chain of GCA
+// is always as fast as the fastest of all paths with room at that moment.
+TEST(Gca, ChainsAreEnoughForJffc) {
   Rng rng(5, "theorem-3.5");
   int assigned = 0;
   for (int round = 0; round < effort(60, 400); ++round) {
@@ -155,7 +155,7 @@ TEST(Gca, IsAllThatJffcNeeds) {
   EXPECT_GT(assigned, effort(200, 2000));
 }
 
-// Given: two servers of the same speed that hold everything. Expected: the one listed first is filled first.
+// Given two servers of the same speed that hold everything; expects the one listed first to be filled first.
 TEST(Gca, TiesGoToTheServerListedFirst) {
   const Instance instance{2, 1, 1, 1, 0.7, {Server{"a", 6, 0.1, 0.1, 1, {}}, Server{"b", 8, 0.1, 0.1, 1, {}}}};
   const auto chains = gca(instance, {BlockRange{1, 2}, BlockRange{1, 2}});
@@ -166,8 +166,8 @@ TEST(Gca, TiesGoToTheServerListedFirst) {
   EXPECT_EQ(chains[1].capacity, 3);
 }
 
-// Given: placements that leave a block out, hold nothing, or leave no room for a cache. Expected: no chain.
-TEST(Gca, FindsNothingWhereNothingIs) {
+// Given placements that miss a block, are empty, or leave no room for a cache; expects no chain.
+TEST(Gca, FindsNoChainIfThereIsNone) {
   const Instance instance{2, 1, 1, 1, 0.7, {Server{"a", 6, 0.1, 0.1, 1, {}}, Server{"b", 2, 0.1, 0.1, 1, {}}}};
   EXPECT_TRUE(gca(instance, {BlockRange{1, 1}, BlockRange{1, 1}}).empty());
   EXPECT_TRUE(gca(instance, Placement(2)).empty());

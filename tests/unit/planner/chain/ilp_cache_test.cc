@@ -1,5 +1,5 @@
-// Tests of the cache allocation's integer program: Fig. 2 with its numbers, enumeration on small instances, its place between
-// the lower bound of Fig. 4 and GCA, and what adding a server does to the optimum over all placements.
+// Tests of the integer program for cache allocation: Fig. 2 with its numbers, enumeration on small instances, its position
+// between the lower bound of Fig. 4 and GCA, and the effect of adding a server on the optimum over all placements.
 #include <limits>
 #include <map>
 #include <numeric>
@@ -15,8 +15,8 @@
 namespace windlass::chain {
 namespace {
 
-// The instance of Fig. 2 with epsilon = 1/64, its servers' memories raised by half a cache so that the floors are what the
-// figure means: 3 servers of 2 GB hold one block and 10 caches, j2 holds two blocks and 10.
+// The instance of Fig. 2 with epsilon = 1/64. Memories are raised by half a cache so that the floors are those of the figure: 3
+// servers of 2 GB hold one block and 10 caches; j2 holds two blocks and 10 caches.
 Instance figure_2() {
   Instance instance;
   instance.blocks = 3;
@@ -38,7 +38,7 @@ Instance figure_2() {
 
 const Placement kFigure2 = {{1, 1}, {2, 2}, {1, 1}, {2, 1}, {3, 1}};
 
-// The fewest jobs at once that reach the rate, filling the chains in their order.
+// The smallest number of concurrent jobs that reach the rate, filling the chains in order.
 std::optional<long> greedy_total(const std::vector<ServerChain>& chains, double required) {
   double rate = 0;
   long total = 0;
@@ -52,7 +52,7 @@ std::optional<long> greedy_total(const std::vector<ServerChain>& chains, double 
   return rate >= required ? std::optional(total) : std::nullopt;
 }
 
-// Every allocation that fits, visited as visit(capacities).
+// Calls visit(capacities) for every allocation that fits.
 template <class Visit>
 void each_allocation(const Instance& instance, const Placement& placement, const std::vector<ServerChain>& chains,
                      const Visit& visit) {
@@ -87,8 +87,8 @@ double rate_of(const std::vector<ServerChain>& chains, const std::vector<long>& 
   return rate;
 }
 
-// Fig. 2: 10 slots on each server. j1-j2 alone serves 5 at once and uses up j2. Half of what (16) gives in total needs 8 jobs;
-// all of it 15, five on each of j1-j2, j1-j4-j5 and j3-j4-j5; any more cannot be had from these chains.
+// Given Fig. 2 with 10 slots on each server, where j1-j2 alone serves 5 jobs and uses up j2; expects 8 jobs for half the total
+// of (16), 15 for all of it (five on each of j1-j2, j1-j4-j5 and j3-j4-j5), and no more from these chains.
 TEST(CacheIlp, SolvesFigure2) {
   const Instance instance = figure_2();
   const auto chains = gca(instance, kFigure2);
@@ -107,7 +107,7 @@ TEST(CacheIlp, SolvesFigure2) {
   EXPECT_TRUE(beyond.proved);
 }
 
-// Nothing required: nothing allocated; no chains: infeasible.
+// Given no required rate; expects no allocation. Given no chains; expects infeasible.
 TEST(CacheIlp, HandlesTheEnds) {
   const Instance instance = figure_2();
   const auto none = optimal_cache_allocation(instance, kFigure2, gca(instance, kFigure2), 0).value();
@@ -116,11 +116,12 @@ TEST(CacheIlp, HandlesTheEnds) {
   EXPECT_FALSE(optimal_cache_allocation(instance, kFigure2, {}, 1).value().feasible);
 }
 
-// Random placements: capacities as few as enumeration finds, within the caches, reaching the rate; infeasible exactly when no
-// allocation reaches it. Between the lower bound of Fig. 4 and GCA's own count; over all chains never more than over GCA's.
+// Given random placements; expects as few capacities as enumeration finds, within the caches, reaching the rate; infeasible
+// exactly if no allocation reaches it; between the lower bound of Fig. 4 and GCA's own count; and over all chains never more
+// than over GCA's.
 TEST(CacheIlp, AgreesWithEnumeration) {
   int feasible = 0, infeasible = 0, better = 0, fewer_on_all = 0;
-  // Instances on which the optimum beats GCA are rare: seeds 1839 and 2471.
+  // Instances in which the optimum beats GCA are rare: seeds 1839 and 2471.
   for (std::uint64_t seed = effort(1800U, 0U); seed < effort(2500U, 3000U); ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed, "ilp");
@@ -175,8 +176,8 @@ TEST(CacheIlp, AgreesWithEnumeration) {
   EXPECT_GT(better + fewer_on_all, 0) << "no instance on which the optimum beats GCA: the comparison shows nothing";
 }
 
-// All chains of a placement are those sequences of distinct servers that meet Section 2.1's condition at every hop and have the
-// slots, by trying every sequence.
+// Given random placements; expects all chains to be the sequences of distinct servers that satisfy Section 2.1's condition at
+// every hop and have the slots, found by trying every sequence.
 TEST(CacheIlp, FindsAllChains) {
   for (std::uint64_t seed = 0; seed < effort(200U, 2000U); ++seed) {
     SCOPED_TRACE(seed);
@@ -217,7 +218,7 @@ TEST(CacheIlp, FindsAllChains) {
   }
 }
 
-// More chains than asked for are an error that says so, not a shorter list.
+// Given more chains than requested; expects an error that says so, and not a shorter list.
 TEST(CacheIlp, RefusesTooManyChains) {
   Instance instance;
   instance.blocks = 8;
@@ -234,8 +235,8 @@ TEST(CacheIlp, RefusesTooManyChains) {
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
 }
 
-// --optimal on random compositions: as many capacities as the program's optimum, all rates and bounds of these chains, and an
-// error exactly when GCA's chains cannot reach the rate.
+// Given --optimal on random compositions; expects as many capacities as the program's optimum, the rates and bounds of these
+// chains, and an error exactly if GCA's chains cannot reach the rate.
 TEST(CacheIlp, OptimisesAComposition) {
   int optimised = 0, refused = 0;
   for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
@@ -257,7 +258,7 @@ TEST(CacheIlp, OptimisesAComposition) {
     ++optimised;
     ASSERT_TRUE(result->proved);
     ASSERT_EQ(result->composition.total_capacity, program.total_capacity);
-    // Greedy capacities that fall short of the rate may be fewer.
+    // Greedy capacities that miss the rate may be fewer.
     if (composed->meets_max_load) {
       ASSERT_LE(result->composition.total_capacity, composed->total_capacity);
     }
@@ -296,8 +297,8 @@ Optimum optimum(const Instance& instance) {
   return best;
 }
 
-// A server more, placed wherever is best, never raises the optimal (7a) nor lowers the largest total rate, over all placements
-// and cache allocations; and it does help on some instances.
+// Given one more server, placed wherever best; expects that it never raises the optimal (7a) nor lowers the largest total rate,
+// over all placements and cache allocations, and that it helps on some instances.
 TEST(CacheIlp, AnotherServerNeverHurtsTheOptimum) {
   int fewer = 0, faster = 0;
   for (std::uint64_t seed = 0; seed < effort(15U, 60U); ++seed) {
@@ -317,7 +318,7 @@ TEST(CacheIlp, AnotherServerNeverHurtsTheOptimum) {
   EXPECT_GT(faster, effort(3, 20));
 }
 
-// The largest rate of a placement: as enumeration finds it.
+// Given random placements; expects the largest rate found by enumeration.
 TEST(CacheIlp, LargestRateAgreesWithEnumeration) {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < effort(150U, 1500U); ++seed) {

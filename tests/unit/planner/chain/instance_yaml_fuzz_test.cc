@@ -1,5 +1,4 @@
-// A seeded fuzzer over INSTANCE files: whatever the bytes are, the parser answers; and what it accepts it can write and read
-// again.
+// Seeded fuzz tests of INSTANCE files: the parser answers for any bytes, and whatever it accepts it can write and read again.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -81,7 +80,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Where a number or word begins, and how long it is.
+// The start and length of a number or word.
 std::pair<std::size_t, std::size_t> random_word(Rng& rng, const std::string& text) {
   const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '+'; };
   std::size_t at = below(rng, text.size());
@@ -104,7 +103,7 @@ std::string mutated(Rng& rng, std::string text) {
         text.replace(at, length, tokens()[below(rng, tokens().size())]);
         break;
       }
-      case 5: {  // another line twice, or two lines swapped
+      case 5: {  // duplicate a line, or swap two lines
         auto lines = lines_of(text);
         const std::size_t i = below(rng, lines.size());
         const std::size_t j = below(rng, lines.size());
@@ -117,7 +116,7 @@ std::string mutated(Rng& rng, std::string text) {
         for (const std::string& line : lines) text += line;
         break;
       }
-      case 6: {  // two words swapped
+      case 6: {  // swap two words
         const auto [a, a_length] = random_word(rng, text);
         const std::string first = text.substr(a, a_length);
         const std::string& other = documents()[below(rng, documents().size())];
@@ -125,12 +124,12 @@ std::string mutated(Rng& rng, std::string text) {
         text.replace(a, a_length, other.substr(b, b_length));
         break;
       }
-      case 7: {  // a piece taken out
+      case 7: {  // remove a piece
         const std::size_t at = below(rng, text.size());
         text.erase(at, static_cast<std::size_t>(rng.integer(1, 20)));
         break;
       }
-      default: {  // a number with other digits
+      default: {  // change the digits of a number
         const auto [at, length] = random_word(rng, text);
         text.replace(at, length, std::to_string(std::exp(rng.uniform(-25, 25))));
         break;
@@ -157,8 +156,8 @@ void expect_in_range(const Instance& instance, const std::string& text) {
   ASSERT_TRUE(good) << text;
 }
 
-// Given damaged copies of good files: each is answered, by an instance inside the ranges that comes back the same from
-// its own file, or by one printable line. Some of both kinds must occur.
+// Given damaged copies of good files; expects for each an instance within the ranges that survives writing and reading, or one
+// printable line. Both must occur.
 TEST(InstanceYamlFuzz, EveryInputIsAnswered) {
   Rng rng(20260417, "mutations");
   int accepted = 0;
@@ -182,7 +181,7 @@ TEST(InstanceYamlFuzz, EveryInputIsAnswered) {
   EXPECT_GT(refused, effort(1333, 20'000));
 }
 
-// Given 20,000 texts of random bytes and of random tokens: each is answered.
+// Given 20,000 texts of random bytes and of random tokens; expects an answer for each.
 TEST(InstanceYamlFuzz, NoiseIsAnswered) {
   Rng rng(20260418, "noise");
   int refused = 0;

@@ -1,4 +1,4 @@
-// Tests of the wrapper of Cbc: known programs, every status, silence, repeatability, and tiny random programs against
+// Tests of the Cbc wrapper: known programs, every status, no output, repeatability, and tiny random programs against
 // enumeration.
 #include <cmath>
 #include <optional>
@@ -17,7 +17,7 @@ using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Items of the given values and weights, each taken or not.
+// Items with the given values and weights, each taken or not.
 MixedIntegerProgram knapsack(const std::vector<double>& values, const std::vector<double>& weights, double room) {
   MixedIntegerProgram program;
   std::vector<Term> weight;
@@ -29,7 +29,7 @@ MixedIntegerProgram knapsack(const std::vector<double>& values, const std::vecto
   return program;
 }
 
-// A knapsack of values 60, 100, 120 and weights 10, 20, 30 with room for 50: the second and third, worth 220.
+// Given a knapsack with values 60, 100, 120, weights 10, 20, 30 and room for 50; expects the second and third, worth 220.
 TEST(MixedIntegerProgram, SolvesAKnapsack) {
   const auto solution = solve(knapsack({60, 100, 120}, {10, 20, 30}, 50));
   ASSERT_TRUE(solution.ok()) << solution.error().message;
@@ -39,7 +39,7 @@ TEST(MixedIntegerProgram, SolvesAKnapsack) {
   EXPECT_EQ(solution->best_bound, -220);
 }
 
-// maximise 3x + 2y, x + y <= 4, x + 3y <= 6, x <= 3, continuous: x = 3, y = 1.
+// Given maximise 3x + 2y, x + y <= 4, x + 3y <= 6, x <= 3, continuous; expects x = 3, y = 1.
 TEST(MixedIntegerProgram, SolvesALinearProgram) {
   MixedIntegerProgram program;
   const int x = program.add_variable({.lower = 0, .upper = 3, .objective = -3});
@@ -53,9 +53,8 @@ TEST(MixedIntegerProgram, SolvesALinearProgram) {
   EXPECT_NEAR(solution->objective, -11, 1e-9);
 }
 
-// A program in which every kind of constraint binds: x + y = 5, 1 <= x - y <= 2, x >= 3.2 integer: x = 4 is not within the
-// range (y = 1 gives 3), so x = 3 and y = 2 fail the bound, and there is no solution; with y continuous and x free, x - y = 2
-// at best.
+// Given x + y = 5, 1 <= x - y <= 2 and x >= 3.2; expects infeasible if x is an integer (x = 4 gives y = 1 and a difference of
+// 3), otherwise x = 3.5 and y = 1.5.
 TEST(MixedIntegerProgram, ObeysEquationsAndRanges) {
   for (const bool integer : {true, false}) {
     MixedIntegerProgram program;
@@ -75,7 +74,8 @@ TEST(MixedIntegerProgram, ObeysEquationsAndRanges) {
   }
 }
 
-// A term that stands twice counts twice: x + x <= 5 with x integer gives x = 2; x - x is no constraint on x.
+// Given a variable that appears twice; expects it to count twice: x + x <= 5 with integer x gives x = 2; x - x is no constraint
+// on x.
 TEST(MixedIntegerProgram, AddsUpTermsOfOneVariable) {
   MixedIntegerProgram program;
   const int x = program.add_variable({.lower = 0, .upper = 9, .objective = -1, .integer = true});
@@ -85,8 +85,8 @@ TEST(MixedIntegerProgram, AddsUpTermsOfOneVariable) {
   EXPECT_EQ(solve(program).value().objective, -2);
 }
 
-// 2x = 1 has no integer solution though its relaxation has; x <= -1 with x >= 0 has none at all; nor has an integer in [0.2,
-// 0.8].
+// Given 2x = 1 with integer x, which only the relaxation solves; x <= -1 with x >= 0; and an integer in [0.2, 0.8]; expects
+// infeasible.
 TEST(MixedIntegerProgram, SaysInfeasible) {
   MixedIntegerProgram parity;
   const int x = parity.add_variable({.lower = -10, .upper = 10, .objective = 1, .integer = true});
@@ -103,7 +103,8 @@ TEST(MixedIntegerProgram, SaysInfeasible) {
   EXPECT_EQ(solve(between).value().status, Status::kInfeasible);
 }
 
-// Nothing holds -x up: unbounded, integer or not. With a second constraint that no integer meets, infeasible instead.
+// Given an objective -x without a bound; expects unbounded, integer or not. Given a second constraint that no integer
+// satisfies; expects infeasible.
 TEST(MixedIntegerProgram, SaysUnbounded) {
   for (const bool integer : {true, false}) {
     MixedIntegerProgram program;
@@ -116,7 +117,7 @@ TEST(MixedIntegerProgram, SaysUnbounded) {
   }
 }
 
-// No variable at all, and none in the objective: the empty program is optimal at 0.
+// Given no variable, and none in the objective; expects the empty program to be optimal at 0.
 TEST(MixedIntegerProgram, SolvesEmptyPrograms) {
   EXPECT_EQ(solve(MixedIntegerProgram{}).value().status, Status::kOptimal);
   MixedIntegerProgram program;
@@ -126,8 +127,8 @@ TEST(MixedIntegerProgram, SolvesEmptyPrograms) {
   EXPECT_EQ(solution.value().objective, 0);
 }
 
-// The same kind of knapsack under a limit of one node with a start: never worse than the start, and one that does not hold is
-// ignored; with too few values, an error.
+// Given a similar knapsack with a limit of one node and a start; expects nothing worse than the start. Given an infeasible
+// start; expects it to be ignored. Given too few values; expects an error.
 TEST(MixedIntegerProgram, StartsFromKnownValues) {
   Rng rng(3, "knapsack");
   MixedIntegerProgram program;
@@ -149,8 +150,8 @@ TEST(MixedIntegerProgram, StartsFromKnownValues) {
   EXPECT_FALSE(solve(program, 1, std::vector<double>(3, 0.0)).ok());
 }
 
-// A hard subset-sum like knapsack under a limit of one node: no proof, a bound that is not above the true optimum, and values,
-// if there are any, that are feasible; without the limit, the optimum itself, not below the bound.
+// Given a hard knapsack similar to subset sum, with a limit of one node; expects no proof, a bound not above the optimum, and
+// feasible values if any. Without the limit; expects the optimum, not below the bound.
 TEST(MixedIntegerProgram, StopsAtTheNodeLimit) {
   Rng rng(3, "knapsack");
   MixedIntegerProgram program;
@@ -176,7 +177,7 @@ TEST(MixedIntegerProgram, StopsAtTheNodeLimit) {
   EXPECT_GE(more->objective, limited->best_bound - 1e-6);
 }
 
-// Programs that are no programs: the error names what is wrong.
+// Given invalid programs; expects errors that name what is wrong.
 TEST(MixedIntegerProgram, RejectsBadNumbers) {
   const double nan = std::nan("");
   MixedIntegerProgram program;
@@ -188,19 +189,27 @@ TEST(MixedIntegerProgram, RejectsBadNumbers) {
     EXPECT_FALSE(solution.ok());
     return solution.ok() ? std::string() : solution.error().message;
   };
-  EXPECT_THAT(with([](auto& p) { p.add_variable({.lower = 2, .upper = 1}); }), HasSubstr("variable 1: bounds: found [2, 1]"));
+  EXPECT_THAT(with([](auto& p) { p.add_variable({.lower = 2, .upper = 1}); }),
+              HasSubstr("variable 1: bounds: must be numbers in rising order (got [2, 1])"));
   EXPECT_THAT(with([&](auto& p) { p.add_variable({.lower = nan}); }), HasSubstr("variable 1: bounds"));
-  EXPECT_THAT(with([&](auto& p) { p.add_variable({.objective = nan}); }), HasSubstr("variable 1: objective: found nan"));
+  EXPECT_THAT(with([&](auto& p) { p.add_variable({.objective = nan}); }),
+              HasSubstr("variable 1: objective: must be a finite number (got nan)"));
   EXPECT_THAT(with([](auto& p) {
                 p.add_at_most({{1, 1}}, 0);
               }),
-              HasSubstr("constraint 0: variable: found 1, allowed are 0 to 0"));
-  EXPECT_THAT(with([&](auto& p) { p.add_at_most({{x, kInfinity}}, 0); }), HasSubstr("constraint 0: coefficient: found inf"));
-  EXPECT_THAT(with([&](auto& p) { p.add_range({{x, 1}}, 2, 1); }), HasSubstr("constraint 0: bounds: found [2, 1]"));
+              HasSubstr("constraint 0: variable: must be from 0 to 0 (got 1)"));
+  EXPECT_THAT(with([&](auto& p) {
+                p.add_at_most({{x, kInfinity}}, 0);
+              }),
+              HasSubstr("constraint 0: coefficient: must be a finite number (got inf)"));
+  EXPECT_THAT(with([&](auto& p) {
+                p.add_range({{x, 1}}, 2, 1);
+              }),
+              HasSubstr("constraint 0: bounds: must be numbers in rising order (got [2, 1])"));
   EXPECT_FALSE(solve(program, 0).ok());
 }
 
-// Nothing but the result comes out: no line on standard output or error, whatever the status.
+// Given any status; expects no output on standard output or standard error.
 TEST(MixedIntegerProgram, PrintsNothing) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
@@ -285,7 +294,8 @@ std::optional<double> best_by_enumeration(const RandomProgram& random) {
   return best;
 }
 
-// Tiny random programs: status and optimum as enumeration finds them, and values that meet every constraint exactly.
+// Given tiny random programs; expects the status and optimum of an enumeration, and values that satisfy every constraint
+// exactly.
 TEST(MixedIntegerProgram, AgreesWithEnumeration) {
   int feasible = 0;
   for (std::uint64_t seed = 0; seed < effort(500U, 5000U); ++seed) {
@@ -304,7 +314,7 @@ TEST(MixedIntegerProgram, AgreesWithEnumeration) {
   EXPECT_GT(feasible, effort(100, 1500));
 }
 
-// A program solved twice, with another one in between, gives the same values to the last bit.
+// Given a program solved twice, with another one in between; expects the same values, bit for bit.
 TEST(MixedIntegerProgram, RepeatsItself) {
   Rng rng(11, "repeat");
   for (int i = 0; i < 50; ++i) {

@@ -1,4 +1,4 @@
-// Small random instances and placements for the tests against integer programs and enumeration.
+// Small random instances and placements for comparing integer programs with enumeration.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace windlass::chain {
 struct InstanceShape {
   int max_servers = 4;
   int max_blocks = 5;
-  double max_memory_gb = 4;  // blocks are of 1 GB
+  double max_memory_gb = 4;  // blocks are 1 GB
 };
 
 inline Server random_server(Rng& rng, int index, const InstanceShape& shape) {
   Server server;
   server.name = "s" + std::to_string(index);
   server.memory_gb = rng.uniform(1.1, shape.max_memory_gb);
-  // Over two orders of magnitude: were all chains about as fast, any allocation would do.
+  // Two orders of magnitude: if all chains were about equally fast, any allocation would do.
   server.communication_s = std::exp(rng.uniform(-4, 1));
   server.block_s = std::exp(rng.uniform(-4, 1));
   server.load_gb_per_s = rng.uniform(0.2, 2);
@@ -39,7 +39,7 @@ inline Instance random_instance(Rng& rng, const InstanceShape& shape = {}) {
   return instance;
 }
 
-// The most blocks that fit beside nothing else.
+// The largest number of blocks that fit without caches.
 inline int most_blocks(const Instance& instance, std::size_t server) {
   const double fit = std::floor(instance.servers[server].memory_gb / instance.block_gb);
   return static_cast<int>(std::min(fit, static_cast<double>(instance.blocks)));
@@ -55,7 +55,7 @@ inline Placement random_placement(Rng& rng, const Instance& instance) {
   return placement;
 }
 
-// Calls visit(placement) for every placement in which server j holds between fewest and most_blocks(j) blocks, or as many as
+// Calls visit(placement) for every placement in which server j holds between `fewest` and most_blocks(j) blocks, or as many as
 // fit.
 template <class Visit>
 void each_placement(const Instance& instance, int fewest, const Visit& visit) {

@@ -12,7 +12,7 @@ struct InstanceShape {
   int most_servers = 6;
   int most_blocks = 6;
   bool equal_memories = false;
-  double arrival_rate_per_s = 0;  // 0: drawn
+  double arrival_rate_per_s = 0;  // 0: random
 };
 
 inline Instance random_instance(Rng& rng, const InstanceShape& shape = {}) {

@@ -1,5 +1,5 @@
-// An execution of a transition's steps, block by block, that shares no code with the planner: sets of blocks per server,
-// moments in time, memory and coverage. For the tests of recomposition.
+// Executes the steps of a transition block by block, for tests of recomposition. It shares no code with the planner: sets of
+// blocks per server, moments in time, memory and coverage.
 #pragma once
 
 #include <algorithm>
@@ -29,12 +29,12 @@ inline Blocks united(Blocks a, const Blocks& b) {
 }
 
 struct Execution {
-  std::string mistake;  // the first rule that was broken; empty: none
+  std::string mistake;  // the first broken rule; empty: none
   double interrupted_s = 0;
   double seconds = 0;
 };
 
-// Executes the waves from `before` and compares what the servers hold in the end with `after`.
+// Executes the waves from `before` and compares the final blocks of the servers with `after`.
 inline Execution execute(const Instance& instance, const Placement& before, const Placement& after,
                          const std::vector<TransitionWave>& waves) {
   Execution execution;
@@ -95,8 +95,8 @@ inline Execution execute(const Instance& instance, const Placement& before, cons
   return execution;
 }
 
-// Whether any order of single actions keeps every block on some server: a server with room for both ranges and a request's
-// caches loads and drops separately, another drops, then loads. Every state is tried.
+// Whether some order of single actions keeps every block on some server. A server with room for both ranges and a request's
+// caches loads and drops separately; any other drops, then loads. Tries every state.
 inline bool some_order_serves(const Instance& instance, const Placement& before, const Placement& after) {
   struct Mover {
     Blocks before, after, kept, both;
@@ -119,7 +119,7 @@ inline bool some_order_serves(const Instance& instance, const Placement& before,
     mover.loads_first = mover.both == mover.before || mover.both == mover.after || slots >= size;
     movers.push_back(std::move(mover));
   }
-  // Per mover: 0 old, 1 both, 2 new.
+  // Per moving server: 0 old, 1 both, 2 new.
   const auto serves = [&](const std::vector<int>& state, std::size_t replacing) {
     Blocks all = others;
     for (std::size_t m = 0; m < movers.size(); ++m) {

@@ -1,5 +1,5 @@
-// Tests of handing out a composition's ranges anew: fewer loads, never a worse objective, against every exchange of like
-// servers.
+// Tests of reassigning the ranges of a composition: fewer loads, never a worse objective, compared with every exchange among
+// identical servers.
 #include <algorithm>
 #include <numeric>
 
@@ -13,7 +13,7 @@
 namespace windlass::chain {
 namespace {
 
-// Some servers of few kinds, so that there is something to exchange.
+// Servers of few kinds, so that some can be exchanged.
 Instance instance_of_kinds(Rng& rng, int max_servers) {
   Instance instance = random_instance(rng, {.max_servers = 1, .max_blocks = 8, .max_memory_gb = 6});
   std::vector<Server> kinds;
@@ -27,8 +27,9 @@ Instance instance_of_kinds(Rng& rng, int max_servers) {
   return instance;
 }
 
-// Two servers alike whose ranges the composition exchanged: exchanged back, nothing to load, and the chains follow.
-TEST(FewestLoads, ExchangesLikeServers) {
+// Given two identical servers whose ranges the composition exchanged; expects them exchanged back, nothing to load, and
+// matching chains.
+TEST(FewestLoads, ExchangesIdenticalServers) {
   Instance instance;
   instance.blocks = 2;
   instance.block_gb = 1;
@@ -48,9 +49,9 @@ TEST(FewestLoads, ExchangesLikeServers) {
   EXPECT_EQ(moved.total_service_rate_per_s, composed->total_service_rate_per_s);
 }
 
-// A chain of three unlike servers, of which the held ranges ask for the reverse order: lined up that way, since the chain takes
-// as long either way.
-TEST(FewestLoads, LinesUpAChain) {
+// Given a chain of three different servers that hold ranges in reverse order; expects the reverse order, because the chain
+// takes as long either way.
+TEST(FewestLoads, ReordersAChain) {
   Instance instance;
   instance.blocks = 6;
   instance.block_gb = 1;
@@ -66,8 +67,8 @@ TEST(FewestLoads, LinesUpAChain) {
   EXPECT_EQ(blocks_to_load(held, composed->placement), 4);
 }
 
-// Random compositions and held ranges: never more to load, never worse, ranges and chains still those of the composition up to
-// who holds them, memory kept; what is held already as composed stays as it is.
+// Given random compositions and held ranges; expects never more to load, never a worse service, the ranges and chains of the
+// composition up to who holds them, and memory kept; a composition that is already held stays unchanged.
 TEST(FewestLoads, NeverLoadsMoreNorServesWorse) {
   int fewer = 0;
   for (std::uint64_t seed = 0; seed < effort(300U, 3000U); ++seed) {
@@ -94,16 +95,16 @@ TEST(FewestLoads, NeverLoadsMoreNorServesWorse) {
       }
       ASSERT_EQ(next, instance.blocks + 1);
     }
-    const Composition anew = compose_on(instance, moved.placement);
-    ASSERT_EQ(anew.chains, moved.chains);
-    ASSERT_EQ(anew.total_service_rate_per_s, moved.total_service_rate_per_s);
+    const Composition fresh = compose_on(instance, moved.placement);
+    ASSERT_EQ(fresh.chains, moved.chains);
+    ASSERT_EQ(fresh.total_service_rate_per_s, moved.total_service_rate_per_s);
     ASSERT_EQ(with_fewest_loads(instance, *composed, composed->placement).placement, composed->placement);
     fewer += blocks_to_load(held, moved.placement) < blocks_to_load(held, composed->placement);
   }
   EXPECT_GT(fewer, effort(33, 500));
 }
 
-// Against every exchange among like servers (up to 6 of them): no exchange that serves no worse loads less.
+// Given every exchange among up to 6 identical servers; expects that no exchange with equal or better service loads less.
 TEST(FewestLoads, AgreesWithEveryExchange) {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {

@@ -1,4 +1,4 @@
-// Tests of the order of a transition's steps: executed block by block, compared with every order there is.
+// Tests of the order of a transition's steps: executed block by block, and compared with every possible order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Servers of the given memories, blocks of 1 GB, caches of 0.1 GB, 1 GB loaded per second.
+// Servers with the given memories, blocks of 1 GB, caches of 0.1 GB, 1 GB loaded per second.
 Instance instance_of(int blocks, const std::vector<double>& memories_gb) {
   Instance instance;
   instance.blocks = blocks;
@@ -25,14 +25,14 @@ Instance instance_of(int blocks, const std::vector<double>& memories_gb) {
   return instance;
 }
 
-// The order that loses least.
+// The order that loses the least service.
 TransitionOrder best_order(const Instance& instance, const Placement& before, const Placement& after) {
   const auto orders = transition_orders(instance, before, after);
   return *std::min_element(orders.begin(), orders.end(),
                            [](const auto& a, const auto& b) { return a.interrupted_s < b.interrupted_s; });
 }
 
-// Ranges that overlap, touch, contain each other, are empty: the parts of one that are not in the other.
+// Given ranges that overlap, touch, contain each other or are empty; expects the parts of one that are not in the other.
 TEST(TransitionOrder, SubtractsRanges) {
   const auto parts = [](BlockRange a, BlockRange b) { return without(a, b); };
   EXPECT_THAT(parts({3, 4}, {5, 9}), ElementsAre(BlockRange{3, 2}));
@@ -44,9 +44,9 @@ TEST(TransitionOrder, SubtractsRanges) {
   EXPECT_THAT(parts({1, 0}, {1, 2}), ElementsAre());
 }
 
-// What every server of a change keeps, and whether it loads first: 2.2 GB hold two blocks with a cache each, 2.1 GB only one
-// with one to spare; dropping alone and loading alone never need to drop first.
-TEST(TransitionOrder, TellsWhoLoadsFirst) {
+// Given servers that change; expects what each keeps, and whether it loads first: 2.2 GB hold two blocks with a cache each, 2.1
+// GB only one, with one to spare; dropping alone and loading alone never need to drop first.
+TEST(TransitionOrder, SaysWhichServersLoadFirst) {
   const Instance instance = instance_of(3, {2.25, 2.15, 2, 2, 1, 1});
   const auto changes = changes_between(instance, {{1, 1}, {1, 1}, {1, 2}, {2, 1}, {1, 0}, {3, 1}},
                                        {{2, 1}, {2, 1}, {2, 1}, {2, 2}, {3, 1}, {3, 1}});
@@ -58,12 +58,13 @@ TEST(TransitionOrder, TellsWhoLoadsFirst) {
   EXPECT_EQ(changes[4], (ServerChange{4, {1, 0}, {3, 1}, {1, 0}, 1, true}));
 }
 
-// Nothing changes: no orders.
+// Given no changes; expects no orders.
 TEST(TransitionOrder, HasNoStepsWithoutChanges) {
   EXPECT_TRUE(transition_orders(instance_of(2, {1, 1}), {{1, 1}, {2, 1}}, {{1, 1}, {2, 1}}).empty());
 }
 
-// Two servers without room for a second block swap theirs: service is lost, whatever the order, for as long as a load takes.
+// Given two servers that swap their blocks without room for a second one; expects service to be lost for one load, in any
+// order.
 TEST(TransitionOrder, SwapWithoutRoomInterrupts) {
   Instance instance = instance_of(2, {1.5, 1.5});
   instance.servers[0].load_gb_per_s = 0.5;
@@ -73,11 +74,12 @@ TEST(TransitionOrder, SwapWithoutRoomInterrupts) {
   EXPECT_GT(order.interrupted_s, 0);
   EXPECT_TRUE(order.proved);
   EXPECT_EQ(execute(instance, before, after, order.waves).mistake, "");
-  // The slow one drops block 1 and the quick one 2: both at once last 2 s, one after the other 1 + 2 s.
+  // The slow one drops block 1 and the fast one block 2: both together take 2 s, one after the other 1 + 2 s.
   EXPECT_EQ(order.interrupted_s, 2);
 }
 
-// The same with room on one of them: it loads, the other replaces its block, then it drops. No moment without both blocks.
+// Given the same with room on one of them; expects it to load, the other to replace its block, then it to drop, always with
+// both blocks served.
 TEST(TransitionOrder, SwapWithRoomDoesNotInterrupt) {
   const Instance instance = instance_of(2, {2.5, 1.5});
   const Placement before = {{1, 1}, {2, 1}};
@@ -91,8 +93,8 @@ TEST(TransitionOrder, SwapWithRoomDoesNotInterrupt) {
   EXPECT_EQ(execute(instance, before, after, order.waves).mistake, "");
 }
 
-// A third server that holds block 1 lets the two swap one after the other. That only one order does is found: first the server
-// whose block is held twice.
+// Given a third server that holds block 1, so that the two can swap one after the other; expects the only possible order: first
+// the server whose block is held twice.
 TEST(TransitionOrder, FindsTheOnlyOrder) {
   const Instance instance = instance_of(3, {1.5, 1.5, 1.5, 1.5});
   const Placement before = {{1, 1}, {1, 1}, {2, 1}, {3, 1}};
@@ -107,8 +109,8 @@ TEST(TransitionOrder, FindsTheOnlyOrder) {
   EXPECT_THAT(servers, ElementsAre(1, 2, 3));
 }
 
-// Ranges that hold every block, on some of the servers, in any order; the others hold anything or nothing. Nobody holds more
-// than `most` blocks, so that many blocks are held once only.
+// Ranges that hold every block, on some of the servers, in any order; the others hold anything or nothing. No server holds more
+// than `most` blocks, so that many blocks are held only once.
 Placement random_cover(Rng& rng, int blocks, std::size_t servers, int most) {
   Placement placement;
   for (int next = 1; next <= blocks && placement.size() < servers;) {
@@ -131,7 +133,7 @@ struct OrderCase {
   Placement before, after;
 };
 
-// Memories mostly too small for both ranges of a server.
+// Memories that are mostly too small for both ranges of a server.
 OrderCase random_case(Rng& rng, int max_blocks, int max_servers) {
   OrderCase c;
   const auto blocks = static_cast<int>(rng.integer(2, max_blocks));
@@ -147,8 +149,8 @@ OrderCase random_case(Rng& rng, int max_blocks, int max_servers) {
   return c;
 }
 
-// Random placements from and to: every order that is returned keeps every rule when executed, and if any order serves without a
-// break, so does every one of them. None loses more than the one with a wave a server.
+// Given random placements before and after; expects every returned order to keep all rules when executed, and to serve without
+// a break if any order does. Expects none to lose more than the one with a wave per server.
 TEST(TransitionOrder, SurvivesExecution) {
   int interrupted = 0, smooth = 0, dropping_first = 0, broken_before = 0;
   for (std::uint64_t seed = 0; seed < effort(2000U, 20'000U); ++seed) {
@@ -184,8 +186,8 @@ TEST(TransitionOrder, SurvivesExecution) {
   EXPECT_GT(broken_before, effort(33, 500));
 }
 
-// Ten servers, nearly all of which drop first: whether some order serves is still answered rightly, by search where greedy is
-// stuck.
+// Given ten servers, nearly all of which drop first; expects the right answer on whether some order serves, by search where
+// greedy is stuck.
 TEST(TransitionOrder, SearchesLongOrders) {
   int smooth = 0, interrupted = 0;
   for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
@@ -204,8 +206,8 @@ TEST(TransitionOrder, SearchesLongOrders) {
   EXPECT_GT(interrupted, effort(3, 50));
 }
 
-// More than 20 servers in one cycle without room: not all orders are tried, and the answer says so; it is executable all the
-// same.
+// Given more than 20 servers in one cycle without room; expects the answer to say that not all orders were tried, and to be
+// executable.
 TEST(TransitionOrder, SaysWhenNotAllOrdersWereTried) {
   const int servers = 24;
   const Instance instance = instance_of(servers, std::vector<double>(servers, 1.5));
@@ -229,8 +231,8 @@ TEST(TransitionOrder, SaysWhenNotAllOrdersWereTried) {
   EXPECT_EQ(execute(spare, before, after, open.waves).mistake, "");
 }
 
-// What chains see of a server in between: the old range while it loads, one range when both touch, itself twice with its slots
-// divided when they do not, the common blocks while it replaces.
+// Given servers during a transition; expects chains to see the old range while it loads, one range if both touch, the server
+// twice with divided slots if they do not, and the common blocks while it replaces.
 TEST(TransitionOrder, ShowsServersInBetween) {
   const Instance instance = instance_of(4, {4, 4, 2.5});
   const Placement before = {{1, 1}, {1, 1}, {1, 2}};

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Three servers that each hold two of four blocks: any two of different halves make a chain.
+// Three servers that each hold two of four blocks: any two with different halves make a chain.
 Instance three_servers() {
   Instance instance;
   instance.blocks = 4;
@@ -35,7 +35,7 @@ Instance three_servers() {
 
 Composition on(const Instance& instance, Placement placement) { return compose_on(instance, std::move(placement)); }
 
-// The instance with some servers gone, some new, other demand.
+// The instance with some servers removed, some new, and another demand.
 Instance changed(Rng& rng, const Instance& old) {
   Instance instance = old;
   instance.arrival_rate_per_s *= std::exp(rng.uniform(-1.5, 1.5));
@@ -48,7 +48,7 @@ Instance changed(Rng& rng, const Instance& old) {
   return instance;
 }
 
-// With a and b holding the first half and c the second: a's failure leaves the chain b, c; c's leaves none.
+// Given a and b with the first half and c with the second; expects the chain b, c after a's failure, and none after c's.
 TEST(Surviving, ServesWhatIsLeftAtOnce) {
   const Instance instance = three_servers();
   const Placement placement = {{1, 2}, {1, 2}, {3, 2}};
@@ -62,7 +62,7 @@ TEST(Surviving, ServesWhatIsLeftAtOnce) {
   EXPECT_FALSE(without_c.stable);
 }
 
-// Random failures: the survivors serve exactly what GCA finds on the instance without the failed servers.
+// Given random failures; expects the survivors to serve what GCA finds on the instance without the failed servers.
 TEST(Surviving, IsTheInstanceWithoutTheFailed) {
   for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
     SCOPED_TRACE(seed);
@@ -89,7 +89,8 @@ TEST(Surviving, IsTheInstanceWithoutTheFailed) {
   }
 }
 
-// Servers are known by name, wherever they stand; one whose memory shrank below its range has nothing.
+// Given servers in another order; expects them to be matched by name. Given one whose memory shrank below its range; expects it
+// to hold nothing.
 TEST(CarriedOver, MatchesServersByName) {
   const Instance old = three_servers();
   Instance next = old;
@@ -98,7 +99,7 @@ TEST(CarriedOver, MatchesServersByName) {
   EXPECT_EQ(carried_over(old, {{1, 2}, {1, 2}, {3, 2}}, next), (Placement{{3, 2}, {1, 0}, {1, 0}}));
 }
 
-// The fluid course: stable with nothing waiting; draining within the time and not; growing; no chain at all.
+// Given services that are stable with nothing waiting, drain in time or not, grow, or have no chain; expects the fluid course.
 TEST(TransitionWorth, FollowsTheFluidCourse) {
   const Service stable{1, 3, 10, 1.5};
   EXPECT_EQ(course(stable, 0, 10).request_s, 15);
@@ -114,7 +115,7 @@ TEST(TransitionWorth, FollowsTheFluidCourse) {
   EXPECT_EQ(course(none, 0, 0).request_s, 0);
 }
 
-// The course in two parts is the course in one.
+// Given a course in two parts; expects the course in one.
 TEST(TransitionWorth, AddsUpOverTime) {
   Rng rng(5, "course");
   for (int i = 0; i < effort(100, 1000); ++i) {
@@ -128,8 +129,8 @@ TEST(TransitionWorth, AddsUpOverTime) {
   }
 }
 
-// Both stable and nothing lost on the way: the gain is H lambda (R_old - R_new). One server that holds the whole model joins
-// two that share it; while it loads, the old chain goes on as before, so the transition costs nothing.
+// Given one server with the whole model that joins two that share it, both stable and nothing lost; expects the gain H lambda
+// (R_old - R_new) and no cost, because the old chain continues while it loads.
 TEST(Recompose, AddsAServerThatJoins) {
   Instance old = three_servers();
   old.servers.pop_back();
@@ -150,8 +151,9 @@ TEST(Recompose, AddsAServerThatJoins) {
   EXPECT_THAT(transition->reason, HasSubstr("it gains"));
 }
 
-// One server of a chain is gone, another of its kind stands empty: it takes over the lost range and nobody else moves; proposed
-// because nothing is served otherwise, and interrupted until it has loaded two blocks at half a GB per second.
+// Given a chain that lost a server, and an empty server of the same kind; expects that it takes over the lost range and nobody
+// else moves; proposed because nothing is served otherwise, and interrupted until two blocks are loaded at half a GB per
+// second.
 TEST(Recompose, ReplacesALostServer) {
   Instance old = three_servers();
   const Composition before = on(old, {{1, 2}, {3, 2}, {1, 0}});
@@ -162,7 +164,7 @@ TEST(Recompose, ReplacesALostServer) {
   EXPECT_THAT(transition->gone, ElementsAre("a"));
   EXPECT_THAT(transition->current.chains, IsEmpty());
   EXPECT_TRUE(transition->proposed);
-  EXPECT_EQ(transition->reason, "the servers that are left hold no full chain");
+  EXPECT_EQ(transition->reason, "the remaining servers hold no full chain");
   ASSERT_EQ(transition->waves.size(), 1u);
   EXPECT_THAT(transition->waves[0].steps, ElementsAre(TransitionStep{1, {}, {{1, 2}}, 4}));
   EXPECT_TRUE(transition->interrupted);
@@ -170,9 +172,9 @@ TEST(Recompose, ReplacesALostServer) {
   EXPECT_EQ(transition->waves[0].total_service_rate_per_s, 0);
 }
 
-// An old placement that cannot keep up: the gain is the backlog that would grow, (lambda - nu) t^2 / 2 from the beginning of
-// the horizon on. While it grows, two servers load at the same time rather than one after the other; the wait that has built up
-// by then drains under the new chains, and is all that the transition costs beyond what happens anyway.
+// Given an old placement that cannot keep up; expects the gain to be the backlog that would grow, (lambda - nu) t^2 / 2 from
+// the start of the horizon. While it grows, expects two servers to load together and not one after the other; the backlog then
+// drains under the new chains, which is the only cost beyond what happens anyway.
 TEST(Recompose, CountsTheBacklogOfTooFewChains) {
   Instance old = three_servers();
   old.servers.push_back(Server{"d", 2.45, 1, 0.5, 0.5, std::nullopt});
@@ -197,8 +199,8 @@ TEST(Recompose, CountsTheBacklogOfTooFewChains) {
   EXPECT_NEAR(transition->cost_request_s, waiting * waiting / (2 * drain_per_s), 1e-9);
 }
 
-// A swap that leaves no chain for 2 s: what arrives meanwhile waits, lambda t^2 / 2, then drains; had nothing moved, the old
-// chain would have had its mean number in the system.
+// Given a swap that leaves no chain for 2 s; expects arrivals to wait, lambda t^2 / 2, and then to drain, compared with the
+// mean number in the old chain's system.
 TEST(TransitionWorth, ChargesAnInterruption) {
   Instance instance;
   instance.blocks = 2;
@@ -219,8 +221,8 @@ TEST(TransitionWorth, ChargesAnInterruption) {
   EXPECT_NEAR(worth.cost_request_s, waiting * 2 / 2 + waiting * waiting / (2 * drain_per_s), 1e-9);
 }
 
-// Unchanged demand and servers: no changes, no steps, not proposed, and the chains stay.
-TEST(Recompose, GivesNothingForNothing) {
+// Given unchanged demand and servers; expects no changes, no steps, no proposal, and the same chains.
+TEST(Recompose, ProposesNothingIfNothingChanged) {
   int composed_count = 0;
   for (std::uint64_t seed = 0; seed < effort(100U, 1000U); ++seed) {
     SCOPED_TRACE(seed);
@@ -236,13 +238,13 @@ TEST(Recompose, GivesNothingForNothing) {
     ASSERT_THAT(transition->waves, IsEmpty());
     ASSERT_EQ(transition->next.placement, composed->placement);
     ASSERT_EQ(transition->next.chains, composed->chains);
-    ASSERT_EQ(transition->reason, "the servers hold what the new chains need already");
+    ASSERT_EQ(transition->reason, "the servers already hold what the new chains need");
   }
   EXPECT_GT(composed_count, effort(26, 400));
 }
 
-// The same change under horizons of a millisecond, and long enough for any gain: what gains at all but costs something is not
-// proposed for the one and is for the other; what serves nothing now is proposed for both.
+// Given the same change with a horizon of a millisecond and a very long one; expects a change with gain and cost to be proposed
+// only for the long one, and a change from no service to be proposed for both.
 TEST(Recompose, ProposesWhatPaysWithinTheHorizon) {
   int flipped = 0, never = 0, forced = 0;
   for (std::uint64_t seed = 0; seed < effort(150U, 1500U); ++seed) {
@@ -275,8 +277,8 @@ TEST(Recompose, ProposesWhatPaysWithinTheHorizon) {
   EXPECT_GT(forced, effort(3, 50));
 }
 
-// Random changes of demand and servers: the steps survive execution and lead from what is held to the new composition; service
-// is kept up whenever some order keeps it (searched where at most 7 servers change); totals and flags agree with the waves.
+// Given random changes of demand and servers; expects the steps to be executable and to lead to the new composition; service to
+// be kept whenever some order keeps it (searched if at most 7 servers change); and totals and flags to agree with the waves.
 TEST(Recompose, StepsSurviveExecution) {
   int executed = 0, smooth = 0, interrupted = 0, searched = 0;
   for (std::uint64_t seed = 0; seed < effort(400U, 4000U); ++seed) {
@@ -313,9 +315,9 @@ TEST(Recompose, StepsSurviveExecution) {
   EXPECT_GT(interrupted, effort(13, 200));
 }
 
-// Against every way there is to the best c and to the old one: none to the chosen composition loses less service, or as little
-// with less accumulated by the same time; and the other composition's best way has accumulated no less.
-TEST(Recompose, ChoosesTheBestWay) {
+// Given every transition to the best c and to the old one; expects that none to the chosen composition loses less service, or
+// the same with less accumulated by the same time; and that the other composition's best transition has accumulated no less.
+TEST(Recompose, ChoosesTheBestTransition) {
   int several_orders = 0, several_targets = 0, old_capacity = 0;
   for (std::uint64_t seed = 0; seed < effort(150U, 1500U); ++seed) {
     SCOPED_TRACE(seed);
@@ -337,9 +339,9 @@ TEST(Recompose, ChoosesTheBestWay) {
     if (capacities[0] == capacities[1]) capacities.pop_back();
     double longest_s = 0;
     for (const int capacity : capacities) {
-      const auto anew = compose(next, capacity);
-      if (!anew.ok()) continue;
-      const Composition target = with_fewest_loads(next, *anew, chosen->current.placement);
+      const auto fresh = compose(next, capacity);
+      if (!fresh.ok()) continue;
+      const Composition target = with_fewest_loads(next, *fresh, chosen->current.placement);
       auto orders = transition_orders(next, chosen->current.placement, target.placement);
       if (orders.empty()) orders.emplace_back();
       several_orders += orders.size() > 1;
@@ -375,7 +377,7 @@ TEST(Recompose, ChoosesTheBestWay) {
   EXPECT_GT(old_capacity, effort(0, 5));
 }
 
-// All at once the same: one call after the other gives the same answer.
+// Given the same call twice; expects the same answer.
 TEST(Recompose, RepeatsItself) {
   Rng rng(8, "repeat");
   for (int i = 0; i < 200; ++i) {
@@ -392,8 +394,8 @@ TEST(Recompose, RepeatsItself) {
   }
 }
 
-// One of 20 servers of Section 4.1.1's sizes is lost: most of the others keep what they hold, and there is a way without a
-// break unless the lost one held the only copy of a block.
+// Given the loss of one of 20 servers of Section 4.1.1's sizes; expects most others to keep their blocks, and no interruption
+// unless the lost one held the only copy of a block.
 TEST(Recompose, MovesLittleWhenOneOfManyIsLost) {
   Instance instance;
   instance.blocks = 70;
@@ -423,7 +425,8 @@ TEST(Recompose, MovesLittleWhenOneOfManyIsLost) {
   EXPECT_LT(loaded_gb, 0.3 * anew_gb);
 }
 
-// What cannot be recomposed is named: another model, ranges outside of it, a horizon that is none, no bandwidth, a name twice.
+// Given another model, ranges outside of it, an invalid horizon, no bandwidth or a duplicate name; expects an error that names
+// it.
 TEST(Recompose, RejectsBadInput) {
   const Instance old = three_servers();
   const Composition composed = on(old, {{1, 2}, {3, 2}, {1, 0}});
@@ -438,22 +441,27 @@ TEST(Recompose, RejectsBadInput) {
     EXPECT_EQ(transition.error().code, ErrorCode::kInvalidArgument);
     return transition.error().message;
   };
-  EXPECT_THAT(message([](auto& next, auto&, auto&) { next.blocks = 5; }), HasSubstr("model.blocks: found 5, allowed is 4"));
+  EXPECT_THAT(message([](auto& next, auto&, auto&) { next.blocks = 5; }),
+              HasSubstr("model.blocks: must be 4 as before (got 5)"));
   EXPECT_THAT(message([](auto& next, auto&, auto&) { next.block_gb = 2; }),
-              HasSubstr("model.blockSizeGB: found 2, allowed is 1"));
-  EXPECT_THAT(message([](auto& next, auto&, auto&) { next.arrival_rate_per_s = 0; }), HasSubstr("arrivalRate: found 0"));
-  EXPECT_THAT(message([](auto& next, auto&, auto&) { next.servers[1].name = "a"; }), HasSubstr("the name 'a' twice"));
+              HasSubstr("model.blockSizeGB: must be 1 as before (got 2)"));
+  EXPECT_THAT(message([](auto& next, auto&, auto&) { next.arrival_rate_per_s = 0; }),
+              HasSubstr("arrivalRate: must be a number above 0 (got 0)"));
+  EXPECT_THAT(message([](auto& next, auto&, auto&) { next.servers[1].name = "a"; }),
+              HasSubstr("servers: names must be unique (got 'a' twice)"));
   EXPECT_THAT(message([](auto& next, auto&, auto&) { next.servers[1].load_gb_per_s = 0; }),
               HasSubstr("server b: loadGBPerSecond"));
   EXPECT_THAT(message([](auto&, auto& from, auto&) {
                 from.placement[1] = {4, 2};
               }),
-              HasSubstr("server b: found blocks 4 to 5"));
-  EXPECT_THAT(message([](auto&, auto& from, auto&) { from.placement.pop_back(); }), HasSubstr("found 2 ranges, allowed are 3"));
-  EXPECT_THAT(message([](auto&, auto&, auto& options) { options.horizon_s = 0; }), HasSubstr("horizon_s: found 0"));
+              HasSubstr("server b: must be within blocks 1 to 4 (got 4 to 5)"));
+  EXPECT_THAT(message([](auto&, auto& from, auto&) { from.placement.pop_back(); }),
+              HasSubstr("must be 3 ranges, one per server (got 2)"));
+  EXPECT_THAT(message([](auto&, auto&, auto& options) { options.horizon_s = 0; }),
+              HasSubstr("horizon_s: must be a number above 0 (got 0)"));
 }
 
-// Too few servers left for a chain of any kind: compose()'s error, with the GB that are missing.
+// Given too few servers left for any chain; expects compose()'s error, with the missing GB.
 TEST(Recompose, SaysWhatIsMissing) {
   const Instance old = three_servers();
   Instance next = old;

@@ -1,4 +1,4 @@
-// Chains for people: names of GPUs, and chains that are alike.
+// Tests of describing chains for people: names of GPUs, and grouping of identical chains.
 #include "planner/deployment/chains.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Given GPUs in any order, expect a name a node, with ranges.
+// Given GPUs in any order; expects one name per node, with ranges.
 TEST(Chains, NamesGpus) {
   const hetero::GpuCluster cluster = three_nodes();
   EXPECT_THAT(gpu_names(cluster, {1, 0}), ElementsAre("n0[0-1]"));
@@ -20,8 +20,8 @@ TEST(Chains, NamesGpus) {
   EXPECT_THAT(gpu_names(cluster, {}), ElementsAre());
 }
 
-// Given chains of which two are alike, expect them together, and each worker in the pool of its spec and role.
-TEST(Chains, PutsAlikeTogether) {
+// Given three chains of which two are identical; expects those grouped, and each worker in the pool of its spec and role.
+TEST(Chains, GroupsIdenticalChains) {
   const Deployment deployment = three_chains();
   const auto alike = alike_chains(deployment);
   ASSERT_EQ(alike.size(), 2u);

@@ -1,4 +1,4 @@
-// Which nodes reach each other.
+// Tests which nodes reach each other.
 #include "planner/deployment/network_parts.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ GpuCluster nodes(int count) {
   return cluster;
 }
 
-// By going over all links until nothing changes.
+// Goes over all links until nothing changes.
 std::vector<std::vector<int>> by_brute_force(const GpuCluster& cluster) {
   const int count = static_cast<int>(cluster.nodes.size());
   std::vector<int> least(static_cast<std::size_t>(count));
@@ -53,8 +53,8 @@ std::vector<std::vector<int>> by_brute_force(const GpuCluster& cluster) {
   return parts;
 }
 
-// Given random links, with a default and without, expect the parts that going over all links finds.
-TEST(NetworkParts, AreThoseOfBruteForce) {
+// Given random links, with and without a default; expects the parts found by brute force.
+TEST(NetworkParts, AgreeWithBruteForce) {
   Rng rng(1, "networks");
   for (int instance = 0; instance < effort(100, 1000); ++instance) {
     const int count = static_cast<int>(rng.integer(1, 9));
@@ -70,8 +70,8 @@ TEST(NetworkParts, AreThoseOfBruteForce) {
   }
 }
 
-// Given nodes, expect their memory together, and their names as far as a person reads them.
-TEST(NetworkParts, SayWhatTheyHave) {
+// Given nodes; expects their total memory, and a readable list of their names.
+TEST(NetworkParts, ListMemoryAndNames) {
   const GpuCluster cluster = nodes(12);
   EXPECT_EQ(memory_bytes(cluster, {0, 2}), 40);
   EXPECT_EQ(names_text(cluster, {0, 2}), "n0, n2");

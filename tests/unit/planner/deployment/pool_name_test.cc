@@ -22,8 +22,7 @@ TEST(PoolName, IsADnsLabel) {
   EXPECT_EQ(pool_name("..", 1), "pool-1");
 }
 
-// Given workers that differ in anything, expects names that do, and the short one where nothing differs from the engine's own
-// settings.
+// Given workers that differ in anything; expects different names. Given the engine's default settings; expects the short name.
 TEST(PoolName, NeverHidesADifference) {
   const WorkerSpec plain{"h100", 2};
   EXPECT_EQ(pool_name(plain), "h100-2");
@@ -54,15 +53,15 @@ TEST(PoolName, NeverHidesADifference) {
   }
 }
 
-// Given pools of one name, expects people to be told their roles.
+// Given pools with one name; expects titles with their roles.
 TEST(PoolName, IsTitledWithItsRole) {
   EXPECT_EQ(title({"h100-2", Role::kUnified}), "h100-2");
   EXPECT_EQ(title({"h100-2", Role::kPrefill}), "h100-2 (prefill)");
 }
 
-// Given names as versions until 2026-11-28 wrote them, expects today's names and the role; and where accelerator and GPUs are
-// known, the whole of a name that was cut earlier. Names of today stay.
-TEST(PoolName, OfFormerVersionsLosesItsRole) {
+// Given names written by versions until 2026-11-28; expects today's names and the role, and the full name of a shortened one if
+// accelerator and GPUs are known. Expects today's names unchanged.
+TEST(PoolName, FormerNamesLoseTheirRole) {
   EXPECT_EQ(former_pool_name("h100", 2, Role::kPrefill), "h100-2-prefill");
   EXPECT_EQ(pool_of_name("h100-2-prefill"), (PoolId{"h100-2", Role::kPrefill}));
   EXPECT_EQ(pool_of_name("h100-2-decode", "h100", 2), (PoolId{"h100-2", Role::kDecode}));

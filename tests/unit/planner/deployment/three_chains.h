@@ -1,4 +1,4 @@
-// Three nodes, and three chains on them, of which two are alike.
+// A fixture: three nodes with three chains on them, two of which are identical.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Aladdin's placement: a worker as a bin against its constraints spelled out over every iteration, best fit against a look at
-// all workers, output lengths from history, and the policy made of them.
+// Tests of Aladdin's placement: a worker's constraints evaluated over every iteration, best fit against a search of all
+// workers, output lengths from history, and the whole policy.
 #include "planner/dispatch/best_fit.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 constexpr PackingModel kModel = {1e-4, 5e-3, 1e-6, 2e-4, 1e-2, 6000, 16, 24};
 constexpr PackingRules kRules = {0.5, 0.025, 0.5, 0.9, PackingPhase::kBoth};
 
-// A worker by its definition: every request is looked at, and every iteration to come.
+// A worker by definition: looks at every request and every coming iteration.
 class WorkerByDefinition {
  public:
   WorkerByDefinition(const PackingModel& model, const PackingRules& rules) : model_(model), rules_(rules) {}
@@ -31,7 +31,7 @@ class WorkerByDefinition {
     int input, predicted;
     bool decodes = false;
     int made = 0;
-    int aged = 0;  // iterations since it came, while it does not decode
+    int aged = 0;  // iterations since it arrived, while it does not decode
     double since_s = 0;
   };
   std::map<PackedWorker::Handle, Request> requests;
@@ -40,7 +40,7 @@ class WorkerByDefinition {
     for (auto& [handle, request] : requests) ++(request.decodes ? request.made : request.aged);
   }
 
-  // Cache tokens `step` iterations from now; nothing after its predicted end, which is one iteration off at least.
+  // Cache tokens `step` iterations from now; 0 after its predicted end, which is at least one iteration away.
   [[nodiscard]] double cache(const Request& of, int step) const {
     const int done = of.decodes ? of.made : of.aged;
     const int last = std::max(1, of.predicted - done);
@@ -90,7 +90,7 @@ struct Tally {
   int refused = 0;
 };
 
-// One random history of a few workers: after each event BestFit has to find what a look at all workers finds.
+// One random history of a few workers: after each event BestFit must find what a search of all workers finds.
 void follow(std::uint64_t seed, PackingPhase phase, int workers, int steps, Tally& tally) {
   Rng rng(seed, "packing");
   PackingRules rules = kRules;
@@ -153,9 +153,9 @@ void follow(std::uint64_t seed, PackingPhase phase, int workers, int steps, Tall
   }
 }
 
-// Given random histories of 1 to 8 workers and of 200 workers, in each phase, expect find() to give the fullest worker
-// that keeps (b) to (e) as they are written, and both answers to occur often.
-TEST(BestFit, FindsWhatALookAtAllWorkersFinds) {
+// Given random histories of 1 to 8 workers and of 200 workers, in each phase; expects find() to return the fullest worker that
+// keeps (b) to (e) as written, and both answers to occur often.
+TEST(BestFit, AgreesWithASearchOfAllWorkers) {
   for (const PackingPhase phase : {PackingPhase::kBoth, PackingPhase::kPrefill, PackingPhase::kDecode}) {
     Tally tally;
     const std::uint64_t small_cases = effort(40U, 300U), large_cases = effort(1U, 3U);
@@ -169,7 +169,7 @@ TEST(BestFit, FindsWhatALookAtAllWorkersFinds) {
   }
 }
 
-// Given two workers of which the fuller one has room, expect it; full, expect the other; both full, expect none.
+// Given two workers with room; expects the fuller one. Given that one full; expects the other. Given both full; expects none.
 TEST(BestFit, FillsTheFullest) {
   PackingModel model;
   model.most_requests = 3;
@@ -186,9 +186,9 @@ TEST(BestFit, FillsTheFullest) {
   EXPECT_EQ(fit.find(10, 10, 0), std::nullopt);
 }
 
-// The paper's Fig. 3: caches of 9 tokens, prompts and outputs long and short. Two long outputs on one worker would need 10 at
-// their ends; expect a long prompt beside a long output.
-TEST(BestFit, PacksLongPromptsBesideLongOutputs) {
+// The paper's Fig. 3: caches of 9 tokens, long and short prompts and outputs. Two long outputs on one worker would need 10 at
+// their ends; expects a long prompt next to a long output.
+TEST(BestFit, PacksLongPromptsNextToLongOutputs) {
   PackingModel model;
   model.kv_capacity_tokens = 9;
   model.kv_request_tokens = 0;
@@ -196,15 +196,15 @@ TEST(BestFit, PacksLongPromptsBesideLongOutputs) {
   fit.add_worker(model);
   fit.add_worker(model);
   fit.add(0, 0, 4, 1);               // a long prompt
-  EXPECT_EQ(fit.find(4, 1, 0), 1U);  // another: 10 after the first iteration
+  EXPECT_EQ(fit.find(4, 1, 0), 1U);  // another one: 10 after the first iteration
   fit.add(1, 1, 4, 1);
   EXPECT_EQ(fit.find(1, 4, 0), 0U);  // a long output: 5 + 2 at the first end, 5 at its own
   fit.add(0, 2, 1, 4);
   EXPECT_EQ(fit.find(1, 4, 0), 1U) << "9 at the first end, 10 at the second: not on the first";
 }
 
-// Given no history, expect a guess; given one, the mean of similar inputs; once that is exceeded, the mean of the longer ones;
-// beyond them all, more than was made.
+// Given no history; expects a guess. Given history; expects the mean of similar inputs, then the mean of the longer ones once
+// that is exceeded, and beyond all of them more than the present length.
 TEST(OutputHistory, PredictsFromSimilarRequests) {
   OutputHistory history;
   EXPECT_EQ(history.predict(100), OutputHistory::kUnknown);
@@ -225,7 +225,7 @@ TEST(OutputHistory, PredictsFromSimilarRequests) {
   EXPECT_EQ(history.predict(100), 210);
 }
 
-// Given history in which outputs depend on inputs, expect predictions without bias: their sum within 1 % of what came.
+// Given history in which outputs depend on inputs; expects unbiased predictions: their sum within 1 % of the actual one.
 TEST(OutputHistory, HasNoBias) {
   Rng rng(5, "lengths");
   OutputHistory history;
@@ -242,9 +242,9 @@ TEST(OutputHistory, HasNoBias) {
   EXPECT_NEAR(predicted / real, 1, 0.01);
 }
 
-// Given requests whose answers go on beyond their prediction, expect the policy to predict again and the worker to be as full
-// as that makes it; given their end, expect it to be empty and the lengths to be learned.
-TEST(AladdinPolicy, PredictsAgainWhatIsExceeded) {
+// Given requests whose answers exceed their prediction; expects the policy to predict again and to count the worker as fuller.
+// Given their end; expects an empty worker and the lengths learned.
+TEST(AladdinPolicy, PredictsAgainAfterAnOverrun) {
   AladdinPolicy policy(kRules);
   std::vector<ChainState> chains = {{1, 8, 0, false, 7, &kModel}};
   policy.reset(chains);
@@ -253,7 +253,7 @@ TEST(AladdinPolicy, PredictsAgainWhatIsExceeded) {
   policy.first_token(1, 0.1);
   for (int i = 0; i < 8; ++i) policy.iterated(0);
   EXPECT_EQ(policy.workers().worker(0).context(), 105);
-  policy.iterated(0);  // ten tokens are made
+  policy.iterated(0);  // ten tokens are done
   EXPECT_GT(policy.workers().worker(0).context(), 105);
   policy.ended(1, 20);
   EXPECT_EQ(policy.workers().worker(0).requests(), 0);
@@ -263,9 +263,9 @@ TEST(AladdinPolicy, PredictsAgainWhatIsExceeded) {
   EXPECT_EQ(policy.history().observed(), 1) << "nobody ends twice";
 }
 
-// Given a reset in which chains change their places and one leaves, expect what they hold to go with them, and the one that
-// left to take nothing and let its requests end.
-TEST(AladdinPolicy, KeepsWhatChainsHoldOverAReset) {
+// Given a reset in which chains change places and one leaves; expects their requests to move with them, and the one that left
+// to take nothing and let its requests end.
+TEST(AladdinPolicy, KeepsRequestsOfChainsOverAReset) {
   AladdinPolicy policy(kRules);
   std::vector<ChainState> chains = {{1, 8, 0, false, 7, &kModel}, {1, 8, 0, false, 9, &kModel}};
   policy.reset(chains);
@@ -283,8 +283,8 @@ TEST(AladdinPolicy, KeepsWhatChainsHoldOverAReset) {
   EXPECT_EQ(policy.history().observed(), 2);
 }
 
-// Given chains of unknown latency, expect them to be filled one after the other, and a wait when their slots are taken.
-TEST(AladdinPolicy, FillsSlotsWhereNothingElseIsKnown) {
+// Given chains of unknown latency; expects them to be filled one after the other, and a wait when their slots are taken.
+TEST(AladdinPolicy, FillsSlotsIfNothingElseIsKnown) {
   AladdinPolicy policy({});
   std::vector<ChainState> chains = {{1, 2, 0, false}, {1, 1, 0, false}};
   policy.reset(chains);

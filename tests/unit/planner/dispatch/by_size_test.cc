@@ -1,4 +1,4 @@
-// BySize: each size where it is comparatively cheap, no kind overfull, and the accounts of what is here.
+// Tests that BySize sends each size where it is comparatively cheap, fills no kind too much, and counts correctly.
 #include "planner/dispatch/by_size.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace windlass::dispatch {
 namespace {
 
-// A slow kind that is good at short prompts, and a fast one that is six times as fast with prompts and twice with decodes.
+// A slow kind that is good at short prompts, and a kind that is six times as fast for prompts and twice as fast for decodes.
 constexpr PackingModel kSmall = {3e-4, 0.01, 1e-7, 4e-4, 0.02, 60'000, 16, 128};
 constexpr PackingModel kLarge = {5e-5, 0.005, 5e-8, 2e-4, 0.01, 400'000, 16, 256};
 constexpr PackingRules kRules = {2, 0.06, 0.5, 0.9, PackingPhase::kBoth};
@@ -27,22 +27,22 @@ std::vector<ChainState> chains(int small, int large) {
   return made;
 }
 
-// Given lengths, expect the prompt and its share of the iterations at the largest batch inside TPOT; what the cache does not
-// hold is infinite; what is outside an objective a hundred times as dear.
+// Given lengths; expects the time of the prompt and its share of iterations at the largest batch within TPOT. Given a request
+// too large for the cache; expects infinity. Given one that misses an objective; expects a hundred times as much.
 TEST(BySize, WorkerSecondsAreTheLines) {
   // Batch: (0.06 - 0.02) / (4e-4 + 1e-7 * 1050) = 79.2, or 60,000 / 1,066 = 56.3 by the cache.
   const double each = 4e-4 + 1e-7 * 1050, batch = 60'000 / 1066.0;
   EXPECT_NEAR(worker_seconds(kSmall, kRules, 1000, 100), 0.01 + 0.3 + 99 * (0.02 / batch + each), 1e-9);
   EXPECT_EQ(worker_seconds(kSmall, kRules, 60'000, 100), std::numeric_limits<double>::infinity());
-  EXPECT_GT(worker_seconds(kSmall, kRules, 10'000, 1), 100 * 3);  // its prompt takes 3 s, 2 s are allowed
+  EXPECT_GT(worker_seconds(kSmall, kRules, 10'000, 1), 100 * 3);  // its prompt takes 3 s; 2 s are allowed
   PackingRules strict = kRules;
   strict.tpot_s = 0.015;
   EXPECT_GT(worker_seconds(kSmall, strict, 100, 100), 100 * 99 * 0.02);
   EXPECT_LT(worker_seconds(kLarge, strict, 100, 100), 5);
 }
 
-// Given a stream of short and long requests that end by and by, expect long ones on large workers, short ones on small ones
-// mostly, and workers of both kinds about equally full.
+// Given a stream of short and long requests that end over time; expects long ones on large workers, short ones mostly on small
+// ones, and both kinds about equally full.
 TEST(BySize, SendsEachSizeWhereItIsCheap) {
   BySize policy(kRules);
   std::vector<ChainState> states = chains(6, 2);
@@ -54,7 +54,7 @@ TEST(BySize, SendsEachSizeWhereItIsCheap) {
     std::uint64_t id = 0;
   };
   std::vector<Running> running;
-  std::map<std::pair<bool, bool>, int> counts;  // (long, on a large one)
+  std::map<std::pair<bool, bool>, int> counts;  // (is long, on a large worker)
   std::uint64_t id = 0;
   for (int step = 0; step < 4000; ++step) {
     const bool is_long = rng.uniform() < 0.3;
@@ -82,7 +82,7 @@ TEST(BySize, SendsEachSizeWhereItIsCheap) {
   for (std::size_t k = 0; k < 6; ++k) EXPECT_GT(states[k].in_flight, 3) << k;
 }
 
-// Given a kind that comes when many requests have been seen, expect it to be chosen.
+// Given a kind that appears after many requests; expects it to be chosen.
 TEST(BySize, TakesUpANewKind) {
   BySize policy(kRules);
   std::vector<ChainState> states = chains(2, 1);
@@ -106,8 +106,8 @@ TEST(BySize, TakesUpANewKind) {
   EXPECT_GE(chosen, 10);
 }
 
-// Given requests that are placed, end, and chains that come and go between, expect the same choices as of a policy that is told
-// only of what is left: nothing is counted twice or forgotten.
+// Given requests that are placed and end while chains come and go; expects the same choices as from a policy that receives only
+// the final state, so nothing is counted twice or forgotten.
 TEST(BySize, KeepsItsAccounts) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Rng rng(seed, "accounts");
@@ -133,7 +133,7 @@ TEST(BySize, KeepsItsAccounts) {
       }
       if (rng.uniform() < 0.05) policy.reset(states);
     }
-    // Of one kind alone the choice is by fill, which the accounts make.
+    // Within one kind the choice depends on fill, which depends on the counts.
     std::vector<ChainState> small(states.begin(), states.begin() + 3);
     BySize fresh(kRules);
     fresh.reset(small);

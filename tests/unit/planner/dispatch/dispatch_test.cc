@@ -1,4 +1,4 @@
-// The dispatch policies: their choices in small cases, and each against its definition spelled out, over random histories.
+// Tests of the dispatch policies: choices in small cases, and each policy against its definition over random histories.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -29,7 +29,8 @@ Choice choice(PolicyKind kind, const Chains& chains) {
   return policy->choose();
 }
 
-// Given chains of different speed, expect the fastest with a free slot; the first of equals; none when all are full or drain.
+// Given chains with different speeds; expects the fastest with a free slot, the first on a tie, and none if all are full or
+// drain.
 TEST(Jffc, TakesTheFastestFree) {
   Chains chains = {{1, 2, 0, false}, {3, 1, 0, false}, {3, 4, 0, false}, {9, 8, 0, true}};
   EXPECT_EQ(choice(PolicyKind::kJffc, chains), 1U);
@@ -42,8 +43,8 @@ TEST(Jffc, TakesTheFastestFree) {
   EXPECT_EQ(choice(PolicyKind::kJffc, {}), std::nullopt);
 }
 
-// Given equally fast chains with free slots, expect the one with the smallest share of them taken, then the first; a faster one
-// goes before an emptier one.
+// Given equally fast chains with free slots; expects the one with the smallest share of them taken, then the first. A faster
+// chain goes before an emptier one.
 TEST(Jffc, GivesTiesToTheEmptiest) {
   Chains chains = {{1, 4, 2, false}, {1, 8, 3, false}, {1, 8, 3, false}};
   EXPECT_EQ(choice(PolicyKind::kJffc, chains), 1U);
@@ -53,7 +54,7 @@ TEST(Jffc, GivesTiesToTheEmptiest) {
   EXPECT_EQ(choice(PolicyKind::kJffc, chains), 3U);
 }
 
-// Given chains with slots, expect the least loaded for its size, the first of equals, never a draining one, and none when all
+// Given chains with slots; expects the least loaded for its size, the first on a tie, never a draining one, and none if all
 // drain.
 TEST(Jsq, TakesTheLeastLoaded) {
   Chains chains = {{1, 4, 2, false}, {1, 8, 3, false}, {1, 8, 3, false}, {1, 8, 0, true}};
@@ -67,14 +68,14 @@ TEST(Jsq, TakesTheLeastLoaded) {
   EXPECT_EQ(choice(PolicyKind::kJsq, chains), std::nullopt);
 }
 
-// Given equally loaded chains, expect the fastest from SA-JSQ, where JSQ takes the first; a lighter one before a faster.
+// Given equally loaded chains; expects SA-JSQ to take the fastest and JSQ the first. Less load goes before speed.
 TEST(SaJsq, GivesTiesToTheFastest) {
   const Chains chains = {{1, 4, 2, false}, {2, 2, 1, false}, {2, 6, 3, false}, {9, 2, 2, false}};
   EXPECT_EQ(choice(PolicyKind::kSaJsq, chains), 1U);
   EXPECT_EQ(choice(PolicyKind::kJsq, chains), 0U);
 }
 
-// Given a slow free chain and a fast full one, expect the free one where T_slow is at most T_fast (n + 1) / c, else the full
+// Given a slow free chain and a fast full one; expects the free one if T_slow is at most T_fast (n + 1) / c, otherwise the full
 // one.
 TEST(Sed, WeighsSpeedAgainstTheQueue) {
   Chains chains = {{0.5, 1, 0, false}, {1, 2, 3, false}};
@@ -85,8 +86,8 @@ TEST(Sed, WeighsSpeedAgainstTheQueue) {
   EXPECT_EQ(choice(PolicyKind::kSed, chains), 1U) << "2 s against 1 s";
 }
 
-// Given three chains that take requests and one that drains, expect round robin to go over the three in order, full or not, and
-// to go on from where it was when one changes.
+// Given three chains that accept requests and one that drains; expects round robin to go through the three in order, full or
+// not, and to continue from its place when one changes.
 TEST(RoundRobin, GoesRound) {
   Chains chains = {{1, 1, 9, false}, {1, 1, 0, true}, {1, 1, 0, false}, {1, 1, 0, false}};
   const auto policy = make_policy(PolicyKind::kRoundRobin, Rng(1, "unused"));
@@ -97,7 +98,7 @@ TEST(RoundRobin, GoesRound) {
   for (const std::size_t expected : {3U, 0U, 1U, 2U}) EXPECT_EQ(policy->choose(), expected);
 }
 
-// The definition of each policy, spelled out over all chains. Draws as the policy does, from a stream of its own.
+// The definition of each policy, evaluated over all chains. Draws like the policy, from a stream of its own.
 class Definition {
  public:
   Definition(PolicyKind kind, const Rng& rng) : kind_(kind), rng_(rng) {}
@@ -108,7 +109,7 @@ class Definition {
     clock_ = 0;
   }
 
-  // Chain k is in this state now.
+  // Chain k is now in this state.
   void changed(std::size_t k, const ChainState& chain) {
     if (chain.draining || chain.capacity == 0) {
       due_.erase(k);
@@ -155,14 +156,14 @@ class Definition {
         const std::size_t b = open[static_cast<std::size_t>(drawn + (drawn >= first ? 1 : 0))];
         return load(chains[b]) < load(chains[a]) ? b : a;
       }
-      case PolicyKind::kBySize:  // of chains whose latency is not known the emptiest
+      case PolicyKind::kBySize:  // with unknown latency: the emptiest chain
         return least(open, [&](std::size_t k) { return load(chains[k]); });
-      case PolicyKind::kAladdin:  // told of no request it fills one chain after the other
+      case PolicyKind::kAladdin:  // without request events it fills one chain after the other
         return least(free, [](std::size_t k) { return k; });
       case PolicyKind::kWeightedRoundRobin: return weighted(open, chains);
       case PolicyKind::kSingleInstance:
         return least(open, [&](std::size_t k) { return -chains[k].service_rate_per_s * chains[k].capacity; });
-      // Told of no request: what is in flight was placed one after the other, each in proportion to 1 / (rate x slots).
+      // Without request events: requests in flight were placed one after the other, each in proportion to 1 / (rate x slots).
       case PolicyKind::kMemoryBased:
       case PolicyKind::kHuawei:
         return least(open, [&](std::size_t k) {
@@ -190,7 +191,7 @@ class Definition {
     return *best;
   }
 
-  // The chain whose next request is due first: 1 / weight after its last one, or after it began to take requests.
+  // The chain whose next request is due first: 1 / weight after its last one, or after it started to accept requests.
   Choice weighted(const std::vector<std::size_t>& open, const Chains& chains) {
     const auto stride = [&](std::size_t k) { return 1 / (chains[k].service_rate_per_s * chains[k].capacity); };
     const auto best = least(open, [&](std::size_t k) { return due_.at(k); });
@@ -250,8 +251,8 @@ void follow(PolicyKind kind, std::uint64_t seed, std::int64_t most_chains, int s
   }
 }
 
-// Given random histories of resets, changes and choices on up to 9 chains, and some on up to 5,000, expect each policy to
-// choose what its definition says, and never a chain that drains or has no slots.
+// Given random histories of resets, changes and choices on up to 9 chains, and some on up to 5,000; expects each policy to
+// choose as its definition, and never a chain that drains or has no slots.
 TEST(Policies, FollowTheirDefinitions) {
   for (const PolicyKind kind : kAllPolicies) {
     const std::uint64_t small_cases = effort(60U, 500U), large_cases = effort(2U, 20U);
@@ -263,8 +264,8 @@ TEST(Policies, FollowTheirDefinitions) {
   }
 }
 
-// Given 30,000 choices among five free chains of which one drains, expect JIQ and random to take each of the four about as
-// often.
+// Given 30,000 choices among five free chains of which one drains; expects JIQ and random to take each of the four about
+// equally often.
 TEST(Policies, DrawUniformly) {
   const Chains chains = {{1, 1, 0, false}, {5, 3, 0, false}, {1, 1, 0, true}, {2, 9, 8, false}, {2, 1, 0, false}};
   for (const PolicyKind kind : {PolicyKind::kJiq, PolicyKind::kRandom}) {
@@ -277,17 +278,17 @@ TEST(Policies, DrawUniformly) {
   }
 }
 
-// Given every policy's name, expect the policy; given another, expect an error that names it and what is allowed.
+// Given every policy's name; expects the policy. Given another name; expects an error with it and the allowed names.
 TEST(Policies, HaveNames) {
   for (const PolicyKind kind : kAllPolicies) EXPECT_EQ(policy_from_string(to_string(kind)).value(), kind);
   const auto wrong = policy_from_string("ws-rr");
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().message,
-            "found 'ws-rr', allowed are jffc, jsq, jiq, sed, sa-jsq, random, round-robin, "
-            "power-of-two, aladdin, by-size, weighted-round-robin, single-instance, memory-based, huawei");
+            "must be one of jffc, jsq, jiq, sed, sa-jsq, random, round-robin, power-of-two, aladdin, by-size, "
+            "weighted-round-robin, single-instance, memory-based, huawei (got 'ws-rr')");
 }
 
-// Given random insertions and removals among up to 10,000 elements, expect both sets to agree with std::set.
+// Given random insertions and removals among up to 10,000 elements; expects both sets to agree with std::set.
 TEST(Sets, AgreeWithTheStandards) {
   for (const std::size_t size : {1U, 2U, 63U, 64U, 65U, 4096U, 4097U, 10'000U}) {
     Rng rng(size, "sets");

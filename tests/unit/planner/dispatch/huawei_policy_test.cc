@@ -1,4 +1,4 @@
-// Huawei's scheduler (Eq. 5 to 8, Alg. 2) by hand and against its definition, what it does where little is known, and the
+// Tests of Huawei's scheduler (Eq. 5 to 8, Alg. 2): by hand, against its definition, with little information, and against the
 // policies that the paper compares it with.
 #include <algorithm>
 #include <cmath>
@@ -31,7 +31,7 @@ PackingModel model_of(double slower, double kv_tokens) {
   return model;
 }
 
-// Given eight coefficients, expect Eq. 3 and 4 summed up term by term.
+// Given eight coefficients; expects the sums of Eq. 3 and 4, term by term.
 TEST(BatchTimes, AreThePapersSums) {
   const BatchTimes times = batch_times(model_of(3, 1000));
   for (const double batch : {1.0, 2.5, 64.0}) {
@@ -53,8 +53,9 @@ TEST(BatchTimes, AreThePapersSums) {
   EXPECT_FALSE(BatchTimes{}.known());
 }
 
-// Given a cache of 1,000 tokens and requests of 50 + 50, expect T of a batch of 10 over 10 (Eq. 5, 6); of requests larger than
-// the cache, of one alone; of a cache beyond the engine's sequences, of as many as those; and of one phase, that phase's part.
+// Given a cache of 1,000 tokens and requests of 50 + 50; expects the time of a batch of 10, divided by 10 (Eq. 5, 6). Given
+// requests larger than the cache; expects a batch of one. Given a cache larger than the engine's limit; expects a batch of that
+// limit. Given one phase; expects that phase's part.
 TEST(BatchTimes, AreSharedByAFullCache) {
   const BatchTimes times = batch_times(model_of(1, 1000));
   const auto batch_s = [&](double batch, double input, double output) {
@@ -68,8 +69,8 @@ TEST(BatchTimes, AreSharedByAFullCache) {
   EXPECT_DOUBLE_EQ(request_workload_s(times, 1000, 256, 50, 50, PackingPhase::kDecode), times.decode_time_s(10, 50, 50) / 10);
 }
 
-// Given two instances and three requests, expect w = T e^(2 kvusage) with the tokens that were promised before (Eq. 7, 8), and
-// loads that fall by exactly what they rose when requests end, in whatever order.
+// Given two instances and three requests; expects w = T e^(2 kvusage) with the tokens promised before (Eq. 7, 8), and loads
+// that fall by exactly as much as they rose when requests end, in any order.
 TEST(HuaweiPolicy, CountsWorkloadsByHand) {
   const PackingModel fast = model_of(1, 4000), slow = model_of(4, 1000);
   Chains chains = {{1, 256, 0, false, 7, &fast}, {1, 256, 0, false, 9, &slow}};
@@ -91,19 +92,19 @@ TEST(HuaweiPolicy, CountsWorkloadsByHand) {
   policy.ended(2, 0);
   EXPECT_EQ(policy.load(0), 0);
   EXPECT_EQ(policy.kv_usage(0), 0);
-  policy.ended(2, 0);  // ended already
+  policy.ended(2, 0);  // has already ended
   policy.ended(99, 5);
   EXPECT_EQ(policy.load(0), 0);
   EXPECT_GT(policy.load(1), 0);
 }
 
-// Alg. 2 spelled out.
+// Alg. 2 as written.
 class Algorithm2 {
  public:
   Algorithm2(const std::vector<PackingModel>& models, double theta, bool memory_only)
       : models_(models), theta_(theta), memory_only_(memory_only), loads_(models.size()), lengths_(models.size()) {}
 
-  // The largest load if `s` took it.
+  // The largest load if `s` took the request.
   [[nodiscard]] double largest_with(std::size_t s, const RequestLengths& request) const {
     double largest = loads_[s] + workload(s, request);
     for (const double load : loads_) largest = std::max(largest, load);
@@ -142,8 +143,8 @@ class Algorithm2 {
   std::map<std::uint64_t, Hook> hooks_;
 };
 
-// Given random histories of arrivals and completions on up to six instances, under both policies, expect each choice to
-// leave the smallest largest load of Alg. 2, and of those that do, one whose own load is smallest; and loads to be Alg. 2's.
+// Given random histories of arrivals and completions on up to six instances, under both policies; expects each choice to leave
+// the smallest maximum load of Alg. 2 and, among equal ones, the smallest own load; and loads as in Alg. 2.
 TEST(HuaweiPolicy, FollowsAlgorithm2) {
   for (const bool memory_only : {false, true}) {
     for (std::uint64_t seed = 1; seed <= effort(25U, 200U); ++seed) {
@@ -192,8 +193,8 @@ TEST(HuaweiPolicy, FollowsAlgorithm2) {
   }
 }
 
-// Given an idle slow instance beside an idle fast one, expect the fast one; given a fast one whose cache is promised several
-// times, the slow one. Given that all drain, none.
+// Given an idle slow instance and an idle fast one; expects the fast one. Given a fast one whose cache is promised several
+// times; expects the slow one. Given that all drain; expects none.
 TEST(HuaweiPolicy, WeighsSpeedAndMemory) {
   const PackingModel fast = model_of(1, 8000), slow = model_of(4, 8000);
   Chains chains = {{1, 256, 0, false, 1, &slow}, {1, 256, 0, false, 2, &fast}};
@@ -209,9 +210,9 @@ TEST(HuaweiPolicy, WeighsSpeedAndMemory) {
   EXPECT_EQ(policy.choose_for({2, 500, 500}, 0), std::nullopt);
 }
 
-// Given a request that only the slow instance's cache can hold, expect that one, however loaded; and given one that none can,
-// some instance all the same: predictions err.
-TEST(HuaweiPolicy, PassesOverCachesThatAreTooSmall) {
+// Given a request that only the slow instance's cache can hold; expects that one, however loaded. Given one that no cache can
+// hold; expects some instance anyway, because predictions may be wrong.
+TEST(HuaweiPolicy, SkipsCachesThatAreTooSmall) {
   const PackingModel fast = model_of(1, 900), slow = model_of(8, 9000);
   const Chains chains = {{1, 256, 0, false, 1, &fast}, {1, 256, 0, false, 2, &slow}};
   HuaweiPolicy policy({}, Rng(1, "unused"));
@@ -222,9 +223,9 @@ TEST(HuaweiPolicy, PassesOverCachesThatAreTooSmall) {
   EXPECT_TRUE(policy.choose_for({3, 60'000, 600}, 0).has_value());
 }
 
-// Given chains of which nothing but slots and rates is known, and requests that it is not told of, expect requests in
-// proportion to rate x slots; and loads that stay finite with thousands in line at one slot.
-TEST(HuaweiPolicy, WorksWithNothingKnown) {
+// Given chains with nothing known except slots and rates, and requests without events; expects requests in proportion to rate x
+// slots, and finite loads with thousands of requests at one slot.
+TEST(HuaweiPolicy, WorksWithSlotsAndRatesAlone) {
   Chains chains = {{1, 8, 0, false}, {3, 8, 0, false}, {1, 32, 0, false}};
   HuaweiPolicy policy({}, Rng(1, "unused"));
   policy.reset(chains);
@@ -244,9 +245,9 @@ TEST(HuaweiPolicy, WorksWithNothingKnown) {
   EXPECT_EQ(policy.choose(), 0U);
 }
 
-// Given requests that were placed and told of, expect what slots hold beside them to count too, and the slot that is taken for
-// a request before it is told of not to count twice.
-TEST(HuaweiPolicy, CountsWhatItWasNotToldOf) {
+// Given reported requests and further occupied slots; expects both to count, and a slot taken before its request is reported to
+// count once.
+TEST(HuaweiPolicy, CountsUnreportedRequests) {
   Chains chains = {{2, 4, 0, false}};
   HuaweiPolicy policy({}, Rng(1, "unused"));
   policy.reset(chains);
@@ -261,8 +262,8 @@ TEST(HuaweiPolicy, CountsWhatItWasNotToldOf) {
   EXPECT_DOUBLE_EQ(policy.kv_usage(0), 0.75);
 }
 
-// Given a reset in which chains change places, one goes and one comes, expect loads to follow their keys, a chain that comes
-// back to have kept its own, and requests of one that is gone to end without harm.
+// Given a reset in which chains change places, one goes and one comes; expects loads to follow their keys, a returning chain to
+// keep its load, and requests of a removed chain to end without harm.
 TEST(HuaweiPolicy, KeepsLoadsOverResets) {
   const PackingModel model = model_of(1, 10'000);
   const auto chain = [&](std::uint64_t key) { return ChainState{1, 256, 0, false, key, &model}; };
@@ -286,8 +287,8 @@ TEST(HuaweiPolicy, KeepsLoadsOverResets) {
   EXPECT_EQ(policy.load(0), 0);
 }
 
-// Given no history, expect the assumed length, then what was served; given drawn outputs, the same draw for the choice and for
-// what is placed, and a mean near the distribution's.
+// Given no history; expects the assumed length, then that of served requests. Given drawn outputs; expects the same draw for
+// the choice and for the placed request, and a mean close to the distribution's.
 TEST(HuaweiPolicy, PredictsOutputs) {
   const PackingModel model = model_of(1, 1'000'000);
   const Chains chains = {{1, 1000, 0, false, 1, &model}};
@@ -320,9 +321,9 @@ TEST(HuaweiPolicy, PredictsOutputs) {
   EXPECT_NEAR(sum / 2000, 200, 5);
 }
 
-// Given weights 4, 1 and 1, expect of each six requests in a row four, one and one; a chain that comes back to make up for
-// nothing; and without weights parts by rate x slots.
-TEST(WeightedRoundRobin, GivesEachItsPart) {
+// Given weights 4, 1 and 1; expects four, one and one of each six consecutive requests, and a returning chain not to catch up.
+// Given no weights; expects shares by rate x slots.
+TEST(WeightedRoundRobin, GivesEachItsShare) {
   Chains chains(3, ChainState{1, 1, 9, false});
   chains[0].weight = 4;
   chains[1].weight = chains[2].weight = 1;
@@ -348,7 +349,7 @@ TEST(WeightedRoundRobin, GivesEachItsPart) {
   EXPECT_EQ(got, (std::vector<int>{60, 20}));
 }
 
-// Given chains of different weights, expect the strongest alone, full or not, and the next when it drains.
+// Given chains with different weights; expects only the strongest, full or not, and the next one when it drains.
 TEST(SingleInstance, IsTheStrongest) {
   Chains chains = {{1, 4, 0, false}, {2, 4, 99, false}, {1, 8, 0, false}, {1, 1, 0, false}};
   const auto policy = make_policy(PolicyKind::kSingleInstance, Rng(1, "unused"));

@@ -1,4 +1,5 @@
-// The flow between running prefill and decode workers: small cases by hand, random ones beside the least cut and preflow-push.
+// Tests of the flow between running prefill and decode workers: small cases by hand, random ones against the minimum cut and
+// preflow-push.
 #include "planner/dispatch/pair_flow.h"
 
 #include <cstdint>
@@ -30,8 +31,7 @@ std::map<std::pair<std::size_t, std::size_t>, double> by_pair(const Workers& pre
   return flows;
 }
 
-// Given two machines with a worker of each phase and slow links between them, expect pairs to stay inside; with as fast links,
-// too.
+// Given two machines with a worker of each phase, and slow or equally fast links between them; expects pairs to stay inside.
 TEST(PairFlow, StaysInsideMachines) {
   for (const double between : {1.0, kAnything}) {
     const Workers prefill = {{"a", 10, kAnything, between}, {"b", 8, kAnything, between}};
@@ -40,9 +40,9 @@ TEST(PairFlow, StaysInsideMachines) {
   }
 }
 
-// Given a machine that computes more prompts than it answers, and two others that answer, expect what it has over to go to them
-// in proportion to what they have left, and no more than its links between machines let through.
-TEST(PairFlow, WhatIsOverGoesToOtherMachines) {
+// Given a machine that computes more prompts than it answers, and two others that answer; expects the excess to go to them in
+// proportion to their free capacity, and no more than its links between machines carry.
+TEST(PairFlow, ExcessGoesToOtherMachines) {
   const Workers decode = {{"a", 10}, {"b", 10}, {"c", 20}};
   const auto flows = by_pair({{"a", 25}}, decode);
   EXPECT_DOUBLE_EQ(flows.at({0, 0}), 10);
@@ -51,7 +51,7 @@ TEST(PairFlow, WhatIsOverGoesToOtherMachines) {
   EXPECT_DOUBLE_EQ(sum_of(pair_flow({{"a", 25, kAnything, 6}}, decode)), 16);
 }
 
-// Given one machine and unequal rates, expect shares in proportion to them on the side that has more.
+// Given one machine and unequal rates; expects shares in proportion to them on the side that has more.
 TEST(PairFlow, UnequalRatesShareByCapacity) {
   auto flows = by_pair({{"a", 12}}, {{"a", 10}, {"a", 20}});
   EXPECT_DOUBLE_EQ(flows.at({0, 0}), 4);
@@ -61,9 +61,9 @@ TEST(PairFlow, UnequalRatesShareByCapacity) {
   EXPECT_DOUBLE_EQ(flows.at({1, 0}), 6);
 }
 
-// Given a worker whose caches can leave its machine by no link, and no partner there, expect it to have no share; and one
-// beside another that can send elsewhere, expect it to have the partner inside.
-TEST(PairFlow, WithoutANetworkThereIsThePartnerInsideOrNone) {
+// Given a worker without links out of its machine and without a partner there; expects it to have no share. Given one next to a
+// worker that can send elsewhere; expects it to get the partner inside.
+TEST(PairFlow, WithoutANetworkOnlyPartnersInsideGetRequests) {
   EXPECT_TRUE(pair_flow({{"a", 10, kAnything, 0}}, {{"b", 10}}).empty());
   EXPECT_TRUE(pair_flow({}, {{"b", 10}}).empty());
   EXPECT_TRUE(pair_flow({{"a", 0}}, {{"a", 10}}).empty());
@@ -73,9 +73,9 @@ TEST(PairFlow, WithoutANetworkThereIsThePartnerInsideOrNone) {
   EXPECT_DOUBLE_EQ(flows.at({1, 1}), 10);
 }
 
-// Given 200 machines with a worker of each phase, half of them with twice the prompts and half with twice the answers, expect
-// every worker to have its equal share.
-TEST(PairFlow, AlikeWorkersHaveEqualShares) {
+// Given 200 machines with a worker of each phase, half with twice the prompts and half with twice the answers; expects every
+// worker to have an equal share.
+TEST(PairFlow, IdenticalWorkersHaveEqualShares) {
   Workers prefill, decode;
   for (int node = 0; node < 200; ++node) {
     prefill.push_back({std::to_string(node), node < 100 ? 20.0 : 10.0});
@@ -87,8 +87,7 @@ TEST(PairFlow, AlikeWorkersHaveEqualShares) {
   for (const PairFlow& pair : pairs) EXPECT_NEAR(pair.requests_per_s, pair.prefill == pair.decode ? 10 : 0.1, 1e-9);
 }
 
-// Whole numbers, so that few things are equal by chance and those that are are so exactly; few machines, so that they are
-// shared.
+// Whole numbers, so that values are equal often and exactly; few machines, so that workers share them.
 Workers random_workers(Rng& rng, bool unlimited_links) {
   Workers workers;
   for (std::int64_t n = rng.integer(0, 5); n > 0; --n) {
@@ -102,10 +101,11 @@ Workers random_workers(Rng& rng, bool unlimited_links) {
   return workers;
 }
 
-// The least capacity of any cut: each machine's inside, and the network, on either side; then each worker where it is cheaper.
+// The minimum capacity of any cut: the inside of each machine and the network, on either side; then each worker where it is
+// cheaper.
 double least_cut(const Workers& prefill, const Workers& decode) {
   double least = kAnything;
-  for (std::uint32_t sources = 0; sources < 16; ++sources) {  // machines a, b, c and the network that are on the source's side
+  for (std::uint32_t sources = 0; sources < 16; ++sources) {  // the machines a, b, c and the network on the source's side
     const auto at_source = [&](std::uint32_t place) { return (sources >> place & 1U) != 0; };
     const auto inside = [&](const PairedWorker& worker) { return at_source(static_cast<std::uint32_t>(worker.node[0] - 'a')); };
     double cut = 0;
@@ -122,8 +122,8 @@ double least_cut(const Workers& prefill, const Workers& decode) {
   return least;
 }
 
-// Given random cases, expect the value of the least cut, a flow that keeps every capacity, inside the machines together
-// as much as flows with no network at all, and workers that are alike to have equal shares.
+// Given random cases; expects the value of the minimum cut, a flow within every capacity, as much inside the machines as
+// without a network, and equal shares for identical workers.
 TEST(PairFlow, IsTheMaximumWithTheMostInside) {
   for (std::uint64_t seed = 0; seed < effort(500U, 5000U); ++seed) {
     Rng rng(seed, "pairs");
@@ -148,7 +148,7 @@ TEST(PairFlow, IsTheMaximumWithTheMostInside) {
       for (std::size_t i = 0; i < workers.size(); ++i) {
         ASSERT_LE(loads[i].all, workers[i].requests_per_s + 1e-9) << seed;
         ASSERT_LE(loads[i].between, workers[i].between_per_s + 1e-9) << seed;
-        // What its links inside do not carry to its own machine goes out to the network and back.
+        // Flow to the own machine beyond its internal links goes over the network and back.
         ASSERT_LE(loads[i].same_node + loads[i].between, workers[i].within_per_s + workers[i].between_per_s + 1e-9) << seed;
         for (std::size_t j = 0; j < i; ++j) {
           const PairedWorker &a = workers[i], &b = workers[j];
@@ -168,9 +168,9 @@ TEST(PairFlow, IsTheMaximumWithTheMostInside) {
   }
 }
 
-// Given random cases in which a link carries anything or nothing, so that pairs do not share it, expect the value of
+// Given random cases in which a link carries anything or nothing, so that pairs do not share it; expects the value of
 // preflow-push on HexGen-2's own network.
-TEST(PairFlow, IsHexgen2sWhereNoLinkIsShared) {
+TEST(PairFlow, EqualsHexGen2IfNoLinkIsShared) {
   for (std::uint64_t seed = 0; seed < effort(200U, 2000U); ++seed) {
     Rng rng(seed, "unshared");
     const Workers prefill = random_workers(rng, true), decode = random_workers(rng, true);

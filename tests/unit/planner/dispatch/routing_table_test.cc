@@ -1,4 +1,4 @@
-// The routing table's JSON both ways, and every mistake by its path.
+// Tests of the routing table's JSON in both directions, and of every error by its path.
 #include "planner/dispatch/routing_table.h"
 
 #include <string>
@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "tests/says.h"
 
 namespace windlass::dispatch {
 namespace {
@@ -34,16 +36,16 @@ RoutingTable example() {
   return table;
 }
 
-// Given a table with two models, chains of one and two hops, a draining one and one with a weight, expect the same table back,
-// to the last bit.
+// Given a table with two models, chains of one and two hops, a draining chain and one with a weight; expects the same table
+// back, bit for bit.
 TEST(RoutingTable, SurvivesTheWire) { EXPECT_EQ(routing_table_from_json(to_json(example())).value(), example()); }
 
-// Given a table with no models, expect the same table back.
+// Given a table without models; expects the same table back.
 TEST(RoutingTable, EmptyTableSurvivesTheWire) {
   EXPECT_EQ(routing_table_from_json(to_json(RoutingTable{})).value(), RoutingTable{});
 }
 
-// Given one mistake each, expect its path, what was found and what is allowed.
+// Given one error each; expects its path, what was found and what is allowed.
 TEST(RoutingTable, NamesEveryMistake) {
   const std::string good = to_json(example());
   auto with = [&](const std::string& from, const std::string& to) {
@@ -55,37 +57,37 @@ TEST(RoutingTable, NamesEveryMistake) {
   const std::pair<std::string, std::string> mistakes[] = {
       {"nonsense", "routing table: not valid JSON"},
       {"{}", "routing table: version: missing"},
-      {with("\"capacity\":8", "\"capacity\":-1"), "models[0].chains[0].capacity: found -1, must be an integer from 0"},
+      {with("\"capacity\":8", "\"capacity\":-1"), "models[0].chains[0].capacity: must be an integer from 0*(got -1)"},
       {with("\"unified\"", "\"both\""),
-       "models[0].chains[0].role: found \"both\", must be \"unified\", \"prefill\" or \"decode\""},
-      {with("\"latency\":0", "\"latency\":1"), "models[0].chains[0].latency: found 1, must be less than the 1 latencies"},
+       "models[0].chains[0].role: must be \"unified\", \"prefill\" or \"decode\"*(got \"both\")"},
+      {with("\"latency\":0", "\"latency\":1"), "models[0].chains[0].latency: must be below 1, the number of latencies (got 1)"},
       {with("\"chain\":2", "\"chain\":3"),
-       "models[0].chains[1].decodeWeights[0].chain: found 3, must be the index of a decode chain"},
+       "models[0].chains[1].decodeWeights[0].chain: must be the index of a decode chain*(got 3)"},
       {with("\"chain\":2", "\"chain\":0"),
-       "models[0].chains[1].decodeWeights[0].chain: found 0, must be the index of a decode chain"},
+       "models[0].chains[1].decodeWeights[0].chain: must be the index of a decode chain*(got 0)"},
       {with("\"weight\":0.0375", "\"weight\":-1"),
-       "models[0].chains[1].decodeWeights[0].weight: found -1.0, must be a number of at least 0"},
-      {with("\"weight\":0.0375", "\"weight\":\"Infinity\""), "models[0].chains[1].decodeWeights[0].weight: found"},
+       "models[0].chains[1].decodeWeights[0].weight: must be a number of at least 0*(got -1.0)"},
+      {with("\"weight\":0.0375", "\"weight\":\"Infinity\""),
+       "models[0].chains[1].decodeWeights[0].weight: must be*(got \"Infinity\")"},
       {with("\"prefillS\":0.012", "\"prefillS\":-1"),
-       "models[0].latencies[0].prefillS: found -1.0, must be a number of at least 0"},
-      {with("[\"10.0.0.1:8000\"]", "[]"), "models[0].chains[0].hops: found [], must name at least one worker"},
-      {with("[\"10.0.0.1:8000\"]", "[7]"), "models[0].chains[0].hops[0]: found 7, must be \"host:port\""},
-      {with("\"ttftSloS\":0.5", "\"ttftSloS\":-0.5"), "models[0].ttftSloS: found -0.5, must be a number of at least 0"},
-      {with("\"ttftSloS\":0.5", "\"ttftSloS\":\"NaN\""), "models[0].ttftSloS: found \"NaN\", must be a number of at least 0"},
-      {with("\"term\":3", "\"term\":\"3\""), "version.term: found \"3\", must be an integer"},
+       "models[0].latencies[0].prefillS: must be a number of at least 0*(got -1.0)"},
+      {with("[\"10.0.0.1:8000\"]", "[]"), "models[0].chains[0].hops: must name at least one worker*(got [])"},
+      {with("[\"10.0.0.1:8000\"]", "[7]"), "models[0].chains[0].hops[0]: must be \"host:port\"*(got 7)"},
+      {with("\"ttftSloS\":0.5", "\"ttftSloS\":-0.5"), "models[0].ttftSloS: must be a number of at least 0*(got -0.5)"},
+      {with("\"ttftSloS\":0.5", "\"ttftSloS\":\"NaN\""), "models[0].ttftSloS: must be a number of at least 0*(got \"NaN\")"},
+      {with("\"term\":3", "\"term\":\"3\""), "version.term: must be an integer*(got \"3\")"},
       {with("\"service\":", "\"servise\":"), "models[0].service: missing"},
       {with("\"expectedStartS\":42.5", "\"expectedStartS\":\"soon\""),
-       "models[0].expectedStartS: found \"soon\", must be a number"}};
+       "models[0].expectedStartS: must be a number*(got \"soon\")"}};
   for (const auto& [text, message] : mistakes) {
     const auto result = routing_table_from_json(text);
     ASSERT_FALSE(result.ok()) << message;
-    EXPECT_THAT(result.error().message, HasSubstr(message));
+    EXPECT_THAT(result.error().message, Says(message));
   }
 }
 
-// Given a table of a newer controller with fields that this reader does not know, in the table, a model, a chain and the
-// version, and one of an older controller without expectedStartS and decodeWeights, expect both to be read, the unknown passed
-// over, the missing ones 0 and none.
+// Given a newer controller's table with unknown fields in the table, a model, a chain and the version, and an older one's
+// without expectedStartS and decodeWeights; expects both to be read, with unknown fields ignored and missing ones 0 and empty.
 TEST(RoutingTable, UnknownFieldsAreNoMistake) {
   auto json = nlohmann::json::parse(to_json(example()));
   json["weather"] = {1, 2};
@@ -101,8 +103,8 @@ TEST(RoutingTable, UnknownFieldsAreNoMistake) {
   EXPECT_EQ(routing_table_from_json(json.dump()).value(), older);
 }
 
-// Given versions, expect their text and back; a later term to be newer than any counter of an earlier one; and bad texts
-// refused.
+// Given versions; expects their text and back, and a later term to be newer than any counter of an earlier one. Given bad
+// texts; expects errors.
 TEST(TableVersion, TextAndOrder) {
   EXPECT_EQ(to_string(TableVersion{3, 17}), "3.17");
   EXPECT_EQ(table_version_from_string("3.17").value(), (TableVersion{3, 17}));

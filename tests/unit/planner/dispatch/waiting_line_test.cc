@@ -1,4 +1,4 @@
-// Whose turn it is among those who wait.
+// Tests of which waiting request gets the next turn.
 #include "planner/dispatch/waiting_line.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Takes the turn, and says whose it was.
+// Takes the next turn, and returns whose it was.
 std::uint64_t turn(WaitingLine& line, double now_s, double margin_s = 0) {
   const auto next = line.next(now_s, margin_s);
   if (!next) return 0;
@@ -25,9 +25,9 @@ std::uint64_t turn(WaitingLine& line, double now_s, double margin_s = 0) {
   return next->id;
 }
 
-// Given two who can no longer be in time and two who can, with a margin of half a second; those in time go first by deadline,
-// then the late ones by arrival.
-TEST(WaitingLine, ThoseInTimeFirst) {
+// Given two late requests and two that can be in time, with a margin of half a second; expects those in time to go first by
+// deadline, then the late ones by arrival.
+TEST(WaitingLine, RequestsInTimeGoFirst) {
   WaitingLine line;
   line.join(1, 11, 1.0);
   line.join(2, 12, 1.4);
@@ -38,7 +38,7 @@ TEST(WaitingLine, ThoseInTimeFirst) {
   for (const std::uint64_t id : {13, 14, 11, 12, 0}) EXPECT_EQ(turn(line, 1, 0.5), id);
 }
 
-// Given the same under QueueOrder::kArrival, and requests without an objective; it is first come, first served.
+// Given the same under QueueOrder::kArrival, and requests without an objective; expects first come, first served.
 TEST(WaitingLine, ByArrival) {
   WaitingLine fifo(QueueOrder::kArrival);
   WaitingLine free;
@@ -54,8 +54,8 @@ TEST(WaitingLine, ByArrival) {
   EXPECT_TRUE(fifo.empty() && free.empty());
 }
 
-// Given one who is late and a line that newcomers keep full for good; he waits for kTurns turns, not for ever, and is known to
-// have been overtaken from the turn on that was his by arrival.
+// Given a late request and a line that newcomers keep full; expects it to wait for kTurns turns, not for ever, and to be
+// reported as overtaken from the turn that was its own by arrival.
 TEST(WaitingLine, NobodyStarves) {
   WaitingLine line;
   line.join(1, 1, 0);
@@ -71,9 +71,9 @@ TEST(WaitingLine, NobodyStarves) {
   EXPECT_EQ(turn(line, 1), place);
 }
 
-// Given one who got his turn and comes back, because nobody took him, while another waits behind him; expect that the other was
-// not overtaken: the first one's turn came to nothing.
-TEST(WaitingLine, WhoComesBackOvertakesNobody) {
+// Given a request that got its turn and returns because no slot took it, while another waits behind it; expects that the other
+// was not overtaken.
+TEST(WaitingLine, ReturningRequestsOvertakeNobody) {
   WaitingLine line(QueueOrder::kArrival);
   line.join(1, 1, 0);
   EXPECT_EQ(turn(line, 1), 1U);
@@ -84,7 +84,7 @@ TEST(WaitingLine, WhoComesBackOvertakesNobody) {
   EXPECT_FALSE(line.overtaken(2));
 }
 
-// Given one who leaves, one who comes back to his old place, and everybody taken out; the order stays that of arrival.
+// Given a request that leaves, one that returns to its old place, and a line that is emptied; expects arrival order throughout.
 TEST(WaitingLine, LeavingAndComingBack) {
   WaitingLine line;
   for (std::uint64_t i = 1; i <= 3; ++i) line.join(i, i, 9);
@@ -101,16 +101,16 @@ TEST(WaitingLine, LeavingAndComingBack) {
   EXPECT_FALSE(line.next(0, 0).has_value());
 }
 
-// Given random histories of arrivals, departures and turns, beside a queue by arrival that loses and serves at the same
-// moments; both always have equally many waiting, whoever has waited for more than kTurns times his turns by arrival is served,
-// and nobody in time ever waits behind one who came later and has a later deadline.
+// Given random histories of arrivals, departures and turns, and a queue by arrival with the same events; expects both to have
+// the same number waiting, every request to be served within kTurns times its turns by arrival, and none in time to wait behind
+// one that came later with a later deadline.
 TEST(WaitingLine, BoundsOverRandomHistories) {
   for (std::uint64_t seed = 1; seed <= effort(50U, 300U); ++seed) {
     Rng rng(seed, "line");
     WaitingLine line;
     struct Mine {
       double deadline_s = 0;
-      std::uint64_t ahead = 0, since = 0;  // at his arrival; turns taken by then
+      std::uint64_t ahead = 0, since = 0;  // requests ahead on arrival; turns taken by then
     };
     std::map<std::uint64_t, Mine> waiting;
     std::uint64_t turns = 0, place = 0;
@@ -145,17 +145,17 @@ TEST(WaitingLine, BoundsOverRandomHistories) {
   }
 }
 
-// Given names of orders, and one that is none; they are read, and the error names what is allowed.
+// Given names of orders, and an unknown one; expects the orders, and an error with the allowed names.
 TEST(WaitingLine, OrdersByName) {
   EXPECT_EQ(queue_order_from_string("arrival").value(), QueueOrder::kArrival);
   EXPECT_EQ(queue_order_from_string(to_string(QueueOrder::kObjective)).value(), QueueOrder::kObjective);
   const auto wrong = queue_order_from_string("fifo");
   ASSERT_FALSE(wrong.ok());
-  EXPECT_NE(wrong.error().message.find("objective, arrival"), std::string::npos);
+  EXPECT_NE(wrong.error().message.find("objective or arrival"), std::string::npos);
 }
 
-// Given exponential times with a mean of 0.1 s; the tail comes to near their 98th percentile, 0.39 s. Before the first one it
-// is a tenth of the objective, and it never is so much that a newcomer would be late.
+// Given exponential times with a mean of 0.1 s; expects the tail near their 98th percentile, 0.39 s. Before the first one
+// expects a tenth of the objective, and never so much that a new request would be late.
 TEST(FirstTokenTail, IsLearned) {
   FirstTokenTail tail;
   EXPECT_DOUBLE_EQ(tail.margin_s(2), 0.2);

@@ -1,4 +1,4 @@
-// Turns in proportion to weights.
+// Tests of turns in proportion to weights.
 #include "planner/dispatch/weighted_turns.h"
 
 #include <algorithm>
@@ -14,16 +14,16 @@ namespace {
 
 const auto kAll = [](std::size_t) { return true; };
 
-// Given whole weights, expect exact shares over each round, and the heaviest's turns spread among the others'.
+// Given whole weights; expects exact shares over each round, and the heaviest place's turns spread among the others'.
 TEST(WeightedTurns, SharesAndSpreads) {
   WeightedTurns turns({5, 1, 1});
   std::vector<std::size_t> order;
   for (int i = 0; i < 14; ++i) order.push_back(*turns.next(kAll));
-  const std::vector<std::size_t> expected = {0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0};  // as nginx documents it
+  const std::vector<std::size_t> expected = {0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0};  // as documented by nginx
   EXPECT_EQ(order, expected);
 }
 
-// Given random weights, expect every place to be within two turns of its share at any time: no bursts.
+// Given random weights; expects every place within two turns of its share at any time, so no bursts.
 TEST(WeightedTurns, StaysNearTheShares) {
   Rng rng(1, "weights");
   for (int instance = 0; instance < 200; ++instance) {
@@ -42,9 +42,9 @@ TEST(WeightedTurns, StaysNearTheShares) {
   }
 }
 
-// Given other weights for the same places after every other turn, on another scale each time, expect the shares of their mean
-// all the same, and near it at any time: what was earned goes on.
-TEST(WeightedTurns, GoOnWithOtherWeights) {
+// Given other weights for the same places after every other turn, each time on another scale; expects the shares of their mean
+// at any time, because earned turns carry over.
+TEST(WeightedTurns, ContinueWithOtherWeights) {
   WeightedTurns turns({0.5, 0.3, 0.2});
   std::vector<double> taken(3, 0);
   for (int turn = 1; turn <= 600; ++turn) {
@@ -62,8 +62,8 @@ TEST(WeightedTurns, GoOnWithOtherWeights) {
   EXPECT_NEAR(taken[2], 120, 3);
 }
 
-// Given a place that is closed, expect the others to share its turns, and none where all are closed.
-TEST(WeightedTurns, PassesOverClosedPlaces) {
+// Given a closed place; expects the others to share its turns. Given only closed places; expects none.
+TEST(WeightedTurns, SkipClosedPlaces) {
   WeightedTurns turns({1, 1, 2});
   std::vector<int> taken(3, 0);
   for (int i = 0; i < 40; ++i) ++taken[*turns.next([](std::size_t place) { return place != 2; })];

@@ -1,4 +1,4 @@
-// Results of vLLM, AIPerf and GuideLLM, in documents of the shape that these tools write, as rows and as a fit.
+// Tests of results of vLLM, AIPerf and GuideLLM, in documents of these tools' format, as rows and as a fit.
 #include "planner/perf/benchmark_results.h"
 
 #include <fmt/format.h>
@@ -12,13 +12,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A worker under a steady load: prompts take 10 ms + 0.2 ms a token, iterations 8 ms + 0.5 ms a request.
+// A worker under steady load: prompts take 10 ms + 0.2 ms per token, iterations 8 ms + 0.5 ms per request.
 struct Load {
   double at_once = 1, prompt_tokens = 512, output_tokens = 128;
 
   [[nodiscard]] double prefill_s() const { return 10e-3 + 2e-4 * prompt_tokens; }
   [[nodiscard]] double iteration_s() const { return 8e-3 + 5e-4 * at_once; }
-  // A request's tokens take as long as its iterations and the prompts that are computed between them.
+  // Tokens of a request take its iterations plus the prompts computed between them.
   [[nodiscard]] double tpot_s() const { return iteration_s() + (at_once - 1) / (output_tokens - 1) * prefill_s(); }
   [[nodiscard]] double ttft_s() const { return prefill_s() + (at_once > 1 ? tpot_s() / 2 : 0); }
   [[nodiscard]] double requests_per_s() const { return at_once / (tpot_s() * (output_tokens - 1)); }
@@ -103,7 +103,7 @@ std::vector<BenchmarkResult> parsed(const std::string& text) {
   return results.ok() && *results ? **results : std::vector<BenchmarkResult>();
 }
 
-// Given one load in the files of each tool; all say the same of it, and those that name the model name it.
+// Given one load in the files of each tool; expects the same result from all, with the model's name if the file has it.
 TEST(BenchmarkResults, EachToolSaysTheSame) {
   const Load load{16, 512, 128};
   const std::vector<std::pair<std::string, std::string>> files{{vllm(load), "meta-llama/Llama-3.1-8B-Instruct"},
@@ -126,8 +126,8 @@ TEST(BenchmarkResults, EachToolSaysTheSame) {
   EXPECT_EQ(parsed(guidellm(sweep())).size(), 9U);
 }
 
-// Given a sweep of three prompt sizes under three loads; each is a prompt alone and an iteration of the requests that were
-// decoding, and the lines that are fitted are those of the worker.
+// Given a sweep of three prompt sizes under three loads; expects for each a single prompt and an iteration of the decoding
+// requests, and fitted lines equal to the worker's.
 TEST(BenchmarkResults, RowsAndTheirFit) {
   const ProfileKey key{"tiny", "l40s", 1};
   const auto rows = rows_of(parsed(guidellm(sweep())), key);
@@ -152,8 +152,8 @@ TEST(BenchmarkResults, RowsAndTheirFit) {
   EXPECT_NEAR((*model)->iteration_s(decode_batch(8, 600)), 12e-3, 0.5e-3);
 }
 
-// Given texts of nothing of the kind; they are passed over. Given a result in which a figure is missing, zero or no number: it
-// is named by its path.
+// Given unrelated texts; expects them to be ignored. Given a result with a figure that is missing, zero or not a number;
+// expects an error with its path.
 TEST(BenchmarkResults, OthersAndMistakes) {
   for (const char* other : {"", "{}", "[1]", "model,hardware\na,b\n", R"({"benchmarks": []})", R"({"benchmarks": [{"a": 1}]})",
                             "{\"a\":1}\n{\"b\":2}", "nonsense"}) {

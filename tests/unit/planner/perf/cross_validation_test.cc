@@ -1,4 +1,4 @@
-// Splits: every sample is tested once, no fold trains on what it tests, and the seed decides.
+// Tests of splits: every sample is tested once, no fold trains on what it tests, and the seed determines the split.
 #include "planner/perf/cross_validation.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace windlass::planner {
 namespace {
 
-// Both parts ascending, together every index once.
+// Checks that both parts are ascending and contain every index once.
 void expect_partition(const Split& split, std::size_t samples) {
   EXPECT_TRUE(std::is_sorted(split.train.begin(), split.train.end()));
   EXPECT_TRUE(std::is_sorted(split.test.begin(), split.test.end()));
@@ -42,7 +42,7 @@ TEST(CrossValidation, FoldsPartitionTheSamples) {
   }
 }
 
-// Given the same seed twice and another one: the same split, and another one.
+// Given the same seed twice and another one: the same split, and a different one.
 TEST(CrossValidation, TheSeedDecides) {
   EXPECT_EQ(k_folds(100, 5, 1), k_folds(100, 5, 1));
   EXPECT_NE(k_folds(100, 5, 1), k_folds(100, 5, 2));
@@ -72,7 +72,7 @@ TEST(CrossValidation, LeavesOneGroupOut) {
   EXPECT_EQ(folds[2], (Split{{0, 1, 2, 4}, {3}}));
 }
 
-// Given a fit that predicts each test index from itself: every prediction lands at its index.
+// Given a fit that predicts each test index from itself: every prediction is at its index.
 TEST(CrossValidation, PredictionsLandAtTheirSample) {
   const auto predicted = predict_held_out(23, k_folds(23, 4, 3), [](const Split& split) -> Result<std::vector<double>> {
     std::vector<double> values;
@@ -83,7 +83,7 @@ TEST(CrossValidation, PredictionsLandAtTheirSample) {
   for (std::size_t i = 0; i < 23; ++i) EXPECT_EQ((*predicted)[i], 10.0 * static_cast<double>(i));
 }
 
-// Given a fit that fails on one fold: its error comes out, with the fold's number.
+// Given a fit that fails on one fold: its error is returned, with the fold's number.
 TEST(CrossValidation, AFailingFoldEndsIt) {
   int calls = 0;
   const auto predicted = predict_held_out(6, k_folds(6, 3, 0), [&](const Split& split) -> Result<std::vector<double>> {

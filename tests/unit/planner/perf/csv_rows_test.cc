@@ -1,4 +1,4 @@
-// The CSV reader: good texts, mistakes with line and column, and foreign bytes.
+// Tests of the CSV reader: valid texts, errors with line and column, and foreign bytes.
 #include "planner/perf/csv_rows.h"
 
 #include <cmath>
@@ -25,28 +25,28 @@ TEST(CsvRows, ReadsByName) {
 
 // Given a text without its column, or a row too short: the error names them.
 TEST(CsvRows, NamesWhatIsMissing) {
-  EXPECT_EQ(CsvRows::parse("a,c\n1,2\n", {"a", "b"}).error().message, "line 1: column b is missing, needed are a, b");
-  EXPECT_EQ(CsvRows::parse("", {"a"}).error().message, "line 1: column a is missing, needed are a");
+  EXPECT_EQ(CsvRows::parse("a,c\n1,2\n", {"a", "b"}).error().message, "line 1: must have the columns a, b (missing: b)");
+  EXPECT_EQ(CsvRows::parse("", {"a"}).error().message, "line 1: must have the columns a (missing: a)");
   EXPECT_EQ(CsvRows::parse("a,b\n1,2\n\n3\n", {"a"}).error().message,
-            "line 4: found 1 fields, allowed are 2, as the first line names");
+            "line 4: must have 2 fields, as in the first line (got 1)");
 }
 
-// Given fields that are no numbers or out of range: line, column, what was found and what is allowed.
+// Given fields that are not numbers or out of range: line, column, what was found and what is allowed.
 TEST(CsvRows, NamesBadFields) {
   const auto csv = CsvRows::parse("a,b\n,1.5\nx\ty,7\n", {"a", "b"});
   ASSERT_TRUE(csv.ok());
-  EXPECT_EQ(csv->text(0, "a").error().message, "line 2: a: found '', allowed is a name");
-  EXPECT_EQ(csv->number(0, "a", 0, 9).error().message, "line 2: a: found '', allowed is a number from 0 to 9");
-  EXPECT_EQ(csv->integer(0, "b", 1, 8).error().message, "line 2: b: found '1.5', allowed is a whole number from 1 to 8");
-  EXPECT_EQ(csv->number(1, "a", 0, 9).error().message, "line 3: a: found 'x?y', allowed is a number from 0 to 9");
-  EXPECT_EQ(csv->integer(1, "b", 1, 6).error().message, "line 3: b: found '7', allowed is a whole number from 1 to 6");
+  EXPECT_EQ(csv->text(0, "a").error().message, "line 2: a: must be a name (got '')");
+  EXPECT_EQ(csv->number(0, "a", 0, 9).error().message, "line 2: a: must be a number from 0 to 9 (got '')");
+  EXPECT_EQ(csv->integer(0, "b", 1, 8).error().message, "line 2: b: must be a whole number from 1 to 8 (got '1.5')");
+  EXPECT_EQ(csv->number(1, "a", 0, 9).error().message, "line 3: a: must be a number from 0 to 9 (got 'x?y')");
+  EXPECT_EQ(csv->integer(1, "b", 1, 6).error().message, "line 3: b: must be a whole number from 1 to 6 (got '7')");
   for (const char* bad : {"nan", "inf", "1 ", "0x1", "1e999", "--1"}) {
     const std::string text = std::string("a\n") + bad + "\n";
     EXPECT_FALSE(CsvRows::parse(text, {"a"})->number(0, "a", -1e9, 1e9).ok()) << bad;
   }
 }
 
-// Given texts of random bytes that CSV is made of: each is read or refused, and no field is longer than its line.
+// Given texts of random bytes that are common in CSV: each is read or refused, and no field is longer than its line.
 TEST(CsvRows, ForeignBytes) {
   Rng rng(5, "fuzz");
   const std::string letters = "a,b\n\r1.e-\x01\xff";

@@ -1,4 +1,4 @@
-// Files of ../shared/data for tests that need them; such a test skips by name where they are absent.
+// Reads files of ../shared/data for tests; such a test skips by name if the file is missing.
 #pragma once
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// DistServe's formulas: equal to their own arithmetic for every profile and random batches; mistakes in the files.
+// Tests that DistServe's formulas equal their own arithmetic for every profile and random batches, and of errors in the files.
 #include "planner/perf/distserve_model.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(DistServeModel, PipelineStages) {
   EXPECT_EQ(model.coverage(decode_batch(3, 10)), Coverage::kExtrapolated);
 }
 
-// Given a mixed batch: both times less the smaller constant; it is marked, as are batches beyond the KV cache. Never negative.
+// Given a mixed batch: both times minus the smaller constant; it is marked, as are batches beyond the KV cache. Never negative.
 TEST(DistServeModel, MixedBatchesAndCoverage) {
   const DistServeModel model = model_of(1, 1);
   Batch mixed = prefill_batch(1, 100);
@@ -116,41 +116,41 @@ TEST(DistServeModel, EqualsItsOwnFormulas) {
   EXPECT_GE(compared, 2 * 27 * 100);
 }
 
-// Given what a profile does not cover: errors that list what it has.
-TEST(DistServeModel, SaysWhatItHas) {
+// Given a model or parallelism missing in a profile: errors that list what it has.
+TEST(DistServeModel, ErrorsListTheModels) {
   const auto profile = parse_distserve_profile(kProfile);
   const auto capacities = parse_distserve_capacities(kCapacities);
   ASSERT_TRUE(profile.ok() && capacities.ok());
   const auto message = [&](const char* model, DistServeParallelism parallelism) {
     return DistServeModel::make(*profile, *capacities, model, parallelism).error().message;
   };
-  EXPECT_EQ(message("opt-30b", {1, 1}), "DistServe profile: model: found 'opt-30b', allowed are facebook/opt-13b");
-  EXPECT_EQ(message("13b", {1, 1}), "DistServe profile: model: found '13b', allowed are facebook/opt-13b");
+  EXPECT_EQ(message("opt-30b", {1, 1}), "DistServe profile: model: must be one of facebook/opt-13b (got 'opt-30b')");
+  EXPECT_EQ(message("13b", {1, 1}), "DistServe profile: model: must be one of facebook/opt-13b (got '13b')");
   EXPECT_EQ(message("opt-13b", {4, 1}),
-            "DistServe profile: facebook/opt-13b: tensor parallel degree: found 4, allowed are 1, 2");
+            "DistServe profile: facebook/opt-13b: tensor parallel degree: must be one of 1, 2 (got 4)");
   EXPECT_EQ(message("opt-13b", {2, 2}),
-            "DistServe KV capacities: facebook/opt-13b: tensor x pipeline parallel: found 2x2, allowed are 1x1, 1x2, 2x1");
+            "DistServe KV capacities: facebook/opt-13b: tensor x pipeline parallel: must be one of 1x1, 1x2, 2x1 (got 2x2)");
   EXPECT_EQ(DistServeModel::make(*profile, {}, "opt-13b", {1, 1}).error().message,
-            "DistServe KV capacities: model: found 'opt-13b', allowed are nothing");
+            "DistServe KV capacities: model: must be one of nothing (got 'opt-13b')");
 }
 
-// Given broken files: errors that name the path or the line.
+// Given broken files: errors with the path or the line.
 TEST(DistServeModel, NamesMistakesInFiles) {
   const auto message = [](const std::string& json) { return parse_distserve_profile(json).error().message; };
   EXPECT_NE(message("{").find("DistServe profile: not valid JSON"), std::string::npos);
-  EXPECT_NE(message("[]").find("an object of models"), std::string::npos);
-  EXPECT_NE(message(R"({"m": 3})").find("m: allowed is an object of tensor parallel degrees"), std::string::npos);
-  EXPECT_NE(message(R"({"m": {"x": {}}})").find("m: found tensor parallel degree 'x'"), std::string::npos);
-  EXPECT_NE(message(R"({"m": {"1": {}}})").find("m.1.prefill"), std::string::npos);
-  EXPECT_NE(message(R"({"m": {"1": {"prefill": [1, 2]}}})").find("m.1.prefill: found 2, must be a list of three numbers"),
+  EXPECT_NE(message("[]").find("an object with a member for each model"), std::string::npos);
+  EXPECT_NE(message(R"({"m": 3})").find("m: must be an object with a member for each tensor parallel degree"),
             std::string::npos);
-  EXPECT_NE(message(R"({"m": {"1": {"prefill": [1, "2", 3]}}})").find("m.1.prefill[1]: found \"2\""), std::string::npos);
+  EXPECT_NE(message(R"({"m": {"x": {}}})").find("m: tensor parallel degree: must be a whole number"), std::string::npos);
+  EXPECT_NE(message(R"({"m": {"1": {}}})").find("m.1.prefill"), std::string::npos);
+  EXPECT_NE(message(R"({"m": {"1": {"prefill": [1, 2]}}})").find("m.1.prefill: must be a list of three numbers (got 2)"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"m": {"1": {"prefill": [1, "2", 3]}}})").find("m.1.prefill[1]: must be a number"), std::string::npos);
   const auto capacities = parse_distserve_capacities("model,tp,pp,max_num_tokens\nm,1,0,5\n");
-  EXPECT_EQ(capacities.error().message, "line 2: pp: found '0', allowed is a whole number from 1 to 4096");
+  EXPECT_EQ(capacities.error().message, "line 2: pp: must be a whole number from 1 to 4096 (got '0')");
 }
 
-// Given copies of the files with a byte of one of them changed: each is refused with a message, or makes a model or an
-// error.
+// Given copies of the files with one byte changed: each is refused with a message, or makes a model or an error.
 TEST(DistServeModel, ForeignBytes) {
   Rng rng(7, "fuzz");
   const std::string letters = "0123456789.-e{}[],:\" ";

@@ -1,4 +1,4 @@
-// Errors of predictions against hand-made figures.
+// Tests errors of predictions against figures computed by hand.
 #include "planner/perf/error_summary.h"
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace windlass::planner {
 namespace {
 
-// Given 1, 2, 4 predicted as 1.1, 1.8, 4: every figure comes out as worked out by hand.
+// Given 1, 2, 4 predicted as 1.1, 1.8, 4: every figure as computed by hand.
 TEST(ErrorSummary, FiguresByHand) {
   const std::vector<double> actual = {1, 2, 4};
   const std::vector<double> predicted = {1.1, 1.8, 4};
@@ -29,7 +29,7 @@ TEST(ErrorSummary, MedianOfAnEvenNumber) {
   EXPECT_NEAR(error_summary(actual, predicted).median_ape, 0.2, 1e-12);
 }
 
-// Given targets that do not vary: R^2 is 1 if all are met, and 0 otherwise.
+// Given targets that do not vary: R^2 is 1 for exact predictions, and 0 otherwise.
 TEST(ErrorSummary, ConstantTargets) {
   const std::vector<double> actual = {2, 2};
   EXPECT_EQ(error_summary(actual, actual).r_squared, 1);

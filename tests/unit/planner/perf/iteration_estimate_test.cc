@@ -1,4 +1,4 @@
-// What live workers' iterations teach: from wrong data sheets of every kind to what they really take.
+// Tests of learning from live iterations: from all kinds of wrong data sheets to the real times.
 #include "planner/perf/iteration_estimate.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace windlass::planner {
 namespace {
 
-// A data sheet: 100 ms for 256 prompt tokens, 12 ms an iteration, 0.5 ms a request at 512 tokens.
+// A data sheet: 100 ms for 256 prompt tokens, 12 ms per iteration, 0.5 ms per request at 512 tokens.
 LinearCoefficients sheet() {
   LinearCoefficients c;
   c.k1 = 0.1 / 256;
@@ -24,7 +24,7 @@ LinearCoefficients sheet() {
   return c;
 }
 
-// What such a worker really takes for it: `times` are of constant, request and prompt token.
+// The real times, as multiples of the data sheet, of constant, request and prompt token.
 struct RealTimes {
   double constant = 1, request = 1, token = 1, prompt_s = 0;
 
@@ -41,7 +41,7 @@ IterationObservation seen(const RealTimes& truth, const IterationContent& conten
   return observation;
 }
 
-// Mixed iterations of a worker at loads that come and go.
+// Mixed iterations of a worker at changing loads.
 IterationEstimate taught(const RealTimes& truth, int observations, std::uint64_t seed) {
   Rng rng(seed, "estimate");
   IterationEstimate estimate;
@@ -53,8 +53,8 @@ IterationEstimate taught(const RealTimes& truth, int observations, std::uint64_t
   return estimate;
 }
 
-// Given truths of 0.2 to 5 times the data sheet in each term by itself, with noise of 5 %; expects decoding at loads that were
-// seen within 10 % after sixty observations.
+// Given real times of 0.2 to 5 times the data sheet in each term separately, with noise of 5 %; expects decode times at
+// observed loads within 10 % after sixty observations.
 TEST(IterationEstimate, FindsEveryTruth) {
   for (const double constant : {0.2, 1.0, 5.0}) {
     for (const double request : {0.2, 1.0, 5.0}) {
@@ -71,7 +71,7 @@ TEST(IterationEstimate, FindsEveryTruth) {
 }
 
 // Given four iterations that a worker measured itself, two prompts and two batches; expects decoding within 3 % and prefill
-// within 5 % at once.
+// within 5 % immediately.
 TEST(IterationEstimate, TwoSecondsOutweighTheDataSheet) {
   for (const double decode : {0.2, 1.0, 4.0}) {
     for (const double prefill : {0.2, 1.0, 4.0}) {
@@ -90,9 +90,9 @@ TEST(IterationEstimate, TwoSecondsOutweighTheDataSheet) {
   }
 }
 
-// Given one load alone, over and over; expects that load to be known, the spread at another to stay wide, and never a term
-// below nothing, nor one that runs away from the others.
-TEST(IterationEstimate, OneLoadTellsOfThatLoad) {
+// Given one load over and over; expects that load to be known, the spread at another load to stay wide, and no term to be
+// negative or to diverge.
+TEST(IterationEstimate, OneLoadTeachesOnlyThatLoad) {
   const RealTimes truth{0.2, 5, 1.5, 0};
   Rng rng(5, "one load");
   IterationEstimate estimate;
@@ -109,7 +109,7 @@ TEST(IterationEstimate, OneLoadTellsOfThatLoad) {
   EXPECT_GT(UpperBoundModel(sheet(), estimate).decode_s(64, 600), believed.decode_s(64, 600));
 }
 
-// Given a known worker and single observations three times as long; expects each passed over and counted. Given that it is
+// Given a known worker and single observations three times as long; expects each to be ignored and counted. Given that it is
 // twice as slow from then on; expects a change after three of them, and the new figures within 10 % after ten.
 TEST(IterationEstimate, AnOutlierIsNoChange) {
   const RealTimes truth;
@@ -118,7 +118,7 @@ TEST(IterationEstimate, AnOutlierIsNoChange) {
   EXPECT_EQ(learn(estimate, sheet(), seen(truth, content, 3), 5), Learnt::kOutlier);
   EXPECT_EQ(learn(estimate, sheet(), seen(truth, content), 5), Learnt::kLearnt);
   EXPECT_EQ(learn(estimate, sheet(), seen(truth, content, 3), 5), Learnt::kOutlier);
-  EXPECT_EQ(learn(estimate, sheet(), seen(truth, content, 0.2), 5), Learnt::kOutlier);  // the other side: no run
+  EXPECT_EQ(learn(estimate, sheet(), seen(truth, content, 0.2), 5), Learnt::kOutlier);  // on the other side, so no run
   EXPECT_EQ(estimate.outliers, 3);
   EXPECT_EQ(learn(estimate, sheet(), seen(truth, content), 5), Learnt::kLearnt);
   std::vector<Learnt> after;
@@ -132,8 +132,8 @@ TEST(IterationEstimate, AnOutlierIsNoChange) {
   EXPECT_NEAR(LinearModel(estimated(sheet(), estimate)).decode_s(8, 600) / (2 * truth.seconds({1, 8, 600, 0, 0})), 1, 0.1);
 }
 
-// Given observations that make no sense; expects them refused and nothing changed.
-TEST(IterationEstimate, NonsenseTeachesNothing) {
+// Given invalid observations; expects them to be refused and nothing to change.
+TEST(IterationEstimate, InvalidObservationsTeachNothing) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   IterationEstimate estimate = taught({}, 10, 1);
   const IterationEstimate before = estimate;
@@ -148,8 +148,8 @@ TEST(IterationEstimate, NonsenseTeachesNothing) {
   EXPECT_EQ(learn(estimate, LinearCoefficients{}, seen({}, {1, 4, 512, 0, 0}), 5), Learnt::kInvalid);
 }
 
-// Given estimates of one class at two numbers of GPUs; expects the one asked for, else the next below, else the next above; of
-// another class none.
+// Given estimates of one class at two numbers of GPUs; expects the requested one, otherwise the next below, otherwise the next
+// above; for another class none.
 TEST(IterationEstimate, TheNearestOfTheClassCounts) {
   const IterationEstimate known = taught({}, 10, 1);
   const std::vector<WorkerEstimate> estimates = {{"a", 2, false, known}, {"a", 4, false, known}, {"b", 1, false, {}}};
@@ -161,8 +161,8 @@ TEST(IterationEstimate, TheNearestOfTheClassCounts) {
   EXPECT_EQ(find_estimate(estimates, "c", 1), nullptr);
 }
 
-// Given what was believed of a worker and what is now; expects the larger of both phases' factors, either way, and 1 for what
-// is not sure.
+// Given earlier and present beliefs about a worker; expects the larger factor of the two phases, in either direction, and 1 if
+// uncertain.
 TEST(IterationEstimate, SaysHowFarItHasMoved) {
   const planner::Service service = testing::chat_service();
   const LinearCoefficients base = linear_coefficients(*service.shape, testing::h100(), 1);

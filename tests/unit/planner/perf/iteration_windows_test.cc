@@ -1,4 +1,5 @@
-// From counters of engines to observations of their iterations: what each engine's page can show, and what teaches nothing.
+// Tests of deriving observations of iterations from engine counters: what each engine's metrics page can show, and what is
+// ignored.
 #include "planner/perf/iteration_windows.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ void add(std::optional<CountedTime>& to, double seconds, double count) {
   to->count += count;
 }
 
-// A worker that decodes a batch of eight in 20 ms an iteration and takes a prompt of 500 tokens every tenth, 50 ms more.
+// A worker that decodes a batch of eight in 20 ms per iteration, with a prompt of 500 tokens in every tenth, 50 ms more.
 WorkerCounters page_of_all() {
   WorkerCounters page;
   page.running = 8;
@@ -23,7 +24,7 @@ WorkerCounters page_of_all() {
   return page;
 }
 
-// One second more of it: 40 iterations.
+// One more second of it: 40 iterations.
 void second(WorkerCounters& page) {
   page.at_s += 1;
   add(page.iterations, 40 * 0.025, 40);
@@ -36,7 +37,7 @@ void second(WorkerCounters& page) {
   *page.generated_tokens += 40 * 8 + 4;
 }
 
-// What a worker that shows a part of that teaches in its first seconds.
+// What the first seconds of a worker teach if its page hides some counters.
 template <class Hide>
 std::vector<IterationObservation> taught(int seconds, Hide hide) {
   IterationWindows windows;
@@ -51,8 +52,8 @@ std::vector<IterationObservation> taught(int seconds, Hide hide) {
   return out;
 }
 
-// Given a page with iterations; expects one observation a window from its sixteenth second on: their mean time and content.
-TEST(IterationWindows, IterationsSayAll) {
+// Given a page with iterations; expects one observation per window from its sixteenth second on, with mean time and content.
+TEST(IterationWindows, IterationCountersTeachAll) {
   const auto taught_by = taught(30, [](WorkerCounters&) {});
   ASSERT_EQ(taught_by.size(), 3U);
   const IterationObservation& one = taught_by.front();
@@ -66,7 +67,8 @@ TEST(IterationWindows, IterationsSayAll) {
   EXPECT_DOUBLE_EQ(one.content.prompt_tokens, 50);
 }
 
-// Given a page as vLLM's; expects a gap with others' prompts in it, at the batch that ran, and a prefill beside seven others.
+// Given a page like vLLM's; expects a gap that includes other prompts, at the batch that ran, and a prefill next to seven
+// others.
 TEST(IterationWindows, GapsAndPrefills) {
   const auto taught_by = taught(20, [](WorkerCounters& page) {
     page.iterations.reset();
@@ -84,8 +86,8 @@ TEST(IterationWindows, GapsAndPrefills) {
   EXPECT_DOUBLE_EQ(taught_by[1].content.iterations, 1);
 }
 
-// Given a page without prefill times; expects first tokens less what they queued; without queueing, with half an iteration that
-// was under way; and where requests waited inside the worker, less weight.
+// Given a page without prefill times; expects first-token times minus queueing. Without queueing; expects half a current
+// iteration in addition. If requests waited inside the worker; expects less weight.
 TEST(IterationWindows, FirstTokensStandInForPrefills) {
   const auto bare = [](WorkerCounters& page) {
     page.iterations.reset();
@@ -115,8 +117,8 @@ TEST(IterationWindows, FirstTokensStandInForPrefills) {
   EXPECT_GT(crowded.back().noise_deviation, taught(20, bare).back().noise_deviation);
 }
 
-// Given a page as llama.cpp's, which counts at a request's end and no requests; expects windows of fifteen seconds, prompts by
-// their mean length, and a batch that moved in the noise.
+// Given a page like llama.cpp's, which counts at the end of a request and does not count requests; expects windows of fifteen
+// seconds, prompts by their mean length, and changes of the batch as noise.
 TEST(IterationWindows, TimesCountedAtTheEnd) {
   int second_of = 0;
   const auto hide = [&](WorkerCounters& page) {
@@ -130,12 +132,12 @@ TEST(IterationWindows, TimesCountedAtTheEnd) {
   const auto taught_by = taught(44, hide);
   ASSERT_EQ(taught_by.size(), 2U);
   EXPECT_GT(taught_by[0].noise_deviation, 0.3);
-  EXPECT_NEAR(taught_by[0].content.batch, 10, 0.3);  // as a token sees it
+  EXPECT_NEAR(taught_by[0].content.batch, 10, 0.3);  // weighted by tokens
   EXPECT_NEAR(taught_by[1].seconds, 0.07, 1e-9);
   EXPECT_DOUBLE_EQ(taught_by[1].content.prompt_tokens, kPrompt);
 }
 
-// Given what a worker measured itself; expects it at its first page, and again after its process has started again.
+// Given a worker's own measurements; expects them with its first page, and again after its process restarts.
 TEST(IterationWindows, OwnMeasurementsComeFirst) {
   IterationWindows windows;
   WorkerCounters page = page_of_all();
@@ -156,7 +158,7 @@ TEST(IterationWindows, OwnMeasurementsComeFirst) {
   EXPECT_EQ(windows.take(page, kContext, kPrompt).size(), 2U);
 }
 
-// Given a page that does not change, one that goes back in time, one without anything, and an idle worker; expects nothing.
+// Given a page that does not change, one that goes back in time, an empty one, and an idle worker; expects nothing.
 TEST(IterationWindows, NothingTeachesNothing) {
   IterationWindows windows;
   WorkerCounters page = page_of_all();

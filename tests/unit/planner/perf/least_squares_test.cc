@@ -1,4 +1,5 @@
-// Least squares against its normal equations, and non-negative least squares against trying every set of free coefficients.
+// Tests least squares against its normal equations, and non-negative least squares against trying every set of free
+// coefficients.
 #include "planner/perf/least_squares.h"
 
 #include <cmath>
@@ -37,7 +38,7 @@ Instance random_instance(Rng& rng) {
   return instance;
 }
 
-// The smallest |A x - b| over all sets of free columns whose unconstrained solution (of least length) is not negative.
+// The smallest |A x - b| over all sets of free columns whose unconstrained solution (of minimum length) is not negative.
 double best_residual(const Instance& instance) {
   const Index columns = instance.a.cols();
   double best = instance.b.norm();
@@ -50,15 +51,15 @@ double best_residual(const Instance& instance) {
     for (std::size_t i = 0; i < chosen.size(); ++i) part.col(static_cast<Index>(i)) = instance.a.col(chosen[i]);
     Eigen::JacobiSVD<MatrixXd> svd(part, Eigen::ComputeThinU | Eigen::ComputeThinV);
     const VectorXd x = svd.solve(instance.b);
-    // A little below zero is rounding, in units that do not depend on the column's.
+    // Slightly below zero counts as rounding, in units that do not depend on the column.
     const double lowest = (x.array() * part.colwise().norm().transpose().array()).minCoeff();
     if (lowest >= -1e-10 * instance.b.norm()) best = std::min(best, (part * x - instance.b).norm());
   }
   return best;
 }
 
-// Given small problems, with ties, dependent columns and columns of zeros: no set of free columns has a smaller error,
-// and at the answer no coefficient at 0 would lower it (Kuhn and Tucker).
+// Given small problems, with ties, dependent columns and columns of zeros: no set of free columns has a smaller error, and no
+// coefficient at 0 would lower it (Kuhn and Tucker).
 TEST(NonnegativeLeastSquares, MatchesTryingEverySet) {
   Rng rng(11, "nnls");
   for (int round = 0; round < effort(600, 6000); ++round) {
@@ -116,7 +117,7 @@ TEST(LeastSquares, ResidualIsOrthogonal) {
   }
 }
 
-// Given columns of which one is the sum of two others: an error that says how many coefficients can be told apart.
+// Given columns of which one is the sum of two others: an error that says how many coefficients are independent.
 TEST(LeastSquares, DependentColumnsAreAnError) {
   MatrixXd a(4, 3);
   a << 1, 0, 1, 0, 1, 1, 2, 1, 3, 1, 1, 2;
@@ -126,7 +127,7 @@ TEST(LeastSquares, DependentColumnsAreAnError) {
   EXPECT_NE(x.error().message.find("2 of 3"), std::string::npos) << x.error().message;
 }
 
-// Given targets made of known coefficients: the fit finds them, with errors of nothing, in all four kinds.
+// Given targets from known coefficients: the fit finds them with zero error, in all four forms.
 TEST(FitLinear, FindsWhatMadeTheSamples) {
   Rng rng(14, "fit");
   MatrixXd features(30, 3);
@@ -166,7 +167,7 @@ TEST(FitLinear, ReportsItsErrorHonestly) {
   }
   EXPECT_GT(held_out, on_samples);
   EXPECT_NEAR(on_samples, 0.05 * std::sqrt(2 / M_PI) * std::sqrt(16.0 / 20),
-              0.004);  // mean |normal|, 4 of 20 degrees of freedom taken
+              0.004);  // mean |normal|, with 4 of 20 degrees of freedom used
   EXPECT_LT(held_out, 0.06);
 }
 
@@ -187,23 +188,26 @@ TEST(FitLinear, WeightsAsAsked) {
   EXPECT_LT(absolute->error.rmse, relative->error.rmse);
 }
 
-// Given bad samples: errors that say what was found and what is allowed.
+// Given invalid samples: errors that say what was found and what is allowed.
 TEST(FitLinear, NamesBadSamples) {
   const MatrixXd features = MatrixXd::Ones(3, 1);
-  EXPECT_NE(fit_linear(features, VectorXd::Ones(2)).error().message.find("3 rows of features and 2 targets"),
+  EXPECT_NE(fit_linear(features, VectorXd::Ones(2)).error().message.find("must be equal in number (got 3 and 2)"),
             std::string::npos);
-  EXPECT_NE(fit_linear(MatrixXd::Ones(1, 2), VectorXd::Ones(1)).error().message.find("1 samples for 2"), std::string::npos);
+  EXPECT_NE(fit_linear(MatrixXd::Ones(1, 2), VectorXd::Ones(1))
+                .error()
+                .message.find("must be at least one per coefficient, 2 (got 1)"),
+            std::string::npos);
   EXPECT_FALSE(fit_linear(MatrixXd(0, 0), VectorXd(0)).ok());
   VectorXd targets = VectorXd::Ones(3);
   for (const double bad : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     targets[1] = bad;
     const auto fit = fit_linear(features, targets);
     ASSERT_FALSE(fit.ok());
-    EXPECT_NE(fit.error().message.find("sample 1: found target"), std::string::npos) << fit.error().message;
+    EXPECT_NE(fit.error().message.find("sample 1: must have finite features"), std::string::npos) << fit.error().message;
   }
 }
 
-// Given three samples: the fit stands, without a cross-validation.
+// Given three samples: a fit without cross-validation.
 TEST(FitLinear, TooFewSamplesToHoldAnyOut) {
   const auto fit = fit_linear(MatrixXd::Ones(3, 1), VectorXd::Ones(3));
   ASSERT_TRUE(fit.ok());

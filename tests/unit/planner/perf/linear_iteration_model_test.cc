@@ -1,4 +1,4 @@
-// The two papers' linear models: fitted from samples that they themselves made, mixed batches, and what is covered.
+// Tests of the two papers' linear models: fits to samples that they generated, mixed batches, and coverage.
 #include "planner/perf/linear_iteration_model.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(LinearIterationModel, AMixedBatchPassesTheWeightsOnce) {
   EXPECT_EQ(model.coverage(mixed), Coverage::kExtrapolated);
 }
 
-// Given samples that Aladdin's model made: the fit returns its coefficients, and its ranges cover what was sampled and no more.
+// Given samples from Aladdin's model: the fit returns its coefficients, and its ranges cover the samples and nothing more.
 TEST(LinearIterationModel, FitFindsAladdin) {
   const LinearIterationModel truth(kPrefill, kDecode, 0);
   const auto samples = samples_of(truth, 1, 200);
@@ -76,7 +76,7 @@ TEST(LinearIterationModel, FitFindsAladdin) {
   EXPECT_EQ(fit->model.coverage(decode_batch(8, 50)), Coverage::kExtrapolated);
 }
 
-// Given samples that Huawei's model made with noise of 2 %: its form predicts to the noise, while Aladdin's cannot.
+// Given samples from Huawei's model with noise of 2 %: its form predicts up to the noise, while Aladdin's cannot.
 TEST(LinearIterationModel, FitFindsHuaweiThroughNoise) {
   LinearPhase prefill = kPrefill;
   LinearPhase decode = kDecode;
@@ -129,12 +129,13 @@ TEST(LinearIterationModel, NamesBadSamples) {
     const auto fit = fit_linear_iteration(samples, LinearForm::kAladdin, 0);
     return fit.ok() ? std::string() : fit.error().message;
   };
-  EXPECT_NE(message({{mixed, 1}}).find("sample 0: found 1 prefill and 1 decode sequences"), std::string::npos);
-  EXPECT_NE(message({{Batch{}, 1}}).find("sample 0: found 0 prefill"), std::string::npos);
-  EXPECT_NE(message({}).find("prefill: fit: found 0 samples"), std::string::npos);
-  EXPECT_NE(message({{prefill_batch(1, 10), 1}, {prefill_batch(1, 20), 1}}).find("decode: fit: found 0 samples"),
+  EXPECT_NE(message({{mixed, 1}}).find("sample 0: must have a single phase (got 1 prefill and 1 decode sequences)"),
             std::string::npos);
-  EXPECT_NE(message({{prefill_batch(1, 10), 1}, {prefill_batch(1, 20), -1}}).find("sample 1: found target -1"),
+  EXPECT_NE(message({{Batch{}, 1}}).find("sample 0: must have a single phase (got 0 prefill"), std::string::npos);
+  EXPECT_NE(message({}).find("prefill: fit: samples: must be"), std::string::npos);
+  EXPECT_NE(message({{prefill_batch(1, 10), 1}, {prefill_batch(1, 20), 1}}).find("decode: fit: samples: must be"),
+            std::string::npos);
+  EXPECT_NE(message({{prefill_batch(1, 10), 1}, {prefill_batch(1, 20), -1}}).find("sample 1: must have finite features"),
             std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// The linear model's coefficients against sums done by hand, and its size against what is known of real hardware.
+// Tests the linear model's coefficients against sums by hand, and their size against known hardware.
 #include "planner/perf/linear_model.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ Efficiency paper_efficiency() {
   return efficiency;
 }
 
-// Given one GPU, expect: 656 FLOP a token at 500 FLOP/s; 656 bytes of weights at 80 B/s and 1 s a layer; 16 bytes of KV a token
-// and request; 9000 bytes less 776 of weights less 6400 of activations for the cache.
+// Given one GPU; expects 656 FLOP per token at 500 FLOP/s; 656 bytes of weights at 80 B/s and 1 s per layer; 16 bytes of KV per
+// token and request; a cache of 9000 bytes minus 776 of weights minus 6400 of activations.
 TEST(LinearModel, OneGpuByHand) {
   const LinearCoefficients c = linear_coefficients(testing::paper_shape(), paper_accelerator(), 1, paper_efficiency());
   EXPECT_DOUBLE_EQ(c.k1, 656.0 / 500);
@@ -42,8 +42,8 @@ TEST(LinearModel, OneGpuByHand) {
   EXPECT_DOUBLE_EQ(c.kv_capacity_tokens, 114);  // 1824 / 16
 }
 
-// Given two GPUs, expect compute and weights halved; four all-reduces of 8 bytes a token at 2 * 1/2 / 25 s a byte and of two
-// half-second steps each; the single KV head on both GPUs.
+// Given two GPUs; expects compute and weights halved; four all-reduces of 8 bytes per token at 2 * 1/2 / 25 s per byte and of
+// two half-second steps each; the single KV head on both GPUs.
 TEST(LinearModel, TwoGpusByHand) {
   const LinearCoefficients c = linear_coefficients(testing::paper_shape(), paper_accelerator(), 2, paper_efficiency());
   EXPECT_DOUBLE_EQ(c.k1, 656.0 / 1000 + 4 * 8 * 0.04);
@@ -63,9 +63,9 @@ TEST(LinearModel, FollowsThePapersEquations) {
   EXPECT_LT(max_mean_context(c, 1000, 0.05), 0);
 }
 
-// Given llama3-8b on one H100, expect what is measured of it: around 7 ms a decode step alone, 20-40 ms to prefill 1000 tokens,
-// and a KV cache of 400,000 to 500,000 tokens.
-TEST(LinearModel, IsOfTheRightSizeOnAnH100) {
+// Given llama3-8b on one H100; expects what is measured on it: around 7 ms per decode step alone, 20-40 ms to prefill 1000
+// tokens, and a KV cache of 400,000 to 500,000 tokens.
+TEST(LinearModel, AgreesWithMeasurementsOnAnH100) {
   const LinearModel model(linear_coefficients(model_shape_by_name("llama3-8b").value(), testing::h100(), 1));
   EXPECT_GT(model.decode_s(1, 500), 0.005);
   EXPECT_LT(model.decode_s(1, 500), 0.009);
@@ -75,8 +75,8 @@ TEST(LinearModel, IsOfTheRightSizeOnAnH100) {
   EXPECT_LT(model.kv_capacity_tokens(), 500'000);
 }
 
-// Given llama3-70b, expect that it does not fit one H100, fits two, and that each doubling makes a step faster but not twice as
-// fast.
+// Given llama3-70b; expects that it does not fit one H100, fits two, and that each doubling makes a step faster but less than
+// twice as fast.
 TEST(LinearModel, TensorParallelismHelpsLessAndLess) {
   const ModelShape shape = model_shape_by_name("llama3-70b").value();
   EXPECT_LE(linear_coefficients(shape, testing::h100(), 1).kv_capacity_tokens, 0);

@@ -1,5 +1,5 @@
-// LocalRegression against an exhaustive search with a general solver, and its promises: exact at points, planes kept, no wild
-// answers.
+// Tests LocalRegression against an exhaustive search with a general solver, and its guarantees: exact at points, planes
+// preserved, no extreme values.
 #include "planner/perf/local_regression.h"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ double exhaustive(const Cloud& cloud, std::vector<double> x, const LocalRegressi
   return std::clamp(matrix.fullPivLu().solve(right)[0], low - (high - low) / 2, high + (high - low) / 2);
 }
 
-// Given small random clouds and queries in and out of their boxes: the same answer as by the definition.
+// Given small random clouds and queries inside and outside their boxes: the same answer as the definition.
 TEST(LocalRegression, AgreesWithExhaustiveSearch) {
   Rng rng(1, "exhaustive");
   for (int instance = 0; instance < effort(300, 3000); ++instance) {
@@ -135,7 +135,7 @@ TEST(LocalRegression, KeepsPlanes) {
   }
 }
 
-// Given three values at one point: their median; given one point: its value everywhere; beyond the box: the edge's answer.
+// Given three values at one point: their median. Given one point: its value everywhere. Beyond the box: the value at its edge.
 TEST(LocalRegression, DegenerateClouds) {
   const LocalRegression median(1, {1, 1, 1, 2}, {10, 30, 11, 5});
   EXPECT_EQ(median.size(), 2u);

@@ -1,4 +1,4 @@
-// OperatorModel: its sum against operators added by hand, what must grow, and what does not fit.
+// Tests OperatorModel against operators added by hand, what must grow, and what is refused.
 #include "planner/perf/operator_model.h"
 
 #include <cmath>
@@ -20,8 +20,8 @@ OperatorModel make(const std::string& name, const OperatorModelOptions& options 
   return *OperatorModel::make(*model_shape_by_name(name), h100(), roofline_of(h100()), options);
 }
 
-// Given Llama-3-8B under tensor parallelism: token-level, attention and communication parts equal the operators of a layer
-// written out.
+// Given Llama-3-8B under tensor parallelism: token-level, attention and communication parts equal the operators of a layer,
+// listed one by one.
 TEST(OperatorModel, AddsUpALayersOperators) {
   const ModelShape shape = *model_shape_by_name("llama3-8b");
   const OperatorTimes times = roofline_of(h100());
@@ -50,7 +50,7 @@ TEST(OperatorModel, AddsUpALayersOperators) {
   }
 }
 
-// Given random attentions off the grid: within 1 % of the operator asked directly.
+// Given random attentions off the grid: within 1 % of the operator itself.
 TEST(OperatorModel, GridIsFine) {
   const ModelShape shape = *model_shape_by_name("llama3-8b");
   const OperatorTimes times = roofline_of(h100());
@@ -97,7 +97,7 @@ TEST(OperatorModel, GrowsWithTheBatch) {
   }
 }
 
-// Given a batch of more tokens than the curves and more context than the surfaces hold: times go on growing.
+// Given a batch with more tokens than the curves and more context than the surfaces: times continue to grow.
 TEST(OperatorModel, CarriesOnBeyondItsGrid) {
   const OperatorModel model = make("llama3-8b");
   EXPECT_NEAR(model.iteration_s(prefill_batch(100, 1000)) / model.iteration_s(prefill_batch(50, 1000)), 2, 0.1);
@@ -118,7 +118,7 @@ TEST(OperatorModel, TensorParallelismHelps) {
   }
 }
 
-// Given pipeline stages: the hops between them come on top, and the model is spread.
+// Given pipeline stages: the hops between them are added, and the model is spread.
 TEST(OperatorModel, PipelineStagesAddHops) {
   const OperatorModel one = make("llama3-8b");
   const OperatorModel four = make("llama3-8b", {.pipeline_parallel = 4});
@@ -127,7 +127,7 @@ TEST(OperatorModel, PipelineStagesAddHops) {
   EXPECT_GT(four.kv_capacity_tokens(), 4 * one.kv_capacity_tokens());
 }
 
-// Given a small GPU memory share: what is left after weights and reserve, in tokens; FP8 weights and cache leave more.
+// Given a small share of GPU memory: the tokens left after weights and reserve; FP8 weights and cache leave more.
 TEST(OperatorModel, KvCapacity) {
   const ModelShape shape = *model_shape_by_name("llama3-8b");
   const OperatorModelOptions options{.overhead = {.memory_share = 0.8, .reserved_bytes = 1e9}};
@@ -140,8 +140,8 @@ TEST(OperatorModel, KvCapacity) {
   EXPECT_LT(make("llama3-70b").kv_capacity_tokens(), 0);
 }
 
-// Given a mixture of experts: one token reads few of them, many tokens read all; the dense model of its size costs a token
-// more.
+// Given a mixture of experts: one token reads few of them, many tokens read all; the dense model of its size costs more per
+// token.
 TEST(OperatorModel, ReadsOnlyChosenExperts) {
   const ModelShape shape = *model_shape_by_name("mixtral-8x7b");
   const OperatorModel model = make("mixtral-8x7b");
@@ -150,7 +150,7 @@ TEST(OperatorModel, ReadsOnlyChosenExperts) {
   EXPECT_GT(model.iteration_s(decode_batch(64, 10)), 0.9 * all_weights_s);
 }
 
-// Given an overhead: it stands on top of each iteration; without a graph, a layer takes at least its launches.
+// Given an overhead: it is added to each iteration; without a graph, a layer takes at least its launches.
 TEST(OperatorModel, EngineOverhead) {
   const OperatorModel bare = make("llama3-8b");
   const OperatorModel engine = make(
@@ -161,9 +161,9 @@ TEST(OperatorModel, EngineOverhead) {
   EXPECT_NEAR(engine.iteration_s(large), bare.iteration_s(large) + 1e-3 + 1e-5, 1e-9);
 }
 
-// Given measured products over all of a model's sizes, and no attention: what the basis holds is the kernels' time of parts();
-// a prompt of 500 tokens and decodes of short contexts rest on measurement, decodes of 100,000 tokens each, nearly all
-// attention, on the roofline, and a batch of more tokens than were measured on the table carried on.
+// Given measured products over all sizes of a model, and no attention: the basis contains the kernel time of parts(). A prompt
+// of 500 tokens and decodes with short contexts are measured; decodes of 100,000 tokens each, nearly all attention, come from
+// the roofline; a batch with more tokens than measured is an extrapolation of the table.
 TEST(OperatorModel, CoverageGoesByTheShareOfTime) {
   const ModelShape shape = *model_shape_by_name("llama3-8b");
   const OperatorTimes roofline = roofline_of(h100());
@@ -176,7 +176,7 @@ TEST(OperatorModel, CoverageGoesByTheShareOfTime) {
     }
   }
   const OperatorTimes times(operator_hardware(h100()), efficiency_of("h100-80gb", true).efficiency, tables);
-  const OperatorModelOptions options{.overhead = {.iteration_s = 1}};  // is not asked
+  const OperatorModelOptions options{.overhead = {.iteration_s = 1}};  // not counted
   const Result<OperatorModel> model = OperatorModel::make(shape, h100(), times, options);
   ASSERT_TRUE(model.ok()) << model.error().message;
   EXPECT_EQ(model->coverage(prefill_batch(1, 500)), Coverage::kMeasured);
@@ -197,13 +197,13 @@ TEST(OperatorModel, CoverageGoesByTheShareOfTime) {
   }
 }
 
-// Given a parallelism that the model cannot have: an error that says what it could.
+// Given an impossible parallelism: an error that says what is possible.
 TEST(OperatorModel, NamesWhatDoesNotFit) {
   const ModelShape shape = *model_shape_by_name("llama3-8b");
   const auto tensor = OperatorModel::make(shape, h100(), roofline_of(h100()), {.tensor_parallel = 3});
-  EXPECT_EQ(tensor.error().message, "tensor_parallel: found 3, allowed is a divisor of the model's 32 heads");
+  EXPECT_EQ(tensor.error().message, "tensor_parallel: must be a divisor of the model's 32 heads (got 3)");
   const auto pipeline = OperatorModel::make(shape, h100(), roofline_of(h100()), {.pipeline_parallel = 33});
-  EXPECT_EQ(pipeline.error().message, "pipeline_parallel: found 33, allowed is 1 to the model's 32 layers");
+  EXPECT_EQ(pipeline.error().message, "pipeline_parallel: must be from 1 to the model's 32 layers (got 33)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The parsers of operator tables: units, columns, mistakes by line and column, foreign bytes.
+// Tests of the parsers of operator tables: units, columns, errors by line and column, foreign bytes.
 #include "planner/perf/operator_table.h"
 
 #include <string>
@@ -48,7 +48,7 @@ TEST(OperatorTable, ReadsCollectives) {
   EXPECT_EQ(custom->front().bytes, 8);
 }
 
-// Given Vidur's tables: a sample per operator that the row has, with the sizes that it depends on.
+// Given Vidur's tables: one sample for each operator in a row, with the sizes that it depends on.
 TEST(OperatorTable, ReadsVidur) {
   const auto mlp =
       parse_vidur_mlp_csv("time_stats.add.median,time_stats.emb.median,num_tokens,num_tensor_parallel_workers\n0.1,,64,2\n");
@@ -71,22 +71,22 @@ TEST(OperatorTable, ReadsVidur) {
   EXPECT_EQ(cpu->front(), (VidurSample{"cpu_schedule", 2, 0, {8}, 0.5e-3}));
 }
 
-// Given mistakes: line and column, what was found and what is allowed.
+// Given errors: line and column, what was found and what is allowed.
 TEST(OperatorTable, NamesMistakes) {
   EXPECT_EQ(parse_gemm_csv("gemm_dtype,m,n,k\n").error().message,
-            "line 1: column latency is missing, needed are gemm_dtype, m, n, k, latency");
+            "line 1: must have the columns gemm_dtype, m, n, k, latency (missing: latency)");
   EXPECT_EQ(parse_gemm_csv("gemm_dtype,m,n,k,latency\nint3,1,1,1,1\n").error().message,
-            "line 2: gemm_dtype: found 'int3', allowed is bfloat16, float16, fp8, fp8_block");
-  EXPECT_NE(parse_gemm_csv("gemm_dtype,m,n,k,latency\nfp8,0,1,1,1\n").error().message.find("line 2: m: found '0'"),
+            "line 2: gemm_dtype: must be one of bfloat16, float16, fp8, fp8_block (got 'int3')");
+  EXPECT_NE(parse_gemm_csv("gemm_dtype,m,n,k,latency\nfp8,0,1,1,1\n").error().message.find("line 2: m: must be"),
             std::string::npos);
-  EXPECT_NE(parse_gemm_csv("gemm_dtype,m,n,k,latency\nfp8,1,1,1,-1\n").error().message.find("line 2: latency: found '-1'"),
+  EXPECT_NE(parse_gemm_csv("gemm_dtype,m,n,k,latency\nfp8,1,1,1,-1\n").error().message.find("line 2: latency: must be"),
             std::string::npos);
   std::string more_kv_heads = kAttention;
   more_kv_heads.replace(more_kv_heads.find(",32,8,"), 6, ",32,64");
   EXPECT_FALSE(parse_context_attention_csv(more_kv_heads).ok());
 }
 
-// Given a good table with one byte changed, many times: rows or an error that names a line, and no crash.
+// Given a valid table with one byte changed, many times: rows or an error that names a line, and no crash.
 TEST(OperatorTable, SurvivesForeignBytes) {
   Rng rng(4, "bytes");
   for (int instance = 0; instance < effort(300, 3000); ++instance) {

@@ -1,4 +1,4 @@
-// OperatorTimes: exact at measured rows, roofline where there are none, and tables that contradict the chip turned away.
+// Tests of OperatorTimes: exact at measured rows, roofline elsewhere, and tables refused if they contradict the chip.
 #include "planner/perf/operator_times.h"
 
 #include <cmath>
@@ -78,11 +78,12 @@ TEST(OperatorTimes, IsExactAtMeasuredRows) {
   }
 }
 
-// Given tables of 1 to 2 times the roofline: random queries, in and out of the tables, stay within what neighbours allow.
+// Given tables of 1 to 2 times the roofline: random queries, inside and outside the tables, stay within the range of their
+// neighbours.
 TEST(OperatorTimes, StaysNearTheRoofline) {
   Rng rng(7, "queries");
   const OperatorTimes times(hardware(), {}, made_up_tables(rng));
-  // Efficiencies lie in [1, 2]; half their spread in logarithms beyond is the most that a plane may add.
+  // Efficiencies lie in [1, 2]; a plane may exceed that by at most half their spread in logarithms.
   const double low = 1 / std::sqrt(2.0) * 0.999;
   const double high = 2 * std::sqrt(2.0) * 1.001;
   for (int instance = 0; instance < effort(300, 3000); ++instance) {
@@ -101,7 +102,7 @@ TEST(OperatorTimes, StaysNearTheRoofline) {
   }
 }
 
-// Given m between two measured ones: the line between their times; beyond the last: extrapolated, growing.
+// Given m between two measured values: the line between their times. Beyond the last: extrapolated, growing.
 TEST(OperatorTimes, InterpolatesBetweenMeasuredM) {
   Rng rng(8, "between");
   const OperatorTimes times(hardware(), {}, made_up_tables(rng));
@@ -113,7 +114,7 @@ TEST(OperatorTimes, InterpolatesBetweenMeasuredM) {
   EXPECT_EQ(times.measured_m(GemmKind::kBFloat16), (std::vector<double>{1, 16, 17, 256, 4096}));
 }
 
-// Given no table: the roofline, and coverage says so.
+// Given no table: the roofline, and the matching coverage.
 TEST(OperatorTimes, FallsBackToTheRoofline) {
   const OperatorTimes times(hardware(), {});
   EXPECT_EQ(times.gemm(GemmKind::kFloat8, 8, 64, 64).coverage, Coverage::kModelled);
@@ -136,8 +137,8 @@ TEST(OperatorTimes, TakesTheFastestAllReduce) {
   EXPECT_EQ(times.all_reduce(1, 1e9).s, 0);
 }
 
-// Given an attention table ten times faster than peak FLOP/s: turned away, named, and the roofline instead.
-TEST(OperatorTimes, TurnsImpossibleTablesAway) {
+// Given an attention table ten times faster than peak FLOP/s: refused, named, and the roofline used instead.
+TEST(OperatorTimes, RefusesImpossibleTables) {
   Rng rng(10, "impossible");
   OperatorTables tables = made_up_tables(rng);
   for (AttentionRow& row : tables.context_attention) {
@@ -151,8 +152,8 @@ TEST(OperatorTimes, TurnsImpossibleTablesAway) {
   EXPECT_EQ(times.generation_attention({}, 8, 512, 32, 8).coverage, Coverage::kMeasured);
 }
 
-// Given the published tables: nothing of A100 and H100 is turned away; H200's context attention is, window or not, as a part of
-// its rows lies beyond peak FLOP/s, and L40S's with an FP8 cache.
+// Given the published tables: nothing of A100 and H100 is refused. H200's context attention is, with or without a window,
+// because some rows exceed peak FLOP/s; so is L40S's with an FP8 cache.
 TEST(OperatorTimes, PublishedTables) {
   if (!std::filesystem::exists(data_path("profiles/operators"))) GTEST_SKIP() << "no " << data_path("profiles/operators");
   for (const auto& [folder, away] : std::map<std::string, std::size_t>{{"a100_sxm", 0}, {"h100_sxm", 0}, {"l40s", 1}}) {

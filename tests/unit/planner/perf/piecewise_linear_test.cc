@@ -1,4 +1,4 @@
-// Piecewise linear curves: medians, interpolation, and how they carry on outside.
+// Tests of piecewise linear curves: medians, interpolation, and how they continue outside.
 #include "planner/perf/piecewise_linear.h"
 
 #include <gtest/gtest.h>
@@ -9,13 +9,13 @@
 namespace windlass::planner {
 namespace {
 
-// Given several points of one x, in any order: their median stands, of an even number the mean of the middle two.
+// Given several points with one x, in any order: their median; for an even number, the mean of the middle two.
 TEST(PiecewiseLinear, RepeatedPointsBecomeTheirMedian) {
   const PiecewiseLinear curve({{2, 10}, {1, 5}, {2, 30}, {1, 1}, {2, 11}, {1, 4}, {1, 100}});
   EXPECT_EQ(curve.points(), (std::vector<PiecewiseLinear::Point>{{1, 4.5}, {2, 11}}));
 }
 
-// Given random curves: every point is met, and between two neighbours the value lies on their line.
+// Given random curves: every point is on the curve, and between two neighbours the value is on their line.
 TEST(PiecewiseLinear, IsStraightBetweenItsPoints) {
   Rng rng(1, "curves");
   for (int round = 0; round < effort(200, 2000); ++round) {
@@ -36,7 +36,7 @@ TEST(PiecewiseLinear, IsStraightBetweenItsPoints) {
   }
 }
 
-// Given a rising and a falling curve: both carry on with their outermost segments, but the falling one stays level beyond its
+// Given a rising and a falling curve: both continue with their outermost segments, but the falling one stays level beyond its
 // end, and neither is negative below its start.
 TEST(PiecewiseLinear, CarriesOnOutside) {
   const PiecewiseLinear rising({{1, 1}, {2, 3}, {4, 4}});

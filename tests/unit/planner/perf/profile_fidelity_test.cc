@@ -1,4 +1,4 @@
-// The profile table on Splitwise's measured rows: held-out prompt and token times within 3 % on 80:20 splits.
+// Tests the profile table on Splitwise's measured rows: held-out prompt and token times within 3 % on 80:20 splits.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -34,10 +34,10 @@ class ProfileFidelity : public testing::Test {
   }
 
   std::vector<planner::ProfileRow> all_;
-  std::vector<planner::ProfileRow> rows_;  // without those that are no single batch
+  std::vector<planner::ProfileRow> rows_;  // without rows that are not a single batch
 };
 
-// Given the published file: 840 rows of eight configurations, of which the ten of the largest batch at tensor parallel degree 2
+// Given the published file: 840 rows of eight configurations; the ten rows of the largest batch at tensor parallel degree 2
 // contradict their own end-to-end time.
 TEST_F(ProfileFidelity, TheFileIsAsDescribed) {
   EXPECT_EQ(all_.size(), 840u);
@@ -48,8 +48,8 @@ TEST_F(ProfileFidelity, TheFileIsAsDescribed) {
   }
 }
 
-// Given 20 splits of the rows, 80 % for fitting: on each of them the reading by shape predicts the others' prompt times and
-// token times within 3 % in the mean, with the contradicting rows left out and with them taken as given.
+// Given 20 splits of the rows with 80 % for fitting: on each, the interpretation by shape predicts the other rows' prompt and
+// token times within 3 % on average, with the contradictory rows excluded or taken as given.
 TEST_F(ProfileFidelity, ByShapeWithinThreePercent) {
   std::vector<planner::ProfileRow> as_given = all_;
   for (planner::ProfileRow& row : as_given) row.end_to_end_s = 0;
@@ -63,8 +63,8 @@ TEST_F(ProfileFidelity, ByShapeWithinThreePercent) {
   }
 }
 
-// Given the same splits and Splitwise's own reading, judged as Splitwise did (prompt and token times together, both read at the
-// tokens of the batch): within 3 % in the mean over the splits, as the paper says.
+// Given the same splits and Splitwise's own interpretation, judged as Splitwise did (prompt and token times together, both
+// looked up by the tokens of the batch): within 3 % on average over the splits, as in the paper.
 TEST_F(ProfileFidelity, SplitwisesReadingWithinThreePercentAsThePaperCounts) {
   double both = 0;
   for (const PhaseErrors& errors : errors_of(rows_, Candidate::kOwnValidation)) both += errors.both_mape / 20;

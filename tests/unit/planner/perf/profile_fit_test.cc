@@ -1,5 +1,5 @@
-// Fits from rows: what they find on rows that known formulas made, their cross-validated errors against the same computed
-// anew, and on Splitwise's measured rows.
+// Tests of fits to rows: results for rows from known formulas, cross-validated errors against an independent computation, and
+// Splitwise's measured rows.
 #include "planner/perf/profile_fit.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ const FitError& part(const PerformanceProfile& profile, const std::string& name)
   return found == profile.errors.end() ? profile.errors.front() : *found;
 }
 
-// Given rows without noise that lie on lines: the lines are found, and nothing is missed, on unseen shapes neither.
+// Given rows without noise on lines: the lines are found, with zero error, also on unseen shapes.
 TEST(ProfileFit, FindsTheLines) {
   const auto profile = fit_lines(made_rows(1, 0), kKey, LinearForm::kAladdin);
   ASSERT_TRUE(profile.ok()) << profile.error().message;
@@ -40,7 +40,7 @@ TEST(ProfileFit, FindsTheLines) {
   EXPECT_EQ(profile->folds, 5);
 }
 
-// Given noisy rows: the reported errors are those of fits on the folds' other rows, made one by one here.
+// Given noisy rows: the reported errors are those of fits to the other folds, computed one by one here.
 TEST(ProfileFit, ErrorsAreOfHeldOutRows) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const std::vector<ProfileRow> rows = made_rows(seed, 0.15);
@@ -69,7 +69,7 @@ TEST(ProfileFit, ErrorsAreOfHeldOutRows) {
   }
 }
 
-// Given repeated runs: one cell a shape, with their medians and their number.
+// Given repeated runs: one cell per shape, with their medians and their number.
 TEST(ProfileFit, CellsAreMedians) {
   const std::vector<ProfileRow> rows = made_rows(7, 0.2, 5);
   const auto profile = fit_cells(rows, kKey, ProfileReading::kBatchShape);
@@ -87,7 +87,7 @@ TEST(ProfileFit, CellsAreMedians) {
   }
 }
 
-// Given rows that contradict themselves, rows of another key, and too few: left out and counted, passed over, refused.
+// Given contradictory rows, rows of another key, and too few rows: excluded and counted, ignored, refused.
 TEST(ProfileFit, LeavesOutAndRefuses) {
   std::vector<ProfileRow> rows = made_rows(1, 0.1);
   rows[0].end_to_end_s *= 10;
@@ -100,7 +100,7 @@ TEST(ProfileFit, LeavesOutAndRefuses) {
 
   const auto few = fit_cells(std::vector<ProfileRow>(rows.begin(), rows.begin() + 4), kKey, ProfileReading::kBatchShape);
   ASSERT_FALSE(few.ok());
-  EXPECT_EQ(few.error().message, "found 3 usable rows for tiny on h100-80gb with 2 GPUs, needed are at least 4");
+  EXPECT_EQ(few.error().message, "usable rows for tiny on h100-80gb with 2 GPUs: must be at least 4 (got 3)");
   const auto none = fit_cells(rows, {"tiny", "a100-80gb", 2}, ProfileReading::kBatchShape);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
@@ -108,11 +108,11 @@ TEST(ProfileFit, LeavesOutAndRefuses) {
   rows[5].batch_size = 2.5;
   const auto half = fit_lines(rows, kKey, LinearForm::kHuawei);
   ASSERT_FALSE(half.ok());
-  EXPECT_THAT(half.error().message, HasSubstr("batch_size: found 2.5 for tiny, allowed is a whole number"));
+  EXPECT_THAT(half.error().message, HasSubstr("batch_size: must be a whole number"));
 }
 
-// Given Splitwise's measured rows: of each model, accelerator and TP the medians by shape miss held-out runs by 4 % at most,
-// and by under 3 % over all; the file stays far below what the API server takes.
+// Given Splitwise's measured rows: for each model, accelerator and TP, the medians by shape miss held-out runs by at most 4 %,
+// and by less than 3 % overall; the file is far below the limit of the API server.
 TEST(ProfileFit, SplitwisesMeasuredRows) {
   const auto text = read_data("profiles/splitwise/perf_model.csv");
   if (!text) GTEST_SKIP() << "needs " << data_path("profiles/splitwise/perf_model.csv");

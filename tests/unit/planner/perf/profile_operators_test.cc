@@ -1,5 +1,5 @@
-// Operator tables cut to one model: predictions stay those of the whole tables, sizes stay within what an object may have, and
-// Vidur's profiles become the same tables.
+// Tests of operator tables reduced to one model: predictions stay those of the full tables, sizes stay within an object's
+// limit, and Vidur's profiles become the same tables.
 #include "planner/perf/profile_operators.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include "tests/bench/fidelity/operator_data.h"
 #include "tests/effort.h"
 #include "tests/paths.h"
+#include "tests/says.h"
 #include "tests/unit/planner/perf/data_files.h"
 #include "tests/unit/planner/perf/performance_profiles.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Both models agree on random batches, in what they predict and in what it rests on.
+// Checks that both models agree on random batches, in predictions and in what they are based on.
 void expect_unchanged(const PerformanceProfile& profile, const OperatorTables& whole, const OperatorFitRequest& request) {
   const OperatorHardware hardware = operator_hardware(request.accelerator);
   const OperatorTimes times(hardware, efficiency_of(request.accelerator.name, hardware.flops_8bit > 0).efficiency, whole);
@@ -33,10 +34,10 @@ void expect_unchanged(const PerformanceProfile& profile, const OperatorTables& w
     ASSERT_NEAR((*model)->iteration_s(batch) / expected->iteration_s(batch), 1, 2e-3) << "batch " << i;
     differ += (*model)->coverage(batch) != expected->coverage(batch) ? 1 : 0;
   }
-  EXPECT_LE(differ, effort(6, 20));  // at the threshold of kMeasuredShare, where a thousandth decides
+  EXPECT_LE(differ, effort(6, 20));  // at the threshold of kMeasuredShare a thousandth decides
 }
 
-// Given a grid of made-up tables, on 1, 2 and 4 GPUs: fewer rows, the same predictions and coverage, an error for each
+// Given a grid of generated tables, on 1, 2 and 4 GPUs: fewer rows, the same predictions and coverage, and an error for each
 // operator.
 TEST(ProfileOperators, CutTablesPredictTheSame) {
   const ModelShape shape = test_shape();
@@ -57,7 +58,8 @@ TEST(ProfileOperators, CutTablesPredictTheSame) {
   }
 }
 
-// Given the measured tables of H100 and A100, and models of several sizes: they fit into an object, and predict as the whole.
+// Given the measured tables of H100 and A100, and models of several sizes: they fit into an object, and predict like the full
+// tables.
 TEST(ProfileOperators, MeasuredTablesFitIntoAnObject) {
   const std::string root = source_path("/../shared/data");
   if (!read_data("profiles/operators/a100_sxm/gemm_perf.csv.gz")) GTEST_SKIP() << "needs " << root << "/profiles/operators";
@@ -82,7 +84,7 @@ TEST(ProfileOperators, MeasuredTablesFitIntoAnObject) {
   }
 }
 
-// Given no row that the model can use, and a quantisation without tables: refused, saying what is allowed.
+// Given no row that the model can use, and a quantisation without tables: refused, with what is allowed.
 TEST(ProfileOperators, RefusesWhatItCannotUse) {
   ModelShape shape = test_shape();
   const AcceleratorSpec spec = test_accelerator();
@@ -94,7 +96,7 @@ TEST(ProfileOperators, RefusesWhatItCannotUse) {
   const auto fit = fit_operators(tables, {shape, spec, {}, {}});
   ASSERT_FALSE(fit.ok());
   EXPECT_THAT(fit.error().message,
-              HasSubstr("found no row for this model: allowed are bfloat16 products, attention of head_dim 64"));
+              HasSubstr("must have rows for this model (got none): bfloat16 products, attention of head_dim 64"));
 
   EXPECT_EQ(gemm_kind(shape).value(), GemmKind::kBFloat16);
   shape.quantisation = WeightQuantisation{};
@@ -104,7 +106,7 @@ TEST(ProfileOperators, RefusesWhatItCannotUse) {
   EXPECT_THAT(gemm_kind(shape).error().message, HasSubstr("gptq"));
 }
 
-// Given texts of each format: told apart by their columns; what is none of them is not taken.
+// Given texts of each format: recognised by their columns; other texts are not accepted.
 TEST(OperatorCsv, TellsTablesApart) {
   OperatorMeasurements all;
   const auto add = [&](const char* text) {
@@ -132,11 +134,11 @@ TEST(OperatorCsv, TellsTablesApart) {
   EXPECT_FALSE(all.has_vidur());
   const auto broken = add_operator_csv("gemm_dtype,m,n,k,latency\nbfloat16,1,2,3,-0.5\n", all);
   ASSERT_FALSE(broken.ok());
-  EXPECT_THAT(broken.error().message, HasSubstr("line 2: latency: found '-0.5'"));
+  EXPECT_THAT(broken.error().message, Says("line 2: latency: must be*(got '-0.5')"));
 }
 
-// Given samples as Vidur has them: products of the model's own sizes on a GPU, whole prompts, decodes, all-reduces, a line for
-// the CPU; samples of other numbers of GPUs are passed over.
+// Given samples as in Vidur: products of the model's own sizes on a GPU, whole prompts, decodes, all-reduces, a line for the
+// CPU; samples for other numbers of GPUs are ignored.
 TEST(ProfileOperators, VidursSamplesAsTables) {
   const ModelShape shape = test_shape();
   VidurProfiles profiles;

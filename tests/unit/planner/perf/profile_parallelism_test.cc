@@ -1,4 +1,4 @@
-// Profiles between measured degrees of tensor parallelism.
+// Tests of profiles between measured degrees of tensor parallelism.
 #include "planner/perf/profile_parallelism.h"
 
 #include <vector>
@@ -18,8 +18,8 @@ std::vector<ProfileRow> rows_at(const std::vector<int>& degrees) {
   return rows;
 }
 
-// Given: rows of degrees 2 and 8. Expected: at 4 the line in 1 / degree, 3, for prompts and tokens, and it counts as
-// extrapolated; the measured degrees are the tables themselves.
+// Given rows of degrees 2 and 8; expects at 4 the line in 1 / degree, 3, for prompts and tokens, counted as extrapolated; and
+// the tables themselves at the measured degrees.
 TEST(ProfileParallelism, LiesBetweenNeighbours) {
   const auto rows = rows_at({2, 8});
   for (const auto reading : {ProfileReading::kBatchTokens, ProfileReading::kBatchShape}) {
@@ -36,7 +36,7 @@ TEST(ProfileParallelism, LiesBetweenNeighbours) {
   }
 }
 
-// Given: degrees beyond what was measured, or another accelerator. Expected: an error that lists what there is.
+// Given degrees beyond the measured ones, or another accelerator; expects an error that lists the existing ones.
 TEST(ProfileParallelism, SaysNothingBeyond) {
   const auto rows = rows_at({2, 8});
   for (const ProfileKey& key : {ProfileKey{"m", "gpu", 1}, ProfileKey{"m", "gpu", 16}, ProfileKey{"m", "other", 4}}) {

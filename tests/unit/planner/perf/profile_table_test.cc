@@ -1,4 +1,4 @@
-// Splitwise's profile: its columns, both readings, what is covered, and mistakes.
+// Tests of Splitwise's profile: its columns, both interpretations, coverage, and errors.
 #include "planner/perf/profile_table.h"
 
 #include <algorithm>
@@ -15,8 +15,7 @@ namespace {
 
 const ProfileKey kKey{"m", "gpu", 2};
 
-// Every measured run of a made-up worker. Prefill: 0.01 + 1e-4 tokens + 1e-8 attention; decode: 0.02 + 5e-4 sequences + 1e-7
-// context.
+// Every run of a made-up worker. Prefill: 0.01 + 1e-4 tokens + 1e-8 attention; decode: 0.02 + 5e-4 sequences + 1e-7 context.
 double prefill_truth(double tokens, double attention) { return 0.01 + 1e-4 * tokens + 1e-8 * attention; }
 double decode_truth(double sequences, double context) { return 0.02 + 5e-4 * sequences + 1e-7 * context; }
 
@@ -38,7 +37,7 @@ std::vector<ProfileRow> made_rows() {
 
 ProfileTable table_of(ProfileReading reading) { return ProfileTable::make(made_rows(), kKey, reading, 7e4).value(); }
 
-// Given Splitwise's columns as they are, CR LF and power columns included: rows with seconds.
+// Given Splitwise's columns unchanged, with CR LF and power columns: rows with seconds.
 TEST(ProfileCsv, ReadsSplitwisesColumns) {
   const auto rows = parse_profile_csv(
       "model,hardware,prompt_size,batch_size,token_size,peak_power,average_power,prompt_time,token_time,e2e_time,tensor_"
@@ -58,22 +57,20 @@ TEST(ProfileCsv, ReadsSplitwisesColumns) {
   EXPECT_NEAR(row.end_to_end_s, 7.1685, 1e-12);
 }
 
-// Given mistakes: line, column, found and allowed.
+// Given errors: line, column, what was found and what is allowed.
 TEST(ProfileCsv, NamesMistakes) {
   const std::string header = "model,hardware,tensor_parallel,prompt_size,batch_size,token_size,prompt_time,token_time\n";
   EXPECT_TRUE(parse_profile_csv(header + "m,h,1,1,1,1,1,1\n").ok());
-  EXPECT_NE(parse_profile_csv("model,hardware\n").error().message.find("line 1: column tensor_parallel is missing"),
+  EXPECT_NE(parse_profile_csv("model,hardware\n").error().message.find("(missing: tensor_parallel)"), std::string::npos);
+  EXPECT_NE(parse_profile_csv(header + "m,h,1,1,1,1,0,1\n").error().message.find("line 2: prompt_time: must be"),
             std::string::npos);
-  EXPECT_NE(parse_profile_csv(header + "m,h,1,1,1,1,0,1\n").error().message.find("line 2: prompt_time: found '0'"),
-            std::string::npos);
-  EXPECT_NE(parse_profile_csv(header + "m,h,1,1,1,1,1,1\nm,h,x,1,1,1,1,1\n")
-                .error()
-                .message.find("line 3: tensor_parallel: found 'x'"),
-            std::string::npos);
-  EXPECT_NE(parse_profile_csv(header + ",h,1,1,1,1,1,1\n").error().message.find("line 2: model: found ''"), std::string::npos);
+  EXPECT_NE(
+      parse_profile_csv(header + "m,h,1,1,1,1,1,1\nm,h,x,1,1,1,1,1\n").error().message.find("line 3: tensor_parallel: must be"),
+      std::string::npos);
+  EXPECT_NE(parse_profile_csv(header + ",h,1,1,1,1,1,1\n").error().message.find("line 2: model: must be"), std::string::npos);
 }
 
-// Given end-to-end times: one far above the sum of both phases is not one batch; one below tells how many tokens were
+// Given end-to-end times: far above the sum of both phases means several batches; below it shows how many tokens were
 // generated.
 TEST(ProfileRow, EndToEndTimeIsUsed) {
   ProfileRow row{"m", "h", 1, 100, 4, 11, 1.0, 0.1, 2.0};
@@ -90,8 +87,8 @@ TEST(ProfileRow, EndToEndTimeIsUsed) {
   EXPECT_NEAR(mean_context_tokens(row), 105.5, 1e-12);
 }
 
-// Given Splitwise's reading: medians over prompt_size x batch_size, straight between them, read at the prompts' tokens for
-// prefill and one per sequence for decode; a mixed batch is read at both and takes the prompt time x 1.1.
+// Given Splitwise's interpretation: medians over prompt_size x batch_size, linear between them, looked up by prompt tokens for
+// prefill and one per sequence for decode; a mixed batch is looked up by both and takes the prompt time x 1.1.
 TEST(ProfileTable, BatchTokensIsSplitwisesReading) {
   std::vector<ProfileRow> rows = {made_row(100, 1, 10), made_row(100, 2, 10), made_row(200, 1, 10), made_row(100, 4, 10)};
   const double times[][2] = {{0.1, 0.03}, {0.2, 0.04}, {0.3, 0.06}, {0.5, 0.07}};
@@ -107,7 +104,7 @@ TEST(ProfileTable, BatchTokensIsSplitwisesReading) {
   EXPECT_NEAR(table->iteration_s(prefill_batch(3, 50)), 0.175, 1e-12);
   EXPECT_NEAR(table->iteration_s(decode_batch(200, 1)), 0.05, 1e-12);
   EXPECT_NEAR(table->iteration_s(decode_batch(150, 9999)), 0.04, 1e-12);
-  EXPECT_NEAR(table->iteration_s(decode_batch(50, 1)), 0.02, 1e-12);  // carried on below
+  EXPECT_NEAR(table->iteration_s(decode_batch(50, 1)), 0.02, 1e-12);  // extrapolated downwards
   Batch mixed = prefill_batch(1, 100);
   for (int n = 0; n < 50; ++n) mixed.add_decode(1000);
   EXPECT_NEAR(table->iteration_s(mixed), 1.1 * 0.175, 1e-12);
@@ -118,8 +115,8 @@ TEST(ProfileTable, BatchTokensIsSplitwisesReading) {
   EXPECT_EQ(table->coverage(mixed), Coverage::kMeasured);
 }
 
-// Given the reading by shape and rows that known formulas made: decode is met everywhere, prefill at single prompts and at
-// batches of the reference prompt, and between them.
+// Given the interpretation by shape and rows from known formulas: exact for decode everywhere, and for prefill at single
+// prompts, at batches of the reference prompt, and between them.
 TEST(ProfileTable, BatchShapeFindsWhatMadeTheRows) {
   const ProfileTable table = table_of(ProfileReading::kBatchShape);
   EXPECT_EQ(table.kv_capacity_tokens(), 7e4);
@@ -142,7 +139,7 @@ TEST(ProfileTable, BatchShapeFindsWhatMadeTheRows) {
   EXPECT_NEAR(table.iteration_s(chunk), prefill_truth(512, 512 * (512 + 2 * 4096.0)), 1e-9);
 }
 
-// Given what was measured and what was not: only the first is marked so.
+// Given measured and unmeasured batches: only the first are marked as measured.
 TEST(ProfileTable, BatchShapeCoverage) {
   const ProfileTable table = table_of(ProfileReading::kBatchShape);
   for (const Batch& batch : {prefill_batch(1, 128), prefill_batch(1, 4096), prefill_batch(64, 512), prefill_batch(3, 700),
@@ -159,8 +156,8 @@ TEST(ProfileTable, BatchShapeCoverage) {
   }
 }
 
-// Given both readings and random batches, far outside of the rows too: finite, not negative, and with the reading by
-// shape more sequences, more context or more prompt tokens never take less time.
+// Given both interpretations and random batches, also far outside the rows: finite, not negative, and by shape more sequences,
+// context or prompt tokens never take less time.
 TEST(ProfileTable, IsFiniteAndGrowsWithTheWork) {
   Rng rng(2, "batches");
   const ProfileTable shape = table_of(ProfileReading::kBatchShape);
@@ -194,7 +191,7 @@ TEST(ProfileTable, IsFiniteAndGrowsWithTheWork) {
   }
 }
 
-// Given a mixed batch by shape: at least its prefill alone and its decode alone, at most both.
+// Given a mixed batch by shape: at least its prefill alone and its decode alone, at most the sum.
 TEST(ProfileTable, MixedBatchesLieBetween) {
   const ProfileTable table = table_of(ProfileReading::kBatchShape);
   Rng rng(3, "mixed");
@@ -210,7 +207,7 @@ TEST(ProfileTable, MixedBatchesLieBetween) {
   }
 }
 
-// Given a batch that did not fit, so that its end-to-end time is many times its phases: it is left out and counted.
+// Given a batch that did not fit, with an end-to-end time of many times its phases: it is excluded and counted.
 TEST(ProfileTable, LeavesContradictingRowsOut) {
   std::vector<ProfileRow> rows = made_rows();
   ProfileRow overflow = made_row(512, 128, 128);
@@ -228,22 +225,20 @@ TEST(ProfileTable, LeavesContradictingRowsOut) {
 }
 
 // Given a model, hardware or parallelism that the profile lacks: an error that lists what it has.
-TEST(ProfileTable, SaysWhatItHas) {
+TEST(ProfileTable, ErrorsListTheKeys) {
   std::vector<ProfileRow> rows = made_rows();
   rows.push_back({"other", "h100-80gb", 8, 1, 1, 1, 1, 1, 0});
   const auto table = ProfileTable::make(rows, {"m", "gpu", 4}, ProfileReading::kBatchShape, 0);
   ASSERT_FALSE(table.ok());
   EXPECT_EQ(table.error().code, ErrorCode::kNotFound);
   EXPECT_EQ(table.error().message,
-            "profile: found no usable row for m on gpu with tensor parallel degree 4; it has m on gpu with tensor parallel "
-            "degree 2; other on "
-            "h100-80gb with tensor parallel degree 8");
-  EXPECT_NE(ProfileTable::make({}, kKey, ProfileReading::kBatchShape, 0).error().message.find("it has none"),
-            std::string::npos);
+            "profile: must have a usable row for m on gpu with tensor parallel degree 4 (got m on gpu with tensor parallel "
+            "degree 2; other on h100-80gb with tensor parallel degree 8)");
+  EXPECT_NE(ProfileTable::make({}, kKey, ProfileReading::kBatchShape, 0).error().message.find("(got none)"), std::string::npos);
   EXPECT_EQ(keys_of(rows).size(), 2u);
 }
 
-// Given a profile without any batch of one prompt, and one of a single row: both still make a table.
+// Given a profile without batches of one prompt, and one with a single row: both still make a table.
 TEST(ProfileTable, SmallProfiles) {
   const std::vector<ProfileRow> batches = {made_row(512, 2, 128), made_row(512, 4, 128)};
   const auto table = ProfileTable::make(batches, kKey, ProfileReading::kBatchShape, 0);

@@ -1,4 +1,4 @@
-// PerformanceProfiles as text: what is written predicts exactly the same when it is read back, and mistakes are named.
+// Tests of PerformanceProfiles as text: a profile read back predicts exactly the same, and errors are named.
 #include "planner/perf/profile_yaml.h"
 
 #include <gmock/gmock.h>
@@ -7,6 +7,7 @@
 #include "planner/perf/profile_fit.h"
 #include "planner/perf/profile_operators.h"
 #include "tests/effort.h"
+#include "tests/says.h"
 #include "tests/unit/planner/perf/performance_profiles.h"
 #include "tests/unit/planner/workload/mutated_text.h"
 
@@ -15,8 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Both predict the same to the last bit, and say the same of what it rests on, on batches inside and outside of what was
-// measured.
+// Checks that both predict the same, bit for bit, and have the same basis, on batches inside and outside the measured range.
 void expect_same_predictions(const PerformanceProfile& a, const PerformanceProfile& b, std::uint64_t seed) {
   const auto first = iteration_model(a, test_shape(), test_accelerator(), 1e5);
   const auto second = iteration_model(b, test_shape(), test_accelerator(), 1e5);
@@ -65,7 +65,7 @@ TEST(ProfileYaml, LinesComeBackExactly) {
   }
 }
 
-// Given medians in both readings: the same cells and predictions.
+// Given medians in both interpretations: the same cells and predictions.
 TEST(ProfileYaml, CellsComeBackExactly) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const auto reading = seed % 2 == 0 ? ProfileReading::kBatchShape : ProfileReading::kBatchTokens;
@@ -104,7 +104,7 @@ TEST(ProfileYaml, OperatorsComeBackExactly) {
   }
 }
 
-// Given random doubles of all magnitudes: 17 digits read back as the same; what is no number does not read.
+// Given random doubles of all magnitudes: 17 digits read back as the same; other texts are refused.
 TEST(ProfileYaml, CoefficientsComeBackExactly) {
   Rng rng(1, "coefficients");
   for (int i = 0; i < effort(1000, 10'000); ++i) {
@@ -116,7 +116,7 @@ TEST(ProfileYaml, CoefficientsComeBackExactly) {
   }
 }
 
-// Given lines that were fitted on some sizes: batches outside of them are extrapolated, after a round trip too.
+// Given lines fitted to some sizes: batches outside them are extrapolated, also after a round trip.
 TEST(ProfileYaml, WhatWasNotMeasuredStaysExtrapolated) {
   const auto profile = fit_lines(made_rows(1, 0), kKey, LinearForm::kHuawei);
   ASSERT_TRUE(profile.ok());
@@ -129,7 +129,7 @@ TEST(ProfileYaml, WhatWasNotMeasuredStaysExtrapolated) {
   EXPECT_EQ((*model)->coverage(decode_batch(8, 20)), Coverage::kExtrapolated);
 }
 
-// Given texts with a mistake each: the file, the line, the field, what was found and what is allowed.
+// Given texts with one error each: the file, the line, the field, what was found and what is allowed.
 TEST(ProfileYaml, NamesMistakes) {
   const std::string good = R"(apiVersion: windlass.dev/v1alpha1
 kind: PerformanceProfile
@@ -154,29 +154,26 @@ spec:
     const char* expected;
   };
   for (const Case& one : {
-           Case{"kind: PerformanceProfile", "kind: Performance", "p.yaml:2: kind: found 'Performance'"},
-           Case{"windlass.dev/v1alpha1", "windlass.dev/v2", "p.yaml:1: apiVersion: found 'windlass.dev/v2'"},
-           Case{"gpusPerWorker: 2", "gpusPerWorker: 0", "p.yaml:7: spec.gpusPerWorker: found '0'"},
+           Case{"kind: PerformanceProfile", "kind: Performance", "p.yaml:2: kind: must*(got 'Performance')"},
+           Case{"windlass.dev/v1alpha1", "windlass.dev/v2", "p.yaml:1: apiVersion: must*(got 'windlass.dev/v2')"},
+           Case{"gpusPerWorker: 2", "gpusPerWorker: 0", "p.yaml:7: spec.gpusPerWorker: must*(got '0')"},
            Case{"  gpusPerWorker: 2\n", "", "spec.gpusPerWorker"},
-           Case{"gpusPerWorker: 2", "gpusPerWorker: 2\n  pipelineParallel: 4",
-                "spec.pipelineParallel: found 4, allowed is a divisor"},
+           Case{"gpusPerWorker: 2", "gpusPerWorker: 2\n  pipelineParallel: 4", "spec.pipelineParallel: must be a divisor"},
            Case{"gpusPerWorker: 2", "gpusPerWorker: 2\n  speed: 4", "p.yaml:8: spec.speed"},
-           Case{"type: Profile", "type: Forest", "p.yaml:10: spec.fit.type: found 'Forest', allowed"},
-           Case{"type: Profile", "type: Linear", "p.yaml:12: spec.fit.profile: belongs to type Profile, found Linear"},
-           Case{"reading: BatchShape", "reading: Both", "p.yaml:12: spec.fit.profile.reading: found 'Both'"},
-           Case{"\"0.1\"", "0.1",
-                "p.yaml:14: spec.fit.profile.points[0].promptSeconds: found '0.1', allowed is a quoted decimal"},
-           Case{"\"0.1\"", "\"-0.1\"", "points[0].promptSeconds: found the text '-0.1', allowed is a quoted decimal"},
-           Case{"\"0.1\"", "\"fast\"", "points[0].promptSeconds: found the text 'fast'"},
-           Case{"promptTokens: 512", "promptTokens: 0.5", "points[0].promptTokens: found '0.5'"},
+           Case{"type: Profile", "type: Forest", "p.yaml:10: spec.fit.type: must*(got 'Forest')"},
+           Case{"type: Profile", "type: Linear", "p.yaml:12: spec.fit.profile: belongs to type Profile (got Linear)"},
+           Case{"reading: BatchShape", "reading: Both", "p.yaml:12: spec.fit.profile.reading: must*(got 'Both')"},
+           Case{"\"0.1\"", "0.1", "p.yaml:14: spec.fit.profile.points[0].promptSeconds: must be a quoted decimal*(got '0.1')"},
+           Case{"\"0.1\"", "\"-0.1\"", "points[0].promptSeconds: must be a quoted decimal*(got the text '-0.1')"},
+           Case{"\"0.1\"", "\"fast\"", "points[0].promptSeconds: must*(got the text 'fast')"},
+           Case{"promptTokens: 512", "promptTokens: 0.5", "points[0].promptTokens: must*(got '0.5')"},
            Case{", tokenSeconds: \"0.02\"", "", "points[0].tokenSeconds"},
            Case{"bandwidthBytesPerSecond: \"2e+09\", ", "", "p.yaml:8: spec.transfer.bandwidthBytesPerSecond: missing"},
-           Case{"\"2e+09\"", "2e+09", "p.yaml:8: spec.transfer.bandwidthBytesPerSecond: found '2e+09', allowed is a quoted"},
-           Case{"\"2e+09\"", "\"0\"",
-                "bandwidthBytesPerSecond: found the text '0', allowed is a quoted decimal from 1 to 1e+15"},
-           Case{"\"512\"", "\"512\", latencySeconds: \"-1\"", "spec.transfer.latencySeconds: found the text '-1', allowed"},
-           Case{"\"512\"", "\"0\"", "spec.transfer.bytesPerToken: found the text '0', allowed is a quoted decimal from 1"},
-           Case{"samples: 6", "samples: 0", "spec.transfer.samples: found '0', allowed is a whole number from 1"},
+           Case{"\"2e+09\"", "2e+09", "p.yaml:8: spec.transfer.bandwidthBytesPerSecond: must be a quoted*(got '2e+09')"},
+           Case{"\"2e+09\"", "\"0\"", "bandwidthBytesPerSecond: must be a quoted decimal from 1 to 1e+15*(got the text '0')"},
+           Case{"\"512\"", "\"512\", latencySeconds: \"-1\"", "spec.transfer.latencySeconds: must*(got the text '-1')"},
+           Case{"\"512\"", "\"0\"", "spec.transfer.bytesPerToken: must be a quoted decimal from 1*(got the text '0')"},
+           Case{"samples: 6", "samples: 0", "spec.transfer.samples: must be a whole number from 1*(got '0')"},
            Case{"samples: 6", "latency: 6", "p.yaml:8: spec.transfer.latency"},
        }) {
     std::string text = good;
@@ -186,13 +183,13 @@ spec:
     const auto parsed = parse_performance_profile(text, "p.yaml");
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(parsed.error().message, HasSubstr(one.expected));
+    EXPECT_THAT(parsed.error().message, Says(one.expected));
     EXPECT_EQ(parsed.error().message.find('\n'), std::string::npos) << parsed.error().message;
   }
 }
 
-// Given a spec from a newer API server with a field that is not known here: passed over in JSON, refused in a file.
-TEST(ProfileYaml, PassesOverNewFieldsOfTheServer) {
+// Given a spec from a newer API server with an unknown field: ignored in JSON, refused in a file.
+TEST(ProfileYaml, IgnoresNewFieldsOfTheServer) {
   const auto profile = fit_cells(made_rows(1, 0.1), kKey, ProfileReading::kBatchShape);
   ASSERT_TRUE(profile.ok());
   nlohmann::json spec = to_json(*profile);
@@ -218,10 +215,10 @@ TEST(ProfileYaml, NamesTheRowOfATable) {
   json["fit"]["operators"]["tables"]["gemmBFloat16"] = "m,n,k,seconds\n1,4096,4096,1e-5\n2,4096,4096,-1e-5\n";
   const auto read = performance_profile_from_json(json);
   ASSERT_FALSE(read.ok());
-  EXPECT_THAT(read.error().message, HasSubstr("spec.fit.operators.tables.gemmBFloat16: line 3: seconds: found '-1e-5'"));
+  EXPECT_THAT(read.error().message, Says("spec.fit.operators.tables.gemmBFloat16: line 3: seconds: must be*(got '-1e-5')"));
 }
 
-// Given tables that were cut to one model: another model is refused by the size that differs.
+// Given tables reduced to one model: another model is refused, with the size that differs.
 TEST(ProfileYaml, RefusesAnotherModelsOperators) {
   const ModelShape shape = test_shape();
   const AcceleratorSpec spec = test_accelerator();
@@ -229,10 +226,10 @@ TEST(ProfileYaml, RefusesAnotherModelsOperators) {
   ASSERT_TRUE(fit.ok()) << fit.error().message;
   const auto other = iteration_model(fit->profile, model_shape_by_name("llama2-7b").value(), spec, 1e5);
   ASSERT_FALSE(other.ok());
-  EXPECT_THAT(other.error().message, HasSubstr("spec.fit.operators.shape.kvHeads: found 8, allowed is the model's 32"));
+  EXPECT_THAT(other.error().message, HasSubstr("spec.fit.operators.shape.kvHeads: must be the model's 32 (got 8)"));
 }
 
-// Given texts with a few bytes changed: read, and then a model with finite times, or refused in one line; no crash.
+// Given texts with a few bytes changed: either read, and then a model with finite times, or refused in one line; no crash.
 TEST(ProfileYaml, MutatedTextsAreReadOrRefused) {
   const ModelShape shape = test_shape();
   const AcceleratorSpec spec = test_accelerator();
@@ -257,7 +254,7 @@ TEST(ProfileYaml, MutatedTextsAreReadOrRefused) {
       continue;
     }
     ++read;
-    if (std::holds_alternative<MeasuredOperators>(profile->fit) && i % 30 != 0) continue;  // to build its model takes long
+    if (std::holds_alternative<MeasuredOperators>(profile->fit) && i % 30 != 0) continue;  // building its model takes long
     const auto model = iteration_model(*profile, shape, spec, 1e5);
     if (!model.ok()) continue;
     for (int j = 0; j < 5; ++j) {

@@ -1,4 +1,4 @@
-// Medians of repeated runs on a machine that does other things, too.
+// Tests of medians of repeated runs on a machine that also does other things.
 #include "planner/perf/robust_median.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace windlass::planner {
 namespace {
 
-// Given few runs; their median, and what they say of its error: nothing of one, the distance of two, never an outlier.
+// Given few runs; expects their median and its error: unknown for one, the distance of two, and never an outlier.
 TEST(RobustMedian, FewRuns) {
   const RobustMedian one = robust_median({3});
   EXPECT_EQ(one.value, 3);
@@ -26,7 +26,7 @@ TEST(RobustMedian, FewRuns) {
   EXPECT_EQ(same.standard_error, 0);
 }
 
-// Given runs one of which took far longer; it is left out, and the others' range stays.
+// Given runs of which one took far longer; expects it to be excluded, and the others' range to stay.
 TEST(RobustMedian, OutliersAreLeftOut) {
   const RobustMedian median = robust_median({1.0, 1.1, 0.9, 1.05, 60, 0.95});
   EXPECT_EQ(median.outliers, 1U);
@@ -36,11 +36,11 @@ TEST(RobustMedian, OutliersAreLeftOut) {
   EXPECT_EQ(median.high, 1.1);
 }
 
-// Given normal runs, thousands of times; the medians' deviation is the standard error that it gives, to a tenth, and when
-// a third of them is held up by a hundred deviations, the median moves by less than one.
+// Given normal runs, thousands of times; expects the deviation of the medians to be the reported standard error within a tenth.
+// Given a third of them delayed by a hundred deviations; expects the median to move by less than one.
 TEST(RobustMedian, ItsErrorIsWhatItSays) {
   Rng rng(7, "robust median");
-  const auto normal = [&] {  // the sum of twelve uniform ones
+  const auto normal = [&] {  // the sum of twelve uniform values
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += static_cast<double>(rng.integer(0, 1'000'000)) / 1e6;
     return sum;

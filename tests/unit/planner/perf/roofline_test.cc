@@ -1,4 +1,4 @@
-// The roofline: its two ends, what physics says must grow, and the coefficients that ship.
+// Tests of the roofline: its two limits, what must grow by physics, and the built-in coefficients.
 #include "planner/perf/roofline.h"
 
 #include <cmath>
@@ -35,7 +35,7 @@ TEST(Roofline, PricesTheCache) {
   EXPECT_EQ(roofline_s({.bytes = 1e3}, 1e15, 1e12, efficiency, true), 1e3 / 1e12);
 }
 
-// Given 5,000 random sizes and every set of coefficients that ships: times are positive, and more work takes no less time.
+// Given 5,000 random sizes and every built-in set of coefficients: times are positive, and more work takes no less time.
 TEST(Roofline, GrowsWithWork) {
   Rng rng(5, "grow");
   for (int instance = 0; instance < 5000; ++instance) {
@@ -66,8 +66,8 @@ TEST(Roofline, GrowsWithWork) {
   EXPECT_EQ(all_reduce_roofline_s(plain_hardware(), {}, 1, 1e6), 0);
 }
 
-// Given names: the measured four have their own coefficients, all others those of a measured one, and say so; shares are
-// shares.
+// Given names: the measured four have their own coefficients, all others those of a measured one, and say so; fractions are
+// between 0 and 1.
 TEST(Roofline, CoefficientsShipForEveryAccelerator) {
   int measured = 0;
   for (const std::string& name : accelerator_names()) {
@@ -91,7 +91,7 @@ TEST(Roofline, CoefficientsShipForEveryAccelerator) {
   EXPECT_EQ(efficiency_of("a chip of ten years ago", false).measured_on, "a100-80gb");
 }
 
-// Given a chip without FP8: FP8 weights save bytes, and compute at the speed of 16 bit.
+// Given a chip without FP8: FP8 weights save bytes, and compute at 16-bit speed.
 TEST(Roofline, FloatEightWithoutTensorCores) {
   OperatorHardware chip = plain_hardware();
   EXPECT_EQ(peak_flops(chip, GemmKind::kFloat8), 2e15);

@@ -1,4 +1,4 @@
-// KV transfers against a link that is simulated layer by layer, Splitwise's measurements, and weights against their bytes.
+// Tests KV transfers against a link simulated layer by layer and Splitwise's measurements, and weights against their bytes.
 #include "planner/perf/transfer_times.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace windlass::planner {
 namespace {
 
-// When the last layer's cache has arrived, counted from the prefill's end: each layer's goes when it is computed and the link
+// When the last layer's cache arrives, from the end of the prefill: each layer's cache is sent when it is computed and the link
 // is free.
 double layer_by_layer_s(const KvTransferPath& path, double bytes, double prefill_s) {
   double link_free_s = 0;
@@ -22,8 +22,8 @@ double layer_by_layer_s(const KvTransferPath& path, double bytes, double prefill
   return link_free_s - prefill_s + path.latency_s + path.layer_wise_s;
 }
 
-// Given 5,000 random links, prompts and prefill times: the closed form is the layer by layer simulation, unless serialised
-// transfer is faster; and it never takes longer than that.
+// Given 5,000 random links, prompts and prefill times: the closed form equals the simulation layer by layer, unless serialised
+// transfer is faster, and is never slower than that.
 TEST(TransferTimes, LayerWiseIsTheSimulationOfItsLayers) {
   Rng rng(1, "layers");
   int layer_wise = 0;
@@ -42,7 +42,7 @@ TEST(TransferTimes, LayerWiseIsTheSimulationOfItsLayers) {
   EXPECT_LT(layer_wise, 4900);
 }
 
-// Given a path without layers, or a receiver that had no room before: all of the cache moves after the prefill.
+// Given a path without layers, or a receiver that had no room before: the whole cache moves after the prefill.
 TEST(TransferTimes, SerialisedWaitsForAll) {
   KvTransferPath path{25e9, 1e-3, 0, 0};
   EXPECT_DOUBLE_EQ(kv_transfer_s(path, 1000, 1e6), 1e-3 + 1e9 / 25e9);
@@ -53,13 +53,12 @@ TEST(TransferTimes, SerialisedWaitsForAll) {
   EXPECT_DOUBLE_EQ(kv_transfer_after_prefill_s(path, 1000, 1e6, 10), 1e-3);
 }
 
-// Given Splitwise's H100 setup (Llama2-70B, 400 Gbit/s, 5 ms of synchronisation): what is waited for is constant for long
-// prompts, within a millisecond of the 5 ms measured, and prompts change over to layer-wise transfer at some hundreds of
-// tokens.
+// Given Splitwise's H100 setup (Llama2-70B, 400 Gbit/s, 5 ms of synchronisation): the wait is constant for long prompts, within
+// a millisecond of the measured 5 ms, and prompts switch to layer-wise transfer at a few hundred tokens.
 TEST(TransferTimes, SplitwiseFigure14) {
   const double kv_bytes = kv_bytes_per_token(*model_shape_by_name("llama2-70b"));
   const KvTransferPath path{50e9, 0, 80, 5e-3};
-  const auto prefill_s = [](double tokens) { return 0.025 + 5.2e-5 * tokens; };  // about its profile, TP 8
+  const auto prefill_s = [](double tokens) { return 0.025 + 5.2e-5 * tokens; };  // roughly its profile at TP 8
   for (const double tokens : {1024.0, 1536.0, 2048.0}) {
     EXPECT_NEAR(kv_transfer_after_prefill_s(path, tokens, kv_bytes, prefill_s(tokens)), 5e-3, 1e-3);
   }
@@ -67,9 +66,9 @@ TEST(TransferTimes, SplitwiseFigure14) {
   EXPECT_EQ(kv_transfer_after_prefill_s(path, 512, kv_bytes, prefill_s(512)), kv_transfer_s(path, 512, kv_bytes));
 }
 
-// Given transfers whose values travel as FP32 for a cache of BF16: in bytes of the cache half of the bandwidth, so that a
-// prompt takes as long as was measured; where the bytes of a token are not known, they are the cache's.
-TEST(TransferTimes, WhatWasMeasuredInBytesOfTheCache) {
+// Given transfers that send FP32 values for a BF16 cache: half the bandwidth in bytes of the cache, so that a prompt takes as
+// long as measured. If the bytes per token are unknown, they are the cache's.
+TEST(TransferTimes, ConvertsMeasurementsToBytesOfTheCache) {
   const MeasuredTransfer measured{2e9, 3e-3, 1000, 9};
   const KvTransferPath path = path_of(measured, 500);
   EXPECT_EQ(path, (KvTransferPath{1e9, 3e-3, 0, 0}));
@@ -77,7 +76,7 @@ TEST(TransferTimes, WhatWasMeasuredInBytesOfTheCache) {
   EXPECT_EQ(path_of({2e9, 3e-3, 0, 9}, 500).bandwidth_bytes_per_s, 2e9);
 }
 
-// Given two paths: the lower bandwidth, 0 being none, and the higher latency; layers stay the first one's.
+// Given two paths: the lower bandwidth, where 0 is unlimited, and the higher latency; layers stay those of the first.
 TEST(TransferTimes, TheSlowerOfTwoPaths) {
   EXPECT_EQ(slower_of({1e9, 1e-3, 4, 2e-3}, {2e9, 3e-3, 0, 0}), (KvTransferPath{1e9, 3e-3, 4, 2e-3}));
   EXPECT_EQ(slower_of({2e9, 3e-3, 0, 0}, {1e9, 1e-3, 4, 2e-3}), (KvTransferPath{1e9, 3e-3, 0, 0}));
@@ -85,8 +84,8 @@ TEST(TransferTimes, TheSlowerOfTwoPaths) {
   EXPECT_EQ(slower_of({5e9, 0, 0, 0}, {0, 0, 0, 0}).bandwidth_bytes_per_s, 5e9);
 }
 
-// Given 140 GB over four GPUs: a disk is shared by all, PCIe is not; the narrower decides, and the start comes on top.
-TEST(TransferTimes, WeightsComeByTheNarrowestWay) {
+// Given 140 GB over four GPUs: a disk is shared by all, PCIe is not; the slower one decides, and the engine start is added.
+TEST(TransferTimes, WeightsLoadAtTheSlowestStage) {
   EXPECT_DOUBLE_EQ(load_s({2e9, 25e9, 20}, 35e9, 4), 20 + 70);
   EXPECT_DOUBLE_EQ(load_s({1e12, 25e9, 20}, 35e9, 4), 20 + 1.4);
   EXPECT_DOUBLE_EQ(load_s({0, 0, 20}, 35e9, 4), 20);

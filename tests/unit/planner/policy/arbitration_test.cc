@@ -1,4 +1,4 @@
-// Arbitration: floors first, then priority, then what one has, then growth in turn; never more than there is.
+// Tests arbitration: floors first, then priority, then existing workers, then growth in turn; never more than the capacity.
 #include "planner/policy/arbitration.h"
 
 #include <algorithm>
@@ -15,32 +15,33 @@
 namespace windlass::planner {
 namespace {
 
-// Given room for all, expect everybody to get what they want.
+// Given room for all; expects that everyone gets what they want.
 TEST(Arbitration, EnoughForAll) {
   EXPECT_EQ(arbitrate({{0, "a", 2, 1, 1, 3}, {9, "a", 1, 0, 0, 2}}, {{"a", 8}}), (std::vector<int>{3, 2}));
 }
 
-// Given too little, expect the low priority's floor before the high priority's growth, and that growth before anything more.
+// Given too little room; expects the low priority's floor before the high priority's growth, and that growth before anything
+// else.
 TEST(Arbitration, FloorsThenPriority) {
   EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 4}, {9, "a", 1, 1, 0, 4}}, {{"a", 4}}), (std::vector<int>{1, 3}));
 }
 
-// Given equals of which one runs already, expect it to keep what it has, and growth one by one in turn.
+// Given equals of which one already runs; expects it to keep its workers, and growth one by one in turn.
 TEST(Arbitration, EqualsKeepWhatTheyHave) {
   EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 9}, {0, "a", 1, 1, 4, 5}}, {{"a", 6}}), (std::vector<int>{2, 4}));
   EXPECT_EQ(arbitrate({{0, "a", 1, 0, 0, 9}, {0, "a", 1, 0, 0, 9}}, {{"a", 5}}), (std::vector<int>{3, 2}));
 }
 
-// Given equals whose floors do not all fit, expect what runs of them to stay, wherever it is listed, and the rest to go round;
-// given a higher priority, its floor first.
+// Given equals whose floors do not all fit; expects running workers to stay, wherever they are listed, and the rest to be
+// shared. Given a higher priority; expects its floor first.
 TEST(Arbitration, FloorsOfEqualsKeepWhatRuns) {
   EXPECT_EQ(arbitrate({{0, "a", 1, 6, 0, 6}, {0, "a", 1, 6, 4, 6}}, {{"a", 4}}), (std::vector<int>{0, 4}));
   EXPECT_EQ(arbitrate({{0, "a", 1, 6, 0, 6}, {0, "a", 1, 6, 4, 6}}, {{"a", 5}}), (std::vector<int>{1, 4}));
   EXPECT_EQ(arbitrate({{1, "a", 1, 6, 0, 6}, {0, "a", 1, 6, 4, 6}}, {{"a", 4}}), (std::vector<int>{4, 0}));
 }
 
-// Given sixteen claims that together want sixteen times what there is, a hundred or a hundred thousand workers each, the class
-// full in the end and every share as its loss asks for to within a step; expect as much work either way.
+// Given sixteen claims that together want sixteen times the capacity, each a hundred or a hundred thousand workers; expects the
+// class full and every share as its loss requires, to within a step; and the same amount of work in both cases.
 TEST(Arbitration, WorkDoesNotGrowWithWhatIsWanted) {
   for (const int wanted : {100, 100'000}) {
     int weighed = 0;
@@ -59,23 +60,23 @@ TEST(Arbitration, WorkDoesNotGrowWithWhatIsWanted) {
   }
 }
 
-// Given a wide worker that does not fit, expect the narrow one to get the rest; given an unknown class or less than nothing,
-// expect nothing.
+// Given a large worker that does not fit; expects the small one to get the rest. Given an unknown class or negative capacity;
+// expects nothing.
 TEST(Arbitration, NoRoom) {
   EXPECT_EQ(arbitrate({{9, "a", 4, 1, 0, 2}, {0, "a", 1, 1, 0, 9}}, {{"a", 6}}), (std::vector<int>{1, 2}));
   EXPECT_EQ(arbitrate({{0, "b", 1, 1, 0, 2}}, {{"a", 6}}), (std::vector<int>{0}));
   EXPECT_EQ(arbitrate({{0, "a", 1, 1, 0, 2}}, {{"a", -3}}), (std::vector<int>{0}));
 }
 
-// What may be there today of `free` GPUs and those that are coming free.
+// The workers that may start today with `free` GPUs and `coming` being drained.
 std::vector<int> startable_of(const std::vector<Claim>& claims, int free, int coming) {
   return startable(claims, arbitrate(claims, {{"a", free + coming}}), {{"a", free}});
 }
 
-// Given four GPUs of which one is coming free, and a first in line whose worker has just ended and is to be made anew; expect
-// that it waits for that GPU and takes none of those that run, and as much once two of theirs drain for whatever reason; given
-// two that it wants beside one that is coming, that one worker goes for it.
-TEST(Arbitration, WhatIsComingFreeCostsNobodyAWorker) {
+// Given four GPUs, one being drained, and a first claim whose worker has just ended and is to be replaced; expects it to wait
+// for that GPU and to take none of the running workers, also when two of theirs drain for any reason. Given that it wants two
+// and one is being drained; expects one running worker to go for it.
+TEST(Arbitration, GpusBeingDrainedCostNobodyAWorker) {
   const std::vector<Claim> claims = {{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 1}, {0, "a", 1, 0, 2, 2}};
   EXPECT_EQ(startable_of(claims, 3, 1), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(startable_of({{9, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 0, 1}, {0, "a", 1, 0, 1, 2}}, 1, 3),
@@ -84,8 +85,8 @@ TEST(Arbitration, WhatIsComingFreeCostsNobodyAWorker) {
             (std::vector<int>{1, 1, 1}));
 }
 
-// Given random claims, some GPUs coming free; expect that whoever has workers keeps as many as if those were free by now,
-// and that growth stays inside what is free by now.
+// Given random claims with some GPUs being drained; expects that claims keep as many of their workers as if those GPUs were
+// free now, and that growth stays within what is free now.
 TEST(Arbitration, GrowthWaitsForWhatIsComingFree) {
   Rng rng(62, "claims");
   for (int i = 0; i < effort(1000, 5000); ++i) {
@@ -114,8 +115,8 @@ TEST(Arbitration, GrowthWaitsForWhatIsComingFree) {
   }
 }
 
-// Given random claims, expect: no class overdrawn; nobody above what they want; no GPU idle that somebody could use; and
-// no growth for a lower priority while a higher one's worker of the same width on the same class is denied.
+// Given random claims; expects that no class is exceeded, nobody gets more than they want, no GPU that someone could use is
+// idle, and no lower priority grows while a higher one's worker of the same size on the same class is denied.
 TEST(Arbitration, HoldsItsRules) {
   Rng rng(61, "claims");
   for (int i = 0; i < effort(1000, 5000); ++i) {

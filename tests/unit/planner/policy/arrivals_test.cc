@@ -1,4 +1,4 @@
-// Arrivals over time: intervals, gaps, the level, the forecast over a start, and how bursty they are.
+// Tests arrivals over time: intervals, gaps, the level, the forecast over a start, and burstiness.
 #include "planner/policy/arrivals.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace windlass::planner {
 namespace {
 
-// Counts a total that grows by rate(t) from second to second, and plans' worth of memory with it.
+// A counter that grows at rate(t), with the memory of the plans that read it.
 class Counter {
  public:
   Counter() : service(testing::chat_service()) {
@@ -35,7 +35,7 @@ class Counter {
   double total = 0;
 };
 
-// Given no starts, too few, absurd ones and enough, expect the assumption until there are enough, then the measured P90.
+// Given no starts, too few, invalid ones and enough; expects the assumption until there are enough, then the measured P90.
 TEST(Arrivals, StartTimeIsMeasuredOrAssumed) {
   Service service = testing::chat_service();
   EXPECT_EQ(start_time_s(service), kAssumedStartS);
@@ -51,7 +51,7 @@ TEST(Arrivals, StartTimeIsMeasuredOrAssumed) {
   EXPECT_EQ(start_time_s(service), kAssumedStartS);
 }
 
-// Given a steady count, expect its rate as the level of a whole minute, a forecast of the same, and no burstiness.
+// Given a steady count; expects its rate as the level of a whole minute, the same forecast, and no burstiness.
 TEST(Arrivals, SteadyCountsAreTheirLevel) {
   Counter counter;
   counter.run(1800, [](double) { return 12.0; });
@@ -68,7 +68,7 @@ TEST(Arrivals, SteadyCountsAreTheirLevel) {
   EXPECT_EQ(counter.memory.burstiness, 1);
 }
 
-// Given a steady rise, expect a forecast that lies ahead of what is seen now, by about what a start-up time adds.
+// Given a steady rise; expects a forecast above the present level by about what a start-up time adds.
 TEST(Arrivals, ARiseIsForecast) {
   Counter counter;
   counter.run(3600, [](double at_s) { return 5 + 0.02 * at_s; });
@@ -80,7 +80,8 @@ TEST(Arrivals, ARiseIsForecast) {
   EXPECT_NEAR(forecast->requests_per_s, 5 + 0.02 * (counter.now_s + 60), 1.5);
 }
 
-// Given a count that is missing, NaN, falls, or was not read for long, expect a gap: no sample of zero, no level from before.
+// Given a count that is missing, NaN, falls, or was not read for long; expects a gap: no sample of zero, and no level from
+// before.
 TEST(Arrivals, GapsAreNoZeros) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const std::optional<Reading>& broken :
@@ -100,13 +101,13 @@ TEST(Arrivals, GapsAreNoZeros) {
   }
   Counter counter;
   counter.run(1000, [](double) { return 12.0; });
-  counter.total = 0;  // its writer began anew
+  counter.total = 0;  // its writer restarted
   counter.run(1015, [](double) { return 12.0; });
   ASSERT_FALSE(counter.memory.arrivals.empty());
   for (const auto& sample : counter.memory.arrivals) EXPECT_NEAR(sample.rate_per_s, 12, 1e-9);
 }
 
-// Given the same moment counted twice, expect the same memory; given years of counting, that it does not grow.
+// Given the same moment counted twice; expects the same memory. Given years of counting; expects that the memory does not grow.
 TEST(Arrivals, MemoryIsSmallAndCountingTwiceChangesNothing) {
   Counter counter;
   counter.run(1000, [](double) { return 3.0; });
@@ -119,8 +120,8 @@ TEST(Arrivals, MemoryIsSmallAndCountingTwiceChangesNothing) {
   EXPECT_TRUE(counter.memory.forecast->methods[1].last.has_value());
 }
 
-// Given Poisson arrivals for an hour, expect a burstiness near 1; given the same with 20 s in every 2 minutes at four times the
-// rate, expect one far above.
+// Given Poisson arrivals for an hour; expects a burstiness near 1. Given four times the rate during 20 s of every 2 minutes;
+// expects one far above 1.
 TEST(Arrivals, BurstinessIsLearned) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Rng rng(seed, "arrivals");

@@ -1,4 +1,4 @@
-// GPUs that workers on their way out still hold: whose they will be, and what they cost nobody meanwhile.
+// Tests GPUs that draining workers still hold: who will get them, and that nobody loses a worker in the meantime.
 #include <string>
 #include <vector>
 
@@ -20,7 +20,7 @@ using testing::with_gpus;
 
 constexpr double kNow = 100'000;
 
-// A service with so many workers that serve, and wants as many at the least.
+// A service with `workers` serving workers that wants at least `wanted`.
 Service with_workers(const std::string& name, int priority, int workers, int wanted) {
   Service service = chat_service(name);
   service.priority = priority;
@@ -55,24 +55,23 @@ std::vector<int> desired(const std::vector<Service>& services, int gpus) {
   return workers;
 }
 
-// Given three GPUs, two with workers of a low priority and one with a worker that drains, and a high priority that wants one
-// (its own is the one that drains); expect it to wait for that GPU. Seed 3435 of the simulation lost a serving worker each step
-// here.
+// Given three GPUs, two with workers of low priority and one with a draining worker, and a service of high priority that wants
+// one (the draining worker is its own); expects it to wait for that GPU. With seed 3435 the simulation lost a serving worker
+// here at each step.
 TEST(ComingGpus, AHigherPriorityWaitsForThem) {
   EXPECT_EQ(desired({draining_one(with_workers("gold", 9, 0, 1), false), with_workers("lead", 0, 2, 2)}, 3),
             (std::vector<int>{0, 2}));
   EXPECT_EQ(desired({with_workers("gold", 9, 0, 1), with_workers("lead", 0, 2, 2)}, 3), (std::vector<int>{1, 2}));
 }
 
-// Given the same, but that worker's node is being emptied, so that its GPU comes free for nobody; expect the high priority to
-// get one of the others' at once.
-TEST(ComingGpus, ThoseOfANodeThatIsEmptiedDoNotCome) {
+// Given the same, but the draining worker's node is being emptied, so that its GPU will not become available; expects the high
+// priority to take one of the others immediately.
+TEST(ComingGpus, GpusOfANodeThatIsEmptiedDoNotBecomeFree) {
   EXPECT_EQ(desired({draining_one(with_workers("gold", 9, 0, 1), true), with_workers("lead", 0, 2, 2)}, 2),
             (std::vector<int>{1, 1}));
 }
 
-// Given a service whose own next GPU is coming free, and another class that has room; expect no worker there for the time of a
-// drain.
+// Given a service whose next GPU is being drained, and another class with room; expects no worker there while it waits.
 TEST(ComingGpus, NoSecondClassMeanwhile) {
   Service service = draining_one(with_workers("chat", 0, 1, 2), false);
   service.accelerators.push_back(AllowedAccelerator{"a100", std::nullopt});

@@ -1,4 +1,4 @@
-// What the planner's tests share: accelerators with the figures of real data sheets, a service that can be served, ready
+// Fixtures of the planner's tests: accelerators with the figures of real data sheets, a service that can be served, ready
 // workers.
 #pragma once
 
@@ -58,7 +58,7 @@ inline AcceleratorState with_gpus(AcceleratorSpec spec, int gpus) {
   return state;
 }
 
-// llama3-8b, 512 + 256 tokens, 1 s to the first token and 50 ms a token; on h100 one worker serves about 16 requests/s.
+// llama3-8b, 512 + 256 tokens, 1 s to the first token and 50 ms per token; on h100 one worker serves about 16 requests/s.
 inline Service chat_service(const std::string& name = "chat") {
   Service service;
   service.id = ServiceId{"default", name, "uid-" + name};
@@ -73,7 +73,7 @@ inline Service chat_service(const std::string& name = "chat") {
   return service;
 }
 
-// Such workers as somebody measured them, to 2 %: these multiples of what the data sheet says.
+// Measurements of such workers, accurate to 2 %: these multiples of the data sheet's times.
 inline WorkerEstimate measured(const Service& service, const AcceleratorSpec& spec, int gpus, double prefill, double decode) {
   const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, gpus);
   LinearCoefficients truth = sheet;
@@ -107,12 +107,12 @@ inline void observe(Service& service, double now_s, double arrivals_per_s, doubl
   if (arrivals_per_s > 0) service.demand.last_arrival_at_s = now_s;
 }
 
-// As if the plan had been carried out at once: its workers are there and ready, its memory is handed back.
+// Applies a plan instantly: its workers exist and are ready, and its memory is passed back.
 inline void carry_out(const ServicePlan& plan, Service& service, double now_s) {
   service.memory = plan.memory;
   service.last_desired = plan.desired_workers();
   service.workers.clear();
-  std::map<std::string, int> slots;  // by pool name: roles share them
+  std::map<std::string, int> slots;  // by pool name, shared by its roles
   for (const Pool& pool : plan.pools) {
     for (int i = 0; i < pool.workers; ++i) {
       Worker worker = ready_worker(pool.name, pool.spec.accelerator, pool.spec.gpus(), slots[pool.name]++, now_s);

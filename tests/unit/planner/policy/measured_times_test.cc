@@ -1,4 +1,4 @@
-// What is measured against what a data sheet says: slots, the number of workers, configurations, and what people read of it.
+// Tests measured times against the data sheet: slots, the number of workers, configurations, and the messages.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -35,7 +35,7 @@ const Reason* reason_of(const ServicePlan& plan, const std::string& code) {
   return nullptr;
 }
 
-// A service whose workers were measured at `times` their data sheet at small batches, and not sure beyond.
+// A service whose workers were measured at `times` their data sheet at small batches, with uncertainty beyond.
 Service measured_service(double times, double spread, double queued) {
   Service service = running_service(2, 10, queued);
   service.slo.tpot_s = 0.02;
@@ -45,7 +45,7 @@ Service measured_service(double times, double spread, double queued) {
   return service;
 }
 
-// Given the same mean times, known well and known badly; expects fewer slots where they are known badly, and never none.
+// Given the same mean times with low and high uncertainty; expects fewer slots with high uncertainty, but at least one.
 TEST(MeasuredTimes, SlotsKeepTheUpperBoundInside) {
   const int sure = plan_of(measured_service(2, 1, 0)).pools[0].each.slots;
   const int unsure = plan_of(measured_service(2, 10, 0)).pools[0].each.slots;
@@ -55,9 +55,9 @@ TEST(MeasuredTimes, SlotsKeepTheUpperBoundInside) {
   EXPECT_GE(hardly, 1);
 }
 
-// Given workers whose slots are in use, requests that wait, and times that are known badly beyond; expects one slot more every
-// five seconds as long as the mean keeps the objective, and no further. Nothing waits: expects what was explored to be kept.
-// The objective is tightened: expects the slots back at once.
+// Given workers whose slots are in use, waiting requests, and uncertain times for larger batches; expects one more slot every
+// five seconds as long as the mean meets the objective. Without waiting requests; expects the explored slots to stay. With a
+// tighter objective; expects fewer slots immediately.
 TEST(MeasuredTimes, SlotsAreExploredWhileRequestsWait) {
   Service service = measured_service(2, 30, 50);
   ServicePlan plan = plan_of(service);
@@ -87,7 +87,7 @@ TEST(MeasuredTimes, SlotsAreExploredWhileRequestsWait) {
   EXPECT_LT(plan_of(service, now_s + 10).pools[0].each.slots, first + 10);
 }
 
-// A service that is steady: nothing waits, no worker was added, enough workers by what is believed.
+// A steady service: nothing waits, no worker was added, and there are enough workers by the model.
 Service steady(int workers, double attainment, double judged, double in_each) {
   Service service = running_service(workers, 5);
   for (Worker& worker : service.workers) {
@@ -100,15 +100,15 @@ Service steady(int workers, double attainment, double judged, double in_each) {
   return service;
 }
 
-// Given requests that miss the objective with everything else as it should be; expects workers by the share that missed, told
-// of, and as many kept for such a demand for an hour and no longer, fewer for less demand.
-TEST(MeasuredTimes, MissesAddWorkersWhateverIsBelieved) {
+// Given requests that miss the objective while everything else is in order; expects more workers by the share that missed, with
+// a reason; as many for such demand for an hour and no longer, and fewer for less demand.
+TEST(MeasuredTimes, MissesAddWorkersWhateverTheModelSays) {
   Service service = steady(4, 0.5, 300, 10);
   ASSERT_EQ(plan_of(steady(4, 0.97, 300, 10)).desired_workers(), 4);
   ServicePlan plan = plan_of(service);
   EXPECT_EQ(plan.desired_workers(), 6);
   ASSERT_NE(reason_of(plan, "Shortfall"), nullptr);
-  EXPECT_THAT(reason_of(plan, "Shortfall")->message, HasSubstr("with fewer than 6 workers requests missed the objective"));
+  EXPECT_THAT(reason_of(plan, "Shortfall")->message, HasSubstr("with fewer than 6 workers, requests missed the objective"));
   const auto later = [&](double after_s, double arrivals_per_s) {
     Service again = running_service(6, arrivals_per_s);
     again.memory.shortfall = plan.memory.shortfall;
@@ -128,8 +128,8 @@ TEST(MeasuredTimes, MissesAddWorkersWhateverIsBelieved) {
 }
 
 // Given misses that chance explains, misses while requests wait, misses right after workers were added, and misses with as many
-// workers as requests; expects no worker for them.
-TEST(MeasuredTimes, OtherMissesAddNone) {
+// workers as requests; expects no additional worker.
+TEST(MeasuredTimes, OtherMissesAddNoWorkers) {
   EXPECT_EQ(plan_of(steady(4, 0.9, 10, 10)).desired_workers(), 4);
   Service waiting = steady(4, 0.5, 300, 10);
   waiting.memory.queue_until_s = kNow - 60;
@@ -142,8 +142,8 @@ TEST(MeasuredTimes, OtherMissesAddNone) {
   EXPECT_NE(reason_of(alone, "MissedAlone"), nullptr);
 }
 
-// Given workers that have served for seconds and were not measured, and a burst; expects no more than four times as many until
-// then.
+// Given workers that have served for seconds without measurements, and a burst; expects at most four times as many until they
+// are measured.
 TEST(MeasuredTimes, SecondsOfMeasurementAreCheaperThanWorkers) {
   Service service = running_service(2, 200, 500);
   for (Worker& worker : service.workers) worker.ready_s = kNow - 10;
@@ -157,9 +157,9 @@ TEST(MeasuredTimes, SecondsOfMeasurementAreCheaperThanWorkers) {
   EXPECT_GT(plan_of(service).desired_workers(), 8) << "it is not waited for for ever";
 }
 
-// Given workers at twice and at a fifth of their data sheet; expects both figures, and what would fit in its place. Within a
-// third: expects nothing said.
-TEST(MeasuredTimes, SaysWhatWouldFitIntoTheDataSheet) {
+// Given workers at twice and at a fifth of their data sheet's times; expects both figures, and the data-sheet values that would
+// fit. Given a difference within a third; expects no message.
+TEST(MeasuredTimes, SuggestsDataSheetValues) {
   for (const double times : {2.0, 0.2}) {
     Service service = running_service(2, 10);
     service.estimates = {measured(service, h100(), 1, times, times)};
@@ -167,8 +167,7 @@ TEST(MeasuredTimes, SaysWhatWouldFitIntoTheDataSheet) {
     service.estimates[0].estimate.decode_count = 212;
     const ServicePlan plan = plan_of(service);
     ASSERT_NE(reason_of(plan, "MeasuredTimes"), nullptr);
-    EXPECT_THAT(reason_of(plan, "MeasuredTimes")->message,
-                HasSubstr("at batch 12 (measured, 212 iterations), the data sheet said"));
+    EXPECT_THAT(reason_of(plan, "MeasuredTimes")->message, HasSubstr("at batch 12 (measured, 212 iterations), "));
     const Reason* off = reason_of(plan, "DataSheetOff");
     ASSERT_NE(off, nullptr) << times;
     EXPECT_NEAR(std::stod(off->inputs.at("memoryBandwidthBytesPerS")), 3.35e12 / times, 0.05 * 3.35e12 / times);
@@ -179,9 +178,9 @@ TEST(MeasuredTimes, SaysWhatWouldFitIntoTheDataSheet) {
   EXPECT_EQ(reason_of(plan_of(service), "DataSheetOff"), nullptr);
 }
 
-// Given an engine that keeps room for the longest context for each request; expects --max-concurrent from that, and else from
-// the lengths that are assumed, whatever was measured.
-TEST(MeasuredTimes, HowManyMayRunFollowsFromMemoryAlone) {
+// Given an engine that reserves room for the longest context of each request; expects --max-concurrent from that, otherwise
+// from the assumed lengths, whatever was measured.
+TEST(MeasuredTimes, TheBatchLimitDependsOnMemoryOnly) {
   Service service = chat_service();
   service.max_context_tokens = 8192;
   service.max_gpus_per_worker = 1;
@@ -194,8 +193,8 @@ TEST(MeasuredTimes, HowManyMayRunFollowsFromMemoryAlone) {
   EXPECT_EQ(plan_of(service).pools[0].each.max_concurrency, plan.pools[0].each.max_concurrency);
 }
 
-// Given an objective that only a data sheet says cannot be met, and then what was measured of the one worker that was started;
-// expects it kept and served, with few at once, and the condition to say it.
+// Given an objective that cannot be met according to the data sheet only, and then measurements of the one worker that was
+// started; expects it to be kept and to serve a few requests at a time, and the condition to say so.
 TEST(MeasuredTimes, WhatCannotBeMetIsMeasuredFirst) {
   Service service = chat_service();
   service.slo.tpot_s = 0.004;

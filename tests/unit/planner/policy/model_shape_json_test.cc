@@ -1,4 +1,4 @@
-// A model's shape through JSON: what a snapshot keeps of it must be all of it, or a replay would decide on another model.
+// Tests that a model's shape survives JSON completely; otherwise a replay of a snapshot would decide for another model.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Valid, with every part there or not.
+// A valid shape with random optional parts.
 ModelShape random_shape(Rng& rng) {
   const auto between = [&](int low, int high) { return static_cast<int>(rng.integer(low, high)); };
   const auto coin = [&] { return rng.integer(0, 1) == 1; };
@@ -58,7 +58,7 @@ ModelShape random_shape(Rng& rng) {
 
 nlohmann::json through_text(const Json& value) { return nlohmann::json::parse(value.dump()); }
 
-// Given random shapes, expect each back as it was.
+// Given random shapes; expects each to be read back unchanged.
 TEST(ModelShapeJson, KeepsEverything) {
   Rng rng(3, "shapes");
   for (int i = 0; i < effort(300, 3000); ++i) {
@@ -69,14 +69,14 @@ TEST(ModelShapeJson, KeepsEverything) {
   }
 }
 
-// Given a model of the Llama family, expect the fields that a snapshot has always had and no others.
+// Given a model of the Llama family; expects only the fields that snapshots have always had.
 TEST(ModelShapeJson, IsShortForPlainModels) {
   const Json fields = fields_of(model_shape_by_name("llama3-8b").value());
   EXPECT_EQ(fields.size(), 12U);
   EXPECT_EQ(fields.at("kvHeads"), 8);
 }
 
-// Given a mistake in a part, expect its path.
+// Given an error in a part; expects the error to name its path.
 TEST(ModelShapeJson, NamesTheMistake) {
   nlohmann::json fields = through_text(fields_of(model_shape_by_name("mixtral-8x7b").value()));
   const auto message = [](const nlohmann::json& value) { return read_json<ModelShape>(value, "shape").error().message; };
@@ -85,13 +85,13 @@ TEST(ModelShapeJson, NamesTheMistake) {
   EXPECT_EQ(message(wrong), "shape.experts.layers: missing");
   wrong = fields;
   wrong["experts"]["layers"] = 33;
-  EXPECT_EQ(message(wrong), "shape: layers with experts: found 33, must be from 1 to 32");
+  EXPECT_EQ(message(wrong), "shape: layers with experts: must be from 1 to 32 (got 33)");
   wrong = fields;
   wrong["experts"]["colour"] = 1;
   EXPECT_THAT(message(wrong), HasSubstr("shape.experts.colour: unknown field"));
   wrong = fields;
   wrong["gatedMlp"] = 1;
-  EXPECT_EQ(message(wrong), "shape.gatedMlp: found 1, must be true or false");
+  EXPECT_EQ(message(wrong), "shape.gatedMlp: must be true or false (got 1)");
 }
 
 }  // namespace

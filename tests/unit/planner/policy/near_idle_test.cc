@@ -1,5 +1,5 @@
-// Small workers and few requests: a service goes from one worker to many in a burst, and is back at minWorkers soon after it,
-// whatever was learned while the burst came and went.
+// Tests small workers and few requests: a service scales from one worker to many in a burst and is back at minWorkers soon
+// after, whatever it learned during the burst.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -71,7 +71,7 @@ std::pair<Service, AcceleratorSpec> of_the_example() {
   return {service, small_cpu(2e9, 4e9)};
 }
 
-// A service whose requests come evenly or as a Poisson process and are served by the model's times; workers start in kStartS.
+// A service whose requests arrive evenly or as a Poisson process and take the model's times; workers start in kStartS.
 class Loop {
  public:
   Loop(std::pair<Service, AcceleratorSpec> of, bool poisson) : poisson_(poisson), rng_(7, "arrivals") {
@@ -82,13 +82,13 @@ class Loop {
     snapshot_.services = {of.first};
   }
 
-  // Workers that serve after so many seconds of this rate.
+  // Workers that serve after this many seconds at this rate.
   int run(double rate_per_s, double seconds) {
     for (double at_s = 0; at_s < seconds; at_s += kTickS) tick(rate_per_s);
     return serving();
   }
 
-  // Seconds of this rate until a plan keeps one worker alone.
+  // Seconds at this rate until a plan keeps only one worker.
   double until_one(double rate_per_s, double most_s) {
     double took_s = 0;
     while (snapshot_.services[0].workers.size() > 1 && took_s < most_s) {
@@ -131,7 +131,7 @@ class Loop {
       }
     }
     const int ready = serving();
-    // What is inside leaves at the workers' rate; beyond their slots it waits.
+    // Requests leave at the workers' rate; those beyond their slots wait.
     inside_ += came;
     inside_ -=
         std::min(inside_, std::min(inside_, static_cast<double>(ready * slots_)) * kTickS / std::max(kTickS, service_s_));
@@ -175,9 +175,9 @@ class Loop {
   double service_s_ = 1;
 };
 
-// Given the cluster test's service and the example's, a quiet start, a burst of a minute that brings all the workers that they
-// may have, and the quiet load again: expect one worker as soon as the level's minute (with the intervals that end later), the
-// scale-down window and a start are over.
+// Given the cluster test's service and the example's: a quiet start, a burst of a minute that needs all workers they may have,
+// and the quiet load again; expects one worker as soon as the level's minute (with the intervals that end later), the
+// scale-down window and a start have passed.
 TEST(NearIdle, IsBackAtOneWorkerSoonAfterABurst) {
   for (const bool example : {false, true}) {
     for (const bool poisson : {false, true}) {

@@ -1,5 +1,5 @@
-// Documents that earlier versions wrote (tests/golden/old_documents): a controller that is upgraded reads its own memory, a
-// gateway the table of an older controller, and `windlass plan --snapshot` what somebody saved.
+// Tests documents written by earlier versions (tests/golden/old_documents): an upgraded controller reads its old memory, a
+// gateway reads an older controller's table, and `windlass plan --snapshot` reads saved files.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -36,15 +36,15 @@ std::vector<std::string> documents(const std::string& kind) {
   return names;
 }
 
-// Given snapshots of each version, expects them to be read, planned for, and read again as they are written today; what was
-// given up for a reason is refused by name.
+// Given snapshots of each version; expects that they are read and planned, and can be read again when written in today's
+// format. Removed fields are rejected by name.
 TEST(OldDocuments, SnapshotsAreReadAndPlanned) {
   const auto names = documents("snapshot");
   EXPECT_GE(names.size(), 5u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const auto snapshot = snapshot_from_json(text_of(name));
-    if (name == "snapshot-2026-11-21-b.json") {  // corrections of a latency model: measured times took their place
+    if (name == "snapshot-2026-11-21-b.json") {  // corrections of a latency model, replaced by measured times
       ASSERT_FALSE(snapshot.ok());
       EXPECT_THAT(snapshot.error().message, HasSubstr("services[0].corrections: unknown field"));
       continue;
@@ -56,8 +56,8 @@ TEST(OldDocuments, SnapshotsAreReadAndPlanned) {
   }
 }
 
-// Given a snapshot from when the names of split services' pools ended with their role, expects it to be as if they never had:
-// its memory and its workers are of the pools that the plan names now, and nobody comes or goes for it.
+// Given a snapshot from when split services' pool names ended with their role; expects the same as with today's names: memory
+// and workers belong to the pools that the plan names now, and no worker starts or stops because of it.
 TEST(OldDocuments, PoolsLoseTheirRoleInTheirNames) {
   const std::string text = text_of("snapshot-2026-11-28-split.json");
   const Snapshot snapshot = snapshot_from_json(text).value();
@@ -75,7 +75,7 @@ TEST(OldDocuments, PoolsLoseTheirRoleInTheirNames) {
   EXPECT_THAT(to_json(snapshot), Not(HasSubstr(R"("pool":"h100-2-)")));
 }
 
-// Given plans of each version, expects them to be read.
+// Given plans of each version; expects that they are read.
 TEST(OldDocuments, PlansAreRead) {
   const auto names = documents("plan");
   EXPECT_GE(names.size(), 2u);
@@ -88,7 +88,7 @@ TEST(OldDocuments, PlansAreRead) {
   }
 }
 
-// Given routing tables from before each field was added, expects their chains with what that field is when it is missing.
+// Given routing tables from before each field was added; expects their chains with the field's default.
 TEST(OldDocuments, RoutingTablesAreRead) {
   const auto names = documents("routing");
   EXPECT_GE(names.size(), 5u);

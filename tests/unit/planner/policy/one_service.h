@@ -1,4 +1,4 @@
-// One service on one class of accelerators, as the tests of the policy's rules begin.
+// Fixtures: one service on one class of accelerators, the starting point of the policy's tests.
 #pragma once
 
 #include <utility>
@@ -17,8 +17,8 @@ inline Snapshot one(Service service, int gpus = 64) {
   return snapshot;
 }
 
-// A service that has run `workers` workers for an hour and has needed all, with signals that say so. They start within a
-// second: no queue builds up while one starts.
+// A service that has run `workers` workers for an hour and needed all of them, with matching signals. They start within a
+// second, so no queue builds up during a start.
 inline Service running_service(int workers, double arrivals_per_s, double queued = 0) {
   Service service = chat_service();
   service.last_desired = workers;

@@ -1,4 +1,4 @@
-// The control loop's rules one by one: forecasts, bursts, pace, silent workers, corrections, troubles, refusals,
+// Tests the control loop's rules one by one: forecasts, bursts, rate limits, silent workers, corrections, troubles, rejections,
 // reconfiguration.
 #include <functional>
 #include <limits>
@@ -30,7 +30,7 @@ using testing::ready_worker;
 using testing::running_service;
 using testing::with_gpus;
 
-// As before, but the last window needed one worker only: nothing but the other rules holds the rest.
+// As before, but the last window needed only one worker, so only the other rules hold the rest.
 Service shrinking_service(int workers, double arrivals_per_s) {
   Service service = running_service(workers, arrivals_per_s);
   service.memory.recommendations = {Recommendation{kNow - 3600, 1}};
@@ -42,7 +42,7 @@ ServicePlan plan_of(const Service& service, int gpus = 64) { return make_plan(on
 // Requests per second of a worker whose slots are all taken.
 double full_rate() { return plan_of(running_service(1, 0.1)).predicted.requests_per_s; }
 
-// The counts of the last minute, and forecasts that have come true, of so many requests per second.
+// Sets the counts of the last minute, and forecasts of this rate that have proved accurate.
 void forecast_of(Service& service, double expected_per_s, double level_per_s) {
   workload::BestForecastOptions options;
   auto forecaster = workload::BestForecaster::make(options).value();
@@ -53,8 +53,8 @@ void forecast_of(Service& service, double expected_per_s, double level_per_s) {
   for (double at_s = kNow - 50; at_s <= kNow; at_s += 10) service.memory.arrivals.push_back({at_s, level_per_s});
 }
 
-// Given a forecast above what is seen, expect the workers it needs, in the plan with its method and error; given one below,
-// that what is seen decides; given one without a record, that it raises nothing.
+// Given a forecast above the observed rate; expects the workers it needs, and a reason with method and error. Given one below;
+// expects the observed rate to decide. Given one without a record; expects no increase.
 TEST(ControlLoop, AForecastRaisesAndNeverLowers) {
   const double rate = full_rate();
   Service service = running_service(2, 1.5 * rate);
@@ -74,15 +74,15 @@ TEST(ControlLoop, AForecastRaisesAndNeverLowers) {
   EXPECT_EQ(plan_of(service).desired_workers(), 2);
 }
 
-// Given few requests, so that a rise of a half may be chance: expect it to be passed over while requests attain, and believed
-// once they miss; but not again because of misses from before the last worker came.
+// Given few requests, so that a rise of a half may be chance; expects it to be ignored while requests meet the objective, and
+// believed once they miss it; but not because of misses from before the last worker was added.
 TEST(ControlLoop, MissesMakeARiseCertain) {
   const double rate = full_rate();
   Service service = running_service(2, 0);
   service.demand.arrivals_window_s = 1;
   const double arrivals_per_s = 2.5 * rate;
   observe(service, kNow, arrivals_per_s);
-  service.memory.burstiness = arrivals_per_s;  // so bursty that the rise is inside three of its deviations
+  service.memory.burstiness = arrivals_per_s;  // bursty enough that the rise is within three standard deviations
   const ServicePlan passed_over = plan_of(service);
   ASSERT_EQ(passed_over.desired_workers(), 2);
   EXPECT_TRUE(has_reason(passed_over, "RiseNotSure"));
@@ -92,9 +92,8 @@ TEST(ControlLoop, MissesMakeARiseCertain) {
   EXPECT_EQ(plan_of(service).desired_workers(), 2);
 }
 
-// Given a rise inside its noise, and requests that wait: expect it to be believed once they have waited for longer than their
-// first token may take, where a worker serves within seconds; where a start takes minutes, the level of the last minute comes
-// in time.
+// Given a rise within its noise, and waiting requests; expects it to be believed once they have waited longer than their first
+// token may take, if a worker starts within seconds. If a start takes minutes, the level of the last minute is fast enough.
 TEST(ControlLoop, AQueueThatLastsMakesARiseCertain) {
   const double rate = full_rate();
   Service service = running_service(2, 0);
@@ -110,8 +109,8 @@ TEST(ControlLoop, AQueueThatLastsMakesARiseCertain) {
   EXPECT_EQ(plan_of(service).desired_workers(), 2);
 }
 
-// Given a service that has kept its floor of one worker while nothing came: expect its first requests to be no change of mind,
-// since no worker comes for them. (Misses within a start of a scale-up are taken for those that it answers.)
+// Given a service that has kept its floor of one worker without load; expects its first requests not to count as a change of
+// direction, since no worker starts for them. (Misses within one start of a scale-up are attributed to the time before it.)
 TEST(ControlLoop, WhatTheFloorCoversIsNoChange) {
   Service service = running_service(1, 0.3 * full_rate());
   service.scaling.min_workers = 1;
@@ -129,8 +128,8 @@ TEST(ControlLoop, WhatTheFloorCoversIsNoChange) {
   EXPECT_EQ(plan.memory.last_change->direction, Direction::kUp);
 }
 
-// Given a service that may shrink at once, and a controller that has just begun to look: expect it to hold for half a minute,
-// since history that was lost in a restart is no reason to shrink; then it shrinks.
+// Given a service that may shrink immediately, and a controller that has just started; expects it to hold for half a minute,
+// because history lost in a restart is no reason to shrink; then it shrinks.
 TEST(ControlLoop, ANewLeaderLooksBeforeItShrinksAnything) {
   Service service = shrinking_service(4, 0.5 * full_rate());
   service.scaling.scale_down_stabilization_s = 0;
@@ -143,8 +142,8 @@ TEST(ControlLoop, ANewLeaderLooksBeforeItShrinksAnything) {
   EXPECT_EQ(plan_of(service).desired_workers(), 1);
 }
 
-// Given a scale-up that must wait a minute, expect a small rise to wait and a burst of twice what serves not to; and after it,
-// nothing goes until the window is over.
+// Given a scale-up that must wait a minute; expects a small rise to wait and a burst of twice the capacity not to; afterwards
+// expects no scale-down until the window has passed.
 TEST(ControlLoop, ABurstDoesNotWait) {
   const double rate = full_rate();
   Service service = running_service(2, 2.5 * rate);
@@ -168,7 +167,7 @@ TEST(ControlLoop, ABurstDoesNotWait) {
   EXPECT_EQ(plan_of(after).desired_workers(), 1);
 }
 
-// Given limits of workers a minute, expect no more to come or go within one, and further ones in the next.
+// Given limits of workers per minute; expects no more to start or stop within one minute, and further ones in the next.
 TEST(ControlLoop, PaceIsKept) {
   const double rate = full_rate();
   Service up = running_service(1, 6 * rate);
@@ -191,8 +190,8 @@ TEST(ControlLoop, PaceIsKept) {
   EXPECT_TRUE(has_reason(plan, "ScaleDownRateLimited"));
 }
 
-// Given workers that were added less than a start ago, expect none to go; given that it was longer ago, that they go.
-TEST(ControlLoop, NoChangeOfMindWithinAStart) {
+// Given workers that were added less than one start ago; expects none to go. Given longer ago; expects them to go.
+TEST(ControlLoop, NoScaleDownWithinAStartOfAScaleUp) {
   Service service = shrinking_service(5, 0.5 * full_rate());
   service.starts = StartTimes{90, 10};
   service.memory.last_change = Change{kNow - 89, Direction::kUp};
@@ -203,8 +202,8 @@ TEST(ControlLoop, NoChangeOfMindWithinAStart) {
   EXPECT_EQ(plan_of(service).desired_workers(), 1);
 }
 
-// Given a load that one worker less would only just carry, expect it to stay; without a tolerance, or with a load well below,
-// that it goes. Given that requests miss the objective now, expect more room to be asked for.
+// Given a load that one worker less could only just serve; expects it to stay; without a tolerance, or with a load well below,
+// expects it to go. Given that requests miss the objective now; expects more room.
 TEST(ControlLoop, ScaleDownKeepsTheObjective) {
   const double rate = full_rate();
   Service service = shrinking_service(4, 2.85 * rate);
@@ -225,8 +224,8 @@ TEST(ControlLoop, ScaleDownKeepsTheObjective) {
   EXPECT_TRUE(has_reason(plan, "HeldOnMissedObjective"));
 }
 
-// Given workers that became ready this moment and have no readings, expect that they count neither as full nor as silent; given
-// that they say nothing for long, that nothing goes, in words.
+// Given workers that just became ready and have no readings; expects that they count neither as full nor as silent. Given that
+// they stay silent for long; expects no scale-down, and a message.
 TEST(ControlLoop, NewWorkersAreNotFull) {
   Service service = chat_service();
   service.memory.history_since_s = kNow - 3600;
@@ -252,10 +251,10 @@ TEST(ControlLoop, NewWorkersAreNotFull) {
   EXPECT_EQ(plan.metrics_fresh.reason, "WorkersSilent");
 }
 
-// Given workers that were measured slower than their data sheet says; expects fewer slots, more workers, the same
-// --max-concurrent and a reason with both figures. Given another number of GPUs of that class measured, the same; given another
-// class, or figures that make no sense, the data sheet.
-TEST(ControlLoop, WhatWasMeasuredCountsInsteadOfTheDataSheet) {
+// Given workers measured slower than their data sheet; expects fewer slots, more workers, the same --max-concurrent and a
+// reason with both figures. Given measurements for another number of GPUs of that class; expects the same. Given another class,
+// or invalid figures; expects the data sheet.
+TEST(ControlLoop, MeasurementsReplaceTheDataSheet) {
   Service service = running_service(2, 1.8 * full_rate());
   const ServicePlan before = plan_of(service);
   service.estimates = {testing::measured(service, testing::h100(), 1, 1.3, 1.8)};
@@ -285,7 +284,8 @@ TEST(ControlLoop, WhatWasMeasuredCountsInsteadOfTheDataSheet) {
   }
 }
 
-// Given slots in use and a model that says a little more or less, expect them kept; given much less, followed.
+// Given slots in use and a model whose value changes a little; expects them unchanged. Given a much lower value; expects them
+// to follow.
 TEST(ControlLoop, SlotsDoNotFlutter) {
   Service service = running_service(1, 1);
   service.demand.input_tokens = Reading{1500, kNow};
@@ -301,8 +301,9 @@ TEST(ControlLoop, SlotsDoNotFlutter) {
   }
 }
 
-// Given workers in each trouble, expect AbleToScale to name it in words with the first one's, and the number to stay.
-TEST(ControlLoop, TroublesAreToldApart) {
+// Given workers in each kind of trouble; expects AbleToScale to describe it with the first one's message, and the number to
+// stay.
+TEST(ControlLoop, EachTroubleHasItsOwnReason) {
   const std::pair<WorkerTrouble, const char*> troubles[] = {{WorkerTrouble::kUnschedulable, "WorkersUnschedulable"},
                                                             {WorkerTrouble::kImagePull, "ImagePullFailing"},
                                                             {WorkerTrouble::kCrashLoop, "WorkersCrashLooping"},
@@ -322,8 +323,8 @@ TEST(ControlLoop, TroublesAreToldApart) {
   }
 }
 
-// Given two equals of which one's worker finds no node, or is refused by a quota, and too few GPUs for both, expect the other
-// to get what is left: nobody is frozen by another's trouble.
+// Given two equals, one of whose workers no node takes or a quota rejects, and too few GPUs for both; expects the other to get
+// the rest: one service's trouble does not block others.
 TEST(ControlLoop, WhatCannotStartKeepsNoGpusFromOthers) {
   Service stuck = running_service(1, 5 * full_rate());
   stuck.id = ServiceId{"default", "stuck", "uid-stuck"};
@@ -344,14 +345,14 @@ TEST(ControlLoop, WhatCannotStartKeepsNoGpusFromOthers) {
   const Plan plan = make_plan(snapshot);
   EXPECT_EQ(plan.services[1].desired_workers(), 4);
   EXPECT_EQ(plan.services[0].able_to_scale.reason, "QuotaExceeded");
-  EXPECT_THAT(plan.services[0].able_to_scale.message, HasSubstr("exceeded quota: gpus; tried again in 30 s"));
+  EXPECT_THAT(plan.services[0].able_to_scale.message, HasSubstr("exceeded quota: gpus; next attempt in 30 s"));
   ASSERT_FALSE(plan.denied.empty());
   EXPECT_EQ(plan.denied.back().code, "QuotaExceeded");
   first.refused->until_s = kNow;
   EXPECT_EQ(make_plan(snapshot).services[1].desired_workers(), 1) << "a refusal that is over counts no more";
 }
 
-// Given too few GPUs, expect the denial to say who has them.
+// Given too few GPUs; expects the denial to say who holds them.
 TEST(ControlLoop, ADenialNamesWhoHasTheGpus) {
   Service low = running_service(1, 3.5 * full_rate());
   Service high = running_service(3, 2.8 * full_rate());
@@ -362,12 +363,12 @@ TEST(ControlLoop, ADenialNamesWhoHasTheGpus) {
   snapshot.services.push_back(high);
   const Plan plan = make_plan(snapshot);
   ASSERT_EQ(plan.denied.size(), 1U);
-  EXPECT_THAT(plan.denied[0].message, HasSubstr("1 are granted: of the 4 there are, prod/search (priority 100) has 3"));
-  EXPECT_THAT(plan.denied[0].message, HasSubstr("1 more are taken by other pods"));
+  EXPECT_THAT(plan.denied[0].message, HasSubstr("1 granted: of 4 GPUs, prod/search (priority 100) holds 3"));
+  EXPECT_THAT(plan.denied[0].message, HasSubstr("other pods use 1 more"));
 }
 
-// Given a configuration that is cheaper: a change that was just made, or one whose start costs more than it saves, is not made
-// again; without a free GPU for a first new worker neither; else it is.
+// Given a cheaper configuration; expects no change right after another change, if its start costs more than it saves, or
+// without a free GPU for the first new worker; otherwise expects the change.
 TEST(ControlLoop, AChangeMustPayBackAndHaveRoom) {
   Service service = running_service(2, 1.5 * full_rate());
   service.workload.requests_per_s = 1.5 * full_rate();
@@ -393,7 +394,7 @@ TEST(ControlLoop, AChangeMustPayBackAndHaveRoom) {
     if (considered.spec.accelerator != "other") continue;
     listed = true;
     EXPECT_EQ(considered.workers, 2);
-    EXPECT_THAT(considered.rejected, HasSubstr("does not pay"));
+    EXPECT_THAT(considered.rejected, HasSubstr("does not justify a change"));
   }
   EXPECT_TRUE(listed);
 
@@ -404,9 +405,8 @@ TEST(ControlLoop, AChangeMustPayBackAndHaveRoom) {
   EXPECT_TRUE(has_reason(plan, "NoRoomForChange"));
 }
 
-// Given a configuration that is cheaper, and no signals: expect no change to it. Given signals that end while a change is under
-// way, expect the old workers to stay although the new ones serve, until the signals are back or the spec no longer allows
-// them.
+// Given a cheaper configuration without signals; expects no change. Given signals that stop during a change; expects the old
+// workers to stay although the new ones serve, until signals return or the spec no longer allows them.
 TEST(ControlLoop, MissingSignalsHoldAChangeThatOnlySavesMoney) {
   Service service = running_service(2, 1.5 * full_rate());
   service.workload.requests_per_s = 1.5 * full_rate();
@@ -443,9 +443,9 @@ TEST(ControlLoop, MissingSignalsHoldAChangeThatOnlySavesMoney) {
   EXPECT_EQ(make_plan(snapshot).services[0].pools.size(), 1U);
 }
 
-// Given an objective that the allowed accelerator cannot meet by its data sheet and another one can, expect the condition to
-// name it, every configuration that was weighed with why not, and one worker that is measured.
-TEST(ControlLoop, InfeasibleNamesWhatWouldDo) {
+// Given an objective that the allowed accelerator cannot meet by its data sheet and another one can; expects the condition to
+// name it, a reason for every configuration considered, and one worker to be measured.
+TEST(ControlLoop, AnInfeasibleObjectiveNamesWhatWouldMeetIt) {
   Service service = chat_service();
   service.accelerators = {AllowedAccelerator{"l4", std::nullopt}};
   Snapshot snapshot = one(service);
@@ -454,13 +454,14 @@ TEST(ControlLoop, InfeasibleNamesWhatWouldDo) {
   EXPECT_EQ(plan.feasible.status, Truth::kUnknown);
   EXPECT_EQ(plan.feasible.reason, "NotMeasured");
   EXPECT_EQ(plan.desired_workers(), 1) << "it is measured before its data sheet is believed";
-  EXPECT_THAT(plan.feasible.message, HasSubstr("x h100 would do, at "));
+  EXPECT_THAT(plan.feasible.message, HasSubstr("x h100 would meet it, with "));
   ASSERT_FALSE(plan.considered.empty());
   EXPECT_EQ(plan.considered[0].spec.accelerator, "l4");
   EXPECT_THAT(plan.considered[0].rejected, HasSubstr("a token"));
 }
 
-// Given several that would do, expect them weighed for the demand, cheapest first, and none rejected but the losers.
+// Given several feasible configurations; expects them sorted by cost for the demand, cheapest first, and only the losers
+// rejected.
 TEST(ControlLoop, ConsideredIsCheapestFirst) {
   Service service = running_service(2, 1.5 * full_rate());
   service.accelerators.clear();
@@ -480,8 +481,8 @@ TEST(ControlLoop, ConsideredIsCheapestFirst) {
   EXPECT_EQ(taken, 1);
 }
 
-// Given a worker whose node is gone, expect that it serves nobody and holds no GPU that others could have.
-TEST(ControlLoop, ALostNodeTakesNothingFromTheRest) {
+// Given a worker whose node is gone; expects that it serves nobody and holds no GPU that others could use.
+TEST(ControlLoop, WorkersOnALostNodeHoldNoGpus) {
   Service service = running_service(3, 2.8 * full_rate());
   service.workers[2].trouble = WorkerTrouble::kNodeLost;
   service.workers[2].state = WorkerState::kDraining;

@@ -1,4 +1,4 @@
-// Snapshot and Plan as JSON: mistakes by their path, and one snapshot whose plan is kept in a file.
+// Tests Snapshot and Plan as JSON: errors name their path, and one snapshot's plan is compared with a golden file.
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -10,6 +10,7 @@
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "tests/paths.h"
+#include "tests/says.h"
 #include "tests/unit/planner/policy/fixtures.h"
 
 namespace windlass::planner {
@@ -24,7 +25,8 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-// Every field is set, and the forecaster has seen enough for every part of its state: a season, both sums, waiting forecasts.
+// Every field is set, and the forecaster has seen enough to have every part of its state: a season, both sums, pending
+// forecasts.
 PolicyMemory full_memory() {
   PolicyMemory memory;
   memory.history_since_s = 100;
@@ -98,7 +100,7 @@ Snapshot example() {
   return snapshot;
 }
 
-// Given one mistake each, expect its path, what was found and what is allowed.
+// Given one error each; expects its path, the value and the rule.
 TEST(SnapshotJson, NamesEveryMistake) {
   const std::string good = to_json(example());
   ASSERT_EQ(snapshot_from_json(good).value(), example());
@@ -111,48 +113,48 @@ TEST(SnapshotJson, NamesEveryMistake) {
   const std::pair<std::string, std::string> mistakes[] = {
       {"", "snapshot: not valid JSON"},
       {"{}", "snapshot: snapshotFormat: missing"},
-      {with("\"snapshotFormat\":1", "\"snapshotFormat\":2"), "snapshotFormat: found 2, must be an integer from 1 to 1"},
-      {with("\"ttftS\":1.0", "\"ttftS\":0"), "services[0].slo.ttftS: found 0.0, must be greater than 0"},
-      {with("\"percentile\":95.0", "\"percentile\":100"), "services[0].slo.percentile: found 100.0, must be between 0 and 100"},
+      {with("\"snapshotFormat\":1", "\"snapshotFormat\":2"), "snapshotFormat: must be an integer from 1 to 1*(got 2)"},
+      {with("\"ttftS\":1.0", "\"ttftS\":0"), "services[0].slo.ttftS: must be greater than 0*(got 0.0)"},
+      {with("\"percentile\":95.0", "\"percentile\":100"), "services[0].slo.percentile: must be between 0 and 100*(got 100.0)"},
       {with("\"mode\":\"Observed\"", "\"mode\":\"Seen\""),
-       "accelerators[0].mode: found \"Seen\", must be one of Observed, Elastic"},
+       "accelerators[0].mode: must be one of Observed, Elastic*(got \"Seen\")"},
       {with("\"state\":\"Ready\"", "\"state\":\"Busy\""),
-       "services[0].workers[0].state: found \"Busy\", must be one of Starting, Ready"},
-      {with("\"minWorkers\":1", "\"minWorkers\":-1"), "services[0].scaling.minWorkers: found -1, must be an integer from 0"},
-      {with("\"kvHeads\":8", "\"kvHeads\":7"), "services[0].shape: num_key_value_heads: found 7, must divide"},
-      {with("\"bfloat16\":", "\"bfloat17\":"), "accelerators[0].spec.peakFlops.bfloat17: found \"bfloat17\", must be float32"},
-      {with("\"gpusPerNode\":8", "\"gpusPerNode\":0"), "accelerators[0].spec: accelerator h100: GPUs per node: found 0"},
+       "services[0].workers[0].state: must be one of Starting, Ready*(got \"Busy\")"},
+      {with("\"minWorkers\":1", "\"minWorkers\":-1"), "services[0].scaling.minWorkers: must be an integer from 0*(got -1)"},
+      {with("\"kvHeads\":8", "\"kvHeads\":7"), "services[0].shape: num_key_value_heads: must divide*(got 7)"},
+      {with("\"bfloat16\":", "\"bfloat17\":"), "accelerators[0].spec.peakFlops.bfloat17: must be float32*(got \"bfloat17\")"},
+      {with("\"gpusPerNode\":8", "\"gpusPerNode\":0"), "accelerators[0].spec: accelerator h100: GPUs per node: must*(got 0)"},
       {with("\"queued\":{\"value\":2.0", "\"queued\":{\"valeu\":2.0"), "services[0].demand.queued.value: missing"},
       {with("\"trouble\":\"NodeLost\"", "\"trouble\":\"Tired\""),
-       "services[0].workers[0].trouble: found \"Tired\", must be one of None, Unschedulable, ImagePull"},
+       "services[0].workers[0].trouble: must be one of None, Unschedulable, ImagePull*(got \"Tired\")"},
       {with("\"tolerance\":0.25", "\"tolerance\":1"),
-       "services[0].scaling.tolerance: found 1.0, must be at least 0 and below 1"},
-      {with("\"scaleUpMaxPerMinute\":4", "\"scaleUpMaxPerMinute\":0"), "services[0].scaling.scaleUpMaxPerMinute: found 0"},
+       "services[0].scaling.tolerance: must be at least 0 and below 1*(got 1.0)"},
+      {with("\"scaleUpMaxPerMinute\":4", "\"scaleUpMaxPerMinute\":0"), "services[0].scaling.scaleUpMaxPerMinute: must*(got 0)"},
       {with("\"p90S\":75.5", "\"p90\":75.5"), "services[0].starts.p90S: missing"},
-      {with("\"samples\":480", "\"samples\":-1"), "services[0].estimates[0].samples: found -1"},
-      {with("\"mean\":[1.25,", "\"mean\":[\"x\","), "services[0].estimates[0].mean: found \"x\", must be a number"},
+      {with("\"samples\":480", "\"samples\":-1"), "services[0].estimates[0].samples: must*(got -1)"},
+      {with("\"mean\":[1.25,", "\"mean\":[\"x\","), "services[0].estimates[0].mean: must be a number*(got \"x\")"},
       {with("\"mean\":[1.25,", "\"mean\":[1,1,"),
-       "services[0].estimates[0].mean: found [1,1,0.75,0.5,-0.001], must be a list of 4"},
+       "services[0].estimates[0].mean: must be a list of 4*(got [1,1,0.75,0.5,-0.001])"},
       {with("\"bandwidthBytesPerS\":1500000000.0", "\"bandwidthBytesPerS\":0"),
-       "services[0].transfers[0].bandwidthBytesPerS: found 0.0, must be greater than 0"},
-      {with("\"latencyS\":0.002", "\"latencyS\":-1"), "services[0].transfers[0].latencyS: found -1.0, must be at least 0"},
-      {with("\"bytesPerToken\":1024", "\"bytesPerToken\":-1024"), "services[0].transfers[0].bytesPerToken: found -1024.0"},
+       "services[0].transfers[0].bandwidthBytesPerS: must be greater than 0*(got 0.0)"},
+      {with("\"latencyS\":0.002", "\"latencyS\":-1"), "services[0].transfers[0].latencyS: must be at least 0*(got -1.0)"},
+      {with("\"bytesPerToken\":1024", "\"bytesPerToken\":-1024"), "services[0].transfers[0].bytesPerToken: must*(got -1024.0)"},
       {with("\"samples\":12", "\"sample\":12"), "services[0].transfers[0].samples: missing"},
       {with("\"untilS\":5030", "\"until\":5030"), "services[0].refused.untilS: missing"},
       {with("\"direction\":\"Down\"", "\"direction\":\"Left\""),
-       "services[0].memory.lastChange.direction: found \"Left\", must be one of Up, Down"},
-      {with("\"best\":\"", "\"best\":\"My"), "services[0].memory.forecast.best: found \"My"},
-      {with("\"meansPerS\":[", "\"meansPerS\":[1.5,"), "must be a list of one number for each method"},
+       "services[0].memory.lastChange.direction: must be one of Up, Down*(got \"Left\")"},
+      {with("\"best\":\"", "\"best\":\"My"), "services[0].memory.forecast.best: must*(got \"My"},
+      {with("\"meansPerS\":[", "\"meansPerS\":[1.5,"), "must be a list with one number per method"},
       {with("\"EWMA\":{", "\"EWMA\":{\"colour\":1,"), "services[0].memory.forecast.EWMA.colour: unknown field"},
       {with("\"priority\":0", "\"priority\":0,\"colour\":\"red\""), "services[0].colour: unknown field"}};
   for (const auto& [text, message] : mistakes) {
     const auto result = snapshot_from_json(text);
     ASSERT_FALSE(result.ok()) << message;
-    EXPECT_THAT(result.error().message, HasSubstr(message));
+    EXPECT_THAT(result.error().message, Says(message));
   }
 }
 
-// Given a plan with everything in it, expect it back.
+// Given a plan with every field set; expects it back unchanged.
 TEST(PlanJson, KeepsEveryField) {
   Plan plan = make_plan(example());
   plan.services[0].forecast = DemandForecast{"HoltWinters", 75.5, 4.25, 0.125, 32};
@@ -162,7 +164,7 @@ TEST(PlanJson, KeepsEveryField) {
   EXPECT_EQ(plan_from_json(to_json(plan, true)).value(), plan);
 }
 
-// Given a plan with a number that JSON lacks, expect it back.
+// Given a plan with a number that JSON lacks; expects it back unchanged.
 TEST(PlanJson, KeepsInfinities) {
   Plan plan = make_plan(example());
   plan.services[0].predicted.ttft_s = std::numeric_limits<double>::infinity();
@@ -170,9 +172,8 @@ TEST(PlanJson, KeepsInfinities) {
   EXPECT_THAT(plan_from_json("{\"atS\": 1}").error().message, HasSubstr("plan: services: missing"));
 }
 
-// Given the snapshot of tests/golden (two services that want more than the GPUs there are), expect the plan that is kept beside
-// it. After a deliberate change of the policy the file is written anew with WINDLASS_UPDATE_GOLDEN=1; its difference belongs
-// into the review.
+// Given the snapshot in tests/golden (two services that want more GPUs than exist); expects the golden plan next to it. After a
+// deliberate change of the policy, run with WINDLASS_UPDATE_GOLDEN=1 to rewrite the file, and review the difference.
 TEST(PlanJson, GoldenPlan) {
   const std::string folder = source_path() + "/tests/golden/";
   const auto snapshot = snapshot_from_json(read(folder + "two_services.snapshot.json"));

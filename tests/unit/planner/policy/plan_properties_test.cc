@@ -1,4 +1,4 @@
-// What must hold of every plan, over thousands of random snapshots with missing, stale and absurd signals.
+// Tests invariants of every plan, on thousands of random snapshots with missing, stale and invalid signals.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,7 +25,7 @@ bool launches(const Service& service) { return service.scaling.mode == Mode::kAp
 int live(const Service& service, const std::string& accelerator, WorkerState state) {
   int gpus = 0;
   for (const Worker& worker : service.workers) {
-    // One in trouble does not serve; one that drains on a lost node holds GPUs that no node has.
+    // A worker in trouble does not serve; one that drains on a lost node holds GPUs that no node has.
     const bool counts =
         state == WorkerState::kReady ? worker.trouble == WorkerTrouble::kNone : worker.trouble != WorkerTrouble::kNodeLost;
     if (counts && worker.accelerator == accelerator && worker.state == state) gpus += worker.gpus;
@@ -33,8 +33,8 @@ int live(const Service& service, const std::string& accelerator, WorkerState sta
   return gpus;
 }
 
-// Workers that the last plan asked for: by its memory or without one those that are there, of split phases those that answer;
-// by the status all of them.
+// Workers that the last plan requested: from its memory, otherwise the existing ones (decode workers only, if phases are
+// split); from the status, all of them.
 int before(const ServicePlan& plan, const Service& service) {
   const bool split = plan.strategy == Family::kDisaggregated;
   const auto there = std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
@@ -43,25 +43,25 @@ int before(const ServicePlan& plan, const Service& service) {
   return service.memory.desired.value_or(service.last_desired.value_or(static_cast<int>(there)));
 }
 
-// And those of this one that compare with them.
+// The workers of this plan that compare with before().
 int counted(const ServicePlan& plan, const Service& service) {
   const bool all = plan.strategy == Family::kDisaggregated && !service.memory.desired && service.last_desired;
   return plan.pools.front().workers + (all ? plan.pools.at(1).workers : 0);
 }
 
-// By a limit or for want of GPUs. What a quota refuses is planned all the same.
+// Denied by a limit or for lack of GPUs. Workers that a quota rejects are planned anyway.
 bool is_denied(const Plan& plan, const ServiceId& id) {
   return std::any_of(plan.denied.begin(), plan.denied.end(),
                      [&](const Denied& d) { return d.id == id && d.code != "QuotaExceeded"; });
 }
 
-// A plan that decides about the service, instead of leaving it as it is.
+// Whether the plan decides about the service instead of leaving it unchanged.
 bool decides(const ServicePlan& plan, const Service& service) {
   return launches(service) && plan.feasible.status == Truth::kTrue;
 }
 
-// Given any snapshot, expect the same plan from the same snapshot, and from the snapshot that went through JSON; and the plan
-// to survive JSON.
+// Given any snapshot; expects the same plan from the same snapshot and from its JSON round trip, and that the plan survives
+// JSON.
 TEST(PlanProperties, PureAndReplayable) {
   for (std::uint64_t seed = 0; seed < effort(100U, 700U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -79,8 +79,8 @@ TEST(PlanProperties, PureAndReplayable) {
   }
 }
 
-// Given any snapshot, expect in each class no more GPUs planned than its capacity leaves beside services left as they are, and
-// beside draining workers, too, but for what runs already.
+// Given any snapshot; expects no class to have more GPUs planned than its capacity leaves next to unchanged services and
+// draining workers, except for what already runs.
 void expect_gpu_capacity(const Snapshot& snapshot, const Plan& plan) {
   for (const AcceleratorState& state : snapshot.accelerators) {
     const std::string& name = state.spec.name;
@@ -88,7 +88,7 @@ void expect_gpu_capacity(const Snapshot& snapshot, const Plan& plan) {
     int draining = 0;
     int planned = 0;
     int left_alone = 0;
-    int running = 0;  // of those that are decided on
+    int running = 0;  // of the services that are decided
     for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
       ready += live(snapshot.services[i], name, WorkerState::kReady);
       draining += live(snapshot.services[i], name, WorkerState::kDraining);
@@ -105,8 +105,8 @@ void expect_gpu_capacity(const Snapshot& snapshot, const Plan& plan) {
   }
 }
 
-// Given any snapshot, expect each service inside its own limits: workers, cost and GPUs of a class; and at its minimum unless
-// it was denied.
+// Given any snapshot; expects each service within its own limits (workers, cost, GPUs of a class), and at its minimum unless it
+// was denied.
 void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
   for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
     const Service& service = snapshot.services[i];
@@ -118,7 +118,7 @@ void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
       ASSERT_LE(workers, *service.scaling.max_workers);
     }
     if (service.scaling.max_cost_per_hour) {
-      // Workers of a class that is gone have no price that one could count.
+      // Workers of a missing class have no known price.
       ASSERT_LE(planned.predicted.cost_per_hour, *service.scaling.max_cost_per_hour + 1e-6);
     }
     for (const AllowedAccelerator& allowed : service.accelerators) {
@@ -129,7 +129,7 @@ void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
         ASSERT_LE(gpus, *allowed.max_gpus);
       }
     }
-    // Pairs may leave a worker less than both limits allow.
+    // A pair may leave one worker fewer than both limits allow.
     const bool uneven = split && service.scaling.max_workers.has_value();
     if (workers < service.scaling.min_workers && !uneven) {
       ASSERT_TRUE(is_denied(plan, service.id));
@@ -137,8 +137,8 @@ void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
   }
 }
 
-// Given any snapshot in which arrivals or queue are missing, stale or not numbers, expect no fewer workers than the last plan
-// asked for, unless a limit denied them.
+// Given any snapshot with missing, stale or invalid arrivals or queue; expects no fewer workers than the last plan requested,
+// unless a limit denied them.
 void expect_no_fall_on_missing_signals(const Snapshot& snapshot, const Plan& plan, int& checked) {
   for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
     const Service& service = snapshot.services[i];
@@ -154,21 +154,21 @@ void expect_no_fall_on_missing_signals(const Snapshot& snapshot, const Plan& pla
   }
 }
 
-// Nothing arrives and nothing waits: workers that are missing then are no shortage, and no denial.
+// Nothing arrives and nothing waits: missing workers are then no shortage and no denial.
 bool asks_for_nothing(const Service& service) {
   const auto zero = [](const std::optional<Reading>& reading) { return reading && reading->value == 0; };
   return zero(service.demand.arrivals_per_s) && zero(service.demand.queued);
 }
 
-// Given any snapshot whose history does not cover the stabilisation window, expect no fewer workers than before, unless a limit
-// denied them, or nothing asks for them and their class has shrunk.
+// Given any snapshot whose history does not cover the stabilization window; expects no fewer workers than before, unless a
+// limit denied them, or there is no demand and their class has shrunk.
 void expect_no_fall_on_a_short_history(const Snapshot& snapshot, const Plan& plan, int& checked) {
   for (std::size_t i = 0; i < snapshot.services.size(); ++i) {
     const Service& service = snapshot.services[i];
     const ServicePlan& planned = plan.services[i];
     const bool covered = service.memory.history_since_s &&
                          snapshot.now_s - *service.memory.history_since_s >= service.scaling.scale_down_stabilization_s;
-    // A window of 0 s asks for no history.
+    // A window of 0 s needs no history.
     if (covered || service.scaling.scale_down_stabilization_s == 0 || service.scaling.idle_to_zero_after_s ||
         !decides(planned, service) || is_denied(plan, service.id) || asks_for_nothing(service))
       continue;
@@ -177,7 +177,8 @@ void expect_no_fall_on_a_short_history(const Snapshot& snapshot, const Plan& pla
   }
 }
 
-// Given any snapshot and the plan's memory handed back at the same time, expect the same pools: planning twice changes nothing.
+// Given any snapshot, and the plan's memory passed back at the same time; expects the same pools: planning twice changes
+// nothing.
 void expect_planning_twice_changes_nothing(const Snapshot& snapshot, const Plan& plan) {
   Snapshot again = snapshot;
   for (std::size_t i = 0; i < again.services.size(); ++i) {
@@ -189,8 +190,7 @@ void expect_planning_twice_changes_nothing(const Snapshot& snapshot, const Plan&
     ASSERT_EQ(second.services[i].pools, plan.services[i].pools) << "service " << i;
 }
 
-// Given any snapshot, expect a plan for every service in order, with reasons, conditions, sane pools and a memory that does not
-// grow without end.
+// Given any snapshot; expects a plan for every service in order, with reasons, conditions, sensible pools and bounded memory.
 void expect_complete_plans(const Snapshot& snapshot, const Plan& plan) {
   ASSERT_EQ(plan.services.size(), snapshot.services.size());
   for (std::size_t i = 0; i < plan.services.size(); ++i) {
@@ -215,8 +215,8 @@ void expect_complete_plans(const Snapshot& snapshot, const Plan& plan) {
   }
 }
 
-// Given random snapshots with missing, stale and absurd signals, expect all of the above of each one's plan, and that the two
-// rules about what must not fall were often to the point.
+// Given random snapshots with missing, stale and invalid signals; expects all of the above for each plan, and that the two
+// rules about scale-down often apply.
 TEST(PlanProperties, HoldOfEveryPlan) {
   int without_signals = 0, short_histories = 0;
   for (std::uint64_t seed = 0; seed < effort(600U, 3600U); ++seed) {

@@ -1,6 +1,6 @@
-// Hundreds of random sequences of snapshots, thousands of plans, each plan's memory handed to the next: what must never happen
-// over time. Load that rises, falls, bursts and stands still; signals that go missing, stale or NaN; counters that begin anew;
-// workers that start slowly, vanish or get into trouble; restarts that lose the memory.
+// Tests what must never happen over time, in hundreds of random sequences of snapshots with thousands of plans, passing each
+// plan's memory to the next. Load rises, falls, bursts and stays; signals go missing, stale or NaN; counters restart; workers
+// start slowly, vanish or get into trouble; restarts lose the memory.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,7 +28,7 @@ using testing::with_gpus;
 
 constexpr double kTickS = 5;
 
-// One cluster of two services, and what becomes of its plans.
+// A cluster of two services that applies its plans.
 class World {
  public:
   World(std::uint64_t seed, bool faults, int gpus = 24) : rng_(seed, "world"), faults_(faults) {
@@ -53,7 +53,7 @@ class World {
     plan_ = make_plan(snapshot_);
   }
 
-  // Workers come and go as planned; new ones serve after the start time.
+  // Workers start and stop as planned; new ones serve after the start time.
   void carry_out() {
     for (std::size_t s = 0; s < 2; ++s) {
       Service& service = snapshot_.services[s];
@@ -132,9 +132,9 @@ bool is_denied(const Plan& plan, const ServiceId& id) {
   return std::any_of(plan.denied.begin(), plan.denied.end(), [&](const Denied& d) { return d.id == id; });
 }
 
-// Given random sequences of 40 plans with faults, expect at every plan: no fewer workers wanted on missing, stale or NaN
-// signals or on a short history; none gone within a start of an addition; budgets of GPUs, workers and cost kept; and for some
-// of them that the snapshot's JSON replays to the same plan, byte for byte.
+// Given random sequences of 40 plans with faults; expects at every plan: no fewer workers wanted on missing, stale or NaN
+// signals or a short history; none removed within one start of an addition; budgets of GPUs, workers and cost respected; and
+// for some of them that the snapshot's JSON replays to the same plan, byte for byte.
 TEST(PlanSequences, TheNeverListHolds) {
   int blind = 0;
   int downs = 0;
@@ -190,8 +190,8 @@ TEST(PlanSequences, TheNeverListHolds) {
   EXPECT_GT(downs, effort(12, 100));
 }
 
-// Given steady Poisson load at several seeds and rates, those at the edge between two numbers of workers among them, expect
-// after ten minutes at most two changes of direction in two hours.
+// Given steady Poisson load at several seeds and rates, including those at the edge between two numbers of workers; expects at
+// most two changes of direction in two hours, after the first ten minutes.
 TEST(PlanSequences, SteadyLoadDoesNotOscillate) {
   for (std::uint64_t seed = 0; seed < effort(3U, 12U); ++seed) {
     World world(seed, false, 64);

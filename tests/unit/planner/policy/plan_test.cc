@@ -1,4 +1,4 @@
-// The policy's rules one by one: what scales, what holds, what is denied, and the words for it.
+// Tests the policy's rules one by one: what scales, what holds, what is denied, and the messages.
 #include <cmath>
 #include <limits>
 
@@ -27,13 +27,13 @@ using testing::ready_worker;
 using testing::running_service;
 using testing::with_gpus;
 
-// What one worker among many of the chat service can serve at the utilisation that the sizing allows.
+// Rate of one worker among many of the chat service, at the utilisation that the sizing allows.
 double one_workers_rate() {
   const ServicePlan plan = make_plan(one(running_service(1, 0.1))).services[0];
   return kMaxUtilisationOfMany * plan.predicted.requests_per_s;
 }
 
-// Given a new service without any signal, expect its minimum; with an assumed load, what that load needs; and in both cases a
+// Given a new service without any signal; expects its minimum; with an assumed load, what that load needs; and in both cases a
 // pool with a configuration, a prediction and reasons.
 TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
   ServicePlan plan = make_plan(one(chat_service())).services[0];
@@ -54,7 +54,7 @@ TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
   EXPECT_NEAR(plan.predicted.utilisation, kMaxUtilisationOfMany * 2.5 / 3, 1e-9);
 }
 
-// Given arrivals for three workers, expect three at once, and a prediction inside the objective.
+// Given arrivals for three workers; expects three immediately, and a prediction that meets the objective.
 TEST(Plan, ScaleUpIsImmediate) {
   const ServicePlan plan = make_plan(one(running_service(1, 2.9 * one_workers_rate()))).services[0];
   EXPECT_EQ(plan.desired_workers(), 3);
@@ -66,8 +66,9 @@ TEST(Plan, ScaleUpIsImmediate) {
   EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, 12);
 }
 
-// Given few arrivals but a long queue, expect workers for the queue: what waits is demand. But given that the queue is gone
-// before a worker has started, expect none for it; and given that it is there still after that time, all the same.
+// Given few arrivals but a long queue; expects workers for the queue, because waiting requests are demand. Given that the queue
+// is gone before a worker could start; expects none for it. Given that it is still there after that time; expects workers
+// again.
 TEST(Plan, WhatWaitsIsDemand) {
   const double one_per_s = one_workers_rate() / kMaxUtilisationOfMany;
   Service service = running_service(1, 0.01, 75 * one_per_s);
@@ -80,8 +81,8 @@ TEST(Plan, WhatWaitsIsDemand) {
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 2) << "75 s of work, to be done in 40 s";
 }
 
-// Given arrivals far above what serves and workers that take long to start, expect workers also for the queue that builds up
-// until then; given that enough are on their way already, no more for it.
+// Given arrivals far above capacity and workers that take long to start; expects workers also for the queue that builds up
+// until then. Given that enough are starting already; expects no more for it.
 TEST(Plan, TheQueueThatBuildsUpIsDemand) {
   Service service = running_service(1, 3 * one_workers_rate(), 20);
   service.starts = StartTimes{100, 3};
@@ -96,7 +97,7 @@ TEST(Plan, TheQueueThatBuildsUpIsDemand) {
   EXPECT_FALSE(has_reason(make_plan(one(service)).services[0], "Backlog"));
 }
 
-// Given a rise inside the noise of its count, expect no change; given the same rate counted for longer, expect the worker it
+// Given a rise within the noise of its count; expects no change. Given the same rate counted for longer; expects the worker it
 // needs.
 TEST(Plan, NoiseIsNoRise) {
   Service service = running_service(1, 1.15 * one_workers_rate());
@@ -106,7 +107,7 @@ TEST(Plan, NoiseIsNoRise) {
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 2);
 }
 
-// Given a load that fell, expect the old number until the window is over, then the largest that was recommended within it.
+// Given a load that fell; expects the old number until the window has passed, then the largest recommendation within it.
 TEST(Plan, ScaleDownWaitsForTheWindow) {
   const double rate = one_workers_rate();
   Snapshot snapshot = one(running_service(5, 4.5 * rate));
@@ -134,8 +135,8 @@ TEST(Plan, ScaleDownWaitsForTheWindow) {
   EXPECT_EQ(tick(kNow + 401, 0.5 * rate).desired_workers(), 1);
 }
 
-// Given a class with room for two workers of the five that a load needed, expect a shortage while it lasts, and none once it is
-// over, though five are still held for the window.
+// Given a class with room for two of the five workers that a load needs; expects a shortage while the load lasts and none
+// afterwards, although five are still held for the window.
 TEST(Plan, AnIdleServiceLacksNothing) {
   const double rate = one_workers_rate();
   Snapshot snapshot = one(running_service(2, 4.5 * rate), 2);
@@ -154,7 +155,7 @@ TEST(Plan, AnIdleServiceLacksNothing) {
   EXPECT_TRUE(plan.denied.empty());
 }
 
-// Given a restart (no memory) with five workers and no load, expect five until a whole window was seen, then one.
+// Given a restart (no memory) with five workers and no load; expects five until a whole window has been observed, then one.
 TEST(Plan, ShortHistoryHolds) {
   Service service = running_service(5, 0.01);
   service.memory = PolicyMemory{};
@@ -169,15 +170,15 @@ TEST(Plan, ShortHistoryHolds) {
   EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 1);
 }
 
-// Given a memory with times that lie ahead (another clock's), expect it to count as none: hold.
+// Given a memory with times in the future (another clock's); expects it to be ignored, and the workers to be held.
 TEST(Plan, MemoryFromTheFutureCountsAsNone) {
   Service service = running_service(5, 0.01);
   service.memory.history_since_s = kNow + 5;
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 5);
 }
 
-// Given signals that are missing, stale, NaN, infinite, negative or from the future, expect the workers held and a condition
-// that says which.
+// Given signals that are missing, stale, NaN, infinite, negative or from the future; expects the workers to be held and a
+// condition that names the signal.
 TEST(Plan, BadSignalsHold) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::pair<std::optional<Reading>, const char*> bad[] = {
@@ -199,8 +200,8 @@ TEST(Plan, BadSignalsHold) {
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 4);
 }
 
-// Given signals that were away for longer than the window and came back low, expect the held number to count as recommended: no
-// sudden drop.
+// Given signals that were missing for longer than the window and came back low; expects the held number to count as
+// recommended, so there is no sudden drop.
 TEST(Plan, TimeWithoutSignalsIsNoHistory) {
   Snapshot snapshot = one(running_service(4, 0));
   snapshot.services[0].memory.recommendations = {Recommendation{kNow - 3600, 1}};
@@ -215,15 +216,15 @@ TEST(Plan, TimeWithoutSignalsIsNoHistory) {
   EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 4);
 }
 
-// Given a queue that is readable while the arrivals are not, expect a scale-up for the queue all the same.
+// Given a readable queue without readable arrivals; expects a scale-up for the queue anyway.
 TEST(Plan, PartOfTheSignalsMayScaleUp) {
   Service service = running_service(1, 0, 1e4);
   service.demand.arrivals_per_s.reset();
   EXPECT_GT(make_plan(one(service)).services[0].desired_workers(), 1);
 }
 
-// Given few arrivals but workers full of requests, expect the busy workers to stay; given ready workers that say nothing, that
-// they count as full.
+// Given few arrivals but workers full of requests; expects the busy workers to stay. Given ready workers without metrics;
+// expects them to count as full.
 TEST(Plan, BusyWorkersStay) {
   Service service = running_service(4, 0.01);
   service.memory.recommendations = {Recommendation{kNow - 3600, 1}};
@@ -238,7 +239,7 @@ TEST(Plan, BusyWorkersStay) {
   EXPECT_EQ(plan.metrics_fresh.reason, "WorkersSilent");
 }
 
-// Given limits of workers, cost and GPUs, expect the tightest, named in the plan and among the denied.
+// Given limits of workers, cost and GPUs; expects the tightest one, named in the plan and among the denials.
 TEST(Plan, LimitsHoldAndAreNamed) {
   const double rate = 5.5 * one_workers_rate();
   Service service = running_service(1, rate);
@@ -267,8 +268,8 @@ TEST(Plan, LimitsHoldAndAreNamed) {
   EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
 }
 
-// Given minWorkers 3 and a maxGPUs of 2 while hardly anything comes, expect the denial to tell of 3.
-TEST(Plan, ADenialTellsWhatWasWantedBeforeLimits) {
+// Given minWorkers 3 and maxGPUs 2 with hardly any load; expects the denial to state 3.
+TEST(Plan, ADenialStatesTheNumberBeforeLimits) {
   Service service = running_service(2, 0.01);
   service.scaling.min_workers = 3;
   service.accelerators[0].max_gpus = 2;
@@ -279,8 +280,8 @@ TEST(Plan, ADenialTellsWhatWasWantedBeforeLimits) {
   EXPECT_EQ(plan.denied[0].granted_workers, 2);
 }
 
-// Given 4 GPUs, all with a service whose minimum is 6, and a newcomer of equal priority listed first that has the same minimum,
-// expect nobody's worker to go; given a higher priority, the newcomer to have them.
+// Given 4 GPUs, all used by a service with minimum 6, and a newcomer of equal priority and minimum listed first; expects no
+// worker to go. Given a higher priority; expects the newcomer to get them.
 TEST(Plan, ANewcomerTakesNoFloorFromAnEqual) {
   Snapshot snapshot = one(running_service(4, 0.01), 4);
   snapshot.services[0].scaling.min_workers = 6;
@@ -296,7 +297,7 @@ TEST(Plan, ANewcomerTakesNoFloorFromAnEqual) {
   EXPECT_EQ(plan.services[1].desired_workers(), 0);
 }
 
-// Given a minimum above what the load needs, expect the minimum; given a budget below the minimum, the budget.
+// Given a minimum above what the load needs; expects the minimum. Given a budget below the minimum; expects the budget.
 TEST(Plan, MinimumHoldsUnlessABudgetForbids) {
   Service service = running_service(1, 0.01);
   service.scaling.min_workers = 3;
@@ -307,8 +308,8 @@ TEST(Plan, MinimumHoldsUnlessABudgetForbids) {
   EXPECT_EQ(plan.denied[0].code, "MaxCost");
 }
 
-// Given draining workers, expect that their GPUs are not given away; given an elastic class, that workers may be pending up to
-// its maximum.
+// Given draining workers; expects that their GPUs are not given away. Given an elastic class; expects that workers may be
+// pending up to its maximum.
 TEST(Plan, DrainingGpusAreTakenAndElasticClassesGrow) {
   Service service = running_service(1, 3.5 * one_workers_rate());
   for (int slot = 1; slot < 3; ++slot) {
@@ -324,12 +325,12 @@ TEST(Plan, DrainingGpusAreTakenAndElasticClassesGrow) {
   EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 2);
 }
 
-// Given nodes whose count dips to zero while workers run on them, expect the running workers to stay planned.
+// Given nodes whose count drops to zero while workers run on them; expects the running workers to stay planned.
 TEST(Plan, ADipInTheNodeCountTakesNobodysGpu) {
   EXPECT_EQ(make_plan(one(running_service(3, 2.9 * one_workers_rate()), 0)).services[0].desired_workers(), 3);
 }
 
-// Given two services and too few GPUs, expect floors first, then the higher priority; and the denied one with its reason.
+// Given two services and too few GPUs; expects floors first, then the higher priority, and a denial with its reason.
 TEST(Plan, PriorityDecidesWhenGpusAreFew) {
   const double rate = one_workers_rate();
   Service low = running_service(1, 3.5 * rate);
@@ -344,11 +345,11 @@ TEST(Plan, PriorityDecidesWhenGpusAreFew) {
   EXPECT_EQ(plan.services[1].desired_workers(), 4);
   ASSERT_EQ(plan.denied.size(), 1U);
   EXPECT_EQ(plan.denied[0].id.name, "low");
-  EXPECT_THAT(plan.denied[0].message, HasSubstr("4 workers of 1 x h100 were needed, 2 are granted"));
+  EXPECT_THAT(plan.denied[0].message, HasSubstr("4 workers of 1 x h100 needed, 2 granted"));
 }
 
-// Given a service that may idle to zero: expect one worker until the idle time has passed before our eyes, then none, then one
-// again when a request waits or arrives.
+// Given a service that may idle to zero; expects one worker until the idle time has passed while the controller watched, then
+// none, then one again when a request waits or arrives.
 TEST(Plan, IdlesToZeroAndBack) {
   Service service = running_service(2, 0);
   service.scaling.min_workers = 0;
@@ -378,7 +379,7 @@ TEST(Plan, IdlesToZeroAndBack) {
   EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 1);
 }
 
-// Given zero workers and no signals, expect zero to be held.
+// Given zero workers and no signals; expects zero to be held.
 TEST(Plan, ZeroIsHeldWithoutSignals) {
   Service service = running_service(0, 0);
   service.scaling.min_workers = 0;
@@ -386,15 +387,15 @@ TEST(Plan, ZeroIsHeldWithoutSignals) {
   EXPECT_EQ(make_plan(one(service)).services[0].desired_workers(), 0);
 }
 
-// Given an objective that no configuration meets even if its data sheet is far off, expect Feasible=False with the smallest
-// that would be met, nothing launched, and running workers left alone.
+// Given an objective that no configuration meets even if its data sheet is far off; expects Feasible=False with the smallest
+// objective that could be met, nothing started, and running workers unchanged.
 TEST(Plan, InfeasibleObjectiveSaysWhatWouldMeetIt) {
   Service service = chat_service();
   service.slo.tpot_s = 0.0002;
   ServicePlan plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.feasible.status, Truth::kFalse);
   EXPECT_EQ(plan.feasible.reason, "TpotTooTight");
-  EXPECT_THAT(plan.feasible.message, HasSubstr("timePerOutputToken 0.2 ms needs at least"));
+  EXPECT_THAT(plan.feasible.message, HasSubstr("timePerOutputToken is 0.2 ms, but the fastest worker takes"));
   EXPECT_THAT(plan.feasible.message, HasSubstr("(8 x h100)"));
   EXPECT_EQ(plan.desired_workers(), 0);
 
@@ -416,8 +417,8 @@ TEST(Plan, InfeasibleObjectiveSaysWhatWouldMeetIt) {
   EXPECT_THAT(plan.feasible.message, HasSubstr("131 GiB do not fit into the 80 GiB of 1 x h100"));
 }
 
-// Given a model whose shape is unknown, a strategy that is not there yet or a class that does not exist, expect nothing
-// launched and the reason.
+// Given a model of unknown shape, an unsupported strategy or a class that does not exist; expects nothing started, and the
+// reason.
 TEST(Plan, UnknownsAreNamed) {
   Service service = chat_service();
   service.shape.reset();
@@ -435,10 +436,10 @@ TEST(Plan, UnknownsAreNamed) {
   service.accelerators = {AllowedAccelerator{"tpu", std::nullopt}};
   plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.feasible.reason, "NoAccelerator");
-  EXPECT_THAT(plan.reasons[0].message, HasSubstr("found class tpu, known are: h100"));
+  EXPECT_THAT(plan.reasons[0].message, HasSubstr("(got tpu); known: h100"));
 }
 
-// Given mode Recommend or Paused, expect the workers as they are and beside it what would be done.
+// Given mode Recommend or Paused; expects the workers unchanged, and next to them what would be done.
 TEST(Plan, RecommendAndPausedTouchNothing) {
   for (Mode mode : {Mode::kRecommend, Mode::kPaused}) {
     Service service = running_service(2, 3.9 * one_workers_rate());
@@ -453,7 +454,7 @@ TEST(Plan, RecommendAndPausedTouchNothing) {
   }
 }
 
-// Given longer requests than assumed, expect the same worker flags, fewer slots and more workers.
+// Given longer requests than assumed; expects the same worker flags, fewer slots and more workers.
 TEST(Plan, ObservedLengthsChangeSlotsButNoFlags) {
   const double rate = 0.9 * one_workers_rate();
   const ServicePlan before = make_plan(one(running_service(1, rate))).services[0];
@@ -468,8 +469,8 @@ TEST(Plan, ObservedLengthsChangeSlotsButNoFlags) {
   EXPECT_EQ(make_plan(one(service)).services[0].pools, before.pools) << "stale lengths count as none";
 }
 
-// Given workers on a dearer accelerator and an equal one that is only a little cheaper, expect them to stay; given one that is
-// much cheaper, a change in which the old workers stay until new ones are ready and then go.
+// Given workers on a more expensive accelerator and an equal one that is only slightly cheaper; expects them to stay. Given one
+// that is much cheaper; expects a change in which old workers stay until new ones are ready, and then go.
 TEST(Plan, ConfigurationIsStickyAndChangesMakeBeforeBreak) {
   Service service = running_service(2, 1.5 * one_workers_rate());
   service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"other", std::nullopt}};
@@ -506,11 +507,11 @@ TEST(Plan, ConfigurationIsStickyAndChangesMakeBeforeBreak) {
   EXPECT_EQ(plan.pools[0].name, "other-1");
 }
 
-// Given a change for which there is no room besides the old workers, expect room to be made for one new worker at a time.
+// Given a change without room next to the old workers; expects room to be made for one new worker at a time.
 TEST(Plan, ConfigurationChangeWithoutRoomStillMoves) {
   Service service = running_service(4, 0.5 * one_workers_rate());
   service.scaling.min_workers = 2;
-  service.shape = model_shape_by_name("llama3-70b").value();  // edited: one GPU a worker is not enough any more
+  service.shape = model_shape_by_name("llama3-70b").value();  // edited: one GPU per worker is no longer enough
   const ServicePlan plan = make_plan(one(service, 4)).services[0];
   ASSERT_EQ(plan.pools.size(), 1U + (plan.pools.size() > 1 ? 1U : 0U));
   EXPECT_GT(plan.pools[0].spec.gpus(), 1);
@@ -518,8 +519,8 @@ TEST(Plan, ConfigurationChangeWithoutRoomStillMoves) {
   EXPECT_LE(plan.predicted.gpus, 4);
 }
 
-// Given a model that needs several GPUs and an engine that can cut it among fewer than a node has, expect workers of no more,
-// also in place of larger ones that run; given one that cannot cut it among enough, expect that it is said.
+// Given a model that needs several GPUs and an engine that can split it over fewer than a node has; expects workers of at most
+// that size, also replacing larger ones. Given an engine that cannot split it over enough; expects a message that says so.
 TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   Service service = chat_service();
   service.shape = model_shape_by_name("llama3-70b").value();
@@ -544,7 +545,7 @@ TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   EXPECT_EQ(none.feasible.reason, "DoesNotFit") << none.feasible.message;
 }
 
-// Given several accelerators, expect the cheapest for the assumed load and a reason for each that lost.
+// Given several accelerators; expects the cheapest for the assumed load, and a reason for each other one.
 TEST(Plan, LosersHaveReasons) {
   Service service = chat_service();
   service.accelerators.clear();
@@ -565,7 +566,7 @@ TEST(Plan, LosersHaveReasons) {
   EXPECT_TRUE(l4_lost);
 }
 
-// Given attainment above, below and not at all, expect SLOMet True, False and Unknown.
+// Given attainment above, below and unknown; expects SLOMet True, False and Unknown.
 TEST(Plan, SloMet) {
   Service service = running_service(1, 1);
   EXPECT_EQ(make_plan(one(service)).services[0].slo_met.status, Truth::kUnknown);
@@ -575,7 +576,7 @@ TEST(Plan, SloMet) {
   EXPECT_EQ(make_plan(one(service)).services[0].slo_met.status, Truth::kFalse);
 }
 
-// Given workers that find no node or have failed, expect the condition to say so and the number to stay.
+// Given workers that no node takes or that failed; expects the condition to say so, and the number to stay.
 TEST(Plan, TroubledWorkersAreNamed) {
   Service service = running_service(3, 2.9 * one_workers_rate());
   service.workers[2].state = WorkerState::kUnschedulable;

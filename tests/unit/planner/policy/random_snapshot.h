@@ -1,4 +1,4 @@
-// Random snapshots from a seed: everything that a real one may hold, and what a broken one may hold besides.
+// Random snapshots from a seed, with everything that valid ones may contain and some invalid values.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline bool chance(Rng& rng, double probability) { return rng.uniform() < probab
 
 inline int between(Rng& rng, int low, int high) { return static_cast<int>(rng.integer(low, high)); }
 
-// Fresh in most cases; else missing, stale, NaN, infinite or negative.
+// Usually fresh; otherwise missing, stale, NaN, infinite or negative.
 inline std::optional<Reading> random_reading(Rng& rng, double value, double now_s) {
   switch (rng.integer(0, 19)) {
     case 0: return std::nullopt;
@@ -52,7 +52,7 @@ inline Worker random_worker(Rng& rng, const Snapshot& snapshot, int slot) {
   return worker;
 }
 
-// What a policy that had run for a while would remember, and what another clock's would.
+// What a policy would remember after some time, or what another clock's policy would.
 inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
   if (chance(rng, 0.5)) memory.wanted = {{now_s - rng.uniform(0, 200), between(rng, 0, 6)}};
   if (chance(rng, 0.5)) {
@@ -81,8 +81,7 @@ inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
   }
 }
 
-// Split phases, or strategy Auto where they compete, with and without an answer of a strategy, that may name classes which are
-// gone.
+// Split phases, or strategy Auto, with or without a strategy's answer, which may name classes that no longer exist.
 inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
   service.scaling.strategy = chance(rng, 0.7) ? Family::kDisaggregated : Family::kAuto;
   if (chance(rng, 0.5)) service.memory.prefill_share = rng.uniform(0.05, 8);
@@ -111,7 +110,7 @@ inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
 
 inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   Service service = chat_service("s" + std::to_string(index));
-  // Mostly models that fit into one GPU, or there would be little to decide.
+  // Mostly models that fit on one GPU; with others there would be little to decide.
   const auto names = model_shape_names();
   constexpr double kMaxBytes = 20e9;
   do {
@@ -190,7 +189,7 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
     if (chance(rng, 0.5)) service.memory.desired = service.last_desired;
     random_memory(rng, service.memory, snapshot.now_s);
   }
-  // Draws of its own, so that the other services are what they were without it.
+  // A separate random stream, so that the other services do not depend on this one.
   Rng split(static_cast<std::uint64_t>(snapshot.now_s * 1000) + static_cast<std::uint64_t>(index), "split");
   if (chance(split, 0.25)) random_split(split, snapshot, service);
   if (chance(split, 0.25)) {

@@ -1,4 +1,4 @@
-// What runs on a class that cannot be read, and what is weighed beside what is chosen.
+// Tests workers on a class that cannot be read, and the configurations listed next to the chosen one.
 #include <gtest/gtest.h>
 
 #include "planner/policy/make_plan.h"
@@ -16,7 +16,7 @@ using testing::with_gpus;
 
 constexpr double kNow = 10'000;
 
-// Three workers on a100, which the spec allows beside h100; the leader is new and remembers nothing.
+// Three workers on a100, which the spec allows in addition to h100; the leader is new and has no memory.
 Snapshot on_a100() {
   Snapshot snapshot;
   snapshot.now_s = kNow;
@@ -29,9 +29,9 @@ Snapshot on_a100() {
   return snapshot;
 }
 
-// Given a snapshot without the class that the workers run on, one whose workers name no class, and a spec that allows every
-// class; nothing moves, nothing is started elsewhere, and the plan says why.
-TEST(RunningClass, AClassThatCannotBeReadMovesNobody) {
+// Given a snapshot without the running workers' class, workers without a named class, and a spec that allows every class;
+// expects no change, nothing started elsewhere, and a reason.
+TEST(RunningClass, AnUnreadableClassMovesNoWorker) {
   Snapshot listed = on_a100();
   Snapshot unnamed = on_a100();
   for (Worker& worker : unnamed.services[0].workers) worker.accelerator.clear();
@@ -47,8 +47,8 @@ TEST(RunningClass, AClassThatCannotBeReadMovesNobody) {
   }
 }
 
-// Given slots that had settled below what the workers may hold, and a class that cannot be read at the moment; expect the slots
-// to stay, in the plan and in what it remembers.
+// Given slots that settled below the workers' maximum, and a class that cannot be read now; expects the slots to stay, in the
+// plan and in its memory.
 TEST(RunningClass, SlotsOutliveAClassThatCannotBeRead) {
   Snapshot snapshot = on_a100();
   Service& service = snapshot.services[0];
@@ -62,8 +62,8 @@ TEST(RunningClass, SlotsOutliveAClassThatCannotBeRead) {
   EXPECT_EQ(plan.memory.slots[0].slots, 20);
 }
 
-// Given the same workers when the class can be read, and when the spec no longer allows it; the service is planned for again,
-// and in the second case on what is allowed.
+// Given the same workers once the class can be read, or once the spec no longer allows it; expects the service to be planned
+// again, in the second case on an allowed class.
 TEST(RunningClass, WhatCanBeReadOrIsNotAllowedIsPlanned) {
   Snapshot readable = on_a100();
   readable.accelerators.push_back(with_gpus(a100(), 8));
@@ -75,8 +75,8 @@ TEST(RunningClass, WhatCanBeReadOrIsNotAllowedIsPlanned) {
   EXPECT_EQ(plan.pools[0].spec.accelerator, "h100");
 }
 
-// Given a new service of long prompts and short answers, whose workers are as many as keep the tail of timePerOutputToken; what
-// is said of the chosen configuration among those that were considered is what is planned.
+// Given a new service of long prompts and short answers, with as many workers as the tail of timePerOutputToken needs; expects
+// the entry of the chosen configuration among those considered to match the plan.
 TEST(RunningClass, ConsideredKeepsTheTailToo) {
   Snapshot snapshot;
   snapshot.now_s = kNow;

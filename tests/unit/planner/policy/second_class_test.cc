@@ -1,4 +1,5 @@
-// Growth on a second allowed class while the chosen one is full, and back: what is added, kept, given up, and never exceeded.
+// Tests growth on a second allowed class while the chosen one is full, and the return: what is added, kept, given up, and never
+// exceeded.
 #include <map>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ using testing::with_gpus;
 
 constexpr double kNow = 100'000;
 
-// h100 is the cheaper one by what it serves.
+// h100 is cheaper per request.
 Snapshot two_classes(std::vector<Service> services, int h100s, int a100s) {
   Snapshot snapshot;
   snapshot.now_s = kNow;
@@ -63,16 +64,16 @@ double rate_of_one(const std::string& accelerator) {
   return kMaxUtilisationOfMany * make_plan(two_classes({service}, 8, 8)).services[0].predicted.requests_per_s;
 }
 
-// Given load for more workers than the chosen class has GPUs, expect the rest on the second class, as many as make up for it,
-// and words for both; with strategy Replicated, without signals, and while the cluster refuses workers, expect none.
-TEST(SecondClass, TakesWhatTheFirstHasNoGpusFor) {
+// Given load for more workers than the chosen class has GPUs; expects the rest on the second class, as many as replace them,
+// with both messages. With strategy Replicated, without signals, and while the cluster rejects workers; expects none.
+TEST(SecondClass, TakesWhatTheFirstClassHasNoRoomFor) {
   const double load = 3.5 * rate_of_one("h100");
   const Service service = running("chat", "h100", 2, load);
   const Plan plan = make_plan(two_classes({service}, 2, 20));
   const ServicePlan& planned = plan.services[0];
   EXPECT_EQ(workers_on(planned, "h100"), 2);
   const int second = workers_on(planned, "a100");
-  EXPECT_GE(second, 2);  // slower ones
+  EXPECT_GE(second, 2);  // because they are slower
   EXPECT_LE(second, 8);
   EXPECT_GE(planned.predicted.requests_per_s, load);
   EXPECT_TRUE(has_reason(planned, "SecondClass"));
@@ -93,8 +94,8 @@ TEST(SecondClass, TakesWhatTheFirstHasNoGpusFor) {
   EXPECT_EQ(workers_on(make_plan(two_classes({only}, 2, 20)).services[0], "a100"), 0);
 }
 
-// Given the class' share of the service in place of its GPUs, expect the same.
-TEST(SecondClass, TakesWhatItsShareLeavesOut) {
+// Given the class's share of the service as the limit instead of its GPUs; expects the same.
+TEST(SecondClass, TakesWhatTheServicesShareExcludes) {
   Service service = running("chat", "h100", 2, 3.5 * rate_of_one("h100"));
   service.accelerators[0].max_gpus = 2;
   const ServicePlan planned = make_plan(two_classes({service}, 64, 20)).services[0];
@@ -103,8 +104,8 @@ TEST(SecondClass, TakesWhatItsShareLeavesOut) {
   EXPECT_EQ(planned.able_to_scale.reason, "SecondClass");
 }
 
-// Given a steady load over an hour, expect that the pools do not move once they are there; given GPUs of the first class then,
-// that the second one's workers stay until the new ones are ready, and that they go then, all of them.
+// Given a steady load for an hour; expects that the pools do not change once they exist. Given more GPUs of the first class
+// afterwards; expects that the second class's workers stay until the new ones are ready, and that all of them go then.
 TEST(SecondClass, IsSteadyAndGoesBack) {
   const double load = 3.5 * rate_of_one("h100");
   Snapshot snapshot = two_classes({running("chat", "h100", 2, load)}, 2, 20);
@@ -129,7 +130,7 @@ TEST(SecondClass, IsSteadyAndGoesBack) {
   EXPECT_EQ(workers_on(plan.services[0], "a100"), 0);
 }
 
-// Given load that falls, expect the second class to go first, after the window, and nothing below what the load needs.
+// Given falling load; expects the second class to go first, after the window, and nothing below what the load needs.
 TEST(SecondClass, GoesFirstWhenTheLoadFalls) {
   const double one = rate_of_one("h100");
   Snapshot snapshot = two_classes({running("chat", "h100", 2, 3.5 * one)}, 2, 20);
@@ -149,8 +150,8 @@ TEST(SecondClass, GoesFirstWhenTheLoadFalls) {
   EXPECT_EQ(workers_on(plan.services[0], "a100"), 0);
 }
 
-// Given signals that go missing and a quota that refuses while workers serve on both classes, expect all of them to stay.
-TEST(SecondClass, StaysWhileNobodyKnows) {
+// Given missing signals, or a quota that rejects workers, while workers serve on both classes; expects all of them to stay.
+TEST(SecondClass, StaysWithoutSignals) {
   const double load = 3.5 * rate_of_one("h100");
   Snapshot snapshot = two_classes({running("chat", "h100", 2, load)}, 2, 20);
   const Plan plan = make_plan(snapshot);
@@ -165,8 +166,8 @@ TEST(SecondClass, StaysWhileNobodyKnows) {
   EXPECT_EQ(workers_on(make_plan(refused).services[0], "a100"), second);
 }
 
-// Given a service of higher priority that wants the second class for itself, expect it to get it; of an equal one, expect that
-// nothing is taken that runs.
+// Given a service of higher priority that wants the second class for itself; expects it to get it. Given one of equal priority;
+// expects no running worker to be taken.
 TEST(SecondClass, YieldsToAHigherPriority) {
   const double load = 3.5 * rate_of_one("h100");
   Snapshot snapshot = two_classes({running("chat", "h100", 2, load)}, 2, 8);
@@ -193,8 +194,8 @@ TEST(SecondClass, YieldsToAHigherPriority) {
   }
 }
 
-// Given random limits, loads and GPUs of two services over several plans that are carried out, expect no GPU, worker, share or
-// dollar beyond them, and that a plan made twice is the same.
+// Given random limits, loads and GPUs of two services over several applied plans; expects no GPU, worker, share or cost above
+// the limits, and that planning twice gives the same plan.
 TEST(SecondClass, KeepsEveryLimit) {
   const double one = rate_of_one("h100");
   int used = 0;
@@ -236,7 +237,7 @@ TEST(SecondClass, KeepsEveryLimit) {
             ASSERT_LE(workers_on(planned, allowed.accelerator), *allowed.max_gpus) << seed;
           }
         }
-        // Beyond maxWorkers only what is there already and goes as its successors become ready.
+        // Above maxWorkers only existing workers count, which go as their successors become ready.
         if (service.scaling.max_workers && workers > *service.scaling.max_workers) {
           ASSERT_LE(workers_on(planned, "h100"), *service.scaling.max_workers) << seed;
           ASSERT_LE(workers - *service.scaling.max_workers, static_cast<int>(service.workers.size())) << seed;

@@ -1,4 +1,4 @@
-// Services whose prompts are computed by other workers than those that answer: how many of each, their limits, and changes.
+// Tests split phases, with separate prefill and decode workers: how many of each, their limits, and changes.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -57,8 +57,8 @@ const Pool& pool_of(const ServicePlan& plan, dispatch::Role role) {
 int prefills(const ServicePlan& plan) { return pool_of(plan, dispatch::Role::kPrefill).workers; }
 int answers(const ServicePlan& plan) { return pool_of(plan, dispatch::Role::kDecode).workers; }
 
-// Given workers that take three times what the data sheet says, an advice that was made with the data sheet, and one that was
-// made with what was measured; expect as many workers by either: what was measured counts once.
+// Given workers that take three times as long as the data sheet says, and two recommendations, one made with the data sheet and
+// one with measurements; expects the same number of workers from both: measurements count once.
 TEST(SplitPhases, MeasuredTimesCountOnce) {
   Service service = split_service("chat", 60);
   const int as_planned = answers(make_plan(cluster({service})).services[0]);
@@ -76,9 +76,9 @@ TEST(SplitPhases, MeasuredTimesCountOnce) {
   EXPECT_EQ(answers(make_plan(cluster({service}, 64, 400)).services[0]), measured);
 }
 
-// Given workers that each have the whole of a request, and an advice to split on the same accelerator and GPUs, expect a change
-// of configuration although all pools have one name: the clock of the new one begins, and whole workers stay until it serves.
-// Once it does, its clock goes on.
+// Given whole workers and a recommendation to split on the same accelerator and GPUs; expects a change of configuration
+// although all pools have the same name: the new configuration's clock starts, and whole workers stay until it serves.
+// Afterwards its clock continues.
 TEST(SplitPhases, IsAnotherConfigurationUnderTheSameName) {
   Service service = split_service("chat", 10);
   service.split->decode = {"h100", 1, 10};
@@ -101,8 +101,8 @@ TEST(SplitPhases, IsAnotherConfigurationUnderTheSameName) {
   EXPECT_EQ(next.pools.size(), 2U);
 }
 
-// Given load and a strategy's word of how much one worker of each side serves, expect both sides to serve it, in their
-// proportion, with the word among the reasons; at a load ten times as high, about ten times as many.
+// Given load and a strategy's rate per worker of each side; expects both sides to serve the load in their proportion, with the
+// strategy's explanation among the reasons; at ten times the load, about ten times as many workers.
 TEST(SplitPhases, BothSidesServeTheDemand) {
   int before = 0;
   for (const double load : {30.0, 300.0}) {
@@ -131,8 +131,8 @@ TEST(SplitPhases, BothSidesServeTheDemand) {
   }
 }
 
-// Given no answer of a strategy yet, one that nothing holds, or a limit of one worker, expect what runs to stay, and the
-// reason.
+// Given no strategy's answer yet, an answer that no split is feasible, or a limit of one worker; expects running workers to
+// stay, with the reason.
 TEST(SplitPhases, WithoutAnAnswerThingsStay) {
   Service service = split_service("chat", 10);
   service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow)};
@@ -154,9 +154,9 @@ TEST(SplitPhases, WithoutAnAnswerThingsStay) {
   EXPECT_EQ(planned().feasible.reason, "RunningClassUnknown");
 }
 
-// Given strategy Auto and what split phases and whole workers cost, expect the phases to be split where that costs clearly
-// less, or where no whole workers hold; what runs to stay otherwise, without an answer, without signals, and where a change
-// does not pay back; and of a service without workers the cheaper one.
+// Given strategy Auto and the costs of split phases and whole workers; expects splitting if it costs clearly less, or if whole
+// workers are not feasible. Expects running workers to stay otherwise, without an answer, without signals, and if a change does
+// not pay back; and for a service without workers the cheaper kind.
 TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   const auto planned = [](const Service& service) { return make_plan(cluster({service})).services[0]; };
   const auto is_split = [&](const Service& service) { return planned(service).strategy == Family::kDisaggregated; };
@@ -204,7 +204,7 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   EXPECT_FALSE(is_split(with(parts, 10, 7)));
   EXPECT_FALSE(planned(with(parts, 10, 7)).memory.prefill_share);
   EXPECT_TRUE(is_split(with(parts, 10, std::nullopt)));
-  // A new leader knows neither memory nor answer: they stay.
+  // A new leader has neither memory nor an answer: workers stay.
   parts.memory.configuration.clear();
   parts.memory.prefill_share.reset();
   parts.split.reset();
@@ -212,8 +212,8 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   EXPECT_EQ(planned(parts).desired_workers(), 2);
 }
 
-// Given limits that leave no room for the smallest pair, expect strategy Auto to stay with whole workers, which they allow, and
-// to go back to them.
+// Given limits without room for the smallest pair; expects strategy Auto to keep, or return to, whole workers, which the limits
+// allow.
 TEST(SplitPhases, AutoNeedsRoomForAPair) {
   Service service = split_service("chat", 3);
   service.scaling.strategy = Family::kAuto;
@@ -240,9 +240,9 @@ TEST(SplitPhases, AutoNeedsRoomForAPair) {
   EXPECT_EQ(planned().strategy, Family::kReplicated);
 }
 
-// Given a service that Auto has split and an answer that no split holds any more, expect whole workers; but what runs to stay
-// while nobody knows what arrives.
-TEST(SplitPhases, AutoLeavesASplitThatHoldsNoMore) {
+// Given a service that Auto has split, and an answer that no split is feasible any more; expects whole workers, but running
+// workers to stay while arrivals are unknown.
+TEST(SplitPhases, AutoLeavesASplitThatIsNoLongerFeasible) {
   Service service = split_service("chat", 10);
   service.scaling.strategy = Family::kAuto;
   service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("a100-1", "a100", 1, 0, kNow)};
@@ -258,7 +258,7 @@ TEST(SplitPhases, AutoLeavesASplitThatHoldsNoMore) {
   EXPECT_EQ(plan.desired_workers(), 2);
 }
 
-// Given an objective that no whole worker holds by the closed forms, expect strategy Auto to split the phases as soon as there
+// Given an objective that no whole worker meets by the closed forms; expects strategy Auto to split the phases as soon as there
 // is an answer.
 TEST(SplitPhases, AutoSplitsWhereNothingElseHolds) {
   Service service = split_service("chat", 10);
@@ -274,8 +274,8 @@ TEST(SplitPhases, AutoSplitsWhereNothingElseHolds) {
   EXPECT_GT(prefills(plan), 0);
 }
 
-// Given assumed workloads, expect the strategies to be asked where prompts hold many answers up, or no whole worker holds; not
-// where one worker is enough, where answers are nearly all of the work, nor with room for one worker alone.
+// Given assumed workloads; expects the strategies to run if prompts delay many answers, or no whole worker is feasible; but not
+// if one worker is enough, if answers are nearly all of the work, or if there is room for only one worker.
 TEST(SplitPhases, WhereSplittingMayPay) {
   const std::vector<AcceleratorState> classes = {with_gpus(h100(), 8)};
   Service service = chat_service();
@@ -298,8 +298,8 @@ TEST(SplitPhases, WhereSplittingMayPay) {
   EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "none of its classes is there";
 }
 
-// Given nothing that can be decided and a worker that stands to be replaced, expect its successor not to count as one more,
-// plan after plan; and the count of the first such plan where workers fail and go.
+// Given that nothing can be decided, and a worker that is being replaced; expects its successor not to count as one more in any
+// plan; and the count of the first such plan when workers fail and leave.
 TEST(SplitPhases, SuccessorsAreNoGrowth) {
   Service service = split_service("chat", 10);
   service.split.reset();
@@ -318,8 +318,8 @@ TEST(SplitPhases, SuccessorsAreNoGrowth) {
   EXPECT_EQ(next(), 2);
 }
 
-// Given no GPU for any that answers, expect no worker that computes prompts for nobody, running or not.
-TEST(SplitPhases, NoPromptsForNobody) {
+// Given no GPU for any decode worker; expects no prefill worker either, running or not.
+TEST(SplitPhases, NoPrefillWorkersWithoutDecodeWorkers) {
   Service service = split_service("chat", 10);
   service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow)};
   service.workers[0].role = dispatch::Role::kPrefill;
@@ -328,8 +328,8 @@ TEST(SplitPhases, NoPromptsForNobody) {
   EXPECT_EQ(plan.services[0].able_to_scale.reason, "InsufficientCapacity");
 }
 
-// Given random limits, expect both sides together inside each of them, as many as they allow (one pair more would break
-// one), and the limit named where it bites.
+// Given random limits; expects both sides together within each limit, with as many workers as fit (one more pair would exceed a
+// limit), and the applicable limit named.
 TEST(SplitPhases, LimitsCountBothSides) {
   Rng rng(1, "split limits");
   int bitten = 0;
@@ -374,17 +374,17 @@ TEST(SplitPhases, LimitsCountBothSides) {
   EXPECT_GT(bitten, effort(13, 200));
 }
 
-// Given too few GPUs of one side's class, expect the other side no larger than makes use of it, and what is left with the
-// service that waits for it, whichever is listed first.
+// Given too few GPUs for one side; expects the other side no larger than it can use, and the remaining GPUs with the service
+// that waits for them, whichever is listed first.
 TEST(SplitPhases, NoSideGrowsWithoutTheOther) {
   for (const bool first : {true, false}) {
-    Service pair = split_service("pair", 100);  // some 12 answer, 6 compute prompts
+    Service pair = split_service("pair", 100);  // about 12 decode and 6 prefill workers
     Service other = chat_service("other");
     other.accelerators = {AllowedAccelerator{"a100", std::nullopt}};
     other.memory.history_since_s = kNow - 3600;
     observe(other, kNow, 400);
     const std::vector<Service> services = first ? std::vector{pair, other} : std::vector{other, pair};
-    const Plan plan = make_plan(cluster(services, 2, 12));  // prompts for 4 that answer
+    const Plan plan = make_plan(cluster(services, 2, 12));  // prefill workers for 4 decode workers
     const ServicePlan& planned = plan.services[first ? 0 : 1];
     const ServicePlan& beside = plan.services[first ? 1 : 0];
     EXPECT_EQ(prefills(planned), 2);
@@ -395,8 +395,8 @@ TEST(SplitPhases, NoSideGrowsWithoutTheOther) {
   }
 }
 
-// Given workers of the whole model and then a change to split phases, expect them to stay until as many answer as are needed,
-// and then to go; and the way back the same.
+// Given whole workers and then a change to split phases; expects them to stay until enough decode workers serve, and then to
+// go; and the same in the other direction.
 TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
   Service service = split_service("chat", 30);
   service.scaling.strategy = Family::kReplicated;
@@ -419,7 +419,7 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
           Worker worker = ready_worker(pool.name, pool.spec.accelerator, pool.spec.gpus(), slot, kNow);
           worker.role = pool.role;
           worker.max_concurrency = pool.each.max_concurrency;
-          // New ones become ready one by one.
+          // New workers become ready one by one.
           const bool old = slot < std::count_if(
                                       service.workers.begin(), service.workers.end(),
                                       [&](const Worker& w) { return w.pool == pool.name && w.state == WorkerState::kReady; });
@@ -443,11 +443,11 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
   }
 }
 
-// Given a proportion of prefill workers that maxWorkers has no room for, expect one that answers with those that there is room
-// for, and never nothing.
+// Given a proportion of prefill workers for which maxWorkers has no room; expects one decode worker with the prefill workers
+// that fit, and never no worker.
 TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {
   Service service = split_service("chat", 3);
-  service.split->prefill.requests_per_s = 2;  // five for each that answers
+  service.split->prefill.requests_per_s = 2;  // five prefill workers per decode worker
   for (const int most : {2, 3, 6, 7}) {
     service.scaling.max_workers = most;
     const Plan plan = make_plan(cluster({service}));
@@ -460,8 +460,8 @@ TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {
   EXPECT_EQ(prefills(short_of_gpus.services[0]), 2);
 }
 
-// Given a GPU too few for the prefill worker of one service and the only worker of another, expect the other to have it,
-// whatever the priorities, unless minWorkers asks for both sides.
+// Given one GPU too few for the prefill worker of one service and the only worker of another; expects the other service to get
+// it, whatever the priorities, unless minWorkers requires both sides.
 TEST(SplitPhases, TheFloorIsMinWorkers) {
   for (const int least : {1, 2}) {
     Service pair = split_service("pair", 1);
@@ -478,8 +478,8 @@ TEST(SplitPhases, TheFloorIsMinWorkers) {
   }
 }
 
-// Given steady load whose mean lengths wander by a tenth, expect no worker of either side to come or go; when prompts become
-// three times as long, more of those that compute them.
+// Given steady load whose mean lengths vary by a tenth; expects no worker of either side to start or stop. When prompts become
+// three times as long; expects more prefill workers.
 TEST(SplitPhases, TheProportionMovesWithLengthsAlone) {
   Service service = split_service("chat", 100);
   carry_out(make_plan(cluster({service})).services[0], service, kNow);
@@ -509,7 +509,7 @@ TEST(SplitPhases, TheProportionMovesWithLengthsAlone) {
   EXPECT_GE(count(dispatch::Role::kPrefill), 2 * prompts);
 }
 
-// Given what a split service would do with more or fewer requests, expect workers of both sides in the count.
+// Given the question what a split service would do with more or fewer requests; expects workers of both sides in the count.
 TEST(SplitPhases, WhatIfCountsBothSides) {
   const Snapshot snapshot = cluster({split_service("chat", 100)});
   const auto what = what_if(snapshot, 0);
@@ -517,7 +517,7 @@ TEST(SplitPhases, WhatIfCountsBothSides) {
   EXPECT_EQ(what->workers, make_plan(snapshot).services[0].desired_workers());
 }
 
-// Given any share, expect the counts to be each other's inverse: the most inside a total, and the fewest that reach it.
+// Given any share; expects the two counts to be inverse: the most within a total, and the fewest that reach it.
 TEST(SplitPhases, CountsOfPairs) {
   Rng rng(5, "pairs");
   for (int i = 0; i < 500; ++i) {

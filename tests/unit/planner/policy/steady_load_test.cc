@@ -1,4 +1,4 @@
-// Steady load with the noise of a Poisson process, over hours: the plan must not oscillate. And a burst, which it must follow.
+// Tests steady load with Poisson noise over hours, during which the plan must not oscillate, and a burst, which it must follow.
 #include <algorithm>
 #include <deque>
 #include <numeric>
@@ -18,7 +18,7 @@ using testing::chat_service;
 using testing::h100;
 using testing::with_gpus;
 
-// A service under Poisson arrivals whose plan is carried out at once. Time moves in ticks of 5 s.
+// A service with Poisson arrivals whose plan is applied instantly. Time advances in ticks of 5 s.
 class Loop {
  public:
   Loop(double window_s, double output_tokens, std::uint64_t seed)
@@ -28,7 +28,7 @@ class Loop {
     snapshot_.services[0].workload.output_tokens = output_tokens;
   }
 
-  // The number of workers after the tick.
+  // Returns the number of workers after the tick.
   int tick(double rate_per_s) {
     constexpr double kTick = 5;
     snapshot_.now_s += kTick;
@@ -62,9 +62,9 @@ class Loop {
   double per_worker_ = 1;
 };
 
-// Given two hours of steady Poisson arrivals at 6 loads, those at the edge between two worker counts included, of short answers
-// (many requests) and long ones (few, and so a noisy count), counted over 10 s and over 60 s, expect at most one change an hour
-// once the first quarter of an hour is over.
+// Given two hours of steady Poisson arrivals at 6 loads, including those at the edge between two worker counts, with short
+// answers (many requests) and long ones (few, and so noisy counts), counted over 10 s and over 60 s; expects at most one change
+// per hour after the first quarter of an hour.
 TEST(SteadyLoad, DoesNotOscillate) {
   const std::vector<double> loads = {0.3, 0.76, 0.8, 0.84, 2.4, 4.0};
   std::size_t kind = 0;
@@ -73,7 +73,7 @@ TEST(SteadyLoad, DoesNotOscillate) {
       for (double load : effort_share(loads, kind++, 4)) {
         Loop loop(window_s, output_tokens, 71);
         loop.tick(0.1);
-        const double rate = loop.per_worker() * load;  // the sizing allows 0.8 a worker: multiples of it are edges
+        const double rate = loop.per_worker() * load;  // the sizing allows 0.8 per worker: multiples of it are edges
         int workers = 0;
         for (int i = 0; i < 180; ++i) workers = loop.tick(rate);
         int changes = 0;
@@ -89,8 +89,8 @@ TEST(SteadyLoad, DoesNotOscillate) {
   }
 }
 
-// Given a burst to three and a half workers' load and its end, expect one worker, at least four within a window's length, and
-// one again when the stabilisation is over.
+// Given a burst to the load of three and a half workers, and its end; expects one worker, then at least four within a window,
+// then one again after stabilization.
 TEST(SteadyLoad, FollowsABurst) {
   Loop loop(10, 256, 99);
   loop.tick(0.1);

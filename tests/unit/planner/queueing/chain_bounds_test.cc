@@ -1,4 +1,4 @@
-// The bounds of Theorem 3.7 and the exact two-chain value against sums in long double and against the solved Markov chain.
+// Tests the bounds of Theorem 3.7 against sums in long double, and the exact two-chain value against the solved Markov chain.
 #include "planner/queueing/chain_bounds.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::vector<ChainRate> random_chains(Rng& rng, int most_chains, int most_capacit
   return chains;
 }
 
-// Eq. 30-31 as they stand, for a total capacity at which the products fit a long double.
+// Eq. 30-31 as written, for a total capacity at which the products fit a long double.
 double as_written_s(const std::vector<ChainRate>& filling_order, double lambda) {
   std::vector<long double> rates{0};
   for (const ChainRate& chain : filling_order) {
@@ -41,8 +41,8 @@ double as_written_s(const std::vector<ChainRate>& filling_order, double lambda) 
   return static_cast<double>(mean / norm / lambda);
 }
 
-// Given: random sets of chains at loads up to 99 %. Expected: the formulas as written, and lower <= upper.
-TEST(ChainBounds, AreTheFormulas) {
+// Given random sets of chains at loads up to 99 %; expects the values of the formulas, and lower <= upper.
+TEST(ChainBounds, AgreeWithTheFormulas) {
   Rng rng(6, "bounds");
   for (int round = 0; round < effort(300, 3000); ++round) {
     auto chains = random_chains(rng, 6, 20);
@@ -55,8 +55,8 @@ TEST(ChainBounds, AreTheFormulas) {
   }
 }
 
-// Given: equal slots. Expected: both bounds are the M/M/c queue's mean response.
-TEST(ChainBounds, MeetInErlangsQueue) {
+// Given equal slots; expects both bounds to be the mean response of the M/M/c queue.
+TEST(ChainBounds, EqualErlangsQueueForEqualSlots) {
   const std::vector<ChainRate> chains{{0.5, 7}, {0.5, 13}};
   for (const double load : {0.1, 0.6, 0.9, 0.99}) {
     const MmcQueue queue{20, load * 10, 2};
@@ -66,8 +66,8 @@ TEST(ChainBounds, MeetInErlangsQueue) {
   }
 }
 
-// Given: a total capacity of 100,000, of one speed and of two, at loads from 1 % to 99.999 %. Expected: no overflow; with one
-// speed Erlang's value, with two a value between the speeds' service times or above for the wait, lower <= upper.
+// Given a total capacity of 100,000 with one speed and with two, at loads from 1 % to 99.999 %; expects no overflow and lower
+// <= upper. With one speed expects Erlang's value; with two, a value between the service times, or more because of the wait.
 TEST(ChainBounds, HoldForACapacityOfAHundredThousand) {
   const std::vector<ChainRate> equal{{0.1, 100'000}}, mixed{{0.2, 40'000}, {0.05, 60'000}};
   for (const double load : {0.01, 0.5, 0.9, 0.999, 0.99999}) {
@@ -81,12 +81,12 @@ TEST(ChainBounds, HoldForACapacityOfAHundredThousand) {
     EXPECT_LE(5 * (1 - 1e-12), lower);
     EXPECT_LE(lower, upper);
   }
-  // Fewer requests than fast slots: by the fluid limit the lower bound is the fast service time, and the upper the slow one.
+  // With fewer requests than fast slots, the lower bound is the fast service time and the upper the slow one (fluid limit).
   EXPECT_NEAR(mean_response_lower_s(mixed, 2'000).value(), 5, 1e-9);
   EXPECT_NEAR(mean_response_upper_s(mixed, 2'000).value(), 20, 1e-9);
 }
 
-// Given: an arrival rate at or above the total rate, and no chains. Expected: no bound.
+// Given an arrival rate at or above the total rate, and no chains; expects no bound.
 TEST(ChainBounds, HaveNoneWhenUnstable) {
   const std::vector<ChainRate> chains{{1, 2}};
   EXPECT_FALSE(mean_response_lower_s(chains, 2).has_value());
@@ -95,8 +95,8 @@ TEST(ChainBounds, HaveNoneWhenUnstable) {
   EXPECT_FALSE(mean_response_two_chains_s({1, 1}, {1, 1}, 2).has_value());
 }
 
-// The mean response under JFFC of two chains from the generator of its Markov chain, the queue cut off where it is empty of
-// weight.
+// The mean response of two chains under JFFC from the generator of its Markov chain, with the queue cut off where its
+// probability is negligible.
 double solved_s(ChainRate fast, ChainRate slow, double lambda, int queue) {
   const int c1 = static_cast<int>(fast.capacity), c2 = static_cast<int>(slow.capacity);
   const int grid = (c1 + 1) * (c2 + 1), states = grid + queue;
@@ -135,8 +135,7 @@ double solved_s(ChainRate fast, ChainRate slow, double lambda, int queue) {
   return mean / lambda;
 }
 
-// Given: 300 random pairs of chains at loads up to 80 %. Expected: the exact value is that of the solved Markov chain, and lies
-// between the bounds.
+// Given 300 random pairs of chains at loads up to 80 %; expects the value of the solved Markov chain, between the bounds.
 TEST(ChainBounds, ExactValueOfTwoChains) {
   Rng rng(7, "two-chains");
   for (int round = 0; round < effort(40, 300); ++round) {
@@ -150,7 +149,7 @@ TEST(ChainBounds, ExactValueOfTwoChains) {
   }
 }
 
-// Given: two chains of one speed, with capacities far beyond what the paper's recursion bears. Expected: Erlang's value still.
+// Given two chains with one speed, and capacities far too large for the paper's recursion; expects Erlang's value.
 TEST(ChainBounds, ExactValueIsStable) {
   for (const long capacity : {50L, 400L, 1500L}) {
     for (const double load : {0.05, 0.5, 0.95}) {

@@ -1,4 +1,4 @@
-// Erlang's formulas: textbook values, an independent sum, and a simulated queue.
+// Tests Erlang's formulas against textbook values, an independent sum, and a simulated queue.
 #include "planner/queueing/erlang.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace windlass::planner {
 namespace {
 
-// Given loads small enough for paper, expect B(1, a) = a / (1 + a), B(2, 1) = 1/5, C(1, a) = a, C(2, 1) = 1/3; and the tables'
-// C(10, 8).
+// Given loads small enough for paper; expects B(1, a) = a / (1 + a), B(2, 1) = 1/5, C(1, a) = a, C(2, 1) = 1/3; and C(10, 8)
+// from tables.
 TEST(Erlang, TextbookValues) {
   EXPECT_DOUBLE_EQ(erlang_b(1, 0.5), 0.5 / 1.5);
   EXPECT_DOUBLE_EQ(erlang_b(2, 1), 0.2);
@@ -29,7 +29,7 @@ TEST(Erlang, TextbookValues) {
   EXPECT_DOUBLE_EQ(erlang_c(4, 9), 1);
 }
 
-// Given up to 60 servers at many loads, expect the defining sum (a^c / c!) / sum (a^k / k!), taken in logarithms.
+// Given up to 60 servers at many loads; expects the defining sum (a^c / c!) / sum (a^k / k!), computed with logarithms.
 TEST(Erlang, AgreesWithTheDefiningSum) {
   for (int c = 1; c <= 60; ++c) {
     for (double a : {0.1, 0.5 * c, 0.9 * c, 0.99 * c}) {
@@ -41,7 +41,7 @@ TEST(Erlang, AgreesWithTheDefiningSum) {
   }
 }
 
-// Given a hundred thousand servers, expect finite answers that fall with more servers.
+// Given a hundred thousand servers; expects finite answers that fall with more servers.
 TEST(Erlang, IsStableForManyServers) {
   EXPECT_DOUBLE_EQ(erlang_c(100'000, 50'000), 0);
   const double near = erlang_c(100'000, 99'800);
@@ -50,8 +50,8 @@ TEST(Erlang, IsStableForManyServers) {
   EXPECT_LT(erlang_c(100'500, 99'800), near);
 }
 
-// Given any number of servers, expect the recursion's answer, 1/B(c) = 1 + c / (a B(c - 1)), from some 50 sqrt(a) terms; with a
-// load well below the servers, from some hundreds or thousands whatever their number.
+// Given any number of servers; expects the value of the recursion 1/B(c) = 1 + c / (a B(c - 1)) from about 50 sqrt(a) terms;
+// and for a load well below the servers, from hundreds or thousands of terms for any number of servers.
 TEST(Erlang, TakesFewTermsForAnyNumberOfServers) {
   for (double a : {0.3, 7.0, 1e3, 1e5, 1e7, 1e10}) {
     for (double deviations : {-5.0, 0.5, 2.0, 8.0, 36.0, 45.0}) {
@@ -72,7 +72,7 @@ TEST(Erlang, TakesFewTermsForAnyNumberOfServers) {
   }
 }
 
-// Given a queue that cannot keep up, expect an infinite wait; given no arrivals, none.
+// Given a queue that cannot keep up; expects an infinite wait. Given no arrivals; expects none.
 TEST(Erlang, Extremes) {
   const MmcQueue overloaded{4, 5, 1};
   EXPECT_FALSE(overloaded.stable());
@@ -84,7 +84,7 @@ TEST(Erlang, Extremes) {
   EXPECT_EQ(idle.wait_exceeds(0), 0);
 }
 
-// Given the wait at a share, expect that the rest waits longer: the two are inverse.
+// Given the wait at a share; expects that the rest waits longer, so the two functions are inverse.
 TEST(Erlang, QuantileInvertsTheTail) {
   const MmcQueue queue{10, 9, 1};
   const double wait_s = queue.wait_quantile_s(0.95);
@@ -93,8 +93,8 @@ TEST(Erlang, QuantileInvertsTheTail) {
   EXPECT_EQ(queue.wait_quantile_s(0.1), 0) << "more than a tenth does not wait at all";
 }
 
-// Given 400,000 simulated requests to 5 servers at 80 %, expect the formulas' share of waiting requests, mean wait and share
-// beyond 2 s.
+// Given 400,000 simulated requests to 5 servers at 80 %; expects the share of waiting requests, the mean wait and the share
+// beyond 2 s of the formulas.
 TEST(Erlang, AgreesWithASimulatedQueue) {
   const MmcQueue queue{5, 4, 1};
   Rng arrivals(11, "arrivals");

@@ -1,5 +1,6 @@
-// The simulator against a reference that is as plain as can be: every event and request in a list that is searched from end to
-// end, every choice by a policy that is told all chains anew. And its promises, as a policy sees them from within.
+// Tests the simulator against a reference that is as simple as possible: all events and requests in a list that is searched
+// from end to end, and every choice made by a policy that is set up with all chains each time. Also tests the simulator's
+// guarantees as seen by a policy.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -37,10 +38,10 @@ class ListSource final : public workload::RequestSource {
 
 struct Served {
   long arrived_ns = 0, started_ns = -1, ended_ns = -1;
-  std::size_t order = 0;  // of its start
+  std::size_t order = 0;  // order of its start
 };
 
-// REQUIRES: a policy without a memory of its own.
+// REQUIRES: a policy without state.
 class Reference {
  public:
   Reference(std::vector<SimulatedChain> chains, std::vector<Request> requests, PolicyKind kind)
@@ -143,9 +144,8 @@ void expect_summary(const TimeSummary& found, std::vector<double> times) {
   ASSERT_NEAR(found.p50_s, times[(times.size() + 1) / 2 - 1], 0.002 * found.p50_s);
 }
 
-// Given small random systems, half of them with times that are whole seconds so that many events fall together, expect
-// exactly the times of the reference under every policy that keeps no memory; and under JFFC, that requests start in the order
-// of arrival.
+// Given small random systems, half of them with times in whole seconds so that many events coincide; expects exactly the
+// reference's times under every stateless policy, and under JFFC that requests start in order of arrival.
 TEST(ChainSimulation, AgreesWithThePlainReference) {
   Rng rng(21, "systems");
   for (int system = 0; system < effort(400, 4000); ++system) {
@@ -190,7 +190,7 @@ TEST(ChainSimulation, AgreesWithThePlainReference) {
   }
 }
 
-// A policy that passes everything on and keeps its own books of what it was told.
+// A policy that passes everything on and records the calls.
 class Watched final : public dispatch::DispatchPolicy {
  public:
   explicit Watched(PolicyKind kind) : kind_(kind), policy_(dispatch::make_policy(kind, Rng(9, "watched"))) {}
@@ -229,8 +229,8 @@ class Watched final : public dispatch::DispatchPolicy {
   long taken_ = 0, given_back_ = 0;
 };
 
-// Given 40 random systems near and beyond what they can serve under every policy, expect every request to take a slot and give
-// it back exactly once, and JFFC never to hold more than a chain's capacity.
+// Given 40 random systems near and beyond their capacity under every policy; expects every request to take and return a slot
+// exactly once, and JFFC never to exceed a chain's capacity.
 TEST(ChainSimulation, LosesAndDoublesNothing) {
   Rng rng(22, "watched");
   for (const PolicyKind kind : dispatch::kAllPolicies) {

@@ -1,4 +1,4 @@
-// The simulator against closed forms of queueing theory, and what surrounds its runs: warm-up, limits, tokens, seeds.
+// Tests the simulator against closed forms of queueing theory, and its warm-up, limits, tokens and seeds.
 #include "planner/sim/chain_simulation.h"
 
 #include <algorithm>
@@ -55,14 +55,13 @@ Estimates replicate(const Scenario& scenario, int replications) {
   return {mean_over_replications(waiting), mean_over_replications(response), mean_over_replications(p95)};
 }
 
-// The interval is narrow enough to mean something, and the value lies within 1.5 of its half-widths (0.3 % of seeds do not;
-// these do).
+// Expects a narrow interval and a value within 1.5 of its half-widths (0.3 % of seeds fail this; these do not).
 void expect_estimate(const MeanEstimate& found, double expected, double narrow) {
   EXPECT_LT(*found.half_width, narrow * expected);
   EXPECT_NEAR(found.mean, expected, 1.5 * *found.half_width);
 }
 
-// Given equal chains under JFFC, expect an M/M/c queue: Erlang C's mean wait and the 95th percentile of the wait.
+// Given equal chains under JFFC; expects an M/M/c queue: Erlang C's mean wait and the 95th percentile of the wait.
 TEST(ChainSimulation, EqualChainsAreErlangsQueue) {
   for (const double load : {0.6, 0.8, 0.85}) {
     SCOPED_TRACE(load);
@@ -75,8 +74,8 @@ TEST(ChainSimulation, EqualChainsAreErlangsQueue) {
   }
 }
 
-// Given one chain with one slot, expect M/M/1's response time 1 / (mu - lambda), whose 99th percentile is ln(100) times that;
-// and under every policy the very same times, since there is nothing to choose, wherever the request waits.
+// Given one chain with one slot; expects M/M/1's response time 1 / (mu - lambda), with the 99th percentile at ln(100) times
+// that; and exactly the same times under every policy, wherever the request waits, since there is nothing to choose.
 TEST(ChainSimulation, OneSlotIsMM1) {
   Scenario scenario{.chains = {SimulatedChain{0.5, 1, {}}}, .rate_per_s = 1.4};
   expect_estimate(replicate(scenario, 10).response, 1 / 0.6, 0.03);
@@ -90,7 +89,7 @@ TEST(ChainSimulation, OneSlotIsMM1) {
   }
 }
 
-// Given Gamma arrivals at one slot, expect G/M/1: a mean wait of s / (mu (1 - s)), where s in (0, 1) solves s = A(mu - mu s)
+// Given Gamma arrivals at one slot; expects G/M/1: a mean wait of s / (mu (1 - s)), where s in (0, 1) solves s = A(mu - mu s)
 // and A(u) = (1 + u theta)^-k is the Laplace transform of the gaps.
 TEST(ChainSimulation, GammaArrivalsAreGM1) {
   for (const double cv : {0.5, 2.0}) {
@@ -105,7 +104,7 @@ TEST(ChainSimulation, GammaArrivalsAreGM1) {
   }
 }
 
-// Given requests of one size that arrive by chance at one slot, expect M/D/1: half of M/M/1's wait.
+// Given requests of one size with Poisson arrivals at one slot; expects M/D/1: half of M/M/1's wait.
 TEST(ChainSimulation, EqualSizesAreMD1) {
   class OneSize final : public workload::RequestSource {
    public:
@@ -130,7 +129,7 @@ TEST(ChainSimulation, EqualSizesAreMD1) {
   expect_estimate(mean_over_replications(waiting), 0.75 / (2 * 0.25), 0.05);
 }
 
-// Given two chains under JFFC, expect the exact mean response time of the paper's A.3.
+// Given two chains under JFFC; expects the exact mean response time of the paper's A.3.
 TEST(ChainSimulation, AgreesWithTheExactTwoChains) {
   struct Case {
     planner::ChainRate fast, slow;
@@ -150,7 +149,7 @@ TEST(ChainSimulation, AgreesWithTheExactTwoChains) {
   }
 }
 
-// Given random chains and loads, expect JFFC's simulated mean between the two bounds of Theorem 3.7, within its interval.
+// Given random chains and loads; expects JFFC's simulated mean between the two bounds of Theorem 3.7, within its interval.
 TEST(ChainSimulation, LiesBetweenTheBounds) {
   Rng rng(31, "bounds");
   for (int i = 0; i < 20; ++i) {
@@ -169,7 +168,7 @@ TEST(ChainSimulation, LiesBetweenTheBounds) {
   }
 }
 
-// Given chains of three speeds at 40, 70 and 90 % load, expect a lower mean response time from JFFC than from JSQ.
+// Given chains of three speeds at 40, 70 and 90 % load; expects a lower mean response time from JFFC than from JSQ.
 TEST(ChainSimulation, JffcBeatsJsqOnUnequalChains) {
   Scenario scenario{.chains = {{5, 4, {}}, {2, 4, {}}, {1, 4, {}}}};
   for (const double load : {0.4, 0.7, 0.9}) {
@@ -181,7 +180,7 @@ TEST(ChainSimulation, JffcBeatsJsqOnUnequalChains) {
   }
 }
 
-// Given one seed twice, expect the same numbers to the last bit under every policy; given another, others.
+// Given one seed twice; expects identical numbers under every policy; given another seed; expects others.
 TEST(ChainSimulation, IsFixedByItsSeed) {
   Scenario scenario{.chains = {{5, 4, {}}, {2, 4, {}}, {1, 4, {}}}, .rate_per_s = 6, .gap_cv = 2, .requests = 5000};
   for (const PolicyKind policy : dispatch::kAllPolicies) {
@@ -196,7 +195,7 @@ TEST(ChainSimulation, IsFixedByItsSeed) {
   }
 }
 
-// Serves its requests and counts how many were asked for.
+// Serves its requests and counts the calls.
 class Counted final : public workload::RequestSource {
  public:
   explicit Counted(std::vector<Request> requests) : requests_(std::move(requests)) {}
@@ -212,8 +211,8 @@ class Counted final : public workload::RequestSource {
   std::size_t next_ = 0;
 };
 
-// Given four requests at one slot, two of warm-up and a limit of three, expect the third alone to be measured, after the first
-// two were served, and the source not to be asked for the fourth.
+// Given four requests at one slot, two of warm-up and a limit of three; expects only the third to be measured, after the first
+// two were served, and the fourth never to be requested from the source.
 TEST(ChainSimulation, WarmUpAndLimit) {
   Counted source({{.arrival_s = 1}, {.arrival_s = 1}, {.arrival_s = 2}, {.arrival_s = 3}});
   const auto policy = dispatch::make_policy(PolicyKind::kJffc, Rng(1, "unused"));
@@ -230,7 +229,7 @@ TEST(ChainSimulation, WarmUpAndLimit) {
   EXPECT_EQ(source.asked, 3);
 }
 
-// Given no requests, or no capacity, expect nothing measured; given times beyond the end of time, expect the run to end.
+// Given no requests, or no capacity; expects nothing measured. Given times beyond the end of time; expects the run to end.
 TEST(ChainSimulation, ExtremeCases) {
   const auto measured = [](std::vector<SimulatedChain> chains, std::vector<Request> requests) {
     Counted source(std::move(requests));
@@ -246,8 +245,8 @@ TEST(ChainSimulation, ExtremeCases) {
   EXPECT_DOUBLE_EQ(late.simulated_s, std::ldexp(1, 62) / 1e9);
 }
 
-// Given 600,000 requests, expect progress to be told rarely and in order.
-TEST(ChainSimulation, TellsProgress) {
+// Given 600,000 requests; expects progress reports to be rare and in order.
+TEST(ChainSimulation, ReportsProgress) {
   workload::SyntheticSource source({10, 1, 1});
   const auto policy = dispatch::make_policy(PolicyKind::kJffc, Rng(1, "unused"));
   ChainSimulationOptions options;
@@ -258,8 +257,8 @@ TEST(ChainSimulation, TellsProgress) {
   EXPECT_EQ(told, (std::vector<std::int64_t>{1 << 18, 2 << 18}));
 }
 
-// Given servers with token times, expect a chain's time to be their sum over its servers; without tokens in the request, or
-// without token times on one server, expect size times the mean.
+// Given servers with token times; expects a chain's time to be their sum over its servers. Without tokens in the request, or
+// without token times on one server; expects size times the mean.
 TEST(ChainSimulation, ServiceTimesFromTokens) {
   chain::Instance instance;
   instance.blocks = 10;

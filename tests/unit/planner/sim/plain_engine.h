@@ -1,5 +1,5 @@
-// PlainEngine: the engine's rules spelled out sequence by sequence, token by token and page by page: what
-// planner/sim/simulated_engine.h must agree with. Every page has an identity, every list is walked every time.
+// PlainEngine implements the engine's rules sequence by sequence, token by token and page by page, as a reference for
+// planner/sim/simulated_engine.h. Every page has an identity, and every list is walked every time.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class PlainEngine {
     const Item item = item_of(spec);
     const std::int64_t whole = blocks_of(spec.prompt_tokens + spec.output_tokens);
     if (reserves()) return whole <= free_blocks();
-    // The page that the next token begins, and whatever is predicted.
+    // The page that the next token starts, whatever is predicted.
     if (std::min(whole, blocks_of(spec.prompt_tokens) + 1) > free_blocks()) return false;
     return blocks_of(spec.prompt_tokens) + growth(spec.prompt_tokens, item.predicted - 1) <= free_blocks();
   }
@@ -59,7 +59,7 @@ class PlainEngine {
     preempted_ = false;
     const planner::Batching b = options_.batching;
     const bool chunked = b == planner::Batching::kSarathi || b == planner::Batching::kVllmV1;
-    // A static batch is formed of those who wait when there is none, until something else than the budget ends its prompts.
+    // If there is no static batch, the waiting requests form one, until something other than the budget ends its prompts.
     if (fixed() && decoding_.empty() && forming_.empty()) {
       for (const Item& item : waiting_) forming_.push_back(item.serial);
       for (const Item& item : arrived_) forming_.push_back(item.serial);
@@ -164,7 +164,7 @@ class PlainEngine {
     return tokens;
   }
 
-  std::vector<int> started;  // of the last begin()
+  std::vector<int> started;  // result of the last begin()
   std::int64_t swapped_tokens = 0;
   std::int64_t preemptions = 0;
   std::int64_t prefix_hit_tokens = 0;
@@ -172,15 +172,15 @@ class PlainEngine {
  private:
   struct Page {
     int references = 0;
-    int prefix = -1;  // whose it is, where it is cached
+    int prefix = -1;  // its prefix, if it is cached
     int index = 0;
     std::int64_t released = 0;
   };
   struct Item {
-    int serial = 0;  // by arrival or preemption: who ends together leaves in this order
+    int serial = 0;  // by arrival or preemption: sequences that end together leave in this order
     int request = 0, prompt = 0, output = 0, predicted = 0, prefix = -1, prefix_tokens = 0;
     bool hand_over = false, started = false;
-    bool on_way = false;  // its cache comes: it will decode here
+    bool on_way = false;  // its cache is being transferred; it will decode here
     int made = 0, prefilled = 0, chunk = 0, cached = 0;
     int predicted_left = 0;
     std::vector<int> pages;  // in the order of the tokens
@@ -209,7 +209,7 @@ class PlainEngine {
     return holding() == 0 ? 0 : static_cast<std::int64_t>(options_.admission_reserve * static_cast<double>(options_.kv_blocks));
   }
 
-  // Pages, one by one.
+  // Individual pages.
   [[nodiscard]] int find(int prefix, int index) const {
     for (std::size_t p = 0; p < pages_.size(); ++p) {
       if (pages_[p].prefix == prefix && pages_[p].index == index) return static_cast<int>(p);
@@ -224,7 +224,7 @@ class PlainEngine {
         if (best >= 0) {
           const Page& a = pages_[p];
           const Page& b = pages_[static_cast<std::size_t>(best)];
-          // An empty one before a cached one; of those who was released first, of one release the deepest.
+          // An empty page before a cached one; among cached ones the earliest release, within a release the deepest.
           const auto rank = [](const Page& page) {
             return std::make_tuple(page.prefix >= 0, page.prefix >= 0 ? page.released : 0, page.prefix >= 0 ? -page.index : 0);
           };
@@ -245,7 +245,7 @@ class PlainEngine {
     }
     item.pages.clear();
   }
-  // Its leading pages that are cached, at most all but the last token's.
+  // Its leading cached pages, at most all but the last token's.
   [[nodiscard]] std::vector<int> hits(const Item& item) const {
     std::vector<int> found;
     if (!options_.prefix_caching || item.prefix < 0) return found;
@@ -256,7 +256,7 @@ class PlainEngine {
     }
     return found;
   }
-  // Its computed full pages of the prefix become the prefix's, from where its shared ones end, unless others are there by then.
+  // Publishes its computed full pages of the prefix, from where its shared ones end, unless others published them already.
   void publish(const Item& item) {
     if (!options_.prefix_caching || item.prefix < 0) return;
     for (int i = 0; (i + 1) * options_.block_tokens <= std::min(item.prefix_tokens, item.prefilled); ++i) {
@@ -268,13 +268,14 @@ class PlainEngine {
     }
   }
 
-  // What all that will decode here are predicted to take beyond what they hold, and one more that begins with `tokens`.
+  // Pages predicted for all sequences that will decode here beyond what they hold, with one more that starts with `tokens`.
   [[nodiscard]] std::int64_t growth(int tokens, int tokens_left) const {
     if (reserves() || options_.admission == planner::DecodeAdmission::kGreedy) return 0;
-    std::vector<std::pair<int, int>> members;  // tokens in the cache, predicted left, after the iteration under way
+    std::vector<std::pair<int, int>> members;  // tokens in the cache and predicted tokens left, after the current iteration
     for (const Item& item : decoding_)
       members.emplace_back(item.cached + (decodes_ ? 1 : 0), item.predicted_left - (decodes_ ? 1 : 0));
-    // Mid-iteration, who ends by prediction with this iteration has 0 left and counts; afterwards it has outlived it.
+    // During an iteration, a sequence predicted to end with it has 0 left and counts; afterwards it has outlived the
+    // prediction.
     std::vector<bool> known(members.size());
     for (std::size_t i = 0; i < members.size(); ++i) known[i] = members[i].second >= (decodes_ ? 0 : 1);
     const auto on_way = [&](const Item& item, int left) {
@@ -373,7 +374,7 @@ class PlainEngine {
   void sort_window() {
     for (int i = 0; i < options_.prompt_order_window && !arrived_.empty(); ++i) {
       if (fixed() && std::count(forming_.begin(), forming_.end(), arrived_.front().serial) == 0) return;
-      // Behind those that go before it or came before it.
+      // After those that go before it or arrived before it.
       const Item item = arrived_.front();
       arrived_.pop_front();
       auto place = waiting_.end();
@@ -387,7 +388,7 @@ class PlainEngine {
     }
   }
 
-  // Whether the budget kept the next one out.
+  // Returns whether the budget kept the next one out.
   bool admit(int budget, bool chunked) {
     const auto take = [&](Item& item, int tokens) {
       item.chunk = tokens;
@@ -435,8 +436,8 @@ class PlainEngine {
   std::int64_t releases_ = 0;
   int next_serial_ = 0;
   std::deque<Item> arrived_, waiting_, swapped_;
-  std::vector<Item> prefilling_, decoding_, kept_, joining_;  // kept: handed over, or coming
-  std::vector<int> forming_;  // serials of those that may still be admitted to the static batch that forms
+  std::vector<Item> prefilling_, decoding_, kept_, joining_;  // kept: handed over, or incoming
+  std::vector<int> forming_;  // serials of those that may still join the static batch being formed
   planner::Batch batch_;
   bool decodes_ = false, busy_ = false, preempted_ = false;
 };

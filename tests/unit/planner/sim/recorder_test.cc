@@ -1,4 +1,4 @@
-// The recorder against exact moments and quantiles, and Student's t interval against a table.
+// Tests the recorder against exact moments and quantiles, and Student's t interval against a table.
 #include "planner/sim/recorder.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace windlass::sim {
 namespace {
 
-// Given 100,000 draws of several shapes, from nanoseconds to years and with many zeros among them, expect exact moments and
-// every quantile within 0.2 % of the exact one.
+// Given 100,000 draws of several distributions, from nanoseconds to years and with many zeros; expects exact moments and every
+// quantile within 0.2 % of the exact one.
 TEST(Recorder, AgreesWithTheExactValues) {
   Rng rng(1, "recorder");
   struct Case {
@@ -57,7 +57,7 @@ TEST(Recorder, AgreesWithTheExactValues) {
   }
 }
 
-// Given nothing, expect zeros; given one time, expect it everywhere; given times beyond all buckets, expect the largest and
+// Given nothing; expects zeros. Given one time; expects it everywhere. Given times beyond all buckets; expects the largest and
 // smallest.
 TEST(Recorder, ExtremeCases) {
   TimeRecorder recorder;
@@ -76,7 +76,7 @@ TEST(Recorder, ExtremeCases) {
   EXPECT_GT(far.summary().p99_s, 1e10) << "in the last bucket, which is open";
 }
 
-// Given replications' means, expect their mean and the half-width that a table of Student's t gives; for one, none.
+// Given the means of replications; expects their mean and the half-width from a table of Student's t; none for one replication.
 TEST(Replications, ConfidenceInterval) {
   const MeanEstimate five = mean_over_replications(std::vector<double>{1, 2, 3, 4, 5});
   EXPECT_DOUBLE_EQ(five.mean, 3);

@@ -1,4 +1,4 @@
-// What tests of the serving simulator share: a latency model that is a line, random requests, a pool.
+// Fixtures of the serving simulator's tests: a linear latency model, random requests, a pool.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace windlass::sim {
 
-// Seconds as a line in the batch's sums.
+// Seconds are linear in the batch's sums.
 class Line final : public planner::IterationModel {
  public:
   double base_s = 0.01, per_prompt_token_s = 1e-4, per_decode_s = 1e-3, per_context_token_s = 0, capacity_tokens = 1e6;
@@ -26,7 +26,7 @@ class Line final : public planner::IterationModel {
   [[nodiscard]] int pipeline_stages() const override { return stages; }
 };
 
-// Remembers what it is told.
+// Records all calls.
 class Witness final : public ServingObserver {
  public:
   std::vector<ServedRequest> requests;
@@ -35,13 +35,13 @@ class Witness final : public ServingObserver {
   void on_request(const ServedRequest& request) override { requests.push_back(request); }
   void on_sample(const WorkerSample& sample) override { samples.push_back(sample); }
 
-  // Of this number, counted by arrival. REQUIRES: it has ended.
+  // The request with this number in order of arrival. REQUIRES: it has ended.
   [[nodiscard]] const ServedRequest& request(std::int64_t number) const {
     return *std::find_if(requests.begin(), requests.end(), [&](const ServedRequest& r) { return r.number == number; });
   }
 };
 
-// Orders given by a test, and what it saw.
+// Gives the test's orders and records what it saw.
 class ScriptedController final : public ClusterController {
  public:
   double every_s = 1;

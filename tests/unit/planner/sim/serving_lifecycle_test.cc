@@ -1,5 +1,5 @@
-// Workers that start, drain and fail, as a scripted controller and given failures have them; and everything at once: what must
-// hold in every run.
+// Tests workers that start, drain and fail, by a scripted controller and given failures; and the invariants of every run with
+// everything combined.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,7 +30,7 @@ struct Scene {
     options.pools.push_back(pool_of(model, role, workers));
     return options.pools.back();
   }
-  // The script's orders at its n-th look, and none at others.
+  // Sets the script's orders at its n-th call; there are none at other calls.
   void order_at(std::size_t look, std::function<ClusterOrders()> orders) {
     const auto before = controller.orders;
     controller.orders = [this, look, orders, before](const ClusterObservation& observation) {
@@ -45,8 +45,8 @@ struct Scene {
   }
 };
 
-// Given: no worker, one ordered at second 1 that takes 5 s to start, and requests from second 2 on. Expected: it is seen as
-// starting, then as ready at 6; what waited goes to it then, the first one first; GPU-hours run from the order to the end.
+// Given no worker, one ordered at second 1 that takes 5 s to start, and requests from second 2 on; expects it to be seen as
+// starting, then as ready at 6; waiting requests go to it then, in order; GPU-hours count from the order to the end.
 TEST(ServingLifecycle, AWorkerIsReadyAfterItsStart) {
   Scene scene;
   ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
@@ -79,7 +79,7 @@ TEST(ServingLifecycle, AWorkerIsReadyAfterItsStart) {
   EXPECT_EQ(result->most_workers, 1);
 }
 
-// Given: eight requests that wait, and four workers that are ready at the same moment. Expected: each gets two.
+// Given eight waiting requests, and four workers that become ready at the same time; expects two for each.
 TEST(ServingLifecycle, WorkersThatAreReadyTogetherShareTheQueue) {
   Scene scene;
   ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
@@ -91,8 +91,8 @@ TEST(ServingLifecycle, WorkersThatAreReadyTogetherShareTheQueue) {
   for (const WorkerFigures& worker : result->workers) EXPECT_EQ(worker.completed, 2);
 }
 
-// Given: two workers, one told to drain at second 1 while both have requests for ten seconds. Expected: it finishes its own,
-// gets no other, and ends with the last one; the other takes all that come later.
+// Given two workers, one ordered to drain at second 1 while both have requests for ten seconds; expects it to finish its own,
+// to get no others, and to end with the last one; the other takes all later requests.
 TEST(ServingLifecycle, ADrainingWorkerFinishesWhatItHas) {
   Scene scene;
   scene.add_pool(dispatch::Role::kUnified, 2);
@@ -110,8 +110,8 @@ TEST(ServingLifecycle, ADrainingWorkerFinishesWhatItHas) {
   EXPECT_NEAR(result->workers[0].busy_share, 1, 1e-6);
 }
 
-// Given: a prefill and a decode worker of two each, told to drain while caches are prefilled, wait and are on their way.
-// Expected: both finish everything that was given to them.
+// Given two prefill and two decode workers, ordered to drain while caches are prefilled, waiting and in transfer; expects both
+// to finish everything they were given.
 TEST(ServingLifecycle, RolesDrainWithCachesOnTheirWay) {
   Scene scene;
   scene.options.pools.reserve(2);
@@ -133,8 +133,8 @@ TEST(ServingLifecycle, RolesDrainWithCachesOnTheirWay) {
   EXPECT_EQ(scene.witness.request(40).prefill_worker, 1);
 }
 
-// Given: a worker ordered at 0 with a start of 100 s, drained at second 3. Expected: it ends then, was never ready, took
-// nothing, and held its GPU for 3 s.
+// Given a worker ordered at 0 with a start of 100 s, drained at second 3; expects it to end then without ever being ready,
+// having taken nothing and held its GPU for 3 s.
 TEST(ServingLifecycle, DrainingAStartingWorkerEndsIt) {
   Scene scene;
   scene.options.pools.reserve(2);
@@ -151,8 +151,8 @@ TEST(ServingLifecycle, DrainingAStartingWorkerEndsIt) {
   EXPECT_NEAR(result->gpu_hours, (result->simulated_s + 3) / 3600, 1e-9);
 }
 
-// Given: JFFC, two workers, and slots ordered: three at once, five from second 4 on. Expected: no worker ever holds more; the
-// rest waits in the central queue, and the wider bound is used as soon as it is ordered.
+// Given JFFC, two workers and slot orders: three immediately, five from second 4 on; expects no worker ever to exceed them, the
+// rest to wait in the central queue, and the larger limit to be used as soon as it is ordered.
 TEST(ServingLifecycle, SlotsBoundWhatAWorkerIsSent) {
   Scene scene;
   scene.add_pool(dispatch::Role::kUnified, 2).name = "small";
@@ -179,8 +179,8 @@ TEST(ServingLifecycle, SlotsBoundWhatAWorkerIsSent) {
   }
 }
 
-// Given: JFFC, one worker that is too small for long requests and one that is not, one slot each, and long requests. Expected:
-// they wait for the big one although the other is free, and it never has two.
+// Given JFFC, one worker too small for long requests and one that is not, one slot each, and long requests; expects them to
+// wait for the large one although the other is free, and never two on it.
 TEST(ServingLifecycle, SlotsBoundTheOnlyWorkerThatCanHold) {
   Scene scene;
   scene.options.pools.reserve(2);
@@ -195,8 +195,8 @@ TEST(ServingLifecycle, SlotsBoundTheOnlyWorkerThatCanHold) {
   for (const WorkerSample& sample : scene.witness.samples) EXPECT_LE(sample.running + sample.waiting, 1);
 }
 
-// Given: a controller that never starts a worker; one whose workers never live long enough to be ready; and no controller, and
-// the only worker gone. Expected: the run ends, and all that waited is counted as failed.
+// Given a controller that never starts a worker; one whose workers never live long enough to be ready; and no controller with
+// the only worker gone; expects the run to end, and all waiting requests to count as failed.
 TEST(ServingLifecycle, WithoutAnyWorkerRequestsFail) {
   for (const int what : {0, 1, 2}) {
     Scene scene;
@@ -216,8 +216,8 @@ TEST(ServingLifecycle, WithoutAnyWorkerRequestsFail) {
   }
 }
 
-// Given: a controller that looks every millisecond, and a worker that takes a minute to start, which is many looks. Expected:
-// the request waits for it.
+// Given a controller that is called every millisecond, and a worker that takes a minute to start, which is many calls; expects
+// the request to wait for it.
 TEST(ServingLifecycle, ManyLooksAreNotTooLongAWait) {
   Scene scene;
   ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 0);
@@ -230,8 +230,8 @@ TEST(ServingLifecycle, ManyLooksAreNotTooLongAWait) {
   EXPECT_NEAR(scene.witness.request(0).ttft_s, 60.02, 1e-9);
 }
 
-// Given: a worker that fails at 0.5 s with one request that streams, one in its prefill and one that waits; it takes 3 s to
-// start anew. Expected: the first has failed; the others are served by the new one at 3.5 s; a request is scheduled once.
+// Given a worker that fails at 0.5 s with one streaming request, one in its prefill and one waiting, and that takes 3 s to
+// restart; expects the first to fail, the others to be served by the new one at 3.5 s, and each request to be scheduled once.
 TEST(ServingLifecycle, AFailureLosesWhatStreamsAndRetriesTheRest) {
   Scene scene;
   ServingPool& pool = scene.add_pool(dispatch::Role::kUnified, 1);
@@ -254,8 +254,8 @@ TEST(ServingLifecycle, AFailureLosesWhatStreamsAndRetriesTheRest) {
   EXPECT_EQ(result->workers[1].ready_s, 3.5);
 }
 
-// Given: two decode workers, one of which fails while a cache is on its way to it, another waits for room there, and a third
-// decodes. Expected: the first two go to the other worker and are served; the third has failed.
+// Given two decode workers, one of which fails while a cache is in transfer to it, another waits for room there, and a third
+// request decodes; expects the first two to go to the other worker and be served, and the third to fail.
 TEST(ServingLifecycle, CachesFindAnotherDecodeWorker) {
   Scene scene;
   scene.options.pools.reserve(2);
@@ -281,9 +281,9 @@ TEST(ServingLifecycle, CachesFindAnotherDecodeWorker) {
   EXPECT_EQ(result->workers[2].completed, 5);
 }
 
-// Given: a prefill worker that fails with one cache on its way, one prompt under way, one that waits, and one request that
-// decodes elsewhere already. Expected: the cache is lost with its request, the prompts are prefilled by the other worker, and
-// who decodes does not notice.
+// Given a prefill worker that fails with one cache in transfer, one prompt running, one waiting, and one request already
+// decoding elsewhere; expects the cache and its request to be lost, the prompts to be prefilled by the other worker, and the
+// decoding request to be unaffected.
 TEST(ServingLifecycle, APrefillWorkerFails) {
   Scene scene;
   scene.options.pools.reserve(2);
@@ -295,7 +295,7 @@ TEST(ServingLifecycle, APrefillWorkerFails) {
   scene.options.failures.restart = false;
   const auto result = scene.run({{0, 1, 100, 100},    // decodes from 0.52 on
                                  {0, 1, 100, 100},    // prefilled by the other
-                                 {0.4, 1, 100, 100},  // its cache is on its way
+                                 {0.4, 1, 100, 100},  // its cache is in transfer
                                  {0.4, 1, 100, 100},
                                  {0.7, 1, 100, 100},  // in its prefill
                                  {0.7, 1, 100, 100},
@@ -310,7 +310,7 @@ TEST(ServingLifecycle, APrefillWorkerFails) {
   EXPECT_NEAR(scene.witness.request(0).e2e_s, 0.02 + 0.5 + 99 * 0.012, 0.2);
 }
 
-// Given: a worker that drains and fails on the way, with restarts. Expected: nothing takes its place.
+// Given a draining worker that fails, with restarts; expects no replacement.
 TEST(ServingLifecycle, ADrainingWorkerIsNotReplaced) {
   Scene scene;
   scene.add_pool(dispatch::Role::kUnified, 2);
@@ -323,8 +323,8 @@ TEST(ServingLifecycle, ADrainingWorkerIsNotReplaced) {
   EXPECT_EQ(result->workers.size(), 3U);
 }
 
-// Given: a prompt that takes 10 s on workers that live for a hundredth of one. Expected: the run ends all the same: after 16
-// workers the request has failed.
+// Given a prompt that takes 10 s on workers that live for a hundredth of that; expects the run to end, with the request failed
+// after 16 workers.
 TEST(ServingLifecycle, ARequestThatOutlivesItsWorkersFails) {
   Scene scene;
   scene.model.base_s = 10;
@@ -336,7 +336,7 @@ TEST(ServingLifecycle, ARequestThatOutlivesItsWorkersFails) {
   EXPECT_EQ(result->retried, 15);
 }
 
-// A random cluster of one or two services with everything that there is.
+// A random cluster of one or two services with every feature.
 struct RandomCluster {
   std::vector<std::unique_ptr<Line>> models;
   std::vector<std::unique_ptr<ServingPool>> extra;  // that the controller may start
@@ -413,7 +413,7 @@ struct RandomCluster {
   }
 
   std::vector<ServingResult> run(Witness& witness) {
-    // Starts and drains at random, and now and then sets slots.
+    // Starts and drains at random, and sometimes sets slots.
     ScriptedController controller;
     controller.every_s = 0.7;
     Rng rng(seed, "orders");
@@ -442,10 +442,10 @@ struct RandomCluster {
   }
 };
 
-// Given: random clusters of one or two services, unified or in two roles, with pipelines, mixed pools, two choices,
-// flips, failures, restarts, starts, drains, slots, swaps, cached prefixes and predictions. Expected: the run ends; each
-// request has one outcome, told once; times are in order and inside the lives of its workers; GPU-hours are the workers' lives;
-// what a worker that rests says of itself is checked by the simulator's own assertions; the same seed gives the same.
+// Given random clusters of one or two services, unified or in two roles, with pipelines, mixed pools, two choices, flips,
+// failures, restarts, starts, drains, slots, swaps, cached prefixes and predictions; expects the run to end; one outcome per
+// request, reported once; times in order and within the lives of its workers; GPU-hours equal to the workers' lives; and the
+// same result for the same seed. The simulator's own assertions check that an idle worker's counters are zero.
 TEST(ServingLifecycle, EverythingAtOnceLosesNothing) {
   std::int64_t completed = 0, failed = 0, refused = 0, retried = 0, flips = 0, transfers = 0, preemptions = 0, swapped = 0,
                hits = 0, workers_ended = 0;
@@ -509,7 +509,7 @@ TEST(ServingLifecycle, EverythingAtOnceLosesNothing) {
       ASSERT_EQ(repeated[s].workers.size(), results[s].workers.size());
     }
   }
-  // All of it happened.
+  // All of these happened.
   EXPECT_GT(completed, effort(3333, 50'000));
   EXPECT_GT(failed, effort(66, 1000));
   EXPECT_GT(refused, effort(6, 100));

@@ -1,4 +1,4 @@
-// Requests over pairs of a prefill and a decode pool: in proportion to weights, each pair with a path of its own.
+// Tests requests over pairs of a prefill and a decode pool: in proportion to weights, each pair with its own path.
 #include <map>
 #include <utility>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Two prefill and two decode pools of a worker each; workers 0, 1 prefill and 2, 3 decode.
+// Two prefill and two decode pools of one worker each; workers 0, 1 prefill and 2, 3 decode.
 ServingOptions paired(const Line& model, std::vector<PoolPair> pairs) {
   ServingOptions options;
   options.pools = {pool_of(model, dispatch::Role::kPrefill, 1), pool_of(model, dispatch::Role::kPrefill, 1),
@@ -26,15 +26,15 @@ ServingOptions paired(const Line& model, std::vector<PoolPair> pairs) {
   return options;
 }
 
-// Every `gap_s` one of so many tokens.
+// One request of the given lengths every `gap_s`.
 std::vector<workload::Request> steady(int count, double gap_s, int input, int output) {
   std::vector<workload::Request> requests;
   for (int i = 0; i < count; ++i) requests.push_back({i * gap_s, 1, input, output});
   return requests;
 }
 
-// Given three pairs of four with weights, expect each to take its share, the fourth none, and no two requests in a row on a
-// pair of less than half the weight.
+// Given three of four pairs with weights; expects each to get its share, the fourth none, and no two consecutive requests on a
+// pair with less than half the weight.
 TEST(ServingPairs, TakeTheirShares) {
   Line model;
   ServingOptions options = paired(model, {{0, 2, 5, {}}, {0, 3, 1, {}}, {1, 3, 4, {}}});
@@ -60,7 +60,7 @@ TEST(ServingPairs, TakeTheirShares) {
   }
 }
 
-// Given two pairs with unlike paths, expect a request's time between its first and second token to hold its own pair's
+// Given two pairs with different paths; expects the time between a request's first and second token to include its own pair's
 // transfer.
 TEST(ServingPairs, HavePathsOfTheirOwn) {
   Line model;
@@ -77,8 +77,7 @@ TEST(ServingPairs, HavePathsOfTheirOwn) {
   }
 }
 
-// Given caches that come faster than their path carries them, expect them one after another: the path's rate is all that
-// passes.
+// Given caches that arrive faster than their path can transfer them; expects them one after another, at the path's rate.
 TEST(ServingPairs, APathCarriesOneCacheAtATime) {
   Line model;
   model.base_s = 0.001;
@@ -93,9 +92,9 @@ TEST(ServingPairs, APathCarriesOneCacheAtATime) {
   EXPECT_NEAR(result->tbt.p99_s, 20, 0.5);
 }
 
-// Given a decode worker that fails and comes again, expect its pair's requests to take the other pair meanwhile, and none to be
-// lost that had not begun to stream.
-TEST(ServingPairs, PassOverAWorkerThatIsAway) {
+// Given a decode worker that fails and restarts; expects its pair's requests to use the other pair meanwhile, and only requests
+// that were streaming to be lost.
+TEST(ServingPairs, SkipAMissingWorker) {
   Line model;
   ServingOptions options = paired(model, {{0, 2, 1, {}}, {1, 3, 1, {}}});
   options.pools[2].start_s = 10;
@@ -116,7 +115,8 @@ TEST(ServingPairs, PassOverAWorkerThatIsAway) {
   EXPECT_GE(by_second, 98);
 }
 
-// Given both workers of a role away, expect requests to wait for them; given one longer than any cache, expect it refused.
+// Given that both workers of a role are missing; expects requests to wait for them. Given a request longer than any cache;
+// expects it to be refused.
 TEST(ServingPairs, WaitOrAreRefused) {
   Line model;
   model.capacity_tokens = 1000;
@@ -132,7 +132,7 @@ TEST(ServingPairs, WaitOrAreRefused) {
   EXPECT_GT(result->ttft.p99_s, 7);
 }
 
-// Given pairs that say nothing, expect the field, what was found and what is allowed.
+// Given invalid pairs; expects the field, the value and the rule.
 TEST(ServingPairs, NamesMistakes) {
   Line model;
   const auto refusal = [&](ServingOptions options) {
@@ -140,18 +140,20 @@ TEST(ServingPairs, NamesMistakes) {
     const auto result = simulate_serving(source, options);
     return result.ok() ? "" : result.error().message;
   };
-  EXPECT_THAT(refusal(paired(model, {})), HasSubstr("pairs: found none, allowed is at least one"));
+  EXPECT_THAT(refusal(paired(model, {})), HasSubstr("pairs: must have at least one pair"));
   EXPECT_THAT(refusal(paired(model, {{2, 3, 1, {}}})),
-              HasSubstr("pairs[0].prefill: found 2, allowed is the index of a prefill"));
-  EXPECT_THAT(refusal(paired(model, {{0, 4, 1, {}}})), HasSubstr("pairs[0].decode: found 4"));
-  EXPECT_THAT(refusal(paired(model, {{0, 2, 0, {}}})), HasSubstr("pairs[0].weight: found 0, allowed is a number above 0"));
-  EXPECT_THAT(refusal(paired(model, {{0, 2, 1, {1, -1, 0, 0}}})), HasSubstr("pairs[0].path.latency: found -1 s"));
+              HasSubstr("pairs[0].prefill: must be the index of a prefill pool (got 2)"));
+  EXPECT_THAT(refusal(paired(model, {{0, 4, 1, {}}})),
+              HasSubstr("pairs[0].decode: must be the index of a decode pool (got 4)"));
+  EXPECT_THAT(refusal(paired(model, {{0, 2, 0, {}}})), HasSubstr("pairs[0].weight: must be a number above 0 (got 0)"));
+  EXPECT_THAT(refusal(paired(model, {{0, 2, 1, {1, -1, 0, 0}}})),
+              HasSubstr("pairs[0].path.latency: must be a time of at least 0 (got -1 s)"));
   ServingOptions options = paired(model, {{0, 2, 1, {}}});
   options.dispatch.flip = dispatch::FlipPolicy{};
-  EXPECT_THAT(refusal(options), HasSubstr("pairs: found beside workers that take the other role"));
+  EXPECT_THAT(refusal(options), HasSubstr("pairs: must be empty if workers can change their role"));
   options = paired(model, {{0, 2, 1, {}}});
   options.dispatch.decode_choice = dispatch::DecodeChoice::kAtArrival;
-  EXPECT_THAT(refusal(options), HasSubstr("pairs: found some beside another choice"));
+  EXPECT_THAT(refusal(options), HasSubstr("pairs: must be empty, as the decode choice is not pairs"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Pipeline stages: one request, full lanes, bubbles by hand, and every stage's timeline against one that moves microbatches
-// from stage to stage.
+// Tests pipeline stages: one request, full lanes, bubbles computed by hand, and every stage's timeline against a reference that
+// moves microbatches from stage to stage.
 #include <deque>
 #include <limits>
 #include <map>
@@ -23,8 +23,8 @@ ServingOptions one_worker(const Line& model, planner::Batching batching = planne
   return options;
 }
 
-// Given: one request through one to seven stages. Expected: each of its iterations takes the model's whole time, to the
-// nanosecond, and each stage is busy for its share of that.
+// Given one request through one to seven stages; expects each iteration to take the model's whole time, to the nanosecond, and
+// each stage to be busy for its share of that.
 TEST(ServingPipeline, OneRequestTakesWholeIterations) {
   for (int stages = 1; stages <= 7; ++stages) {
     Line model;
@@ -38,8 +38,8 @@ TEST(ServingPipeline, OneRequestTakesWholeIterations) {
   }
 }
 
-// Given: equal microbatches that wait in all lanes. Expected: no bubbles: as many lanes pass in an iteration's time as there
-// are stages, and every stage is busy but for the time in which the first microbatch comes and the last one goes.
+// Given equal microbatches waiting in all lanes; expects no bubbles: as many lanes pass per iteration time as there are stages,
+// and every stage is busy except while the first microbatch enters and the last one leaves.
 TEST(ServingPipeline, EqualMicrobatchesLeaveNoBubbles) {
   for (const int stages : {1, 2, 4, 5}) {
     Line model;
@@ -57,8 +57,8 @@ TEST(ServingPipeline, EqualMicrobatchesLeaveNoBubbles) {
   }
 }
 
-// Given: two stages and prompts of 4, 2 and 4 s in lanes 0, 1 and 1, one sequence at a time. Expected: the second microbatch is
-// through the first stage after 3 s and waits until 4 s, when the first one leaves the second stage; the third begins when the
+// Given two stages and prompts of 4, 2 and 4 s in lanes 0, 1 and 1, one sequence at a time; expects the second microbatch to
+// finish the first stage after 3 s and to wait until 4 s, when the first one leaves the second stage; the third begins when the
 // second, of its own lane, has ended.
 TEST(ServingPipeline, UnequalMicrobatchesLeaveBubbles) {
   Line model;
@@ -80,8 +80,9 @@ TEST(ServingPipeline, UnequalMicrobatchesLeaveBubbles) {
   EXPECT_NEAR(result->busy_share, 10.0 / 2 / 9, 1e-9);
 }
 
-// Given: a pipeline whose worker fails when its first microbatch of 4 s is in the second stage for a second and its second one
-// in the first stage for as long. Expected: the stages were busy for 2 + 1 + 1 of 6 s, and not for what they were cut off from.
+// Given a pipeline whose worker fails when its first microbatch of 4 s has been in the second stage for one second and its
+// second one in the first stage for as long; expects the stages to be busy for 2 + 1 + 1 of 6 s, without the parts that were
+// cut off.
 TEST(ServingPipeline, AFailureCutsTheStagesOff) {
   Line model;
   model.base_s = 0;
@@ -97,8 +98,8 @@ TEST(ServingPipeline, AFailureCutsTheStagesOff) {
   EXPECT_NEAR(result->workers[0].busy_share, 4.0 / 6, 1e-9);
 }
 
-// Microbatches move from stage to stage: each stage serves those that have come to it in turn. Seconds become nanoseconds as in
-// the simulator; the first stages take what does not divide.
+// Microbatches move from stage to stage; each stage serves them in order of arrival. Seconds become nanoseconds as in the
+// simulator; the first stages take the remainder.
 std::vector<std::int64_t> ends_by_hand(const Line& model, const planner::EngineSettings& engine_options,
                                        const std::vector<workload::Request>& requests) {
   struct Microbatch {
@@ -179,8 +180,8 @@ std::vector<std::int64_t> ends_by_hand(const Line& model, const planner::EngineS
   return ends;
 }
 
-// Given: 600 random workers of one to five stages under random requests, every batching. Expected: each request ends in the
-// same nanosecond as in a pipeline that is moved stage by stage.
+// Given 600 random workers of one to five stages under random requests, with every batching; expects each request to end in the
+// same nanosecond as in the reference.
 TEST(ServingPipeline, AgreesWithMovingMicrobatchesStageByStage) {
   Rng rng(7, "pipelines");
   std::int64_t preemptions = 0;
@@ -217,14 +218,14 @@ TEST(ServingPipeline, AgreesWithMovingMicrobatchesStageByStage) {
   EXPECT_GT(preemptions, effort(6, 100));
 }
 
-// Given: the figures of one request of 100 tokens that makes 4, on half of the pages while it is there. Expected: MFU and mean
-// use of the cache over the whole time, worked out by hand.
+// Given one request of 100 tokens that makes 4, on half of the pages while it runs; expects MFU and mean use of the cache over
+// the whole time, computed by hand.
 TEST(ServingPipeline, CountsFlopsAndPages) {
   Line model;
   for (const int stages : {1, 2}) {
     model.stages = stages;
     ServingOptions options = one_worker(model);
-    options.pools[0].spec.engine.kv_blocks = 14;  // 7 hold 100 to 103 tokens; with two stages these are all of a lane
+    options.pools[0].spec.engine.kv_blocks = 14;  // 7 hold 100 to 103 tokens; with two stages these are all pages of a lane
     options.pools[0].flops = {2e9, 1e6, 1e15};
     ListSource source({{1, 1, 100, 4}});
     const auto result = simulate_serving(source, options);

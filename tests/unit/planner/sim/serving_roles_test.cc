@@ -1,4 +1,5 @@
-// Who prefills and who decodes: flips, TetriInfer's two choices and length buckets, the worker with the least memory promised.
+// Tests which workers prefill and decode: flips, TetriInfer's two choices and length buckets, and the worker with the least
+// promised memory.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -31,8 +32,8 @@ int of_role(const ServingResult& result, dispatch::Role role) {
       std::count_if(result.workers.begin(), result.workers.end(), [&](const auto& worker) { return worker.role == role; }));
 }
 
-// Given: long prompts and short answers, one prefill worker that is far behind and three decode workers that idle. Expected:
-// two of them flip, one a window, and never the last; first tokens come much sooner than without flips.
+// Given long prompts and short answers, one prefill worker that is far behind and three idle decode workers; expects two of
+// them to flip, one per window, never the last one, and much earlier first tokens than without flips.
 TEST(ServingRoles, IdleDecodeWorkersFlip) {
   Line model;
   ServingOptions options = two_roles(model, 1, 3);
@@ -51,7 +52,7 @@ TEST(ServingRoles, IdleDecodeWorkersFlip) {
   EXPECT_LT(flipping->ttft.p50_s, fixed->ttft.p50_s / 4);
 }
 
-// Given: short prompts and long answers, and three prefill workers. Expected: they flip the other way.
+// Given short prompts and long answers, and three prefill workers; expects them to flip the other way.
 TEST(ServingRoles, IdlePrefillWorkersFlip) {
   Line model;
   ServingOptions options = two_roles(model, 3, 1);
@@ -66,7 +67,7 @@ TEST(ServingRoles, IdlePrefillWorkersFlip) {
   EXPECT_EQ(result->flips, 2);
 }
 
-// Given: nobody is busy, or one worker is left of the role that idles. Expected: no flips.
+// Given no busy worker, or only one worker of the idle role; expects no flips.
 TEST(ServingRoles, NobodyFlipsWithoutReason) {
   Line model;
   ServingOptions options = two_roles(model, 2, 2);
@@ -79,8 +80,8 @@ TEST(ServingRoles, NobodyFlipsWithoutReason) {
   EXPECT_EQ(simulate_serving(busy, options)->flips, 0);
 }
 
-// Given: prefills of 36 s on both prefill workers over several windows of 10 s, while decodes are busy, and then 30 s of
-// nothing. Expected: a worker in a long iteration is not idle: none flips.
+// Given prefills of 36 s on both prefill workers over several windows of 10 s, while decodes are busy, and then 30 s of
+// nothing; expects no flip: a worker in a long iteration is not idle.
 TEST(ServingRoles, OneLongIterationIsNotIdle) {
   Line model;
   model.per_prompt_token_s = 1e-3;
@@ -94,9 +95,8 @@ TEST(ServingRoles, OneLongIterationIsNotIdle) {
   EXPECT_EQ(result->flips, 0);
 }
 
-// Given: a prefill worker that is behind, one decode worker with work, and another that started a second before the window
-// ends. Expected: what it had not done before it was there does not count as idle: it does not flip, and is busy in later
-// windows.
+// Given a prefill worker that is behind, a decode worker with work, and another that started a second before the window ends;
+// expects no flip: the time before it existed does not count as idle, and it is busy in later windows.
 TEST(ServingRoles, AYoungWorkerIsNotIdleYet) {
   Line model;
   ServingOptions options = two_roles(model, 1, 1);
@@ -118,7 +118,7 @@ TEST(ServingRoles, AYoungWorkerIsNotIdleYet) {
   EXPECT_GT(result->workers[2].busy_share, 0.3);
 }
 
-// Workers with so many heavy and light decodes, and so many pages.
+// Workers with the given heavy and light decodes, and pages.
 struct Decodes {
   int heavy = 0, light = 0, pages = 1000;
 };
@@ -140,7 +140,7 @@ struct Candidates {
       ids.push_back(id);
     }
   }
-  // How often each is chosen for a request of 100 prompt tokens in 600 draws.
+  // How often each is chosen in 600 draws for a request of 100 prompt tokens.
   std::map<int, int> chosen(bool heavy, int output_tokens = 60, int predicted = 0) {
     SequenceSpec spec;
     spec.prompt_tokens = 100;
@@ -153,26 +153,26 @@ struct Candidates {
   }
 };
 
-// Given: decode workers with known decodes. Expected: of two drawn the one whose ratio of heavy to light decodes would be lower
+// Given decode workers with known decodes; expects, of two drawn, the one whose ratio of heavy to light decodes would be lower
 // with a heavy request; a light one goes to the one with fewer decodes.
 TEST(ServingRoles, TwoChoicesSpreadHeavyDecodes) {
-  // Ratios with a heavy one more: 3/4, 2/4, 6/1. The worst is never chosen, the best whenever it is drawn: in two of three
-  // pairs.
+  // Ratios with one more heavy request: 3/4, 2/4, 6/1. The worst is never chosen, the best whenever it is drawn: in two of
+  // three pairs.
   auto times = Candidates({{2, 4}, {1, 4}, {5, 1}}).chosen(true);
   EXPECT_EQ(times.count(2), 0U);
   EXPECT_NEAR(times[1], 400, 60);
   EXPECT_NEAR(times[0], 200, 60);
-  // A light one goes to fewer decodes, whatever the ratio.
+  // A light request goes to fewer decodes, whatever the ratio.
   EXPECT_EQ(Candidates({{4, 1}, {2, 0}}).chosen(false)[1], 600);
-  // No light ones count as one: 3/1 against 2/1.
+  // No light decodes count as one: 3/1 against 2/1.
   EXPECT_EQ(Candidates({{2, 0}, {1, 0}}).chosen(true)[1], 600);
-  // All equal: the one drawn first, so each in its turn.
+  // All equal: the one drawn first, so each equally often.
   times = Candidates({{0, 0}, {0, 0}, {0, 0}, {0, 0}}).chosen(false);
   for (int worker = 0; worker < 4; ++worker) EXPECT_NEAR(times[worker], 150, 45);
 }
 
-// Given: workers too full or too small. Expected: only those with room for the predicted length are drawn from; where none has
-// room, all that can ever hold the request; where none can, none.
+// Given workers that are too full or too small; expects draws only among those with room for the predicted length; if none has
+// room, among all that can ever hold the request; if none can, no worker.
 TEST(ServingRoles, TwoChoicesLookForRoom) {
   // 100 + 60 tokens are ten pages.
   EXPECT_EQ(Candidates({{0, 0, 12}, {9, 1, 1000}, {9, 0, 12}}).chosen(true, 60, 200)[1], 600);
@@ -182,8 +182,8 @@ TEST(ServingRoles, TwoChoicesLookForRoom) {
   EXPECT_EQ(Candidates({{0, 0, 9}, {0, 0, 9}}).chosen(false)[-1], 600);
 }
 
-// Given: Fig. 19's setting: 32 requests for each of two to eight decode workers, half of them heavy. Expected: its direction:
-// the worker with the most heavy ones has fewer than by a random choice, and the one with the most has fewer too.
+// Given the setting of Fig. 19: 32 requests for each of two to eight decode workers, half of them heavy; expects its trend: the
+// worker with the most heavy decodes has fewer than with a random choice, and the one with the most decodes has fewer too.
 TEST(ServingRoles, TwoChoicesAreBetterThanOneAtRandom) {
   SequenceSpec spec;
   spec.prompt_tokens = spec.output_tokens = 10;
@@ -219,8 +219,8 @@ TEST(ServingRoles, TwoChoicesAreBetterThanOneAtRandom) {
   }
 }
 
-// Given: heavy and light requests in turn, prefilled by one worker for two decode workers, by TetriInfer's choice with all
-// lengths known. Expected: each decode worker gets as many heavy ones as the other, within two.
+// Given alternating heavy and light requests, prefilled by one worker for two decode workers, with TetriInfer's choice and all
+// lengths known; expects equal numbers of heavy ones on both, to within two.
 TEST(ServingRoles, TwoChoicesBalanceAWholeRun) {
   Line model;
   ServingOptions options = two_roles(model, 1, 2);
@@ -240,8 +240,8 @@ TEST(ServingRoles, TwoChoicesBalanceAWholeRun) {
   EXPECT_LE(std::abs(heavy_apart), 2);
 }
 
-// Given: lengths in buckets of 200. Expected: with accuracy 1 each is in its own bucket, with 0 in a neighbour, either as
-// often; the first bucket has one neighbour only; with 0.749 three of four are right.
+// Given lengths in buckets of 200; expects each in its own bucket with accuracy 1, in either neighbour equally often with 0,
+// the first bucket's only neighbour, and three of four correct with 0.749.
 TEST(ServingRoles, PredictsBuckets) {
   Rng rng(1, "prediction");
   const dispatch::LengthPrediction right{200, 1}, wrong{200, 0}, paper;
@@ -263,15 +263,15 @@ TEST(ServingRoles, PredictsBuckets) {
   EXPECT_NEAR(correct, 7490, 200);
 }
 
-// Given: requests of different lengths at the same moment. Expected: each goes to the decode worker with the fewest tokens
-// promised, whole lengths counted; what has ended is no longer promised.
+// Given requests of different lengths at the same time; expects each to go to the decode worker with the fewest promised
+// tokens, counting whole lengths; ended requests are no longer promised.
 TEST(ServingRoles, LeastMemoryCountsWholeLengths) {
   Line model;
   ServingOptions options = two_roles(model, 1, 3);
   options.dispatch.decode_choice = dispatch::DecodeChoice::kLeastMemory;
   Witness witness;
   options.observer = &witness;
-  // Promised: 700, 110, 400; then 110 + 300 = 410 and 400 + 20 = 420, and the 30 go beside 410.
+  // Promised: 700, 110, 400; then 110 + 300 = 410 and 400 + 20 = 420, and the 30 go to the one with 410.
   ListSource source({{0, 1, 600, 100},
                      {0, 1, 10, 100},
                      {0, 1, 200, 200},
@@ -287,8 +287,8 @@ TEST(ServingRoles, LeastMemoryCountsWholeLengths) {
     EXPECT_EQ(witness.request(static_cast<std::int64_t>(i)).decode_worker, expected[i]) << i;
 }
 
-// Given: two pairs of a prefill and a decode worker, and a prefill worker more that has no partner. Expected: what the first
-// two prefill is decoded by their partners, what the third one does by any.
+// Given two pairs of a prefill and a decode worker, and a third prefill worker without a partner; expects partners to decode
+// what the first two prefill, and any decode worker for the third.
 TEST(ServingRoles, PartnersStayTogether) {
   Line model;
   ServingOptions options = two_roles(model, 3, 2);
@@ -311,8 +311,8 @@ TEST(ServingRoles, PartnersStayTogether) {
   EXPECT_EQ(prefilled.size(), 3U);
 }
 
-// Given: a mixed pool and requests of a single token. Expected: they need no decode worker and make no mixed one of the prefill
-// worker: a prompt that comes later finds it in its own pool.
+// Given a mixed pool and requests of a single token; expects that they need no decode worker and do not put the prefill worker
+// into the mixed pool: a later prompt finds it in its own pool.
 TEST(ServingRoles, ASingleTokenIsNoDecode) {
   Line model;
   ServingOptions options = two_roles(model, 2, 1);
@@ -320,7 +320,7 @@ TEST(ServingRoles, ASingleTokenIsNoDecode) {
   options.dispatch.mixed_pool_threshold_tokens = 8192;
   Witness witness;
   options.observer = &witness;
-  // Worker 0 has less to do than worker 1 when the third one comes, which is what counts.
+  // Worker 0 has less to do than worker 1 when the third request arrives; this decides.
   ListSource source({{0, 1, 100, 1}, {0, 1, 1000, 5}, {0.001, 1, 100, 5}});
   ASSERT_TRUE(simulate_serving(source, options).ok());
   EXPECT_EQ(witness.request(0).prefill_worker, 0);
@@ -329,9 +329,9 @@ TEST(ServingRoles, ASingleTokenIsNoDecode) {
   EXPECT_EQ(witness.request(2).prefill_worker, 0);
 }
 
-// Given: a mixed pool, one decode worker whose cache holds a fifth of what decodes, and four prefill workers with little to
-// prefill. Expected: prefill workers that decode most of the time become decode workers, one a window and never the last;
-// everything is served with and without; and a load that one decode worker bears moves nobody.
+// Given a mixed pool, one decode worker whose cache holds a fifth of the decodes, and four prefill workers with little to
+// prefill; expects prefill workers that mostly decode to become decode workers, one per window and never the last one, and
+// everything to be served with and without it. A load that one decode worker can serve moves nobody.
 TEST(ServingRoles, MachinesThatStayMixedAreRepurposed) {
   Line model;
   model.capacity_tokens = 20'000;
@@ -358,7 +358,7 @@ TEST(ServingRoles, MachinesThatStayMixedAreRepurposed) {
   ListSource none({});
   const auto refused = simulate_serving(none, options);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("scheduling.repurpose: found no mixed pool"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("scheduling.repurpose: must be used with mixedPool (got none)"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Several services on one clock: they do not disturb each other.
+// Tests that several services on one clock do not affect each other.
 #include <array>
 #include <optional>
 #include <vector>
@@ -13,9 +13,9 @@
 namespace windlass::sim {
 namespace {
 
-// Given: 200 random pairs of services, unified or in two roles, with every policy that draws nothing, and requests for both in
-// one stream. Expected: each service's result is that of its own simulation; what runs by the clock goes on until both have
-// ended.
+// Given 200 random pairs of services, unified or in two roles, with every deterministic policy, and requests for both in one
+// stream; expects each service's result to equal that of its own simulation, except that time-based events continue until both
+// have ended.
 TEST(ServingServices, DoNotDisturbEachOther) {
   constexpr std::array kDrawNothing = {dispatch::PolicyKind::kJffc, dispatch::PolicyKind::kJsq, dispatch::PolicyKind::kSed,
                                        dispatch::PolicyKind::kSaJsq, dispatch::PolicyKind::kRoundRobin};
@@ -76,7 +76,7 @@ TEST(ServingServices, DoNotDisturbEachOther) {
   }
 }
 
-// Given: options that make no sense. Expected: an error that names service and field.
+// Given invalid options; expects an error that names service and field.
 TEST(ServingServices, RefusesOptionsByField) {
   Line model;
   ClusterOptions good;
@@ -92,8 +92,8 @@ TEST(ServingServices, RefusesOptionsByField) {
   };
   const auto names = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   EXPECT_EQ(message([](ClusterOptions&) {}), "none");
-  EXPECT_TRUE(
-      names(message([](auto& o) { o.services[1].pools[1].start_s = -1; }), "services[1].cluster.pools[1].start: found -1"));
+  EXPECT_TRUE(names(message([](auto& o) { o.services[1].pools[1].start_s = -1; }),
+                    "services[1].cluster.pools[1].start: must be a time of at least 0 (got -1"));
   EXPECT_TRUE(names(message([](auto& o) {
                       o.services[0].dispatch.flip = dispatch::FlipPolicy{0, 0.1, 0};
                     }),
@@ -101,13 +101,19 @@ TEST(ServingServices, RefusesOptionsByField) {
   EXPECT_TRUE(names(message([](auto& o) {
                       o.services[0].dispatch.prediction = dispatch::LengthPrediction{0, 1};
                     }),
-                    "prediction.bucketTokens: found 0"));
+                    "prediction.bucketTokens: must be a number of at least 1 (got 0"));
   EXPECT_TRUE(names(message([](auto& o) {
                       o.services[0].dispatch.prediction = dispatch::LengthPrediction{100, 1.5};
                     }),
                     "prediction.accuracy"));
-  EXPECT_TRUE(names(message([](auto& o) { o.failures.at = {{1, 0}, {2, -1}}; }), "failures.at[1].worker: found -1"));
-  EXPECT_TRUE(names(message([](auto& o) { o.failures.at = {{-2, 0}}; }), "failures.at[0].time: found -2"));
+  EXPECT_TRUE(names(message([](auto& o) {
+                      o.failures.at = {{1, 0}, {2, -1}};
+                    }),
+                    "failures.at[1].worker: must be a number of at least 0 (got -1"));
+  EXPECT_TRUE(names(message([](auto& o) {
+                      o.failures.at = {{-2, 0}};
+                    }),
+                    "failures.at[0].time: must be a time of at least 0 (got -2"));
   EXPECT_TRUE(names(message([](auto& o) { o.failures.mean_time_between_s = -1; }), "failures.meanTimeBetween"));
 }
 

@@ -1,4 +1,4 @@
-// The serving simulator: closed forms it must meet, what must hold in every run, and the way of a cache between two workers.
+// Tests the serving simulator: closed forms, invariants of every run, and the transfer of a cache between two workers.
 #include "planner/sim/serving_simulation.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace windlass::sim {
 namespace {
 
-// Given: one request on an idle worker. Expected: its times are the model's: a prefill, then one decode per further token.
+// Given one request on an idle worker; expects the model's times: a prefill, then one decode per further token.
 TEST(ServingSimulation, OneRequestTakesItsIterations) {
   Line model;
   model.per_context_token_s = 1e-6;
@@ -35,8 +35,8 @@ TEST(ServingSimulation, OneRequestTakesItsIterations) {
   EXPECT_NEAR(result->slowdown->e2e.mean_s, 1, 1e-3);
 }
 
-// Given: prompts of one token output, one sequence at a time, Poisson arrivals. Expected: M/D/1: the mean wait is rho / (2 (1 -
-// rho)) services.
+// Given prompts with one output token, one sequence at a time, and Poisson arrivals; expects M/D/1: the mean wait is rho / (2
+// (1 - rho)) services.
 TEST(ServingSimulation, IsAnMd1QueueForSingleTokens) {
   Line model;
   model.base_s = 0.1;
@@ -52,8 +52,9 @@ TEST(ServingSimulation, IsAnMd1QueueForSingleTokens) {
   EXPECT_NEAR(result->busy_share, 0.7, 0.01);
 }
 
-// Given: prefill and decode workers and one request. Expected: the cache takes latency and bytes / bandwidth between the first
-// and the second token, or with layers only what the prefill does not hide; the prefill worker's pages come back.
+// Given prefill and decode workers and one request; expects the cache transfer to take latency and bytes / bandwidth between
+// the first and the second token, or, by layers, only the part that the prefill does not hide; the prefill worker's pages are
+// freed.
 TEST(ServingSimulation, MovesTheCacheBetweenRoles) {
   Line model;
   ServingOptions options;
@@ -71,8 +72,8 @@ TEST(ServingSimulation, MovesTheCacheBetweenRoles) {
   }
 }
 
-// Given: a decode worker with room for one cache of two that are ready. Expected: back-pressure: the second is pulled when the
-// first has ended, and nothing is lost.
+// Given a decode worker with room for one of two ready caches; expects back-pressure: the second is pulled when the first has
+// ended, and nothing is lost.
 TEST(ServingSimulation, PullsWhenThereIsRoom) {
   Line model;
   ServingOptions options;
@@ -87,8 +88,8 @@ TEST(ServingSimulation, PullsWhenThereIsRoom) {
   EXPECT_EQ(result->preemptions, 0);
 }
 
-// Given: random clusters of every batching and of one or two roles, short of memory, with and without a mixed pool, under
-// every dispatch. Expected: every request that fits is served once; the same run gives the same figures; times are in order.
+// Given random clusters of every batching and of one or two roles, short of memory, with and without a mixed pool, under every
+// dispatch; expects every request that fits to be served once, the same figures from the same run, and times in order.
 TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
   constexpr planner::Batching kAll[] = {planner::Batching::kStatic, planner::Batching::kOrca, planner::Batching::kVllm,
                                         planner::Batching::kMixed, planner::Batching::kSarathi};
@@ -128,8 +129,8 @@ TEST(ServingSimulation, ServesEverythingOnceAndRepeatsItself) {
   EXPECT_GT(refused, 0);
 }
 
-// Given: one prefill worker that is far behind and three decode workers that idle. Expected: with a mixed pool prompts go there
-// too, and first tokens come much sooner.
+// Given one prefill worker that is far behind and three idle decode workers; expects prompts to go there too with a mixed pool,
+// and much earlier first tokens.
 TEST(ServingSimulation, TheMixedPoolTakesPromptsThatWouldWait) {
   Line model;
   ServingOptions options;
@@ -147,8 +148,8 @@ TEST(ServingSimulation, TheMixedPoolTakesPromptsThatWouldWait) {
   EXPECT_EQ(mixed->completed, 400);
 }
 
-// Given: pools that make no way for a request, an empty pool, and a model that leaves no room for a cache. Expected: errors
-// that name pool and field.
+// Given pools that cannot serve a request, an empty pool, and a model that leaves no room for a cache; expects errors that name
+// pool and field.
 TEST(ServingSimulation, RefusesWhatCannotServe) {
   Line model, full;
   full.capacity_tokens = -5;
@@ -159,9 +160,11 @@ TEST(ServingSimulation, RefusesWhatCannotServe) {
     const auto result = simulate_serving(source, options);
     return result.ok() ? std::string() : result.error().message;
   };
-  EXPECT_NE(message({}).find("cluster.pools: found roles"), std::string::npos);
-  EXPECT_NE(message({pool_of(model, dispatch::Role::kPrefill, 1)}).find("cluster.pools: found roles"), std::string::npos);
-  EXPECT_NE(message({pool_of(model, dispatch::Role::kUnified, 0)}).find("cluster.pools[0].workers: found 0"),
+  EXPECT_NE(message({}).find("cluster.pools: must be all unified"), std::string::npos);
+  EXPECT_NE(message({pool_of(model, dispatch::Role::kPrefill, 1)}).find("cluster.pools: must be all unified"),
+            std::string::npos);
+  EXPECT_NE(message({pool_of(model, dispatch::Role::kUnified, 0)})
+                .find("cluster.pools[0].workers: must be a number of at least 1 (got 0)"),
             std::string::npos);
   EXPECT_NE(message({pool_of(full, dispatch::Role::kUnified, 1)}).find("cluster.pools[0]: the model does not fit"),
             std::string::npos);

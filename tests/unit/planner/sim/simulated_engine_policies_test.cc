@@ -1,4 +1,4 @@
-// The engine's policies in small cases by hand: cached prefixes, orders of prompts, admission that looks ahead.
+// Tests the engine's policies in small cases computed by hand: cached prefixes, orders of prompts, admission that looks ahead.
 #include <gtest/gtest.h>
 
 #include "planner/sim/simulated_engine.h"
@@ -15,7 +15,7 @@ planner::EngineSettings caching(std::int64_t kv_blocks) {
   return options;
 }
 
-// Runs until nothing is left; gives the prompt tokens that were computed.
+// Runs until nothing is left; returns the number of prompt tokens computed.
 double drain(SimulatedEngine& engine) {
   double tokens = 0;
   while (const auto batch = engine.begin()) {
@@ -25,9 +25,9 @@ double drain(SimulatedEngine& engine) {
   return tokens;
 }
 
-// Given: a prompt of 10 tokens whose first 9 are a prefix, in pages of 4; then a second one beside it. Expected: the second
-// skips two full pages: 2 tokens are computed that attend to 8 before them, and it takes one page more, not three.
-TEST(EnginePrefixes, ArePagesOfAll) {
+// Given a prompt of 10 tokens whose first 9 are a prefix, in pages of 4, then a second one next to it; expects the second to
+// skip two full pages: it computes 2 tokens that attend to 8 before them, and takes one more page instead of three.
+TEST(EnginePrefixes, ShareFullPages) {
   SimulatedEngine engine(caching(20));
   const SequenceSpec spec{.request = 1, .prompt_tokens = 10, .output_tokens = 3, .prefix = 7, .prefix_tokens = 9};
   engine.enqueue(spec);
@@ -47,9 +47,9 @@ TEST(EnginePrefixes, ArePagesOfAll) {
   EXPECT_EQ(engine.free_blocks(), 20);
 }
 
-// Given: two prompts of one prefix in one iteration, and a third whose whole prompt is the prefix. Expected: nothing is cached
-// before the iteration's end, so both are computed; the third computes its last page, since a token must be.
-TEST(EnginePrefixes, AreThereWhenComputed) {
+// Given two prompts of one prefix in one iteration, and a third that consists of the prefix; expects nothing to be cached
+// before the iteration's end, so both are computed; the third computes its last page, since at least one token must be.
+TEST(EnginePrefixes, AreCachedOnceComputed) {
   SimulatedEngine engine(caching(20));
   const SequenceSpec spec{.request = 1, .prompt_tokens = 8, .output_tokens = 1, .prefix = 7, .prefix_tokens = 8};
   engine.enqueue(spec);
@@ -60,8 +60,8 @@ TEST(EnginePrefixes, AreThereWhenComputed) {
   EXPECT_EQ(engine.prefix_hit_tokens(), 4);
 }
 
-// Given: a prefix of one page, then the same one two pages longer, chunk by chunk. Expected: who is longer goes on where the
-// shorter one ends; while it is at it, what its chunks have completed is there for a third.
+// Given a prefix of one page, then the same one two pages longer, chunk by chunk; expects the longer one to continue where the
+// shorter one ends, and its completed chunks to be available to a third during that.
 TEST(EnginePrefixes, GrowChunkByChunk) {
   planner::EngineSettings options = caching(20);
   options.batching = planner::Batching::kVllmV1;
@@ -78,9 +78,9 @@ TEST(EnginePrefixes, GrowChunkByChunk) {
   EXPECT_EQ(engine.begin(), (planner::Batch{1, 2, 2 * (2 + 2 * 12), 0, 0}));
 }
 
-// Given: two prefixes of two pages, left in turn, in a cache of six pages; then a prompt that needs three. Expected: cached
-// pages count as free; the prefix that was left first loses its last page, and the other keeps both.
-TEST(EnginePrefixes, GiveWayWhoseUseIsLongestAgo) {
+// Given two prefixes of two pages, released in turn, in a cache of six pages, then a prompt that needs three; expects cached
+// pages to count as free, the prefix released first to lose its last page, and the other to keep both.
+TEST(EnginePrefixes, EvictTheLeastRecentlyUsedFirst) {
   SimulatedEngine engine(caching(6));
   for (const int prefix : {1, 2}) {
     engine.enqueue({.request = prefix, .prompt_tokens = 9, .output_tokens = 1, .prefix = prefix, .prefix_tokens = 8});
@@ -95,8 +95,8 @@ TEST(EnginePrefixes, GiveWayWhoseUseIsLongestAgo) {
   EXPECT_EQ(drain(engine), 5);
 }
 
-// Given: a sequence that is preempted and recomputed while another one holds their prefix. Expected: only what stands behind
-// the prefix is computed again.
+// Given a sequence that is preempted and recomputed while another one holds their prefix; expects only the part after the
+// prefix to be recomputed.
 TEST(EnginePrefixes, SpareRecomputation) {
   SimulatedEngine engine(caching(5));
   engine.enqueue({.request = 1, .prompt_tokens = 9, .output_tokens = 7, .prefix = 7, .prefix_tokens = 8});
@@ -109,14 +109,14 @@ TEST(EnginePrefixes, SpareRecomputation) {
     ASSERT_EQ(engine.begin()->decode_sequences, 2);
     engine.end();
   }
-  EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 12}));  // both begin a page; one is left
+  EXPECT_EQ(engine.begin(), (planner::Batch{0, 0, 0, 1, 12}));  // both start a page; one is left
   EXPECT_EQ(engine.preemptions(), 1);
   engine.end();
   EXPECT_EQ(drain(engine), 13 - 8);
 }
 
-// Given: prompts of 5, 9, 1 and 3 tokens that wait, each in an iteration of its own. Expected: by arrival, or shortest or
-// longest first within windows of 2, 3 and 4 of them.
+// Given waiting prompts of 5, 9, 1 and 3 tokens, each in an iteration of its own; expects them by arrival, or shortest or
+// longest first within windows of 2, 3 and 4.
 TEST(EnginePromptOrder, SortsInWindows) {
   const auto order = [](planner::PromptOrder order, int window) {
     planner::EngineSettings options;
@@ -142,8 +142,8 @@ TEST(EnginePromptOrder, SortsInWindows) {
   EXPECT_EQ(order(planner::PromptOrder::kLongestFirst, 2), (std::vector<int>{9, 5, 3, 1}));
 }
 
-// Whether a second cache has room beside a first one, in pages of one token. The first: 4 tokens, and 10 to come by prediction.
-// The second: 6 tokens, and 2 to come.
+// Whether a second cache has room next to a first one, in pages of one token. The first has 4 tokens and 10 predicted to come,
+// the second 6 and 2.
 bool has_room(planner::DecodeAdmission admission, std::int64_t kv_blocks) {
   planner::EngineSettings options;
   options.block_tokens = 1;
@@ -156,7 +156,7 @@ bool has_room(planner::DecodeAdmission admission, std::int64_t kv_blocks) {
   return engine.has_room({.request = 2, .prompt_tokens = 6, .output_tokens = 5, .predicted_output_tokens = 3});
 }
 
-// Given: as above. Expected: greedy needs the second's 6 pages and one more beside the first's 4; reserve-dynamic what both
+// Given the same; expects greedy to need the second's 6 pages and one more next to the first's 4; reserve-dynamic what both
 // hold when the second has ended, 4 + 2 and 6 + 2; reserve-static what each holds in the end, 4 + 10 and 6 + 2.
 TEST(EngineAdmission, LooksAhead) {
   EXPECT_TRUE(has_room(planner::DecodeAdmission::kGreedy, 11));
@@ -167,9 +167,9 @@ TEST(EngineAdmission, LooksAhead) {
   EXPECT_FALSE(has_room(planner::DecodeAdmission::kReserveStatic, 21));
 }
 
-// Given: reserve-static, a decode of 4 tokens and 3 to come beside a waiting prompt of 4 with 5 to come, in 15 pages of one
-// token. Expected: 4 + 3 and 4 + 5 are more than there are, so the prompt waits, although 11 pages are free, until the decode
-// has ended.
+// Given reserve-static, a decode of 4 tokens with 3 to come next to a waiting prompt of 4 with 5 to come, in 15 pages of one
+// token; expects the prompt to wait until the decode has ended, although 11 pages are free, because 4 + 3 and 4 + 5 exceed the
+// pages.
 TEST(EngineAdmission, HoldsForPromptsToo) {
   planner::EngineSettings options;
   options.admission_reserve = 0;
@@ -188,8 +188,8 @@ TEST(EngineAdmission, HoldsForPromptsToo) {
   EXPECT_EQ(engine.begin(), (planner::Batch{1, 4, 16, 0, 0}));
 }
 
-// Given: sequences of 12 tokens that are all predicted to end with their second. Expected: they are let in together, run out of
-// pages, and are preempted and ended as under greedy admission.
+// Given sequences of 12 tokens that are all predicted to end with their second; expects them to be admitted together, to run
+// out of pages, and to be preempted and finished as under greedy admission.
 TEST(EngineAdmission, SurvivesWrongPredictions) {
   for (const planner::DecodeAdmission admission : planner::kAllDecodeAdmissions) {
     planner::EngineSettings options;

@@ -1,4 +1,4 @@
-// The engine against a plain one that looks at every sequence, token and page every time, and what must hold in every schedule.
+// Tests the engine against a plain one that looks at every sequence, token and page, and the invariants of every schedule.
 #include <algorithm>
 #include <map>
 
@@ -75,7 +75,7 @@ class Schedule {
     return spec;
   }
 
-  // What others do to the engine, whether an iteration is under way or not.
+  // Calls from outside, during an iteration or not.
   void act(double probability) {
     while (arrived_ < requests_ && rng_.uniform() < probability) {
       SequenceSpec spec = random_spec();
@@ -161,14 +161,14 @@ class Schedule {
   PlainEngine plain_;
   Seen& seen_;
   int requests_, arrived_ = 0, gone_ = 0;
-  std::map<int, SimulatedEngine::Sequence> held_;  // by request: handed over or coming
+  std::map<int, SimulatedEngine::Sequence> held_;  // by request: handed over or incoming
   std::map<int, bool> handed_;
   std::map<int, int> output_;  // tokens, by request
 };
 
-// Given: random engines (every batching, preemption, prompt order and admission, prefixes cached and not), short of
-// pages, host pages, sequences and tokens in turn, under random arrivals, hand-overs and caches that come. Expected: iteration
-// by iteration the same batch, tokens, ends and pages as the plain engine; pages between none and all; all free in the end.
+// Given random engines (every batching, preemption, prompt order and admission, with and without cached prefixes), short of
+// pages, host pages, sequences and tokens in turn, under random arrivals, hand-overs and incoming caches; expects in every
+// iteration the same batch, tokens, ends and pages as the plain engine; a valid number of pages; and all free at the end.
 TEST(EngineRandom, IsThePlainEngine) {
   Rng rng(1, "engine");
   Seen seen;

@@ -1,4 +1,4 @@
-// The engine of the serving simulator: batching, hand-over and preemption in small cases by hand.
+// Tests the simulated engine: batching, hand-over and preemption in small cases computed by hand.
 #include "planner/sim/simulated_engine.h"
 
 #include <set>
@@ -9,7 +9,7 @@
 namespace windlass::sim {
 namespace {
 
-// Given: two prompts and room for both. Expected: vLLM prefills them together, then decodes; the second token comes from the
+// Given two prompts and room for both; expects vLLM to prefill them together, then to decode; the second token comes from the
 // decode.
 TEST(SimulatedEngine, PrefillsFirst) {
   planner::EngineSettings options;
@@ -29,8 +29,8 @@ TEST(SimulatedEngine, PrefillsFirst) {
   EXPECT_EQ(engine.begin(), std::nullopt);
 }
 
-// Given: Sarathi's budget of 10 tokens, a decode under way and a prompt of 25. Expected: chunks of 9, 9 and 7 beside the
-// decode, each with the attention of what stands before it.
+// Given Sarathi's budget of 10 tokens, a running decode and a prompt of 25; expects chunks of 9, 9 and 7 next to the decode,
+// each attending to the tokens before it.
 TEST(SimulatedEngine, ChunksFillTheBudget) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kSarathi;
@@ -53,9 +53,9 @@ TEST(SimulatedEngine, ChunksFillTheBudget) {
   }
 }
 
-// Given: a static batch of outputs of 2, 5 and 1 tokens whose prompts of 4, 6 and 2 ask for two iterations of at most 8, and a
-// prompt that comes meanwhile. Expected: all three stay in every decode, padded, with their reserved pages, and are returned
-// together with the fifth token; the newcomer waits for the next batch; a worker that fails gives all of them back.
+// Given a static batch with outputs of 2, 5 and 1 tokens whose prompts of 4, 6 and 2 need two iterations of at most 8, and a
+// prompt that arrives during it; expects all three to stay in every decode, padded, with their reserved pages, and to be
+// returned together with the fifth token. The new prompt waits for the next batch; a failing worker returns all of them.
 TEST(SimulatedEngine, AStaticBatchEndsTogether) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kStatic;
@@ -92,8 +92,9 @@ TEST(SimulatedEngine, AStaticBatchEndsTogether) {
   EXPECT_EQ(engine.begin(), (planner::Batch{1, 2, 4, 0, 0}));
 }
 
-// Given: static batching, four pages of 4 tokens: a single token of output beside which the next cache does not fit, and a
-// small one behind that. Expected: the first is a batch of its own, done at its prefill; the other two are the next one.
+// Given static batching and four pages of 4 tokens: a request with a single output token, next to which the next cache does not
+// fit, and a small one after that; expects the first to be a batch of its own, done at its prefill, and the other two to form
+// the next one.
 TEST(SimulatedEngine, MemoryEndsTheFormingOfAStaticBatch) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kStatic;
@@ -118,8 +119,8 @@ TEST(SimulatedEngine, MemoryEndsTheFormingOfAStaticBatch) {
   EXPECT_EQ(engine.free_blocks(), 4);
 }
 
-// Given: a prompt that is to be handed over. Expected: its first token here, its pages kept until release(); the decode worker
-// takes pages with reserve() and makes the other tokens after join().
+// Given a prompt to be handed over; expects its first token here and its pages kept until release(); the decode worker takes
+// pages with reserve() and makes the other tokens after join().
 TEST(SimulatedEngine, HandsOver) {
   planner::EngineSettings options;
   options.kv_blocks = 10;
@@ -147,8 +148,8 @@ TEST(SimulatedEngine, HandsOver) {
   EXPECT_EQ(decode.free_blocks(), 10);
 }
 
-// Given: a cache that joins while an iteration is under way, its next token the first of a page. Expected: that iteration goes
-// on without it; its token comes with the next one, in a page of its own.
+// Given a cache that joins during an iteration and whose next token starts a page; expects that iteration to continue without
+// it, and its token in the next one, in a page of its own.
 TEST(SimulatedEngine, JoinsFromTheNextIteration) {
   planner::EngineSettings options;
   options.kv_blocks = 4;
@@ -167,8 +168,8 @@ TEST(SimulatedEngine, JoinsFromTheNextIteration) {
   EXPECT_EQ(engine.free_blocks(), 4);
 }
 
-// Given: a decode that needs a page while a prompt is half computed and holds the last ones. Expected: vLLM V1 takes the
-// prompt's pages and admits nobody in that iteration; Sarathi-Serve preempts the decode, and goes on with the prompt.
+// Given a decode that needs a page while a half-computed prompt holds the last ones; expects vLLM V1 to take the prompt's pages
+// and to admit nothing in that iteration, and Sarathi-Serve to preempt the decode and to continue the prompt.
 TEST(SimulatedEngine, VllmV1PreemptsThePromptUnderWay) {
   for (const planner::Batching batching : {planner::Batching::kVllmV1, planner::Batching::kSarathi}) {
     planner::EngineSettings options = planner::with_defaults_of(batching);
@@ -179,7 +180,7 @@ TEST(SimulatedEngine, VllmV1PreemptsThePromptUnderWay) {
     SimulatedEngine engine(options);
     engine.enqueue({1, 4, 8});
     engine.enqueue({2, 8, 2});
-    for (int iteration = 0; iteration < 6; ++iteration) {  // two chunks of the first; four of its tokens beside the second
+    for (int iteration = 0; iteration < 6; ++iteration) {  // two chunks of the first; four of its tokens next to the second
       ASSERT_TRUE(engine.begin());
       engine.end();
     }
@@ -196,10 +197,10 @@ TEST(SimulatedEngine, VllmV1PreemptsThePromptUnderWay) {
   }
 }
 
-// Given: two sequences that grow until the four pages are used up, two pages of host memory, and a prompt that comes then.
-// Expected: the later sequence's eight tokens move out, and back when its two pages and one more are free; the prompt waits for
-// that. With one host page the sequence is recomputed instead, before the prompt.
-TEST(SimulatedEngine, SwapsWhoBeganLast) {
+// Given two sequences that grow until the four pages are used up, two pages of host memory, and a prompt that arrives then;
+// expects the later sequence's eight tokens to move out, and back once its two pages and one more are free, with the prompt
+// waiting. With one host page, expects the sequence to be recomputed instead, before the prompt.
+TEST(SimulatedEngine, SwapsTheSequenceThatBeganLast) {
   for (const std::int64_t host_blocks : {2, 1}) {
     planner::EngineSettings options;
     options.admission_reserve = 0;
@@ -236,14 +237,14 @@ TEST(SimulatedEngine, SwapsWhoBeganLast) {
       EXPECT_EQ(engine.started()[0], 3);
     } else {
       EXPECT_EQ(engine.begin(), (planner::Batch{2, 9 + 3, 81 + 9, 0, 0}));
-      ASSERT_EQ(engine.started().size(), 1U);  // the other had begun before
+      ASSERT_EQ(engine.started().size(), 1U);  // the other had started before
       EXPECT_EQ(engine.started()[0], 3);
     }
   }
 }
 
-// Given: a worker that fails with sequences waiting, prefilling and decoding, one of them preempted. Expected: all of them come
-// back in the order of arrival, and the engine is as new but for its counts.
+// Given a failing worker with waiting, prefilling and decoding sequences, one of them preempted; expects all of them back in
+// order of arrival, and the engine as new except for its counters.
 TEST(SimulatedEngine, Abandons) {
   planner::EngineSettings options;
   options.kv_blocks = 4;
@@ -264,7 +265,7 @@ TEST(SimulatedEngine, Abandons) {
   EXPECT_EQ(engine.begin(), std::nullopt);
 }
 
-// Given: every batching. Expected: its name is its own; vllm-v1's defaults cache prefixes and keep no watermark, the others'
+// Given every batching; expects distinct names; vllm-v1's defaults cache prefixes and keep no watermark, the others' defaults
 // are those of EngineSettings.
 TEST(SimulatedEngine, KnowsItsDefaults) {
   std::set<std::string> names;

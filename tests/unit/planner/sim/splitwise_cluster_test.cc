@@ -1,5 +1,5 @@
-// Splitwise's Fig. 12 (Patel et al., ISCA 2024) in simulation: how many prompt machines Azure's code service needs beside three
-// token machines of 8 H100 for BLOOM-176B, so that all nine objectives of Table VI hold. The scenario is
+// Tests Splitwise's Fig. 12 (Patel et al., ISCA 2024) in simulation: how many prompt machines Azure's code service needs with
+// three token machines of 8 H100 for BLOOM-176B to meet all nine objectives of Table VI. The scenario is
 // examples/simulate/splitwise-code.yaml.
 #include "tests/bench/fidelity/splitwise_cluster.h"
 
@@ -23,7 +23,7 @@ std::string read(const std::filesystem::path& path) {
   return text.str();
 }
 
-// In how many of 20 seeds the cluster with so many prompt machines meets the objectives. No policy: fewest pending tokens.
+// In how many of 20 seeds the cluster with this many prompt machines meets the objectives. No policy: fewest pending tokens.
 int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch) {
   const std::filesystem::path folder = source_path("/examples/simulate");
   auto scenario = parse_scenario(read(folder / "splitwise-code.yaml"), "splitwise-code.yaml");
@@ -45,8 +45,8 @@ int seeds_met(int prompt_machines, std::optional<dispatch::PolicyKind> dispatch)
   return met;
 }
 
-// Given: 70 requests a second for two minutes, 20 seeds, prompts dispatched by requests or by pending tokens. Expected: 27
-// prompt machines hold all nine objectives in at least 18 of them, 24 in at most 3.
+// Given 70 requests per second for two minutes, 20 seeds, and prompts dispatched by requests or by pending tokens; expects 27
+// prompt machines to meet all nine objectives in at least 18 seeds, and 24 in at most 3.
 TEST(SplitwiseCluster, NeedsTwentySevenPromptMachines) {
   if (!std::filesystem::exists(source_path("/../shared/data/profiles/splitwise"))) {
     GTEST_SKIP() << "no ../shared/data: Splitwise's profile and Azure's trace are not part of the project";

@@ -1,4 +1,5 @@
-// Waiting that grows through a run: told from waiting that does not, by its rule and in simulated queues.
+// Tests that waiting which grows through a run is distinguished from waiting which does not, by the rule itself and in
+// simulated queues.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace windlass::sim {
 namespace {
 
-// Given twenty waits in any order: the mean of each two that follow one another; a tenth without a request has none.
+// Given twenty waits in any order; expects the mean of each two consecutive ones; none for a tenth without a request.
 TEST(WaitingTrend, MeansByTenth) {
   WaitingTrend trend(20), half(20);
   for (const std::int64_t at : {19, 3, 0, 7, 1, 2, 18, 4, 5, 6, 8, 9, 17, 10, 11, 12, 13, 14, 15, 16}) {
@@ -29,7 +30,8 @@ TEST(WaitingTrend, MeansByTenth) {
   EXPECT_FALSE(waiting_grows(half.tenths(), 0));
 }
 
-// Given rising means: they grow once the last is above a service time, also with five pairs out of order, not with six.
+// Given rising means; expects growth once the last is above a service time, also with five pairs out of order, but not with
+// six.
 TEST(WaitingTrend, FortyPairsRise) {
   WaitingByTenth tenths;
   for (std::size_t i = 0; i < 10; ++i) tenths[i] = static_cast<double>(i);
@@ -41,8 +43,7 @@ TEST(WaitingTrend, FortyPairsRise) {
   EXPECT_FALSE(waiting_grows(tenths, 8));
 }
 
-// Given queues at loads of 50 % to 90 % and of 120 %, with and without a warm-up: no growth in the former, growth in the
-// latter.
+// Given queues at loads of 50 % to 90 % and of 120 %, with and without a warm-up; expects growth only in the latter.
 TEST(WaitingTrend, TellsOverloadFromLoad) {
   const std::vector<SimulatedChain> chains = {{1, 2, {}}};
   int growing = 0;

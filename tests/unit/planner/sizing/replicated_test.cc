@@ -1,4 +1,4 @@
-// Replicated placement: the cheapest accelerator for the demand wins, room comes first, and the losers are all there.
+// Tests of replicated placement: the cheapest accelerator for the demand wins, room comes first, and all candidates are listed.
 #include "planner/sizing/replicated.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ ReplicatedInput chat_input(double requests_per_s) {
   return input;
 }
 
-// Given little demand, expect the accelerator whose single worker is cheapest; every candidate listed, in order of cost.
+// Given little demand; expects the accelerator whose single worker is cheapest, and all candidates in order of cost.
 TEST(Replicated, LittleDemandTakesTheCheapestWorker) {
   const ReplicatedResult result = place_replicated(chat_input(0.1));
   ASSERT_EQ(result.candidates.size(), 3U);
@@ -30,14 +30,14 @@ TEST(Replicated, LittleDemandTakesTheCheapestWorker) {
   EXPECT_LE(result.candidates[1].cost_per_hour, result.candidates[2].cost_per_hour);
 }
 
-// Given much demand, expect the accelerator that is cheapest in total, which is not the one with the cheapest worker.
+// Given high demand; expects the accelerator with the lowest total cost, which is not the one with the cheapest worker.
 TEST(Replicated, MuchDemandTakesTheCheapestTotal) {
   const ReplicatedResult result = place_replicated(chat_input(200));
   EXPECT_NE(result.candidates[0].config.spec.accelerator, "l4");
   for (const Candidate& candidate : result.candidates) EXPECT_GE(candidate.cost_per_hour, result.candidates[0].cost_per_hour);
 }
 
-// Given no room on the cheapest, expect the next that has room; given room nowhere, the cheapest again.
+// Given no room on the cheapest; expects the next one with room. Given room nowhere; expects the cheapest.
 TEST(Replicated, RoomComesFirst) {
   ReplicatedInput input = chat_input(0.1);
   input.accelerators[2].available_gpus = 0;
@@ -46,16 +46,15 @@ TEST(Replicated, RoomComesFirst) {
   EXPECT_EQ(place_replicated(input).candidates[0].config.spec.accelerator, "l4");
 }
 
-// Given prices of zero, expect fewer GPUs to win.
+// Given prices of zero; expects the candidate with the fewest GPUs.
 TEST(Replicated, WithoutPricesFewerGpusWin) {
   ReplicatedInput input = chat_input(60);
   for (auto& option : input.accelerators) option.spec.price_per_hour = 0;
   EXPECT_EQ(place_replicated(input).candidates[0].config.spec.accelerator, "h100");
 }
 
-// Given an objective out of reach, expect no candidate and the smallest objective in reach with the accelerator that reaches
-// it.
-TEST(Replicated, SaysWhatIsInReach) {
+// Given an objective that cannot be met; expects no candidate, and the smallest possible objective with its accelerator.
+TEST(Replicated, NamesTheSmallestPossibleObjective) {
   ReplicatedInput input = chat_input(1);
   input.objective.tpot_s = 0.0005;
   const ReplicatedResult result = place_replicated(input);
@@ -65,7 +64,7 @@ TEST(Replicated, SaysWhatIsInReach) {
   EXPECT_FALSE(place_replicated(input).candidates.empty());
 }
 
-// Given a configuration that was not chosen, expect it by its GPUs, or none where it does not meet the objective.
+// Given a configuration that was not chosen; expects it by its GPUs, or none if it misses the objective.
 TEST(Replicated, GivesAnyFeasibleConfiguration) {
   const ReplicatedInput input = chat_input(10);
   const auto four = replicated_candidate(input, 4);
@@ -74,7 +73,7 @@ TEST(Replicated, GivesAnyFeasibleConfiguration) {
   EXPECT_FALSE(replicated_candidate(input, 3).has_value());
 }
 
-// Given 300 random demands, expect that no other candidate with room is cheaper than the winner and that its workers suffice.
+// Given 300 random demands; expects that no other candidate with room is cheaper than the winner, and that its workers suffice.
 TEST(Replicated, WinnerIsCheapestOfAll) {
   Rng rng(41, "demands");
   for (int i = 0; i < 300; ++i) {

@@ -1,4 +1,4 @@
-// The rate at which TPOT holds for a percentile: against what the serving simulator gives, and how it moves.
+// Tests of the rate at which a percentile meets TPOT: against the serving simulator, and in which direction it moves.
 #include "planner/sizing/tpot_tail.h"
 
 #include <algorithm>
@@ -23,15 +23,16 @@ LinearModel model() {
   return LinearModel(c);
 }
 
-// Given: Azure's conversations and code at 75 ms a token for 99 %. Expected: within 5 % of the rates up to which the
-// simulator's workers attain: 1.02 times 5.32/s and 0.52 times 3.86/s.
-TEST(TpotTail, IsWhereTheSimulatorAttains) {
+// Given Azure's conversations and code at 75 ms per token for 99 %; expects to be within 5 % of the highest rates at which the
+// simulator's workers meet the objective: 1.02 times 5.32/s and 0.52 times 3.86/s.
+TEST(TpotTail, AgreesWithTheSimulator) {
   const Objective objective{2, 0.075, 99};
   EXPECT_NEAR(rate_within_tpot(model(), objective, {1155, 211}, 76), 1.02 * 5.32, 0.05 * 5.4);
   EXPECT_NEAR(rate_within_tpot(model(), objective, {2048, 28}, 7), 0.52 * 3.86, 0.05 * 2.0);
 }
 
-// Given: a lower percentile, a looser TPOT, shorter prompts. Expected: more; with fewer slots no more than they hold.
+// Given a lower percentile, a looser TPOT or shorter prompts; expects a higher rate. Given fewer slots; expects no more than
+// they hold.
 TEST(TpotTail, MovesWithTheObjective) {
   const double strict = rate_within_tpot(model(), {2, 0.075, 99}, {2048, 28}, 256);
   EXPECT_GT(rate_within_tpot(model(), {2, 0.075, 90}, {2048, 28}, 256), strict);
@@ -42,15 +43,14 @@ TEST(TpotTail, MovesWithTheObjective) {
   EXPECT_GT(few, 0);
 }
 
-// Given: an objective below one decode iteration, and answers of one token. Expected: nothing; and what prefills leave room
-// for.
-TEST(TpotTail, HasItsEnds) {
+// Given an objective below one decode iteration; expects 0. Given answers of one token; expects what prefills leave room for.
+TEST(TpotTail, HandlesTheExtremes) {
   EXPECT_EQ(rate_within_tpot(model(), {2, 0.01, 99}, {1155, 211}, 76), 0);
   EXPECT_NEAR(rate_within_tpot(model(), {2, 0.01, 99}, {1000, 1}, 256), 0.95 / 0.08276, 1e-6);
 }
 
-// Given: means and limits about the place where the sum gives way to the approximation, and tails from nearly certain to one in
-// a million. Expected: the sum over all terms, to within 2e-5 and always falling with the limit.
+// Given means and limits around the switch from the sum to the approximation, and tails from nearly certain to one in a
+// million; expects the full sum within 2e-5, always falling with the limit.
 TEST(TpotTail, PoissonAgreesWithTheExactSum) {
   for (const double limit : {0.0, 3.5, 60.0, 499.0, 500.0, 501.0, 700.0, 5000.0}) {
     double last = -1;
@@ -70,8 +70,8 @@ TEST(TpotTail, PoissonAgreesWithTheExactSum) {
   EXPECT_EQ(poisson_above(0, 0), 0);
 }
 
-// Given: a worker with a single slot, and prompts that take longer than the objective leaves room for. Expected: all that its
-// slot serves, since no other prompt comes in while one decodes.
+// Given a worker with a single slot, and prompts longer than the objective leaves room for; expects the full rate of the slot,
+// because no other prompt comes in while one decodes.
 TEST(TpotTail, ASingleSlotIsStalledByNobody) {
   const Lengths lengths{2048, 28};
   const double prompt_s = model().prefill_s(2048) - model().prefill_s(0);
@@ -79,9 +79,9 @@ TEST(TpotTail, ASingleSlotIsStalledByNobody) {
   EXPECT_NEAR(rate, (1 - rate * prompt_s) / (28 * model().decode_s(1, 2048 + 14)), 0.01);
 }
 
-// Given: prompts of one token and answers so long that a hundred million of them fit into one. Expected: an answer at once, and
-// the rate that fills the slots, since so many stalls even out.
-TEST(TpotTail, TinyPromptsAreTheMean) {
+// Given prompts of one token and answers so long that a hundred million prompts fit into one; expects a fast answer, and the
+// rate that fills the slots, because that many stalls even out.
+TEST(TpotTail, TinyPromptsAverageOut) {
   LinearCoefficients c;
   c.k1 = 1e-8;
   c.c1 = 0.01;

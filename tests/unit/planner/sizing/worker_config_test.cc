@@ -1,4 +1,4 @@
-// Aladdin's worker configuration: each limit by hand, and a brute force over all degrees and batches beside it.
+// Tests of Aladdin's worker configuration: each limit by hand, and a brute force over all degrees and batches.
 #include "planner/sizing/worker_config.h"
 
 #include <algorithm>
@@ -19,13 +19,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// prefill 10 ms; decode 10 ms and 1 ms a request at any context; a cache of 1,000 tokens.
+// Prefill 10 ms; decode 10 ms plus 1 ms per request at any context; a cache of 1,000 tokens.
 LinearModel simple_model(double kv_tokens = 1000) {
   return LinearModel(LinearCoefficients{0, 0.01, 0, 0.001, 0.01, kv_tokens});
 }
 
-// Given a batch of 4 with 21 output tokens, expect: a step of 14 ms; 20 steps and 4 prefills of service; 3 prefills of others
-// spread over 20 steps in TPOT; and in TTFT the step under way, the wait for prefills in front (M/D/1), the own prefill.
+// Given a batch of 4 with 21 output tokens; expects a step of 14 ms; a service time of 20 steps and 4 prefills; a TPOT with 3
+// prefills of others spread over 20 steps; and a TTFT of the current step, the wait for earlier prefills (M/D/1) and the own
+// prefill.
 TEST(WorkerTimes, ByHand) {
   const WorkerTimes times = worker_times(simple_model(), 4, Lengths{100, 21});
   EXPECT_DOUBLE_EQ(times.prefill_s, 0.01);
@@ -36,29 +37,29 @@ TEST(WorkerTimes, ByHand) {
   EXPECT_DOUBLE_EQ(times.ttft_s, 0.014 + 0.01 * share / (2 * (1 - share)) + 0.01);
 }
 
-// Given answers of one token, expect no decoding and no TPOT stall.
+// Given answers of one token; expects no decoding and no TPOT stall.
 TEST(WorkerTimes, OneTokenIsPrefillAlone) {
   const WorkerTimes times = worker_times(simple_model(), 2, Lengths{100, 1});
   EXPECT_DOUBLE_EQ(times.service_s, 0.02);
   EXPECT_DOUBLE_EQ(times.tpot_s, times.decode_s);
 }
 
-// Given TPOT 20 ms (18 ms after the margin): 10 + b + (b - 1) / 2 ms at 21 tokens allows b = 5.67. Expect a batch of 5, limited
-// by TPOT.
+// Given TPOT 20 ms (18 ms after the margin), where 10 + b + (b - 1) / 2 ms at 21 tokens allows b = 5.67; expects a batch of 5,
+// limited by TPOT.
 TEST(LargestBatch, TpotByHand) {
   const BatchChoice choice = largest_batch(simple_model(), Objective{1, 0.02, 95}, Lengths{50, 21});
   EXPECT_EQ(choice.batch, 5);
   EXPECT_EQ(choice.limit, BatchLimit::kTpot);
 }
 
-// Given 1,000 tokens of cache and requests of 180 + 21 and a block of 16, expect 4 of them, limited by the cache.
+// Given a cache of 1,000 tokens, requests of 180 + 21 and a block of 16; expects 4 of them, limited by the cache.
 TEST(LargestBatch, KvCacheByHand) {
   const BatchChoice choice = largest_batch(simple_model(), Objective{1, 0.05, 95}, Lengths{180, 21});
   EXPECT_EQ(choice.batch, 4);
   EXPECT_EQ(choice.limit, BatchLimit::kKvCache);
 }
 
-// Given TTFT 25 ms, expect the batch whose step under way and prefills just fit, limited by TTFT.
+// Given TTFT 25 ms; expects the largest batch whose current step and prefills fit, limited by TTFT.
 TEST(LargestBatch, TtftByHand) {
   const Lengths lengths{50, 201};
   const BatchChoice choice = largest_batch(simple_model(1e6), Objective{0.025, 1, 95}, lengths);
@@ -67,14 +68,14 @@ TEST(LargestBatch, TtftByHand) {
   EXPECT_GT(worker_times(simple_model(1e6), choice.batch + 1, lengths).ttft_s, 0.025);
 }
 
-// Given loose objectives and a vast cache, expect the engine's own limit.
+// Given loose objectives and a huge cache; expects the engine's own limit.
 TEST(LargestBatch, EngineLimit) {
   const BatchChoice choice = largest_batch(simple_model(1e9), Objective{100, 100, 95}, Lengths{50, 21});
   EXPECT_EQ(choice.batch, kMaxBatch);
   EXPECT_EQ(choice.limit, BatchLimit::kEngine);
 }
 
-// Given 64 heads and 8 KV heads, expect degrees that divide the heads and over which KV heads split or repeat evenly; and that
+// Given 64 heads and 8 KV heads; expects degrees that divide the heads, over which KV heads split or repeat evenly, and that
 // divide the widths of the MLP and of experts: 5 divides the 40 heads of Llama 2 13B, but not its 13,824.
 TEST(TensorParallel, DegreesDivideHeadsAndWidths) {
   EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama3-70b").value(), 16), (std::vector<int>{1, 2, 4, 8, 16}));
@@ -82,7 +83,7 @@ TEST(TensorParallel, DegreesDivideHeadsAndWidths) {
   EXPECT_EQ(tensor_parallel_degrees(model_shape_by_name("llama2-13b").value(), 8), (std::vector<int>{1, 2, 4, 8}));
   ModelShape shape = model_shape_by_name("llama3-70b").value();
   shape.experts = MixtureOfExperts{.experts = 8, .experts_per_token = 2, .intermediate = 12, .layers = shape.layers};
-  shape.intermediate = 7;  // of no layer
+  shape.intermediate = 7;  // used by no layer
   EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1, 2, 4}));
   shape.experts->shared_intermediate = 6;
   EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1, 2}));
@@ -90,7 +91,7 @@ TEST(TensorParallel, DegreesDivideHeadsAndWidths) {
   EXPECT_EQ(tensor_parallel_degrees(shape, 16), (std::vector<int>{1}));
 }
 
-// What the search should find, written down anew: every degree, every batch, the conditions as the paper states them.
+// The search as a brute force: every degree, every batch, the conditions as in the paper.
 struct Brute {
   int gpus = 0;
   int batch = 0;
@@ -131,8 +132,8 @@ std::optional<Brute> brute_force(const WorkerSearchInput& in) {
   return best;
 }
 
-// Given random models, accelerators, objectives and lengths, expect the brute force's degree, batch and throughput, or
-// none from both.
+// Given random models, accelerators, objectives and lengths; expects the brute force's degree, batch and throughput, or none
+// from both.
 TEST(WorkerConfig, AgreesWithBruteForce) {
   Rng rng(31, "instances");
   const auto names = model_shape_names();
@@ -171,7 +172,7 @@ WorkerSearchInput chat_on(const AcceleratorSpec& accelerator, const char* model)
   return WorkerSearchInput{model_shape_by_name(model).value(), accelerator, Objective{1, 0.05, 95}, Lengths{512, 256}, 8, 0};
 }
 
-// Given each way to be impossible, expect its code and a message with the figures.
+// Given each reason for refusal; expects its code and a message with the figures.
 TEST(WorkerConfig, SaysWhyNot) {
   WorkerSearchInput in = chat_on(testing::l4(), "llama3-70b");
   WorkerSearch search = search_worker_config(in);
@@ -201,8 +202,8 @@ TEST(WorkerConfig, SaysWhyNot) {
   EXPECT_EQ(search_worker_config(in).rejected.at(0).code, RejectCode::kDataType);
 }
 
-// Given the smallest objective that a rejection names, expect that it is met; given a little less, that it is not.
-TEST(WorkerConfig, WhatWouldMeetItMeetsIt) {
+// Given the smallest objective named by a rejection; expects that it can be met, and slightly less cannot.
+TEST(WorkerConfig, TheNamedObjectiveCanBeMet) {
   WorkerSearchInput in = chat_on(testing::h100(), "llama3-8b");
   in.objective.tpot_s = 0.001;
   const double needed_s = search_worker_config(in).rejected.back().smallest_tpot_s;

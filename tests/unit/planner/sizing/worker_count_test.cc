@@ -1,4 +1,4 @@
-// The number of workers: hand-made cases, a linear scan beside the bisection, and a simulated queue that meets the promise.
+// Tests of the number of workers: cases by hand, a linear scan against the bisection, and a simulated queue.
 #include "planner/sizing/worker_count.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace windlass::planner {
 namespace {
 
-// Given one slot a worker, 1 s of service and no limit on waiting, expect the utilisation to decide: 8 requests/s need 10
+// Given one slot per worker, 1 s of service and no limit on waiting; expects the utilisation to decide: 8 requests/s need 10
 // workers at 80 %.
 TEST(WorkerCount, UtilisationDecidesWhenWaitingIsFree) {
   const SizingInput input{8, 1, 1, 1e9, 95, 0.8};
@@ -24,13 +24,13 @@ TEST(WorkerCount, UtilisationDecidesWhenWaitingIsFree) {
   EXPECT_FALSE(workers_suffice(input, 9));
 }
 
-// Given one server's textbook case, C(1, a) = a: at 5 % allowed to wait longer than nothing, the load may be 0.05.
+// Given one server, where C(1, a) = a; expects a load of 0.05 if 5 % may wait.
 TEST(WorkerCount, WaitingDecidesWhenTheBudgetIsZero) {
   EXPECT_TRUE(workers_suffice(SizingInput{0.05, 1, 1, 0, 95, 0.8}, 1));
   EXPECT_FALSE(workers_suffice(SizingInput{0.051, 1, 1, 0, 95, 0.8}, 1));
 }
 
-// Given no demand, expect no workers; given more than the limit can serve, the limit.
+// Given no demand; expects no workers. Given more than the limit can serve; expects the limit.
 TEST(WorkerCount, Extremes) {
   EXPECT_EQ(workers_needed(SizingInput{0, 1, 8, 1, 95, 0.8}, 10), 0);
   EXPECT_EQ(workers_needed(SizingInput{1000, 1, 8, 1, 95, 0.8}, 10), 10);
@@ -38,7 +38,7 @@ TEST(WorkerCount, Extremes) {
   EXPECT_TRUE(std::isinf(predicted_wait_s(SizingInput{100, 1, 1, 1, 95, 0.8}, 10)));
 }
 
-// Given random demands, expect the first number of a linear scan that suffices.
+// Given random demands; expects the first sufficient number of a linear scan.
 TEST(WorkerCount, IsTheFirstThatSuffices) {
   Rng rng(21, "sizing");
   for (int i = 0; i < effort(300, 3000); ++i) {
@@ -56,8 +56,8 @@ TEST(WorkerCount, IsTheFirstThatSuffices) {
   }
 }
 
-// Given 30 random demands and the number of workers for each, expect of 60,000 simulated requests at most the promised share,
-// and a little for chance, to wait beyond the budget.
+// Given 30 random demands and their numbers of workers; expects that of 60,000 simulated requests at most the promised share,
+// plus a little for chance, waits beyond the budget.
 TEST(WorkerCount, KeepsItsPromiseInASimulation) {
   Rng rng(22, "instances");
   for (int i = 0; i < 30; ++i) {

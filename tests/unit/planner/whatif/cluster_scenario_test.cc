@@ -1,4 +1,4 @@
-// CLUSTER files: what they make, and what of them is refused.
+// Tests CLUSTER files: the problems they define, and what is rejected.
 #include "planner/whatif/cluster_scenario.h"
 
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "planner/base/rng.h"
 #include "tests/effort.h"
+#include "tests/says.h"
 #include "tests/unit/planner/workload/mutated_text.h"
 
 namespace windlass::hetero {
@@ -42,7 +43,7 @@ std::string refusal(const std::string& from, const std::string& to) {
   return made.ok() ? "" : made.error().message;
 }
 
-// Given a file with every field, expect the cluster to say the same, and a problem whose accelerators are the nodes'.
+// Given a file with every field; expects the cluster to match, and a problem with the nodes' accelerators.
 TEST(ClusterScenario, MakesAClusterProblem) {
   auto made = prepared();
   ASSERT_TRUE(made.ok()) << made.error().message;
@@ -73,7 +74,7 @@ TEST(ClusterScenario, MakesAClusterProblem) {
   EXPECT_THAT(made->notes(), Contains("cluster.nodes[1].intraGBps: 300 (a100-80gb's data sheet)"));
 }
 
-// Given no links, expect the data sheets' slowest network and a note; given links without a default, expect no other links.
+// Given no links; expects the data sheets' slowest network and a note. Given links without a default; expects no other links.
 TEST(ClusterScenario, FillsInLinks) {
   const std::string links =
       "  links: {default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n1, n0], GBps: 12.5, latency: 5us}]}\n";
@@ -88,11 +89,11 @@ TEST(ClusterScenario, FillsInLinks) {
   EXPECT_EQ(listed->problem().cluster->link(0, 1).bytes_per_s, 12.5e9);
   EXPECT_EQ(listed->problem().cluster->link(0, 2).bytes_per_s, 0);
   EXPECT_EQ(listed->problem().between_nodes.bandwidth_bytes_per_s, 12.5e9);
-  EXPECT_THAT(listed->notes(), Contains(HasSubstr("the network is in 2 parts")));
+  EXPECT_THAT(listed->notes(), Contains(HasSubstr("the network has 2 separate parts")));
   EXPECT_THAT(listed->notes(), Contains(HasSubstr("n0, n1 have 514 GB; n2 has 171 GB")));
 }
 
-// Given no link at all, expect nothing to cross the network of the search's problem either.
+// Given no link at all; expects no transfers over the network in the search's problem either.
 TEST(ClusterScenario, ANetworkMayBeNone) {
   const auto made = prepared("between: [{nodes: [n1, n0], GBps: 12.5, latency: 5us}]", "between: []");
   ASSERT_TRUE(made.ok()) << made.error().message;
@@ -100,10 +101,10 @@ TEST(ClusterScenario, ANetworkMayBeNone) {
       prepared("default: {GBps: 0.6, latency: 100us}, between: [{nodes: [n1, n0], GBps: 12.5, latency: 5us}]", "");
   ASSERT_TRUE(none.ok()) << none.error().message;
   EXPECT_EQ(none->problem().between_nodes.bandwidth_bytes_per_s, 1);
-  EXPECT_THAT(none->notes(), Contains(HasSubstr("the network is in 3 parts")));
+  EXPECT_THAT(none->notes(), Contains(HasSubstr("the network has 3 separate parts")));
 }
 
-// Given a model that a node's GPUs hold only together with another's, expect a problem without kinds and no error.
+// Given a model that fits only on two nodes together; expects a problem without kinds and no error.
 TEST(ClusterScenario, NeedsNoWorkerOnOneNode) {
   const auto made = prepared("llama3.1-8b", "opt-175b");  // 351 GB; n0 has 342
   ASSERT_TRUE(made.ok()) << made.error().message;
@@ -111,15 +112,15 @@ TEST(ClusterScenario, NeedsNoWorkerOnOneNode) {
   EXPECT_FALSE(search::validate(made->problem()).ok());
 }
 
-// Given a model that fits nowhere, expect what is needed, what each part of the network has and how much is missing.
+// Given a model that fits nowhere; expects the needed memory, what each part of the network has, and how much is missing.
 TEST(ClusterScenario, SaysWhatIsMissing) {
   const auto made = prepared("llama3.1-8b", "llama3.1-405b");
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, ErrorCode::kNotFound);
   const std::string& message = made.error().message;
-  EXPECT_THAT(message, HasSubstr("c.yaml:6: cluster: found llama3.1-405b that fits nowhere"));
+  EXPECT_THAT(message, HasSubstr("c.yaml:6: cluster: must have connected nodes with at least"));
   EXPECT_THAT(message, HasSubstr("n0, n1, n2 have 685 GB, 1"));
-  EXPECT_THAT(message, HasSubstr("GB too few"));
+  EXPECT_THAT(message, HasSubstr("GB too little"));
   std::string apart = kCluster;
   apart.replace(apart.find("default: {GBps: 0.6, latency: 100us}, "), 38, "");
   apart.replace(apart.find("llama3.1-8b"), 11, "llama3.1-405b");
@@ -131,33 +132,33 @@ TEST(ClusterScenario, SaysWhatIsMissing) {
   EXPECT_THAT(parts.error().message, HasSubstr("; n2 has 171 GB"));
 }
 
-// Given mistakes that a hurried user makes, expect the line, the field, what was found and what is allowed.
+// Given typical user errors; expects the line, the field, the value and the rule.
 TEST(ClusterScenario, NamesMistakes) {
   EXPECT_THAT(refusal("nodes: [n1, n0]", "nodes: [n1, n7]"),
-              HasSubstr("c.yaml:10: cluster.links.between[0].nodes: found 'n7', which is no node, allowed are n0, n1, n2"));
-  EXPECT_THAT(refusal("nodes: [n1, n0]", "nodes: [n1, n1]"),
-              HasSubstr("found a link of 'n1' to itself, allowed are two nodes"));
-  EXPECT_THAT(refusal("nodes: [n1, n0]", "nodes: [n1]"), HasSubstr("cluster.links.between[0].nodes: found a list"));
+              HasSubstr("c.yaml:10: cluster.links.between[0].nodes: must be names of nodes: n0, n1, n2"));
+  EXPECT_THAT(refusal("nodes: [n1, n0]", "nodes: [n1, n1]"), HasSubstr("must be two different nodes (got 'n1' twice)"));
+  EXPECT_THAT(refusal("nodes: [n1, n0]", "nodes: [n1]"), Says("cluster.links.between[0].nodes: must*(got a list"));
   EXPECT_THAT(refusal("latency: 5us}]", "latency: 5us}, {nodes: [n0, n1], GBps: 1}]"),
               HasSubstr("'n0' and 'n1' a second time"));
   EXPECT_THAT(refusal("name: n1", "name: n0"),
-              HasSubstr("c.yaml:8: cluster.nodes[1].name: found 'n0', which is the name of cluster.nodes[0] too"));
-  EXPECT_THAT(refusal("a100-80gb", "a100"), HasSubstr("c.yaml:8: cluster.nodes[1].accelerator: found 'a100', allowed is"));
-  EXPECT_THAT(refusal("a100-80gb, gpus: 2", "a100-80gb, gpus: 0"), HasSubstr("cluster.nodes[1].gpus: found '0', allowed is"));
+              HasSubstr("c.yaml:8: cluster.nodes[1].name: must be unique (got 'n0', as cluster.nodes[0])"));
+  EXPECT_THAT(refusal("a100-80gb", "a100"), HasSubstr("c.yaml:8: cluster.nodes[1].accelerator: must be one of"));
+  EXPECT_THAT(refusal("a100-80gb, gpus: 2", "a100-80gb, gpus: 0"), Says("cluster.nodes[1].gpus: must*(got '0')"));
   EXPECT_THAT(refusal("gpus: 4, intraGBps", "gpus: 4, intraGbps"), HasSubstr("cluster.nodes[0].intraGbps: unknown field"));
-  EXPECT_THAT(refusal("GBps: 0.6", "GBps: -1"), HasSubstr("cluster.links.default.GBps: found '-1'"));
-  EXPECT_THAT(refusal("latency: 100us", "latency: 100"), HasSubstr("cluster.links.default.latency: found '100'"));
-  EXPECT_THAT(refusal("gpus: 2}\n  links", "gpus: 2, pricePerGpuHour: 3}\n  links"),
-              HasSubstr("cluster.nodes[2].pricePerGpuHour: found 3 beside 3.69 of another node with h100-80gb"));
-  EXPECT_THAT(refusal("slo:", "accelerators: [{accelerator: l4}]\nslo:"),
-              HasSubstr("accelerators: found a list, allowed is nothing"));
-  EXPECT_THAT(refusal("slo:", "network: {withinNodeGBps: 1}\nslo:"), HasSubstr("network: found a map, allowed is nothing"));
-  EXPECT_THAT(refusal("slo: {timeToFirstToken: 2s, timePerOutputToken: 100ms}", ""), HasSubstr("slo: missing"));
-  EXPECT_THAT(refusal("  links", "  link"), HasSubstr("cluster.link: unknown field; allowed are nodes, links"));
+  EXPECT_THAT(refusal("GBps: 0.6", "GBps: -1"), Says("cluster.links.default.GBps: must*(got '-1')"));
+  EXPECT_THAT(refusal("latency: 100us", "latency: 100"), Says("cluster.links.default.latency: must*(got '100')"));
+  EXPECT_THAT(
+      refusal("gpus: 2}\n  links", "gpus: 2, pricePerGpuHour: 3}\n  links"),
+      HasSubstr(
+          "cluster.nodes[2].pricePerGpuHour: must be the same on all nodes with h100-80gb (got 3, another node has 3.69)"));
+  EXPECT_THAT(refusal("slo:", "accelerators: [{accelerator: l4}]\nslo:"), Says("accelerators: must be left out*(got a list)"));
+  EXPECT_THAT(refusal("slo:", "network: {withinNodeGBps: 1}\nslo:"), Says("network: must be left out*(got a map)"));
+  EXPECT_THAT(refusal("slo: {timeToFirstToken: 2s, timePerOutputToken: 100ms}", ""), HasSubstr("slo: must be a map"));
+  EXPECT_THAT(refusal("  links", "  link"), HasSubstr("cluster.link: unknown field, must be one of nodes, links"));
   EXPECT_THAT(refusal("  nodes:", "  hosts:"), HasSubstr("cluster.nodes: missing"));
 }
 
-// Given thousands of broken texts, expect an answer each time: a cluster that validate() takes, or an error of one line.
+// Given thousands of broken texts; expects a cluster that validate() accepts, or an error of one line.
 TEST(ClusterScenario, AnswersWhateverTheText) {
   const std::string alphabet = "{}[]:,- \n\"'#0129ansGBpk.e\x01";
   Rng rng(1, "broken clusters");
@@ -170,7 +171,7 @@ TEST(ClusterScenario, AnswersWhateverTheText) {
       continue;
     }
     EXPECT_TRUE(validate(scenario->cluster).ok());
-    if (++accepted % 8 != 0) continue;  // latency models take their time
+    if (++accepted % 8 != 0) continue;  // building latency models takes time
     const auto made = question_of(*scenario, {});
     if (!made.ok()) {
       EXPECT_FALSE(made.error().message.empty());
@@ -179,8 +180,8 @@ TEST(ClusterScenario, AnswersWhateverTheText) {
   EXPECT_GT(accepted, effort(1, 20));
 }
 
-// Given other files, expect to be told apart from a CLUSTER file.
-TEST(ClusterScenario, IsToldApart) {
+// Given other files; expects holds_cluster() to tell them from a CLUSTER file.
+TEST(ClusterScenario, IsDistinguishedFromOtherFiles) {
   EXPECT_TRUE(holds_cluster(kCluster));
   EXPECT_TRUE(holds_cluster("cluster: {links: {}}"));
   EXPECT_FALSE(holds_cluster("cluster: {pools: []}"));

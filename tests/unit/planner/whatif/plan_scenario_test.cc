@@ -1,9 +1,10 @@
-// SCENARIO files for plans: what they make, and what of them is refused.
+// Tests SCENARIO files of plans: the problems they define, and what is rejected.
 #include "planner/whatif/plan_scenario.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/says.h"
 #include "tests/unit/profile_text.h"
 
 namespace windlass::search {
@@ -36,7 +37,7 @@ std::string refusal(const std::string& from, const std::string& to) {
   return made.ok() ? "" : made.error().message;
 }
 
-// Given a scenario with every field, expect the problem to say the same.
+// Given a scenario with every field; expects the problem to match.
 TEST(PlanScenario, MakesAProblem) {
   const auto made = prepared(kScenario);
   ASSERT_TRUE(made.ok()) << made.error().message;
@@ -69,8 +70,8 @@ TEST(PlanScenario, MakesAProblem) {
   EXPECT_NEAR(last_s, 0.5, 0.25);  // 50 requests at 100 a second
 }
 
-// Given a profile that measured transfers to one kind of worker, expect its paths to be the measured ones, in bytes of the
-// cache, but for what the file says of the network; other kinds have the problem's. What is taken is told.
+// Given a profile with measured transfers to one kind of worker; expects the measured paths, in bytes of the cache, except
+// where the file sets the network; other kinds have the problem's paths. The values used are reported.
 TEST(PlanScenario, TakesMeasuredTransfers) {
   const std::string profile = profile_text(
       "llama3.1-8b", "h100-80gb", 2, R"({bandwidthBytesPerSecond: "4e+09", latencySeconds: "0.002", bytesPerToken: "262144"})");
@@ -90,25 +91,24 @@ TEST(PlanScenario, TakesMeasuredTransfers) {
     EXPECT_EQ(problem.path_to(kind, false), problem.between_nodes) << "as the file says";
   }
   EXPECT_EQ(measured, 1);  // the profile's
-  EXPECT_THAT(made->notes(),
-              testing::Contains("network.withinNodeGBps: 2 to decode workers of h100-80gb-2 (as it was measured)"));
+  EXPECT_THAT(made->notes(), testing::Contains("network.withinNodeGBps: 2 to decode workers of h100-80gb-2 (measured)"));
   EXPECT_THAT(made->notes(), testing::Not(testing::Contains(HasSubstr("betweenNodesGBps"))));
 }
 
-// Given mistakes that a hurried user makes, expect the line, the field, what was found and what is allowed.
+// Given typical user errors; expects the line, the field, the value and the rule.
 TEST(PlanScenario, NamesMistakes) {
-  EXPECT_THAT(refusal("h100-80gb", "h100"), HasSubstr("s.yaml:8: accelerators[1].accelerator: found 'h100', allowed is"));
-  EXPECT_THAT(refusal("h100-80gb", "a100-80gb"), HasSubstr("found a100-80gb a second time"));
-  EXPECT_THAT(refusal("accelerators:", "cluster:"), HasSubstr("cluster: found"));
-  EXPECT_THAT(refusal("[1, 2], pipe", "[0], pipe"), HasSubstr("search.tensorParallel: found"));
-  EXPECT_THAT(refusal("roofline}", "roofline, tensorParallel: 2}"), HasSubstr("latency.tensorParallel: found"));
-  EXPECT_THAT(refusal("percentile: 99", "percentile: 80"), HasSubstr("limits[0].percentile: found"));
+  EXPECT_THAT(refusal("h100-80gb", "h100"), HasSubstr("s.yaml:8: accelerators[1].accelerator: must be one of"));
+  EXPECT_THAT(refusal("h100-80gb", "a100-80gb"), HasSubstr("(got a100-80gb a second time)"));
+  EXPECT_THAT(refusal("accelerators:", "cluster:"), HasSubstr("cluster: must be left out"));
+  EXPECT_THAT(refusal("[1, 2], pipe", "[0], pipe"), HasSubstr("search.tensorParallel: must be a list"));
+  EXPECT_THAT(refusal("roofline}", "roofline, tensorParallel: 2}"), HasSubstr("latency.tensorParallel: must be left out"));
+  EXPECT_THAT(refusal("percentile: 99", "percentile: 80"), HasSubstr("limits[0].percentile: must be one of 50, 90, 95, 99"));
   EXPECT_THAT(refusal("metric: ttft", "metric: ttftSlowdown"), HasSubstr("limits[0]"));
   EXPECT_THAT(refusal("maxGpus: 20", "maxGPUs: 20"), HasSubstr("maxGPUs"));
-  EXPECT_THAT(refusal("gpus: 8", "gpus: -1"), HasSubstr("accelerators[0].gpus: found '-1'"));
+  EXPECT_THAT(refusal("gpus: 8", "gpus: -1"), Says("accelerators[0].gpus: must*(got '-1')"));
 }
 
-// Given neither slo nor limits, expect to be told that one is needed; given only limits, expect a problem.
+// Given neither slo nor limits; expects an error that requires one. Given only limits; expects a problem.
 TEST(PlanScenario, NeedsAnObjective) {
   std::string text = kScenario;
   text.erase(text.find("slo:"), text.find("accelerators:") - text.find("slo:"));
@@ -116,10 +116,10 @@ TEST(PlanScenario, NeedsAnObjective) {
   text.erase(text.find("limits:"));
   const auto made = prepared(text);
   ASSERT_FALSE(made.ok());
-  EXPECT_THAT(made.error().message, HasSubstr("slo: missing"));
+  EXPECT_THAT(made.error().message, HasSubstr("slo: must be a map"));
 }
 
-// Given a model that fits no worker that is allowed, expect each one's reason.
+// Given a model that fits no allowed worker; expects the reason for each.
 TEST(PlanScenario, SaysWhyNothingFits) {
   const auto made = prepared(kScenario, "llama3.1-8b", "llama3.1-405b");
   ASSERT_FALSE(made.ok());

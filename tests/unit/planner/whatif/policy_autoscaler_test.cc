@@ -1,4 +1,4 @@
-// The controller in the loop: the simulator asks make_plan on its interval; workers start and drain with their delays.
+// Tests the controller in the simulation loop: make_plan runs at its interval; workers start and drain with their delays.
 #include "planner/whatif/policy_autoscaler.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace windlass::sim {
 namespace {
 
-// One kind of accelerator, one or two services of Llama 3 8B on it, priced by the same lines that the policy plans with.
+// One kind of accelerator with one or two Llama 3 8B services; the simulation uses the same linear model as the policy.
 class Loop {
  public:
   explicit Loop(int services, int allocatable_gpus) {
@@ -59,7 +59,7 @@ class Loop {
     };
   }
 
-  // Every service begins with one worker.
+  // Runs with one worker per service at the start.
   std::vector<ServingResult> run(std::vector<workload::Request> requests, ServingObserver* observer = nullptr) {
     PolicyAutoscaler autoscaler(options);
     ClusterOptions cluster;
@@ -113,7 +113,7 @@ std::vector<workload::Request> phases(const std::vector<Phase>& phases, int serv
   return requests;
 }
 
-// GPUs that workers hold at each second, by service.
+// GPUs held by workers at each second, by service.
 class GpuWatch final : public ServingObserver {
  public:
   void on_request(const ServedRequest&) override {}
@@ -137,9 +137,9 @@ class GpuWatch final : public ServingObserver {
   std::map<double, std::map<int, int>> gpus_;
 };
 
-// Given: a load that a single worker holds, then one far above it for ten minutes, then the first again. Expected: workers are
-// started when the load rises and are ready after their start time; they go after the stabilisation window; nothing is lost;
-// and it costs less than the peak's workers all the time.
+// Given a load that one worker can serve, then one far above it for ten minutes, then the first again; expects workers to start
+// when the load rises and to be ready after their start time, to go after the stabilization window, no lost request, and a
+// lower cost than the peak's workers all the time.
 TEST(PolicyAutoscaler, FollowsTheLoad) {
   Loop loop(1, 64);
   GpuWatch watch;
@@ -160,8 +160,8 @@ TEST(PolicyAutoscaler, FollowsTheLoad) {
   for (const auto& decision : loop.decisions) EXPECT_FALSE(decision.reasons.empty());
 }
 
-// Given: the same run twice, and the last snapshot on its own. Expected: the same result, and make_plan gives what was carried
-// out, so that any decision of a simulation can be replayed.
+// Given the same run twice, and the last snapshot on its own; expects the same result, and make_plan to return the plan that
+// was applied, so any decision of a simulation can be replayed.
 TEST(PolicyAutoscaler, IsReproducible) {
   Loop one(1, 16), two(1, 16);
   const auto requests = phases({{2, 60}, {60, 120}}, 0, "again");
@@ -173,8 +173,8 @@ TEST(PolicyAutoscaler, IsReproducible) {
   EXPECT_EQ(planner::make_plan(one.snapshot), planner::make_plan(two.snapshot));
 }
 
-// Given: fewer GPUs than the load needs. Expected: never more are held, draining and starting workers included, and what was
-// withheld is on record.
+// Given fewer GPUs than the load needs; expects never more to be held, including draining and starting workers, and the denied
+// workers on record.
 TEST(PolicyAutoscaler, StaysWithinTheGpus) {
   Loop loop(1, 3);
   GpuWatch watch;
@@ -185,8 +185,8 @@ TEST(PolicyAutoscaler, StaysWithinTheGpus) {
   EXPECT_FALSE(loop.denied.empty());
 }
 
-// Given: two services that both want more GPUs than there are, the second with the higher priority. Expected: it gets more of
-// them; the first keeps its floor; together never more than there are.
+// Given two services that both want more GPUs than exist, the second with higher priority; expects it to get more, the first to
+// keep its floor, and the total never to exceed the GPUs.
 TEST(PolicyAutoscaler, ArbitratesBetweenServices) {
   Loop loop(2, 6);
   loop.options.services[1].priority = 100;
@@ -206,8 +206,8 @@ TEST(PolicyAutoscaler, ArbitratesBetweenServices) {
   EXPECT_LT(results[1].ttft.p95_s, results[0].ttft.p95_s);
 }
 
-// Given: a service that may idle to zero, and a pause. Expected: no worker is left in the pause; the next request waits in the
-// central queue until one has started, and is answered.
+// Given a service that may idle to zero, and a pause; expects no worker during the pause; the next request waits in the central
+// queue until a worker has started, and is answered.
 TEST(PolicyAutoscaler, ScalesToZeroAndBack) {
   Loop loop(1, 4);
   loop.options.services[0].scaling.min_workers = 0;
@@ -223,7 +223,7 @@ TEST(PolicyAutoscaler, ScalesToZeroAndBack) {
   EXPECT_LT(result.gpu_hours, 500.0 / 3600);
 }
 
-// Records what each decision could know.
+// Records the input of each decision.
 class Watched final : public ClusterController {
  public:
   explicit Watched(PolicyAutoscalerOptions options) : inner_(std::move(options)) {}
@@ -244,8 +244,8 @@ class Watched final : public ClusterController {
   PolicyAutoscaler inner_;
 };
 
-// Given: readings that are ten seconds old when a decision is made every five. Expected: each says what was true at its own
-// time, and none is older than that and a scrape.
+// Given readings that are ten seconds old, with a decision every five; expects each reading to be true at its own time, and
+// none older than that plus a scrape.
 TEST(PolicyAutoscaler, ReadsWhatWas) {
   Loop loop(1, 4);
   loop.options.metrics_age_s = 10;
@@ -274,7 +274,7 @@ TEST(PolicyAutoscaler, ReadsWhatWas) {
   EXPECT_LE(watched.oldest_s, 11);
 }
 
-// Keeps every snapshot that was decided on.
+// Keeps every snapshot that led to a decision.
 class Recorded final : public ClusterController {
  public:
   explicit Recorded(PolicyAutoscalerOptions options) : inner_(std::move(options)) {}
@@ -293,9 +293,9 @@ class Recorded final : public ClusterController {
   PolicyAutoscaler inner_;
 };
 
-// Given: a load that rises, workers that start in 30 s. Expected: the count of arrivals is as old as the other readings and
-// never falls; the KV cache's use is that of ready workers, above 0 and at most 1; start times are known once the first worker
-// has become ready before our eyes, not from those that were there, and are 30 s.
+// Given a rising load and workers that start in 30 s; expects the arrival count to be as old as the other readings and never to
+// fall; the KV cache use to be that of ready workers, above 0 and at most 1; and start times of 30 s, known once the first
+// worker was seen becoming ready, not from initial workers.
 TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
   Loop loop(1, 16);
   loop.options.metrics_age_s = 1;
@@ -344,8 +344,7 @@ TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
   EXPECT_TRUE(first_start_s);
 }
 
-// Given: starts of 10 to 130 s, in turn, and more of them than are kept. Expected: the 90th percentile of the youngest twenty,
-// by nearest rank.
+// Given starts of 10 to 130 s in turn, more than are kept; expects the 90th percentile of the latest twenty, by nearest rank.
 TEST(PolicyAutoscaler, MeasuresTheP90OfTheYoungestStarts) {
   Loop loop(1, 64);
   const auto pool = loop.options.pool(0, "a100-80gb", 1);

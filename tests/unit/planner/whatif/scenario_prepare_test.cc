@@ -1,10 +1,11 @@
-// Scenarios with their files: what they become, against figures worked out by hand and the models asked directly, and files
-// that are wrong.
+// Tests the conversion of scenarios with their files against values computed by hand and the models themselves, and errors in
+// files.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
+#include "tests/says.h"
 #include "tests/unit/planner/whatif/scenario_text.h"
 #include "tests/unit/profile_text.h"
 
@@ -20,8 +21,8 @@ workload: {trace: t.csv, arrivals: trace}
 cluster: {pools: [{accelerator: h100-80gb, gpusPerWorker: 8}]}
 )";
 
-// Given a trace of four requests far apart on a profile: each takes what the profile says of it, by hand: prompts between rows
-// are interpolated at the batch's tokens, decodes at one token.
+// Given a trace of four widely spaced requests on a profile; expects each to take the time computed by hand from the profile:
+// prompts interpolated between rows at the batch's tokens, decodes at one token.
 TEST(ScenarioPrepare, ReplaysATraceOnAProfile) {
   const auto scenario = prepared(with(kOnTrace, "arrivals: trace", "arrivals: trace, requestsPerSecond: 0.01"),
                                  {{"p.csv", kProfile}, {"t.csv", kTrace}});
@@ -46,7 +47,7 @@ TEST(ScenarioPrepare, ReplaysATraceOnAProfile) {
   EXPECT_GT(result.extrapolated_iterations, 0);  // decodes at one token lie below the rows
 }
 
-// Given a pool with a weight, the dispatch has it; without one, it has none.
+// Given a pool with a weight; expects it in the dispatch; without one, expects none.
 TEST(ScenarioPrepare, WeighsPools) {
   const auto weighed = prepared(with(kOnTrace, "gpusPerWorker: 8", "gpusPerWorker: 8, dispatchWeight: 2.5"),
                                 {{"p.csv", kProfile}, {"t.csv", kTrace}});
@@ -59,9 +60,9 @@ TEST(ScenarioPrepare, WeighsPools) {
   EXPECT_EQ(without.pools[0].dispatch_weight, 0);
 }
 
-// Given the linear source: the model's own coefficients decide, and the cache holds what the memory leaves; kvCapacityTokens is
-// obeyed.
-TEST(ScenarioPrepare, LinearIsTheCatalogs) {
+// Given the linear source; expects the model's own coefficients, a cache of what the memory leaves, and kvCapacityTokens to
+// override it.
+TEST(ScenarioPrepare, LinearUsesTheCatalog) {
   const auto scenario = prepared(with(kSmall, "requestsPerSecond: 4", "requestsPerSecond: 0.001\n  requests: 1"));
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingService options = scenario->options(1).services[0];
@@ -75,7 +76,7 @@ TEST(ScenarioPrepare, LinearIsTheCatalogs) {
   EXPECT_EQ(small->options(1).services[0].pools[0].spec.engine.kv_blocks, 50);
 }
 
-// Given a fit on profile rows that lie on a line: the fitted model gives the rows' times back.
+// Given a fit on profile rows that lie on a line; expects the fitted model to reproduce the rows' times.
 TEST(ScenarioPrepare, LinearIsFittedOnRows) {
   std::string csv = "model,hardware,prompt_size,batch_size,token_size,prompt_time,token_time,tensor_parallel\n";
   for (const int prompt : {100, 200, 400, 800}) {
@@ -91,7 +92,7 @@ TEST(ScenarioPrepare, LinearIsFittedOnRows) {
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::decode_batch(3, 300)), 0.010 + 0.0005 * 3 + 0.000001 * 900, 1e-6);
 }
 
-// Given DistServe's files: its formula and its capacities; without capacities the catalog's.
+// Given DistServe's files; expects its formula and its capacities; without capacities the catalog's.
 TEST(ScenarioPrepare, DistServe) {
   const std::string profile = R"({"facebook/opt-13b": {"2": {"decoding_large_small_bs_threshold": 95,
     "prefill": [14, 0.07, 2e-6], "decoding_smallbs": [13, 0.0003, 0.06], "decoding_largebs": [10, 0.0003, 0.08]}}})";
@@ -113,10 +114,10 @@ cluster: {pools: [{accelerator: a100-80gb, gpusPerWorker: 2}]}
                               {{"d.json", profile}, {"c.csv", "model,tp,pp,max_num_tokens\nfacebook/opt-13b,2,1,1600\n"}});
   ASSERT_FALSE(other.ok());
   EXPECT_THAT(other.error().message, StartsWith("s.yaml:4: cluster.pools[0]: d.json: "));
-  EXPECT_THAT(other.error().message, HasSubstr("tensor parallel degree: found 4, allowed are 2"));
+  EXPECT_THAT(other.error().message, HasSubstr("tensor parallel degree: must be one of 2 (got 4)"));
 }
 
-// Given the roofline source: a faster chip is faster, nothing counts as measured, and int4 weights are refused.
+// Given the roofline source; expects a faster chip to be faster, nothing to count as measured, and int4 weights to be rejected.
 TEST(ScenarioPrepare, Roofline) {
   const auto slow = prepared(with(kSmall, "source: linear", "source: roofline"));
   ASSERT_TRUE(slow.ok()) << slow.error().message;
@@ -127,7 +128,7 @@ TEST(ScenarioPrepare, Roofline) {
   EXPECT_GT(result.tbt.mean_s, faster.tbt.mean_s);
 }
 
-// Given: kernels from data sheets, and the CPU's share beside them. Expected: each iteration takes that much longer.
+// Given kernels from data sheets and additional CPU time; expects each iteration to take that much longer.
 TEST(ScenarioPrepare, CpuTimeIsAdded) {
   const auto bare = prepared(with(kSmall, "source: linear", "source: roofline"));
   const auto cpu = prepared(with(kSmall, "source: linear", "source: roofline, cpu: {iteration: 2ms, sequence: 100us}"));
@@ -138,7 +139,8 @@ TEST(ScenarioPrepare, CpuTimeIsAdded) {
               2e-3 + 8 * 100e-6, 1e-9);
 }
 
-// Given one scenario at twice the rate: about twice the requests in the same time, the same lengths, and another mean rate.
+// Given one scenario at twice the rate; expects about twice the requests in the same time, the same lengths, and another mean
+// rate.
 TEST(ScenarioPrepare, RatesScale) {
   const std::string common = "inputTokens: {distribution: uniform, min: 1, max: 900}";
   for (const char* arrivals : {"requestsPerSecond: 4", "requestsPerSecond: 4\n  arrivals: gamma\n  cv: 2",
@@ -164,8 +166,8 @@ TEST(ScenarioPrepare, RatesScale) {
   }
 }
 
-// Given a trace and Poisson arrivals: requests are drawn from the trace's rows with replacement, at the rate asked for, or at
-// the trace's own where none is.
+// Given a trace and Poisson arrivals; expects requests to be drawn from the trace's rows with replacement, at the given rate,
+// or the trace's own without one.
 TEST(ScenarioPrepare, DrawsFromATrace) {
   const std::string yaml = with(kOnTrace, "arrivals: trace", "duration: 1000s, requestsPerSecond: 5");
   const auto scenario = prepared(yaml, {{"p.csv", kProfile}, {"t.csv", kTrace}});
@@ -188,8 +190,8 @@ TEST(ScenarioPrepare, DrawsFromATrace) {
   EXPECT_DOUBLE_EQ(own->requests_per_second(), 3.0 / 4);
 }
 
-// Given prefill and decode pools without a link: the slower side's network, told as a default. With a mixed pool: engines that
-// batch prompts and decodes together.
+// Given prefill and decode pools without a link; expects the slower side's network, reported as a default. With a mixed pool;
+// expects engines that batch prompts and decodes together.
 TEST(ScenarioPrepare, LinkAndMixedPool) {
   const std::string yaml = with(kSmall, "  - {accelerator: a100-80gb, gpusPerWorker: 1, workers: 2}",
                                 "  - {role: prefill, accelerator: h100-80gb, gpusPerWorker: 2}\n"
@@ -208,9 +210,10 @@ TEST(ScenarioPrepare, LinkAndMixedPool) {
   EXPECT_EQ(result.kv_transfers, result.requests);
 }
 
-// Given a split service whose decode workers' profile measured transfers: they are the link, in bytes of the cache, told as
-// measured, and the second token comes later than over the network by as much. What the scenario says goes before them; of two
-// decode pools the slower counts, without a measurement by its network; a prefill worker's measurement is of no use.
+// Given a split service whose decode workers' profile has measured transfers; expects them as the link, in bytes of the cache
+// and reported as measured, and the second token later than over the network by the difference. Values in the scenario override
+// them; of two decode pools the slower one counts (its network if it has no measurement); a prefill worker's measurement is
+// ignored.
 TEST(ScenarioPrepare, MeasuredTransfersAreTheLink) {
   const std::string split =
       with(with(kSmall, "source: linear", "source: linear, files: {h100-80gb: h.yaml, a100-80gb: a.yaml}"),
@@ -229,8 +232,8 @@ TEST(ScenarioPrepare, MeasuredTransfersAreTheLink) {
   const auto measured = of(split, "", kSlow), network = of(split, kSlow, "");
   EXPECT_EQ(path_of(measured), (planner::KvTransferPath{1e9, 0.003, 0, 0}));
   EXPECT_EQ(path_of(network).bandwidth_bytes_per_s, 25e9);
-  EXPECT_THAT(measured->scenario().defaults, testing::Contains("cluster.link.bandwidthGBps: 1 (as it was measured)"));
-  EXPECT_THAT(measured->scenario().defaults, testing::Contains("cluster.link.latency: 3ms (as it was measured)"));
+  EXPECT_THAT(measured->scenario().defaults, testing::Contains("cluster.link.bandwidthGBps: 1 (measured)"));
+  EXPECT_THAT(measured->scenario().defaults, testing::Contains("cluster.link.latency: 3ms (measured)"));
   const ServingResult late = run(*measured, 1), soon = run(*network, 1);
   EXPECT_EQ(late.kv_transfers, late.requests);
   const double slower_s = 0.003 + 500 * 131072.0 / 1e9 - path_of(network).latency_s - 500 * 131072.0 / 25e9;
@@ -244,11 +247,11 @@ TEST(ScenarioPrepare, MeasuredTransfersAreTheLink) {
   const auto both = of(two, "", "{bandwidthBytesPerSecond: '90e+09', latencySeconds: '0.003'}");
   EXPECT_LT(path_of(both).bandwidth_bytes_per_s, 90e9);
   EXPECT_EQ(path_of(both).latency_s, 0.003);
-  EXPECT_THAT(both->scenario().defaults, testing::Contains(HasSubstr("(the slower of what was measured and the network)")));
+  EXPECT_THAT(both->scenario().defaults, testing::Contains(HasSubstr("(the slower of measurement and network)")));
 }
 
-// Given files that are wrong, or that do not go with the scenario: one line with the file and line, or the scenario's line and
-// field, and what would be right.
+// Given files with errors, or that do not match the scenario; expects one line with the file and line, or the scenario's line
+// and field, and the rule.
 TEST(ScenarioPrepare, MistakesAreNamed) {
   struct Case {
     std::string yaml, profile, trace, expected;
@@ -257,30 +260,31 @@ TEST(ScenarioPrepare, MistakesAreNamed) {
       {kOnTrace, kProfile, with(kTrace, "ContextTokens,", ""), "t.csv: trace: line 1: header"},
       {kOnTrace, kProfile, with(kTrace, "18:17:05", "18:17:01"), "t.csv: trace: line 4: TIMESTAMP"},
       {kOnTrace, kProfile, with(kTrace, "2023-11-16 18:17:05", "yesterday"),
-       "t.csv: trace: line 4: TIMESTAMP: found 'yesterday"},
-      {kOnTrace, kProfile, with(kTrace, ",200,1", ",0,1"), "t.csv: trace: line 3: ContextTokens: found '0'"},
-      {kOnTrace, kProfile, with(kTrace, ",200,1", ",-5,1"), "t.csv: trace: line 3: ContextTokens: found '-5'"},
-      {kOnTrace, kProfile, with(kTrace, ",200,1", ",200,0"), "t.csv: trace: line 3: GeneratedTokens: found '0'"},
-      {kOnTrace, kProfile, with(kTrace, ",200,1", ",5000,1"), "t.csv: trace: line 3: ContextTokens: found '5000'"},
+       "t.csv: trace: line 4: TIMESTAMP: must*(got 'yesterday"},
+      {kOnTrace, kProfile, with(kTrace, ",200,1", ",0,1"), "t.csv: trace: line 3: ContextTokens: must*(got '0')"},
+      {kOnTrace, kProfile, with(kTrace, ",200,1", ",-5,1"), "t.csv: trace: line 3: ContextTokens: must*(got '-5')"},
+      {kOnTrace, kProfile, with(kTrace, ",200,1", ",200,0"), "t.csv: trace: line 3: GeneratedTokens: must*(got '0')"},
+      {kOnTrace, kProfile, with(kTrace, ",200,1", ",5000,1"), "t.csv: trace: line 3: ContextTokens: must*(got '5000')"},
       {kOnTrace, with(kProfile, "prompt_time,", "prompt_tme,"), kTrace, "p.csv: line 1: "},
-      {kOnTrace, with(kProfile, "8\n", "many\n"), kTrace, "p.csv: line 2: tensor_parallel: found 'many'"},
+      {kOnTrace, with(kProfile, "8\n", "many\n"), kTrace, "p.csv: line 2: tensor_parallel: must*(got 'many')"},
       {kOnTrace, with(kProfile, ",100,30", ",-100,30"), kTrace, "p.csv: line 3: prompt_time"},
       {with(kOnTrace, "gpusPerWorker: 8", "gpusPerWorker: 4"), kProfile, kTrace,
-       "s.yaml:4: cluster.pools[0]: p.csv: profile: found no usable row for llama2-70b"},
+       "s.yaml:4: cluster.pools[0]: p.csv: profile: must have a usable row for llama2-70b"},
       {with(kOnTrace, "h100-80gb", "a100-80gb"), kProfile, kTrace,
-       "s.yaml:4: cluster.pools[0]: p.csv: profile: found no usable row"},
+       "s.yaml:4: cluster.pools[0]: p.csv: profile: must have a usable row"},
       {with(kOnTrace, "gpusPerWorker: 8", "gpusPerWorker: 1"), kProfile, kTrace,
-       "s.yaml:4: cluster.pools[0]: found 1 x h100-80gb with 86 GB of memory for llama2-70b, whose weights take 138 GB"},
+       "s.yaml:4: cluster.pools[0]: must have memory for llama2-70b, whose weights take 138 GB besides activations and KV "
+       "cache (got 1 x h100-80gb with 86 GB)"},
       {with(kOnTrace, "file: p.csv", "file: p.csv, kvCapacityTokens: 9"), kProfile, kTrace,
-       "s.yaml:4: cluster.pools[0]: found a KV cache of 9 tokens, allowed is at least scheduling.blockTokens, which is 16"},
+       "s.yaml:4: cluster.pools[0]: must have a KV cache of at least scheduling.blockTokens, 16 tokens (got 9)"},
       {with(kOnTrace, "arrivals: trace", "arrivals: trace, requestsPerSecond: 2"), kProfile,
        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.0000000,100,11\n",
-       "s.yaml:3: workload.requestsPerSecond: t.csv has no rate"},
+       "s.yaml:3: workload.requestsPerSecond: must be left out"},
   };
   for (const Case& wrong : table) {
     const auto scenario = prepared(wrong.yaml, {{"p.csv", wrong.profile}, {"t.csv", wrong.trace}});
     ASSERT_FALSE(scenario.ok()) << wrong.expected;
-    EXPECT_THAT(scenario.error().message, StartsWith(wrong.expected));
+    EXPECT_THAT(scenario.error().message, Says(wrong.expected));
     EXPECT_EQ(scenario.error().message.find('\n'), std::string::npos);
   }
   const auto config = prepared(with(kSmall, "name: llama3-8b", "config: c.json"), {{"c.json", "{}"}});
@@ -296,10 +300,11 @@ TEST(ScenarioPrepare, MistakesAreNamed) {
                                 {{"l.csv", "num_prefill_tokens,num_decode_tokens\n5,0\n"}});
   ASSERT_FALSE(lengths.ok());
   EXPECT_THAT(lengths.error().message, StartsWith("l.csv: "));
-  EXPECT_THAT(lengths.error().message, HasSubstr("line 2: num_decode_tokens: found '0'"));
+  EXPECT_THAT(lengths.error().message, Says("line 2: num_decode_tokens: must be*(got '0')"));
 }
 
-// Given BLOOM, whose positions have no table: prompts longer than it was trained on are served; given a limit: refused.
+// Given BLOOM, whose positions have no table; expects prompts longer than its training length to be served. Given a limit;
+// expects them to be refused.
 TEST(ScenarioPrepare, BloomHasNoContextLimit) {
   const std::string yaml =
       with(with(kSmall, "name: llama3-8b", "name: bloom-176b"), "a100-80gb, gpusPerWorker: 1", "a100-80gb, gpusPerWorker: 8");

@@ -1,5 +1,5 @@
-// What a simulation tells while it runs and afterwards: the observer against the result, and the report's JSON against the
-// issue.
+// Tests what a simulation reports during and after the run: the observer agrees with the result, and the report's JSON is
+// complete.
 #include <set>
 
 #include <gmock/gmock.h>
@@ -29,8 +29,8 @@ ServingResult observed(const PreparedScenario& scenario, std::uint64_t seed, Kep
   return std::move(results->front());
 }
 
-// Given a run with and without an observer: the same result; the observer sees every request once, and the means of what it saw
-// are the result's; samples come of every worker at every interval, shares within 0 and 1.
+// Given a run with and without an observer; expects the same result. The observer sees every request once, its means equal the
+// result's, and samples come from every worker at every interval, with shares from 0 to 1.
 TEST(ScenarioReport, TheObserverSeesWhatTheResultSays) {
   const std::string yaml =
       with(with(kSmall, "  - {accelerator: a100-80gb, gpusPerWorker: 1, workers: 2}",
@@ -75,8 +75,8 @@ TEST(ScenarioReport, TheObserverSeesWhatTheResultSays) {
   }
 }
 
-// Given requests longer than the cache: told as refused, with nothing measured.
-TEST(ScenarioReport, RefusedRequestsAreTold) {
+// Given requests longer than the cache; expects them reported as refused, without measurements.
+TEST(ScenarioReport, RefusedRequestsAreReported) {
   const auto scenario = prepared(with(kSmall, "source: linear", "source: linear, kvCapacityTokens: 160"));
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   Kept kept;
@@ -88,8 +88,8 @@ TEST(ScenarioReport, RefusedRequestsAreTold) {
   EXPECT_EQ(result.attainment, 0);
 }
 
-// Given three replications: counts are sums, figures are means of the replications' own, the largest apart, and half-widths
-// come with them. The JSON has every name of the issue.
+// Given three replications; expects sums of counts, means of the replications' figures (except the largest), half-widths, and
+// every documented name in the JSON.
 TEST(ScenarioReport, TakesReplicationsTogether) {
   const auto scenario = prepared(std::string(kSmall) + "slowdownReference: {accelerator: a100-80gb, gpusPerWorker: 1}\n");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;

@@ -1,10 +1,11 @@
-// Scenarios with several services, shared prefixes, pipeline stages, swapping, failures and TetriInfer's scheduling: what is
-// read, what it becomes, and what a run of it does.
+// Tests scenarios with several services, shared prefixes, pipeline stages, swapping, failures and TetriInfer's scheduling:
+// parsing, conversion, and runs.
 #include <cmath>
 
 #include <gmock/gmock.h>
 
 #include "planner/whatif/serving_json.h"
+#include "tests/says.h"
 #include "tests/unit/planner/whatif/scenario_text.h"
 
 namespace windlass::sim {
@@ -30,8 +31,8 @@ services:
   scheduling: {batching: sarathi}
 )";
 
-// Given two services: each is as when it is alone but for its random streams; requests of both come in the order of time; each
-// result has its own counts, and the JSON has both under their names beside the sums.
+// Given two services; expects each to behave as when alone except for its random streams, requests of both in order of time,
+// separate counts per result, and both under their names in the JSON next to the sums.
 TEST(ScenarioServices, TwoModels) {
   const auto scenario = prepared(kTwo);
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
@@ -73,21 +74,23 @@ TEST(ScenarioServices, TwoModels) {
   EXPECT_EQ(json.at("services")[0].at("workers").size(), 2u);
 }
 
-// Given mistakes inside of a service: its path is in the message, from the text and from what it becomes.
+// Given errors inside a service; expects its path in the message, for errors in the text and in the conversion.
 TEST(ScenarioServices, MistakesNameTheService) {
   const std::vector<std::pair<std::string, std::string>> table = {
-      {"services: []\n", "s.yaml:1: services: found 0 items, allowed is a list of 1 to 100"},
-      {"services: [{name: a b}]\n", "s.yaml:1: services[0].name: found 'a b', allowed is a name of at most"},
+      {"services: []\n", "s.yaml:1: services: must be a list of 1 to 100*(got 0 items)"},
+      {"services: [{name: a b}]\n", "s.yaml:1: services[0].name: must be a name of at most*(got 'a b')"},
       {"services: [{name: a}]\n", "s.yaml:1: services[0].model: missing"},
       {with(kTwo, "requestsPerSecond: 2", "requestsPerSecond: 0"),
-       "s.yaml:12: services[1].workload.requestsPerSecond: found '0'"},
-      {with(kTwo, "name: code", "name: chat"), "s.yaml:9: services[1].name: found 'chat' a second time"},
-      {with(kTwo, "accelerator: l40s", "accelerator: l99"), "s.yaml:13: services[1].cluster.pools[0].accelerator: found 'l99'"},
-      {with(kTwo, "batching: sarathi", "batching: any"), "s.yaml:14: services[1].scheduling.batching: found 'any'"},
-      {with(kTwo, "accelerator: l40s", "accelerator: l40s, role: decode"), "services[1].cluster.pools: found no prefill pool"},
+       "s.yaml:12: services[1].workload.requestsPerSecond: must*(got '0')"},
+      {with(kTwo, "name: code", "name: chat"), "s.yaml:9: services[1].name: must be unique (got 'chat' a second time)"},
+      {with(kTwo, "accelerator: l40s", "accelerator: l99"),
+       "s.yaml:13: services[1].cluster.pools[0].accelerator: must be one of"},
+      {with(kTwo, "batching: sarathi", "batching: any"), "s.yaml:14: services[1].scheduling.batching: must*(got 'any')"},
+      {with(kTwo, "accelerator: l40s", "accelerator: l40s, role: decode"),
+       "services[1].cluster.pools: must be all unified, or have both prefill and decode pools (got no prefill pool)"},
       {with(kTwo, "accelerator: l40s", "accelerator: t4"), "s.yaml:13: services[1].cluster.pools[0]: "},
       {with(kTwo, "seed: 3\n", "seed: 3\nmodel: {name: llama3-8b}\n"),
-       "s.yaml:2: model: unknown field; allowed are seed, services"},
+       "s.yaml:2: model: unknown field, must be one of seed, services"},
       {with(kTwo, "seed: 3\n", "seed: 3\ncluster: {pools: []}\n"), "s.yaml:2: cluster.pools: unknown field"},
       {with(kTwo, "workers: 2}]", "workers: 2}], failures: {meanTimeBetween: 1h}"),
        "s.yaml:7: services[0].cluster.failures: unknown field"},
@@ -95,12 +98,12 @@ TEST(ScenarioServices, MistakesNameTheService) {
   for (const auto& [yaml, expected] : table) {
     const auto scenario = prepared(yaml);
     ASSERT_FALSE(scenario.ok()) << expected;
-    EXPECT_THAT(scenario.error().message, HasSubstr(expected));
+    EXPECT_THAT(scenario.error().message, Says(expected));
   }
 }
 
-// Given shared prefixes and an engine that caches them: prompts are hit, time to the first token falls, and arrivals and
-// lengths stay as they were. vllm-v1 caches without being told.
+// Given shared prefixes and an engine that caches them; expects prefix hits, a lower time to first token, and the same arrivals
+// and lengths. vllm-v1 caches by default.
 TEST(ScenarioServices, SharedPrefixes) {
   const std::string plain = with(kSmall, "inputTokens: 500", "inputTokens: 2000");
   const std::string shared =
@@ -118,8 +121,8 @@ TEST(ScenarioServices, SharedPrefixes) {
   EXPECT_LT(fast.ttft.mean_s, 0.6 * slow.ttft.mean_s);
 }
 
-// Given pipeline stages on a source that knows them: workers of tensor times pipeline parallel GPUs and a model of that many
-// stages.
+// Given pipeline stages on a source that supports them; expects workers of tensor times pipeline parallel GPUs and a model with
+// that many stages.
 TEST(ScenarioServices, PipelineStages) {
   const auto scenario = prepared(with(
       with(kSmall, "source: linear", "source: roofline, tensorParallel: 2, pipelineParallel: 4"), ", gpusPerWorker: 1", ""));
@@ -134,7 +137,7 @@ TEST(ScenarioServices, PipelineStages) {
   EXPECT_LT(result.mfu, 1);
 }
 
-// Given swapping in a small cache: caches move to the host and back, at the bandwidth asked for.
+// Given swapping with a small cache; expects caches to move to the host and back at the configured bandwidth.
 TEST(ScenarioServices, Swapping) {
   const auto scenario = prepared(with(with(with(kSmall, "source: linear", "source: linear, kvCapacityTokens: 3000"),
                                            "requestsPerSecond: 4", "requestsPerSecond: 40"),
@@ -150,8 +153,8 @@ TEST(ScenarioServices, Swapping) {
   EXPECT_GT(result.swapped_tokens, 0);
 }
 
-// Given a worker that fails at 10 s and starts anew: its successor is ready after image, weights and engine; everything that
-// was not streaming is served after all.
+// Given a worker that fails at 10 s and restarts; expects its successor to be ready after image, weights and engine, and
+// everything that was not streaming to be served.
 TEST(ScenarioServices, Failures) {
   const auto scenario = prepared(with(kSmall, "workers: 2}\n",
                                       "workers: 2}\n  start: {imagePull: 4s, weightsGBps: 8, engine: 1s}\n"
@@ -174,7 +177,7 @@ TEST(ScenarioServices, Failures) {
   EXPECT_EQ(json.at("failed"), result.failed);
 }
 
-// Given TetriInfer's scheduling by name: it is in the options, and the run ends with every request served.
+// Given TetriInfer's scheduling by name; expects it in the options, and a run that serves every request.
 TEST(ScenarioServices, TetriInfersScheduling) {
   const auto scenario = prepared(
       with(kSmall, "  - {accelerator: a100-80gb, gpusPerWorker: 1, workers: 2}",
@@ -198,7 +201,7 @@ TEST(ScenarioServices, TetriInfersScheduling) {
   EXPECT_EQ(result.completed, result.requests);
 }
 
-// Given a file for each accelerator: each pool reads its own; an accelerator without one is named.
+// Given one file per accelerator; expects each pool to read its own, and an error that names an accelerator without one.
 TEST(ScenarioServices, FilesByAccelerator) {
   const std::string yaml = R"(model: {name: llama2-70b}
 latency: {source: profile, files: {h100-80gb: h.csv, a100-80gb: a.csv}}
@@ -234,8 +237,8 @@ scaling: {minWorkers: 1, assumed: {requestsPerSecond: 1, inputTokens: 500, outpu
 slo: {timeToFirstToken: 2s, timePerOutputToken: 40ms}
 )";
 
-// Given more load than one worker serves and the controller in the loop: workers start, are ready after their start and never
-// more than there are GPUs; what was decided is in the JSON; and one seed gives one result.
+// Given more load than one worker serves and the controller in the loop; expects workers to start, to be ready after their
+// start time, and never to exceed the GPUs; the decisions in the JSON; and one result per seed.
 TEST(ScenarioServices, Autoscaling) {
   const auto scenario = prepared(kScaled);
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
@@ -274,35 +277,35 @@ TEST(ScenarioServices, Autoscaling) {
   EXPECT_FALSE(json.at("decisions")[0].at("reasons").empty());
 }
 
-// Given autoscaling beside what the policy does not plan: named.
+// Given autoscaling together with options that the policy does not plan; expects an error that names them.
 TEST(ScenarioServices, AutoscalingMistakes) {
   const std::vector<std::pair<std::string, std::string>> table = {
-      {with(kScaled, ", timePerOutputToken: 40ms", ""), "s.yaml:5: slo: found one objective, allowed are timeToFirstToken and"},
-      {with(kScaled, "slo: {timeToFirstToken: 2s, timePerOutputToken: 40ms}", ""), "s.yaml:5: slo: found none"},
+      {with(kScaled, ", timePerOutputToken: 40ms", ""), "s.yaml:5: slo: must have timeToFirstToken and timePerOutputToken"},
+      {with(kScaled, "slo: {timeToFirstToken: 2s, timePerOutputToken: 40ms}", ""),
+       "s.yaml:5: slo: must have timeToFirstToken and timePerOutputToken"},
       {with(kScaled, "workers: 1}]", "role: prefill}, {accelerator: a100-80gb, role: decode}]"),
-       "s.yaml:5: cluster.pools: found prefill and decode pools beside autoscaling"},
+       "s.yaml:5: cluster.pools: must be unified with autoscaling"},
       {with(kScaled, "  autoscaling: {gpus: {a100-80gb: 6}}\n", ""), "s.yaml:6: cluster.start: belongs to cluster.autoscaling"},
       {with(with(kScaled, "  autoscaling: {gpus: {a100-80gb: 6}}\n", ""),
             "  start: {imagePull: 5s, weightsGBps: 10, engine: 5s}\n", ""),
        "s.yaml:6: scaling: belongs to cluster.autoscaling"},
-      {with(kScaled, "gpus: {a100-80gb: 6}", "gpus: {a1000: 6}"),
-       "s.yaml:7: cluster.autoscaling.gpus: found 'a1000', allowed is"},
+      {with(kScaled, "gpus: {a100-80gb: 6}", "gpus: {a1000: 6}"), "s.yaml:7: cluster.autoscaling.gpus: must be one of"},
       {with(kScaled, "gpus: {a100-80gb: 6}", "gpus: {a100-80gb: 0}"),
-       "s.yaml:7: cluster.autoscaling.gpus.a100-80gb: found 0 beside pools that begin with 1, allowed are as many"},
-      {with(kScaled, "gpus: {a100-80gb: 6}", "metricsAge: 31s"), "s.yaml:7: cluster.autoscaling.metricsAge: found '31s'"},
+       "s.yaml:7: cluster.autoscaling.gpus.a100-80gb: must be at least 1, the GPUs that the pools begin with (got 0)"},
+      {with(kScaled, "gpus: {a100-80gb: 6}", "metricsAge: 31s"), "s.yaml:7: cluster.autoscaling.metricsAge: must*(got '31s')"},
       {with(kSmall, "cluster:\n", "cluster:\n  failures: {at: [{time: 1s, worker: 2}], restart: false}\n"),
-       "s.yaml:10: cluster.failures.at[0].worker: found 2, allowed is 0 to 1"},
-      {with(kScaled, "gpus: {a100-80gb: 6}", "interval: 0s"), "s.yaml:7: cluster.autoscaling.interval: found '0s'"},
-      {with(kScaled, "minWorkers: 1", "minWorkers: 5, maxWorkers: 3"), "s.yaml:8: scaling.maxWorkers: found '3'"},
+       "s.yaml:10: cluster.failures.at[0].worker: must be from 0 to 1, because no worker starts during the run (got 2)"},
+      {with(kScaled, "gpus: {a100-80gb: 6}", "interval: 0s"), "s.yaml:7: cluster.autoscaling.interval: must*(got '0s')"},
+      {with(kScaled, "minWorkers: 1", "minWorkers: 5, maxWorkers: 3"), "s.yaml:8: scaling.maxWorkers: must*(got '3')"},
       {with(kScaled, "minWorkers: 1", "minWorkers: 1, idleToZeroAfter: 9s"),
        "scaling.idleToZeroAfter: belongs to minWorkers: 0"},
       {with(with(kScaled, "source: linear", "source: roofline, pipelineParallel: 2"), "workers: 1", "gpusPerWorker: 2"),
-       "s.yaml:2: latency.pipelineParallel: found 2 beside autoscaling"},
+       "s.yaml:2: latency.pipelineParallel: must be 1 with autoscaling"},
   };
   for (const auto& [yaml, expected] : table) {
     const auto scenario = prepared(yaml);
     ASSERT_FALSE(scenario.ok()) << expected;
-    EXPECT_THAT(scenario.error().message, HasSubstr(expected));
+    EXPECT_THAT(scenario.error().message, Says(expected));
   }
 }
 

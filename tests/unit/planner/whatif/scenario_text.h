@@ -1,4 +1,4 @@
-// Scenarios for tests: small texts that are right, and one change at a time.
+// Small valid scenario texts for tests, and a helper to change one part at a time.
 #pragma once
 
 #include <cassert>
@@ -12,7 +12,7 @@
 
 namespace windlass::sim {
 
-// Needs no file. Four lines before "workload".
+// Needs no files. Four lines before "workload".
 inline constexpr const char* kSmall = R"(seed: 3
 model: {name: llama3-8b}
 latency: {source: linear}
@@ -27,7 +27,7 @@ cluster:
 slo: {timeToFirstToken: 500ms, timePerOutputToken: 50ms, percentile: 95}
 )";
 
-// With every field that belongs together. Needs no file.
+// Every field that can be combined. Needs no files.
 inline constexpr const char* kEverything = R"(seed: 3
 services:
 - name: chat
@@ -76,7 +76,7 @@ inline constexpr const char* kTrace = R"(TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:07.0000000,400,31
 )";
 
-// A text with one part in another's place. REQUIRES: the part is there.
+// Replaces one part of a text. REQUIRES: the text contains the part.
 inline std::string with(std::string text, const std::string& part, const std::string& other) {
   const std::size_t at = text.find(part);
   assert(at != std::string::npos);
@@ -88,7 +88,7 @@ inline Result<PreparedScenario> prepared(const std::string& yaml, const std::map
   return PreparedScenario::make(std::move(scenario), texts);
 }
 
-// One run of its only service. REQUIRES: it is right.
+// Runs the only service of a scenario. REQUIRES: the run succeeds.
 inline ServingResult run(const PreparedScenario& scenario, std::uint64_t seed, double rate_factor = 1) {
   const auto source = scenario.source(seed, rate_factor);
   auto results = simulate_cluster(*source, scenario.options(seed));
@@ -96,7 +96,7 @@ inline ServingResult run(const PreparedScenario& scenario, std::uint64_t seed, d
   return std::move(results->front());
 }
 
-// All services of one run. REQUIRES: it is right.
+// Runs all services of a scenario. REQUIRES: the run succeeds.
 inline std::vector<ServingResult> run_all(const PreparedScenario& scenario, std::uint64_t seed) {
   const auto source = scenario.source(seed);
   auto results = simulate_cluster(*source, scenario.options(seed));

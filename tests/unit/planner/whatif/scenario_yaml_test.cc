@@ -1,4 +1,4 @@
-// SCENARIO files: what is read, which defaults are told, and each mistake with its line and field.
+// Tests SCENARIO files: what is read, which defaults are reported, and each error with its line and field.
 #include "planner/whatif/scenario_yaml.h"
 
 #include <gmock/gmock.h>
@@ -6,6 +6,7 @@
 #include "planner/base/rng.h"
 #include "planner/base/yaml_reader.h"
 #include "tests/effort.h"
+#include "tests/says.h"
 #include "tests/unit/planner/whatif/scenario_text.h"
 
 namespace windlass::sim {
@@ -15,7 +16,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// The scenario of the issue, as it stands there.
+// A complete scenario.
 constexpr const char* kIssue = R"(seed: 0
 model: {name: bloom-176b}                      # or {config: path/to/config.json}
 latency: {source: profile, file: perf_model.csv, tensorParallel: 8}   # or linear | distserve | operators | roofline
@@ -34,8 +35,8 @@ slo: {timeToFirstToken: 500ms, timePerOutputToken: 50ms, percentile: 95}
 slowdownReference: {accelerator: a100-80gb, gpusPerWorker: 8}     # the same request alone on it
 )";
 
-// Given the issue's own text: every field of it is where it belongs, and only what it leaves open is told as a default.
-TEST(ScenarioYaml, ReadsTheIssuesOwn) {
+// Given a complete scenario; expects every field in its place, and defaults reported only for fields left open.
+TEST(ScenarioYaml, ReadsACompleteScenario) {
   const auto scenario = parse_scenario(kIssue, "s.yaml");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   EXPECT_EQ(scenario->seed, 0u);
@@ -69,7 +70,7 @@ TEST(ScenarioYaml, ReadsTheIssuesOwn) {
   EXPECT_THAT(paths, testing::ElementsAre("perf_model.csv", "AzureLLMInferenceTrace_code.csv"));
 }
 
-// Given only what is required: it is enough, and what was taken for the rest is told.
+// Given only the required fields; expects success, and the other values reported as defaults.
 TEST(ScenarioYaml, OnlyFourFieldsAreRequired) {
   const auto scenario = parse_scenario(R"(model: {name: llama3-8b}
 latency: {source: linear}
@@ -87,7 +88,7 @@ cluster: {pools: [{accelerator: l4}]}
   EXPECT_FALSE(scenario->services[0].slo.has_value());
 }
 
-// Given each kind of arrivals and of lengths: read into the workload's own types.
+// Given each kind of arrivals and of lengths; expects them in the workload's own types.
 TEST(ScenarioYaml, ReadsEveryKindOfWorkload) {
   const auto gamma =
       parse_scenario(with(kSmall, "  requestsPerSecond: 4", "  requestsPerSecond: 4\n  arrivals: gamma\n  cv: 3"), "s");
@@ -118,8 +119,8 @@ TEST(ScenarioYaml, ReadsEveryKindOfWorkload) {
   EXPECT_EQ(std::get<workload::LogNormalTokens>(*lengths->services[0].workload.output_tokens).max_tokens, 99);
 }
 
-// Given every dispatch policy and batching by name: accepted, and "jsq-tokens" counts tokens where "jsq" is
-// planner/dispatch's.
+// Given every dispatch policy and batching by name; expects them to be accepted, and "jsq-tokens" to count tokens while "jsq"
+// is planner/dispatch's.
 TEST(ScenarioYaml, KnowsPoliciesByName) {
   for (const char* policy : {"jsq", "jsq-tokens", "jffc", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two",
                              "aladdin", "by-size", "weighted-round-robin", "single-instance", "memory-based", "huawei"}) {
@@ -140,45 +141,50 @@ struct Wrong {
   const char* expected;
 };
 
-// Given one wrong part at a time: the error names the file, the line, the field, what was found and what is allowed.
+// Given one error at a time; expects the file, the line, the field, the value and the rule.
 TEST(ScenarioYaml, MistakesAreNamed) {
   const std::string end = "percentile: 95}\n";
   const std::vector<Wrong> table = {
-      {"seed: 3", "seed: -1", "s.yaml:1: seed: found '-1', allowed is a whole number from 0"},
-      {"seed: 3", "seed: three", "s.yaml:1: seed: found 'three'"},
-      {"seed: 3", "seeds: 3", "s.yaml:1: seeds: unknown field; allowed are seed, services, model, latency"},
-      {"model: {name: llama3-8b}\n", "", "s.yaml:1: model: missing, allowed is a map with name or config"},
-      {"model: {name: llama3-8b}", "model: llama3-8b", "s.yaml:2: model: found 'llama3-8b', allowed is a map"},
-      {"name: llama3-8b", "name: llama9", "s.yaml:2: model.name: found 'llama9', allowed is"},
-      {"name: llama3-8b", "name: llama3-8b, config: c.json", "s.yaml:2: model: found name and config, allowed is either"},
-      {"{name: llama3-8b}", "{}", "s.yaml:2: model: found neither name nor config"},
-      {"name: llama3-8b", "name: llama3-8b, maxContextTokens: 0", "s.yaml:2: model.maxContextTokens: found '0'"},
+      {"seed: 3", "seed: -1", "s.yaml:1: seed: must be a whole number from 0*(got '-1')"},
+      {"seed: 3", "seed: three", "s.yaml:1: seed: must*(got 'three')"},
+      {"seed: 3", "seeds: 3", "s.yaml:1: seeds: unknown field, must be one of seed, services, model, latency"},
+      {"model: {name: llama3-8b}\n", "", "s.yaml:1: model: missing, must be a map with name or config"},
+      {"model: {name: llama3-8b}", "model: llama3-8b", "s.yaml:2: model: must be a map*(got 'llama3-8b')"},
+      {"name: llama3-8b", "name: llama9", "s.yaml:2: model.name: must be one of"},
+      {"name: llama3-8b", "name: llama3-8b, config: c.json",
+       "s.yaml:2: model: must have either name or config (got name and config)"},
+      {"{name: llama3-8b}", "{}", "s.yaml:2: model: must have either name or config (got neither name nor config)"},
+      {"name: llama3-8b", "name: llama3-8b, maxContextTokens: 0", "s.yaml:2: model.maxContextTokens: must*(got '0')"},
       {"latency: {source: linear}\n", "", "latency: missing"},
-      {"source: linear", "source: magic",
-       "s.yaml:3: latency.source: found 'magic', allowed is one of profile, linear, distserve"},
-      {"source: linear", "source: operators", "s.yaml:3: latency.file: missing, allowed is the path of a folder"},
+      {"source: linear", "source: magic", "s.yaml:3: latency.source: must be one of profile, linear, distserve*(got 'magic')"},
+      {"source: linear", "source: operators", "s.yaml:3: latency.file: missing, must be the path of a folder"},
       {"source: linear", "source: profile", "s.yaml:3: latency.file: missing"},
       {"source: linear", "source: roofline, file: x", "s.yaml:3: latency.file: belongs to the sources"},
-      {"source: linear", "source: linear, pipelineParallel: 2", "s.yaml:3: latency.pipelineParallel: found '2', allowed is 1"},
+      {"source: linear", "source: linear, pipelineParallel: 2", "s.yaml:3: latency.pipelineParallel: must be 1*(got '2')"},
       {"source: linear", "source: linear, tensorParallel: 4",
-       "s.yaml:11: cluster.pools[0].gpusPerWorker: found 1 beside latency.tensorParallel 4, allowed are equal numbers"},
-      {"source: linear", "source: linear, cpu: {iteration: 2ms}", "s.yaml:3: latency.cpu: found"},
-      {"source: linear", "source: roofline, cpu: {iteration: -2ms}", "s.yaml:3: latency.cpu.iteration: found '-2ms'"},
+       "s.yaml:11: cluster.pools[0].gpusPerWorker: must be latency.tensorParallel, 4 (got 1)"},
+      {"source: linear", "source: linear, cpu: {iteration: 2ms}", "s.yaml:3: latency.cpu: must be left out"},
+      {"source: linear", "source: roofline, cpu: {iteration: -2ms}", "s.yaml:3: latency.cpu.iteration: must*(got '-2ms')"},
       {"source: linear", "source: roofline, cpu: {perToken: 2ms}", "s.yaml:3: latency.cpu.perToken"},
-      {"source: linear", "source: linear, kvCapacityTokens: 0", "s.yaml:3: latency.kvCapacityTokens: found '0'"},
-      {"  inputTokens: 500\n  outputTokens: 20\n", "", "s.yaml:5: workload: found no lengths of requests"},
-      {"  inputTokens: 500\n", "", "s.yaml:5: workload.inputTokens: missing"},
-      {"inputTokens: 500", "inputTokens: 0", "s.yaml:5: workload.inputTokens: found '0', allowed is a whole number from 1"},
-      {"inputTokens: 500", "inputTokens: -7", "s.yaml:5: workload.inputTokens: found '-7'"},
-      {"inputTokens: 500", "inputTokens: {distribution: zipf}", "s.yaml:5: workload.inputTokens.distribution: found 'zipf'"},
+      {"source: linear", "source: linear, kvCapacityTokens: 0", "s.yaml:3: latency.kvCapacityTokens: must*(got '0')"},
+      {"  inputTokens: 500\n  outputTokens: 20\n", "",
+       "s.yaml:5: workload: must have one of trace, lengths, or inputTokens with outputTokens (got none)"},
+      {"  inputTokens: 500\n", "", "s.yaml:5: workload.inputTokens: must be a number of tokens"},
+      {"inputTokens: 500", "inputTokens: 0", "s.yaml:5: workload.inputTokens: must be a whole number from 1*(got '0')"},
+      {"inputTokens: 500", "inputTokens: -7", "s.yaml:5: workload.inputTokens: must*(got '-7')"},
+      {"inputTokens: 500", "inputTokens: {distribution: zipf}",
+       "s.yaml:5: workload.inputTokens.distribution: must*(got 'zipf')"},
       {"inputTokens: 500", "inputTokens: {distribution: uniform, min: 9, max: 3}",
-       "s.yaml:5: workload.inputTokens.max: found '3', allowed is a whole number from 9"},
-      {"inputTokens: 500", "trace: t.csv\n  inputTokens: 500", "workload: found trace beside inputTokens and outputTokens"},
-      {"requestsPerSecond: 4", "requestsPerSecond: 0", "s.yaml:7: workload.requestsPerSecond: found '0'"},
+       "s.yaml:5: workload.inputTokens.max: must be a whole number from 9*(got '3')"},
+      {"inputTokens: 500", "trace: t.csv\n  inputTokens: 500",
+       "workload: must have one of trace, lengths, or inputTokens with outputTokens (got trace and inputTokens and "
+       "outputTokens)"},
+      {"requestsPerSecond: 4", "requestsPerSecond: 0", "s.yaml:7: workload.requestsPerSecond: must*(got '0')"},
       {"  requestsPerSecond: 4\n", "", "workload.requestsPerSecond: missing"},
-      {"requestsPerSecond: 4", "requestsPerSecond: 4\n  arrivals: sometimes", "s.yaml:8: workload.arrivals: found 'sometimes'"},
+      {"requestsPerSecond: 4", "requestsPerSecond: 4\n  arrivals: sometimes",
+       "s.yaml:8: workload.arrivals: must*(got 'sometimes')"},
       {"requestsPerSecond: 4", "requestsPerSecond: 4\n  arrivals: trace",
-       "workload.arrivals: found 'trace' without workload.trace"},
+       "workload.arrivals: must be poisson, gamma, diurnal or markovModulated without workload.trace"},
       {"requestsPerSecond: 4", "requestsPerSecond: 4\n  arrivals: gamma", "workload.cv: missing"},
       {"requestsPerSecond: 4", "requestsPerSecond: 4\n  cv: 2", "s.yaml:8: workload.cv: belongs to arrivals: gamma"},
       {"requestsPerSecond: 4", "requestsPerSecond: 4\n  arrivals: diurnal", "workload.diurnal: missing"},
@@ -186,19 +192,20 @@ TEST(ScenarioYaml, MistakesAreNamed) {
        "requestsPerSecond: 4\n  arrivals: markovModulated\n  states: [{requestsPerSecond: 1, meanDwell: 1s}]",
        "s.yaml:7: workload.requestsPerSecond: belongs to the states"},
       {"requestsPerSecond: 4", "arrivals: markovModulated\n  states: [{requestsPerSecond: 0, meanDwell: 1s}]",
-       "s.yaml:8: workload.states: found no state with arrivals"},
-      {"  duration: 30s\n", "", "workload.duration: missing, allowed is a time such as 120s"},
-      {"duration: 30s", "duration: 30", "s.yaml:8: workload.duration: found '30', allowed is a time with its unit"},
-      {"duration: 30s", "duration: -30s", "s.yaml:8: workload.duration: found '-30s'"},
+       "s.yaml:8: workload.states: must have a state with requestsPerSecond"},
+      {"  duration: 30s\n", "", "workload.duration: must be a time such as 120s"},
+      {"duration: 30s", "duration: 30", "s.yaml:8: workload.duration: must be a time with its unit*(got '30')"},
+      {"duration: 30s", "duration: -30s", "s.yaml:8: workload.duration: must*(got '-30s')"},
       {"duration: 30s", "duration: 30s\n  scale: rate", "s.yaml:9: workload.scale: belongs to arrivals: trace"},
-      {"accelerator: a100-80gb", "accelerator: a1000", "s.yaml:11: cluster.pools[0].accelerator: found 'a1000', allowed is"},
+      {"accelerator: a100-80gb", "accelerator: a1000", "s.yaml:11: cluster.pools[0].accelerator: must be one of"},
       {"accelerator: a100-80gb, ", "", "s.yaml:11: cluster.pools[0].accelerator: missing"},
-      {"workers: 2", "workers: 0", "s.yaml:11: cluster.pools[0].workers: found '0'"},
+      {"workers: 2", "workers: 0", "s.yaml:11: cluster.pools[0].workers: must*(got '0')"},
       {"workers: 2", "workers: 2, startDelay: 3s", "s.yaml:11: cluster.pools[0].startDelay: unknown field"},
-      {"workers: 2", "workers: 2, role: prefill", "cluster.pools: found no decode pool"},
-      {"workers: 2", "workers: 2, role: decode", "cluster.pools: found no prefill pool"},
-      {"workers: 2", "workers: 2, role: draft", "s.yaml:11: cluster.pools[0].role: found 'draft'"},
-      {"workers: 2}", "workers: 2}\n  - {accelerator: l4, role: decode}", "cluster.pools: found unified pools beside others"},
+      {"workers: 2", "workers: 2, role: prefill", "prefill and decode pools (got no decode pool)"},
+      {"workers: 2", "workers: 2, role: decode", "prefill and decode pools (got no prefill pool)"},
+      {"workers: 2", "workers: 2, role: draft", "s.yaml:11: cluster.pools[0].role: must*(got 'draft')"},
+      {"workers: 2}", "workers: 2}\n  - {accelerator: l4, role: decode}",
+       "prefill and decode pools (got unified and other pools)"},
       {"workers: 2}", "workers: 2}\n  link: {bandwidthGBps: 5}",
        "s.yaml:12: cluster.link: belongs to prefill and decode pools"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {mixedPool: true}\n",
@@ -207,81 +214,88 @@ TEST(ScenarioYaml, MistakesAreNamed) {
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {repurpose: {window: 60s}}\n",
        "scheduling.repurpose: belongs to mixedPool: true"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {batching: tetris}\n",
-       "s.yaml:13: scheduling.batching: found 'tetris'"},
-      {"percentile: 95}\n", "percentile: 95}\nscheduling: {dispatch: best}\n", "s.yaml:13: scheduling.dispatch: found 'best'"},
+       "s.yaml:13: scheduling.batching: must*(got 'tetris')"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {dispatch: best}\n",
+       "s.yaml:13: scheduling.dispatch: must*(got 'best')"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {preemption: pause}\n",
-       "scheduling.preemption: found 'pause', allowed is one of recompute, swap"},
+       "scheduling.preemption: must be one of recompute, swap*(got 'pause')"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {swapSpaceGB: 4}\n",
        "s.yaml:13: scheduling.swapSpaceGB: belongs to preemption: swap"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {preemption: swap, swapSpaceGB: -4}\n",
-       "scheduling.swapSpaceGB: found '-4'"},
-      {"percentile: 95}\n", "percentile: 95}\nscheduling: {prefixCaching: maybe}\n", "scheduling.prefixCaching: found 'maybe'"},
+       "scheduling.swapSpaceGB: must*(got '-4')"},
+      {"percentile: 95}\n", "percentile: 95}\nscheduling: {prefixCaching: maybe}\n",
+       "scheduling.prefixCaching: must*(got 'maybe')"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {promptOrder: sjf}\n",
-       "scheduling.promptOrder: found 'sjf', allowed is one of arrival, shortest-first, longest-first"},
+       "scheduling.promptOrder: must be one of arrival, shortest-first, longest-first*(got 'sjf')"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {promptOrderWindow: 8}\n",
        "scheduling.promptOrderWindow: belongs to promptOrder"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {decodeAdmission: lazy}\n",
-       "scheduling.decodeAdmission: found 'lazy', allowed is one of greedy, reserve-static, reserve-dynamic"},
+       "scheduling.decodeAdmission: must be one of greedy, reserve-static, reserve-dynamic*(got 'lazy')"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {lengthPrediction: {accuracy: 2}}\n",
-       "scheduling.lengthPrediction.accuracy: found '2', allowed is a number from 0 to 1"},
+       "scheduling.lengthPrediction.accuracy: must be a number from 0 to 1*(got '2')"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {decodeChoice: two-choice}\n",
        "scheduling.decodeChoice: belongs to prefill and decode pools"},
       {"percentile: 95}\n", "percentile: 95}\nscheduling: {flip: {window: 1s}}\n",
        "s.yaml:13: scheduling.flip: belongs to prefill and decode pools"},
       {"percentile: 95}\n", "percentile: 95}\nautoscaler: {}\n", "s.yaml:13: autoscaler: unknown field"},
       {"workers: 2}\n", "workers: 2}\n  start: {imagePull: 3s}\n", "s.yaml:12: cluster.start: belongs to "},
-      {"workers: 2}\n", "workers: 2}\n  failures: {}\n", "s.yaml:12: cluster.failures: found neither meanTimeBetween nor at"},
-      {"workers: 2}\n", "workers: 2}\n  failures: {meanTimeBetween: 1s}\n", "cluster.failures.meanTimeBetween: found '1s'"},
+      {"workers: 2}\n", "workers: 2}\n  failures: {}\n", "s.yaml:12: cluster.failures: must have meanTimeBetween, at, or both"},
+      {"workers: 2}\n", "workers: 2}\n  failures: {meanTimeBetween: 1s}\n",
+       "cluster.failures.meanTimeBetween: must*(got '1s')"},
       {"workers: 2}\n", "workers: 2}\n  failures: {at: [{time: 3s}]}\n", "s.yaml:12: cluster.failures.at[0].worker: missing"},
-      {"workers: 2}\n", "workers: 2}\n  failures: {at: soon}\n", "cluster.failures.at: found 'soon', allowed is a list"},
+      {"workers: 2}\n", "workers: 2}\n  failures: {at: soon}\n", "cluster.failures.at: must be a list*(got 'soon')"},
       {"workers: 2}\n", "workers: 2}\n  start: {weightsGBps: 0}\n  failures: {meanTimeBetween: 1h}\n",
-       "s.yaml:12: cluster.start.weightsGBps: found '0'"},
+       "s.yaml:12: cluster.start.weightsGBps: must*(got '0')"},
       {"requestsPerSecond: 4", "requestsPerSecond: 4\n  sharedPrefixes: {count: 0, tokens: 9}",
-       "s.yaml:8: workload.sharedPrefixes.count: found '0'"},
+       "s.yaml:8: workload.sharedPrefixes.count: must*(got '0')"},
       {"requestsPerSecond: 4", "requestsPerSecond: 4\n  sharedPrefixes: {count: 5}", "workload.sharedPrefixes.tokens: missing"},
       {"source: linear", "source: roofline, pipelineParallel: 2, tensorParallel: 2",
-       "s.yaml:11: cluster.pools[0].gpusPerWorker: found 1 beside latency.tensorParallel 2 and pipelineParallel 2"},
+       "s.yaml:11: cluster.pools[0].gpusPerWorker: must be latency.tensorParallel times pipelineParallel, 4 (got 1)"},
       {"source: linear", "source: roofline, pipelineParallel: 2",
-       "s.yaml:11: cluster.pools[0].gpusPerWorker: found 1 beside latency.pipelineParallel 2, allowed is a multiple"},
+       "s.yaml:11: cluster.pools[0].gpusPerWorker: must be a multiple of latency.pipelineParallel, 2 (got 1)"},
       {"source: linear", "source: roofline, files: {l4: x}", "s.yaml:3: latency.files: belongs to the sources"},
-      {"source: linear", "source: profile, files: {l4000: x}", "s.yaml:3: latency.files: found 'l4000', allowed is"},
+      {"source: linear", "source: profile, files: {l4000: x}", "s.yaml:3: latency.files: must be one of"},
       {"source: linear", "source: profile, files: {l4: x}",
-       "s.yaml:11: cluster.pools[0].accelerator: found a100-80gb, for which latency.files has no file"},
+       "s.yaml:11: cluster.pools[0].accelerator: must be listed in latency.files (got a100-80gb)"},
       {"percentile: 95}\n", "percentile: 95}\nslowdownReference: {accelerator: l4, gpusPerWorker: 0}\n",
-       "slowdownReference.gpusPerWorker: found '0'"},
-      {"timeToFirstToken: 500ms, timePerOutputToken: 50ms, ", "", "s.yaml:12: slo: found no objective"},
-      {"500ms", "500", "s.yaml:12: slo.timeToFirstToken: found '500'"},
-      {"percentile: 95", "percentile: 101", "s.yaml:12: slo.percentile: found '101', allowed is a number from 0 to 100"},
+       "slowdownReference.gpusPerWorker: must*(got '0')"},
+      {"timeToFirstToken: 500ms, timePerOutputToken: 50ms, ", "",
+       "s.yaml:12: slo: must have timeToFirstToken, timePerOutputToken or both"},
+      {"500ms", "500", "s.yaml:12: slo.timeToFirstToken: must*(got '500')"},
+      {"percentile: 95", "percentile: 101", "s.yaml:12: slo.percentile: must be a number from 0 to 100*(got '101')"},
   };
   for (const Wrong& wrong : table) {
     const auto scenario = parse_scenario(with(kSmall, wrong.part, wrong.other), "s.yaml");
     ASSERT_FALSE(scenario.ok()) << wrong.other;
     EXPECT_EQ(scenario.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(scenario.error().message, HasSubstr(wrong.expected)) << wrong.other;
+    EXPECT_THAT(scenario.error().message, Says(wrong.expected)) << wrong.other;
     EXPECT_THAT(scenario.error().message, StartsWith("s.yaml:"));
     EXPECT_EQ(scenario.error().message.find('\n'), std::string::npos);
   }
 }
 
-// Given the issue's text with pools that its batching or latency source cannot serve: refused by name.
+// Given a scenario whose pools do not suit its batching or latency source; expects an error that names the field.
 TEST(ScenarioYaml, PoolsMustSuitTheRest) {
   for (const char* batching : {"static", "orca"}) {
     const auto scenario = parse_scenario(with(kIssue, "batching: vllm", std::string("batching: ") + batching), "s.yaml");
     ASSERT_FALSE(scenario.ok());
-    EXPECT_THAT(scenario.error().message, HasSubstr("scheduling.batching: found '" + std::string(batching) + "' with prefill"));
+    EXPECT_THAT(scenario.error().message, HasSubstr("with prefill and decode pools (got '" + std::string(batching) + "')"));
   }
   const auto two_chips = parse_scenario(with(with(kIssue, "source: profile", "source: distserve"),
                                              "decode,  accelerator: h100-80gb", "decode,  accelerator: a100-80gb"),
                                         "s.yaml");
   ASSERT_FALSE(two_chips.ok());
-  EXPECT_THAT(two_chips.error().message, HasSubstr("cluster.pools[1].accelerator: found a100-80gb beside h100-80gb"));
+  EXPECT_THAT(
+      two_chips.error().message,
+      HasSubstr("cluster.pools[1].accelerator: must be h100-80gb, because latency.file has one accelerator (got a100-80gb)"));
   const auto reference = parse_scenario(with(kIssue, "source: profile", "source: distserve"), "s.yaml");
   ASSERT_FALSE(reference.ok());
-  EXPECT_THAT(reference.error().message, HasSubstr("slowdownReference.accelerator: found a100-80gb beside h100-80gb"));
+  EXPECT_THAT(
+      reference.error().message,
+      HasSubstr("slowdownReference.accelerator: must be h100-80gb, because latency.file has one accelerator (got a100-80gb)"));
 }
 
-// Given the issue's text and others with bytes changed at random, thousands of times: a scenario or an error of one line, never
-// more.
+// Given scenarios with thousands of random byte changes; expects a scenario or an error of one line.
 TEST(ScenarioYaml, SurvivesRandomBytes) {
   Rng rng(5, "fuzz");
   int accepted = 0;
@@ -310,7 +324,8 @@ TEST(ScenarioYaml, SurvivesRandomBytes) {
   EXPECT_GT(accepted, effort(6, 100));
 }
 
-// Given times with units: their seconds; given anything else: none. What duration_text writes is read back.
+// Given times with units; expects their seconds; given anything else; expects none. Expects the output of duration_text to be
+// read back.
 TEST(ScenarioYaml, Durations) {
   EXPECT_EQ(duration_seconds("120s"), 120);
   EXPECT_EQ(duration_seconds("500ms"), 0.5);

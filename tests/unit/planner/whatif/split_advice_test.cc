@@ -1,4 +1,4 @@
-// What the strategies for split phases say of a service, all of them together.
+// Tests the combined answer of the strategies for split phases about a service.
 #include "planner/whatif/split_advice.h"
 
 #include <gmock/gmock.h>
@@ -31,8 +31,8 @@ const std::vector<planner::AcceleratorState>& classes() {
   return kClasses;
 }
 
-// Given a service, expect an answer that holds, the same each time and whatever the limits of how many workers there may be,
-// with a rate for a worker of each side; and a plan of the policy with it that serves the assumed load.
+// Given a service; expects a feasible answer, the same every time and under any limits on the number of workers, with a rate
+// per worker of each side; and a plan of the policy with it that serves the assumed load.
 TEST(SplitAdvice, SaysWhatAWorkerOfEachPhaseServes) {
   const auto advice = split_advice(service(), classes(), Effort{});
   ASSERT_TRUE(advice.ok()) << advice.error().message;
@@ -56,9 +56,9 @@ TEST(SplitAdvice, SaysWhatAWorkerOfEachPhaseServes) {
   EXPECT_GE(plan.predicted.requests_per_s, 8);
 }
 
-// Given strategy Auto and long prompts that hold many answers up, expect a split that costs clearly less than the cheapest
-// whole workers, both simulated, and a policy that takes it in place of whole workers that run; given short prompts, expect
-// those to stay.
+// Given strategy Auto and long prompts that delay many answers; expects a split that costs clearly less than the cheapest whole
+// workers, both simulated, and a policy that changes to it from running whole workers. Given short prompts; expects whole
+// workers to stay.
 TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
   planner::Service either = service();
   either.scaling.strategy = planner::Family::kAuto;
@@ -90,8 +90,8 @@ TEST(SplitAdvice, AutoComparesWithWholeWorkers) {
   EXPECT_EQ(whole.strategy, planner::Family::kReplicated) << short_prompts.why;
 }
 
-// Given an engine that can cut the model among two GPUs, expect a problem with workers of one and of two alone, and an answer
-// of such.
+// Given an engine that can split the model over two GPUs; expects a problem with workers of one and two GPUs only, and an
+// answer with such workers.
 TEST(SplitAdvice, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   planner::Service bounded = service();
   bounded.max_gpus_per_worker = 2;
@@ -105,9 +105,9 @@ TEST(SplitAdvice, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
   EXPECT_LE(std::max(advice->prefill.gpus_per_worker, advice->decode.gpus_per_worker), 2);
 }
 
-// Given transfers to workers of one kind that were measured, expect the problem to have them for that kind alone, and where
-// they take longer than the time to a token leaves, an answer whose decode workers are of another.
-TEST(SplitAdvice, CachesComeAsWasMeasured) {
+// Given measured transfers to workers of one kind; expects the problem to use them for that kind only, and, if they are too
+// slow for the time per token, an answer with another kind of decode worker.
+TEST(SplitAdvice, UsesMeasuredTransfers) {
   planner::Service measured = service();
   const planner::SplitAdvice before = *split_advice(measured, classes(), Effort{});
   ASSERT_TRUE(before.holds) << before.why;
@@ -128,9 +128,9 @@ TEST(SplitAdvice, CachesComeAsWasMeasured) {
       << after.why;
 }
 
-// Given workers that were measured at three times their data sheet, expect a problem whose iterations take that, and an answer
-// with less for each worker.
-TEST(SplitAdvice, WorkersAreAsFastAsWasMeasured) {
+// Given workers measured at three times their data sheet's times; expects a problem with those iteration times, and an answer
+// with a lower rate per worker.
+TEST(SplitAdvice, UsesMeasuredTimes) {
   planner::Service measured = service();
   measured.accelerators = {{"h100", std::nullopt}};
   const planner::SplitAdvice before = *split_advice(measured, classes(), Effort{});
@@ -149,9 +149,9 @@ TEST(SplitAdvice, WorkersAreAsFastAsWasMeasured) {
             0.6 * before.prefill.requests_per_s / before.prefill.gpus_per_worker);
 }
 
-// Given an objective that nothing holds, expect what each strategy came to; given no class with GPUs, a shape that is not known
-// or no assumed load, expect words or an answer, and no error; given a caller that ends, Cancelled.
-TEST(SplitAdvice, WhatCannotBePlanned) {
+// Given an objective that nothing meets; expects the result of each strategy. Given no class with GPUs, an unknown shape or no
+// assumed load; expects an explanation or an answer, and no error. Given a stop; expects Cancelled.
+TEST(SplitAdvice, ExplainsWhatCannotBePlanned) {
   planner::Service hopeless = service();
   hopeless.slo.tpot_s = 1e-5;
   const auto none = split_advice(hopeless, classes(), Effort{});
@@ -175,7 +175,8 @@ TEST(SplitAdvice, WhatCannotBePlanned) {
   EXPECT_EQ(cancelled.error().code, ErrorCode::kCancelled);
 }
 
-// Given a class that the spec allows and that has no GPU, expect an answer without it; given no assumed load, an answer.
+// Given a class that the spec allows but that has no GPUs; expects an answer without it. Given no assumed load; expects an
+// answer.
 TEST(SplitAdvice, PlansWithTheClassesThatAreThere) {
   planner::Service idle = service();
   idle.workload.requests_per_s = 0;

@@ -1,4 +1,4 @@
-// Whether a deployment holds in every trial that a split search makes of it.
+// Checks whether a deployment meets the objectives in every trial of a split search.
 #pragma once
 
 #include <algorithm>

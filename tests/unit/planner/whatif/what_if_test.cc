@@ -1,4 +1,4 @@
-// What would change a decision: held to the plans themselves.
+// Tests what_if against the plans themselves.
 #include "planner/whatif/what_if.h"
 
 #include <algorithm>
@@ -32,9 +32,8 @@ Snapshot busy(double rate_per_s, int workers, int gpus = 64) {
   return snapshot;
 }
 
-// Given: a service under a load that three to five workers carry.
-// Expected: just beyond either rate that is named the answer differs from the present one, and just inside it does not; the
-// named counts are the ones that a settled plan at that rate wants.
+// Given a service under a load for three to five workers; expects a different number just beyond either rate and the same
+// number just inside it; the reported numbers match those of a settled plan at that rate.
 TEST(WhatIf, NamesTheRatesAtWhichThePlanChanges) {
   for (const double rate_per_s : {40.0, 55.0, 70.0}) {
     const Snapshot snapshot = busy(rate_per_s, 4);
@@ -54,8 +53,7 @@ TEST(WhatIf, NamesTheRatesAtWhichThePlanChanges) {
   }
 }
 
-// Given: loads from a fraction of a worker to many, and bursty ones.
-// Expected: the count at the present rate is the one that the plan itself gives for it.
+// Given loads from a fraction of a worker to many, and bursty ones; expects the number at the present rate to match the plan's.
 TEST(WhatIf, SaysWhatThePlanSays) {
   for (const double rate_per_s : {0.5, 16.0, 60.0, 200.0}) {
     for (const double burstiness : {1.0, 30.0}) {
@@ -71,8 +69,7 @@ TEST(WhatIf, SaysWhatThePlanSays) {
   }
 }
 
-// Given: a service that gets no requests and keeps its one worker.
-// Expected: nothing takes that worker away, and a rate is named that would ask for a second.
+// Given a service without requests that keeps its one worker; expects no lower rate, and a rate that needs a second worker.
 TEST(WhatIf, AtRestOnlyMoreIsPossible) {
   Snapshot snapshot = busy(0, 1);
   const auto answer = what_if(snapshot, 0);
@@ -81,9 +78,8 @@ TEST(WhatIf, AtRestOnlyMoreIsPossible) {
   EXPECT_FALSE(answer->fewer_at_per_s.has_value());
 }
 
-// Given: a service whose arrivals are not known, and one whose model nobody knows.
-// Expected: no answer, rather than a guess.
-TEST(WhatIf, SaysNothingWhereNothingIsKnown) {
+// Given a service with unknown arrivals, and one with an unknown model; expects no answer.
+TEST(WhatIf, GivesNoAnswerWithoutData) {
   Snapshot silent = busy(40, 4);
   silent.services[0].demand.arrivals_per_s.reset();
   EXPECT_FALSE(what_if(silent, 0).has_value());
@@ -92,9 +88,8 @@ TEST(WhatIf, SaysNothingWhereNothingIsKnown) {
   EXPECT_FALSE(what_if(shapeless, 0).has_value());
 }
 
-// Given: two services that share too few GPUs.
-// Expected: what is wanted is named before what can be had, and the other service's plan is not asked for.
-TEST(WhatIf, SpeaksOfWhatIsWantedBeforeLimits) {
+// Given two services that share too few GPUs; expects the number wanted before limits, without planning the other service.
+TEST(WhatIf, ReportsNumbersBeforeLimits) {
   const auto free = what_if(busy(70, 4), 0);
   const auto scarce = what_if(busy(70, 4, 4), 0);
   ASSERT_TRUE(free && scarce);

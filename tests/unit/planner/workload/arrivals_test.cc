@@ -1,4 +1,4 @@
-// Arrival processes in common: moments of the simple ones, seeds and streams, and mistakes by name.
+// Tests of all arrival processes: moments of the simple ones, seeds and streams, and errors by name.
 #include "planner/workload/arrivals.h"
 
 #include <cmath>
@@ -10,22 +10,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/says.h"
 #include "tests/unit/planner/workload/statistics.h"
 
 namespace windlass::workload {
 namespace {
 
-using ::testing::StartsWith;
-
-// Given constant arrivals, expect the k-th at k / rate, also after a million of them.
+// Given constant arrivals; expects the k-th at k / rate, also after a million.
 TEST(Arrivals, ConstantDoesNotDrift) {
   auto process = make_arrivals(ConstantArrivals{70}, 1, "a");
   ASSERT_TRUE(process.ok());
   for (int k = 1; k <= 1'000'000; ++k) ASSERT_EQ(process.value()->next_s(), k / 70.0);
 }
 
-// Given Poisson arrivals, expect counts in windows whose mean and variance are rate * window: an index of dispersion of 1,
-// within five standard errors; and gaps that are exponential in every tenth of their distribution.
+// Given Poisson arrivals; expects counts in windows with mean and variance rate * window (an index of dispersion of 1) within
+// five standard errors; and gaps that are exponential in every tenth of their distribution.
 TEST(Arrivals, PoissonHasItsMoments) {
   constexpr std::size_t kWindows = 20'000;
   const auto times_s = arrivals_before(PoissonArrivals{3}, 2.0 * kWindows, 11);
@@ -34,14 +33,14 @@ TEST(Arrivals, PoissonHasItsMoments) {
   EXPECT_NEAR(variance / mean, 1, 5 * std::sqrt(2.0 / kWindows));
   std::vector<double> tenths(10);
   for (std::size_t i = 1; i < times_s.size(); ++i) {
-    const double below = -std::expm1(-3 * (times_s[i] - times_s[i - 1]));  // the share of gaps that are shorter
+    const double below = -std::expm1(-3 * (times_s[i] - times_s[i - 1]));  // the share of shorter gaps
     ++tenths[std::min<std::size_t>(9, static_cast<std::size_t>(10 * below))];
   }
   expect_chi_square(tenths, std::vector<double>(10, static_cast<double>(times_s.size() - 1) / 10));
 }
 
-// Given Gamma gaps of several coefficients of variation, expect gaps with the mean 1 / rate and that CV, and counts over long
-// windows with an index of dispersion of CV^2 (renewal theory), within intervals for 400,000 gaps.
+// Given gamma gaps with several coefficients of variation; expects gaps with the mean 1 / rate and that CV, and counts over
+// long windows with an index of dispersion of CV^2 (renewal theory), within the error for 400,000 gaps.
 TEST(Arrivals, GammaHasItsMoments) {
   for (const double cv : {0.25, 1.0, 2.0, 4.0}) {
     SCOPED_TRACE(cv);
@@ -57,7 +56,7 @@ TEST(Arrivals, GammaHasItsMoments) {
     }
     const auto [mean_s, variance] = moments(gaps_s);
     EXPECT_NEAR(mean_s, 0.2, 5 * 0.2 * cv / std::sqrt(kGaps));
-    // The relative variance of a sample variance is (kurtosis - 1) / n, where a Gamma's kurtosis is 3 + 6 cv^2.
+    // The relative variance of a sample variance is (kurtosis - 1) / n; the kurtosis of a gamma distribution is 3 + 6 cv^2.
     const double squared_cv = cv * cv;
     EXPECT_NEAR(variance / (0.2 * 0.2), squared_cv, 5 * squared_cv * std::sqrt((2 + 6 * squared_cv) / kGaps));
     constexpr double kWindow_s = 100;
@@ -68,7 +67,7 @@ TEST(Arrivals, GammaHasItsMoments) {
   }
 }
 
-// Given a CV of 0, expect the gaps of constant arrivals.
+// Given a CV of 0; expects the gaps of constant arrivals.
 TEST(Arrivals, GammaWithoutVariationIsConstant) {
   auto process = make_arrivals(GammaArrivals{4, 0}, 3, "a");
   for (int k = 1; k <= 1000; ++k) ASSERT_EQ(process.value()->next_s(), k / 4.0);
@@ -83,8 +82,8 @@ std::vector<ArrivalSpec> every_kind() {
           TraceArrivals{{0, 1, 2, 3, 5, 8, 13, 14, 15}, {2, 300.5}}};
 }
 
-// Given each kind, expect one seed and name to give the same times twice, and (but for constant arrivals, which have no chance
-// in them) another seed and another name to give others.
+// Given each kind; expects the same times twice for one seed and name, and other times for another seed or name (except
+// constant arrivals, which are not random).
 TEST(Arrivals, AreFixedBySeedAndName) {
   for (const ArrivalSpec& spec : every_kind()) {
     SCOPED_TRACE(spec.index());
@@ -97,49 +96,49 @@ TEST(Arrivals, AreFixedBySeedAndName) {
   }
 }
 
-// Given each kind, expect the mean rate that follows from its parameters.
+// Given each kind; expects the mean rate that follows from its parameters.
 TEST(Arrivals, KnowTheirMeanRates) {
   const std::vector<double> expected = {2, 3, 4, (10.0 + 45) / 15, 2 + 0.01 * 30, 9 / (15 * 9.0 / 8) * 2 * 300.5};
   const auto kinds = every_kind();
   for (std::size_t i = 0; i < kinds.size(); ++i) EXPECT_DOUBLE_EQ(mean_rate_per_s(kinds[i]).value(), expected[i]);
 }
 
-// Given specs that make no sense, expect both functions to refuse them by field, found value and what is allowed.
+// Given invalid specs; expects both functions to refuse them by field, found value and what is allowed.
 TEST(Arrivals, NamesMistakes) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<std::pair<ArrivalSpec, std::string>> cases = {
-      {ConstantArrivals{0}, "arrivals: rate: found 0, allowed is 1e-9 to 1e9 per second"},
-      {PoissonArrivals{-1}, "arrivals: rate: found -1, allowed"},
-      {PoissonArrivals{nan}, "arrivals: rate: found nan, allowed"},
-      {GammaArrivals{infinity, 1}, "arrivals: rate: found inf, allowed"},
-      {GammaArrivals{1, -0.5}, "arrivals: cv: found -0.5, allowed is 0, or 1e-6 to 1000"},
-      {GammaArrivals{1, nan}, "arrivals: cv: found nan"},
-      {MarkovModulatedArrivals{}, "arrivals: states: found none"},
-      {MarkovModulatedArrivals{{{1, 1}, {-2, 1}}}, "arrivals: states[1].rate: found -2"},
-      {MarkovModulatedArrivals{{{1, 0}}}, "arrivals: states[0].meanDwell: found 0, allowed is above 0 s"},
-      {MarkovModulatedArrivals{{{0, 1}, {0, 2}}}, "arrivals: states: found 0, allowed is at least 0.0001 arrivals per visit"},
-      {DiurnalArrivals{0, 1}, "arrivals: mean rate: found 0"},
-      {DiurnalArrivals{1, 0.5}, "arrivals: peakToTrough: found 0.5, allowed is 1 to"},
-      {DiurnalArrivals{1, 2, -5}, "arrivals: period: found -5"},
-      {DiurnalArrivals{1, 2, 5, infinity}, "arrivals: peakAt: found inf"},
-      {DiurnalArrivals{1, 2, 5, 0, -1}, "arrivals: bursts.rate: found -1"},
-      {DiurnalArrivals{1, 2, 5, 0, 1, 0.5, 1}, "arrivals: bursts.requests: found 0.5"},
-      {DiurnalArrivals{1, 2, 5, 0, 1, 10, 0}, "arrivals: bursts.duration: found 0"},
-      {DiurnalArrivals{1, 2, 5, 0, 1e3, 10, 1e3}, "arrivals: bursts: found 1000000, allowed is at most 100000"},
-      {TraceArrivals{}, "arrivals: times: found 0, allowed is at least two"},
-      {TraceArrivals{{1, 1}, {}}, "arrivals: times: found 2, allowed is at least two, with time between"},
-      {TraceArrivals{{1, 2, 1}, {}}, "arrivals: times[2]: found 1, allowed"},
-      {TraceArrivals{{-1, 2}, {}}, "arrivals: times[0]: found -1, allowed"},
-      {TraceArrivals{{1, infinity}, {}}, "arrivals: times[1]: found inf, allowed"},
-      {TraceArrivals{{1, 2}, {0, 1}}, "trace: time scale: found 0, allowed"},
-      {TraceArrivals{{1, 2}, {1, -1}}, "trace: rate scale: found -1, allowed is a factor above 0"},
+      {ConstantArrivals{0}, "arrivals: rate: must be 1e-9 to 1e9 per second*(got 0)"},
+      {PoissonArrivals{-1}, "arrivals: rate: must*(got -1)"},
+      {PoissonArrivals{nan}, "arrivals: rate: must*(got nan)"},
+      {GammaArrivals{infinity, 1}, "arrivals: rate: must*(got inf)"},
+      {GammaArrivals{1, -0.5}, "arrivals: cv: must be 0, or 1e-6 to 1000*(got -0.5)"},
+      {GammaArrivals{1, nan}, "arrivals: cv: must*(got nan)"},
+      {MarkovModulatedArrivals{}, "arrivals: states: must*(got none)"},
+      {MarkovModulatedArrivals{{{1, 1}, {-2, 1}}}, "arrivals: states[1].rate: must*(got -2)"},
+      {MarkovModulatedArrivals{{{1, 0}}}, "arrivals: states[0].meanDwell: must be above 0 s*(got 0)"},
+      {MarkovModulatedArrivals{{{0, 1}, {0, 2}}}, "arrivals: states: must be at least 0.0001 arrivals per visit*(got 0)"},
+      {DiurnalArrivals{0, 1}, "arrivals: mean rate: must*(got 0)"},
+      {DiurnalArrivals{1, 0.5}, "arrivals: peakToTrough: must be 1 to*(got 0.5)"},
+      {DiurnalArrivals{1, 2, -5}, "arrivals: period: must*(got -5)"},
+      {DiurnalArrivals{1, 2, 5, infinity}, "arrivals: peakAt: must*(got inf)"},
+      {DiurnalArrivals{1, 2, 5, 0, -1}, "arrivals: bursts.rate: must*(got -1)"},
+      {DiurnalArrivals{1, 2, 5, 0, 1, 0.5, 1}, "arrivals: bursts.requests: must*(got 0.5)"},
+      {DiurnalArrivals{1, 2, 5, 0, 1, 10, 0}, "arrivals: bursts.duration: must*(got 0)"},
+      {DiurnalArrivals{1, 2, 5, 0, 1e3, 10, 1e3}, "arrivals: bursts: must be at most 100000*(got 1000000)"},
+      {TraceArrivals{}, "arrivals: times: must be at least two*(got 0)"},
+      {TraceArrivals{{1, 1}, {}}, "arrivals: times: must be at least two, with time between*(got 2)"},
+      {TraceArrivals{{1, 2, 1}, {}}, "arrivals: times[2]: must*(got 1)"},
+      {TraceArrivals{{-1, 2}, {}}, "arrivals: times[0]: must*(got -1)"},
+      {TraceArrivals{{1, infinity}, {}}, "arrivals: times[1]: must*(got inf)"},
+      {TraceArrivals{{1, 2}, {0, 1}}, "trace: time scale: must*(got 0)"},
+      {TraceArrivals{{1, 2}, {1, -1}}, "trace: rate scale: must be a factor above 0*(got -1)"},
   };
   for (const auto& [spec, expected] : cases) {
     const auto process = make_arrivals(spec, 1, "a");
     ASSERT_FALSE(process.ok()) << expected;
     EXPECT_EQ(process.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(process.error().message, StartsWith(expected));
+    EXPECT_THAT(process.error().message, Says(expected));
     const auto rate = mean_rate_per_s(spec);
     ASSERT_FALSE(rate.ok()) << expected;
     EXPECT_EQ(rate.error().message, process.error().message);

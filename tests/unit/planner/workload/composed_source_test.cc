@@ -1,4 +1,4 @@
-// Arrivals and lengths as requests, and several models at once.
+// Tests of combining arrivals and lengths into requests, and of merging several models.
 #include "planner/workload/composed_source.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::unique_ptr<ComposedSource> composed(const ArrivalSpec& spec, std::uint64_t 
   return std::make_unique<ComposedSource>(std::move(arrivals).value(), *lengths, seed, name);
 }
 
-// Given arrivals and lengths, expect requests at the arrivals' times, with the lengths of their stream, and sizes of mean 1.
+// Given arrivals and lengths; expects requests at the arrivals' times, with the lengths of their stream, and sizes of mean 1.
 TEST(ComposedSource, PutsTimesAndLengthsTogether) {
   auto source = composed(PoissonArrivals{5}, 3, "a");
   const auto times_s = arrivals_before(PoissonArrivals{5}, 10'000, 3, "a");
@@ -43,7 +43,8 @@ TEST(ComposedSource, PutsTimesAndLengthsTogether) {
   EXPECT_NEAR(mean, 1, 5 * std::sqrt(variance / static_cast<double>(sizes.size())));
 }
 
-// Given other arrivals or another rate and the same seed, expect the same requests at other times; given another name, others.
+// Given other arrivals or another rate with the same seed; expects the same requests at other times. Given another name;
+// expects other requests.
 TEST(ComposedSource, LengthsDoNotDependOnArrivals) {
   auto poisson = composed(PoissonArrivals{5}, 3, "a"), bursty = composed(GammaArrivals{50, 3}, 3, "a");
   auto other = composed(PoissonArrivals{5}, 3, "b");
@@ -55,10 +56,10 @@ TEST(ComposedSource, LengthsDoNotDependOnArrivals) {
     EXPECT_NE(one.arrival_s, same.arrival_s);
     if (one.input_tokens == third.input_tokens) ++equal;
   }
-  EXPECT_LT(equal, 50);  // of 1000 with 100 lengths: about ten
+  EXPECT_LT(equal, 50);  // of 1000 with 100 lengths, about ten are equal by chance
 }
 
-// Given arrivals that end, expect the source to end with them, and to stay there.
+// Given arrivals that end; expects the source to end with them, and to stay at the end.
 TEST(ComposedSource, EndsWithItsArrivals) {
   auto source = composed(TraceArrivals{{0, 1, 4}, {}}, 3, "a");
   for (const double time_s : {0.0, 1.0, 4.0}) EXPECT_EQ(source->next().value().arrival_s, time_s);
@@ -66,8 +67,8 @@ TEST(ComposedSource, EndsWithItsArrivals) {
   EXPECT_FALSE(source->next().has_value());
 }
 
-// Given workloads of up to six models with random small traces, many rows at equal times, expect the order that a stable
-// sort of all requests by time gives, each with its part's model.
+// Given workloads of up to six models with small random traces, many rows at equal times; expects the order of a stable sort by
+// time, each request with its part's model.
 TEST(MergedSource, AgreesWithASort) {
   Rng rng(4, "parts");
   for (int i = 0; i < effort(200, 2000); ++i) {
@@ -97,7 +98,7 @@ TEST(MergedSource, AgreesWithASort) {
   }
 }
 
-// Given three endless models of one seed, expect each to get its own rate's share, and the times of one alone.
+// Given three endless models with one seed; expects each to get the share of its rate, and the times that it has alone.
 TEST(MergedSource, ModelsKeepTheirOwnStreams) {
   std::vector<MergedSource::Part> parts;
   parts.push_back({composed(PoissonArrivals{6}, 1, "a"), 0});

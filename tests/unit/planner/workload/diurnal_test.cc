@@ -1,4 +1,4 @@
-// The daily curve and its bursts against integrals of the curve and the moments of a shot noise.
+// Tests the daily curve and its bursts against integrals of the curve and the moments of shot noise.
 #include "planner/workload/diurnal.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace windlass::workload {
 namespace {
 
-// Given a curve, expect its peak where it was asked for, its ratio of peak to trough, its mean, and its period.
+// Given a curve; expects the requested peak time, peak-to-trough ratio, mean and period.
 TEST(Diurnal, CurveHasItsShape) {
   const DiurnalArrivals spec{10, 4, 86'400, 50'400};
   EXPECT_DOUBLE_EQ(spec.curve_per_s(50'400), 16);
@@ -23,8 +23,8 @@ TEST(Diurnal, CurveHasItsShape) {
   EXPECT_NEAR(sum, 10, 1e-9);
 }
 
-// Given three days, expect as many arrivals in each of 24 hours as the curve's integral over it gives (chi-square), and in all
-// the mean rate.
+// Given three days; expects as many arrivals in each of 24 hours as the integral of the curve (chi-square), and the mean rate
+// overall.
 TEST(Diurnal, FollowsTheCurve) {
   const DiurnalArrivals spec{1.5, 6, 86'400, 36'000};
   const auto times_s = arrivals_before(spec, 3 * 86'400, 8);
@@ -41,14 +41,14 @@ TEST(Diurnal, FollowsTheCurve) {
   EXPECT_NEAR(static_cast<double>(times_s.size()), all, 4 * std::sqrt(all));
 }
 
-// Given a flat curve without bursts, expect Poisson arrivals, to the bit.
+// Given a flat curve without bursts; expects exactly Poisson arrivals, bit for bit.
 TEST(Diurnal, FlatIsPoisson) {
   EXPECT_EQ(arrivals_before(DiurnalArrivals{3}, 500, 4), arrivals_before(PoissonArrivals{3}, 500, 4));
 }
 
-// Given bursts on a flat curve, expect counts in windows w, from time 0 on, with the mean rate and the variance of a shot
-// noise: rate * w + bursts * size^2 * v, where v is the integral of a burst's squared share in the window: w - d / 3 for
-// windows longer than its duration d, else w^2 / d - w^3 / (3 d^2).
+// Given bursts on a flat curve; expects counts in windows w, from time 0 on, with the mean rate and the variance of shot noise:
+// rate * w + bursts * size^2 * v, where v is the integral of a burst's squared share in the window: w - d / 3 for windows
+// longer than its duration d, otherwise w^2 / d - w^3 / (3 d^2).
 TEST(Diurnal, BurstsHaveTheirDispersion) {
   const DiurnalArrivals spec{2, 1, 86'400, 0, 0.02, 25, 20};
   const double mean_per_s = mean_rate_per_s(ArrivalSpec(spec)).value();
@@ -67,7 +67,7 @@ TEST(Diurnal, BurstsHaveTheirDispersion) {
   }
 }
 
-// Given many short runs, expect the first seconds to have the mean rate: bursts that began before time 0 are there.
+// Given many short runs; expects the mean rate in the first seconds, because bursts that began before time 0 are included.
 TEST(Diurnal, BurstsAreStationaryFromTheStart) {
   const DiurnalArrivals spec{0.5, 1, 86'400, 0, 0.1, 40, 10};
   constexpr int kRuns = 20'000;
@@ -83,14 +83,14 @@ TEST(Diurnal, BurstsAreStationaryFromTheStart) {
   EXPECT_NEAR(begin.variance / end.variance, 1, 0.08);
 }
 
-// Given a curve and bursts together over 40 periods, expect the sum of both mean rates, and the curve's shape to remain: the
-// half around the peak brings more by the curve's integral.
+// Given a curve and bursts over 40 periods; expects the sum of both mean rates, and the shape of the curve: the half around the
+// peak has more arrivals, by the integral of the curve.
 TEST(Diurnal, CurveAndBurstsAddUp) {
   const DiurnalArrivals spec{4, 3, 1000, 250, 0.05, 20, 15};
   const auto times_s = arrivals_before(spec, 40'000, 12);
   double high = 0, low = 0;
   for (const double time_s : times_s) (std::fmod(time_s, 1000) < 500 ? high : low) += 1;
-  // Variance per second: of the arrivals 5, of the bursts 0.05 * 20^2.
+  // Variance per second: 5 from the arrivals, 0.05 * 20^2 from the bursts.
   const double error = std::sqrt((5 + 0.05 * 400) * 40'000);
   EXPECT_NEAR(high + low, 5 * 40'000, 4 * error);
   EXPECT_NEAR(high - low, 40 * 2 * 4 * 0.5 * 1000 / std::numbers::pi, 4 * error);

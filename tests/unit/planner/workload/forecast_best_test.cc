@@ -1,4 +1,5 @@
-// The best forecast by past error: scores by hand, who wins on which series and by how much, and no change of mind in between.
+// Tests of choosing the best forecast by past error: scores by hand, which method wins on which series and by how much, and no
+// needless switching.
 #include "planner/workload/forecast_best.h"
 
 #include <cmath>
@@ -35,8 +36,8 @@ constexpr auto kEwma = ForecastMethod::kEwma;
 constexpr auto kHoltWinters = ForecastMethod::kHoltWinters;
 constexpr auto kChangePoint = ForecastMethod::kChangePoint;
 
-// Given 10 and then 16 with a horizon of 15 s, expect the first forecast (10) scored at 15 s, in the middle of an interval,
-// when 10 s of 16 and 5 s of 4 had come: 12, an error of 2. Given a gap then, expect what waited to go unscored.
+// Given 10 and then 16 with a horizon of 15 s; expects the first forecast (10) to be scored at 15 s, within an interval, after
+// 10 s at 16 and 5 s at 4: a mean of 12, an error of 2. Given a gap then; expects pending forecasts to stay unscored.
 TEST(BestForecast, ScoresByHand) {
   BestForecaster best = make();
   feed(best, {{0, 10}, {10, 16}}, 15);
@@ -47,7 +48,8 @@ TEST(BestForecast, ScoresByHand) {
     EXPECT_NEAR(best.error(method).mean_absolute_per_s, 2, 1e-12);
   }
   EXPECT_EQ(best.given_error(), best.error(kEwma));
-  // The second (EWMA: 13) is due at 25 s, after 10 s of 4 and 5 s of 7: 5, an error of 8, and a mean of 5 with the first.
+  // The second (EWMA: 13) is due at 25 s, after 10 s at 4 and 5 s at 7: a mean of 5, an error of 8, and 5 on average with the
+  // first.
   feed(best, {{30, 7}}, 15);
   EXPECT_EQ(best.error(kEwma).forecasts, 2);
   EXPECT_NEAR(error_per_s(best, kEwma), 5, 1e-12);
@@ -56,8 +58,8 @@ TEST(BestForecast, ScoresByHand) {
   EXPECT_EQ(best.state().pending.size(), 1U);
 }
 
-// Given steady Poisson arrivals, expect EWMA from the first to the last sample, and its error to be what theory says: normal
-// with the variance of the level (rate / interval * gain / (2 - gain)) and of the counts over the horizon (rate / horizon).
+// Given steady Poisson arrivals; expects EWMA from the first to the last sample, with the error of theory: normal with the
+// variance of the level (rate / interval * gain / (2 - gain)) plus that of the counts over the horizon (rate / horizon).
 TEST(BestForecast, SteadyIsEwmaAndNothingOscillates) {
   for (const double level_per_s : {2.0, 20.0, 200.0}) {
     SCOPED_TRACE(level_per_s);
@@ -84,15 +86,15 @@ TEST(BestForecast, SteadyIsEwmaAndNothingOscillates) {
       EXPECT_EQ(each->best(), kEwma);
       EXPECT_EQ(each->switches(), 0);
     }
-    // The level's own standard deviation, five of them to either side.
+    // Five standard deviations of the level to either side.
     const double wander = 5 * std::sqrt(level_per_s / 10 * gain / (2 - gain));
     EXPECT_GT(lowest, level_per_s - wander);
     EXPECT_LT(highest, level_per_s + wander);
   }
 }
 
-// Given a ramp, expect Holt-Winters, an error below half of EWMA's (which lags by its memory and half of the horizon), and the
-// forecast's peak at the true rate a horizon ahead.
+// Given a ramp; expects Holt-Winters, an error below half of EWMA's (which lags by its memory plus half the horizon), and the
+// forecast's peak at the true rate one horizon ahead.
 TEST(BestForecast, RampIsHoltWinters) {
   BestForecaster best = make();
   const auto ramp = [](double t) { return 20 + 0.02 * t; };
@@ -107,8 +109,8 @@ TEST(BestForecast, RampIsHoltWinters) {
   EXPECT_NEAR(best.forecast(kHorizon_s)->peak_per_s, ahead_per_s, 0.05 * ahead_per_s);
 }
 
-// Given a rate that steps between 20 and 60 every half hour, expect the change-point detector, its error well below EWMA's, and
-// what was answered nearly as good.
+// Given a rate that steps between 20 and 60 every half hour; expects the change-point detector, an error well below EWMA's, and
+// answers that are nearly as good.
 TEST(BestForecast, StepsAreTheChangePoints) {
   BestForecaster best = make();
   feed(best, poisson_series(40'000, 23, [](double t) { return std::fmod(t, 3600) < 1800 ? 20.0 : 60.0; }));
@@ -119,8 +121,8 @@ TEST(BestForecast, StepsAreTheChangePoints) {
   EXPECT_LT(best.given_error().mean_absolute_per_s, 1.2 * error_per_s(best, kChangePoint));
 }
 
-// Given five days of a daily curve and a horizon of half an hour, expect Holt-Winters with the day as its season to win, at
-// below half of what it does without a season, and below EWMA and the change points.
+// Given five days of a daily curve and a horizon of half an hour; expects Holt-Winters with a daily season to win, with less
+// than half of its error without a season, and below EWMA and the change-point detector.
 TEST(BestForecast, DailySeasonIsHoltWinters) {
   const auto day = [](double t) { return 100 * (1 + 0.7 * std::sin(2 * std::numbers::pi * t / 86'400)); };
   const auto series = poisson_series(5 * 86'400, 24, day);
@@ -140,8 +142,8 @@ TEST(BestForecast, DailySeasonIsHoltWinters) {
   EXPECT_LT(error_per_s(seasonal, kHoltWinters), 0.02 * 100);
 }
 
-// Given a ramp that ends in steps, expect the answer to move to Holt-Winters and then to the change points: old errors are
-// forgotten. Given steady load after a ramp, expect what answers to be within the margin of the best.
+// Given a ramp that ends in steps; expects a switch to Holt-Winters and then to the change-point detector, because old errors
+// are forgotten. Given steady load after a ramp; expects the answer to be within the margin of the best.
 TEST(BestForecast, ForgetsOldErrors) {
   const auto ramp = [](double t) { return 20 + 0.02 * std::min(t, 8000.0); };
   BestForecaster stepping = make(), steady = make();
@@ -162,7 +164,7 @@ TEST(BestForecast, ForgetsOldErrors) {
   EXPECT_LT(error_per_s(steady, kEwma), 4);  // on the ramp it was above 10
 }
 
-// Given refused samples and horizons, expect an error and the state untouched.
+// Given refused samples and horizons; expects an error and an unchanged state.
 TEST(BestForecast, RefusalsChangeNothing) {
   BestForecaster best = make();
   EXPECT_FALSE(best.forecast(60).ok());
@@ -181,8 +183,8 @@ TEST(BestForecast, RefusalsChangeNothing) {
   EXPECT_FALSE(BestForecaster::make(options).ok());
 }
 
-// Given horizons that change at every sample and random gaps, expect no more forecasts to wait than eight, errors to stay
-// finite, and a state handed over at any time to go on to the bit.
+// Given horizons that change at every sample and random gaps; expects at most eight pending forecasts, finite errors, and a
+// state that resumes at any time bit for bit.
 TEST(BestForecast, ResumesFromItsStateAndStaysSmall) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     SCOPED_TRACE(seed);

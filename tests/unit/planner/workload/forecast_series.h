@@ -1,4 +1,4 @@
-// Rates as a gateway would measure them, for tests of forecasts: Poisson arrivals counted over irregular intervals.
+// Rates as a gateway measures them, for tests of forecasts: Poisson arrivals counted over irregular intervals.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace windlass::workload {
 
-// Samples 5 to 15 s apart until end_s; expected_per_s(time) is the true rate at an interval's middle.
+// Samples 5 to 15 s apart until end_s; expected_per_s(time) is the true rate in the middle of an interval.
 template <class Curve>
 std::vector<RateSample> poisson_series(double end_s, std::uint64_t seed, const Curve& expected_per_s) {
   Rng gaps(seed, "gaps");

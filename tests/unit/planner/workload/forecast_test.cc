@@ -1,4 +1,4 @@
-// Each forecast method against numbers worked by hand and plain sums over all the past; what samples are refused.
+// Tests of each forecast method against numbers by hand and plain sums over the past; and which samples are refused.
 #include "planner/workload/forecast.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace windlass::workload {
 namespace {
 
-constexpr double kHalvesIn10_s = 10 / std::numbers::ln2;  // a memory in which a weight halves every 10 s
+constexpr double kHalvesIn10_s = 10 / std::numbers::ln2;  // a memory with which a weight halves every 10 s
 
 Forecaster make(ForecastMethod method, const ForecastOptions& options = {}) {
   auto made = Forecaster::make(method, options);
@@ -34,7 +34,7 @@ double mean_per_s(const Forecaster& forecaster, double horizon_s = 60) {
   return forecaster.forecast(horizon_s).value().mean_per_s;
 }
 
-// Given gains of 1, 1/2, 1/2 and, after twice the time, 3/4, expect the levels 8, 12, 8 and 14, and a flat forecast.
+// Given gains of 1, 1/2, 1/2 and, after twice the time, 3/4; expects the levels 8, 12, 8 and 14, and a flat forecast.
 TEST(Ewma, ByHand) {
   ForecastOptions options;
   options.ewma.memory_s = kHalvesIn10_s;
@@ -48,7 +48,7 @@ TEST(Ewma, ByHand) {
   }
 }
 
-// Given thousands of random irregular series, expect the level to be the sum of all samples by weights worked out at the end.
+// Given thousands of random irregular series; expects the level to be the weighted sum of all samples, computed at the end.
 TEST(Ewma, IsTheWeightedSumOfThePast) {
   Rng rng(5, "series");
   for (int run = 0; run < 2000; ++run) {
@@ -72,7 +72,7 @@ TEST(Ewma, IsTheWeightedSumOfThePast) {
   }
 }
 
-// Given gains of one half, expect level 23.75 and trend 0.5625 after 10, 20, 30: over 20 s mean 29.375, peak 35.
+// Given gains of one half; expects level 23.75 and trend 0.5625 after 10, 20, 30: over 20 s mean 29.375, peak 35.
 TEST(HoltWinters, TrendByHand) {
   ForecastOptions options;
   options.holt_winters.level_memory_s = kHalvesIn10_s;
@@ -83,7 +83,7 @@ TEST(HoltWinters, TrendByHand) {
   EXPECT_NEAR(holt.forecast(20)->peak_per_s, 35, 1e-12);
 }
 
-// Given a line without noise at irregular intervals, expect the forecast to come to lie on it.
+// Given a line without noise at irregular intervals; expects the forecast to converge to it.
 TEST(HoltWinters, FollowsALine) {
   Forecaster holt = make(ForecastMethod::kHoltWinters);
   Rng rng(6, "gaps");
@@ -97,8 +97,8 @@ TEST(HoltWinters, FollowsALine) {
   EXPECT_NEAR(holt.forecast(300)->peak_per_s, 10 + 0.02 * (time_s + 300), 1e-6 * 1000);
 }
 
-// Given a level of 10 that falls by 0.1 a second, expect zero from 100 s on: over 400 s a triangle's 500 requests; and from a
-// level below zero nothing, though its trend falls on.
+// Given a level of 10 that falls by 0.1 per second; expects zero from 100 s on: over 400 s a triangle of 500 requests. Given a
+// level below zero; expects nothing, although its trend falls further.
 TEST(HoltWinters, NeverBelowZero) {
   HoltWintersState state;
   state.level_per_s = 10;
@@ -122,8 +122,8 @@ ForecastOptions short_season() {
   return options;
 }
 
-// Given a season of 10, 20, 30, 20, expect it to count from its first end on and not before; over a season then the mean 20 and
-// the peak 30, in the quarter to come 12.5 (from 15, between the centres of 20 and 10, down to 10 and up to 15).
+// Given a season of 10, 20, 30, 20; expects it to take effect at its first end and not before. Over a season then expects mean
+// 20 and peak 30; over the next quarter 12.5 (from 15, between the centres of 20 and 10, down to 10 and up to 15).
 TEST(HoltWinters, SeasonByHand) {
   Forecaster seasonal = make(ForecastMethod::kHoltWinters, short_season());
   const std::vector<double> rates_per_s = {10, 20, 30, 20};
@@ -142,7 +142,7 @@ TEST(HoltWinters, SeasonByHand) {
   EXPECT_NEAR(seasonal.forecast(10)->peak_per_s, 15, 0.01);
 }
 
-// Given random seasonal states and horizons, expect mean and peak to be those of a fine grid over the curve as it is defined.
+// Given random seasonal states and horizons; expects mean and peak as on a fine grid over the curve.
 TEST(HoltWinters, OverAHorizonIsTheGridsMeanAndPeak) {
   Rng rng(7, "states");
   for (int run = 0; run < 300; ++run) {
@@ -170,7 +170,7 @@ TEST(HoltWinters, OverAHorizonIsTheGridsMeanAndPeak) {
     constexpr int kSteps = 20'000;
     for (int i = 0; i < kSteps; ++i) {
       const double ahead_s = (i + 0.5) * horizon_s / kSteps;
-      // The nearest centre at or before, among those of many seasons.
+      // The nearest centre at or before, counting over many seasons.
       const double place = (from_s + ahead_s) / width_s - 0.5 + 1e5 * static_cast<double>(bins);
       const auto left = static_cast<std::size_t>(place);
       const double share = place - static_cast<double>(left);
@@ -191,8 +191,8 @@ ChangePointState change_point_state(const Forecaster& forecaster) {
   return std::get<ChangePointState>(forecaster.state().method);
 }
 
-// Given a constant 4 and then 9, expect the third 9 to be the change (3.5, 7, 10.5 against 8), and the level 9 at once; then
-// back to 4 likewise. One 9 alone is none.
+// Given a constant 4 and then 9; expects the third 9 to be the change (3.5, 7, 10.5 against 8) with the level 9 immediately;
+// then the same back to 4. Given a single 9; expects no change.
 TEST(ChangePoint, ByHand) {
   Forecaster detector = make(ForecastMethod::kChangePoint);
   double time_s = 0;
@@ -203,7 +203,7 @@ TEST(ChangePoint, ByHand) {
   for (int i = 0; i < 40; ++i) next(4);
   EXPECT_EQ(change_point_state(detector).changes, 0);
   EXPECT_LT(mean_per_s(detector), 4.1);
-  // The lone 9 has taught it a noise; forget it.
+  // The single 9 has raised the noise estimate; forget it.
   for (int i = 0; i < 2000; ++i) next(4);
   next(9), next(9);
   EXPECT_EQ(change_point_state(detector).changes, 0);
@@ -216,9 +216,9 @@ TEST(ChangePoint, ByHand) {
   EXPECT_EQ(mean_per_s(detector), 4);
 }
 
-// Given 10^6 s of steady Poisson arrivals, expect false changes to be rare: by Siegmund's approximation one in 9,600 samples,
-// or 10 in all; up to four times as many, as reference and noise are estimated from 60 samples each; up to eight times at 0.5
-// per second, where a sample counts 5 arrivals and a skew remains.
+// Given 10^6 s of steady Poisson arrivals; expects rare false changes: by Siegmund's approximation one in 9,600 samples, 10 in
+// total; up to four times as many because reference and noise are estimated from 60 samples each; up to eight times at 0.5 per
+// second, where a sample has 5 arrivals and some skew remains.
 TEST(ChangePoint, FalseChangesAreRare) {
   const double b = 8 + 1.166;
   const double between = (std::exp(b) - b - 1) / 0.5 / 2;  // samples, both sides
@@ -230,12 +230,12 @@ TEST(ChangePoint, FalseChangesAreRare) {
     feed(detector, series);
     const double most = (level_per_s < 1 ? 8 : 4) * static_cast<double>(series.size()) / between;
     EXPECT_LT(static_cast<double>(change_point_state(detector).changes), most);
-    EXPECT_GT(change_point_state(detector).changes, 0);  // or it never looked
+    EXPECT_GT(change_point_state(detector).changes, 0);  // otherwise it never looked
   }
 }
 
-// Given 200 steps from 20 to 40 per second or back (12 standard deviations of a sample), expect each found within 5 samples,
-// and the level from then on within 4 standard errors of the new one.
+// Given 200 steps from 20 to 40 per second or back (12 standard deviations of a sample); expects each to be found within 5
+// samples, and the level from then on within 4 standard errors of the new one.
 TEST(ChangePoint, FindsAStepWithinFiveSamples) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
@@ -258,7 +258,8 @@ TEST(ChangePoint, FindsAStepWithinFiveSamples) {
   }
 }
 
-// Given samples that are not numbers, negative, or not later, expect an error that names the field, and the state untouched.
+// Given samples that are not finite, negative, or not later than the last; expects an error that names the field, and an
+// unchanged state.
 TEST(Forecaster, RefusesBadSamples) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   struct Case {
@@ -282,7 +283,7 @@ TEST(Forecaster, RefusesBadSamples) {
   }
 }
 
-// Given no sample, or a horizon that is none, expect errors; given only zeros, expect a forecast of zero.
+// Given no sample, or an invalid horizon; expects errors. Given only zeros; expects a forecast of zero.
 TEST(Forecaster, HorizonsAndZeros) {
   for (const ForecastMethod method : kForecastMethods) {
     Forecaster forecaster = make(method);
@@ -295,8 +296,9 @@ TEST(Forecaster, HorizonsAndZeros) {
   }
 }
 
-// Given a gap longer than allowed, expect every method's level to be the sample after it, and one just allowed to restart none.
-TEST(Forecaster, StartsAnewAfterAGap) {
+// Given a gap longer than allowed; expects every method to restart at the next sample. Given one just allowed; expects no
+// restart.
+TEST(Forecaster, RestartsAfterAGap) {
   for (const ForecastMethod method : kForecastMethods) {
     SCOPED_TRACE(to_string(method));
     Forecaster forecaster = make(method);
@@ -309,19 +311,20 @@ TEST(Forecaster, StartsAnewAfterAGap) {
   }
 }
 
-// Given a seasonal forecast and a gap, expect the season to be there after it.
+// Given a seasonal forecast and a gap; expects the season to survive.
 TEST(Forecaster, SeasonsOutliveAGap) {
   ForecastOptions options = short_season();
   options.max_gap_s = 15;
   Forecaster seasonal = make(ForecastMethod::kHoltWinters, options);
   const std::vector<double> rates_per_s = {10, 20, 30, 20};
   for (int i = 0; i < 400; ++i) feed(seasonal, {{10.0 * i, rates_per_s[static_cast<std::size_t>((i + 3) % 4)]}});
-  feed(seasonal, {{40'000, 15}});  // between 20 and 10: what the season says
+  feed(seasonal, {{40'000, 15}});  // between 20 and 10: from the season
   EXPECT_NEAR(seasonal.forecast(40)->mean_per_s, 20, 0.5);
   EXPECT_NEAR(seasonal.forecast(40)->peak_per_s, 30, 0.5);
 }
 
-// Given a state handed over in mid-series, expect the same forecasts to the bit; given another season, a level without it.
+// Given a state handed over in mid-series; expects the same forecasts bit for bit. Given another season; expects a level
+// without it.
 TEST(Forecaster, ResumesFromItsState) {
   const auto series = poisson_series(20'000, 3, [](double t) { return 20 + 10 * std::sin(t / 3000); });
   ForecastOptions options;
@@ -347,12 +350,12 @@ TEST(Forecaster, ResumesFromItsState) {
   EXPECT_EQ(mean_per_s(other), series.back().rate_per_s);
 }
 
-// Given options out of their range, expect an error that names the field.
+// Given options out of range; expects an error that names the field.
 TEST(Forecaster, RefusesBadOptions) {
   const auto refused = [](const ForecastOptions& options, const std::string& field) {
     const auto made = Forecaster::make(ForecastMethod::kEwma, options);
     ASSERT_FALSE(made.ok()) << field;
-    EXPECT_NE(made.error().message.find(field + " is"), std::string::npos) << made.error().message;
+    EXPECT_NE(made.error().message.find(field + ": must be"), std::string::npos) << made.error().message;
   };
   ForecastOptions options;
   options.max_gap_s = std::nan("");

@@ -1,4 +1,4 @@
-// Lengths: distributions against their own chances, exact means against sums over all pairs, and length files.
+// Tests of lengths: distributions against their probabilities, exact means against sums over all pairs, and length files.
 #include "planner/workload/lengths.h"
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 
 #include "tests/effort.h"
 #include "tests/paths.h"
+#include "tests/says.h"
 #include "tests/unit/planner/workload/mutated_text.h"
 #include "tests/unit/planner/workload/statistics.h"
 
@@ -32,7 +33,7 @@ LengthDistribution independent(const TokenDistribution& input, const TokenDistri
   return std::move(lengths).value();
 }
 
-// The chance of every length, from the definition: index 0 is of 1 token.
+// The probability of every length by definition; index 0 is for 1 token.
 std::vector<double> chances(const TokenDistribution& distribution) {
   if (const auto* fixed = std::get_if<FixedTokens>(&distribution)) {
     std::vector<double> result(static_cast<std::size_t>(fixed->tokens));
@@ -67,7 +68,7 @@ TokenDistribution random_distribution(Rng& rng) {
   }
 }
 
-// Given pairs of small distributions, with and without truncation, expect the means that a sum over all pairs gives.
+// Given pairs of small distributions, with and without truncation; expects the means of a sum over all pairs.
 TEST(Lengths, MeansAreExact) {
   Rng rng(3, "distributions");
   for (int i = 0; i < effort(400, 4000); ++i) {
@@ -93,8 +94,8 @@ TEST(Lengths, MeansAreExact) {
   }
 }
 
-// Given a fixed length, a uniform one and log-normal ones, expect 200,000 draws as often as their chances say (chi-square), and
-// input and output without correlation.
+// Given fixed, uniform and log-normal lengths; expects 200,000 draws to follow their probabilities (chi-square), and input and
+// output to be uncorrelated.
 TEST(Lengths, DrawsFollowTheirChances) {
   const std::vector<std::pair<TokenDistribution, TokenDistribution>> cases = {
       {FixedTokens{7}, UniformTokens{3, 22}},
@@ -119,7 +120,7 @@ TEST(Lengths, DrawsFollowTheirChances) {
     } else {
       const auto check = [&](const std::vector<double>& seen, const std::vector<double>& expected) {
         std::vector<double> often, chance;
-        double rare_seen = 0, rare_chance = 0;  // together, where few are expected
+        double rare_seen = 0, rare_chance = 0;  // rare lengths, taken together
         for (std::size_t k = 0; k < seen.size(); ++k) {
           const double draws = kDraws * (k < expected.size() ? expected[k] : 0);
           if (draws >= 5) {
@@ -143,7 +144,8 @@ TEST(Lengths, DrawsFollowTheirChances) {
   }
 }
 
-// Given a log-normal of many tokens, expect draws with its mean and coefficient of variation: rounding is lost in them.
+// Given a log-normal with many tokens; expects draws with its mean and coefficient of variation, because rounding is
+// negligible.
 TEST(Lengths, LogNormalHasItsMeanAndCv) {
   const auto lengths = independent(LogNormalTokens{1500, 1.2}, FixedTokens{1});
   EXPECT_NEAR(lengths.mean_input_tokens(), 1500, 0.01);
@@ -155,7 +157,7 @@ TEST(Lengths, LogNormalHasItsMeanAndCv) {
   EXPECT_NEAR(std::sqrt(variance) / mean, 1.2, 0.03);
 }
 
-// Given truncation to a context, expect every draw inside of it with a prompt and an answer of at least one token.
+// Given truncation to a context; expects every draw to fit it, with a prompt and an answer of at least one token.
 TEST(Lengths, TruncationKeepsTheContext) {
   for (const int context : {2, 3, 50}) {
     const auto lengths = independent(LogNormalTokens{30, 2}, LogNormalTokens{30, 2}, ContextLimit{context, true});
@@ -172,7 +174,7 @@ TEST(Lengths, TruncationKeepsTheContext) {
   }
 }
 
-// Given pairs, expect draws that are pairs of the list, each equally often, and the list's means.
+// Given pairs; expects draws from the list, each equally often, and the means of the list.
 TEST(Lengths, PairsAreDrawnTogether) {
   std::vector<TokenPair> pairs;
   for (int i = 1; i <= 20; ++i) pairs.push_back({i, 1000 - i});
@@ -191,7 +193,7 @@ TEST(Lengths, PairsAreDrawnTogether) {
   EXPECT_FALSE(LengthDistribution::empirical({}).ok());
 }
 
-// Given distributions or contexts that make no sense, expect them refused by side, found value and what is allowed.
+// Given invalid distributions or contexts; expects errors with the side, the found value and what is allowed.
 TEST(Lengths, NamesMistakes) {
   struct Case {
     TokenDistribution input, output;
@@ -200,29 +202,29 @@ TEST(Lengths, NamesMistakes) {
   };
   const FixedTokens one{1};
   const std::vector<Case> cases = {
-      {FixedTokens{0}, one, {}, "inputTokens: found 0, allowed is 1 to 16777216"},
-      {one, FixedTokens{-5}, {}, "outputTokens: found -5, allowed"},
-      {UniformTokens{5, 4}, one, {}, "inputTokens: found uniform from 5 to 4, allowed"},
-      {one, UniformTokens{0, 4}, {}, "outputTokens: found uniform from 0 to 4, allowed"},
-      {one, LogNormalTokens{0.5, 1}, {}, "outputTokens: found a log-normal mean of 0.5, allowed"},
-      {one, LogNormalTokens{std::nan(""), 1}, {}, "outputTokens: found a log-normal mean of nan, allowed"},
-      {one, LogNormalTokens{5, -1}, {}, "outputTokens: found a log-normal CV of -1, allowed"},
-      {one, LogNormalTokens{5, 1, 0}, {}, "outputTokens: found a bound of 0, allowed"},
-      {one, one, ContextLimit{1}, "context: found 1 tokens, allowed is 2 to"},
+      {FixedTokens{0}, one, {}, "inputTokens: must be 1 to 16777216*(got 0)"},
+      {one, FixedTokens{-5}, {}, "outputTokens: must*(got -5)"},
+      {UniformTokens{5, 4}, one, {}, "inputTokens: must*(got uniform from 5 to 4)"},
+      {one, UniformTokens{0, 4}, {}, "outputTokens: must*(got uniform from 0 to 4)"},
+      {one, LogNormalTokens{0.5, 1}, {}, "outputTokens: must*(got a log-normal mean of 0.5)"},
+      {one, LogNormalTokens{std::nan(""), 1}, {}, "outputTokens: must*(got a log-normal mean of nan)"},
+      {one, LogNormalTokens{5, -1}, {}, "outputTokens: must*(got a log-normal CV of -1)"},
+      {one, LogNormalTokens{5, 1, 0}, {}, "outputTokens: must*(got a bound of 0)"},
+      {one, one, ContextLimit{1}, "context: must be from 2 to*(got 1)"},
       {FixedTokens{4097}, one, ContextLimit{4096},
-       "inputTokens: found prompts of up to 4097, allowed is at most the context of 4096 tokens, or truncation to it"},
-      {LogNormalTokens{10, 1}, one, ContextLimit{4096}, "inputTokens: found prompts of up to 16777216, allowed"},
+       "inputTokens: must be at most the context of 4096 tokens, or truncation to it*(got prompts of up to 4097)"},
+      {LogNormalTokens{10, 1}, one, ContextLimit{4096}, "inputTokens: must*(got prompts of up to 16777216)"},
   };
   for (const auto& [input, output, context, expected] : cases) {
     const auto lengths = LengthDistribution::independent(input, output, context);
     ASSERT_FALSE(lengths.ok()) << expected;
-    EXPECT_THAT(lengths.error().message, StartsWith(expected));
+    EXPECT_THAT(lengths.error().message, Says(expected));
     EXPECT_EQ(lengths.error().code, ErrorCode::kInvalidArgument);
   }
   EXPECT_TRUE(LengthDistribution::independent(FixedTokens{4096}, FixedTokens{9}, ContextLimit{4096}).ok());
 }
 
-// Given length files with other columns beside, in any order, with LF or CR LF, expect their pairs; a trace is one too.
+// Given length files with other columns, in any order, with LF or CR LF; expects their pairs. A trace is also a length file.
 TEST(LengthFile, Reads) {
   const std::vector<TokenPair> expected = {{26, 5}, {72, 693}};
   const std::vector<std::string> texts = {
@@ -236,32 +238,32 @@ TEST(LengthFile, Reads) {
   }
 }
 
-// Given files with a mistake, expect an error that names the line, the field, what was found and what is allowed.
+// Given files with an error; expects the line, the field, what was found and what is allowed.
 TEST(LengthFile, NamesMistakes) {
   const std::string header = "num_prefill_tokens,num_decode_tokens,x\n";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "lengths: line 1: header: found '', allowed is columns num_prefill_tokens and num_decode_tokens, or ContextTokens"},
-      {"num_prefill_tokens,GeneratedTokens\n1,1\n", "lengths: line 1: header: found 'num_prefill_tokens,GeneratedTokens'"},
-      {header, "lengths: line 2: row: found '', allowed is at least one row"},
-      {header + "1,2,x\n\n3,4,x\n", "lengths: line 3: row: found '', allowed is 3 fields"},
-      {header + "1,2\n", "lengths: line 2: row: found '1,2', allowed is 3 fields, as the first line has"},
-      {header + "1,2,x\n1,0,x\n", "lengths: line 3: num_decode_tokens: found '0', allowed is an integer from 1 to 16777216"},
-      {header + "-3,2,x\n", "lengths: line 2: num_prefill_tokens: found '-3', allowed"},
-      {header + "1.5,2,x\n", "lengths: line 2: num_prefill_tokens: found '1.5', allowed"},
-      {header + "1,99999999999,x\n", "lengths: line 2: num_decode_tokens: found '99999999999', allowed"},
-      {header + "1,,x\n", "lengths: line 2: num_decode_tokens: found '', allowed"},
+      {"", "lengths: line 1: header: must be columns num_prefill_tokens and num_decode_tokens, or ContextTokens*(got '')"},
+      {"num_prefill_tokens,GeneratedTokens\n1,1\n", "lengths: line 1: header: must*(got 'num_prefill_tokens,GeneratedTokens')"},
+      {header, "lengths: line 2: row: must be at least one row*(got '')"},
+      {header + "1,2,x\n\n3,4,x\n", "lengths: line 3: row: must be 3 fields*(got '')"},
+      {header + "1,2\n", "lengths: line 2: row: must be 3 fields, as the first line has*(got '1,2')"},
+      {header + "1,2,x\n1,0,x\n", "lengths: line 3: num_decode_tokens: must be an integer from 1 to 16777216*(got '0')"},
+      {header + "-3,2,x\n", "lengths: line 2: num_prefill_tokens: must*(got '-3')"},
+      {header + "1.5,2,x\n", "lengths: line 2: num_prefill_tokens: must*(got '1.5')"},
+      {header + "1,99999999999,x\n", "lengths: line 2: num_decode_tokens: must*(got '99999999999')"},
+      {header + "1,,x\n", "lengths: line 2: num_decode_tokens: must*(got '')"},
       {header + "101,1,x\n",
-       "lengths: line 2: num_prefill_tokens: found '101', allowed is a prompt within the context of 100 tokens, or truncation"},
+       "lengths: line 2: num_prefill_tokens: must be a prompt within the context of 100 tokens, or truncation*(got '101')"},
   };
   for (const auto& [text, expected] : cases) {
     const auto pairs = parse_length_file(text, ContextLimit{100});
     ASSERT_FALSE(pairs.ok()) << expected;
-    EXPECT_THAT(pairs.error().message, StartsWith(expected));
+    EXPECT_THAT(pairs.error().message, Says(expected));
     EXPECT_EQ(pairs.error().code, ErrorCode::kInvalidArgument);
   }
 }
 
-// Given a context, expect a prompt as long as it to pass, and with truncation longer ones cut so that an answer fits.
+// Given a context; expects a prompt of exactly that length to pass, and with truncation longer ones cut so that an answer fits.
 TEST(LengthFile, KeepsToTheContext) {
   const std::string text = "ContextTokens,GeneratedTokens\n100,50\n60,70\n10,20\n";
   using Pairs = std::vector<TokenPair>;
@@ -271,13 +273,12 @@ TEST(LengthFile, KeepsToTheContext) {
   EXPECT_FALSE(parse_length_file(text, ContextLimit{0, true}).ok());
   const std::string trace = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,100,50\n";
   EXPECT_EQ(lengths_of(parse_azure_trace(trace, ContextLimit{100, true}).value()), (Pairs{{99, 1}}));
-  EXPECT_EQ(
-      parse_azure_trace(trace, ContextLimit{99}).error().message,
-      "trace: line 2: ContextTokens: found '100', allowed is a prompt within the context of 99 tokens, or truncation to it");
+  EXPECT_EQ(parse_azure_trace(trace, ContextLimit{99}).error().message,
+            "trace: line 2: ContextTokens: must be a prompt within the context of 99 tokens, or truncation to it (got '100')");
   EXPECT_FALSE(parse_azure_trace(trace, ContextLimit{-1}).ok());
 }
 
-// Given mutated files, expect pairs of at least one token or an error of one line, and no crash.
+// Given mutated files; expects pairs of at least one token or an error of one line, and no crash.
 TEST(LengthFile, SurvivesMutatedBytes) {
   Rng rng(12, "mutations");
   const std::string alphabet = "0123456789-,\r\n x\xff";
@@ -298,7 +299,7 @@ TEST(LengthFile, SurvivesMutatedBytes) {
   EXPECT_GT(read, effort(33, 500));
 }
 
-// Given ShareGPT's lengths, expect its 58,000 pairs, and its longest prompt refused by a context of 3,972 tokens.
+// Given ShareGPT's lengths; expects its 58,000 pairs, and its longest prompt refused by a context of 3,972 tokens.
 TEST(LengthFile, ReadsShareGpt) {
   const std::filesystem::path file = source_path() + "/../shared/data/traces/sharegpt_lengths.csv";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no lengths " << file;

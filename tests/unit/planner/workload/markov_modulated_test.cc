@@ -1,4 +1,4 @@
-// Markov-modulated arrivals against closed forms, and against a chain simulated in small steps of time.
+// Tests Markov-modulated arrivals against closed forms, and against a chain simulated in small time steps.
 #include "planner/workload/markov_modulated.h"
 
 #include <cmath>
@@ -12,9 +12,8 @@
 namespace windlass::workload {
 namespace {
 
-// Index of dispersion of a two-state process over a time t (Heffes and Lucantoni 1986, Eq. 3): 1 + 2 p q (a - b)^2 / (m s) *
-// (1 - (1 - exp(-s t)) / (s t)), with the shares p and q, the rates a and b, the mean rate m, and s the sum of the rates of
-// leaving.
+// Index of dispersion of a two-state process over a time t (Heffes and Lucantoni 1986, Eq. 3): 1 + 2 p q (a - b)^2 / (m s) * (1
+// - (1 - exp(-s t)) / (s t)), with shares p and q, rates a and b, mean rate m, and s the sum of the rates of leaving.
 double dispersion(const MarkovModulatedArrivals& spec, double t) {
   const auto& [a, b] = std::pair(spec.states[0], spec.states[1]);
   const double p = a.mean_dwell_s / (a.mean_dwell_s + b.mean_dwell_s);
@@ -23,7 +22,7 @@ double dispersion(const MarkovModulatedArrivals& spec, double t) {
   return 1 + 2 * p * (1 - p) * step * step / (mean_rate_per_s(spec) * s) * (1 + std::expm1(-s * t) / (s * t));
 }
 
-// Given two states, one of them silent in one case, expect counts in short, middling and long windows to have the mean and the
+// Given two states, one of them silent in one case; expects counts in short, medium and long windows with the mean and the
 // index of dispersion of theory.
 TEST(MarkovModulated, HasItsIndexOfDispersion) {
   for (const auto& spec : {MarkovModulatedArrivals{{{2, 30}, {20, 10}}}, MarkovModulatedArrivals{{{0, 5}, {8, 5}}}}) {
@@ -37,15 +36,15 @@ TEST(MarkovModulated, HasItsIndexOfDispersion) {
       const auto windows = static_cast<std::size_t>(kEnd_s / window_s);
       const auto [mean, variance] = moments(counts(times_s, window_s, windows));
       const double theory = dispersion(spec, window_s);
-      // Windows depend on their neighbours, by about one dwell time: fewer of them are independent.
+      // Windows depend on their neighbours within about one dwell time, so fewer of them are independent.
       const double independent = static_cast<double>(windows) / (1 + 30 / window_s);
       EXPECT_NEAR(variance / mean, theory, 5 * theory * std::sqrt(2 / independent));
     }
   }
 }
 
-// Given three states, expect the mean and the dispersion of a chain that is simulated in steps of 2 ms, over many short runs
-// from time 0: also that the first second is like any other.
+// Given three states; expects the mean and the dispersion of a chain simulated in steps of 2 ms, over many short runs from time
+// 0, so also that the first second is like any other.
 TEST(MarkovModulated, AgreesWithSmallSteps) {
   const MarkovModulatedArrivals spec{{{1, 0.5}, {10, 0.2}, {0, 0.3}}};
   constexpr int kRuns = 20'000;
@@ -53,7 +52,7 @@ TEST(MarkovModulated, AgreesWithSmallSteps) {
   Rng rng(23, "steps");
   std::vector<double> stepped, drawn;
   for (int run = 0; run < kRuns; ++run) {
-    const double share = rng.uniform();  // of time, in the order of the states: 0.5, 0.2, 0.3
+    const double share = rng.uniform();  // shares of time of the states, in order: 0.5, 0.2, 0.3
     std::size_t state = share < 0.5 ? 0 : share < 0.7 ? 1 : 2;
     double arrived = 0;
     for (int step = 0; step < 500; ++step) {
@@ -74,7 +73,7 @@ TEST(MarkovModulated, AgreesWithSmallSteps) {
   EXPECT_GT(by_draws.variance, 1.5 * by_draws.mean);
 }
 
-// Given one state, expect Poisson arrivals, to the bit.
+// Given one state; expects exactly Poisson arrivals, bit for bit.
 TEST(MarkovModulated, OneStateIsPoisson) {
   EXPECT_EQ(arrivals_before(MarkovModulatedArrivals{{{3, 1}}}, 500, 4), arrivals_before(PoissonArrivals{3}, 500, 4));
 }

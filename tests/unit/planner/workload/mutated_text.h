@@ -1,4 +1,4 @@
-// Byte mutations for the parsers of foreign texts: from a sane text to one that may no longer be.
+// Byte mutations for tests of parsers of foreign text: turns a valid text into one that may be invalid.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace windlass {
 
-// One to four changes: a byte of the alphabet put in or in place of another, a byte taken out, the rest cut off.
+// Makes one to four changes: inserts or replaces a byte from the alphabet, removes a byte, or cuts off the rest.
 inline std::string mutated_text(Rng& rng, std::string text, const std::string& alphabet) {
   for (auto changes = rng.integer(1, 4); changes > 0 && !text.empty(); --changes) {
     const auto at = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(text.size()) - 1));

@@ -1,4 +1,4 @@
-// Shared prefixes: as often as Zipf's law says, part of the prompt, and without a change to what they are laid over.
+// Tests that shared prefixes follow Zipf's law, are part of the prompt, and change nothing else.
 #include "planner/workload/shared_prefixes.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ std::unique_ptr<RequestSource> plain() {
   return std::make_unique<ComposedSource>(std::move(arrivals).value(), std::move(lengths).value(), 3, "requests");
 }
 
-// Given 1, 5 and 40 prefixes under several exponents: each as often as its chance says (chi-square).
+// Given 1, 5 and 40 prefixes with several exponents; expects each as often as its probability (chi-square).
 TEST(SharedPrefixes, FollowZipf) {
   for (const SharedPrefixes& prefixes : {SharedPrefixes{1, 50, 1}, SharedPrefixes{5, 50, 0}, SharedPrefixes{5, 50, 1},
                                          SharedPrefixes{40, 50, 0.7}, SharedPrefixes{5, 50, 2.5}}) {
@@ -39,9 +39,9 @@ TEST(SharedPrefixes, FollowZipf) {
   }
 }
 
-// Given a source with and without prefixes: the same arrivals and lengths; a prefix never longer than its prompt, and as long
-// as asked for where the prompt is longer.
-TEST(SharedPrefixes, LeaveTheRestAlone) {
+// Given a source with and without prefixes; expects the same arrivals and lengths, a prefix never longer than its prompt, and
+// the requested length if the prompt is longer.
+TEST(SharedPrefixes, ChangeNothingElse) {
   const auto alone = plain();
   PrefixedSource source(plain(), {8, 50, 1}, 7, "requests");
   for (int i = 0; i < 10'000; ++i) {
@@ -54,7 +54,7 @@ TEST(SharedPrefixes, LeaveTheRestAlone) {
   }
 }
 
-// Given a source that ends: so does this one.
+// Given a source that ends; expects this one to end too.
 TEST(SharedPrefixes, EndWithTheirSource) {
   PrefixedSource source(std::make_unique<MergedSource>(std::vector<MergedSource::Part>{}), {8, 50, 1}, 7, "requests");
   EXPECT_FALSE(source.next().has_value());

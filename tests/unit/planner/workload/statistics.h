@@ -11,7 +11,7 @@
 
 namespace windlass::workload {
 
-// All arrivals of the process before `end_s`; checks their order on the way.
+// All arrivals of the process before `end_s`; also checks their order.
 inline std::vector<double> arrivals_before(const ArrivalSpec& spec, double end_s, std::uint64_t seed,
                                            std::string_view source = "test") {
   auto process = make_arrivals(spec, seed, source);
@@ -26,7 +26,7 @@ inline std::vector<double> arrivals_before(const ArrivalSpec& spec, double end_s
   return times_s;
 }
 
-// How many fall into each of the windows [0, w), [w, 2w), ...
+// The number of times in each of the windows [0, w), [w, 2w), ...
 inline std::vector<double> counts(const std::vector<double>& times_s, double window_s, std::size_t windows) {
   std::vector<double> counts(windows);
   for (const double time_s : times_s) {
@@ -49,12 +49,12 @@ inline Moments moments(const std::vector<double>& values) {
   return result;
 }
 
-// Sum of (observed - expected)^2 / expected, and whether it lies within 5 standard deviations of its mean.
+// Checks that the sum of (observed - expected)^2 / expected is within 5 standard deviations of its mean.
 inline void expect_chi_square(const std::vector<double>& observed, const std::vector<double>& expected) {
   ASSERT_EQ(observed.size(), expected.size());
   double sum = 0;
   for (std::size_t i = 0; i < observed.size(); ++i) {
-    ASSERT_GE(expected[i], 5);  // fewer make the sum's distribution another one
+    ASSERT_GE(expected[i], 5);  // with fewer, the sum is not chi-square distributed
     sum += (observed[i] - expected[i]) * (observed[i] - expected[i]) / expected[i];
   }
   const auto n = static_cast<double>(observed.size());

@@ -1,4 +1,4 @@
-// Synthetic arrivals: rate, coefficient of variation and sizes, and that a seed fixes them.
+// Tests of synthetic arrivals: rate, coefficient of variation and sizes, and that a seed determines them.
 #include "planner/workload/synthetic_source.h"
 
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace windlass::workload {
 namespace {
 
-// Given rates and coefficients of variation, expect 200,000 gaps to have them within five standard errors or so, and sizes to
+// Given rates and coefficients of variation; expects 200,000 gaps to have them within about five standard errors, and sizes to
 // be exponential with mean 1.
 TEST(SyntheticSource, HasItsMoments) {
   constexpr int kRequests = 200'000;
@@ -36,7 +36,8 @@ TEST(SyntheticSource, HasItsMoments) {
   }
 }
 
-// Given one seed, expect the same requests; at another rate, the same sizes and arrivals scaled; given another seed, others.
+// Given one seed; expects the same requests. At another rate; expects the same sizes with scaled arrivals. Given another seed;
+// expects others.
 TEST(SyntheticSource, IsFixedByItsSeed) {
   for (const double cv : {1.0, 3.0}) {
     SyntheticSource one({1, cv, 5}), same({1, cv, 5}), twice({2, cv, 5}), other({1, cv, 6});

@@ -1,4 +1,4 @@
-// Traces faster, thinned, and laid over themselves: against the definition, worked out on all rows at once.
+// Tests of traces replayed faster, thinned, and overlaid with copies: against the definition, evaluated on all rows.
 #include "planner/workload/trace_replay.h"
 
 #include <algorithm>
@@ -38,9 +38,9 @@ std::vector<double> random_times(Rng& rng) {
   return times_s;
 }
 
-// Given small traces with rows at equal times among them and any speed, expect a rate of 1 to replay every row in order
-// at its time over the speed.
-TEST(TraceReplay, OneIsTheTraceItself) {
+// Given small traces, some with rows at equal times, and any speed; expects a rate of 1 to replay every row in order at its
+// time divided by the speed.
+TEST(TraceReplay, RateOneReplaysTheTrace) {
   Rng rng(1, "traces");
   for (int i = 0; i < effort(300, 3000); ++i) {
     const auto times_s = random_times(rng);
@@ -54,8 +54,8 @@ TEST(TraceReplay, OneIsTheTraceItself) {
   }
 }
 
-// Given small traces and rates up to 6, expect what the definition gives with the same draws: each whole copy is every
-// row, moved by the copy's shift around the circle; the last copy is a subset of such rows; all in the order of time.
+// Given small traces and rates up to 6; expects the definition with the same draws: each whole copy is every row, moved by the
+// copy's shift around the circle; the last copy is a subset of such rows; all sorted by time.
 TEST(TraceReplay, AgreesWithTheDefinition) {
   Rng rng(2, "traces");
   for (int i = 0; i < effort(300, 3000); ++i) {
@@ -64,7 +64,7 @@ TEST(TraceReplay, AgreesWithTheDefinition) {
     const auto seed = static_cast<std::uint64_t>(i);
     const auto arrivals = all(TraceReplay(times_s, {2, rate}, seed, "a"));
     const double period_s = TraceReplay::period_s(times_s);
-    // The stream's first draws are the shifts of all copies but the first.
+    // The first draws of the stream are the shifts of all copies except the first.
     Rng same(seed, "a/trace");
     const auto copies = static_cast<std::size_t>(std::ceil(rate));
     std::vector<std::pair<double, std::size_t>> whole, rest;
@@ -97,7 +97,7 @@ TEST(TraceReplay, AgreesWithTheDefinition) {
   }
 }
 
-// Given 20,000 seeds and rates with a fraction, expect rate * rows arrivals on average, every row equally often, and the
+// Given 20,000 seeds and rates with a fraction; expects rate * rows arrivals on average, every row equally often, and the
 // binomial variance of the thinned copy.
 TEST(TraceReplay, RateIsExactOnAverage) {
   const std::vector<double> times_s = {0, 0.5, 4, 4, 9};
@@ -121,30 +121,32 @@ TEST(TraceReplay, RateIsExactOnAverage) {
   }
 }
 
-// Given a trace whose rows crowd at its begin, expect the shifted copies of a rate of 2,001 to fill its circle evenly.
+// Given a trace whose rows are concentrated at its start; expects the shifted copies at a rate of 2,001 to fill its circle
+// evenly.
 TEST(TraceReplay, ShiftsAreUniform) {
   const std::vector<double> times_s = {0, 0.1, 0.2, 9};
   std::vector<double> quarters(4);
   for (const auto& arrival : all(TraceReplay(times_s, {1, 2001}, 3, "a")))
     ++quarters[static_cast<std::size_t>(arrival.time_s / 3)];
-  // Of 2,001 copies of four rows each quarter has a fourth; three of a copy's rows move together.
+  // With 2,001 copies of four rows, each quarter has a fourth of them; three rows of a copy move together.
   for (const double quarter : quarters) EXPECT_NEAR(quarter, 2001, 4 * std::sqrt(2001 * (9 * 0.1875 + 0.1875)));
 }
 
-// Given scales that make no sense, expect them refused by name.
+// Given invalid scales; expects errors by name.
 TEST(TraceScaling, NamesMistakes) {
   EXPECT_TRUE((TraceScaling{2, 0.5}).validate().ok());
   for (const double bad : {0.0, -1.0, std::nan(""), 1e9}) {
     const auto speed = TraceScaling{bad, 1}.validate();
     ASSERT_FALSE(speed.ok());
-    EXPECT_THAT(speed.error().message, HasSubstr("trace: time scale: found "));
+    EXPECT_THAT(speed.error().message, HasSubstr("trace: time scale: must be a factor"));
     const auto rate = TraceScaling{1, bad}.validate();
     ASSERT_FALSE(rate.ok());
-    EXPECT_THAT(rate.error().message, HasSubstr("trace: rate scale: found "));
+    EXPECT_THAT(rate.error().message, HasSubstr("trace: rate scale: must be a factor"));
   }
 }
 
-// Given rows, a speed and a rate, expect requests that carry their own row's lengths, with sizes over the rows' mean.
+// Given rows, a speed and a rate; expects requests with the lengths of their own rows, and sizes relative to the mean of the
+// rows.
 TEST(TraceSource, ScaledRowsKeepTheirLengths) {
   const std::vector<TraceRow> rows = {{0, 10, 1}, {1, 20, 2}, {2, 30, 3}, {4, 1000, 1000}};
   TraceSource source(rows, 3, {2, 40}, 9, "a");
@@ -161,8 +163,8 @@ TEST(TraceSource, ScaledRowsKeepTheirLengths) {
   EXPECT_LT(last_s, 1.5);
 }
 
-// Given Azure's code trace, whose arrivals are bursty (CV 13), expect twice the speed to keep the CV and double the rate, half
-// the rate to keep about half of the rows, and four times the rate exactly four times as many, less bursty than the trace.
+// Given Azure's code trace with bursty arrivals (CV 13); expects twice the speed to keep the CV and double the rate, half the
+// rate to keep about half of the rows, and four times the rate to have exactly four times as many, less bursty than the trace.
 TEST(TraceSource, ScalesAzuresTrace) {
   const std::filesystem::path file = source_path() + "/../shared/data/traces/AzureLLMInferenceTrace_code.csv";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no trace " << file;

@@ -1,4 +1,4 @@
-// The reader of Azure's trace format: real traces, mistakes by name, and mutated bytes; and the replay.
+// Tests of parsing Azure's trace format: real traces, errors by name, and mutated bytes; and of the replay.
 #include "planner/workload/trace.h"
 
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include "planner/base/rng.h"
 #include "tests/effort.h"
 #include "tests/paths.h"
+#include "tests/says.h"
 #include "tests/unit/planner/workload/mutated_text.h"
 
 namespace windlass::workload {
@@ -29,7 +30,7 @@ std::vector<TraceRow> parsed(const std::string& text) {
   return rows.ok() ? rows.value() : std::vector<TraceRow>();
 }
 
-// Given rows with LF or CR LF, with or without a line end at the end, expect arrivals since the first row to the last decimal.
+// Given rows with LF or CR LF, with or without a final line end; expects arrivals since the first row to the last decimal.
 TEST(Trace, Reads) {
   const std::vector<TraceRow> expected = {{0, 4808, 10}, {0.052, 3180, 8}, {59.0200401, 1, 16777216}};
   const std::string text =
@@ -43,7 +44,7 @@ TEST(Trace, Reads) {
   EXPECT_EQ(parsed(unix_ends + "\n"), expected);
 }
 
-// Given timestamps with any number of decimals, a UTC suffix, and across leap days and years, expect the seconds between them.
+// Given timestamps with any number of decimals, a UTC suffix, and across leap days and years; expects the seconds between them.
 TEST(Trace, KnowsTheCalendar) {
   const auto seconds = [](const std::string& from, const std::string& to) {
     return parsed(kHeader + from + ",1,1\n" + to + ",1,1\n").at(1).arrival_s;
@@ -56,31 +57,31 @@ TEST(Trace, KnowsTheCalendar) {
   EXPECT_EQ(seconds("2024-05-10 00:00:00.009930+00:00", "2024-05-10 00:00:01.009930+00:00"), 1);
 }
 
-// Given a trace with a mistake, expect an error that names the line, the field, what was found and what is allowed.
+// Given a trace with an error; expects the line, the field, what was found and what is allowed.
 TEST(Trace, NamesMistakes) {
   const std::string good = "2023-11-16 18:17:03.9799600,4808,10\n";
   const std::string h = kHeader;
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "trace: line 1: header: found '', allowed is TIMESTAMP,ContextTokens,GeneratedTokens"},
-      {"timestamp,a,b\n", "trace: line 1: header: found 'timestamp,a,b', allowed is"},
-      {h, "trace: line 2: row: found '', allowed is at least one row"},
-      {h + "\n" + good, "trace: line 2: row: found ''"},
-      {h + good + "2023-11-16 18:17:04.0,5\n", "trace: line 3: row: found '2023-11-16 18:17:04.0,5', allowed is TIMESTAMP,"},
-      {h + good + "2023-11-16 18:17:04.0,5,6,7\n", "trace: line 3: GeneratedTokens: found '6,7', allowed is an integer from 1"},
-      {h + good + "2023-11-16 18:17:04.0,-5,6\n", "trace: line 3: ContextTokens: found '-5'"},
-      {h + good + "2023-11-16 18:17:04.0,0,6\n", "trace: line 3: ContextTokens: found '0', allowed is an integer from 1"},
-      {h + good + "2023-11-16 18:17:04.0,5,0\n", "trace: line 3: GeneratedTokens: found '0'"},
-      {h + good + "2023-11-16 18:17:04.0,5,16777217\n", "trace: line 3: GeneratedTokens: found '16777217'"},
-      {h + good + "2023-11-16 18:17:04.0,5, 6\n", "trace: line 3: GeneratedTokens: found ' 6'"},
-      {h + good + "2023-11-16 18:17:04.0,5.0,6\n", "trace: line 3: ContextTokens: found '5.0'"},
+      {"", "trace: line 1: header: must be TIMESTAMP,ContextTokens,GeneratedTokens*(got '')"},
+      {"timestamp,a,b\n", "trace: line 1: header: must*(got 'timestamp,a,b')"},
+      {h, "trace: line 2: row: must be at least one row*(got '')"},
+      {h + "\n" + good, "trace: line 2: row: must*(got '')"},
+      {h + good + "2023-11-16 18:17:04.0,5\n", "trace: line 3: row: must be TIMESTAMP,*(got '2023-11-16 18:17:04.0,5')"},
+      {h + good + "2023-11-16 18:17:04.0,5,6,7\n", "trace: line 3: GeneratedTokens: must be an integer from 1*(got '6,7')"},
+      {h + good + "2023-11-16 18:17:04.0,-5,6\n", "trace: line 3: ContextTokens: must*(got '-5')"},
+      {h + good + "2023-11-16 18:17:04.0,0,6\n", "trace: line 3: ContextTokens: must be an integer from 1*(got '0')"},
+      {h + good + "2023-11-16 18:17:04.0,5,0\n", "trace: line 3: GeneratedTokens: must*(got '0')"},
+      {h + good + "2023-11-16 18:17:04.0,5,16777217\n", "trace: line 3: GeneratedTokens: must*(got '16777217')"},
+      {h + good + "2023-11-16 18:17:04.0,5, 6\n", "trace: line 3: GeneratedTokens: must*(got ' 6')"},
+      {h + good + "2023-11-16 18:17:04.0,5.0,6\n", "trace: line 3: ContextTokens: must*(got '5.0')"},
       {h + good + "2023-11-16 18:17:02.0,5,6\n",
-       "trace: line 3: TIMESTAMP: found '2023-11-16 18:17:02.0', allowed is a time no earlier than the line before has"},
-      {h + std::string(200, '\x01') + ",5,6\n", "trace: line 2: TIMESTAMP: found '??????"},
+       "trace: line 3: TIMESTAMP: must be a time no earlier than the line before has*(got '2023-11-16 18:17:02.0')"},
+      {h + std::string(200, '\x01') + ",5,6\n", "trace: line 2: TIMESTAMP: must*(got '??????"},
   };
   for (const auto& [text, expected] : cases) {
     const auto rows = parse_azure_trace(text);
     ASSERT_FALSE(rows.ok()) << expected;
-    EXPECT_THAT(rows.error().message, StartsWith(expected));
+    EXPECT_THAT(rows.error().message, Says(expected));
     EXPECT_EQ(rows.error().code, ErrorCode::kInvalidArgument);
   }
   for (const char* bad :
@@ -94,7 +95,7 @@ TEST(Trace, NamesMistakes) {
   }
 }
 
-// Given mutated traces, expect rows in the order of time or an error that names a line, and no crash.
+// Given mutated traces; expects rows sorted by time or an error that names a line, and no crash.
 TEST(Trace, SurvivesMutatedBytes) {
   Rng rng(11, "mutations");
   const std::string alphabet = "0123456789-:. ,+\r\nTx\xff";
@@ -116,7 +117,7 @@ TEST(Trace, SurvivesMutatedBytes) {
   EXPECT_GT(read, effort(33, 500));
 }
 
-// Given Azure's traces, expect the rows and the gaps' coefficients of variation that are known of them.
+// Given Azure's traces; expects their known numbers of rows and coefficients of variation.
 TEST(Trace, ReadsAzuresTraces) {
   const std::filesystem::path folder = source_path() + "/../shared/data/traces";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no traces in " << folder;
@@ -135,7 +136,7 @@ TEST(Trace, ReadsAzuresTraces) {
   EXPECT_NEAR(mean_rate_per_s(conversation).value(), 5.53, 0.01);
 }
 
-// Given rows, expect a replay of the first ones with sizes relative to their own mean, and then the end.
+// Given rows; expects a replay of the first ones with sizes relative to their own mean, and then the end.
 TEST(TraceSource, ReplaysTheFirstRows) {
   const std::vector<TraceRow> rows = {{0, 10, 20}, {1.5, 50, 10}, {2, 1000, 1000}};
   TraceSource source(rows, 2);
@@ -154,7 +155,8 @@ TEST(TraceSource, ReplaysTheFirstRows) {
   EXPECT_FALSE(TraceSource(std::vector<TraceRow>()).next().has_value());
 }
 
-// Given too few rows or no time between them, expect no rate and no coefficient of variation; given equal gaps, one of zero.
+// Given too few rows or no time between them; expects no rate and no coefficient of variation. Given equal gaps; expects a
+// coefficient of 0.
 TEST(Trace, StatisticsOfFewRows) {
   EXPECT_FALSE(mean_rate_per_s(std::vector<TraceRow>{{0, 1, 1}}).has_value());
   EXPECT_FALSE(gap_cv(std::vector<TraceRow>{{0, 1, 1}, {1, 1, 1}}).has_value());

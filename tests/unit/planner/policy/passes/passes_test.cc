@@ -1,4 +1,4 @@
-// The passes of make_plan(), one after another: what each writes, and that it leaves the rest alone.
+// Tests the passes of make_plan() one by one: what each writes, and that it leaves the rest unchanged.
 #include "planner/policy/passes/passes.h"
 
 #include <map>
@@ -28,7 +28,7 @@ using testing::ready_worker;
 using testing::running_service;
 using testing::with_gpus;
 
-constexpr double kOfOne = 16;  // requests/s that one worker serves, about
+constexpr double kOfOne = 16;  // approximate requests/s of one worker
 
 // The draft after all passes up to this one.
 FleetDraft after(const std::string& last, const Snapshot& snapshot) {
@@ -41,7 +41,7 @@ FleetDraft after(const std::string& last, const Snapshot& snapshot) {
   return fleet;
 }
 
-// Runs on a100, which it may use no longer; h100 is what it gets.
+// Runs on a100, which is no longer allowed; it moves to h100.
 Service moving_service(int workers) {
   Service service = running_service(workers, 0.9 * workers * kOfOne / 2);
   for (Worker& worker : service.workers) {
@@ -64,7 +64,7 @@ std::vector<std::string> codes_of(const Draft& draft) {
   return codes;
 }
 
-// Given fresh and missing signals, expects a view of them, and nothing chosen yet.
+// Given fresh and missing signals; expects a view of them, and nothing chosen yet.
 TEST(Passes, DemandBelievesFreshSignals) {
   Service silent = running_service(2, 20);
   silent.demand.queued.reset();
@@ -78,8 +78,8 @@ TEST(Passes, DemandBelievesFreshSignals) {
   EXPECT_TRUE(fleet.services[0].plan.reasons.empty());
 }
 
-// Given two workers that run and one that drains, expects the configuration with its reason, the two as what is there, and no
-// target yet.
+// Given two running workers and one draining; expects the configuration with its reason, the two as existing, and no target
+// yet.
 TEST(Passes, ConfigurationChoosesAndSeesWhatRuns) {
   Service service = running_service(3, 20);
   service.workers[2].state = WorkerState::kDraining;
@@ -95,7 +95,7 @@ TEST(Passes, ConfigurationChoosesAndSeesWhatRuns) {
   EXPECT_EQ(draft.target.allowed, 0);
 }
 
-// Given a load of three workers and a limit of two, expects both in the target, and nothing granted yet.
+// Given a load for three workers and a limit of two; expects both in the target, and nothing granted yet.
 TEST(Passes, TargetCountsBeforeOthersAreAsked) {
   Service service = running_service(1, 2.9 * kOfOne);
   service.scaling.max_workers = 2;
@@ -108,8 +108,8 @@ TEST(Passes, TargetCountsBeforeOthersAreAsked) {
   EXPECT_EQ(fleet.services[0].granted, 0);
 }
 
-// Given a service whose class changed and one that only gets advice, expects the old pool to retire with its GPUs taken, and
-// the other one to hold what it has.
+// Given a service whose class changed and one in advice mode; expects the old pool to retire while holding its GPUs, and the
+// other service to keep its own.
 TEST(Passes, ChangeKeepsOldPoolsUntilNewOnesServe) {
   Service advised = running_service(2, 20);
   advised.id.name = "advised";
@@ -126,7 +126,7 @@ TEST(Passes, ChangeKeepsOldPoolsUntilNewOnesServe) {
   EXPECT_EQ(before.free_gpus.at("h100") - fleet.free_gpus.at("h100"), 2);
 }
 
-// Given two services that want more than there is, expects grants that the GPUs cover, none of them left.
+// Given two services that want more than the capacity; expects grants that use exactly the existing GPUs.
 TEST(Passes, ArbitrationSharesWhatThereIs) {
   Service other = running_service(1, 3.5 * kOfOne);
   other.id.name = "other";
@@ -139,7 +139,7 @@ TEST(Passes, ArbitrationSharesWhatThereIs) {
   EXPECT_TRUE(fleet.services[0].plan.pools.empty());
 }
 
-// Given a full class and a second one with room, expects workers there with the reason, and their GPUs taken.
+// Given a full class and a second one with room; expects workers there with the reason, and their GPUs taken.
 TEST(Passes, SecondClassMakesUpForAFullOne) {
   Service service = running_service(2, 3.5 * kOfOne);
   service.scaling.strategy = Family::kAuto;
@@ -156,7 +156,7 @@ TEST(Passes, SecondClassMakesUpForAFullOne) {
   EXPECT_THAT(codes_of(fleet.services[0]), ::testing::Contains("SecondClass"));
 }
 
-// Given mode Recommend, expects what it would be granted, with no GPU taken for it; its pools stay, and the rest is advice.
+// Given mode Recommend; expects what it would be granted, with no GPU taken; its pools stay, and the rest is advice.
 TEST(Passes, AdviceTakesNothing) {
   Service service = running_service(1, 2.9 * kOfOne);
   service.scaling.mode = Mode::kRecommend;
@@ -171,7 +171,7 @@ TEST(Passes, AdviceTakesNothing) {
   EXPECT_EQ(written.services[0].plan.recommended_pools[0].workers, advised.services[0].granted);
 }
 
-// Given a plan, expects its pools with what was granted, their slots in the memory, and no figures yet.
+// Given a plan; expects its pools with the granted workers, their slots in the memory, and no predictions yet.
 TEST(Passes, PoolsAreWrittenWithTheirMemory) {
   const Snapshot snapshot = one(running_service(1, 2.9 * kOfOne));
   const FleetDraft fleet = after("Pools", snapshot);
@@ -184,7 +184,8 @@ TEST(Passes, PoolsAreWrittenWithTheirMemory) {
   EXPECT_EQ(draft.plan.predicted.gpus, 0);
 }
 
-// Given a plan, expects the figures of its pools, and of what was weighed the chosen one with as many workers as needed.
+// Given a plan; expects predictions for its pools, and the chosen configuration among those compared, with the workers it
+// needs.
 TEST(Passes, PredictionIsOfThePools) {
   const Snapshot snapshot = one(running_service(3, 2.9 * kOfOne));
   const FleetDraft fleet = after("Prediction", snapshot);
@@ -199,7 +200,7 @@ TEST(Passes, PredictionIsOfThePools) {
   EXPECT_TRUE(plan.able_to_scale.reason.empty());
 }
 
-// Given missing signals and a missed objective, expects the conditions to say so.
+// Given missing signals and a missed objective; expects the conditions to say so.
 TEST(Passes, ConditionsSayWhatIsSeen) {
   Service missed = running_service(3, 2.9 * kOfOne);
   missed.demand.attainment = Reading{0.5, kNow};
@@ -214,7 +215,7 @@ TEST(Passes, ConditionsSayWhatIsSeen) {
   EXPECT_EQ(fleet.services[1].plan.slo_met.status, Truth::kUnknown);
 }
 
-// Given too few GPUs, expects the denial to name the service that has them; the plan is what make_plan() gives.
+// Given too few GPUs; expects the denial to name the service that holds them, and the same plan as make_plan().
 TEST(Passes, DenialsNameWhoHasTheGpus) {
   Service other = running_service(2, 1.9 * kOfOne);
   other.id.name = "other";
@@ -224,11 +225,11 @@ TEST(Passes, DenialsNameWhoHasTheGpus) {
   const FleetDraft fleet = after("Denials", snapshot);
   ASSERT_EQ(fleet.denied.size(), 1u);
   EXPECT_EQ(fleet.denied[0].code, "InsufficientCapacity");
-  EXPECT_THAT(fleet.denied[0].message, HasSubstr("default/other (priority 5) has 2"));
+  EXPECT_THAT(fleet.denied[0].message, HasSubstr("default/other (priority 5) holds 2"));
   EXPECT_EQ(make_plan(snapshot).denied, fleet.denied);
 }
 
-// Given a plan whose class changes, expects each reason to name the pass that decided it.
+// Given a plan whose class changes; expects each reason to name the pass that decided it.
 TEST(Passes, ReasonsNameTheirPass) {
   const Plan plan = make_plan(two_classes(moving_service(2), 8, 8));
   std::map<std::string, std::string> pass_of;

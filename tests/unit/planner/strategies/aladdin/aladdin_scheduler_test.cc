@@ -1,5 +1,5 @@
-// Aladdin's scheduler: re-balancing against the true minimum, placement against the mixed integer program and that against all
-// placements, heartbeats and groups.
+// Tests Aladdin's scheduler: re-balancing against the true minimum, placement against the mixed-integer program and that
+// against all placements, heartbeats and groups.
 #include "planner/strategies/aladdin/aladdin_scheduler.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr dispatch::PackingModel kModel = {1e-4, 5e-3, 1e-6, 2e-4, 1e-2, 6000, 16, 24};
 constexpr dispatch::PackingRules kRules = {0.5, 0.025, 0.5, 0.9, dispatch::PackingPhase::kBoth};
 
-// All ways to put `requests` on `workers`, told one after the other until told to stop.
+// Enumerates all assignments of `requests` to `workers` until the callback stops it.
 template <class Told>
 void for_each_placement(std::size_t requests, std::size_t workers, const Told& told) {
   std::vector<std::size_t> at(requests, 0);
@@ -32,8 +32,8 @@ void for_each_placement(std::size_t requests, std::size_t workers, const Told& t
   }
 }
 
-// Given 500 random cases of up to five new requests on up to four workers with errors, expect re-balancing never to raise the
-// sum of distances, its figures to be those of its placement, and the sum to be near the least of all placements in the mean.
+// Given 500 random cases of up to five new requests on up to four workers with errors; expects re-balancing never to raise the
+// sum of distances, its figures to match its placement, and the sum to be near the minimum over all placements on average.
 TEST(Rebalance, LowersTheSumOfDistances) {
   const ErrorLine line{1e-6, 2e-4};
   Rng rng(1, "rebalance");
@@ -82,7 +82,7 @@ TEST(Rebalance, LowersTheSumOfDistances) {
   EXPECT_LT(after_sum - least_sum, 0.1 * (before_sum - least_sum)) << "nine tenths of what can be gained";
 }
 
-// Given a worker that may take nothing, expect no request to move there.
+// Given a worker that may take nothing; expects no request to move there.
 TEST(Rebalance, KeepsConstraints) {
   std::vector<PackingError> errors(3);
   errors[0].went_on(1000);
@@ -105,7 +105,7 @@ struct SmallCase {
   std::vector<NewRequest> requests;
 };
 
-// Up to two workers that run something and some empty ones; requests of which each fits an empty worker.
+// Up to two workers that run something and some empty ones; each request fits on an empty worker.
 SmallCase small_case(std::uint64_t seed, std::int64_t most_requests) {
   Rng rng(seed, "small case");
   SmallCase made;
@@ -131,10 +131,10 @@ SmallCase small_case(std::uint64_t seed, std::int64_t most_requests) {
   return made;
 }
 
-// At this time the workers above have saved something.
+// At this time, the running workers have a reserve.
 constexpr double kNowS = 0.3;
 
-// Workers in use after this placement; none: a constraint does not hold.
+// Workers in use after this placement; none if a constraint is violated.
 std::optional<int> used_by(SmallCase at, const std::vector<std::size_t>& workers) {
   for (std::size_t j = 0; j < at.requests.size(); ++j) {
     dispatch::PackedWorker& worker = at.workers[workers[j]];
@@ -146,7 +146,7 @@ std::optional<int> used_by(SmallCase at, const std::vector<std::size_t>& workers
       std::count_if(at.workers.begin(), at.workers.end(), [](const auto& worker) { return worker.requests() > 0; }));
 }
 
-// Given random cases of up to four requests on up to six workers, expect the program's placement to keep the constraints
+// Given random cases of up to four requests on up to six workers; expects the program's placement to satisfy the constraints
 // and to use as few workers as the best of all placements.
 TEST(ExactPlacement, IsTheBestOfAllPlacements) {
   int busy = 0;
@@ -169,8 +169,8 @@ TEST(ExactPlacement, IsTheBestOfAllPlacements) {
   EXPECT_GT(busy, effort(5, 50)) << "cases with requests under way";
 }
 
-// Given 60 random cases of up to eight requests, expect best fit to use no fewer workers than the program, and in the mean no
-// more than a twentieth above it.
+// Given 60 random cases of up to eight requests; expects best fit to use no fewer workers than the program, and on average at
+// most a twentieth more.
 TEST(ExactPlacement, IsNearlyReachedByBestFit) {
   double best_fit_sum = 0, exact_sum = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
@@ -196,7 +196,7 @@ TEST(ExactPlacement, IsNearlyReachedByBestFit) {
   EXPECT_LE(best_fit_sum, 1.05 * exact_sum);
 }
 
-// Given no worker that could take a request, expect an error.
+// Given no worker that can take a request; expects an error.
 TEST(ExactPlacement, MayBeNone) {
   const std::vector<dispatch::PackedWorker> workers(1, dispatch::PackedWorker(kModel, kRules));
   const std::vector<NewRequest> requests = {{1, 5900, 400}};
@@ -263,9 +263,8 @@ Lived live(std::size_t groups, Executor& executor) {
   return lived;
 }
 
-// Given 800 requests with errors of prediction, expect one scheduler to move some of them between workers, and to have workers
-// for all.
-TEST(AladdinScheduler, LivesThroughErrors) {
+// Given 800 requests with prediction errors; expects one scheduler to move some of them, and to place all.
+TEST(AladdinScheduler, HandlesPredictionErrors) {
   SerialExecutor serial;
   const Lived lived = live(1, serial);
   EXPECT_EQ(lived.workers.size(), 800U);
@@ -273,8 +272,8 @@ TEST(AladdinScheduler, LivesThroughErrors) {
   EXPECT_GT(lived.most_busy, 1U);
 }
 
-// Given four groups, expect the same placements on one thread and on three, requests in every group, and no more than a worker
-// of each group and a quarter above what one scheduler needs.
+// Given four groups; expects the same placements on one thread and on three, requests in every group, and at most one worker
+// per group and a quarter more than one scheduler needs.
 TEST(AladdinScheduler, GroupsAreTheSameOnAnyNumberOfCores) {
   cli::ThreadExecutor one(1), three(3);
   const Lived a = live(4, one), b = live(4, three), alone = live(1, one);

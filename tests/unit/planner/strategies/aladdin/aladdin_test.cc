@@ -1,4 +1,5 @@
-// Aladdin's plan: worker configuration, worker count by simulation with its placement, against brute force and the simulator.
+// Tests Aladdin's plan, its worker configuration and its worker count by simulation with its placement, against brute force and
+// the simulator.
 #include "planner/strategies/aladdin/aladdin.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Short trials: these are small problems.
+// Short trials, because these are small problems.
 AladdinOptions quick_aladdin() {
   AladdinOptions options;
   options.search.seeds = 1;
@@ -31,8 +32,9 @@ Offer planned(const Problem& problem, const AladdinOptions& options = quick_alad
   return plan.ok() ? *plan : Offer{};
 }
 
-// Given kinds of two accelerators, expect Eq. 6's best of each to be what every batch of every kind, tried one by one, gives.
-TEST(AladdinKinds, AreWhatEveryBatchSays) {
+// Given kinds of two accelerators; expects Eq. 6's best kind of each to match an exhaustive search over every batch of every
+// kind.
+TEST(AladdinKinds, MatchExhaustiveSearch) {
   const OwnedProblem owned = make_problem();
   const Problem& problem = owned.problem;
   const planner::Objective objective{0.5, 0.03, 95};
@@ -67,8 +69,8 @@ TEST(AladdinKinds, AreWhatEveryBatchSays) {
   }
 }
 
-// Given a problem, expect a plan that holds in the simulator as it says, whose dispatch is Aladdin's, and one worker fewer not
-// to hold.
+// Given a problem; expects a plan that behaves in the simulator as predicted, with Aladdin's dispatch, and that one worker
+// fewer is infeasible.
 TEST(AladdinPlan, HoldsInTheSimulatorAndIsTheLeast) {
   ProblemSpec spec;
   spec.requests_per_s = 160;
@@ -79,12 +81,12 @@ TEST(AladdinPlan, HoldsInTheSimulatorAndIsTheLeast) {
   EXPECT_EQ(plan.deployment.dispatch.policy, dispatch::PolicyKind::kAladdin);
   EXPECT_GE(plan.predicted.attainment, 0.95);
   EXPECT_GE(plan.predicted.capacity_requests_per_s, 160);
-  const Trial trial{160, 3200, owned.problem.seed};  // twenty seconds, as the plan's
+  const Trial trial{160, 3200, owned.problem.seed};  // twenty seconds, like the plan's trials
   const auto run = try_out(owned.problem, plan.deployment, trial);
   ASSERT_TRUE(run.ok());
   EXPECT_TRUE(judge(owned.problem, *run).holds);
   EXPECT_GE(run->attainment, plan.predicted.attainment_low);
-  // Other requests of the same kind: inside what it states, with the noise of hundreds of them.
+  // Other requests of the same kind: within the prediction, given the noise of hundreds of requests.
   const auto other = try_out(owned.problem, plan.deployment, {160, 3200, 77});
   ASSERT_TRUE(other.ok());
   EXPECT_GE(other->attainment, plan.predicted.attainment_low - 0.02);
@@ -96,9 +98,9 @@ TEST(AladdinPlan, HoldsInTheSimulatorAndIsTheLeast) {
   EXPECT_THAT(plan.reasons, testing::Contains(HasSubstr("Eq. 7")));
 }
 
-// Given every number of workers of each accelerator's best kind, tried one by one, expect the plan to be the cheapest that
-// holds.
-TEST(AladdinPlan, IsWhatTryingAllSays) {
+// Given every number of workers of each accelerator's best kind, tried one by one; expects the plan to be the cheapest feasible
+// one.
+TEST(AladdinPlan, MatchesExhaustiveSearch) {
   ProblemSpec spec;
   spec.requests_per_s = 12;
   const OwnedProblem owned = make_problem(spec);
@@ -120,8 +122,8 @@ TEST(AladdinPlan, IsWhatTryingAllSays) {
   EXPECT_DOUBLE_EQ(plan.cost_per_hour, cheapest);
 }
 
-// Given looser objectives and lower rates, expect plans that cost no more, within 2 %.
-TEST(AladdinPlan, CostsNoMoreWhereLessIsAsked) {
+// Given looser objectives and lower rates; expects plans that cost no more, within 2 %.
+TEST(AladdinPlan, CostsNoMoreWhenLessIsRequired) {
   std::vector<double> costs;
   for (const double tpot_s : {0.02, 0.03, 0.05, 0.08}) {
     ProblemSpec spec;
@@ -141,7 +143,7 @@ TEST(AladdinPlan, CostsNoMoreWhereLessIsAsked) {
   for (std::size_t i = 1; i < costs.size(); ++i) EXPECT_LE(costs[i], 1.02 * costs[i - 1]) << i;
 }
 
-// Given split phases, expect prefill and decode workers that hold in the simulator.
+// Given split phases; expects prefill and decode workers that meet the objectives in the simulator.
 TEST(AladdinPlan, SplitsPhases) {
   const OwnedProblem owned = make_problem();
   AladdinOptions options = quick_aladdin();
@@ -154,7 +156,7 @@ TEST(AladdinPlan, SplitsPhases) {
   EXPECT_TRUE(judge(owned.problem, *try_out(owned.problem, plan.deployment, {8, 500, owned.problem.seed})).holds);
 }
 
-// Given executors of one and three threads, expect the same plan to the last figure.
+// Given executors of one and three threads; expects identical plans.
 TEST(AladdinPlan, IsTheSameOnAnyNumberOfCores) {
   const OwnedProblem owned = make_problem();
   cli::ThreadExecutor one(1), three(3);
@@ -171,8 +173,8 @@ TEST(AladdinPlan, IsTheSameOnAnyNumberOfCores) {
   EXPECT_EQ(a.reasons, b.reasons);
 }
 
-// Given objectives that no worker meets, expect what is missing; given a stop, Cancelled; given a step budget of nothing, a
-// plan that says that it was stopped or Cancelled.
+// Given objectives that no worker meets; expects a message with what is missing. Given a stop; expects Cancelled. Given an
+// empty step budget; expects Cancelled or a plan marked as stopped.
 TEST(AladdinPlan, SaysWhatIsMissing) {
   ProblemSpec spec;
   spec.tpot_s = 1e-4;
@@ -189,7 +191,7 @@ TEST(AladdinPlan, SaysWhatIsMissing) {
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
 
-// Given options and problems that are wrong, expect the field, what was found and what is allowed.
+// Given invalid options and problems; expects the field, the value and the rule.
 TEST(AladdinPlan, RefusesWhatIsWrong) {
   OwnedProblem owned = make_problem();
   const auto message = [&](const AladdinOptions& options) {
@@ -198,24 +200,25 @@ TEST(AladdinPlan, RefusesWhatIsWrong) {
   };
   AladdinOptions options = quick_aladdin();
   options.placement.theta = 0;
-  EXPECT_EQ(message(options), "test: aladdin: theta: found 0, allowed is above 0 and at most 1");
+  EXPECT_EQ(message(options), "test: aladdin: theta: must be above 0 and at most 1 (got 0)");
   options = quick_aladdin();
   options.placement.gamma = 1.5;
-  EXPECT_EQ(message(options), "test: aladdin: gamma: found 1.5, allowed is 0 to 1");
+  EXPECT_EQ(message(options), "test: aladdin: gamma: must be from 0 to 1 (got 1.5)");
   options = quick_aladdin();
   options.heartbeat_s = 0;
-  EXPECT_EQ(message(options), "test: aladdin: heartbeat: found 0, allowed is above 0");
+  EXPECT_EQ(message(options), "test: aladdin: heartbeat: must be above 0 (got 0)");
   options = quick_aladdin();
   options.search.seeds = 0;
-  EXPECT_EQ(message(options), "test: aladdin: seeds: found 0, allowed is at least 1");
+  EXPECT_EQ(message(options), "test: aladdin: seeds: must be at least 1 (got 0)");
   owned.problem.objectives.both.reset();
   owned.problem.objectives.limits = {{Metric::kTtft, 90, 0.5}};
-  EXPECT_EQ(message(quick_aladdin()), "test: aladdin: found no objective for TPOT, allowed are problems with TTFT and TPOT");
+  EXPECT_EQ(message(quick_aladdin()), "test: aladdin: objectives: must include TTFT and TPOT (got none for TPOT)");
   owned.problem.objectives.limits.push_back({Metric::kTpot, 90, 0.03});
   EXPECT_EQ(message(quick_aladdin()), "");
 }
 
-// Eq. 7 on points of a line: its coefficients; R by hand: a coefficient of variation of 1.5 is within 10 % from 225 requests.
+// Given points on a line; expects Eq. 7's coefficients, and R as computed by hand: a coefficient of variation of 1.5 is within
+// 10 % from 225 requests.
 TEST(AladdinDemand, FitsTheLineAndItsValidity) {
   const LengthSpread spread{100, 150, 200, 100};
   EXPECT_EQ(least_requests(spread, 0.1), 225);
@@ -234,7 +237,8 @@ TEST(AladdinDemand, FitsTheLineAndItsValidity) {
   EXPECT_FALSE(fit_worker_line(std::vector<WorkersAtRate>{{0, 6}, {10, 7}}, spread, 15).ok());
 }
 
-// Given pairs of lengths, expect their means and deviations; the mean of many samples of n to deviate as the error says.
+// Given pairs of lengths; expects their means and deviations, and the mean of many samples of n to deviate by the standard
+// error.
 TEST(AladdinDemand, ErrorOfTheMeanIsThatOfSamples) {
   const auto spread = spread_of(std::vector<std::pair<int, int>>{{1, 10}, {3, 10}});
   EXPECT_DOUBLE_EQ(spread.input_mean, 2);
@@ -251,7 +255,8 @@ TEST(AladdinDemand, ErrorOfTheMeanIsThatOfSamples) {
   EXPECT_NEAR(std::sqrt(squares), relative_error_of_mean({1, 1, 1, 1}, kRequests), 0.05 * std::sqrt(squares));
 }
 
-// Given heartbeats of steady demand, expect no change; given a rate or lengths that jump, a change soon, and the new rate.
+// Given heartbeats of steady demand; expects no change. Given a jump of the rate or lengths; expects a change soon, and the new
+// rate.
 TEST(AladdinDemand, WatchesForChanges) {
   for (const bool lengths : {false, true}) {
     auto watch = DemandWatch::make();

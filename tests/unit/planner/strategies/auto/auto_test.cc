@@ -1,5 +1,5 @@
-// `auto`: a valid plan at once, the cheapest of brute force with time, the same on any number of threads; and plans asked for
-// again.
+// Tests `auto`: a valid plan immediately, brute force's cheapest with enough time, the same on any number of threads; and
+// planning again.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -30,7 +30,7 @@ bool holds(const Problem& problem, const Deployment& deployment, std::uint64_t s
   return result.ok() && judge(problem, *result).holds;
 }
 
-// Given a stop that is asked for at once; expected is a plan that holds in the simulator all the same.
+// Given an immediate stop; expects a plan that is feasible in the simulator.
 TEST(AutoPlan, HasAValidPlanAtOnce) {
   for (const double rate : {3.0, 40.0, 150.0}) {
     const OwnedProblem owned = make_problem(small_spec(rate));
@@ -45,8 +45,8 @@ TEST(AutoPlan, HasAValidPlanAtOnce) {
   }
 }
 
-// Given objectives that pauses by prompts break, so that the first guesses are too few, and a stop at once; expected is a plan
-// that holds.
+// Given objectives that pauses for prompts violate, so that the first guesses are too small, and an immediate stop; expects a
+// feasible plan.
 TEST(AutoPlan, GrowsUntilSomethingHolds) {
   ProblemSpec spec = small_spec(60);
   spec.model = "llama2-70b";
@@ -61,7 +61,7 @@ TEST(AutoPlan, GrowsUntilSomethingHolds) {
   EXPECT_TRUE(plan->holds);
 }
 
-// The least worth of unified and split deployments that hold in one trial, by trying all.
+// The least worth of unified and split deployments that pass one trial, by exhaustive search.
 double least_worth(const Problem& problem) {
   double least = std::numeric_limits<double>::infinity();
   const auto count = static_cast<int>(problem.kinds.size());
@@ -85,7 +85,7 @@ double least_worth(const Problem& problem) {
   return least;
 }
 
-// Given three goals at two rates; expected is the worth of brute force over all counts, unless that is not sure to hold.
+// Given three goals at two rates; expects brute force's worth over all counts, unless that is not feasible with confidence.
 TEST(AutoPlan, IsTheCheapestOfBruteForce) {
   for (const Goal goal : {Goal::kCost, Goal::kPower, Goal::kThroughput}) {
     for (const double rate : {10.0, 60.0}) {
@@ -104,7 +104,7 @@ TEST(AutoPlan, IsTheCheapestOfBruteForce) {
   }
 }
 
-// Given a plan; expected is that other seeds and more requests than the search saw attain what it states.
+// Given a plan; expects other seeds and more requests than the search saw to reach the stated attainment.
 TEST(AutoPlan, HoldsOnOtherSeeds) {
   for (const double rate : {5.0, 25.0, 70.0}) {
     const OwnedProblem owned = make_problem(small_spec(rate));
@@ -115,7 +115,7 @@ TEST(AutoPlan, HoldsOnOtherSeeds) {
   }
 }
 
-// Given one and three threads, with and without a step budget, and the other strategies; expected is the same plan.
+// Given one and three threads, with and without a step budget, and the other strategies; expects the same plan.
 TEST(AutoPlan, IsTheSameOnAnyNumberOfThreads) {
   static const std::vector<NamedStrategy> kProposers = {
       {"vidur", "", [](const Problem& problem, const Effort& effort) { return vidur_plan(problem, effort); }}};
@@ -138,7 +138,7 @@ TEST(AutoPlan, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-// Given ever looser objectives; expected is that the plan never costs more than 2 % more.
+// Given increasingly loose objectives; expects the plan never to cost more than 2 % more.
 TEST(AutoPlan, LooserObjectivesNeverCostMore) {
   double before = std::numeric_limits<double>::infinity();
   for (const double factor : {1.0, 1.5, 2.5, 5.0}) {
@@ -154,7 +154,8 @@ TEST(AutoPlan, LooserObjectivesNeverCostMore) {
   }
 }
 
-// Given proposers that fail, promise what does not hold, and have nothing better; expected is the plan without them, and why.
+// Given proposers that fail, promise infeasible plans, or have nothing better; expects the same plan as without them, and the
+// reasons.
 TEST(AutoPlan, TriesWhatIsProposed) {
   static const std::vector<NamedStrategy> kProposers = {
       {"silent", "",
@@ -186,14 +187,14 @@ TEST(AutoPlan, TriesWhatIsProposed) {
   };
   const auto because = [](const Rejection& of) { return of.rejected_because; };
   EXPECT_TRUE(told(
-      plan->reasons, [](const std::string& reason) { return reason; }, "silent has no plan: nothing here"));
-  EXPECT_TRUE(told(plan->considered, because, "hopeful: it does not hold when it is tried again"));
+      plan->reasons, [](const std::string& reason) { return reason; }, "silent found no plan: nothing here"));
+  EXPECT_TRUE(told(plan->considered, because, "hopeful: it misses the objectives when tried again"));
   EXPECT_TRUE(told(plan->considered, because, "dear: costs"));
 }
 
-// Given objectives below what any worker can, no room and wrong problems; expected are the nearest plan, which says what it
-// misses, and errors.
-TEST(AutoPlan, SaysWhatCannotBe) {
+// Given objectives that no worker meets, no room, and invalid problems; expects the nearest plan with what it misses, and
+// errors.
+TEST(AutoPlan, ReportsInfeasibleProblems) {
   ProblemSpec spec = small_spec();
   spec.tpot_s = 1e-4;
   const OwnedProblem owned = make_problem(spec);
@@ -201,10 +202,10 @@ TEST(AutoPlan, SaysWhatCannotBe) {
   ASSERT_TRUE(nearest.ok());
   EXPECT_FALSE(nearest->holds);
   ASSERT_GE(nearest->reasons.size(), 3U);
-  EXPECT_NE(nearest->reasons[0].find("inside the objectives"), std::string::npos);
-  EXPECT_NE(nearest->reasons[1].find("a TPOT of"), std::string::npos);
-  EXPECT_NE(nearest->reasons[2].find("TPOT allows 0.0001 s"), std::string::npos);
-  // All miss every request; what was proposed instead is slower by the token.
+  EXPECT_NE(nearest->reasons[0].find("meet the objectives"), std::string::npos);
+  EXPECT_NE(nearest->reasons[1].find("its TPOT"), std::string::npos);
+  EXPECT_NE(nearest->reasons[2].find("above TPOT 0.0001 s"), std::string::npos);
+  // All miss every request; what was proposed instead takes longer per token.
   for (const Rejection& other : nearest->considered) EXPECT_LE(nearest->predicted.tpot_s, other.predicted.tpot_s);
 
   Problem none = owned.problem;
@@ -215,8 +216,8 @@ TEST(AutoPlan, SaysWhatCannotBe) {
   EXPECT_EQ(auto_plan(wrong, {}, {}).error().code, ErrorCode::kInvalidArgument);
 }
 
-// Given a problem asked again: nothing changed, a little, much, with longer prompts, with less room; expected is that the plan
-// is kept where it holds and is the cheapest, at no simulation, and that what takes its place holds.
+// Given a problem planned again, unchanged, slightly changed, much changed, with longer prompts, or with less room; expects the
+// plan to stay, without simulations, where it is feasible and cheapest, and its replacement to be feasible otherwise.
 TEST(AutoReplan, KeepsWhatHoldsAndIsCheapest) {
   const OwnedProblem owned = make_problem(small_spec(100));
   const auto plan = auto_plan(owned.problem, {}, {});
@@ -258,7 +259,7 @@ TEST(AutoReplan, KeepsWhatHoldsAndIsCheapest) {
   EXPECT_FALSE(again(narrow).kept);
 }
 
-// Given a last plan of other kinds and a tolerance below 0; expected are errors that name them.
+// Given a last plan of other kinds and a tolerance below 0; expects errors that name them.
 TEST(AutoReplan, RefusesWhatDoesNotFit) {
   const OwnedProblem owned = make_problem(small_spec());
   AutoMemory memory;
@@ -266,7 +267,7 @@ TEST(AutoReplan, RefusesWhatDoesNotFit) {
   memory.plan.deployment.pools.front().spec.tensor_parallel = 99;
   const auto other = auto_replan(owned.problem, memory, {}, {});
   ASSERT_FALSE(other.ok());
-  EXPECT_NE(other.error().message.find("found workers a100-80gb-99"), std::string::npos);
+  EXPECT_NE(other.error().message.find("must be of the problem's kinds (got a100-80gb-99"), std::string::npos);
   const auto negative = auto_replan(owned.problem, memory, {}, {}, -0.1);
   ASSERT_FALSE(negative.ok());
   EXPECT_NE(negative.error().message.find("tolerance"), std::string::npos);

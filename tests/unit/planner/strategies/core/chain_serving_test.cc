@@ -1,4 +1,4 @@
-// A placement in the simulator: what the strategies for clusters promise is served there.
+// Tests placements in the simulator: the strategies for clusters deliver what they promise.
 #include <algorithm>
 #include <string>
 
@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Lengths are fixed: what a plan of mean lengths promises. Arrivals are Poisson.
+// Lengths are fixed, as assumed by a plan of mean lengths. Arrivals are Poisson.
 constexpr const char* kCluster = R"(
 model: {name: opt-30b}
 workload: {inputTokens: 256, outputTokens: 128, requestsPerSecond: 1}
@@ -40,8 +40,8 @@ search::Offer plan_by(const char* strategy, const search::Problem& problem) {
   return search::strategy_by_name(strategy).value()->plan(problem, {}).value();
 }
 
-// Given HexGen-2's plan, expect nine tenths of its flow to be served as fast as it comes, with first tokens that do not pile up
-// and tokens at the pace that the plan counts on; and twice its flow not to be.
+// Given HexGen-2's plan; expects nine tenths of its flow to be served as it arrives, with first tokens that do not pile up and
+// the planned time per token; and twice its flow not to be.
 TEST(ChainServing, ServesTheFlowThatHexGen2Promises) {
   auto cluster = prepared();
   const search::Problem& problem = cluster.problem();
@@ -59,7 +59,7 @@ TEST(ChainServing, ServesTheFlowThatHexGen2Promises) {
     slowest = std::max(slowest, chain.latency_s);
   }
   EXPECT_LT(served->simulated_s, kRequests / rate * 1.05 + slowest_prefill_s + 2 * slowest_decode_s);
-  // M/D/1 at 90 % waits 4.5 services in the mean.
+  // M/D/1 at 90 % waits 4.5 services on average.
   EXPECT_LT(served->ttft.p50_s, 6 * slowest_prefill_s);
   EXPECT_LT(served->ttft.p99_s, 40 * slowest_prefill_s);
   EXPECT_LT(served->tpot.p99_s, 1.3 * slowest_decode_s / 128);
@@ -69,7 +69,7 @@ TEST(ChainServing, ServesTheFlowThatHexGen2Promises) {
   EXPECT_GT(flooded->simulated_s, 1.5 * kRequests / (2 * plan.predicted.capacity_requests_per_s));
 }
 
-// Given the same plan, expect each pair to take its share of the requests.
+// Given the same plan; expects each pair to get its share of the requests.
 TEST(ChainServing, PairsTakeTheirShares) {
   auto cluster = prepared();
   const search::Problem& problem = cluster.problem();
@@ -94,7 +94,7 @@ TEST(ChainServing, PairsTakeTheirShares) {
   }
 }
 
-// Given each group of the plan, expect the model's times to be those that the plan counted with.
+// Given each group of the plan; expects the model's times to be those used in planning.
 TEST(ChainServing, GroupsHaveThePlansLatencies) {
   auto cluster = prepared();
   const search::Problem& problem = cluster.problem();
@@ -110,8 +110,8 @@ TEST(ChainServing, GroupsHaveThePlansLatencies) {
   }
 }
 
-// Given Huawei's plan of unified instances, expect its rate to be served by the machines in continuous batches: static ones,
-// which it counts with, are slower.
+// Given Huawei's plan of unified instances; expects the machines to serve its rate with continuous batching, because the static
+// batches it plans with are slower.
 TEST(ChainServing, ServesWhatHuaweiPromises) {
   auto cluster = prepared();
   const search::Problem& problem = cluster.problem();
@@ -122,13 +122,13 @@ TEST(ChainServing, ServesWhatHuaweiPromises) {
   const auto served = search::try_out(problem, plan.deployment, {rate, 2000, 1});
   ASSERT_TRUE(served.ok()) << served.error().message;
   EXPECT_EQ(served->completed, 2000);
-  double slowest_s = 0;  // of a batch's requests, in the mean
+  double slowest_s = 0;  // mean over a batch's requests
   for (const planner::Chain& chain : plan.deployment.chains) slowest_s = std::max(slowest_s, chain.latency_s);
   EXPECT_LT(served->simulated_s, 2000 / rate * 1.05 + slowest_s);
 }
 
-// Given a rate that the plan serves, expect the trial to meet the objectives; given twice its capacity, to say what it serves;
-// given an objective that no group meets, to say what is missed.
+// Given a rate that the plan serves; expects the trial to meet the objectives. Given twice its capacity; expects a message with
+// the rate it serves. Given an objective that no group meets; expects a message with what is missed.
 TEST(ChainServing, TrialsSayWhatIsMissed) {
   auto cluster = prepared();
   search::Problem& problem = cluster.problem();
@@ -143,18 +143,18 @@ TEST(ChainServing, TrialsSayWhatIsMissed) {
   problem.objectives.both->tpot_s = 1e-6;
   confirm(problem, plan);
   EXPECT_FALSE(plan.holds);
-  EXPECT_THAT(plan.missed, HasSubstr("inside the objectives"));
+  EXPECT_THAT(plan.missed, HasSubstr("meet the objectives"));
 
   problem.requests_per_s = 2 * capacity;
   plan = plan_by("hexgen2", problem);
   EXPECT_FALSE(plan.holds);
   confirm(problem, plan);
   EXPECT_FALSE(plan.holds);
-  EXPECT_THAT(plan.missed, HasSubstr("requests/s, asked are"));
+  EXPECT_THAT(plan.missed, HasSubstr("requests/s, but"));
 
   plan.deployment = {};
   confirm(problem, plan);
-  EXPECT_THAT(plan.missed, HasSubstr("found no workers"));
+  EXPECT_THAT(plan.missed, HasSubstr("must have at least one worker"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Problems for the strategies' tests: Llama 3.1 8B on data sheets, small enough that a search takes milliseconds.
+// Problems for the strategies' tests: Llama 3.1 8B on data sheets, small enough for a search to take milliseconds.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ struct ProblemSpec {
   workload::TokenDistribution output = workload::LogNormalTokens{128, 0.8, 1024};
 };
 
-// A problem with the requests that it borrows.
+// A problem with the requests it borrows.
 struct OwnedProblem {
   std::unique_ptr<DrawnRequests> requests;
   Problem problem;

@@ -1,4 +1,4 @@
-// The walk along the frontier of what holds, beside brute force over the grid.
+// Tests the walk along the frontier of feasible counts against brute force over the grid.
 #include "planner/strategies/core/phase_counts.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMost = 24;
 
-// For each number of decode workers the fewest prefill workers that hold; falls with it. kMost + 1: none do.
+// By number of decode workers, the fewest feasible prefill workers; decreasing. kMost + 1: none.
 std::vector<int> random_frontier(Rng& rng) {
   std::vector<int> least(kMost + 1, kMost + 1);
   for (int decode = 1; decode <= kMost; ++decode)
@@ -25,8 +25,8 @@ std::vector<int> random_frontier(Rng& rng) {
   return least;
 }
 
-// Given random frontiers, prices, rooms, beginnings and worths to beat: the walk's worth is the grid's least, and it asks far
-// fewer pairs than the grid has.
+// Given random frontiers, prices, rooms, starts and worths to beat; expects the walk's worth to be the grid's minimum, with far
+// fewer queries than the grid has pairs.
 TEST(CountWalk, FindsTheCheapestOfTheGrid) {
   Rng rng(7, "frontiers");
   std::int64_t asked = 0, grid = 0;
@@ -71,7 +71,8 @@ TEST(CountWalk, FindsTheCheapestOfTheGrid) {
   EXPECT_LT(asked * 15, grid);
 }
 
-// Given unified workers of which nine hold: nine, after few questions; given that none of a hundred hold: nothing, and an end.
+// Given unified workers of which nine suffice; expects nine after few queries. Given that a hundred do not suffice; expects no
+// result.
 TEST(CountWalk, CountsUnifiedWorkers) {
   for (const int needed : {1, 9, 1000}) {
     CountQuestions questions;
@@ -94,7 +95,7 @@ TEST(CountWalk, CountsUnifiedWorkers) {
   }
 }
 
-// Given questions that end with an error after something was found: the error, and what was found stands.
+// Given queries that fail after something was found; expects the error, and the result so far to be kept.
 TEST(CountWalk, KeepsWhatItHasWhenStopped) {
   CountQuestions questions;
   int left = 3;
@@ -111,7 +112,7 @@ TEST(CountWalk, KeepsWhatItHasWhenStopped) {
   EXPECT_LT(walk.best()->prefill, 50);
 }
 
-// Given a threshold: the largest number below it, 0 where there is none, and no question above `most`.
+// Given a threshold; expects the largest number below it, 0 if there is none, and no query above `most`.
 TEST(CountWalk, LargestGood) {
   for (const int most : {0, 1, 2, 7, 8, 1000}) {
     for (const int threshold : {0, 1, 2, 3, 7, 8, 9, 999, 5000}) {

@@ -1,4 +1,4 @@
-// Plans as JSON.
+// Tests plans as JSON.
 #include "planner/strategies/core/plan_json.h"
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace windlass::search {
 namespace {
 
-// Given a plan of chains, expect JSON with the groups, their stages and the flow.
+// Given a plan of chains; expects JSON with the groups, their stages and the flow.
 TEST(PlanJson, OfChains) {
   Problem problem;
   problem.cluster = std::make_shared<const hetero::GpuCluster>(planner::three_nodes());

@@ -1,4 +1,4 @@
-// Problems: what is refused, and how the kinds of workers are made.
+// Tests problems: what is rejected, and how the kinds of workers are made.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Given problems that lack something, expect an error that names the field, what was found and what is allowed.
+// Given incomplete or invalid problems; expects an error with the field, the value and the rule.
 TEST(Problem, NamesWhatIsWrong) {
   const OwnedProblem owned = make_problem();
   ASSERT_TRUE(validate(owned.problem).ok());
@@ -23,18 +23,23 @@ TEST(Problem, NamesWhatIsWrong) {
     const auto checked = validate(problem);
     return checked.ok() ? std::string() : checked.error().message;
   };
-  EXPECT_THAT(refused([](Problem& p) { p.requests_per_s = 0; }), HasSubstr("requestsPerSecond: found 0, allowed is"));
-  EXPECT_THAT(refused([](Problem& p) { p.objectives.both.reset(); }), HasSubstr("slo: found none"));
-  EXPECT_THAT(refused([](Problem& p) { p.objectives.attainment = 1; }), HasSubstr("slo.percentile: found 100"));
-  EXPECT_THAT(refused([](Problem& p) { p.objectives.limits = {{Metric::kTtft, 80, 1}}; }), HasSubstr("found percentile 80"));
+  EXPECT_THAT(refused([](Problem& p) { p.requests_per_s = 0; }),
+              HasSubstr("requestsPerSecond: must be a number above 0 (got 0)"));
+  EXPECT_THAT(refused([](Problem& p) { p.objectives.both.reset(); }), HasSubstr("slo: must have at least one objective"));
+  EXPECT_THAT(refused([](Problem& p) { p.objectives.attainment = 1; }),
+              HasSubstr("slo.percentile: must be above 0 and below 100 (got 100)"));
+  EXPECT_THAT(refused([](Problem& p) {
+                p.objectives.limits = {{Metric::kTtft, 80, 1}};
+              }),
+              HasSubstr("percentile: must be 50, 90, 95 or 99 (got 80)"));
   EXPECT_THAT(refused([](Problem& p) {
                 p.objectives.limits = {{Metric::kE2eSlowdown, 90, 2}};
               }),
-              HasSubstr("found no slowdownReference"));
-  EXPECT_THAT(refused([](Problem& p) { p.requests = nullptr; }), HasSubstr("found no requests"));
+              HasSubstr("slowdownReference: must be set"));
+  EXPECT_THAT(refused([](Problem& p) { p.requests = nullptr; }), HasSubstr("workload: must be set"));
 }
 
-// Given a model of 70 billion weights and single GPUs of 80 GB, expect no kind, and an error that says why each was unfit.
+// Given a model of 70 billion weights and single GPUs of 80 GB; expects no kind, and an error with why each was unfit.
 TEST(Problem, SaysWhyNothingFits) {
   ProblemSpec spec;
   spec.model = "llama3.1-70b";
@@ -47,8 +52,8 @@ TEST(Problem, SaysWhyNothingFits) {
   EXPECT_THAT(checked.error().message, HasSubstr("h100-80gb, TP 1"));
 }
 
-// Given degrees that do not cut the heads evenly and more stages than layers, expect those kinds among the unfit, the others in
-// the order of their GPUs.
+// Given degrees that do not divide the heads evenly and more stages than layers; expects those kinds among the unfit ones, the
+// others in order of their GPUs.
 TEST(WorkerKinds, AreOrderedAndChecked) {
   ProblemSpec spec;
   spec.accelerators = {"h100-80gb"};
@@ -64,7 +69,7 @@ TEST(WorkerKinds, AreOrderedAndChecked) {
             3);
 }
 
-// Given a deployment of two pools, expect its GPUs, cost and power to be the sums, and the room that there is to bound it.
+// Given a deployment of two pools; expects its GPUs, cost and power to be the sums, limited by the available room.
 TEST(Deployment, AddsUp) {
   OwnedProblem owned = make_problem();
   Problem& problem = owned.problem;
@@ -79,12 +84,13 @@ TEST(Deployment, AddsUp) {
   problem.accelerators[1].gpus = 5;
   const auto room = check_room(problem, deployment);
   ASSERT_FALSE(room.ok());
-  EXPECT_THAT(room.error().message, HasSubstr("needs 6 GPUs of h100-80gb, 5 may be used"));
+  EXPECT_THAT(room.error().message, HasSubstr("needs 6 GPUs of h100-80gb, but only 5 may be used"));
 }
 
-// Given decode workers whose transfers were measured, expect the simulated service to have their path in place of the
-// network's, on one node and between two; of two kinds the slower, a prefill worker's none; and requests that end later for it.
-TEST(Deployment, CachesComeAsWasMeasured) {
+// Given decode workers with measured transfers; expects the simulated service to use their path instead of the network's, on
+// one node and between two; of two kinds the slower one, ignoring a prefill worker's; and requests that take correspondingly
+// longer.
+TEST(Deployment, UsesMeasuredTransfers) {
   OwnedProblem owned = make_problem();
   Problem& problem = owned.problem;
   Deployment deployment;
@@ -97,7 +103,7 @@ TEST(Deployment, CachesComeAsWasMeasured) {
   const planner::KvTransferPath measured{0.2e9, 2e-3, 0, 0};
   problem.kinds[4].between_nodes = measured;
   EXPECT_EQ(path(), measured);
-  EXPECT_GT(end_s(), by_network_s + 0.2);  // some 512 tokens of 128 KiB
+  EXPECT_GT(end_s(), by_network_s + 0.2);  // about 512 tokens of 128 KiB
   deployment.pairs_share_a_node = true;
   EXPECT_EQ(path(), problem.within_node);
   problem.kinds[4].within_node = planner::KvTransferPath{9e9, 1e-3, 0, 0};

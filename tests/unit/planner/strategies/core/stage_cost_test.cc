@@ -1,4 +1,4 @@
-// HexGen-2's cost model beside Table 1 written out over GPUs, and the strategies beside brute force.
+// Tests HexGen-2's cost model against Table 1 written out over GPUs, and the strategies against brute force.
 #include "planner/strategies/core/stage_cost.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Given OPT-30B, whose layers are 12 H^2 weights with a cache of 2 H values a token, expect each line of Table 1, written out
-// with its maxima and sums over the stage's GPUs.
+// Given OPT-30B, whose layers have 12 H^2 weights and a cache of 2 H values per token; expects each line of Table 1, written
+// out with its maxima and sums over the stage's GPUs.
 TEST(Hexgen2Cost, IsTable1) {
   const double h = 7168, type = 2, in = bench::kHphd.input_tokens, out = bench::kHphd.output_tokens;
   const InferenceTask task = make_task("opt-30b", bench::kHphd, 1);
@@ -50,7 +50,7 @@ TEST(Hexgen2Cost, IsTable1) {
   EXPECT_DOUBLE_EQ(kv_transfer_s(task, link, 3, 2), 5e-6 + 3 * 2 * in * h * type / 2 / 300e9);
 }
 
-// Given Llama-2-70B with 8 KV heads of 64, expect an eighth of the cache, cut by at most 8 GPUs; and K from memory.
+// Given Llama-2-70B with 8 KV heads of 64; expects an eighth of the cache, divided over at most 8 GPUs; and K from memory.
 TEST(Hexgen2Cost, CountsKvHeads) {
   const InferenceTask task = make_task("llama2-70b", bench::kHphd);
   const double tokens = bench::kHphd.input_tokens + bench::kHphd.output_tokens;
@@ -60,12 +60,13 @@ TEST(Hexgen2Cost, CountsKvHeads) {
   EXPECT_EQ(groups_by_memory(task, bench::appendix_e()), 4);  // as in Appendix E
 }
 
-// Given lengths, shares and links that mean nothing, expect an error that says so, or infinite times.
+// Given invalid lengths, shares and links; expects an error that says so, or infinite times.
 TEST(Hexgen2Cost, RefusesWhatMeansNothing) {
   const planner::ModelShape shape = planner::model_shape_by_name("opt-30b").value();
-  EXPECT_THAT(inference_task(shape, 0, 10, 8).error().message, HasSubstr("input tokens: found 0, allowed is above 0"));
-  EXPECT_THAT(inference_task(shape, 10, -1, 8).error().message, HasSubstr("output tokens: found -1"));
-  EXPECT_THAT(inference_task(shape, 10, 10, 8, 1.5).error().message, HasSubstr("memory share: found 1.5"));
+  EXPECT_THAT(inference_task(shape, 0, 10, 8).error().message, HasSubstr("input tokens: must be above 0 (got 0)"));
+  EXPECT_THAT(inference_task(shape, 10, -1, 8).error().message, HasSubstr("output tokens: must be above 0 (got -1)"));
+  EXPECT_THAT(inference_task(shape, 10, 10, 8, 1.5).error().message,
+              HasSubstr("memory share: must be above 0 and at most 1 (got 1.5)"));
   const InferenceTask task = make_task("opt-30b", bench::kHphd);
   const planner::AcceleratorSpec a100 = planner::accelerator_by_name("a100-80gb").value();
   EXPECT_TRUE(std::isinf(stage_figures(task, a100, Link{}, 2).prefill_layer_s));
@@ -73,7 +74,7 @@ TEST(Hexgen2Cost, RefusesWhatMeansNothing) {
   EXPECT_TRUE(std::isinf(kv_transfer_s(task, Link{}, 1, 1)));
 }
 
-// Layers over stages in every way, the best capacity of either phase. `stages`: kind and degree, all next to each other.
+// The best capacity of either phase over all divisions of layers over stages. `stages`: kind and degree, all adjacent.
 struct Brute {
   double prefill = 0, decode = 0;
 };
@@ -101,12 +102,12 @@ void brute_split(const InferenceTask& task, const std::vector<StageFigures>& sta
   }
 }
 
-// Given groups of one to three GPUs of each of two nodes, expect the best of all cuts into stages and all splits of the layers;
-// for decode at the largest batch for which a split exists, cut by cut.
+// Given groups of one to three GPUs on each of two nodes; expects the best of all cuts into stages and all splits of the
+// layers; for decode at the largest batch that has a split, cut by cut.
 TEST(Hexgen2Strategies, AreTheBestOfAll) {
   const GpuCluster cluster = bench::cluster_of({{"a100-80gb", 2}, {"l40", 2}});
   InferenceTask task = make_task("opt-30b", bench::kLpld);
-  task.layers = 24;  // half of the model, so that small groups fit and brute force ends
+  task.layers = 24;  // half of the model, so that small groups fit and brute force finishes
   StrategyTable table(cluster, task);
   const std::vector<std::vector<int>> cuts_of[] = {{{}}, {{1}}, {{1, 1}, {2}}};
   for (int a = 0; a <= 2; ++a) {
@@ -155,7 +156,7 @@ TEST(Hexgen2Strategies, AreTheBestOfAll) {
   }
 }
 
-// Given random groups, expect stages that hold all layers once in each order, use every GPU, and fit.
+// Given random groups; expects stages that hold all layers exactly once in each order, use every GPU, and fit.
 TEST(Hexgen2Strategies, HoldEachLayerOnce) {
   int served = 0;
   for (std::uint64_t seed = 0; seed < effort(25U, 200U); ++seed) {

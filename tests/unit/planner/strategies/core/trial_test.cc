@@ -1,4 +1,4 @@
-// Trials: verdicts, and capacity by bisection.
+// Tests trials: verdicts, and capacity by bisection.
 #include "planner/strategies/core/trial.h"
 
 #include <array>
@@ -18,8 +18,8 @@ using testing::HasSubstr;
 
 Deployment one_pool(const Problem& problem, int kind, int workers) { return unified(problem, kind, problem.engine, workers); }
 
-// Given one worker far below and far above what it can take, expect it to hold and to break, and the text to name the
-// objective.
+// Given one worker far below and far above its capacity; expects it to meet and to miss the objectives, with a text that names
+// the objective.
 TEST(Trial, HoldsUntilItIsOverloaded) {
   const OwnedProblem owned = make_problem();
   const Deployment deployment = one_pool(owned.problem, 3, 1);
@@ -31,10 +31,10 @@ TEST(Trial, HoldsUntilItIsOverloaded) {
   const Verdict verdict = judge(owned.problem, *heavy);
   EXPECT_FALSE(verdict.holds);
   EXPECT_GT(verdict.worst, 1);
-  EXPECT_THAT(verdict.broken, HasSubstr("of the requests are inside the objectives, asked are 95%"));
+  EXPECT_THAT(verdict.broken, HasSubstr("of the requests meet the objectives, 95% are required"));
 }
 
-// Given a limit that is broken beside joint objectives that hold, expect the limit to be told.
+// Given a limit that is exceeded while joint objectives are met; expects the text to name the limit.
 TEST(Trial, LimitsCount) {
   OwnedProblem owned = make_problem();
   owned.problem.objectives.limits = {{Metric::kTtft, 50, 1e-6}};
@@ -45,8 +45,8 @@ TEST(Trial, LimitsCount) {
   EXPECT_THAT(verdict.broken, HasSubstr("TTFT P50"));
 }
 
-// Given light and heavy rates, joint objectives and limits on every figure, tight and loose, unified and split workers, expect
-// a run that ends when its verdict is sure to give the verdict of the whole run, and most to end early.
+// Given light and heavy rates, joint objectives and limits on every figure, tight and loose, unified and split workers; expects
+// a run that ends once its verdict is certain to give the verdict of the whole run, and most runs to end early.
 TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
   OwnedProblem owned = make_problem();
   Problem& problem = owned.problem;
@@ -90,8 +90,8 @@ TEST(Trial, EarlyVerdictsAreThoseOfWholeRuns) {
   EXPECT_LT(holding, kCases * 9 / 10);
 }
 
-// Given a deployment, expect its capacity to hold, a rate beyond the tolerance above not to, and the guess
-// to change nothing but the trials.
+// Given a deployment; expects its capacity to be feasible, a rate above the tolerance not to be, and the guess to change only
+// the number of trials.
 TEST(Capacity, IsTheEdge) {
   const OwnedProblem owned = make_problem();
   const Deployment deployment = one_pool(owned.problem, 3, 1);
@@ -112,8 +112,8 @@ TEST(Capacity, IsTheEdge) {
   EXPECT_LT(capacity_of(owned.problem, deployment, search)->trials, found->trials);
 }
 
-// Given a rate that the capacity is to beat, expect the same capacity from just below it, and 0 from itself at the price of one
-// trial.
+// Given a rate that the capacity must exceed; expects the same capacity from just below it, and 0 from itself at the price of
+// one trial.
 TEST(Capacity, OnlyAboveAnother) {
   const OwnedProblem owned = make_problem();
   const Deployment deployment = one_pool(owned.problem, 3, 1);
@@ -128,7 +128,7 @@ TEST(Capacity, OnlyAboveAnother) {
   EXPECT_EQ(none->trials, 1);
 }
 
-// Given an objective that not even one request alone meets, expect a capacity of 0; given a stop, expect Cancelled.
+// Given an objective that not even a single request meets; expects a capacity of 0. Given a stop; expects Cancelled.
 TEST(Capacity, MayBeNone) {
   ProblemSpec spec;
   spec.tpot_s = 1e-5;
@@ -144,7 +144,7 @@ TEST(Capacity, MayBeNone) {
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
 }
 
-// Wilson's interval: 10 of 10 leave 0.7225 (1 / (1 + z^2 / n)), none leaves 0, and more trials come nearer to the share.
+// Wilson's interval: 10 of 10 give 0.7225 (1 / (1 + z^2 / n)), none gives 0, and more trials come closer to the share.
 TEST(Trial, WilsonsLowerEnd) {
   EXPECT_NEAR(wilson_low(10, 10), 0.72247, 1e-4);
   EXPECT_EQ(wilson_low(0, 10), 0);

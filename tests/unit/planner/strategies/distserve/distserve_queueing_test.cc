@@ -1,4 +1,5 @@
-// DistServe's closed forms beside the simulator: Eq. 1 to 3, the wait's tail, L_m, and the screens' estimates and ceilings.
+// Tests DistServe's closed forms against the simulator: Eq. 1 to 3, the tail of the wait, L_m, and the screens' estimates and
+// ceilings.
 #include "planner/strategies/distserve/distserve_queueing.h"
 
 #include <cmath>
@@ -13,7 +14,7 @@
 namespace windlass::search {
 namespace {
 
-// A prefill of `fixed_s` and `per_token_s` a token, in equal stages.
+// A prefill of `fixed_s` plus `per_token_s` per token, in equal stages.
 class Line final : public planner::IterationModel {
  public:
   Line(double fixed_s, double per_token_s, int stages) : fixed_s_(fixed_s), per_token_s_(per_token_s), stages_(stages) {}
@@ -50,12 +51,13 @@ Deployment prefill_alone(const Problem& problem, int batch_tokens) {
   return unified(problem, 0, engine, 1);
 }
 
-// Eq. 2 and Eq. 3 as the paper writes them, with D of one device.
+// Eq. 2 and Eq. 3 as written in the paper, with D of one device.
 double eq2(double r, double d) { return d + r * d * d / (4 * (2 - r * d)); }
 double eq3(double r, double d, double k) { return d / k + r * d * d / (2 * k * (k - r * d)); }
 
-// Given equal prompts that fill a batch, Poisson arrivals, and one device, two stages, or a speed-up of 1.6: expect the
-// simulator's mean TTFT within 4 % of Eq. 1, 2 and 3 at utilisations from 0.2 to 0.8, and the general form to be each of them.
+// Given equal prompts that fill a batch, Poisson arrivals, and one device, two stages, or a speed-up of 1.6; expects the
+// simulator's mean TTFT within 4 % of Eq. 1, 2 and 3 at utilisations from 0.2 to 0.8, and the general form to equal each of
+// them.
 TEST(DistServeQueueing, MeansAreThoseOfTheSimulator) {
   constexpr double kD = 0.1, kK = 1.6;
   constexpr int kTokens = 512;
@@ -70,14 +72,14 @@ TEST(DistServeQueueing, MeansAreThoseOfTheSimulator) {
     EXPECT_NEAR(simulated(kD, 2, rate), eq2(rate, kD), 0.04 * kD) << rate;
     EXPECT_NEAR(simulated(kD / kK, 1, rate), eq3(rate, kD, kK), 0.04 * kD) << rate;
   }
-  // Tensor parallelism is ahead at low rates, pipelines at high ones (Fig. 4).
+  // Tensor parallelism is better at low rates, pipelines at high ones (Fig. 4).
   EXPECT_LT(eq3(2, kD, kK), eq2(2, kD));
   EXPECT_GT(eq3(14, kD, kK), eq2(14, kD));
   EXPECT_TRUE(std::isinf(md1_mean_ttft_s(10, kD, kD)));
 }
 
-// Given prompts of one length and of many, expect the share of requests that wait longer than some times to be the tail's, to a
-// few points.
+// Given prompts of one length and of many; expects the share of requests that wait longer than several times to match the tail,
+// to within a few percentage points.
 TEST(DistServeQueueing, TailsAreThoseOfTheSimulator) {
   for (const bool equal : {true, false}) {
     const auto model = std::make_shared<Line>(0, 1e-4, 1);
@@ -88,7 +90,7 @@ TEST(DistServeQueueing, TailsAreThoseOfTheSimulator) {
     for (const double rate : {4.0, 8.0}) {
       const WaitTail tail(rate, stage_s);
       for (const double wait_s : {0.05, 0.2, 0.6}) {
-        // A single token: the scheduling delay is the wait; the share of delays that are at most the limit.
+        // A single token: the scheduling delay is the wait.
         owned.problem.objectives = {};
         owned.problem.objectives.limits = {{Metric::kSchedulingDelay, 95, wait_s}};
         const auto run = try_out(owned.problem, prefill_alone(owned.problem, 1), {rate, 40'000, 3});
@@ -102,7 +104,8 @@ TEST(DistServeQueueing, TailsAreThoseOfTheSimulator) {
   }
 }
 
-// Given lines with a large and no fixed part, expect L_m to grow with the fixed part, and to make the share that was asked.
+// Given linear models with a large and no fixed part; expects L_m to grow with the fixed part, and to reach the requested
+// share.
 TEST(DistServeQueueing, CriticalPromptLength) {
   const Line heavy(0.02, 1e-4, 1), light(0, 1e-4, 1);
   const int tokens = critical_prompt_tokens(heavy, 0.85, 8192);
@@ -114,9 +117,9 @@ TEST(DistServeQueueing, CriticalPromptLength) {
   EXPECT_LT(critical_prompt_tokens(heavy, 0.5, 8192), tokens);
 }
 
-// Given Llama 3.1 8B on one and two A100s in tensor and pipeline parallelism, expect the screens' estimates within a factor of
-// 2 of the simulated goodputs, and no goodput beyond a ceiling by more than a tenth, which even long runs may end before
-// it shows.
+// Given Llama 3.1 8B on one and two A100s in tensor and pipeline parallelism; expects the screens' estimates within a factor of
+// 2 of the simulated goodputs, and no goodput more than a tenth above a ceiling (even long runs may end before an overload
+// shows).
 TEST(DistServeQueueing, ScreensAgreeWithTheSimulator) {
   ProblemSpec spec;
   spec.accelerators = {"a100-80gb"};

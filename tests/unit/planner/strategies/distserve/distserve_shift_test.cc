@@ -1,4 +1,4 @@
-// When to plan again: shifts of the rate and of lengths are found and named, noise and small drifts are not.
+// Tests when to plan again: shifts of the rate and of lengths are found and named; noise and small drifts are not.
 #include "planner/strategies/distserve/distserve_shift.h"
 
 #include <cmath>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr WorkloadFigures kPlanned = {5, 500, 200};
 
-// Poisson arrivals from `from_s` to `to_s` with exponential lengths, checked every minute; what the first check said that asked
-// for a plan, and when.
+// Poisson arrivals from `from_s` to `to_s` with exponential lengths, checked every minute; returns the first shift found, and
+// when.
 std::pair<std::optional<Shift>, double> run(WorkloadShift& watch, const WorkloadFigures& real, double from_s, double to_s,
                                             std::uint64_t seed) {
   Rng rng(seed, "shift");
@@ -31,7 +31,7 @@ std::pair<std::optional<Shift>, double> run(WorkloadShift& watch, const Workload
   return {std::nullopt, to_s};
 }
 
-// Given traffic as planned for half a day with ten seeds, expect no plan to be asked for.
+// Given the planned traffic for half a day with ten seeds; expects no shift.
 TEST(WorkloadShift, NoiseIsNoShift) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     WorkloadShift watch = WorkloadShift::make(kPlanned, 0).value();
@@ -39,8 +39,8 @@ TEST(WorkloadShift, NoiseIsNoShift) {
   }
 }
 
-// Given a figure that doubles or halves after an hour, expect it to be named within ten minutes, with the planned and about the
-// new value; nothing before; and after the new plan nothing more.
+// Given a figure that doubles or halves after an hour; expects it to be named within ten minutes, with the planned and roughly
+// the new value; nothing before, and nothing more after the new plan.
 TEST(WorkloadShift, FindsEachFigure) {
   struct Case {
     ShiftedFigure figure;
@@ -67,8 +67,8 @@ TEST(WorkloadShift, FindsEachFigure) {
   }
 }
 
-// Given a rate that rises by a tenth, expect the plan to stand; given traffic that ends, expect a rate of 0; given a change
-// right after a plan, expect no other until the rest is over.
+// Given a rate that rises by a tenth; expects no shift. Given traffic that stops; expects a rate of 0. Given a change right
+// after a plan; expects no other until the pause is over.
 TEST(WorkloadShift, SmallDriftsSilenceAndRest) {
   WorkloadShift drifts = WorkloadShift::make(kPlanned, 0).value();
   EXPECT_FALSE(run(drifts, {5.5, 500, 200}, 0, 20'000, 5).first.has_value());
@@ -76,27 +76,26 @@ TEST(WorkloadShift, SmallDriftsSilenceAndRest) {
   const auto [shift, at_s] = run(silent, {0, 500, 200}, 0, 7200, 6);
   ASSERT_TRUE(shift.has_value());
   EXPECT_EQ(shift->found, 0);
-  EXPECT_EQ(shift->text(), "requests a second went from 5 to 0");
+  EXPECT_EQ(shift->text(), "requests per second went from 5 to 0");
   EXPECT_GE(at_s, ShiftOptions{}.rest_s);
 }
 
-// Given bursts at the planned mean rate, expect their spread to be known for what it is.
+// Given bursts at the planned mean rate; expects no shift, because their spread is taken into account.
 TEST(WorkloadShift, BurstsAreNoShift) {
   WorkloadShift watch = WorkloadShift::make({5, 500, 200}, 0, {.window_s = 300, .least_change = 0.05}).value();
   Rng rng(3, "bursts");
-  for (double t = 0; t < 20'000; t += rng.exponential(0.05)) {  // 100 at once, every 20 s in the mean
+  for (double t = 0; t < 20'000; t += rng.exponential(0.05)) {  // 100 at a time, every 20 s on average
     for (int i = 0; i < 100; ++i) watch.arrived(t, 450 + static_cast<int>(rng.uniform(0, 100)));
     EXPECT_FALSE(watch.check(t).has_value()) << t;
   }
 }
 
-// Given options with mistakes, expect them by name.
+// Given options with errors; expects them to be named.
 TEST(WorkloadShift, NamesMistakes) {
-  EXPECT_EQ(WorkloadShift::make(kPlanned, 0, {.window_s = 0}).error().message,
-            "shift.window: found 0, allowed is a time above 0");
+  EXPECT_EQ(WorkloadShift::make(kPlanned, 0, {.window_s = 0}).error().message, "shift.window: must be a time above 0 (got 0)");
   EXPECT_EQ(WorkloadShift::make(kPlanned, 0, {.least_change = -1}).error().message,
-            "shift.leastChange: found -1, allowed is a share above 0");
-  EXPECT_EQ(WorkloadShift::make({-1, 1, 1}, 0).error().message, "shift.requestsPerSecond: found -1, allowed is at least 0");
+            "shift.leastChange: must be a share above 0 (got -1)");
+  EXPECT_EQ(WorkloadShift::make({-1, 1, 1}, 0).error().message, "shift.requestsPerSecond: must be at least 0 (got -1)");
 }
 
 }  // namespace

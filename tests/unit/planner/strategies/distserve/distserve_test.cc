@@ -1,5 +1,5 @@
-// DistServe: the winner of its searches beside a search of everything, replication, room, affinity, and its plans put back into
-// the simulator.
+// Tests DistServe: its searches' winners against exhaustive search, replication, room, affinity, and its plans in the
+// simulator.
 #include "planner/strategies/distserve/distserve.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ OwnedProblem small_problem(double requests_per_s = 30, std::vector<std::string> 
 
 const WorkerKind& kind(const Problem& problem, int index) { return problem.kinds[static_cast<std::size_t>(index)]; }
 
-// Given problems of different objectives and both algorithms, expect the search that leaves out what cannot win to choose what
-// the search of all units chooses, with the same goodputs, in fewer trials.
+// Given problems with different objectives and both algorithms; expects the pruned search to choose what the exhaustive one
+// chooses, with the same goodputs, in fewer trials.
 TEST(DistServe, PruningChangesNoWinner) {
   int fewer = 0;
   for (const auto& [ttft_s, tpot_s] : {std::pair(0.5, 0.03), {0.1, 0.1}, {2.0, 0.02}, {0.25, 0.05}}) {
@@ -59,8 +59,8 @@ TEST(DistServe, PruningChangesNoWinner) {
   EXPECT_GE(fewer, 4);
 }
 
-// Given Algorithm 1, expect the goodput of each phase to be the largest for its worth among goodputs that are worked out here,
-// kind by kind, at a fine grid of rates.
+// Given Algorithm 1; expects the goodput per worth of each phase to be the largest among goodputs computed here, kind by kind,
+// on a fine grid of rates.
 TEST(DistServe, BruteForceFindsNothingBetter) {
   OwnedProblem owned = small_problem();
   const DistServeOptions options = quick(NodeAffinity::kHigh);
@@ -85,8 +85,8 @@ TEST(DistServe, BruteForceFindsNothingBetter) {
   }
 }
 
-// Given plans of both algorithms, expect them to hold when they are simulated again, on other seeds too, to have the pools'
-// roles, and to predict what comes out: attainment not below the stated confidence, the capacity held, TTFT and TPOT alike.
+// Given plans of both algorithms; expects them to be feasible when simulated again, also on other seeds, to have the pools'
+// roles, and to predict the results: attainment at least the stated confidence, the capacity feasible, TTFT and TPOT similar.
 TEST(DistServe, PlansHoldInTheSimulator) {
   for (const NodeAffinity affinity : {NodeAffinity::kHigh, NodeAffinity::kLow}) {
     const OwnedProblem owned = small_problem();
@@ -124,7 +124,7 @@ TEST(DistServe, PlansHoldInTheSimulator) {
   }
 }
 
-// Given executors of 1 and 3 threads, expect the same plan, trials and all.
+// Given executors of 1 and 3 threads; expects the same plan and number of trials.
 TEST(DistServe, TheSameOnAnyNumberOfCores) {
   const OwnedProblem owned = small_problem();
   for (const NodeAffinity affinity : {NodeAffinity::kHigh, NodeAffinity::kLow}) {
@@ -143,7 +143,8 @@ TEST(DistServe, TheSameOnAnyNumberOfCores) {
   }
 }
 
-// Given looser objectives, expect no kind's goodput to fall, nor that of the choice; given more requests, no fewer instances.
+// Given looser objectives; expects no kind's goodput to fall, nor that of the choice. Given more requests; expects no fewer
+// instances.
 TEST(DistServe, LooserIsNeverWorse) {
   double last = 0;
   for (const double factor : {0.5, 1.0, 2.0, 4.0}) {
@@ -169,8 +170,8 @@ TEST(DistServe, LooserIsNeverWorse) {
   }
 }
 
-// Given a network between nodes that is fast, slow, slow but measured as fast, and slow with nothing that fits a node beside
-// another, expect Algorithm 1, 2, 1 and 1; given one node, Algorithm 1 with caches inside the node; each with its reason.
+// Given a network between nodes that is fast, slow, slow but measured as fast, and slow with no pair that fits on a node;
+// expects Algorithm 1, 2, 1 and 1. Given one node; expects Algorithm 1 with caches inside the node; each with its reason.
 TEST(DistServe, TheNetworkDecides) {
   OwnedProblem owned = small_problem();
   const auto choice = [&] { return distserve_choice(owned.problem, {}, quick(NodeAffinity::kAuto)).value(); };
@@ -198,7 +199,8 @@ TEST(DistServe, TheNetworkDecides) {
   EXPECT_EQ(low.error().code, ErrorCode::kNotFound);
 }
 
-// Given Algorithm 2 on nodes of 4 GPUs, expect pairs to fit: stages of both side by side, over as few nodes as that takes.
+// Given Algorithm 2 on nodes of 4 GPUs; expects pairs that fit: stages of both on the same nodes, over as few nodes as
+// possible.
 TEST(DistServe, PairsFitTheirNodes) {
   OwnedProblem owned = small_problem();
   owned.problem.accelerators.front().spec.gpus_per_node = 4;
@@ -224,8 +226,8 @@ TEST(DistServe, PairsFitTheirNodes) {
   EXPECT_FALSE(has(4, 1));
 }
 
-// Given fewer GPUs than the best split takes at the rate, expect a split that fits if one does; else one that fits, does not
-// hold, and says so; and no plan at all where not even two instances fit. More GPUs never lower what a plan takes.
+// Given fewer GPUs than the best split needs at the rate; expects a split that fits if there is one; otherwise one that fits,
+// is marked as infeasible, and says so; and no plan if not even two instances fit. More GPUs never lower what a plan uses.
 TEST(DistServe, RoomBoundsThePlan) {
   double last = 0;
   for (const int gpus : {2, 4, 8, 16, 32}) {
@@ -239,7 +241,7 @@ TEST(DistServe, RoomBoundsThePlan) {
     last = takes;
     if (gpus == 2) {
       EXPECT_FALSE(plan->holds);
-      EXPECT_THAT(plan->reasons, testing::Contains(HasSubstr("there is no room for this rate")));
+      EXPECT_THAT(plan->reasons, testing::Contains(HasSubstr("no room for this rate")));
       EXPECT_THAT(plan->reasons, testing::Contains(HasSubstr("misses the objectives")));
     }
     if (gpus == 32) {
@@ -254,14 +256,14 @@ TEST(DistServe, RoomBoundsThePlan) {
   EXPECT_THAT(none.error().message, HasSubstr("no room for one prefill and one decoding instance"));
 }
 
-// Given objectives that no kind holds even alone, expect the nearest plan with the reason.
+// Given objectives that no kind meets even alone; expects the nearest plan with the reason.
 TEST(DistServe, ImpossibleObjectives) {
   OwnedProblem owned = small_problem();
   owned.problem.objectives.both = sim::ServingObjectives{1e-4, 0.03};
   const auto plan = distserve_plan(owned.problem, {}, quick(NodeAffinity::kHigh));
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_FALSE(plan->holds);
-  EXPECT_THAT(plan->reasons, testing::Contains(HasSubstr("no prefill instance holds the objectives")));
+  EXPECT_THAT(plan->reasons, testing::Contains(HasSubstr("no prefill instance meets the objectives")));
   EXPECT_EQ(plan->predicted.capacity_requests_per_s, 0);
   const auto pairs = distserve_plan(owned.problem, {}, quick(NodeAffinity::kLow));
   ASSERT_TRUE(pairs.ok());
@@ -269,7 +271,7 @@ TEST(DistServe, ImpossibleObjectives) {
   EXPECT_EQ(pairs->deployment.pools[0].workers, pairs->deployment.pools[1].workers);
 }
 
-// Given limits in the place of joint objectives, expect a plan that holds them.
+// Given limits instead of joint objectives; expects a plan that meets them.
 TEST(DistServe, LimitsInsteadOfJointObjectives) {
   OwnedProblem owned = small_problem();
   owned.problem.objectives.both.reset();
@@ -281,7 +283,7 @@ TEST(DistServe, LimitsInsteadOfJointObjectives) {
   EXPECT_EQ(plan->predicted.attainment, 1);
 }
 
-// Given answers of a single token, which need no decoding, expect a plan all the same, with one decoding instance.
+// Given answers of a single token, which need no decoding; expects a plan with one decoding instance.
 TEST(DistServe, AnswersOfOneToken) {
   ProblemSpec spec;
   spec.output = workload::FixedTokens{1};
@@ -292,8 +294,8 @@ TEST(DistServe, AnswersOfOneToken) {
   EXPECT_EQ(plan->deployment.pools[1].workers, 1);
 }
 
-// Given a stop at once, expect Cancelled; given a step budget that ends after the first wave, a plan all the same, which says
-// that it was stopped.
+// Given an immediate stop; expects Cancelled. Given a step budget that ends after the first wave; expects a plan marked as
+// stopped.
 TEST(DistServe, StopsEarly) {
   const OwnedProblem owned = small_problem();
   Effort effort;
@@ -311,7 +313,7 @@ TEST(DistServe, StopsEarly) {
   EXPECT_EQ(shares.size(), 1u);
 }
 
-// Given options and a problem with mistakes, expect them by name.
+// Given options and a problem with errors; expects them to be named.
 TEST(DistServe, NamesMistakes) {
   OwnedProblem owned = small_problem();
   const auto message = [&](const DistServeOptions& options) {
@@ -321,16 +323,16 @@ TEST(DistServe, NamesMistakes) {
   };
   DistServeOptions options;
   options.tolerance = 0;
-  EXPECT_EQ(message(options), "test: distserve.tolerance: found 0, allowed is above 0, at most 1");
+  EXPECT_EQ(message(options), "test: distserve.tolerance: must be above 0 and at most 1 (got 0)");
   options = {};
   options.saturation = 1.5;
-  EXPECT_EQ(message(options), "test: distserve.saturation: found 1.5, allowed is above 0, at most 1");
+  EXPECT_EQ(message(options), "test: distserve.saturation: must be above 0 and at most 1 (got 1.5)");
   options = {};
   options.requests_per_probe = -5;
-  EXPECT_THAT(message(options), HasSubstr("distserve.requestsPerProbe: found -5"));
+  EXPECT_THAT(message(options), HasSubstr("distserve.requestsPerProbe: must be at least 1"));
   options = {};
   options.prefill_batch_tokens = -1;
-  EXPECT_THAT(message(options), HasSubstr("distserve.prefillBatchTokens: found -1"));
+  EXPECT_THAT(message(options), HasSubstr("distserve.prefillBatchTokens: must be at least 1"));
   owned.problem.requests_per_s = 0;
   EXPECT_THAT(message({}), HasSubstr("requestsPerSecond"));
 }

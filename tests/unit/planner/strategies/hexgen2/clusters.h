@@ -22,7 +22,7 @@ inline InferenceTask make_task(const std::string& model, const bench::HexGenWork
       .value();
 }
 
-// A random cluster with a random model and workload of the paper's.
+// A random cluster with one of the paper's models and workloads at random.
 struct RandomCase {
   GpuCluster cluster;
   InferenceTask task;
@@ -37,7 +37,7 @@ inline RandomCase random_case(std::uint64_t seed, int least_gpus, int most_gpus)
   return made;
 }
 
-// A problem with the requests that it borrows.
+// A problem with the requests it borrows.
 struct OwnedClusterProblem {
   std::unique_ptr<search::DrawnRequests> requests;
   search::Problem problem;

@@ -1,5 +1,5 @@
-// HexGen-2's flow: Boost's preflow-push and the search's own algorithm against each other and against the cut; the first phase;
-// pipelines' orders.
+// Tests HexGen-2's flow: Boost's preflow-push and the search's own algorithm against each other and against the minimum cut;
+// the first phase; pipeline orders.
 #include "planner/strategies/hexgen2/hexgen2_flow.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ FlowNetwork random_network(Rng& rng) {
   return network;
 }
 
-// The least capacity of any cut: prefill groups on the source's side, and each decode group where it is cheaper.
+// The minimum cut: over all choices of prefill groups on the source's side, with each decode group where it is cheaper.
 std::int64_t least_cut(const FlowNetwork& network) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   const std::size_t decodes = network.decode.size();
@@ -46,7 +46,7 @@ std::int64_t least_cut(const FlowNetwork& network) {
   return least;
 }
 
-// Given random networks, expect both algorithms to give the capacity of the least cut, and preflow-push a flow that keeps
+// Given random networks; expects both algorithms to give the capacity of the minimum cut, and preflow-push a flow that respects
 // every capacity.
 TEST(Hexgen2Flow, IsTheLeastCut) {
   BipartiteFlow bipartite;
@@ -82,8 +82,8 @@ TEST(Hexgen2Flow, IsTheLeastCut) {
   }
 }
 
-// Given a prefill and a decode group over the same two machines, expect the pipelines' orders to keep each layer on its
-// machine: the transfer takes what the links inside take.
+// Given a prefill and a decode group on the same two machines; expects pipeline orders that keep each layer on its machine, so
+// the transfer uses internal links only.
 TEST(Hexgen2Placement, OrdersPipelinesForTheTransfer) {
   const GpuCluster cluster = bench::cluster_of({{"a100-80gb", 4}, {"a100-80gb", 4}});
   const InferenceTask task = make_task("llama2-70b", bench::kHphd);
@@ -106,8 +106,8 @@ TEST(Hexgen2Placement, OrdersPipelinesForTheTransfer) {
   EXPECT_GT(value, 0);
 }
 
-// Given stages that share layers in pairs, expect the slowest pair: here half of the model over one connection between
-// machines.
+// Given stages that share layers in pairs; expects the time of the slowest pair: here half of the model over one connection
+// between machines.
 TEST(Hexgen2Placement, TransferTakesTheSlowestStagePair) {
   const GpuCluster cluster = bench::cluster_of({{"a100-80gb", 4}, {"l40", 4}});
   const InferenceTask task = make_task("opt-30b", bench::kHpld);
@@ -120,8 +120,8 @@ TEST(Hexgen2Placement, TransferTakesTheSlowestStagePair) {
   EXPECT_DOUBLE_EQ(kv_transfer_s(table, from, to), slowest);
 }
 
-// Given two pairs of machines, well joined inside and badly between, and as many groups, expect no group over both pairs; and
-// groups of like memory.
+// Given two pairs of machines with fast links inside and slow links between them, and two groups; expects no group across both
+// pairs, and groups of similar memory.
 TEST(Hexgen2Partition, CutsWhereBandwidthIsLeast) {
   GpuCluster cluster = bench::cluster_of({{"a100-80gb", 2}, {"a100-80gb", 2}, {"a100-80gb", 2}, {"a100-80gb", 2}});
   for (auto& [pair, link] : cluster.between) {
@@ -138,8 +138,8 @@ TEST(Hexgen2Partition, CutsWhereBandwidthIsLeast) {
   for (const Composition& group : order) EXPECT_EQ(group.size(), 1U);
 }
 
-// Given random clusters, expect every GPU in one group, none empty, groups as even in memory as half a group, and both phases;
-// with one machine more than the dense eigensolver takes too.
+// Given random clusters; expects every GPU in one group, none empty, groups whose memory differs by at most half a group, and
+// both phases; also with one machine more than the dense eigensolver handles.
 TEST(Hexgen2Partition, UsesEveryGpuOnce) {
   for (std::uint64_t seed = 0; seed < effort(15U, 60U); ++seed) {
     RandomCase test = random_case(seed, 4, 64);
@@ -164,7 +164,7 @@ TEST(Hexgen2Partition, UsesEveryGpuOnce) {
   }
 }
 
-// Given Kernighan-Lin's start, a random partition, expect the first phase to keep more bandwidth inside groups, on average by
+// Given Kernighan-Lin's start, a random partition; expects the first phase to keep more bandwidth inside groups, on average by
 // far.
 TEST(Hexgen2Partition, KeepsBandwidthInside) {
   double ours = 0, random = 0;

@@ -1,4 +1,4 @@
-// HexGen-2's search beside exhaustive search, its baselines and an upper bound; its plans; HexGen.
+// Tests HexGen-2's search against exhaustive search, its baselines and an upper bound; its plans; and HexGen.
 #include "planner/strategies/hexgen2/hexgen2.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ Hexgen2Options exhaustive(bool fewer_groups) {
   return options;
 }
 
-// Given Appendix E's 4 H100 and 4 A100, both models and all four workloads, expect exhaustive search's flow to the unit: over
-// the same number of groups, and where fewer are allowed.
+// Given Appendix E's 4 H100 and 4 A100, both models and all four workloads; expects exactly exhaustive search's flow, over the
+// same number of groups and with fewer allowed.
 TEST(Hexgen2, EqualsExhaustiveSearchOnAppendixE) {
   for (const char* model : {"llama2-70b", "opt-30b"}) {
     for (const bench::HexGenWorkload& workload : {bench::kHpld, bench::kHphd, bench::kLphd, bench::kLpld}) {
@@ -49,7 +49,7 @@ TEST(Hexgen2, EqualsExhaustiveSearchOnAppendixE) {
   }
 }
 
-// Given random clusters of up to 8 GPUs, expect exhaustive search's flow in at least 95 of 100, and never more than it.
+// Given random clusters of up to 8 GPUs; expects exhaustive search's flow in at least 95 of 100, and never more.
 TEST(Hexgen2, EqualsExhaustiveSearchOnSmallClusters) {
   int equal = 0, cases = 0;
   for (std::uint64_t seed = 0; cases < effort(16, 80); ++seed) {
@@ -67,8 +67,8 @@ TEST(Hexgen2, EqualsExhaustiveSearchOnSmallClusters) {
   EXPECT_GE(equal, effort(15, 76));
 }
 
-// Every way to give 5 GPUs one of 3 groups and the groups phases, GPU by GPU: the enumeration over GPUs that are alike misses
-// none.
+// Given every assignment of 5 GPUs to 3 groups and of phases to groups, GPU by GPU; expects the enumeration over
+// interchangeable GPUs to miss none.
 TEST(Hexgen2Exhaustive, MissesNoPlacement) {
   for (std::uint64_t seed = 0; seed < effort(2U, 12U); ++seed) {
     const RandomCase test = random_case(seed, 5, 5);
@@ -94,8 +94,8 @@ TEST(Hexgen2Exhaustive, MissesNoPlacement) {
   }
 }
 
-// Given random clusters of 12 to 32 GPUs, expect no less than the baselines find in many tries, and no more than the upper
-// bound; nor does exhaustive search pass the bound.
+// Given random clusters of 12 to 32 GPUs; expects at least what the baselines find in many tries, and at most the upper bound;
+// exhaustive search does not exceed the bound either.
 TEST(Hexgen2, IsBetweenItsBaselinesAndTheBound) {
   for (std::uint64_t seed = 0; seed < effort(2U, 6U); ++seed) {
     const RandomCase test = random_case(seed + 100, 12, 32);
@@ -122,8 +122,8 @@ TEST(Hexgen2, IsBetweenItsBaselinesAndTheBound) {
   }
 }
 
-// Given one seed and step budget, expect one placement with one core and with several; and a budget that ends the search to be
-// said.
+// Given one seed and step budget; expects the same placement with one core and with several, marked as stopped if the budget
+// ended the search.
 TEST(Hexgen2, IsTheSamePlacementOnAnyNumberOfCores) {
   const RandomCase test = random_case(7, 20, 24);
   Hexgen2Options options;
@@ -145,8 +145,8 @@ TEST(Hexgen2, IsTheSamePlacementOnAnyNumberOfCores) {
   EXPECT_TRUE(a->stopped);
 }
 
-// Given a plan, expect each GPU in at most one stage, stages on one node, all layers, and a flow that leaves no group above its
-// capacity, sums to the plan's, and is shared out to one.
+// Given a plan; expects each GPU in at most one stage, stages on one node, all layers, and a flow that exceeds no group's
+// capacity, adds up to the plan's, and whose shares add up to one.
 TEST(Hexgen2Plan, IsWhole) {
   OwnedClusterProblem owned = make_cluster_problem(bench::paper_setting(1), "llama2-70b", 1155, 211, 5);
   const auto plan = hexgen2_plan(owned.problem, {});
@@ -185,18 +185,18 @@ TEST(Hexgen2Plan, IsWhole) {
 }
 
 // Given a rate that the cluster cannot serve, a model that fits nowhere, a cluster with room for one copy, a network without
-// links and options that mean nothing, expect to be told what is missing.
+// links and invalid options; expects messages with what is missing.
 TEST(Hexgen2Plan, SaysWhatIsMissing) {
   OwnedClusterProblem owned = make_cluster_problem(bench::appendix_e(), "llama2-70b", 1155, 211, 1e6);
   const auto short_of = hexgen2_plan(owned.problem, {});
   ASSERT_TRUE(short_of.ok());
   EXPECT_FALSE(short_of->holds);
-  EXPECT_THAT(short_of->reasons, testing::Contains(HasSubstr("of the 1e+06 that are asked for are missing")));
+  EXPECT_THAT(short_of->reasons, testing::Contains(HasSubstr("fewer than the required 1e+06")));
   owned = make_cluster_problem(bench::cluster_of({{"l40", 2}}), "llama2-70b", 1155, 211, 1);
   auto error = hexgen2_plan(owned.problem, {}).error();
   EXPECT_EQ(error.code, ErrorCode::kNotFound);
   EXPECT_THAT(error.message, HasSubstr("layers of 80 that fit: l40-0 (2 x l40)"));
-  EXPECT_THAT(error.message, HasSubstr("GB, are missing"));
+  EXPECT_THAT(error.message, HasSubstr("GB, is missing"));
   EXPECT_THAT(hexgen_plan(owned.problem, {}).error().message, HasSubstr("a group needs all of them"));
   owned = make_cluster_problem(bench::cluster_of({{"a100-80gb", 2}}), "llama2-70b", 1155, 211, 1);
   EXPECT_THAT(hexgen2_plan(owned.problem, {}).error().message, HasSubstr("two groups, one for each phase, need all of them"));
@@ -205,16 +205,17 @@ TEST(Hexgen2Plan, SaysWhatIsMissing) {
   apart.between.clear();
   apart.default_link = {};
   owned = make_cluster_problem(apart, "llama2-70b", 1155, 211, 1);
-  EXPECT_THAT(hexgen2_plan(owned.problem, {}).error().message, HasSubstr("memory is enough, but"));
+  EXPECT_THAT(hexgen2_plan(owned.problem, {}).error().message, HasSubstr("memory is sufficient, but"));
   Hexgen2Options options;
   options.groups = 99;
-  EXPECT_THAT(hexgen2_plan(owned.problem, {}, options).error().message, HasSubstr("groups: found 99, allowed are 2 to 4"));
+  EXPECT_THAT(hexgen2_plan(owned.problem, {}, options).error().message,
+              HasSubstr("groups: must be from 2 to 4, or 0 to compute it from memory (got 99)"));
   search::Effort stopped;
   stopped.stop = [] { return true; };
   EXPECT_EQ(hexgen2_plan(owned.problem, stopped).error().code, ErrorCode::kCancelled);
 }
 
-// Given one kind of GPU in one machine, expect HexGen to find the best of all even groups, and the sum of its groups.
+// Given one kind of GPU in one machine; expects HexGen to find the best of all even groups, and the sum of its groups.
 TEST(Hexgen, FindsTheBestEvenGroups) {
   OwnedClusterProblem owned = make_cluster_problem(bench::paper_setting(0), "opt-30b", 1155, 211, 1);
   const auto plan = hexgen_plan(owned.problem, {});

@@ -1,4 +1,4 @@
-// Huawei's min-max mapping against the best of all mappings, on small bursts.
+// Tests Huawei's min-max mapping against the best of all mappings, on small bursts.
 #include "tests/bench/heterogeneous/huawei_mapping.h"
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace windlass::bench {
 namespace {
 
-// Given 500 bursts of up to seven requests on up to three unlike instances, expect the policy's largest load never below the
-// best mapping's, no more than the instances' number times it where loads do not grow with the cache (greedy scheduling on
-// unrelated machines: Aspnes et al. 1997), equal to it in most cases, and within a fifth of it in the mean.
+// Given 500 bursts of up to seven requests on up to three heterogeneous instances; expects the policy's largest load never to
+// be below the best mapping's, at most the number of instances times it if loads do not grow with the cache (greedy scheduling
+// on unrelated machines: Aspnes et al. 1997), equal to it in most cases, and within a fifth of it on average.
 TEST(HuaweiMapping, IsNearTheBestOfAll) {
   double ratios = 0, flat_ratios = 0;
   int equal = 0;
@@ -35,7 +35,7 @@ TEST(HuaweiMapping, IsNearTheBestOfAll) {
   EXPECT_LT(flat_ratios / kCases, 1.2);
 }
 
-// Given one request, expect the instance where it adds least, which is the best mapping.
+// Given one request; expects the instance where it adds least, which is the best mapping.
 TEST(HuaweiMapping, IsTheBestForOne) {
   for (std::uint64_t seed = 1; seed <= effort(25U, 100U); ++seed) {
     MappingCase made = random_mapping_case(seed, 4, 4, 2);

@@ -1,5 +1,5 @@
-// Huawei's scheduler and the rules that it is compared with, in the serving simulator: what they know of workers, how they
-// split requests, and what comes of it.
+// Tests Huawei's scheduler and the rules it is compared with, in the serving simulator: what they know about workers, how they
+// split requests, and the results.
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,7 +17,7 @@ namespace {
 
 using dispatch::PolicyKind;
 
-// Requests of a seed, Poisson at a rate.
+// Requests of a seed with Poisson arrivals.
 class Drawn final : public workload::RequestSource {
  public:
   Drawn(int count, double rate_per_s) : left_(count), rate_per_s_(rate_per_s) {}
@@ -37,7 +37,7 @@ class Drawn final : public workload::RequestSource {
   double now_s_ = 0;
 };
 
-// Two V100 instances on NVLink, of four GPUs and of one, under so many requests.
+// Serves `count` requests on two V100 instances on NVLink, of four GPUs and of one.
 sim::ServingResult serve(PolicyKind policy, int count, double rate_per_s, bool known = false) {
   HuaweiRoofline roofline;
   roofline.link_bytes_per_s = 150e9;
@@ -53,7 +53,7 @@ sim::ServingResult serve(PolicyKind policy, int count, double rate_per_s, bool k
   return sim::simulate_serving(source, options).value();
 }
 
-// Given a latency model of Huawei's own form, expect the lines that the simulator tells the policy to be its coefficients.
+// Given a latency model of Huawei's own form; expects the simulator to pass its coefficients to the policy.
 TEST(HuaweiServing, KnowsTheWorkersLines) {
   planner::LinearPhase prefill, decode;
   prefill.coefficients = {1e-4, 2e-3, 3e-5, 5e-3};
@@ -73,7 +73,7 @@ TEST(HuaweiServing, KnowsTheWorkersLines) {
   EXPECT_EQ(sim::packing_model(model, 100'000, 16, 256).model.context_length_s, 0) << "Aladdin's line has no such term";
 }
 
-// Given the rules that look at no load, expect their splits: half each, four to one by GPUs, all to the larger instance.
+// Given the rules that ignore load; expects their splits: half each, four to one by GPUs, all to the larger instance.
 TEST(HuaweiServing, SplitsByRule) {
   constexpr int kCount = 500;
   const auto at = [&](PolicyKind policy) {
@@ -86,8 +86,9 @@ TEST(HuaweiServing, SplitsByRule) {
   EXPECT_EQ(at(PolicyKind::kSingleInstance), std::pair(std::int64_t{500}, std::int64_t{0}));
 }
 
-// Given more requests than the large instance alone can take, and the small one half of, expect the scheduler to be done well
-// before round robin and before the large instance alone, with lengths learned or known; and the memory-based rule too.
+// Given more requests than the large instance alone can serve, half of which the small one can serve; expects the scheduler to
+// finish well before round robin and before the large instance alone, with lengths learned or known; and also the memory-based
+// rule.
 TEST(HuaweiServing, IsAheadOfRoundRobin) {
   constexpr int kCount = 4000;
   constexpr double kRate = 24;

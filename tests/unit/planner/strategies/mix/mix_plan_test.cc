@@ -1,5 +1,5 @@
-// Strategy `mix`: requests cut by size, kinds that are beaten, plans of several kinds that hold in the simulator and cost less
-// than those of one, rooms that are short, bad input.
+// Tests strategy `mix`: buckets by size, dominated kinds, plans of several kinds that are feasible in the simulator and cost
+// less than single-kind plans, limited room, invalid input.
 #include "planner/strategies/mix/mix_plan.h"
 
 #include <algorithm>
@@ -42,7 +42,8 @@ bool holds(const Problem& problem, const Deployment& deployment, std::uint64_t s
   return result.ok() && judge(problem, *result).holds;
 }
 
-// Given log-normal lengths, expect buckets whose shares add up, whose means lie in order, and loads that are the closed form's.
+// Given log-normal lengths; expects buckets whose shares add up, whose means are ordered, and whose loads match the closed
+// form.
 TEST(MixQuestion, CutsRequestsBySize) {
   const OwnedProblem owned = make_problem(mixed_spec());
   const MixQuestion question = mix_question(owned.problem);
@@ -68,7 +69,7 @@ TEST(MixQuestion, CutsRequestsBySize) {
   }
 }
 
-// Given every kind that was left out, expect one of the same accelerator that takes no more for any size.
+// Given every kind that was left out; expects one on the same accelerator that costs no more for any size.
 TEST(MixQuestion, LeavesOutOnlyWhatIsBeaten) {
   const OwnedProblem owned = make_problem(mixed_spec());
   const Problem& problem = owned.problem;
@@ -87,8 +88,8 @@ TEST(MixQuestion, LeavesOutOnlyWhatIsBeaten) {
   }
 }
 
-// Given requests of mixed sizes at several rates, expect plans that hold in the simulator, on other seeds nearly so, and that
-// no worker can be taken from.
+// Given requests of mixed sizes at several rates; expects plans that are feasible in the simulator, nearly so on other seeds,
+// and from which no worker can be removed.
 TEST(MixPlan, HoldsInTheSimulator) {
   int mixed = 0;
   for (const double rate : {4.0, 32.0, 80.0}) {
@@ -114,8 +115,8 @@ TEST(MixPlan, HoldsInTheSimulator) {
   EXPECT_GE(mixed, 1);
 }
 
-// Given a cheap accelerator of which there are few, expect the plan to take them and to fill up with another, for less than the
-// other alone costs, inside every budget.
+// Given a cheap accelerator with few GPUs; expects the plan to use them and to add another accelerator, for less than the other
+// alone, within every budget.
 TEST(MixPlan, FillsUpWithAnotherAccelerator) {
   ProblemSpec spec = mixed_spec(120);
   spec.accelerators = {"a100-80gb", "h100-80gb"};
@@ -143,7 +144,7 @@ TEST(MixPlan, FillsUpWithAnotherAccelerator) {
   ASSERT_TRUE(other.ok() && other->holds);
   EXPECT_LT(plan->cost_per_hour, other->cost_per_hour);
 
-  // `auto` tries what the mix proposes: it costs no more.
+  // `auto` tries the mix's proposal, so it costs no more.
   owned.problem.accelerators[0].gpus = cheap / 2;
   static const std::vector<NamedStrategy> kProposers = {
       {"mix", "", [](const Problem& problem, const Effort& effort) { return mix_plan(problem, effort); }}};
@@ -157,7 +158,8 @@ TEST(MixPlan, FillsUpWithAnotherAccelerator) {
   EXPECT_LE(competed->cost_per_hour, alone->cost_per_hour);
 }
 
-// Given too little room, expect the nearest plan, inside it, that says what is missing; given none, an error that says so.
+// Given too little room; expects the nearest plan within it, with what is missing. Given no room; expects an error that says
+// so.
 TEST(MixPlan, SaysWhatIsMissing) {
   OwnedProblem owned = make_problem(mixed_spec(300));
   owned.problem.max_gpus = 2;
@@ -165,8 +167,8 @@ TEST(MixPlan, SaysWhatIsMissing) {
   ASSERT_TRUE(plan.ok());
   EXPECT_FALSE(plan->holds);
   EXPECT_LE(plan->gpus, 2);
-  EXPECT_THAT(plan->reasons, Contains(HasSubstr("not served for want of room")));
-  EXPECT_THAT(plan->reasons, Contains(HasSubstr("2 may be used")));
+  EXPECT_THAT(plan->reasons, Contains(HasSubstr("not served for lack of room")));
+  EXPECT_THAT(plan->reasons, Contains(HasSubstr("only 2 may be used")));
   owned.problem.max_gpus = 0;
   const auto none = mix_plan(owned.problem, {});
   ASSERT_FALSE(none.ok());
@@ -174,8 +176,9 @@ TEST(MixPlan, SaysWhatIsMissing) {
   EXPECT_THAT(none.error().message, HasSubstr("no room for one worker"));
 }
 
-// Given an objective below every kind's, expect no claim to hold; given wrong options and problems, errors that name them.
-TEST(MixPlan, RefusesWhatCannotBe) {
+// Given an objective that no kind meets; expects a plan marked as infeasible. Given invalid options and problems; expects
+// errors that name them.
+TEST(MixPlan, RefusesInvalidInput) {
   ProblemSpec spec = mixed_spec(4);
   spec.tpot_s = 1e-4;
   const auto hopeless = mix_plan(make_problem(spec).problem, {});
@@ -189,8 +192,8 @@ TEST(MixPlan, RefusesWhatCannotBe) {
   EXPECT_EQ(mix_plan(owned.problem, {}).error().code, ErrorCode::kInvalidArgument);
 }
 
-// Given the same problem twice, with a stop at once and with a step budget, expect the same plan, and that a plan which was
-// stopped says so.
+// Given the same problem twice, with an immediate stop and with a step budget; expects the same plan, marked as stopped if it
+// was.
 TEST(MixPlan, IsTheSameTwiceAndStops) {
   const OwnedProblem owned = make_problem(mixed_spec(12));
   const auto once = mix_plan(owned.problem, {}), twice = mix_plan(owned.problem, {});

@@ -1,4 +1,5 @@
-// The cheapest mix beside brute force: the integer program, the heuristic and its bound, budgets, priorities, what is missing.
+// Tests the cheapest mix against brute force: the integer program, the heuristic and its bound, budgets, priorities, and
+// messages about missing resources.
 #include "planner/strategies/mix/mix.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ using testing::HasSubstr;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kNear = 1e-6;
 
-// What is least, from the front: unserved requests of each class of priorities, then the cost.
+// The objectives in order: unserved requests of each priority class, then the cost.
 using Worth = std::vector<double>;
 bool better(const Worth& a, const Worth& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -45,7 +46,7 @@ Worth worth_of(const MixColumns& columns, const Mix& mix) {
   return worth_of(columns, unserved, mix.cost_per_hour);
 }
 
-// The best of all counts inside the budgets.
+// The best of all counts within the budgets.
 Worth brute_force(const MixProblem& problem) {
   const MixColumns columns(problem);
   std::vector<int> counts(columns.columns.size(), 0), most;
@@ -87,7 +88,7 @@ Worth brute_force(const MixProblem& problem) {
   return best;
 }
 
-// That shares add up, go only where a bucket may go, and no worker has more than its time.
+// Expects shares that add up and go only where a bucket may go, and no worker over its time.
 void expect_sound(const MixProblem& problem, const Mix& mix) {
   const MixColumns columns(problem);
   std::vector<int> counts;
@@ -119,8 +120,8 @@ void expect_sound(const MixProblem& problem, const Mix& mix) {
   EXPECT_LE(mix.unserved_bound_per_s, mix.unserved_per_s + 1e-9);
 }
 
-// Given small instances without budgets, expect the integer program to cost what brute force does, and the heuristic to lie
-// between that and 1 % more, with a bound that is none too high.
+// Given small instances without budgets; expects the integer program to cost the same as brute force, and the heuristic at most
+// 1 % more, with a valid lower bound.
 TEST(Mix, CostsWhatBruteForceDoes) {
   int mixed = 0, proven = 0;
   for (std::uint64_t seed = 0; seed < effort(25U, 150U); ++seed) {
@@ -144,11 +145,12 @@ TEST(Mix, CostsWhatBruteForceDoes) {
     mixed += std::count_if(workers.begin(), workers.end(), [](int n) { return n > 0; }) > 1 ? 1 : 0;
     proven += near->optimal ? 1 : 0;
   }
-  EXPECT_GE(mixed, effort(3, 30));     // instances that want several kinds
-  EXPECT_GE(proven, effort(10, 100));  // the heuristic's bound is of use
+  EXPECT_GE(mixed, effort(3, 30));     // instances that need several kinds
+  EXPECT_GE(proven, effort(10, 100));  // the heuristic's bound is useful
 }
 
-// Given several models in budgets that may be short, expect what brute force has: the fewest unserved by priority, then cost.
+// Given several models with budgets that may be too small; expects the same as brute force: the fewest unserved by priority,
+// then cost.
 TEST(Mix, SharesBudgetsByPriority) {
   int short_of = 0;
   for (std::uint64_t seed = 0; seed < effort(16U, 80U); ++seed) {
@@ -187,7 +189,7 @@ TEST(Mix, SharesBudgetsByPriority) {
   EXPECT_LE(short_of, effort(15, 70));
 }
 
-// Given larger instances, expect the heuristic inside 1 % of the integer program and its bound below that.
+// Given larger instances; expects the heuristic within 1 % of the integer program and its bound below that.
 TEST(Mix, HeuristicIsNearTheProgramOnLargerInstances) {
   for (std::uint64_t seed = 0; seed < effort(3U, 12U); ++seed) {
     MixInstanceSpec spec;
@@ -218,20 +220,20 @@ MixProblem two_sizes() {
   return problem;
 }
 
-// Given short requests that are cheap on small workers and long ones that are cheap on large ones, expect each where it is
-// cheap, for less than either kind alone.
+// Given short requests that are cheap on small workers and long ones that are cheap on large ones; expects each on its cheap
+// kind, for less than either kind alone.
 TEST(Mix, SendsEachSizeWhereItIsCheap) {
   const auto mix = exact_mix(two_sizes());
   ASSERT_TRUE(mix.ok());
   EXPECT_EQ(mix->models.front().workers, (std::vector<int>{4, 2}));
-  EXPECT_DOUBLE_EQ(mix->cost_per_hour, 10);  // 12 on large ones alone, 24 on small ones alone
+  EXPECT_DOUBLE_EQ(mix->cost_per_hour, 10);  // 12 with large ones only, 24 with small ones only
   EXPECT_NEAR(mix->models.front().shares[0][0], 1, kNear);
   EXPECT_NEAR(mix->models.front().shares[1][1], 1, kNear);
   EXPECT_TRUE(mix->missing.empty());
 }
 
-// Given a kind that long requests may not go to and no room elsewhere, expect that the short ones are served and that the
-// answer says what is missing, of GPUs and of money.
+// Given a kind that excludes long requests and no room elsewhere; expects the short ones to be served, and the answer to name
+// the missing GPUs and money.
 TEST(Mix, SaysWhatIsMissing) {
   MixProblem problem = two_sizes();
   problem.models.front().buckets[1].load_s[0] = kInfinite;
@@ -240,24 +242,25 @@ TEST(Mix, SaysWhatIsMissing) {
     ASSERT_TRUE(mix.ok());
     EXPECT_NEAR(mix->unserved_per_s, 1, kNear);
     EXPECT_EQ(mix->models.front().workers, (std::vector<int>{4, 1}));
-    EXPECT_THAT(mix->missing, Contains(HasSubstr("chat: 1 of 6 requests/s are not served for want of room")));
-    EXPECT_THAT(mix->missing, Contains(HasSubstr("takes 2 GPUs of large, 1 may be used")));
+    EXPECT_THAT(mix->missing, Contains(HasSubstr("chat: 1 of 6 requests/s are not served for lack of room")));
+    EXPECT_THAT(mix->missing, Contains(HasSubstr("takes 2 GPUs of large, but only 1 may be used")));
   }
   problem = two_sizes();
   problem.max_cost_per_hour = 7;
   const auto poor = exact_mix(problem);
   ASSERT_TRUE(poor.ok());
   EXPECT_LE(poor->cost_per_hour, 7);
-  EXPECT_THAT(poor->missing, Contains(HasSubstr("costs 10 an hour, 7 may be spent")));
+  EXPECT_THAT(poor->missing, Contains(HasSubstr("costs 10 per hour, but only 7 may be spent")));
   problem.models.front().buckets[1].load_s = {kInfinite, kInfinite};
   const auto hopeless = exact_mix(problem);
   ASSERT_TRUE(hopeless.ok());
   EXPECT_NEAR(hopeless->unserved_per_s, 2, kNear);
   EXPECT_DOUBLE_EQ(hopeless->cost_per_hour, 4);
-  EXPECT_THAT(hopeless->missing, Contains(HasSubstr("of sizes that no kind serves")));
+  EXPECT_THAT(hopeless->missing, Contains(HasSubstr("have sizes for which no kind meets the objectives")));
 }
 
-// Given two models that want the same GPUs, expect the one of higher priority to be served whole and the other by what is left.
+// Given two models that want the same GPUs; expects the one of higher priority to be served completely and the other with the
+// rest.
 TEST(Mix, TheHigherPriorityComesFirst) {
   MixProblem problem = two_sizes();
   problem.models.push_back(problem.models.front());
@@ -274,7 +277,7 @@ TEST(Mix, TheHigherPriorityComesFirst) {
   }
 }
 
-// Given a stop at once and a budget of one node, expect a sound mix all the same, and that it says so.
+// Given an immediate stop and a budget of one node; expects a valid mix that is marked as stopped.
 TEST(Mix, StopsWithWhatItHas) {
   MixInstanceSpec spec;
   spec.kinds = 6;
@@ -290,7 +293,7 @@ TEST(Mix, StopsWithWhatItHas) {
   }
 }
 
-// Given wrong problems, expect errors that name what was found and what is allowed.
+// Given invalid problems; expects errors with the value and the rule.
 TEST(Mix, RefusesWhatMakesNoSense) {
   const auto refused = [](const std::function<void(MixProblem&)>& spoil, const char* text) {
     MixProblem problem = two_sizes();
@@ -300,15 +303,15 @@ TEST(Mix, RefusesWhatMakesNoSense) {
     EXPECT_EQ(mix.error().code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(mix.error().message, HasSubstr(text));
   };
-  refused([](MixProblem& p) { p.models.clear(); }, "models: found none");
-  refused([](MixProblem& p) { p.models[0].kinds[1].accelerator = 2; }, "accelerator: found 2, allowed are 0 to 1");
-  refused([](MixProblem& p) { p.models[0].kinds[0].gpus = 0; }, "gpus: found 0");
-  refused([](MixProblem& p) { p.models[0].kinds[0].price_per_hour = -1; }, "price: found -1");
-  refused([](MixProblem& p) { p.models[0].buckets[0].requests_per_s = kInfinite; }, "requests per second: found inf");
-  refused([](MixProblem& p) { p.models[0].buckets[1].load_s.pop_back(); },
-          "loads: found 1, allowed is one for each of 2 kinds");
-  refused([](MixProblem& p) { p.models[0].buckets[1].load_s[0] = 0; }, "load: found 0, allowed is above 0");
-  refused([](MixProblem& p) { p.max_gpus = -1; }, "max_gpus: found -1");
+  refused([](MixProblem& p) { p.models.clear(); }, "models: must have at least one");
+  refused([](MixProblem& p) { p.models[0].kinds[1].accelerator = 2; }, "accelerator: must be from 0 to 1 (got 2)");
+  refused([](MixProblem& p) { p.models[0].kinds[0].gpus = 0; }, "gpus: must be at least 1 (got 0)");
+  refused([](MixProblem& p) { p.models[0].kinds[0].price_per_hour = -1; }, "price: must be at least 0 (got -1)");
+  refused([](MixProblem& p) { p.models[0].buckets[0].requests_per_s = kInfinite; },
+          "requests per second: must be at least 0 (got inf)");
+  refused([](MixProblem& p) { p.models[0].buckets[1].load_s.pop_back(); }, "loads: must be one for each of 2 kinds (got 1)");
+  refused([](MixProblem& p) { p.models[0].buckets[1].load_s[0] = 0; }, "load: must be above 0 (got 0)");
+  refused([](MixProblem& p) { p.max_gpus = -1; }, "max_gpus: must be at least 0 (got -1)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Splitwise's provisioning beside brute force, its designs and goals, and Fig. 12 of its paper.
+// Tests Splitwise's provisioning against brute force, its designs and goals, and Fig. 12 of its paper.
 #include "planner/strategies/splitwise/splitwise.h"
 
 #include <algorithm>
@@ -36,8 +36,9 @@ SplitwiseOptions quick_splitwise() {
   return options;
 }
 
-// Given rates, objectives and seeds of small problems with two kinds of machines, expect the plan to cost what the cheapest of
-// the whole grid of every design does. (Were a run not monotone in the counts, one machine more would be allowed; none is.)
+// Given rates, objectives and seeds of small problems with two kinds of machines; expects the plan to cost the same as the
+// cheapest of the whole grid of every design. (If a run were not monotone in the counts, one machine more would be acceptable;
+// this does not occur.)
 TEST(Splitwise, CostsAsLittleAsTheGrid) {
   constexpr int kMost = 7;
   int large = 0;
@@ -71,7 +72,7 @@ TEST(Splitwise, CostsAsLittleAsTheGrid) {
   EXPECT_GE(large, 2);
 }
 
-// Given a room of six GPUs and the goal throughput, expect the capacity of the best column of the grid, to the tolerance.
+// Given room for six GPUs and the goal throughput; expects the capacity of the best column of the grid, to the tolerance.
 TEST(Splitwise, FillsARoomWithTheMostRequests) {
   OwnedProblem owned = make_problem(single_gpus(10));
   owned.problem.goal = Goal::kThroughput;
@@ -94,7 +95,7 @@ TEST(Splitwise, FillsARoomWithTheMostRequests) {
   EXPECT_GE(more->predicted.capacity_requests_per_s, plan->predicted.capacity_requests_per_s);
 }
 
-// Given looser and looser objectives, expect plans that never cost more.
+// Given increasingly loose objectives; expects plans that never cost more.
 TEST(Splitwise, LooserObjectivesCostNoMore) {
   double before = std::numeric_limits<double>::infinity();
   for (const double factor : {1.0, 1.3, 2.0, 4.0}) {
@@ -110,7 +111,7 @@ TEST(Splitwise, LooserObjectivesCostNoMore) {
   }
 }
 
-// Given one and three threads, and a step budget that ends the search, expect the same plan to the last bit.
+// Given one and three threads, and a step budget that ends the search; expects identical plans.
 TEST(Splitwise, IsTheSameOnAnyNumberOfCores) {
   const OwnedProblem owned = make_problem(single_gpus(40));
   for (const std::int64_t budget : {std::numeric_limits<std::int64_t>::max(), std::int64_t{60'000}}) {
@@ -133,8 +134,8 @@ TEST(Splitwise, IsTheSameOnAnyNumberOfCores) {
   }
 }
 
-// Given the plan put back into the simulator with seeds that the search has not seen, expect its attainment to be what was
-// predicted, within the interval that both have, and its figures within a fifth.
+// Given the plan simulated with seeds that the search has not seen; expects the predicted attainment within both intervals, and
+// its figures within a fifth.
 TEST(Splitwise, KeepsWhatItPromises) {
   const OwnedProblem owned = make_problem(single_gpus(40));
   const auto plan = splitwise_plan(owned.problem, {}, quick_splitwise());
@@ -156,8 +157,8 @@ TEST(Splitwise, KeepsWhatItPromises) {
   EXPECT_NEAR(ttft_s, plan->predicted.ttft_s, 0.25 * plan->predicted.ttft_s);
 }
 
-// Given the goal power, expect token machines under a cap where those are not slower, and their power counted with it; without
-// caps none; and for cost none, as they cost the same.
+// Given the goal power; expects token machines with a power cap where that does not slow them, and their power computed with
+// it; without caps none; for the goal cost none, as they cost the same.
 TEST(Splitwise, CapsPowerWherePowerCounts) {
   OwnedProblem owned = make_problem(single_gpus(40));
   SplitwiseOptions options = quick_splitwise();
@@ -181,8 +182,7 @@ TEST(Splitwise, CapsPowerWherePowerCounts) {
   EXPECT_EQ(capped->iteration_s(planner::prefill_batch(1, 500)), 2 * model->iteration_s(planner::prefill_batch(1, 500)));
 }
 
-// Given machines that have no price, expect the goal cost to take the fewest GPUs, as the goal throughput without a bounded
-// room does.
+// Given machines without a price; expects the goal cost to use the fewest GPUs, like the goal throughput without limited room.
 TEST(Splitwise, CountsGpusWherePricesAreMissing) {
   OwnedProblem owned = make_problem(single_gpus(100));
   for (AcceleratorChoice& choice : owned.problem.accelerators) choice.spec.price_per_hour = 0;
@@ -201,16 +201,16 @@ TEST(Splitwise, CountsGpusWherePricesAreMissing) {
   EXPECT_EQ(still->gpus, by_gpus->gpus);
 }
 
-// Given objectives that no request meets, a room too small for the rate, and none at all, expect the nearest with what it
+// Given objectives that no request meets, too little room for the rate, and no room; expects the nearest plan with what it
 // misses, and an error that says what is missing.
-TEST(Splitwise, SaysWhatItCannot) {
+TEST(Splitwise, ReportsWhatIsMissing) {
   ProblemSpec spec = single_gpus(40);
   spec.tpot_s = 1e-4;
   const OwnedProblem hopeless = make_problem(spec);
   const auto nearest = splitwise_plan(hopeless.problem, {}, quick_splitwise());
   ASSERT_TRUE(nearest.ok()) << nearest.error().message;
   EXPECT_FALSE(nearest->holds);
-  EXPECT_THAT(nearest->reasons, testing::Contains(HasSubstr("not even a request alone holds")));
+  EXPECT_THAT(nearest->reasons, testing::Contains(HasSubstr("even a request alone misses the objectives")));
   OwnedProblem small = make_problem(single_gpus(400));
   small.problem.max_gpus = 4;
   const auto full = splitwise_plan(small.problem, {}, quick_splitwise());
@@ -222,30 +222,31 @@ TEST(Splitwise, SaysWhatItCannot) {
   const auto none = splitwise_plan(small.problem, {}, quick_splitwise());
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(none.error().message, HasSubstr("there is no room for one worker of each kind"));
+  EXPECT_THAT(none.error().message, HasSubstr("no room for one worker of each kind"));
 }
 
-// Given bad input, expect it named; given a stop before anything was found, Cancelled.
+// Given invalid input; expects it to be named. Given a stop before anything was found; expects Cancelled.
 TEST(Splitwise, RefusesBadInput) {
   OwnedProblem owned = make_problem(single_gpus(10));
   SplitwiseOptions options = quick_splitwise();
   options.machines = {7};
   EXPECT_THAT(splitwise_plan(owned.problem, {}, options).error().message,
-              HasSubstr("machines: found kind 7, allowed are 0 to 1"));
+              HasSubstr("machines: must be kinds from 0 to 1 (got 7)"));
   options.machines = {};
   options.search.seeds = 0;
-  EXPECT_THAT(splitwise_plan(owned.problem, {}, options).error().message, HasSubstr("seeds: found 0"));
+  EXPECT_THAT(splitwise_plan(owned.problem, {}, options).error().message, HasSubstr("seeds: must be at least 1 (got 0)"));
   Effort effort;
   effort.stop = [] { return true; };
   const auto stopped = splitwise_plan(owned.problem, effort, quick_splitwise());
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   owned.problem.requests_per_s = -1;
-  EXPECT_THAT(splitwise_plan(owned.problem, {}).error().message, HasSubstr("requestsPerSecond: found -1"));
+  EXPECT_THAT(splitwise_plan(owned.problem, {}).error().message,
+              HasSubstr("requestsPerSecond: must be a number above 0 (got -1)"));
 }
 
-// Given Fig. 12's question, Azure's code service at 70 requests/s on H100 machines: all nine objectives of Table VI, and no
-// more machines than the paper's 27 and 3.
+// Given Fig. 12's question, Azure's code service at 70 requests/s on H100 machines; expects all nine objectives of Table VI to
+// be met, with at most the paper's 27 and 3 machines.
 TEST(Splitwise, FigureTwelve) {
   const std::string data = source_path("/../shared/data");
   if (!std::filesystem::exists(data + "/profiles/splitwise")) {

@@ -1,4 +1,4 @@
-// TetriInfer's plan beside brute force over counts and policies, its chunks and its prefill instances.
+// Tests TetriInfer's plan against brute force over counts and policies, and its chunks and prefill instances.
 #include "planner/strategies/tetriinfer/tetriinfer.h"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ TetriInferOptions quick_tetriinfer() {
   return options;
 }
 
-// Given small problems, expect the plan to cost no more than the cheapest of the grid under the paper's policies, and with
-// policies to choose no more than that, in all pairs of kinds.
+// Given small problems; expects the plan to cost no more than the cheapest of the grid under the paper's policies, and with a
+// choice of policies no more than that, for all pairs of kinds.
 TEST(TetriInfer, CostsAsLittleAsTheGrid) {
   constexpr int kMost = 6;
   int large = 0;
@@ -69,7 +69,7 @@ TEST(TetriInfer, CostsAsLittleAsTheGrid) {
   EXPECT_GE(large, 1);
 }
 
-// Given the plan, expect the policies of the paper in it: chunks in prefill, a prediction where it is used, flips.
+// Given the plan; expects the paper's policies in it: chunked prefill, a prediction where it is used, flips.
 TEST(TetriInfer, SchedulesAsThePaperHasIt) {
   const OwnedProblem owned = make_problem(long_prompts(20));
   TetriInferOptions options = quick_tetriinfer();
@@ -88,7 +88,7 @@ TEST(TetriInfer, SchedulesAsThePaperHasIt) {
   EXPECT_FALSE(deployment.dispatch.policy.has_value());
   ASSERT_TRUE(deployment.dispatch.prediction && deployment.dispatch.flip);
   EXPECT_EQ(deployment.dispatch.prediction->bucket_tokens, 200);
-  // Nobody asks the predictor: it does not run.
+  // Without a policy that uses it, the predictor does not run.
   const SplitDesign greedy = tetriinfer_design(
       owned.problem, 0, 0,
       {planner::PromptOrder::kArrival, planner::DecodeAdmission::kGreedy, dispatch::DecodeChoice::kAtArrival}, options);
@@ -98,8 +98,8 @@ TEST(TetriInfer, SchedulesAsThePaperHasIt) {
   EXPECT_EQ(model_of(owned.problem, plain.pools[0].spec)->iteration_s(batch), owned.problem.kinds[0].model->iteration_s(batch));
 }
 
-// Given a prefill instance, expect part of a chunk to take as long as a whole one, a tenth longer than without the predictor,
-// and decodes to be slowed alone.
+// Given a prefill instance; expects part of a chunk to take as long as a whole one, a tenth longer than without the predictor,
+// and decodes to be slowed by the predictor only.
 TEST(TetriInfer, PadsTheLastChunk) {
   const OwnedProblem owned = make_problem();
   const auto& model = owned.problem.kinds[0].model;
@@ -114,8 +114,8 @@ TEST(TetriInfer, PadsTheLastChunk) {
   EXPECT_EQ(instance->iteration_s(planner::decode_batch(4, 100)), 1.1 * model->iteration_s(planner::decode_batch(4, 100)));
 }
 
-// Given OPT-13B on V100, expect the 512 tokens that the paper's testbed has; on a chip with more compute for its bandwidth, or
-// with more of the throughput asked for, no smaller chunk.
+// Given OPT-13B on V100; expects the 512 tokens of the paper's testbed; on a chip with more compute per bandwidth, or for a
+// larger share of the throughput, no smaller chunk.
 TEST(TetriInfer, ChunksSaturateTheAccelerator) {
   ProblemSpec spec;
   spec.model = "opt-13b";
@@ -129,7 +129,7 @@ TEST(TetriInfer, ChunksSaturateTheAccelerator) {
   EXPECT_GE(saturating_chunk(v100, 0.99), saturating_chunk(v100, 0.9));
 }
 
-// Given one and three threads, with and without a step budget, expect the same plan to the last bit.
+// Given one and three threads, with and without a step budget; expects identical plans.
 TEST(TetriInfer, IsTheSameOnAnyNumberOfCores) {
   const OwnedProblem owned = make_problem(long_prompts(30));
   for (const std::int64_t budget : {std::numeric_limits<std::int64_t>::max(), std::int64_t{150'000}}) {
@@ -151,7 +151,7 @@ TEST(TetriInfer, IsTheSameOnAnyNumberOfCores) {
   }
 }
 
-// Given looser objectives, expect a plan that costs no more; given more room, one that takes no less.
+// Given looser objectives; expects a plan that costs no more. Given more room; expects one that serves no less.
 TEST(TetriInfer, IsMonotone) {
   double before = std::numeric_limits<double>::infinity();
   for (const double factor : {1.0, 1.5, 3.0}) {
@@ -179,7 +179,7 @@ TEST(TetriInfer, IsMonotone) {
   }
 }
 
-// Given seeds that the search has not seen, expect the attainment that was predicted, within its interval.
+// Given seeds that the search has not seen; expects the predicted attainment, within its interval.
 TEST(TetriInfer, KeepsWhatItPromises) {
   const OwnedProblem owned = make_problem(long_prompts(30));
   const auto plan = tetriinfer_plan(owned.problem, {}, quick_tetriinfer());
@@ -195,7 +195,7 @@ TEST(TetriInfer, KeepsWhatItPromises) {
   EXPECT_GE(inside / requests, plan->predicted.attainment_low - 0.02);
 }
 
-// Given bad options, expect the field, what was found and what is allowed.
+// Given invalid options; expects the field, the value and the rule.
 TEST(TetriInfer, RefusesBadInput) {
   OwnedProblem owned = make_problem(long_prompts(10));
   const auto refused = [&](const auto& spoil) {
@@ -204,14 +204,17 @@ TEST(TetriInfer, RefusesBadInput) {
     const auto plan = tetriinfer_plan(owned.problem, {}, options);
     return plan.ok() ? std::string() : plan.error().message;
   };
-  EXPECT_THAT(refused([](TetriInferOptions& o) { o.kinds = {-1}; }), HasSubstr("kinds: found -1, allowed is 0 to 1"));
-  EXPECT_THAT(refused([](TetriInferOptions& o) { o.search.seeds = 0; }), HasSubstr("seeds: found 0, allowed is at least 1"));
-  EXPECT_THAT(refused([](TetriInferOptions& o) { o.prefill_sched_batch = 0; }), HasSubstr("prefillSchedBatch: found 0"));
-  EXPECT_THAT(refused([](TetriInferOptions& o) { o.chunk_tokens = 0; }), HasSubstr("chunkTokens: found 0"));
-  EXPECT_THAT(refused([](TetriInferOptions& o) { o.saturated_share = 2; }), HasSubstr("saturatedShare: found 2"));
-  EXPECT_THAT(refused([](TetriInferOptions& o) { o.prediction.accuracy = 1.5; }), HasSubstr("prediction.accuracy: found 1.5"));
+  EXPECT_THAT(refused([](TetriInferOptions& o) { o.kinds = {-1}; }), HasSubstr("kinds: must be from 0 to 1 (got -1)"));
+  EXPECT_THAT(refused([](TetriInferOptions& o) { o.search.seeds = 0; }), HasSubstr("seeds: must be at least 1 (got 0)"));
+  EXPECT_THAT(refused([](TetriInferOptions& o) { o.prefill_sched_batch = 0; }),
+              HasSubstr("prefillSchedBatch: must be at least 1 (got 0)"));
+  EXPECT_THAT(refused([](TetriInferOptions& o) { o.chunk_tokens = 0; }), HasSubstr("chunkTokens: must be at least 1 (got 0)"));
+  EXPECT_THAT(refused([](TetriInferOptions& o) { o.saturated_share = 2; }),
+              HasSubstr("saturatedShare: must be above 0 and at most 1 (got 2)"));
+  EXPECT_THAT(refused([](TetriInferOptions& o) { o.prediction.accuracy = 1.5; }),
+              HasSubstr("prediction.accuracy: must be a share from 0 to 1 (got 1.5)"));
   owned.problem.predictor_slowdown = 0.5;
-  EXPECT_THAT(refused([](TetriInferOptions&) {}), HasSubstr("predictorSlowdown: found 0.5"));
+  EXPECT_THAT(refused([](TetriInferOptions&) {}), HasSubstr("predictorSlowdown: must be at least 1 (got 0.5)"));
 }
 
 }  // namespace

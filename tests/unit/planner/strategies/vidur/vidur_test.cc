@@ -1,4 +1,4 @@
-// Vidur-Search against brute force: the same winner whatever is passed over, on any number of threads.
+// Tests Vidur-Search against brute force: the same winner whatever is skipped, on any number of threads.
 #include "planner/strategies/vidur/vidur.h"
 
 #include <algorithm>
@@ -41,15 +41,15 @@ VidurOptions small_options() {
 
 const VidurPoint& best_of(const VidurFound& found) { return found.points[static_cast<std::size_t>(found.best)]; }
 
-// Given a space of 48 configurations for each reading of the limits, once with every capacity and once with early stops;
-// expected is that both and a loop over capacity_of() agree on the most requests per dollar.
-TEST(VidurSearch, PassesNoWinnerOver) {
+// Given a space of 48 configurations for each definition of capacity, once with every capacity and once with early stops;
+// expects both, and a loop over capacity_of(), to agree on the most requests per dollar.
+TEST(VidurSearch, SkipsNoWinner) {
   for (const VidurLimits limits : {VidurLimits::kInCapacity, VidurLimits::kAtCapacity}) {
     for (const char* model : {limits == VidurLimits::kInCapacity ? "llama3.1-8b" : "llama2-7b"}) {
       ProblemSpec spec = small_spec();
       spec.model = model;
       OwnedProblem owned = small_problem(spec);
-      owned.problem.max_gpus = std::numeric_limits<int>::max();  // one replica stands for all
+      owned.problem.max_gpus = std::numeric_limits<int>::max();  // one replica represents all
       VidurOptions options = small_options();
       options.limits = limits;
       if (limits == VidurLimits::kAtCapacity) {  // where requests wait
@@ -82,7 +82,7 @@ TEST(VidurSearch, PassesNoWinnerOver) {
   }
 }
 
-// Given room for 4 GPUs; expected is that the winner's replicas fill it, that their capacity holds in the simulator, and that
+// Given room for 4 GPUs; expects the winner's replicas to fill it and to have the stated capacity in the simulator, and that
 // more room never lowers it.
 TEST(VidurSearch, CountsReplicas) {
   double before = 0;
@@ -104,7 +104,7 @@ TEST(VidurSearch, CountsReplicas) {
   }
 }
 
-// Given one thread, three threads and a step budget on each; expected are the same points and the same plan.
+// Given one thread and three threads, each with a step budget; expects the same points and the same plan.
 TEST(VidurSearch, IsTheSameOnAnyNumberOfThreads) {
   for (const std::int64_t budget : {std::numeric_limits<std::int64_t>::max(), std::int64_t{50'000}}) {
     const OwnedProblem owned = small_problem();
@@ -129,7 +129,7 @@ TEST(VidurSearch, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-// Given all capacities; expected are fronts of which no point is dominated, and which leave out only dominated ones.
+// Given all capacities; expects fronts without dominated points that leave out only dominated ones.
 TEST(VidurSearch, FrontsAreThoseOfBruteForce) {
   const OwnedProblem owned = small_problem();
   VidurOptions options = small_options();
@@ -162,7 +162,7 @@ TEST(VidurSearch, FrontsAreThoseOfBruteForce) {
   }
 }
 
-// Given configurations of two models on two accelerators; expected is that no capacity exceeds the steady rate by more than its
+// Given configurations of two models on two accelerators; expects no capacity to exceed the steady rate by more than its
 // margin, on which searches rely.
 TEST(SteadyRate, BoundsCapacities) {
   for (const char* model : {"llama3.1-8b", "llama2-7b"}) {
@@ -179,11 +179,11 @@ TEST(SteadyRate, BoundsCapacities) {
     double most = 0;
     for (const VidurPoint& point : found->points) most = std::max(most, point.requests_per_s / point.steady_requests_per_s);
     EXPECT_LT(most, 0.9 * kSteadyRateMargin);
-    EXPECT_GT(most, 0.8);  // it is no empty bound
+    EXPECT_GT(most, 0.8);  // the bound is not loose
   }
 }
 
-// The least worth over every configuration and number of workers, by trying all.
+// The least worth over every configuration and number of workers, by exhaustive search.
 double least_worth(Problem problem, const VidurFound& space) {
   problem.objectives.limits.push_back({Metric::kSchedulingDelay, 99, 5});
   double least = std::numeric_limits<double>::infinity();
@@ -200,8 +200,8 @@ double least_worth(Problem problem, const VidurFound& space) {
   return least;
 }
 
-// Given three goals and rates; expected is the worth of brute force, a plan that holds when it is tried again, and runners-up
-// with reasons.
+// Given three goals and rates; expects brute force's worth, a plan that is feasible when simulated again, and alternatives with
+// reasons.
 TEST(VidurPlan, IsTheCheapestOfBruteForce) {
   for (const Goal goal : {Goal::kCost, Goal::kPower, Goal::kThroughput}) {
     for (const double rate : {5.0, 30.0, 90.0}) {
@@ -215,7 +215,7 @@ TEST(VidurPlan, IsTheCheapestOfBruteForce) {
       ASSERT_TRUE(plan.ok());
       options.every_capacity = true;
       Effort none;
-      none.most_iterations = 1;  // the space alone
+      none.most_iterations = 1;  // only its own space
       const auto space = vidur_search(owned.problem, options, none);
       ASSERT_TRUE(space.ok());
       EXPECT_DOUBLE_EQ(worth_of(owned.problem, plan->deployment), least_worth(owned.problem, *space));
@@ -231,7 +231,7 @@ TEST(VidurPlan, IsTheCheapestOfBruteForce) {
   }
 }
 
-// Given ever looser limits; expected is that the plan never costs more.
+// Given increasingly loose limits; expects the plan never to cost more.
 TEST(VidurPlan, LooserLimitsNeverCostMore) {
   double before = std::numeric_limits<double>::infinity();
   for (const double factor : {1.0, 1.5, 2.0, 4.0}) {
@@ -247,7 +247,7 @@ TEST(VidurPlan, LooserLimitsNeverCostMore) {
   }
 }
 
-// Given a limit below what any worker can; expected is the nearest plan, which does not hold and says what it misses.
+// Given a limit that no worker meets; expects the nearest plan, marked as infeasible, with what it misses.
 TEST(VidurPlan, NamesTheNearestWhenNothingHolds) {
   OwnedProblem owned = small_problem();
   owned.problem.objectives.limits = {{Metric::kTpot, 99, 1e-4}};
@@ -258,7 +258,7 @@ TEST(VidurPlan, NamesTheNearestWhenNothingHolds) {
   EXPECT_NE(plan->reasons.front().find("TPOT P99"), std::string::npos);
 }
 
-// Given wrong options, no room, a stop at once and a problem without objectives; expected are errors that name them.
+// Given invalid options, no room, an immediate stop and a problem without objectives; expects errors that name them.
 TEST(VidurPlan, RefusesBadInput) {
   const OwnedProblem owned = small_problem();
   const auto refused = [&](const auto& change, ErrorCode code, const char* named) {
@@ -277,15 +277,18 @@ TEST(VidurPlan, RefusesBadInput) {
   };
   constexpr auto kWrong = ErrorCode::kInvalidArgument;
   refused([](Problem&, VidurOptions& o, Effort&) { o.space.batchings.clear(); }, kWrong, "batchings");
-  refused([](Problem&, VidurOptions& o, Effort&) { o.space.batch_sizes = {0}; }, kWrong, "batch sizes: found 0");
-  refused([](Problem&, VidurOptions& o, Effort&) { o.space.chunk_tokens.clear(); }, kWrong, "chunk tokens: found none");
+  refused([](Problem&, VidurOptions& o, Effort&) { o.space.batch_sizes = {0}; }, kWrong,
+          "batch sizes: must be numbers of at least 1 (got 0)");
+  refused([](Problem&, VidurOptions& o, Effort&) { o.space.chunk_tokens.clear(); }, kWrong,
+          "chunk tokens: must be at least one number (got none)");
   refused([](Problem&, VidurOptions& o, Effort&) { o.space.whole_prompt_tokens = -1; }, kWrong,
-          "whole prompt tokens: found -1");
-  refused([](Problem&, VidurOptions& o, Effort&) { o.tolerance = 0; }, kWrong, "tolerance: found 0");
+          "whole prompt tokens: must be numbers of at least 1 (got -1)");
+  refused([](Problem&, VidurOptions& o, Effort&) { o.tolerance = 0; }, kWrong, "tolerance: must be ");
   refused([](Problem&, VidurOptions& o, Effort&) { o.arrivals_s = std::numeric_limits<double>::quiet_NaN(); }, kWrong,
           "arrivals");
   refused([](Problem&, VidurOptions& o, Effort&) { o.scheduling_delay_s = -5; }, kWrong, "scheduling delay");
-  refused([](Problem&, VidurOptions& o, Effort&) { o.scheduling_percentile = 98; }, kWrong, "percentile 98");
+  refused([](Problem&, VidurOptions& o, Effort&) { o.scheduling_percentile = 98; }, kWrong,
+          "percentile: must be 50, 90, 95 or 99 (got 98)");
   refused([](Problem& p, VidurOptions&, Effort&) { p.objectives.limits.clear(); }, kWrong, "slo");
   refused([](Problem& p, VidurOptions&, Effort&) { p.max_gpus = 0; }, ErrorCode::kNotFound, "room");
   refused([](Problem&, VidurOptions&, Effort& e) { e.stop = [] { return true; }; }, ErrorCode::kCancelled, "stopped");
