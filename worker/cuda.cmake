@@ -1,10 +1,10 @@
-# Finds a CUDA toolkit (12.8 or newer, with cuBLASLt and NCCL) and adds the kernels and the GPU as a device to windlass_worker_lib; without one it
-# says so in one line and adds the answers of a build without CUDA.
+# Finds a CUDA toolkit (12.8 or newer, with cuBLASLt and NCCL) and adds the kernels and the GPU device to windlass_worker_lib.
+# Without a toolkit it prints one line and adds the functions of a build without CUDA.
 #
-# Looked for in this order: -DWINDLASS_CUDA_ROOT or the environment's WINDLASS_CUDA_ROOT (a toolkit folder, such as
-# scripts/setup-cuda makes), CUDACXX, CUDA_HOME, nvcc on PATH, /usr/local/cuda, then where scripts/setup-cuda puts it by default.
-# nvcc is called directly rather than through enable_language(CUDA): CMake 3.25 ends the configure when its own probes fail, does
-# not know -std=c++20 for nvcc, and does not know the newest architectures.
+# Search order: -DWINDLASS_CUDA_ROOT or the environment variable WINDLASS_CUDA_ROOT (a toolkit folder, such as
+# scripts/setup-cuda makes), CUDACXX, CUDA_HOME, nvcc on PATH, /usr/local/cuda, then the default folder of scripts/setup-cuda.
+# nvcc is called directly instead of through enable_language(CUDA): CMake 3.25 aborts configuration when its own probes fail,
+# does not know -std=c++20 for nvcc, and does not know the newest architectures.
 set(WINDLASS_CUDA_ROOT "" CACHE PATH "folder of a CUDA toolkit (bin/nvcc, include, lib)")
 set(cuda_missing "")
 
@@ -76,7 +76,7 @@ else()
   message(STATUS "CUDA: ${cuda_nvcc} (${cuda_version}), libraries ${cuda_libraries}; for sm_80, sm_90 and sm_100")
   foreach(kernels bf16_kernels fp32_kernels)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${kernels}.cu.o)
-    # PTX of the newest goes in as well, so that later chips can run it.
+    # Also include PTX of the newest, so that later chips can run it.
     add_custom_command(OUTPUT ${object}
       COMMAND ${cuda_nvcc} -c -std=c++20 -O2 -ccbin ${CMAKE_CXX_COMPILER} -I${CMAKE_CURRENT_SOURCE_DIR}/.. "-I$<JOIN:${cuda_includes},;-I>"
         -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_100,code=sm_100

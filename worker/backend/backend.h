@@ -1,11 +1,11 @@
-// Backend: runs the model's forward pass over a batch of sequence chunks and keeps the paged KV cache.
+// Backend: runs the model's forward pass over a batch of sequence chunks and stores the paged KV cache.
 //
-// The engine decides what runs and which cache blocks belong to whom; the backend computes. The KV cache is a fixed number of
-// blocks of kKvBlockTokens positions each; position p of a sequence lives in block blocks[p / kKvBlockTokens]. A backend is
-// owned by the engine's loop, or by a chain's stage, and used from its thread alone.
+// The engine decides what runs and which cache blocks belong to which sequence; the backend computes. The KV cache has a fixed
+// number of blocks of kKvBlockTokens positions; position p of a sequence is in block blocks[p / kKvBlockTokens]. A backend is
+// owned by the engine's loop or a chain's stage, and used only from its thread.
 //
-// A backend may have some of the model's transformer blocks alone: the embedding goes with the first block, the final norm and
-// the output matrix with the last. Between backends pass hidden states, the rows that enter and leave a block.
+// A backend may have only some of the model's transformer blocks: the embedding belongs to the first block, the final norm and
+// the output matrix to the last. Between backends pass hidden states, the rows that enter and leave a block.
 #pragma once
 
 #include <cstdint>
@@ -21,45 +21,45 @@ namespace windlass::worker {
 
 inline constexpr std::int64_t kKvBlockTokens = 16;
 
-// Where memory does not suffice, a shorter one is no advice.
+// A shorter context is not suggested when memory is insufficient.
 inline constexpr std::int64_t kLeastAdvisedContext = 256;
 
 [[nodiscard]] constexpr std::int64_t blocks_for(std::int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
 
-// Some consecutive tokens of one sequence: a piece of its prompt (prefill), or its newest token (decode).
+// Consecutive tokens of one sequence: a piece of its prompt (prefill), or its newest token (decode).
 struct SequenceChunk {
-  std::span<const std::int32_t> tokens;  // at least one; none where `hidden` is given
-  std::int64_t start = 0;                // position of the first token; all positions before it are in the cache
+  std::span<const std::int32_t> tokens;  // at least one; none if `hidden` is set
+  std::int64_t start = 0;                // position of the first token; all earlier positions are in the cache
   std::span<const std::int32_t> blocks;  // covers start + its tokens
   bool wants_logits = false;             // of the last token
-  // (tokens, hidden size): what the block before this backend's first one gave; for backends that do not begin at block 0.
+  // (tokens, hidden size): the output of the block before this backend's first, for backends that do not start at block 0.
   std::span<const float> hidden = {};
-  // Names the sequence's room at the later workers of its chain; empty: this worker computes all of it.
+  // The sequence's session at the later workers of its chain; empty: this worker has all blocks.
   std::string_view chain_session = {};
-  RowNeed need = {};            // of the logits, where they are wanted
-  bool row_may_follow = false;  // where a summary is enough: row() may be asked for nevertheless
+  RowNeed need = {};            // what is needed of the logits, if wanted
+  bool row_may_follow = false;  // if a summary suffices: row() may still be called
 };
 
-// How many: as they have ids, or rows of hidden states.
+// The number of tokens: of ids, or of rows of hidden states.
 [[nodiscard]] inline std::int64_t tokens_of(const SequenceChunk& chunk, std::int64_t hidden_size) {
   if (chunk.hidden.empty()) return static_cast<std::int64_t>(chunk.tokens.size());
   return static_cast<std::int64_t>(chunk.hidden.size()) / hidden_size;
 }
 
-// What a token leaves in the cache: `values` floats in each of `layers` layers, the keys of all heads and then their values.
+// A token's data in the cache: `values` floats in each of `layers` layers, the keys of all heads and then their values.
 struct KvShape {
   std::int64_t layers = 0;
   std::int64_t values = 0;
 };
 
-// Some consecutive positions of one sequence in one layer's cache.
+// Consecutive positions of one sequence in one layer's cache.
 struct KvRange {
   std::int64_t layer = 0;
   std::int64_t start = 0;
   std::int64_t tokens = 0;
 };
 
-// Called within forward() when a layer's keys and values of all chunks are in the cache.
+// Called during forward() when a layer's keys and values of all chunks are in the cache.
 using LayerDone = std::function<void(std::int64_t layer)>;
 
 class Backend {
@@ -70,34 +70,33 @@ class Backend {
   [[nodiscard]] virtual std::int64_t kv_blocks() const = 0;
   [[nodiscard]] virtual KvShape kv_shape() const = 0;
 
-  // Writes the chunks' keys and values into the cache, in each layer all of them before it reads any: what comes before a
-  // chunk may be another chunk of the same call, in a block that both have. Returns (chunks that want logits, vocab),
-  // row-major, in chunk order; a backend without the last block returns the hidden states of all tokens instead, (tokens,
-  // hidden size). The span is valid until the next call. A row that has a summary() need not be in it. `skip`: so many of its
-  // first blocks are left out, since `hidden` has passed them elsewhere. REQUIRES: chunks are of different sequences; tokens
-  // together are at most the max_batch_tokens that the backend was made with.
+  // Runs the chunks. In each layer it writes all keys and values before it reads any, so a chunk may follow positions of
+  // another chunk of the same call, in a block that both share. Returns logits (chunks that want them, vocab), row-major, in
+  // chunk order; a backend without the last block returns the hidden states of all tokens instead, (tokens, hidden size). The
+  // span is valid until the next call; a row that has a summary() may be missing from it. `skip`: number of leading blocks to
+  // skip, because `hidden` has already passed them elsewhere. REQUIRES: chunks are of different sequences; together they have
+  // at most the max_batch_tokens that the backend was made with.
   [[nodiscard]] Result<std::span<const float>> forward(std::span<const SequenceChunk> chunks,
                                                        const LayerDone& layer_done = nullptr, std::int64_t skip = 0) {
     return run(chunks, layer_done, skip);
   }
-  // Of the last forward() that returned rows: why the chunk with this index has failed though others went on (its row, if it
-  // wants one, says nothing); else nullptr. Valid until the next forward(). Only chunks with a chain session fail so.
+  // Why this chunk failed in the last forward() although others succeeded (its row, if any, is then undefined); nullptr if it
+  // did not fail. Valid until the next forward(). Only chunks with a chain session can fail this way.
   [[nodiscard]] virtual const Error* failure(std::size_t /*chunk*/) const { return nullptr; }
 
-  // Of the last forward() that returned logits: what this row (of those that were wanted) was summed up to, where its chunk's
-  // need allows and the backend does so; else nullptr, and the row is in what forward() returned. Valid until the next
-  // forward().
+  // The summary of this row of logits (counting rows that were wanted) of the last forward(), if the chunk's need allows one
+  // and the backend makes it; otherwise nullptr, and the row is in forward()'s result. Valid until the next forward().
   [[nodiscard]] virtual const LogitSummary* summary(std::size_t /*row*/) const { return nullptr; }
-  // Such a row after all; valid until the next forward(). REQUIRES: it has a summary().
+  // The full row of such a summary; valid until the next forward(). REQUIRES: the row has a summary().
   [[nodiscard]] virtual Result<std::span<const float>> row(std::size_t /*row*/) {
-    return Error{ErrorCode::kInternal, "forward: found no summary of this row"};
+    return Error{ErrorCode::kInternal, "row: must have a summary"};
   }
 
-  // Copy a range out of the cache or into it: (tokens, kv_shape().values), row-major, the same from every kind of backend. From
-  // any thread, also while forward() runs, for positions that it neither writes (read) nor touches (write).
+  // Copy a range out of or into the cache: (tokens, kv_shape().values), row-major, the same layout for every kind of backend.
+  // Any thread, even during forward(), for positions that it does not write (read) or does not use (write).
   virtual void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const = 0;
   virtual void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) = 0;
-  // Whether all numbers of its cache are exact as BF16.
+  // Whether all numbers in its cache are exact in BF16.
   [[nodiscard]] virtual bool kv_is_bf16() const { return false; }
 
  private:

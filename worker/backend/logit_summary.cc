@@ -1,4 +1,4 @@
-// Each round takes the likeliest of the parts' next ones.
+// Merges summaries: each round takes the likeliest of the parts' next tokens.
 #include "worker/backend/logit_summary.h"
 
 #include <algorithm>

@@ -1,12 +1,12 @@
-// Several floats as one value, for loops that the compiler leaves scalar or vectorises the wrong way. What is here is inlined
-// into functions that are compiled for one processor or another, each with the width that it has: gcc 12 cuts wider sums and
-// products into pieces, but takes wider comparisons apart, lane by lane. By `<` and `>` alone, for the same reason.
+// Vectors of floats, for loops that the compiler leaves scalar or vectorises badly. The helpers are inlined into functions
+// compiled for a certain processor with its vector width: gcc 12 splits wider sums and products into pieces, but breaks wider
+// comparisons down lane by lane. For the same reason only `<` and `>` are used.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-// For a function's target: vectors of 512 bits wherever they fit. clang knows no such word and would drop the whole target.
+// Function target with 512-bit vectors wherever possible. clang does not know the option and would ignore the whole target.
 #if defined(__clang__)
 #define WINDLASS_WIDE ""
 #else
@@ -29,7 +29,7 @@ inline __attribute__((always_inline)) Vector<kLanes>& at(float* floats) {
   return *reinterpret_cast<Vector<kLanes>*>(floats);
 }
 
-// What the processor that runs this has; wider vectors than these are of no use to it.
+// The vector set of this processor; wider vectors have no benefit.
 enum class VectorSet { kAny, kAvx2, kAvx512 };
 inline VectorSet widest_vectors() {
 #if defined(__x86_64__)
@@ -39,8 +39,8 @@ inline VectorSet widest_vectors() {
   return VectorSet::kAny;
 }
 
-// A loop, Loop::run<kLanes>(arguments), compiled for each of them: by hand rather than by ifunc, which the sanitizers do not
-// survive. REQUIRES: run() is always_inline.
+// A loop, Loop::run<kLanes>(arguments), compiled for each vector set. Dispatches by hand because sanitizers break ifunc.
+// REQUIRES: run() is always_inline.
 template <class Loop, class Signature>
 struct Compiled;
 template <class Loop, class R, class... Arguments>
@@ -68,13 +68,13 @@ struct Compiled<Loop, R(Arguments...)> {
   }
 };
 
-// e^x for x <= 0, to about two units in the last place: Cephes' expf (Moshier 1992). Below -87 it is 0.
+// e^x for x <= 0, to about two units in the last place: Cephes' expf (Moshier 1992). Returns 0 below -87.
 template <int kLanes>
 inline __attribute__((always_inline)) void exp_of(Vector<kLanes>& x) {
   const Vector<kLanes> lowest = Vector<kLanes>{} - 87.0F;
   const Vector<kLanes> exact = x;
   x = x < lowest ? lowest : x;
-  const float round = 0x1.8p23F;  // adding and taking away leaves a whole number
+  const float round = 0x1.8p23F;  // adding and subtracting it rounds to an integer
   const Vector<kLanes> whole = (x * 1.44269504F + round) - round;
   const Vector<kLanes> r = (x - whole * 0.693359375F) + whole * 2.12194440e-4F;
   Vector<kLanes> p = r * 1.9875691500e-4F + 1.3981999507e-3F;

@@ -1,6 +1,6 @@
-// Layout: a head with a line of its own for each rank, the message, the errand, gather, two buffers of addends for each rank,
-// own floats. Two buffers, so that one barrier a sum is enough: who writes the buffer of two sums ago has seen all come to the
-// last one, and so done with it.
+// Shared-memory layout: a head with one cache line per rank, the message, the errand, gather, two buffers of addends per rank,
+// own floats. Two buffers make one barrier per sum enough: a rank that writes the buffer of the sum before last has passed a
+// barrier that all ranks reached after reading it.
 #include "worker/collective/rank_group.h"
 
 #include <algorithm>
@@ -21,24 +21,24 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::int64_t kLine = 64;  // bytes that processors pass between them
+constexpr std::int64_t kLine = 64;  // size of a cache line
 constexpr std::size_t kMaxReason = 512;
 constexpr long kLookNs = static_cast<long>(RankGroup::kLookS * 1e9);
-constexpr int kSpins = 500;  // some tens of microseconds, about what a sleep and a wake cost
+constexpr int kSpins = 500;  // some tens of microseconds, about the cost of a sleep and a wake-up
 
 struct alignas(kLine) RankLine {
-  std::atomic<std::uint32_t> meetings;  // barriers that it has come to
+  std::atomic<std::uint32_t> meetings;  // barriers reached
   std::atomic<std::uint32_t> joined;    // 1: it holds its lock
   std::atomic<std::uint32_t> beats;     // 0: it gives no signs of life
-  std::atomic<std::uint32_t> errands;   // that it has done
+  std::atomic<std::uint32_t> errands;   // errands done
   std::atomic<std::uint64_t> shown;
 };
 
 struct Head {
   RankGroupSizes sizes;
-  alignas(kLine) std::atomic<std::uint32_t> messages;  // that rank 0 has sent
-  alignas(kLine) std::atomic<std::uint32_t> errands;   // that it has given
-  alignas(kLine) std::atomic<std::uint32_t> failed;    // 1: somebody writes the reason, 2: it is there
+  alignas(kLine) std::atomic<std::uint32_t> messages;  // sent by rank 0
+  alignas(kLine) std::atomic<std::uint32_t> errands;   // given by rank 0
+  alignas(kLine) std::atomic<std::uint32_t> failed;    // 1: a rank is writing the reason, 2: it is complete
   char reason[kMaxReason];
   RankLine ranks[RankGroup::kMaxRanks];
 };
@@ -47,7 +47,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std
 constexpr std::int64_t padded(std::int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 constexpr std::int64_t float_bytes(std::int64_t count) { return padded(count * static_cast<std::int64_t>(sizeof(float))); }
 
-// Where each part begins, in bytes.
+// Offset of each part, in bytes.
 struct Layout {
   std::int64_t message, errand, gather, addends, own, end;
 
@@ -60,7 +60,7 @@ struct Layout {
         end(own + sizes.ranks * float_bytes(sizes.own_floats)) {}
 };
 
-// Layout(sizes).end, or about that where it is beyond what 64 bits count.
+// Layout(sizes).end, or approximately that if it exceeds 64 bits.
 double bytes_of(const RankGroupSizes& sizes) {
   const double floats =
       static_cast<double>(sizes.gather_floats) +
@@ -72,8 +72,8 @@ Error call_failed(const char* call) {
   return Error{ErrorCode::kUnavailable, fmt::format("memory for the ranks: {}: {}", call, std::strerror(errno))};
 }
 
-// Across processes, which std::atomic::wait does not do. Errors are ends of the wait like any other: the caller looks again.
-// True when the time ran out.
+// Works across processes, unlike std::atomic::wait. Returns true on timeout. Errors end the wait like a wake-up: the caller
+// checks again.
 bool futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
   const timespec limit{0, kLookNs};
   return ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0) != 0 && errno == ETIMEDOUT;
@@ -100,7 +100,7 @@ struct flock lock_of(int rank, short type) {
 
 }  // namespace
 
-// A mapping and the descriptor that it was made from.
+// A mapping and its descriptor.
 class SharedMemory {
  public:
   SharedMemory(int descriptor, void* address, std::int64_t bytes) : descriptor_(descriptor), address_(address), bytes_(bytes) {}
@@ -111,7 +111,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // Takes the descriptor over.
+  // Takes ownership of the descriptor.
   static Result<std::unique_ptr<SharedMemory>> map(int descriptor, std::int64_t bytes) {
     void* address = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (address == MAP_FAILED) {
@@ -148,16 +148,16 @@ Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes
   const double machine_bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (const double bytes = bytes_of(sizes); bytes > machine_bytes) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("the ranks' KV cache and buffers: found {:.1f} GiB, this machine has {:.1f} GiB; lower "
-                             "--kv-cache-tokens or --max-context-tokens",
+                 fmt::format("the ranks' KV cache and buffers: must be at most {1:.1f} GiB, this machine's memory (got {0:.1f} "
+                             "GiB); lower --kv-cache-tokens or --max-context-tokens",
                              bytes / (1ULL << 30U), machine_bytes / (1ULL << 30U))};
   }
   const std::int64_t bytes = Layout(sizes).end;
-  // Not shm_open(): its names outlive a killed process, and a container's /dev/shm has 64 MiB.
+  // Not shm_open(): its names outlive a killed process, and a container's /dev/shm is limited to 64 MiB.
   const int descriptor = ::memfd_create("windlass-ranks", MFD_CLOEXEC);
   if (descriptor < 0) return call_failed("memfd_create");
-  // Not ftruncate(): the kernel would promise more than there is, and end a process in the middle of its work. In a container
-  // with too little memory it ends this one here.
+  // Not ftruncate(): the kernel would promise more than there is, and kill a process in the middle of its work. In a container
+  // with too little memory, the failure happens here.
   int status = 0;
   do {
     status = ::posix_fallocate(descriptor, 0, bytes);
@@ -169,7 +169,7 @@ Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes
     return error;
   }
   WINDLASS_ASSIGN_OR_RETURN(auto memory, SharedMemory::map(descriptor, bytes));
-  memory->head().sizes = sizes;  // all else begins as zero
+  memory->head().sizes = sizes;  // everything else starts as zero
   std::shared_ptr<RankGroup> group(new RankGroup(std::move(memory), sizes, 0, patience));
   WINDLASS_RETURN_IF_ERROR(group->take_lock());
   return group;
@@ -184,8 +184,8 @@ Result<std::shared_ptr<RankGroup>> RankGroup::join(int descriptor, int rank, con
   const int own = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return call_failed("fcntl");
   const Error other{ErrorCode::kFailedPrecondition,
-                    fmt::format("memory for the ranks: found {} bytes, rank {} needs {}: it does not read the same model, or "
-                                "was not started by rank 0",
+                    fmt::format("memory for the ranks: must be {2} bytes at rank {1} (got {0}); it does not read the same "
+                                "model, or was not started by rank 0",
                                 info.st_size, rank, bytes)};
   if (info.st_size != bytes) {
     ::close(own);
@@ -198,7 +198,8 @@ Result<std::shared_ptr<RankGroup>> RankGroup::join(int descriptor, int rank, con
   return group;
 }
 
-// By an open file of its own: locks of one open file do not see each other, and it must not be what other processes inherit.
+// Uses an open file description of its own: locks of one description do not conflict, and it must not be the one that other
+// processes inherit.
 Result<void> RankGroup::take_lock() {
   const std::string path = fmt::format("/proc/self/fd/{}", memory_->descriptor());
   lock_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

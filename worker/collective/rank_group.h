@@ -1,16 +1,16 @@
-// RankGroup: what the ranks of one worker share: memory, and the collectives over it.
+// RankGroup: shared memory of the ranks of one worker, and collectives on it.
 //
-// Ranks are processes of one machine (or threads, in tests), each with a part of every layer (tensor parallelism). Rank 0 makes
-// the memory, which has no name: it is gone with the last process that holds it, however that ends. In it are a message from
-// rank 0 to the others, a place that all write and rank 0 reads (gather), buffers for sums, and of each rank floats of its own
-// that all may read. Beside all that, rank 0 gives the others errands, which they do on another thread while steps go on.
+// Ranks are processes of one machine (or threads, in tests), each with a part of every layer (tensor parallelism). Rank 0
+// creates the memory, which is anonymous and vanishes with the last process that uses it, however that ends. It contains a
+// message from rank 0 to the others, an area that all write and rank 0 reads (gather), buffers for sums, and floats owned by
+// each rank that all may read. Independently of steps, rank 0 sends errands, which the others carry out on another thread.
 //
-// Nobody waits for the dead: each member holds a lock that the kernel gives back when its process ends, and who waits looks
-// for it every 100 ms. A rank that lives but gives no sign of it, or does not come within the limit, counts as lost, too. Once
-// a rank is lost, or one has called fail(), every call that would wait ends with an error.
+// Nobody waits for a dead rank: each member holds a lock that the kernel releases when its process ends, and waiters check it
+// every 100 ms. A rank that lives but gives no sign of life, or exceeds the time limit, also counts as lost. Once a rank is
+// lost, or one has called fail(), every call that would wait returns an error.
 //
-// Collectives are called by one thread of each rank, in the same order by all; what concerns errands by one thread at a time,
-// which may be another; beat(), lost(), fail(), own() from any thread.
+// Threads: collectives are called by one thread per rank, in the same order on all; errand calls by one thread at a time,
+// possibly another one; beat(), lost(), fail() and own() by any thread.
 #pragma once
 
 #include <atomic>
@@ -28,30 +28,30 @@ namespace windlass::worker {
 
 struct RankGroupSizes {
   int ranks = 1;                   // at most kMaxRanks
-  std::int64_t message_bytes = 0;  // at most, from rank 0
-  std::int64_t sum_floats = 0;     // at most, in one sum
+  std::int64_t message_bytes = 0;  // limit, for messages from rank 0
+  std::int64_t sum_floats = 0;     // limit, per sum
   std::int64_t gather_floats = 0;
-  std::int64_t own_floats = 0;    // of each rank
-  std::int64_t errand_bytes = 0;  // exactly, of every errand
+  std::int64_t own_floats = 0;    // per rank
+  std::int64_t errand_bytes = 0;  // exact size of every errand
 
   bool operator==(const RankGroupSizes&) const = default;
 };
 
 // How long a rank waits for another one.
 struct RankPatience {
-  // Both in the time that the waiting one is not frozen itself.
-  // How much later than the others it may come. They have the same work between two meetings; only a machine without memory
-  // makes one of them so late.
+  // Both times exclude those in which the waiting process itself was frozen. stall_s: how much later than the others a rank may
+  // arrive. Ranks have equal work between two barriers; only a machine out of memory delays one this much.
   double stall_s = 60;
-  // How long one that has called beat() may rest from it.
+  // How long a rank that has called beat() may be silent.
   double silent_s = 3;
 };
 
-// Whether somebody who gives signs of life still does, for who looks at regular intervals. Counted in looks rather than time:
-// that goes on while this process is frozen, too.
+// Detects that a rank no longer gives signs of life. Counts checks at regular intervals instead of time, which passes even
+// while this process is frozen.
 class Silence {
  public:
-  // One look; for how many looks nothing was heard. `beats`: given so far; 0: it gives none, and is never silent.
+  // Records one check; returns for how many checks nothing was heard. `beats`: signs of life so far; 0: the rank gives none and
+  // never counts as silent.
   int look(std::uint32_t beats) {
     looks_ = beats == 0 || beats != heard_ ? 0 : looks_ + 1;
     heard_ = beats;
@@ -68,14 +68,14 @@ class SharedMemory;
 class RankGroup {
  public:
   static constexpr int kMaxRanks = 64;
-  static constexpr double kLookS = 0.1;  // between two looks of one who waits
-  static constexpr double kBeatS = 0.5;  // who calls beat() does so this often
+  static constexpr double kLookS = 0.1;  // interval of a waiter's checks
+  static constexpr double kBeatS = 0.5;  // interval of calls to beat()
   static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-  // Rank 0, with new memory. Error: kResourceExhausted naming how much was asked for, kUnavailable naming the call that failed.
+  // For rank 0: creates the memory. Error: kResourceExhausted naming the size; kUnavailable naming the failed call.
   [[nodiscard]] static Result<std::shared_ptr<RankGroup>> create(const RankGroupSizes& sizes, RankPatience patience = {});
-  // Another rank, with the memory behind this descriptor. Error: kFailedPrecondition where the sizes are not those that it was
-  // made with: the two ranks do not read the same model.
+  // For other ranks: maps the memory behind this descriptor. Error: kFailedPrecondition if the sizes differ from those it was
+  // created with, which means that the ranks do not read the same model.
   [[nodiscard]] static Result<std::shared_ptr<RankGroup>> join(int descriptor, int rank, const RankGroupSizes& sizes,
                                                                RankPatience patience = {});
   ~RankGroup();
@@ -84,27 +84,27 @@ class RankGroup {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return sizes_.ranks; }
-  // Of the memory, to be inherited; closed on exec unless the flag is taken away. As long as this lives.
+  // Descriptor of the memory, to be inherited; close-on-exec unless the flag is removed. Valid as long as this object.
   [[nodiscard]] int descriptor() const;
 
-  // Returns when all ranks have called it; what they have written before is seen by all after. Error: kUnavailable naming the
-  // rank that is lost, and why.
+  // Returns when all ranks have called it; what they wrote before is visible to all after. Error: kUnavailable naming the lost
+  // rank and the reason.
   [[nodiscard]] Result<void> barrier() { return barrier(patience_.stall_s); }
   [[nodiscard]] Result<void> barrier(double limit_s);
 
-  // All-reduce, in two steps: each rank writes its addend where addend() says, then each calls add_sum(), which adds the sum of
-  // all addends to `to` in the order of the ranks: all get the same bits. REQUIRES: count <= sum_floats, the same at all ranks.
+  // All-reduce in two steps: each rank writes its addend to addend(), then calls add_sum(), which adds the sum of all addends
+  // to `to`, in the order of the ranks, so all get the same bits. REQUIRES: count <= sum_floats, the same on all ranks.
   [[nodiscard]] std::span<float> addend(std::int64_t count) const;
   [[nodiscard]] Result<void> add_sum(float* to, std::int64_t count);
 
-  // Rank 0 sends, the others receive. The message stands until rank 0 sends the next one, which it does not before all have
-  // met again. REQUIRES: what is written is at most message_bytes.
+  // Rank 0 sends, the others receive. A message stays valid until rank 0 sends the next one, which it does only after all ranks
+  // have met again. REQUIRES: at most message_bytes are written.
   [[nodiscard]] std::span<std::byte> outbox() const;
   void send();
   [[nodiscard]] Result<std::span<const std::byte>> receive();
 
-  // Rank 0 writes an errand where errand() says, gives it, and waits until all others have done it; they take one after the
-  // other, and say of each when it is done. What either side writes into own() is seen by the other. Error: as barrier().
+  // Rank 0 writes an errand to errand(), gives it, and waits until all others have done it; they take errands one by one and
+  // report each as done. What either side writes to own() is visible to the other. Error: as barrier().
   [[nodiscard]] std::span<std::byte> errand() const;
   void give_errand();
   [[nodiscard]] Result<void> wait_for_errand();
@@ -113,22 +113,22 @@ class RankGroup {
 
   [[nodiscard]] std::span<float> gather() const;
   [[nodiscard]] std::span<float> own(int rank) const;
-  // A number that each rank shows the others; before a barrier, to be read after it.
+  // Shows a number to the other ranks: written before a barrier, read after it.
   void show(std::uint64_t number);
   [[nodiscard]] std::uint64_t shown(int rank) const;
 
-  // A sign of life, for ranks that others could wait for in vain: a frozen process holds its lock.
+  // A sign of life. Needed because a frozen process still holds its lock.
   void beat();
   [[nodiscard]] std::uint32_t beats(int rank) const;
-  // That a rank has given no sign of life for patience().silent_s.
+  // The error that a rank was silent for patience().silent_s.
   [[nodiscard]] Error silent(int rank) const;
   [[nodiscard]] const RankPatience& patience() const { return patience_; }
 
-  // The group is of no use any more; the first reason is everybody's.
+  // Makes the group unusable; all ranks report the first reason.
   void fail(const std::string& reason);
-  // What fail() was told first.
+  // The first reason given to fail().
   [[nodiscard]] std::optional<std::string> failure() const;
-  // Why it is of no use any more: that, or a rank has ended.
+  // Why the group is unusable: fail() was called, or a rank has ended.
   [[nodiscard]] std::optional<Error> lost() const;
 
  private:
@@ -144,10 +144,10 @@ class RankGroup {
   const RankPatience patience_;
   const int spins_;
   int lock_ = -1;               // descriptor that holds this rank's lock
-  std::uint32_t meetings_ = 0;  // barriers that this rank has come to
-  std::uint32_t sums_ = 0;      // which of the two buffers is next
-  std::uint32_t messages_ = 0;  // sent, or received
-  std::uint32_t errands_ = 0;   // given, or taken
+  std::uint32_t meetings_ = 0;  // barriers that this rank has reached
+  std::uint32_t sums_ = 0;      // selects the next of the two buffers
+  std::uint32_t messages_ = 0;  // sent or received
+  std::uint32_t errands_ = 0;   // given or taken
 };
 
 }  // namespace windlass::worker

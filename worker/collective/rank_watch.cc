@@ -1,4 +1,4 @@
-// Looks are counted, as in RankGroup: time goes on while this process is frozen, too.
+// Counts checks instead of time, like RankGroup, because time passes even while this process is frozen.
 #include "worker/collective/rank_watch.h"
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace windlass::worker {
 namespace {
 
-// One step, as it looks from outside.
+// Checks one running step from another thread.
 class StepLooks {
  public:
   StepLooks(const RankGroup& group, double limit_s) : group_(group), limit_s_(limit_s) {}
@@ -26,7 +26,7 @@ class StepLooks {
       if (silent * RankGroup::kLookS >= group_.patience().silent_s) return group_.silent(rank);
     }
     if (looks_ * RankGroup::kLookS <= limit_s_) return std::nullopt;
-    return Error{ErrorCode::kUnavailable, fmt::format("the ranks do not come together: rank {} of {} has waited for {:g} s",
+    return Error{ErrorCode::kUnavailable, fmt::format("the ranks do not meet: rank {} of {} has waited for {:g} s",
                                                       group_.rank(), group_.ranks(), limit_s_)};
   }
 

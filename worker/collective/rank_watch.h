@@ -1,9 +1,9 @@
-// RankWatch: sees to it that nobody waits for ever for ranks that he waits for elsewhere than in the group: on a GPU, whose
-// collectives know of no lost process, and where a call may never come back.
+// RankWatch: detects ranks that are lost while this rank waits for them outside of RankGroup, on a GPU: its collectives do not
+// notice a lost process, and the call may never return.
 //
-// While a step runs, a thread of its own looks every RankGroup::kLookS whether a rank is lost, or has given no sign of life, or
-// the step takes too long, or something else is wrong; and then says so, once. Who is told should end the process: the thread
-// of the step may never come back. To begin a step and to end it cost an atomic each.
+// While a step runs, a thread checks every RankGroup::kLookS whether a rank is lost or silent, the step takes too long, or
+// another fault exists, and reports that once. The receiver should end the process, because the thread of the step may never
+// return. Starting and ending a step cost one atomic operation each.
 #pragma once
 
 #include <atomic>
@@ -19,15 +19,15 @@ namespace windlass::worker {
 
 class RankWatch {
  public:
-  // What else can go wrong; any thread.
+  // Other faults to check for; called on any thread.
   using Fault = std::function<std::optional<Error>()>;
 
-  // limit_s: of a step. lost: called on the watch's thread. REQUIRES: the group outlives this.
+  // `limit_s`: of a step. `lost`: called on the watch's thread. REQUIRES: the group outlives this.
   RankWatch(const RankGroup& group, double limit_s, Fault fault, std::function<void(const Error&)> lost);
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  // A step, as long as it lives. One at a time.
+  // A step, for the lifetime of this object. One at a time.
   class Step {
    public:
     explicit Step(RankWatch& watch) : watch_(watch) { watch_.steps_.fetch_add(1, std::memory_order_relaxed); }
@@ -46,8 +46,8 @@ class RankWatch {
   const double limit_s_;
   const Fault fault_;
   const std::function<void(const Error&)> lost_;
-  std::atomic<std::uint64_t> steps_ = 0;  // begun and ended; odd: one runs
-  std::jthread thread_;                   // last: ends first
+  std::atomic<std::uint64_t> steps_ = 0;  // counts starts and ends; odd: a step is running
+  std::jthread thread_;                   // last member: destroyed first
 };
 
 }  // namespace windlass::worker

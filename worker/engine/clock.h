@@ -1,4 +1,4 @@
-// Clock: the engine's only source of time, injected so that tests decide what time it is.
+// Clock: the engine's only source of time, injected so that tests control it.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace windlass::worker {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Seconds since some fixed moment; never goes back. Callable from any thread.
+  // Seconds since an arbitrary fixed moment; never decreases. Any thread.
   [[nodiscard]] virtual double now_s() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// The iteration: plan, forward, sample, finish.
+// Engine::step(): plan the batch, run the forward pass, sample, remove finished sequences.
 #include "worker/engine/engine.h"
 
 #include <algorithm>
@@ -31,21 +31,21 @@ struct Engine::Sequence {
   RequestId id;
   std::uint64_t arrival;  // order among all requests: lower is older
   GenerationRequest request;
-  std::vector<std::int32_t> tokens;  // prompt, then what was generated
+  std::vector<std::int32_t> tokens;  // prompt, then output
   std::int64_t cached = 0;           // leading tokens whose keys and values are in the cache
   std::vector<std::int32_t> blocks;
-  std::int64_t named = 0;  // leading blocks that are full at this step's end, as the allocator knows
-  KvAllocator::Name prefix = KvAllocator::kBeginning;  // of these
-  KvAllocator::Prefix known;                           // while it waits: what was found for it last
-  std::int64_t found = 0;  // tokens of the prompt that others had computed, or did with its first step
-  std::int64_t told = 0;   // leading tokens of which the sender knows in all layers
+  std::int64_t named = 0;  // leading blocks full at the end of this step, as registered with the allocator
+  KvAllocator::Name prefix = KvAllocator::kBeginning;  // name of the last of these blocks
+  KvAllocator::Prefix known;                           // while it waits: the last prefix lookup
+  std::int64_t found = 0;                              // prompt tokens found in the cache at first admission
+  std::int64_t told = 0;                               // leading tokens announced to the sender, in all layers
   Sampler sampler;
   TextStream text;
   RequestTimes times;
   bool planned = false;    // has work in this step
-  bool finished = false;   // to be dropped at the end of this step
+  bool finished = false;   // to be removed at the end of this step
   bool receiving = false;  // its prompt comes from another worker: no work until then
-  bool sending = false;    // the transfer knows of its blocks
+  bool sending = false;    // the transfer uses its blocks
 
   [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
   [[nodiscard]] const KvSession& kv() const { return request.kv; }
@@ -70,16 +70,16 @@ Engine::~Engine() = default;
 Result<void> Engine::check(const EngineOptions& options, std::int64_t vocab_size, const GenerationRequest& request) {
   const auto bad = [](std::string text) { return Error{ErrorCode::kInvalidArgument, std::move(text)}; };
   const auto length = static_cast<std::int64_t>(request.prompt.size());
-  if (length == 0) return bad("the prompt has no tokens; allowed is at least 1");
+  if (length == 0) return bad("prompt: must have at least 1 token (got none)");
   if (length >= options.max_context_tokens) {
     return bad(
         fmt::format("the prompt has {} tokens, but the context holds {} tokens and the answer needs at least one of them",
                     length, options.max_context_tokens));
   }
-  if (request.max_tokens < 1) return bad(fmt::format("max_tokens: found {}, allowed is at least 1", request.max_tokens));
+  if (request.max_tokens < 1) return bad(fmt::format("max_tokens: must be at least 1 (got {})", request.max_tokens));
   for (const std::int32_t token : request.prompt) {
     if (token < 0 || token >= vocab_size) {
-      return bad(fmt::format("prompt: found token id {}, allowed is 0 to {}", token, vocab_size - 1));
+      return bad(fmt::format("prompt: must have token ids from 0 to {} (got {})", vocab_size - 1, token));
     }
   }
   return {};
@@ -93,7 +93,7 @@ Result<void> Engine::submit(RequestId id, GenerationRequest request, double arri
   const std::int64_t free_places = std::max<std::int64_t>(0, options_.max_running - static_cast<std::int64_t>(running_.size()));
   if (waiting >= options_.max_waiting + free_places) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("{} requests run and {} wait, allowed are {} and {}", running_.size(), waiting,
+                 fmt::format("the engine is full: {} requests run and {} wait (at most {} and {})", running_.size(), waiting,
                              options_.max_running, options_.max_waiting)};
   }
   auto sequence = std::make_unique<Sequence>(id, arrivals_++, std::move(request));
@@ -120,7 +120,7 @@ TokenEvent Engine::end_event(Sequence& sequence, FinishReason reason, const std:
   return event;
 }
 
-// Its place goes, and what it holds.
+// Removes the sequence and frees its place and blocks.
 TokenEvent Engine::end(Sequences& list, Sequences::iterator at, FinishReason reason, const std::string& why) {
   TokenEvent event = end_event(**at, reason, why);
   release(**at);
@@ -147,7 +147,7 @@ std::optional<TokenEvent> Engine::abandoned(const std::string& session) {
   for (Sequences* list : {&running_, &held_}) {
     const auto it = std::find_if(list->begin(), list->end(),
                                  [&](const auto& sequence) { return sequence->kv().sends() && sequence->kv().id == session; });
-    if (it != list->end()) return end(*list, it, FinishReason::kCancelled, "nobody asks for the keys and values any more");
+    if (it != list->end()) return end(*list, it, FinishReason::kCancelled, "nobody fetches the keys and values any more");
   }
   return std::nullopt;
 }
@@ -170,11 +170,12 @@ std::optional<TokenEvent> Engine::received(RequestId id, const Result<Sampled>& 
   return event;
 }
 
-// Makes room of a prompt that another worker is to have, and that one can compute itself.
+// Drops a prompt computed for another worker, which can compute it itself.
 void Engine::give_up(Sequences& list, const Sequence& sequence) {
   ++preemptions_;
   const auto it = std::find_if(list.begin(), list.end(), [&](const auto& s) { return s.get() == &sequence; });
-  given_up_.push_back(end(list, it, FinishReason::kCancelled, "the keys and values had to make room for other requests"));
+  given_up_.push_back(
+      end(list, it, FinishReason::kCancelled, "the keys and values were dropped to make room for other requests"));
 }
 
 void Engine::preempt(Sequence& sequence) {
@@ -184,10 +185,10 @@ void Engine::preempt(Sequence& sequence) {
     plan_.erase(work);
     sequence.planned = false;
   }
-  if (sequence.kv().sends()) return give_up(running_, sequence);  // the other worker computes it sooner than we again
+  if (sequence.kv().sends()) return give_up(running_, sequence);  // the other worker recomputes it sooner than this one would
   ++preemptions_;
   release(sequence);
-  sequence.request.kv = {};  // nothing more comes: from now on it is computed here
+  sequence.request.kv = {};  // nothing more will arrive: compute it here
   const auto it = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &sequence; });
   const auto place =
       std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& s) { return s->arrival > sequence.arrival; });
@@ -195,7 +196,8 @@ void Engine::preempt(Sequence& sequence) {
   running_.erase(it);
 }
 
-// Gives the sequence blocks for that many positions, from younger ones if need be, and at last from those held for others.
+// Gives the sequence blocks for this many positions. Takes them from younger sequences if needed, then from prompts held for
+// other workers.
 bool Engine::make_room(Sequence& sequence, std::int64_t positions) {
   const auto needed = blocks_for(positions);
   while (static_cast<std::int64_t>(sequence.blocks.size()) < needed) {
@@ -226,7 +228,7 @@ void Engine::admit() {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_running && budget_ > 0) {
     Sequence& next = *waiting_.front();
     if (!reserve(next)) return;
-    // A preempted one comes back among those that are younger; running_ stays ordered by arrival.
+    // Queue a preempted sequence before younger ones; running_ stays ordered by arrival.
     const auto place = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s->arrival > next.arrival; });
     running_.insert(place, std::move(waiting_.front()));
     waiting_.pop_front();
@@ -234,13 +236,13 @@ void Engine::admit() {
       receive(next);
     } else {
       schedule(next, std::min(next.pending(), budget_));
-      name_blocks(plan_.back());  // reserve() has seen that there is room
+      name_blocks(plan_.back());  // reserve() has allocated the blocks
     }
   }
 }
 
-// Room for all that is known of it and one more token: else it would take blocks only to lose them again. What the cache has of
-// it already is its own from then on.
+// Requires room for all known tokens plus one; with less, the sequence would take blocks only to lose them again. Cached prefix
+// blocks are shared with it from here on.
 bool Engine::reserve(Sequence& next) {
   const auto length = static_cast<std::int64_t>(next.tokens.size());
   const bool shares = shares_prefix(next);
@@ -265,12 +267,12 @@ bool Engine::reserve(Sequence& next) {
   return true;
 }
 
-// What a sequence receives, or has received, is what another worker says are its prompt's keys and values.
+// False for received prompts: their content is whatever another worker sent.
 bool Engine::shares_prefix(const Sequence& sequence) const {
   return options_.prefix_caching && sequence.request.chain.empty() && !sequence.kv().receives();
 }
 
-// Those that this step fills, for who begins alike.
+// Names the blocks that this step fills, so that requests with the same prefix can share them.
 void Engine::name_blocks(const Work& work) {
   Sequence& sequence = *work.sequence;
   if (!shares_prefix(sequence)) return;
@@ -281,7 +283,7 @@ void Engine::name_blocks(const Work& work) {
   }
 }
 
-// Of a step that failed. Who shares them has failed with it.
+// After a failed step. Sequences that share these blocks have failed too.
 void Engine::unname_uncomputed(Sequence& sequence) {
   const std::int64_t computed = sequence.cached / kKvBlockTokens;
   if (sequence.named <= computed) return;
@@ -289,7 +291,7 @@ void Engine::unname_uncomputed(Sequence& sequence) {
                  .subspan(static_cast<std::size_t>(computed), static_cast<std::size_t>(sequence.named - computed)));
 }
 
-// Gives up as much as makes that many blocks free, or nothing where all of it would not.
+// Drops held prompts until that many blocks are free; drops none if dropping all would not suffice.
 void Engine::take_from_held(std::int64_t blocks) {
   std::int64_t free = kv_.available();
   std::unordered_map<std::int32_t, int> holders;
@@ -302,7 +304,7 @@ void Engine::take_from_held(std::int64_t blocks) {
 
 void Engine::receive(Sequence& sequence) {
   const auto needed = static_cast<std::size_t>(blocks_for(static_cast<std::int64_t>(sequence.tokens.size()) + 1));
-  while (sequence.blocks.size() < needed) sequence.blocks.push_back(kv_.take());  // admit() has seen that there are so many
+  while (sequence.blocks.size() < needed) sequence.blocks.push_back(kv_.take());  // admit() has checked that enough are free
   sequence.receiving = true;
   sequence.times.started_s = clock_.now_s();
   transfer_.receiver->receive(sequence.id, sequence.kv(), sequence.tokens, sequence.blocks);
@@ -311,7 +313,7 @@ void Engine::receive(Sequence& sequence) {
 void Engine::plan_step() {
   plan_.clear();
   budget_ = options_.max_batch_tokens;
-  // Index loops: preempt() takes from the back of running_ while we walk.
+  // Loop by index: preempt() removes from the back of running_ during the loop.
   for (std::size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->pending() == 1 && !running_[i]->receiving) schedule(*running_[i], 1);
   }
@@ -320,12 +322,12 @@ void Engine::plan_step() {
     if (!sequence.planned && !sequence.receiving && sequence.pending() > 1)
       schedule(sequence, std::min(sequence.pending(), budget_));
   }
-  // Nobody loses blocks in this step any more: who comes now may share what it fills.
+  // No sequence loses blocks from here on in this step, so newly admitted requests may share what it fills.
   for (const Work& work : plan_) name_blocks(work);
   admit();
 }
 
-// `logits` (rows, vocabulary).
+// `logits` has shape (rows, vocabulary).
 Result<Sampled> Engine::sample(Sequence& sequence, std::span<const float> logits, std::size_t row) {
   if (const LogitSummary* summary = backend_.summary(row))
     return sequence.sampler.sample(*summary, [&] { return backend_.row(row); });
@@ -337,7 +339,7 @@ TokenEvent Engine::advance(Sequence& sequence, const Result<Sampled>& sampled, d
   if (!sampled.ok()) {
     sequence.finished = true;
     TokenEvent event = end_event(sequence, FinishReason::kError, sampled.error().message);
-    event.chain_lost = sampled.error().code == ErrorCode::kUnavailable;  // with the row
+    event.chain_lost = sampled.error().code == ErrorCode::kUnavailable;  // the error came with fetching the row
     return event;
   }
   return sequence.kv().sends() ? hold(sequence, *sampled, now_s) : extend(sequence, *sampled, now_s);
@@ -349,13 +351,13 @@ TokenEvent Engine::event_of(const Sequence& sequence) {
   event.prompt_tokens = static_cast<std::int64_t>(sequence.request.prompt.size());
   event.cached_tokens = sequence.found;
   event.generated_tokens = sequence.generated();
-  event.prompt_received = sequence.kv().receives() && !sequence.receiving;  // else it lost its session
+  event.prompt_received = sequence.kv().receives() && !sequence.receiving;  // otherwise it lost its session
   event.for_another = sequence.kv().sends();
   event.times = sequence.times;
   return event;
 }
 
-// The prompt is computed; what is drawn goes to the other worker, which tells the client.
+// The prompt is computed. The first token goes to the other worker, which sends it to the client.
 TokenEvent Engine::hold(Sequence& sequence, const Sampled& first, double now_s) {
   sequence.tokens.push_back(first.id);
   sequence.times.first_token_s = sequence.times.last_token_s = now_s;
@@ -404,7 +406,7 @@ TokenLogprobs Engine::logprobs_of(const Sampled& sampled) const {
   return logprobs;
 }
 
-// What is over leaves its place; what another worker is to take moves aside.
+// Removes finished sequences and moves those to be fetched by another worker to held_.
 void Engine::drop_finished() {
   for (auto& sequence : running_) {
     if (sequence->finished) release(*sequence);
@@ -413,8 +415,8 @@ void Engine::drop_finished() {
   std::erase_if(running_, [](const auto& sequence) { return sequence == nullptr || sequence->finished; });
 }
 
-// As the layers of this step's chunks come to be: what other workers wait for. With its first chunk a prompt has what it
-// shares, which may be of this step, too; in pieces as long as a chunk can be.
+// Announces layers of this step's chunks to other workers as they are computed. The first chunk also announces the shared
+// prefix, which may come from this very step, in pieces of at most one chunk.
 void Engine::tell_computed(std::int64_t layer) const {
   for (const Work& work : plan_) {
     const Sequence& sequence = *work.sequence;
@@ -434,7 +436,7 @@ std::vector<TokenEvent> Engine::step(const std::function<void()>& planned) {
   std::vector<TokenEvent> events = std::exchange(given_up_, {});
   stalled_ = plan_.empty();
   if (stalled_) {
-    // The oldest sequence always has work and always gets room, but for what other workers are to take or to bring.
+    // The oldest sequence always has work and room, except for sequences that another worker is to fetch or to send.
     assert(!held_.empty() ||
            std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->receiving; }));
     return events;

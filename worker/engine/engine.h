@@ -1,24 +1,25 @@
-// Engine: continuous batching at the level of iterations (Yu et al. 2022, Orca) over a paged KV cache (Kwon et al. 2023, vLLM).
+// Engine: continuous batching per iteration (Yu et al. 2022, Orca) over a paged KV cache (Kwon et al. 2023, vLLM).
 //
-// Every step() runs one forward pass over: one token of each decoding sequence, then as many prompt tokens as the step's budget
-// leaves (Agrawal et al. 2024, Sarathi-Serve: chunked prefill, so that a long prompt does not stop the others). Waiting
-// requests are admitted first come first served while there is a place and the cache has room for the whole prompt. When the
-// cache runs out, a sequence takes blocks from the youngest younger one, which goes back to wait and is computed again later;
-// if there is none, it waits a step. The oldest sequence always advances, so nothing starves and nothing fails for want of
-// cache.
+// Each step() runs one forward pass over one token of every decoding sequence plus as many prompt tokens as fit in the step's
+// budget (chunked prefill, so that a long prompt does not stall the others; Agrawal et al. 2024, Sarathi-Serve). Waiting
+// requests are admitted in order of arrival while a place is free and the cache has room for the whole prompt. When the cache
+// is full, a sequence takes blocks from the youngest sequence that is younger than itself; that one is preempted: it waits and
+// is recomputed later. If no younger sequence exists, it waits for the next step. The oldest sequence always advances, so no
+// request starves and none fails because the cache is full.
 //
-// A prompt may be computed here for another worker: its keys and values are then held until they are taken, and are given up
-// where a request that is answered here needs the room; other prompts of that kind wait. Or it is received from one: its
-// sequence holds its blocks and waits; what does not arrive is computed here. kv_transfer.h moves them.
+// Disaggregated prefill: this engine may compute a prompt for another worker. It then holds the keys and values until that
+// worker fetches them, and drops them if a request answered here needs the room; further prompts of this kind wait. It may also
+// receive a prompt from another worker: the sequence then holds its blocks and waits, and computes itself whatever does not
+// arrive. kv_transfer.h moves the data.
 //
-// Prompts that begin alike share what is in the cache of their common full blocks, also after the first of them is over, until
-// the room is needed (kv_allocator.h); the last token of a prompt is always computed, for its logits. A preempted sequence
-// finds its own blocks again that way. A block can be shared from the step on that fills it: layer by layer, a backend writes
-// all keys and values before it reads any, so prompts that are admitted together compute what they have in common once.
-// Requests of chains of workers do without: the later workers have caches of their own; so do prompts that another worker
-// computes, and what it sends is nobody else's.
+// Prefix caching: prompts with a common beginning share the full KV blocks of that beginning, even after the first of them has
+// finished, until the room is needed (kv_allocator.h). The last prompt token is always computed, because its logits are needed.
+// A preempted sequence finds its own blocks in the same way. A block can be shared from the step that fills it: a backend
+// writes all keys and values of a layer before it reads any, so prompts admitted together compute their common part once. Two
+// kinds of requests do not share: those of worker chains, because the later workers have caches of their own, and those whose
+// prompt another worker computes, because what it sends belongs to one sequence.
 //
-// Pure logic over Backend and Clock: no threads, no I/O. One thread at a time.
+// Pure logic over Backend and Clock: no threads, no I/O. Called by one thread at a time.
 #pragma once
 
 #include <deque>
@@ -40,7 +41,7 @@ namespace windlass::worker {
 struct EngineOptions {
   std::int64_t max_running = 8;
   std::int64_t max_waiting = 16;
-  std::int64_t max_context_tokens = 2048;  // prompt and output together; at most what the cache holds
+  std::int64_t max_context_tokens = 2048;  // prompt plus output; at most the capacity of the cache
   std::int64_t max_batch_tokens = 256;     // per step; at least max_running
   bool prefix_caching = true;
   std::vector<std::int32_t> eos_token_ids = {};
@@ -48,55 +49,57 @@ struct EngineOptions {
 
 struct Iteration {
   double seconds = 0;       // planning, forward pass and sampling
-  std::int64_t tokens = 0;  // computed, of prompts and answers
+  std::int64_t tokens = 0;  // prompt and output tokens computed
 };
 
-// The bytes of a token; empty for tokens without text.
+// Returns the bytes of a token; empty for tokens without text.
 using TokenBytes = std::function<std::string_view(std::int32_t)>;
 
 class Engine {
  public:
-  // REQUIRES: backend, clock and transfer's ends outlive this; options are as their comments say; requests name no
-  // session of a kind that transfer has no end for.
+  // REQUIRES: backend, clock and both sides of `transfer` outlive the engine; options are within the bounds given above; a
+  // request names only sessions of a kind that `transfer` can handle.
   Engine(EngineOptions options, Backend& backend, TokenBytes token_bytes, const Clock& clock, KvTransfer transfer = {});
   ~Engine();
 
-  // The request's own fitness, whatever the load. Error: kInvalidArgument, naming found and allowed.
+  // Checks whether a request could ever run, whatever the load. Error: kInvalidArgument, naming the rule and the value.
   [[nodiscard]] static Result<void> check(const EngineOptions& options, std::int64_t vocab_size,
                                           const GenerationRequest& request);
 
-  // Queues the request. Errors: those of check(); kResourceExhausted when max_waiting others wait.
-  // arrived_s: when it came in, on the engine's clock.
+  // Queues the request. arrived_s: its arrival on the engine's clock. Errors: those of check(); kResourceExhausted if
+  // max_waiting requests already wait.
   [[nodiscard]] Result<void> submit(RequestId id, GenerationRequest request, double arrived_s);
 
-  // Ends the request at once; its blocks are free again. The event of its end, or nothing if it is not here.
+  // Cancels the request and frees its blocks. Returns its final event, or nothing if the request is not here.
   [[nodiscard]] std::optional<TokenEvent> cancel(RequestId id, const std::string& why);
 
-  // One iteration. Events in the order of admission; empty when there is nothing to do. `planned`: called once load() is that
-  // of the iteration that is about to be computed.
+  // Runs one iteration. Returns events in order of admission; empty if there is nothing to do. `planned` is called before the
+  // forward pass, when load() already describes this iteration.
   [[nodiscard]] std::vector<TokenEvent> step(const std::function<void()>& planned = nullptr);
 
-  // Another worker has all of what the sender was told of: its blocks are free again. The event of its end, or nothing if it is
-  // not here any more.
+  // The other worker has fetched everything the sender announced: frees the session's blocks. Returns the final event, or
+  // nothing if the session is gone.
   [[nodiscard]] std::optional<TokenEvent> taken(const std::string& session);
-  // Nobody asks for it any more: as cancel(), by the session's name.
+  // The other worker no longer wants the session: like cancel(), but by session name.
   [[nodiscard]] std::optional<TokenEvent> abandoned(const std::string& session);
-  // What the receiver was asked for is in its blocks, with the first token; or an error, and the prompt is computed here. The
-  // first token's event, or nothing. Too late for a sequence that has lost its blocks, it changes nothing.
+  // Ends the wait for another worker. If `first` has the first token, the requested keys and values are in the sequence's
+  // blocks; if it is an error, the prompt is computed here. Returns the event of the first token, or nothing. Has no effect on
+  // a sequence that has lost its blocks meanwhile.
   [[nodiscard]] std::optional<TokenEvent> received(RequestId id, const Result<Sampled>& first);
 
   [[nodiscard]] bool idle() const { return running_.empty() && waiting_.empty() && held_.empty(); }
-  // Another step() does nothing until a call of the others above has changed something: all wait for other workers.
+  // True if another step() would do nothing until one of the other calls above changes something: every sequence waits for
+  // another worker.
   [[nodiscard]] bool stalled() const { return stalled_; }
   [[nodiscard]] EngineLoad load() const;
-  // Of the last step(); all zero when it had nothing to do.
+  // The last step(); all zero if it had nothing to do.
   [[nodiscard]] const Iteration& last_iteration() const { return iteration_; }
-  // How often a sequence lost its blocks to another one.
+  // How many times a sequence has lost its blocks to another one.
   [[nodiscard]] std::int64_t preemptions() const { return preemptions_; }
-  // Of requests as they were admitted first.
+  // Counted when a request is first admitted.
   struct PrefixCounts {
-    std::int64_t prompt_tokens = 0;  // of prompts that were looked for
-    std::int64_t found = 0;          // of these tokens, those that others compute or have computed
+    std::int64_t prompt_tokens = 0;  // prompt tokens looked up
+    std::int64_t found = 0;          // of these, tokens already computed, or being computed, by other requests
   };
   [[nodiscard]] const PrefixCounts& prefix_counts() const { return prefix_counts_; }
 
@@ -139,8 +142,8 @@ class Engine {
   KvTransfer transfer_;
   KvAllocator kv_;
   Sequences waiting_;                 // by arrival
-  Sequences running_;                 // by admission, which is arrival too
-  Sequences held_;                    // computed for other workers, until they are taken; by completion
+  Sequences running_;                 // by admission, which is also by arrival
+  Sequences held_;                    // computed for other workers and not yet fetched; by completion
   std::vector<TokenEvent> given_up_;  // in this step
   std::vector<Work> plan_;
   std::int64_t budget_ = 0;

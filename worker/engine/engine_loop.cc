@@ -1,4 +1,4 @@
-// Inbox in, steps, events out: a bounded queue between those who compute and those who tell.
+// The loop: takes calls from the inbox, steps the engine, and passes events through a bounded queue to the delivery thread.
 #include "worker/engine/engine_loop.h"
 
 #include <chrono>
@@ -50,12 +50,12 @@ Result<std::vector<RequestId>> EngineLoop::submit_all(std::vector<std::pair<Gene
   std::vector<RequestId> ids;
   {
     const std::scoped_lock lock(mutex_);
-    if (draining_) return Error{ErrorCode::kFailedPrecondition, "this worker is draining and takes no new requests"};
+    if (draining_) return Error{ErrorCode::kFailedPrecondition, "this worker is draining and accepts no new requests"};
     const auto allowed = static_cast<std::size_t>(options_.max_running + options_.max_waiting);
     if (sinks_.size() + requests.size() > allowed) {
       return Error{ErrorCode::kResourceExhausted,
-                   fmt::format("this worker is full: found {} requests in flight{}, allowed are {} running and {} waiting",
-                               sinks_.size(), requests.size() > 1 ? fmt::format(" and {} more asked for", requests.size()) : "",
+                   fmt::format("this worker is full: {} requests in flight{} (at most {} running and {} waiting)",
+                               sinks_.size(), requests.size() > 1 ? fmt::format(" and {} more requested", requests.size()) : "",
                                options_.max_running, options_.max_waiting)};
     }
     const double now_s = clock_.now_s();
@@ -86,7 +86,8 @@ void EngineLoop::cancel_all(const std::string& why) {
   changed_.notify_all();
 }
 
-// These three tell of it while they hold the mutex: once the loop has taken it up, it may be gone as soon as it can lock.
+// These three notify while they hold the mutex: once the loop has seen the change, it may be destroyed as soon as it gets the
+// lock.
 void EngineLoop::taken(std::string session) {
   const std::scoped_lock lock(mutex_);
   inbox_.taken.push_back(std::move(session));
@@ -195,7 +196,7 @@ void EngineLoop::deliver(const TokenEvent& event) {
   sink(event);
   if (!event.finish) return;
   {
-    // Only after the sink heard of the end: who waits for idle may then take the sink's world apart.
+    // Only after the sink has received the final event: a thread in wait_idle() may then destroy whatever the sink uses.
     const std::scoped_lock lock(mutex_);
     sinks_.erase(event.request);
   }
@@ -217,12 +218,12 @@ void EngineLoop::handle(Inbox& inbox) {
     event.times.arrived_s = arrival.arrived_s;
     ends(std::move(event));
   }
-  // Who has all that was computed for him leaves, too: that is no cancellation.
+  // A session whose data was fetched completely also ends, but that is not a cancellation.
   for (const std::string& session : inbox.taken) ends(engine_.taken(session));
   for (const auto& [id, why] : inbox.cancels) ends(engine_.cancel(id, why));
   for (const std::string& session : inbox.abandoned) ends(engine_.abandoned(session));
   for (const Received& each : inbox.received) ends(engine_.received(each.request, each.first));
-  if (!events.empty()) publish_load();  // what is told of an end holds nothing by then
+  if (!events.empty()) publish_load();  // load is published before the final event is delivered
   tell(std::move(events));
 }
 

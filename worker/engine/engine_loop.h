@@ -1,9 +1,9 @@
-// EngineLoop: the thread that steps an Engine, another that tells of its events, and the door to both for other threads.
+// EngineLoop: runs an Engine on one thread, delivers its events on another, and gives other threads access to both.
 //
-// submit(), cancel(), taken(), abandoned(), received(), drain() and the getters may be called from any thread; they never wait
-// for a step. Sinks are called on a thread of their own, in order, once for each TokenEvent of their request: what they write
-// to clients holds no iteration up. They must not block, and of the loop they may call cancel() alone. Counts and times go into
-// the injected WorkerMetrics before a sink hears of them; the gauges of load may be ahead of both.
+// submit(), cancel(), taken(), abandoned(), received(), drain() and the getters may be called from any thread and never wait
+// for a step. Each sink is called once per TokenEvent of its request, in order, on the delivery thread, so a slow write to a
+// client does not delay an iteration. Sinks must not block and may call only cancel() on the loop. Counts and times are written
+// to the injected WorkerMetrics before a sink sees the event; the load gauges may run ahead of both.
 #pragma once
 
 #include <condition_variable>
@@ -23,40 +23,41 @@ namespace windlass::worker {
 class EngineLoop {
  public:
   using Sink = std::function<void(const TokenEvent&)>;
-  // An engine that has so many events for those who tell the sinks waits for them.
+  // Upper bound of undelivered events; the engine waits when it is reached.
   static constexpr std::size_t kMaxUntold = 4096;
 
-  // REQUIRES: clock, metrics and transfer's ends outlive this; with it all their sessions end.
+  // REQUIRES: clock, metrics and both sides of `transfer` outlive the loop. All transfer sessions end when the loop is
+  // destroyed.
   EngineLoop(EngineOptions options, std::unique_ptr<Backend> backend, TokenBytes token_bytes, const Clock& clock,
              const metrics::WorkerMetrics& metrics, KvTransfer transfer = {});
-  // Ends what is still in flight with kCancelled and joins the threads.
+  // Ends all requests in flight with kCancelled and joins both threads.
   ~EngineLoop();
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
 
-  // Takes the request; from now on its sink hears of it until an event with `finish`. Errors, before any work is done:
-  // kFailedPrecondition (draining), kResourceExhausted (full), kInvalidArgument (Engine::check).
+  // Accepts the request; its sink then receives events up to the one with `finish`. Errors, before any work is done:
+  // kFailedPrecondition (draining), kResourceExhausted (queue full), kInvalidArgument (Engine::check).
   [[nodiscard]] Result<RequestId> submit(GenerationRequest request, Sink sink);
 
-  // Takes all of them or none, with the same errors; ids in their order.
+  // Accepts all requests or none; errors as above. Returns the ids in the order of the requests.
   [[nodiscard]] Result<std::vector<RequestId>> submit_all(std::vector<std::pair<GenerationRequest, Sink>> requests);
 
-  // Ends the request soon; its sink hears kCancelled unless it had ended by itself.
+  // Cancels the request soon; its sink receives kCancelled unless the request finishes first.
   void cancel(RequestId id, const std::string& why);
   void cancel_all(const std::string& why);
 
-  // What became of keys and values (Engine::taken, abandoned, received).
+  // Outcomes of KV transfers (Engine::taken, abandoned, received).
   void taken(std::string session);
   void abandoned(std::string session);
   void received(RequestId request, Result<Sampled> first);
 
-  // No new requests from now on. Those that are here go on.
+  // Refuses new requests from now on. Accepted ones continue.
   void drain();
   [[nodiscard]] bool draining() const;
 
-  // Requests taken whose end their sink has not heard yet.
+  // Accepted requests whose sink has not yet received the final event.
   [[nodiscard]] std::int64_t in_flight() const;
-  // True once nothing is in flight; false when that took longer.
+  // Waits at most `seconds` until nothing is in flight. Returns whether that happened.
   [[nodiscard]] bool wait_idle(double seconds) const;
 
   [[nodiscard]] const EngineOptions& options() const { return options_; }
@@ -72,7 +73,7 @@ class EngineLoop {
     RequestId request = 0;
     Result<Sampled> first;
   };
-  // What other threads want of the engine.
+  // Calls from other threads that wait for the engine's next step.
   struct Inbox {
     std::vector<Arrival> arrivals;
     std::vector<std::pair<RequestId, std::string>> cancels;
@@ -97,12 +98,12 @@ class EngineLoop {
   const std::int64_t vocab_size_;
   const Clock& clock_;
   const metrics::WorkerMetrics& metrics_;
-  Engine engine_;  // the loop's thread alone
+  Engine engine_;  // used only by the loop's thread
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   Inbox inbox_;
-  std::unordered_map<RequestId, Sink> sinks_;  // of all in flight
+  std::unordered_map<RequestId, Sink> sinks_;  // of all requests in flight
   RequestId next_id_ = 1;
   bool draining_ = false;
   bool stopping_ = false;
@@ -110,10 +111,10 @@ class EngineLoop {
   std::mutex untold_mutex_;
   std::condition_variable untold_changed_;
   std::vector<TokenEvent> untold_;
-  bool all_is_told_ = false;  // nothing comes behind what is in untold_
+  bool all_is_told_ = false;  // no event follows those in untold_
 
   std::thread telling_;
-  std::thread thread_;  // last: starts when all else stands
+  std::thread thread_;  // last member: starts after all others are constructed
 };
 
 }  // namespace windlass::worker

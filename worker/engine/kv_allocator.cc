@@ -1,4 +1,4 @@
-// Names live as long as their blocks; a name whose predecessor is gone is never found again, and goes in its turn.
+// A name lives as long as its block. A block whose predecessor lost its name is never found again, and is reused in its turn.
 #include "worker/engine/kv_allocator.h"
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 namespace windlass::worker {
 
 KvAllocator::KvAllocator(std::int64_t blocks) : blocks_(static_cast<std::size_t>(blocks)) {
-  names_.reserve(blocks_.size());  // as many as there can be: iterators stay valid
+  names_.reserve(blocks_.size());  // upper bound: iterators stay valid
   free_.reserve(blocks_.size());
   for (std::int64_t id = blocks - 1; id >= 0; --id) free_.push_back(static_cast<std::int32_t>(id));
 }
 
 std::size_t KvAllocator::KeyHash::operator()(const Key& key) const {
-  // FNV-1a over whole words; the map compares what is equal by it.
+  // FNV-1a over whole words; the map resolves collisions by comparing keys.
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   const auto mix = [&hash](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3ULL; };
   mix(key.before);
@@ -57,7 +57,7 @@ void KvAllocator::share(std::span<const std::int32_t> blocks) {
 }
 
 void KvAllocator::give_back(std::span<const std::int32_t> blocks) {
-  // The last first: it is of no use without those before it.
+  // Last block first: it is useless without those before it.
   for (auto id = blocks.rbegin(); id != blocks.rend(); ++id) {
     Block& block = of(*id);
     assert(block.holders > 0);
@@ -89,7 +89,7 @@ void KvAllocator::unname(std::span<const std::int32_t> blocks) {
 }
 
 KvAllocator::Prefix KvAllocator::find(std::span<const std::int32_t> tokens, Prefix known) const {
-  std::size_t still = 0;  // as no name is given twice, a block that has it has these tokens
+  std::size_t still = 0;  // names are never reused, so a block with this name has these tokens
   while (still < known.blocks.size() && of(known.blocks[still]).name == known.names[still]) ++still;
   known.blocks.resize(still);
   known.names.resize(still);

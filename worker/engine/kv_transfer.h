@@ -1,8 +1,8 @@
-// What the engine tells those who move keys and values between workers (docs/decisions/2026-11-22-kv-is-pulled.md): a sender
-// hears of prompts that are computed here for another worker, a receiver of those that are wanted from one.
+// Interfaces through which the engine drives KV transfers between workers (docs/decisions/2026-11-22-kv-is-pulled.md).
+// KvSender: prompts computed here for another worker. KvReceiver: prompts fetched from another worker.
 //
-// Both are called on the engine's thread and answer later, through Engine::taken() and Engine::received(). Calls never wait for
-// a network; the two that end something wait until a copy that is under way is done.
+// Both are called on the engine's thread and report back later through Engine::taken() and Engine::received(). No call waits
+// for the network; both stop() calls wait for a copy in progress.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,14 @@ class KvSender {
  public:
   virtual ~KvSender() = default;
 
-  // The first iteration with the prompt is about to begin.
+  // The first iteration that includes the prompt is about to start.
   virtual void begins(const std::string& session) = 0;
-  // A range is in the cache; `blocks` are those of the sequence from its first position on. They stay until stop().
+  // A range of the prompt is in the cache. `blocks` are the sequence's blocks from its first position on; they stay valid until
+  // stop().
   virtual void computed(const std::string& session, const KvRange& range, std::span<const std::int32_t> blocks) = 0;
-  // All of the prompt is in the cache and the first token is drawn; Engine::taken() is to follow.
+  // The whole prompt is in the cache and the first token is sampled. Engine::taken() follows later.
   virtual void completed(const std::string& session, const Sampled& first) = 0;
-  // The blocks go to somebody else when this returns.
+  // The blocks are reused once this returns.
   virtual void stop(const std::string& session) = 0;
 };
 
@@ -32,14 +33,14 @@ class KvReceiver {
  public:
   virtual ~KvReceiver() = default;
 
-  // The prompt's keys and values are to be written into these blocks; Engine::received() is to follow.
+  // Write the prompt's keys and values to these blocks, then call Engine::received().
   virtual void receive(RequestId request, const KvSession& session, std::span<const std::int32_t> prompt,
                        std::span<const std::int32_t> blocks) = 0;
-  // Nothing is written any more when this returns, and received() need not follow.
+  // Nothing is written to the blocks once this returns; received() may be skipped.
   virtual void stop(RequestId request) = 0;
 };
 
-// Null where requests never name a session of that kind.
+// A null member means that requests never name a session of that kind.
 struct KvTransfer {
   KvSender* sender = nullptr;
   KvReceiver* receiver = nullptr;

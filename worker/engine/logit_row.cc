@@ -1,5 +1,5 @@
-// Each pass is written once and compiled for several processors; what is left at a row's end becomes a vector of its own, so
-// that a logit's weight does not depend on where it stands.
+// Each pass is written once and compiled for several instruction sets. The remainder of a row is padded to a full vector, so
+// that a logit's weight does not depend on its position.
 #include "worker/engine/logit_row.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// Minus infinity for what is not finite.
+// Replaces non-finite lanes by minus infinity.
 template <int kLanes>
 inline __attribute__((always_inline)) void keep_finite(Vector<kLanes>& logits) {
   const Vector<kLanes> none = Vector<kLanes>{} + kNone;
@@ -21,7 +21,7 @@ inline __attribute__((always_inline)) void keep_finite(Vector<kLanes>& logits) {
   logits = logits < infinity ? logits : none;
 }
 
-// The rest of a row as a vector.
+// Loads the remainder of a row as a vector.
 template <int kLanes>
 inline __attribute__((always_inline)) void take_rest(const float* logits, std::size_t count, float* rest) {
   std::fill(std::copy_n(logits, count, rest), rest + kLanes, kNone);
@@ -36,7 +36,7 @@ inline __attribute__((always_inline)) void raise(Vector<kLanes>& highest, const 
 
 template <int kLanes>
 inline __attribute__((always_inline)) float maximum_of(const float* logits, std::size_t count) {
-  Vector<kLanes> even = Vector<kLanes>{} + kNone, odd = even;  // two, so that one need not wait for the other
+  Vector<kLanes> even = Vector<kLanes>{} + kNone, odd = even;  // two accumulators, to shorten the dependency chain
   std::size_t i = 0;
   for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
     raise<kLanes>(even, logits + i);
@@ -112,7 +112,7 @@ void find_maxima(std::span<const float> logits, std::vector<float>& maxima) {
 
 void find_likeliest(std::span<const float> logits, std::span<const float> maxima, std::size_t most, std::vector<float>& scratch,
                     std::vector<TokenWeight>& likeliest) {
-  // Of so many blocks each has one that is at least this.
+  // This many blocks each have a maximum of at least `least`.
   float least = kNone;
   if (most < maxima.size()) {
     scratch.assign(maxima.begin(), maxima.end());
@@ -124,7 +124,7 @@ void find_likeliest(std::span<const float> logits, std::span<const float> maxima
   for (std::size_t block = 0; block < maxima.size(); ++block) {
     if (!(maxima[block] >= least)) continue;
     for (std::size_t id = block * kLogitBlock; id < std::min((block + 1) * kLogitBlock, logits.size()); ++id) {
-      if (logits[id] >= least && logits[id] - logits[id] == 0) {  // finite
+      if (logits[id] >= least && logits[id] - logits[id] == 0) {  // x - x is 0 only for finite x
         likeliest.push_back({static_cast<double>(logits[id]), static_cast<std::int32_t>(id)});
       }
     }

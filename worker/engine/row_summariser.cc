@@ -1,4 +1,4 @@
-// The sampler's own passes, so that both see the same order and the same weights.
+// Uses the sampler's own passes, so that both see the same order and weights.
 #include "worker/engine/row_summariser.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// RowSummariser: the summary of a row of logits that is on the host, for who is to send it elsewhere. What a sampler draws from
-// it is what it draws from the row (sampler.h). One thread.
+// RowSummariser: summarises a row of logits in host memory, to be sent instead of the row. Sampling from the summary is
+// equivalent to sampling from the row (sampler.h). One thread.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@ namespace windlass::worker {
 
 class RowSummariser {
  public:
-  // `need.likeliest` is at least 1.
+  // REQUIRES: `need.likeliest` is at least 1.
   [[nodiscard]] LogitSummary summary_of(std::span<const float> logits, const RowNeed& need);
 
  private:
-  // Kept between rows to save the allocations.
+  // Work space, kept between rows to save the allocations.
   std::vector<float> maxima_, highest_maxima_, weights_;
   std::vector<TokenWeight> likeliest_;
 };

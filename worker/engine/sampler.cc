@@ -1,4 +1,4 @@
-// Argmax, or inversion over the (perhaps truncated) softmax.
+// Sampling: argmax, or inversion of the cumulative softmax, possibly truncated.
 #include "worker/engine/sampler.h"
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 namespace windlass::worker {
 namespace {
 
-Error no_finite_logit() { return {ErrorCode::kInternal, "the model gave no finite logit; its weights are damaged"}; }
+Error no_finite_logit() { return {ErrorCode::kInternal, "the model produced no finite logit; its weights are damaged"}; }
 
 bool is_finite(float value) { return value - value == 0; }
 
-// The id of the largest finite logit, the lowest among equals; -1 where none is finite.
+// Returns the id of the largest finite logit, the lowest among equals; -1 if none is finite.
 std::int32_t best_of(std::span<const float> logits, const std::vector<float>& maxima) {
   const auto highest = std::max_element(maxima.begin(), maxima.end());
   if (highest == maxima.end() || !is_finite(*highest)) return -1;
@@ -51,20 +51,20 @@ void Sampler::choose_likeliest(std::span<const float> logits, std::size_t most) 
   find_likeliest(logits, maxima_, most, highest_maxima_, candidates_);
 }
 
-// The `most` likeliest with what they weigh, but for those that min-p leaves out. Returns the sum.
+// Collects the `most` likeliest tokens with their weights, without those that min-p drops. Returns the sum.
 double Sampler::weigh_likeliest(std::span<const float> logits, const Weighing& how, std::size_t most) {
   choose_likeliest(logits, most);
   chosen_.clear();
   for (const Candidate& candidate : candidates_) chosen_.push_back(logits[static_cast<std::size_t>(candidate.id)]);
   weights_.resize(chosen_.size());
   weigh(chosen_, how.highest, how.steepness, how.least, weights_.data());
-  double total = 0;  // in double precision, so that it does not depend on their order
+  double total = 0;  // in double precision, so that it does not depend on the order
   for (std::size_t i = 0; i < candidates_.size(); ++i) total += candidates_[i].weight = static_cast<double>(weights_[i]);
   std::erase_if(candidates_, [](const Candidate& candidate) { return candidate.weight == 0; });
   return total;
 }
 
-// All that weigh anything, into weights_. Returns the sum.
+// Writes all weights to weights_. Returns the sum.
 double Sampler::weigh_all(std::span<const float> logits, const Weighing& how) {
   weights_.resize(logits.size());
   block_sums_.clear();
@@ -77,9 +77,9 @@ double Sampler::weigh_all(std::span<const float> logits, const Weighing& how) {
   return total;
 }
 
-// Those that are enough for top-p, of all that are in weights_.
+// Selects from weights_ the tokens that suffice for top-p.
 void Sampler::choose_heavy(const Weighing& how, double total) {
-  // All that weigh less than this weigh less than 1 - top_p together: the others are enough.
+  // All tokens below `least` together weigh less than 1 - top_p, so the others suffice.
   const double least = (1 - params_.top_p) * total / static_cast<double>(weights_.size());
   chosen_.resize(maxima_.size());
   weigh(maxima_, how.highest, how.steepness, how.least, chosen_.data());
@@ -107,7 +107,7 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
     if (params_.top_p >= 1) return draw_of_all(rng_.uniform() * total);
     choose_heavy(how, total);
   }
-  // A heap gives up the likeliest one by one: few of a large vocabulary are kept, and the others need no order.
+  // A heap yields the likeliest tokens one by one: few of a large vocabulary are kept, and the rest need no order.
   const auto less_likely = [&](const Candidate& a, const Candidate& b) {
     const float one = logits[static_cast<std::size_t>(a.id)], other = logits[static_cast<std::size_t>(b.id)];
     return one != other ? one < other : a.id > b.id;
@@ -125,11 +125,11 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::int32_t best) {
     left -= (--candidate)->weight;
     if (left < 0) return candidate->id;
   }
-  return first->id;  // rounding used up the last sliver
+  return first->id;  // only rounding error is left
 }
 
-// The block by the sums, then the token within it; where rounding has used up the last sliver the last of both that weighs
-// anything.
+// Finds the block by its sum, then the token in it. If only rounding error is left, returns the last token with a positive
+// weight.
 std::int32_t Sampler::draw_of_all(double left) const {
   std::size_t block = 0;
   bool within = false;
@@ -152,7 +152,7 @@ std::int32_t Sampler::draw_of_all(double left) const {
 }
 
 void Sampler::tell(std::span<const float> logits, Sampled& sampled) {
-  find_maxima(logits, maxima_);  // of the model's own, whatever was added to them
+  find_maxima(logits, maxima_);  // logprobs are the model's own, without penalties and bias
   const float highest = *std::max_element(maxima_.begin(), maxima_.end());
   const double log_total = static_cast<double>(highest) + std::log(weigh_all(logits, {highest, 1, 0}));
   sampled.logprob = logits[static_cast<std::size_t>(sampled.id)] - log_total;
@@ -189,8 +189,8 @@ RowNeed Sampler::need() const {
 
 bool Sampler::row_may_follow() const { return params_.temperature > 0 && params_.top_k == 0; }
 
-// What a summary's tokens weigh, the likeliest first, as far as they may be drawn and weigh anything: into candidates_. Returns
-// the sum.
+// Fills candidates_ with the summary's tokens and weights, likeliest first, without dropped and zero-weight ones. Returns the
+// sum.
 double Sampler::weigh_summary(const LogitSummary& summary, const Weighing& how) {
   const auto count = static_cast<std::size_t>(summary.count);
   const std::size_t most = params_.top_k > 0 ? std::min(count, static_cast<std::size_t>(params_.top_k)) : count;
@@ -205,19 +205,19 @@ double Sampler::weigh_summary(const LogitSummary& summary, const Weighing& how) 
   return total;
 }
 
-// What all that may be drawn weigh, if the summary tells that; `candidates_weigh`, if they are all that weigh anything.
+// Total weight of all tokens that may be drawn, if the summary has it; `candidates_weigh` if no other token has weight.
 std::optional<double> Sampler::total_of(const LogitSummary& summary, double candidates_weigh) const {
   const bool all = static_cast<std::size_t>(summary.count) > candidates_.size() || summary.count < need().likeliest;
   if (all || params_.top_k > 0) return candidates_weigh;
-  if (params_.min_p > 0) return std::nullopt;  // those that it leaves out are in the summary's sum
+  if (params_.min_p > 0) return std::nullopt;  // the summary's sum includes tokens that min-p drops
   return std::max(candidates_weigh, static_cast<double>(summary.tempered));
 }
 
-// One of those that are no candidates, at this share of what they weigh together.
+// Draws a token that is not a candidate, at this fraction of their joint weight.
 std::int32_t Sampler::draw_of_rest(std::span<const float> logits, const Weighing& how, double share) {
   static_cast<void>(weigh_all(logits, how));
   for (const Candidate& candidate : candidates_) weights_[static_cast<std::size_t>(candidate.id)] = 0;
-  for (const Candidate& candidate : candidates_) {  // anew: a difference might leave something where nothing is
+  for (const Candidate& candidate : candidates_) {  // summed again: a difference might leave a remainder where nothing is left
     const std::size_t block = static_cast<std::size_t>(candidate.id) / kLogitBlock;
     const auto first = weights_.begin() + static_cast<std::ptrdiff_t>(block * kLogitBlock);
     const auto end = weights_.begin() + static_cast<std::ptrdiff_t>(std::min((block + 1) * kLogitBlock, weights_.size()));
@@ -245,7 +245,7 @@ Result<Sampled> Sampler::sample(const LogitSummary& summary, const RowOf& row) {
   const Weighing how = weighing(summary.highest);
   const double candidates_weigh = weigh_summary(summary, how);
   const std::optional<double> total = total_of(summary, candidates_weigh);
-  // Neither hangs on what is drawn: the row's distribution is the same.
+  // Neither depends on the drawn token, so the distribution is that of the row.
   if (!total || (params_.top_p < 1 && candidates_weigh < params_.top_p * *total)) {
     WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> logits, row());
     return sample(logits);
@@ -260,7 +260,7 @@ Result<Sampled> Sampler::sample(const LogitSummary& summary, const RowOf& row) {
   }
   const double rest = kept - candidates_weigh;
   if (params_.top_p < 1 || !(rest > 0))
-    return tell_of(candidates_[end - 1].id, summary.logits[end - 1]);  // rounding used up the last sliver
+    return tell_of(candidates_[end - 1].id, summary.logits[end - 1]);  // only rounding error is left
   WINDLASS_ASSIGN_OR_RETURN(const std::span<const float> logits, row());
   Sampled sampled;
   sampled.id = draw_of_rest(logits, how, std::min(left / rest, 1.0));
@@ -274,7 +274,7 @@ void Sampler::remember(std::int32_t token) {
 }
 
 void Sampler::adopt(std::int32_t token) {
-  if (params_.temperature > 0) static_cast<void>(rng_.uniform());  // a draw takes one
+  if (params_.temperature > 0) static_cast<void>(rng_.uniform());  // a draw uses one random number
   remember(token);
 }
 

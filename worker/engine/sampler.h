@@ -1,9 +1,9 @@
-// Sampler: from one row of logits, or what a backend says of it (logit_summary.h), to one token. Each request has its own, with
-// its own random stream, so that what one request draws does not depend on who shares its batch. One thread.
+// Sampler: draws one token from a row of logits, or from a backend's summary of it (logit_summary.h). Each request has its own
+// sampler and random stream, so its output does not depend on the other requests of the batch. One thread.
 //
-// In this order, as vLLM has it: the logit bias, the repetition penalty (Keskar et al. 2019, CTRL) over prompt and output,
-// frequency and presence penalties over the output (OpenAI); greedy ends here. Then the temperature, min-p (Nguyen et al.
-// 2024), top-k and top-p (Holtzman et al. 2020), each over the probabilities that the one before it left.
+// Order of the steps, as in vLLM: logit bias; repetition penalty (Keskar et al. 2019, CTRL) over prompt and output; frequency
+// and presence penalties over the output (OpenAI). Greedy sampling stops here. Then temperature, min-p (Nguyen et al. 2024),
+// top-k and top-p (Holtzman et al. 2020), each over the probabilities left by the previous step.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ namespace windlass::worker {
 
 struct SamplingParams {
   double temperature = 1;         // 0: greedy
-  double top_p = 1;               // of the probability mass, the most likely tokens; in (0, 1]
-  std::int64_t top_k = 0;         // the most likely tokens; 0: all
-  double min_p = 0;               // of the most likely token's probability, in [0, 1]: what is less likely is left out
-  double repetition_penalty = 1;  // above 0: divides positive logits and multiplies negative ones of what has occurred
-  double frequency_penalty = 0;   // off a logit for each time the token was generated
-  double presence_penalty = 0;    // off a logit of each token that was generated
+  double top_p = 1;               // keep the most likely tokens up to this share of the probability mass; in (0, 1]
+  std::int64_t top_k = 0;         // keep this many of the most likely tokens; 0: all
+  double min_p = 0;               // drop tokens below this fraction of the top probability; in [0, 1]
+  double repetition_penalty = 1;  // above 0: divides positive and multiplies negative logits of tokens seen so far
+  double frequency_penalty = 0;   // subtracted from a logit once per earlier occurrence in the output
+  double presence_penalty = 0;    // subtracted from the logit of each token already in the output
   std::vector<std::pair<std::int32_t, float>> logit_bias = {};  // added to these tokens' logits; each id at most once
   std::optional<int> logprobs =
-      {};  // how many of the most likely tokens to tell of besides the one drawn; nullopt: none at all
+      {};  // how many of the most likely tokens to report besides the sampled one; nullopt: no logprobs
   std::uint64_t seed = 0;
 };
 
-// ln of a token's probability as the model has it: before penalties, bias, temperature and truncation.
+// Natural log of a token's probability under the model: before penalties, bias, temperature and truncation.
 struct TokenLogprob {
   std::int32_t id = 0;
   double logprob = 0;
@@ -43,34 +43,34 @@ struct TokenLogprob {
 
 struct Sampled {
   std::int32_t id = 0;
-  double logprob = 0;             // where params.logprobs is set
-  std::vector<TokenLogprob> top;  // the most likely first, the lower id first among equals
+  double logprob = 0;             // set if params.logprobs is
+  std::vector<TokenLogprob> top;  // most likely first; ties by lower id
 };
 
 class Sampler {
  public:
   explicit Sampler(SamplingParams params, std::span<const std::int32_t> prompt = {});
 
-  // The next token of the request; later ones are penalised for it. Greedy takes the lowest id among equals. A token whose
-  // logit is not finite is never drawn. Error: kInternal when no logit is finite.
+  // Draws the request's next token and counts it for later penalties. Greedy: ties go to the lowest id. A token with a
+  // non-finite logit is never drawn. Error: kInternal if no logit is finite.
   [[nodiscard]] Result<Sampled> sample(std::span<const float> logits);
 
-  // What sample() needs of the next row: a summary, or the row itself.
+  // What sample() needs for the next row: a summary, or the row itself.
   [[nodiscard]] RowNeed need() const;
-  // Where it is a summary: whether the row may be asked for nevertheless.
+  // If a summary suffices: whether sample() may still ask for the row.
   [[nodiscard]] bool row_may_follow() const;
-  // The same of a row's summary, made for need(). `row` gives the row itself; it is asked for where the summary turns out to be
-  // too little, never greedy or with a top-k below the vocabulary: then the token is the very one that the row makes. Without,
-  // it follows the same distribution. Errors: also those of `row`.
+  // Samples from a row's summary, made for need(). With greedy sampling or a top-k below the vocabulary size, the token is the
+  // one that the row itself would give, and `row` is never called. Otherwise the token has the same distribution, and `row`
+  // fetches the row if the summary is not enough. Errors: also those of `row`.
   using RowOf = std::function<Result<std::span<const float>>()>;
   [[nodiscard]] Result<Sampled> sample(const LogitSummary& summary, const RowOf& row);
 
-  // Another worker's sampler with the same parameters drew this one: what follows is as if this one had.
+  // Continues as if this sampler had drawn `token`, which another worker's sampler drew with the same parameters.
   void adopt(std::int32_t token);
 
  private:
   using Candidate = TokenWeight;
-  // What a logit weighs beside the highest, which weighs 1; what weighs less than `least` weighs nothing.
+  // Maps logits to weights: the highest gets 1; a weight below `least` becomes 0.
   struct Weighing {
     float highest, steepness, least;
   };
@@ -91,14 +91,15 @@ class Sampler {
 
   SamplingParams params_;
   Rng rng_;
-  std::unordered_map<std::int32_t, std::int64_t> seen_;  // in prompt or output: how often generated; only where a penalty asks
-  // Kept between tokens to save the allocations.
+  std::unordered_map<std::int32_t, std::int64_t>
+      seen_;  // tokens of prompt and output, with their count in the output; only kept for penalties
+  // Work space, kept between tokens to save the allocations.
   std::vector<float> adjusted_;
-  std::vector<float> maxima_;  // of the logits' blocks
+  std::vector<float> maxima_;  // one per block of logits
   std::vector<float> highest_maxima_;
   std::vector<float> chosen_;
   std::vector<float> weights_;      // by token, or by candidate
-  std::vector<double> block_sums_;  // of consecutive weights
+  std::vector<double> block_sums_;  // sums of consecutive weights
   std::vector<Candidate> candidates_;
 };
 

@@ -1,4 +1,5 @@
-// Prompts whose answers have one token, and sequences that receive a filled KV cache, as those of a decode worker do.
+// Measures with prompts that have one token of output, and with sequences that receive a filled KV cache, like those of a
+// decode worker.
 #include "worker/engine/self_measurement.h"
 
 #include <algorithm>
@@ -15,14 +16,14 @@ constexpr std::int64_t kShortPrompt = 32;
 constexpr std::int64_t kLongPrompt = 256;
 constexpr std::int64_t kDecodePrompt = 256;
 constexpr std::int64_t kLargeBatch = 8;
-// Enough for a median; on a fast machine the budget is not used up.
+// Enough for a median; a fast machine then uses less than the budget.
 constexpr std::size_t kMaxPrefills = 8;
 constexpr std::int64_t kMaxDecodes = 32;
-// The first iterations of a kind pay for what libraries load and GPUs record: they count only where no others follow.
+// The first iterations include one-time costs (library loading, GPU graph capture). They count only if no others follow.
 constexpr std::size_t kWarmUps = 2;
 constexpr float kFilledWith = 0.01F;
 
-// Instead of another worker's keys and values.
+// Stands in for keys and values from another worker.
 class FilledKv final : public KvReceiver {
  public:
   explicit FilledKv(Backend& backend) : backend_(backend) {}
@@ -41,7 +42,7 @@ class FilledKv final : public KvReceiver {
   std::vector<float> values_;
 };
 
-// The median of what comes after the warm-up. REQUIRES: seconds is not empty.
+// The median without the warm-up iterations. REQUIRES: seconds is not empty.
 double typical(std::vector<double> seconds) {
   seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(std::min(kWarmUps, seconds.size() - 1)));
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
@@ -60,9 +61,9 @@ class Measurer {
         engine_(options_, backend, [](std::int32_t) { return std::string_view(); }, clock, {nullptr, &kv_}),
         ends_s_(clock.now_s() + measure.budget_s) {}
 
-  // The long prompt comes last: it alone can take much more than its share of the budget.
+  // The long prompt comes last, because it alone can far exceed its share of the budget.
   Result<void> run() {
-    // One iteration computes all of a prompt, and the context has room for the token after it.
+    // One iteration computes the whole prompt, and the context has room for one more token.
     std::int64_t longest = std::min({kLongPrompt, options_.max_batch_tokens, options_.max_context_tokens - 1});
     const std::int64_t shortest = std::min(kShortPrompt, longest);
     if (shortest < 1) return {};
@@ -71,7 +72,7 @@ class Measurer {
     const double token_s = measured_.back().seconds / static_cast<double>(shortest);
     if (measure_.decode) WINDLASS_RETURN_IF_ERROR(decodes());
     kinds_left_ = 1;
-    // Where even a short prompt takes long, a long one would keep the worker from serving for minutes.
+    // If even a short prompt takes long, a long one would delay serving by minutes.
     while (longest > 2 * shortest && static_cast<double>(longest) * token_s > measure_.budget_s / 2)
       longest = std::max(2 * shortest, longest / 2);
     return longest > shortest ? prefill(longest) : Result<void>();
@@ -82,7 +83,7 @@ class Measurer {
  private:
   Result<void> decodes() {
     const std::int64_t batch = std::min({kLargeBatch, options_.max_running, backend_.kv_blocks()});
-    // Of each sequence, so that none has to give up its blocks to another one.
+    // Per sequence, so that none is preempted.
     const std::int64_t room = std::min(options_.max_context_tokens, backend_.kv_blocks() / batch * kKvBlockTokens);
     const std::int64_t prompt = std::min(kDecodePrompt, room / 2);
     const std::int64_t most = std::min(kMaxDecodes, room - 1 - prompt);
@@ -91,7 +92,7 @@ class Measurer {
     return batch > 1 ? decode(batch, prompt, most) : Result<void>();
   }
 
-  // When the next kind of iteration has had its share of what is left of the budget.
+  // When the next kind of iteration has used its share of the remaining budget.
   [[nodiscard]] double next_until_s() {
     const double now_s = clock_.now_s();
     return now_s + (ends_s_ - now_s) / kinds_left_--;
@@ -99,7 +100,7 @@ class Measurer {
 
   [[nodiscard]] Result<void> submit(RequestId id, std::int64_t prompt_tokens, std::int64_t max_tokens, KvSession kv) {
     GenerationRequest request;
-    for (std::int64_t i = 0; i < prompt_tokens; ++i)  // several experts, where a model has them
+    for (std::int64_t i = 0; i < prompt_tokens; ++i)  // varied tokens, so that several experts are used
       request.prompt.push_back(static_cast<std::int32_t>((static_cast<std::int64_t>(id) + 7919 * i) % backend_.vocab_size()));
     request.sampling.seed = id;
     request.max_tokens = max_tokens;
@@ -108,7 +109,7 @@ class Measurer {
     return engine_.submit(id, std::move(request), clock_.now_s());
   }
 
-  // One iteration, which must compute this number of tokens. Its seconds.
+  // Runs one iteration, which must compute exactly this many tokens. Returns its seconds.
   [[nodiscard]] Result<double> iterate(std::int64_t tokens) {
     for (const TokenEvent& event : engine_.step()) {
       if (event.finish == FinishReason::kError) return Error{ErrorCode::kInternal, event.error};
@@ -136,7 +137,7 @@ class Measurer {
     for (RequestId id = 1; id <= last; ++id) {
       WINDLASS_RETURN_IF_ERROR(submit(id, prompt, most + 1, {"measured", "here"}));
     }
-    WINDLASS_RETURN_IF_ERROR(iterate(0));  // gives each its blocks, which are filled
+    WINDLASS_RETURN_IF_ERROR(iterate(0));  // gives each sequence its blocks, already filled
     for (RequestId id = 1; id <= last; ++id) static_cast<void>(engine_.received(id, Sampled{}));
     std::vector<double> seconds;
     do {
@@ -157,7 +158,7 @@ class Measurer {
   FilledKv kv_;
   Engine engine_;
   const double ends_s_;
-  int kinds_left_ = 1;  // of iterations, that are still to run
+  int kinds_left_ = 1;  // kinds of iterations not yet run
   std::vector<MeasuredIteration> measured_;
 };
 
@@ -166,7 +167,7 @@ class Measurer {
 Result<std::vector<MeasuredIteration>> measure_iterations(const EngineOptions& options, Backend& backend, const Clock& clock,
                                                           const MeasureOptions& measure) {
   EngineOptions whole_prompts = options;
-  whole_prompts.prefix_caching = false;  // a prompt that is repeated is computed again
+  whole_prompts.prefix_caching = false;  // so that a repeated prompt is computed again
   Measurer measurer(std::move(whole_prompts), backend, clock, measure);
   WINDLASS_RETURN_IF_ERROR(measurer.run());
   return measurer.measured();

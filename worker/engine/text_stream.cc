@@ -1,4 +1,4 @@
-// The UTF-8 automaton and the stop matcher.
+// The UTF-8 automaton and the stop-string matcher.
 #include "worker/engine/text_stream.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// How a sequence starts: its length and the range of its second byte (Unicode 15, table 3-7). Length 0: no sequence.
+// How a sequence starts: its length and the valid range of its second byte (Unicode 15, table 3-7). Length 0: not a valid
+// start.
 struct Lead {
   std::size_t length;
   unsigned char low;
@@ -21,7 +22,7 @@ Lead lead_of(unsigned char byte) {
   if (byte < 0xC2) return {0, 0, 0};
   if (byte < 0xE0) return {2, 0x80, 0xBF};
   if (byte == 0xE0) return {3, 0xA0, 0xBF};
-  if (byte == 0xED) return {3, 0x80, 0x9F};  // no surrogates
+  if (byte == 0xED) return {3, 0x80, 0x9F};  // excludes surrogates
   if (byte < 0xF0) return {3, 0x80, 0xBF};
   if (byte == 0xF0) return {4, 0x90, 0xBF};
   if (byte < 0xF4) return {4, 0x80, 0xBF};
@@ -79,7 +80,7 @@ TextStream::Piece TextStream::match(std::string text) {
     held_.clear();
     return piece;
   }
-  // Hold the longest tail that begins some stop string.
+  // Hold back the longest tail that begins a stop string.
   std::size_t keep = 0;
   for (const std::string& stop : stops_) {
     for (std::size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {

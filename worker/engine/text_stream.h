@@ -1,8 +1,8 @@
-// TextStream: token bytes in, text for the client out. Holds back what is not decided yet.
+// TextStream: turns token bytes into text for the client, and holds back text that is not yet final.
 //
-// Two things are undecided while tokens arrive: a UTF-8 sequence whose rest is still to come, and text that may be the
-// beginning of a stop string. Bytes that can be no UTF-8 become U+FFFD, one for each maximal subpart (Unicode 15, section 3.9).
-// What comes out is always valid UTF-8 and never holds any part of the stop string that ended it. One per request; one thread.
+// Two things can be undecided: a UTF-8 sequence that is incomplete, and text that may be the start of a stop string. Invalid
+// bytes become U+FFFD, one per maximal subpart (Unicode 15, section 3.9). The output is always valid UTF-8 and never contains
+// any part of the stop string that ended it. One per request; one thread.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ namespace windlass::worker {
 // Turns a stream of bytes into a stream of valid UTF-8.
 class Utf8Stream {
  public:
-  // Everything decided by these bytes and those before.
+  // Returns all text that these bytes make final.
   [[nodiscard]] std::string push(std::string_view bytes);
-  // The held bytes, as U+FFFD if there are any.
+  // Returns U+FFFD for bytes still held, if any.
   [[nodiscard]] std::string finish();
 
  private:
-  std::string held_;  // the beginning of a sequence that may still become valid
+  std::string held_;  // start of a sequence that may still become valid
 };
 
 class TextStream {
@@ -30,10 +30,10 @@ class TextStream {
 
   struct Piece {
     std::string text;
-    bool stopped = false;  // a stop string was found; text ends before it, and nothing may be pushed any more
+    bool stopped = false;  // a stop string was found; the text ends before it, and push() must not be called again
   };
   [[nodiscard]] Piece push(std::string_view token_bytes);
-  // What was held back, when generation ends without a stop string.
+  // Returns the text held back, when generation ends without a stop string.
   [[nodiscard]] std::string finish();
 
  private:

@@ -1,5 +1,5 @@
-// What templates may call: filters, tests, methods of strings and dicts, and the few functions that Hugging Face's environment
-// has. As jinja2 3.1 and transformers have them; what is missing is refused by name when the template is parsed.
+// Filters, tests, methods of strings and dicts, and functions that templates may call, as in jinja2 3.1 and transformers. A
+// missing one is rejected by name when the template is parsed.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// The arguments of `callee` in the order of its parameters, null where none was given. Throws for others.
+// The arguments of `callee` in the order of its parameters, null if not given. Throws for unknown or surplus arguments.
 [[nodiscard]] std::vector<const Value*> bind(std::string_view callee, const Arguments& given,
                                              std::initializer_list<std::string_view> parameters);
 
 [[nodiscard]] bool has_filter(std::string_view name);
 [[nodiscard]] bool has_test(std::string_view name);
-// REQUIRES: there is such a filter, such a test.
+// REQUIRES: the filter or test exists.
 [[nodiscard]] Value apply_filter(std::string_view name, const Value& value, const Arguments& given);
 [[nodiscard]] bool apply_test(std::string_view name, const Value& value, const std::vector<Value>& given);
 
-// value.name and value[key]: undefined where there is none. Throw for what is undefined itself.
+// value.name and value[key]: undefined if there is none. Throw if `value` itself is undefined.
 [[nodiscard]] Value attribute_of(const Value& value, const std::string& name);
 [[nodiscard]] Value item_of(const Value& value, const Value& key);
 
@@ -37,14 +37,14 @@ struct Arguments {
 [[nodiscard]] Value call_method(const Value& self, const std::string& name, const Arguments& given);
 
 [[nodiscard]] bool has_function(std::string_view name);
-// unix_s: the present, for the functions that ask for it.
+// `unix_s`: current time, for functions that need it.
 [[nodiscard]] Value call_function(const std::string& name, const Arguments& given, std::int64_t unix_s);
 
-// Of strings, by characters.
+// String operations, by characters.
 [[nodiscard]] Text upper(const Text& text);
 [[nodiscard]] Text lower(const Text& text);
-[[nodiscard]] Text capitalized(const Text& text);  // the first character upper, the others lower
-// Without the characters of `set`, or without white space where it is null, at its ends.
+[[nodiscard]] Text capitalized(const Text& text);  // first character upper case, the others lower case
+// Removes characters of `set`, or white space if null, at the ends.
 [[nodiscard]] Text stripped(const Text& text, const Text* set, bool left = true, bool right = true);
 [[nodiscard]] Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t count);  // count < 0: all
 [[nodiscard]] std::vector<Text> lines_of(const Text& text, bool with_ends);

@@ -1,4 +1,4 @@
-// Filters, tests, functions, and what attributes and items are.
+// Filters, tests, functions, attributes and items.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -13,7 +13,7 @@
 namespace windlass::jinja {
 namespace {
 
-constexpr std::int64_t kMaxRange = 100'000;  // as Jinja's sandbox has it
+constexpr std::int64_t kMaxRange = 100'000;  // as in Jinja's sandbox
 
 Text plain_text(std::string_view text) { return Text::of_template(text); }
 
@@ -36,7 +36,7 @@ Value path_of(const Value& value, const Value& path) {
   return at;
 }
 
-// What sort, unique, min and max compare by.
+// The key by which sort, unique, min and max compare.
 Value key_of(const Value& value, const Value* attribute, bool case_sensitive) {
   Value key = attribute == nullptr || attribute->none() ? value : path_of(value, *attribute);
   if (case_sensitive || key.text() == nullptr) return key;
@@ -51,10 +51,10 @@ Value rounded(const Value& value, const Arguments& given) {
   const double number = as_double(value);
   if (method == "ceil") return std::ceil(number * scale) / scale;
   if (method == "floor") return std::floor(number * scale) / scale;
-  if (method != "common") throw TemplateError{fmt::format("round: found method '{}', allowed are common, ceil, floor", method)};
+  if (method != "common") throw TemplateError{fmt::format("round: method: must be common, ceil or floor (got '{}')", method)};
   if (value.get<double>() == nullptr && digits >= 0) return as_integer(value, "round");
   if (digits <= 0) return std::nearbyint(number * scale) / scale;
-  // By its decimal digits, as Python does it: 2.675 is a little less than that.
+  // Rounds the exact decimal digits, like Python: 2.675 is slightly less than that.
   const std::string text = fmt::format("{:.{}f}", number, static_cast<int>(std::min<std::int64_t>(digits, 300)));
   double result = 0;
   std::from_chars(text.data(), text.data() + text.size(), result);
@@ -130,7 +130,7 @@ Value json_filter(const Value& value, const Arguments& given) {
   std::string colon = ": ";
   if (bound[2] != nullptr && !bound[2]->none()) {
     const List* both = bound[2]->list();
-    if (both == nullptr || both->items.size() != 2) throw TemplateError{"tojson: separators: expected two strings"};
+    if (both == nullptr || both->items.size() != 2) throw TemplateError{"tojson: separators: must be two strings"};
     comma = as_text(both->items[0], "tojson: separators").bytes();
     colon = as_text(both->items[1], "tojson: separators").bytes();
   }
@@ -160,7 +160,7 @@ Value sorted(const Value& value, const Arguments& given) {
     keyed.emplace_back(std::move(key), std::move(item));
   }
   std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
-    if (equal(a.first, b.first)) return false;  // such as two None, which have no order
+    if (equal(a.first, b.first)) return false;  // e.g. two None, which have no order
     return reverse ? less(b.first, a.first) : less(a.first, b.first);
   });
   List list;
@@ -170,7 +170,7 @@ Value sorted(const Value& value, const Arguments& given) {
 
 Value sorted_dict(const Value& value, const Arguments& given) {
   const auto bound = bind("dictsort", given, {"case_sensitive", "by", "reverse"});
-  if (value.dict() == nullptr) throw TemplateError{fmt::format("dictsort: found {}, allowed is a dict", type_name(value))};
+  if (value.dict() == nullptr) throw TemplateError{fmt::format("dictsort: must be a dict (got {})", type_name(value))};
   const bool case_sensitive = bound[0] != nullptr && truth(*bound[0]);
   const bool by_value = bound[1] != nullptr && as_text(*bound[1], "dictsort: by").bytes() == "value";
   const bool reverse = bound[2] != nullptr && truth(*bound[2]);
@@ -213,7 +213,7 @@ Value sum_of(const Value& value, const Arguments& given) {
   double total = 0;
   std::int64_t integer = 0;
   const auto add = [&](const Value& item) {
-    if (!item.number()) throw TemplateError{fmt::format("sum: found {}, allowed are numbers", type_name(item))};
+    if (!item.number()) throw TemplateError{fmt::format("sum: items: must be numbers (got {})", type_name(item))};
     total += as_double(item);
     if (item.get<double>() != nullptr) {
       whole = false;
@@ -236,10 +236,10 @@ Arguments from(const Arguments& given, std::size_t first) {
 
 Value mapped(const Value& value, const Arguments& given) {
   std::vector<Value> out;
-  if (!truth(value)) return generated({});  // whatever it is
+  if (!truth(value)) return generated({});  // false values of any kind
   if (given.positional.empty()) {
     const auto bound = bind("map", given, {"attribute", "default"});
-    if (bound[0] == nullptr) throw TemplateError{"map: expected a filter's name or attribute="};
+    if (bound[0] == nullptr) throw TemplateError{"map: must have a filter's name or attribute="};
     for (const Value& item : items_of(value)) {
       Value part = path_of(item, *bound[0]);
       out.push_back(part.undefined() != nullptr && bound[1] != nullptr ? *bound[1] : std::move(part));
@@ -248,7 +248,7 @@ Value mapped(const Value& value, const Arguments& given) {
   }
   const std::string& name = as_text(given.positional[0], "map: the filter's name").bytes();
   if (!has_filter(name) || name == "map")
-    throw TemplateError{fmt::format("map: found filter '{}', allowed is another that there is", name)};
+    throw TemplateError{fmt::format("map: filter: must be a known filter other than map (got '{}')", name)};
   const Arguments rest = from(given, 1);
   for (const Value& item : items_of(value)) out.push_back(apply_filter(name, item, rest));
   return generated(std::move(out));
@@ -257,13 +257,13 @@ Value mapped(const Value& value, const Arguments& given) {
 // select, reject, selectattr, rejectattr.
 Value selected(const Value& value, const Arguments& given, bool by_attribute, bool wanted) {
   const std::size_t first = by_attribute ? 1 : 0;
-  if (by_attribute && given.positional.empty()) throw TemplateError{"selectattr: expected the attribute's name"};
+  if (by_attribute && given.positional.empty()) throw TemplateError{"selectattr: must have the attribute's name"};
   std::optional<std::string> test;
   if (given.positional.size() > first) test = as_text(given.positional[first], "select: the test's name").bytes();
-  if (test && !has_test(*test)) throw TemplateError{fmt::format("select: found test '{}', which there is not", *test)};
+  if (test && !has_test(*test)) throw TemplateError{fmt::format("select: test: must be a known test (got '{}')", *test)};
   const std::vector<Value> rest = from(given, first + 1).positional;
   std::vector<Value> kept;
-  if (!truth(value)) return generated({});  // whatever it is
+  if (!truth(value)) return generated({});  // false values of any kind
   for (Value& item : items_of(value)) {
     const Value part = by_attribute ? path_of(item, given.positional[0]) : item;
     if ((test ? apply_test(*test, part, rest) : truth(part)) == wanted) kept.push_back(std::move(item));
@@ -282,7 +282,7 @@ Value reversed(const Value& value) {
 
 Value pairs_of(const Value& value) {
   if (value.undefined() != nullptr) return List{};
-  if (value.dict() == nullptr) throw TemplateError{fmt::format("items: found {}, allowed is a dict", type_name(value))};
+  if (value.dict() == nullptr) throw TemplateError{fmt::format("items: must be a dict (got {})", type_name(value))};
   List list;
   for (const auto& [name, item] : value.dict()->items) list.items.emplace_back(List{{name, item}, Sequence::kTuple});
   return list;
@@ -329,7 +329,7 @@ Value absolute(const Value& value) {
 
 Value replaced_text(const Value& value, const Arguments& given) {
   const auto bound = bind("replace", given, {"old", "new", "count"});
-  if (bound[0] == nullptr || bound[1] == nullptr) throw TemplateError{"replace: found fewer than two arguments"};
+  if (bound[0] == nullptr || bound[1] == nullptr) throw TemplateError{"replace: must have two arguments"};
   const std::int64_t count = bound[2] == nullptr || bound[2]->none() ? -1 : as_integer(*bound[2], "replace: count");
   return replaced(shown(value), shown(*bound[0]), shown(*bound[1]), count);
 }
@@ -356,7 +356,7 @@ constexpr std::array kFilters = {
     Filter{"attr",
            [](const Value& value, const Arguments& given) -> Value {
              const Value* name = bind("attr", given, {"name"})[0];
-             if (name == nullptr) throw TemplateError{"attr: expected a name"};
+             if (name == nullptr) throw TemplateError{"attr: must have a name"};
              return attribute_of(value, as_text(*name, "attr").bytes());
            }},
     Filter{"capitalize", bare<[](const Value& value) -> Value { return capitalized(shown(value)); }>},
@@ -404,7 +404,7 @@ const Filter* filter_of(std::string_view name) {
 
 using Given = std::vector<Value>;
 
-bool is_callable(const Value& value) {  // what is undefined counts, in Python, until it is called
+bool is_callable(const Value& value) {  // in Python, undefined is callable until it is called
   return value.get<Macro>() != nullptr || value.get<Callable>() != nullptr || value.undefined() != nullptr;
 }
 bool is_sequence(const Value& value) {
@@ -413,7 +413,7 @@ bool is_sequence(const Value& value) {
 }
 // The remainder, with the divisor's sign.
 double remainder_of(const Value& value, std::int64_t divisor) {
-  if (divisor == 0) throw TemplateError{"divided by zero"};
+  if (divisor == 0) throw TemplateError{"division by zero"};
   if (const auto* number = value.get<double>()) {
     const double rest = std::fmod(*number, static_cast<double>(divisor));
     return rest != 0 && (rest < 0) != (divisor < 0) ? rest + static_cast<double>(divisor) : rest;
@@ -487,15 +487,16 @@ constexpr std::array<std::string_view, 5> kFunctions = {"dict", "namespace", "ra
 Value range_of(const Arguments& given) {
   std::vector<std::int64_t> bounds;
   for (const Value& value : given.positional) bounds.push_back(as_integer(value, "range"));
-  if (bounds.empty() || bounds.size() > 3 || !given.named.empty()) throw TemplateError{"range: expected one to three integers"};
+  if (bounds.empty() || bounds.size() > 3 || !given.named.empty())
+    throw TemplateError{"range: must have one to three integers"};
   if (bounds.size() == 1) bounds.insert(bounds.begin(), 0);
   if (bounds.size() == 2) bounds.push_back(1);
   const std::int64_t step = bounds[2];
-  if (step == 0) throw TemplateError{"range: found a step of 0"};
+  if (step == 0) throw TemplateError{"range: step: must not be 0"};
   List list;
   for (std::int64_t at = bounds[0]; step > 0 ? at < bounds[1] : at > bounds[1];) {
     if (static_cast<std::int64_t>(list.items.size()) == kMaxRange)
-      throw TemplateError{fmt::format("range: found more than {} numbers", kMaxRange)};
+      throw TemplateError{fmt::format("range: must have at most {} numbers", kMaxRange)};
     list.items.emplace_back(at);
     if (__builtin_add_overflow(at, step, &at)) break;
   }
@@ -504,7 +505,7 @@ Value range_of(const Arguments& given) {
 
 Dict dict_of(const Arguments& given) {
   Dict dict;
-  if (given.positional.size() > 1) throw TemplateError{"dict: found more than one argument without a name"};
+  if (given.positional.size() > 1) throw TemplateError{"dict: must have at most one unnamed argument"};
   if (!given.positional.empty()) {
     const Value& first = given.positional[0];
     if (first.dict() != nullptr) {
@@ -512,7 +513,7 @@ Dict dict_of(const Arguments& given) {
     } else {
       for (const Value& pair : items_of(first)) {
         const std::vector<Value> both = items_of(pair);
-        if (both.size() != 2) throw TemplateError{"dict: expected pairs"};
+        if (both.size() != 2) throw TemplateError{"dict: items: must be pairs"};
         dict.set(as_text(both[0], "dict: a key"), both[1]);
       }
     }
@@ -526,7 +527,7 @@ Dict dict_of(const Arguments& given) {
 
 Value now_text(const Arguments& given, std::int64_t unix_s) {
   const Value* format = bind("strftime_now", given, {"format"})[0];
-  if (format == nullptr) throw TemplateError{"strftime_now: expected a format"};
+  if (format == nullptr) throw TemplateError{"strftime_now: must have a format"};
   const std::time_t seconds = unix_s;
   std::tm parts{};
   localtime_r(&seconds, &parts);
@@ -543,13 +544,12 @@ std::vector<const Value*> bind(std::string_view callee, const Arguments& given,
   std::vector<const Value*> bound(parameters.size(), nullptr);
   if (given.positional.size() > parameters.size()) {
     throw TemplateError{
-        fmt::format("{}: found {} arguments, allowed are at most {}", callee, given.positional.size(), parameters.size())};
+        fmt::format("{}: must have at most {} arguments (got {})", callee, parameters.size(), given.positional.size())};
   }
   for (std::size_t i = 0; i < given.positional.size(); ++i) bound[i] = &given.positional[i];
   for (const auto& [name, value] : given.named) {
     const auto found = std::find(parameters.begin(), parameters.end(), name);
-    if (found == parameters.end())
-      throw TemplateError{fmt::format("{}: found an argument '{}', which it has not", callee, name)};
+    if (found == parameters.end()) throw TemplateError{fmt::format("{}: has no argument '{}'", callee, name)};
     bound[static_cast<std::size_t>(found - parameters.begin())] = &value;
   }
   return bound;
@@ -565,7 +565,7 @@ Value apply_filter(std::string_view name, const Value& value, const Arguments& g
 bool apply_test(std::string_view name, const Value& value, const std::vector<Value>& given) {
   const ValueTest& test = *test_of(name);
   if (given.size() != test.arguments)
-    throw TemplateError{fmt::format("test {}: found {} arguments, expected {}", name, given.size(), test.arguments)};
+    throw TemplateError{fmt::format("test {}: must have {} arguments (got {})", name, test.arguments, given.size())};
   return test.apply(value, given);
 }
 
@@ -614,7 +614,7 @@ Value call_method(const Value& self, const std::string& name, const Arguments& g
   if (const Text* text = self.text()) return call_text_method(*text, name, given);
   if (const List* list = self.list()) {
     const Value* wanted = bind(name, given, {"value"})[0];
-    if (wanted == nullptr) throw TemplateError{fmt::format("{}: expected a value", name)};
+    if (wanted == nullptr) throw TemplateError{fmt::format("{}: must have a value", name)};
     const auto is = [&](const Value& item) { return equal(item, *wanted); };
     if (name == "count") return static_cast<std::int64_t>(std::count_if(list->items.begin(), list->items.end(), is));
     const auto found = std::find_if(list->items.begin(), list->items.end(), is);
@@ -624,7 +624,7 @@ Value call_method(const Value& self, const std::string& name, const Arguments& g
   const Dict& dict = *self.dict();
   if (name == "get") {
     const auto bound = bind(name, given, {"key", "default"});
-    if (bound[0] == nullptr) throw TemplateError{"get: expected a key"};
+    if (bound[0] == nullptr) throw TemplateError{"get: must have a key"};
     const Value* found = bound[0]->text() == nullptr ? nullptr : dict.find(bound[0]->text()->bytes());
     return found != nullptr ? *found : bound[1] != nullptr ? *bound[1] : Value(None{});
   }
@@ -640,7 +640,7 @@ bool has_function(std::string_view name) { return std::find(kFunctions.begin(), 
 Value call_function(const std::string& name, const Arguments& given, std::int64_t unix_s) {
   if (name == "raise_exception") {
     const Value* message = bind(name, given, {"message"})[0];
-    throw TemplateError{message == nullptr ? "the template refuses the messages" : shown(*message).bytes()};
+    throw TemplateError{message == nullptr ? "the template rejects the messages" : shown(*message).bytes()};
   }
   if (name == "range") return range_of(given);
   if (name == "dict") return dict_of(given);

@@ -1,4 +1,4 @@
-// Jinja's own lexer in one pass: text between tags, and the tokens inside them.
+// Follows Jinja's own lexer, in one pass: text between tags, and the tokens inside them.
 #include "worker/jinja/lexer.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool begins_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<signed char>(c) < 0;
 }
 
-// All line ends as "\n", and without the last one.
+// Converts all line ends to "\n" and drops the last one.
 std::string with_plain_lines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -46,7 +46,7 @@ void append_code(std::string& out, std::uint32_t code) {
   std::int32_t length = 0;
   UBool failed = 0;
   U8_APPEND(bytes, length, 4, static_cast<UChar32>(code), failed);
-  if (failed != 0) throw TemplateError{fmt::format("a string: found the escape of character {:#x}, which there is not", code)};
+  if (failed != 0) throw TemplateError{fmt::format("a string: the escape {:#x} is not a character", code)};
   out.append(bytes, static_cast<std::size_t>(length));
 }
 
@@ -78,13 +78,13 @@ class Lexer {
     at_ += count;
   }
 
-  // White space, as far as it goes.
+  // Skips white space.
   void skip_space() {
     const std::size_t end = std::min(source_.find_first_not_of(kSpaces, at_), source_.size());
     skip(end - at_);
   }
 
-  // Text up to the next tag, and that tag.
+  // Reads text up to the next tag, and that tag.
   void read_data() {
     std::size_t tag = at_;
     while (true) {
@@ -102,7 +102,7 @@ class Lexer {
     if (!last && sign == '-') {
       kept.resize(kept.find_last_not_of(kSpaces) + 1);  // npos + 1 is 0
     } else if (!last && sign != '+' && kind != '{') {
-      const std::size_t line = kept.rfind('\n') + 1;  // 0: there is none
+      const std::size_t line = kept.rfind('\n') + 1;  // 0: none
       const bool blank = line < kept.size() && kept.find_first_not_of(kSpaces, line) == std::string::npos;
       if (blank && (line > 0 || line_starting_)) kept.resize(line);
     }
@@ -118,13 +118,13 @@ class Lexer {
 
   void read_comment() {
     const std::size_t end = source_.find("#}", at_);
-    if (end == std::string::npos) fail("a comment has no end; expected '#}'");
+    if (end == std::string::npos) fail("a comment is not closed: '#}' is missing");
     const char sign = end > at_ ? source_[end - 1] : '\0';
     skip(end + 2 - at_);
     after_block(sign == '-' ? '-' : sign == '+' ? '+' : '\0');
   }
 
-  // After a block or comment: what trim_blocks or a minus take away.
+  // Drops what trim_blocks or a minus sign remove after a block or comment.
   void after_block(char sign) {
     const std::size_t from = at_;
     if (sign == '-') {
@@ -135,7 +135,7 @@ class Lexer {
     line_starting_ = at_ > from && source_[at_ - 1] == '\n';
   }
 
-  // Where a raw block begins: all of it, as text.
+  // Reads a whole raw block as text, if one begins here.
   bool read_raw() {
     const std::size_t name = source_.find_first_not_of(kSpaces, at_);
     if (name == std::string::npos || source_.compare(name, 3, "raw") != 0) return false;
@@ -167,19 +167,19 @@ class Lexer {
       after_block(closing);
       return true;
     }
-    fail("a raw block has no end; expected '{% endraw %}'");
+    fail("a raw block is not closed: '{% endraw %}' is missing");
   }
 
-  // The end of a tag, if it stands here.
+  // Reads the end of a tag, if it is here.
   bool read_end(bool block) {
     skip_space();
-    if (at_ >= source_.size()) fail(fmt::format("a tag has no end; expected '{}'", block ? "%}" : "}}"));
+    if (at_ >= source_.size()) fail(fmt::format("a tag is not closed: '{}' is missing", block ? "%}" : "}}"));
     const std::string_view end = block ? "%}" : "}}";
     const char sign = source_[at_] == '-' || (block && source_[at_] == '+') ? source_[at_] : '\0';
     if (!std::string_view(source_).substr(at_ + (sign == '\0' ? 0 : 1)).starts_with(end)) return false;
     if (!open_.empty()) {
       if (sign != '\0' || !block) return false;  // "}}" may close two dicts
-      fail(fmt::format("found '{}', expected '{}'", end, open_.back()));
+      fail(fmt::format("expected '{}' (got '{}')", open_.back(), end));
     }
     add(block ? TokenKind::kBlockEnd : TokenKind::kPrintEnd, "");
     skip(end.size() + (sign == '\0' ? 0 : 1));
@@ -204,13 +204,13 @@ class Lexer {
       if (c == '(' || c == '[' || c == '{') open_ += c == '(' ? ')' : c == '[' ? ']' : '}';
       if (c == ')' || c == ']' || c == '}') {
         if (open_.empty() || open_.back() != c) {
-          fail(fmt::format("found '{}', expected {}", c, open_.empty() ? "nothing to close" : std::string(1, open_.back())));
+          fail(fmt::format("expected {} (got '{}')", open_.empty() ? "no closing bracket" : std::string(1, open_.back()), c));
         }
         open_.pop_back();
       }
       return skip(text.size());
     }
-    fail(fmt::format("found '{}', expected an expression", source_.substr(at_, character_starts(source_.substr(at_, 4))[1])));
+    fail(fmt::format("expected an expression (got '{}')", source_.substr(at_, character_starts(source_.substr(at_, 4))[1])));
   }
 
   void read_name() {
@@ -252,12 +252,11 @@ class Lexer {
     const char* last = digits.data() + digits.size();
     const auto result =
         whole ? std::from_chars(digits.data(), last, token.integer) : std::from_chars(digits.data(), last, token.number);
-    if (result.ec != std::errc() || result.ptr != last)
-      fail(fmt::format("found number {}, allowed are those of 64 bits", digits));
+    if (result.ec != std::errc() || result.ptr != last) fail(fmt::format("number: must fit 64 bits (got {})", digits));
     skip(end - at_);
   }
 
-  // Escapes as Python has them; unknown ones stay as they stand there.
+  // Handles escapes like Python; unknown ones stay as written.
   void read_string() {
     const char quote = source_[at_];
     std::string text;
@@ -279,12 +278,12 @@ class Lexer {
         std::size_t digits = 1;
         while (digits < 3 && i + digits < source_.size() && source_[i + digits] >= '0' && source_[i + digits] <= '7') ++digits;
         i += read_escape(text, i, digits, 8) - 1;
-      } else if (c != '\n') {  // a line's end after a backslash is nothing
+      } else if (c != '\n') {  // a backslash before a newline removes both
         text += '\\';
         text += c;
       }
     }
-    if (i >= source_.size()) fail(fmt::format("a string has no end; expected {}", quote));
+    if (i >= source_.size()) fail(fmt::format("a string is not closed: {} is missing", quote));
     add(TokenKind::kString, text);
     skip(i + 1 - at_);
   }
@@ -294,7 +293,7 @@ class Lexer {
     const char* begin = source_.data() + from;
     const char* end = begin + std::min(digits, source_.size() - std::min(from, source_.size()));
     if (const auto read = std::from_chars(begin, end, code, base); read.ptr != begin + digits)
-      fail(fmt::format("a string: found '\\{}', expected {} digits", source_.substr(from - 1, digits + 1), digits));
+      fail(fmt::format("a string: '\\{}' must have {} digits", source_.substr(from - 1, digits + 1), digits));
     append_code(text, code);
     return digits;
   }
@@ -302,8 +301,8 @@ class Lexer {
   const std::string source_;
   std::size_t at_ = 0;
   int line_ = 1;
-  bool line_starting_ = true;  // what comes begins a line, or the whole
-  std::string open_;           // the brackets that are to close, innermost last
+  bool line_starting_ = true;  // the next text begins a line or the template
+  std::string open_;           // closing brackets expected, innermost last
   std::vector<Token> tokens_;
 };
 

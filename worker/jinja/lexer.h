@@ -1,5 +1,5 @@
-// From a template's source to tokens, with white space as Hugging Face's environment treats it: the line's end after a block is
-// dropped (trim_blocks), and so is the white space before a block that begins a line (lstrip_blocks).
+// Splits a template's source into tokens. White space is handled as in Hugging Face's environment: the newline after a block is
+// dropped (trim_blocks), and so is white space before a block at the start of a line (lstrip_blocks).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class TokenKind {
 
 struct Token {
   TokenKind kind = TokenKind::kEnd;
-  std::string text;  // a string's value; an operator or a name as it stands there
+  std::string text;  // a string's value; an operator or name as written
   std::int64_t integer = 0;
   double number = 0;
   int line = 1;

@@ -1,5 +1,5 @@
-// Recursive descent in the order of Jinja's own grammar: conditional, or, and, not, comparison, sum, ~, product, power, unary,
-// then what follows a primary: attributes, items, calls, filters and tests.
+// Recursive descent in the order of Jinja's grammar: conditional, or, and, not, comparison, sum, ~, product, power, unary, then
+// what follows a primary: attributes, items, calls, filters and tests.
 #include <algorithm>
 #include <array>
 
@@ -13,7 +13,7 @@ namespace windlass::jinja {
 namespace {
 
 constexpr int kMaxHeight = 400;
-constexpr int kMaxNesting = 200;  // of expressions and blocks in one another: deeper ones would use up the stack
+constexpr int kMaxNesting = 200;  // of expressions and blocks; deeper nesting would overflow the stack
 
 class Parser {
  public:
@@ -25,12 +25,11 @@ class Parser {
   }
 
  private:
-  // Counts how deep we are in one another.
+  // Counts the nesting depth.
   class Deeper {
    public:
     explicit Deeper(Parser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kMaxNesting)
-        parser_.fail(fmt::format("found more than {} levels within one another", kMaxNesting));
+      if (++parser_.depth_ > kMaxNesting) parser_.fail(fmt::format("nesting: must be at most {} levels deep", kMaxNesting));
     }
     ~Deeper() { --parser_.depth_; }
     Deeper(const Deeper&) = delete;
@@ -59,7 +58,7 @@ class Parser {
     }
   }
   [[noreturn]] void fail(const std::string& message) const { throw TemplateError{message, now().line}; }
-  [[noreturn]] void fail_expected(std::string_view what) const { fail(fmt::format("found {}, expected {}", found(), what)); }
+  [[noreturn]] void fail_expected(std::string_view what) const { fail(fmt::format("expected {} (got {})", what, found())); }
 
   bool skip_operator(std::string_view text) {
     if (!is_operator(text)) return false;
@@ -86,11 +85,11 @@ class Parser {
     take();
   }
 
-  // Trees are walked by recursion, so their height is bounded.
+  // Trees are walked recursively, so their height is limited.
   void measure(Expression& parent, const ExpressionPtr& child) const {
     if (child == nullptr) return;
     parent.height = std::max(parent.height, child->height + 1);
-    if (parent.height > kMaxHeight) fail(fmt::format("found an expression of more than {} levels", kMaxHeight));
+    if (parent.height > kMaxHeight) fail(fmt::format("an expression: must be at most {} levels deep", kMaxHeight));
   }
   void adopt(Expression& parent, ExpressionPtr child) const {
     measure(parent, child);
@@ -118,7 +117,7 @@ class Parser {
     return expression;
   }
 
-  // Statements up to one of these block names, which is left in place after its "{%".
+  // Statements up to one of these block names, which is not consumed (but its "{%" is).
   Body statements(const std::vector<std::string_view>& ends) {
     const Deeper deeper(*this);
     Body body;
@@ -146,7 +145,7 @@ class Parser {
     }
   }
 
-  // The statements up to `end`, and that block, all of it.
+  // The statements up to the block `end`, which is consumed.
   Body statements_until(std::string_view end) {
     expect_block_end();
     Body body = statements({end});
@@ -173,11 +172,11 @@ class Parser {
         statement.assignments.emplace_back(std::move(name), expression());
       }
       statement.body = statements_until("endwith");
-    } else if (skip_name("generation")) {  // of Hugging Face: marks what a model said
+    } else if (skip_name("generation")) {  // Hugging Face's tag around a model's output
       statement.kind = StatementKind::kGroup;
       statement.body = statements_until("endgeneration");
     } else if (is_name("break") || is_name("continue")) {
-      if (loops_ == 0) fail(fmt::format("found {} outside a loop", found()));
+      if (loops_ == 0) fail(fmt::format("{} must be inside a loop", found()));
       statement.kind = take().text == "break" ? StatementKind::kBreak : StatementKind::kContinue;
       expect_block_end();
     } else {
@@ -207,7 +206,7 @@ class Parser {
     expect_name("in");
     statement.value = tuple(false);
     if (skip_name("if")) statement.condition = expression();
-    if (is_name("recursive")) fail("found 'recursive': loops that call themselves are not supported");
+    if (is_name("recursive")) fail("'recursive' loops are not supported");
     expect_block_end();
     ++loops_;
     statement.body = statements({"else", "endfor"});
@@ -252,7 +251,7 @@ class Parser {
     loops_ = loops;
   }
 
-  // Names that are assigned to: "a", "a, b", "(a, b)" or, for a namespace, "a.b".
+  // Assigned names: "a", "a, b", "(a, b)" or, for a namespace, "a.b".
   Target target(bool with_field) {
     Target target;
     const bool brackets = skip_operator("(");
@@ -261,11 +260,10 @@ class Parser {
       target.names.push_back(expect_any_name());
       static constexpr std::array<std::string_view, 6> kTaken = {"true", "false", "none", "True", "False", "None"};
       if (std::find(kTaken.begin(), kTaken.end(), target.names.back()) != kTaken.end())
-        fail(fmt::format("found '{}', expected a name that can be assigned to", target.names.back()));
+        fail(fmt::format("expected a name that can be assigned to (got '{}')", target.names.back()));
       if (with_field && target.names.size() == 1 && skip_operator(".")) {
         target.field = expect_any_name();
-        if (target.field.starts_with('_'))
-          fail(fmt::format("found field '{}', allowed are those without '_' first", target.field));
+        if (target.field.starts_with('_')) fail(fmt::format("field: must not begin with '_' (got '{}')", target.field));
         return target;
       }
       target.several = target.several || is_operator(",");
@@ -274,7 +272,7 @@ class Parser {
     return target;
   }
 
-  // One expression, or several with commas as a tuple.
+  // One expression, or several with commas, as a tuple.
   ExpressionPtr tuple(bool with_condition) {
     ExpressionPtr first = with_condition ? expression() : or_expression();
     if (!is_operator(",")) return first;
@@ -459,7 +457,7 @@ class Parser {
     return make(ExpressionKind::kSlice, "", std::move(value), std::move(bounds[0]), std::move(bounds[1]), std::move(bounds[2]));
   }
 
-  // Items with commas between them, and perhaps one behind the last, up to the bracket's end.
+  // Items separated by commas, with an optional trailing comma, up to the closing bracket.
   template <class Item>
   void comma_separated(std::string_view end, Item item) {
     bool first = true;
@@ -472,11 +470,11 @@ class Parser {
     }
   }
 
-  // "(a, b, c=d)", into `call`.
+  // Parses "(a, b, c=d)" into `call`.
   void arguments(Expression& call) {
     expect_operator("(");
     comma_separated(")", [&] {
-      if (is_operator("*") || is_operator("**")) fail(fmt::format("found {}: unpacked arguments are not supported", found()));
+      if (is_operator("*") || is_operator("**")) fail(fmt::format("unpacked arguments are not supported (got {})", found()));
       if (now().kind == TokenKind::kName && next().kind == TokenKind::kOperator && next().text == "=") {
         std::string name = take().text;
         take();
@@ -489,15 +487,15 @@ class Parser {
     });
   }
 
-  // Filters and tests behind a value. `begun`: the first filter stands here without its "|".
-  // Without a value they are a block's: nothing but filters then.
+  // Filters and tests after a value. `begun`: the first filter comes without its "|". Without a value they belong to a block,
+  // and only filters are allowed.
   ExpressionPtr filters(ExpressionPtr value, bool begun) {
     const bool of_block = value == nullptr;
     while (true) {
       if (begun || skip_operator("|")) {
         begun = false;
         std::string name = expect_any_name();
-        if (!has_filter(name)) fail(fmt::format("found filter '{}', which there is not", name));
+        if (!has_filter(name)) fail(fmt::format("filter: must be a known one (got '{}')", name));
         value = make(ExpressionKind::kFilter, std::move(name), std::move(value));
         value->line = now().line;
         if (is_operator("(")) arguments(*value);
@@ -515,7 +513,7 @@ class Parser {
   ExpressionPtr test(ExpressionPtr value) {
     const bool negated = skip_name("not");
     std::string name = expect_any_name();
-    if (!has_test(name)) fail(fmt::format("found test '{}', which there is not", name));
+    if (!has_test(name)) fail(fmt::format("test: must be a known one (got '{}')", name));
     value = make(ExpressionKind::kTest, std::move(name), std::move(value));
     const bool literal = now().kind == TokenKind::kString || now().kind == TokenKind::kInteger ||
                          now().kind == TokenKind::kFloat || is_operator("[") || is_operator("{");

@@ -1,4 +1,4 @@
-// What the parser makes of a template: trees of statements and expressions. Never changed once made; any thread.
+// Syntax trees of statements and expressions, made by the parser. Immutable once made; any thread.
 #pragma once
 
 #include <memory>
@@ -54,7 +54,7 @@ struct MacroNode {
   Body body;
 };
 
-// What is assigned to: a name, a field of a namespace, or several names that a sequence is taken apart into.
+// The target of an assignment: a name, a field of a namespace, or several names that unpack a sequence.
 struct Target {
   std::vector<std::string> names;
   std::string field;
@@ -64,11 +64,11 @@ struct Target {
 enum class StatementKind {
   kText,    // text
   kPrint,   // value
-  kFor,     // target in value if condition: body; else_body where nothing came
+  kFor,     // target in value if condition: body; else_body if there were no items
   kIf,      // branches; else_body
-  kSet,     // target = value, or what body prints, through value as a filter where there is one
+  kSet,     // target = value, or what body prints, passed through the filter `value` if any
   kMacro,   // macro
-  kFilter,  // what body prints, through value
+  kFilter,  // what body prints, passed through value
   kWith,    // body, with assignments
   kGroup,   // body
   kBreak,
@@ -82,7 +82,7 @@ struct Statement {
   Target target;
   ExpressionPtr value;
   ExpressionPtr condition;
-  bool from_body = false;  // of kSet
+  bool from_body = false;  // for kSet
   std::vector<std::pair<ExpressionPtr, Body>> branches;
   std::vector<std::pair<std::string, ExpressionPtr>> assignments;
   Body body;

@@ -1,4 +1,4 @@
-// The evaluator: walks the trees. Scopes are chained; a loop's body and a macro have one of their own, an if has none.
+// The evaluator: walks the trees. Scopes are chained; a loop's body and a macro have their own scope, an if does not.
 #include "worker/jinja/template.h"
 
 #include <algorithm>
@@ -35,9 +35,9 @@ struct Scope {
 
 namespace {
 
-constexpr std::int64_t kLoopSteps = 20;        // that going once round a loop counts for
-constexpr int kMaxDepth = 500;                 // of the evaluator's own calls: a MB of stack, several with sanitizers
-constexpr std::int64_t kMaxItems = 1'000'000;  // of a list that an operator makes
+constexpr std::int64_t kLoopSteps = 20;        // steps charged per loop iteration
+constexpr int kMaxDepth = 500;                 // of the evaluator's recursion: a MB of stack, several with sanitizers
+constexpr std::int64_t kMaxItems = 1'000'000;  // in a list made by an operator
 
 enum class Flow { kOn, kBreak, kContinue };
 using ScopePtr = std::shared_ptr<Scope>;
@@ -46,8 +46,8 @@ using ScopePtr = std::shared_ptr<Scope>;
   for (const Value* value : {&a, &b}) {
     if (value->undefined() != nullptr) throw TemplateError{fmt::format("'{}' is undefined", value->undefined()->name)};
   }
-  if (&a == &b) throw TemplateError{fmt::format("'{}': found {}, allowed is a number", operation, type_name(a))};
-  throw TemplateError{fmt::format("'{}': found {} and {}, which it does not take", operation, type_name(a), type_name(b))};
+  if (&a == &b) throw TemplateError{fmt::format("'{}': operand: must be a number (got {})", operation, type_name(a))};
+  throw TemplateError{fmt::format("'{}': not supported for {} and {}", operation, type_name(a), type_name(b))};
 }
 
 // The quotient rounded down. REQUIRES: no overflow, b not 0.
@@ -57,7 +57,7 @@ Value power(double base, double exponent) {
   const double result = std::pow(base, exponent);
   if (!std::isfinite(result) && std::isfinite(base) && std::isfinite(exponent))
     throw TemplateError{
-        fmt::format("'**': found {} and {}, which have no finite real power", float_text(base), float_text(exponent))};
+        fmt::format("'**': must have a finite real result (got {} and {})", float_text(base), float_text(exponent))};
   return result;
 }
 
@@ -74,7 +74,7 @@ Value integer_power(std::int64_t base, std::int64_t exponent) {
 Value compute_integers(const std::string& operation, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   const bool divides = operation == "/" || operation == "//" || operation == "%";
-  if (divides && b == 0) throw TemplateError{fmt::format("'{}': found a division by zero", operation)};
+  if (divides && b == 0) throw TemplateError{fmt::format("'{}': division by zero", operation)};
   if (operation == "/") return static_cast<double>(a) / static_cast<double>(b);
   if (operation == "**") return b < 0 ? power(static_cast<double>(a), static_cast<double>(b)) : integer_power(a, b);
   if (operation == "%") {
@@ -94,9 +94,9 @@ Value compute_numbers(const std::string& operation, double a, double b) {
   if (operation == "-") return a - b;
   if (operation == "*") return a * b;
   if (operation == "**") return power(a, b);
-  if (b == 0) throw TemplateError{fmt::format("'{}': found a division by zero", operation)};
+  if (b == 0) throw TemplateError{fmt::format("'{}': division by zero", operation)};
   if (operation == "/") return a / b;
-  // As Python has it: 0.5 // 0.1 is 4, since 0.1 is a little more than a tenth.
+  // Like Python: 0.5 // 0.1 is 4, because 0.1 is slightly more than a tenth.
   const double rest = std::fmod(a, b);
   const bool other_side = rest != 0 && (rest < 0) != (b < 0);
   if (operation == "//") return std::round((a - rest) / b) - (other_side ? 1 : 0);
@@ -159,7 +159,7 @@ bool compare(const std::string& operation, const Value& a, const Value& b) {
 
 std::int64_t bound(const Value& given, std::int64_t fallback) { return given.none() ? fallback : as_integer(given, "a slice"); }
 
-// Characters one after another, in one piece.
+// Copies runs of consecutive characters in one piece.
 Value part_of(const Text& text, const Value& from, const Value& to) {
   const auto starts = character_starts(text.bytes());
   const auto count = static_cast<std::int64_t>(starts.size()) - 1;
@@ -171,12 +171,12 @@ Value part_of(const Text& text, const Value& from, const Value& to) {
 
 Value slice(const Value& value, const Value& from, const Value& to, const Value& by) {
   const std::int64_t step = bound(by, 1);
-  if (step == 0) throw TemplateError{"a slice: found a step of 0"};
+  if (step == 0) throw TemplateError{"a slice: step: must not be 0"};
   if (value.undefined() != nullptr) throw TemplateError{fmt::format("'{}' is undefined", value.undefined()->name)};
   const List* list = value.list();
   if (value.text() != nullptr && step == 1) return part_of(*value.text(), from, to);
   if (value.text() == nullptr && (list == nullptr || list->kind == Sequence::kGenerator))
-    throw TemplateError{fmt::format("a slice: found {}, allowed is a list or a string", type_name(value))};
+    throw TemplateError{fmt::format("a slice: must be a list or a string (got {})", type_name(value))};
   const std::vector<Value> items = items_of(value);
   const auto count = static_cast<std::int64_t>(items.size());
   const auto place = [&](std::int64_t at) {
@@ -218,7 +218,8 @@ class Evaluator {
    public:
     explicit Deeper(Evaluator& evaluator, std::int64_t steps = 1) : evaluator_(evaluator) {
       charge(steps);
-      if (++evaluator.depth_ > kMaxDepth) throw TemplateError{fmt::format("the template goes deeper than {} calls", kMaxDepth)};
+      if (++evaluator.depth_ > kMaxDepth)
+        throw TemplateError{fmt::format("the template: must be at most {} calls deep", kMaxDepth)};
     }
     ~Deeper() { --evaluator_.depth_; }
     Deeper(const Deeper&) = delete;
@@ -278,14 +279,14 @@ class Evaluator {
     if (!target.field.empty()) {
       const Value* holder = scope->find(target.names[0]);
       if (holder == nullptr || holder->space() == nullptr)
-        throw TemplateError{fmt::format("set {}.{}: found no namespace of that name", target.names[0], target.field)};
+        throw TemplateError{fmt::format("set {}.{}: there is no namespace of that name", target.names[0], target.field)};
       check_item(value);
       return holder->space()->fields.set(Text::of_template(target.field), std::move(value));
     }
     if (!target.several) return scope->set(target.names[0], std::move(value));
     std::vector<Value> parts = items_of(value);
     if (parts.size() != target.names.size()) {
-      throw TemplateError{fmt::format("taking a sequence of {} items apart: expected {}", parts.size(), target.names.size())};
+      throw TemplateError{fmt::format("unpacking: must have {} items (got {})", target.names.size(), parts.size())};
     }
     for (std::size_t i = 0; i < parts.size(); ++i) scope->set(target.names[i], std::move(parts[i]));
   }
@@ -303,7 +304,7 @@ class Evaluator {
     return flow;
   }
 
-  // What `loop` is in the body.
+  // The value of `loop` in the body.
   static Value loop_of(const std::vector<Value>& items, std::size_t i) {
     auto loop = std::make_shared<Namespace>();
     const auto set = [&](const char* name, Value value) {
@@ -317,7 +318,7 @@ class Evaluator {
     set("length", whole(items.size()));
     set("revindex", whole(items.size() - i));
     set("revindex0", whole(items.size() - i - 1));
-    set("depth", std::int64_t{1});  // of loops that call themselves
+    set("depth", std::int64_t{1});  // for recursive loops
     set("depth0", std::int64_t{0});
     set("previtem", i > 0 ? items[i - 1] : Value(Undefined{"loop.previtem"}));
     set("nextitem", i + 1 < items.size() ? items[i + 1] : Value(Undefined{"loop.nextitem"}));
@@ -417,7 +418,7 @@ class Evaluator {
     return {};
   }
 
-  // a < b < c: each is evaluated once, and none behind the first comparison that fails.
+  // a < b < c: evaluates each operand once, and none after the first comparison that fails.
   bool all_hold(const Expression& comparisons, const ScopePtr& scope) {
     Value left = evaluate(*comparisons.parts[0], scope);
     for (std::size_t i = 0; i < comparisons.operators.size(); ++i) {
@@ -440,7 +441,8 @@ class Evaluator {
     const Arguments given = arguments_of(expression, scope);
     if (const auto* macro = callee.get<Macro>()) return call_macro(*macro, given);
     const auto* callable = callee.get<Callable>();
-    if (callable == nullptr) throw TemplateError{fmt::format("a call: found {}, which cannot be called", type_name(callee))};
+    if (callable == nullptr)
+      throw TemplateError{fmt::format("a call: must name something callable (got {})", type_name(callee))};
     if (callable->self != nullptr) return call_method(*callable->self, callable->name, given);
     return call_function(callable->name, given, unix_s_);
   }
@@ -452,12 +454,12 @@ class Evaluator {
       throw TemplateError{fmt::format("macro {}: the loop that it was defined in has ended", node.name)};
     const ScopePtr scope = child_of(defined_in);
     if (given.positional.size() > node.parameters.size()) {
-      throw TemplateError{fmt::format("macro {}: found {} arguments, allowed are at most {}", node.name,
-                                      given.positional.size(), node.parameters.size())};
+      throw TemplateError{fmt::format("macro {}: must have at most {} arguments (got {})", node.name, node.parameters.size(),
+                                      given.positional.size())};
     }
     for (const auto& [name, value] : given.named) {
       if (std::none_of(node.parameters.begin(), node.parameters.end(), [&](const auto& one) { return one.first == name; }))
-        throw TemplateError{fmt::format("macro {}: found an argument '{}', which it has not", node.name, name)};
+        throw TemplateError{fmt::format("macro {}: has no argument '{}'", node.name, name)};
     }
     for (std::size_t i = 0; i < node.parameters.size(); ++i) {
       const auto& [name, fallback] = node.parameters[i];
@@ -505,7 +507,7 @@ Result<Template> Template::parse(std::string_view source, const std::string& nam
   constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
   if (source.size() > kMaxBytes) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found a template of {} bytes, allowed are {}", name, source.size(), kMaxBytes)};
+                 fmt::format("{}: must be at most {} bytes (got {})", name, kMaxBytes, source.size())};
   }
   try {
     auto impl = std::make_unique<Impl>();

@@ -1,4 +1,4 @@
-// Two strings of one length: the bytes, and where each comes from.
+// Stores two strings of equal length: the bytes and their origins.
 #include "worker/jinja/text.h"
 
 #include <algorithm>

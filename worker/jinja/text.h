@@ -1,7 +1,7 @@
-// Text: a string that knows of each byte whether the template wrote it or its input did.
+// Text: a string that records for each byte whether it comes from the template or from its input.
 //
-// A chat template puts control tokens around what a user wrote, and both end as one text. What the user wrote must stay text
-// even where it reads "<|eot_id|>", through every filter and slice, so each byte carries its origin. Plain data; any thread.
+// A chat template puts control tokens around user text, and both end in one string. User text must stay text even if it reads
+// "<|eot_id|>", through every filter and slice, so each byte carries its origin. Plain data; any thread.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class Text {
 
   [[nodiscard]] static Text of_template(std::string_view bytes) { return Text(bytes, kTemplate); }
   [[nodiscard]] static Text of_input(std::string_view bytes) { return Text(bytes, kInput); }
-  // Of the input if anything in `like` is.
+  // Its origin is the input if any part of `like` comes from there.
   [[nodiscard]] static Text like(const Text& like, std::string_view bytes);
 
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
@@ -27,7 +27,7 @@ class Text {
   [[nodiscard]] bool from_input(std::size_t at) const { return origins_[at] == kInput; }
   [[nodiscard]] bool from_input() const { return origins_.find(kInput) != std::string::npos; }
 
-  Text& operator+=(const Text& more);  // throws TemplateError where it would become too long
+  Text& operator+=(const Text& more);  // throws TemplateError if it becomes too long
   // By bytes. REQUIRES: from <= size().
   [[nodiscard]] Text substr(std::size_t from, std::size_t count = std::string::npos) const;
 
@@ -39,13 +39,13 @@ class Text {
   Text(std::string_view bytes, char origin) : bytes_(bytes), origins_(bytes.size(), origin) {}
 
   std::string bytes_;
-  std::string origins_;  // one for each byte
+  std::string origins_;  // one per byte
 };
 
-// The code point of the character that the text begins with; negative where its bytes are no UTF-8. REQUIRES: not empty.
+// The code point of the first character; negative for invalid UTF-8. REQUIRES: not empty.
 [[nodiscard]] std::int32_t code_point(std::string_view text);
 
-// The characters of a text: where each begins, and the text's size at the end. Bytes that are no UTF-8 count one each.
+// The offset of each character, and the text's size at the end. Invalid bytes count as one character each.
 [[nodiscard]] std::vector<std::size_t> character_starts(std::string_view text);
 
 }  // namespace windlass::jinja

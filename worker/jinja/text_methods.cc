@@ -1,4 +1,4 @@
-// Python's methods of str. Whatever they make keeps for each byte where it came from.
+// Python's str methods. Results keep the origin of each byte.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -58,7 +58,7 @@ Text all_cased(const Text& text, Case wanted) {
   return out;
 }
 
-// A letter after another is lower, others upper.
+// Lower-cases letters after a letter and upper-cases the others.
 Text titled(const Text& text) {
   Text out;
   bool within = false;
@@ -80,7 +80,7 @@ bool every_character(const Text& text, Is is) {
   return all;
 }
 
-// Has letters with a case, all of this one.
+// True if there are cased letters and all have this case.
 template <class Is, class IsOther>
 bool only_case(const Text& text, Is is, IsOther is_other) {
   bool any = false, other = false;
@@ -104,11 +104,11 @@ Value list_of(std::vector<Text> parts, Sequence kind = Sequence::kList) {
   return list;
 }
 
-// At white space, as often as `most`; negative: always.
+// Splits at white space, at most `most` times; negative: no limit.
 std::vector<Text> split_words(const Text& text, std::int64_t most, bool from_right) {
   const auto starts = character_starts(text.bytes());
   const std::size_t count = starts.size() - 1;
-  // The character so far from the end that we begin at.
+  // The i-th character from the end where we begin.
   const auto space = [&](std::size_t i) {
     const std::size_t at = from_right ? count - 1 - i : i;
     return is_space(code_point(std::string_view(text.bytes()).substr(starts[at], starts[at + 1] - starts[at])));
@@ -134,7 +134,7 @@ std::vector<Text> split_words(const Text& text, std::int64_t most, bool from_rig
 }
 
 std::vector<Text> split_at(const Text& text, const Text& separator, std::int64_t most, bool from_right) {
-  if (separator.empty()) throw TemplateError{"split: found an empty separator"};
+  if (separator.empty()) throw TemplateError{"split: separator: must not be empty"};
   std::vector<Text> parts;
   if (from_right) {
     std::size_t end = text.size();
@@ -168,7 +168,7 @@ Value split(const Text& self, const Arguments& given, bool from_right) {
 }
 
 Value partition(const Text& self, const Text& separator, bool from_right) {
-  if (separator.empty()) throw TemplateError{"partition: found an empty separator"};
+  if (separator.empty()) throw TemplateError{"partition: separator: must not be empty"};
   const std::size_t found = from_right ? self.bytes().rfind(separator.bytes()) : self.bytes().find(separator.bytes());
   if (found == std::string::npos)
     return list_of(from_right ? std::vector<Text>{{}, {}, self} : std::vector<Text>{self, {}, {}}, Sequence::kTuple);
@@ -186,7 +186,7 @@ bool matches(const Text& self, const Value& wanted, bool at_end) {
   return one(wanted);
 }
 
-// Where `part` stands, in characters; -1: nowhere.
+// The position of `part`, in characters; -1: not found.
 std::int64_t place_of(const Text& self, const Text& part, bool last) {
   const std::size_t found = last ? self.bytes().rfind(part.bytes()) : self.bytes().find(part.bytes());
   if (found == std::string::npos) return -1;
@@ -307,7 +307,7 @@ bool has_text_method(std::string_view name) {
 Value call_text_method(const Text& self, std::string_view name, const Arguments& given) {
   const auto wanted = [&](std::string_view parameter) -> const Value& {
     const Value* value = bind(name, given, {parameter})[0];
-    if (value == nullptr) throw TemplateError{fmt::format("{}: found no {}", name, parameter)};
+    if (value == nullptr) throw TemplateError{fmt::format("{}: must have {}", name, parameter)};
     return *value;
   };
   const auto wanted_text = [&](std::string_view parameter) -> const Text& { return as_text(wanted(parameter), name); };
@@ -321,7 +321,7 @@ Value call_text_method(const Text& self, std::string_view name, const Arguments&
   if (name == "find" || name == "rfind") return place_of(self, wanted_text("sub"), name == "rfind");
   if (name == "index") {
     const std::int64_t place = place_of(self, wanted_text("sub"), false);
-    if (place < 0) throw TemplateError{"index: the string does not hold it"};
+    if (place < 0) throw TemplateError{"index: the string does not contain it"};
     return place;
   }
   if (name == "count") return count_of(self, wanted_text("sub"));
@@ -336,7 +336,7 @@ Value call_text_method(const Text& self, std::string_view name, const Arguments&
   }
   if (name == "replace") {
     const auto bound = bind(name, given, {"old", "new", "count"});
-    if (bound[0] == nullptr || bound[1] == nullptr) throw TemplateError{"replace: found fewer than two arguments"};
+    if (bound[0] == nullptr || bound[1] == nullptr) throw TemplateError{"replace: must have two arguments"};
     const std::int64_t count = bound[2] == nullptr ? -1 : as_integer(*bound[2], "replace: count");
     return replaced(self, as_text(*bound[0], name), as_text(*bound[1], name), count);
   }

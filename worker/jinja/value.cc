@@ -1,4 +1,4 @@
-// Python's rules for its values, where a template can see them.
+// Python's rules for values, as far as templates can see them.
 #include "worker/jinja/value.h"
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kMaxValueHeight = 200;
 constexpr std::int64_t kMaxWeight = 1'000'000;
-constexpr std::int64_t kMaxSteps = 5'000'000;  // a long chat takes some ten thousands
+constexpr std::int64_t kMaxSteps = 5'000'000;  // a long chat takes some tens of thousands
 thread_local std::int64_t steps_left = kMaxSteps;
 
 Text plain(std::string_view text) { return Text::of_template(text); }
 
-// A string between quotes, as repr() writes it.
+// A string in quotes, as repr() writes it.
 Text quoted_text(const Text& text) {
   const bool single = text.bytes().find('\'') == std::string::npos || text.bytes().find('"') != std::string::npos;
   const char quote = single ? '\'' : '"';
@@ -78,7 +78,7 @@ Text json_text(const Text& text, bool ascii) {
     } else if (ascii && code >= 0x7f) {
       escaped = fmt::format("\\u{:04x}", static_cast<int>(code));
     }
-    if (ascii && code == 0x7f) escaped.clear();  // the last that json.dumps takes for ASCII
+    if (ascii && code == 0x7f) escaped.clear();  // the last character that json.dumps treats as ASCII
     out += escaped.empty() ? character : Text::like(character, escaped);
   }
   out += plain("\"");
@@ -142,10 +142,10 @@ Text json_of(const Value& value, const JsonStyle& style, int depth) {
       return out;
     });
   }
-  throw TemplateError{fmt::format("tojson: found {}, allowed are values that JSON has", type_name(value))};
+  throw TemplateError{fmt::format("tojson: must be a value that JSON has (got {})", type_name(value))};
 }
 
-// What a list or dict with this item is at the least. Printing, comparing and ending of values are recursive.
+// Updates height and weight for an added item. Limits exist because printing, comparing and destroying values is recursive.
 template <class Holder>
 void hold(Holder& holder, const Value& item) {
   check_item(item);
@@ -154,15 +154,15 @@ void hold(Holder& holder, const Value& item) {
   holder.height = std::max(holder.height, 1 + (list != nullptr ? list->height : dict != nullptr ? dict->height : 0));
   holder.weight += list != nullptr ? list->weight : dict != nullptr ? dict->weight : 1;
   if (holder.height > kMaxValueHeight)
-    throw TemplateError{fmt::format("found more than {} lists and dicts within one another", kMaxValueHeight)};
-  if (holder.weight > kMaxWeight) throw TemplateError{fmt::format("a list or dict would hold more than {} values", kMaxWeight)};
+    throw TemplateError{fmt::format("lists and dicts: must be at most {} levels deep", kMaxValueHeight)};
+  if (holder.weight > kMaxWeight) throw TemplateError{fmt::format("a list or dict: must have at most {} values", kMaxWeight)};
 }
 
 }  // namespace
 
 void charge(std::int64_t steps) {
   steps_left -= steps;
-  if (steps_left < 0) throw TemplateError{fmt::format("the template takes more than {} steps", kMaxSteps)};
+  if (steps_left < 0) throw TemplateError{fmt::format("the template: must take at most {} steps", kMaxSteps)};
 }
 
 void begin_work() { steps_left = kMaxSteps; }
@@ -187,7 +187,7 @@ void Dict::set(const Text& key, Value value) {
 
 void check_item(const Value& item) {
   if (item.space() != nullptr || item.get<Macro>() != nullptr || item.get<Callable>() != nullptr)
-    throw TemplateError{fmt::format("found a {} within a list, dict or namespace, which is not supported", type_name(item))};
+    throw TemplateError{fmt::format("a list, dict or namespace: must not contain {}", type_name(item))};
 }
 
 Value::Value(List list) {
@@ -357,7 +357,7 @@ bool less(const Value& a, const Value& b) {
     if (value->undefined() != nullptr) throw TemplateError{fmt::format("'{}' is undefined", value->undefined()->name)};
   }
   throw TemplateError{
-      fmt::format("comparing: found {} and {}, allowed are two of a kind with an order", type_name(a), type_name(b))};
+      fmt::format("a comparison: must have two values of one kind with an order (got {} and {})", type_name(a), type_name(b))};
 }
 
 bool contains(const Value& container, const Value& item) {
@@ -365,7 +365,7 @@ bool contains(const Value& container, const Value& item) {
     return text->bytes().find(as_text(item, "'in' of a string").bytes()) != std::string::npos;
   if (container.dict() != nullptr &&
       (item.dict() != nullptr || (item.list() != nullptr && item.list()->kind == Sequence::kList)))
-    throw TemplateError{fmt::format("'in' of a dict: found {}, which is no key", type_name(item))};
+    throw TemplateError{fmt::format("'in' a dict: must be a key (got {})", type_name(item))};
   if (const Dict* dict = container.dict()) return item.text() != nullptr && dict->find(item.text()->bytes()) != nullptr;
   const std::vector<Value> items = items_of(container);
   return std::any_of(items.begin(), items.end(), [&](const Value& one) { return equal(one, item); });
@@ -381,10 +381,10 @@ std::vector<Value> items_of(const Value& value) {
   }
   const Text* text = value.text();
   if (text == nullptr)
-    throw TemplateError{fmt::format("going through items: found {}, allowed is a list, a dict or a string", type_name(value))};
+    throw TemplateError{fmt::format("a loop: must be over a list, a dict or a string (got {})", type_name(value))};
   const auto starts = character_starts(text->bytes());
   if (static_cast<std::int64_t>(starts.size()) > kMaxWeight)
-    throw TemplateError{fmt::format("going through items: found a string of more than {} characters", kMaxWeight)};
+    throw TemplateError{fmt::format("a loop: must be over a string of at most {} characters", kMaxWeight)};
   charge(static_cast<std::int64_t>(starts.size()));
   for (std::size_t i = 0; i + 1 < starts.size(); ++i) items.emplace_back(text->substr(starts[i], starts[i + 1] - starts[i]));
   return items;
@@ -396,7 +396,7 @@ std::int64_t length_of(const Value& value) {
   if (const Dict* dict = value.dict()) return static_cast<std::int64_t>(dict->items.size());
   if (const List* list = value.list(); list != nullptr && list->kind != Sequence::kGenerator)
     return static_cast<std::int64_t>(list->items.size());
-  throw TemplateError{fmt::format("length: found {}, allowed is a list, a dict or a string", type_name(value))};
+  throw TemplateError{fmt::format("length: must be of a list, a dict or a string (got {})", type_name(value))};
 }
 
 double as_double(const Value& value) {
@@ -408,13 +408,13 @@ std::int64_t as_integer(const Value& value, std::string_view what) {
   if (const auto* integer = value.integer()) return *integer;
   if (const auto* truth = value.get<bool>()) return *truth ? 1 : 0;
   if (value.undefined() != nullptr) throw TemplateError{fmt::format("{}: '{}' is undefined", what, value.undefined()->name)};
-  throw TemplateError{fmt::format("{}: found {}, allowed is an integer", what, type_name(value))};
+  throw TemplateError{fmt::format("{}: must be an integer (got {})", what, type_name(value))};
 }
 
 const Text& as_text(const Value& value, std::string_view what) {
   if (const Text* text = value.text()) return *text;
   if (value.undefined() != nullptr) throw TemplateError{fmt::format("{}: '{}' is undefined", what, value.undefined()->name)};
-  throw TemplateError{fmt::format("{}: found {}, allowed is a string", what, type_name(value))};
+  throw TemplateError{fmt::format("{}: must be a string (got {})", what, type_name(value))};
 }
 
 }  // namespace windlass::jinja

@@ -1,5 +1,5 @@
-// Value: what a template computes with, as Python has it: undefined, None, booleans, integers, floats, strings, lists, dicts,
-// and what can be called. Lists and dicts never change once made (as in Jinja's immutable sandbox); only a namespace does.
+// Value: a value in a template, with Python's semantics: undefined, None, booleans, integers, floats, strings, lists, dicts,
+// and callables. Lists and dicts are immutable (as in Jinja's immutable sandbox); only a namespace can change.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace windlass::jinja {
 
-// What a template asked for and cannot have. Thrown within this room alone, caught at its edge (template.cc).
+// An error in a template. Thrown only inside worker/jinja and caught at its boundary (template.cc).
 struct TemplateError {
   std::string message;
-  int line = 0;  // of the template; 0: not known here
+  int line = 0;  // in the template; 0: not known here
 };
 
 class Value;
@@ -27,40 +27,40 @@ struct MacroNode;
 struct Scope;
 
 struct Undefined {
-  std::string name;  // of what is not there, for messages
+  std::string name;  // name of what is undefined, for messages
 };
 struct None {};
 
 enum class Sequence {
   kList,
   kTuple,
-  kGenerator,  // what a filter yields one by one in Python: always true, without a length
+  kGenerator,  // items that a filter yields one by one in Python: always true, without a length
 };
 struct List {
   std::vector<Value> items;
   Sequence kind = Sequence::kList;
-  int height = 1;           // of lists and dicts within one another; set by Value, as is
-  std::int64_t weight = 1;  // how many values stand in it, however often one does
+  int height = 1;           // nesting of lists and dicts; set by Value, like weight
+  std::int64_t weight = 1;  // number of values in it, with repetitions
 };
 
 struct Dict {
-  std::vector<std::pair<Text, Value>> items;  // in the order in which they came; keys are strings
+  std::vector<std::pair<Text, Value>> items;  // in order of insertion; keys are strings
   [[nodiscard]] const Value* find(std::string_view key) const;
-  void set(const Text& key, Value value);  // while it is made
+  void set(const Text& key, Value value);  // only during construction
   int height = 1;
   std::int64_t weight = 1;
 };
 
 struct Namespace {
-  Dict fields;  // the one thing that a template may change
+  Dict fields;  // the only thing that a template may change
 };
 
 struct Macro {
   const MacroNode* node = nullptr;
-  std::weak_ptr<Scope> scope;  // in which it was defined, and which holds it
+  std::weak_ptr<Scope> scope;  // the scope of its definition, which owns it
 };
 
-// A global function, or a method with what it belongs to.
+// A global function, or a method with its object.
 struct Callable {
   std::string name;
   std::shared_ptr<const Value> self;  // null: a function
@@ -78,28 +78,28 @@ class Value {
   Value(std::int64_t integer) : value_(integer) {}
   Value(double number) : value_(number) {}
   Value(Text text) : value_(std::make_shared<const Text>(std::move(text))) {}
-  Value(List list);  // throw where it would be too deep or too heavy, or hold what can be called or changed
+  Value(List list);  // throw if it would be too deep or too heavy, or contain a callable or a namespace
   Value(Dict dict);
   Value(std::shared_ptr<Namespace> space) : value_(std::move(space)) {}
   Value(Macro macro) : value_(std::move(macro)) {}
   Value(Callable callable) : value_(std::move(callable)) {}
-  Value(const char*) = delete;  // would be a truth
+  Value(const char*) = delete;  // would convert to bool
 
-  // Strings in it, keys too, are of the input.
+  // Its strings, including keys, are marked as input.
   [[nodiscard]] static Value of_input(const nlohmann::ordered_json& json);
 
   template <class T>
   [[nodiscard]] const T* get() const {
     return std::get_if<T>(&value_);
   }
-  // Null where it is something else.
+  // Null for any other kind.
   [[nodiscard]] const Text* text() const;
   [[nodiscard]] const List* list() const;
   [[nodiscard]] const Dict* dict() const;
   [[nodiscard]] Namespace* space() const;
   [[nodiscard]] const Undefined* undefined() const { return get<Undefined>(); }
   [[nodiscard]] bool none() const { return get<None>() != nullptr; }
-  // A number as Python takes one: True is 1.
+  // A number in Python's sense: True is 1.
   [[nodiscard]] bool number() const {
     return get<bool>() != nullptr || get<std::int64_t>() != nullptr || get<double>() != nullptr;
   }
@@ -109,41 +109,41 @@ class Value {
   Variant value_;
 };
 
-// "str", "list", ...: Python's names, for messages.
-// Counts work against what one rendering may take, on this thread; throws where it is used up. Every step, item and piece of
-// text is charged for, so that a hostile template ends.
+// Charges `steps` to the current rendering on this thread; throws when its limit is reached. Every step, item and piece of text
+// is charged, so that a hostile template ends.
 void charge(std::int64_t steps);
-// Of a rendering: gives it its steps.
+// Starts a rendering with a full budget of steps.
 void begin_work();
 
-// Throws for what no list, dict or namespace may hold: it could hold itself, or hide how deep it is.
+// Throws for values that no list, dict or namespace may contain, because they could contain themselves or hide their depth.
 void check_item(const Value& item);
 
+// "str", "list", ...: Python's names, for messages.
 [[nodiscard]] const char* type_name(const Value& value);
 
 [[nodiscard]] bool truth(const Value& value);
 // str(): what {{ value }} prints.
 [[nodiscard]] Text shown(const Value& value);
-// repr(), as it stands within a printed list.
+// repr(): as in a printed list.
 [[nodiscard]] Text quoted(const Value& value);
 // json.dumps(); indent < 0: on one line.
 [[nodiscard]] Text to_json(const Value& value, int indent, bool sorted, std::string_view comma, std::string_view colon,
                            bool ascii);
 
 [[nodiscard]] bool equal(const Value& a, const Value& b);
-// a < b. Throws where Python has no order for them.
+// a < b. Throws if Python defines no order for them.
 [[nodiscard]] bool less(const Value& a, const Value& b);
 [[nodiscard]] bool contains(const Value& container, const Value& item);
 
-// What a for loop goes through: items, a dict's keys, a string's characters, nothing for undefined. Throws for others.
+// The items of a for loop: items, a dict's keys, a string's characters, nothing for undefined. Throws for others.
 [[nodiscard]] std::vector<Value> items_of(const Value& value);
 [[nodiscard]] std::int64_t length_of(const Value& value);
 
 // A number's value. REQUIRES: number().
 [[nodiscard]] double as_double(const Value& value);
-// An integer's or boolean's. Throws, with what it was wanted for, for others.
+// The value of an integer or boolean. Throws for others, naming `what`.
 [[nodiscard]] std::int64_t as_integer(const Value& value, std::string_view what);
-// Throws, with what it was wanted for, for what is no string.
+// Throws if it is not a string, naming `what`.
 [[nodiscard]] const Text& as_text(const Value& value, std::string_view what);
 
 [[nodiscard]] std::string float_text(double number);  // repr() of a float

@@ -1,4 +1,5 @@
-// One pass over the text; a hash look-up for each length that a token with the same first byte has.
+// Finds added tokens in one pass over the text, with one hash lookup per length that occurs among tokens with the same first
+// byte.
 #include "worker/model/added_tokens.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace windlass::worker {
 namespace {
 
-// The character at the end, or at the beginning; negative where there is none.
+// The character at the end, or at the beginning; negative if there is none.
 UChar32 last_of(std::string_view text) {
   auto at = static_cast<std::int32_t>(text.size());
   UChar32 code = -1;
@@ -46,7 +47,7 @@ void AddedTokens::add(const std::string& text, const AddedToken& token) {
 std::vector<AddedTokens::Found> AddedTokens::find(
     std::string_view text, const std::function<bool(const AddedToken&, std::size_t, std::size_t)>& is_text) const {
   std::vector<Found> found;
-  std::size_t taken = 0;  // up to here
+  std::size_t taken = 0;  // everything before this is consumed
   for (std::size_t at = 0; at < text.size();) {
     const AddedToken* token = nullptr;
     std::size_t end = at;
@@ -69,7 +70,7 @@ std::vector<AddedTokens::Found> AddedTokens::find(
       do --begin;
       while ((text[begin] & 0xC0) == 0x80);
     }
-    // What the token before took is white space to its end; to look through it again would take the square of its length.
+    // Continue after the previous token, which consumed white space up to `end`; scanning it again would be quadratic.
     if (token->rstrip) end = std::max(end, taken);
     while (token->rstrip && end < text.size() && is_space(first_of(text.substr(end)))) {
       do ++end;

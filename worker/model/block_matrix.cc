@@ -1,4 +1,4 @@
-// See block_matrix.h.
+// Packs and unpacks quantised blocks; see block_matrix.h.
 #include "worker/model/block_matrix.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::size_t kMinima = BlockMatrix::kTileRows * sizeof(std::uint16_t);  // of a line, after the scales
+constexpr std::size_t kMinima =
+    BlockMatrix::kTileRows * sizeof(std::uint16_t);  // offset of the minima in a line, after the scales
 
 std::uint16_t load_half(const BlockMatrix::Line& line, std::size_t at) {
   std::uint16_t half = 0;
@@ -21,7 +22,7 @@ std::uint16_t load_half(const BlockMatrix::Line& line, std::size_t at) {
 
 bool finite_as_f16(float value) { return (f16_from_float(value) & 0x7C00U) != 0x7C00U; }
 
-// Where the code of a tile's row and column is, among its lines of codes.
+// Position of the code of a row and column among a tile's lines of codes.
 struct CodePlace {
   std::int64_t line;
   std::size_t byte;
@@ -29,7 +30,7 @@ struct CodePlace {
 };
 CodePlace place_of_code(GgmlCoding coding, std::int64_t row, std::int64_t column) {
   const std::int64_t quad = column / 4;
-  const std::int64_t line = quad % coding.bits;  // as many lines as bits
+  const std::int64_t line = quad % coding.bits;  // a group has as many lines as bits
   return {line, static_cast<std::size_t>(4 * row + column % 4), quad >= coding.bits ? 4 : 0};
 }
 

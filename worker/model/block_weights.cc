@@ -1,4 +1,4 @@
-// Layers are moved, never copied.
+// Moves layers between ranges; never copies them.
 #include "worker/model/block_weights.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void BlockWeights::keep(BlockRange blocks) {
   if (!ends.project_out) drop(have.project_out);
   if (!ends.final_norm) have.final_norm = NormWeights();
   if (!ends.lm_head) drop(have.lm_head);
-  ::malloc_trim(0);  // the system has it before anything new comes
+  ::malloc_trim(0);  // return memory to the system before anything new is loaded
 }
 
 Result<ModelWeights> BlockWeights::read(const TensorStore& store, BlockRange blocks, LoadProgress* progress) const {

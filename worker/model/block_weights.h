@@ -1,9 +1,9 @@
-// BlockWeights: the weights of some of a model's blocks, which may become those of others: what both ranges have stays where it
-// is in memory and is not read again; only what is missing is read from the checkpoint.
+// BlockWeights: the weights of a range of blocks, which can change to another range. Weights that both ranges have stay in
+// place in memory; only the missing ones are read from the checkpoint.
 //
-// A change is keep(), read() and add(), in this order; or, where nothing is to be dropped, read() before the others, while
-// backends go on. So what is dropped is gone before anything new is in memory. Between these calls there may be fewer layers
-// than either range has, never wrong ones. One thread at a time.
+// A change is keep(), read() and add(), in this order, so that dropped weights are freed before new ones are loaded. If nothing
+// is dropped, read() may come first, while backends keep running. Between these calls there may be fewer layers than in either
+// range, but never wrong ones. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -18,22 +18,22 @@ namespace windlass::worker {
 
 class BlockWeights {
  public:
-  // Of no blocks.
+  // Starts with no blocks.
   BlockWeights(ModelConfig config, TensorSlice slice, WeightFormat format)
       : config_(std::move(config)), slice_(slice), format_(format) {}
 
-  // Those whose layers are here.
+  // The blocks whose layers are here.
   [[nodiscard]] BlockRange blocks() const { return blocks_; }
   // For backends.
   [[nodiscard]] std::shared_ptr<const ModelWeights> weights() const { return weights_; }
 
-  // Drops what weights of `blocks` do not have. REQUIRES: no backend has the weights.
+  // Drops weights that `blocks` do not need. REQUIRES: no backend uses the weights.
   void keep(BlockRange blocks);
-  // What weights of `blocks` have and these lack. Error: as load_weights().
+  // Reads the weights that `blocks` need and that are not here. Error: as load_weights().
   [[nodiscard]] Result<ModelWeights> read(const TensorStore& store, BlockRange blocks, LoadProgress* progress = nullptr) const;
-  // How much that is; no number is read. Error: as check_weights().
+  // The size of those weights; reads no numbers. Error: as check_weights().
   [[nodiscard]] Result<WeightSizes> missing(const TensorStore& store, BlockRange blocks) const;
-  // Takes in what was read for `blocks`. REQUIRES: no backend has the weights; keep(blocks) came before.
+  // Adds what was read for `blocks`. REQUIRES: no backend uses the weights; keep(blocks) came before.
   void add(ModelWeights missing, BlockRange blocks);
 
  private:

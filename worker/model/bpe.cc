@@ -1,5 +1,5 @@
-// Merging by rank over a linked list with a heap: a piece of n bytes takes O(n log n), so that a hostile prompt of one endless
-// word costs no more than an honest one.
+// Merges by rank, with a linked list and a heap. A piece of n bytes takes O(n log n), so a hostile prompt of one endless word
+// costs no more than ordinary text.
 #include "worker/model/bpe.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ Result<Bpe> Bpe::make(const BpeSpec& spec, bool raw_bytes, const std::function<b
     bpe.unknown_ = -1;
   } else if (!unknown_found) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("model.unk_token: found '{}', allowed is a token of model.vocab", spec.unknown)};
+                 fmt::format("model.unk_token: must be a token of model.vocab (got '{}')", spec.unknown)};
   }
   const bool all_bytes = std::none_of(bpe.byte_ids_.begin(), bpe.byte_ids_.end(), [](std::int32_t id) { return id < 0; });
   bpe.complete_ = all_bytes && (raw_bytes || spec.byte_fallback);
@@ -97,13 +97,12 @@ Result<void> Bpe::take_merges(const BpeSpec& spec, const std::function<bool(cons
   for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const auto& [a, b] = spec.merges[rank];
     const std::string both = a + b.substr(std::min(spec.subword_prefix.size(), b.size()));
-    // A marker is cut out of the text before merging. Where its text is literal, merging must not make it after all.
+    // Markers are split off before merging. If their text is meant literally, merging must not produce them either.
     if (is_marker(a) || is_marker(b) || is_marker(both)) continue;
     const auto left = ids.find(a), right = ids.find(b), result = ids.find(both);
     if (left == ids.end() || right == ids.end() || result == ids.end()) {
-      return Error{
-          ErrorCode::kInvalidArgument,
-          fmt::format("model.merges[{}]: found '{}' + '{}', allowed are parts and results that model.vocab holds", rank, a, b)};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("model.merges[{}]: must have parts and a result in model.vocab (got '{}' + '{}')", rank, a, b)};
     }
     merges_.insert_or_assign(pair_key(left->second, right->second), Merge{static_cast<std::int32_t>(rank), result->second});
   }
@@ -127,7 +126,8 @@ std::vector<std::int32_t> Bpe::symbols_of(std::string_view piece) const {
   if (raw_bytes_) return symbols_of_bytes(piece);
   std::vector<std::int32_t> ids;
   ids.reserve(piece.size());
-  // An unknown token waits until a symbol follows. Bytes are none: they come out before it. So it is in the reference.
+  // As in the reference, an unknown token is written only when the next symbol follows; byte tokens are not symbols and come
+  // out before it.
   bool waiting = false;
   std::string symbol;
   for (std::size_t at = 0, next = 0; at < piece.size(); at = next) {
@@ -164,8 +164,8 @@ void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& out) const {
   const auto n = static_cast<std::int32_t>(ids.size());
   std::vector<Node> nodes(ids.size());
   for (std::int32_t i = 0; i < n; ++i) nodes[i] = {ids[i], i - 1, i + 1 < n ? i + 1 : -1};
-  // (rank, left position, left id, right id): the lowest rank first, the leftmost of equals. An entry whose ids no longer stand
-  // there is stale and skipped.
+  // (rank, left position, left id, right id): lowest rank first, leftmost among equals. An entry whose ids have changed is
+  // stale and skipped.
   using Entry = std::tuple<std::int32_t, std::int32_t, std::int32_t, std::int32_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> heap;
   const auto offer = [&](std::int32_t left) {
@@ -183,7 +183,7 @@ void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& out) const {
     nodes[left].id = merges_.at(pair_key(a, b)).result;
     nodes[left].next = nodes[right].next;
     if (nodes[right].next >= 0) nodes[nodes[right].next].prev = left;
-    nodes[right].id = -1;  // gone: no entry matches it any more
+    nodes[right].id = -1;  // removed: no entry matches it any more
     offer(nodes[left].prev);
     offer(left);
   }

@@ -1,8 +1,8 @@
-// Bpe: the byte-pair encoding of one piece of text, as Hugging Face's tokenizers does it.
+// Bpe: byte-pair encoding of one piece of text, as in Hugging Face's tokenizers.
 //
-// A piece becomes symbols, one a character (or, with `raw_bytes`, one a byte, as its character in GPT-2's alphabet), then the
-// pair of the best rank is merged, again and again. A character without a token is the tokens of its bytes ("<0x41>") where
-// byte_fallback allows that, otherwise the unknown token, otherwise left out. Immutable after construction; any thread.
+// A piece is split into symbols: one per character, or with `raw_bytes` one per byte, written as its character in GPT-2's byte
+// alphabet. Then the adjacent pair of the best rank is merged, repeatedly. A character without a token becomes its byte tokens
+// ("<0x41>") if byte_fallback allows it, else the unknown token, else nothing. Immutable after construction; any thread.
 #pragma once
 
 #include <array>
@@ -21,23 +21,23 @@ namespace windlass::worker {
 struct BpeSpec {
   std::vector<std::pair<std::string, std::int32_t>> vocab;
   std::vector<std::pair<std::string, std::string>> merges;  // best first
-  bool ignore_merges = false;                               // a piece that is a token is that token
+  bool ignore_merges = false;                               // a piece that is itself a token becomes that token
   bool byte_fallback = false;
   std::string unknown;         // empty: none
-  bool fuse_unknown = false;   // of several in a row there is one
-  std::string subword_prefix;  // of symbols that do not begin a piece
-  std::string word_suffix;     // of the symbol that ends it
+  bool fuse_unknown = false;   // merge a run of unknown tokens into one
+  std::string subword_prefix;  // for symbols that do not begin a piece
+  std::string word_suffix;     // for the symbol that ends a piece
 };
 
 class Bpe {
  public:
-  // is_marker(text): whether this token stands for no text; none comes out, not even where a piece looks like it.
+  // `is_marker(text)`: whether this token stands for no text; such a token is never produced, even if a piece looks like it.
   // REQUIRES: with raw_bytes, no byte_fallback, prefix or suffix.
   [[nodiscard]] static Result<Bpe> make(const BpeSpec& spec, bool raw_bytes,
                                         const std::function<bool(const std::string&)>& is_marker);
 
   void encode(std::string_view piece, std::vector<std::int32_t>& out) const;
-  // Whether every character has tokens of its own, so that none is left out or fused.
+  // Whether every character has its own tokens, so that none is dropped or fused.
   [[nodiscard]] bool complete() const { return complete_; }
 
  private:
@@ -63,13 +63,13 @@ class Bpe {
   std::string subword_prefix_, word_suffix_;
   std::array<std::int32_t, 256> byte_ids_{};  // -1: none
   Ids symbols_;                               // tokens of one character, with prefix and suffix
-  Ids whole_;                                 // as pieces are; filled when ignore_merges
+  Ids whole_;                                 // whole pieces; filled only with ignore_merges
   std::unordered_map<std::uint64_t, Merge> merges_;
 };
 
-// Maps text in the byte alphabet back to bytes; false where a character is outside it.
+// Converts text in the byte alphabet back to bytes; returns false if a character is outside it.
 [[nodiscard]] bool append_alphabet_bytes(std::string_view text, std::string& out);
-// Bytes of the character that a text, not empty, begins with; 1 where they are no UTF-8.
+// Length in bytes of the first character of a non-empty text; 1 for invalid UTF-8.
 [[nodiscard]] std::size_t character_bytes(std::string_view text);
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// Which template a model has, and the way from its text to ids.
+// Selects a model's template and converts its output to ids.
 #include "worker/model/chat_template.h"
 
 #include <fmt/core.h>
@@ -24,15 +24,15 @@ constexpr std::string_view kChatMl =
 constexpr std::string_view kPlain =
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:";
 
-// The template of tokenizer_config.json: a text, or a list of named ones of which "default" is the one for chats.
+// The template in tokenizer_config.json: a string, or a list of named templates, of which "default" is for chats.
 Result<std::string> template_of(const ordered_json& config, const std::string& file) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return std::string();
   const auto wrong = [&](const ordered_json& value) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: 'chat_template': found {}, allowed is a text or a list of {{\"name\", \"template\"}} with a "
-                             "\"default\"",
-                             file, shown(value))};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: 'chat_template': must be a text or a list of {{\"name\", \"template\"}} with a \"default\" (got {})",
+                    file, shown(value))};
   };
   if (found->is_string()) return found->get<std::string>();
   if (!found->is_array()) return wrong(*found);
@@ -43,7 +43,7 @@ Result<std::string> template_of(const ordered_json& config, const std::string& f
   return wrong(*found);
 }
 
-// The fields whose name ends in _token: a text, or an object with it as content.
+// Fields whose name ends in _token: a string, or an object with the string as content.
 jinja::Variables special_tokens_of(const ordered_json& config) {
   jinja::Variables tokens;
   for (const auto& [name, value] : config.items()) {
@@ -54,7 +54,7 @@ jinja::Variables special_tokens_of(const ordered_json& config) {
   return tokens;
 }
 
-// What tokenizer_config.json says; an empty object without one.
+// The contents of tokenizer_config.json; an empty object if it does not exist.
 Result<ordered_json> config_of_folder(const std::filesystem::path& path) {
   const auto text = read_text_file(path);
   if (!text.ok()) {
@@ -62,7 +62,7 @@ Result<ordered_json> config_of_folder(const std::filesystem::path& path) {
   }
   auto parsed = parse_json<ordered_json>(*text);
   if (!parsed.ok()) return parsed.error().within(path.string());
-  if (!parsed->is_object()) return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no JSON object", path.string())};
+  if (!parsed->is_object()) return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a JSON object", path.string())};
   return parsed;
 }
 

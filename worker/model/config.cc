@@ -1,4 +1,4 @@
-// Field by field validation of config.json: every complaint is collected, so that a user mends a file once.
+// Validates config.json field by field and collects all errors, so that a user can fix a file in one go.
 #include "worker/model/config.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// Reads fields of one JSON object and remembers what was wrong with each.
+// Reads fields of one JSON object and collects their errors.
 class FieldReader {
  public:
   explicit FieldReader(const json& object, std::string prefix = "") : object_(object), prefix_(std::move(prefix)) {}
@@ -46,7 +46,7 @@ class FieldReader {
     return number;
   }
 
-  // Nothing where it is not there.
+  // Nothing if it is absent.
   std::optional<double> number_within(const char* field, double low, double high) {
     if (!has(field)) return std::nullopt;
     const json& value = object_.at(field);
@@ -61,7 +61,7 @@ class FieldReader {
     return object_.at(field).get<bool>();
   }
 
-  // A field that must hold this value or be absent: what we do not compute must not be asked for.
+  // A field that must have this value or be absent, because nothing else is supported.
   void only(const char* field, const json& allowed) {
     if (has(field) && object_.at(field) != allowed) bad(field, object_.at(field), shown(allowed));
   }
@@ -82,10 +82,10 @@ class FieldReader {
   }
 
   void missing(const char* field, const std::string& allowed) {
-    complaints_.push_back(fmt::format("field '{}{}': missing, allowed is {}", prefix_, field, allowed));
+    complaints_.push_back(fmt::format("field '{}{}': must be {} (got nothing)", prefix_, field, allowed));
   }
   void bad(const char* field, const json& value, const std::string& allowed) {
-    complaints_.push_back(fmt::format("field '{}{}': found {}, allowed is {}", prefix_, field, shown(value), allowed));
+    complaints_.push_back(fmt::format("field '{}{}': must be {} (got {})", prefix_, field, allowed, shown(value)));
   }
   void complain(std::string text) { complaints_.push_back(std::move(text)); }
   void take(FieldReader& other) { complaints_.insert(complaints_.end(), other.complaints_.begin(), other.complaints_.end()); }
@@ -101,11 +101,11 @@ Result<json> parse_object(std::string_view text, const std::string& file) {
   auto value = parse_json(text);
   if (!value.ok()) return value.error().within(file);
   if (!value->is_object())
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is a JSON object", file, value->type_name())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a JSON object (got {})", file, value->type_name())};
   return value;
 }
 
-// rope_scaling (transformers 4) or rope_parameters (transformers 5, which holds rope_theta too).
+// rope_scaling (transformers 4) or rope_parameters (transformers 5, which also contains rope_theta).
 void read_rope(FieldReader& fields, const json& root, ModelConfig& config) {
   if (fields.has("rope_theta")) config.rope_theta = fields.number("rope_theta", 0, 1e12);
   const char* name = fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
@@ -137,7 +137,7 @@ void read_rope(FieldReader& fields, const json& root, ModelConfig& config) {
 struct KnownArchitecture {
   Architecture architecture;
   const char* model_type;
-  const char* class_name;  // of transformers
+  const char* class_name;  // in transformers
 };
 constexpr KnownArchitecture kArchitectures[] = {{Architecture::kLlama, "llama", "LlamaForCausalLM"},
                                                 {Architecture::kMistral, "mistral", "MistralForCausalLM"},
@@ -152,7 +152,7 @@ const KnownArchitecture& known(Architecture architecture) {
                        [&](const KnownArchitecture& each) { return each.architecture == architecture; });
 }
 
-// By `architectures`, or by model_type where that is missing; both must agree.
+// From `architectures`, or from model_type if that is missing; both must agree.
 Architecture read_architecture(FieldReader& fields, const json& root) {
   std::string types, classes;
   for (const KnownArchitecture& known : kArchitectures) {
@@ -179,7 +179,7 @@ Architecture read_architecture(FieldReader& fields, const json& root) {
     fields.missing("model_type", types);
   }
   if (fields.has("quantization_config")) {
-    fields.bad("quantization_config", root.at("quantization_config"), "absence: weights are F32, F16 or BF16");
+    fields.bad("quantization_config", root.at("quantization_config"), "absent: weights must be F32, F16 or BF16");
   }
   return found == nullptr ? Architecture::kLlama : found->architecture;
 }
@@ -199,8 +199,8 @@ void read_attention(FieldReader& fields, ModelConfig& config) {
   }
 }
 
-// Mistral's and Mixtral's is on every layer. Qwen's has to be asked for, and then is on the layers from max_window_layers on,
-// unless layer_types says for each; Qwen3-MoE's is on every layer too.
+// Mistral and Mixtral: on every layer. Qwen: only if enabled, and then on layers from max_window_layers on, unless layer_types
+// lists them; Qwen3-MoE: on every layer.
 void read_windows(FieldReader& fields, const json& root, ModelConfig& config) {
   if (config.architecture == Architecture::kLlama || !fields.has("sliding_window")) return;
   const bool qwen = config.architecture != Architecture::kMistral && config.architecture != Architecture::kMixtral;
@@ -225,7 +225,7 @@ void read_windows(FieldReader& fields, const json& root, ModelConfig& config) {
   std::fill_n(config.windows.begin(), std::min(from, config.layers), 0);
 }
 
-// Qwen3-MoE: in every decoder_sparse_step-th layer but those of mlp_only_layers.
+// Qwen3-MoE: experts in every decoder_sparse_step-th layer, except mlp_only_layers.
 void read_dense_layers(FieldReader& fields, const json& root, ModelConfig& config) {
   const std::int64_t step = fields.has("decoder_sparse_step") ? fields.whole("decoder_sparse_step", 1, 1 << 14) : 1;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) config.dense_mlp.push_back((layer + 1) % step != 0);
@@ -241,13 +241,13 @@ void read_dense_layers(FieldReader& fields, const json& root, ModelConfig& confi
 
 void read_experts(FieldReader& fields, const json& root, ModelConfig& config) {
   const bool qwen = config.architecture == Architecture::kQwen3Moe;
-  // transformers 5 writes the one name for both.
+  // transformers 5 uses one name for both.
   const char* count = qwen && !fields.has("num_local_experts") ? "num_experts" : "num_local_experts";
   config.experts = fields.whole(count, 1, 1 << 14);
   config.experts_per_token = fields.whole("num_experts_per_tok", 1, 1 << 14);
   if (config.experts_per_token > config.experts) {
-    fields.complain(fmt::format("field 'num_experts_per_tok': found {}, allowed is at most {} ({})", config.experts_per_token,
-                                count, config.experts));
+    fields.complain(fmt::format("field 'num_experts_per_tok': must be at most {}, which is {} (got {})", count, config.experts,
+                                config.experts_per_token));
   }
   if (!qwen) {
     config.expert_intermediate_size = config.intermediate_size;
@@ -263,13 +263,13 @@ void read_head_dim(FieldReader& fields, ModelConfig& config) {
   if (fields.has("head_dim") && config.architecture != Architecture::kOpt) {
     config.head_dim = fields.whole("head_dim", 2, 1 << 16);
   } else if (config.architecture == Architecture::kQwen3) {
-    config.head_dim = 128;  // as transformers has it, whatever hidden_size is
+    config.head_dim = 128;  // transformers' default, whatever hidden_size is
   } else if (config.hidden_size % config.heads == 0) {
     config.head_dim = config.hidden_size / config.heads;
   } else {
-    fields.complain(fmt::format("field 'num_attention_heads': found {}, allowed is a divisor of hidden_size ({}){}",
-                                config.heads, config.hidden_size,
-                                config.architecture == Architecture::kOpt ? "" : " where head_dim is not given"));
+    fields.complain(fmt::format("field 'num_attention_heads': must divide hidden_size, which is {}{} (got {})",
+                                config.hidden_size,
+                                config.architecture == Architecture::kOpt ? "" : ", if head_dim is not given", config.heads));
   }
 }
 
@@ -281,14 +281,14 @@ void read_llama_family(FieldReader& fields, const json& root, ModelConfig& confi
   config.norm_eps = fields.number("rms_norm_eps", 0, 1);
   config.kv_heads = fields.has("num_key_value_heads") ? fields.whole("num_key_value_heads", 1, 1 << 14) : config.heads;
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
-  if (config.architecture == Architecture::kMixtral) config.rope_theta = 1e6;  // where no field says so
+  if (config.architecture == Architecture::kMixtral) config.rope_theta = 1e6;  // default if no field gives it
   read_rope(fields, root, config);
   read_attention(fields, config);
   read_windows(fields, root, config);
   if (has_experts(config.architecture)) read_experts(fields, root, config);
 }
 
-// Of the published models OPT-350M alone norms after each part and has an embedding narrower than its layers.
+// Among the published models, only OPT-350M has norms after each part and an embedding narrower than its layers.
 void read_opt(FieldReader& fields, ModelConfig& config) {
   fields.only("activation_function", "relu");
   fields.only("_remove_final_layer_norm", false);
@@ -302,7 +302,7 @@ void read_opt(FieldReader& fields, ModelConfig& config) {
   config.intermediate_size = fields.whole("ffn_dim", 1, 1 << 22);
   config.kv_heads = config.heads;
   config.norm = Norm::kLayer;
-  config.norm_eps = 1e-5;  // torch's; no field says so
+  config.norm_eps = 1e-5;  // PyTorch's default; no field gives it
   config.positions = Positions::kLearned;
   config.activation = Activation::kRelu;
   config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
@@ -325,7 +325,7 @@ Result<Architecture> architecture_from_string(std::string_view name) {
     if (name == each.model_type) return each.architecture;
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", each.model_type);
   }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("must be one of {} (got '{}')", allowed, name)};
 }
 
 Result<ModelConfig> parse_model_config(std::string_view text, const std::string& file) {
@@ -347,15 +347,16 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   read_head_dim(fields, config);
   if (fields.complaints().empty()) {
     if (config.heads % config.kv_heads != 0) {
-      fields.complain(fmt::format("field 'num_key_value_heads': found {}, allowed is a divisor of num_attention_heads ({})",
-                                  config.kv_heads, config.heads));
+      fields.complain(fmt::format("field 'num_key_value_heads': must divide num_attention_heads, which is {} (got {})",
+                                  config.heads, config.kv_heads));
     }
     if (config.head_dim % 2 != 0) {
-      fields.complain(fmt::format("field 'head_dim': found {}, allowed is an even number", config.head_dim));
+      fields.complain(fmt::format("field 'head_dim': must be even (got {})", config.head_dim));
     }
     for (const std::int32_t id : config.eos_token_ids) {
       if (id >= config.vocab_size) {
-        fields.complain(fmt::format("field 'eos_token_id': found {}, allowed is below vocab_size ({})", id, config.vocab_size));
+        fields.complain(
+            fmt::format("field 'eos_token_id': must be below vocab_size, which is {} (got {})", config.vocab_size, id));
       }
     }
   }
@@ -403,8 +404,8 @@ Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
     for (const std::int32_t id : given.eos_token_ids) {
       if (id >= config.vocab_size) {
         return Error{ErrorCode::kInvalidArgument,
-                     fmt::format("{}: field 'eos_token_id': found {}, allowed is below vocab_size ({})",
-                                 generation_path.string(), id, config.vocab_size)};
+                     fmt::format("{}: field 'eos_token_id': must be below vocab_size, which is {} (got {})",
+                                 generation_path.string(), config.vocab_size, id)};
       }
     }
     if (!given.eos_token_ids.empty()) config.eos_token_ids = std::move(given.eos_token_ids);

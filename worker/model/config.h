@@ -1,12 +1,13 @@
-// ModelConfig: the shape of a dense decoder, from a Hugging Face config.json.
+// ModelConfig: the shape of a decoder model, from a Hugging Face config.json.
 //
-// Llama 2, 3 and 3.1, Mistral (sliding windows), Qwen2 and 2.5 (biases on queries, keys and values), Qwen3 (norms on the heads
-// of queries and keys), Mixtral and Qwen3-MoE (experts) and OPT (learned positions, LayerNorm, biases and ReLU; OPT-350M also
-// norms after each part and has a narrower embedding): the same layers but for what stands in the fields here.
+// Supports Llama 2, 3 and 3.1, Mistral (sliding windows), Qwen2 and 2.5 (biases on queries, keys and values), Qwen3 (norms on
+// the heads of queries and keys), Mixtral and Qwen3-MoE (experts) and OPT (learned positions, LayerNorm, biases and ReLU;
+// OPT-350M also applies norms after each part and has a narrower embedding). All share the same layers apart from what the
+// fields here describe.
 //
-// What is read is checked at once and completely: an error names the file and every bad or missing field with what was found
-// and what is allowed. Plain data; pure functions; any thread. The planner has a reader of its own (planner/catalog), which
-// needs less; the two share no code because a worker must not depend on the planner.
+// Everything is validated on reading: an error names the file and each bad or missing field with the rule and the value. Plain
+// data; pure functions; any thread. The planner has its own reader (planner/catalog), which needs less; no code is shared
+// because a worker must not depend on the planner.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,15 @@
 
 namespace windlass::worker {
 
-// How rotary frequencies are stretched beyond the trained context.
+// How rotary frequencies are scaled beyond the trained context.
 struct RopeScaling {
   enum class Kind { kNone, kLinear, kLlama3, kFactors };
   Kind kind = Kind::kNone;
   double factor = 1;
-  double low_freq_factor = 1;         // kLlama3 alone
-  double high_freq_factor = 4;        // kLlama3 alone
-  double original_max_tokens = 8192;  // kLlama3 alone
-  std::vector<float> factors = {};    // kFactors alone, GGUF's: (head_dim / 2), each frequency is divided by its own
+  double low_freq_factor = 1;         // only kLlama3
+  double high_freq_factor = 4;        // only kLlama3
+  double original_max_tokens = 8192;  // only kLlama3
+  std::vector<float> factors = {};    // only kFactors (GGUF): (head_dim / 2); each frequency is divided by its factor
 };
 
 // Consecutive transformer blocks: first, first + 1, ... end - 1, counted from 0.
@@ -39,31 +40,30 @@ struct BlockRange {
   [[nodiscard]] std::int64_t size() const { return end - first; }
   bool operator==(const BlockRange&) const = default;
 };
-// "A:B", as flags have it.
+// "A:B", as in flags.
 [[nodiscard]] std::string to_string(BlockRange blocks);
 
 enum class Architecture { kLlama, kMistral, kQwen2, kQwen3, kMixtral, kQwen3Moe, kOpt };
-// As config.json has it under model_type: "llama", ...
+// The model_type in config.json: "llama", ...
 [[nodiscard]] const char* to_string(Architecture architecture);
-// The error names what was found and what is allowed.
+// Error: names the value and the allowed ones.
 [[nodiscard]] Result<Architecture> architecture_from_string(std::string_view name);
-// Of transformers: "LlamaForCausalLM", ...
+// The class in transformers: "LlamaForCausalLM", ...
 [[nodiscard]] const char* class_name(Architecture architecture);
 // Whether its layers have experts.
 [[nodiscard]] bool has_experts(Architecture architecture);
 
-// What comes before attention, before the MLP and before the output matrix (but see norm_after); kLayer takes the mean away and
-// has a bias.
+// The norm before attention, the MLP and the output matrix (but see norm_after). kLayer subtracts the mean and has a bias.
 enum class Norm { kRms, kLayer };
-// How a token's position is told: queries and keys are rotated by it, or a row of a table is added to the token's embedding.
+// How positions are encoded: queries and keys are rotated, or a row of a table is added to the token's embedding.
 enum class Positions { kRotary, kLearned };
-// What an MLP does between its matrices: silu(gate) * up, or relu(x).
+// What an MLP computes between its matrices: silu(gate) * up, or relu(x).
 enum class Activation { kSwiGlu, kRelu };
 
-// The table of learned positions begins with rows that are no token's (OPT's; once for padding).
+// Number of unused rows at the start of the table of learned positions (OPT; originally for padding).
 inline constexpr std::int64_t kLearnedPositionsOffset = 2;
 
-// How the model's makers would have it sampled, where a request does not say; in SamplingParams' bounds.
+// Sampling parameters recommended by the model's authors, for requests that give none; within the bounds of SamplingParams.
 struct SamplingDefaults {
   std::optional<double> temperature;
   std::optional<double> top_p;
@@ -84,34 +84,34 @@ struct ModelConfig {
   std::int64_t max_context_tokens = 0;  // max_position_embeddings
   Norm norm = Norm::kRms;
   double norm_eps = 1e-5;
-  bool norm_after = false;  // of attention and of the MLP instead: of the sum of what goes in and comes out; none at the end
-  std::int64_t embedding_size = 0;  // of embedding and output matrix, where matrices stand between them and the layers; else 0
+  bool norm_after = false;  // norms come after attention and MLP, on the sum of input and output; none before the output matrix
+  std::int64_t embedding_size = 0;  // width of embedding and output matrix, if projections connect them to the layers; else 0
   Positions positions = Positions::kRotary;
-  double rope_theta = 10000;  // kRotary alone
-  RopeScaling rope_scaling;   // kRotary alone
+  double rope_theta = 10000;  // only kRotary
+  RopeScaling rope_scaling;   // only kRotary
   Activation activation = Activation::kSwiGlu;
-  // Mixture of experts: in place of its MLP a layer has so many, of which each token takes some. 0: none.
+  // Mixture of experts: replaces a layer's MLP by this many experts, of which each token uses some. 0: none.
   std::int64_t experts = 0;
   std::int64_t experts_per_token = 0;
   std::int64_t expert_intermediate_size = 0;
-  bool normalise_expert_weights = false;  // over the chosen ones; else softmax over all
-  std::vector<bool> dense_mlp;            // by layer: an MLP although others have experts; no entry: false
+  bool normalise_expert_weights = false;  // over the chosen experts; else softmax over all
+  std::vector<bool> dense_mlp;            // by layer: a dense MLP although others have experts; no entry: false
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
   bool qk_norm = false;  // RMSNorm over each head of queries and keys, before the rotation
-  // By layer: a token sees this many, itself included; 0, or no entry: all.
+  // By layer: the number of tokens visible to a token, itself included; 0 or no entry: all.
   std::vector<std::int64_t> windows;
   bool tie_word_embeddings = false;
-  std::vector<std::int32_t> eos_token_ids;  // generation_config.json's, else config.json's
-  SamplingDefaults sampling;                // generation_config.json's
+  std::vector<std::int32_t> eos_token_ids;  // from generation_config.json, else config.json
+  SamplingDefaults sampling;                // from generation_config.json
 
   [[nodiscard]] BlockRange all_blocks() const { return {0, layers}; }
-  // Columns of the embedding and of the output matrix.
+  // Columns of the embedding and the output matrix.
   [[nodiscard]] std::int64_t embedding_width() const { return embedding_size > 0 ? embedding_size : hidden_size; }
   [[nodiscard]] std::int64_t q_size() const { return heads * head_dim; }
   [[nodiscard]] std::int64_t kv_size() const { return kv_heads * head_dim; }
-  // Rows of the first matrix of an MLP so wide.
+  // Rows of the first matrix of an MLP of this width.
   [[nodiscard]] std::int64_t mlp_in_size(std::int64_t width) const {
     return activation == Activation::kSwiGlu ? 2 * width : width;
   }
@@ -119,7 +119,7 @@ struct ModelConfig {
     const auto index = static_cast<std::size_t>(layer);
     return experts > 0 && (index >= dense_mlp.size() || !dense_mlp[index]);
   }
-  // Whether some layer has an MLP of its own.
+  // Whether some layer has a dense MLP.
   [[nodiscard]] bool has_mlp() const {
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       if (!has_experts(layer)) return true;
@@ -131,17 +131,17 @@ struct ModelConfig {
   }
 };
 
-// `file` is only named in messages.
+// `file`: name for messages.
 [[nodiscard]] Result<ModelConfig> parse_model_config(std::string_view json, const std::string& file);
 
-// A generation_config.json; what it leaves out is empty. Its do_sample is not read: defaults hold for who samples.
+// The fields of a generation_config.json; those it lacks are empty. do_sample is ignored: defaults apply only when sampling.
 struct GenerationConfig {
   std::vector<std::int32_t> eos_token_ids;
   SamplingDefaults sampling;
 };
 [[nodiscard]] Result<GenerationConfig> parse_generation_config(std::string_view json, const std::string& file);
 
-// Reads a GGUF file; or folder/config.json and, where it exists, folder/generation_config.json.
+// Reads a GGUF file; or folder/config.json and, if it exists, folder/generation_config.json.
 [[nodiscard]] Result<ModelConfig> load_model_config(const std::filesystem::path& model);
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// Whole-file reads.
+// Reads whole files.
 #include "worker/model/files.h"
 
 #include <cerrno>
@@ -15,12 +15,12 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
   const auto status = std::filesystem::status(path, failure);
   if (!std::filesystem::exists(status)) return Error{ErrorCode::kNotFound, fmt::format("{}: no such file", path.string())};
   if (!std::filesystem::is_regular_file(status)) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: not a regular file", path.string())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a regular file", path.string())};
   }
   const auto size = std::filesystem::file_size(path, failure);
   if (!failure && size > max_bytes) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found {} bytes, allowed are at most {}", path.string(), size, max_bytes)};
+                 fmt::format("{}: must be at most {} bytes (got {})", path.string(), max_bytes, size)};
   }
   std::ifstream in(path, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};

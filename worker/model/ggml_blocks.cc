@@ -1,4 +1,4 @@
-// One function a kind of block, as ggml's dequantize_row_* have them.
+// Decodes each type of block, following ggml's dequantize_row_* functions.
 #include "worker/model/ggml_blocks.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ T load(const std::byte* at) {
 float half(const std::byte* at) { return float_from_f16(load<std::uint16_t>(at)); }
 int byte(const std::byte* at, int i) { return std::to_integer<int>(at[i]); }
 
-// 32 codes of four bits: the lower halves of 16 bytes, then the upper ones; `high` has a fifth bit for each.
+// 32 4-bit codes: the low halves of 16 bytes, then the high halves; `high` has a fifth bit for each.
 void four_bits(const std::byte* codes, std::uint32_t high, std::uint8_t* out) {
   for (int i = 0; i < kSmallBlock / 2; ++i) {
     const int low = byte(codes, i) & 0xF, up = byte(codes, i) >> 4;
@@ -33,7 +33,7 @@ void four_bits(const std::byte* codes, std::uint32_t high, std::uint8_t* out) {
   }
 }
 
-// The scale and the minimum of the j-th of eight groups, six bits each, packed into twelve bytes.
+// Scale and minimum of the j-th of eight groups, six bits each, packed into twelve bytes.
 struct GroupScale {
   int scale, least;
 };
@@ -183,13 +183,13 @@ std::uint16_t f16_from_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U);  // keep a NaN a NaN
+  if (magnitude > 0x7F800000U) return static_cast<std::uint16_t>(sign | 0x7E00U);  // a NaN stays a NaN
   if (magnitude >= 0x477FF000U) return static_cast<std::uint16_t>(sign | 0x7C00U);
-  if (magnitude >= 0x38800000U) {  // normal: the exponent's bias is 112 less
+  if (magnitude >= 0x38800000U) {  // normal: re-bias the exponent by 112
     const std::uint32_t rounded = magnitude + 0xFFFU + ((magnitude >> 13U) & 1U) - (112U << 23U);
     return static_cast<std::uint16_t>(sign | (rounded >> 13U));
   }
-  // Subnormal: in steps of 2^-24, which adding 1/2 leaves as the lowest bits.
+  // Subnormal: steps of 2^-24; adding 1/2 rounds and leaves them in the lowest bits.
   const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
   return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5F)));
 }
@@ -198,7 +198,7 @@ float float_from_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_c
 
 std::uint16_t bf16_from_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);  // keep a NaN a NaN
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);  // a NaN stays a NaN
   return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
 }
 

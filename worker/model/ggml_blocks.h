@@ -1,9 +1,9 @@
-// Numbers as files have them, as floats: one by one in F32, F16 or BF16, or in GGUF's blocks (ggml's quants.c), of which each
-// has scales of its own.
+// Converts numbers as stored in files to floats: F32, F16 and BF16, or the quantised blocks of GGUF, each with scales of its
+// own (ggml's quants.c).
 //
-// A block of the legacy kinds has 32 numbers d * (q - offset), d * q + m where the name ends in _1, with d and m in F16. One of
-// the K kinds has 256 in groups of 32 or 16 with scales of few bits, times the block's. All of them are coded in one way here.
-// Pure functions; any thread.
+// A block of the legacy types has 32 numbers d * (q - offset), or d * q + m if the name ends in _1, with d and m in F16. A
+// block of the K types has 256 numbers in groups of 32 or 16; a group's low-bit scale is multiplied by the block's. Here all
+// types share one coding. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace windlass::worker {
 
 [[nodiscard]] const GgmlTypeInfo& info_of(GgmlType type);
 
-// How a type's blocks are coded: bits of a code (4 or 8: those of 5 and 6 are held in 8), and codes with one scale.
+// How a type's blocks are coded: bits per code (4 or 8; 5- and 6-bit codes are stored in 8) and codes per scale.
 struct GgmlCoding {
   int bits = 0;  // 0: the type has plain numbers
   int group = 0;
@@ -32,20 +32,20 @@ struct CodedBlock {
   std::array<std::uint8_t, kMaxNumbersOfBlock> codes;
   std::array<float, kMaxNumbersOfBlock / kLeastGroup> scales, minima;
 };
-// REQUIRES: coding_of(type) has bits, and `block` the bytes of one block.
+// REQUIRES: coding_of(type) has bits, and `block` holds the bytes of one block.
 void code_block(GgmlType type, const std::byte* block, CodedBlock& to);
 
-// Numbers `first`, first + 1, ... of a tensor's bytes, as many as `out` holds. REQUIRES: it has them.
+// Numbers `first`, first + 1, ... of a tensor's bytes, as many as `out` holds. REQUIRES: the tensor has them.
 void floats_of_blocks(const GgmlTypeInfo& numbers, std::span<const std::byte> bytes, std::int64_t first, std::span<float> out);
 
-// The numbers of one block. REQUIRES: as many bytes and floats as the type's block has.
+// The numbers of one block. REQUIRES: `block` and `out` have the size of the type's block.
 void floats_of_block(GgmlType type, const std::byte* block, float* out);
 
 [[nodiscard]] float float_from_f16(std::uint16_t bits);
-// Round to nearest, ties to even; above the largest, infinite.
+// Rounds to nearest, ties to even; overflows to infinity.
 [[nodiscard]] std::uint16_t f16_from_float(float value);
 [[nodiscard]] float float_from_bf16(std::uint16_t bits);
-// Round to nearest, ties to even.
+// Rounds to nearest, ties to even.
 [[nodiscard]] std::uint16_t bf16_from_float(float value);
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// Names of tensors here and there.
+// Translates GGUF's tensor names to Hugging Face's.
 #include "worker/model/gguf_model.h"
 
 #include <algorithm>
@@ -45,14 +45,13 @@ Result<std::vector<fs::path>> with_parts(const fs::path& path) {
     fs::path one = path.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", part->name, i, part->count);
     std::error_code failure;
     if (!fs::exists(one, failure)) {
-      return Error{ErrorCode::kNotFound, fmt::format("{}: found none, expected it beside {}, of {} parts", one.string(),
+      return Error{ErrorCode::kNotFound, fmt::format("{}: must be next to {}, as one of {} parts (got nothing)", one.string(),
                                                      path.filename().string(), part->count)};
     }
     parts.push_back(std::move(one));
   }
   if (parts.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found 0 parts in the name, allowed is at least 1", path.string())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: parts in the name: must be at least 1 (got 0)", path.string())};
   }
   return parts;
 }
@@ -64,7 +63,7 @@ const std::map<std::string_view, std::string_view>& names_outside() {
   return names;
 }
 
-// Between "blk.N." and ".weight" or ".bias"; there between "model.layers.N." and the same.
+// Maps the part between "blk.N." and ".weight" or ".bias" in GGUF to the part after "model.layers.N." at Hugging Face.
 const std::map<std::string_view, std::string_view>& names_in_blocks() {
   static const std::map<std::string_view, std::string_view> names = {
       {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
@@ -76,7 +75,7 @@ const std::map<std::string_view, std::string_view>& names_in_blocks() {
   return names;
 }
 
-// Of experts: as Qwen's and as Mixtral's files have them.
+// Names of experts in Qwen's and in Mixtral's files.
 struct ExpertNames {
   std::string_view router, experts, gate, up, down;
 };
@@ -139,7 +138,7 @@ class TensorReader {
 
   const Gguf& gguf_;
   const ExpertNames& experts_;
-  std::int64_t head_ = 0;  // 0: rows stand as at Hugging Face
+  std::int64_t head_ = 0;  // 0: rows are in Hugging Face's order
   std::vector<TensorView> tensors_;
 };
 
@@ -150,7 +149,7 @@ Result<std::vector<fs::path>> gguf_files_of(const fs::path& model) {
   if (fs::is_regular_file(model, failure)) {
     if (is_gguf(model)) return with_parts(model);
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found a file, allowed is one whose name ends in .gguf, or a model folder", model.string())};
+                 fmt::format("{}: must be a file whose name ends in .gguf, or a model folder", model.string())};
   }
   std::vector<fs::path> files;
   if (!fs::is_directory(model, failure) || fs::exists(model / "config.json", failure)) return files;
@@ -161,9 +160,9 @@ Result<std::vector<fs::path>> gguf_files_of(const fs::path& model) {
   std::sort(files.begin(), files.end());
   WINDLASS_ASSIGN_OR_RETURN(std::vector<fs::path> parts, with_parts(files.front()));
   if (parts != files) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: found {} GGUF files of several models, allowed is one: name the file", model.string(), files.size())};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: must have the GGUF files of one model (got {} files of several); name the file",
+                             model.string(), files.size())};
   }
   return parts;
 }
@@ -190,8 +189,9 @@ Result<ModelConfig> model_config_of(const Gguf& gguf) {
   if (factors == nullptr) return config;
   const std::vector<std::int64_t> expected = {config.head_dim / 2};
   if (factors->shape != expected || factors->type != static_cast<std::uint32_t>(GgmlType::kF32)) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: tensor 'rope_freqs.weight': found shape {}, expected {} of F32",
-                                                          gguf.file(), shape_text(factors->shape), shape_text(expected))};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: tensor 'rope_freqs.weight': must have shape {} in F32 (got shape {})", gguf.file(),
+                             shape_text(expected), shape_text(factors->shape))};
   }
   config.rope_scaling.kind = RopeScaling::Kind::kFactors;
   TensorView view;
@@ -203,8 +203,7 @@ Result<ModelConfig> model_config_of(const Gguf& gguf) {
   if (!std::all_of(config.rope_scaling.factors.begin(), config.rope_scaling.factors.end(),
                    [](float f) { return f > 0 && f < 1e9F; })) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: tensor 'rope_freqs.weight': found a number that is not, allowed is above 0 and below 1e9",
-                             gguf.file())};
+                 fmt::format("{}: tensor 'rope_freqs.weight': must have only numbers above 0 and below 1e9", gguf.file())};
   }
   return config;
 }
@@ -231,7 +230,7 @@ Result<std::vector<TensorView>> tensors_of(const Gguf& gguf) {
   for (const TensorView& tensor : tensors) {
     if (tensor.rotary_pairs == 0 || (tensor.rotary_pairs % 2 == 0 && tensor.shape.front() % tensor.rotary_pairs == 0)) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: tensor '{}': found {} rows for heads of {}, allowed are whole heads of an even size",
+                 fmt::format("{}: tensor '{}': must have whole heads of an even size (got {} rows for heads of {})",
                              gguf.file(), tensor.name, tensor.shape.front(), tensor.rotary_pairs)};
   }
   return tensors;

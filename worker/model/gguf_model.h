@@ -1,7 +1,7 @@
-// A model in GGUF files: which they are, and its config and tensors in Hugging Face's words.
+// A model in GGUF files: finds the files, and translates config and tensors to Hugging Face's names.
 //
-// Queries and keys of architecture "llama" come out in Hugging Face's order of rows (TensorView::rotary_pairs); a layer's
-// experts, which stand in one tensor, come out one by one. Any thread.
+// For architecture "llama", queries and keys are returned in Hugging Face's order of rows (TensorView::rotary_pairs). A layer's
+// experts, stored in one tensor, are returned one by one. Any thread.
 #pragma once
 
 #include <filesystem>
@@ -17,14 +17,14 @@
 
 namespace windlass::worker {
 
-// The GGUF files of a model: the file itself and all parts that belong to it ("-00001-of-00003.gguf"), the first one first; or
-// those of a folder that has no config.json. None: the model is a folder in Hugging Face's format, or not there at all.
-// Errors: kInvalidArgument (a folder has several models, a file is none), kNotFound (a part is missing).
+// The GGUF files of a model, first part first: the file itself with all its parts ("-00001-of-00003.gguf"), or the files of a
+// folder without config.json. Empty if the model is a folder in Hugging Face's format, or does not exist. Errors:
+// kInvalidArgument (several models in a folder, or not a GGUF file), kNotFound (a part is missing).
 [[nodiscard]] Result<std::vector<std::filesystem::path>> gguf_files_of(const std::filesystem::path& model);
 
 struct GgufModel {
   std::vector<std::unique_ptr<const MappedFile>> files;
-  Gguf gguf;  // with views into them
+  Gguf gguf;  // contains views into the mapped files
 
   // REQUIRES: at least one file.
   [[nodiscard]] static Result<GgufModel> open(const std::vector<std::filesystem::path>& files);
@@ -33,10 +33,10 @@ struct GgufModel {
 // Error: kInvalidArgument naming file and field.
 [[nodiscard]] Result<ModelConfig> model_config_of(const Gguf& gguf);
 
-// The text of a folder's config.json, or of one that says what GGUF files do. Errors: those of reading them.
+// The text of a folder's config.json, or the equivalent for GGUF files. Errors: those of reading them.
 [[nodiscard]] Result<std::string> config_text_of(const std::filesystem::path& model);
 
-// Those that have no name at Hugging Face keep their own.
+// Tensors without a Hugging Face name keep their own.
 [[nodiscard]] Result<std::vector<TensorView>> tensors_of(const Gguf& gguf);
 
 }  // namespace windlass::worker

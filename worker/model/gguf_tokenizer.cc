@@ -1,4 +1,4 @@
-// Lists of tokens become vocabularies.
+// Converts GGUF's token lists to a tokenizer.json.
 #include "worker/model/gguf_tokenizer.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ constexpr std::string_view kSpace = "\u2581";
 // tokenizer.ggml.token_type
 enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
-// Of GPT-2 (Radford et al. 2019); what no part matches, spaces at the end of a text, is a piece of its own.
+// GPT-2's pattern (Radford et al. 2019). Text that no alternative matches, spaces at the end of a text, forms a piece of its
+// own.
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr const char* kLlama3 = kLlama3Pattern.data();
 constexpr const char* kQwen2Pattern =
@@ -37,8 +38,8 @@ constexpr const char* kTekkenPattern = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\
 
 struct PreTokenizer {
   const char* name;
-  const char* first;   // of the patterns that split a text, one after the other
-  const char* second;  // null: there is one alone
+  const char* first;   // patterns that split a text, applied in order
+  const char* second;  // null: only one
   bool ignore_merges = false;
 };
 constexpr PreTokenizer kPreTokenizers[] = {
@@ -59,7 +60,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// What both kinds of vocabulary have.
+// What both kinds of vocabulary have in common.
 class Tokens {
  public:
   [[nodiscard]] static Result<Tokens> of(const Gguf& gguf) {
@@ -79,7 +80,7 @@ class Tokens {
         return gguf.bad(fmt::format("{}[{}]", kField, id), fmt::format("'{}'", shown_text(text)),
                         "UTF-8 of at most 65535 bytes");
       }
-      tokens.ids_.emplace(text, id);  // of equal texts the first one stands for it
+      tokens.ids_.emplace(text, id);  // of tokens with equal text, the first is used
     }
     return tokens;
   }
@@ -97,7 +98,7 @@ class Tokens {
     for (const auto& [text, id] : ids_) vocab[std::string(text)] = id;
     return vocab;
   }
-  // Control tokens and those that a user may write.
+  // Control tokens and user-defined tokens.
   [[nodiscard]] json added() const {
     json added = json::array();
     for (std::size_t id = 0; id < size(); ++id) {
@@ -114,7 +115,7 @@ class Tokens {
   std::unordered_map<std::string_view, std::size_t> ids_;
 };
 
-// The id under a field, where there is one.
+// The id in a field, if it exists.
 Result<std::optional<std::size_t>> id_under(const Gguf& gguf, const Tokens& tokens, const char* field) {
   if (!gguf.has(field) || tokens.size() == 0) return std::optional<std::size_t>();
   WINDLASS_ASSIGN_OR_RETURN(const std::int64_t id, gguf.whole(field, 0, static_cast<std::int64_t>(tokens.size()) - 1));
@@ -172,15 +173,15 @@ Result<json> by_bytes(const Gguf& gguf, const Tokens& tokens) {
        {{"type", "BPE"}, {"vocab", tokens.vocab()}, {"merges", std::move(list)}, {"ignore_merges", known->ignore_merges}}}};
 }
 
-// Every way to put a token together from two others, the token of the best score first; of equal scores the longer parts. As
-// transformers' SentencePieceExtractor has it (convert_slow_tokenizer.py).
+// All ways to form a token from two others, ordered by the token's score, then longer parts first. Follows transformers'
+// SentencePieceExtractor (convert_slow_tokenizer.py).
 Result<json> merges_of_scores(const Gguf& gguf, const Tokens& tokens) {
   WINDLASS_ASSIGN_OR_RETURN(const GgufNumbers* const scores, gguf.numbers("tokenizer.ggml.scores"));
   if (scores->size() != tokens.size()) {
     return gguf.bad("tokenizer.ggml.scores", fmt::format("{} of them", scores->size()),
                     fmt::format("as many as tokens ({})", tokens.size()));
   }
-  constexpr std::size_t kLongest = 256;  // bytes of a token that merges make: the work for one grows with them
+  constexpr std::size_t kLongest = 256;  // longest token, in bytes, formed by merges; limits the work per token
   struct Merge {
     double score;
     std::size_t left_length, right_length;  // in characters
@@ -195,7 +196,7 @@ Result<json> merges_of_scores(const Gguf& gguf, const Tokens& tokens) {
     };
     std::vector<Merge> of_token;
     for (std::size_t cut = 1; cut < text.size(); ++cut) {
-      if ((text[cut] & 0xC0) == 0x80) continue;  // within a character
+      if ((text[cut] & 0xC0) == 0x80) continue;  // inside a character
       const auto left = tokens.id(text.substr(0, cut)), right = tokens.id(text.substr(cut));
       if (left && right) {
         of_token.push_back({(*scores)[id], characters(text.substr(0, cut)), characters(text.substr(cut)), *left, *right});

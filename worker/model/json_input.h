@@ -1,4 +1,4 @@
-// JSON from strangers: model files and request bodies.
+// Parses untrusted JSON: model files and request bodies.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,12 @@
 namespace windlass::worker {
 
 inline constexpr int kMaxJsonNesting = 64;
-// Of a request: each costs some hundred bytes of memory, and two of text. Files have vocabularies.
+// For a request: two bytes of text can create a part of some hundred bytes of memory. Model files may have more, for
+// vocabularies.
 inline constexpr std::size_t kMaxRequestParts = 100'000;
 
-// nlohmann's ordered_map looks through all keys for each new one, for minutes in a body of keys alone; this one knows where
-// they are while it is read.
+// nlohmann's ordered_map searches all keys for each new one, which takes minutes for a body with many keys. This map keeps an
+// index while parsing.
 template <class Key, class T, class IgnoredLess, class Allocator>
 struct IndexedMap : nlohmann::ordered_map<Key, T, IgnoredLess, Allocator> {
   using nlohmann::ordered_map<Key, T, IgnoredLess, Allocator>::ordered_map;
@@ -35,11 +36,11 @@ struct IndexedMap : nlohmann::ordered_map<Key, T, IgnoredLess, Allocator> {
  private:
   std::unordered_map<Key, std::size_t> index_;
 };
-// To be read, and converted to what else is needed: JSON whose objects keep the order of the text.
+// JSON whose objects keep the order of the text. Only for parsing; convert it to the type needed.
 using OrderedInput = nlohmann::basic_json<IndexedMap>;
 
-// Looks through a text once, builds nothing, and stops where it is too deep or has more than `most` objects, lists and fields.
-// (Json::parse's own callback looks through all that stands beside an object at its end: seconds for 300 KB of "{},{}".)
+// Scans a text once without building anything. Stops if it is too deep or has more than `most` objects, lists and fields. (The
+// callback of Json::parse scans all siblings at the end of each object: seconds for 300 KB of "{},{}".)
 template <class Json>
 class NestingReader final : public nlohmann::json_sax<Json> {
  public:
@@ -49,7 +50,7 @@ class NestingReader final : public nlohmann::json_sax<Json> {
 
   [[nodiscard]] bool too_deep() const { return depth_ > kMaxJsonNesting; }
   [[nodiscard]] bool too_many() const { return too_many_; }
-  [[nodiscard]] const std::string& why() const { return why_; }  // it is no JSON
+  [[nodiscard]] const std::string& why() const { return why_; }  // not valid JSON
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -77,15 +78,15 @@ class NestingReader final : public nlohmann::json_sax<Json> {
   std::string why_;
 };
 
-// Error: kInvalidArgument, "not JSON: ...", what has too many parts, or what is too deep: copying and printing JSON is
-// recursive, so that a file of a million brackets would use up the stack.
+// Error: kInvalidArgument, "not JSON: ...", also for too many parts or too much depth. Depth is limited because copying and
+// printing JSON is recursive: a million brackets would overflow the stack.
 template <class Json = nlohmann::json>
 [[nodiscard]] Result<Json> parse_json(std::string_view text, std::size_t most = std::numeric_limits<std::size_t>::max()) {
   NestingReader<Json> reader(most);
   if (!Json::sax_parse(text, &reader)) {
     return Error{ErrorCode::kInvalidArgument,
-                 reader.too_deep()   ? fmt::format("found more than {} levels of nesting", kMaxJsonNesting)
-                 : reader.too_many() ? fmt::format("found more than {} objects, lists and fields", most)
+                 reader.too_deep()   ? fmt::format("must have at most {} levels of nesting", kMaxJsonNesting)
+                 : reader.too_many() ? fmt::format("must have at most {} objects, lists and fields", most)
                                      : fmt::format("not JSON: {}", reader.why())};
   }
   return Json::parse(text);

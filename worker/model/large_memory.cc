@@ -1,4 +1,4 @@
-// See large_memory.h.
+// Asks the kernel for large pages; see large_memory.h.
 #include "worker/model/large_memory.h"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Memory that is read whole over and over, as weights and caches are.
+// Memory with large pages, for data that is read completely again and again, such as weights and caches.
 //
-// Reading it fast takes large pages: with those of 4 KiB a processor waits for translations, for half of the time on some
-// machines. Linux gives pages of 2 MiB to who asks for them, before anything is written there.
+// With 4 KiB pages, a processor may spend half its time on address translation. Linux gives 2 MiB pages to memory that asks for
+// them before it is first written.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace windlass::worker {
 
-// Asks for large pages in a range; no error where there are none. Any thread.
+// Asks for large pages in a range; no error if there are none. Any thread.
 void prefer_large_pages(void* begin, std::size_t bytes);
 
-// Makes room for exactly `count` elements in all, with large pages where it is new. For memory that grows once.
+// Reserves room for exactly `count` elements in total, with large pages if newly allocated. For memory that grows once.
 template <class T>
 void reserve_large(std::vector<T>& to, std::size_t count) {
   if (to.capacity() >= count) return;

@@ -1,6 +1,6 @@
-// LoadProgress: how far a model's loading is, for who waits for it.
+// LoadProgress: how far the loading of a model is, for /ready and the log.
 //
-// Written by the thread that loads, read by any. Plain atomics: a reader may meet a stage with the numbers of a moment before.
+// Written by the loading thread, read by any. Plain atomics: a reader may see a stage together with slightly older numbers.
 #pragma once
 
 #include <atomic>
@@ -10,19 +10,19 @@
 namespace windlass::worker {
 
 enum class LoadStage { kFiles, kWeights, kKvCache, kRanks, kTokenizer, kMeasuring };
-// As /ready has it: "files", "weights", "kv_cache", "ranks", "tokenizer", "measuring".
+// As in /ready: "files", "weights", "kv_cache", "ranks", "tokenizer", "measuring".
 [[nodiscard]] const char* to_string(LoadStage stage);
 
-// Of one moment.
+// A snapshot.
 struct LoadProgressNow {
   LoadStage stage = LoadStage::kFiles;
-  std::int64_t read_bytes = 0;      // of the checkpoint's tensors, as this worker, or this rank, needs them
-  std::int64_t total_bytes = 0;     // 0 until that is known
-  std::int64_t kv_cache_bytes = 0;  // 0 until that is known
+  std::int64_t read_bytes = 0;      // of the tensors that this worker, or this rank, needs
+  std::int64_t total_bytes = 0;     // 0 until known
+  std::int64_t kv_cache_bytes = 0;  // 0 until known
 
   bool operator==(const LoadProgressNow&) const = default;
 };
-// For a person: "read 1.20 of 5.50 GB of weights (21%)".
+// For people: "read 1.20 of 5.50 GB of weights (21%)".
 [[nodiscard]] std::string to_text(const LoadProgressNow& progress);
 
 class LoadProgress {

@@ -1,4 +1,4 @@
-// The file is closed once it is mapped.
+// Maps files; a file is closed once it is mapped.
 #include "worker/model/mapped_file.h"
 
 #include <cerrno>
@@ -27,9 +27,10 @@ Result<std::unique_ptr<const MappedFile>> MappedFile::open(const std::filesystem
 Result<std::unique_ptr<const MappedFile>> MappedFile::map(int fd, const std::string& file) {
   const auto broken = [&](const std::string& what) { return Error{ErrorCode::kInvalidArgument, file + ": " + what}; };
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return broken(fmt::format("cannot be looked at: {}", std::strerror(errno)));
-  if (!S_ISREG(info.st_mode)) return broken(S_ISDIR(info.st_mode) ? "is a folder" : "is not a regular file");
-  if (info.st_size == 0) return broken("is empty");
+  if (::fstat(fd, &info) != 0) return broken(fmt::format("cannot be read: {}", std::strerror(errno)));
+  if (!S_ISREG(info.st_mode))
+    return broken(S_ISDIR(info.st_mode) ? "must be a regular file (got a folder)" : "must be a regular file");
+  if (info.st_size == 0) return broken("must not be empty");
   const auto size = static_cast<std::size_t>(info.st_size);
   void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (memory != MAP_FAILED) return std::unique_ptr<const MappedFile>(new MappedFile(memory, size));

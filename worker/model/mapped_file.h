@@ -1,4 +1,4 @@
-// MappedFile: a whole file as read-only memory. Any thread.
+// MappedFile: a whole file mapped as read-only memory. Any thread.
 #pragma once
 
 #include <cstddef>

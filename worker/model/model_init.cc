@@ -1,4 +1,4 @@
-// The five files of a made model.
+// Writes the five files of a generated model.
 #include "worker/model/model_init.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::int64_t kMaxParameters = 4LL << 30U;
-constexpr std::int64_t kMistralWindow = 4096;  // as Mistral 7B v0.1 has it
-// The constant in hidden dimension 0, and how strongly lm_head's column 0 speaks against a token.
+constexpr std::int64_t kMistralWindow = 4096;  // as in Mistral 7B v0.1
+// The constant in hidden dimension 0, and the weight of lm_head's column 0 against a token.
 constexpr float kCarrier = 4;
 constexpr float kAgainst = -16;
 
@@ -106,7 +106,7 @@ std::string generation_json(const ModelShape& shape) {
 }
 
 std::string tokenizer_config_json(const ModelShape& shape) {
-  // The chat template for readers that interpret Jinja; our own worker knows it by the special tokens (chat_template.h).
+  // The chat template for programs that interpret Jinja; this worker recognises it by the special tokens (chat_template.h).
   const ordered_json root = {
       {"bos_token", "<|begin_of_text|>"},
       {"chat_template",
@@ -120,13 +120,14 @@ std::string tokenizer_config_json(const ModelShape& shape) {
   return root.dump(2) + "\n";
 }
 
-// One tensor of the file: its name, shape and values, in the order in which they are drawn.
+// One tensor of the file: name, shape and values, in the order of generation.
 class TensorFile {
  public:
   explicit TensorFile(std::uint64_t seed) : seed_(seed) {}
 
-  // Uniform with this standard deviation; each tensor has its own stream. No libm but a square root, which IEEE 754 rounds
-  // correctly everywhere, and no sum that a compiler could fuse with a product and so round otherwise (2u - 1 is exact).
+  // Uniform numbers with this standard deviation; each tensor has its own stream. Portable: the only libm function is the
+  // square root, which IEEE 754 rounds correctly everywhere, and no sum can be fused with a product and rounded differently (2u
+  // - 1 is exact).
   std::vector<float> random(const std::string& name, std::int64_t count, double deviation) const {
     Rng rng(seed_, name);
     const double half_width = std::sqrt(3.0) * deviation;
@@ -163,7 +164,7 @@ class TensorFile {
   std::string data_;
 };
 
-// A token that a random model may say: printable ASCII.
+// Whether a random model may output this token: printable ASCII.
 bool sayable(const std::string& bytes) {
   for (const char c : bytes) {
     if (c < ' ' || c > '~') return false;
@@ -171,7 +172,7 @@ bool sayable(const std::string& bytes) {
   return true;
 }
 
-// Ids of tokens that a model may say, by id.
+// By id: whether the model may output the token.
 std::vector<bool> sayable_tokens(const ModelShape& shape) {
   const InitVocabulary vocabulary = vocabulary_of(shape);
   std::vector<bool> said(static_cast<std::size_t>(shape.vocab), false);
@@ -181,7 +182,7 @@ std::vector<bool> sayable_tokens(const ModelShape& shape) {
 
 double by_fan_in(std::int64_t in) { return 1.0 / std::sqrt(static_cast<double>(in)); }
 
-// The output matrix is the embedding: small, or a token would above all say itself again.
+// The embedding is also the output matrix, so keep it small; otherwise a token would mostly repeat itself.
 std::string opt_weights_bytes(const ModelShape& shape) {
   const double into_residual = 1.0 / std::sqrt(2.0 * static_cast<double>(shape.layers));
   TensorFile file(shape.seed);
@@ -189,7 +190,7 @@ std::string opt_weights_bytes(const ModelShape& shape) {
     file.add(name + ".weight", {out, in}, file.random(name + ".weight", out * in, deviation));
     file.add(name + ".bias", {out}, file.random(name + ".bias", out, 0.1));
   };
-  // What dimension 0 has instead of the norm of it.
+  // `carrier` replaces dimension 0 of the norm.
   const auto norm = [&](const std::string& name, float weight, std::optional<float> carrier = std::nullopt) {
     std::vector<float> weights(static_cast<std::size_t>(shape.hidden), weight);
     std::vector<float> biases(weights.size(), 0.0F);
@@ -225,7 +226,7 @@ std::string opt_weights_bytes(const ModelShape& shape) {
   return file.bytes();
 }
 
-// The tensors of all architectures but OPT, whose file is drawn in the order of these calls.
+// The tensors of all architectures except OPT, generated in the order of these calls.
 class LlamaTensors {
  public:
   explicit LlamaTensors(const ModelShape& shape) : shape_(shape), file_(shape.seed) {}
@@ -291,7 +292,7 @@ class LlamaTensors {
   void matrix(const std::string& name, std::int64_t out, std::int64_t in) {
     file_.add(name, {out, in}, file_.random(name, out * in, by_fan_in(in)));
   }
-  // Nothing writes to dimension 0 of the residual stream, so the carrier stays.
+  // Writes nothing to dimension 0 of the residual stream, so the constant stays.
   void into_residual(const std::string& name, std::int64_t out, std::int64_t in) {
     const double smaller = 1.0 / std::sqrt(2.0 * static_cast<double>(shape_.layers));
     auto values = file_.random(name, out * in, 2 * by_fan_in(in) * smaller);
@@ -335,8 +336,7 @@ const std::vector<std::string>& init_special_tokens() {
 Result<void> check_model_shape(const ModelShape& shape) {
   std::vector<std::string> complaints;
   const auto range = [&](const char* flag, std::int64_t found, std::int64_t low, std::int64_t high) {
-    if (found < low || found > high)
-      complaints.push_back(fmt::format("{}: found {}, allowed is {} to {}", flag, found, low, high));
+    if (found < low || found > high) complaints.push_back(fmt::format("{}: must be {} to {} (got {})", flag, low, high, found));
   };
   range("layers", shape.layers, 1, 1024);
   range("hidden", shape.hidden, 8, 65536);
@@ -350,26 +350,26 @@ Result<void> check_model_shape(const ModelShape& shape) {
   if (complaints.empty()) {
     if (shape.hidden % (2 * shape.heads) != 0) {
       complaints.push_back(
-          fmt::format("hidden: found {}, allowed is a multiple of 2 * heads ({})", shape.hidden, 2 * shape.heads));
+          fmt::format("hidden: must be a multiple of 2 * heads, which is {} (got {})", 2 * shape.heads, shape.hidden));
     }
     if (shape.heads % shape.kv_heads != 0) {
-      complaints.push_back(fmt::format("kv-heads: found {}, allowed is a divisor of heads ({})", shape.kv_heads, shape.heads));
+      complaints.push_back(fmt::format("kv-heads: must divide heads, which is {} (got {})", shape.heads, shape.kv_heads));
     }
     if (shape.architecture == Architecture::kOpt && shape.kv_heads != shape.heads) {
-      complaints.push_back(fmt::format("kv-heads: found {}, allowed for opt is heads ({})", shape.kv_heads, shape.heads));
+      complaints.push_back(
+          fmt::format("kv-heads: must equal heads for opt, which is {} (got {})", shape.heads, shape.kv_heads));
     }
     if (shape.experts_per_token > shape.experts) {
-      complaints.push_back(
-          fmt::format("experts-per-token: found {}, allowed is at most experts ({})", shape.experts_per_token, shape.experts));
+      complaints.push_back(fmt::format("experts-per-token: must be at most experts, which is {} (got {})", shape.experts,
+                                       shape.experts_per_token));
     }
     const bool mixture = has_experts(shape.architecture);
     const std::int64_t mlps = mixture ? shape.experts : 1;
     const std::int64_t layer = 4 * shape.hidden * shape.hidden + 3 * shape.hidden * shape.intermediate * mlps;
     const std::int64_t parameters = 2 * shape.vocab * shape.hidden + shape.layers * layer;
     if (parameters > kMaxParameters) {
-      complaints.push_back(
-          fmt::format("layers, hidden, intermediate, {}vocab: found about {} parameters, allowed are at most {}",
-                      mixture ? "experts, " : "", parameters, kMaxParameters));
+      complaints.push_back(fmt::format("layers, hidden, intermediate, {}vocab: must give at most {} parameters (got about {})",
+                                       mixture ? "experts, " : "", kMaxParameters, parameters));
     }
   }
   if (complaints.empty()) return {};
@@ -377,7 +377,7 @@ Result<void> check_model_shape(const ModelShape& shape) {
 }
 
 std::string make_tokenizer_json(const ModelShape& shape) {
-  using nlohmann::json;  // sorted keys: quick for a large vocabulary
+  using nlohmann::json;  // sorted keys: fast for a large vocabulary
   const InitVocabulary vocabulary = vocabulary_of(shape);
   json vocab = json::object();
   for (std::size_t id = 0; id < vocabulary.tokens.size(); ++id) vocab[in_alphabet(vocabulary.tokens[id])] = id;
@@ -441,17 +441,17 @@ Result<void> init_model(const ModelShape& shape, const std::filesystem::path& fo
   std::filesystem::create_directories(folder, failure);
   if (failure) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: cannot be made a folder: {}", folder.string(), failure.message())};
+                 fmt::format("{}: the folder cannot be created: {}", folder.string(), failure.message())};
   }
   try {
     WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "tokenizer.json", make_tokenizer_json(shape)));
     WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "tokenizer_config.json", tokenizer_config_json(shape)));
     WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "generation_config.json", generation_json(shape)));
     WINDLASS_RETURN_IF_ERROR(write_whole_file(folder / "model.safetensors", weights_bytes(shape)));
-    // Last: a folder with a config.json is a whole model.
+    // Written last: a folder with config.json is complete.
     return write_whole_file(folder / "config.json", config_json(shape));
   } catch (const std::exception& e) {
-    return Error{ErrorCode::kResourceExhausted, fmt::format("{}: the model could not be made: {}", folder.string(), e.what())};
+    return Error{ErrorCode::kResourceExhausted, fmt::format("{}: the model cannot be written: {}", folder.string(), e.what())};
   }
 }
 

@@ -1,4 +1,4 @@
-// Each step writes a new text, so that places in the source can be kept.
+// Each step writes a new text, so that source positions can be tracked.
 #include "worker/model/normalizer.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace {
 
 using NormalizerKind = NormalizerStep::Kind;
 
-// What a text may grow to before steps end: a file made for more is one made to fill the memory. U+FDFA grows elevenfold.
+// Limit of a text's growth, after which steps stop; only a file made to exhaust memory exceeds it. U+FDFA grows elevenfold.
 constexpr std::size_t kMaxGrowth = 16;
 constexpr std::size_t kGrowthOfShort = 1024;
-constexpr UChar32 kCapitalIWithDot = 0x130;  // the one letter whose lower case is two characters: "i" and U+0307
+constexpr UChar32 kCapitalIWithDot = 0x130;  // the only letter whose lower case is two characters: "i" and U+0307
 constexpr std::string_view kDottedSmallI = "i\u0307";
 
 AlignedText start_like(const AlignedText& from) {
@@ -64,7 +64,7 @@ AlignedText in_form(NormalizerKind kind, const AlignedText& from) {
   return out;
 }
 
-// each(code, begin, end) for every character, with a negative code where the bytes are no UTF-8.
+// Calls each(code, begin, end) for every character, with a negative code for invalid UTF-8.
 template <class Each>
 void for_characters(std::string_view text, Each each) {
   const auto length = static_cast<std::int32_t>(text.size());

@@ -1,7 +1,7 @@
-// Normalizer: what tokenizer.json's "normalizer" does to a text before it is cut into pieces.
+// Normalizer: tokenizer.json's "normalizer", applied to a text before it is split into pieces.
 //
-// NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend and Replace, one after the other. Bytes that are no UTF-8 go
-// through as they are. Immutable after construction; any thread.
+// NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend and Replace, in the file's order. Invalid UTF-8 passes through
+// unchanged. Immutable after construction; any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct NormalizerStep {
   enum class Kind { kNfc, kNfd, kNfkc, kNfkd, kLowercase, kStripAccents, kStrip, kPrepend, kReplace };
   Kind kind = Kind::kNfc;
   std::string where;  // the field, for messages
-  std::string text;   // what Prepend and Replace put
+  std::string text;   // what Prepend and Replace insert
   PatternSpec pattern = {};
-  bool left = true, right = true;  // where Strip strips
+  bool left = true, right = true;  // sides that Strip strips
 };
 
-// A text and, where that was asked for, the place in the source from which each of its bytes is.
+// A text and, if requested, the source position of each of its bytes.
 struct AlignedText {
   std::string text;
   std::vector<std::uint32_t> origins = {};

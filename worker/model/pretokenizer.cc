@@ -1,4 +1,4 @@
-// Steps that change a piece keep the new text in Pieces::owned, whose elements stay where they are.
+// Steps that change a piece store the new text in Pieces::owned, whose elements never move.
 #include "worker/model/pretokenizer.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ bool Pretokenizer::removes() const {
 Pretokenizer::Pieces Pretokenizer::split(std::string_view text, bool first) const {
   Pieces pieces;
   if (!text.empty()) pieces.list.push_back(text);
-  bool begins = first;  // whether the first piece still begins the whole text
+  bool begins = first;  // whether the first piece is still at the beginning of the whole text
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const auto& [spec, pattern] = steps_[i];
     std::vector<std::string_view> finer;
@@ -93,7 +93,7 @@ Pretokenizer::Pieces Pretokenizer::split(std::string_view text, bool first) cons
       } else {
         finer.push_back(piece);
       }
-      // What a Removed piece at the beginning leaves begins the text no longer.
+      // After a Removed piece at the beginning, the rest no longer begins the text.
       if (at == 0) begins = begins && finer.size() > before && finer[before].data() == piece.data();
     }
     if (spec.kind == PieceKind::kByteLevel && !(raw_bytes_ && i + 1 == steps_.size())) {

@@ -1,4 +1,4 @@
-// Every offset is checked against the file.
+// Checks every offset against the file.
 #include "worker/model/safetensors.h"
 
 #include <bit>
@@ -25,7 +25,7 @@ Error broken(const std::string& file, const std::string& what) {
   return Error{ErrorCode::kInvalidArgument, file + ": " + what};
 }
 
-// Null: a type that is not read.
+// Null for a type that is not supported.
 const GgmlTypeInfo* numbers_of(const std::string& dtype) {
   if (dtype == "F32") return &info_of(GgmlType::kF32);
   if (dtype == "F16") return &info_of(GgmlType::kF16);
@@ -33,7 +33,7 @@ const GgmlTypeInfo* numbers_of(const std::string& dtype) {
   return nullptr;
 }
 
-// Bytes of a tensor of this shape, or nothing when the product leaves 62 bits.
+// Bytes of a tensor of this shape, or nothing if the product exceeds 62 bits.
 std::optional<std::int64_t> byte_count(const std::vector<std::int64_t>& shape, std::int64_t element_bytes) {
   std::int64_t count = element_bytes;
   for (const std::int64_t extent : shape) {
@@ -57,26 +57,26 @@ Result<TensorView> read_entry(const std::string& file, const std::string& name, 
   view.numbers = numbers_of(view.dtype_name);
   for (const json& extent : entry.at("shape")) {
     if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > (1ULL << 40U)) {
-      return complain(fmt::format("shape: found {}, allowed are whole numbers from 0", entry.at("shape").dump()));
+      return complain(fmt::format("shape: must be whole numbers from 0 (got {})", entry.at("shape").dump()));
     }
     view.shape.push_back(extent.get<std::int64_t>());
   }
   const json& offsets = entry.at("data_offsets");
   if (!offsets.at(0).is_number_unsigned() || !offsets.at(1).is_number_unsigned()) {
-    return complain(fmt::format("data_offsets: found {}, allowed are whole numbers from 0", offsets.dump()));
+    return complain(fmt::format("data_offsets: must be whole numbers from 0 (got {})", offsets.dump()));
   }
   const auto begin = offsets.at(0).get<std::uint64_t>();
   const auto end = offsets.at(1).get<std::uint64_t>();
   if (begin > end || end > data.size()) {
     return complain(
-        fmt::format("data_offsets: found [{}, {}], allowed is within the file's {} bytes of data (is it truncated?)", begin,
-                    end, data.size()));
+        fmt::format("data_offsets: must be within the file's {} bytes of data (got [{}, {}]); is the file truncated?",
+                    data.size(), begin, end));
   }
   if (view.numbers != nullptr) {
     const auto expected = byte_count(view.shape, view.numbers->block_bytes);
     if (!expected || static_cast<std::uint64_t>(*expected) != end - begin) {
-      return complain(fmt::format("data_offsets: found {} bytes, expected {} for shape {} of {}", end - begin,
-                                  expected.value_or(-1), shape_text(view.shape), view.dtype_name));
+      return complain(fmt::format("data_offsets: must span {} bytes, for shape {} of {} (got {})", expected.value_or(-1),
+                                  shape_text(view.shape), view.dtype_name, end - begin));
     }
   }
   view.bytes = data.subspan(begin, end - begin);
@@ -93,16 +93,16 @@ std::uint64_t length_at(std::span<const std::byte> bytes) {
 }  // namespace
 
 Result<std::vector<TensorView>> read_safetensors(std::span<const std::byte> bytes, const std::string& file) {
-  if (bytes.size() < 8) return broken(file, fmt::format("found {} bytes, a safetensors file has at least 8", bytes.size()));
+  if (bytes.size() < 8) return broken(file, fmt::format("size: must be at least 8 bytes (got {})", bytes.size()));
   const auto header_bytes = length_at(bytes);
   if (header_bytes > kMaxHeaderBytes || header_bytes > bytes.size() - 8) {
-    return broken(file, fmt::format("header length: found {}, allowed is at most the {} bytes that follow (is it truncated?)",
-                                    header_bytes, bytes.size() - 8));
+    return broken(file, fmt::format("header length: must be at most {}, the bytes that follow (got {}); is the file truncated?",
+                                    bytes.size() - 8, header_bytes));
   }
   const auto parsed = parse_json({reinterpret_cast<const char*>(bytes.data()) + 8, header_bytes});
   if (!parsed.ok()) return broken(file, "header: " + parsed.error().message);
   const json& header = *parsed;
-  if (!header.is_object()) return broken(file, "header is not a JSON object");
+  if (!header.is_object()) return broken(file, "header: must be a JSON object");
   std::vector<TensorView> tensors;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
@@ -121,17 +121,16 @@ Result<std::set<std::string>> shards_of(const std::filesystem::path& index) {
   try {
     const json& map = parsed->at("weight_map");
     if (!map.is_object())
-      return broken(file, fmt::format("weight_map: found {}, allowed is an object of tensors and their files", shown(map)));
+      return broken(file, fmt::format("weight_map: must be an object of tensors and their files (got {})", shown(map)));
     for (const auto& [tensor, shard] : map.items()) {
       const auto name = shard.get<std::string>();
       if (name.find('/') != std::string::npos) {
-        return broken(file,
-                      fmt::format("weight_map['{}']: found '{}', allowed is a file name in the same folder", tensor, name));
+        return broken(file, fmt::format("weight_map['{}']: must be a file name in the same folder (got '{}')", tensor, name));
       }
       shards.insert(name);
     }
   } catch (const json::exception& e) {
-    return broken(file, fmt::format("not an index with a weight_map of strings: {}", e.what()));
+    return broken(file, fmt::format("must be an index with a weight_map of strings: {}", e.what()));
   }
   return shards;
 }

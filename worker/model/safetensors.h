@@ -1,7 +1,7 @@
-// Safetensors: what the header of a file says, and which files an index names.
+// Safetensors: reads a file's header, and the file names in an index.
 //
-// Format: 8 bytes of little-endian header length N, N bytes of JSON {name: {dtype, shape, data_offsets}}, then the data. All
-// that the header says is checked against the file before anything is read. Pure but for reading the index; any thread.
+// Format: 8 bytes of little-endian header length N, N bytes of JSON {name: {dtype, shape, data_offsets}}, then the data. The
+// whole header is checked against the file before any data is read. Pure except for reading the index; any thread.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace windlass::worker {
 
-// The tensors of a file's bytes. `file` is only named, in messages and in the views. Error: kInvalidArgument.
+// The tensors in a file's bytes. `file`: name for messages and views. Error: kInvalidArgument.
 [[nodiscard]] Result<std::vector<TensorView>> read_safetensors(std::span<const std::byte> bytes, const std::string& file);
 
 // The names of the files in a model.safetensors.index.json.

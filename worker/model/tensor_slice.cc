@@ -1,4 +1,4 @@
-// What must divide by the number of ranks.
+// Checks which dimensions divide by the number of ranks.
 #include "worker/model/tensor_slice.h"
 
 #include <algorithm>
@@ -15,11 +15,9 @@ namespace windlass::worker {
 
 Result<void> check_tensor_parallel(const ModelConfig& config, int ranks) {
   if (config.embedding_size > 0 && ranks != 1) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("--tensor-parallel: found {}, allowed for this model is 1: config.json's word_embed_proj_dim ({}) is not "
-                    "hidden_size ({})",
-                    ranks, config.embedding_size, config.hidden_size)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--tensor-parallel: must be 1 for this model (got {}): config.json's "
+                                                          "word_embed_proj_dim ({}) is not hidden_size ({})",
+                                                          ranks, config.embedding_size, config.hidden_size)};
   }
   const bool opt = config.architecture == Architecture::kOpt;
   std::vector<std::pair<const char*, std::int64_t>> fields;
@@ -43,7 +41,7 @@ Result<void> check_tensor_parallel(const ModelConfig& config, int ranks) {
     if (ranks >= 1 && count % ranks != 0) why += fmt::format("{}{} ({})", why.empty() ? "" : " and ", name, count);
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("--tensor-parallel: found {}, allowed for this model are {}{}", ranks, fmt::join(allowed, ", "),
+               fmt::format("--tensor-parallel: must be one of {} for this model (got {}){}", fmt::join(allowed, ", "), ranks,
                            why.empty() ? "" : ": config.json's " + why + " must be divisible by it")};
 }
 

@@ -1,4 +1,4 @@
-// Files become views, views become floats.
+// Maps files to tensor views, and converts views to floats.
 #include "worker/model/tensor_store.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ std::uint64_t TensorStore::fingerprint() const {
   constexpr std::size_t kPieceBytes = 64;
   Fnv1a hash;
   for (const auto& [name, tensor] : tensors_) {
-    hash.mix(name.data(), name.size() + 1);  // with its end, so that names do not run into one another
+    hash.mix(name.data(), name.size() + 1);  // including the terminator, so that adjacent names do not merge
     hash.mix(tensor.dtype_name.data(), tensor.dtype_name.size() + 1);
     hash.mix(tensor.shape.data(), tensor.shape.size() * sizeof(std::int64_t));
     for (std::size_t piece = 0; piece < kPieces; ++piece) {
@@ -105,7 +105,7 @@ void copy_as_float(const TensorView& tensor, std::span<float> out, std::int64_t 
   const std::int64_t columns = tensor.columns();
   while (!out.empty()) {
     const std::int64_t row = first / columns, column = first % columns;
-    // Rows that stand as they are wanted go at once.
+    // Rows in the right order are converted all together.
     const std::int64_t count = tensor.rotary_pairs == 0 ? static_cast<std::int64_t>(out.size())
                                                         : std::min<std::int64_t>(columns - column, std::ssize(out));
     floats_of_blocks(*tensor.numbers, tensor.bytes, tensor.place_of_row(row) * columns + column,

@@ -1,7 +1,7 @@
-// TensorStore: a checkpoint's tensors in memory-mapped files, found by Hugging Face's names.
+// TensorStore: a checkpoint's tensors in memory-mapped files, by Hugging Face name.
 //
-// A model is a folder with model.safetensors, or with shards that model.safetensors.index.json lists; or a GGUF file, or all
-// parts of one that is split. A TensorView points into the mapping and lives as long as its TensorStore. Any thread once open.
+// A model is a folder with model.safetensors, or with shards listed in model.safetensors.index.json; or a GGUF file, whole or
+// split. A TensorView points into the mapping and must not outlive its TensorStore. Any thread once open.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,17 @@ namespace windlass::worker {
 struct TensorView {
   std::string name;
   std::string file;
-  const GgmlTypeInfo* numbers = nullptr;  // null: of a type that is not read
-  std::string dtype_name;                 // as the file says: "BF16"
+  const GgmlTypeInfo* numbers = nullptr;  // null: a type that is not supported
+  std::string dtype_name;                 // as in the file: "BF16"
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;  // little-endian, row-major
-  // GGUF's Llama models have the rows of queries and keys in pairs, (0, 1) before (2, 3), where Hugging Face has the first of
-  // all pairs before the second ones: so many rows are one head's. 0: rows stand as here.
+  // Rows per head in GGUF's Llama models, whose queries and keys store rotary pairs side by side, (0, 1) before (2, 3); Hugging
+  // Face stores the first rows of all pairs before the second ones. 0: rows are in Hugging Face's order.
   std::int64_t rotary_pairs = 0;
 
   [[nodiscard]] std::int64_t elements() const;
-  [[nodiscard]] std::int64_t columns() const;  // of a matrix; of a vector, which has as many rows as elements, 1
-  // Where the file has row `row`.
+  [[nodiscard]] std::int64_t columns() const;  // of a matrix; 1 for a vector, which has as many rows as elements
+  // The position of row `row` in the file.
   [[nodiscard]] std::int64_t place_of_row(std::int64_t row) const;
   [[nodiscard]] bool is(GgmlType type) const { return numbers != nullptr && numbers->type == type; }
 };
@@ -49,13 +49,13 @@ class TensorStore {
   TensorStore& operator=(TensorStore&&) noexcept;
   ~TensorStore();
 
-  // nullptr when there is no such tensor.
+  // nullptr if there is no such tensor.
   [[nodiscard]] const TensorView* find(const std::string& name) const;
   [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
-  // Of the tensors' names, types, shapes and sixteen pieces of the bytes of each: the same for the same weights, and hardly for
-  // others.
+  // Hash of the tensors' names, types and shapes and of sixteen samples of each tensor's bytes. Equal for equal weights, and
+  // very likely different for others.
   [[nodiscard]] std::uint64_t fingerprint() const;
-  // The file where weights are looked for first: named when a tensor is missing.
+  // The file where weights are searched first; used in messages about missing tensors.
   [[nodiscard]] const std::string& file() const { return file_; }
 
  private:
@@ -68,11 +68,10 @@ class TensorStore {
   std::map<std::string, TensorView> tensors_;
 };
 
-// Converts the elements from `first` on to float, as many as `out` holds. REQUIRES: the tensor has them, of a type that is
-// read.
+// Converts elements from `first` on to float, as many as `out` holds. REQUIRES: the tensor has them, in a supported type.
 void copy_as_float(const TensorView& tensor, std::span<float> out, std::int64_t first = 0);
 
-// The same of a tensor in BF16, as it is. REQUIRES: is(kBf16), with rows as they are.
+// Copies elements of a BF16 tensor bit for bit. REQUIRES: is(kBf16), and rotary_pairs is 0.
 void copy_bf16(const TensorView& tensor, std::span<std::uint16_t> out, std::int64_t first);
 
 }  // namespace windlass::worker

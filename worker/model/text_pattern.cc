@@ -12,7 +12,7 @@
 namespace windlass::worker {
 namespace {
 
-// What ICU reads differently, outside and inside of brackets.
+// Rewrites what ICU reads differently, outside and inside of brackets.
 std::string for_icu(std::string_view pattern) {
   constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
   std::string out;
@@ -34,8 +34,8 @@ std::string for_icu(std::string_view pattern) {
   return out;
 }
 
-// What ICU counts time in is some ten thousand places to which it may go back. An expression that needs a hundred for each byte
-// is one made to hold the worker up ("(a+)+$").
+// ICU's unit of time is some ten thousand backtracking steps. An expression that needs a hundred per byte is made to stall the
+// worker ("(a+)+$").
 constexpr std::int32_t kLeastSteps = 100;
 constexpr std::size_t kBytesOfStep = 100;
 
@@ -46,13 +46,14 @@ std::vector<TextPattern::Range> regex_matches(const icu::RegexPattern& pattern, 
   utext_openUTF8(&utext, text.data(), static_cast<std::int64_t>(text.size()), &status);
   const std::unique_ptr<icu::RegexMatcher> matcher(pattern.matcher(status));
   if (U_SUCCESS(status)) {
-    matcher->setStackLimit(0, status);  // the body limit bounds the text; a stack limit would cut it wrongly without a word
+    matcher->setStackLimit(0,
+                           status);  // no stack limit: it would silently cut a text, whose size the body limit already bounds
     matcher->setTimeLimit(kLeastSteps + static_cast<std::int32_t>(text.size() / kBytesOfStep), status);
     matcher->reset(&utext);
     while (U_SUCCESS(status) && matcher->find(status)) {
       const auto begin = static_cast<std::size_t>(matcher->start64(status));
       const auto end = static_cast<std::size_t>(matcher->end64(status));
-      // An empty match right after another one is no match of its own.
+      // An empty match directly after another match does not count.
       if (begin == end && !found.empty() && found.back().end == begin) continue;
       found.push_back({begin, end});
     }
@@ -66,7 +67,7 @@ struct Cut {
   bool match;
 };
 
-// Puts a matching cut together with the one before it in `cuts`, unless that one matches, too.
+// Joins each matching cut with the previous one, unless that matches too.
 std::vector<Cut> merged(const std::vector<Cut>& cuts, bool forward) {
   std::vector<Cut> out;
   bool after_match = false;
@@ -120,7 +121,7 @@ Result<TextPattern> TextPattern::make(const PatternSpec& spec) {
   impl->regex.reset(icu::RegexPattern::compile(source, kFlags, where, status));
   if (U_FAILURE(status)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("regular expression '{}': found {}, allowed is what ICU takes", spec.text, u_errorName(status))};
+                 fmt::format("regular expression '{}': must be valid for ICU (got {})", spec.text, u_errorName(status))};
   }
   return TextPattern(std::move(impl));
 }

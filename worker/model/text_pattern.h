@@ -1,9 +1,9 @@
-// TextPattern: a text or a regular expression that normalizers and pretokenizers look for, and what a text is cut into by it,
-// as Hugging Face's tokenizers library cuts.
+// TextPattern: a literal or regular expression that normalizers and pretokenizers search for, and the pieces it splits a text
+// into, as in Hugging Face's tokenizers library.
 //
-// Expressions run on ICU, set up to read them as Oniguruma, which made the reference ids: `\s` is Unicode's White_Space, `\w`
-// has no joiners, `\h` is a hexadecimal digit, `^` and `$` stand at lines. Offsets are those of the bytes, so that bytes that
-// are no UTF-8 survive in their piece. Immutable after construction; any thread.
+// Expressions run on ICU, adapted to behave like Oniguruma, the reference's engine: `\s` is Unicode's White_Space, `\w`
+// excludes joiners, `\h` is a hexadecimal digit, `^` and `$` match at line boundaries. Offsets are byte offsets, so bytes that
+// are not valid UTF-8 stay in their piece. Immutable after construction; any thread.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace windlass::worker {
 
-// What is looked for, as a file says it.
+// The pattern as the file gives it.
 struct PatternSpec {
   std::string text;
   bool regex = false;
@@ -26,7 +26,7 @@ enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWith
 
 class TextPattern {
  public:
-  // Error: kInvalidArgument where ICU does not take the expression; the message shows it.
+  // Error: kInvalidArgument if ICU rejects the expression; the message shows it.
   [[nodiscard]] static Result<TextPattern> make(const PatternSpec& spec);
 
   TextPattern(TextPattern&&) noexcept;
@@ -37,11 +37,11 @@ class TextPattern {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  // In order, without overlaps; some may be empty. An expression made to hold the worker up finds nothing more once it has used
-  // up its time.
+  // Matches in order, without overlaps; some may be empty. Stops early once an expression has used up its time, which only
+  // happens with one made to stall the worker.
   [[nodiscard]] std::vector<Range> matches(std::string_view text) const;
 
-  // Appends the pieces, none of them empty. `invert`: what matches and what does not change places.
+  // Appends the non-empty pieces. `invert`: swaps the roles of matches and the text between them.
   void split(std::string_view text, SplitBehavior behavior, bool invert, std::vector<std::string_view>& pieces) const;
 
  private:

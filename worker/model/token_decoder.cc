@@ -1,4 +1,4 @@
-// Run once for each token of the vocabulary, when it is loaded.
+// Runs once for each vocabulary token, when the tokenizer is loaded.
 #include "worker/model/token_decoder.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using DecoderKind = DecoderStep::Kind;
 
-// Of a token, before steps end: a file made for more is one made to fill the memory.
+// Limit of a token's growth, after which steps stop; only a file made to exhaust memory exceeds it.
 constexpr std::size_t kLongestBytes = 65536;
 
 std::optional<char> named_byte(std::string_view token) {
@@ -33,7 +33,7 @@ std::string with_replaced(const TextPattern& pattern, std::string_view with, con
   return out.append(text, done);
 }
 
-// At most `start` and `stop` times.
+// Removes at most `start` and `stop` occurrences.
 void strip_ends(const DecoderStep& step, std::string& text) {
   const std::string& what = step.text;
   for (std::size_t i = 0; i < step.start && text.starts_with(what); ++i) text.erase(0, what.size());

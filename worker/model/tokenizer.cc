@@ -1,5 +1,5 @@
-// The order of Hugging Face's library: added tokens, normalizer, added tokens that are marked "normalized", pretokenizer,
-// model.
+// Applies steps in the order of Hugging Face's library: added tokens, normalizer, added tokens marked "normalized",
+// pretokenizer, model.
 #include "worker/model/tokenizer.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace windlass::worker {
 
 struct Tokenizer::Impl {
-  // Whether the token that stands at a place of the whole text is ordinary text after all.
+  // Whether the token found at a position of the whole text is ordinary text.
   using IsText = std::function<bool(const AddedToken&, std::size_t, std::size_t)>;
 
   AddedTokens added;             // before the normalizer
@@ -31,9 +31,9 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string, std::int32_t> by_content;  // added tokens
   std::unordered_map<std::int32_t, std::string> special;
   std::vector<std::string> bytes;                       // by id
-  std::unordered_map<std::int32_t, std::string> first;  // of tokens with spaces that are none of the decoder's symbols
-  std::size_t longest = 0;                              // bytes that one token may stand for
-  bool shortens = false;                                // a text may have fewer tokens than its bytes say
+  std::unordered_map<std::int32_t, std::string> first;  // for tokens with spaces that are not the decoder's symbol
+  std::size_t longest = 0;                              // most bytes that one token can stand for
+  bool shortens = false;                                // a text may have fewer tokens than its size suggests
 
   void set_bytes(std::int32_t id, const std::string& token, bool is_added);
   [[nodiscard]] std::string first_bytes(std::int32_t id) const;
@@ -49,7 +49,7 @@ void Tokenizer::Impl::set_bytes(std::int32_t id, const std::string& token, bool 
   if (token.find(' ') != std::string::npos) first[id] = decoder.bytes_of(token, is_added, true);
 }
 
-// What a token stands for at the beginning of a text, where the decoder drops its spaces there.
+// The bytes of a token at the beginning of a text, where the decoder drops spaces.
 std::string Tokenizer::Impl::first_bytes(std::int32_t id) const {
   if (const auto found = first.find(id); found != first.end()) return found->second;
   if (id < 0 || static_cast<std::size_t>(id) >= bytes.size()) return {};
@@ -81,7 +81,7 @@ void Tokenizer::Impl::encode_pieces(std::string_view text, bool first, std::vect
   for (const std::string_view piece : pieces.list) model.encode(piece, out);
 }
 
-// `at`: where this text stands in the whole. `first`: the text begins the whole.
+// `at`: offset of this text in the whole. `first`: it begins the whole.
 void Tokenizer::Impl::encode_plain(std::string_view text, std::size_t at, bool first, const IsText& is_text,
                                    std::vector<std::int32_t>& out) const {
   if (text.empty()) return;
@@ -121,7 +121,7 @@ Tokenizer::~Tokenizer() = default;
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& file) {
   WINDLASS_ASSIGN_OR_RETURN(TokenizerSpec spec, parse_tokenizer_json(json, file));
   const auto in_file = [&](const Error& error) { return error.within(file); };
-  // Symbols are bytes where that is the same as characters of the byte alphabet, and faster.
+  // Work on bytes where that equals characters of the byte alphabet; it is faster.
   const bool raw_bytes = !spec.pretokenizer.empty() && spec.pretokenizer.back().kind == PretokenizerStep::Kind::kByteLevel &&
                          !spec.model.byte_fallback && spec.model.subword_prefix.empty() && spec.model.word_suffix.empty();
   std::unordered_set<std::string_view> markers;
@@ -150,7 +150,7 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& fil
   for (const std::int32_t id : spec.prefix) {
     if (id > largest) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}: post_processor: token id: found {}, allowed is at most {}", file, id, largest)};
+                   fmt::format("{}: post_processor: token id: must be at most {} (got {})", file, largest, id)};
     }
   }
   impl->bytes.resize(static_cast<std::size_t>(largest + 1));

@@ -1,4 +1,4 @@
-// Reads fields of a tokenizer.json. A Complaint stays inside of parse_tokenizer_json, which makes an Error of it.
+// Reads fields of a tokenizer.json. A Complaint is thrown only inside parse_tokenizer_json, which converts it to an Error.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Complaint {
 };
 
 [[noreturn]] inline void complain(const std::string& field, const std::string& found, const std::string& allowed) {
-  throw Complaint{fmt::format("field '{}': found {}, allowed is {}", field, found, allowed)};
+  throw Complaint{fmt::format("field '{}': must be {} (got {})", field, allowed, found)};
 }
 
 [[noreturn]] inline void complain_of_type(const std::string& where, const std::string& type, const std::string& allowed) {

@@ -1,4 +1,4 @@
-// Field checks of tokenizer.json. What this engine cannot do is an error here, never a silent difference in ids.
+// Validates tokenizer.json. An unsupported feature is an error here, never a silent difference in ids.
 #include "worker/model/tokenizer_json.h"
 
 #include <fmt/core.h>
@@ -57,7 +57,7 @@ void read_added(const json& root, TokenizerSpec& spec) {
     AddedToken token;
     token.id = id_of(child(list[i], where, "id", "a token id"), where + ".id");
     token.content = text_of(list[i], where, "content");
-    if (token.content.empty()) complain(where + ".content", "an empty string", "some text");
+    if (token.content.empty()) complain(where + ".content", "an empty string", "not empty");
     token.special = flag(list[i], where, "special", false);
     token.normalized = flag(list[i], where, "normalized", false);
     token.lstrip = flag(list[i], where, "lstrip", false);
@@ -94,7 +94,7 @@ void read_postprocessor(const json& value, const std::string& where, TokenizerSp
   }
 }
 
-// Of a file that names none. The library would put spaces between tokens, which is no model's text.
+// For a file without a decoder. The library would put spaces between tokens, which no model wants.
 std::vector<DecoderStep> usual_decoder(const TokenizerSpec& spec) {
   std::vector<DecoderStep> steps;
   if (!spec.pretokenizer.empty() && spec.pretokenizer.back().kind == PretokenizerStep::Kind::kByteLevel) {

@@ -1,4 +1,4 @@
-// What a tokenizer.json says, as plain data: read and checked here, used by Tokenizer. Pure functions; any thread.
+// The contents of a tokenizer.json as plain data, read and validated here and used by Tokenizer. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct TokenizerSpec {
 
 [[nodiscard]] Result<TokenizerSpec> parse_tokenizer_json(std::string_view json, const std::string& file);
 
-// Its parts "normalizer", "pre_tokenizer" and "decoder"; these throw tokenizer_fields::Complaint.
+// Parsers for "normalizer", "pre_tokenizer" and "decoder"; they throw tokenizer_fields::Complaint.
 namespace tokenizer_fields {
 void read_normalizer(const nlohmann::json& value, const std::string& where, std::vector<NormalizerStep>& steps);
 void read_pretokenizer(const nlohmann::json& value, const std::string& where, std::vector<PretokenizerStep>& steps);

@@ -1,5 +1,5 @@
-// The steps of a tokenizer.json that have a "type": normalizers, pre-tokenizers and decoders. A type or a value that this
-// engine cannot honour is an error here, never a silent difference in ids.
+// Parses the steps of a tokenizer.json that have a "type": normalizers, pre-tokenizers and decoders. An unsupported type or
+// value is an error here, never a silent difference in ids.
 #include <algorithm>
 #include <unordered_map>
 
@@ -9,26 +9,26 @@
 namespace windlass::worker::tokenizer_fields {
 namespace {
 
-// Steps multiply a text's length. Models have at most ten, and put one character or two; a file that has more is one made to
-// fill the memory.
+// Each step can multiply a text's length. Models have at most ten steps, each inserting one or two characters; a file with more
+// than this is made to exhaust memory.
 constexpr std::size_t kMaxSteps = 32;
 constexpr std::size_t kMaxByteLevels = 4;
 constexpr std::size_t kMaxContent = 64;  // bytes
 
 template <class Step>
 void check_count(const std::vector<Step>& steps, const std::string& where) {
-  if (steps.size() > kMaxSteps) complain(where, "one step more", fmt::format("at most {} in all", kMaxSteps));
+  if (steps.size() > kMaxSteps) complain(where, "more", fmt::format("at most {} steps in all", kMaxSteps));
 }
 
 std::string content_of(const json& value, const std::string& where, const char* field) {
   std::string text = text_of(value, where, field);
   if (text.size() > kMaxContent)
-    complain(where + "." + field, fmt::format("{} bytes", text.size()), fmt::format("at most {}", kMaxContent));
+    complain(where + "." + field, fmt::format("{}", text.size()), fmt::format("at most {} bytes", kMaxContent));
   return text;
 }
 
 constexpr const char* kWhiteSpace = "\\s";
-// Words as Rust's regular expressions have them, and runs of what is neither word nor white space.
+// Words as in Rust's regular expressions, and runs of neither words nor white space.
 constexpr const char* kWordOrNot =
     "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}]+|[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}\\s]+";
 constexpr const char* kPunctuation = "[\\p{P}$+<=>\\^`|~]";
@@ -122,7 +122,8 @@ std::size_t count_of(const json& value, const std::string& where, const char* fi
   return count.get<std::size_t>();
 }
 
-// `fused`: the tokens have become one text, of which the engine, which sends tokens as they come, sees a part at a time.
+// `fused`: an earlier step has joined the tokens to one text, but the engine sends tokens as they come and only sees a part at
+// a time.
 DecoderStep decoder_step(const json& value, const std::string& where, const std::string& type, bool fused) {
   using Kind = DecoderStep::Kind;
   DecoderStep step;
@@ -235,7 +236,7 @@ void read_pretokenizer(const json& value, const std::string& where, std::vector<
   const auto byte_levels = std::count_if(
       steps.begin(), steps.end(), [](const PretokenizerStep& step) { return step.kind == PretokenizerStep::Kind::kByteLevel; });
   if (static_cast<std::size_t>(byte_levels) > kMaxByteLevels)
-    complain(where, "one \"ByteLevel\" more", fmt::format("at most {}", kMaxByteLevels));
+    complain(where, "more", fmt::format("at most {} \"ByteLevel\" steps", kMaxByteLevels));
 }
 
 void read_decoder(const json& value, const std::string& where, std::vector<DecoderStep>& steps) {

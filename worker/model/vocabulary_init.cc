@@ -1,4 +1,4 @@
-// Byte-pair training on a short text; ties go to the pair of lower ids, so the outcome does not hang on any hash order.
+// Byte-pair training on a short text. Ties go to the pair of lower ids, so the result does not depend on hash order.
 #include "worker/model/vocabulary_init.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ constexpr std::string_view kText =
 using Ids = std::vector<std::int32_t>;
 using Pair = std::pair<std::int32_t, std::int32_t>;
 
-// Words with the space before them, as byte-level pretokenizers cut them.
+// Words with the space before them, as byte-level pretokenizers split them.
 std::map<Ids, std::int64_t> words_of(std::string_view text) {
   std::map<Ids, std::int64_t> words;
   Ids word;
@@ -92,14 +92,14 @@ InitVocabulary make_vocabulary(std::int64_t merges, std::uint64_t seed) {
     const auto& joined = out.tokens[static_cast<std::size_t>(pair.first)] + out.tokens[static_cast<std::size_t>(pair.second)];
     const bool fresh = known.count(joined) == 0;
     if (fresh) add(pair);
-    // The same text can arise from two pairs; the second joins to the token that exists, in this training alone.
+    // Two pairs can form the same text; the second pair then reuses the existing token, in this training only.
     const auto id =
         fresh ? static_cast<std::int32_t>(out.tokens.size() - 1)
               : static_cast<std::int32_t>(std::find(out.tokens.begin(), out.tokens.end(), joined) - out.tokens.begin());
     for (auto& [word, count] : words) join(word, pair, id);
   }
 
-  // More than the text can teach: invented words, a token that may begin with a space followed by one that does not.
+  // Beyond what the text can teach: invented words, each a token that may begin with a space followed by one that does not.
   Rng rng(seed, "vocabulary");
   const auto letters = [&](std::int32_t id, bool may_begin_with_space) {
     const std::string& token = out.tokens[static_cast<std::size_t>(id)];

@@ -1,4 +1,4 @@
-// Quantising, a row at a time.
+// Quantises matrices row by row.
 #include "worker/model/weight_matrix.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::uint8_t int8_from_float(float value) {
 
 bool finite(std::uint16_t half) { return (half & 0x7F80U) != 0x7F80U; }
 
-// Numbers above BF16's largest become infinite there.
+// Numbers above BF16's largest round to infinity.
 bool finite_as_bf16(float value) { return std::isfinite(value) && finite(bf16_from_float(value)); }
 
 }  // namespace
@@ -52,7 +52,7 @@ Result<WeightFormat> weight_format_from_string(std::string_view name) {
     if (name == to_string(format)) return format;
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(format));
   }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("found '{}', allowed are {}", name, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("must be one of {} (got '{}')", allowed, name)};
 }
 
 std::int64_t WeightMatrix::bytes() const {
@@ -80,7 +80,7 @@ bool append_row(WeightMatrix& to, std::span<const float> row, std::int64_t first
   }
   const bool int8 = to.format == WeightFormat::kInt8;
   const float scale = largest / (int8 ? kInt8Largest : kFp8Largest);
-  // What is smaller than FP32's normal numbers is 0.
+  // Below FP32's normal numbers it counts as 0.
   const bool zero = scale < std::numeric_limits<float>::min();
   to.scales.push_back(zero ? 0 : scale);
   for (const float value : part) {
@@ -106,9 +106,9 @@ std::uint8_t fp8_from_float(float value) {
   const float magnitude = std::fabs(value);
   int code = 0;
   if (magnitude > 0) {
-    // Below the normal numbers, of which the smallest is 2^-6, steps stay as there.
+    // Below the smallest normal number, 2^-6, the step size stays the same.
     const int exponent = std::max(std::ilogb(magnitude), 1 - kFp8Bias);
-    const auto eighths = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));  // 8 to 16 where normal
+    const auto eighths = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));  // 8 to 16 if normal
     code = std::min((exponent + kFp8Bias) * 8 + eighths - 8, static_cast<int>(kFp8LargestCode));
   }
   return static_cast<std::uint8_t>(code | (std::signbit(value) ? 0x80 : 0));

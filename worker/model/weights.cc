@@ -1,4 +1,4 @@
-// Names of the tensors in a Hugging Face checkpoint and where each one goes.
+// Maps tensor names of a Hugging Face checkpoint to ModelWeights, and loads them.
 #include "worker/model/weights.h"
 
 #include <algorithm>
@@ -18,21 +18,21 @@ namespace {
 
 enum class Reading { kNumbers, kShapesAlone };
 
-constexpr std::int64_t kCopiedAtOnce = 16LL << 20U;  // numbers: so often somebody is told how far it is
+constexpr std::int64_t kCopiedAtOnce = 16LL << 20U;  // numbers copied between two progress updates
 
-// Of so many numbers in the file.
+// Bytes of this many numbers in the file.
 std::int64_t file_bytes_of(const TensorView& tensor, std::int64_t count) {
   return count * tensor.numbers->block_bytes / tensor.numbers->block_numbers;
 }
 
-// Copies tensors that are as they should be, or counts what that would be, and remembers those that are not.
+// Copies valid tensors, or only counts their size, and collects errors about the others.
 class TensorCopier {
  public:
   TensorCopier(const TensorStore& store, TensorSlice slice, Reading reading, LoadProgress* progress)
       : store_(store), slice_(slice), reading_(reading), progress_(progress) {}
 
-  // Append the whole tensor to `to`, the slice's rows of it, or the slice's columns; on a mismatch they append nothing, or not
-  // all, and remember why.
+  // Append the whole tensor to `to`, or the slice's rows or columns of it. On a mismatch, append nothing or only a part, and
+  // record the error.
   void append(std::vector<float>& to, const std::string& name, const std::vector<std::int64_t>& expected) {
     if (const TensorView* tensor = checked(name, expected)) append_floats(*tensor, 0, tensor->elements(), to);
   }
@@ -42,7 +42,7 @@ class TensorCopier {
     const std::int64_t columns = expected.size() == 2 ? expected[1] : 1;
     append_floats(*tensor, slice_.first(expected[0]) * columns, slice_.size(expected[0]) * columns, to);
   }
-  // What has all codes and scales of these tensors; of no bits where one has none, or is not there.
+  // The coding that can hold all these tensors; zero bits if one is not in blocks or is missing.
   [[nodiscard]] GgmlCoding coding_of_all(const std::vector<std::string>& names) const {
     GgmlCoding common;
     for (const std::string& name : names) {
@@ -55,7 +55,7 @@ class TensorCopier {
     return common;
   }
 
-  // The same of matrices (rows, columns), which may be quantised.
+  // The same for matrices (rows, columns), which may be quantised.
   void append_rows(WeightMatrix& to, const std::string& name, std::int64_t rows, std::int64_t columns) {
     append_part(to, name, {rows, columns}, slice_.first(rows), slice_.end(rows), 0, columns);
   }
@@ -71,24 +71,25 @@ class TensorCopier {
     return Error{ErrorCode::kInvalidArgument, text};
   }
 
-  // What would be copied, where shapes alone are read.
+  // What would be copied, if only shapes are read.
   [[nodiscard]] const WeightSizes& sizes() const { return sizes_; }
   void count(const WeightSizes& sizes) { sizes_ += sizes; }
 
  private:
   void complain(std::string text) { complaints_.push_back(std::move(text)); }
 
-  // Null where it is not what is expected, with a complaint.
+  // Null if it is not as expected; records the error.
   [[nodiscard]] const TensorView* checked(const std::string& name, const std::vector<std::int64_t>& expected) {
     const TensorView* tensor = store_.find(name);
     if (tensor == nullptr) {
-      complain(fmt::format("{}: tensor '{}': found none, expected shape {}", store_.file(), name, shape_text(expected)));
+      complain(
+          fmt::format("{}: tensor '{}': must have shape {} (got no such tensor)", store_.file(), name, shape_text(expected)));
     } else if (tensor->shape != expected) {
-      complain(fmt::format("{}: tensor '{}': found shape {}, expected {}", tensor->file, name, shape_text(tensor->shape),
-                           shape_text(expected)));
+      complain(fmt::format("{}: tensor '{}': must have shape {} (got {})", tensor->file, name, shape_text(expected),
+                           shape_text(tensor->shape)));
     } else if (tensor->numbers == nullptr) {
-      complain(fmt::format("{}: tensor '{}': found type {}, allowed are {}", tensor->file, name, tensor->dtype_name,
-                           tensor->file.ends_with(".gguf") ? known_ggml_types() : "F32, F16 and BF16"));
+      complain(fmt::format("{}: tensor '{}': must have type {} (got {})", tensor->file, name,
+                           tensor->file.ends_with(".gguf") ? known_ggml_types() : "F32, F16 or BF16", tensor->dtype_name));
     } else {
       return tensor;
     }
@@ -109,7 +110,7 @@ class TensorCopier {
       sizes_.file_bytes += file_bytes_of(*tensor, (end_row - first_row) * (end_column - first_column));
       return;
     }
-    if (to.format == WeightFormat::kFp32) {  // straight to its place, and at once where rows are whole
+    if (to.format == WeightFormat::kFp32) {  // straight to its place, and in one go if rows are whole
       const std::int64_t columns = end_column - first_column;
       const std::int64_t at_once = columns == expected[1] ? end_row - first_row : 1;
       for (std::int64_t row = first_row; row < end_row; row += at_once) {
@@ -141,8 +142,8 @@ class TensorCopier {
   }
 
   void complain_of_row(const TensorView& tensor, std::int64_t row, WeightFormat format) {
-    complain(fmt::format("{}: tensor '{}': found a number in row {} that is not finite, allowed as {} are finite ones",
-                         tensor.file, tensor.name, row, to_string(format)));
+    complain(fmt::format("{}: tensor '{}': must have only numbers that are finite as {} (got another one in row {})",
+                         tensor.file, tensor.name, to_string(format), row));
   }
 
   void copy(const TensorView& tensor, std::int64_t first, std::int64_t count, std::vector<float>& to) const {
@@ -170,22 +171,22 @@ class TensorCopier {
   std::vector<std::uint16_t> halves_;
 };
 
-// An MLP's tensors, after the layer's name.
+// Names of an MLP's tensors, after the layer's name.
 struct MlpNames {
-  std::vector<std::string> in;  // one after the other, by rows
+  std::vector<std::string> in;  // concatenated by rows
   std::string out;
 };
 
-// What the parts of a model are called in its checkpoint.
+// Names of a model's parts in its checkpoint.
 struct TensorNames {
-  std::string model;  // before all but lm_head
+  std::string model;  // prefix of everything except lm_head
   const char* final_norm;
   // After "layers.N.".
   const char* attention_norm;
   const char* attention_out;
   const char* mlp_norm;
   MlpNames mlp;
-  // Where there are experts: "ROUTER.weight", and expert E's tensors are "EXPERTS.E.NAME.weight".
+  // With experts: "ROUTER.weight"; expert E has the tensors "EXPERTS.E.NAME.weight".
   std::string router, experts;
   MlpNames expert;
 };
@@ -208,7 +209,7 @@ TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
     }
     return names;
   }
-  // Some of OPT's files were saved without the class for text generation around the decoder.
+  // Some OPT files were saved without the text generation class around the decoder.
   const bool bare = store.find("decoder.embed_tokens.weight") != nullptr;
   return {bare ? "decoder." : "model.decoder.",
           "final_layer_norm",
@@ -221,7 +222,7 @@ TensorNames names_of(const ModelConfig& config, const TensorStore& store) {
           {}};
 }
 
-// The parts of a model, each with the shape that the config says.
+// Loads the parts of a model, each with the shape given by the config.
 class ModelLoader {
  public:
   ModelLoader(const ModelConfig& config, const TensorStore& store, TensorSlice slice, WeightFormat format, Reading reading,
@@ -233,7 +234,7 @@ class ModelLoader {
         reading_(reading),
         tensors_(store, slice, reading, progress) {}
 
-  // Without what `have` has already, and the layers of `held`.
+  // Without what `have` contains, and without the layers of `held`.
   [[nodiscard]] Result<ModelWeights> load(BlockRange blocks, const ModelWeights& have = {}, BlockRange held = {}) {
     ModelWeights weights;
     const std::int64_t hidden = config_.hidden_size;
@@ -261,7 +262,8 @@ class ModelLoader {
   [[nodiscard]] const WeightSizes& sizes() const { return tensors_.sizes(); }
 
  private:
-  // What these tensors become, without any of their numbers: with room for so many of this rank, from so many columns on.
+  // An empty matrix with capacity for `rows` x `columns` numbers of this rank; its columns start at `first_column` of these
+  // tensors.
   [[nodiscard]] WeightMatrix matrix(const std::vector<std::string>& names, std::int64_t rows, std::int64_t columns,
                                     std::int64_t first_column, WeightFormat format) {
     const auto count = static_cast<std::size_t>(rows * columns);
@@ -287,7 +289,7 @@ class ModelLoader {
     return matrix;
   }
 
-  // A layer's matrix of this rank's rows of these tensors, one after the other.
+  // A layer's matrix: this rank's rows of these tensors, concatenated.
   [[nodiscard]] WeightMatrix rows_of(const std::vector<std::pair<std::string, std::int64_t>>& tensors, std::int64_t columns) {
     std::vector<std::string> names;
     std::int64_t rows = 0;
@@ -300,7 +302,7 @@ class ModelLoader {
     for (const auto& [name, of_tensor] : tensors) tensors_.append_rows(made, name, of_tensor, columns);
     return made;
   }
-  // Of this rank's columns.
+  // This rank's columns.
   [[nodiscard]] WeightMatrix columns_of(const std::string& name, std::int64_t rows, std::int64_t columns) {
     const std::int64_t of_rank = slice_.size(columns);
     tensors_.count({.matrix_numbers = rows * of_rank, .matrix_rows = rows});
@@ -457,7 +459,7 @@ Result<ModelWeights> load_missing_weights(const ModelConfig& config, const Tenso
     return ModelLoader(config, store, slice, format, Reading::kNumbers, progress).load(blocks, have, held);
   } catch (const std::bad_alloc&) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("{}: the weights do not fit into this machine's memory as {}", store.file(), to_string(format))};
+                 fmt::format("{}: the weights do not fit in this machine's memory as {}", store.file(), to_string(format))};
   }
 }
 

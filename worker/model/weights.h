@@ -1,9 +1,9 @@
 // ModelWeights: a model's parameters, checked against the config's shape.
 //
-// All are FP32, but for the layers' matrices where they are quantised (model/weight_matrix.h); the embedding and the output
-// matrix, where the file has them in blocks and these are asked for. Routers are not. Matrices are row-major (out, in), as the
-// files have them. Query, key and value projections stand in one matrix, gate and up in another, so that a step runs fewer and
-// larger products. Plain data, owned by the backend that uses it.
+// Everything is FP32 except layer matrices in another format (model/weight_matrix.h), and the embedding and output matrix if
+// the file has them in blocks and blocks are requested. Routers are always FP32. Matrices are row-major (out, in), as in the
+// files. Query, key and value projections form one matrix, gate and up another, so that a step needs fewer and larger products.
+// Plain data, owned by the backend that uses it.
 #pragma once
 
 #include <vector>
@@ -19,50 +19,50 @@ namespace windlass::worker {
 
 struct NormWeights {
   std::vector<float> weight;  // (hidden)
-  std::vector<float> bias;    // (hidden); empty without
+  std::vector<float> bias;    // (hidden); empty if there is none
   bool operator==(const NormWeights&) const = default;
 };
 
 struct MlpWeights {
   WeightMatrix in;              // (2 intermediate, hidden): gate rows, then up; (intermediate, hidden) for kRelu
-  std::vector<float> in_bias;   // as many as rows; empty without
+  std::vector<float> in_bias;   // one per row; empty if there is none
   WeightMatrix out;             // (hidden, intermediate)
-  std::vector<float> out_bias;  // (hidden); empty without
+  std::vector<float> out_bias;  // (hidden); empty if there is none
   bool operator==(const MlpWeights&) const = default;
 };
 
 struct LayerWeights {
   NormWeights attention_norm;
   WeightMatrix qkv;                   // (q + 2 kv, hidden): q rows, then k, then v
-  std::vector<float> qkv_bias;        // (q + 2 kv); empty without
-  std::vector<float> q_norm, k_norm;  // (head_dim) each; empty without
+  std::vector<float> qkv_bias;        // (q + 2 kv); empty if there is none
+  std::vector<float> q_norm, k_norm;  // (head_dim) each; empty if there is none
   WeightMatrix attention_out;         // (hidden, q)
-  std::vector<float> out_bias;        // (hidden); empty without
+  std::vector<float> out_bias;        // (hidden); empty if there is none
   NormWeights mlp_norm;
-  MlpWeights mlp;                   // empty where there are experts
-  std::vector<float> router;        // (experts, hidden); empty without
-  std::vector<MlpWeights> experts;  // so wide as experts are, without biases
+  MlpWeights mlp;                   // empty if there are experts
+  std::vector<float> router;        // (experts, hidden); empty if there is none
+  std::vector<MlpWeights> experts;  // of the experts' width, without biases
   bool operator==(const LayerWeights&) const = default;
 };
 
-// Of all blocks, or of some: then the embedding is there with block 0, or where the last block is and the output matrix is
-// tied to it; learned positions and project_in with block 0; the final norm, project_out and lm_head with the last block. One
-// of several ranks has its slice of each matrix: then the sizes q, kv, intermediate (each expert's too) and vocab are its
-// share; norms, positions, routers and biases of what is added to the residual stream are whole.
+// Weights of all blocks, or of a range. For a range: the embedding is present with block 0, and with the last block if the
+// output matrix is tied to it; learned positions and project_in with block 0; final norm, project_out and lm_head with the last
+// block. With several ranks, each has its slice of every matrix: q, kv, intermediate (also each expert's) and vocab are then
+// its share. Norms, positions, routers and biases added to the residual stream are whole on every rank.
 struct ModelWeights {
   WeightMatrix embedding;            // (vocab, embedding width)
-  std::vector<float> project_in;     // (hidden, embedding width); empty where that is the hidden size
-  std::vector<float> positions;      // (max_context + kLearnedPositionsOffset, hidden); empty where they are not learned
-  std::vector<LayerWeights> layers;  // of these blocks
-  NormWeights final_norm;            // empty where norms come after
-  std::vector<float> project_out;    // (embedding width, hidden); empty where that is the hidden size
-  WeightMatrix lm_head;              // (vocab, embedding width); empty when tied to the embedding
+  std::vector<float> project_in;     // (hidden, embedding width); empty if that is the hidden size
+  std::vector<float> positions;      // (max_context + kLearnedPositionsOffset, hidden); empty if positions are not learned
+  std::vector<LayerWeights> layers;  // of the blocks in the range
+  NormWeights final_norm;            // empty if norms come after each part
+  std::vector<float> project_out;    // (embedding width, hidden); empty if that is the hidden size
+  WeightMatrix lm_head;              // (vocab, embedding width); empty if tied to the embedding
 
   [[nodiscard]] const WeightMatrix& output_matrix() const { return lm_head.empty() ? embedding : lm_head; }
   bool operator==(const ModelWeights&) const = default;
 };
 
-// What ModelWeights of a range have beside its layers.
+// The parts of a range's ModelWeights other than its layers.
 struct WeightEnds {
   bool embedding = false;
   bool positions = false;
@@ -73,16 +73,16 @@ struct WeightEnds {
 };
 [[nodiscard]] WeightEnds ends_of(const ModelConfig& config, BlockRange blocks);
 
-// Bytes of all numbers and scales, and what they would be in FP32; on a GPU, in its precision.
+// Bytes of all numbers and scales, and their size in FP32 (on a GPU, in its precision).
 struct WeightBytes {
   std::int64_t held = 0;
   std::int64_t as_plain = 0;
 };
 [[nodiscard]] WeightBytes bytes_of(const ModelWeights& weights);
 
-// Error: kInvalidArgument naming file, tensor, found and expected for every tensor that is missing or wrong (the first eight);
-// quantised, a row is read at a time, so that no matrix ever stands in memory as FP32. `progress` is told what is read.
-// REQUIRES: `blocks` are blocks of the model, which can be cut into slice.ranks (check_tensor_parallel).
+// Loads the weights of `blocks`. Error: kInvalidArgument naming file, tensor, value and rule for each missing or wrong tensor
+// (the first eight). When quantising, reads one row at a time, so no whole matrix is ever in memory as FP32. `progress` counts
+// the bytes read. REQUIRES: `blocks` are blocks of the model, which can be split into slice.ranks (check_tensor_parallel).
 [[nodiscard]] Result<ModelWeights> load_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
                                                 TensorSlice slice = {}, WeightFormat format = WeightFormat::kFp32,
                                                 LoadProgress* progress = nullptr);
@@ -90,29 +90,29 @@ struct WeightBytes {
   return load_weights(config, store, config.all_blocks());
 }
 
-// Of what load_weights() would give of `blocks`, that alone which `have` has not, whose layers are those of `held`.
+// Loads what load_weights(blocks) would give, without what `have` contains; the layers of `have` are those of `held`.
 [[nodiscard]] Result<ModelWeights> load_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
                                                         const ModelWeights& have, BlockRange held, TensorSlice slice,
                                                         WeightFormat format, LoadProgress* progress = nullptr);
 
-// How much some weights are.
+// The size of some weights.
 struct WeightSizes {
-  std::int64_t matrix_numbers = 0;  // of what a format quantises
-  std::int64_t matrix_rows = 0;     // of these, each with a scale where there are scales
-  std::int64_t other_numbers = 0;   // FP32, but for kBlocks
-  std::int64_t block_bytes = 0;     // all of them as kBlocks
-  std::int64_t file_bytes = 0;      // of the checkpoint, that are read for them
+  std::int64_t matrix_numbers = 0;  // numbers in matrices that a format quantises
+  std::int64_t matrix_rows = 0;     // rows of these matrices; each has a scale in formats with scales
+  std::int64_t other_numbers = 0;   // FP32, except with kBlocks
+  std::int64_t block_bytes = 0;     // size of all weights as kBlocks
+  std::int64_t file_bytes = 0;      // checkpoint bytes read for them
 
-  // In memory; bytes_of() of the loaded ones.
+  // Size in memory; equals bytes_of() of the loaded weights.
   [[nodiscard]] std::int64_t bytes(WeightFormat format) const;
   WeightSizes& operator+=(const WeightSizes& more);
   bool operator==(const WeightSizes&) const = default;
 };
 
-// Whether load_weights() would find every tensor as it should be, and how much that is; no number is read. Error: as there.
+// Checks whether load_weights() would find every tensor as expected, and returns the size; reads no numbers. Error: as there.
 [[nodiscard]] Result<WeightSizes> check_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
                                                 TensorSlice slice);
-// The same of load_missing_weights().
+// The same for load_missing_weights().
 [[nodiscard]] Result<WeightSizes> check_missing_weights(const ModelConfig& config, const TensorStore& store, BlockRange blocks,
                                                         const ModelWeights& have, BlockRange held, TensorSlice slice);
 

@@ -1,4 +1,4 @@
-// Local blocks, one call for each chain, and the rows in the batch's order.
+// Computes local blocks, makes one call per chain, and collects the rows in the batch's order.
 #include "worker/parallel/chain_backend.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace windlass::worker {
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(100);  // how often silence is looked for
-constexpr std::string_view kOver = "it has the session no more: it has begun anew, or has not heard of the session in time";
+constexpr auto kLook = std::chrono::milliseconds(100);  // interval of checks for lost chains
+constexpr std::string_view kOver = "it no longer has the session: it has restarted, or the session's lease expired";
 
 Error lost_chain(const ChainPtr& chain, std::string_view why) {
   return Error{ErrorCode::kUnavailable,
@@ -25,7 +25,7 @@ Error lost_chain(const ChainPtr& chain, std::string_view why) {
 
 }  // namespace
 
-// Outlives the step where an answer comes too late for it.
+// Outlives the step if an answer arrives too late.
 struct ChainBackend::Answers {
   explicit Answers(std::size_t groups) : by_group(groups) {}
 
@@ -49,7 +49,7 @@ void ChainBackend::fail(const ChainPtr& chain, std::size_t chunk, std::string_vi
   failures_[chunk] = lost_chain(chain, why);
 }
 
-// Of the chunks that are open; those whose sessions are over fail.
+// Groups the open chunks by chain; chunks whose sessions are gone fail.
 std::vector<ChainBackend::Group> ChainBackend::groups_of(std::span<const SequenceChunk> chunks) {
   std::vector<Group> groups;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -58,7 +58,7 @@ std::vector<ChainBackend::Group> ChainBackend::groups_of(std::span<const Sequenc
     const ChainPtr chain = sessions_.chain_of(chunk.chain_session);
     if (chain == nullptr) {
       open_[i] = false;
-      failures_[i] = Error{ErrorCode::kUnavailable, "the request has no room at the later workers of its chain"};
+      failures_[i] = Error{ErrorCode::kUnavailable, "the request has no reservation at the later workers of its chain"};
       continue;
     }
     if (sessions_.over(chunk.chain_session)) {
@@ -80,7 +80,7 @@ bool ChainBackend::over(const Group& group) const {
                      [&](const ChainChunk& head) { return sessions_.over(head.session); });
 }
 
-// `hidden` (tokens of the batch, hidden size).
+// `hidden` has shape (tokens of the batch, hidden size).
 std::string ChainBackend::step_of(const Group& group, std::span<const SequenceChunk> chunks, const float* hidden) const {
   std::string body = step_head(group.heads);
   std::int64_t tokens = 0;
@@ -98,7 +98,7 @@ std::string ChainBackend::step_of(const Group& group, std::span<const SequenceCh
   return body;
 }
 
-// Until each group has an answer, or its chain is lost (then it has none).
+// Waits until each group has an answer, or its chain is lost (then the group has none).
 std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Group>& groups, ChainVerb verb,
                                                            Answers& answers) const {
   const double began_s = clock_.now_s();
@@ -107,7 +107,7 @@ std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Gro
     bool all = true;
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (answers.by_group[i]) continue;
-      // A worker that has begun anew answers what it is told of sessions, and never the step.
+      // A restarted worker answers keep calls but never this step.
       const bool lost = sessions_.silent(groups[i].chain) || over(groups[i]) ||
                         clock_.now_s() - began_s > patience_s(verb, groups[i].chain->hops.size() - 1);
       all = all && lost;
@@ -120,18 +120,18 @@ std::vector<std::optional<ChainAnswer>> ChainBackend::wait(const std::vector<Gro
   return came;
 }
 
-// Empty where it is what was asked for.
+// Why the answer is unusable; empty if it is valid.
 std::string ChainBackend::why_not(const Group& group, const std::optional<ChainAnswer>& answer) const {
-  if (!answer) return std::string(over(group) ? kOver : "has not answered in time");
+  if (!answer) return std::string(over(group) ? kOver : "did not answer in time");
   if (!answer->ok()) return !sessions_over(*answer).empty() ? std::string(kOver) : answer->body;
   if (answer->body.size() == group.logit_bytes) return "";
-  return fmt::format("answered {} bytes of logits, expected are {}", answer->body.size(), group.logit_bytes);
+  return fmt::format("answered {} bytes of logits instead of {}", answer->body.size(), group.logit_bytes);
 }
 
 void ChainBackend::take(const Group& group, const std::optional<ChainAnswer>& answer) {
   if (answer && !answer->ok()) {
     sessions_.end(group.chain, sessions_over(*answer));
-    if (over(group)) return;  // the others' chunks are still open
+    if (over(group)) return;  // the other chunks stay open
   }
   std::string why = why_not(group, answer);
   if (why.empty()) {
@@ -144,7 +144,7 @@ void ChainBackend::take(const Group& group, const std::optional<ChainAnswer>& an
   }
 }
 
-// REQUIRES: they are as many bytes as the group is to have.
+// REQUIRES: `bytes` has the group's logit_bytes.
 Result<void> ChainBackend::take_logits(const Group& group, std::string_view logits) {
   const auto vocab = static_cast<std::size_t>(model_.vocab_size);
   for (std::size_t i = 0; i < group.chunks.size(); ++i) {
@@ -163,7 +163,7 @@ Result<void> ChainBackend::take_logits(const Group& group, std::string_view logi
   return {};
 }
 
-// All groups at once.
+// Sends all groups and then waits for them.
 void ChainBackend::ask(const std::vector<Group>& groups, std::span<const SequenceChunk> chunks, const float* hidden) {
   const auto answers = std::make_shared<Answers>(groups.size());
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -204,13 +204,13 @@ Result<std::span<const float>> ChainBackend::run(std::span<const SequenceChunk> 
   }
   rows_.assign(rows, {});
   const std::size_t floats = rows * static_cast<std::size_t>(model_.vocab_size);
-  if (logits_.size() < floats) logits_.resize(floats);  // what has a summary stays as it is
+  if (logits_.size() < floats) logits_.resize(floats);  // rows with a summary are not written
   const auto logits = std::span<const float>(logits_).first(floats);
 
   std::vector<Group> groups = groups_of(chunks);
   if (groups.empty()) return logits;
   const double began_s = clock_.now_s();
-  // A second time for those that were sent together with a session that was over.
+  // Sends again chunks that were sent together with a session that was gone.
   for (; !groups.empty(); groups = groups_of(chunks)) ask(groups, chunks, hidden.data());
   metrics_.chain_step.observe(clock_.now_s() - began_s);
   return logits;

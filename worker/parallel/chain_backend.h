@@ -1,9 +1,9 @@
-// ChainBackend: the Backend of the first worker of chains: its own blocks here, the rest at other workers.
+// ChainBackend: the Backend of the first worker of chains. It computes its own blocks here and sends the rest to other workers.
 //
-// forward() computes the batch's chunks here and sends each chain's to its next worker at once; it returns when all have
-// answered, or are lost. Chunks fail by chain: what one chain's workers do concerns no other's sequences. Where workers answer
-// that they have some of its sessions no more, those fail alone and the others' chunks are sent anew. Of a row of logits comes
-// its summary, where that is enough; the last worker has the row. Belongs to the engine, as every backend.
+// forward() computes the batch's chunks, sends each chain's chunks to its next worker, and returns when all chains have
+// answered or are lost. Chunks fail per chain: trouble in one chain does not affect sequences of another. If a worker answers
+// that it no longer has some sessions, only those fail, and the chain's other chunks are sent again. A chain returns a summary
+// of a row of logits if that suffices; the last worker keeps the row. Owned by the engine, like every backend.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,8 @@ namespace windlass::worker {
 
 class ChainBackend final : public Backend {
  public:
-  // REQUIRES: `local` begins at block 0 and has not all; sessions, clock and metrics outlive this; every chunk names a session.
+  // REQUIRES: `local` starts at block 0 and does not have all blocks; sessions, clock and metrics outlive this; every chunk
+  // names a session.
   ChainBackend(std::unique_ptr<Backend> local, const ChainModel& model, ChainSessions& sessions, const Clock& clock,
                const metrics::WorkerMetrics& metrics);
 
@@ -33,25 +34,25 @@ class ChainBackend final : public Backend {
   void write_kv(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) override {
     local_->write_kv(range, blocks, in);
   }
-  // kUnavailable: a later worker did not answer, or does not know the session any more.
+  // kUnavailable: a later worker did not answer, or no longer knows the session.
   [[nodiscard]] const Error* failure(std::size_t chunk) const override {
     return failures_[chunk] ? &*failures_[chunk] : nullptr;
   }
   [[nodiscard]] const LogitSummary* summary(std::size_t row) const override {
     return row < rows_.size() && rows_[row].summary ? &*rows_[row].summary : nullptr;
   }
-  // REQUIRES: the chunk said that it may follow. Errors: as failure().
+  // REQUIRES: the chunk had row_may_follow. Errors: those of failure().
   [[nodiscard]] Result<std::span<const float>> row(std::size_t row) override;
 
  private:
-  // The chunks of one chain, on their way.
+  // The chunks of one chain in this step.
   struct Group {
     ChainPtr chain;
     std::vector<std::size_t> chunks;  // indices in the batch
-    std::vector<ChainChunk> heads;    // the same ones
-    std::size_t logit_bytes = 0;      // of the answer
+    std::vector<ChainChunk> heads;    // their heads, in the same order
+    std::size_t logit_bytes = 0;      // expected in the answer
   };
-  // Of logits.
+  // Where a row of logits is.
   struct Row {
     ChainPtr chain;
     std::string session;
@@ -81,7 +82,7 @@ class ChainBackend final : public Backend {
   std::vector<std::optional<Error>> failures_;  // by chunk
   std::vector<bool> open_;                      // by chunk: neither answered nor failed
   std::vector<Row> rows_;
-  std::vector<std::size_t> row_of_;  // by chunk, where it wants one
+  std::vector<std::size_t> row_of_;  // by chunk, if it wants a row
   std::vector<float> fetched_;
 };
 

@@ -1,4 +1,4 @@
-// Sessions by name, chains by their workers.
+// Keeps sessions by name and chains by their workers.
 #include "worker/parallel/chain_sessions.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::size_t kMaxToldBytes = 300;  // of what another worker says, to a client or a log
+constexpr std::size_t kMaxToldBytes = 300;  // limit of another worker's text in an error or log
 
-// In one line.
+// Reduces it to one line.
 std::string told(std::string_view words) {
   std::string text(words.substr(0, kMaxToldBytes));
   std::replace_if(
@@ -35,18 +35,18 @@ Error error_of(const std::string& address, const ChainAnswer& answer) {
 }  // namespace
 
 struct ChainSessions::Shared {
-  // Of one chain, while it has sessions.
+  // State of a chain that has sessions.
   struct Kept {
     std::weak_ptr<const Chain> chain;
-    double told_s = 0;      // last
-    double answered_s = 0;  // last; when it began until then
+    double told_s = 0;      // of the last keep call
+    double answered_s = 0;  // of the last answer; the start until then
     bool asking = false;
     bool unanswered = false;  // the last time
   };
 
   struct Session {
     ChainPtr chain;
-    bool over = false;  // at a later worker
+    bool over = false;  // gone at a later worker
   };
 
   Shared(const ChainModel& m, std::int64_t b, std::int64_t n, ChainPost p, const Clock& c, const metrics::WorkerMetrics& w)
@@ -61,9 +61,9 @@ struct ChainSessions::Shared {
 
   mutable std::mutex mutex;
   std::map<std::string, Session, std::less<>> sessions;
-  std::int64_t reserving = 0;  // sessions that have no answer yet
+  std::int64_t reserving = 0;  // sessions whose reservation is not answered yet
   std::map<std::vector<std::string>, Kept> chains;
-  bool closed = false;  // clock and metrics may be gone
+  bool closed = false;  // clock and metrics may be destroyed
 
   // REQUIRES: mutex held.
   ChainPtr shared_chain(std::vector<std::string> hops) {
@@ -103,9 +103,8 @@ void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::
     const std::scoped_lock lock(shared_->mutex);
     const std::int64_t taken = static_cast<std::int64_t>(shared_->sessions.size()) + shared_->reserving;
     if (taken + count > shared_->most) {
-      full =
-          Error{ErrorCode::kResourceExhausted,
-                fmt::format("this worker is full: found {} requests and {} more, allowed are {}", taken, count, shared_->most)};
+      full = Error{ErrorCode::kResourceExhausted,
+                   fmt::format("this worker is full: {} requests and {} more (at most {})", taken, count, shared_->most)};
     } else {
       shared_->reserving += count;
     }
@@ -130,12 +129,13 @@ void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::
                     }
                   }
                   if (answer.ok() && !closed) return reserved({});
-                  // Without an answer they may be held there, and the other workers' leases would keep them for a while.
+                  // Without an answer the reservation may exist there, and at other workers the lease would hold it for a
+                  // while: release it.
                   if (answer.ok() || answer.status == 0) {
                     shared->post({next, ChainVerb::kRelease, sessions_text(sessions), kChainKeepAnswerS, kChainMostErrorBytes},
                                  [](const ChainAnswer&) {});
                   }
-                  reserved(answer.ok() ? Error{ErrorCode::kUnavailable, "this worker stops"} : error_of(next, answer));
+                  reserved(answer.ok() ? Error{ErrorCode::kUnavailable, "this worker is stopping"} : error_of(next, answer));
                 });
 }
 
@@ -205,7 +205,7 @@ void ChainSessions::tick() {
     for (const auto& [name, session] : shared_->sessions) {
       if (const auto it = due.find(session.chain->hops); it != due.end()) it->second.push_back(name);
     }
-    // A chain whose last session has just been released.
+    // Skip a chain whose last session was just released.
     std::erase_if(due, [&](const auto& each) {
       if (each.second.empty()) shared_->chains[each.first].asking = false;
       return each.second.empty();
@@ -219,7 +219,7 @@ void ChainSessions::tick() {
                     const auto it = shared->chains.find(hops);
                     if (it == shared->chains.end() || shared->closed) return;
                     it->second.asking = false;
-                    // Sessions may be over where the workers themselves are well.
+                    // Sessions can be gone although the workers are fine.
                     const auto over = sessions_over(answer);
                     if (const ChainPtr chain = it->second.chain.lock()) shared->end(chain, over);
                     it->second.unanswered = !answer.ok() && over.empty();

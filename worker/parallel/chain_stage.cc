@@ -1,4 +1,4 @@
-// One lock for sessions and queue; computing, copying and calls to other workers happen outside of it.
+// One lock protects sessions and queue; computing, copying and calls to other workers happen outside of it.
 #include "worker/parallel/chain_stage.h"
 
 #include <algorithm>
@@ -20,13 +20,13 @@
 namespace windlass::worker {
 namespace {
 
-constexpr int kMaxSessionSteps = 2;  // of a session at once: a first worker sends one, and a connection may send it again
+constexpr int kMaxSessionSteps = 2;  // per session at a time: the first worker sends one, and a connection may send it again
 
 ChainAnswer refusal(int status, std::string text, std::string rejected = "") {
   return {status, std::move(rejected), std::move(text)};
 }
 
-// What a later worker said, or did not say, as the worker before it hears it.
+// A later worker's answer, or its absence, as reported to the previous worker.
 ChainAnswer from_further(const std::string& address, ChainAnswer answer, int status_without) {
   if (answer.ok() || !sessions_over(answer).empty()) return answer;
   if (answer.status == 0) {
@@ -43,38 +43,38 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   struct Session {
     std::string name;
     std::vector<std::string> next_hops;
-    std::int64_t skip = 0;      // of this worker's blocks, those that the chain has had before
+    std::int64_t skip = 0;      // blocks of this worker that the chain has already passed
     std::int64_t tokens = 0;    // reserved positions
-    std::int64_t accepted = 0;  // positions that steps have brought
+    std::int64_t accepted = 0;  // positions received in steps
     std::vector<std::int32_t> blocks;
-    std::shared_ptr<const std::string> row;  // of the last step, as bytes; null: none was kept
+    std::shared_ptr<const std::string> row;  // of the last step, as bytes; null: none kept
     double heard_s = 0;
-    int steps = 0;       // that are here and not computed
-    bool ended = false;  // its blocks are free once its steps are done
+    int steps = 0;       // queued and not yet computed
+    bool ended = false;  // its blocks are freed once its steps are done
   };
   using SessionPtr = std::shared_ptr<Session>;
 
   struct Job {
-    std::string head;                  // the step's, as it goes on
+    std::string head;                  // of the step, as passed on
     std::vector<float> hidden;         // (tokens, hidden size)
     std::string out;                   // the next step, or logits
-    std::size_t most_logit_bytes = 0;  // of the answer
+    std::size_t most_logit_bytes = 0;  // limit of the answer
     std::size_t unfinished = 0;
     std::optional<Error> error;
-    SessionPtr any;  // all of a step go the same way
+    SessionPtr any;  // all chunks of a step take the same route
     ChainAnswered answered;
   };
-  // Some consecutive tokens of a step's chunk.
+  // Consecutive tokens of a step's chunk.
   struct Entry {
     std::shared_ptr<Job> job;
     SessionPtr session;
     std::int64_t start = 0;
     std::int64_t tokens = 0;
-    std::int64_t first = 0;     // of them, in the job's hidden states
+    std::int64_t first = 0;     // the first of them, in the job's hidden states
     bool wants_logits = false;  // of its last token
-    RowNeed need = {};          // of them
+    RowNeed need = {};          // of the logits
     bool keeps_row = false;
-    std::size_t at = 0;  // bytes in the answer before its logits
+    std::size_t at = 0;  // offset of its logits in the answer
     bool last = true;    // of its chunk
   };
 
@@ -84,7 +84,7 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   }
 
   const ChainStageOptions options;
-  std::unique_ptr<Backend> backend;  // gone with the stage, though answers from further on may still come
+  std::unique_ptr<Backend> backend;  // destroyed with the stage, although later workers may still answer
   const ChainPost post;
   const Clock& clock;
   const metrics::WorkerMetrics& metrics;
@@ -94,9 +94,9 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   std::map<std::string, SessionPtr> sessions;
   KvAllocator kv;
   std::deque<Entry> queue;
-  RowSummariser summariser;  // of the stage's thread
+  RowSummariser summariser;  // used only by the stage's thread
   bool draining = false;
-  bool stopping = false;  // clock and metrics may be gone
+  bool stopping = false;  // clock and metrics may be destroyed
 
   [[nodiscard]] bool ends() const { return options.blocks.end == options.model.layers; }
 
@@ -122,7 +122,7 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   void run();
 };
 
-// REQUIRES: mutex held, as for all that changes sessions.
+// REQUIRES: mutex held, as for all functions that change sessions.
 void ChainStage::Impl::publish() const {
   metrics.chain_sessions.set(static_cast<double>(sessions.size()));
   metrics.kv_blocks.set(static_cast<double>(kv.total()));
@@ -145,46 +145,46 @@ void ChainStage::Impl::remove(const std::vector<std::string>& names) {
   publish();
 }
 
-// Whether this worker can be that part of that chain at all.
+// Whether this worker can be this part of this chain at all.
 ChainAnswer ChainStage::Impl::fits(const ChainReservation& reservation) const {
   const BlockRange& mine = options.blocks;
   const std::int64_t layers = options.model.layers;
   if (reservation.model != options.model) {
     return refusal(409,
-                   fmt::format("model: found fingerprint {:016x} and {} blocks, this worker serves {:016x} and {} blocks",
-                               reservation.model.fingerprint, reservation.model.layers, options.model.fingerprint, layers));
+                   fmt::format("model: must have fingerprint {:016x} and {} blocks, as on this worker (got {:016x} and {})",
+                               options.model.fingerprint, layers, reservation.model.fingerprint, reservation.model.layers));
   }
   if (reservation.block < mine.first || reservation.block >= mine.end) {
-    return refusal(409, fmt::format("blocks: found {}:{} here, needed are {}:{} or a beginning of them", mine.first, mine.end,
-                                    reservation.block, layers));
+    return refusal(409, fmt::format("blocks: must be {}:{} or the first of them (got {}:{} here)", reservation.block, layers,
+                                    mine.first, mine.end));
   }
   if (!ends() && reservation.next_hops.empty()) {
-    return refusal(409, fmt::format("blocks: the chain ends here with {}:{}, needed are also {}:{}", mine.first, mine.end,
-                                    mine.end, layers));
+    return refusal(409, fmt::format("blocks: must also have {}:{} (got a chain that ends here with {}:{})", mine.end, layers,
+                                    mine.first, mine.end));
   }
   if (ends() && !reservation.next_hops.empty()) {
-    return refusal(
-        409, fmt::format("blocks: the chain goes on to {} after the last block, which is here", reservation.next_hops.front()));
+    return refusal(409, fmt::format("blocks: the chain must end here, at the last block (got another worker, {})",
+                                    reservation.next_hops.front()));
   }
   if (reservation.tokens > options.max_tokens) {
-    return refusal(409, fmt::format("tokens: found {}, this worker's --max-context-tokens allow {}", reservation.tokens,
-                                    options.max_tokens));
+    return refusal(409, fmt::format("tokens: must be at most this worker's --max-context-tokens, which is {} (got {})",
+                                    options.max_tokens, reservation.tokens));
   }
   return {};
 }
 
-// All sessions, or none.
+// Admits all sessions or none.
 ChainAnswer ChainStage::Impl::admit(const ChainReservation& reservation) {
   if (ChainAnswer unfit = fits(reservation); !unfit.ok()) return unfit;
-  if (draining) return refusal(503, "this worker is draining and takes no new sessions", "draining");
+  if (draining) return refusal(503, "this worker is draining and accepts no new sessions", "draining");
   for (const std::string& name : reservation.sessions) {
-    if (sessions.count(name) > 0) return refusal(409, "sessions: found one that is here already");
+    if (sessions.count(name) > 0) return refusal(409, "sessions: must be new to this worker");
   }
   const std::int64_t each = blocks_for(reservation.tokens);
   const std::int64_t needed = each * static_cast<std::int64_t>(reservation.sessions.size());
   if (needed > kv.available()) {
     return refusal(
-        503, fmt::format("this worker is full: found {} free blocks of the KV cache, needed are {}", kv.available(), needed),
+        503, fmt::format("this worker is full: {} blocks of the KV cache are free and {} are needed", kv.available(), needed),
         "full");
   }
   for (const std::string& name : reservation.sessions) {
@@ -207,7 +207,7 @@ void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) 
   ChainAnswer here;
   {
     const std::scoped_lock lock(mutex);
-    here = stopping ? refusal(503, "this worker stops", "draining") : admit(*reservation);
+    here = stopping ? refusal(503, "this worker is stopping", "draining") : admit(*reservation);
     if (!here.ok() && !stopping) metrics.chain_refusals(here.rejected.empty() ? "mismatch" : here.rejected).add(1);
   }
   if (!here.ok() || reservation->next_hops.empty()) return answered(std::move(here));
@@ -224,10 +224,10 @@ void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) 
 
 void ChainStage::Impl::reserved_further(const ChainReservation& reservation, ChainAnswer answer,
                                         const ChainAnswered& answered) {
-  answer.step_port = 0;  // that one's
+  answer.step_port = 0;  // of the later worker, not this one
   const std::string& next = reservation.next_hops.front();
   const bool unknown = answer.status == 0;
-  bool gone = false;  // released while this was under way
+  bool gone = false;  // released while the call was in progress
   {
     const std::scoped_lock lock(mutex);
     for (const std::string& name : reservation.sessions) gone = gone || stopping || sessions.count(name) == 0;
@@ -256,7 +256,7 @@ void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answer
     }
   };
   auto round = std::make_shared<Round>();
-  std::map<std::vector<std::string>, std::vector<std::string>> further;  // by the way that they take
+  std::map<std::vector<std::string>, std::vector<std::string>> further;  // by route
   {
     const std::scoped_lock lock(mutex);
     const double now_s = stopping ? 0 : clock.now_s();
@@ -300,7 +300,7 @@ void ChainStage::Impl::release(const std::string& body, const ChainAnswered& ans
     }
     if (!stopping) remove(*names);
   }
-  // Where this does not come through, the lease does.
+  // If this call gets lost, the lease ends the sessions.
   for (const auto& [address, theirs] : further) {
     post({address, ChainVerb::kRelease, sessions_text(theirs), kChainKeepAnswerS, kChainMostErrorBytes},
          [](const ChainAnswer&) {});
@@ -319,16 +319,16 @@ void ChainStage::Impl::step(std::string_view body, const ChainAnswered& answered
   ChainAnswer taken;
   {
     const std::scoped_lock lock(mutex);
-    taken = stopping ? refusal(503, "this worker stops") : enqueue(*parsed, job);
+    taken = stopping ? refusal(503, "this worker is stopping") : enqueue(*parsed, job);
     if (taken.ok()) metrics.chain_bytes("received").add(static_cast<double>(body.size()));
   }
   if (!taken.ok()) return answered(std::move(taken));
   changed.notify_all();
 }
 
-// Where the session's last step has left it.
+// Returns the row kept from the session's last step.
 void ChainStage::Impl::row(const std::string& session, ChainAnswered answered) {
-  if (!is_session_id(session)) return answered(refusal(400, "row: found no name of a session"));
+  if (!is_session_id(session)) return answered(refusal(400, "row: must name a session"));
   std::shared_ptr<const std::string> kept;
   std::vector<std::string> hops;
   bool over = false;
@@ -351,11 +351,11 @@ void ChainStage::Impl::row(const std::string& session, ChainAnswered answered) {
          });
     return;
   }
-  if (kept == nullptr) return answered(refusal(409, "row: the session's last step has left none"));
+  if (kept == nullptr) return answered(refusal(409, "row: the session's last step kept none"));
   answered({200, "", *kept});
 }
 
-// All chunks, or none.
+// Queues all chunks or none.
 ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_ptr<Job>& job) {
   std::vector<std::string> over;
   for (const ChainChunk& chunk : step.chunks) {
@@ -369,13 +369,13 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
     const SessionPtr& session = sessions.find(chunk.session)->second;
     if (job->any == nullptr) job->any = session;
     if (session->next_hops != job->any->next_hops || session->skip != job->any->skip)
-      return refusal(400, "step: found sessions of different chains, allowed are those of one");
+      return refusal(400, "step: must have sessions of one chain");
     if (session->steps >= kMaxSessionSteps)
-      return refusal(400, fmt::format("step: found {} steps of one session at once, allowed are {}", session->steps + 1,
-                                      kMaxSessionSteps));
+      return refusal(400, fmt::format("step: must be one of at most {} of its session at a time (got {})", kMaxSessionSteps,
+                                      session->steps + 1));
     if (chunk.start > session->accepted || chunk.start + chunk.tokens > session->tokens) {
-      return refusal(400, fmt::format("step: found {} tokens from {}, allowed are up to {} from at most {}", chunk.tokens,
-                                      chunk.start, session->tokens, session->accepted));
+      return refusal(400, fmt::format("step: must end by position {} and start by {} (got {} tokens from {})", session->tokens,
+                                      session->accepted, chunk.tokens, chunk.start));
     }
     entries.push_back({job, session, chunk.start, chunk.tokens, first, chunk.wants_logits, chunk.need, chunk.keeps_row, at});
     first += chunk.tokens;
@@ -388,7 +388,7 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
     ++entry.session->steps;
     queue.push_back(std::move(entry));
   }
-  // Not before the sessions are known: logits are many times what asks for them.
+  // Only after checking the sessions, because logits are much larger than the request for them.
   if (ends()) {
     job->out.resize(at);
   } else {
@@ -400,7 +400,7 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
   return {};
 }
 
-// What has waited longest and goes through the same blocks, as far as it fits; the last chunk of them may be cut.
+// Takes the oldest chunks that go through the same blocks, as many as fit; the last one may be split.
 std::vector<ChainStage::Impl::Entry> ChainStage::Impl::take_batch() {
   std::vector<Entry> batch;
   std::int64_t tokens = 0;
@@ -408,7 +408,7 @@ std::vector<ChainStage::Impl::Entry> ChainStage::Impl::take_batch() {
   while (!queue.empty() && tokens < options.max_batch_tokens) {
     Entry& next = queue.front();
     if (!batch.empty() && next.session->skip != batch.front().session->skip) break;
-    // A session's steps follow each other.
+    // A session's steps run one after the other.
     if (std::any_of(batch.begin(), batch.end(), [&](const Entry& entry) { return entry.session == next.session; })) break;
     const std::int64_t fits = std::min(next.tokens, options.max_batch_tokens - tokens);
     if (fits == next.tokens && next.wants_logits && ends() && ++rows > options.max_logit_rows) break;
@@ -459,7 +459,7 @@ void ChainStage::Impl::compute(const std::vector<Entry>& batch) {
   finish(batch, std::nullopt);
 }
 
-// `hidden` (tokens of the batch, hidden size).
+// `hidden` has shape (tokens of the batch, hidden size).
 void ChainStage::Impl::answer_hidden(const std::vector<Entry>& batch, std::span<const float> hidden) const {
   const auto width = static_cast<std::size_t>(options.model.hidden_size);
   for (const Entry& entry : batch) {
@@ -470,7 +470,7 @@ void ChainStage::Impl::answer_hidden(const std::vector<Entry>& batch, std::span<
   }
 }
 
-// `rows` (chunks that want logits, vocabulary): where the backend made no summary.
+// `rows` has shape (chunks that want logits, vocabulary); used where the backend made no summary.
 Result<void> ChainStage::Impl::answer_logits(const std::vector<Entry>& batch, std::span<const float> rows) {
   const auto vocab = static_cast<std::size_t>(options.model.vocab_size);
   std::size_t index = 0;
@@ -571,7 +571,7 @@ ChainStage::~ChainStage() {
     left = std::move(impl_->queue);
   }
   for (const Impl::Entry& entry : left) {
-    if (entry.last && --entry.job->unfinished == 0) entry.job->answered(refusal(503, "this worker stops"));
+    if (entry.last && --entry.job->unfinished == 0) entry.job->answered(refusal(503, "this worker is stopping"));
   }
 }
 

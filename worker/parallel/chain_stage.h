@@ -1,12 +1,12 @@
-// ChainStage: a worker with some blocks in the middle or at the end of the model, as a part of chains that others begin.
+// ChainStage: a worker whose blocks are in the middle or at the end of the model, as part of chains that other workers start.
 //
-// Sessions are reserved before they begin, with cache blocks for all positions that they may come to, so that none ever loses
-// its room to another. A thread of its own takes the chunks that have come, of all chains together, through this worker's
-// blocks, as many as a batch holds, and passes hidden states on; the last worker answers with logits, or with a summary where
-// that is enough, and keeps the row for who may ask for it after all, until the session's next one. Nobody waits on that
-// thread for a network, so that a worker computes one chain's step while another chain's is at the next worker.
+// Sessions are reserved before they begin, with cache blocks for every position they may reach, so that none loses its room to
+// another. The stage's thread batches waiting chunks of all chains, runs them through this worker's blocks and passes hidden
+// states on. The last worker answers with logits, or with a summary if that suffices; it then keeps the row until the session's
+// next step, in case the first worker asks for it. This thread never waits for the network, so this worker computes one chain's
+// step while another chain's is at the next worker.
 //
-// Sessions end when they are released, or when nothing has been heard of them for kChainLeaseS. Thread-safe.
+// A session ends when it is released, or when nothing was heard of it for kChainLeaseS. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ namespace windlass::worker {
 
 struct ChainStageOptions {
   ChainModel model;
-  BlockRange blocks;                  // of the backend; not from block 0 on
-  std::int64_t max_tokens = 0;        // positions that a session may have
+  BlockRange blocks;                  // of the backend; does not start at block 0
+  std::int64_t max_tokens = 0;        // limit of positions per session
   std::int64_t max_batch_tokens = 0;  // per forward()
   std::int64_t max_logit_rows = 0;    // per forward()
 };
@@ -34,28 +34,28 @@ class ChainStage {
   // REQUIRES: clock and metrics outlive this.
   ChainStage(const ChainStageOptions& options, std::unique_ptr<Backend> backend, ChainPost post, const Clock& clock,
              const metrics::WorkerMetrics& metrics);
-  // Steps that are still here are answered with an error.
+  // Answers steps that are still here with an error.
   ~ChainStage();
   ChainStage(const ChainStage&) = delete;
   ChainStage& operator=(const ChainStage&) = delete;
 
-  // Statuses of the answer: 400 for a body that is none of the verb; of reserve 409 where this worker cannot be that part of
-  // that chain, and 503 where it has no room or drains, or a later one does; of step, row and keep sessions_over() where some
-  // are not here or at a later worker, 502 where a later worker did not answer; of row 409 where none was kept.
+  // Handles a call. Statuses of the answer: 400 for a body that is not valid for the verb. reserve: 409 if this worker cannot
+  // be that part of the chain; 503 if it, or a later worker, has no room or is draining. step, row, keep: sessions_over() if a
+  // session is gone here or at a later worker; 502 if a later worker did not answer. row: 409 if no row was kept.
   void call(ChainVerb verb, std::string body, ChainAnswered answered);
-  // The same with kStep, for who keeps the body's memory.
+  // call() with kStep, without taking over the body's memory.
   void step(std::string_view body, const ChainAnswered& answered);
 
-  // Ends what nobody tells of any more; to be called several times a second.
+  // Ends sessions whose lease has expired; call it several times a second.
   void tick();
-  // No new sessions from now on.
+  // Refuses new sessions from now on.
   void drain();
   [[nodiscard]] std::int64_t sessions() const;
   [[nodiscard]] const ChainStageOptions& options() const;
 
  private:
   struct Impl;
-  const std::shared_ptr<Impl> impl_;  // also held by what waits for other workers' answers
+  const std::shared_ptr<Impl> impl_;  // also held by calls that wait for other workers' answers
   std::thread thread_;
 };
 

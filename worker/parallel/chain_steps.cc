@@ -1,4 +1,4 @@
-// One lock for the peers and for what their connections are to do; sending and receiving happen outside of it.
+// One lock protects the peers and the work of their connections; sending and receiving happen outside of it.
 #include "worker/parallel/chain_steps.h"
 
 #include <algorithm>
@@ -20,15 +20,17 @@ namespace windlass::worker {
 namespace {
 
 constexpr double kHelloS = 2;
-constexpr double kNoStepS = 2 * ChainStepClient::kIdleS;  // then the other side, which is the one to end it, is not there
+constexpr double kNoStepS =
+    2 * ChainStepClient::kIdleS;  // the client normally ends the connection first, so it is gone by then
 constexpr double kNoAnswerTakenS = 10;
-// Of a step at the stage: who called has given it up by then.
+// Limit of a step at the stage; the client has given up by then.
 constexpr std::chrono::duration<double> kLongestStep{kChainStepS + kChainHopS * static_cast<double>(kChainMostHops + 1)};
 constexpr std::size_t kMaxRejectedBytes = 64;
 constexpr std::size_t kMaxPeers = 256;
 constexpr std::size_t kFirstBytes = 1U << 20U;
 
-// `buffer` keeps its memory from step to step. Whoever says that much follows must send it: it grows with what has come.
+// `buffer` keeps its memory between steps. It grows with the data received, so announcing a large size is not enough to
+// allocate it.
 bool receive_step(int socket, std::vector<char>& buffer, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t until = std::min(bytes, std::max({buffer.size(), 2 * done, kFirstBytes}));
@@ -39,7 +41,7 @@ bool receive_step(int socket, std::vector<char>& buffer, std::size_t bytes) {
   return true;
 }
 
-// One connection, at the worker that computes.
+// One connection, on the worker that computes.
 class StepsAnswered {
  public:
   StepsAnswered(int socket, const ChainStepServer::StageNow& stage, std::stop_token ends)
@@ -57,7 +59,7 @@ class StepsAnswered {
   }
 
  private:
-  // Answers may come when nobody waits for them any more.
+  // Answers may arrive when nobody waits for them any more.
   struct Waiting {
     std::mutex mutex;
     std::condition_variable_any changed;
@@ -113,22 +115,22 @@ bool says_hello(int socket) {
          std::memcmp(answer, kChainStepsHello, sizeof(answer)) == 0;
 }
 
-// What has come of a step, at the worker that calls.
+// Outcome of a step, on the calling worker.
 struct StepOutcome {
-  std::optional<ChainAnswer> answer;  // nothing: the connection broke before there was one
-  bool usable = false;                // the connection, for the next step
+  std::optional<ChainAnswer> answer;  // nothing: the connection broke before an answer came
+  bool usable = false;                // the connection can carry the next step
 };
 
 StepOutcome no_answer(std::string why) { return {ChainAnswer{0, "", std::move(why)}, false}; }
 
 StepOutcome broke_before_answer() {
-  if (errno == EAGAIN || errno == EWOULDBLOCK) return no_answer("has not answered in time");
+  if (errno == EAGAIN || errno == EWOULDBLOCK) return no_answer("did not answer in time");
   return {};
 }
 
 StepOutcome ask_for_step(int socket, ChainCall& call) {
   pollfd look{socket, POLLIN, 0};
-  if (::poll(&look, 1, 0) != 0) return {};  // nothing is to come before a step: the other side has ended it
+  if (::poll(&look, 1, 0) != 0) return {};  // no data is expected before a step: the other side has closed it
   set_limits(socket, call.timeout_s, call.timeout_s);
   ChainStepHead head{call.body.size()};
   iovec parts[] = {{&head, sizeof(head)}, {call.body.data(), call.body.size()}};
@@ -137,8 +139,8 @@ StepOutcome ask_for_step(int socket, ChainCall& call) {
   if (!receive_all(socket, &found, sizeof(found))) return broke_before_answer();
   if (found.status < 100 || found.status > 599 || found.rejected_bytes > kMaxRejectedBytes ||
       found.body_bytes > call.most_bytes) {
-    return no_answer(fmt::format("answer: found status {} and {} bytes, allowed are 100 to 599 and at most {}", found.status,
-                                 found.body_bytes, call.most_bytes));
+    return no_answer(fmt::format("answer: must have a status from 100 to 599 and at most {} bytes (got {} and {})",
+                                 call.most_bytes, found.status, found.body_bytes));
   }
   ChainAnswer answer;
   answer.status = static_cast<int>(found.status);
@@ -146,7 +148,7 @@ StepOutcome ask_for_step(int socket, ChainCall& call) {
   answer.body.resize(found.body_bytes);
   if (!receive_all(socket, answer.rejected.data(), answer.rejected.size()) ||
       !receive_all(socket, answer.body.data(), answer.body.size())) {
-    return no_answer("the connection broke within the answer");
+    return no_answer("the connection broke during the answer");
   }
   return {std::move(answer), true};
 }
@@ -170,16 +172,16 @@ struct ChainStepClient::Shared : std::enable_shared_from_this<ChainStepClient::S
   };
   struct Connection {
     std::condition_variable changed;
-    std::optional<Step> step;  // that it is to bring
-    bool dropped = false;      // it is wanted no more
+    std::optional<Step> step;  // to be sent next
+    bool dropped = false;      // no longer needed
   };
-  // A port of a worker.
+  // A worker's port.
   struct Peer {
     std::string address;
     int port = 0;
     bool dropped = false;
     bool opening = false;         // one more connection
-    std::size_t connections = 0;  // that one included
+    std::size_t connections = 0;  // including that one
     std::vector<std::shared_ptr<Connection>> idle;
   };
   using PeerPtr = std::shared_ptr<Peer>;
@@ -218,7 +220,7 @@ void ChainStepClient::Shared::call(ChainCall call, ChainAnswered answered) {
   http(std::move(step.call), std::move(step.answered));
 }
 
-// Where a worker has begun anew under its address, what there was of the one before is dropped.
+// Drops the old connections if a worker has restarted at the same address.
 void ChainStepClient::Shared::learn(const std::string& address, int port) {
   const std::scoped_lock lock(mutex);
   if (ended) return;
@@ -240,7 +242,7 @@ void ChainStepClient::Shared::learn(const std::string& address, int port) {
   if (peer->connections == 0) open(peer);
 }
 
-// False: no connection is there now; but one will be for the next.
+// Returns false if no connection is free; one is then opened for the next step.
 bool ChainStepClient::Shared::give(Step& step) {
   const std::scoped_lock lock(mutex);
   const auto it = peers.find(step.call.address);
@@ -282,14 +284,14 @@ void ChainStepClient::Shared::drop_unused() {
   std::erase_if(peers, [](const auto& each) { return each.second->connections == 0; });
 }
 
-// A connection's thread.
+// The main function of a connection's thread.
 void ChainStepClient::Shared::serve(const PeerPtr& peer, const Result<int>& socket) {
   const bool good = socket.ok() && says_hello(*socket);
   std::unique_lock lock(mutex);
   peer->opening = false;
   if (good) bring_steps(peer, *socket, lock);
   --peer->connections;
-  // Nobody tries again before a reservation says that it is there.
+  // Retry only after a reservation has reported the port again.
   if (!good && peer->connections == 0) drop(peer);
 }
 
@@ -308,14 +310,14 @@ void ChainStepClient::Shared::bring_steps(const PeerPtr& peer, int socket, std::
     StepOutcome outcome = ask_for_step(socket, step.call);
     lock.lock();
     usable = outcome.usable && !peer->dropped;
-    if (usable) peer->idle.push_back(own);  // before the answer is told, which may bring the next step
+    if (usable) peer->idle.push_back(own);  // before delivering the answer, which may cause the next step
     lock.unlock();
     tell(std::move(step), std::move(outcome));
     lock.lock();
   }
 }
 
-// A step that found its connection broken goes once more, over HTTP: the other worker may have been told of it, and takes it
+// A step whose connection broke is sent once more, over HTTP. The other worker may have received it before and accepts it
 // twice.
 void ChainStepClient::Shared::tell(Step step, StepOutcome outcome) {
   if (outcome.answer) return step.answered(std::move(*outcome.answer));
@@ -324,7 +326,7 @@ void ChainStepClient::Shared::tell(Step step, StepOutcome outcome) {
     const std::scoped_lock lock(mutex);
     stops = ended;
   }
-  if (stops) return step.answered({0, "", "this worker stops"});
+  if (stops) return step.answered({0, "", "this worker is stopping"});
   http(std::move(step.call), std::move(step.answered));
 }
 

@@ -1,10 +1,10 @@
-// A chain's steps over TCP connections that are kept between two workers: several times as fast as over HTTP, which the other
-// calls keep to, and which is also the way of a step that finds no connection (docs/decisions/2026-11-22-chains-of-workers.md).
+// Steps of a chain over kept TCP connections between two workers; several times as fast as HTTP. All other calls use HTTP, as
+// do steps that find no connection (docs/decisions/2026-11-22-chains-of-workers.md).
 //
-// Who calls learns the port from the answer to a reservation and connects then, so that no step ever waits for a connection.
-// Both sides say kChainStepsHello; then the caller sends a ChainStepHead and the step, the other a ChainStepAnswerHead, the
-// answer's `rejected` and its body, and so on. One step at a time has a connection; each has a thread on both sides, which
-// sleeps in between, and ends after a while without steps. Little-endian.
+// The client learns the port from the answer to a reservation and connects then, so no step waits for a connection. Both sides
+// send kChainStepsHello. Then, for each step, the client sends a ChainStepHead and the step, and the server a
+// ChainStepAnswerHead, the answer's `rejected` and its body. A connection carries one step at a time and has a thread on each
+// side, which sleeps between steps and exits after a while without any. Little-endian.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,13 @@ struct ChainStepAnswerHead {
 
 class ChainStepServer {
  public:
-  // The stage that steps go to; it is held for no longer than it takes to give it a step. nullptr: there is none, and
-  // connections end.
+  // Returns the stage that receives steps, or nullptr if there is none, which ends connections. The stage is held only while a
+  // step is handed over.
   using StageNow = std::function<std::shared_ptr<ChainStage>()>;
 
-  // Listens on a port of its own that is free. `stage` is called on the threads of connections. Error: kUnavailable, naming the
-  // address.
+  // Listens on a free port. `stage` is called on the threads of connections. Error: kUnavailable, naming the address.
   [[nodiscard]] static Result<std::unique_ptr<ChainStepServer>> open(const std::string& host, StageNow stage);
-  // Breaks all connections off; steps that are at the stage go on there.
+  // Breaks off all connections; steps already at the stage continue there.
   ~ChainStepServer();
   ChainStepServer(const ChainStepServer&) = delete;
   ChainStepServer& operator=(const ChainStepServer&) = delete;
@@ -55,14 +54,14 @@ class ChainStepServer {
 
 class ChainStepClient {
  public:
-  // `http`: the way of all other calls, whose answers to reservations have ports. Connections end after `idle_s` without steps.
+  // `http`: makes all other calls; its answers to reservations carry the ports. A connection ends after `idle_s` without steps.
   explicit ChainStepClient(ChainPost http, double idle_s = kIdleS);
-  // Breaks all connections off: their steps have no answer.
+  // Breaks off all connections; their steps get no answer.
   ~ChainStepClient();
   ChainStepClient(const ChainStepClient&) = delete;
   ChainStepClient& operator=(const ChainStepClient&) = delete;
 
-  // May outlive this; then all goes over HTTP.
+  // May outlive this object; then all calls use HTTP.
   [[nodiscard]] ChainPost post();
   static constexpr double kIdleS = 30;
   // Whether the next step to that worker would find a connection.
@@ -70,7 +69,7 @@ class ChainStepClient {
 
  private:
   struct Shared;
-  const std::shared_ptr<Shared> shared_;  // also held by connections' threads and calls under way
+  const std::shared_ptr<Shared> shared_;  // also held by the threads of connections and calls in progress
 };
 
 }  // namespace windlass::worker

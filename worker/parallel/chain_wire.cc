@@ -1,4 +1,4 @@
-// JSON where calls are rare, plain bytes where they come with every iteration.
+// JSON for rare calls, plain bytes for those of every iteration.
 #include "worker/parallel/chain_wire.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ static_assert(std::endian::native == std::endian::little, "numbers go onto the w
 constexpr std::size_t kSessionBytes = 32;
 constexpr std::size_t kChunkBytes = kSessionBytes + 6 * sizeof(std::uint32_t);
 constexpr std::size_t kSummaryHeadBytes = 4 * sizeof(std::uint32_t);
-// Workers of different ones are different models to each other.
+// Part of the fingerprint: workers with different versions count as different models.
 constexpr std::uint32_t kWireVersion = 2;
 constexpr std::int64_t kMaxPositions = 1LL << 28U;
 
@@ -50,7 +50,7 @@ Number take(std::string_view& from) {
 
 std::uint32_t take_number(std::string_view& from) { return take<std::uint32_t>(from); }
 
-// Reads a reservation's fields; the first that is wrong is told.
+// Reads a reservation's fields and reports the first error.
 class Fields {
  public:
   explicit Fields(const nlohmann::json& object) : object_(object) {}
@@ -58,7 +58,7 @@ class Fields {
   std::int64_t number(const char* field, std::int64_t low, std::int64_t high) {
     const auto* value = find(field);
     if (value != nullptr && value->is_number_integer()) {
-      // A larger one than int64 holds reads as something else than what stands there, but never as allowed.
+      // A number beyond int64 is converted to another value, but never to an allowed one.
       const auto found =
           value->is_number_unsigned() && value->get<std::uint64_t>() > INT64_MAX ? -1 : value->get<std::int64_t>();
       if (found >= low && found <= high) return found;
@@ -70,7 +70,7 @@ class Fields {
   std::string text(const char* field) {
     const auto* value = find(field);
     if (value != nullptr && value->is_string()) return value->get<std::string>();
-    complain(field, value, "a text");
+    complain(field, value, "a string");
     return {};
   }
 
@@ -91,8 +91,8 @@ class Fields {
 
   void complain(const char* field, const nlohmann::json* value, const std::string& allowed) {
     if (complaint_) return;
-    complaint_ = wrong(
-        fmt::format("reservation: {}: found {}, allowed is {}", field, value == nullptr ? "none" : shown(*value), allowed));
+    complaint_ =
+        wrong(fmt::format("reservation: {}: must be {} (got {})", field, allowed, value == nullptr ? "none" : shown(*value)));
   }
   [[nodiscard]] const std::optional<Error>& complaint() const { return complaint_; }
 
@@ -173,7 +173,7 @@ std::string to_json(const ChainReservation& reservation) {
 Result<ChainReservation> reservation_from_json(std::string_view text) {
   const auto parsed = parse_json(text, kMaxRequestParts);
   if (!parsed.ok() || !parsed->is_object()) {
-    return wrong(fmt::format("reservation: found {}, allowed is a JSON object", parsed.ok() ? shown(*parsed) : "no JSON"));
+    return wrong(fmt::format("reservation: must be a JSON object (got {})", parsed.ok() ? shown(*parsed) : "no JSON"));
   }
   Fields fields(*parsed);
   ChainReservation reservation;
@@ -192,7 +192,7 @@ Result<ChainReservation> reservation_from_json(std::string_view text) {
   reservation.next_hops = fields.texts("nextHops", 0, kChainMostHops, "addresses HOST:PORT", is_worker_address);
   if (fields.complaint()) return *fields.complaint();
   const std::set<std::string> different(reservation.sessions.begin(), reservation.sessions.end());
-  if (different.size() != reservation.sessions.size()) return wrong("reservation: sessions: found one twice, allowed is once");
+  if (different.size() != reservation.sessions.size()) return wrong("reservation: sessions: must be different (got one twice)");
   return reservation;
 }
 
@@ -214,11 +214,11 @@ std::string step_head(std::span<const ChainChunk> chunks) {
 
 Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
   const std::size_t all = bytes.size();
-  if (all < sizeof(std::uint32_t)) return wrong(fmt::format("step: found {} bytes, allowed are at least 4", all));
+  if (all < sizeof(std::uint32_t)) return wrong(fmt::format("step: must have at least 4 bytes (got {})", all));
   const std::uint32_t count = take_number(bytes);
   if (count < 1 || count > kChainMostTokens || bytes.size() / kChunkBytes < count) {
-    return wrong(fmt::format("step: found {} chunks in {} bytes, allowed are 1 to {} of {} bytes each", count, all,
-                             kChainMostTokens, kChunkBytes));
+    return wrong(fmt::format("step: must have 1 to {} chunks of {} bytes each (got {} in {} bytes)", kChainMostTokens,
+                             kChunkBytes, count, all));
   }
   ChainStep step;
   std::set<std::string_view> sessions;
@@ -235,24 +235,23 @@ Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
     step.tokens += chunk.tokens;
     if (!is_session_id(session) || chunk.tokens < 1 || step.tokens > kChainMostTokens || chunk.start > kMaxPositions ||
         wants > 1 || !sessions.insert(session).second) {
-      return wrong(fmt::format(
-          "step: chunk {}: found {} tokens from {}, {} of them in all, wanting {}; allowed are one chunk a session, up to {} "
-          "tokens in all, wanting 0 or 1",
-          i, chunk.tokens, chunk.start, step.tokens, wants, kChainMostTokens));
+      return wrong(
+          fmt::format("step: chunk {}: must be the only one of its session, with up to {} tokens in all, wanting 0 or 1 (got "
+                      "{} tokens from {}, {} in all, wanting {})",
+                      i, kChainMostTokens, chunk.tokens, chunk.start, step.tokens, wants));
     }
     if (likeliest > kMaxLikeliest || !std::isfinite(chunk.need.steepness) || keeps > 1) {
-      return wrong(
-          fmt::format("step: chunk {}: found a need of {} tokens at {}, keeping {}; allowed are up to {} at a finite "
-                      "steepness, keeping 0 or 1",
-                      i, likeliest, chunk.need.steepness, keeps, kMaxLikeliest));
+      return wrong(fmt::format(
+          "step: chunk {}: must need up to {} tokens at a finite steepness, keeping 0 or 1 (got {} at {}, keeping {})", i,
+          kMaxLikeliest, likeliest, chunk.need.steepness, keeps));
     }
     step.chunks.push_back(std::move(chunk));
   }
   step.head_bytes = all - bytes.size();
   const std::size_t expected = static_cast<std::size_t>(step.tokens * hidden_size) * sizeof(float);
   if (bytes.size() != expected) {
-    return wrong(fmt::format("step: found {} bytes of hidden states, allowed are {} ({} tokens of {} numbers)", bytes.size(),
-                             expected, step.tokens, hidden_size));
+    return wrong(fmt::format("step: must have {} bytes of hidden states, {} tokens of {} numbers (got {})", expected,
+                             step.tokens, hidden_size, bytes.size()));
   }
   return step;
 }
@@ -278,25 +277,25 @@ void write_summary(const LogitSummary& summary, const RowNeed& need, char* to) {
 Result<LogitSummary> summary_from(std::string_view bytes, const RowNeed& need, std::int64_t vocab_size) {
   const std::size_t expected = logit_bytes({{}, 0, 1, true, need}, vocab_size);
   if (need.likeliest < 1 || bytes.size() != expected)
-    return wrong(fmt::format("summary: found {} bytes, allowed are {}", bytes.size(), expected));
+    return wrong(fmt::format("summary: must have {} bytes (got {})", expected, bytes.size()));
   LogitSummary summary;
   summary.count = take<std::int32_t>(bytes);
   summary.highest = take<float>(bytes);
   summary.total = take<float>(bytes);
   summary.tempered = take<float>(bytes);
   if (summary.count < 0 || summary.count > need.likeliest)
-    return wrong(fmt::format("summary: found {} tokens, allowed are up to {}", summary.count, need.likeliest));
+    return wrong(fmt::format("summary: must have up to {} tokens (got {})", need.likeliest, summary.count));
   for (std::int32_t i = 0; i < need.likeliest; ++i) summary.ids[i] = take<std::int32_t>(bytes);
   for (std::int32_t i = 0; i < need.likeliest; ++i) summary.logits[i] = take<float>(bytes);
   for (std::int32_t i = 0; i < summary.count; ++i) {
     const bool follows = i == 0 ? summary.logits[0] == summary.highest : summary.logits[i] <= summary.logits[i - 1];
     if (summary.ids[i] < 0 || summary.ids[i] >= vocab_size || !std::isfinite(summary.logits[i]) || !follows) {
-      return wrong(fmt::format("summary: found token {} with the logit {}, allowed are 0 to {}, the likeliest first",
-                               summary.ids[i], summary.logits[i], vocab_size - 1));
+      return wrong(fmt::format("summary: must have tokens from 0 to {}, likeliest first (got {} with the logit {})",
+                               vocab_size - 1, summary.ids[i], summary.logits[i]));
     }
   }
   if (!std::isfinite(summary.total) || !std::isfinite(summary.tempered) || summary.total < 0 || summary.tempered < 0)
-    return wrong(fmt::format("summary: found sums of {} and {}, allowed are finite ones", summary.total, summary.tempered));
+    return wrong(fmt::format("summary: must have finite sums (got {} and {})", summary.total, summary.tempered));
   return summary;
 }
 
@@ -311,8 +310,8 @@ Result<std::vector<std::string>> hops_from(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view one = text.substr(0, comma);
     if (!is_worker_address(one) || hops.size() == kChainMostHops) {
-      return wrong(fmt::format("found {}, allowed are up to {} addresses HOST:PORT with commas between them",
-                               shown(nlohmann::json(std::string(one))), kChainMostHops));
+      return wrong(fmt::format("must be up to {} addresses HOST:PORT, separated by commas (got {})", kChainMostHops,
+                               shown(nlohmann::json(std::string(one)))));
     }
     hops.emplace_back(one);
     if (comma == std::string_view::npos) return hops;

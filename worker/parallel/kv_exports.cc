@@ -1,4 +1,4 @@
-// A log of pieces per session; callbacks run outside the lock.
+// Keeps a log of pieces per session; runs callbacks outside the lock.
 #include "worker/parallel/kv_exports.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ void KvExports::open(const std::string& session, std::span<const std::int32_t> p
 }
 
 void KvExports::close(const std::string& session) {
-  std::map<std::string, Session>::node_type closed;  // taken apart outside of the lock
+  std::map<std::string, Session>::node_type closed;  // destroyed outside of the lock
   {
     const std::scoped_lock lock(mutex_);
     const auto it = sessions_.find(session);
@@ -83,7 +83,7 @@ void KvExports::stop(const std::string& session) {
     const auto it = sessions_.find(session);
     if (it == sessions_.end()) return;
     it->second.ends = true;  // no new readers
-    // Nodes of a map stay where they are, and nobody else erases a live one.
+    // Map nodes do not move, and nobody else erases a live one.
     read_done_.wait(lock, [&] { return it->second.readers == 0; });
     stopped = sessions_.extract(it);
   }
@@ -133,7 +133,7 @@ std::vector<KvExports::Abandoned> KvExports::tick() {
   return abandoned;
 }
 
-// Counted as long as it lives: stop() waits for it.
+// A reader, counted as long as this object lives; stop() waits for it.
 class KvExports::Reader {
  public:
   Reader(KvExports& exports, Session& session) : exports_(exports), session_(session) { ++session_.readers; }
@@ -157,11 +157,11 @@ Result<KvExports::Ready> KvExports::ready(const std::string& session, const std:
   WINDLASS_ASSIGN_OR_RETURN(Session* const from, live(session));
   if (from->hash != hash) {
     return Error{ErrorCode::kFailedPrecondition,
-                 "prompt: found the hash of another one; the two workers serve different models or templates"};
+                 "prompt: must have the hash of this session's prompt (got another one); the two workers serve different "
+                 "models or templates"};
   }
   const auto count = static_cast<std::int64_t>(from->pieces.size());
-  if (piece > count)
-    return Error{ErrorCode::kInvalidArgument, fmt::format("piece: found {}, allowed is at most {}", piece, count)};
+  if (piece > count) return Error{ErrorCode::kInvalidArgument, fmt::format("piece: must be at most {} (got {})", count, piece)};
   Ready found;
   std::size_t bytes = 0;
   for (found.next = piece; found.next < count; ++found.next) {
@@ -190,7 +190,7 @@ Result<void> KvExports::copy(const std::string& session, const KvRange& range, f
 Result<KvExports::Session*> KvExports::live(const std::string& session) {
   const auto it = sessions_.find(session);
   if (it == sessions_.end() || it->second.ends)
-    return Error{ErrorCode::kNotFound, "session: found none of that name; it is over or was given up"};
+    return Error{ErrorCode::kNotFound, "session: must be open here (got an unknown one); it is over or was given up"};
   it->second.asked_s = clock_.now_s();
   return &it->second;
 }

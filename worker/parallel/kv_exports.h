@@ -1,7 +1,7 @@
 // KvExports: the keys and values that other workers pull from this one, by session.
 //
-// The engine tells it what is computed; readers take pieces in the order in which they came to be, as soon as they are there.
-// Reading copies out of the cache without holding the engine up: only stop() waits, for copies of its own session. Thread-safe.
+// The engine reports what it has computed; readers get pieces in that order, as soon as they exist. Reading copies out of the
+// cache without blocking the engine; only stop() waits, for copies of its own session. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -23,13 +23,14 @@ namespace windlass::worker {
 
 class KvExports final : public KvSender {
  public:
-  // `model`: its fingerprint. REQUIRES: backend, clock and metrics outlive the engine that tells this of its sessions.
+  // `model`: its fingerprint. REQUIRES: backend, clock and metrics outlive the engine that reports to this object.
   KvExports(const Backend& backend, std::uint64_t model, const Clock& clock, const metrics::WorkerMetrics& metrics)
       : backend_(backend), model_(model), clock_(clock), metrics_(metrics) {}
 
-  // Before the request is given to the engine; `begun` is called once on the engine's thread when its first iteration begins.
+  // Opens a session; call it before the engine gets the request. `begun` is called once, on the engine's thread, when the first
+  // iteration of the request begins.
   void open(const std::string& session, std::span<const std::int32_t> prompt, std::function<void()> begun);
-  // The request is over; a session that never began is forgotten.
+  // The request is over. Forgets a session that never began.
   void close(const std::string& session);
 
   void begins(const std::string& session) override;
@@ -37,42 +38,42 @@ class KvExports final : public KvSender {
   void completed(const std::string& session, const Sampled& first) override;
   void stop(const std::string& session) override;
 
-  // Calls `then` once: at once when there is something to read() or to refuse; else when that comes, or from tick() when
-  // kKvLongestWaitS have passed.
+  // Calls `then` once: immediately if read() has data or an error, otherwise when that happens, or from tick() after
+  // kKvLongestWaitS.
   void when_ready(const std::string& session, const std::string& hash, std::int64_t piece, std::function<void()> then);
-  // A session that nobody wants.
+  // A session that nobody fetches any more.
   struct Abandoned {
     std::string session;
-    double silent_s = 0;  // for how long nobody has asked, at least
+    double silent_s = 0;  // lower bound of the time without a question
     bool operator==(const Abandoned&) const = default;
   };
-  // Answers those who have waited long enough; the sessions that somebody began to read and has not asked for in kLeaseS, and
-  // after drain() those that were computed and that nobody began to read in kUnaskedS.
+  // Answers readers that have waited long enough. Returns sessions whose reading started but that nobody asked for in kLeaseS
+  // and, after drain(), computed sessions that nobody started to read in kUnaskedS.
   [[nodiscard]] std::vector<Abandoned> tick();
   static constexpr double kLeaseS = 10;
   static constexpr double kUnaskedS = 30;
-  // The worker is to end, or its blocks are to change: what nobody begins to read holds it up no longer than kUnaskedS.
+  // The worker is about to stop or to change its blocks: from now on an unread session blocks that for at most kUnaskedS.
   void drain();
 
   struct Pieces {
-    std::string bytes;            // kv_wire.h; none when nothing is ready
-    std::int64_t next = 0;        // number of the piece after them
-    std::optional<Sampled> last;  // the first token, when no piece follows
+    std::string bytes;            // kv_wire.h; empty if nothing is ready
+    std::int64_t next = 0;        // number of the piece after these
+    std::optional<Sampled> last;  // the first token, if no piece follows
   };
-  // Pieces from that number on, at most kKvMostBytes of them or a single one. Errors: kNotFound; kFailedPrecondition when the
-  // hash is of another prompt; kInvalidArgument for a number beyond the next.
+  // Pieces from number `from` on: at most kKvMostBytes, or a single piece. Errors: kNotFound; kFailedPrecondition if the hash
+  // is of another prompt; kInvalidArgument for a number beyond the next piece.
   [[nodiscard]] Result<Pieces> read(const std::string& session, const std::string& hash, std::int64_t piece);
 
-  // The same without what is in them, which copy() gives, part by part. kNotFound where the session is over by then.
+  // Like read(), but without the data, which copy() returns part by part. Error: kNotFound if the session has ended meanwhile.
   struct Ready {
     std::vector<KvRange> pieces;
     std::int64_t next = 0;
     std::optional<Sampled> last;
   };
   [[nodiscard]] Result<Ready> ready(const std::string& session, const std::string& hash, std::int64_t piece);
-  // REQUIRES: the range is within a piece.
+  // REQUIRES: the range is inside a piece.
   [[nodiscard]] Result<void> copy(const std::string& session, const KvRange& range, float* out);
-  // So many bytes of pieces are out.
+  // Counts bytes of pieces that were sent.
   void sent(std::size_t bytes) const { metrics_.kv_transfer_bytes("sent").add(static_cast<double>(bytes)); }
   [[nodiscard]] KvShape kv_shape() const { return backend_.kv_shape(); }
   [[nodiscard]] bool kv_is_bf16() const { return backend_.kv_is_bf16(); }
@@ -86,14 +87,14 @@ class KvExports final : public KvSender {
   struct Session {
     std::string hash;
     std::function<void()> begun;
-    bool live = false;  // the engine has blocks for it
+    bool live = false;  // the engine holds blocks for it
     std::vector<KvRange> pieces;
     std::vector<std::int32_t> blocks;
     std::optional<Sampled> first;
-    double completed_s = 0;         // when `first` came
-    std::optional<double> asked_s;  // last
+    double completed_s = 0;         // when `first` was set
+    std::optional<double> asked_s;  // last question
     int readers = 0;
-    bool ends = false;  // as soon as its readers are done
+    bool ends = false;  // remove once its readers are done
     std::vector<Waiter> waiters;
 
     [[nodiscard]] bool ready(std::int64_t piece) const {
@@ -103,12 +104,12 @@ class KvExports final : public KvSender {
   using Callbacks = std::vector<std::function<void()>>;
   class Reader;
 
-  // Takes out the waiters of which `when` is true. REQUIRES: mutex_ held.
+  // Removes and returns the waiters for which `when` is true. REQUIRES: mutex_ held.
   template <class When>
   static void take(Session& session, const When& when, Callbacks& to);
-  // Whoever asks is alive, too. Error: kNotFound. REQUIRES: mutex_ held.
+  // Also records that somebody asked. Error: kNotFound. REQUIRES: mutex_ held.
   [[nodiscard]] Result<Session*> live(const std::string& session);
-  // Changes the session, and tells those whom it lets go on.
+  // Changes the session and notifies the waiters that can go on.
   template <class Change>
   void grow(const std::string& session, const Change& change);
 
@@ -119,7 +120,7 @@ class KvExports final : public KvSender {
   std::mutex mutex_;
   std::condition_variable read_done_;
   std::map<std::string, Session> sessions_;
-  std::optional<double> draining_s_;  // since
+  std::optional<double> draining_s_;  // since then
 };
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// An import's mutex is held while pieces are written and while its end is told, so that stop() means what it says.
+// Holds an import's mutex while pieces are written and while its end is reported, so that nothing happens after stop() returns.
 #include "worker/parallel/kv_imports.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ struct KvImports::Import {
   KvQuestion question;  // the next one
   std::vector<std::int32_t> blocks;
   std::int64_t prompt_tokens = 0;
-  std::vector<std::int64_t> filled;  // positions that are here, by layer
+  std::vector<std::int64_t> filled;  // positions present, by layer
   double began_s = 0, asked_s = 0;
-  double grew_s = 0;  // when a piece came last
+  double grew_s = 0;  // when the last piece arrived
   std::mutex mutex;
   bool stopped = false;
 };
@@ -32,7 +32,7 @@ void KvImports::receive(RequestId request, const KvSession& session, std::span<c
   const KvShape shape = shared_->backend.kv_shape();
   auto import = std::make_shared<Import>();
   import->request = request;
-  // The other worker's pieces may be longer than what it would rather send, but not than the prompt.
+  // The other worker may send longer pieces than the usual limit, but none longer than the prompt.
   const std::size_t most_bytes = std::max(kKvMostBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
   import->question = {session.address,
                       session.id,
@@ -77,13 +77,13 @@ Result<std::optional<Sampled>> KvImports::take(Shared& shared, Import& import, c
   shared.metrics.kv_transfer_bytes("received").add(static_cast<double>(answer->bytes.size()));
   import.question.piece += pieces;
   if (answer->next != import.question.piece) {
-    return Error{ErrorCode::kInternal, fmt::format("next piece: found {}, expected {}", answer->next, import.question.piece)};
+    return Error{ErrorCode::kInternal, fmt::format("next piece: must be {} (got {})", import.question.piece, answer->next)};
   }
   if (!answer->first) {
     WINDLASS_RETURN_IF_ERROR(progress(shared, import, pieces > 0));
-    // Asking again at once would be a loop that never rests.
+    // Wait before asking again, so that empty answers do not cause a busy loop.
     if (pieces == 0 && shared.clock.now_s() - import.asked_s < kKvLongestWaitS / 2) {
-      return Error{ErrorCode::kUnavailable, "an answer without pieces came at once, allowed is after waiting for them"};
+      return Error{ErrorCode::kUnavailable, "an answer without pieces came without waiting for them"};
     }
     return std::optional<Sampled>();
   }
@@ -95,21 +95,21 @@ Result<void> KvImports::progress(const Shared& shared, Import& import, bool grew
   const double now_s = shared.clock.now_s();
   if (grew) import.grew_s = now_s;
   if (now_s - import.grew_s <= kNoProgressS) return {};
-  return Error{ErrorCode::kDeadlineExceeded, fmt::format("nothing new has come for {:g} s", kNoProgressS)};
+  return Error{ErrorCode::kDeadlineExceeded, fmt::format("nothing new has arrived for {:g} s", kNoProgressS)};
 }
 
 Result<Sampled> KvImports::whole(const Shared& shared, const Import& import, const std::string& first) {
   for (const std::int64_t filled : import.filled) {
     if (filled < import.prompt_tokens) {
       return Error{ErrorCode::kInternal,
-                   fmt::format("the end came with {} of {} positions in a layer", filled, import.prompt_tokens)};
+                   fmt::format("the data ended with {} of {} positions in a layer", filled, import.prompt_tokens)};
     }
   }
   return first_token_from(first, shared.backend.vocab_size());
 }
 
 KvStreamSink KvImports::sink_of(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import) {
-  const Error stopped{ErrorCode::kFailedPrecondition, "it is wanted no more"};
+  const Error stopped{ErrorCode::kFailedPrecondition, "it is no longer needed"};
   KvStreamSink sink;
   sink.piece = [=](const KvRange& range, std::span<const float> values, std::size_t wire_bytes) -> Result<void> {
     const std::scoped_lock lock(import->mutex);
@@ -136,7 +136,7 @@ KvStreamSink KvImports::sink_of(const std::shared_ptr<Shared>& shared, const std
         return;
       }
     }
-    ask_next(shared, import);  // whoever cannot be reached for a stream may still answer
+    ask_next(shared, import);  // a worker without a reachable stream port may still answer over HTTP
   };
   return sink;
 }

@@ -1,8 +1,8 @@
-// KvImports: pulls the keys and values of prompts that other workers compute, piece by piece, into blocks of this one's cache.
+// KvImports: pulls keys and values of prompts that other workers compute, piece by piece, into this worker's cache.
 //
-// The first question is for a stream (kv_stream.h). Where none comes, there is one question at a time for each prompt, the next
-// one when the answer is in the cache: that is all the flow control there is.
-// Whatever goes wrong ends the session with an error, after which the engine computes the prompt itself. Thread-safe.
+// First asks for a stream (kv_stream.h). Without one, it asks one question at a time per prompt, and the next one when the
+// answer is in the cache; this is the only flow control. Any failure ends the session with an error, and the engine then
+// computes the prompt itself. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,47 +21,47 @@
 
 namespace windlass::worker {
 
-// What is asked of the worker at that address: pieces of a session from a number on.
+// A request to the worker at `address`: pieces of a session from a number on.
 struct KvQuestion {
   std::string address, session, hash;
   std::int64_t piece = 0;
-  std::size_t most_bytes = 0;   // an answer never has more
-  bool stream = false;          // rather the port that streams come from than pieces
-  std::size_t token_bytes = 0;  // of one position in one layer
+  std::size_t most_bytes = 0;   // size limit of the answer
+  bool stream = false;          // prefer the port of a stream over pieces
+  std::size_t token_bytes = 0;  // per position and layer
 };
 
 struct KvAnswer {
   std::string bytes;                 // kv_wire.h
-  std::int64_t next = 0;             // number of the piece after them
-  std::optional<std::string> first;  // the first token (kv_wire.h), when no piece follows
-  int stream_port = 0;               // then there is nothing else in it
+  std::int64_t next = 0;             // number of the piece after these
+  std::optional<std::string> first;  // the first token (kv_wire.h), if no piece follows
+  int stream_port = 0;               // if set, the answer contains nothing else
 };
 
-// Where a stream's pieces go, one after the other, on its thread.
+// Receives a stream's pieces in order, on the stream's thread.
 struct KvStreamSink {
-  // `wire_bytes`: that it came as. An error breaks the stream off.
+  // `wire_bytes`: size on the wire. An error ends the stream.
   std::function<Result<void>(const KvRange& range, std::span<const float> values, std::size_t wire_bytes)> piece;
-  // Nothing new came in a while; likewise.
+  // Called when nothing new has arrived for a while; an error ends the stream.
   std::function<Result<void>()> waited;
-  // Once, after all else: the first token (kv_wire.h), or why there is none.
+  // Called once, last: with the first token (kv_wire.h) or the error.
   std::function<void(const Result<std::string>& first)> end;
 };
 
 class KvImports final : public KvReceiver {
  public:
-  // Asks, and calls back once, on any thread, never from within.
+  // Sends a question and calls back once, on any thread, never from inside the call.
   using Ask = std::function<void(const KvQuestion&, std::function<void(Result<KvAnswer>)> answered)>;
-  // Begins a stream from that port of the worker that the question names; never calls back from within but to refuse.
+  // Starts a stream from this port of the worker that the question names. Calls back from inside the call only to refuse.
   using Stream = std::function<void(const KvQuestion&, int port, const KvStreamSink& sink)>;
-  // With the question that was answered last, or in vain.
+  // `last`: the question answered last, or without success.
   using Done = std::function<void(RequestId request, const KvQuestion& last, const Result<Sampled>& first)>;
 
-  // REQUIRES: backend, clock and metrics outlive the engine that asks this for sessions; all of these have been stopped when
-  // this is destroyed. `done` is called on the threads that answers come on, and never once stop() has returned.
-  // `model`: its fingerprint. Without `stream` all is asked for.
+  // REQUIRES: backend, clock and metrics outlive the engine; all sessions are stopped before this object is destroyed. `done`
+  // is called on the threads that deliver answers, never after stop() has returned. `model`: its fingerprint. Without `stream`,
+  // only questions are used.
   KvImports(Backend& backend, std::uint64_t model, Ask ask, Done done, const Clock& clock,
             const metrics::WorkerMetrics& metrics, Stream stream = nullptr);
-  // A prompt of which nothing new has come for so long does not come any more.
+  // A prompt without new data for this long is given up.
   static constexpr double kNoProgressS = 30;
 
   void receive(RequestId request, const KvSession& session, std::span<const std::int32_t> prompt,
@@ -70,7 +70,7 @@ class KvImports final : public KvReceiver {
 
  private:
   struct Import;
-  // What answers that come late still need.
+  // What late answers still need.
   struct Shared {
     Backend& backend;
     std::uint64_t model = 0;
@@ -86,11 +86,11 @@ class KvImports final : public KvReceiver {
   static void ask_next(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import);
   static void answered(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import, Result<KvAnswer> answer);
   static void end(Shared& shared, Import& import, const Result<Sampled>& first);  // REQUIRES: import.mutex held
-  // The first token once all is here; nothing while more is to come. REQUIRES: import.mutex held.
+  // Returns the first token once all data is here; nothing while more is to come. REQUIRES: import.mutex held.
   static Result<std::optional<Sampled>> take(Shared& shared, Import& import, const Result<KvAnswer>& answer);
-  // The first token of its text, if all is here. REQUIRES: import.mutex held.
+  // Parses the first token, if all data is here. REQUIRES: import.mutex held.
   static Result<Sampled> whole(const Shared& shared, const Import& import, const std::string& first);
-  // Error: nothing new has come for too long. REQUIRES: import.mutex held.
+  // Error: no new data for too long. REQUIRES: import.mutex held.
   static Result<void> progress(const Shared& shared, Import& import, bool grew);
   static KvStreamSink sink_of(const std::shared_ptr<Shared>& shared, const std::shared_ptr<Import>& import);
 

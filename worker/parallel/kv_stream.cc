@@ -1,4 +1,4 @@
-// One prompt's stream at its sender, and at its receiver.
+// Sends and receives the stream of one prompt.
 #include "worker/parallel/kv_stream.h"
 
 #include <algorithm>
@@ -23,16 +23,16 @@
 namespace windlass::worker {
 namespace {
 
-// The sender says something every kKvLongestWaitS; the receiver takes whatever comes.
+// Longer than kKvLongestWaitS, the interval of the sender's keep-alives; the receiver always reads promptly.
 constexpr double kSilentS = 5;
 constexpr double kNothingTakenS = KvExports::kLeaseS;
-// Of one frame: what a core's cache holds, so that copies on both sides find it there.
+// Bytes per frame: fits a core's cache, so that copies on both sides find the data there.
 constexpr std::size_t kPieceBytes = 1U << 20U;
 constexpr std::size_t kTextBytes = 64U << 10U;
-// Who could not be reached is not tried again for so long: finding out may take a second.
+// Time before an unreachable address is tried again; each attempt may take a second.
 constexpr std::chrono::seconds kUnreachable{60};
 
-// What the receiver says first.
+// The receiver's first message.
 struct KvHello {
   char magic[8];  // kMagic
   char session[32];
@@ -44,7 +44,7 @@ constexpr char kMagic[8] = {'W', 'L', 'K', 'V', 'S', 'T', 'R', '1'};
 enum class KvFrameKind : std::uint32_t { kPiece, kPieceBf16, kWaiting, kEnd, kError };
 struct KvFrame {
   KvFrameKind kind;
-  std::uint32_t bytes;  // that follow
+  std::uint32_t bytes;  // size of what follows
 };
 
 bool send_text(int socket, KvFrameKind kind, std::string text) {
@@ -58,7 +58,7 @@ bool send_text(int socket, KvFrameKind kind, std::string text) {
 // Where streams wait for their next piece.
 class KvStreamServer::Waits {
  public:
-  // Until the exports call back, or end(): then false; after twice as long as they should, whatever they did.
+  // Waits until the exports call back, or for twice as long as they should take. Returns false after end().
   [[nodiscard]] bool until_ready(KvExports& exports, const std::string& session, const std::string& hash, std::int64_t piece) {
     const auto ready = std::make_shared<bool>(false);
     exports.when_ready(session, hash, piece, [all = all_, ready] {
@@ -82,12 +82,12 @@ class KvStreamServer::Waits {
     std::condition_variable changed;
     bool ends = false;
   };
-  std::shared_ptr<All> all_ = std::make_shared<All>();  // callbacks may come after this has ended
+  std::shared_ptr<All> all_ = std::make_shared<All>();  // callbacks may come after this is destroyed
 };
 
 namespace {
 
-// One prompt's stream, at the sender.
+// Sends one prompt's stream.
 class Sending {
  public:
   Sending(int socket, const std::function<KvSource()>& source, KvStreamServer::Waits& waits)
@@ -105,8 +105,8 @@ class Sending {
   }
 
  private:
-  // Whether the stream goes on. What is served is asked for each time, and never held while something is sent: a stream holds
-  // up no change of blocks.
+  // Returns whether the stream continues. Asks for the served model each time and never holds it while sending, so a stream
+  // does not delay a change of blocks.
   bool send_more() {
     Result<KvExports::Ready> found = none_now();
     std::function<void(const std::string&)> taken;
@@ -125,9 +125,9 @@ class Sending {
     if (send_text(socket_, KvFrameKind::kEnd, first_token_text(*found->last))) taken(session_);
     return false;
   }
-  static Error none_now() { return {ErrorCode::kNotFound, "this worker has no sessions now"}; }
+  static Error none_now() { return {ErrorCode::kNotFound, "this worker has no sessions at present"}; }
 
-  // In frames. Nothing of the cache is held while a frame is sent: a slow receiver holds nobody up.
+  // Sends in frames. Holds no part of the cache while sending, so a slow receiver blocks nobody.
   bool send_piece(const KvRange& piece) {
     KvShape shape;
     bool bf16 = false;
@@ -173,14 +173,14 @@ class Sending {
   KvStreamServer::Waits& waits_;
   std::string session_, hash_;
   bool takes_bf16_ = false;
-  std::int64_t next_ = 0;  // piece
+  std::int64_t next_ = 0;  // number of the next piece
   std::vector<float> values_;
   std::vector<std::uint16_t> halves_;
 };
 
 Error lost(std::string_view what) { return Error{ErrorCode::kUnavailable, fmt::format("stream: {}", what)}; }
 
-// One prompt's stream, at the receiver. The first token's text, or why there is none.
+// Receives one prompt's stream. Returns the first token's text, or the error.
 class Receiving {
  public:
   Receiving(int socket, const KvQuestion& question, const KvStreamSink& sink)
@@ -192,7 +192,7 @@ class Receiving {
     std::memcpy(hello.magic, kMagic, sizeof(kMagic));
     hello.takes_bf16 = 1;
     if (question_.session.size() != sizeof(hello.session) || question_.hash.size() != sizeof(hello.hash))
-      return lost("found a session or a hash of another length");
+      return lost("session and hash: must have the usual length");
     std::memcpy(hello.session, question_.session.data(), sizeof(hello.session));
     std::memcpy(hello.hash, question_.hash.data(), sizeof(hello.hash));
     iovec parts[] = {{&hello, sizeof(hello)}};
@@ -202,12 +202,12 @@ class Receiving {
       if (!receive_all(socket_, &frame, sizeof(frame))) return lost("it broke off");
       const bool piece = frame.kind == KvFrameKind::kPiece || frame.kind == KvFrameKind::kPieceBf16;
       const std::size_t most = piece ? sizeof(KvPieceHead) + std::max(kPieceBytes, question_.token_bytes) : kTextBytes;
-      if (frame.bytes > most) return lost(fmt::format("found a frame of {} bytes, allowed are {}", frame.bytes, most));
+      if (frame.bytes > most) return lost(fmt::format("frame: must have at most {} bytes (got {})", most, frame.bytes));
       switch (frame.kind) {
         case KvFrameKind::kPiece:
         case KvFrameKind::kPieceBf16: WINDLASS_RETURN_IF_ERROR(take_piece(frame)); break;
         case KvFrameKind::kWaiting:
-          if (frame.bytes > 0) return lost("found a damaged frame");
+          if (frame.bytes > 0) return lost("damaged frame");
           WINDLASS_RETURN_IF_ERROR(sink_.waited());
           break;
         case KvFrameKind::kEnd:
@@ -217,7 +217,7 @@ class Receiving {
           if (frame.kind == KvFrameKind::kEnd) return text;
           return lost(shown(nlohmann::json(std::move(text))));
         }
-        default: return lost("found a damaged frame");
+        default: return lost("damaged frame");
       }
     }
   }
@@ -227,7 +227,7 @@ class Receiving {
     const bool bf16 = frame.kind == KvFrameKind::kPieceBf16;
     const std::size_t number = bf16 ? sizeof(std::uint16_t) : sizeof(float);
     KvPieceHead head{};
-    if (frame.bytes < sizeof(head) || (frame.bytes - sizeof(head)) % number != 0) return lost("found a damaged frame");
+    if (frame.bytes < sizeof(head) || (frame.bytes - sizeof(head)) % number != 0) return lost("damaged frame");
     if (!receive_all(socket_, &head, sizeof(head))) return lost("it broke off");
     const std::size_t count = (frame.bytes - sizeof(head)) / number;
     values_.resize(std::max(values_.size(), count));
@@ -265,7 +265,7 @@ KvStreamServer::~KvStreamServer() { waits_->end(); }
 struct KvStreamClient::Shared {
   using Time = std::chrono::steady_clock::time_point;
 
-  // Whether it was tried in vain not long ago.
+  // Whether a connection to it failed recently.
   [[nodiscard]] bool is_unreachable(const std::string& where) {
     const std::scoped_lock lock(mutex);
     const Time now = std::chrono::steady_clock::now();
@@ -278,8 +278,8 @@ struct KvStreamClient::Shared {
   }
 
   std::mutex mutex;
-  std::map<std::string, Time> unreachable;  // addresses with ports of streams
-  TcpConnections connections;               // ends first
+  std::map<std::string, Time> unreachable;  // addresses with stream ports
+  TcpConnections connections;               // destroyed first
 };
 
 KvStreamClient::KvStreamClient() : shared_(std::make_shared<Shared>()) {}
@@ -288,7 +288,7 @@ KvStreamClient::~KvStreamClient() { shared_->connections.end(); }
 KvImports::Stream KvStreamClient::stream() {
   return [shared = shared_](const KvQuestion& question, int port, const KvStreamSink& sink) {
     const std::string where = fmt::format("{} {}", question.address, port);
-    if (shared->is_unreachable(where)) return sink.end(lost("its port could not be reached a while ago"));
+    if (shared->is_unreachable(where)) return sink.end(lost("its port was unreachable recently"));
     const auto receive = [question, sink, where, known = shared.get()](const Result<int>& socket) {
       if (!socket.ok()) {
         known->note_unreachable(where);
@@ -298,12 +298,12 @@ KvImports::Stream KvStreamClient::stream() {
       try {
         first = Receiving(*socket, question, sink).run();
       } catch (const std::bad_alloc&) {
-        // as it says
+        // best effort
       }
       sink.end(first);
     };
     if (!shared->connections.add([address = question.address, port] { return connect_to(address, port); }, receive))
-      sink.end(lost("found no thread for it"));
+      sink.end(lost("no thread could be started for it"));
   };
 }
 

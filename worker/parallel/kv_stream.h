@@ -1,11 +1,10 @@
-// Keys and values from worker to worker over a TCP connection for each prompt: the sender writes pieces as soon as they are in
-// its cache, the receiver takes them as fast as it writes them into its own, and TCP's flow control is all that holds the
-// sender back. Several times as fast as questions over HTTP, which remain for whoever cannot connect
-// (docs/decisions/2026-11-22-kv-is-pulled.md).
+// Streams of keys and values between workers, one TCP connection per prompt. The sender writes pieces as soon as they are in
+// its cache, the receiver reads as fast as it can store them; TCP provides the flow control. Several times as fast as questions
+// over HTTP, which remain for workers that cannot connect (docs/decisions/2026-11-22-kv-is-pulled.md).
 //
-// The receiver says hello (KvHello); the sender answers with frames (KvFrame), each followed by so many bytes: pieces
-// (kv_wire.h's head, then numbers), word every second that nothing new is there, and an end: the first token, or why there is
-// none. Little-endian. Each side has a thread for each prompt (tcp.h).
+// The receiver sends KvHello. The sender answers with frames (KvFrame), each followed by its bytes: pieces (kv_wire.h's head,
+// then numbers), a keep-alive every second without new data, and finally the first token or an error. Little-endian. One thread
+// per prompt on each side (tcp.h).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace windlass::worker {
 
-// What a worker sends from, as long as it is served; `taken` as answer_kv()'s. No exports: there are none now.
+// What a worker sends from while it serves a model; `taken` as in answer_kv(). Null exports: nothing is served now.
 struct KvSource {
   std::shared_ptr<KvExports> exports;
   std::function<void(const std::string& session)> taken;
@@ -28,10 +27,10 @@ struct KvSource {
 
 class KvStreamServer {
  public:
-  // Listens on a port of its own that is free. `source` is called on the threads of connections, for each of them.
-  // Error: kUnavailable, naming the address.
+  // Listens on a free port. `source` is called on the threads of connections, once per connection. Error: kUnavailable, naming
+  // the address.
   [[nodiscard]] static Result<std::unique_ptr<KvStreamServer>> open(const std::string& host, std::function<KvSource()> source);
-  // Breaks all streams off.
+  // Breaks off all streams.
   ~KvStreamServer();
   KvStreamServer(const KvStreamServer&) = delete;
   KvStreamServer& operator=(const KvStreamServer&) = delete;
@@ -50,12 +49,12 @@ class KvStreamServer {
 class KvStreamClient {
  public:
   KvStreamClient();
-  // Breaks all streams off; from now on none begins.
+  // Breaks off all streams; no new ones start.
   ~KvStreamClient();
   KvStreamClient(const KvStreamClient&) = delete;
   KvStreamClient& operator=(const KvStreamClient&) = delete;
 
-  // Streams from that port of the worker that the question names.
+  // Streams from this port of the worker that the question names.
   [[nodiscard]] KvImports::Stream stream();
 
  private:

@@ -1,4 +1,4 @@
-// Numbers to bytes and back.
+// Converts keys and values to bytes and back.
 #include "worker/parallel/kv_wire.h"
 
 #include <algorithm>
@@ -36,15 +36,14 @@ KvRange kv_range_of(const KvPieceHead& head) { return {head.layer, head.start, h
 
 Result<void> check_kv_piece(const KvRange& range, std::int64_t numbers, const KvShape& shape, std::int64_t prompt_tokens,
                             std::span<const std::int64_t> filled) {
-  if (range.layer >= shape.layers)
-    return damaged(fmt::format("found layer {}, allowed is below {}", range.layer, shape.layers));
+  if (range.layer >= shape.layers) return damaged(fmt::format("layer: must be below {} (got {})", shape.layers, range.layer));
   const std::int64_t end = filled[static_cast<std::size_t>(range.layer)];
   if (range.tokens < 1 || range.start != end || range.start + range.tokens > prompt_tokens) {
-    return damaged(fmt::format("found {} positions from {}, allowed are 1 to {} from {}", range.tokens, range.start,
-                               prompt_tokens - end, end));
+    return damaged(fmt::format("positions: must be 1 to {} from {} (got {} from {})", prompt_tokens - end, end, range.tokens,
+                               range.start));
   }
   if (numbers < range.tokens * shape.values)
-    return damaged(fmt::format("found {} numbers, it has {}", numbers, range.tokens * shape.values));
+    return damaged(fmt::format("must have {} numbers (got {})", range.tokens * shape.values, numbers));
   return {};
 }
 
@@ -55,7 +54,8 @@ Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt
   std::vector<float> values;
   for (; !bytes.empty(); ++pieces) {
     KvPieceHead head{};
-    if (bytes.size() < sizeof(head)) return damaged(fmt::format("piece {}: found {} bytes of its head", pieces, bytes.size()));
+    if (bytes.size() < sizeof(head))
+      return damaged(fmt::format("piece {}: must have a complete head (got {} bytes)", pieces, bytes.size()));
     std::memcpy(&head, bytes.data(), sizeof(head));
     bytes.remove_prefix(sizeof(head));
     const KvRange range = kv_range_of(head);
@@ -87,7 +87,7 @@ std::string first_token_text(const Sampled& first) {
 
 Result<Sampled> first_token_from(std::string_view text, std::int64_t vocab_size) {
   const Error wrong =
-      damaged(fmt::format("first token: found {}, allowed is an object with id, logprob and top", text.substr(0, 200)));
+      damaged(fmt::format("first token: must be an object with id, logprob and top (got {})", text.substr(0, 200)));
   const auto parsed = parse_json(text, kMaxRequestParts);
   if (!parsed.ok() || !parsed->is_object()) return wrong;
   const auto id_of = [&](const nlohmann::json& value) -> std::optional<std::int32_t> {
@@ -133,8 +133,8 @@ Result<std::vector<std::string>> sessions_from(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view one = text.substr(0, comma);
     if (!is_session_id(one)) {
-      return damaged(fmt::format("session: found {}, allowed are {} hexadecimal digits",
-                                 shown(nlohmann::json(std::string(one))), kSessionDigits));
+      return damaged(fmt::format("session: must be {} hexadecimal digits (got {})", kSessionDigits,
+                                 shown(nlohmann::json(std::string(one)))));
     }
     sessions.emplace_back(one);
     if (comma == std::string_view::npos) return sessions;

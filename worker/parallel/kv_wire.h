@@ -1,5 +1,5 @@
-// How keys and values travel between workers: pieces, one after the other, each three 32-bit numbers (layer, first position,
-// number of positions) and then the floats of Backend::read_kv. Little-endian. Pure.
+// Wire format of keys and values: consecutive pieces, each with three 32-bit numbers (layer, first position, number of
+// positions) and then the floats of Backend::read_kv(). Little-endian. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,39 +20,39 @@ struct KvPieceHead {
 inline constexpr std::size_t kKvPieceHeadBytes = sizeof(KvPieceHead);
 [[nodiscard]] KvPieceHead kv_piece_head(const KvRange& range);
 [[nodiscard]] KvRange kv_range_of(const KvPieceHead& head);
-// An answer has at most so many bytes of pieces, or a single piece, and comes after so long at the latest.
+// Limits of an answer: bytes of pieces (a single piece may be larger), and the longest wait.
 inline constexpr std::size_t kKvMostBytes = 8U << 20U;
 inline constexpr double kKvLongestWaitS = 1;
 
-// Bytes of a piece of so many positions.
+// Bytes of a piece with this many positions.
 [[nodiscard]] std::size_t kv_piece_bytes(const KvShape& shape, std::int64_t tokens);
 
-// Whether this piece, with so many numbers, may come next. `filled` as below. Error: kInvalidArgument.
+// Whether this piece, with this many numbers, may come next. `filled` as below. Error: kInvalidArgument.
 [[nodiscard]] Result<void> check_kv_piece(const KvRange& range, std::int64_t numbers, const KvShape& shape,
                                           std::int64_t prompt_tokens, std::span<const std::int64_t> filled);
 
-// Writes all pieces into the cache and says how many there were. `filled` (layers): positions that each layer has, from the
-// first on; it grows. Error: kInvalidArgument, before the piece that is wrong is written, when a piece is of no layer of this
-// model, does not begin where its layer ended, goes beyond the prompt or is cut short.
+// Writes all pieces to the cache and returns their number. `filled` (layers): positions present in each layer, from the first
+// on; updated. Error: kInvalidArgument, before the bad piece is written, if a piece has an unknown layer, does not start where
+// its layer ended, exceeds the prompt or is truncated.
 [[nodiscard]] Result<std::int64_t> store_kv_pieces(std::string_view bytes, std::int64_t prompt_tokens,
                                                    std::span<const std::int32_t> blocks, std::span<std::int64_t> filled,
                                                    Backend& backend);
 
-// Of a prompt's token ids and the model (TensorStore::fingerprint), as 16 hexadecimal digits (FNV-1a): two workers that do not
-// serve the same model, or understood a request differently, find out.
+// Hash (FNV-1a, 16 hexadecimal digits) of a prompt's token ids and the model (TensorStore::fingerprint()). Detects two workers
+// that serve different models or understood a request differently.
 [[nodiscard]] std::string kv_prompt_hash(std::span<const std::int32_t> prompt, std::uint64_t model);
 
 // The first token as JSON, with its log probabilities: {"id":7,"logprob":-0.5,"top":[[7,-0.5],[3,-1.25]]}.
 [[nodiscard]] std::string first_token_text(const Sampled& first);
-// Error: kInvalidArgument, naming what was found; also for an id that is not below `vocab_size`.
+// Error: kInvalidArgument naming the value, also for an id that is not below `vocab_size`.
 [[nodiscard]] Result<Sampled> first_token_from(std::string_view text, std::int64_t vocab_size);
 
-// The value of X-Windlass-Prefilled: the sessions of a request's choices in their order.
+// The value of X-Windlass-Prefilled: the sessions of a request's choices, in order.
 [[nodiscard]] std::string sessions_text(std::span<const std::string> sessions);
-// Error: kInvalidArgument where one is no session's name (32 hexadecimal digits).
+// Error: kInvalidArgument if a name is not a session's (32 hexadecimal digits).
 [[nodiscard]] Result<std::vector<std::string>> sessions_from(std::string_view text);
 [[nodiscard]] bool is_session_id(std::string_view text);
-// For a log: whoever knows the whole name may have the keys and values.
+// A shortened name for logs, because the full name gives access to the keys and values.
 [[nodiscard]] std::string session_in_log(std::string_view session);
 
 }  // namespace windlass::worker

@@ -1,5 +1,5 @@
-// An errand is one piece of a range with the few cache blocks that it lies in, so that all errands are of one size; the piece's
-// numbers stand in each rank's own floats.
+// An errand is one piece of a range, with the few cache blocks it covers, so that all errands have the same size. The data is
+// in each rank's own floats.
 #include "worker/parallel/rank_kv.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@ struct KvErrand {
   enum class Kind : std::int64_t { kEnd, kRead, kWrite };
   Kind kind = Kind::kEnd;
   KvRange range;
-  std::int32_t blocks[kPieceTokens / kKvBlockTokens + 1] = {};  // of the range, which begins in the first
+  std::int32_t blocks[kPieceTokens / kKvBlockTokens + 1] = {};  // the range begins in the first
 };
 
-// Where a rank's heads begin among all, in numbers of a position's keys, or of its values.
+// Offset of a rank's heads among all, in numbers of a position's keys, or of its values.
 std::int64_t kv_begin(std::int64_t kv_size, int rank, int ranks) { return TensorSlice{rank, ranks}.first(kv_size); }
 
 class SharedRankKv final : public RankKv {
@@ -55,7 +55,7 @@ class SharedRankKv final : public RankKv {
   std::vector<cpu::KvCache> caches_;  // by rank
 };
 
-// Does an errand with a rank's own part of the caches and of the memory.
+// Carries out an errand with this rank's cache and memory.
 void run_errand(const KvErrand& errand, RankGroup& group, Backend& own) {
   float* const values = group.own(group.rank()).data();
   if (errand.kind == KvErrand::Kind::kRead) own.read_kv(errand.range, errand.blocks, values);
@@ -109,7 +109,7 @@ class DeviceRankKv final : public RankKv {
     std::memcpy(group_.errand().data(), &errand, sizeof(errand));
     group_.give_errand();
   }
-  // At all ranks. False: one is lost.
+  // Runs it on all ranks. Returns false if one is lost.
   [[nodiscard]] bool run(const KvErrand& errand) {
     give(errand);
     run_errand(errand, group_, own_);
@@ -118,7 +118,7 @@ class DeviceRankKv final : public RankKv {
     return done.ok();
   }
 
-  // Calls copy(a rank's keys, or values, of a position, the position, where they stand among those of all heads).
+  // Calls copy(a rank's keys or values of a position, the position, their place among those of all heads).
   template <typename Copy>
   void each_row(std::int64_t tokens, const Copy& copy) const {
     for (int rank = 0; rank < group_.ranks(); ++rank) {
@@ -134,8 +134,8 @@ class DeviceRankKv final : public RankKv {
   }
 
   const std::int64_t kv_size_;
-  const std::int64_t part_;  // of it at each rank
-  std::mutex mutex_;         // of errands
+  const std::int64_t part_;  // size at each rank
+  std::mutex mutex_;         // protects errands
   RankGroup& group_;
   Backend& own_;
   const std::function<void(const Error&)> lost_;

@@ -1,9 +1,9 @@
-// RankKv: the keys and values of all heads, of a model whose heads are cut among ranks: rank 0 reads and writes them whole.
+// RankKv: lets rank 0 read and write the keys and values of all heads when ranks share the heads of a model.
 //
-// Where ranks compute on the CPU their caches lie in the group's memory, and rank 0 copies alone. Where each has a device of
-// its own, rank 0 gives the others errands: they copy their heads between their devices and their part of the group's memory,
-// on threads of their own. Any thread, as Backend::read_kv() and write_kv() say. After a rank is lost nothing is copied; the
-// next forward() says so.
+// On the CPU, the ranks' caches are in the group's memory, and rank 0 copies alone. With one device per rank, rank 0 sends
+// errands to the others, which copy their heads between their device and their part of the group's memory, on threads of their
+// own. Any thread, as for Backend::read_kv() and write_kv(). After a rank is lost nothing is copied; the next forward() reports
+// it.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +26,18 @@ class RankKv {
   virtual void write(const KvRange& range, std::span<const std::int32_t> blocks, const float* in) = 0;
 };
 
-// REQUIRES here and below: what is given outlives what is made.
+// REQUIRES, here and below: the arguments outlive the result.
 [[nodiscard]] std::unique_ptr<RankKv> shared_rank_kv(const ModelConfig& config, const CpuBackendOptions& options);
 
-// `own`: rank 0's part. lost: called when a rank is lost, on the thread that copies; what is copied then says nothing. May be
-// empty. When it is destroyed serve_rank_kv() ends at the others.
+// `own`: rank 0's part. `lost`: called on the copying thread when a rank is lost, which makes the copied data invalid; may be
+// empty. Destroying the result ends serve_rank_kv() at the other ranks.
 [[nodiscard]] std::unique_ptr<RankKv> device_rank_kv(const ModelConfig& config, RankGroup& group, Backend& own,
                                                      std::function<void(const Error&)> lost);
 
-// Another rank: copies what rank 0 says until that ends it. Error: kUnavailable when a rank is lost.
+// For the other ranks: carries out rank 0's errands until told to stop. Error: kUnavailable if a rank is lost.
 [[nodiscard]] Result<void> serve_rank_kv(RankGroup& group, Backend& own);
 
-// Adds to `sizes` what errands need. `config` is the whole model's.
+// Adds the size of errands to `sizes`. `config`: of the whole model.
 [[nodiscard]] RankGroupSizes with_rank_kv(RankGroupSizes sizes, const ModelConfig& config);
 
 }  // namespace windlass::worker

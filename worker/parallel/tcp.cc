@@ -1,4 +1,4 @@
-// Blocking calls, begun anew after signals.
+// Blocking calls, restarted after signals.
 #include "worker/parallel/tcp.h"
 
 #include <cerrno>
@@ -25,10 +25,10 @@ namespace windlass::worker {
 namespace {
 
 constexpr double kConnectS = 1;
-constexpr double kLeastBytesPerS = 100e3;  // from whoever sends or takes less, no more is expected
+constexpr double kLeastBytesPerS = 100e3;  // the slowest peer that is tolerated
 
-// When so many bytes should have passed: the socket's limit, and the time that they take at the least rate. Without this, one
-// byte now and then would be enough.
+// Deadline for a number of bytes: the socket's timeout plus their time at the minimum rate. Without it, one byte now and then
+// would keep a connection open.
 class Deadline {
  public:
   Deadline(int socket, int option, std::size_t bytes) {
@@ -38,7 +38,7 @@ class Deadline {
     const double seconds = static_cast<double>(limit.tv_sec) + static_cast<double>(limit.tv_usec) * 1e-6;
     if (seconds > 0) at_ = now() + std::chrono::duration<double>(seconds + static_cast<double>(bytes) / kLeastBytesPerS);
   }
-  // Then as if nothing had passed.
+  // Reports a timeout as if nothing had arrived.
   [[nodiscard]] bool over() const {
     if (!at_ || now() < *at_) return false;
     errno = EAGAIN;
@@ -112,7 +112,7 @@ Result<int> connect_to(const std::string& address, int port) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(parsed->host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
-    return nobody(address, "found no such host");
+    return nobody(address, "there is no such host");
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, ::freeaddrinfo);
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
     const int socket = ::socket(each->ai_family, each->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, each->ai_protocol);
@@ -131,7 +131,7 @@ Result<int> connect_to(const std::string& address, int port) {
     }
     ::close(socket);
   }
-  return nobody(address, "found nobody who listens");
+  return nobody(address, "nobody listens there");
 }
 
 void TcpConnections::end() {
@@ -152,14 +152,14 @@ bool TcpConnections::add(std::function<Result<int>()> connect, std::function<voi
   for (auto it = all_.begin(); it != all_.end();) {
     const auto each = it++;
     if (!each->done) continue;
-    each->thread.join();  // it has nothing left to do but to return
+    each->thread.join();  // it has nothing left to do but return
     all_.erase(each);
   }
   if (all_.size() >= kMost) return false;
   One& one = all_.emplace_back();
   try {
     one.thread = std::thread([this, &one, connect = std::move(connect), work = std::move(work)] { run(one, connect, work); });
-  } catch (const std::system_error&) {  // no more threads
+  } catch (const std::system_error&) {  // no more threads can be started
     all_.pop_back();
     return false;
   }
@@ -172,7 +172,7 @@ void TcpConnections::run(One& one, const std::function<Result<int>()>& connect,
   try {
     socket = connect();
   } catch (const std::bad_alloc&) {
-    // as it says
+    // best effort
   }
   {
     const std::scoped_lock lock(mutex_);
@@ -182,7 +182,7 @@ void TcpConnections::run(One& one, const std::function<Result<int>()>& connect,
   try {
     work(socket);
   } catch (const std::bad_alloc&) {
-    // This connection ends; others may go on.
+    // Ends this connection; others continue.
   }
   const std::scoped_lock lock(mutex_);
   if (one.socket >= 0) ::close(one.socket);
@@ -221,7 +221,7 @@ Result<std::unique_ptr<TcpServer>> TcpServer::open(const std::string& host, cons
 }
 
 TcpServer::~TcpServer() {
-  ::shutdown(listener_, SHUT_RDWR);  // accept() returns
+  ::shutdown(listener_, SHUT_RDWR);  // makes accept() return
   accepting_.join();
   ::close(listener_);
 }
@@ -236,7 +236,7 @@ void TcpServer::accept_all() {
     } else if (errno == EINVAL || errno == EBADF) {
       return;  // shut down
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      ::poll(nullptr, 0, 100);  // until somebody gives some back
+      ::poll(nullptr, 0, 100);  // until other descriptors are closed
     }
   }
 }

@@ -1,5 +1,5 @@
-// TCP connections between workers, for what HTTP is too slow for: blocking sockets, each with a limit to how long it may block,
-// and a thread for each. Whoever ends one shuts its socket down. Linux alone.
+// TCP connections between workers, for data that is too slow over HTTP: blocking sockets with timeouts, one thread each. To end
+// a connection, shut its socket down. Linux only.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,17 @@
 
 namespace windlass::worker {
 
-// How long one call may wait to receive, and to send, anything at all, and, all of it together, beyond what it takes at 100
-// kB/s; what is sent leaves at once.
+// Sets the time in seconds that a call may wait without any progress, and in total beyond what its bytes take at 100 kB/s.
+// Disables Nagle's algorithm.
 void set_limits(int socket, double receive_s, double send_s);
-// False: it broke off, or nothing passed for so long (then errno is EAGAIN or EWOULDBLOCK).
+// Returns false if the connection broke or timed out (then errno is EAGAIN or EWOULDBLOCK).
 [[nodiscard]] bool receive_all(int socket, void* to, std::size_t bytes);
-[[nodiscard]] bool send_all(int socket, std::span<iovec> parts);  // changes the parts
+[[nodiscard]] bool send_all(int socket, std::span<iovec> parts);  // modifies `parts`
 
-// That port at the host of "host:port", which is another worker's address. Waits a second at most. Error: kUnavailable.
+// Connects to `port` at the host of another worker's "host:port". Waits at most a second. Error: kUnavailable.
 [[nodiscard]] Result<int> connect_to(const std::string& address, int port);
 
-// Threads that have a connection each.
+// A set of threads with one connection each.
 class TcpConnections {
  public:
   TcpConnections() = default;
@@ -34,10 +34,10 @@ class TcpConnections {
   TcpConnections& operator=(const TcpConnections&) = delete;
   ~TcpConnections() { end(); }
 
-  // Runs `work` with what `connect` gives, a descriptor or why there is none, on a thread of its own; the descriptor is closed
-  // after it. False, and neither is called, when there are kMost already, or after end().
+  // Runs `work` on a new thread with the result of `connect`, a descriptor or an error; closes the descriptor afterwards.
+  // Returns false, without calling either, if there are kMost threads already, or after end().
   [[nodiscard]] bool add(std::function<Result<int>()> connect, std::function<void(const Result<int>& socket)> work);
-  // Shuts all of them down and waits for the threads. REQUIRES: none of them calls it.
+  // Shuts all connections down and waits for the threads. REQUIRES: not called from one of them.
   void end();
   static constexpr std::size_t kMost = 256;
 
@@ -54,11 +54,11 @@ class TcpConnections {
   bool ends_ = false;
 };
 
-// Listens, and has a thread for each connection.
+// Listens, with one thread per connection.
 class TcpServer {
  public:
-  // On a port that is free. `serve` is called on the threads of connections. Error: kUnavailable, naming the address and what
-  // it was for.
+  // Listens on a free port. `serve` is called on the threads of connections. Error: kUnavailable, naming the address and the
+  // purpose.
   [[nodiscard]] static Result<std::unique_ptr<TcpServer>> open(const std::string& host, const std::string& purpose,
                                                                std::function<void(int socket)> serve);
   // Shuts all connections down and waits for their threads.

@@ -1,5 +1,6 @@
-// The message is a row of numbers: how many chunks, which blocks to skip and whether layers are watched, then of each chunk
-// five numbers, what it needs of its logits, its tokens, cache blocks and hidden states. Or it asks for a row of the last step.
+// The message to the ranks is a list of numbers: how many chunks, which blocks to skip, and whether layers are watched; then
+// per chunk five numbers, its logit needs, tokens, cache blocks and hidden states. A special value asks for a row of the last
+// step instead.
 #include "worker/parallel/tensor_parallel.h"
 
 #include <algorithm>
@@ -16,9 +17,9 @@ namespace windlass::worker {
 namespace {
 
 struct StepHead {
-  std::int64_t chunks = 0;   // 0: the end; kRowWanted
-  std::int64_t skip = 0;     // or which row
-  std::int64_t watched = 0;  // 1: somebody is told of layers; ranks with devices must then all compute without a graph
+  std::int64_t chunks = 0;   // 0: stop; or kRowWanted
+  std::int64_t skip = 0;     // or the index of the row
+  std::int64_t watched = 0;  // 1: layers are reported, so ranks with devices must all compute without a graph
 };
 
 constexpr std::int64_t kRowWanted = -1;
@@ -32,7 +33,7 @@ struct ChunkHead {
   RowNeed need = {};
 };
 
-// Writes one thing after the other, or finds that there is no room.
+// Appends values, and detects when the buffer is full.
 class MessageWriter {
  public:
   explicit MessageWriter(std::span<std::byte> to) : to_(to) {}
@@ -55,7 +56,7 @@ class MessageWriter {
   bool full_ = false;
 };
 
-// REQUIRES: what is read was written.
+// REQUIRES: values are read as they were written.
 class MessageReader {
  public:
   explicit MessageReader(std::span<const std::byte> from) : from_(from.data()) {}
@@ -131,9 +132,8 @@ class TensorParallelBackend final : public Backend {
       out.put(chunk.hidden);
     }
     if (out.full()) {
-      return Error{
-          ErrorCode::kInternal,
-          fmt::format("forward: found a batch of more than the {} bytes that the ranks have room for", group_.outbox().size())};
+      return Error{ErrorCode::kInternal,
+                   fmt::format("forward: must fit the ranks' {} bytes for a batch", group_.outbox().size())};
     }
     group_.send();
     auto rows = own_->forward(chunks, layer_done, skip);
@@ -145,15 +145,15 @@ class TensorParallelBackend final : public Backend {
   const std::int64_t kv_size_;
   RankGroup& group_;
   const std::unique_ptr<Backend> own_;
-  const std::unique_ptr<RankKv> kv_;  // ends before own_
+  const std::unique_ptr<RankKv> kv_;  // destroyed before own_
   const std::function<void(const Error&)> lost_;
 };
 
-// Of any backend's options.
+// Works for any backend's options.
 template <class Options>
 std::int64_t message_bytes(const ModelConfig& config, const Options& options) {
   const bool begins = !options.blocks || options.blocks->first == 0;
-  // A chunk has a token at least, and the blocks of its sequence, which other chunks may have, too.
+  // A chunk has at least one token, and the blocks of its sequence, which other chunks may share.
   const auto each =
       static_cast<std::int64_t>(sizeof(ChunkHead)) + (begins ? static_cast<std::int64_t>(sizeof(std::int32_t))
                                                              : config.hidden_size * static_cast<std::int64_t>(sizeof(float)));
@@ -216,18 +216,18 @@ Result<void> serve_tensor_rank(RankGroup& group, Backend& own) {
     }
     const LayerDone watched = step.watched != 0 ? [](std::int64_t) {} : LayerDone();
     const auto rows = own.forward(chunks, watched, step.skip);
-    // Other errors are of the batch, and those of all ranks.
+    // Other errors concern the batch, and all ranks have them.
     if (!rows.ok() && rows.error().code == ErrorCode::kUnavailable) return rows.error();
   }
 }
 
 Result<void> serve_device_rank(RankGroup& group, Backend& own) {
   std::jthread copies([&] {
-    // What ends the steps ends these, too; and a rank that is lost is noticed by all.
+    // Whatever ends the steps also ends the copies; a lost rank is noticed by all.
     if (const auto served = serve_rank_kv(group, own); !served.ok()) group.fail(served.error().message);
   });
   const auto served = serve_tensor_rank(group, own);
-  if (!served.ok()) group.fail(served.error().message);  // ends the copies
+  if (!served.ok()) group.fail(served.error().message);  // stops the copies
   return served;
 }
 
@@ -250,7 +250,7 @@ Result<std::int64_t> least_of_ranks(RankGroup& group, std::int64_t own) {
   WINDLASS_RETURN_IF_ERROR(group.barrier(RankGroup::kNoLimit));
   std::int64_t least = own;
   for (int rank = 0; rank < group.ranks(); ++rank) least = std::min(least, static_cast<std::int64_t>(group.shown(rank)));
-  WINDLASS_RETURN_IF_ERROR(group.barrier(RankGroup::kNoLimit));  // before anybody shows something else
+  WINDLASS_RETURN_IF_ERROR(group.barrier(RankGroup::kNoLimit));  // before any rank shows another number
   return least;
 }
 
@@ -261,8 +261,7 @@ Result<void> meet_loaded(RankGroup& group, std::uint64_t fingerprint) {
     if (group.shown(rank) == fingerprint) continue;
     return Error{
         ErrorCode::kFailedPrecondition,
-        fmt::format("the weights have changed while they were loaded: found fingerprint {:016x} at rank {} and {:016x} "
-                    "at rank {}",
+        fmt::format("the weights changed while they were loaded: fingerprint {:016x} at rank {} and {:016x} at rank {}",
                     group.shown(rank), rank, fingerprint, group.rank())};
   }
   return {};

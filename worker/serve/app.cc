@@ -1,5 +1,5 @@
-// A signal is a byte in a pipe. Blocking signals and waiting for them would be simpler, but OpenBLAS starts threads before main
-// does anything, and a signal that meets a thread without the mask would end the process.
+// Life cycle and signals. A signal handler writes a byte to a pipe. Blocking signals and waiting for them would be simpler, but
+// OpenBLAS starts threads before main runs, and a signal delivered to a thread without the mask would end the process.
 #include "worker/serve/app.h"
 
 #include <cerrno>
@@ -38,14 +38,14 @@
 namespace windlass::worker {
 namespace {
 
-// The environment's, so that the token stands in no list of processes (docs/security.md).
+// An environment variable, so that the token does not show in process lists (docs/security.md).
 constexpr const char* kTokenVariable = "WINDLASS_WORKER_TOKEN";
 constexpr int kTickMs = 100;
-// A request may be on its way while the signal comes in: it still meets an open port and is told to go elsewhere.
+// A request may be on its way when the signal arrives: it should find an open port and be sent elsewhere.
 constexpr double kLingerSeconds = 0.3;
-// How long answers other than generations may take to leave once the engine is idle.
+// Time for answers other than generations to be sent once the engine is idle.
 constexpr double kFlushSeconds = 5;
-// Between two lines about how far loading is.
+// Interval of progress lines while loading.
 constexpr double kProgressSeconds = 2;
 constexpr int kEndedLooks = 25;
 constexpr int kEndedLookMs = 20;
@@ -56,12 +56,12 @@ extern "C" void on_stop_signal(int /*signal*/) {
   const int saved = errno;
   const char byte = 0;
   if (::write(signal_pipe[1], &byte, 1) < 0) {
-    // The pipe is full of signals already.
+    // The pipe is already full of signals.
   }
   errno = saved;
 }
 
-// Waits one tick; true when asked to stop.
+// Waits one tick; returns true if asked to stop.
 bool stop_signal_within_tick() {
   pollfd wait{signal_pipe[0], POLLIN, 0};
   if (::poll(&wait, 1, kTickMs) <= 0) return false;
@@ -69,21 +69,21 @@ bool stop_signal_within_tick() {
   return ::read(signal_pipe[0], &byte, 1) == 1;
 }
 
-// There is nothing to be saved: every rank has a part of every layer, and a GPU the whole cache. Connections break, so that a
-// gateway sends what nobody has heard of yet to another worker. The kernel ends the other ranks.
+// Nothing can be saved: every rank has a part of every layer, and the GPU holds the whole cache. Connections break, so a
+// gateway sends requests without any answer yet to another worker. The kernel ends the other ranks.
 [[noreturn]] void end_at_once(const std::string& why) {
   static std::mutex once;
-  once.lock();  // for good: one thread says it
+  once.lock();  // never unlocked: only one thread reports
   spdlog::error("{}", why);
   spdlog::shutdown();
   std::_Exit(1);
 }
 
 [[noreturn]] void end_without_rank(const std::string& why) {
-  end_at_once(why + "; a worker in several ranks cannot go on without one of them");
+  end_at_once(why + "; a worker with several ranks cannot go on without one of them");
 }
 
-// The other ranks of --tensor-parallel; nothing where there are none.
+// The other ranks of --tensor-parallel; empty if there are none.
 struct Ranks {
   std::shared_ptr<RankGroup> group;
   std::unique_ptr<RankProcesses> processes;
@@ -92,7 +92,7 @@ struct Ranks {
   void look() const {
     if (const auto why = ended()) end_without_rank(*why);
   }
-  // What somebody else noticed. How a process ended is known a moment after the group notices that it did.
+  // Handles a loss that another thread noticed. The exit status of a process is known a moment after the group notices its end.
   void noticed(const Error& error) const {
     if (group == nullptr) end_at_once(error.message + "; a worker cannot go on without its GPU");
     for (int i = 0; i < kEndedLooks; ++i) {
@@ -106,19 +106,19 @@ struct Ranks {
 Result<Ranks> start_ranks(const ServeFlags& flags, const std::vector<std::string>& arguments) {
   Ranks ranks;
   if (flags.tensor_parallel == 1) return ranks;
-  // NCCL's ranks find each other over a socket, all on this machine: it need not be open to others.
+  // NCCL's ranks, all on this machine, connect over a socket; bind it to loopback only.
   if (flags.backend == "cuda") ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   WINDLASS_ASSIGN_OR_RETURN(ranks.group, open_rank_group(flags));
   WINDLASS_ASSIGN_OR_RETURN(ranks.processes, RankProcesses::start(arguments, *ranks.group));
   return ranks;
 }
 
-// What goes on while main's thread waits for something else: signals, ranks, housekeeping.
+// Work to do while main's thread waits for something else: signals, ranks, housekeeping.
 class Watch {
  public:
   Watch(HttpServer& server, const Ranks& ranks) : server_(server), ranks_(ranks) {}
 
-  // One tick. False when asked to stop.
+  // One tick. Returns false if asked to stop.
   [[nodiscard]] bool goes_on(const Served* served) {
     if (stop_signal_within_tick()) return false;
     ranks_.look();
@@ -138,7 +138,7 @@ bool is_ready(const std::future<T>& future) {
   return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-// The last events are in buffers; clients should still hear them.
+// Waits for the last events, which are in buffers, to reach the clients.
 void flush(const HttpServer& server, const Clock& clock) {
   for (const double begun_s = clock.now_s(); server.open_exchanges() > 0 && clock.now_s() - begun_s < kFlushSeconds;) {
     static_cast<void>(stop_signal_within_tick());
@@ -147,12 +147,13 @@ void flush(const HttpServer& server, const Clock& clock) {
 
 void say_what_is_served(const ServeFlags& flags, const Served& served) {
   if (served.weights.held != served.weights.as_plain) {
-    spdlog::info("weights as {} take {:.1f} MiB{} instead of {:.1f}", to_string(flags.weights), mebibytes(served.weights.held),
-                 flags.tensor_parallel == 1 ? "" : " at each rank", mebibytes(served.weights.as_plain));
+    spdlog::info("weights as {} take {:.1f} MiB{} instead of {:.1f} MiB", to_string(flags.weights),
+                 mebibytes(served.weights.held), flags.tensor_parallel == 1 ? "" : " at each rank",
+                 mebibytes(served.weights.as_plain));
   }
   if (!served.processors.empty()) {
-    spdlog::info("threads that compute stay on processors {}{}", fmt::join(served.processors, ", "),
-                 flags.tensor_parallel == 1 ? "" : ", and other ranks' on others");
+    spdlog::info("compute threads are pinned to processors {}{}", fmt::join(served.processors, ", "),
+                 flags.tensor_parallel == 1 ? "" : ", those of other ranks to others");
   }
   if (served.model) {
     const ServedModel& model = *served.model;
@@ -169,25 +170,25 @@ void say_what_is_served(const ServeFlags& flags, const Served& served) {
 
 void say_what_was_measured(const Result<ModelHost::Measured>& measured) {
   if (!measured.ok())
-    return spdlog::warn("--measure-time: measuring prefill and decode failed, and nothing is reported: {}",
+    return spdlog::warn("--measure-time: measuring prefill and decode failed, so no figures are reported: {}",
                         measured.error().message);
   std::vector<std::string> texts;
   for (const metrics::MeasuredIteration& iteration : *measured) texts.push_back(to_text(iteration));
   if (!texts.empty()) spdlog::info("measured: {}", fmt::join(texts, ", "));
 }
 
-// From the blocks that are served to those that POST /blocks asked for. What is served is taken apart only once nobody has it
-// any more, and on this thread, so that between two ranges there is no engine that could see either.
+// Changes the blocks to those that POST /blocks asked for. The current model is destroyed only when nobody uses it any more,
+// and on this thread, so no engine exists between two ranges.
 class BlockChange {
  public:
   BlockChange(const ServeFlags& flags, const Clock& clock, Watch& watch, HttpServer& server, ModelHost& host)
       : flags_(flags), clock_(clock), watch_(watch), server_(server), host_(host) {}
 
-  // False when the worker was asked to stop meanwhile; `served` is then as it was, perhaps drained. REQUIRES: `served` is
-  // something, as it is afterwards.
+  // Returns false if the worker was asked to stop meanwhile; `served` is then unchanged, perhaps drained. REQUIRES: `served` is
+  // set; it still is on return.
   [[nodiscard]] bool run(BlockRange to, std::optional<Served>& served) {
     const std::string from = to_string(served->range());
-    spdlog::info("blocks: {} are asked for, {} are served", to_string(to), from);
+    spdlog::info("blocks: changing to {} (now serving {})", to_string(to), from);
     preparing_ = std::async(std::launch::async, [this, to] { return host_.prepare(to); });
     while (!is_ready(preparing_)) {
       if (!watch_.goes_on(&*served)) return false;
@@ -203,11 +204,11 @@ class BlockChange {
     return true;
   }
 
-  // Whether something of it still runs, which cannot be ended.
+  // Whether preparation still runs; it cannot be cancelled.
   [[nodiscard]] bool under_way() const { return preparing_.valid() && !is_ready(preparing_); }
 
  private:
-  // Until nothing of what is served is in use. False when asked to stop.
+  // Waits until the current model is unused. Returns false if asked to stop.
   [[nodiscard]] bool empty(const Served& served) {
     server_.begin_change();
     served.drain();
@@ -217,7 +218,7 @@ class BlockChange {
       if (!watch_.goes_on(&served)) return false;
       if (cut || clock_.now_s() - begun_s <= flags_.drain_timeout_s) continue;
       cut = true;
-      spdlog::warn("blocks: {} requests in flight are cut", served.in_flight());
+      spdlog::warn("blocks: {} requests in flight are cancelled", served.in_flight());
       if (served.model) served.model->engine->cancel_all("this worker's blocks changed before the answer was complete");
     }
     const std::future<void> given_back = server_.withdraw();
@@ -232,8 +233,8 @@ class BlockChange {
     auto changing = std::async(std::launch::async, [&] { return host_.change(std::move(change)); });
     while (!is_ready(changing)) {
       if (watch_.goes_on(nullptr)) continue;
-      spdlog::info("asked to stop while blocks change");
-      server_.drain();  // tells who asked for the change
+      spdlog::info("asked to stop during a change of blocks");
+      server_.drain();  // answers the client that asked for the change
       flush(server_, clock_);
       spdlog::shutdown();
       std::_Exit(0);
@@ -248,12 +249,12 @@ class BlockChange {
     server_.serve(*served);
     if (changed->failure) return fail(*changed->failure, from);
     server_.changed(std::nullopt);
-    spdlog::info("blocks: {} were served before; nothing was for {:.3f} s", from, clock_.now_s() - begun_s);
+    spdlog::info("blocks: changed from {}; nothing was served for {:.3f} s", from, clock_.now_s() - begun_s);
     say_what_is_served(flags_, *served);
   }
 
   void fail(const Error& error, const std::string& from) {
-    const Error why{error.code, fmt::format("{}; this worker goes on with {}", error.message, from)};
+    const Error why{error.code, fmt::format("{}; this worker still serves {}", error.message, from)};
     spdlog::error("blocks: {}", why.message);
     server_.changed(why);
   }
@@ -266,7 +267,7 @@ class BlockChange {
   std::future<Result<ModelHost::Change>> preparing_;
 };
 
-// Waits until everything in flight is answered. False when the time ran out or a second signal came.
+// Waits until everything in flight is answered. Returns false on timeout or a second signal.
 bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const Clock& clock, double limit_s) {
   const double begun_s = clock.now_s();
   double idle_since_s = -1;
@@ -285,9 +286,9 @@ bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const
   }
 }
 
-// With which this worker calls others; empty: none.
+// The token that this worker sends to others; empty: none.
 Result<std::string> read_caller_token(const ServeFlags& flags) {
-  // Later the file is read again for every use: it may be exchanged while the worker runs.
+  // Later the file is read again for every use, because it may be replaced while the worker runs.
   if (const auto file = flags.token_file.empty() ? Result<std::string>("") : security::read_file(flags.token_file);
       !file.ok()) {
     return file.error().within("--token-file");
@@ -299,7 +300,7 @@ Result<std::string> read_caller_token(const ServeFlags& flags) {
   return token;
 }
 
-// Counters that stand at 0 until something happens.
+// Creates counters that would otherwise be absent until their first event.
 void begin_counters(const metrics::WorkerMetrics& metrics) {
   for (const char* reason : {"stop", "length", "abort", "error", "rejected", "prefilled"})
     metrics.requests_finished(reason).add(0);
@@ -318,12 +319,12 @@ OtherWorkers other_workers(const std::shared_ptr<HttpClient>& calls, ChainStepCl
   return {ask_over_http(calls), computed_here, steps.post(), streams.stream()};
 }
 
-// Loads the model and reports how far it is. Ends the process where loading fails or a signal comes.
+// Loads the model and logs progress. Ends the process if loading fails or a signal arrives.
 Served load(ModelHost& host, const Ranks& ranks, const LoadProgress& progress, const Clock& clock) {
   auto loading = std::async(std::launch::async, [&] { return host.load(); });
   double reported_s = clock.now_s() - kProgressSeconds;
   while (!is_ready(loading)) {
-    // Where all ends because loading failed, loading says it better.
+    // If loading itself failed, its error is more useful than the ranks' exit.
     if (const auto why = ranks.ended(); why && loading.wait_for(std::chrono::seconds(1)) != std::future_status::ready) {
       end_without_rank(*why);
     }
@@ -341,14 +342,14 @@ Served load(ModelHost& host, const Ranks& ranks, const LoadProgress& progress, c
   if (!loaded.ok()) {
     spdlog::error("{}", loaded.error().message);
     spdlog::shutdown();
-    std::_Exit(1);  // clients may be connected; there is nothing for them to wait for
+    std::_Exit(1);  // clients may be connected, but there is nothing for them to wait for
   }
   return std::move(loaded).value();
 }
 
-// Ends what is in flight after a drain that took too long. False: the engine still works on it.
+// Ends requests in flight after a drain that timed out. Returns false if the engine is still working on them.
 bool cut_short(HttpServer& server, const Served& served, const Clock& clock) {
-  spdlog::warn("drain ended early: {} requests in flight are cut", served.in_flight());
+  spdlog::warn("drain ended early: {} requests in flight are cancelled", served.in_flight());
   bool settled = true;
   if (served.model) {
     served.model->engine->cancel_all("this worker was stopped before the answer was complete");
@@ -359,8 +360,8 @@ bool cut_short(HttpServer& server, const Served& served, const Clock& clock) {
 }
 
 struct Stopped {
-  int code = 0;       // of the process
-  bool held = false;  // the engine or a thread of the server still works
+  int code = 0;       // exit code of the process
+  bool held = false;  // the engine or a server thread is still busy
 };
 
 Stopped drain_and_close(const ServeFlags& flags, HttpServer& server, Served& served, const Ranks& ranks, const Clock& clock) {
@@ -388,7 +389,7 @@ void catch_stop_signals() {
 }
 
 int serve_rank(const ServeFlags& flags) {
-  ::prctl(PR_SET_NAME, "windlass-worker");  // not "exe", as it was started
+  ::prctl(PR_SET_NAME, "windlass-worker");  // instead of "exe", the name it was started with
   const auto group = open_rank_group(flags);
   if (!group.ok()) {
     spdlog::error("{}", group.error().message);
@@ -403,7 +404,7 @@ int serve_rank(const ServeFlags& flags) {
       never.wait_for(lock, stop, std::chrono::duration<double>(RankGroup::kBeatS), [] { return false; });
     }
   });
-  // Rank 0 says what is lost. Where a GPU is waited for in vain, the thread that waits cannot end.
+  // Rank 0 reports the loss. The thread that waits for a lost GPU can never finish.
   const auto lost = [&](const Error& error) {
     (*group)->fail(error.message);
     std::_Exit(1);
@@ -420,7 +421,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
     spdlog::error("{}", caller_token.error().message);
     return 1;
   }
-  const auto started = start_ranks(flags, arguments);  // first: they inherit what is open
+  const auto started = start_ranks(flags, arguments);  // first: they inherit open file descriptors
   if (!started.ok()) {
     spdlog::error("{}", started.error().message);
     return 1;
@@ -435,7 +436,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
                      *caller_token, flags.blocks.has_value(), fixed_blocks(flags), &progress},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
-    if (ranks.processes != nullptr) ranks.processes->kill();  // they load for nobody
+    if (ranks.processes != nullptr) ranks.processes->kill();  // their work is useless now
     spdlog::error("{}", opened.error().message);
     return 1;
   }
@@ -461,11 +462,11 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
 
   const Stopped stopped = drain_and_close(flags, server, *served, ranks, clock);
   if (stopped.held || change.under_way() || server.open_exchanges() > 0) {
-    // Somebody may still hold what destructors would take apart.
+    // Skip destructors: other threads may still use what they would destroy.
     spdlog::shutdown();
     std::_Exit(stopped.code);
   }
-  calls->end();  // what is still asked is nobody's any more
+  calls->end();  // drop outstanding calls
   return stopped.code;
 }
 

@@ -1,4 +1,4 @@
-// No thread waits here: answers come from the stage's thread or from the server's.
+// Chain calls over HTTP. No thread blocks here: answers come from the stage's thread or the server's.
 #include "worker/serve/chain_http.h"
 
 #include <charconv>
@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kRejectedHeader = "X-Windlass-Rejected";
 constexpr const char* kStepPortHeader = "X-Windlass-Chain-Port";
 
-// 0: none, or none that is a port.
+// 0 if missing or not a port.
 int step_port_of(const HttpAnswer& answer) {
   const std::string text = answer.header(kStepPortHeader);
   int port = 0;
@@ -47,7 +47,7 @@ void answer_chain(const net::ServerCall& call, ChainStage& stage, ChainVerb verb
     try {
       send_chain_answer(call, std::move(answer), token);
     } catch (const std::exception& e) {
-      spdlog::warn("a chain's call could not be answered: {}", e.what());
+      spdlog::warn("a chain call could not be answered: {}", e.what());
     }
   });
 }
@@ -55,7 +55,7 @@ void answer_chain(const net::ServerCall& call, ChainStage& stage, ChainVerb verb
 ChainPost call_over_http(std::shared_ptr<HttpClient> client) {
   return [client = std::move(client)](ChainCall call, ChainAnswered answered) {
     std::string target = fmt::format("{}{}", kChainPath, to_string(call.verb));
-    // A reservation that is there is not made again, and of a step there may be one over a connection of its own, too.
+    // Retrying a reservation would find it already made, and a step may also arrive over its own connection.
     const bool repeatable = call.verb != ChainVerb::kReserve && call.verb != ChainVerb::kStep;
     client->ask(
         {std::move(call.address), "POST", std::move(target), std::move(call.body), call.timeout_s, call.most_bytes, repeatable},

@@ -1,4 +1,4 @@
-// See duty.h.
+// Parses changes of role and blocks, and decides whether they are allowed; see duty.h.
 #include "worker/serve/duty.h"
 
 #include <utility>
@@ -14,10 +14,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What a body has under its one key.
+// The value of a body's only key.
 struct Found {
-  std::optional<std::string> text;
-  std::string body;  // for who is told that it is wrong
+  std::optional<std::string> text;  // nullopt if it is not a string
+  std::string body;                 // for the error message
 };
 Found find_in(const std::string& body, const char* key) {
   const auto read = parse_json(body, kMaxRequestParts);
@@ -28,7 +28,9 @@ Found find_in(const std::string& body, const char* key) {
   return out;
 }
 
-ApiError some_blocks_alone() { return {403, "this worker has some of the model's blocks alone: its role cannot be changed"}; }
+ApiError some_blocks_alone() {
+  return {403, "role: cannot be changed while this worker serves only some of the model's blocks"};
+}
 
 }  // namespace
 
@@ -36,7 +38,7 @@ PhaseTexts texts_of(Phase phase) {
   switch (phase) {
     case Phase::kLoading: return {"loading", "is loading", "loading"};
     case Phase::kReady: return {"ready", "", ""};
-    case Phase::kChanging: return {"changing", "changes its blocks", "blocks"};
+    case Phase::kChanging: return {"changing", "is changing its blocks", "blocks"};
     case Phase::kDraining: return {"draining", "is draining", "draining"};
   }
   return {"", "", ""};
@@ -44,14 +46,14 @@ PhaseTexts texts_of(Phase phase) {
 
 ApiError no_change(Phase phase) {
   const PhaseTexts texts = texts_of(phase);
-  return {503, fmt::format("blocks: this worker {}", texts.why), "server_error", "", texts.rejected};
+  return {503, fmt::format("blocks: cannot be changed now: this worker {}", texts.why), "server_error", "", texts.rejected};
 }
 
 std::variant<Role, ApiError> role_in(const std::string& body) {
   const Found found = find_in(body, "role");
   if (const auto role = found.text ? role_from(*found.text) : std::nullopt) return *role;
   return ApiError{400,
-                  fmt::format("role: found {}, allowed is {{\"role\": \"unified\", \"prefill\" or \"decode\"}}", found.body),
+                  fmt::format("role: must be unified, prefill or decode, as in {{\"role\": \"unified\"}} (got {})", found.body),
                   "invalid_request_error", "role"};
 }
 
@@ -59,7 +61,7 @@ std::variant<BlockRange, ApiError> blocks_in(const std::string& body) {
   const Found found = find_in(body, "blocks");
   if (const auto blocks = found.text ? parse_blocks(*found.text) : Result<BlockRange>(Error{}); blocks.ok()) return *blocks;
   return ApiError{400,
-                  fmt::format("blocks: found {}, allowed is {{\"blocks\": \"A:B\"}} with whole numbers 0 <= A < B", found.body),
+                  fmt::format("blocks: must be whole numbers 0 <= A < B, as in {{\"blocks\": \"A:B\"}} (got {})", found.body),
                   "invalid_request_error", "blocks"};
 }
 
@@ -93,18 +95,18 @@ std::variant<bool, ApiError> Duty::ask(AskedBlocks asked) {
   const Phase now = phase();
   if (now == Phase::kLoading || now == Phase::kDraining) return no_change(now);
   if (asked_) {
-    return ApiError{409, fmt::format("blocks: found {}, allowed is nothing until this worker has changed to {}",
-                                     to_string(wanted), to_string(asked_->blocks))};
+    return ApiError{409, fmt::format("blocks: must not be changed until this worker has changed to {} (got {})",
+                                     to_string(asked_->blocks), to_string(wanted))};
   }
   if (wanted.end > layers_) {
-    return ApiError{400,
-                    fmt::format("blocks: found {}, allowed is up to {}: the model has so many", to_string(wanted), layers_),
-                    "invalid_request_error", "blocks"};
+    return ApiError{
+        400, fmt::format("blocks: must end at {} or before, the model's number of blocks (got {})", layers_, to_string(wanted)),
+        "invalid_request_error", "blocks"};
   }
   const bool part = wanted.size() < layers_;
   if (part && role_ != Role::kUnified) {
-    return ApiError{409, fmt::format("role: found {}, allowed for a worker with the blocks {} of {} alone is unified",
-                                     to_string(role_), to_string(wanted), layers_)};
+    return ApiError{409, fmt::format("role: must be unified to serve only blocks {} of {} (got {})", to_string(wanted), layers_,
+                                     to_string(role_))};
   }
   if (wanted == blocks_) return false;
   in_parts_ = in_parts_ || part;

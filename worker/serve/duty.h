@@ -1,4 +1,4 @@
-// Duty: what a worker does now: its phase, its role and its blocks, and who has asked for other blocks. Any thread.
+// Duty: a worker's current phase, role and blocks, and the pending request to change the blocks. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@ namespace windlass::worker {
 
 enum class Phase { kLoading, kReady, kChanging, kDraining };
 
-// As /ready says it; when it is not ready also why requests are refused, and X-Windlass-Rejected.
+// The status shown by /ready. `why` and `rejected` describe refused requests: a phrase for the message ("is loading") and the
+// value of X-Windlass-Rejected. Both are empty if the worker is ready.
 struct PhaseTexts {
   const char* status;
   const char* why;
@@ -26,51 +27,51 @@ struct PhaseTexts {
 };
 [[nodiscard]] PhaseTexts texts_of(Phase phase);
 
-// What whoever asks for other blocks is told then.
+// The refusal of a change of blocks in this phase.
 [[nodiscard]] ApiError no_change(Phase phase);
 
-// Of the body of POST /role and of POST /blocks.
+// Parse the bodies of POST /role and POST /blocks. Error: 400.
 [[nodiscard]] std::variant<Role, ApiError> role_in(const std::string& body);
 [[nodiscard]] std::variant<BlockRange, ApiError> blocks_in(const std::string& body);
 
 class Duty {
  public:
-  // By POST /blocks, until it is answered.
+  // A POST /blocks that is not answered yet.
   struct AskedBlocks {
     BlockRange blocks;
     net::ServerCall call;
     std::shared_ptr<void> token;
   };
 
-  // some_blocks: it begins with some of the model's blocks alone. A worker that has these has no other role.
+  // some_blocks: the worker starts with only some of the model's blocks. While it has only some, its role is fixed.
   Duty(Role role, bool some_blocks) : role_(role), in_parts_(some_blocks) {}
 
   [[nodiscard]] Phase phase() const { return phase_.load(); }
   [[nodiscard]] Role role() const;
-  // Why its role cannot be changed now.
+  // Why the role cannot be changed now; nullopt: it can.
   [[nodiscard]] std::optional<ApiError> fixed_role() const;
-  // The role before.
+  // Returns the previous role.
   [[nodiscard]] std::variant<Role, ApiError> change_role(Role wanted);
 
-  [[nodiscard]] std::string blocks_body() const;  // of GET /blocks
-  // True: wanted_blocks() has them from now on, and whoever asked is answered after changed() or drain(). False: it has them
-  // already.
+  [[nodiscard]] std::string blocks_body() const;  // the answer to GET /blocks
+  // Returns true if the request was stored: wanted_blocks() returns its blocks, and changed() or drain() returns the request.
+  // Returns false if the worker already has these blocks. Errors: 400, 409 or 503.
   [[nodiscard]] std::variant<bool, ApiError> ask(AskedBlocks asked);
   [[nodiscard]] std::optional<BlockRange> wanted_blocks() const;
 
-  void serve(BlockRange blocks, std::int64_t layers);  // ready from now on
+  void serve(BlockRange blocks, std::int64_t layers);  // the phase becomes kReady
   void begin_change() { phase_.store(Phase::kChanging); }
-  // Both return whoever has asked for blocks, to be answered.
+  // Both return the pending request, if any, which the caller must answer.
   [[nodiscard]] std::optional<AskedBlocks> changed();
   [[nodiscard]] std::optional<AskedBlocks> drain();
 
  private:
   std::atomic<Phase> phase_ = Phase::kLoading;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // protects the members below
   Role role_;
-  bool in_parts_;            // it has, or is to have, some of the model's blocks alone
-  BlockRange blocks_;        // that are served, or were last
-  std::int64_t layers_ = 0;  // of the model; 0 until it is loaded
+  bool in_parts_;            // has, or will have after the pending change, only some of the model's blocks
+  BlockRange blocks_;        // served now, or last
+  std::int64_t layers_ = 0;  // the model's number of blocks; 0 until it is loaded
   std::optional<AskedBlocks> asked_;
 };
 

@@ -1,4 +1,4 @@
-// Each event of a stream leaves at once, as a chunk of its own.
+// Sends each stream event immediately, as one chunk.
 #include "worker/serve/exchange.h"
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace windlass::worker {
 namespace {
 
-// After so long without a byte a whole answer begins with white space: then its status is out.
+// After this long without a byte, a whole answer starts with white space, which also commits its status.
 constexpr double kQuietSeconds = 1;
-// And from then on.
+// Interval of filler after that.
 constexpr double kProbeSeconds = 0.2;
 
 std::size_t bytes_of(const LikelyToken& token) { return 50 + 5 * token.bytes.size(); }
@@ -44,7 +44,7 @@ void Exchange::add_own(net::HttpResponse& response) const {
   if (!parts_.request_id.empty()) response.headers.emplace_back("X-Request-Id", parts_.request_id);
 }
 
-// Keeps this, and with it the token, until the answer is out.
+// Keeps this object, and with it the token, until the answer is sent.
 net::ServerCall::Done Exchange::when_over() {
   return [self = shared_from_this()](bool sent) {
     if (!sent) self->client_left();
@@ -60,8 +60,8 @@ void Exchange::client_left() {
   std::function<void()> cancel;
   {
     const std::scoped_lock lock(mutex_);
-    // Of a prefill, who asked leaves as soon as the other worker has answered, perhaps before the engine hears that all is
-    // taken: tick() gives it a moment.
+    // The client of a prefill leaves as soon as the other worker has answered, perhaps before the engine knows that everything
+    // is fetched; tick() gives it a moment.
     if (is_prefill()) {
       asker_left_ = true;
       return;
@@ -94,7 +94,7 @@ void Exchange::accepted(std::function<void()> cancel) {
   parts_.call.on_left([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->client_left();
   });
-  bool unwanted = false;  // already: the client left, or a choice has failed
+  bool unwanted = false;  // the client left, or a choice has failed
   {
     const std::scoped_lock lock(mutex_);
     if (!finished_) cancel_ = cancel;
@@ -143,7 +143,7 @@ void Exchange::on_event(int index, const TokenEvent& event) {
     } else {
       finish_whole(failed ? &event : nullptr);
     }
-    cancel = std::exchange(cancel_, nullptr);                                 // it keeps the engine
+    cancel = std::exchange(cancel_, nullptr);                                 // it keeps the engine alive
     if (!failed || (answers_.size() == 1 && event.finish)) cancel = nullptr;  // the engine has ended them
   }
   if (cancel) cancel();
@@ -172,14 +172,14 @@ void Exchange::finish_stream(const TokenEvent* failed) {
   } else if (failed->chain_lost && parts_.may_move && !told_) {
     return break_off();
   } else {
-    write(error_chunk(failure(*failed)));  // and no [DONE]: the answer is not whole
+    write(error_chunk(failure(*failed)));  // without [DONE]: the answer is incomplete
   }
   parts_.call.finish();
 }
 
 void Exchange::finish_whole(const TokenEvent* failed) {
   if (failed == nullptr) {
-    // Log probabilities make a long body: it is written on another thread, since others wait for ours.
+    // Log probabilities make a long body. Another thread writes it, because other requests wait for this one.
     parts_.call.post([self = shared_from_this(), choices = choices()] {
       try {
         const std::string body = self->parts_.format.whole(choices);
@@ -195,9 +195,9 @@ void Exchange::finish_whole(const TokenEvent* failed) {
   const ApiError error = failure(*failed);
   const bool moves = failed->chain_lost && parts_.may_move;
   if (!begun_ && !moves) return send_whole(error.status, error_body(error));
-  // The status is out and says 200: break the connection rather than end it as if all were well.
-  if (failed->finish != FinishReason::kError) {  // that has been said
-    spdlog::warn("request {} is broken off: {}", parts_.request_id.empty() ? "(unnamed)" : parts_.request_id, error.message);
+  // The status line has already said 200, so break the connection instead of ending it normally.
+  if (failed->finish != FinishReason::kError) {  // the error has been sent
+    spdlog::warn("request {} was broken off: {}", parts_.request_id.empty() ? "(unnamed)" : parts_.request_id, error.message);
   }
   break_off();
 }
@@ -207,8 +207,8 @@ void Exchange::break_off() {
   parts_.call.break_off();
 }
 
-// The keys and values have been taken or given up: in either case there is nothing more to say. Where nothing had begun, a
-// gateway may try another worker.
+// The keys and values have been fetched or dropped; either way nothing remains to be sent. If nothing had begun, a gateway may
+// try another worker.
 void Exchange::finish_prefill(const TokenEvent& last) {
   if (begun_) {
     parts_.call.finish();
@@ -244,7 +244,7 @@ void Exchange::tick(double now_s) {
       timed_out_ = true;
       cancel = cancel_;
     } else if (now_s - last_write_s_ >= (begun_ ? kProbeSeconds : kQuietSeconds)) {
-      if (is_prefill() && !begun_) return;  // its head is the answer
+      if (is_prefill() && !begun_) return;  // the headers are the answer
       if (!begun_) start_body("application/json");
       write(parts_.stream ? ": waiting\n\n" : " ");
     }

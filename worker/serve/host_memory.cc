@@ -1,4 +1,4 @@
-// Lines of small text files.
+// Parses /proc and control-group files.
 #include "worker/serve/host_memory.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kNoLimit = 1LL << 60U;  // version 1 writes a number where there is none
+constexpr std::int64_t kNoLimit = 1LL << 60U;  // v1 writes a large number for "no limit"
 
-// Nothing where it is no whole number: "max", "unlimited".
+// Nothing if it is not a whole number: "max", "unlimited".
 std::optional<std::int64_t> whole_number(const std::string& text) {
   std::int64_t number = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -43,7 +43,7 @@ std::optional<std::int64_t> named_in(const fs::path& file, const std::string& na
   return std::nullopt;
 }
 
-// What a control group's processes may have beside what they use that cannot be dropped.
+// Files that tell how much a control group may still use, apart from droppable pages.
 struct GroupFiles {
   const char* limit;
   const char* used;
@@ -60,7 +60,7 @@ std::optional<MemoryRoom> room_of_group(const fs::path& folder, const GroupFiles
   return MemoryRoom{std::max<std::int64_t>(0, *limit - std::max<std::int64_t>(0, held)), shown.string()};
 }
 
-// How much of the free swap space the group may use.
+// How much of the free swap the group may use.
 std::int64_t swap_of_group(const fs::path& folder, std::int64_t free_bytes) {
   const auto limit = number_in(folder / "memory.swap.max");
   if (!limit) return free_bytes;
@@ -71,7 +71,8 @@ void lessen(std::optional<MemoryRoom>& least, std::optional<MemoryRoom> room) {
   if (room && (!least || room->bytes < least->bytes)) least = std::move(room);
 }
 
-// Of the group at this path and those around it. Within a container the path may be the host's: then only the root is there.
+// Applies the limits of the group at this path and its ancestors. Inside a container the path may be the host's; then only the
+// root exists.
 void lessen_by_groups(const fs::path& hierarchy, fs::path path, const GroupFiles& names, std::int64_t swap_bytes,
                       const fs::path& root, std::optional<MemoryRoom>& least) {
   for (path = path.relative_path();; path = path.parent_path()) {

@@ -1,8 +1,8 @@
-// HostMemory: how much memory this process can still have, as the machine, its control groups and its own limits say it.
+// HostMemory: how much more memory this process can get, according to the machine, its control groups and its resource limits.
 //
-// Read from files below /proc and /sys/fs/cgroup, of control groups version 1 and 2; what cannot be read limits nothing. Pages
-// of files (safetensors among them) are not counted as used: the kernel drops them for whoever needs memory. Swap counts as
-// memory where it may be used. Functions of files; any thread.
+// Read from files below /proc and /sys/fs/cgroup (control groups v1 and v2); a file that cannot be read imposes no limit. File
+// pages (safetensors among them) do not count as used, because the kernel drops them on demand. Swap counts where it may be
+// used. Functions of files; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace windlass::worker {
 
-// What is left below one limit.
+// The memory left below one limit.
 struct MemoryRoom {
   std::int64_t bytes = 0;
-  std::string limit;  // for a person: "MemAvailable", "/sys/fs/cgroup/x/memory.max", "ulimit -v"
+  std::string limit;  // for messages: "MemAvailable", "/sys/fs/cgroup/x/memory.max", "ulimit -v"
 
   bool operator==(const MemoryRoom&) const = default;
 };
 
 struct HostMemory {
-  std::optional<MemoryRoom> shared;         // with all other processes: the least of the machine's and its control groups'
-  std::optional<MemoryRoom> address_space;  // of this process alone; nothing where it has no limit
+  std::optional<MemoryRoom> shared;  // shared with other processes: the smallest room of the machine and its control groups
+  std::optional<MemoryRoom> address_space;  // of this process alone; nothing if unlimited
 };
 
-// `root`: of the file system. As of now.
+// Reads the current state. `root`: of the file system.
 [[nodiscard]] HostMemory host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// Everything but ask() runs on the client's own thread: no lock.
+// Everything except ask() runs on the client's own thread, so no lock is needed.
 #include "worker/serve/http_client.h"
 
 #include <algorithm>
@@ -46,18 +46,18 @@ using Micros = std::chrono::microseconds;
 using HeadParser = beast::http::response_parser<beast::http::empty_body>;
 using BodyParser = beast::http::response_parser<beast::http::buffer_body>;
 
-constexpr auto kMaxIdle = std::chrono::seconds(15);  // shorter than workers keep them, so that it is we who close
+constexpr auto kMaxIdle = std::chrono::seconds(15);  // shorter than the workers' limit, so that the client closes first
 constexpr auto kLookForIdle = std::chrono::seconds(5);
 constexpr std::size_t kMaxIdlePerAddress = 64;
 constexpr std::size_t kMaxAddresses = 256;
-// Read at a time. What does not end within the double of it (extensions of chunks, trailers) is no answer.
+// Bytes per read. Chunk extensions or trailers longer than twice this make an answer invalid.
 constexpr std::size_t kAnswerReadBytes = 64U << 10U;
-// By which the memory for an answer of unknown length grows.
+// Growth step of the buffer for an answer of unknown length.
 constexpr std::size_t kAnswerGrowBytes = 64U << 10U;
 
 constexpr std::size_t kTaskThreads = 4;  // cpprestsdk's default is 40
 
-// Before its first task.
+// Call before the first task.
 void limit_task_threads() {
   static const bool once = [] {
     crossplat::threadpool::initialize_with_threads(kTaskThreads);
@@ -77,19 +77,19 @@ struct KeptConnection {
 };
 using ConnectionPtr = std::unique_ptr<KeptConnection>;
 
-// Nothing is to come over a connection that nobody asks over.
+// False if data or an end arrived on an idle connection.
 bool is_usable(KeptConnection& connection) {
   char byte = 0;
   const auto found = ::recv(connection.stream.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return found < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-// What has come of a call over one connection.
+// Outcome of a call over one connection.
 struct Exchanged {
   Result<HttpAnswer> answer;
-  bool usable = false;   // the connection, for another call
-  bool unheard = false;  // it broke before anything came
-  bool out = false;      // the whole call
+  bool usable = false;   // the connection can be reused
+  bool unheard = false;  // it broke before anything arrived
+  bool out = false;      // the whole call was sent
 };
 
 Error no_answer(const HttpCall& call, std::string_view what, std::string_view why) {
@@ -97,9 +97,8 @@ Error no_answer(const HttpCall& call, std::string_view what, std::string_view wh
 }
 
 std::string why_no_answer(const error_code& error, std::size_t most_bytes) {
-  if (error == beast::http::error::body_limit)
-    return fmt::format("found a longer one, allowed is at most {} bytes", most_bytes);
-  if (error == beast::error::timeout) return "has not come in time";
+  if (error == beast::http::error::body_limit) return fmt::format("must have at most {} bytes (got more)", most_bytes);
+  if (error == beast::error::timeout) return "did not arrive in time";
   return error.message();
 }
 
@@ -128,7 +127,7 @@ class HttpClient::Io {
     HttpAnswered answered;
     Result<HttpAnswer> answer;
 
-    // On another thread than the caller's; what the call held is let go there.
+    // On another thread than the caller's, which also destroys what the call held.
     static void tell(std::shared_ptr<Asked> asked) {
       pplx::create_task([asked = std::move(asked)] {
         const auto answered = std::move(asked->answered);
@@ -142,7 +141,7 @@ class HttpClient::Io {
   asio::awaitable<void> answer(std::shared_ptr<Asked> asked) {
     try {
       asked->answer = co_await answer_to(asked->call);
-    } catch (const std::exception& e) {  // memory
+    } catch (const std::exception& e) {  // e.g. out of memory
       asked->answer = no_answer(asked->call, "answer", e.what());
     }
     Asked::tell(std::move(asked));
@@ -182,13 +181,13 @@ class HttpClient::Io {
     connection.stream.expires_after(patience);
     co_await connection.stream.async_connect(endpoints, to(error));
     if (error) co_return error;
-    // Small messages leave at once: else each would wait for the acknowledgement of the one before.
+    // Disable Nagle's algorithm: otherwise a small message waits until the previous one is acknowledged.
     error_code slower;
     connection.stream.socket().set_option(Tcp::no_delay(true), slower);
     co_return error;
   }
 
-  // Nobody can interrupt the resolver: whoever waits for it leaves when his patience is over.
+  // The resolver cannot be interrupted, so the caller stops waiting when its time is up.
   asio::awaitable<error_code> resolve(const std::string& host, std::uint16_t port, Micros patience,
                                       std::vector<Tcp::endpoint>& endpoints) {
     struct Resolving {
@@ -240,8 +239,8 @@ class HttpClient::Io {
     }
     HttpAnswer answer;
     answer.status = static_cast<int>(head.get().result_int());
-    // Nobody has asked for one of those that another answer follows.
-    if (answer.status < 200) co_return Exchanged{no_answer(call, "answer", fmt::format("found status {}", answer.status))};
+    // Interim (1xx) answers were not requested.
+    if (answer.status < 200) co_return Exchanged{no_answer(call, "answer", fmt::format("unexpected status {}", answer.status))};
     for (const auto& field : head.get())
       answer.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
     if (const auto length = head.content_length()) answer.body.reserve(*length);
@@ -249,7 +248,7 @@ class HttpClient::Io {
     error = co_await read_body(connection, body, patience, answer.body);
     if (error) co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.most_bytes))};
     connection.stream.expires_never();
-    // What came beyond the answer is nobody's.
+    // A connection with bytes after the answer cannot be reused.
     co_return Exchanged{std::move(answer), body.keep_alive() && connection.buffer.size() == 0};
   }
 
@@ -296,7 +295,7 @@ class HttpClient::Io {
     asio::co_spawn(io_, look_for_idle(), asio::detached);
   }
 
-  // As long as there are any.
+  // Runs while there are idle connections.
   asio::awaitable<void> look_for_idle() {
     while (!idle_.empty()) {
       error_code ignored;
@@ -328,7 +327,7 @@ HttpClient::HttpClient(std::string token) {
 HttpClient::~HttpClient() { end(); }
 
 void HttpClient::ask(HttpCall call, HttpAnswered answered) {
-  const Error ended = no_answer(call, "call", "this worker stops");
+  const Error ended = no_answer(call, "call", "this worker is stopping");
   auto asked = std::make_shared<Io::Asked>(Io::Asked{std::move(call), std::move(answered), ended});
   const std::scoped_lock lock(mutex_);
   if (io_ == nullptr) return Io::Asked::tell(std::move(asked));

@@ -1,7 +1,7 @@
-// HttpClient: calls to other workers over HTTP, on one thread, with connections that are kept. Thread-safe.
+// HttpClient: HTTP calls to other workers, on one thread, with kept-alive connections. Thread-safe.
 //
-// Boost.Beast rather than cpprestsdk's client (docs/decisions/2026-11-23-workers-call-over-beast.md): a call says how much it
-// allows, and the connection of an answer that has more is closed.
+// Uses Boost.Beast instead of cpprestsdk's client (docs/decisions/2026-11-23-workers-call-over-beast.md), so that each call can
+// limit the size of its answer; a larger answer closes the connection.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ namespace windlass::worker {
 struct HttpCall {
   std::string address;  // "host:port"
   std::string method = "GET", target, body;
-  double timeout_s = 0;        // a worker that says nothing for so long is taken for lost
-  std::size_t most_bytes = 0;  // of the answer's body
-  // The other worker may be told twice: else a call that is out whole is not made again.
+  double timeout_s = 0;        // a worker that is silent for this long counts as lost
+  std::size_t most_bytes = 0;  // limit of the answer's body
+  // Whether the call may reach the other worker twice. If false, a call that has been sent completely is not retried.
   bool repeatable = true;
 };
 
@@ -31,26 +31,26 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
 
-  // Empty where there is none of that name.
+  // Empty if there is no such header.
   [[nodiscard]] std::string header(std::string_view name) const;
 };
 
-// Error: kUnavailable saying why there is no answer.
+// Error: kUnavailable with the reason why there is no answer.
 using HttpAnswered = std::function<void(Result<HttpAnswer> answer)>;
 
 class HttpClient {
  public:
-  // `token`: shown to every worker that is called; empty: none is.
+  // `token`: sent to every worker called; empty: none.
   explicit HttpClient(std::string token = {});
-  ~HttpClient();  // end()
+  ~HttpClient();  // calls end()
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // `answered` is called on a thread of cpprestsdk's, and may take its time. A call over a kept connection that turns out to be
-  // broken before anything of an answer came is made once more, over a new one, with what is left of its patience.
+  // Calls `answered` on a thread of cpprestsdk's pool, which it may block. If a kept-alive connection breaks before any of the
+  // answer arrives, the call is retried once over a new connection, within its remaining time.
   void ask(HttpCall call, HttpAnswered answered);
-  // Calls under way are dropped without a word; those that follow are answered at once. REQUIRES: not from what drops the last
-  // `answered` of a call.
+  // Drops calls in progress without calling `answered`; later calls fail immediately. REQUIRES: not called while the last
+  // `answered` of a call is being destroyed.
   void end();
 
  private:

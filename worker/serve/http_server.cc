@@ -1,4 +1,4 @@
-// Routing, limits and refusals.
+// Routes requests to handlers, enforces limits and sends refusals; see http_server.h.
 #include "worker/serve/http_server.h"
 
 #include <algorithm>
@@ -33,19 +33,19 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kHttpThreads = 8;
-// Gateways keep a connection for each request that they have here, and so do other workers of a chain.
+// High, because gateways and other workers of a chain use one connection per request.
 constexpr net::HttpLimits kLimits{
     .head_bytes = 32U << 10U, .body_bytes = kMaxBodyBytes, .connections = 8192, .connections_per_peer = 4096};
-// Of all bodies in hand: as many as nobody sends who keeps to the number of concurrent requests.
+// Limit of all request bodies in memory together; clients that respect the number of concurrent requests stay below it.
 constexpr std::size_t kMaxBodiesBytes = std::size_t{256} << 20U;
-// A body of megabytes keeps the tokenizer busy for seconds; those who serve everybody else leave such bodies to others.
+// Larger bodies go to side threads: tokenizing megabytes takes seconds, which would block the threads that serve everyone.
 constexpr std::size_t kLargeBodyBytes = 32U << 10U;
 constexpr int kSideThreads = 2;
 
-// What is served, for who meets it: as long as one is held, it is there.
+// Keeps the served model alive; HttpServer::withdraw() waits until none is left.
 using Lease = std::shared_ptr<const Served>;
 
-// A served name may be no UTF-8.
+// Replaces invalid UTF-8, which a served name may contain.
 std::string printed(const ordered_json& value) { return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
 std::string role_body(Role role) { return ordered_json{{"role", to_string(role)}}.dump(); }
@@ -75,12 +75,12 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   std::atomic<std::uint64_t> next_response{1};
   std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<net::HttpService> service;
-  SideThreads* side = nullptr;                     // as long as it listens
-  int stream_port = 0;                             // from before it listens; 0: no streams
-  int step_port = 0;                               // the same of chains' steps
-  mutable std::mutex mutex;                        // of what follows
-  Lease serving;                                   // nothing while it loads
-  std::shared_ptr<std::promise<void>> given_back;  // kept by all who have met what is served
+  SideThreads* side = nullptr;                     // set while the server listens
+  int stream_port = 0;                             // set before the server listens; 0: no streams
+  int step_port = 0;                               // likewise for steps of chains
+  mutable std::mutex mutex;                        // protects the members below
+  Lease serving;                                   // null while nothing is served
+  std::shared_ptr<std::promise<void>> given_back;  // fulfilled when the last lease ends
   std::list<std::weak_ptr<Exchange>> exchanges;
   std::mt19937_64 seeds{std::random_device{}()};
 
@@ -115,15 +115,15 @@ struct HttpServer::Impl : std::enable_shared_from_this<HttpServer::Impl> {
   [[nodiscard]] ApiModel against(const ServedModel& loaded) const;
   void refuse(const net::ServerCall& call, const ApiError& error, const Token& token, const std::string& rejected = "",
               const std::string& allow = "");
-  // Answers with what `answer` does, or that it threw.
+  // Runs `answer`; if it throws, answers 500.
   void guarded(const net::ServerCall& call, const Token& token, const std::function<void()>& answer);
-  // What goes through the tokenizer.
+  // Handles requests that need the tokenizer.
   void take(const net::ServerCall& call, const std::string& path, const std::string& body, const Token& token);
   ordered_json model_entry() const;
-  // What computes the steps of chains that come over connections.
+  // The stage that computes steps received over connections; null if there is none.
   std::shared_ptr<ChainStage> stage() const;
   [[nodiscard]] std::string ready_body(Phase now) const;
-  // What streams and questions of keys and values are answered from now.
+  // The current source of keys and values, for streams and GET /kv.
   KvSource kv_source() const;
 };
 
@@ -146,14 +146,14 @@ void HttpServer::Impl::handle(const net::ServerCall& call) {
   guarded(call, token, [&] { route(call, std::move(call.body()), token); });
 }
 
-// Whole hidden states may be larger than any text.
+// A step of a chain contains hidden states, which may be larger than any text.
 std::size_t HttpServer::Impl::max_body(std::string_view target) const {
   if (chain_verb_of(target) != ChainVerb::kStep) return kMaxBodyBytes;
   const Lease lease = current();
   return lease && lease->blocks ? std::max(kMaxBodyBytes, most_step_bytes(lease->blocks->config.hidden_size)) : kMaxBodyBytes;
 }
 
-// Before a byte of the body is read. Who may change role or blocks is asked later, and for more.
+// Checks the caller's token before the body is read. /role and /blocks check another token later, in may_change().
 std::optional<net::Refusal> HttpServer::Impl::admit(const net::http::request_header<>& head) const {
   if (options.caller_token.empty()) return std::nullopt;
   const std::string_view target(head.target().data(), head.target().size());
@@ -166,7 +166,9 @@ std::optional<net::Refusal> HttpServer::Impl::admit(const net::http::request_hea
   net::Refusal refused;
   refused.status = 401;
   refused.code = "unauthorized";
-  refused.message = "Authorization: found no token or another; allowed is this worker's, which gateways have";
+  refused.message =
+      "Authorization: must be 'Bearer TOKEN' with this worker's token (got none or a different one); send requests to the "
+      "gateway";
   return refused;
 }
 
@@ -187,18 +189,18 @@ net::HttpServer::Options HttpServer::Impl::service_options() {
 }
 
 void HttpServer::Impl::guarded(const net::ServerCall& call, const Token& token, const std::function<void()>& answer) {
-  std::string why = "something that is no std::exception";
+  std::string why = "an exception that is not a std::exception";
   try {
     return answer();
   } catch (const std::exception& e) {
     why = e.what();
-  } catch (...) {  // whoever throws it: one request ends, not the worker
+  } catch (...) {  // an exception of any type ends one request, not the worker
   }
   spdlog::warn("request failed: {}", why);
   try {
-    refuse(call, {500, "the request could not be read or answered", "server_error"}, token);
+    refuse(call, {500, "this worker failed to read or answer the request", "server_error"}, token);
   } catch (const std::exception&) {
-    // Already answered, or nobody is there any more.
+    // Already answered, or the client has left.
   }
 }
 
@@ -208,8 +210,8 @@ void HttpServer::Impl::route(const net::ServerCall& call, std::string body, cons
   if (target == Target::kUnknown) {
     return refuse(call,
                   {404,
-                   fmt::format("path: found {}, allowed are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, "
-                               "/detokenize, /health, /ready, /metrics, /role, /blocks, /kv/SESSION and /chain/VERB",
+                   fmt::format("path: must be /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, "
+                               "/health, /ready, /metrics, /role, /blocks, /kv/SESSION or /chain/VERB (got {})",
                                call.path()),
                    "invalid_request_error", "", "not_found"},
                   token);
@@ -217,8 +219,8 @@ void HttpServer::Impl::route(const net::ServerCall& call, std::string body, cons
   if (!allows(target, method)) {
     const std::string allowed(methods_of(target));
     return refuse(call,
-                  {405, fmt::format("method: found {}, {} allows {}", method, call.path(), allowed), "invalid_request_error",
-                   "", "method_not_allowed"},
+                  {405, fmt::format("method: must be one of {} for {} (got {})", allowed, call.path(), method),
+                   "invalid_request_error", "", "method_not_allowed"},
                   token, "", allowed);
   }
   if (method == "POST") return answer_post(call, target, std::move(body), token);
@@ -234,7 +236,7 @@ void HttpServer::Impl::answer_post(const net::ServerCall& call, Target target, s
   const bool posted = side->post([self = shared_from_this(), call, path, body = std::move(body), token] {
     self->guarded(call, token, [&] { self->take(call, path, body, token); });
   });
-  if (!posted) refuse(call, {503, "too many large requests wait already", "server_error", "", "full"}, token, "full");
+  if (!posted) refuse(call, {503, "too many large requests are waiting", "server_error", "", "full"}, token, "full");
 }
 
 void HttpServer::Impl::answer_get(const net::ServerCall& call, Target target, const Token& token) {
@@ -253,10 +255,12 @@ void HttpServer::Impl::answer_get(const net::ServerCall& call, Target target, co
     case Target::kModel: {
       const std::string name = percent_decoded(std::string_view(call.path()).substr(kModelPath.size())).value_or("");
       if (name == options.served_name) return json(printed(model_entry()));
-      return refuse(call,
-                    {404, fmt::format("model: found '{}', this worker serves '{}'", name.substr(0, 200), options.served_name),
-                     "invalid_request_error", "model", "model_not_found"},
-                    token);
+      return refuse(
+          call,
+          {404,
+           fmt::format("model: must be '{}', which this worker serves (got '{}')", options.served_name, name.substr(0, 200)),
+           "invalid_request_error", "model", "model_not_found"},
+          token);
     }
     case Target::kHealth: return json(R"({"status":"ok"})");
     default: {
@@ -334,16 +338,16 @@ void HttpServer::Impl::generate(const net::ServerCall& call, Endpoint endpoint, 
 }
 
 void HttpServer::Impl::refuse_for_phase(const net::ServerCall& call, Phase now, const Token& token) {
-  const PhaseTexts texts = texts_of(now == Phase::kReady ? Phase::kChanging : now);  // it has just begun, or ended, to change
-  refuse(call, {503, fmt::format("this worker {} and takes no requests", texts.why), "server_error", "", texts.rejected}, token,
-         texts.rejected);
+  const PhaseTexts texts = texts_of(now == Phase::kReady ? Phase::kChanging : now);  // ready: a change has just begun or ended
+  refuse(call, {503, fmt::format("this worker {} and accepts no requests", texts.why), "server_error", "", texts.rejected},
+         token, texts.rejected);
 }
 
 void HttpServer::Impl::refuse_for_blocks(const net::ServerCall& call, const ServedBlocks& loaded, const Token& token) {
   const ChainStageOptions& is = loaded.stage->options();
   refuse(call,
          {503,
-          fmt::format("this worker has the blocks {}:{} of {} alone: requests go to the first worker of its chains",
+          fmt::format("this worker serves only blocks {}:{} of {}: send requests to the first worker of its chain",
                       is.blocks.first, is.blocks.end, is.model.layers),
           "server_error", "", "role"},
          token, "role");
@@ -357,19 +361,19 @@ void HttpServer::Impl::take(const net::ServerCall& call, const std::string& path
 void HttpServer::Impl::chain_call(const net::ServerCall& call, ChainVerb verb, std::string body, const Token& token) {
   const Lease lease = current();
   if (lease && lease->blocks) return answer_chain(call, *lease->blocks->stage, verb, std::move(body), token, step_port);
-  // Without that part there are no sessions; who tells of some hears it at once.
+  // Sessions exist only on workers with a stage. Report those of a keep call as over, so that the caller stops immediately.
   if (verb == ChainVerb::kKeep) {
     const auto names = sessions_from(body);
     return send_chain_answer(call, names.ok() ? sessions_over(*names) : ChainAnswer{400, "", names.error().message}, token);
   }
   if (!lease) return send_chain_answer(call, {503, "loading", "this worker is loading"}, token);
   const BlockRange is = lease->model->blocks;
-  send_chain_answer(call,
-                    {409, "",
-                     fmt::format("blocks: found {}:{} here, needed are some that begin later: a chain's first worker is no "
-                                 "other one's part",
-                                 is.first, is.end)},
-                    token);
+  send_chain_answer(
+      call,
+      {409, "",
+       fmt::format("blocks: must start after the model's first to serve other workers of a chain (got {}:{} here)", is.first,
+                   is.end)},
+      token);
 }
 
 std::shared_ptr<ChainStage> HttpServer::Impl::stage() const {
@@ -377,7 +381,7 @@ std::shared_ptr<ChainStage> HttpServer::Impl::stage() const {
   return lease && lease->blocks ? std::shared_ptr<ChainStage>(lease, lease->blocks->stage.get()) : nullptr;
 }
 
-// Room at all workers of the chain comes before anything else of the request begins.
+// Reserves room at all workers of the chain before the request starts.
 void HttpServer::Impl::begin_chain(const net::ServerCall& call, Endpoint endpoint, const Lease& lease, const ApiRequest& api,
                                    std::vector<GenerationRequest> choices, const Token& token) {
   const ServedModel& loaded = *lease->model;
@@ -385,12 +389,14 @@ void HttpServer::Impl::begin_chain(const net::ServerCall& call, Endpoint endpoin
   auto hops = header.empty() ? Result<std::vector<std::string>>(loaded.next_hops) : hops_from(header);
   if (!hops.ok()) return refuse(call, bad_header(kChainHeader, header, "HOST:PORT,HOST:PORT..."), token);
   if (hops->empty()) {
-    return refuse(call,
-                  {503,
-                   fmt::format("this worker has the blocks {}:{} of {} alone; for the rest found neither {} nor --next",
-                               loaded.blocks.first, loaded.blocks.end, loaded.config.layers, kChainHeader),
-                   "server_error", "", "role"},
-                  token, "role");
+    return refuse(
+        call,
+        {503,
+         fmt::format("{}: must name the workers of the other blocks, because this worker serves only blocks {}:{} of {} "
+                     "(got nothing, and no --next at its start)",
+                     kChainHeader, loaded.blocks.first, loaded.blocks.end, loaded.config.layers),
+         "server_error", "", "role"},
+        token, "role");
   }
   const EngineOptions& limits = loaded.engine->options();
   std::vector<std::string> sessions;
@@ -398,7 +404,7 @@ void HttpServer::Impl::begin_chain(const net::ServerCall& call, Endpoint endpoin
   for (GenerationRequest& choice : choices) {
     if (choice.kv.sends() || choice.kv.receives()) {
       return refuse(call,
-                    {400, fmt::format("{} and {}: found one of them, allowed is none for a worker with the blocks {}:{} alone",
+                    {400, fmt::format("{} and {}: must not be set for a worker that serves only blocks {}:{} (got one of them)",
                                       kPhaseHeader, kPrefilledHeader, loaded.blocks.first, loaded.blocks.end)},
                     token);
     }
@@ -417,9 +423,9 @@ void HttpServer::Impl::begin_chain(const net::ServerCall& call, Endpoint endpoin
           if (reserved.ok()) return self->start(call, endpoint, lease, api, std::move(choices), token);
           const bool full = reserved.error().code == ErrorCode::kResourceExhausted;
           const std::string why = full ? "full" : "chain";
-          spdlog::debug("no room in the request's chain: {}", reserved.error().message);
+          spdlog::debug("the chain cannot be used now: {}", reserved.error().message);
           self->refuse(
-              call, {503, fmt::format("no room in the request's chain: {}", reserved.error().message), "server_error", "", why},
+              call, {503, fmt::format("the chain cannot be used now: {}", reserved.error().message), "server_error", "", why},
               token, why);
         });
       });
@@ -427,7 +433,7 @@ void HttpServer::Impl::begin_chain(const net::ServerCall& call, Endpoint endpoin
 
 namespace {
 
-// Sessions that are given back, unless somebody has taken them over.
+// Releases its sessions when destroyed, unless taken_over() was called.
 class HeldSessions {
  public:
   explicit HeldSessions(ChainSessions* chains) : chains_(chains) {}
@@ -446,7 +452,7 @@ class HeldSessions {
   std::vector<std::string> names_;
 };
 
-// Each choice with where its tokens go. Sinks are over before the engine is.
+// Pairs each choice with the sink of its tokens. Sinks may refer to `loaded`: its engine, which calls them, is destroyed first.
 std::vector<std::pair<GenerationRequest, EngineLoop::Sink>> with_sinks(std::vector<GenerationRequest> choices, bool sends,
                                                                        const std::shared_ptr<Exchange>& exchange,
                                                                        const ServedModel& loaded) {
@@ -478,12 +484,13 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
   const bool sends = choices.front().kv.sends();
   const Role is = duty.role();
   if (is == (sends ? Role::kDecode : Role::kPrefill)) {
-    return refuse(call,
-                  {503,
-                   fmt::format("role: this worker's is {}, which does not take {}", to_string(is),
-                               sends ? "prompts for other workers" : "whole requests"),
-                   "server_error", "", "role"},
-                  token, "role");
+    return refuse(
+        call,
+        {503,
+         fmt::format("role: must be unified or {} to accept {} (got {})", to_string(sends ? Role::kPrefill : Role::kDecode),
+                     sends ? "prompts for other workers" : "whole requests", to_string(is)),
+         "server_error", "", "role"},
+        token, "role");
   }
   const std::uint64_t number = next_response.fetch_add(1);
   const std::string id =
@@ -509,7 +516,7 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
     if (draining) return refuse_for_phase(call, duty.phase(), token);
     return refuse(call, {503, taken.error().message, "server_error", "", "full"}, token, "full");
   }
-  chained.taken_over();  // by the sinks, which see every end
+  chained.taken_over();  // by the sinks, which receive the end of every choice
   {
     const std::scoped_lock lock(mutex);
     exchanges.push_back(exchange);
@@ -519,10 +526,11 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
   });
 }
 
-// Whether who asks has the installation's token; answers where not.
+// Returns whether the caller has the installation's token; if not, sends a refusal.
 bool HttpServer::Impl::may_change(const net::ServerCall& call, const char* what, const Token& token) {
   if (options.token_file.empty()) {
-    refuse(call, {403, fmt::format("this worker was started without --token-file: its {} cannot be changed", what)}, token);
+    refuse(call, {403, fmt::format("--token-file: must be given at this worker's start to change its {} (got nothing)", what)},
+           token);
     return false;
   }
   const auto file = security::read_file(options.token_file);
@@ -533,7 +541,8 @@ bool HttpServer::Impl::may_change(const net::ServerCall& call, const char* what,
     return false;
   }
   if (!security::same_secret(security::bearer(call.header("Authorization")), *expected)) {
-    refuse(call, {401, "found no token, or another one; allowed is 'Authorization: Bearer TOKEN'"}, token);
+    refuse(call, {401, "Authorization: must be 'Bearer TOKEN' with the installation's token (got none or a different one)"},
+           token);
     return false;
   }
   return true;
@@ -548,11 +557,11 @@ void HttpServer::Impl::change_role(const net::ServerCall& call, const std::strin
   const auto changed = duty.change_role(role);
   if (const auto* error = std::get_if<ApiError>(&changed)) return refuse(call, *error, token);
   const Role before = std::get<Role>(changed);
-  if (before != role) spdlog::info("role: {} from now on, {} before", to_string(role), to_string(before));
+  if (before != role) spdlog::info("role: changed from {} to {}", to_string(before), to_string(role));
   send_response(call, 200, role_body(role), "application/json", {}, token);
 }
 
-// Leaves it to main's thread, which answers; or answers at once where the blocks are those already.
+// Leaves the change and the answer to main's thread. Answers here if the worker already has these blocks.
 void HttpServer::Impl::change_blocks(const net::ServerCall& call, const std::string& body, const Token& token) {
   if (!may_change(call, "blocks", token)) return;
   if (options.fixed_blocks) return refuse(call, {403, *options.fixed_blocks}, token);
@@ -579,7 +588,7 @@ Result<void> HttpServer::open() {
     streams_ = std::move(streams).value();
     impl_->stream_port = streams_->port();
   } else {
-    spdlog::warn("keys and values are sent over HTTP alone: {}", streams.error().message);
+    spdlog::warn("keys and values are sent over HTTP only: {}", streams.error().message);
   }
   auto steps = ChainStepServer::open(options.host, [impl = std::weak_ptr<Impl>(impl_)] {
     const auto self = impl.lock();
@@ -589,7 +598,7 @@ Result<void> HttpServer::open() {
     steps_ = std::move(steps).value();
     impl_->step_port = steps_->port();
   } else {
-    spdlog::warn("steps of chains come over HTTP alone: {}", steps.error().message);
+    spdlog::warn("steps of chains are received over HTTP only: {}", steps.error().message);
   }
   side_ = std::make_unique<SideThreads>(kSideThreads);
   impl_->side = side_.get();
@@ -616,7 +625,7 @@ std::optional<BlockRange> HttpServer::wanted_blocks() const { return impl_->duty
 void HttpServer::begin_change() { impl_->duty.begin_change(); }
 
 std::future<void> HttpServer::withdraw() {
-  Lease ours;  // perhaps the last one
+  Lease ours;  // perhaps the last lease: must end after the lock
   std::future<void> given_back;
   {
     const std::scoped_lock lock(impl_->mutex);
@@ -632,7 +641,8 @@ void HttpServer::changed(const std::optional<Error>& failure) {
   if (!failure) return send_response(asked->call, 200, impl_->duty.blocks_body(), "application/json", {}, asked->token);
   const std::string found = to_string(asked->blocks);
   impl_->refuse(asked->call,
-                {500, fmt::format("blocks: found {}, which cannot be served: {}", found, failure->message), "server_error"},
+                {500, fmt::format("blocks: must be a range that this worker can serve (got {}): {}", found, failure->message),
+                 "server_error"},
                 asked->token);
 }
 
@@ -655,8 +665,8 @@ void HttpServer::tick(const Served* served) {
   if (served != nullptr && served->model) {
     const ServedModel* model = served->model.get();
     for (const auto& [session, silent_s] : model->exports->tick()) {
-      spdlog::warn("session {}: nobody has asked for its keys and values in {:g} s, they are given up", session_in_log(session),
-                   silent_s);
+      spdlog::warn("session {}: its keys and values are discarded, because no worker asked for them in {:g} s",
+                   session_in_log(session), silent_s);
       model->engine->abandoned(session);
     }
     if (model->chains != nullptr) model->chains->tick();

@@ -1,8 +1,8 @@
-// HttpServer: the worker's one port: OpenAI endpoints, /health, /ready, /metrics, /role, /blocks, and /kv and /chain for other
-// workers, on a net::HttpService.
+// HttpServer: serves the worker's HTTP port: OpenAI endpoints, /health, /ready, /metrics, /role, /blocks, and /kv and /chain
+// for other workers. Built on net::HttpService.
 //
-// It is thin: it asks openai_api.h what a body means, gives it to the engine and writes events back. Handlers run on the
-// service's threads and never wait there for the engine or a network. Methods of this class belong to main's thread.
+// It is thin: openai_api.h parses a body, the engine computes, and Exchange writes the events back. Handlers run on the
+// service's threads and never wait for the engine or the network. Call the methods of this class on main's thread only.
 #pragma once
 
 #include <future>
@@ -27,54 +27,56 @@ struct HttpServerOptions {
   int port = 0;
   std::string served_name;
   double request_timeout_s = 0;  // 0: none
-  Role role = Role::kUnified;    // at the start
-  std::string token_file;        // read at each change of role or blocks; empty: there are none
-  std::string caller_token;      // what all but probes and scrapers must show; empty: nothing
-  bool some_blocks = false;      // it begins with some of the model's blocks alone; a worker that has these has no other role
-  std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change, where nothing else forbids it
-  const LoadProgress* progress = nullptr;        // for /ready until serve(); outlives the server; null: it does not say
+  Role role = Role::kUnified;    // initial role
+  std::string token_file;        // read at each change of role or blocks; empty: both are fixed
+  std::string caller_token;      // required from all callers except probes and scrapers; empty: no token required
+  bool some_blocks = false;      // starts with only some of the model's blocks, which fixes its role
+  std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change; nullopt: they can, with token_file
+  const LoadProgress* progress = nullptr;        // shown by /ready until serve(); outlives the server; may be null
 };
 
 class HttpServer {
  public:
-  // REQUIRES: registry, metrics and clock outlive this.
+  // REQUIRES: registry, metrics and clock outlive this object.
   HttpServer(HttpServerOptions options, const metrics::Registry& registry, const metrics::WorkerMetrics& metrics,
              const Clock& clock);
   ~HttpServer();
 
-  // Starts to listen: /health answers, /ready says 503 until serve(). Error: kUnavailable, naming the address.
+  // Starts to listen. /health answers 200, /ready 503 until serve(). Error: kUnavailable, naming the address.
   [[nodiscard]] Result<void> open();
 
-  // Ready from now on. REQUIRES: it outlives close(), or until withdraw() has come true.
+  // Serves this model from now on; /ready answers 200. REQUIRES: `served` lives until close() returns or the future of
+  // withdraw() is ready.
   void serve(const Served& served);
 
-  // The blocks that POST /blocks asks for, until changed(): its answer waits for that. Whoever asks for others meanwhile is
-  // refused.
+  // The blocks requested by a POST /blocks that is not answered yet; changed() answers it. Until then, further requests for a
+  // change are refused.
   [[nodiscard]] std::optional<BlockRange> wanted_blocks() const;
-  // Not ready any more; generation requests get 503 with X-Windlass-Rejected: blocks. What is there goes on.
+  // Refuses new generation requests with 503 and X-Windlass-Rejected: blocks; /ready answers 503. Running requests continue.
   void begin_change();
-  // Nobody meets what is served from now on. Comes true once nobody who has met it still holds it.
+  // Stops using the object given to serve() for new requests. The future is ready once no request uses it any more.
   [[nodiscard]] std::future<void> withdraw();
-  // Answers who asked. `failure`: why they are not what was asked for.
+  // Answers the POST /blocks. `failure`: why the blocks could not be changed.
   void changed(const std::optional<Error>& failure);
 
-  // Not ready any more; generation requests get 503 with X-Windlass-Rejected: draining.
+  // Refuses new generation requests with 503 and X-Windlass-Rejected: draining, and a pending POST /blocks; /ready answers 503.
   void drain();
 
-  // Housekeeping, also of what is served; to be called several times a second. nullptr: nothing is.
+  // Housekeeping, such as timeouts. Call it several times a second. nullptr: nothing is served now.
   void tick(const Served* served);
 
-  // Requests whose answer is not out yet.
+  // Number of requests whose answer is not completely sent.
   [[nodiscard]] int open_exchanges() const;
 
-  // Stops listening. False when connections did not end within the limit; then the process should exit without destructors.
+  // Stops listening. Returns false if connections did not end within the limit; the process should then exit without
+  // destructors.
   [[nodiscard]] bool close(double limit_s);
 
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
   std::unique_ptr<SideThreads> side_;
-  std::unique_ptr<KvStreamServer> streams_;  // end before what they send from, and what they are for
+  std::unique_ptr<KvStreamServer> streams_;  // like steps_, declared last: ends before the objects it uses
   std::unique_ptr<ChainStepServer> steps_;
 };
 

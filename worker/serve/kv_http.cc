@@ -1,4 +1,4 @@
-// Waiting costs no thread: the engine's progress, or a tick, calls back.
+// Serves and fetches KV data. Waiting blocks no thread: the engine's progress, or a tick, calls back.
 #include "worker/serve/kv_http.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace windlass::worker {
 namespace {
 
-// A worker that says nothing for this long is taken for lost; it answers every second.
+// A worker silent for this long counts as lost; a live one answers every second.
 constexpr double kAskTimeoutS = 5;
 constexpr const char* kNextHeader = "X-Windlass-Next";
 constexpr const char* kFirstHeader = "X-Windlass-First";
@@ -52,7 +52,7 @@ void send_pieces(const net::ServerCall& call, const std::shared_ptr<KvExports>& 
   response.headers.emplace_back(kNextHeader, std::to_string(pieces->next));
   if (pieces->last) response.headers.emplace_back(kFirstHeader, first_token_text(*pieces->last));
   const bool last = pieces->last.has_value();
-  // An answer that nobody takes keeps nobody's cache: who asked has left, and computes the prompt itself.
+  // If nobody reads the answer, free the cache: the client has left and computes the prompt itself.
   call.answer(std::move(response), [from = std::weak_ptr(exports), taken, session, bytes, last, token](bool sent) {
     if (const auto exports = from.lock(); exports != nullptr && sent) exports->sent(bytes);
     if (last) taken(session);
@@ -62,13 +62,13 @@ void send_pieces(const net::ServerCall& call, const std::shared_ptr<KvExports>& 
 Result<KvAnswer> answer_of(HttpAnswer found) {
   const auto next = whole_number(found.header(kNextHeader));
   const auto port = whole_number(found.header(kPortHeader));
-  if (found.status != 200) return unavailable(fmt::format("found status {}, allowed is 200", found.status));
+  if (found.status != 200) return unavailable(fmt::format("status: must be 200 (got {})", found.status));
   if (port && *port > 0 && *port < 65536) {
     KvAnswer answer;
     answer.stream_port = static_cast<int>(*port);
     return answer;
   }
-  if (!next) return unavailable(fmt::format("{}: found no whole number", kNextHeader));
+  if (!next) return unavailable(fmt::format("{}: must be a whole number", kNextHeader));
   KvAnswer answer;
   answer.next = *next;
   if (std::string first = found.header(kFirstHeader); !first.empty()) answer.first = std::move(first);
@@ -84,10 +84,10 @@ void answer_kv(const net::ServerCall& call, const std::shared_ptr<KvExports>& ex
   const std::string hash = call.query("prompt");
   const auto piece = whole_number(call.query("piece"));
   if (!is_session_id(session) || !piece) {
-    return send_response(call, 400,
-                         error_body({400, fmt::format("path: found {}, allowed is /kv/SESSION?piece=N&prompt=HASH",
-                                                      call.target().substr(0, 200))}),
-                         "application/json", {}, token);
+    return send_response(
+        call, 400,
+        error_body({400, fmt::format("path: must be /kv/SESSION?piece=N&prompt=HASH (got {})", call.target().substr(0, 200))}),
+        "application/json", {}, token);
   }
   if (stream_port > 0 && call.query("stream") == "1") {
     const auto found = exports->ready(session, hash, *piece);
@@ -95,7 +95,7 @@ void answer_kv(const net::ServerCall& call, const std::shared_ptr<KvExports>& ex
     return send_response(call, 200, "", "application/octet-stream", {{kPortHeader, std::to_string(stream_port)}}, token);
   }
   exports->when_ready(session, hash, *piece, [call, exports, session, hash, piece = *piece, taken = std::move(taken), token] {
-    // Not here: this may be the engine's thread.
+    // On another thread: this may be the engine's.
     call.post([=] {
       try {
         send_pieces(call, exports, session, hash, piece, taken, token);
@@ -108,7 +108,7 @@ void answer_kv(const net::ServerCall& call, const std::shared_ptr<KvExports>& ex
 
 KvImports::Ask ask_over_http(std::shared_ptr<HttpClient> client) {
   return [client = std::move(client)](const KvQuestion& question, std::function<void(Result<KvAnswer>)> answered) {
-    // Sessions and hashes are digits and letters.
+    // Needs no escaping: sessions and hashes are digits and letters.
     std::string target = fmt::format("{}{}?piece={}&prompt={}{}", kKvPath, question.session, question.piece, question.hash,
                                      question.stream ? "&stream=1" : "");
     client->ask({question.address, "GET", std::move(target), "", kAskTimeoutS, question.most_bytes},

@@ -1,6 +1,6 @@
-// Keys and values over HTTP, both sides of docs/decisions/2026-11-22-kv-is-pulled.md: GET /kv/SESSION?piece=N&prompt=HASH is
-// answered with pieces (kv_wire.h), X-Windlass-Next and at the end X-Windlass-First; with &stream=1 and X-Windlass-Kv-Port
-// alone, where there are streams.
+// Keys and values over HTTP, client and server (docs/decisions/2026-11-22-kv-is-pulled.md): GET /kv/SESSION?piece=N&prompt=HASH
+// returns pieces (kv_wire.h), X-Windlass-Next and, at the end, X-Windlass-First. With &stream=1, and if streams are available,
+// it returns only X-Windlass-Kv-Port.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ namespace windlass::worker {
 
 inline constexpr std::string_view kKvPath = "/kv/";
 
-// Answers as soon as there is something, at the latest after kKvLongestWaitS. `taken`: called once a session's last piece is
-// out; `token` is held until then, exports until the piece is read. `stream_port`: where streams come from; 0: there are none.
+// Answers as soon as data is available, at the latest after kKvLongestWaitS. `taken` is called once the last piece of a session
+// is sent. Holds `token` until then, and the exports until the piece is read. `stream_port`: port for streams; 0: none.
 // REQUIRES: a GET of a path that begins with kKvPath.
 void answer_kv(const net::ServerCall& call, const std::shared_ptr<KvExports>& exports,
                std::function<void(const std::string& session)> taken, const std::shared_ptr<void>& token, int stream_port = 0);
 
-// Asks over this client.
+// Fetches with this client.
 [[nodiscard]] KvImports::Ask ask_over_http(std::shared_ptr<HttpClient> client);
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// windlass-worker: serves a model, makes one (`windlass-worker model init DIR`), or measures this machine.
+// windlass-worker: serves a model, creates one (`windlass-worker model init DIR`), or measures this machine.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -52,12 +52,12 @@ int main(int argc, char** argv) {
   }
   if (const auto* init = std::get_if<ModelInitFlags>(&*command)) {
     const std::filesystem::path there = std::filesystem::path(init->folder) / "config.json";
-    std::error_code ignored;  // then init_model() says it
-    const auto made =
-        !init->overwrite && std::filesystem::exists(there, ignored)
-            ? Error{ErrorCode::kFailedPrecondition,
-                    fmt::format("{}: found a model, allowed is a folder without one, or --overwrite", there.string())}
-            : init_model(init->shape, init->folder);
+    std::error_code ignored;  // init_model() reports the error
+    const auto made = !init->overwrite && std::filesystem::exists(there, ignored)
+                          ? Error{ErrorCode::kFailedPrecondition,
+                                  fmt::format("{}: must be a folder without a model (got one with a model); or use --overwrite",
+                                              there.string())}
+                          : init_model(init->shape, init->folder);
     if (!made.ok()) {
       fmt::print(stderr, "windlass-worker: {}\n", made.error().message);
       return 1;

@@ -1,4 +1,4 @@
-// See memory_fit.h.
+// Memory checks and advice; see memory_fit.h.
 #include "worker/serve/memory_fit.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace windlass::worker {
 namespace {
 
-// Of what is left: as much more is let pass, since that is an estimate, and as much less is what advice reckons with, since a
-// process takes more than what is counted: at least what requests, their texts and threads may need.
+// One part in 20 of the available memory. Check: the need may exceed it by this much, because it is an estimate. Advice: leaves
+// this much free, because a process uses more than what is counted, at least for requests, their texts and threads.
 constexpr std::int64_t kMarginShare = 20;
 constexpr std::int64_t kLeastMarginBytes = 64'000'000;
 
@@ -19,13 +19,13 @@ double in_gb(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
 bool fits(std::int64_t bytes, const MemoryRoom& room) { return bytes <= room.bytes + room.bytes / kMarginShare; }
 
-// What lies within one limit beside the cache: all ranks', or one's.
+// What counts against one limit apart from the cache: all ranks together, or one rank.
 struct BesideCache {
   WeightSizes weights;
   std::int64_t step_bytes = 0;
 };
 
-// Tokens of KV cache for which there is room beside weights in this format, in whole blocks; 0: none that are worth it.
+// Tokens of KV cache that fit next to weights in this format, in whole blocks; 0: too few to be useful.
 std::int64_t tokens_beside(const HostMemoryNeed& need, const BesideCache& beside, WeightFormat format, const MemoryRoom& room) {
   const std::int64_t margin = std::max(room.bytes / kMarginShare, kLeastMarginBytes);
   const std::int64_t left = room.bytes - margin - beside.step_bytes - beside.weights.bytes(format);
@@ -33,7 +33,7 @@ std::int64_t tokens_beside(const HostMemoryNeed& need, const BesideCache& beside
   return left < 0 || tokens < std::min(kLeastAdvisedContext, need.max_context_tokens) ? 0 : tokens;
 }
 
-// The flags of a KV cache of so many tokens, which may be less than a context.
+// Flags for a KV cache of this many tokens, which may be less than a context.
 std::string cache_flags(const HostMemoryNeed& need, std::int64_t tokens) {
   const std::string cache = fmt::format("--kv-cache-tokens {}", tokens);
   return tokens < need.max_context_tokens ? fmt::format("--max-context-tokens {} {}", tokens, cache) : cache;
@@ -60,7 +60,7 @@ std::string need_text(const HostMemoryNeed& need, const BesideCache& beside) {
 }
 
 Error too_much(std::int64_t bytes, const MemoryRoom& room, const std::string& more) {
-  return {ErrorCode::kResourceExhausted, fmt::format("memory: {:.2f} GB are missing: {}, of {:.2f} GB that are left ({})",
+  return {ErrorCode::kResourceExhausted, fmt::format("memory: {:.2f} GB are missing: {}; {:.2f} GB are available ({})",
                                                      in_gb(bytes - room.bytes), more, in_gb(room.bytes), room.limit)};
 }
 

@@ -1,8 +1,8 @@
-// What a model takes of the memory of the machine that computes it (the CPU backend), whether that fits, and what would fit
-// instead (docs/decisions/2026-11-23-memory-is-counted-before-loading.md). On a GPU: backend/cuda/memory_need.h.
+// Checks whether a model fits the host memory (CPU backend), and suggests what would fit instead
+// (docs/decisions/2026-11-23-memory-is-counted-before-loading.md). For GPUs: backend/cuda/memory_need.h.
 //
-// Counted are weights, KV cache and the buffers of a step: exact, and less than what the process takes in the end. What is left
-// is an estimate, so that a twentieth more is let pass. Pure functions.
+// Counts weights, KV cache and the buffers of a step. These are exact, but the process uses somewhat more. Available memory is
+// an estimate, so a need up to a twentieth above it passes. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 namespace windlass::worker {
 
 struct HostMemoryNeed {
-  WeightSizes weights;       // of all ranks together
-  WeightSizes rank_weights;  // of one rank; of a worker without others the same
+  WeightSizes weights;       // all ranks together
+  WeightSizes rank_weights;  // one rank; without other ranks equal to `weights`
   WeightFormat format = WeightFormat::kFp32;
-  std::int64_t step_bytes = 0, rank_step_bytes = 0;  // as of weights
-  std::int64_t kv_bytes_per_token = 0;               // of all ranks together, which share the cache
+  std::int64_t step_bytes = 0, rank_step_bytes = 0;  // all ranks together, and one rank
+  std::int64_t kv_bytes_per_token = 0;               // all ranks together, which share the cache
   std::int64_t kv_tokens = 0;
   std::int64_t max_context_tokens = 0;
 
@@ -29,11 +29,10 @@ struct HostMemoryNeed {
 // "weights take 1.20 GB as fp32, a KV cache of 4096 tokens 0.50 GB and buffers 0.06 GB"
 [[nodiscard]] std::string to_text(const HostMemoryNeed& need);
 
-// Error: kResourceExhausted with how much is missing, what weights and cache take, and what would fit: flags that do, or that
-// none does.
+// Error: kResourceExhausted with the missing amount, the size of weights and cache, and flags that would fit, if any.
 [[nodiscard]] Result<void> check_memory(const HostMemoryNeed& need, const HostMemory& memory);
 
-// For what comes beside what is there already. Error: kResourceExhausted with how much is missing.
+// Checks `bytes` in addition to what is already allocated. Error: kResourceExhausted with the missing amount.
 [[nodiscard]] Result<void> check_growth(std::int64_t bytes, const HostMemory& memory);
 
 }  // namespace windlass::worker

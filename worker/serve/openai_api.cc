@@ -1,4 +1,4 @@
-// Field by field: the message names the field, what was found and what is allowed.
+// Validates requests field by field. Messages name the field, the rule and the value.
 #include "worker/serve/openai_api.h"
 
 #include <algorithm>
@@ -30,11 +30,11 @@ constexpr std::size_t kMaxBiases = 1024;
 constexpr std::size_t kMaxTemplateVariables = 64;
 constexpr int kLeastChatLogprobBytes = 42;  // {"token":"a","logprob":-1.0,"bytes":[97]},
 constexpr int kLeastLogprobBytes = 9;       // "a":-1.0,
-constexpr std::size_t kMaxFieldName = 64;   // of a name in an error message
+constexpr std::size_t kMaxFieldName = 64;   // longest field name shown in an error
 
-// Thrown inside this file alone; parse_request turns it into a value.
+// Thrown only inside this file; parse_request converts it to a value.
 [[noreturn]] void refuse(const std::string& param, const std::string& found, const std::string& allowed) {
-  throw ApiError{400, fmt::format("{}: found {}, allowed is {}", param, found, allowed), "invalid_request_error", param, ""};
+  throw ApiError{400, fmt::format("{}: must be {} (got {})", param, allowed, found), "invalid_request_error", param, ""};
 }
 
 bool has(const json& body, const char* field) { return body.contains(field) && !body.at(field).is_null(); }
@@ -51,7 +51,7 @@ double number(const json& body, const char* field, double fallback, double low, 
 std::int64_t whole_number(const json& body, const char* field, std::int64_t fallback, std::int64_t low, std::int64_t high) {
   if (!has(body, field)) return fallback;
   const json& value = body.at(field);
-  // As a double first: what does not fit 64 bits is out of bounds, too.
+  // As a double first: a number outside 64 bits is also out of bounds.
   const bool good = value.is_number_integer() && value.get<double>() >= static_cast<double>(low) &&
                     value.get<double>() <= static_cast<double>(high);
   if (!good) refuse(field, shown(value), fmt::format("a whole number from {} to {}", low, high));
@@ -64,14 +64,14 @@ bool boolean(const json& body, const char* field, bool fallback) {
   return body.at(field).get<bool>();
 }
 
-// What this worker reads.
+// Fields that this worker reads.
 constexpr std::string_view kRead[] = {
     "frequency_penalty",  "ignore_eos",      "logit_bias", "logprobs", "max_completion_tokens",
     "max_tokens",         "min_p",           "model",      "n",        "presence_penalty",
     "repetition_penalty", "response_format", "seed",       "stop",     "stream",
     "stream_options",     "temperature",     "top_k",      "top_p"};
 constexpr std::string_view kReadInChats[] = {"chat_template_kwargs", "messages", "top_logprobs"};
-// OpenAI's and vLLM's that cannot change an answer: about who asks, where it is kept, who goes first, what is cached.
+// Fields of OpenAI and vLLM that cannot change an answer: user data, storage, priority, caching.
 constexpr std::string_view kWithoutEffect[] = {"cache_salt",
                                                "metadata",
                                                "parallel_tool_calls",
@@ -85,10 +85,10 @@ constexpr std::string_view kWithoutEffect[] = {"cache_salt",
                                                "store",
                                                "user"};
 
-// What cannot be honoured is refused, lest an answer look as if it had been; null is absence.
+// Rejects fields that cannot be honoured, so that no answer looks as if they had been. null counts as absent.
 void refuse_unsupported(Endpoint endpoint, const json& body) {
   const bool chat = endpoint == Endpoint::kChatCompletions;
-  // Fields whose one value asks for what is done anyway.
+  // Fields accepted only with the one value that matches what the worker does anyway.
   const std::map<std::string_view, json> neutral = {{"add_generation_prompt", true},
                                                     {"add_special_tokens", !chat},
                                                     {"bad_words", json::array()},
@@ -120,14 +120,14 @@ void refuse_unsupported(Endpoint endpoint, const json& body) {
     const auto supported = neutral.find(name);
     if (supported != neutral.end() && value == supported->second) continue;
     const std::string allowed =
-        supported != neutral.end() ? fmt::format("{} or its absence", supported->second.dump()) : "its absence";
+        supported != neutral.end() ? fmt::format("{} or absent", supported->second.dump()) : "its absence";
     const std::string field = name.size() <= kMaxFieldName ? name : name.substr(0, kMaxFieldName) + "...";
-    throw ApiError{400, fmt::format("{}: found {}, this worker supports only {}", field, shown(value), allowed),
+    throw ApiError{400, fmt::format("{}: must be {} on this worker (got {})", field, allowed, shown(value)),
                    "invalid_request_error", field, "unsupported_parameter"};
   }
   if (has(body, "response_format") && body.at("response_format") != json{{"type", "text"}}) {
     throw ApiError{400,
-                   fmt::format("response_format: found {}, this worker supports only {{\"type\":\"text\"}}",
+                   fmt::format("response_format: must be {{\"type\":\"text\"}} on this worker (got {})",
                                shown(body.at("response_format"))),
                    "invalid_request_error", "response_format", "unsupported_parameter"};
   }
@@ -144,7 +144,7 @@ std::vector<std::pair<std::int32_t, float>> biases_of(const json& body, std::int
   for (const auto& [key, value] : map.items()) {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    const bool whole = error == std::errc() && end == key.data() + key.size() && key == std::to_string(id);  // and no "07"
+    const bool whole = error == std::errc() && end == key.data() + key.size() && key == std::to_string(id);  // rejects "07"
     if (!whole || id < 0 || id >= vocab_size) {
       refuse("logit_bias", shown(json(key)), fmt::format("token ids from 0 to {}", vocab_size - 1));
     }
@@ -156,7 +156,7 @@ std::vector<std::pair<std::int32_t, float>> biases_of(const json& body, std::int
   return biases;
 }
 
-// Completions name a number of tokens, chats whether and then how many.
+// Completions give a number of tokens; chats give a flag and a separate number.
 std::optional<int> logprobs_of(Endpoint endpoint, const json& body) {
   if (endpoint == Endpoint::kCompletions) {
     if (!has(body, "logprobs")) return std::nullopt;
@@ -164,7 +164,7 @@ std::optional<int> logprobs_of(Endpoint endpoint, const json& body) {
   }
   const bool wanted = boolean(body, "logprobs", false);
   const auto top = static_cast<int>(whole_number(body, "top_logprobs", 0, 0, kMaxLogprobs));
-  if (!wanted && top > 0) refuse("top_logprobs", std::to_string(top), "0 where logprobs is not true");
+  if (!wanted && top > 0) refuse("top_logprobs", std::to_string(top), "0 if logprobs is not true");
   return wanted ? std::optional(top) : std::nullopt;
 }
 
@@ -174,7 +174,7 @@ SamplingParams sampling_of(Endpoint endpoint, const json& body, const ApiModel& 
   sampling.temperature = number(body, "temperature", defaults.temperature.value_or(1), 0, 2);
   sampling.top_p = number(body, "top_p", defaults.top_p.value_or(1), 0, 1);
   if (sampling.top_p <= 0) refuse("top_p", shown(body.at("top_p")), "a number above 0 and at most 1");
-  // vLLM's -1, like 0, is all of them.
+  // -1 (vLLM) means all, like 0.
   sampling.top_k = std::max<std::int64_t>(
       0, whole_number(body, "top_k", defaults.top_k.value_or(0), -1, std::numeric_limits<std::int32_t>::max()));
   sampling.min_p = number(body, "min_p", defaults.min_p.value_or(0), 0, 1);
@@ -195,7 +195,7 @@ std::vector<std::string> stops_of(const json& body) {
   if (!has(body, "stop")) return {};
   const json& value = body.at("stop");
   const json list = value.is_array() ? value : json::array({value});
-  if (list.size() > kMaxStops) refuse("stop", fmt::format("{} strings", list.size()), fmt::format("at most {}", kMaxStops));
+  if (list.size() > kMaxStops) refuse("stop", fmt::format("{}", list.size()), fmt::format("at most {} strings", kMaxStops));
   std::vector<std::string> stops;
   for (const json& stop : list) {
     if (!stop.is_string() || stop.get_ref<const std::string&>().empty() ||
@@ -244,8 +244,8 @@ std::vector<ChatMessage> messages_of(const json& body) {
   return messages;
 }
 
-// Messages through the model's template, which sees chat_template_kwargs as variables (vLLM's field for enable_thinking and
-// such), with keys in the order in which the text has them.
+// Renders the messages with the model's template. chat_template_kwargs (vLLM's field for enable_thinking and the like) become
+// its variables, with keys in the order of the text.
 std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, const ApiModel& model) {
   ordered_json variables;
   if (has(body, "chat_template_kwargs")) {
@@ -254,14 +254,14 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
       refuse("chat_template_kwargs", shown(given),
              fmt::format("an object of at most {} of the template's variables", kMaxTemplateVariables));
     }
-    const auto ordered = parse_json<OrderedInput>(text, kMaxRequestParts);  // once more: json sorts
+    const auto ordered = parse_json<OrderedInput>(text, kMaxRequestParts);  // parsed again: json sorts its keys
     variables = ordered->at("chat_template_kwargs");
   }
   auto ids = model.chat.render(messages_of(body), variables, model.unix_s);
   if (!ids.ok()) {
     const char* param = variables.empty() ? "messages" : "chat_template_kwargs";
     throw ApiError{400,
-                   fmt::format("{}: the model's chat template refuses {}: {}", param,
+                   fmt::format("{}: the model's chat template rejects {}: {}", param,
                                variables.empty() ? "them" : "them or the messages", ids.error().message),
                    "invalid_request_error", param, ""};
   }
@@ -270,7 +270,7 @@ std::vector<std::int32_t> chat_prompt(const json& body, std::string_view text, c
 
 constexpr const char* kPromptAllowed = "a string, a list of token ids, or a list of such prompts";
 
-// Before seconds are spent on what is refused anyway.
+// Rejects prompts that are certainly too long before spending seconds on tokenizing them.
 void check_least(std::string_view text, const ApiModel& model) {
   const std::int64_t least = model.tokenizer.least_tokens(text.size());
   if (least < model.engine.max_context_tokens) return;
@@ -299,14 +299,14 @@ std::vector<std::int32_t> prompt_of(const json& one, const json& all, const ApiM
   return ids;
 }
 
-// At most so many.
+// Reads at most `most` prompts.
 std::vector<std::vector<std::int32_t>> prompts_of(const json& body, const ApiModel& model, std::int64_t most) {
   if (!has(body, "prompt")) refuse("prompt", "nothing", kPromptAllowed);
   const json& prompt = body.at("prompt");
   const bool list = prompt.is_array() && !prompt.empty() && !prompt[0].is_number();
   if (!list) return {prompt_of(prompt, prompt, model)};
   if (static_cast<std::int64_t>(prompt.size()) > most) {
-    refuse("prompt", fmt::format("{} prompts", prompt.size()), fmt::format("at most {} with n each", most));
+    refuse("prompt", fmt::format("{} prompts", prompt.size()), fmt::format("at most {} prompts with this n", most));
   }
   std::vector<std::vector<std::int32_t>> prompts;
   for (const json& one : prompt) prompts.push_back(prompt_of(one, prompt, model));
@@ -314,7 +314,8 @@ std::vector<std::vector<std::int32_t>> prompts_of(const json& body, const ApiMod
 }
 
 std::int64_t max_tokens_of(Endpoint endpoint, const json& body, std::int64_t room) {
-  // OpenAI's default is 16 for completions and "as many as fit" for a chat. What does not fit ends with finish_reason "length".
+  // OpenAI's default is 16 for completions and "as many as fit" for chats. An answer that does not fit ends with finish_reason
+  // "length".
   for (const char* field : {"max_completion_tokens", "max_tokens"}) {
     if (!has(body, field)) continue;
     const json& value = body.at(field);
@@ -334,13 +335,14 @@ json body_of(std::string_view text) {
 void check_model(const json& body, const ApiModel& model) {
   if (!body.at("model").is_string()) refuse("model", shown(body.at("model")), fmt::format("'{}'", model.served_name));
   if (body.at("model") != model.served_name) {
-    throw ApiError{404, fmt::format("model: found {}, this worker serves '{}'", shown(body.at("model")), model.served_name),
-                   "invalid_request_error", "model", "model_not_found"};
+    throw ApiError{
+        404, fmt::format("model: must be '{}', which this worker serves (got {})", model.served_name, shown(body.at("model"))),
+        "invalid_request_error", "model", "model_not_found"};
   }
 }
 
-// Log probabilities that no gateway would pass on, before minutes are spent on them. Without max_tokens an answer ends when the
-// model ends it, and Exchange sees what it comes to.
+// Rejects log probabilities larger than any gateway would forward, before minutes are spent on them. Without max_tokens the
+// model decides when an answer ends, and Exchange watches its size.
 void check_answer(Endpoint endpoint, const json& body, const ApiRequest& request) {
   if (!request.generation.sampling.logprobs || request.stream) return;
   const bool chat = endpoint == Endpoint::kChatCompletions;
@@ -351,7 +353,7 @@ void check_answer(Endpoint endpoint, const json& body, const ApiRequest& request
   if (least_bytes <= static_cast<double>(net::kMaxAnswerBytes)) return;
   refuse(chat ? "top_logprobs" : "logprobs",
          fmt::format("{} for each of {} choices of {} tokens", *request.generation.sampling.logprobs, request.choices, most),
-         fmt::format("what makes an answer of at most {} bytes; a stream has no such limit", net::kMaxAnswerBytes));
+         fmt::format("few enough for an answer of at most {} bytes, or a stream", net::kMaxAnswerBytes));
 }
 
 ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model, std::uint64_t seed) {
@@ -363,7 +365,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   ApiRequest request;
   GenerationRequest& generation = request.generation;
   generation.sampling = sampling_of(endpoint, body, model, seed);
-  // More than the worker ever takes at once would be refused as if it were full.
+  // A request for more choices than the worker ever accepts would otherwise be rejected as if the worker were full.
   const std::int64_t places = model.engine.max_running + model.engine.max_waiting;
   const std::int64_t most_choices = std::min<std::int64_t>(kMaxChoices, places);
   request.choices_each = static_cast<int>(whole_number(body, "n", 1, 1, most_choices));
@@ -371,7 +373,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   generation.ignore_eos = boolean(body, "ignore_eos", false);
   request.stream = boolean(body, "stream", false);
   if (has(body, "stream_options")) {
-    if (!request.stream) refuse("stream_options", shown(body.at("stream_options")), "nothing without stream");
+    if (!request.stream) refuse("stream_options", shown(body.at("stream_options")), "absent without stream");
     if (!body.at("stream_options").is_object()) refuse("stream_options", shown(body.at("stream_options")), "an object");
     request.include_usage = boolean(body.at("stream_options"), "include_usage", false);
   }
@@ -385,7 +387,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   }
   request.choices = request.choices_each * static_cast<int>(prompts.size());
   const std::int64_t context = model.engine.max_context_tokens;
-  for (std::size_t i = prompts.size(); i-- > 0;) {  // the first one stays
+  for (std::size_t i = prompts.size(); i-- > 0;) {  // the first stays in place
     const std::int64_t room = context - static_cast<std::int64_t>(prompts[i].size());
     generation.prompt = std::move(prompts[i]);
     generation.max_tokens = max_tokens_of(endpoint, body, std::max<std::int64_t>(room, 1));
@@ -399,7 +401,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   return request;
 }
 
-// A prompt counts once, however many choices it has.
+// A prompt counts once, whatever its number of choices.
 ordered_json usage_of(std::span<const Choice> choices, std::size_t choices_each) {
   std::int64_t generated = 0, prompt = 0, cached = 0;
   for (const Choice& choice : choices) generated += choice.last.generated_tokens;
@@ -415,20 +417,20 @@ ordered_json usage_of(std::span<const Choice> choices, std::size_t choices_each)
 
 using SpecialTexts = std::function<std::string_view(std::int32_t)>;
 
-// A special token's has what stands for it.
+// A special token gets the text that stands for it.
 LikelyToken shown_token(const LikelyToken& token, const SpecialTexts& special) {
   if (!token.bytes.empty() || !special) return token;
   return {std::string(special(token.id)), token.logprob, token.id};
 }
 
-// A token's bytes alone as text: what is no UTF-8 by itself becomes U+FFFD.
+// A token's bytes alone as text: invalid UTF-8 becomes U+FFFD.
 std::string text_of(const LikelyToken& token) {
   Utf8Stream stream;
   const std::string whole = stream.push(token.bytes);
   return whole + stream.finish();
 }
 
-// A name of its own for a token that is no text by itself, as OpenAI's: "bytes:\xe6\x97".
+// The key of a token that is not text by itself, as OpenAI writes it: "bytes:\xe6\x97".
 std::string key_of(const LikelyToken& token) {
   std::string text = text_of(token);
   if (text == token.bytes) return text;
@@ -464,7 +466,7 @@ ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int
     logprobs.push_back(each.token.logprob);
     ordered_json top = ordered_json::object();
     for (const LikelyToken& likely : each.top) top.emplace(key_of(shown_token(likely, special)), likely.logprob);
-    top.emplace(key_of(drawn), drawn.logprob);  // OpenAI's lists hold the drawn token, likely or not
+    top.emplace(key_of(drawn), drawn.logprob);  // OpenAI's lists always contain the drawn token
     tops.push_back(std::move(top));
     offsets.push_back(offset);
     offset += characters_of(each.token);
@@ -475,7 +477,7 @@ ordered_json completion_logprobs(std::span<const TokenLogprobs> tokens, std::int
           {"text_offset", std::move(offsets)}};
 }
 
-// Of one choice; null where none were asked for.
+// Log probabilities of one choice; null if none were requested.
 ordered_json logprobs_json(Endpoint endpoint, std::span<const TokenLogprobs> tokens, std::int64_t offset,
                            const SpecialTexts& special) {
   if (tokens.empty()) return nullptr;
@@ -486,7 +488,7 @@ ordered_json nullable(const std::string& text) { return text.empty() ? ordered_j
 
 std::string event_text(const ordered_json& data) { return "data: " + data.dump() + "\n\n"; }
 
-// What `make` throws, as a value.
+// Converts a Refusal thrown by `make` to a value.
 template <class Make>
 auto guarded(Make make) -> std::variant<decltype(make()), ApiError> {
   try {
@@ -514,7 +516,7 @@ std::variant<ApiRequest, ApiError> parse_request(Endpoint endpoint, std::string_
   return guarded([&] { return parse(endpoint, body, model, seed); });
 }
 
-// By the bytes that begin a character: one that several tokens make up counts once.
+// Counts the bytes that begin a character, so that one made of several tokens counts once.
 std::int64_t characters_of(const LikelyToken& token) {
   return std::count_if(token.bytes.begin(), token.bytes.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
@@ -539,7 +541,7 @@ std::variant<std::string, ApiError> tokenize_body(std::string_view text, const A
     const json body = body_of(text);
     if (has(body, "model")) check_model(body, model);
     if (has(body, "prompt") == has(body, "messages")) {
-      refuse("prompt", has(body, "prompt") ? "it and messages" : "nothing", "either prompt or messages");
+      refuse("prompt", has(body, "prompt") ? "both" : "neither", "given, or messages, but not both");
     }
     std::vector<std::int32_t> ids;
     if (has(body, "messages")) {
@@ -615,7 +617,7 @@ std::string ResponseFormat::chunk(int index, const TokenEvent& event, std::int64
                        {"created", created_},
                        {"model", model_},
                        {"choices", ordered_json::array({std::move(choice)})}};
-  if (usage_follows_) data["usage"] = nullptr;  // as OpenAI has it: in every event, known in the last one
+  if (usage_follows_) data["usage"] = nullptr;  // as OpenAI: in every event, but null before the last one
   return event_text(data);
 }
 

@@ -1,4 +1,4 @@
-// Starts the ranks and looks after them; see rank_processes.h.
+// Starts the ranks and watches them; see rank_processes.h.
 #include "worker/serve/rank_processes.h"
 
 #include <algorithm>
@@ -14,20 +14,20 @@
 namespace windlass::worker {
 namespace {
 
-constexpr int kEndLooks = 250;  // of 20 ms: how long ranks may take to end
+constexpr int kEndLooks = 250;  // number of 20 ms waits for the ranks to exit
 constexpr int kLookMs = 20;
 
 }  // namespace
 
 Result<std::unique_ptr<RankProcesses>> RankProcesses::start(const std::vector<std::string>& arguments, const RankGroup& group) {
   std::unique_ptr<RankProcesses> started(new RankProcesses(group));
-  ::signal(SIGCHLD, SIG_DFL);  // whoever started us may have it ignored: then nobody could wait for a rank
+  ::signal(SIGCHLD, SIG_DFL);  // the parent process may have set it to ignored, which would make waiting for a rank impossible
   for (int rank = 1; rank < group.ranks(); ++rank) {
     std::vector<std::string> words = {"windlass-worker"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     words.push_back(fmt::format("--tensor-rank={}", rank));
     words.push_back(fmt::format("--tensor-memory={}", group.descriptor()));
-    // They end when rank 0 says so or is gone, not by signals that a terminal sends to all.
+    // Ranks end when rank 0 says so or is gone, not by signals that a terminal sends to its group.
     const auto id = spawn({.program = "/proc/self/exe",
                            .argv = words,
                            .kept = {group.descriptor()},

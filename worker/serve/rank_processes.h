@@ -1,8 +1,8 @@
-// RankProcesses: the processes of a worker's other ranks, started by rank 0 and never alive without it.
+// RankProcesses: the processes of a worker's other ranks. Rank 0 starts them, and they never outlive it.
 //
-// Each is this program again with the same arguments and two more that say who it is; it inherits the group's memory. The
-// kernel ends them when rank 0 ends, however that happens. They ignore SIGTERM, SIGINT and SIGHUP: rank 0 drains, and then ends
-// them.
+// Each runs this program with the same arguments plus two that give its rank and the file descriptor of the shared memory. The
+// kernel ends them when rank 0 ends, for whatever reason. They ignore SIGTERM, SIGINT and SIGHUP, because rank 0 drains first
+// and then ends them.
 #pragma once
 
 #include <memory>
@@ -20,26 +20,26 @@ namespace windlass::worker {
 
 class RankProcesses {
  public:
-  // `arguments`: of this program, without its name. REQUIRES: called on a thread that lives as long as the process; the
-  // group outlives this. Error: kUnavailable.
+  // `arguments`: of this program, without its name. REQUIRES: called on a thread that lives as long as the process; the group
+  // outlives this object. Error: kUnavailable.
   [[nodiscard]] static Result<std::unique_ptr<RankProcesses>> start(const std::vector<std::string>& arguments,
                                                                     const RankGroup& group);
-  // Waits for them to end, which they do when they were told to; ends them by force after some seconds.
+  // Waits for the ranks to exit, which they do when told to; kills them after some seconds.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  // Ends them at once. Any thread.
+  // Kills them immediately. Any thread.
   void kill();
 
-  // Which one has ended, and how; nothing while all live. Any thread.
+  // Reports which rank has exited, and how; nothing while all run. Any thread.
   [[nodiscard]] std::optional<std::string> ended();
 
  private:
   struct Process {
     int rank = 0;
     pid_t id = -1;
-    std::optional<int> status;  // once it has ended
+    std::optional<int> status;  // set once it has exited
   };
 
   explicit RankProcesses(const RankGroup& group) : group_(group) {}

@@ -1,4 +1,4 @@
-// See request_input.h.
+// Reads and validates the headers; see request_input.h.
 #include "worker/serve/request_input.h"
 
 #include <algorithm>
@@ -18,8 +18,7 @@ std::string request_id_of(const net::ServerCall& call) {
 }
 
 ApiError bad_header(const char* name, const std::string& found, const std::string& allowed) {
-  return {400, fmt::format("{}: found '{}', allowed is {}", name, found.substr(0, 60), allowed), "invalid_request_error", "",
-          ""};
+  return {400, fmt::format("{}: must be {} (got '{}')", name, allowed, found.substr(0, 60)), "invalid_request_error", "", ""};
 }
 
 std::variant<std::vector<KvSession>, ApiError> sessions_of(const net::ServerCall& call, std::size_t choices) {
@@ -29,11 +28,11 @@ std::variant<std::vector<KvSession>, ApiError> sessions_of(const net::ServerCall
   if (phase == "prefill") {
     for (KvSession& each : sessions) each.id = new_session_id();
   } else if (!phase.empty()) {
-    return bad_header(kPhaseHeader, phase, "prefill, or no such header");
+    return bad_header(kPhaseHeader, phase, "prefill or absent");
   } else if (!prefilled.empty()) {
     const auto ids = sessions_from(prefilled);
     if (!ids.ok() || ids->size() != choices) {
-      return bad_header(kPrefilledHeader, prefilled, fmt::format("what a prefill worker answered, with {} sessions", choices));
+      return bad_header(kPrefilledHeader, prefilled, fmt::format("a prefill worker's answer, with {} sessions", choices));
     }
     const std::string address = call.header(kPrefillAddressHeader);
     if (!is_worker_address(address)) return bad_header(kPrefillAddressHeader, address, "HOST:PORT");

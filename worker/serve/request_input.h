@@ -1,4 +1,4 @@
-// What is read of a request before anything is done with it: the headers in which a gateway speaks.
+// Reads the headers that a gateway sets on a request, before anything else is done with it.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace windlass::worker {
 
 inline constexpr std::size_t kMaxBodyBytes = 4U << 20U;
 
-// A client's request id, if it is one that may go back into a header; else empty.
+// The client's request id if it may be echoed in a header; otherwise empty.
 [[nodiscard]] std::string request_id_of(const net::ServerCall& call);
 
 [[nodiscard]] ApiError bad_header(const char* name, const std::string& found, const std::string& allowed);
 
-// Where the choices' prompts are computed: here for this client, here for another worker, or at another one.
+// Where the prompts of the choices are computed: here for this client, here for another worker, or on another worker.
 [[nodiscard]] std::variant<std::vector<KvSession>, ApiError> sessions_of(const net::ServerCall& call, std::size_t choices);
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// Role: which part of a request a worker takes. It can change while the worker runs: requests that it has go on.
+// Role: which part of a request a worker handles. Can change while the worker runs; requests in progress continue.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@ namespace windlass::worker {
 
 enum class Role {
   kUnified,  // whole requests, and either part
-  kPrefill,  // prompts for other workers alone
-  kDecode,   // answers to prompts that other workers computed, and whole requests
+  kPrefill,  // only prompts for other workers
+  kDecode,   // answers to prompts computed by other workers, and whole requests
 };
 
 constexpr const char* to_string(Role role) {

@@ -1,4 +1,4 @@
-// From a folder to a running engine, and from its blocks to others.
+// Loads a model folder into a running engine, and changes its blocks.
 #include "worker/serve/served_model.h"
 
 #include <algorithm>
@@ -25,12 +25,13 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::int64_t kDefaultKvBytes = 2LL << 30U;
-// Tokens of a step: they bound how long a prompt's piece holds up the others. A GPU needs many to be worth its matrix products.
+// Tokens per step: limits how long a piece of a prompt delays the other requests. A GPU needs many for efficient matrix
+// products.
 constexpr std::int64_t kStepTokens = 256;
 constexpr std::int64_t kCudaStepTokens = 1024;
 static_assert(std::max(kStepTokens, kCudaStepTokens) <= kChainMostTokens);
 
-// What flags and config.json say, before any weight is read.
+// The result of flags and config.json, before any weight is read.
 struct Shape {
   ModelConfig config;
   BlockRange blocks;
@@ -52,7 +53,7 @@ Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange b
   return shape;
 }
 
-// Where this rank's threads stay; none: wherever the system puts them.
+// The processors to pin this rank's threads to; empty: not pinned.
 Result<std::vector<int>> processors_of(const ServeFlags& flags, int threads) {
   if (!flags.pin_threads) return std::vector<int>();
   const auto pinned = [&]() -> Result<std::vector<int>> {
@@ -61,19 +62,19 @@ Result<std::vector<int>> processors_of(const ServeFlags& flags, int threads) {
     WINDLASS_ASSIGN_OR_RETURN(std::vector<int> processors,
                               cpu::processors_of_rank(in_turn, threads, flags.tensor_rank, flags.tensor_parallel));
     if (cpu::StaysOn(processors.front()).stays()) return processors;
-    return Error{ErrorCode::kFailedPrecondition, fmt::format("the system does not let a thread stay on processor {}: {}",
+    return Error{ErrorCode::kFailedPrecondition, fmt::format("the system does not allow pinning a thread to processor {}: {}",
                                                              processors.front(), std::strerror(errno))};
   }();
   return pinned.ok() ? pinned : pinned.error().within("--pin-threads");
 }
 
-// As the worker begins.
+// The worker's initial shape.
 Result<Shape> shape_of(const ServeFlags& flags) {
   if (flags.backend == "cuda") {
     const auto devices = cuda::usable_devices();
     if (!devices.ok()) {
       return Error{ErrorCode::kFailedPrecondition,
-                   fmt::format("--backend: found cuda, allowed is cpu here: {}", devices.error().message)};
+                   fmt::format("--backend: must be cpu here (got cuda): {}", devices.error().message)};
     }
     WINDLASS_RETURN_IF_ERROR(cuda::check_devices(flags.tensor_parallel, *devices));
   }
@@ -85,7 +86,8 @@ Result<Shape> shape_of(const ServeFlags& flags) {
   return shape;
 }
 
-// Workers that compute with other formats have other keys and values; they are told apart as those of other models are.
+// Workers that compute in other formats have other keys and values, so the format is part of the fingerprint, as if it were
+// another model.
 std::uint64_t fingerprint_of(const TensorStore& store, WeightFormat format) {
   if (format == WeightFormat::kFp32) return store.fingerprint();
   Fnv1a hash;
@@ -108,7 +110,7 @@ cuda::CudaBackendOptions cuda_options(const Shape& shape, RankGroup* group, cons
   return options;
 }
 
-// This rank's device, once all ranks have theirs.
+// Opens this rank's device once all ranks have theirs.
 Result<std::unique_ptr<cuda::Device>> open_rank_device(const ServeFlags& flags, const TensorRanks& ranks) {
   if (ranks.group == nullptr) return cuda::open_device(flags.precision);
   RankGroup& group = *ranks.group;
@@ -123,17 +125,17 @@ Result<std::unique_ptr<cuda::Device>> open_rank_device(const ServeFlags& flags, 
   return cuda::open_device(flags.precision, rank);
 }
 
-// What all kinds of worker, and all ranks, begin with.
+// What every kind of worker, and every rank, starts with.
 struct Parts {
   Shape shape;
-  std::uint64_t fingerprint = 0;  // of the whole model's weights, as they are computed with
+  std::uint64_t fingerprint = 0;  // of the whole model's weights, in the format used for computing
   WeightBytes bytes;
-  std::unique_ptr<BlockWeights> weights;  // null where the GPU has them
+  std::unique_ptr<BlockWeights> weights;  // null if they are on the GPU
   std::unique_ptr<Backend> backend;
 };
 
-// On the GPU, with as large a KV cache as was asked for, or as fits; the same at all ranks. Takes parts' shape, gives its
-// backend and bytes.
+// Loads onto the GPU, with the requested KV cache or the largest that fits; the same size on all ranks. Reads parts.shape; sets
+// its backend and bytes.
 Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, const TensorRanks& ranks, LoadProgress& progress,
                           Parts& parts) {
   const Shape& shape = parts.shape;
@@ -163,7 +165,7 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
   parts.bytes = {need.weights_bytes, need.as_plain_bytes};
   const WeightFormat format = cuda::source_format(flags.weights, flags.precision);
   WeightSizes sizes;
-  for (std::int64_t block = shape.blocks.first; block < shape.blocks.end; ++block) {  // as they are read
+  for (std::int64_t block = shape.blocks.first; block < shape.blocks.end; ++block) {  // streamed block by block
     WINDLASS_ASSIGN_OR_RETURN(const WeightSizes of_block,
                               check_weights(shape.config, store, {block, block + 1}, options.slice()));
     sizes += of_block;
@@ -171,16 +173,16 @@ Result<void> load_on_cuda(const ServeFlags& flags, const TensorStore& store, con
   progress.expect(sizes.file_bytes);
   progress.expect_kv_cache(options.kv_blocks * need.kv_block_bytes);
   progress.enter(LoadStage::kWeights);
-  WINDLASS_ASSIGN_OR_RETURN(parts.backend, cuda::make_cuda_backend(
-                                               shape.config,
-                                               [&](BlockRange blocks) {
-                                                 auto read = load_weights(shape.config, store, blocks, options.slice(), format,
-                                                                          &progress);
-                                                 if (blocks.end == shape.blocks.end)
-                                                   progress.enter(LoadStage::kKvCache);  // once these few are on the GPU
-                                                 return read;
-                                               },
-                                               std::move(device), options, ranks.lost));
+  WINDLASS_ASSIGN_OR_RETURN(parts.backend,
+                            cuda::make_cuda_backend(
+                                shape.config,
+                                [&](BlockRange blocks) {
+                                  auto read = load_weights(shape.config, store, blocks, options.slice(), format, &progress);
+                                  if (blocks.end == shape.blocks.end)
+                                    progress.enter(LoadStage::kKvCache);  // when only these few remain to be uploaded
+                                  return read;
+                                },
+                                std::move(device), options, ranks.lost));
   return {};
 }
 
@@ -188,7 +190,7 @@ std::int64_t kv_cache_bytes(const Shape& shape) {
   return shape.options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(shape.config, shape.blocks.size());
 }
 
-// Of the CPU backend's ranks. Errors as of check_weights().
+// Memory that all ranks of the CPU backend need. Errors: those of check_weights().
 Result<HostMemoryNeed> host_memory_need(const ServeFlags& flags, const Shape& shape, const TensorStore& store) {
   HostMemoryNeed need;
   need.format = flags.weights;
@@ -207,7 +209,7 @@ Result<HostMemoryNeed> host_memory_need(const ServeFlags& flags, const Shape& sh
   return need;
 }
 
-// Weights and backend of this rank. Where memory ends in spite of what was counted, the error says what was.
+// Loads weights and backend of this rank. If memory runs out despite the check, the error contains the calculation.
 Result<void> load_on_cpu(const TensorStore& store, const HostMemoryNeed& need, TensorSlice slice, LoadProgress& progress,
                          Parts& parts) {
   const Shape& shape = parts.shape;
@@ -242,7 +244,7 @@ Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks, Load
   } else {
     const TensorSlice slice = group == nullptr ? TensorSlice{} : TensorSlice{group->rank(), group->ranks()};
     WINDLASS_ASSIGN_OR_RETURN(const HostMemoryNeed need, host_memory_need(flags, shape, store));
-    // Of several ranks, rank 0 has looked before any of them took memory.
+    // With several ranks, rank 0 has checked before any of them allocated memory.
     if (group == nullptr) WINDLASS_RETURN_IF_ERROR(check_memory(need, host_memory()));
     WINDLASS_RETURN_IF_ERROR(load_on_cpu(store, need, slice, progress, parts));
   }
@@ -256,9 +258,10 @@ Result<Parts> load_parts(const ServeFlags& flags, const TensorRanks& ranks, Load
 Result<std::shared_ptr<const ModelTexts>> load_texts(const ServeFlags& flags, const ModelConfig& config) {
   WINDLASS_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(flags.model_folder));
   if (tokenizer.size() > config.vocab_size) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}/tokenizer.json: largest token id: found {}, allowed is below config.json's vocab_size ({})",
-                             flags.model_folder, tokenizer.size() - 1, config.vocab_size)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}/tokenizer.json: largest token id: must be below config.json's vocab_size, which is {} (got {})",
+                    flags.model_folder, config.vocab_size, tokenizer.size() - 1)};
   }
   auto texts = std::make_shared<ModelTexts>(std::move(tokenizer));
   WINDLASS_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::load(texts->tokenizer, flags.model_folder, flags.chat_template));
@@ -290,7 +293,7 @@ std::unique_ptr<ServedModel> serve_model(const ServeFlags& flags, Shape shape, s
   model->next_hops = flags.next_hops;
   if (shape.blocks != model->config.all_blocks()) {
     const ChainModel chain = chain_model(model->config, fingerprint);
-    // What the engine would refuse need not take room at other workers first.
+    // Requests beyond what the engine would accept need not take room at other workers first.
     const std::int64_t most = engine.max_running + engine.max_waiting;
     model->chains = std::make_unique<ChainSessions>(chain, shape.blocks.end, most, others.post, clock, metrics);
     backend = std::make_unique<ChainBackend>(std::move(backend), chain, *model->chains, clock, metrics);
@@ -324,13 +327,14 @@ std::unique_ptr<ServedBlocks> serve_blocks(Shape shape, std::uint64_t fingerprin
 Result<BlockRange> blocks_of(const ServeFlags& flags, const ModelConfig& config) {
   const BlockRange blocks = flags.blocks.value_or(config.all_blocks());
   if (blocks.end > config.layers) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("--blocks: found {}:{}, allowed is up to {}: the model has so many",
-                                                          blocks.first, blocks.end, config.layers)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--blocks: must end at {} or before, the model's number of blocks (got {}:{})", config.layers,
+                             blocks.first, blocks.end)};
   }
   if (!flags.next_hops.empty() && blocks == config.all_blocks()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--next: found {}, allowed is nothing: --blocks {}:{} are all of them", flags.next_hops.front(),
-                             blocks.first, blocks.end)};
+                 fmt::format("--next: must not be given (got {}): --blocks {}:{} are all of the model's",
+                             flags.next_hops.front(), blocks.first, blocks.end)};
   }
   return blocks;
 }
@@ -340,8 +344,8 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
   sizes.max_context_tokens = flags.max_context_tokens > 0 ? flags.max_context_tokens : config.max_context_tokens;
   if (sizes.max_context_tokens > config.max_context_tokens) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--max-context-tokens: found {}, allowed is at most the model's max_position_embeddings ({})",
-                             sizes.max_context_tokens, config.max_context_tokens)};
+                 fmt::format("--max-context-tokens: must be at most the model's max_position_embeddings, which is {} (got {})",
+                             config.max_context_tokens, sizes.max_context_tokens)};
   }
   std::int64_t tokens = flags.kv_cache_tokens;
   if (tokens == 0) {
@@ -350,10 +354,11 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
     tokens = std::max(sizes.max_context_tokens, tokens);
   }
   if (tokens < sizes.max_context_tokens) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--kv-cache-tokens: found {}, allowed is at least one whole context ({}); or lower "
-                             "--max-context-tokens",
-                             tokens, sizes.max_context_tokens)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "--kv-cache-tokens: must be at least one whole context, which is {} (got {}); or lower --max-context-tokens",
+            sizes.max_context_tokens, tokens)};
   }
   sizes.kv_blocks = blocks_for(tokens);
   return sizes;
@@ -361,10 +366,10 @@ Result<EngineSizes> engine_sizes(const ServeFlags& flags, const ModelConfig& con
 
 std::optional<std::string> fixed_blocks(const ServeFlags& flags) {
   if (flags.backend != "cpu") {
-    return fmt::format("--backend: found {}, allowed for another range of blocks is cpu", flags.backend);
+    return fmt::format("--backend: must be cpu to change blocks (got {})", flags.backend);
   }
   if (flags.tensor_parallel > 1) {
-    return fmt::format("--tensor-parallel: found {}, allowed for another range of blocks is 1", flags.tensor_parallel);
+    return fmt::format("--tensor-parallel: must be 1 to change blocks (got {})", flags.tensor_parallel);
   }
   return std::nullopt;
 }
@@ -459,9 +464,8 @@ Result<ModelHost::Change> ModelHost::prepare(BlockRange blocks) {
   WINDLASS_ASSIGN_OR_RETURN(TensorStore store, TensorStore::open(flags_.model_folder));
   if (const std::uint64_t found = fingerprint_of(store, flags_.weights); found != fingerprint_) {
     return Error{ErrorCode::kFailedPrecondition,
-                 fmt::format("{}: found weights with the fingerprint {:016x}, allowed are those that this worker began with "
-                             "({:016x})",
-                             store.file(), found, fingerprint_)};
+                 fmt::format("{}: must have the weights that this worker started with, fingerprint {:016x} (got {:016x})",
+                             store.file(), fingerprint_, found)};
   }
   WINDLASS_ASSIGN_OR_RETURN(const WeightSizes whole, check_weights(config_, store, blocks, {}));
   WINDLASS_ASSIGN_OR_RETURN(const WeightSizes missing, weights_->missing(store, blocks));
@@ -469,7 +473,7 @@ Result<ModelHost::Change> ModelHost::prepare(BlockRange blocks) {
   WINDLASS_ASSIGN_OR_RETURN(const Shape then, shape_of(flags_, config_, blocks));
   const bool only_more = blocks.first <= blocks_.first && blocks.end >= blocks_.end;
   const std::int64_t cache_bytes = kv_cache_bytes(then) - kv_cache_bytes(now);
-  // What is dropped is gone before anything new is read; where nothing is, the cache that is there still is.
+  // Dropped blocks are freed before anything new is read. If none is dropped, the current cache still exists.
   const std::int64_t growth = only_more ? missing.bytes(flags_.weights) + std::max<std::int64_t>(0, cache_bytes)
                                         : whole.bytes(flags_.weights) - bytes_of(*weights_->weights()).held + cache_bytes;
   WINDLASS_RETURN_IF_ERROR(check_growth(growth, host_memory()));
@@ -485,10 +489,10 @@ Result<ModelHost::Changed> ModelHost::change(Change change) {
   const BlockRange before = blocks_;
   Result<Served> served = take_up(change.store, change.blocks, std::move(change.read));
   if (served.ok()) return Changed{std::move(served).value(), std::nullopt};
-  // What both ranges have is still here, and the rest could be read once.
+  // What both ranges share is still in memory, and the rest could be read before.
   Result<Served> again = take_up(change.store, before, std::nullopt);
   if (again.ok()) return Changed{std::move(again).value(), served.error()};
-  return Error{again.error().code, fmt::format("blocks {}: {}; and those before, {}: {}", to_string(change.blocks),
+  return Error{again.error().code, fmt::format("blocks {}: {}; and the previous ones, {}: {}", to_string(change.blocks),
                                                served.error().message, to_string(before), again.error().message)};
 }
 

@@ -1,4 +1,4 @@
-// SideThreads: a few threads for work that would hold up those who serve everybody else.
+// SideThreads: a small thread pool for work that would block threads serving everyone.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@ class SideThreads {
   explicit SideThreads(int count) {
     for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
   }
-  // Once all work is done.
+  // Waits until all work is done.
   ~SideThreads() {
     {
       const std::scoped_lock lock(mutex_);
@@ -28,7 +28,7 @@ class SideThreads {
   SideThreads(const SideThreads&) = delete;
   SideThreads& operator=(const SideThreads&) = delete;
 
-  // In the order in which it comes. `work` does not throw. False, and nothing is done, where kMaxWaiting wait already.
+  // Queues `work` (first in, first out), which must not throw. Returns false, without queueing, if kMaxWaiting are waiting.
   [[nodiscard]] bool post(std::function<void()> work) {
     {
       const std::scoped_lock lock(mutex_);

@@ -1,4 +1,4 @@
-// See target.h.
+// Maps paths to targets; see target.h.
 #include "worker/serve/target.h"
 
 #include "worker/serve/chain_http.h"

@@ -1,4 +1,4 @@
-// Target: what a request's path asks this worker for, and by which methods it may. http_server.cc has who answers it.
+// Target: the endpoint that a request's path names, and its allowed methods. http_server.cc maps targets to handlers.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ inline constexpr std::string_view kModelPath = "/v1/models/";
 enum class Target { kUnknown, kGenerate, kTokenize, kChain, kRole, kBlocks, kKv, kModels, kModel, kMetrics, kHealth, kReady };
 
 [[nodiscard]] Target target_of(std::string_view path);
-// As the header Allow has them. REQUIRES: a known target.
+// As the Allow header lists them. REQUIRES: a known target.
 [[nodiscard]] std::string_view methods_of(Target target);
 [[nodiscard]] bool allows(Target target, std::string_view method);
 

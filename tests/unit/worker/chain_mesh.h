@@ -1,5 +1,6 @@
-// Workers that have a model's blocks together, in one process: real backends and stages, with a wire that a test may cut. Calls
-// are delivered at once, on the caller's thread; in tests of BothWays, once more with steps over connections (chain_steps.h).
+// A chain of workers in one process: real backends and stages, and a wire on which a test may inject faults. Calls are
+// delivered immediately, on the caller's thread; tests of BothWays run a second time with steps over connections
+// (chain_steps.h).
 #pragma once
 
 #include <atomic>
@@ -52,7 +53,7 @@ inline ModelConfig config_with_layers(Rng& rng, std::int64_t layers) {
   return config;
 }
 
-// Metrics of its own for each worker.
+// Each worker's own metrics.
 struct Measured {
   metrics::Registry registry;
   metrics::WorkerMetrics metrics{registry, "m"};
@@ -74,12 +75,12 @@ class Mesh {
       gone.swap(workers_);
     }
     gone.clear();
-    client_.reset();  // its last steps find nobody
+    client_.reset();  // its last steps find no worker
   }
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  // Of meshes that are made from now on.
+  // Applies to meshes created from now on.
   inline static bool steps_have_connections = false;
 
   [[nodiscard]] std::unique_ptr<Backend> backend(BlockRange blocks, std::int64_t kv_blocks, std::int64_t batch,
@@ -95,11 +96,11 @@ class Mesh {
     return std::move(made).value();
   }
 
-  // A worker with blocks that begin later.
+  // Adds a worker whose blocks do not start with the first.
   ChainStage& add(const std::string& address, BlockRange blocks, std::int64_t kv_blocks, std::int64_t batch = 256,
                   std::int64_t rows = 64) {
     auto& measured = measured_[address];
-    if (measured) replaced_.push_back(std::move(measured));  // a call may hold the stage before for a moment more
+    if (measured) replaced_.push_back(std::move(measured));  // a call may hold the previous stage for a moment longer
     measured = std::make_unique<Measured>();
     const ChainStageOptions options{model, blocks, config.max_context_tokens, batch, rows};
     Worker worker;
@@ -134,7 +135,7 @@ class Mesh {
       if (call.verb != ChainVerb::kReserve) return way_(std::move(call), heard);
       const std::string address = call.address;
       way_(std::move(call), [this, address, heard](ChainAnswer answer) {
-        // No step goes another way, unless the worker is gone by now.
+        // Waits until steps use connections, unless the worker is gone.
         const double until_s = SteadyClock().now_s() + 5;
         while (answer.ok() && !client_->ready(address) && SteadyClock().now_s() < until_s) std::this_thread::yield();
         heard(std::move(answer));
@@ -163,12 +164,12 @@ class Mesh {
   const ChainModel model;
   SharedClock clock;
   Measured head;                           // of the first worker
-  std::atomic<int> steps_without_one = 0;  // a connection
+  std::atomic<int> steps_without_one = 0;  // steps that found no connection
 
  private:
   struct Worker {
     std::shared_ptr<ChainStage> stage;
-    std::unique_ptr<ChainStepServer> steps;  // where there are connections
+    std::unique_ptr<ChainStepServer> steps;  // if steps use connections
   };
 
   void deliver(ChainCall call, const ChainAnswered& answered) {
@@ -190,7 +191,7 @@ class Mesh {
       answered(std::move(answer));
     });
   }
-  // An address that connections can be made to, for a worker's.
+  // The loopback address that stands for a worker's name.
   [[nodiscard]] std::string loopback_of(const std::string& name) {
     const std::scoped_lock lock(mutex_);
     for (const auto& [address, known] : names_) {
@@ -205,12 +206,12 @@ class Mesh {
   std::vector<std::unique_ptr<Measured>> replaced_;
   std::mutex mutex_;
   std::map<std::string, Worker> workers_;
-  std::map<std::string, std::string> names_;  // of workers, by loopback_of()
-  std::optional<ChainStepClient> client_;     // of all workers
+  std::map<std::string, std::string> names_;  // workers by loopback_of()
+  std::optional<ChainStepClient> client_;     // shared by all workers
   ChainPost way_;
 };
 
-// Tests whose meshes deliver all calls at once, and once more with connections for steps.
+// Tests that run with immediate delivery, and again with connections for steps.
 class BothWays : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override { Mesh::steps_have_connections = GetParam(); }
@@ -227,7 +228,7 @@ class First {
                 mesh.clock, mesh.head.metrics),
         engine(options, backend, token_text, mesh.clock) {}
 
-  // As a request begins: room first.
+  // Reserves room first, as at the start of a request.
   Result<void> submit(RequestId id, GenerationRequest request, const std::vector<std::string>& hops) {
     request.chain = session_of(id);
     Result<void> reserved = Error{};
@@ -238,7 +239,7 @@ class First {
     if (!taken.ok()) sessions.release(session_of(id));
     return taken;
   }
-  // A step, and what follows from ends.
+  // Runs a step and handles requests that end.
   std::vector<TokenEvent> step() {
     auto events = engine.step();
     for (const TokenEvent& event : events) {

@@ -1,4 +1,4 @@
-// The devices on which the CUDA backend and its kernels are tested: the emulation always, a GPU where there is one.
+// The devices on which tests run the CUDA backend and its kernels: always the emulation, and a GPU if there is one.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct CudaCase {
 inline void PrintTo(const CudaCase& cuda_case, std::ostream* out) { *out << cuda_case.name; }
 inline std::string case_name(const ::testing::TestParamInfo<CudaCase>& info) { return info.param.name; }
 
-// A missing barrier shows in one order of threads or another.
+// Different orders of threads reveal a missing barrier.
 inline std::vector<CudaCase> cuda_cases() {
   using Order = cuda::emulation::Schedule::Order;
   return {{"EmulatedFp32", false, cuda::Precision::kFp32, Order::kForward},
@@ -40,7 +40,7 @@ inline std::vector<CudaCase> cuda_cases() {
           {"GpuBf16", true, cuda::Precision::kBf16}};
 }
 
-// A test with a device; it skips where that is a GPU and there is none.
+// A test with a device; skips if that is a GPU and there is none.
 class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
  protected:
   void SetUp() override {
@@ -61,8 +61,8 @@ class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
   [[nodiscard]] static cuda::Precision precision() { return GetParam().precision; }
   [[nodiscard]] static bool bf16() { return precision() == cuda::Precision::kBf16; }
 
-  // Of the shapes that an operation is tried with, those of this case: in CI the emulation's orders of threads share them out,
-  // so that each precision tries every shape and each order some.
+  // The shapes of an operation that this case tries. In CI the emulation's thread orders share them, so that each precision
+  // tries every shape and each order some of them.
   template <typename Shape>
   [[nodiscard]] static std::vector<Shape> shared_out(const std::vector<Shape>& shapes) {
     if (GetParam().gpu) return shapes;
@@ -81,7 +81,7 @@ class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
     return values;
   }
 
-  // On the device: as the precision's storage type, or as they are.
+  // Copies to the device: as the precision's storage type, or unchanged.
   [[nodiscard]] cuda::OnDevice put(const std::vector<float>& values) {
     if (!bf16()) return put_plain(values);
     std::vector<std::uint16_t> bits(values.size());
@@ -98,14 +98,14 @@ class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
     EXPECT_TRUE(device_->wait(kStream).ok());
     return memory;
   }
-  // Room for so many of the storage type, all zero.
+  // Room for this many elements of the storage type, all zero.
   [[nodiscard]] cuda::OnDevice zeros(std::int64_t count) {
     cuda::OnDevice memory = cuda::OnDevice::make(*device_, count * cuda::bytes_of(precision())).value();
     device_->clear(kStream, memory.get(), memory.bytes());
     return memory;
   }
 
-  // What is there, once all that was started is done.
+  // Waits for all work, then copies the contents back.
   [[nodiscard]] std::vector<float> get(const cuda::OnDevice& memory, std::int64_t count) {
     if (!bf16()) return get_floats(memory, count);
     const auto bits = get_plain<std::uint16_t>(memory, count);
@@ -127,7 +127,7 @@ class OnCudaDevice : public ::testing::TestWithParam<CudaCase> {
     return std::vector<T>(pinned.as<T>(), pinned.as<T>() + count);
   }
 
-  // Within `fp32` in FP32; in BF16 within a step of its 8 bits more. Both of 1 or, where that is more, of what is expected.
+  // Expects `fp32` accuracy in FP32, and one 8-bit step more in BF16; both relative to the larger of 1 and the expected value.
   static void expect_near(const std::vector<float>& found, const std::vector<float>& expected, double fp32) {
     ASSERT_EQ(found.size(), expected.size());
     const double tolerance = bf16() ? fp32 + 0x1p-8 : fp32;

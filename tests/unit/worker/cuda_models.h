@@ -1,4 +1,4 @@
-// Random models of the kinds that the CUDA backend serves, and their weights as it takes them.
+// Random models of the kinds that the CUDA backend serves, with weights in the form it expects.
 #pragma once
 
 #include <vector>
@@ -12,20 +12,20 @@
 
 namespace windlass::worker::testing {
 
-// Where activations are rounded, a token may go to one of two experts with almost the same logit rather than to the other: then
-// every token goes to all.
+// With rounded activations, a token may switch between two experts whose logits are almost equal; so every token uses all
+// experts.
 inline ModelConfig random_config(Rng& rng, cuda::Precision precision) {
   ModelConfig config = random_config(rng);
   if (precision == cuda::Precision::kBf16) config.experts_per_token = config.experts;
   return config;
 }
 
-// As load_weights() gives them, block by block. REQUIRES: both outlive it.
+// Provides weights block by block, as load_weights() does. REQUIRES: both arguments outlive the result.
 inline cuda::WeightSource source_of(const ModelConfig& config, const ModelWeights& weights) {
   return [&config, &weights](BlockRange blocks) -> Result<ModelWeights> { return part_of(config, weights, blocks); };
 }
 
-// All weights exact in BF16, so that only what is computed with them differs.
+// All weights exact in BF16, so that only the arithmetic differs.
 inline ModelWeights rounded(ModelWeights weights) {
   const auto round = [](std::vector<float>& values) {
     for (float& value : values) value = float_from_bf16(bf16_from_float(value));

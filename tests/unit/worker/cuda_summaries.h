@@ -1,4 +1,4 @@
-// What summaries, and a backend that makes them, are held to.
+// Checks of summaries, and of a backend that makes them.
 #pragma once
 
 #include <numeric>
@@ -25,7 +25,7 @@ inline void expect_summary(const LogitSummary& found, const LogitSummary& expect
   EXPECT_NEAR(found.tempered, expected.tempered, 1e-5 * static_cast<double>(expected.tempered));
 }
 
-// Of one batch of six single tokens, each in a block of the cache. tolerance: of logits from one time to the next.
+// Checks one batch of six single tokens, each in its own cache block. `tolerance`: between the logits of two runs.
 inline void expect_rows_by_need(Rng& rng, const ModelConfig& config, Backend& backend, float tolerance = 0) {
   const auto tokens = random_tokens(rng, config, 6);
   std::vector<std::int32_t> blocks(6);

@@ -1,4 +1,4 @@
-// Sequences that go through a backend of any kind in random chunks, batched with each other and laid out in shuffled blocks.
+// Sequences that run through any kind of backend in random chunks, batched together, with shuffled cache blocks.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@ namespace windlass::worker::testing {
 
 class CutSequences {
  public:
-  static constexpr std::int64_t kMaxTokens = 96;  // of a batch
+  static constexpr std::int64_t kMaxTokens = 96;  // per batch
   static constexpr std::int64_t kMaxRows = 4;
 
-  // The logits that are wanted are expected to be the reference's on the whole sequence.
+  // The wanted logits must equal the reference's for the whole sequence.
   struct Batch {
     std::vector<SequenceChunk> chunks;
     std::vector<const Row*> expected;
   };
 
-  // kv_blocks: of the cache. most_tokens: of a sequence at most.
+  // `kv_blocks`: size of the cache. `most_tokens`: longest sequence.
   CutSequences(Rng& rng, const ModelConfig& config, const ModelWeights& weights, std::int64_t kv_blocks,
                std::int64_t most_tokens)
       : rng_(rng), sequences_(3) {
@@ -46,15 +46,15 @@ class CutSequences {
     }
   }
 
-  // False when everything has been computed. A batch has something to compute.
+  // Returns false when everything is computed; otherwise the batch is not empty.
   bool next(Batch& batch) {
     batch = {};
     while (batch.chunks.empty()) {
       if (std::all_of(sequences_.begin(), sequences_.end(), [](const Sequence& each) { return each.left() == 0; }))
         return false;
-      const bool decodes = rng_.uniform() < 0.3;  // single tokens alone, as graphs have them
+      const bool decodes = rng_.uniform() < 0.3;  // only single tokens, which can run as graphs
       for (Sequence& sequence : sequences_) {
-        if (sequence.left() == 0 || rng_.uniform() < 0.3) continue;  // sits this one out
+        if (sequence.left() == 0 || rng_.uniform() < 0.3) continue;  // skip this batch
         const bool one = decodes || rng_.uniform() < 0.3;
         const std::int64_t count = one ? 1 : rng_.integer(1, std::min(sequence.left(), kMaxTokens / 3));
         const bool wants = rng_.uniform() < 0.8;
@@ -81,7 +81,7 @@ class CutSequences {
   std::vector<Sequence> sequences_;
 };
 
-// One layer, so that what is seen is attention over a long context.
+// One layer, so that the result depends on attention over a long context.
 inline ModelConfig one_layer(std::int64_t window) {
   ModelConfig config;
   config.windows = {window};
@@ -95,15 +95,15 @@ inline ModelConfig one_layer(std::int64_t window) {
   return config;
 }
 
-// A prompt's keys and values go from one backend's cache into other blocks of other backends, layer by layer as the callback
-// tells of them; then each goes on with the last token.
+// A prompt whose keys and values move from one backend's cache to other blocks of other backends, layer by layer, as the
+// callback reports them; each backend then continues with the last token.
 class MovedPrompt {
  public:
-  static constexpr std::int64_t kBlocks = 6;  // that a cache has
+  static constexpr std::int64_t kBlocks = 6;  // blocks in a cache
 
   MovedPrompt(Rng& rng, const ModelConfig& config) : tokens_(random_tokens(rng, config, kPrompt + 1)) {}
 
-  // move: (layer, values of the prompt's positions), after they were read out of `from`. Returns how many layers there were.
+  // `move(layer, values)` gets the prompt's values after they were read from `from`. Returns the number of layers.
   template <class Move>
   [[nodiscard]] std::int64_t compute(Backend& from, const Move& move) const {
     const SequenceChunk prompt{std::span(tokens_).first(kPrompt), 0, here_, false};
@@ -119,12 +119,12 @@ class MovedPrompt {
   void read(Backend& from, std::int64_t layer, std::vector<float>& values) const {
     from.read_kv({layer, 0, kPrompt}, here_, values.data());
   }
-  // In two ranges, the second first.
+  // Writes two ranges, the second one first.
   void write(Backend& to, std::int64_t layer, const std::vector<float>& values) const {
     to.write_kv({layer, 17, kPrompt - 17}, there_, values.data() + 17 * to.kv_shape().values);
     to.write_kv({layer, 0, 17}, there_, values.data());
   }
-  // The last token's logits where the prompt was computed, or was written.
+  // The last token's logits on the backend that computed the prompt, or on one that received it.
   [[nodiscard]] std::vector<float> last(Backend& backend, bool computed) const {
     const SequenceChunk chunk{std::span(tokens_).last(1), kPrompt, computed ? here_ : there_, true};
     const auto logits = backend.forward(std::span(&chunk, 1));

@@ -1,6 +1,6 @@
-// HashBackend: a Backend that is no model. A token's logits are a hash of the whole sequence so far, read back through the
-// block table out of its "cache", so that any mistake of the engine in positions, chunks or blocks gives other tokens. Exact,
-// and fast enough for thousands of schedules.
+// HashBackend: a fake Backend without a model. A token's logits are a hash of the whole sequence so far, which it reads back
+// from its "cache" through the block table. So any error of the engine in positions, chunks or blocks changes the tokens.
+// Exact, and fast enough for thousands of schedules.
 #pragma once
 
 #include <cstdint>
@@ -48,12 +48,12 @@ class HashBackend final : public Backend {
   [[nodiscard]] std::int64_t vocab_size() const override { return vocab_; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return blocks_; }
 
-  // What follows a sequence under greedy sampling.
+  // The token after this sequence under greedy sampling.
   [[nodiscard]] std::int32_t next_token(const std::vector<std::int32_t>& tokens) const {
     return static_cast<std::int32_t>(hash(tokens) % static_cast<std::uint64_t>(vocab_));
   }
 
-  // A token leaves itself in each layer.
+  // A token stores itself in each layer.
   [[nodiscard]] KvShape kv_shape() const override { return {kLayers, 1}; }
   void read_kv(const KvRange& range, std::span<const std::int32_t> blocks, float* out) const override {
     for (std::int64_t p = range.start; p < range.start + range.tokens; ++p) {
@@ -69,7 +69,7 @@ class HashBackend final : public Backend {
   std::int64_t steps = 0;
   std::int64_t fail_at_step = -1;
   std::int64_t largest_batch = 0;
-  std::int64_t read_as_written = 0;  // chunks that had a block before them which another one filled in the same step
+  std::int64_t read_as_written = 0;  // chunks that read a block which another chunk filled in the same step
 
  private:
   static constexpr std::int64_t kLayers = 2;
@@ -141,7 +141,7 @@ class HashBackend final : public Backend {
   std::vector<float> logits_;
 };
 
-// What greedy decoding of the hash backend gives, without any engine.
+// The text of greedy decoding with the hash backend, computed without an engine.
 inline std::string expected_text(const HashBackend& backend, std::vector<std::int32_t> tokens, std::int64_t count) {
   std::string text;
   for (; count > 0; --count) {

@@ -1,4 +1,4 @@
-// GGUF files written by hand: fields and tensors in the order given, with whatever a test wants wrong.
+// Writes GGUF files by hand: fields and tensors in the given order, with any error that a test needs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace windlass::worker::testing {
 
-// Little-endian, as this machine is.
+// Little-endian, like this machine.
 template <class T>
 void append_raw(std::string& to, T value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -65,7 +65,7 @@ class GgufWriter {
     return *this;
   }
 
-  // `shape`: rows first, as Hugging Face has it.
+  // `shape`: rows first, as in Hugging Face's format.
   GgufWriter& tensor(std::string_view name, std::uint32_t type, const std::vector<std::int64_t>& shape,
                      std::string_view bytes) {
     append_text(tensors_, name);

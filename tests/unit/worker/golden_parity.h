@@ -1,5 +1,5 @@
 // Golden models of Hugging Face transformers: config, tokens, and logits after a prompt and after each of 64 tokens, and how a
-// backend is held to them. tests/golden/parity/make_parity.py made the files and says how.
+// backend is compared with them. Made by tests/golden/parity/make_parity.py, which explains the method.
 #pragma once
 
 #include <algorithm>
@@ -28,14 +28,14 @@ namespace windlass::worker::testing {
 inline constexpr double kMaxGoldenDifference = 1e-4;
 inline constexpr std::size_t kGoldenSteps = 64;
 
-// What a backend must hold.
+// Size of the backend's KV cache.
 inline constexpr std::int64_t kGoldenKvBlocks = 16;
 inline constexpr std::int64_t kGoldenContext = 256;
 
 inline const char* const kGoldenModels[] = {"llama2", "llama31",  "mistral", "qwen2",     "qwen2_windows",   "qwen3",
                                             "opt",    "opt_350m", "mixtral", "qwen3_moe", "qwen3_moe_sparse"};
 
-// As make_parity.py's values().
+// Same as values() in make_parity.py.
 inline std::vector<float> golden_values(const std::string& name, std::size_t count, double offset, double scale) {
   std::uint64_t seed = 0xCBF29CE484222325;
   for (const char c : name) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001B3;
@@ -50,7 +50,7 @@ inline std::vector<float> golden_values(const std::string& name, std::size_t cou
   return out;
 }
 
-// All tensors of the golden model in one file, as FP32.
+// Writes all tensors of the golden model to one file, as FP32.
 inline void write_golden_weights(const nlohmann::json& tensors, const std::filesystem::path& folder) {
   nlohmann::json header = nlohmann::json::object();
   std::string data;
@@ -70,7 +70,7 @@ inline void write_golden_weights(const nlohmann::json& tensors, const std::files
   write_bytes(folder / "model.safetensors", whole + text + data);
 }
 
-// A golden model, read. Its tensors are in a folder of its own.
+// A golden model, loaded. Its tensors are in a folder of its own.
 class GoldenModel {
  public:
   explicit GoldenModel(const std::string& name) {
@@ -102,7 +102,7 @@ class GoldenModel {
     return std::move(read).value();
   }
 
-  // The backend's logits after the prompt, taken `piece` tokens at a time, and after each of the first `steps` tokens.
+  // The backend's logits after the prompt, computed `piece` tokens at a time, and after each of the first `steps` tokens.
   [[nodiscard]] std::vector<float> logits(Backend& backend, std::size_t piece, std::size_t steps = kGoldenSteps) const {
     std::vector<std::int32_t> blocks(kGoldenKvBlocks);
     std::iota(blocks.rbegin(), blocks.rend(), 0);
@@ -145,8 +145,8 @@ inline double most_difference(std::span<const float> found, std::span<const floa
   return most;
 }
 
-// The backend's logits differ from transformers' by 1e-4 at most, the prompt in one piece or in chunks of seven and the tokens
-// one after the other up to `steps`, and the greedy token is the same at every step.
+// Expects logits within 1e-4 of transformers', with the prompt in one piece and in chunks of seven, then one token at a time up
+// to `steps`, and the same greedy token at every step.
 inline void expect_golden_logits(
     const GoldenModel& model,
     const std::function<Result<std::unique_ptr<Backend>>(const ModelConfig&, const ModelWeights&)>& make,

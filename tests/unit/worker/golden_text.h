@@ -1,5 +1,5 @@
-// The seeded strings of the tokenizers' golden tests, as tests/golden/tokenizers/make_tokenizers.py and make_parts.py make
-// them.
+// The seeded strings of the tokenizers' golden tests, identical to those of tests/golden/tokenizers/make_tokenizers.py and
+// make_parts.py.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace windlass::worker::testing {
 
-// First and last code point of what one piece of a string is drawn from.
+// First and last code point of the range from which a piece of a string is drawn.
 inline constexpr std::uint32_t kRanges[][2] = {
     {0x20, 0x7E},     {0x61, 0x7A},       {0x61, 0x7A},     {0x61, 0x7A},     {0x41, 0x5A},     {0x30, 0x39},
     {0xA0, 0x17F},    {0x370, 0x3FF},     {0x400, 0x45F},   {0x5D0, 0x5EA},   {0x620, 0x66F},   {0x905, 0x96F},
@@ -79,7 +79,7 @@ inline std::uint64_t fnv(std::uint64_t state, std::int32_t number) {
   return state;
 }
 
-// What make_parts.py adds: source text, digits of many scripts, marks, and white space next to tokens.
+// Added by make_parts.py: source text, digits of many scripts, marks, and white space next to tokens.
 inline constexpr const char* kMoreWords[] = {"def f(x):\n    return x",
                                              "for (int i = 0; i < n; ++i) {",
                                              "};\n",
@@ -156,8 +156,8 @@ struct GoldenHashes {
   std::string ids;
   std::string texts;
 };
-// Of the ids that part_text_at(first) to part_text_at(end - 1) become, and of what these decode to, with U+FFFD for what is no
-// UTF-8, as the reference shows it.
+// Hashes of the ids of part_text_at(first) to part_text_at(end - 1), and of the texts they decode to, with U+FFFD for invalid
+// UTF-8, as in the reference.
 inline GoldenHashes hashes_of(const Tokenizer& tokenizer, std::size_t first, std::size_t end) {
   std::uint64_t ids_state = 0xCBF29CE484222325U, text_state = ids_state;
   for (std::size_t i = first; i < end; ++i) {

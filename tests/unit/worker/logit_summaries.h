@@ -1,4 +1,4 @@
-// Random rows of logits, and their summaries by a sort.
+// Random rows of logits, and their summaries computed by sorting.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace windlass::worker::testing {
 
-// Many equal, some not finite.
+// Many are equal, some are not finite.
 inline std::vector<float> random_logits(Rng& rng, std::int64_t count) {
   std::vector<float> logits;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -14,7 +14,7 @@
 
 namespace windlass::worker::testing {
 
-// A folder of its own for one test, gone after it.
+// A temporary folder for one test, removed afterwards.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -63,7 +63,7 @@ inline void write_bytes(const std::filesystem::path& path, const std::string& by
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-// A safetensors file from its header's text and its data.
+// A safetensors file with this header text and data.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data) {
   std::string out;
   const std::uint64_t size = header.size();

@@ -1,4 +1,4 @@
-// Tensors in GGUF's quantised blocks, drawn.
+// Random tensors in GGUF's quantised blocks.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ inline std::vector<std::byte> random_blocks(Rng& rng, GgmlType type, std::int64_
   return bytes;
 }
 
-// The matrix of these tensors' rows, one after the other; all numbers of a tensor are its rows.
+// The matrix of these tensors' rows, concatenated; each tensor is one part of its rows.
 inline BlockMatrix block_matrix(std::span<const GgmlType> types, std::span<const std::vector<std::byte>> tensors,
                                 std::int64_t columns) {
   GgmlCoding coding = coding_of(types.front());

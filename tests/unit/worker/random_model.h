@@ -1,4 +1,4 @@
-// Small models with random shapes and weights, for tests of what computes them.
+// Small models with random shapes and weights, for tests of the backends.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline WeightMatrix weight_matrix(const std::vector<float>& values, std::int64_t
     default: reserve_large(matrix.codes, values.size());
   }
   for (std::size_t at = 0; at < values.size(); at += width)
-    static_cast<void>(append_row(matrix, std::span(values).subspan(at, width), 0, columns));  // whose numbers are finite
+    static_cast<void>(append_row(matrix, std::span(values).subspan(at, width), 0, columns));  // its numbers are finite
   return matrix;
 }
 
@@ -122,7 +122,7 @@ inline ModelConfig random_config(Rng& rng) {
   return config;
 }
 
-// What a worker with these blocks alone has.
+// The weights of a worker with only these blocks.
 inline ModelWeights part_of(const ModelConfig& config, const ModelWeights& all, BlockRange blocks) {
   ModelWeights part;
   const bool begins = blocks.first == 0, ends = blocks.end == config.layers;

@@ -1,5 +1,5 @@
-// The forward pass written a second time, independently and as plainly as possible: double precision, one token after the
-// other, no cache, no BLAS, straight from the formulas. Slow on purpose; it is what the CPU backend is compared with.
+// A second, independent and very plain implementation of the forward pass: double precision, one token at a time, no cache, no
+// BLAS, straight from the formulas. Slow on purpose; the backends are compared with it.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline Row times(const std::vector<float>& matrix, std::int64_t first_row, std::
   return y;
 }
 
-// What an eight-bit code stands for, without its row's scale.
+// The value of an 8-bit code, without its row's scale.
 inline double meaning(std::uint8_t code, WeightFormat format) {
   if (format == WeightFormat::kInt8) return code < 128 ? code : code - 256;
   const int exponent = code >> 3U & 15;
@@ -33,7 +33,7 @@ inline double meaning(std::uint8_t code, WeightFormat format) {
   return code < 128 ? magnitude : -magnitude;
 }
 
-// A BF16 number: a sign, eight bits of exponent, seven of mantissa.
+// A BF16 number: sign, 8 bits of exponent, 7 bits of mantissa.
 inline double meaning(std::uint16_t half) {
   const int exponent = half >> 7U & 255;
   const double magnitude = std::ldexp(exponent == 0 ? half & 127 : 128 + (half & 127), std::max(exponent, 1) - 134);
@@ -43,7 +43,7 @@ inline double meaning(std::uint16_t half) {
 inline Row times(const WeightMatrix& matrix, std::int64_t first_row, std::int64_t rows, const Row& x) {
   if (matrix.format == WeightFormat::kFp32) return times(matrix.values, first_row, rows, x);
   if (matrix.format == WeightFormat::kBf16) {
-    std::vector<float> numbers(matrix.halves.size());  // which FP32 holds exactly
+    std::vector<float> numbers(matrix.halves.size());  // exact in FP32
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(meaning(matrix.halves[i]));
     return times(numbers, first_row, rows, x);
   }
@@ -99,7 +99,7 @@ inline Row mlp(const ModelConfig& config, const MlpWeights& weights, const Row& 
   return out;
 }
 
-// Every expert is asked, and what the best of them say is added by the softmax of the router's logits.
+// Computes every expert, and adds the best ones weighted by the softmax of the router's logits.
 inline Row mixture(const ModelConfig& config, const LayerWeights& layer, const Row& x) {
   Row shares = times(layer.router, 0, config.experts, x);
   for (double& share : shares) share = std::exp(share);
@@ -116,7 +116,7 @@ inline Row mixture(const ModelConfig& config, const LayerWeights& layer, const R
   return sum;
 }
 
-// Each head by itself.
+// Normalises each head separately.
 inline void normalise_heads(Row& row, const std::vector<float>& weight, double eps) {
   if (weight.empty()) return;
   for (std::size_t head = 0; head < row.size(); head += weight.size()) {

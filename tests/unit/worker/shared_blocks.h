@@ -1,5 +1,5 @@
-// A batch in which two sequences go on behind what a third one computes in it, for every kind of backend: the one before it in
-// the batch with a single token, as in decode, the one after it with several.
+// A batch in which two sequences continue after blocks that a third one computes in the same batch, for every kind of backend:
+// the first with a single token, as in decode, the second with several.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace windlass::worker::testing {
 
 class SharedBlocks {
  public:
-  static constexpr std::int64_t kBlocks = 5;  // that the cache has at least
+  static constexpr std::int64_t kBlocks = 5;  // minimum size of the cache
   static constexpr std::int64_t kTokens = 46;
   static constexpr std::int64_t kRows = 3;
 
@@ -31,7 +31,7 @@ class SharedBlocks {
             {whole_, 0, of_whole_, true},
             {std::span(several_).subspan(kShared), kShared, of_several_, true}};
   }
-  // The logits that the reference has for the last token of each.
+  // The reference's logits for the last token of each sequence.
   [[nodiscard]] std::vector<Row> expected(const ModelConfig& config, const ModelWeights& weights) const {
     std::vector<Row> rows;
     for (const auto* tokens : {&single_, &whole_, &several_}) rows.push_back(reference_logits(config, weights, *tokens).back());

@@ -1,5 +1,5 @@
-// What tests of several ranks have in common, whatever computes: which part of a model's weights a rank has, and a schedule
-// that runs on several ranks and on one beside each other.
+// Shared by the tests with several ranks, for every kind of backend: a rank's part of a model's weights, and a schedule that
+// runs on several ranks and on one at the same time.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace windlass::worker::testing {
 
-// Rows, or columns, that a rank has of a matrix (rows, columns).
+// A rank's rows, or columns, of a matrix (rows, columns).
 template <class T>
 std::vector<T> rows_of(const std::vector<T>& from, TensorSlice slice, std::int64_t first, std::int64_t rows,
                        std::int64_t columns) {
@@ -44,7 +44,7 @@ inline WeightMatrix rows_of(const WeightMatrix& from, TensorSlice slice, std::in
   return {from.format, rows_of(from.values, slice, first, rows, columns), rows_of(from.halves, slice, first, rows, columns),
           rows_of(from.codes, slice, first, rows, columns), rows_of(from.scales, slice, first, rows, 1)};
 }
-// Each row's scale is that of all its columns.
+// A row keeps the scale of all its columns.
 inline WeightMatrix columns_of(const WeightMatrix& from, TensorSlice slice, std::int64_t rows, std::int64_t columns) {
   return {from.format, columns_of(from.values, slice, rows, columns), columns_of(from.halves, slice, rows, columns),
           columns_of(from.codes, slice, rows, columns), from.scales};
@@ -57,7 +57,7 @@ inline void append(WeightMatrix& to, const WeightMatrix& more) {
 }
 inline void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-// What a rank is to have of an MLP so wide.
+// A rank's part of an MLP of this width.
 inline MlpWeights mlp_of_rank(const ModelConfig& config, const MlpWeights& from, TensorSlice slice, std::int64_t width) {
   MlpWeights out = from;
   out.in = rows_of(from.in, slice, 0, width, config.hidden_size);
@@ -70,7 +70,7 @@ inline MlpWeights mlp_of_rank(const ModelConfig& config, const MlpWeights& from,
   return out;
 }
 
-// What a rank is to have of the model's blocks.
+// A rank's part of the model's blocks.
 inline ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights& whole, BlockRange blocks, TensorSlice slice) {
   const std::int64_t hidden = config.hidden_size, q = config.q_size(), kv = config.kv_size();
   const bool ends = blocks.end == config.layers;
@@ -97,16 +97,16 @@ inline ModelWeights slice_of_rank(const ModelConfig& config, const ModelWeights&
   return out;
 }
 
-constexpr double kMaxDifference = 1e-4;  // of FP32 logits; top two that lie closer may change places
-// Where what passes between operations is rounded to BF16: of a row's length, and of one logit in lengths of a row's mean
-// logit.
+constexpr double kMaxDifference = 1e-4;  // of FP32 logits; a top two closer than this may swap
+// Limits if values between operations are rounded to BF16: relative to a row's length, and for one logit relative to a row's
+// mean logit.
 constexpr double kMaxBf16Difference = 0.03;
 constexpr double kMaxBf16Logit = 0.2;
 
 struct Compared {
   bool bf16 = false;
   std::int64_t rows = 0;
-  std::int64_t close = 0;  // of them with other greedy tokens, and the top two closer than the difference
+  std::int64_t close = 0;  // rows with another greedy token, with the top two closer than the limit
 };
 
 inline void expect_same_rows(std::span<const float> found, std::span<const float> expected, std::int64_t vocab,
@@ -134,7 +134,7 @@ inline void expect_same_rows(std::span<const float> found, std::span<const float
   }
 }
 
-// Runs every batch on both and answers as the first does, so that both see the same schedule.
+// Runs every batch on both backends and returns the first one's result, so that both see the same schedule.
 class Both final : public Backend {
  public:
   Both(const ModelConfig& config, Backend& reference, Backend& first, Backend* second)
@@ -161,7 +161,7 @@ class Both final : public Backend {
     EXPECT_TRUE(expected.ok());
     auto found = first_.forward(chunks);
     EXPECT_TRUE(found.ok()) << found.error().message;
-    if (second_ != nullptr && found.ok()) {  // the rest of the blocks
+    if (second_ != nullptr && found.ok()) {  // the remaining blocks
       std::vector<SequenceChunk> rest(chunks.begin(), chunks.end());
       const float* hidden = found->data();
       for (SequenceChunk& each : rest) {
@@ -182,8 +182,8 @@ class Both final : public Backend {
   Backend* second_;
 };
 
-// Requests that come, are computed in chunks beside each other, share the blocks of a common beginning and lose their blocks to
-// one another. `found`: grows by the tokens that they shared.
+// Runs requests that arrive over time, are computed in chunks, share blocks of a common beginning and preempt each other.
+// `found`: incremented by the number of shared tokens.
 inline std::int64_t run_schedule(Rng& rng, const ModelConfig& config, Backend& backend, std::int64_t* found = nullptr,
                                  RequestId requests = 10) {
   EngineOptions options;

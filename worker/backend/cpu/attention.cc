@@ -1,4 +1,4 @@
-// Paged attention in two ways: decode walks the cache tile by tile; prefill gathers a head and lets BLAS do the products.
+// Paged attention in two ways: decode walks the cache tile by tile; prefill gathers a head's keys and values and uses BLAS.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,20 +12,20 @@
 namespace windlass::worker::cpu {
 namespace {
 
-// Rows of queries up to which attention walks the cache directly; above it, gathering and a product pay.
+// Number of query rows up to which attention walks the cache directly; above it, gathering and a product are faster.
 constexpr std::int64_t kDirectRows = 16;
-// Bound on the scores held at once by the gathered path.
+// Limit of scores in memory at once on the gathered path.
 constexpr std::int64_t kScoreElements = 1 << 20;
 constexpr std::int64_t kTile = kKvBlockTokens;
 
-// A tile's worth: these loops only add and multiply.
+// One vector per tile: these loops only add and multiply.
 using Lanes = Vector<kTile>;
 constexpr std::int64_t kLanes = kTile;
 
 // out (kTile) = q (dim) * keys (dim, kTile)
 inline __attribute__((always_inline)) void score_tile(const float* q, const float* keys, std::int64_t dim, float* out) {
   Lanes even = {};
-  Lanes odd = {};  // two sums, so that one need not wait for the other; head_dim is even
+  Lanes odd = {};  // two sums, to shorten the dependency chain; head_dim is even
   for (std::int64_t d = 0; d < dim; d += 2) {
     even += q[d] * *reinterpret_cast<const Lanes*>(keys + d * kTile);
     odd += q[d + 1] * *reinterpret_cast<const Lanes*>(keys + (d + 1) * kTile);
@@ -99,7 +99,7 @@ struct SoftmaxRow {
   }
 };
 
-// Each compiled for this processor.
+// The kernels compiled for this processor.
 struct TileKernels {
   void (*score)(const float*, const float*, std::int64_t,
                 float*) = Compiled<ScoreTile, void(const float*, const float*, std::int64_t, float*)>::for_this_processor();
@@ -113,14 +113,14 @@ const TileKernels& kernels() {
   return kChosen;
 }
 
-// Softmax over the scores from `first` to before `visible`; the rest of them becomes 0.
+// Softmax over scores `first` to `visible` - 1; sets the others to 0.
 void masked_softmax(float* scores, float scale, std::int64_t first, std::int64_t visible, std::int64_t length) {
   std::fill(scores, scores + first, 0.0F);
   kernels().softmax(scores + first, scale, visible - first);
   std::fill(scores + visible, scores + length, 0.0F);
 }
 
-// The first position that the token at `position` sees.
+// The first position visible to the token at `position`.
 std::int64_t first_seen(std::int64_t window, std::int64_t position) {
   return window > 0 ? std::max<std::int64_t>(0, position + 1 - window) : 0;
 }
@@ -134,8 +134,8 @@ std::int64_t tile_offset(const ModelConfig& config, std::int32_t block, std::int
   return (block * config.kv_heads + kv_head) * config.head_dim * kTile;
 }
 
-// Decode, or a few tokens: one query row after the other; the tiles of kv head g are shared by the query heads of its group.
-// `scores`: room for a row of whole tiles for each of them.
+// Decode, or a few tokens: processes one query row after the other; the query heads of a group share the tiles of kv head g.
+// `scores`: room for a row of whole tiles per head.
 void direct_attention(const ModelConfig& config, std::int64_t window, const AttentionRows& rows, std::int64_t q_stride,
                       std::int64_t g, float* scores) {
   const std::int64_t dim = config.head_dim;
@@ -167,8 +167,8 @@ void direct_attention(const ModelConfig& config, std::int64_t window, const Atte
   }
 }
 
-// Prefill: gathers one kv head at a time and lets BLAS do the two products for all query heads of its group. Positions count
-// from the first tile that any of the tokens sees.
+// Prefill: gathers one kv head at a time and uses BLAS for both products of all query heads in its group. Positions count from
+// the first tile visible to any of the tokens.
 void gathered_attention(const ModelConfig& config, std::int64_t window, const AttentionRows& sequence, std::int64_t q_stride,
                         ThreadTeam& team, AttentionScratch& scratch) {
   const auto& [q, tokens, start, kv, out] = sequence;
@@ -192,7 +192,7 @@ void gathered_attention(const ModelConfig& config, std::int64_t window, const At
     }
     for (std::int64_t first = 0; first < tokens; first += rows_at_once) {
       const std::int64_t rows = std::min(rows_at_once, tokens - first);
-      const std::int64_t seen = start + first + rows - base;  // keys that any of these rows may see
+      const std::int64_t seen = start + first + rows - base;  // keys visible to any of these rows
       // Row t * group + h of the products is query head g * group + h of token first + t.
       for (std::int64_t t = 0; t < rows; ++t) {
         std::copy_n(q + (first + t) * q_stride + g * group * dim, group * dim, queries + t * group * dim);
@@ -243,7 +243,7 @@ void attention(const ModelConfig& config, std::int64_t window, std::span<const A
                ThreadTeam& team, AttentionScratch& scratch) {
   scratch.scores.resize(static_cast<std::size_t>(team.size()));
   scratch.direct.clear();
-  std::int64_t positions = 0;  // that direct rows look at
+  std::int64_t positions = 0;  // visible to direct rows
   std::int64_t longest = 0;
   for (const AttentionRows& rows : sequences) {
     if (rows.tokens >= kDirectRows) continue;

@@ -1,5 +1,5 @@
-// A tile of the matrix has a row in each lane. Its codes are multiplied with four columns of a token at once, which all lanes
-// share; a few tokens are taken together, so that codes are unpacked once for them.
+// A tile of the matrix has one row per vector lane. Its codes are multiplied with four columns of a token, broadcast to all
+// lanes. Several tokens are processed together, so that codes are unpacked once for all of them.
 #include "worker/backend/cpu/block_product.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-// gcc 12 takes the header's own undefined values for ours (its bug 105593).
+// gcc 12 reports the header's intentionally undefined values as ours (its bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -23,7 +23,7 @@ constexpr std::int64_t kRows = BlockMatrix::kTileRows;
 constexpr std::int64_t kColumns = BlockMatrix::kTileColumns;
 constexpr int kQuads = kColumns / 4;
 constexpr float kLargestCode = 127;
-// Adding it to a small number leaves that, rounded, in the lowest bits.
+// Adding it to a small number rounds that to an integer in the lowest bits.
 constexpr float kRound = 0x1.8p23F;
 constexpr std::int32_t kRoundBits = 0x4B400000;
 
@@ -43,7 +43,7 @@ struct CodeTile {
       most = std::max(most, largest[lane]);
       nothing += not_finite[lane];
     }
-    *scale = most / kLargestCode + nothing;  // NaN, and so are the products, where an activation is none
+    *scale = most / kLargestCode + nothing;  // NaN if an activation is NaN, and so are the products
     const float inverse = most > 0 ? kLargestCode / most : 0;
     std::int32_t whole[kColumns];
     for (int i = 0; i < kColumns; i += kLanes) {
@@ -63,7 +63,7 @@ struct CodeTile {
 };
 using CodeTileOf = Compiled<CodeTile, void(const float*, std::int8_t*, float*, std::int32_t*)>;
 
-// What all kernels go through: tiles of rows, a few tokens at a time, `Tile::run<kTokens>` for each.
+// The loop of all kernels: for each tile of rows and a few tokens, calls `Tile::run<kTokens>`.
 template <template <int kBits, int kGroup> class Tile, int kTokens, int kBits, int kGroup>
 inline __attribute__((always_inline)) void tiles_of_coding(const BlockRows& job, std::int64_t first, std::int64_t end) {
   const BlockMatrix& w = *job.w;
@@ -86,14 +86,14 @@ inline __attribute__((always_inline)) void tiles(const BlockRows& job, std::int6
   tiles_of_coding<Tile, kTokens, 8, 16>(job, first, end);
 }
 
-// y's rows of a token become, or grow by, what the lanes have.
+// Sets a token's rows of y to the lanes, or adds the lanes to them.
 inline __attribute__((always_inline)) void put(const BlockRows& job, std::int64_t token, std::int64_t row, std::int64_t rows,
                                                const float* lanes) {
   float* const y = job.y + token * job.w->rows + row;
   for (std::int64_t i = 0; i < rows; ++i) y[i] = job.accumulate ? y[i] + lanes[i] : lanes[i];
 }
 
-// On any processor.
+// For any processor.
 template <int kBits, int kGroup>
 struct AnyTile {
   template <int kTokens>
@@ -135,8 +135,8 @@ void any(const BlockRows& job, std::int64_t first, std::int64_t end) { tiles<Any
 #define WINDLASS_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define WINDLASS_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma" WINDLASS_WIDE)))
 
-// Two halves of a tile's rows, one after the other: eight rows a vector. Products of two bytes are added as sixteen bits, eight
-// times at most: 8 * 2 * 15 * 127 is less than 2^15. Codes of eight bits are two of four.
+// Processes a tile's rows in two halves: eight rows per vector. Products of two bytes are added in 16 bits, eight times at
+// most: 8 * 2 * 15 * 127 is less than 2^15. 8-bit codes are split into two of 4 bits.
 template <int kBits, int kGroup>
 struct Avx2Tile {
   template <int kTokens>
@@ -275,7 +275,7 @@ void code_tokens(const float* x, std::int64_t tokens, std::int64_t columns, Thre
 }
 
 #if defined(__x86_64__)
-// Halves to floats and back. clang 16, which builds the fuzzers, has no name for it in __builtin_cpu_supports().
+// F16C converts half floats. clang 16, which builds the fuzzers, cannot query it with __builtin_cpu_supports().
 bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;

@@ -1,8 +1,8 @@
-// Products with a matrix of quantised blocks, in whole numbers.
+// Products with a matrix of quantised blocks, in integer arithmetic.
 //
-// Activations become whole numbers from -127 to 127, with one FP32 scale for 32 of them, as llama.cpp's Q8_1 has them. A
-// product of codes and these is exact; it is scaled, and a group's minimum times the sum of its activations is added, in FP32,
-// group after group. So a row's result, of one kernel, has the same bits whatever the other rows and tokens are.
+// Activations are quantised to integers from -127 to 127 with one FP32 scale per 32 of them, as in llama.cpp's Q8_1. The
+// product of codes is an exact integer; it is scaled, and the group's minimum times the sum of its activations is added, in
+// FP32, group by group. With one kernel, a row's result therefore has the same bits whatever the other rows and tokens are.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace windlass::worker::cpu {
 
-// Activations (tokens, columns) as a product reads them.
+// Activations (tokens, columns) in the form that a product reads.
 struct CodedTokens {
   std::int64_t tokens = 0;
   std::int64_t tiles = 0;          // of BlockMatrix::kTileColumns columns
@@ -32,10 +32,10 @@ struct BlockRows {
   float* y;  // (tokens, rows)
   bool accumulate;
 };
-// Rows of the tiles of rows from `first` to before `end`.
+// Computes the rows in tiles `first` to `end` - 1.
 using BlockKernel = void (*)(const BlockRows& job, std::int64_t first, std::int64_t end);
 
-// For a processor with these vectors; with AVX-512 but without its VNNI that of AVX2.
+// The kernel for these vectors. A processor with AVX-512 but without VNNI gets the AVX2 kernel.
 [[nodiscard]] BlockKernel block_kernel(VectorSet vectors);
 
 }  // namespace windlass::worker::cpu

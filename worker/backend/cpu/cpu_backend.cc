@@ -1,5 +1,5 @@
-// One forward pass: all tokens of all chunks go through each matrix together; only attention looks at single sequences. config_
-// has this rank's heads and width; what has the whole hidden size is whole, and the same bits, at every rank.
+// One forward pass: all tokens of all chunks go through each matrix together; only attention works on single sequences. config_
+// has this rank's heads and width; tensors of the whole hidden size are complete, with the same bits, on every rank.
 #include "worker/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace windlass::worker {
 namespace {
 
-constexpr std::int64_t kSwiGluOperations = 16;  // for a number, about
+constexpr std::int64_t kSwiGluOperations = 16;  // approximate, per number
 
 std::vector<float> floats(std::int64_t count) {
   std::vector<float> zeros;
@@ -40,7 +40,7 @@ std::int64_t widest_mlp(const ModelConfig& config) {
   return std::max(config.has_mlp() ? config.intermediate_size : 0, config.experts > 0 ? config.expert_intermediate_size : 0);
 }
 
-// Floats of the buffers of a step and of the rope tables.
+// Number of floats in a step's buffers and the rope tables.
 struct StepSizes {
   std::int64_t hidden, qkv, mixed, mlp_in, narrow, activated, expert_rows, last, logits, rope;
 
@@ -121,9 +121,10 @@ class CpuBackend final : public Backend {
       rows += chunk.wants_logits && ends() ? 1 : 0;
     }
     if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
-      if (options_.group != nullptr) WINDLASS_RETURN_IF_ERROR(options_.group->barrier());  // where all ranks find the same
-      return Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
-                                                     tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
+      if (options_.group != nullptr)
+        WINDLASS_RETURN_IF_ERROR(options_.group->barrier());  // on this path all ranks return the same error
+      return Error{ErrorCode::kInternal, fmt::format("forward: must have at most {} tokens and {} logit rows (got {} and {})",
+                                                     options_.max_batch_tokens, options_.max_logit_rows, tokens, rows)};
     }
     const std::int64_t hidden = config_.hidden_size;
     if (begins()) {
@@ -162,7 +163,7 @@ class CpuBackend final : public Backend {
     return std::span<const float>(logits_.data(), static_cast<std::size_t>(rows * config_.vocab_size));
   }
 
-  // y = norm(x), of rows of the hidden size. y may be x.
+  // y = norm(x), for rows of the hidden size. y may be x.
   void norm(const NormWeights& weights, const std::vector<float>& x, std::vector<float>& y, std::int64_t rows) const {
     const auto eps = static_cast<float>(config_.norm_eps);
     const std::int64_t hidden = config_.hidden_size;
@@ -173,7 +174,7 @@ class CpuBackend final : public Backend {
     }
   }
 
-  // What goes into attention or an MLP: residual_, where the norm comes after it.
+  // The input of attention or an MLP: residual_ if the norm comes after it.
   const std::vector<float>& norm_before(const NormWeights& weights, std::int64_t tokens) {
     if (config_.norm_after) return residual_;
     norm(weights, residual_, normed_, tokens);
@@ -183,14 +184,14 @@ class CpuBackend final : public Backend {
     if (config_.norm_after) norm(weights, residual_, residual_, tokens);
   }
 
-  // y (tokens, out) = x (tokens, hidden) * w (out, hidden)^T + bias, where there is one.
+  // y (tokens, out) = x (tokens, hidden) * w (out, hidden)^T + bias, if any.
   void project(const std::vector<float>& x, const WeightMatrix& w, const std::vector<float>& bias, std::vector<float>& y,
                std::int64_t tokens, std::int64_t out) {
     if (!bias.empty()) cpu::set_bias(bias.data(), y.data(), tokens, out);
     product_.multiply(x.data(), w, y.data(), tokens, config_.hidden_size, out, !bias.empty());
   }
 
-  // An MLP so wide up to its second matrix: (tokens, width) of x (tokens, hidden).
+  // An MLP of this width up to its second matrix: x (tokens, hidden) to (tokens, width).
   const std::vector<float>& widen(const MlpWeights& mlp, const std::vector<float>& x, std::int64_t tokens, std::int64_t width) {
     project(x, mlp.in, mlp.in_bias, mlp_in_, tokens, config_.mlp_in_size(width));
     if (config_.activation == Activation::kRelu) {
@@ -207,14 +208,14 @@ class CpuBackend final : public Backend {
     return activated_;
   }
 
-  // residual_ += mlp(in), which may be residual_
+  // residual_ += mlp(in); `in` may be residual_
   [[nodiscard]] Result<void> add_mlp(const MlpWeights& mlp, const std::vector<float>& in, std::int64_t tokens) {
     const std::vector<float>& wide = widen(mlp, in, tokens, config_.intermediate_size);
     return add_product(wide, mlp.out, mlp.out_bias, tokens, config_.intermediate_size);
   }
 
-  // residual_ += the sum of each token's experts of `in`, by their weights, in the sum over all ranks. A token's experts are
-  // added in the order of their numbers, whatever the batch. REQUIRES: `in` is not residual_.
+  // residual_ += the weighted sum of each token's experts applied to `in`, summed over all ranks. A token's experts are added
+  // in the order of their numbers, whatever the batch is. REQUIRES: `in` is not residual_.
   [[nodiscard]] Result<void> add_experts(const LayerWeights& layer, const std::vector<float>& in, std::int64_t tokens) {
     assert(&in != &residual_);
     const std::int64_t hidden = config_.hidden_size;
@@ -243,7 +244,7 @@ class CpuBackend final : public Backend {
     return options_.group == nullptr ? Result<void>() : options_.group->add_sum(residual_.data(), tokens * hidden);
   }
 
-  // residual_ += x (tokens, in) * w (hidden, in)^T, in the sum over all ranks, and the bias once.
+  // residual_ += x (tokens, in) * w (hidden, in)^T, summed over all ranks, plus the bias once.
   [[nodiscard]] Result<void> add_product(const std::vector<float>& x, const WeightMatrix& w, const std::vector<float>& bias,
                                          std::int64_t tokens, std::int64_t in) {
     const std::int64_t hidden = config_.hidden_size;
@@ -256,7 +257,7 @@ class CpuBackend final : public Backend {
     return options_.group->add_sum(residual_.data(), tokens * hidden);
   }
 
-  // The rows with each rank's part of the vocabulary at its place, for rank 0.
+  // At rank 0, the rows with each rank's part of the vocabulary in place.
   [[nodiscard]] Result<std::span<const float>> gathered(std::int64_t rows) {
     if (rows == 0) return std::span<const float>();
     RankGroup& group = *options_.group;
@@ -278,7 +279,7 @@ class CpuBackend final : public Backend {
     for (const SequenceChunk& chunk : chunks) to = std::copy(chunk.hidden.begin(), chunk.hidden.end(), to);
   }
 
-  // A token's row is at the one rank that has its id; the others add nothing.
+  // Only the rank that has a token's id has its row; the others add nothing.
   [[nodiscard]] Result<void> embed(std::span<const SequenceChunk> chunks, std::int64_t tokens) {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t width = config_.embedding_width();
@@ -286,7 +287,7 @@ class CpuBackend final : public Backend {
     const std::int64_t first = slice_.first(config_.vocab_size);
     const std::int64_t end = slice_.end(config_.vocab_size);
     RankGroup* group = options_.group;
-    assert(group == nullptr || !projects);  // check_tensor_parallel()
+    assert(group == nullptr || !projects);  // guaranteed by check_tensor_parallel()
     float* to = projects ? narrow_.data() : group == nullptr ? residual_.data() : group->addend(tokens * hidden).data();
     for (const SequenceChunk& chunk : chunks) {
       for (const std::int32_t token : chunk.tokens) {
@@ -316,8 +317,8 @@ class CpuBackend final : public Backend {
     }
   }
 
-  // Norms and rotates queries and keys (where the model does), stores keys and values in the cache, then mixes: qkv_ -> mixed_.
-  // `layer`: counted from this backend's first block.
+  // Normalises and rotates queries and keys (if the model does), stores keys and values in the cache, then mixes: qkv_ ->
+  // mixed_. `layer`: counted from this backend's first block.
   void attend(std::span<const SequenceChunk> chunks, std::int64_t layer) {
     const std::int64_t kv_size = config_.kv_size();
     const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
@@ -336,7 +337,7 @@ class CpuBackend final : public Backend {
           cpu::rms_norm(row, weights.q_norm.data(), row, config_.heads, config_.head_dim, eps);
           cpu::rms_norm(key, weights.k_norm.data(), key, config_.kv_heads, config_.head_dim, eps);
         }
-        // Query and key heads stand side by side, so one rotation takes both.
+        // Query and key heads are adjacent, so one call rotates both.
         if (config_.positions == Positions::kRotary) cpu::rope(row, config_.heads + config_.kv_heads, rope_, position);
         cpu::store_kv(config_, row + config_.q_size(), row + config_.q_size() + kv_size,
                       chunk.blocks[static_cast<std::size_t>(position / kKvBlockTokens)], position % kKvBlockTokens, keys,
@@ -359,7 +360,7 @@ class CpuBackend final : public Backend {
   CpuBackendOptions options_;
   BlockRange blocks_;
   cpu::RopeTable rope_;
-  std::vector<float> own_cache_;  // empty where the group has it
+  std::vector<float> own_cache_;  // empty if the cache is in the group's memory
   cpu::KvCache cache_;
   std::vector<float> residual_, normed_, qkv_, mixed_, mlp_in_, narrow_, activated_, expert_rows_, last_, logits_;
   cpu::ThreadTeam team_;
@@ -401,13 +402,14 @@ Result<std::unique_ptr<Backend>> make_cpu_backend(const ModelConfig& config, std
     return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(config, std::move(weights), options));
   } catch (const std::system_error& error) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("--threads: found {}, and the system starts no more: {}", options.threads, error.what())};
+                 fmt::format("--threads: must be a number of threads that the system can start (got {}): {}", options.threads,
+                             error.what())};
   } catch (const std::exception&) {
     const auto cache_bytes = static_cast<double>(
         options.kv_blocks * kKvBlockTokens * kv_bytes_per_token(config, options.blocks.value_or(config.all_blocks()).size()));
     return Error{
         ErrorCode::kResourceExhausted,
-        fmt::format("a KV cache of {} tokens ({:.1f} GiB) does not fit into this machine's memory; lower --kv-cache-tokens or "
+        fmt::format("a KV cache of {} tokens ({:.1f} GiB) does not fit in this machine's memory; lower --kv-cache-tokens or "
                     "--max-context-tokens",
                     options.kv_blocks * kKvBlockTokens, cache_bytes / (1ULL << 30U))};
   }

@@ -1,4 +1,4 @@
-// Softmax over the router's logits, the largest few of it, and a counting sort by expert.
+// Softmax over the router's logits, selection of the largest, and a counting sort by expert.
 #include "worker/backend/cpu/experts.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void ExpertRouting::route(const ModelConfig& config, const float* x, const float
   ends_.assign(experts, 0);
   for (const Choice& choice : choices_) ++ends_[static_cast<std::size_t>(choice.expert)];
   std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
-  // From the back, so that each end moves to its expert's beginning; the next expert's beginning is its end.
+  // Fill from the back, so that each end moves to its expert's beginning; the next expert's beginning is its end.
   for (std::size_t i = choices_.size(); i-- > 0;) {
     routed_[--ends_[static_cast<std::size_t>(choices_[i].expert)]] = {static_cast<std::int64_t>(i / each), choices_[i].weight};
   }
@@ -39,7 +39,7 @@ std::span<const ExpertRouting::Routed> ExpertRouting::of(std::int64_t expert) co
 void ExpertRouting::choose(const ModelConfig& config, const float* logits, Choice* to) {
   order_.resize(static_cast<std::size_t>(config.experts));
   std::iota(order_.begin(), order_.end(), 0);
-  const auto rank = [&](std::int64_t expert) {  // NaN last, or the order would be none
+  const auto rank = [&](std::int64_t expert) {  // NaN last; otherwise this would not be an order
     return std::isnan(logits[expert]) ? -std::numeric_limits<float>::infinity() : logits[expert];
   };
   const auto chosen_end = order_.begin() + config.experts_per_token;

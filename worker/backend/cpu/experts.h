@@ -1,10 +1,9 @@
-// ExpertRouting: which experts of a layer the tokens of a batch go to, and with what weight (mixture of experts; Shazeer et al.
-// 2017, Jiang et al. 2024).
+// ExpertRouting: assigns the tokens of a batch to a layer's experts, with weights (mixture of experts; Shazeer et al. 2017,
+// Jiang et al. 2024).
 //
-// A token's experts are those of its largest router logits. Each logit is computed alone, in an order of sums of its own: a
-// token chooses the same experts whatever else is in the batch, and at every rank. The tokens of an expert stand together, so
-// that it needs one matrix product for all of them. Owned by the backend, used from its thread; route() allocates nothing once
-// it has grown.
+// A token's experts are those with its largest router logits. Each logit is summed separately in a fixed order, so a token gets
+// the same experts whatever the rest of the batch is, and on every rank. Tokens are grouped by expert, so each expert needs one
+// matrix product. Owned by the backend and used from its thread; route() allocates nothing once its buffers have grown.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +33,14 @@ class ExpertRouting {
     float weight = 0;
   };
 
-  // Of one token: writes config.experts_per_token choices.
+  // For one token: writes config.experts_per_token choices.
   void choose(const ModelConfig& config, const float* logits, Choice* to);
 
   std::vector<float> logits_;        // (T, experts)
-  std::vector<std::int64_t> order_;  // experts by logit, of one token
+  std::vector<std::int64_t> order_;  // experts of one token, sorted by logit
   std::vector<Choice> choices_;      // (T, experts_per_token)
   std::vector<Routed> routed_;       // by expert
-  std::vector<std::size_t> ends_;    // of each expert in routed_
+  std::vector<std::size_t> ends_;    // end of each expert's part of routed_
 };
 
 }  // namespace windlass::worker::cpu

@@ -1,4 +1,4 @@
-// All layers' keys, then all layers' values.
+// Memory layout: all layers' keys, then all layers' values.
 #include "worker/backend/cpu/kv_cache.h"
 
 #include <cassert>

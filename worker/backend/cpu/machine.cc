@@ -1,4 +1,4 @@
-// See machine.h.
+// Runs the measurements; see machine.h.
 #include "worker/backend/cpu/machine.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Lanes = float __attribute__((vector_size(16 * sizeof(float)), aligned(alignof(float)), may_alias));
 
-// Of a multiple of 64 floats. Four sums, so that no addition waits for another.
+// REQUIRES: `count` is a multiple of 64. Four sums, so that additions do not wait for each other.
 float sum_of(const float* memory, std::size_t count) {
   Lanes a = {}, b = {}, c = {}, d = {};
   for (std::size_t i = 0; i < count; i += 64) {
@@ -32,7 +32,7 @@ float sum_of(const float* memory, std::size_t count) {
   return total;
 }
 
-// In large pages, a MiB at a time.
+// With large pages, a MiB at a time.
 double read_bytes_per_s(ThreadTeam& team, int repeats) {
   constexpr std::size_t kParts = 512, kPartFloats = (1U << 20U) / sizeof(float);
   std::vector<float> memory;
@@ -45,7 +45,8 @@ double read_bytes_per_s(ThreadTeam& team, int repeats) {
       sums[at] += sum_of(memory.data() + at * kPartFloats, kPartFloats);
     });
   });
-  if (std::any_of(sums.begin(), sums.end(), [](float sum) { return !(sum > 0); })) std::abort();  // what is read is used
+  if (std::any_of(sums.begin(), sums.end(), [](float sum) { return !(sum > 0); }))
+    std::abort();  // use the result, so that reading is not optimised away
   return static_cast<double>(memory.size() * sizeof(float)) / seconds;
 }
 

@@ -1,5 +1,5 @@
-// Few tokens: a tile of some rows of the matrix and four tokens stays in registers over a block of columns. What the tile reads
-// lies in the first-level cache but for the matrix itself, which streams in from memory, or the tokens, from the second level.
+// Few tokens: a tile of some matrix rows and four tokens stays in registers over a block of columns. Its inputs are in the
+// first-level cache, except for the matrix, which streams from memory, or the tokens, which come from the second level.
 #include "worker/backend/cpu/matrix_product.h"
 
 #include <algorithm>
@@ -16,36 +16,35 @@
 namespace windlass::worker::cpu {
 namespace {
 
-// Columns of a block: sums go into y block by block, in this order for any number of tokens.
+// Columns per block: sums go to y block by block, in this order for any number of tokens.
 constexpr std::int64_t kDepth = 512;
 constexpr std::int64_t kTokensOfTile = 4;
-// Tokens of which more stay near than this are taken block by block for many rows, others row by row for all columns.
+// If the tokens take more than this, process them block by block over many rows; otherwise row by row over all columns.
 constexpr std::int64_t kNearFloats = 1 << 16;
-// How far ahead codes are fetched: they are unpacked one row after the other, too few reads at once to hide the memory's
-// latency.
+// Prefetch distance of codes: they are unpacked row by row, with too few reads in flight to hide the memory's latency.
 constexpr std::int64_t kBytesAhead = 1024;
-// Rows that a thread takes at once, at most: enough to read memory in long runs.
+// Most rows that a thread takes at a time: enough to read memory in long runs.
 constexpr std::int64_t kMaxRowsOfPart = 96;
-// Of FP32 at once, for OpenBLAS: a megabyte, which stays in the second-level cache until the product has read it.
+// FP32 numbers unpacked at a time for OpenBLAS: a megabyte, which stays in the second-level cache until the product reads it.
 constexpr std::int64_t kDequantisedFloats = 1 << 18;
 
 struct FewTokens {
   const float* x;             // (blocks of kDepth columns, tokens, kDepth), in the matrix's order
   const float* values;        // (out, in), or
-  const WeightMatrix* codes;  // the same
+  const WeightMatrix* codes;  // the same as codes
   float* y;                   // (tokens, out)
   std::int64_t tokens, in, out;
   bool accumulate;
 };
 
-// Numbers of less than 32 bits become floats in an order in which it takes no shuffling: of a vector of 32-bit words first the
-// lowest numbers of all words, then the next ones. x is brought into the same order.
+// 16- and 8-bit numbers are converted to floats in an order that needs no shuffling: from a vector of 32-bit words, first the
+// lowest number of every word, then the next. x is brought into the same order.
 std::int64_t numbers_of_word(const WeightMatrix* codes) {
   if (codes == nullptr) return 1;
   return codes->format == WeightFormat::kBf16 ? 2 : 4;
 }
 
-// `count` numbers, in the order of vectors of so many words, with zeros up to whole vectors.
+// Reorders `count` numbers for vectors of this many words, and pads with zeros to whole vectors.
 void put_in_order(const float* from, std::int64_t count, std::int64_t lanes, std::int64_t of_word, float* to) {
   const std::int64_t vectors = lanes * of_word;
   for (std::int64_t first = 0; first < count; first += vectors) {
@@ -65,7 +64,7 @@ inline __attribute__((always_inline)) void put_bits(const Words<kLanes>& bits, f
 
 static_assert(std::endian::native == std::endian::little, "the first number of a word is its lowest bits");
 
-// Each of these makes floats of a vector of words, in order.
+// Converters from a vector of words to floats, in order.
 struct FromBf16 {
   static constexpr int kOfWord = 2;
   template <int kLanes>
@@ -84,7 +83,7 @@ struct FromInt8 {
     }
   }
 };
-// As float_from_fp8 in quantised.cc.
+// Same method as float_from_fp8 in quantised.cc.
 struct FromFp8 {
   static constexpr int kOfWord = 4;
   template <int kLanes>
@@ -103,7 +102,7 @@ struct FromFp8 {
   }
 };
 
-// `count` numbers from `codes` on, as floats, in order and with zeros up to whole vectors.
+// Converts `count` numbers from `codes` to floats, in order, padded with zeros to whole vectors.
 template <class From, int kLanes, class Code>
 inline __attribute__((always_inline)) void unpack(const Code* codes, std::int64_t count, float scale, float* to) {
   constexpr std::int64_t kNumbers = kLanes * From::kOfWord;
@@ -147,9 +146,9 @@ inline __attribute__((always_inline)) float sum_of_lanes(const Vector<kLanes>& l
   }
 }
 
-// y[t * y_stride + r] = or += the sum over `count` columns of w[r * w_stride + column] * x[t * kDepth + column]. What is left
-// at the end becomes a vector with zeros: all columns are computed in the same way, so that a sum does not depend on the tile.
-// REQUIRES: zeros behind x's columns up to a multiple of kLanes.
+// y[t * y_stride + r] = or += the sum over `count` columns of w[r * w_stride + column] * x[t * kDepth + column]. The remainder
+// is padded with zeros to a full vector, so all columns are computed in the same way and a sum does not depend on the tile.
+// REQUIRES: x's columns are padded with zeros to a multiple of kLanes.
 template <int kLanes, int kRows, std::size_t... kSum>
 inline __attribute__((always_inline)) void tile(const float* w, std::int64_t w_stride, const float* x, std::int64_t count,
                                                 float* y, std::int64_t y_stride, bool add,
@@ -172,7 +171,7 @@ inline __attribute__((always_inline)) void tile(const float* w, std::int64_t w_s
   }
 }
 
-// kRows rows from `row` on, of a block of columns, with all tokens.
+// Computes kRows rows from `row` on, for a block of columns and all tokens.
 template <int kLanes, int kRows>
 inline __attribute__((always_inline)) void block_of_rows(const FewTokens& job, std::int64_t row, std::int64_t column) {
   std::int64_t count = std::min(kDepth, job.in - column);
@@ -220,18 +219,18 @@ inline __attribute__((always_inline)) void rows(const FewTokens& job, std::int64
   }
 }
 
-// From one row of y to the next there are y_stride floats.
+// Rows of y are y_stride floats apart.
 void many_tokens(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
                  std::int64_t y_stride, bool accumulate) {
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(tokens), static_cast<int>(out), static_cast<int>(in),
               1.0F, x, static_cast<int>(in), w, static_cast<int>(in), accumulate ? 1.0F : 0.0F, y, static_cast<int>(y_stride));
 }
 
-// With eight lanes twelve sums, three of the matrix and one of the tokens make sixteen registers; AVX-512 has thirty-two: with
-// sixteen lanes twenty-four, six and one. Four lanes are what every processor has, or does without much loss.
+// Register use with 8 lanes: 12 sums, 3 vectors of the matrix and 1 of the tokens, in total 16. AVX-512 has 32: with 16 lanes
+// 24, 6 and 1. 4 lanes are for any processor.
 constexpr int rows_of_tile(int lanes) { return lanes == 16 ? 6 : 3; }
 
-// Calls rows(first, end) for parts of whole tiles of rows, several for each thread.
+// Calls rows(first, end) for parts made of whole tiles, several per thread.
 template <class Rows>
 void share_rows(ThreadTeam& team, std::int64_t count, std::int64_t rows_of_tile, const Rows& rows) {
   const std::int64_t tiles = count / (rows_of_tile * team.size() * 4);
@@ -328,7 +327,7 @@ void MatrixProduct::multiply(const float* x, const WeightMatrix& w, float* y, st
 
 void set_blas_threads(int threads) {
 #if defined(__SANITIZE_THREAD__)
-  threads = 1;  // OpenBLAS is not instrumented: hand-overs between its own threads would look like races
+  threads = 1;  // OpenBLAS is not instrumented: synchronisation between its threads would be reported as races
 #endif
   openblas_set_num_threads(threads);
 }

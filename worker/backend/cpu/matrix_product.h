@@ -1,14 +1,14 @@
 // Products with a model's matrices, on all threads of a team.
 //
-// Of up to kFewTokens tokens each number of a matrix is read from memory once, row by row, and multiplied with all of them:
-// what decoding costs is the reading. A general product copies the matrix into an order of its own first, which pays only for
-// more tokens; those go into OpenBLAS, with the process's BLAS thread count. Matrices of eight bits become FP32 on the way, a
-// few hundred numbers at a time, so that memory is read for eight bits alone.
+// For up to kFewTokens tokens, each number of the matrix is read from memory once, row by row, and multiplied with all tokens,
+// because reading dominates the cost of decoding. A general product first copies the matrix into another layout, which pays
+// only for more tokens; those use OpenBLAS, with the process's number of BLAS threads. 8-bit matrices are converted to FP32 a
+// few hundred numbers at a time, so that only 8 bits per number are read from memory.
 //
-// Quantised blocks are multiplied as whole numbers, for any number of tokens (block_product.h).
+// Quantised blocks are multiplied as integers, for any number of tokens (block_product.h).
 //
-// Up to kFewTokens, in one format and by one kernel, a token's result has the same bits whatever the other tokens, their number
-// and the number of threads; with blocks for any number.
+// For up to kFewTokens tokens (any number with blocks), one format and one kernel, a token's result has the same bits whatever
+// the other tokens, their number and the number of threads are.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ namespace windlass::worker::cpu {
 
 constexpr std::int64_t kFewTokens = 128;
 
-// One way to compute the product of few tokens: as this or that processor has vectors.
+// An implementation of the product with few tokens, for one vector set.
 struct FewTokensKernel;
-// Those that this processor has, the best one first; "any" is everywhere.
+// Those that this processor supports, best first; "any" always works.
 [[nodiscard]] std::span<const FewTokensKernel* const> few_tokens_kernels();
 [[nodiscard]] const char* name_of(const FewTokensKernel& kernel);
 
@@ -34,7 +34,7 @@ class MatrixProduct {
   explicit MatrixProduct(ThreadTeam& team, const FewTokensKernel& kernel = *few_tokens_kernels().front())
       : team_(&team), kernel_(&kernel) {}
 
-  // y (T, out) = x (T, in) * w (out, in)^T, or y += that. What it needs is kept, so that a step allocates nothing once that has
+  // y (T, out) = x (T, in) * w (out, in)^T, or y += that. Keeps its buffers, so that a step allocates nothing once they have
   // grown. One call at a time.
   void multiply(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out,
                 bool accumulate = false);
@@ -42,7 +42,7 @@ class MatrixProduct {
                 bool accumulate = false);
 
  private:
-  // Either `values` or `codes`.
+  // Pass either `values` or `codes`.
   void few_tokens(const float* x, const float* values, const WeightMatrix* codes, float* y, std::int64_t tokens,
                   std::int64_t in, std::int64_t out, bool accumulate);
 
@@ -55,7 +55,7 @@ class MatrixProduct {
   CodedTokens coded_;
 };
 
-// Number of OpenBLAS's threads, for the whole process.
+// Sets the number of OpenBLAS's threads, for the whole process.
 void set_blas_threads(int threads);
 
 }  // namespace windlass::worker::cpu

@@ -1,4 +1,4 @@
-// Loops written so that a compiler vectorises them without reordering a sum by itself: dot products keep eight running sums.
+// Loops that a compiler can vectorise without reordering sums: dot products keep eight running sums.
 #include "worker/backend/cpu/ops.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace windlass::worker::cpu {
 namespace {
 
-// Of term(0) to term(n - 1).
+// Sum of term(0) to term(n - 1).
 template <class Term>
 float sum_of(std::int64_t n, const Term& term) {
   float sums[8] = {};
@@ -31,7 +31,7 @@ float sum(const float* a, std::int64_t n) {
   return sum_of(n, [=](std::int64_t i) { return a[i]; });
 }
 
-// silu(g) = g * e^g / (1 + e^g) = g / (1 + e^-g): of the two the one whose exponent is not above 0.
+// silu(g) = g * e^g / (1 + e^g) = g / (1 + e^-g): uses the form whose exponent is not positive.
 template <int kLanes>
 inline __attribute__((always_inline)) void swiglu_vector(const float* gate, const float* up, float* out) {
   const Vector<kLanes> g = at<kLanes>(gate);
@@ -123,7 +123,7 @@ std::vector<double> rope_frequencies(const ModelConfig& config) {
       frequency /= scaling.factor;
     } else if (scaling.kind == RopeScaling::Kind::kLlama3) {
       const double wavelength = 2 * std::numbers::pi / frequency;
-      const double turns = scaling.original_max_tokens / wavelength;  // turns within the trained context
+      const double turns = scaling.original_max_tokens / wavelength;  // rotations within the trained context
       if (turns < scaling.low_freq_factor) {
         frequency /= scaling.factor;
       } else if (turns <= scaling.high_freq_factor) {

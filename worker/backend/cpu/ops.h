@@ -1,7 +1,8 @@
-// The operations of a decoder layer on the CPU, FP32: the reference for every other backend.
+// The operations of a decoder layer on the CPU in FP32: the reference for every other backend.
 //
-// Pure functions over row-major arrays; shapes stand at each one. Products with a model's matrices: matrix_product.h.
-// attention() runs on a team's threads and, for long prompts, in OpenBLAS; the rest runs on the caller's thread.
+// Pure functions over row-major arrays, with shapes given at each function. For products with a model's matrices see
+// matrix_product.h. attention() uses a team's threads and, for long prompts, OpenBLAS; everything else runs on the caller's
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@
 
 namespace windlass::worker::cpu {
 
-// y (T, out) = x (T, in) * w (out, in)^T, each number as a sum in one order, whatever T and the number of threads: for products
+// y (T, out) = x (T, in) * w (out, in)^T. Each sum has a fixed order, independent of T and the number of threads, for products
 // that decide something. Slower than MatrixProduct.
 void matmul_by_dots(const float* x, const float* w, float* y, std::int64_t tokens, std::int64_t in, std::int64_t out);
 
-// y (T, out): each row becomes the bias (out), or is added to by it.
+// y (T, out): sets each row to the bias (out), or adds the bias to it.
 void set_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
 void add_bias(const float* bias, float* y, std::int64_t tokens, std::int64_t out);
 
@@ -34,36 +35,36 @@ void relu(float* y, std::int64_t tokens, std::int64_t intermediate);
 // out (T, I) = silu(gate) * up, of gate_up (T, 2 I): gate, then up, in each row.
 void swiglu(const float* gate_up, float* out, std::int64_t tokens, std::int64_t intermediate);
 
-// Rotation angles of each position, after the config's scaling. cos and sin are (positions, head_dim / 2).
+// Cosines and sines of each position's rotation angles, after the config's scaling: (positions, head_dim / 2).
 struct RopeTable {
   std::vector<float> cos;
   std::vector<float> sin;
   std::int64_t half = 0;
 };
 [[nodiscard]] RopeTable make_rope_table(const ModelConfig& config, std::int64_t positions);
-// head_dim / 2 angles per position step. Sources: Su et al. 2021; for kLlama3 Meta's llama-models, apply_scaling.
+// head_dim / 2 angles per position step. Sources: Su et al. 2021; for kLlama3, apply_scaling in Meta's llama-models.
 [[nodiscard]] std::vector<double> rope_frequencies(const ModelConfig& config);
 
 // Rotates one row of `heads` heads in place: dimension i pairs with i + head_dim / 2, as Hugging Face checkpoints expect.
 void rope(float* row, std::int64_t heads, const RopeTable& table, std::int64_t position);
 
-// One sequence's view of a layer's cache. A block's keys of one head are a tile (head_dim, kKvBlockTokens), its values a tile
-// (kKvBlockTokens, head_dim); keys and values are (blocks, kv_heads) of such tiles. Keys lie across so that the scores of a
-// whole block come out of plain multiply-adds without a sum over lanes.
+// One sequence's view of a layer's cache. Per block and head, keys form a tile (head_dim, kKvBlockTokens) and values a tile
+// (kKvBlockTokens, head_dim); keys and values are (blocks, kv_heads) of such tiles. Keys are transposed so that the scores of a
+// block need only multiply-adds, without a sum over lanes.
 struct PagedKv {
   const float* keys = nullptr;
   const float* values = nullptr;
   std::span<const std::int32_t> blocks;
 };
 
-// Puts one position's key and value rows (kv_heads * head_dim each) into its block.
+// Stores one position's key and value rows (kv_heads * head_dim each) in its block.
 void store_kv(const ModelConfig& config, const float* key, const float* value, std::int32_t block, std::int64_t offset,
               float* keys, float* values);
-// The same, the other way.
+// The reverse.
 void load_kv(const ModelConfig& config, const float* keys, const float* values, std::int32_t block, std::int64_t offset,
              float* key, float* value);
 
-// A sequence's new tokens, T of them at positions start ... start + T - 1, whose keys and values are in the cache.
+// A sequence's new tokens, T of them at positions start to start + T - 1; their keys and values are already in the cache.
 struct AttentionRows {
   const float* q = nullptr;  // (T, heads * head_dim) with a row stride
   std::int64_t tokens = 0;
@@ -72,9 +73,9 @@ struct AttentionRows {
   float* out = nullptr;  // (T, heads * head_dim), dense
 };
 
-// Memory that attention() needs; kept by the caller so that a step allocates nothing once it has grown.
+// Work space of attention(), kept by the caller so that a step allocates nothing once it has grown.
 struct AttentionScratch {
-  std::vector<std::vector<float>> scores;  // by member of the team
+  std::vector<std::vector<float>> scores;  // one per member of the team
   std::vector<float> keys;
   std::vector<float> values;
   std::vector<float> queries;
@@ -82,8 +83,8 @@ struct AttentionScratch {
   std::vector<const AttentionRows*> direct;
 };
 
-// Causal grouped-query attention of each sequence's new tokens. A token sees the last `window` positions, its own included;
-// 0: all. A token's result does not depend on the other sequences nor on the team.
+// Causal grouped-query attention of each sequence's new tokens. A token sees the last `window` positions, including its own; 0:
+// all. A token's result does not depend on the other sequences or the team.
 void attention(const ModelConfig& config, std::int64_t window, std::span<const AttentionRows> sequences, std::int64_t q_stride,
                ThreadTeam& team, AttentionScratch& scratch);
 

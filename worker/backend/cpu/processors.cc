@@ -1,4 +1,4 @@
-// Linux's affinity masks, as large as the machine needs them.
+// Reads and sets Linux affinity masks, as large as the machine needs them.
 #include "worker/backend/cpu/processors.h"
 
 #include <algorithm>
@@ -23,9 +23,9 @@ AffinityMask empty_mask(std::size_t processors) {
   return mask;
 }
 
-// Of a thread, 0 for the calling one; nothing, and errno, where the system does not tell.
+// Of a thread, 0 for the calling one; nothing, with errno set, on failure.
 std::optional<AffinityMask> mask_of(pid_t thread) {
-  // The kernel refuses a mask that is smaller than its own.
+  // The kernel rejects a mask that is smaller than its own.
   for (std::size_t room = 1024; room <= kMaxProcessors; room *= 2) {
     AffinityMask mask = empty_mask(room);
     if (mask.set == nullptr) return std::nullopt;
@@ -58,8 +58,8 @@ int core_of(int processor) {
 }
 
 std::vector<int> cores_first(std::vector<int> processors, const std::function<int(int)>& core) {
-  std::map<int, int> seen;                   // of each core
-  std::vector<std::pair<int, int>> in_turn;  // the how many-th of its core, and which
+  std::map<int, int> seen;                   // per core
+  std::vector<std::pair<int, int>> in_turn;  // its index within its core, and the processor
   for (const int processor : processors) in_turn.emplace_back(seen[core(processor)]++, processor);
   std::stable_sort(in_turn.begin(), in_turn.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::transform(in_turn.begin(), in_turn.end(), processors.begin(), [](const auto& each) { return each.second; });
@@ -71,8 +71,8 @@ Result<std::vector<int>> processors_of_rank(const std::vector<int>& processors, 
   const auto wanted = static_cast<std::size_t>(threads) * static_cast<std::size_t>(ranks);
   if (wanted > processors.size()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("found {} threads that compute, allowed is at most {}: this process may run on so many processors",
-                             wanted, processors.size())};
+                 fmt::format("threads: must be at most {}, the number of processors that this process may run on (got {})",
+                             processors.size(), wanted)};
   }
   const auto first = processors.begin() + static_cast<std::ptrdiff_t>(rank) * threads;
   return std::vector<int>(first, first + threads);

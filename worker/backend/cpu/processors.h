@@ -1,4 +1,4 @@
-// Processors that this process may run on, and threads that stay on one of them.
+// Finds the processors that this process may use, and pins threads to them.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace windlass::worker::cpu {
 
-// Numbers of the processors that the process's main thread may run on, ascending: those of the machine, of the container's
-// cpuset, or of taskset. Error: kUnavailable, where the system does not tell.
+// Numbers of the processors that the process's main thread may run on, ascending: those of the machine, the container's cpuset
+// or taskset. Error: kUnavailable if the system does not tell.
 [[nodiscard]] Result<std::vector<int>> allowed_processors();
 
-// The lowest number among the processors that are threads of this one's core; its own where the system does not tell.
+// The lowest-numbered hardware thread of this processor's core; the processor itself if the system does not tell.
 [[nodiscard]] int core_of(int processor);
-// The same processors, the first of each core before the second of any.
+// The same processors, ordered so that each core's first comes before any core's second.
 [[nodiscard]] std::vector<int> cores_first(std::vector<int> processors, const std::function<int(int)>& core);
 
-// Of `processors`, those of one of `ranks` ranks with `threads` threads each; ranks share none. Error: kInvalidArgument, when
-// there are fewer than ranks * threads. REQUIRES: 0 <= rank < ranks, threads >= 1.
+// Selects from `processors` those of one of `ranks` ranks with `threads` threads each; ranks share none. Error:
+// kInvalidArgument if there are fewer than ranks * threads. REQUIRES: 0 <= rank < ranks, threads >= 1.
 [[nodiscard]] Result<std::vector<int>> processors_of_rank(const std::vector<int>& processors, int threads, int rank, int ranks);
 
 // A thread's affinity.
@@ -35,10 +35,10 @@ struct AffinityMask {
   std::size_t bytes = 0;
 };
 
-// While this lives, the thread that made it runs on one processor alone. Threads that it starts meanwhile do, too, for good.
+// Pins the thread that creates it to one processor during its lifetime. Threads started meanwhile inherit the pin permanently.
 class StaysOn {
  public:
-  // Nothing changes without a processor, or where the system refuses this one. REQUIRES: ends on the thread that made it.
+  // Does nothing without a processor, or if the system refuses it. REQUIRES: destroyed on the thread that created it.
   explicit StaysOn(std::optional<int> processor);
   ~StaysOn();
   StaysOn(const StaysOn&) = delete;

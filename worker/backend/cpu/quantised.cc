@@ -1,4 +1,4 @@
-// Rows become floats in a loop that is compiled for what the processor has, as attention's tiles are.
+// Converts rows to floats in loops compiled for this processor, like attention's tiles.
 #include "worker/backend/cpu/quantised.h"
 
 #include <bit>
@@ -12,9 +12,9 @@ inline __attribute__((always_inline)) float float_from_int8(std::uint8_t code) {
   return static_cast<float>(static_cast<std::int8_t>(code));
 }
 
-// e4m3: the bits of a normal number, moved to where FP32 has them, have the wrong bias alone. The others, eighths of 2^-6
-// without a leading one, come out as 2^-7 and half of them; twice that less 2^-6 is smaller for these alone. No branch, so that
-// the loop is vectorised.
+// e4m3: moving the bits of a normal number to FP32's positions leaves only the exponent's bias wrong. Subnormals, multiples of
+// 1/8 of 2^-6 without a leading one, come out as 2^-7 plus half of their value; twice that minus 2^-6 is smaller only for them.
+// No branch, so that the loop can be vectorised.
 inline __attribute__((always_inline)) float float_from_fp8(std::uint8_t code) {
   const std::int32_t bits = code;
   const auto normal = std::bit_cast<float>(((bits & 0x7F) << 20) + ((127 - 7) << 23));

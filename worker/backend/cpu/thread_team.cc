@@ -1,4 +1,4 @@
-// Waiting is std::atomic's: a few looks, then the kernel.
+// Waits with std::atomic::wait: a short spin, then the kernel.
 #include "worker/backend/cpu/thread_team.h"
 
 #include <cassert>
@@ -14,7 +14,7 @@ ThreadTeam::ThreadTeam(int threads, std::vector<int> processors) : processors_(s
       threads_.emplace_back([this, member] { serve(member); });
     }
   } catch (...) {
-    end();  // those that have begun would wait for work for ever
+    end();  // the threads already started would wait for work for ever
     throw;
   }
 }
@@ -42,7 +42,7 @@ void ThreadTeam::share(const Piece& piece) {
   pieces_.fetch_add(1, std::memory_order_release);
   pieces_.notify_all();
   take_parts(0);
-  // Each thread comes to each piece, if only to see that nothing is left: nobody can take from the next one by mistake.
+  // Every thread joins every call, even if nothing is left for it, so no thread can take a part of the next call by mistake.
   for (std::uint32_t left = working_.load(std::memory_order_acquire); left > 0;
        left = working_.load(std::memory_order_acquire)) {
     working_.wait(left, std::memory_order_acquire);
@@ -57,7 +57,7 @@ void ThreadTeam::take_parts(int member) noexcept {
 }
 
 void ThreadTeam::serve(int member) noexcept {
-  // Where the system refuses, as after a change of the container's cpuset, the thread computes elsewhere.
+  // If the system refuses, e.g. after a change of the container's cpuset, the thread runs elsewhere.
   const StaysOn here(processor_of(member));
   for (std::uint32_t seen = 0;; ++seen) {
     pieces_.wait(seen, std::memory_order_acquire);

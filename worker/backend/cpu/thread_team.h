@@ -1,8 +1,8 @@
-// ThreadTeam: some threads that do a piece of work together with the one that brings it.
+// ThreadTeam: a fixed set of threads that work together with the calling thread.
 //
-// The parts of a piece go to whoever is free; which thread does which is open, so results must not depend on it. Between two
-// pieces the threads sleep. One thread at a time brings work, whichever; it may be another one each time. With a processor for
-// each member, its threads stay on theirs, and who brings work does while it is in the team.
+// Parts of the work go to whichever thread is free, so results must not depend on the assignment. Threads sleep between calls.
+// One thread at a time may call; it need not be the same each time. With one processor per member, the team's threads are
+// pinned, and the caller is pinned while it is in the team.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,15 @@
 
 namespace windlass::worker::cpu {
 
-// Multiplications below which calling other threads takes longer than what they would save.
+// Number of multiplications below which waking other threads costs more than it saves.
 constexpr std::int64_t kWorthSharing = 1 << 17;
 
 class ThreadTeam {
  public:
-  // So many members, the one that brings work among them. REQUIRES: threads >= 1. Throws std::system_error where the system
-  // starts no more threads.
+  // A team of this many members, including the caller. REQUIRES: threads >= 1. Throws std::system_error if the system starts no
+  // more threads.
   explicit ThreadTeam(int threads) : ThreadTeam(threads, {}) {}
-  // Member m stays on processors[m], as far as the system allows it; with none, wherever the system puts it. REQUIRES: none, or
-  // one for each member.
+  // Pins member m to processors[m] if the system allows it; an empty list pins none. REQUIRES: empty, or one per member.
   ThreadTeam(int threads, std::vector<int> processors);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -32,12 +31,12 @@ class ThreadTeam {
 
   [[nodiscard]] int size() const { return 1 + static_cast<int>(threads_.size()); }
 
-  // Whoever brings work is on member 0's processor, where there is one, while what this gives lives.
+  // Pins the caller to member 0's processor, if any, while the result lives.
   [[nodiscard]] StaysOn enter() const;
 
-  // Calls work(part, member) once for each part from 0 to before `parts`, and returns when all are done: what they wrote is
-  // seen by the caller. Parts of one member (0 to before size()) come one after the other. REQUIRES: `work` throws nothing and
-  // brings no work itself.
+  // Calls work(part, member) once for each part from 0 to `parts` - 1 and returns when all are done; what they wrote is visible
+  // to the caller. Parts of one member (0 to size() - 1) run one after the other. REQUIRES: `work` does not throw and does not
+  // call the team.
   template <class Work>
   void run(std::int64_t parts, const Work& work) {
     if (parts <= 1 || threads_.empty()) {
@@ -61,13 +60,13 @@ class ThreadTeam {
   void serve(int member) noexcept;
   void end();
 
-  const std::vector<int> processors_;  // of the members; or none
+  const std::vector<int> processors_;  // one per member; or empty
 
   Piece piece_;
-  std::atomic<std::int64_t> next_{0};     // part that nobody has taken
-  std::atomic<std::uint32_t> pieces_{0};  // shared so far; another one calls the threads
+  std::atomic<std::int64_t> next_{0};     // next part to be taken
+  std::atomic<std::uint32_t> pieces_{0};  // calls shared so far; a change wakes the threads
   std::atomic<std::uint32_t> working_{0};
-  bool ended_ = false;  // written before the last call
+  bool ended_ = false;  // written before the last wake-up
   std::vector<std::jthread> threads_;
 };
 

@@ -1,4 +1,4 @@
-// One pass over the chunks counts, another writes.
+// Packs the batch in two passes over the chunks: one counts, one writes.
 #include "worker/backend/cuda/batch.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::int32_t number(std::int64_t value) { return static_cast<std::int32_t>(value
 
 std::int64_t tiles_of(std::int64_t tokens) { return (tokens + kPrefillTileRows - 1) / kPrefillTileRows; }
 
-// How many the chunks need of each.
+// Counts the entries that the chunks need.
 PackedBatch counted(std::span<const SequenceChunk> chunks, std::int64_t hidden_size, bool logits) {
   PackedBatch batch;
   for (const SequenceChunk& chunk : chunks) {
@@ -43,7 +43,7 @@ std::int64_t table_blocks_of(std::span<const SequenceChunk> chunks, std::int64_t
   return blocks;
 }
 
-// Where each begins, one behind the other.
+// Lays the lists out one after the other.
 void lay_out(PackedBatch& batch, std::int64_t table_blocks) {
   batch.ids_at = 0;
   batch.positions_at = batch.ids_at + batch.tokens;
@@ -56,7 +56,7 @@ void lay_out(PackedBatch& batch, std::int64_t table_blocks) {
   batch.size = batch.tables_at + table_blocks;
 }
 
-// Writes the chunks, one after the other, to where the batch has each part of them.
+// Writes the chunks, one by one, to the batch's lists.
 class Writer {
  public:
   Writer(const PackedBatch& batch, std::span<std::int32_t> to)
@@ -88,7 +88,7 @@ class Writer {
     table_ += blocks;
   }
 
-  // Rows that nobody asked for.
+  // Adds rows that compute nothing.
   void pad() {
     while (row_ < batch_.tokens) {
       *decode_row_++ = {number(row_), -1, 0};
@@ -133,7 +133,7 @@ Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hid
   lay_out(batch, table_blocks_of(chunks, hidden_size));
   if (batch.size > static_cast<std::int64_t>(to.size())) {
     return Error{ErrorCode::kInternal,
-                 fmt::format("forward: found a batch of {} numbers, allowed are {}", batch.size, to.size())};
+                 fmt::format("forward: must have at most {} packed numbers (got {})", to.size(), batch.size)};
   }
   Writer writer(batch, to);
   for (const SequenceChunk& chunk : chunks) writer.add(chunk, tokens_of(chunk, hidden_size), logits);

@@ -1,7 +1,8 @@
-// PackedBatch: all that the kernels of one forward pass must know of its chunks, in one array that goes to the device at once.
+// PackedBatch: everything that the kernels of one forward pass need to know about its chunks, in one array, sent to the device
+// in one copy.
 //
-// Single tokens (decode) and pieces of prompts (prefill) are listed apart, since different kernels attend to them; everything
-// else looks at all tokens alike. Pure functions over the caller's memory.
+// Single tokens (decode) and pieces of prompts (prefill) are listed separately, because different attention kernels process
+// them; all other kernels treat tokens alike. Pure functions over the caller's memory.
 #pragma once
 
 #include <cstdint>
@@ -12,38 +13,36 @@
 
 namespace windlass::worker::cuda {
 
-// How many of what, and where each list begins in the array, in numbers of 4 bytes.
+// The length of each list, and its offset in the array in units of 4 bytes.
 struct PackedBatch {
-  std::int64_t tokens = 0;       // ids, positions, slots: one of each for every token
+  std::int64_t tokens = 0;       // ids, positions, slots: one of each per token
   std::int64_t decode_rows = 0;  // DecodeRow
   std::int64_t tiles = 0;        // PrefillTile
   std::int64_t logit_rows = 0;   // rows of tokens
-  std::int64_t longest = 0;      // context of a decode row, in tokens
+  std::int64_t longest = 0;      // longest context of a decode row, in tokens
 
   std::int64_t ids_at = 0;
   std::int64_t positions_at = 0;
   std::int64_t slots_at = 0;
   std::int64_t logit_rows_at = 0;
-  std::int64_t needs_at = 0;  // RowNeed, one for each of logit_rows
+  std::int64_t needs_at = 0;  // RowNeed, one per logit row
   std::int64_t decode_rows_at = 0;
   std::int64_t tiles_at = 0;
   std::int64_t tables_at = 0;
   std::int64_t size = 0;
 };
 
-// Where a sequence's position is in a layer's cache, as kernels count: RopeStore::slots.
+// A sequence position's place in a layer's cache: RopeStore::slots.
 [[nodiscard]] inline std::int32_t slot_of(std::span<const std::int32_t> blocks, std::int64_t position) {
   return static_cast<std::int32_t>(blocks[static_cast<std::size_t>(position / kKvBlockTokens)] * kKvBlockTokens +
                                    position % kKvBlockTokens);
 }
 
-// What pack() may need for so many tokens and cache blocks of all sequences together; a block that several share counts for
-// each.
+// Upper bound of pack()'s size for this many tokens and cache blocks of all sequences; a shared block counts once per sequence.
 [[nodiscard]] std::int64_t most_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks);
 
-// Writes the chunks to `to`. `padded_rows`: if not 0, all chunks are single tokens, and rows that compute nothing fill their
-// lists (but the tables) up to so many: where each list begins then depends on that number alone. Error: kInternal when `to` is
-// too short.
+// Writes the chunks to `to`. `padded_rows`: if not 0, all chunks must be single tokens, and their lists (except tables) are
+// padded with rows that compute nothing, so that the offsets depend only on that number. Error: kInternal if `to` is too short.
 [[nodiscard]] Result<PackedBatch> pack(std::span<const SequenceChunk> chunks, std::int64_t hidden_size, bool logits,
                                        std::int64_t padded_rows, std::span<std::int32_t> to);
 

@@ -1,5 +1,5 @@
-// One forward pass: which kernel gets what, and when the host waits. config_ has this rank's heads and width; what has the
-// whole hidden size is whole, and the same bits, at every rank.
+// One forward pass: passes data to the kernels and decides when the host waits. config_ has this rank's heads and width;
+// tensors of the whole hidden size are complete, with the same bits, on every rank.
 #include "worker/backend/cuda/cuda_backend.h"
 
 #include <algorithm>
@@ -26,18 +26,18 @@ namespace {
 
 constexpr auto kCompute = Device::Stream::kCompute;
 constexpr auto kTransfer = Device::Stream::kTransfer;
-// Decode batches up to here run as graphs; in larger ones launches are no longer what takes the time.
+// Largest decode batch that runs as a graph; in larger ones launches no longer dominate.
 constexpr std::int64_t kMaxGraphRows = 256;
 
 // Memory of one forward pass, on the device and pinned.
 struct Working {
   OnDevice residual, normed, qkv, queries, mixed, mlp_in, activated, router_logits, entry_numbers, entry_rows, last, narrow,
       rounded, unpacked, activations, row_scales, fp8_products, logits, summaries, partial, partial_stats, batch, cos, sin;
-  Pinned host_batch, host_rows;  // the batch's description; hidden states on their way in or out, or logits
-  Pinned host_summaries;         // of the rows of logits; of all ranks' parts at rank 0
+  Pinned host_batch, host_rows;  // the batch's description; hidden states in or out, or logits
+  Pinned host_summaries;         // of the rows of logits; at rank 0, of all ranks' parts
 };
 
-// Of read_kv() and write_kv().
+// Memory of read_kv() and write_kv().
 struct KvCopies {
   OnDevice plain, slots;
   Pinned host_plain, host_slots;
@@ -55,18 +55,19 @@ class CudaBackend final : public Backend {
         lost_(std::move(lost)),
         device_(std::move(device)) {}
 
-  // Takes all memory.
+  // Allocates all memory and uploads the weights.
   Result<void> prepare(const WeightSource& source) {
     WINDLASS_RETURN_IF_ERROR(check_cuda_model(config_));
     assert(blocks_.first >= 0 && blocks_.size() >= 1 && blocks_.end <= config_.layers);
     if (blocks_.size() > Device::kMarks) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("num_hidden_layers: found {}, allowed with --backend cuda is {}",
-                                                            blocks_.size(), Device::kMarks)};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("num_hidden_layers: must be at most {} with --backend cuda (got {})", Device::kMarks, blocks_.size())};
     }
     if (options_.kv_blocks * kKvBlockTokens > std::numeric_limits<std::int32_t>::max()) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--kv-cache-tokens: found {}, allowed with --backend cuda is at most {}",
-                               options_.kv_blocks * kKvBlockTokens, std::numeric_limits<std::int32_t>::max())};
+                   fmt::format("--kv-cache-tokens: must be at most {} with --backend cuda (got {})",
+                               std::numeric_limits<std::int32_t>::max(), options_.kv_blocks * kKvBlockTokens)};
     }
     WINDLASS_RETURN_IF_ERROR(check_activations());
     sizes_ = working_sizes(whole_, options_, options_.slice(), multiprocessors());
@@ -76,7 +77,7 @@ class CudaBackend final : public Backend {
     cache_layer_elements_ = options_.kv_blocks * kKvBlockTokens * config_.kv_heads * padded_dim_of(config_.head_dim);
     for (OnDevice* cache : {&keys_, &values_}) {
       WINDLASS_ASSIGN_OR_RETURN(*cache, OnDevice::make(*device_, blocks_.size() * cache_layer_elements_ * element));
-      device_->clear(kCompute, cache->get(), cache->bytes());  // dimensions between head_dim and padded_dim stay 0 for good
+      device_->clear(kCompute, cache->get(), cache->bytes());  // dimensions between head_dim and padded_dim stay 0 for ever
     }
     device_->clear(kCompute, working_.queries.get(), working_.queries.bytes());  // likewise
     WINDLASS_RETURN_IF_ERROR(device_->wait(kCompute));
@@ -114,7 +115,7 @@ class CudaBackend final : public Backend {
       device_->kernels().read_kv(device_->handle(kTransfer), copy);
       const std::int64_t bytes = floats * static_cast<std::int64_t>(sizeof(float));
       device_->download(kTransfer, copies_.host_plain.get(), copies_.plain.get(), bytes);
-      if (!device_->wait(kTransfer).ok()) return;  // the next forward() says so, too
+      if (!device_->wait(kTransfer).ok()) return;  // the next forward() reports the error, too
       std::copy_n(copies_.host_plain.as<float>(), floats, out + first * kv_shape().values);
     });
   }
@@ -129,10 +130,10 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  // What decides which kernels run, and with which arguments, in a batch of single tokens: one graph each.
+  // Determines which kernels run, with which arguments, in a batch of single tokens: one graph per key.
   using GraphKey = std::tuple<std::int64_t, std::int64_t>;  // padded rows, splits
   struct Graph {
-    bool seen = false;  // run once, without a graph: libraries have loaded what they need
+    bool seen = false;  // run once without a graph, so libraries have loaded what they need
     int id = -1;        // of the device; negative: none yet
   };
 
@@ -140,9 +141,9 @@ class CudaBackend final : public Backend {
     if (!options_.fp8_activations) return {};
     assert(options_.weights == WeightFormat::kFp8 && device_->precision() == Precision::kBf16);
     if (device_->multiplies_fp8()) return {};
-    return Error{ErrorCode::kFailedPrecondition,
-                 fmt::format("--activations: found fp8, allowed on {} is bf16: its tensor cores have no products of FP8",
-                             device_->name())};
+    return Error{
+        ErrorCode::kFailedPrecondition,
+        fmt::format("--activations: must be bf16 on {} (got fp8): its tensor cores do not support FP8", device_->name())};
   }
 
   Result<void> take_working_memory() {
@@ -174,7 +175,7 @@ class CudaBackend final : public Backend {
         {&copies_.plain, kKvCopyTokens * 2 * config_.kv_size(), number},
         {&copies_.slots, kKvCopyTokens, number}};
     for (const auto& [memory, elements, bytes] : on_device) {
-      if (elements == 0) continue;  // this model has no such thing
+      if (elements == 0) continue;  // the model does not need it
       WINDLASS_ASSIGN_OR_RETURN(*memory, OnDevice::make(*device_, elements * bytes));
     }
     const bool rows_pass = !begins() || !ends();
@@ -202,12 +203,12 @@ class CudaBackend final : public Backend {
       tokens += tokens_of(chunk, config_.hidden_size);
       rows += chunk.wants_logits && ends() ? 1 : 0;
     }
-    // What is wrong with a batch all ranks find alike, and are none the worse for it.
+    // An error of the batch is found by all ranks alike and does no harm.
     Result<PackedBatch> batch = PackedBatch();
     std::int64_t padded_rows = 0;
     if (tokens > options_.max_batch_tokens || rows > options_.max_logit_rows) {
-      batch = Error{ErrorCode::kInternal, fmt::format("forward: found {} tokens and {} logit rows, allowed are {} and {}",
-                                                      tokens, rows, options_.max_batch_tokens, options_.max_logit_rows)};
+      batch = Error{ErrorCode::kInternal, fmt::format("forward: must have at most {} tokens and {} logit rows (got {} and {})",
+                                                      options_.max_batch_tokens, options_.max_logit_rows, tokens, rows)};
     } else if (tokens > 0) {
       padded_rows = padded_rows_of(chunks, tokens, layer_done != nullptr || skip > 0);
       const std::span<std::int32_t> packed(working_.host_batch.as<std::int32_t>(), static_cast<std::size_t>(sizes_.batch));
@@ -228,8 +229,8 @@ class CudaBackend final : public Backend {
     return rows_back;
   }
 
-  // Where all ranks have done what they were told: then each may be told something else. Logits and summaries are put together
-  // for rank 0, each rank's part of the vocabulary at its place.
+  // Waits until all ranks have finished the batch, so that they can get the next one. At rank 0, assembles logits and summaries
+  // from each rank's part of the vocabulary.
   [[nodiscard]] Result<std::span<const float>> met(std::span<const float> own) {
     RankGroup& group = *options_.group;
     const auto rows = static_cast<std::int64_t>(needs_.size());
@@ -250,24 +251,24 @@ class CudaBackend final : public Backend {
     }
     return own;
   }
-  // Where a rank leaves its summaries in the ranks' memory: behind the logits.
+  // Where a rank writes its summaries in shared memory: after the logits.
   [[nodiscard]] float* summaries_of(int rank) const {
     return options_.group->gather().data() + options_.max_logit_rows * (config_.vocab_size + rank * kSummaryFloats);
   }
-  // This rank's part of these rows.
+  // Copies this rank's part of these rows to shared memory.
   void give_rows(std::int64_t first, std::int64_t end) {
     const float* const own = working_.host_rows.as<float>();
     float* const to = options_.group->gather().data() + slice_.first(config_.vocab_size);
     for (std::int64_t row = first; row < end; ++row)
       std::copy_n(own + row * vocab_part(), vocab_part(), to + row * config_.vocab_size);
   }
-  // (rows, vocabulary) of logits, where they have been brought.
+  // (rows, vocabulary) of logits that have been fetched.
   [[nodiscard]] std::span<const float> rows_of_all() const {
     if (options_.group != nullptr) return options_.group->gather();
     return {working_.host_rows.as<float>(), static_cast<std::size_t>(sizes_.logits)};
   }
 
-  // Calls work(first, end) for the rows of logits that are wanted whole, as far as they stand together.
+  // Calls work(first, end) for runs of rows of logits that are wanted whole.
   template <typename Work>
   void for_whole_rows(const Work& work) const {
     const auto is_whole = [](const RowNeed& need) { return need.likeliest == 0; };
@@ -291,7 +292,7 @@ class CudaBackend final : public Backend {
                       static_cast<std::int64_t>(needs_.size() * sizeof(LogitSummary)));
   }
 
-  // The device is of no more use.
+  // Reports that the device is unusable.
   [[nodiscard]] Error lost(const Error& why) const {
     Error told = named(why);
     if (lost_) lost_(told);
@@ -304,7 +305,7 @@ class CudaBackend final : public Backend {
     return {ErrorCode::kUnavailable, fmt::format("rank {} of {}: {}", slice_.rank, slice_.ranks, why.message)};
   }
 
-  // `floats`: of hidden states or logits, whether all of these come back or not. Errors are the device's.
+  // `floats`: number of hidden states or logits, whether or not all are fetched. Errors are the device's.
   [[nodiscard]] Result<std::span<const float>> compute(const PackedBatch& batch, bool as_graph, std::int64_t floats,
                                                        const LayerDone& layer_done, std::int64_t skip) {
     std::optional<RankWatch::Step> step;
@@ -323,7 +324,7 @@ class CudaBackend final : public Backend {
       device_->download(kCompute, working_.host_rows.get(), working_.residual.get(),
                         floats * static_cast<std::int64_t>(sizeof(float)));
     }
-    // All is on its way; the layers are told of as the device comes past them.
+    // All work is queued; report layers as the device passes them.
     for (std::int64_t layer = skip; layer_done && layer < blocks_.size(); ++layer) {
       WINDLASS_RETURN_IF_ERROR(device_->wait_for_mark(static_cast<int>(layer)));
       layer_done(layer);
@@ -332,7 +333,7 @@ class CudaBackend final : public Backend {
     return std::span<const float>(working_.host_rows.as<float>(), static_cast<std::size_t>(floats));
   }
 
-  // 0: this batch is not one for a graph.
+  // 0: not a batch for a graph.
   [[nodiscard]] std::int64_t padded_rows_of(std::span<const SequenceChunk> chunks, std::int64_t tokens, bool watched) const {
     if (watched || static_cast<std::int64_t>(chunks.size()) != tokens) return 0;
     const std::int64_t padded = padded_decode_rows(tokens);
@@ -368,7 +369,7 @@ class CudaBackend final : public Backend {
     return reinterpret_cast<const T*>(working_.batch.as<std::int32_t>() + at);
   }
 
-  // Puts the whole pass on the stream: embedding (where it is here), layers, logits (likewise).
+  // Queues the whole pass: embedding (if it is here), layers, logits (likewise).
   void start(const PackedBatch& batch, std::int64_t splits, std::int64_t skip, bool marks) {
     const auto tokens = static_cast<int>(batch.tokens);
     const std::int64_t hidden = config_.hidden_size;
@@ -381,7 +382,7 @@ class CudaBackend final : public Backend {
       attend(batch, layer, i, splits, marks && slice_.ranks == 1);
       add_product(working_.mixed, layer.attention_out, tokens, config_.q_size());
       if (marks && slice_.ranks > 1) device_->set_mark(static_cast<int>(i));  // only now have all ranks written theirs
-      // What goes into the MLP: normed before it, or after attention.
+      // The MLP's input: normalised before it, or after attention.
       norm(config_.norm_after ? layer.attention_norm : layer.mlp_norm, layer.out_bias.as<float>(), nullptr, tokens,
            working_.normed);
       if (layer.router.get() != nullptr) {
@@ -399,9 +400,9 @@ class CudaBackend final : public Backend {
     if (ends() && batch.logit_rows > 0) give_logits(batch);
   }
 
-  // residual: the tokens' rows of the embedding, as wide as the layers are, and where positions are learned theirs.
+  // residual: the tokens' rows of the embedding, as wide as the layers, plus learned positions if any.
   void embed(const PackedBatch& batch) {
-    const auto* const learned =  // the sum over ranks takes them from one of them
+    const auto* const learned =  // in the sum over ranks they come from one of them
         config_.positions == Positions::kLearned && slice_.rank == 0
             ? weights_.positions.as<float>() + kLearnedPositionsOffset * config_.hidden_size
             : nullptr;
@@ -418,25 +419,25 @@ class CudaBackend final : public Backend {
     const StreamHandle stream = device_->handle(kCompute);
     if (config_.embedding_size == 0) {
       kernels.embed_tokens(stream, work);
-      device_->all_reduce(work.residual, batch.tokens * config_.hidden_size);  // a token's row is at the one rank with its id
+      device_->all_reduce(work.residual, batch.tokens * config_.hidden_size);  // only the rank with a token's id has its row
       return;
     }
-    assert(slice_.ranks == 1);  // check_tensor_parallel()
+    assert(slice_.ranks == 1);  // guaranteed by check_tensor_parallel()
     EmbedTokens positions = work;
-    positions.end = positions.first;  // of no token the embedding
+    positions.end = positions.first;  // no token's embedding, only positions
     kernels.embed_tokens(stream, positions);
     work.residual = working_.narrow.as<float>();
     work.hidden = static_cast<int>(config_.embedding_size);
     work.learned = nullptr;
     kernels.embed_tokens(stream, work);
-    round(working_.narrow, nullptr, work.count, config_.embedding_size, working_.rounded);  // to what the table has
+    round(working_.narrow, nullptr, work.count, config_.embedding_size, working_.rounded);  // to the type of the table
     Gemm widen{working_.rounded.get(), weights_.project_in.get(), positions.residual,
                batch.tokens,           config_.embedding_size,    config_.hidden_size};
     widen.float_out = widen.accumulate = true;
     device_->gemm(widen);
   }
 
-  // residual += the MLP of `normed`, but for its last bias.
+  // residual += the MLP of `normed`, without its last bias.
   void add_mlp(const DeviceLayer& layer, std::int64_t tokens) {
     const std::int64_t width = config_.intermediate_size;
     multiply(working_.normed, layer.mlp_in, working_.mlp_in, tokens, config_.hidden_size, config_.mlp_in_size(width));
@@ -444,7 +445,7 @@ class CudaBackend final : public Backend {
     add_product(working_.activated, layer.mlp_out, tokens, width);
   }
 
-  // Logits of the rows that want some, and what they are summed up to.
+  // Computes logits of the rows that want them, and their summaries.
   void give_logits(const PackedBatch& batch) {
     const Kernels& kernels = device_->kernels();
     const StreamHandle stream = device_->handle(kCompute);
@@ -522,7 +523,7 @@ class CudaBackend final : public Backend {
     }
   }
 
-  // residual += the sum of each token's experts of `normed`, by their weights, in the sum over all ranks.
+  // residual += the weighted sum of each token's experts applied to `normed`, summed over all ranks.
   void add_experts(const DeviceLayer& layer, const std::int32_t* slots, int tokens) {
     const Kernels& kernels = device_->kernels();
     const StreamHandle stream = device_->handle(kCompute);
@@ -550,7 +551,7 @@ class CudaBackend final : public Backend {
     device_->all_reduce(working_.residual.as<float>(), std::int64_t{tokens} * hidden);
   }
 
-  // Where norms come after what they norm (and there are no rows), residual takes what is normed.
+  // If norms come after each part (and `rows` is null), the normalised rows replace residual.
   void norm(const DeviceNorm& weights, const float* bias, const std::int32_t* rows, int count, const OnDevice& out) {
     assert(rows == nullptr || !config_.norm_after);
     device_->kernels().norm_rows(
@@ -565,7 +566,7 @@ class CudaBackend final : public Backend {
                 std::int64_t out) {
     multiply({x.get(), nullptr, y.get(), rows, in, out}, w);
   }
-  // `work` but for its w.
+  // `work` without its w.
   void multiply(Gemm work, const DeviceMatrix& w) {
     work.w = w.numbers.get();
     if (w.scales.get() == nullptr) return device_->gemm(work);
@@ -593,7 +594,7 @@ class CudaBackend final : public Backend {
       device_->gemm(part);
     }
   }
-  // The same with x as FP8, too. `element`: bytes of one of y.
+  // The same with x in FP8, too. `element`: bytes per element of y.
   void multiply_fp8(const Gemm& work, const DeviceMatrix& w, std::int64_t element) {
     const Kernels& kernels = device_->kernels();
     const StreamHandle stream = device_->handle(kCompute);
@@ -613,8 +614,9 @@ class CudaBackend final : public Backend {
                    static_cast<int>(part.out), static_cast<int>(work.out), work.float_out, work.accumulate});
     }
   }
-  // residual += x * w^T, in the sum over all ranks, in FP32: no sum is rounded to the precision on its way through the layers.
-  // Rank 0 adds its product to the residual stream, and the others' take its place: so what all add up then is the new one.
+  // residual += x * w^T, summed over all ranks in FP32: no sum is rounded to the precision on its way through the layers. Rank
+  // 0 adds its product to the residual stream, the others replace theirs with their product, so the sum over all ranks is the
+  // new stream.
   void add_product(const OnDevice& x, const DeviceMatrix& w, std::int64_t rows, std::int64_t in) {
     Gemm work{x.get(), nullptr, working_.residual.get(), rows, in, config_.hidden_size};
     work.float_out = true;
@@ -648,7 +650,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] bool begins() const { return blocks_.first == 0; }
   [[nodiscard]] bool ends() const { return blocks_.end == config_.layers; }
 
-  // Ids of the vocabulary that are at this rank.
+  // Number of vocabulary ids at this rank.
   [[nodiscard]] std::int64_t vocab_part() const { return slice_.size(config_.vocab_size); }
   [[nodiscard]] int multiprocessors() const {
     return options_.multiprocessors > 0 ? options_.multiprocessors : device_->multiprocessors();
@@ -660,7 +662,7 @@ class CudaBackend final : public Backend {
   const CudaBackendOptions options_;
   const BlockRange blocks_;
   const std::function<void(const Error&)> lost_;
-  const std::unique_ptr<Device> device_;  // before all memory of it: ends last
+  const std::unique_ptr<Device> device_;  // before all its memory: destroyed last
   WorkingSizes sizes_;
   DeviceWeights weights_;
   Working working_;
@@ -668,9 +670,9 @@ class CudaBackend final : public Backend {
   std::int64_t cache_layer_elements_ = 0;
   std::map<GraphKey, Graph> graphs_;
   std::vector<RowNeed> needs_;         // of the last step's rows of logits
-  mutable std::mutex transfer_mutex_;  // of the transfer stream and what follows
+  mutable std::mutex transfer_mutex_;  // protects the transfer stream and the following members
   KvCopies copies_;
-  std::optional<RankWatch> watch_;  // of one of several ranks
+  std::optional<RankWatch> watch_;  // only with several ranks
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Streams, memory and graphs by the CUDA runtime, products by cuBLASLt, sums over the ranks by NCCL.
+// Implements Device: streams, memory and graphs with the CUDA runtime, products with cuBLASLt, sums over the ranks with NCCL.
 //
-// NCCL's communicator blocks, and is never taken down: both would have to be waited for together with the other ranks, of which
-// one may be gone. RankWatch ends a process that waits in vain, and the communicator ends with its process.
+// NCCL's communicator blocks and is never destroyed: both would wait for the other ranks, one of which may be gone. RankWatch
+// ends a process that waits in vain, and the communicator ends with its process.
 #include "worker/backend/cuda/cuda_device.h"
 
 #include <array>
@@ -23,9 +23,9 @@
 namespace windlass::worker::cuda {
 namespace {
 
-// Compute capability from which on products and conversions of BF16 exist; the oldest that cuda.cmake compiles for.
+// First compute capability with BF16 products and conversions; the oldest that cuda.cmake compiles for.
 constexpr int kOldestMajor = 8;
-// And, times ten, with products of FP8 on the tensor cores.
+// First compute capability, times ten, with FP8 products on tensor cores.
 constexpr int kFirstWithFp8 = 89;
 constexpr std::size_t kWorkspaceBytes = 32U << 20U;
 
@@ -50,18 +50,18 @@ Error failed(const char* what, ncclResult_t status) {
     }                                                                                  \
   } while (false)
 
-// Whether the device is one that cuda.cmake compiles for.
+// Checks that cuda.cmake compiles for this device.
 Result<void> check_new_enough(int device) {
   int major = 0;
   WINDLASS_RETURN_IF_CUDA_ERROR("cudaDeviceGetAttribute",
                                 cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   if (major >= kOldestMajor) return {};
   return Error{ErrorCode::kUnavailable,
-               fmt::format("no usable device: device {} has compute capability {}, allowed is {} and later", device, major,
-                           kOldestMajor)};
+               fmt::format("no usable device: compute capability of device {}: must be at least {} (got {})", device,
+                           kOldestMajor, major)};
 }
 
-// A product of one shape: how cuBLASLt is told of it, and which of its algorithms it then chose.
+// A product of one shape: its cuBLASLt descriptors and the algorithm chosen.
 class Product {
  public:
   // rows, in, out, stride, float_out, accumulate, fp8
@@ -80,13 +80,13 @@ class Product {
     }
   }
 
-  // cuBLASLt is column-major, where our row-major y (rows, out) reads as y^T (out, rows) = w (out, in) * x^T (in, rows).
+  // cuBLASLt is column-major: our row-major y (rows, out) is computed as y^T (out, rows) = w (out, in) * x^T (in, rows).
   Result<void> prepare(cublasLtHandle_t blas, Precision precision, const Gemm& work) {
     const cudaDataType_t plain = precision == Precision::kBf16 ? CUDA_R_16BF : CUDA_R_32F;
-    // FP8's layout is the one that we have anyway: both operands along `in`. Its scales are 1: ours are applied afterwards.
+    // FP8 requires the layout that we already have: both operands along `in`. Its scales are 1; ours are applied afterwards.
     const cudaDataType_t in_type = work.fp8 ? CUDA_R_8F_E4M3 : plain;
     const cudaDataType_t out_type = work.float_out ? CUDA_R_32F : plain;
-    // Pedantic: no TF32, whose products have ten bits.
+    // Pedantic: no TF32, which has a 10-bit mantissa.
     const bool pedantic = precision == Precision::kFp32 && !work.fp8;
     const cublasComputeType_t compute = pedantic ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
     const cublasOperation_t transposed = CUBLAS_OP_T;
@@ -184,7 +184,7 @@ class CudaDevice final : public Device {
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
     if (status == cudaSuccess) return memory;
-    static_cast<void>(cudaGetLastError());  // it has been told, and is no error of what comes after it
+    static_cast<void>(cudaGetLastError());  // clear the error, which has been reported and does not concern later calls
     return failed(fmt::format("{:.1f} GB of the device's memory", static_cast<double>(bytes) / 1e9).c_str(), status);
   }
   void release(void* memory) override { cudaFree(memory); }
@@ -255,7 +255,7 @@ class CudaDevice final : public Device {
   }
 
   void begin_capture() override {
-    // Of this thread alone: copies on the other stream may go on meanwhile, and NCCL's threads too.
+    // Thread-local capture: copies on the other stream, and NCCL's threads, may go on meanwhile.
     note("cudaStreamBeginCapture", cudaStreamBeginCapture(of(Stream::kCompute), cudaStreamCaptureModeThreadLocal),
          Stream::kCompute);
   }
@@ -274,19 +274,19 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // Makes the device this thread's: CUDA has a current one for each.
+  // Makes this the current device of the calling thread.
   void bind() const {
     int current = -1;
     if (cudaGetDevice(&current) != cudaSuccess || current != rank_.rank) cudaSetDevice(rank_.rank);
   }
-  // Whoever puts something on a stream, or waits for it, asks for it first.
+  // Call before queueing work on a stream or waiting for it.
   [[nodiscard]] cudaStream_t of(Stream stream) const {
     bind();
     return streams_[static_cast<std::size_t>(stream)];
   }
 
-  // Connects the ranks' devices. The first sums, a smallest one and a large one, show that they reach each other, and let NCCL
-  // take the memory that it needs before anybody asks how much is free.
+  // Connects the ranks' devices. Two first sums, the smallest and a large one, check the connection and make NCCL allocate its
+  // memory before free memory is measured.
   Result<void> join() {
     ncclUniqueId network;
     static_assert(sizeof(network.internal) == sizeof(rank_.network));
@@ -299,7 +299,7 @@ class CudaDevice final : public Device {
     return wait(Stream::kCompute);
   }
 
-  // The first that failed on the stream.
+  // The first error on the stream.
   [[nodiscard]] std::optional<Error>& outcome(Stream stream) { return outcomes_[static_cast<std::size_t>(stream)]; }
   void note(Error error, Stream stream) {
     if (!outcome(stream)) outcome(stream) = std::move(error);
@@ -310,7 +310,7 @@ class CudaDevice final : public Device {
 
   const Precision precision_;
   const DeviceRank rank_;
-  ncclComm_t network_ = nullptr;  // with one rank: none
+  ncclComm_t network_ = nullptr;  // null with one rank
   cudaDeviceProp properties_ = {};
   std::array<cudaStream_t, 2> streams_ = {};
   std::array<cudaEvent_t, kMarks> marks_ = {};
@@ -330,7 +330,7 @@ Result<int> usable_devices() {
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess)
     return Error{ErrorCode::kUnavailable, fmt::format("no usable device: {}", cudaGetErrorString(status))};
-  if (devices == 0) return Error{ErrorCode::kUnavailable, "no usable device: none found"};
+  if (devices == 0) return Error{ErrorCode::kUnavailable, "no usable device: there is none"};
   WINDLASS_RETURN_IF_ERROR(check_new_enough(0));
   return devices;
 }

@@ -1,4 +1,4 @@
-// The answers of a build without a CUDA toolkit.
+// Implements cuda_device.h for builds without CUDA.
 #include "worker/backend/cuda/cuda_device.h"
 
 namespace windlass::worker::cuda {

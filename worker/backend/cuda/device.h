@@ -1,12 +1,12 @@
-// Device: the memory, streams and matrix products that the CUDA backend computes with. One implementation is a GPU
-// (cuda_device.cc), one the emulation in which tests run the whole backend without a GPU (emulation/emulated_device.h).
+// Device: memory, streams and matrix products for the CUDA backend. Implementations: a GPU (cuda_device.cc), and the emulation
+// in which tests run the whole backend without a GPU (emulation/emulated_device.h).
 //
-// Work is asynchronous: it is put on a stream, runs in that stream's order, and what fails is the error of the next wait() or
-// wait_for_mark(). There are two streams, one for forward() and one for the copies of keys and values that run beside it. Calls
-// about one stream come from one thread at a time; those about the other may come from another.
+// Work is asynchronous: it is queued on a stream and runs in the stream's order; a failure is the error of the next wait() or
+// wait_for_mark(). There are two streams, one for forward() and one for concurrent copies of keys and values. One thread at a
+// time uses a stream; different threads may use the two streams.
 //
-// Devices of several ranks add up sums with each other, by a network of their own (NCCL's) that they are opened with. One that
-// is waited for in vain is not noticed here: collective/rank_watch.h is for that.
+// Devices of several ranks compute sums over their own network (NCCL), set up when they are opened. A rank that does not
+// respond is not detected here but in collective/rank_watch.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace windlass::worker::cuda {
 
-// Of weights, activations and the KV cache; sums are FP32 in both.
+// Type of weights, activations and the KV cache; sums are always FP32.
 enum class Precision { kBf16, kFp32 };
 [[nodiscard]] constexpr std::int64_t bytes_of(Precision precision) { return precision == Precision::kBf16 ? 2 : 4; }
 [[nodiscard]] constexpr const char* to_string(Precision precision) { return precision == Precision::kBf16 ? "bf16" : "fp32"; }
@@ -28,8 +28,8 @@ struct DeviceMemory {
   std::int64_t total_bytes = 0;
 };
 
-// y (rows, out) = x (rows, in) * w (out, in)^T, or y += that. x and w are of the precision, or FP8 (e4m3) where the device
-// multiplies it; y is of the precision, or float. All three begin as allocate() gives memory, at multiples of 256 bytes.
+// y (rows, out) = x (rows, in) * w (out, in)^T, or y += that. x and w have the precision's type, or FP8 (e4m3) if the device
+// supports it; y has the precision's type, or float. All three start at multiples of 256 bytes, as allocate() returns them.
 struct Gemm {
   const void* x = nullptr;
   const void* w = nullptr;
@@ -38,9 +38,9 @@ struct Gemm {
   std::int64_t in = 0;
   std::int64_t out = 0;
   bool float_out = false;
-  bool accumulate = false;    // with float_out alone
-  bool fp8 = false;           // with float_out alone, and `in` and `out` multiples of 16
-  std::int64_t y_stride = 0;  // from a row of y to the next, of which `out` are written; 0: out
+  bool accumulate = false;    // requires float_out
+  bool fp8 = false;           // requires float_out, and `in` and `out` to be multiples of 16
+  std::int64_t y_stride = 0;  // distance between rows of y, of which `out` numbers are written; 0: out
 
   [[nodiscard]] std::int64_t stride() const { return y_stride > 0 ? y_stride : out; }
 };
@@ -58,13 +58,13 @@ class Device {
   [[nodiscard]] virtual bool multiplies_fp8() const = 0;
   [[nodiscard]] virtual Result<DeviceMemory> memory() const = 0;
 
-  // Memory of the device, and of the host in pages that it can read and write by itself.
+  // Device memory, and pinned host memory that the device can access directly.
   [[nodiscard]] virtual Result<void*> allocate(std::int64_t bytes) = 0;
   virtual void release(void* memory) = 0;
   [[nodiscard]] virtual Result<void*> allocate_pinned(std::int64_t bytes) = 0;
   virtual void release_pinned(void* memory) = 0;
 
-  // REQUIRES: the host's side is pinned and stays as it is until the stream has come past.
+  // REQUIRES: the host side is pinned and stays unchanged until the stream has passed this operation.
   virtual void upload(Stream stream, void* to, const void* from_pinned, std::int64_t bytes) = 0;
   virtual void download(Stream stream, void* to_pinned, const void* from, std::int64_t bytes) = 0;
   virtual void clear(Stream stream, void* memory, std::int64_t bytes) = 0;
@@ -72,28 +72,28 @@ class Device {
   [[nodiscard]] virtual const Kernels& kernels() const = 0;
   [[nodiscard]] virtual StreamHandle handle(Stream stream) const = 0;
 
-  // values = the sum of what all ranks' devices have there, the same bits at all; on the compute stream. Ranks put the same
-  // sums on their streams in the same order, in graphs or not, each alike. With one rank alone there is nothing to do.
+  // values = the sum of all ranks' values, the same bits on all; on the compute stream. Ranks must queue the same sums in the
+  // same order, and all inside or all outside of graphs. Does nothing with one rank.
   virtual void all_reduce(float* values, std::int64_t count) = 0;
-  // What went wrong between the devices and would never be heard of by wait(); any thread.
+  // A fault between the devices that wait() would never report; any thread.
   [[nodiscard]] virtual std::optional<Error> fault() const = 0;
 
-  // Until all of the stream's work is done. After an error the device is of no more use.
+  // Waits for all of the stream's work. After an error the device is unusable.
   [[nodiscard]] virtual Result<void> wait(Stream stream) = 0;
-  // Marks the compute stream's place now, and waits until it has come to there. Any thread may wait, then anything may be
-  // started that needs what was before the mark. REQUIRES: 0 <= mark < kMarks.
+  // set_mark() marks the current position in the compute stream; wait_for_mark() waits until the stream has reached it. Any
+  // thread may wait, and may then start work that depends on what came before the mark. REQUIRES: 0 <= mark < kMarks.
   static constexpr int kMarks = 1024;
   virtual void set_mark(int mark) = 0;
   [[nodiscard]] virtual Result<void> wait_for_mark(int mark) = 0;
 
-  // What is put on the compute stream from begin_capture() on is not run but kept, and runs with each replay(): kernels,
-  // products and sums with the very arguments that they had. Graphs live as long as the device.
+  // Work queued on the compute stream after begin_capture() is recorded instead of run, and runs with each replay(): kernels,
+  // products and sums with exactly the recorded arguments. Graphs live as long as the device.
   virtual void begin_capture() = 0;
   [[nodiscard]] virtual Result<int> end_capture() = 0;
   virtual void replay(int graph) = 0;
 };
 
-// Memory of a device that is released with this.
+// Device memory, released with this object.
 template <bool pinned>
 class Memory {
  public:

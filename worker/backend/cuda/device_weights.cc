@@ -1,4 +1,4 @@
-// Matrices on their way to the device, piece by piece.
+// Uploads matrices to the device, piece by piece.
 #include "worker/backend/cuda/device_weights.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kStagingElements = 4LL << 20U;
 
-// Brings the host's floats to the device, as the precision's storage type or as they are, piece by piece through pinned memory.
+// Uploads the host's floats, as the precision's storage type or unchanged, piece by piece through pinned memory.
 class Uploader {
  public:
   explicit Uploader(Device& device) : device_(device) {}
@@ -40,7 +40,7 @@ class Uploader {
     WINDLASS_RETURN_IF_ERROR(put(from, 0, 1, to));
     return to;
   }
-  // Matrices of one shape, `of(expert)`, as one: they stand one after the other.
+  // Concatenates equally shaped matrices, `of(expert)`, into one.
   template <typename Of>
   [[nodiscard]] Result<DeviceMatrix> matrices(const std::vector<MlpWeights>& experts, const Of& of) {
     DeviceMatrix to;
@@ -51,7 +51,7 @@ class Uploader {
   }
 
  private:
-  // The `index`-th of `of` matrices that stand together.
+  // Uploads the `index`-th of `of` concatenated matrices.
   Result<void> put(const WeightMatrix& from, std::int64_t index, std::int64_t of, DeviceMatrix& to) {
     if (from.format == WeightFormat::kFp32) return put_numbers(from.values, index, of, to.numbers);
     if (from.format == WeightFormat::kBf16) {
@@ -71,7 +71,7 @@ class Uploader {
   Result<void> put_as_they_are(const std::vector<T>& values, std::int64_t index, std::int64_t of, OnDevice& to) {
     return put<T>(values, index, of, to, [](const T* from, std::int64_t count, T* copy) { std::copy_n(from, count, copy); });
   }
-  // The first one takes memory for all.
+  // The first call allocates memory for all.
   template <typename T, typename From, typename Convert>
   Result<void> put(const std::vector<From>& values, std::int64_t index, std::int64_t of, OnDevice& to, const Convert& convert) {
     if (values.empty()) return {};
@@ -87,7 +87,7 @@ class Uploader {
       const std::int64_t piece = std::min(kStagingElements, count - at);
       convert(values.data() + at, piece, staging_.as<T>());
       device_.upload(kStream, memory + at, staging_.get(), piece * static_cast<std::int64_t>(sizeof(T)));
-      WINDLASS_RETURN_IF_ERROR(device_.wait(kStream));  // before the staging memory is written again
+      WINDLASS_RETURN_IF_ERROR(device_.wait(kStream));  // before the staging memory is reused
     }
     return {};
   }
@@ -131,7 +131,7 @@ Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, 
       WINDLASS_ASSIGN_OR_RETURN(weights.positions, uploader.floats(host.positions));
       WINDLASS_ASSIGN_OR_RETURN(weights.project_in, uploader.matrix(host.project_in));
     }
-    // With tied matrices the source gives the embedding with the last block too: one is enough.
+    // With tied matrices, the source returns the embedding with the last block too; keep only one.
     if (weights.embedding.get() == nullptr) {
       WINDLASS_ASSIGN_OR_RETURN(weights.embedding, uploader.matrix(host.embedding.values));
     }

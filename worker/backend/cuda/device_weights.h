@@ -1,4 +1,4 @@
-// DeviceWeights: a model's weights, or some blocks' and one rank's of them, in a device's memory.
+// DeviceWeights: the weights of a model, or of some blocks and one rank, in a device's memory.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace windlass::worker::cuda {
 
-// (out, in), of the precision; with scales (out) codes of eight bits.
+// (out, in), in the precision's type; with scales (out), 8-bit codes.
 struct DeviceMatrix {
   OnDevice numbers, scales;
 };
 
-// The shift is LayerNorm's.
+// `shift` is only for LayerNorm.
 struct DeviceNorm {
   OnDevice weight, shift;
 };
@@ -24,7 +24,7 @@ struct DeviceNorm {
 struct DeviceLayer {
   DeviceNorm attention_norm, mlp_norm;
   OnDevice qkv_bias, q_norm, k_norm, out_bias, mlp_in_bias, mlp_out_bias;
-  OnDevice router;  // of a layer with experts, whose matrices stand one after the other in:
+  OnDevice router;  // of a layer with experts, whose matrices are concatenated in:
   DeviceMatrix qkv, attention_out, mlp_in, mlp_out;
 };
 
@@ -36,18 +36,18 @@ struct DeviceWeights {
   [[nodiscard]] const void* output_matrix() const { return lm_head.get() != nullptr ? lm_head.get() : embedding.get(); }
 };
 
-// How a source gives the layers' matrices for a device that is to hold them as `weights`: what it holds in BF16 in BF16 too,
-// so that a checkpoint in it is not converted on its way; the numbers on the device are the same.
+// The format in which a source should provide layer matrices that the device stores as `weights`. BF16 for a BF16 device, so
+// that a BF16 checkpoint is not converted on the way; the device gets the same numbers.
 [[nodiscard]] constexpr WeightFormat source_format(WeightFormat weights, Precision precision) {
   return weights == WeightFormat::kFp32 && precision == Precision::kBf16 ? WeightFormat::kBf16 : weights;
 }
 
-// Gives the weights of some blocks, as load_weights() does: FP32 is right for every device, BF16 for one of that precision.
-// Called for one block after the other, so that the host's memory holds one at a time.
+// Provides the weights of some blocks, like load_weights(): FP32 suits every device, BF16 one of that precision. Called for one
+// block at a time, so that host memory holds only one.
 using WeightSource = std::function<Result<ModelWeights>(BlockRange)>;
 
-// Brings the blocks' weights to the device; with those of the model's ends what stands there. Errors: the source's, the
-// device's and kResourceExhausted when they do not fit into its memory. REQUIRES: the device outlives them.
+// Uploads the weights of `blocks`, and of the parts that belong to the first and last block. Errors: the source's and the
+// device's; kResourceExhausted if they do not fit in its memory. REQUIRES: the device outlives the result.
 [[nodiscard]] Result<DeviceWeights> upload_weights(Device& device, const ModelConfig& config, BlockRange blocks,
                                                    const WeightSource& source);
 

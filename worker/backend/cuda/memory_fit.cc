@@ -1,4 +1,4 @@
-// Need grows with the context, so that the longest that fits is found by halving.
+// Finds settings that fit. The need grows with the context, so the longest one that fits is found by bisection.
 #include "worker/backend/cuda/memory_fit.h"
 
 #include <optional>
@@ -24,7 +24,7 @@ struct Setting {
 
   [[nodiscard]] MemoryNeed need() const { return memory_need(config, options, slice, precision, multiprocessors); }
 
-  // Blocks of KV cache that there is room for; negative where even weights have none.
+  // Blocks of KV cache that fit; negative if not even the weights fit.
   [[nodiscard]] std::int64_t blocks() const {
     const MemoryNeed found = need();
     const std::int64_t left = budget_bytes - found.weights_bytes - found.working_bytes;
@@ -34,7 +34,7 @@ struct Setting {
   [[nodiscard]] bool fits() const { return has_context() && (!cache_asked || blocks() >= options.kv_blocks); }
 };
 
-// The longest context of whole blocks that fits; 0: none that is worth it.
+// The longest context, in whole blocks, that fits; 0: none of a useful length.
 std::int64_t longest_context(Setting setting) {
   std::int64_t fits = 0, too_long = blocks_for(setting.options.max_context_tokens);
   while (too_long - fits > 1) {
@@ -45,7 +45,7 @@ std::int64_t longest_context(Setting setting) {
   return fits * kKvBlockTokens < kLeastAdvisedContext ? 0 : fits * kKvBlockTokens;
 }
 
-// The least degree that fits; 0: none.
+// The smallest tensor-parallel degree that fits; 0: none.
 int least_degree(Setting setting) {
   for (int ranks = setting.slice.ranks + 1; ranks <= RankGroup::kMaxRanks; ++ranks) {
     setting.slice = {ranks - 1, ranks};
@@ -54,7 +54,7 @@ int least_degree(Setting setting) {
   return 0;
 }
 
-// The flags of a cache that fits; "" where nothing must change; nullopt where nothing helps.
+// Flags for a cache that fits; "" if no flag is needed; nullopt if nothing helps.
 std::optional<std::string> cache_flags(const Setting& setting) {
   if (setting.fits()) return "";
   if (setting.has_context()) return fmt::format("--kv-cache-tokens {}", setting.blocks() * kKvBlockTokens);

@@ -1,4 +1,4 @@
-// What would fit a device where what is asked for does not. Pure functions.
+// Suggests what would fit a device when the requested settings do not. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace windlass::worker::cuda {
 
-// Flags of the worker that would fit, of each kind one: a smaller cache or a shorter context, plainer weights, more GPUs like
-// this one; or that none of them does. `cache_asked`: options' kv_blocks must be there, not only as many as one context takes.
+// Flags of the worker that would fit, one suggestion of each kind: a smaller cache or shorter context, a smaller weight format,
+// more GPUs like this one; or a note that none of them helps. `cache_asked`: options' kv_blocks are required, not only enough
+// for one context.
 [[nodiscard]] std::string what_would_fit(const ModelConfig& config, const CudaBackendOptions& options, Precision precision,
                                          int multiprocessors, std::int64_t budget_bytes, bool cache_asked);
 

@@ -1,4 +1,4 @@
-// Sums of sizes.
+// Adds up sizes of weights, working memory and cache.
 #include "worker/backend/cuda/memory_need.h"
 
 #include <algorithm>
@@ -13,23 +13,23 @@
 namespace windlass::worker::cuda {
 namespace {
 
-constexpr std::int64_t kBlocksPerProcessor = 4;  // thread blocks that a multiprocessor should have to choose from
-constexpr std::int64_t kLeastSplitTokens = 128;  // a part of a context that is worth its combining
+constexpr std::int64_t kBlocksPerProcessor = 4;  // thread blocks per multiprocessor, so that it has enough to choose from
+constexpr std::int64_t kLeastSplitTokens = 128;  // shortest part of a context that is worth combining
 constexpr std::int64_t kUnpackedStep = 128;
 constexpr std::int64_t kFloat = sizeof(float);
 
-// Thread blocks of decode attention for one row and one split.
+// Thread blocks of decode attention per row and split.
 std::int64_t blocks_of_row(const ModelConfig& config) {
   const std::int64_t group = config.heads / config.kv_heads;
   return config.kv_heads * ((group + kDecodeHeads - 1) / kDecodeHeads);
 }
 
-// Matrices alike, so many of them.
+// Several matrices of equal shape.
 struct Matrices {
   std::int64_t count, out, in;
 };
 
-// Those of a layer's attention and of its MLP, or of its experts.
+// The matrices of a layer's attention and its MLP, or its experts.
 std::array<Matrices, 4> layer_matrices(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t mlps = config.has_experts(layer) ? config.experts : 1;
@@ -94,12 +94,12 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   if (options.eight_bits()) {
     for (std::int64_t layer = blocks.first; layer < blocks.end; ++layer) {
       for (const auto& [count, out, in] : layer_matrices(config, layer)) {
-        if (count > 1) continue;  // experts' products take codes as they are
+        if (count > 1) continue;  // experts' products read codes directly
         sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.most_unpacked) * in);
         if (!options.fp8_activations) continue;
         sizes.activations = std::max(sizes.activations, sizes.rows * in);
         sizes.row_scales = sizes.rows;
-        // Of fewer rows more channels, but never more numbers than this.
+        // For fewer rows, more channels, but never more numbers than this.
         const std::int64_t most = std::max(options.most_unpacked, sizes.rows * kUnpackedStep);
         sizes.fp8_products = std::max(sizes.fp8_products, std::min(sizes.rows * out, most));
       }
@@ -108,7 +108,7 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   sizes.logits = logit_rows * slice.size(config.vocab_size);
   const std::int64_t segments = (slice.size(config.vocab_size) + kSummarySegment - 1) / kSummarySegment;
   sizes.summaries = logit_rows * (1 + segments) * kSummaryFloats;
-  // With more than one split, rows * splits is at most what decode_splits() lets them be.
+  // With more than one split, decode_splits() limits rows * splits.
   const std::int64_t split_rows = kBlocksPerProcessor * multiprocessors / blocks_of_row(config) + 1;
   sizes.partial = split_rows * config.heads * config.head_dim;
   sizes.partial_stats = split_rows * config.heads * 2;
@@ -127,8 +127,8 @@ MemoryNeed memory_need(const ModelConfig& whole, const CudaBackendOptions& optio
   const std::int64_t element = bytes_of(precision);
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t norm = config.norm == Norm::kLayer ? 2 * hidden : hidden;
-  std::int64_t layers = 0, plain_layers = 0;  // bytes of their matrices
-  std::int64_t layer_floats = 0;              // and numbers of all else
+  std::int64_t layers = 0, plain_layers = 0;  // bytes of the layers' matrices
+  std::int64_t layer_floats = 0;              // other numbers
   for (std::int64_t layer = blocks.first; layer < blocks.end; ++layer) {
     for (const auto& [count, out, in] : layer_matrices(config, layer)) {
       layers += count * (options.eight_bits() ? out * in + out * kFloat : out * in * element);
@@ -169,12 +169,11 @@ Result<std::int64_t> affordable_kv_blocks(const MemoryNeed& need, const DeviceMe
   if (left >= least * need.kv_block_bytes) return std::min(wanted, left / need.kv_block_bytes);
   return Error{
       ErrorCode::kResourceExhausted,
-      fmt::format("the device's memory: {:.1f} GB are missing: weights take {:.1f} GB, working memory {:.1f} GB and a KV "
-                  "cache of {} tokens {:.1f} GB, of {:.1f} GB ({:.1f} GB are free, of {:.1f} GB --gpu-memory-share {} "
-                  "may be used)",
-                  gb(least * need.kv_block_bytes - left), gb(need.weights_bytes), gb(need.working_bytes),
-                  least * kKvBlockTokens, gb(least * need.kv_block_bytes), gb(budget), gb(memory.free_bytes),
-                  gb(memory.total_bytes), share)};
+      fmt::format(
+          "the device's memory: {:.1f} GB are missing: weights take {:.1f} GB, working memory {:.1f} GB and a KV "
+          "cache of {} tokens {:.1f} GB; {:.1f} GB may be used ({:.1f} GB are free; --gpu-memory-share {} of {:.1f} GB)",
+          gb(least * need.kv_block_bytes - left), gb(need.weights_bytes), gb(need.working_bytes), least * kKvBlockTokens,
+          gb(least * need.kv_block_bytes), gb(budget), gb(memory.free_bytes), share, gb(memory.total_bytes))};
 }
 
 RankGroupSizes device_rank_sizes(const ModelConfig& config, const CudaBackendOptions& options, int ranks) {
@@ -187,11 +186,9 @@ RankGroupSizes device_rank_sizes(const ModelConfig& config, const CudaBackendOpt
 
 Result<void> check_devices(int ranks, int devices) {
   if (ranks <= devices) return {};
-  return Error{
-      ErrorCode::kFailedPrecondition,
-      fmt::format("--tensor-parallel: found {}, allowed with --backend cuda is at most {} here: each rank has a GPU of its "
-                  "own, and so many are visible",
-                  ranks, devices)};
+  return Error{ErrorCode::kFailedPrecondition,
+               fmt::format("--tensor-parallel: must be at most {}, the number of visible GPUs, with --backend cuda (got {})",
+                           devices, ranks)};
 }
 
 Result<void> check_cuda_model(const ModelConfig& config) {
@@ -199,16 +196,16 @@ Result<void> check_cuda_model(const ModelConfig& config) {
                                           std::tuple("num_experts_per_tok", config.experts_per_token, kMaxExpertsPerToken)}) {
     if (found <= most) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found {}, allowed with --backend cuda is at most {}", name, found, most)};
+                 fmt::format("{}: must be at most {} with --backend cuda (got {})", name, most, found)};
   }
   if (config.head_dim > kMaxHeadDim) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("head_dim: found {}, allowed with --backend cuda is at most {}", config.head_dim, kMaxHeadDim)};
+                 fmt::format("head_dim: must be at most {} with --backend cuda (got {})", kMaxHeadDim, config.head_dim)};
   }
   constexpr std::int64_t kMaxTokens = std::int64_t{kMaxSummarySegments} * kSummarySegment;
   if (config.vocab_size > kMaxTokens) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("vocab_size: found {}, allowed with --backend cuda is at most {}", config.vocab_size, kMaxTokens)};
+                 fmt::format("vocab_size: must be at most {} with --backend cuda (got {})", kMaxTokens, config.vocab_size)};
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// The worker's greedy tokens on a real model in FP32 against those of llama.cpp and vLLM on the same weights. Skips by name
-// where `scripts/engines` or `windlass model fetch smollm2-135m` has not run.
+// The worker's greedy tokens on a real model in FP32 compared with those of llama.cpp and vLLM on the same weights. Skips by
+// name if `scripts/engines` or `windlass model fetch smollm2-135m` has not run.
 #include <array>
 
 #include <fmt/format.h>
@@ -55,14 +55,14 @@ class Greedy : public Worker {
     if (!std::filesystem::exists(gguf_)) GTEST_SKIP() << "no model; `windlass model fetch smollm2-135m` gets it";
   }
 
-  // The program of an engine, or nothing with the reason.
+  // The path of an engine's program, or the reason why there is none.
   static Result<std::string> program_of(const char* engine) {
     controller::Launch spec;
     spec.engine = engine;
     return controller::engine_program(spec);
   }
 
-  // What a server on the model says to every prompt. It is served under the name "tiny".
+  // A server's answers to all prompts. The model is served under the name "tiny".
   std::vector<std::string> answers(std::vector<std::string> arguments) {
     const int port = free_port();
     arguments.insert(arguments.end(), {"--port", std::to_string(port)});
@@ -83,7 +83,7 @@ class Greedy : public Worker {
       EXPECT_EQ(body["usage"]["completion_tokens"], kTokens) << prompt;
       texts.push_back(body["choices"][0]["text"]);
     }
-    server.signal(SIGTERM);  // killed, it would leave the processes that it has started
+    server.signal(SIGTERM);  // SIGKILL would leave its child processes running
     (void)server.wait();
     return texts;
   }
@@ -92,7 +92,7 @@ class Greedy : public Worker {
     return answers({kProgram, "--model", gguf_.string(), "--name", "tiny", "--weights", "fp32"});
   }
 
-  // The text without a character that the last token leaves unfinished: vLLM keeps it back, the others write U+FFFD.
+  // The text without a character that the last token leaves incomplete: vLLM holds it back, the others write U+FFFD.
   static std::string_view whole(std::string_view text) {
     constexpr std::string_view kUnfinished = "\uFFFD";
     if (text.ends_with(kUnfinished)) text.remove_suffix(kUnfinished.size());
@@ -108,7 +108,7 @@ class Greedy : public Worker {
   std::filesystem::path gguf_;
 };
 
-// Given 20 prompts and the GGUF file unpacked to FP32 by llama.cpp's own tool; expects the 64 tokens that llama.cpp says.
+// Given 20 prompts and the GGUF file unpacked to FP32 by llama.cpp's own tool; expects llama.cpp's 64 tokens.
 TEST_F(Greedy, TokensAreLlamaCpps) {
   const auto program = program_of("LlamaCpp");
   if (!program.ok()) GTEST_SKIP() << program.error().message;
@@ -122,7 +122,7 @@ TEST_F(Greedy, TokensAreLlamaCpps) {
                        "--no-cache-prompt", "--threads", "1", "--cache-type-k", "f32", "--cache-type-v", "f32"}));
 }
 
-// Given 20 prompts and the GGUF file unpacked to FP32 by Hugging Face's library; expects the 64 tokens that vLLM says.
+// Given 20 prompts and the GGUF file unpacked to FP32 by Hugging Face's library; expects vLLM's 64 tokens.
 TEST_F(Greedy, TokensAreVllms) {
   const auto program = program_of("VLLM");
   if (!program.ok()) GTEST_SKIP() << program.error().message;

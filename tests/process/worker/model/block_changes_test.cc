@@ -1,4 +1,4 @@
-// Real workers that change their blocks while requests go through them (docs/decisions/2026-11-23-block-range-changes.md). The
+// Real workers that change their blocks while requests run through them (docs/decisions/2026-11-23-block-range-changes.md). The
 // test plays the gateway.
 #include <atomic>
 
@@ -48,8 +48,8 @@ class ChangingBlocks : public testing::Worker {
     const json whole = json::parse(answer.body, nullptr, false);
     return whole.is_discarded() || !whole.contains("choices") ? answer.body : whole["choices"][0]["text"].get<std::string>();
   }
-  // A stream that runs through `one` and the later worker, and a call that asks `changing` for other blocks; when it returns
-  // that worker waits for the stream, which goes on slowly until `slowed` is no more.
+  // A stream through `one` and the later worker, and a call that asks `changing` for other blocks. When it returns, that worker
+  // waits for the stream, which continues slowly until `slowed` is reset.
   struct ChangeUnderWay {
     ChangeUnderWay(const One& one, const One& later, const One& changing, const std::string& blocks)
         : slowed(std::in_place, *(&changing == &one ? later : one).process), running(one.port), asking(changing.port) {
@@ -63,7 +63,7 @@ class ChangingBlocks : public testing::Worker {
     Connection running, asking;
   };
 
-  // Writes something that is no number into a block, in place, between the pieces that the fingerprint looks at.
+  // Writes a NaN into a block, in place, between the samples that the fingerprint reads.
   void damage(int block) const {
     std::fstream file(model() / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
     std::uint64_t header = 0;
@@ -79,9 +79,9 @@ class ChangingBlocks : public testing::Worker {
   static constexpr const char* kRight = "Authorization: Bearer the-token-of-this-installation\r\n";
 };
 
-// Given a chain of two whose cut goes to and fro while a client asks and asks, every answer is the text that a whole model
-// gives, or a refusal that names itself as one; the worker that gets blocks goes first, so that none is nowhere. A machine may
-// stand still until the workers take each other for lost: then an answer is broken off, and the log says why.
+// Given a chain of two whose split moves back and forth while a client keeps asking; expects every answer to be the whole
+// model's text, or an explicit refusal. The worker that gains blocks changes first, so that no block is missing. If the machine
+// stalls until the workers consider each other lost, an answer may be broken off, with the reason in the log.
 TEST_F(ChangingBlocks, ACutMovesUnderRequests) {
   const One alone = with({});
   const One second = with({"--blocks", "1:3"});
@@ -133,11 +133,11 @@ TEST_F(ChangingBlocks, ACutMovesUnderRequests) {
   EXPECT_GT(answered, 12);
   const std::string log = first.process->log();
   int late = 0;
-  for (std::size_t at = 0; (at = log.find("has not answered in time", at)) != std::string::npos; ++at) ++late;
+  for (std::size_t at = 0; (at = log.find("did not answer in time", at)) != std::string::npos; ++at) ++late;
   EXPECT_LE(broken, late) << log;
 }
 
-// Given a worker that is whole, first, last, in the middle and whole again, it serves as such each time.
+// Given a worker that becomes whole, first, last, middle and whole again; expects it to serve each time.
 TEST_F(ChangingBlocks, EveryPlaceOfAModel) {
   const One alone = with({});
   const One other = with({});
@@ -161,8 +161,8 @@ TEST_F(ChangingBlocks, EveryPlaceOfAModel) {
   EXPECT_EQ(json::parse(ask(alone.port, "GET", "/v1/models").body)["data"][0]["max_model_len"], 4096);
 }
 
-// Given who may not, or does not say what is allowed, an answer that says so, and nothing changes; given the blocks that are
-// there, nothing to do.
+// Given unauthorised or invalid changes; expects a refusal with the reason, and no change. Given the current blocks; expects
+// success without a change.
 TEST_F(ChangingBlocks, RefusesWhatIsNotAllowed) {
   const One one = with({"--blocks", "0:2"});
   EXPECT_EQ(ask(one.port, "POST", "/blocks", R"({"blocks":"0:1"})").status, 401);
@@ -175,7 +175,7 @@ TEST_F(ChangingBlocks, RefusesWhatIsNotAllowed) {
     EXPECT_THAT(refused.body, HasSubstr("0 <= A < B")) << wrong;
   }
   EXPECT_EQ(change(one, "1:4").status, 400);
-  EXPECT_THAT(change(one, "1:4").body, HasSubstr("blocks: found 1:4, allowed is up to 3"));
+  EXPECT_THAT(change(one, "1:4").body, ::testing::AllOf(HasSubstr("blocks: "), HasSubstr("1:4")));
   EXPECT_EQ(change(one, "0:2").body, R"({"blocks":"0:2","layers":3})");
   EXPECT_EQ(ask(one.port, "PUT", "/blocks", "{}", kRight).status, 405);
   EXPECT_EQ(blocks_of(one), json({{"blocks", "0:2"}, {"layers", 3}}));
@@ -186,18 +186,18 @@ TEST_F(ChangingBlocks, RefusesWhatIsNotAllowed) {
   EXPECT_EQ(ask(port, "POST", "/blocks", R"({"blocks":"0:1"})", kRight).status, 403);
   const One prefill = with({"--role", "prefill"});
   EXPECT_EQ(change(prefill, "0:1").status, 409);
-  EXPECT_THAT(change(prefill, "0:1").body, HasSubstr("role: found prefill"));
+  EXPECT_THAT(change(prefill, "0:1").body, ::testing::AllOf(HasSubstr("role: "), HasSubstr("prefill")));
   ASSERT_EQ(ask(prefill.port, "POST", "/role", R"({"role":"unified"})", kRight).status, 200);
   EXPECT_EQ(change(prefill, "0:1").status, 200);
   EXPECT_EQ(ask(prefill.port, "POST", "/role", R"({"role":"prefill"})", kRight).status, 403);
   const One ranks = with({"--tensor-parallel", "2"});
   EXPECT_EQ(change(ranks, "0:1").status, 403);
-  EXPECT_THAT(change(ranks, "0:1").body, HasSubstr("--tensor-parallel: found 2"));
+  EXPECT_THAT(change(ranks, "0:1").body, HasSubstr("--tensor-parallel: must be 1 to change blocks (got 2)"));
 }
 
-// Given a stream that runs when the change is asked for, it ends whole; meanwhile new requests and other changes are refused,
-// and the worker says what it is about.
-TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
+// Given a running stream when the change is requested; expects it to end complete. Meanwhile new requests and other changes are
+// refused, and the worker reports the change.
+TEST_F(ChangingBlocks, RunningRequestsFinish) {
   const One one = with({"--blocks", "0:2"});
   const One later = with({"--blocks", "1:3"});
   ChangeUnderWay change_to_one(one, later, one, "0:1");
@@ -216,8 +216,8 @@ TEST_F(ChangingBlocks, WhatRunsGoesOnToItsEnd) {
   EXPECT_EQ(ask(one.port, "GET", "/ready").status, 200);
 }
 
-// Given a limit for what runs, a longer stream is cut with an error, and then the blocks change. Given SIGTERM instead, the
-// stream ends whole, who asked for the change hears that the worker ends, and it does.
+// Given a time limit; expects a longer stream to be cut with an error, and then the blocks to change. Given SIGTERM instead;
+// expects the stream to end complete, the change to be answered with the worker's end, and the worker to exit.
 TEST_F(ChangingBlocks, TheLimitAndTheEnd) {
   allow_endless_requests();
   make_model();
@@ -239,7 +239,7 @@ TEST_F(ChangingBlocks, TheLimitAndTheEnd) {
   EXPECT_EQ(ending.process->wait(), 0) << ending.process->log();
 }
 
-// Given SIGTERM at any moment of a change, who asked for it hears that the blocks are changed, or that the worker ends.
+// Given SIGTERM at any moment of a change; expects its caller to learn that the blocks have changed, or that the worker stops.
 TEST_F(ChangingBlocks, AStopAtAnyMoment) {
   std::vector<One> workers(6);
   for (One& each : workers) each = with({});
@@ -258,8 +258,8 @@ TEST_F(ChangingBlocks, AStopAtAnyMoment) {
   }
 }
 
-// Given a later worker with sessions, these end before its blocks change; given a limit, they are cut, and the client hears
-// that its chain is lost.
+// Given a later worker with sessions; expects them to end before its blocks change. With a time limit they are cut, and the
+// client learns that its chain is lost.
 TEST_F(ChangingBlocks, SessionsOfOtherWorkers) {
   allow_endless_requests();
   make_model();
@@ -281,7 +281,8 @@ TEST_F(ChangingBlocks, SessionsOfOtherWorkers) {
   EXPECT_EQ(ask(first.port, "POST", "/v1/completions", request(5), through).status, 200);
 }
 
-// Given a folder whose weights are others by now, the change is refused with the reason and what is served goes on.
+// Given a folder with other weights than those loaded; expects the change to be refused with the reason, and the worker to go
+// on.
 TEST_F(ChangingBlocks, OtherWeights) {
   const One one = with({"--blocks", "0:3"});
   const std::string before = text_of(ask(one.port, "POST", "/v1/completions", request(10)));
@@ -292,8 +293,8 @@ TEST_F(ChangingBlocks, OtherWeights) {
   ASSERT_EQ(init.wait(), 0) << init.log();
   const Answer refused = change(one, "0:2");
   EXPECT_EQ(refused.status, 500);
-  EXPECT_THAT(refused.body, HasSubstr("allowed are those that this worker began with"));
-  EXPECT_THAT(refused.body, HasSubstr("this worker goes on with 0:3"));
+  EXPECT_THAT(refused.body, HasSubstr("must have the weights that this worker started with"));
+  EXPECT_THAT(refused.body, HasSubstr("this worker still serves 0:3"));
   EXPECT_EQ(ask(one.port, "GET", "/ready").status, 200);
   EXPECT_EQ(text_of(ask(one.port, "POST", "/v1/completions", request(10))), before);
   std::filesystem::remove_all(model());
@@ -302,9 +303,9 @@ TEST_F(ChangingBlocks, OtherWeights) {
   EXPECT_EQ(change(one, "0:2").status, 200);
 }
 
-// Given blocks that turn out to be damaged once the old ones are gone, the worker has the old ones again and says why; given
-// damage to these, too, there is nothing left to serve: who asked hears both reasons, and the worker ends.
-TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
+// Given blocks that turn out to be damaged after the old ones are dropped; expects the worker to return to the old ones and to
+// say why. If these are damaged too, nothing is left to serve: the caller gets both reasons, and the worker exits.
+TEST_F(ChangingBlocks, DamageFoundTooLate) {
   const One one = with({"--blocks", "0:2", "--weights", "int8"});
   const One last = with({"--blocks", "2:3", "--weights", "int8"});
   const std::string chain = "X-Windlass-Chain: " + address(last) + "\r\n";
@@ -319,21 +320,21 @@ TEST_F(ChangingBlocks, DamageThatIsSeenTooLate) {
   const Answer back = answer_of_change(2);
   EXPECT_EQ(back.status, 500);
   EXPECT_THAT(back.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
-  EXPECT_THAT(back.body, HasSubstr("this worker goes on with 0:2"));
+  EXPECT_THAT(back.body, HasSubstr("this worker still serves 0:2"));
   EXPECT_EQ(text_of(ask(one.port, "POST", "/v1/completions", request(10), chain)), before);
   const Answer end = answer_of_change(0);
   EXPECT_EQ(end.status, 500);
   EXPECT_THAT(end.body, HasSubstr("'model.layers.2.mlp.down_proj.weight'"));
-  EXPECT_THAT(end.body, HasSubstr("those before, 0:2"));
+  EXPECT_THAT(end.body, HasSubstr("the previous ones, 0:2"));
   EXPECT_EQ(one.process->wait(), 1);
   EXPECT_THAT(one.process->log(), HasSubstr("this worker has nothing to serve"));
 }
 
-// Given a worker whose memory has no room for the KV cache of more blocks, it goes on with those that it has, without a pause:
-// it says how much is missing. Given one that has nearly enough, which is let try, it goes on with them, too.
+// Given too little memory for the KV cache of more blocks; expects the worker to go on with its blocks, without a pause, and to
+// report the missing amount. The same for one with nearly enough memory, which is allowed to try.
 TEST_F(ChangingBlocks, NoRoomForTheCache) {
   // 512 bytes of keys and values for each position and block: 205 MB a block, so that two more take 410 MB.
-  ::setenv("MALLOC_ARENA_MAX", "1", 1);  // else a thread that allocates for the first time may take 64 MB of addresses
+  ::setenv("MALLOC_ARENA_MAX", "1", 1);  // otherwise a thread's first allocation may reserve 64 MB of addresses
   const One one = with({"--blocks", "0:1", "--kv-cache-tokens", "400000"});
   ::unsetenv("MALLOC_ARENA_MAX");
   std::ifstream status("/proc/" + std::to_string(one.process->id()) + "/statm");
@@ -349,11 +350,11 @@ TEST_F(ChangingBlocks, NoRoomForTheCache) {
   EXPECT_EQ(missing.status, 500) << missing.body;
   EXPECT_THAT(missing.body, HasSubstr("memory: 0.1"));
   EXPECT_THAT(missing.body, HasSubstr("GB are missing: 0.41 GB more are needed"));
-  EXPECT_THAT(missing.body, HasSubstr("this worker goes on with 0:1"));
+  EXPECT_THAT(missing.body, HasSubstr("this worker still serves 0:1"));
   const Answer refused = change_with_room(402'000'000);
   EXPECT_EQ(refused.status, 500) << refused.body;
   EXPECT_THAT(refused.body, HasSubstr("a KV cache of 400000 tokens"));
-  EXPECT_THAT(refused.body, HasSubstr("this worker goes on with 0:1"));
+  EXPECT_THAT(refused.body, HasSubstr("this worker still serves 0:1"));
   EXPECT_EQ(blocks_of(one), json({{"blocks", "0:1"}, {"layers", 3}}));
   const One rest = with({"--blocks", "1:3"});
   EXPECT_EQ(ask(one.port, "POST", "/v1/completions", request(5), "X-Windlass-Chain: " + address(rest) + "\r\n").status, 200);

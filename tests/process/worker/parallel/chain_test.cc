@@ -1,4 +1,4 @@
-// Real workers that have a model's blocks together (docs/decisions/2026-11-22-chains-of-workers.md). The test plays the
+// Real workers that together have a model's blocks (docs/decisions/2026-11-22-chains-of-workers.md). The test plays the
 // gateway.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,13 +41,13 @@ class ChainOfWorkers : public testing::Worker {
     for (const One* each : hops) header += (header.back() == ' ' ? "" : ",") + address(*each);
     return header + "\r\n";
   }
-  // Several hundred tokens: more than an iteration takes.
+  // Several hundred tokens: more than one iteration computes.
   static json request() {
     std::string prompt;
     for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
     return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
   }
-  // The same as a stream that somebody has to end.
+  // The same as a stream that must be cancelled.
   static json endless() {
     json body = request();
     body.update({{"max_tokens", kEndless}, {"stream", true}, {"ignore_eos", true}});
@@ -56,7 +56,7 @@ class ChainOfWorkers : public testing::Worker {
   static double refusals(const One& one, const std::string& reason) {
     return metric_of(one, "windlass_worker_chain_refusals_total{model=\"tiny\",reason=\"" + reason + "\"}");
   }
-  // Nothing is kept anywhere.
+  // No worker holds anything.
   static void expect_empty(const std::vector<const One*>& workers) {
     for (const One* each : workers) {
       EXPECT_TRUE(eventually([&] {
@@ -69,13 +69,13 @@ class ChainOfWorkers : public testing::Worker {
   One first_, second_, third_;
 };
 
-// Given requests that are whole, streamed, sampled with a seed and penalties, and of several choices, three workers with a
-// block each give the texts that one with all gives, as do two of which the second has more than it needs.
+// Given requests that are whole, streamed, sampled with a seed and penalties, and with several choices; expects three workers
+// with one block each to give the texts of a worker with all blocks. So do two, the second of which has more than it needs.
 TEST_F(ChainOfWorkers, AnswersAsOneWorkerWould) {
   const int port = testing::free_port();
   const auto alone = start_at(port);
   const One rest = with_blocks("1:3", {});
-  const One two = with_blocks("0:2", {"--next", address(rest)});  // block 1 is at both
+  const One two = with_blocks("0:2", {"--next", address(rest)});  // both have block 1
   json sampled = request();
   sampled.update({{"temperature", 0.8}, {"seed", 7}, {"repetition_penalty", 1.2}, {"logprobs", 2}});
   json several = request();
@@ -106,8 +106,8 @@ TEST_F(ChainOfWorkers, AnswersAsOneWorkerWould) {
   EXPECT_EQ(metric_of(third_, "windlass_worker_chain_sessions_expired_total"), 0);
 }
 
-// Given a greedy request, what comes back of logits is a summary a token; given draws at a high temperature from a random
-// model, which go beyond their summaries, rows come as well, and the request has its tokens.
+// Given a greedy request; expects one summary of logits per token. Given draws at a high temperature from a random model, which
+// need more than summaries; expects full rows as well, and the right tokens.
 TEST_F(ChainOfWorkers, LogitsComeAsSummaries) {
   const auto received_for = [&](const json& body) {
     const std::string series = "windlass_worker_chain_bytes_total{direction=\"received\",model=\"tiny\"}";
@@ -124,7 +124,8 @@ TEST_F(ChainOfWorkers, LogitsComeAsSummaries) {
   EXPECT_GT(received_for(body), 30 * 528);
 }
 
-// Given eight clients at once, two thirds of which leave before the end, the rest have their own texts and nothing is kept.
+// Given eight simultaneous clients, two thirds of which leave early; expects the others to get their own texts, and nothing to
+// remain.
 TEST_F(ChainOfWorkers, ManyAtOnceAndClientsThatLeave) {
   const int port = testing::free_port();
   const auto alone = start_at(port);
@@ -153,10 +154,10 @@ TEST_F(ChainOfWorkers, ManyAtOnceAndClientsThatLeave) {
   expect_empty({&first_, &second_, &third_});
 }
 
-// Given a chain that is none (a gap, an end too early, one worker too many, an order that goes back, another model, one
-// with weights of another format, nobody there), the request is refused before anything of it begins, with what was found and
-// needed, and no worker keeps anything.
-TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
+// Given an invalid chain (a gap, an early end, one worker too many, a wrong order, another model, another weight format, an
+// absent worker); expects the request to be refused before it begins, with what was found and needed, and no worker to hold
+// anything.
+TEST_F(ChainOfWorkers, RefusesInvalidChains) {
   const One again = with_blocks("1:2", {});
   const auto other = folder_ / "other";
   Process init({testing::kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
@@ -178,12 +179,13 @@ TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
     std::vector<const One*> hops;
     std::string says;
   };
-  for (const Case& each :
-       {Case{{&third_}, "found 2:3 here, needed are 1:3"},
-        Case{{&second_}, "the chain ends here with 1:2, needed are also 2:3"}, Case{{&second_, &third_, &again}, "goes on"},
-        Case{{&second_, &again}, "found 1:2 here, needed are 2:3"}, Case{{&second_, &foreign}, "model: found fingerprint"},
-        Case{{&second_, &eight_bits}, "model: found fingerprint"},
-        Case{{&second_, &nobody}, "worker " + address(nobody) + ": "}, Case{{&first_}, "found 0:1 here"}}) {
+  for (const Case& each : {Case{{&third_}, "must be 1:3 or the first of them (got 2:3 here)"},
+                           Case{{&second_}, "must also have 2:3 (got a chain that ends here with 1:2)"},
+                           Case{{&second_, &third_, &again}, "the chain must end here"},
+                           Case{{&second_, &again}, "must be 2:3 or the first of them (got 1:2 here)"},
+                           Case{{&second_, &foreign}, "model: must have fingerprint"},
+                           Case{{&second_, &eight_bits}, "model: must have fingerprint"},
+                           Case{{&second_, &nobody}, "worker " + address(nobody) + ": "}, Case{{&first_}, "(got 0:1 here)"}}) {
     const Answer answer = ask(first_.port, "POST", "/v1/completions", request().dump(), through(each.hops));
     EXPECT_EQ(answer.status, 503) << answer.body;
     EXPECT_THAT(answer.headers, HasSubstr("X-Windlass-Rejected: chain"));
@@ -199,16 +201,16 @@ TEST_F(ChainOfWorkers, RefusesWhatIsNoChain) {
   EXPECT_THAT(lone.headers, HasSubstr("X-Windlass-Rejected: role"));
   const Answer later = ask(second_.port, "POST", "/v1/completions", request().dump());
   EXPECT_EQ(later.status, 503);
-  EXPECT_THAT(later.body, HasSubstr("1:2 of 3 alone"));
+  EXPECT_THAT(later.body, HasSubstr("serves only blocks 1:2 of 3"));
   EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(),
                 through({&second_, &third_}) + "X-Windlass-Phase: prefill\r\n")
                 .status,
             400);
 }
 
-// Given a last worker with room for one sequence, a second request is refused while the first runs, gives back what it had
-// reserved before, and is served afterwards.
-TEST_F(ChainOfWorkers, RefusesForWantOfRoom) {
+// Given a last worker with room for one sequence; expects a second request to be refused while the first runs, to release what
+// it had reserved, and to be served afterwards.
+TEST_F(ChainOfWorkers, RefusesWhenTheLastWorkerIsFull) {
   const One small = with_blocks("2:3", {"--max-context-tokens", "60700", "--kv-cache-tokens", "60700"});
   std::optional<Connection> running(first_.port);
   running->send("POST", "/v1/completions", endless().dump(), through({&second_, &small}));
@@ -224,11 +226,12 @@ TEST_F(ChainOfWorkers, RefusesForWantOfRoom) {
   json longer = request();
   longer["max_tokens"] = 60'699;
   EXPECT_THAT(ask(first_.port, "POST", "/v1/completions", longer.dump(), through({&second_, &small})).body,
-              HasSubstr("this worker's --max-context-tokens allow 60700"));
+              HasSubstr("this worker's --max-context-tokens, which is 60700"));
 }
 
-// Given a last worker that dies while it computes, the requests through it end with an error at once, those through another
-// last worker go on, and the others keep nothing. Given a first worker that dies, its sessions end elsewhere with their lease.
+// Given a last worker that dies while computing; expects requests through it to fail immediately, those through another last
+// worker to go on, and the others to hold nothing. Given a first worker that dies; expects its sessions elsewhere to end with
+// their lease.
 TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
   One mortal = with_blocks("2:3", {});
   Connection lost(first_.port);
@@ -258,15 +261,15 @@ TEST_F(ChainOfWorkers, ALostWorkerLeavesNothingBehind) {
   EXPECT_EQ(metric_of(second_, "windlass_worker_chain_sessions_expired_total"), 1);
 }
 
-// Given a last worker that stands still without an end, the request ends with an error once the silence is sure; when it goes
-// on, it keeps nothing of it and takes new ones.
-TEST_F(ChainOfWorkers, AFrozenWorkerIsLost) {
+// Given a last worker that is frozen; expects the request to fail once the limit of silence is reached. When it continues, it
+// holds nothing of the request and accepts new ones.
+TEST_F(ChainOfWorkers, FrozenWorkerCountsAsLost) {
   Connection client(first_.port);
   client.send("POST", "/v1/completions", endless().dump(), through({&second_, &third_}));
   ASSERT_TRUE(client.read_until("data: "));
   third_.process->signal(SIGSTOP);
   const auto began = testing::steady_clock::now();
-  EXPECT_THAT(client.read_all(), HasSubstr("has not answered in time"));
+  EXPECT_THAT(client.read_all(), HasSubstr("did not answer in time"));
   EXPECT_LT(testing::steady_clock::now() - began, std::chrono::seconds(30));
   expect_empty({&first_, &second_});
   third_.process->signal(SIGCONT);
@@ -274,8 +277,8 @@ TEST_F(ChainOfWorkers, AFrozenWorkerIsLost) {
   EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_})).status, 200);
 }
 
-// Given a last worker that dies before anything of a whole answer is out: where a gateway named the chain, the connection
-// breaks and it may begin the request anew; where the first worker did, the client hears why, or the body breaks off.
+// Given a last worker that dies before any of a whole answer is sent. If a gateway named the chain, expects the connection to
+// break so that it can retry; if the first worker chose it, expects an error for the client, or a body that breaks off.
 TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
   json whole = endless();
   whole["stream"] = false;
@@ -298,7 +301,7 @@ TEST_F(ChainOfWorkers, ALostChainBeforeTheAnswer) {
   }
 }
 
-// Given a first worker that is full itself, what was reserved for the request it refuses is given back.
+// Given a first worker that is full; expects the reservations of a request that it refuses to be released.
 TEST_F(ChainOfWorkers, AFullFirstWorkerGivesBack) {
   const One first = with_blocks("0:1", {"--max-concurrent", "1"});
   json quick = request();
@@ -319,7 +322,7 @@ TEST_F(ChainOfWorkers, AFullFirstWorkerGivesBack) {
   expect_empty({&first, &second_, &third_});
 }
 
-// Given calls that are none, answers that say so, and workers that go on.
+// Given invalid calls; expects answers that say so, and workers that go on.
 TEST_F(ChainOfWorkers, WrongCalls) {
   for (const char* verb : {"reserve", "step", "keep", "release"}) {
     for (const std::string& body : {std::string(), std::string("{}"), std::string(5000, 'x')}) {
@@ -341,8 +344,8 @@ TEST_F(ChainOfWorkers, WrongCalls) {
   EXPECT_EQ(ask(first_.port, "POST", "/v1/completions", request().dump(), through({&second_, &third_})).status, 200);
 }
 
-// Given a later worker that is asked to stop while a session is there, the session goes on to its end, new ones are refused,
-// and then it ends by itself.
+// Given a later worker that is asked to stop during a session; expects the session to finish, new ones to be refused, and then
+// the worker to exit.
 TEST_F(ChainOfWorkers, DrainsItsSessions) {
   const One other = with_blocks("0:1", {});
   json slow = request();
@@ -360,7 +363,7 @@ TEST_F(ChainOfWorkers, DrainsItsSessions) {
   EXPECT_EQ(third_.process->wait(), 0) << third_.process->log();
 }
 
-// Given flags that do not fit the model, the worker says so and ends.
+// Given flags that do not fit the model; expects an error and exit.
 TEST_F(ChainOfWorkers, FlagsThatDoNotFit) {
   const auto fails_with = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {testing::kProgram, "--model", model().string(), "--port",
@@ -370,8 +373,9 @@ TEST_F(ChainOfWorkers, FlagsThatDoNotFit) {
     EXPECT_EQ(worker.wait(), 1);
     return worker.log();
   };
-  EXPECT_THAT(fails_with({"--blocks", "1:4"}), HasSubstr("--blocks: found 1:4, allowed is up to 3"));
-  EXPECT_THAT(fails_with({"--blocks", "0:3", "--next", "a:1"}), HasSubstr("--next: found a:1"));
+  EXPECT_THAT(fails_with({"--blocks", "1:4"}),
+              HasSubstr("--blocks: must end at 3 or before, the model's number of blocks (got 1:4)"));
+  EXPECT_THAT(fails_with({"--blocks", "0:3", "--next", "a:1"}), HasSubstr("--next: must not be given (got a:1)"));
 }
 
 }  // namespace

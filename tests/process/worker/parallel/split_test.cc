@@ -1,5 +1,5 @@
-// Two real workers for one request: one computes the prompt, the other answers
-// (docs/decisions/2026-11-22-kv-is-pulled.md). The test plays the gateway.
+// Two real workers for one request: one computes the prompt, the other answers (docs/decisions/2026-11-22-kv-is-pulled.md). The
+// test plays the gateway.
 #include <fstream>
 #include <iterator>
 
@@ -35,14 +35,14 @@ class Split : public testing::Worker {
     decode_ = start_at(decode_port_, {"--role", "decode"});
   }
 
-  // Several hundred tokens: more than an iteration takes.
+  // Several hundred tokens: more than one iteration computes.
   static json request() {
     std::string prompt;
     for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
     return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
   }
 
-  // Step 1: the connection stays open; the value for step 2 is in its head.
+  // Step 1: the connection stays open; its headers contain the value for step 2.
   static std::string value_of(Connection& prefill) {
     EXPECT_TRUE(prefill.read_until("\r\n\r\n"));
     const std::string name = "X-Windlass-Prefilled: ";
@@ -74,8 +74,8 @@ class Split : public testing::Worker {
   std::unique_ptr<Process> prefill_, decode_;
 };
 
-// Given requests that are whole, streamed, sampled with a seed and penalties, and of several choices, the two give the texts
-// that one worker gives; the second computes no prompt and the first tells no client of a token.
+// Given requests that are whole, streamed, sampled with a seed and penalties, and with several choices; expects the two workers
+// to give the texts of one. The second computes no prompt, and the first sends no token to a client.
 TEST_F(Split, AnswersAsOneWorkerWould) {
   const int port = testing::free_port();
   const auto alone = start_at(port);
@@ -114,8 +114,8 @@ TEST_F(Split, AnswersAsOneWorkerWould) {
   EXPECT_EQ(sent, metric_of(decode_port_, "windlass_worker_kv_transfer_bytes_total{direction=\"received\",model=\"tiny\"}"));
 }
 
-// Given a prefill worker that dies once it has begun, the client gets the same text, from the decode worker alone.
-TEST_F(Split, ALostPrefillWorkerCostsTimeAlone) {
+// Given a prefill worker that dies after it has begun; expects the same text from the decode worker alone.
+TEST_F(Split, LostPrefillWorkerCostsOnlyTime) {
   const Answer expected = pass(request());
   Connection prefill(prefill_port_);
   prefill.send("POST", kPath, request().dump(), "X-Windlass-Phase: prefill\r\n");
@@ -130,9 +130,9 @@ TEST_F(Split, ALostPrefillWorkerCostsTimeAlone) {
   EXPECT_THAT(decode_->log(), HasSubstr("is computed here: "));
 }
 
-// Given a gateway that leaves after the first step, the prefill worker's memory is free again; what asks for the keys and
-// values later computes them.
-TEST_F(Split, WhoLeavesFreesTheMemory) {
+// Given a gateway that leaves after the first step; expects the prefill worker's memory to be freed, and later requests for the
+// keys and values to be computed by the decode worker.
+TEST_F(Split, LeavingGatewayFreesTheMemory) {
   std::string value;
   {
     Connection prefill(prefill_port_);
@@ -146,7 +146,7 @@ TEST_F(Split, WhoLeavesFreesTheMemory) {
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"failed\"}"), 1);
 }
 
-// Given keys and values of another prompt, the decode worker does not take them.
+// Given keys and values of another prompt; expects the decode worker not to use them.
 TEST_F(Split, AnotherPromptIsNotTaken) {
   json other = request();
   other["prompt"] = "something else of another length";
@@ -157,11 +157,11 @@ TEST_F(Split, AnotherPromptIsNotTaken) {
   const Answer answer = ask(decode_port_, "POST", kPath, other.dump(), headers_for(value_of(prefill)));
   ASSERT_EQ(answer.status, 200);
   EXPECT_EQ(json::parse(answer.body)["choices"], json::parse(ask(port, "POST", kPath, other.dump()).body)["choices"]);
-  EXPECT_THAT(decode_->log(), HasSubstr("status 409"));
+  EXPECT_THAT(decode_->log(), HasSubstr("status: must be 200 (got 409)"));
 }
 
-// Given more choices than the cache has room for at once, all are answered: the first ones' keys and values are taken while the
-// others wait.
+// Given more choices than the cache has room for at once; expects all to be answered: the first ones' keys and values are
+// fetched while the others wait.
 TEST_F(Split, ChoicesNeedNotFitTogether) {
   const int port = testing::free_port();
   const auto small = start_at(port, {"--role", "prefill", "--max-context-tokens", "768", "--kv-cache-tokens", "1536"});
@@ -174,8 +174,8 @@ TEST_F(Split, ChoicesNeedNotFitTogether) {
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 6);
 }
 
-// Given a prompt that workers of one rank and of two compute for each other, keys and values arrive whole and the answer is
-// that of one worker in one rank.
+// Given a prompt that workers of one and of two ranks compute for each other; expects complete keys and values, and the answer
+// of one worker with one rank.
 TEST_F(Split, WorkersMayDifferInDegree) {
   const Answer expected = ask(decode_port_, "POST", kPath, request().dump());
   const int prefill = testing::free_port(), decode = testing::free_port();
@@ -192,7 +192,7 @@ TEST_F(Split, WorkersMayDifferInDegree) {
   }
 }
 
-// Given two workers of the same shape with different weights, the second does not take the first one's keys and values.
+// Given two workers of the same shape with different weights; expects the second not to use the first one's keys and values.
 TEST_F(Split, AnotherModelsValuesAreNotTaken) {
   const auto other = folder_ / "other";
   Process init({testing::kProgram, "model", "init", "--layers", "3", "--hidden", "128", "--heads", "4", "--kv-heads", "2",
@@ -212,8 +212,8 @@ TEST_F(Split, AnotherModelsValuesAreNotTaken) {
   EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"failed\"}"), 1);
 }
 
-// Given questions for keys and values that are none, errors and nothing else; a question without an answer is answered after a
-// second.
+// Given invalid questions for keys and values; expects errors and nothing else. A question that cannot be answered yet is
+// answered after a second.
 TEST_F(Split, WrongQuestionsForKeysAndValues) {
   const std::string session(32, 'a');
   for (const std::string& path : {std::string("/kv/"), std::string("/kv/abc"), "/kv/" + session, "/kv/" + session + "?piece=-1",
@@ -224,8 +224,8 @@ TEST_F(Split, WrongQuestionsForKeysAndValues) {
   EXPECT_EQ(ask(prefill_port_, "POST", "/kv/" + session + "?piece=0").status, 405);
 }
 
-// Given requests that a role does not take, 503 with the reason for a gateway to go elsewhere; given the token, the role
-// changes while the worker runs; given another token or none, it does not.
+// Given requests that a role does not handle; expects 503 with the reason, so that a gateway tries another worker. The role
+// changes at runtime with the token, and not with another token or none.
 TEST_F(Split, RolesRefuseAndChange) {
   const std::string body = request().dump();
   const Answer whole = ask(prefill_port_, "POST", kPath, body);
@@ -259,9 +259,8 @@ TEST_F(Split, RolesRefuseAndChange) {
   }
 }
 
-// Given a pair and `windlass profile` with both, each prompt size is pulled as often as cells are repeated, and once before;
-// what bandwidth and latency that comes to is told beside the table and stands in the profile, which is valid. Nothing stays
-// held.
+// Given a pair and `windlass profile` with both; expects each prompt size to be transferred once more than cells are repeated,
+// bandwidth and latency to be printed next to the table and stored in a valid profile, and nothing to remain held.
 TEST_F(Split, TransfersAreProfiled) {
   const std::string url = "http://127.0.0.1:";
   const auto output = folder_ / "profile.yaml";
@@ -287,9 +286,8 @@ TEST_F(Split, TransfersAreProfiled) {
                    output.string()},
                   folder_ / "profile.log");
   ASSERT_EQ(profile.wait(), 0) << profile.log();
-  EXPECT_THAT(profile.log(),
-              ::testing::ContainsRegex("transfers of keys and values: 6 of [0-9.]+ to [0-9.]+ MB: [0-9.e+-]+ GB/s, "
-                                       "latency [0-9.e-]+ ms, [0-9.e+]+ bytes a token"));
+  EXPECT_THAT(profile.log(), ::testing::ContainsRegex("KV transfers: 6 of [0-9.]+ to [0-9.]+ MB: [0-9.e+-]+ GB/s, "
+                                                      "latency [0-9.e-]+ ms, [0-9.e+]+ bytes per token"));
   std::ifstream file(output);
   const std::string yaml(std::istreambuf_iterator<char>(file), {});
   EXPECT_THAT(yaml,

@@ -1,4 +1,4 @@
-// Real workers in two ranks (docs/decisions/2026-11-22-tensor-parallel-ranks.md): they answer as one rank does, and neither
+// Real workers with two ranks (docs/decisions/2026-11-22-tensor-parallel-ranks.md): they answer like one rank, and neither rank
 // outlives the other.
 #include <algorithm>
 #include <map>
@@ -26,10 +26,10 @@ using ::testing::Not;
 using testing::parse_stream;
 using testing::Process;
 
-constexpr std::chrono::seconds kSoon{5};  // what a user is promised
+constexpr std::chrono::seconds kSoon{5};  // the promise to users
 constexpr const char* kCompletions = "/v1/completions";
 
-// As far as it can be read: a process may end meanwhile.
+// As much as can be read: a process may end meanwhile.
 std::string text_of(const std::filesystem::path& file) {
   std::ostringstream text;
   text << std::ifstream(file).rdbuf();
@@ -46,7 +46,7 @@ std::vector<pid_t> all_processes() {
   return out;
 }
 
-// State and parent, of /proc/ID/stat; what has ended, or waits to be asked for its status, has none.
+// State and parent from /proc/ID/stat; nothing for a process that has ended or is a zombie.
 std::optional<pid_t> parent_of(pid_t id) {
   const std::string text = text_of("/proc/" + std::to_string(id) + "/stat");
   const auto end_of_name = text.rfind(')');
@@ -69,7 +69,7 @@ std::vector<int> allowed_processors() {
   return out;
 }
 
-// Processors that threads of this process stay on, one for each thread that stays on one.
+// Processors to which threads of this process are pinned, one per pinned thread.
 std::vector<int> pinned_threads(pid_t id) {
   std::vector<int> out;
   std::error_code error;
@@ -93,7 +93,7 @@ std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
-// Those that live and have the text among their arguments.
+// Running processes with this text among their arguments.
 std::vector<pid_t> processes_named(const std::string& text) {
   std::vector<pid_t> out;
   for (const pid_t id : all_processes()) {
@@ -103,7 +103,7 @@ std::vector<pid_t> processes_named(const std::string& text) {
   return out;
 }
 
-// The inode of the memory that a rank shares with others; empty without.
+// The inode of the memory that a rank shares with others; empty if there is none.
 std::string shared_memory_of(pid_t id) {
   std::istringstream maps(text_of("/proc/" + std::to_string(id) + "/maps"));
   for (std::string line; std::getline(maps, line);) {
@@ -129,20 +129,20 @@ class TensorParallelWorker : public testing::Worker {
     EXPECT_EQ(shared_memory_of(other_), memory_);
     return worker;
   }
-  // Neither rank 1 nor the memory outlive rank 0.
+  // Neither rank 1 nor the memory outlives rank 0.
   void expect_nothing_left() const {
     EXPECT_TRUE(eventually([&] { return processes_named(model().string()).empty(); }, kSoon));
-    // A process that was killed is there until init has looked at it.
+    // A killed process exists until init has reaped it.
     EXPECT_TRUE(eventually([&] { return !parent_of(other_).has_value(); }, kSoon));
     for (const pid_t id : all_processes()) EXPECT_NE(shared_memory_of(id), memory_) << "process " << id;
   }
-  // Several hundred tokens: more than an iteration takes.
+  // Several hundred tokens: more than one iteration computes.
   static json request() {
     std::string prompt;
     for (int i = 0; i < 60; ++i) prompt += "the anchor chain number " + std::to_string(i) + " ";
     return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", 30}, {"temperature", 0}};
   }
-  // Streams that do not end by themselves, each with its first token.
+  // Endless streams, each with its first token received.
   std::vector<std::unique_ptr<Connection>> load() const {
     std::vector<std::unique_ptr<Connection>> streams;
     for (int i = 0; i < 4; ++i) {
@@ -153,7 +153,7 @@ class TensorParallelWorker : public testing::Worker {
     return streams;
   }
 
-  // The request is answered as one rank, at `port`, answers it; returns its answer and theirs.
+  // Expects the same answer to the request as from one rank, at `port`; returns its answer and theirs.
   std::pair<json, json> expect_answers_of_one_rank(int port, const json& body) const {
     const Answer one = ask(port, "POST", kCompletions, body.dump());
     const Answer two = ask(port_, "POST", kCompletions, body.dump());
@@ -164,12 +164,12 @@ class TensorParallelWorker : public testing::Worker {
     testing::expect_same_completion(found, expected);
     return {expected, found};
   }
-  // Given SIGTERM during a stream, ranks finish it, and nothing is left of them.
+  // Given SIGTERM during a stream; expects the ranks to finish it, and nothing to remain.
   void expect_drains(Process& worker) const {
     Connection connection(port_);
     connection.send("POST", kCompletions, completion(1000, true));
     ASSERT_TRUE(connection.read_until("data: "));
-    ::kill(other_, SIGTERM);  // as one that goes to a whole group of processes: rank 0 says when the others end
+    ::kill(other_, SIGTERM);  // like a signal to a process group: rank 0 decides when the others end
     worker.signal(SIGTERM);
     const auto stream = parse_stream(testing::parse_answer(connection.read_all()).body);
     EXPECT_EQ(stream.tokens, 1000);
@@ -177,8 +177,8 @@ class TensorParallelWorker : public testing::Worker {
     EXPECT_EQ(worker.wait(), 0) << worker.log();
     expect_nothing_left();
   }
-  // Given rank 1 killed under load, and in another worker while it is idle, the worker ends within five seconds with a code
-  // that is not zero and a reason that names the rank; no stream looks as if it were whole.
+  // Given rank 1 killed under load, and in another worker while idle; expects the worker to exit within five seconds with a
+  // non-zero code and a reason that names the rank. No stream looks complete.
   void expect_lost_rank_ends_the_worker() {
     for (const bool loaded : {true, false}) {
       const auto worker = start_ranks();
@@ -190,7 +190,7 @@ class TensorParallelWorker : public testing::Worker {
       expect_nothing_left();
     }
   }
-  // Given rank 1 frozen under load, the same: it lives, but nobody would ever get an answer.
+  // Given rank 1 frozen under load; expects the same: it lives, but nobody would ever get an answer.
   void expect_frozen_rank_ends_the_worker() {
     const auto worker = start_ranks();
     const auto streams = load();
@@ -200,7 +200,7 @@ class TensorParallelWorker : public testing::Worker {
     for (const auto& each : streams) EXPECT_THAT(each->read_all(), Not(HasSubstr("[DONE]")));
     expect_nothing_left();
   }
-  // Given rank 0 killed under load, rank 1 and the memory are gone soon after.
+  // Given rank 0 killed under load; expects rank 1 and the memory to be gone soon.
   void expect_nothing_outlives_rank_zero() {
     const auto worker = start_ranks();
     const auto streams = load();
@@ -214,9 +214,9 @@ class TensorParallelWorker : public testing::Worker {
   std::string memory_;                                                  // inode
 };
 
-// Given requests that are whole, streamed, sampled with a seed and of several choices, two ranks that have measured themselves
-// give the texts and usage of one, with the same KV cache in the metrics; given SIGTERM during a stream they finish it, and
-// nothing is left of them.
+// Given requests that are whole, streamed, sampled with a seed and with several choices; expects two ranks that have measured
+// themselves to give the texts and usage of one, with the same KV cache in the metrics. Given SIGTERM during a stream; expects
+// them to finish it, and nothing to remain.
 TEST_F(TensorParallelWorker, AnswersAsOneRankDoesAndDrains) {
   in_two_ranks_.insert(in_two_ranks_.end(), {"--measure-time", "2s"});
   const auto worker = start_ranks();
@@ -242,17 +242,17 @@ TEST_F(TensorParallelWorker, AnswersAsOneRankDoesAndDrains) {
   expect_drains(*worker);
 }
 
-// Given rank 1 killed, a reason and a code within five seconds.
+// Given rank 1 killed; expects a reason and an exit code within five seconds.
 TEST_F(TensorParallelWorker, LostRankEndsTheWorker) { expect_lost_rank_ends_the_worker(); }
 
-// Given rank 1 frozen, the same.
+// Given rank 1 frozen; expects the same.
 TEST_F(TensorParallelWorker, FrozenRankEndsTheWorker) { expect_frozen_rank_ends_the_worker(); }
 
-// Given rank 0 killed, nothing is left.
+// Given rank 0 killed; expects nothing to remain.
 TEST_F(TensorParallelWorker, NothingOutlivesRankZero) { expect_nothing_outlives_rank_zero(); }
 
-// Given two ranks with a processor each, while they compute one thread of each stays on its processor, and no two on the same;
-// given more threads than processors, an error that says how many there are.
+// Given two ranks with one processor each; expects one thread of each to be pinned while they compute, to different processors.
+// Given more threads than processors; expects an error with their number.
 TEST_F(TensorParallelWorker, PinnedRanksShareNoProcessor) {
   const std::vector<int> allowed = allowed_processors();
   if (allowed.size() < 2) GTEST_SKIP() << "two processors are needed, found " << allowed.size();
@@ -269,15 +269,15 @@ TEST_F(TensorParallelWorker, PinnedRanksShareNoProcessor) {
   EXPECT_EQ(second.size(), 1U);
   EXPECT_NE(first, second);
   EXPECT_THAT(worker->log(),
-              HasSubstr("stay on processors " + std::to_string(*first.begin()) + ", and other ranks' on others"));
+              HasSubstr("pinned to processors " + std::to_string(*first.begin()) + ", those of other ranks to others"));
   Process refused({testing::kProgram, "--model", model().string(), "--port", std::to_string(testing::free_port()),
                    "--pin-threads", "--threads", "1024"},
                   folder_ / "refused.log");
   EXPECT_EQ(refused.wait(), 1);
-  EXPECT_THAT(refused.log(), HasSubstr("--pin-threads: found 1024 threads that compute, allowed is at most"));
+  EXPECT_THAT(refused.log(), HasSubstr("--pin-threads: threads: must be at most "));
 }
 
-// Given weights that cannot be loaded, all ranks end, and the log says why.
+// Given weights that cannot be loaded; expects all ranks to end, with the reason in the log.
 TEST_F(TensorParallelWorker, EndsWhereLoadingFails) {
   make_model();
   std::filesystem::resize_file(model() / "model.safetensors", 5000);
@@ -289,8 +289,8 @@ TEST_F(TensorParallelWorker, EndsWhereLoadingFails) {
   EXPECT_TRUE(eventually([&] { return processes_named(model().string()).empty(); }, kSoon));
 }
 
-// Given degrees that the model or the backend cannot be cut into, or a rank that nobody started, one line that names the flag,
-// what was found and what is allowed.
+// Given degrees that the model or the backend does not support, or a rank that rank 0 did not start; expects one line with the
+// flag, the rule and the value.
 TEST_F(TensorParallelWorker, RefusesWrongDegrees) {
   make_model();
   const auto refused = [&](std::vector<std::string> more, int code) {
@@ -301,15 +301,16 @@ TEST_F(TensorParallelWorker, RefusesWrongDegrees) {
   };
   EXPECT_THAT(
       refused({"--tensor-parallel", "4"}, 1),
-      HasSubstr("--tensor-parallel: found 4, allowed for this model are 1, 2: config.json's num_key_value_heads (2) must "
+      HasSubstr("--tensor-parallel: must be one of 1, 2 for this model (got 4): config.json's num_key_value_heads (2) must "
                 "be divisible by it"));
-  EXPECT_THAT(refused({"--tensor-parallel", "0"}, 2), HasSubstr("--tensor-parallel: found 0, allowed is 1 to 64"));
+  EXPECT_THAT(refused({"--tensor-parallel", "0"}, 2), HasSubstr("--tensor-parallel: must be 1 to 64 (got 0)"));
   EXPECT_THAT(refused({"--tensor-parallel", "2", "--backend", "cuda", "--weights", "bf16"}, 2),
-              HasSubstr("--weights: found bf16, allowed together with --backend cuda are fp8 and int8"));
-  EXPECT_THAT(refused({"--tensor-parallel", "2", "--tensor-rank", "1"}, 2), HasSubstr("--tensor-rank: found 1"));
+              HasSubstr("--weights: must be fp8 or int8 with --backend cuda (got bf16)"));
+  EXPECT_THAT(refused({"--tensor-parallel", "2", "--tensor-rank", "1"}, 2),
+              HasSubstr("--tensor-rank: must not be given (got 1)"));
 }
 
-// Two ranks with a GPU each.
+// Two ranks with one GPU each.
 class Gpu2Worker : public TensorParallelWorker {
  protected:
   void SetUp() override {
@@ -320,8 +321,8 @@ class Gpu2Worker : public TensorParallelWorker {
   }
 };
 
-// Given requests of several hundred tokens, whole, streamed and of several choices, two GPUs give the greedy texts of the CPU;
-// given SIGTERM during a stream they finish it, and nothing is left of them.
+// Given requests of several hundred tokens, whole, streamed and with several choices; expects two GPUs to give the greedy texts
+// of the CPU. Given SIGTERM during a stream; expects them to finish it, and nothing to remain.
 TEST_F(Gpu2Worker, AnswersAsTheCpuAndDrains) {
   const auto worker = start_ranks();
   One alone = start_one({});
@@ -332,7 +333,7 @@ TEST_F(Gpu2Worker, AnswersAsTheCpuAndDrains) {
   expect_drains(*worker);
 }
 
-// Given a chain of a worker on the CPU and one on two GPUs, it answers as one worker on the CPU does.
+// Given a chain of a worker on the CPU and one on two GPUs; expects the answers of one worker on the CPU.
 TEST_F(Gpu2Worker, ChainsWithTheCpu) {
   make_model();
   const One alone = start_one({});
@@ -345,17 +346,17 @@ TEST_F(Gpu2Worker, ChainsWithTheCpu) {
   EXPECT_EQ(json::parse(found.body)["choices"][0]["text"], json::parse(expected.body)["choices"][0]["text"]);
 }
 
-// Given rank 1 killed, so that rank 0's GPU waits for what never comes, a reason and a code within five seconds.
+// Given rank 1 killed, so that rank 0's GPU waits for ever; expects a reason and an exit code within five seconds.
 TEST_F(Gpu2Worker, LostRankEndsTheWorker) { expect_lost_rank_ends_the_worker(); }
 
-// Given rank 1 frozen, the same.
+// Given rank 1 frozen; expects the same.
 TEST_F(Gpu2Worker, FrozenRankEndsTheWorker) { expect_frozen_rank_ends_the_worker(); }
 
-// Given rank 0 killed, nothing is left.
+// Given rank 0 killed; expects nothing to remain.
 TEST_F(Gpu2Worker, NothingOutlivesRankZero) { expect_nothing_outlives_rank_zero(); }
 
-// Given models with experts and OPT, and weights of each format, a worker of two ranks and a chain of two workers answer as one
-// rank does; that says how much memory its weights take.
+// Given models with experts and OPT, and weights of each format; expects a worker of two ranks and a chain of two workers to
+// answer like one rank, which also reports the memory of its weights.
 TEST_F(TensorParallelWorker, OtherArchitecturesAndFormats) {
   for (const auto& [architecture, format] :
        {std::pair{"opt", "fp32"}, std::pair{"mixtral", "int8"}, std::pair{"qwen3_moe", "fp32"}, std::pair{"llama", "fp8"}}) {
@@ -387,7 +388,7 @@ TEST_F(TensorParallelWorker, OtherArchitecturesAndFormats) {
   }
 }
 
-// Given a chain of two workers that are cut into two ranks each, it answers as one worker in one rank does.
+// Given a chain of two workers with two ranks each; expects the answers of one worker with one rank.
 TEST_F(TensorParallelWorker, ChainsOfCutWorkers) {
   const auto alone = start();
   const int later = testing::free_port(), first = testing::free_port();

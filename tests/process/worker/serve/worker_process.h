@@ -36,7 +36,7 @@ namespace windlass::worker::testing {
 
 using std::chrono::steady_clock;
 
-// Asks until the condition holds or the deadline passes.
+// Polls until the condition holds or the deadline passes.
 inline bool eventually(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::seconds(180)) {
   const auto deadline = steady_clock::now() + limit;
   while (!condition()) {
@@ -74,7 +74,7 @@ class Process {
   [[nodiscard]] pid_t id() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
 
-  // The exit code once it has ended; 128 + signal if it was killed; -1 when it does not end.
+  // The exit code once it has ended; 128 + signal if it was killed; -1 if it does not end in time.
   int wait(std::chrono::seconds limit = std::chrono::seconds(180)) {
     eventually([&] { return ended(); }, limit);
     if (!status_) return -1;
@@ -96,9 +96,9 @@ class Process {
   std::optional<int> status_;
 };
 
-// Slows a process down as long as this lives: it is stopped, but for a moment now and then, in which it makes some progress
-// and answers the calls that keep its sessions. What goes through it then lasts as long as a test wants, however fast the
-// machine is. REQUIRES: the process outlives this.
+// Slows a process down during this object's lifetime: it is stopped except for short moments, in which it makes some progress
+// and renews its sessions. So a request through it takes as long as the test needs, however fast the machine is. REQUIRES: the
+// process outlives this.
 class Slowed {
  public:
   explicit Slowed(const Process& process)
@@ -149,7 +149,7 @@ class Connection {
     }
   }
 
-  // Reads until the text has come or the peer closed; true when it has come.
+  // Reads until the text has arrived or the peer has closed; returns whether it arrived.
   bool read_until(const std::string& text, std::chrono::seconds limit = std::chrono::seconds(180)) {
     const auto deadline = steady_clock::now() + limit;
     while (received_.find(text) == std::string::npos) {
@@ -182,7 +182,7 @@ struct Answer {
   std::string body;
 };
 
-// Takes status, headers and body apart, chunked or not.
+// Splits a response into status, headers and body, chunked or not.
 inline Answer parse_answer(const std::string& raw) {
   Answer answer;
   const auto end = raw.find("\r\n\r\n");
@@ -212,7 +212,7 @@ inline Answer ask(int port, const std::string& method, const std::string& path, 
   return parse_answer(connection.read_all());
 }
 
-// The value of an unlabelled or singly labelled series in Prometheus text; -1 when it is not there.
+// The value of an unlabelled or singly labelled series in Prometheus text; -1 if it is missing.
 inline double metric(const std::string& text, const std::string& series) {
   const auto at = text.find("\n" + series);
   if (at == std::string::npos) return -1;
@@ -220,7 +220,7 @@ inline double metric(const std::string& text, const std::string& series) {
   return std::strtod(text.c_str() + space, nullptr);
 }
 
-// The texts of all chunks of a stream, and how often each kind of event came.
+// The texts of all chunks of a stream, and the number of events of each kind.
 struct Stream {
   std::string text;
   int tokens = 0;
@@ -247,7 +247,7 @@ inline Stream parse_stream(const std::string& body) {
   return stream;
 }
 
-// Two whole completions of the same request have the same texts, ends and counts.
+// Expects two complete completions of a request to have the same texts, finish reasons and counts.
 inline void expect_same_completion(const nlohmann::json& found, const nlohmann::json& expected) {
   ASSERT_EQ(found["choices"].size(), expected["choices"].size());
   for (std::size_t i = 0; i < found["choices"].size(); ++i) {
@@ -260,7 +260,7 @@ inline void expect_same_completion(const nlohmann::json& found, const nlohmann::
 
 inline const std::string kProgram = build_path() + "/windlass-worker";
 
-// A folder with a freshly made model, and workers on it.
+// A folder with a newly generated model, and workers that serve it.
 class Worker : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -279,27 +279,28 @@ class Worker : public ::testing::Test {
     std::unique_ptr<Process> process;
   };
 
-  // Makes the model and starts a worker on it; ready when it returns.
+  // Generates the model and starts a worker on it, which is ready on return.
   std::unique_ptr<Process> start(const std::vector<std::string>& more = {}) {
     make_model();
     port_ = free_port();
     return start_at(port_, more);
   }
-  // A worker on the model that is there.
+  // Starts a worker on the existing model.
   std::unique_ptr<Process> start_at(int port, const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {kProgram, "--model", model().string(), "--port", std::to_string(port),
                                           "--name", "tiny"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const auto says = [&](const char* flag) { return std::find(more.begin(), more.end(), flag) != more.end(); };
-    if (!says("--measure-time")) arguments.insert(arguments.end(), {"--measure-time", "0"});  // nobody looks at it
+    if (!says("--measure-time")) arguments.insert(arguments.end(), {"--measure-time", "0"});  // not used by the test
     if (context_ > kEndless && !says("--kv-cache-tokens")) {
-      arguments.insert(arguments.end(), {"--kv-cache-tokens", std::to_string(context_)});  // once, not for each place
+      arguments.insert(arguments.end(),
+                       {"--kv-cache-tokens", std::to_string(context_)});  // for one context, not one per concurrent request
     }
     auto worker = std::make_unique<Process>(arguments, folder_ / ("worker-" + std::to_string(port) + ".log"));
     EXPECT_TRUE(eventually([&] { return ask(port, "GET", "/ready").status == 200 || worker->ended(); })) << worker->log();
     return worker;
   }
-  // The same at a port of its own.
+  // The same on a port of its own.
   One start_one(const std::vector<std::string>& more) {
     const int port = free_port();
     return {port, start_at(port, more)};
@@ -315,7 +316,7 @@ class Worker : public ::testing::Test {
                  folder_ / "init.log");
     ASSERT_EQ(init.wait(), 0) << init.log();
   }
-  // How many GPUs a worker would find here; `why` takes what --version says.
+  // The number of GPUs a worker would find here; `why` receives the text of --version.
   int gpus(std::string& why) const {
     Process version({kProgram, "--version"}, folder_ / "version.log");
     EXPECT_EQ(version.wait(), 0);
@@ -330,14 +331,14 @@ class Worker : public ::testing::Test {
                           {"temperature", 0}, {"stream", stream},       {"ignore_eos", true}}
         .dump();
   }
-  // A request for this number of tokens runs until it is cut: no machine makes them while a test looks on. To be allowed before
-  // the model is made.
+  // A request for this many tokens runs until it is cancelled: no machine finishes it during a test. Allow this context before
+  // the model is generated.
   static constexpr int kEndless = 60'000;
   void allow_endless_requests() { context_ = 65'536; }
 
   std::filesystem::path folder_;
   int port_ = 0;
-  int context_ = 4096;  // of the model, tokens
+  int context_ = 4096;  // of the model, in tokens
 };
 
 }  // namespace windlass::worker::testing

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kSoonS = 5;  // what a user is promised
+constexpr double kSoonS = 5;  // the promise to users
 
 RankGroupSizes sizes_of(int ranks, std::int64_t floats) {
   RankGroupSizes sizes;
@@ -33,9 +33,9 @@ RankGroupSizes sizes_of(int ranks, std::int64_t floats) {
   return sizes;
 }
 
-// Runs `work` for each rank on a thread of its own, rank 0's on this one.
+// Runs `work` for each rank on its own thread, rank 0's on this one.
 void with_ranks(const RankGroupSizes& sizes, const std::function<void(RankGroup&)>& work, RankPatience patience = {}) {
-  std::vector<std::shared_ptr<RankGroup>> groups;  // all live until the last is done: who leaves is taken for lost
+  std::vector<std::shared_ptr<RankGroup>> groups;  // keep all alive until the last is done: a rank that leaves counts as lost
   for (int rank = 0; rank < sizes.ranks; ++rank) {
     auto group =
         rank == 0 ? RankGroup::create(sizes, patience) : RankGroup::join(groups[0]->descriptor(), rank, sizes, patience);
@@ -56,8 +56,8 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-// Given one to five ranks and sums of odd sizes one after the other, every rank adds the very sum, in the order of the ranks,
-// to what it had.
+// Given one to five ranks and consecutive sums of odd sizes; expects every rank to add exactly the sum, in the order of the
+// ranks.
 TEST(RankGroup, SumsInTheOrderOfTheRanks) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     with_ranks(sizes_of(ranks, 333), [&](RankGroup& group) {
@@ -81,8 +81,8 @@ TEST(RankGroup, SumsInTheOrderOfTheRanks) {
   }
 }
 
-// Given messages of rank 0, each is received once and in order by all; what ranks write into the gather place and into their
-// own floats is seen by all after a barrier.
+// Given messages of rank 0; expects each to be received once and in order by all. What ranks write to the gather area and to
+// their own floats is visible to all after a barrier.
 TEST(RankGroup, MessagesAndSharedFloatsArrive) {
   with_ranks(sizes_of(4, 8), [](RankGroup& group) {
     for (std::int64_t round = 1; round <= 50; ++round) {
@@ -110,9 +110,9 @@ TEST(RankGroup, MessagesAndSharedFloatsArrive) {
   });
 }
 
-// Given three ranks of which one's process is killed while the others wait for it, both others end with an error that names it,
-// soon; so does everything they try later.
-TEST(RankGroup, NobodyWaitsForTheDead) {
+// Given three ranks, one of which is killed while the others wait for it; expects both others to fail soon with an error that
+// names it, as does every later call.
+TEST(RankGroup, DeadRankEndsAllWaits) {
   const RankGroupSizes sizes = sizes_of(3, 8);
   const auto first = RankGroup::create(sizes);
   ASSERT_TRUE(first.ok()) << first.error().message;
@@ -154,7 +154,7 @@ TEST(RankGroup, NobodyWaitsForTheDead) {
   ::close(joined[1]);
 }
 
-// Given rank 0 killed while another waits for its next message, that one ends, too.
+// Given rank 0 killed while another waits for its next message; expects that one to end, too.
 TEST(RankGroup, RanksDoNotOutliveTheFirst) {
   const RankGroupSizes sizes = sizes_of(2, 8);
   int handed[2];
@@ -186,8 +186,8 @@ TEST(RankGroup, RanksDoNotOutliveTheFirst) {
   ::close(handed[1]);
 }
 
-// Given a rank that lives but does not come, the others stop waiting after the limit and name it; and given one that says why
-// it cannot go on, its reason is everybody's.
+// Given a rank that lives but does not come; expects the others to stop waiting after the limit and to name it. Given one that
+// reports why it cannot go on; expects all to report its reason.
 TEST(RankGroup, LateAndFailedRanksAreNamed) {
   with_ranks(sizes_of(2, 8),
              [](RankGroup& group) {
@@ -201,7 +201,7 @@ TEST(RankGroup, LateAndFailedRanksAreNamed) {
                group.fail(outcome.error().message);
              },
              {0.3, 60});
-  // The same of one that has given signs of life and stops: a process that is frozen.
+  // The same for one that gave signs of life and stops: a frozen process.
   with_ranks(sizes_of(2, 8),
              [](RankGroup& group) {
                if (group.rank() == 1) {
@@ -218,7 +218,7 @@ TEST(RankGroup, LateAndFailedRanksAreNamed) {
   with_ranks(sizes_of(3, 8), [](RankGroup& group) {
     if (group.rank() == 2) group.fail("tensor 'x' is missing");
     const auto outcome = group.barrier();
-    // Rank 2 came to the barrier, too: what counts is what each finds when it has to wait.
+    // Rank 2 came to the barrier, too; only ranks that have to wait get the error.
     if (!outcome.ok()) {
       EXPECT_EQ(outcome.error().message, "tensor 'x' is missing");
     }
@@ -227,9 +227,9 @@ TEST(RankGroup, LateAndFailedRanksAreNamed) {
   });
 }
 
-// Given errands beside the steps of three ranks, each is done once and in order by all others, with what rank 0 wrote for each
-// of them; and what they write into their own floats is there when rank 0 has waited.
-TEST(RankGroup, ErrandsAreDoneBesideTheSteps) {
+// Given errands next to the steps of three ranks; expects each to be done once and in order by all others, with rank 0's data
+// for each. What they write to their own floats is visible once rank 0 has waited.
+TEST(RankGroup, ErrandsRunNextToSteps) {
   RankGroupSizes sizes = sizes_of(3, 40);
   sizes.errand_bytes = sizeof(std::int32_t);
   constexpr std::int32_t kErrands = 200;
@@ -263,7 +263,7 @@ TEST(RankGroup, ErrandsAreDoneBesideTheSteps) {
   });
 }
 
-// Given a rank that cannot go on, who waits for an errand, or to be given one, ends with its reason.
+// Given a rank that cannot go on; expects a wait for an errand, or for one to be done, to end with its reason.
 TEST(RankGroup, ErrandsEndWithTheGroup) {
   RankGroupSizes sizes = sizes_of(3, 8);
   sizes.errand_bytes = 8;
@@ -277,16 +277,16 @@ TEST(RankGroup, ErrandsEndWithTheGroup) {
   });
 }
 
-// Given sizes that are not those of rank 0, or more memory than the machine has, both are refused with what was found.
+// Given sizes that differ from rank 0's, or more memory than the machine has; expects errors with the value.
 TEST(RankGroup, RefusesWhatDoesNotFit) {
   const auto first = RankGroup::create(sizes_of(2, 8));
   ASSERT_TRUE(first.ok());
   const auto larger = RankGroup::join((*first)->descriptor(), 1, sizes_of(2, 8000));
   ASSERT_FALSE(larger.ok());
   EXPECT_EQ(larger.error().code, ErrorCode::kFailedPrecondition);
-  EXPECT_THAT(larger.error().message, HasSubstr("memory for the ranks: found "));
+  EXPECT_THAT(larger.error().message, HasSubstr("memory for the ranks: must be "));
   RankGroupSizes as_large = sizes_of(2, 8);
-  --as_large.gather_floats;  // no other size in bytes
+  --as_large.gather_floats;  // the same size in bytes
   EXPECT_FALSE(RankGroup::join((*first)->descriptor(), 1, as_large).ok());
   RankGroupSizes huge = sizes_of(2, 8);
   huge.own_floats = 1LL << 50;

@@ -1,4 +1,4 @@
-// Who waits for other ranks where nobody would tell him: the watch does, and only then.
+// Waiting for other ranks outside the group: the watch reports lost ranks, and only those.
 #include "worker/collective/rank_watch.h"
 
 #include <chrono>
@@ -27,7 +27,7 @@ class RankWatched : public ::testing::Test {
       groups_.push_back(std::move(group).value());
     }
   }
-  // What the watch says of a step that does not end, within what a user is promised.
+  // The watch's report about a step that does not end, within the time promised to users.
   std::string told(double limit_s, RankWatch::Fault fault = nullptr) {
     std::promise<std::string> why;
     RankWatch watch(*groups_[0], limit_s, std::move(fault), [&](const Error& error) { why.set_value(error.message); });
@@ -40,8 +40,8 @@ class RankWatched : public ::testing::Test {
   std::vector<std::shared_ptr<RankGroup>> groups_;
 };
 
-// Given a rank that ends, or says why it cannot go on, while a step waits for it, that is told.
-TEST_F(RankWatched, LostRanksAreTold) {
+// Given a rank that ends, or reports a failure, while a step waits for it; expects the watch to report it.
+TEST_F(RankWatched, ReportsLostRanks) {
   make({});
   groups_.pop_back();
   EXPECT_EQ(told(60), "rank 2 of 3 is lost: its process has ended");
@@ -49,19 +49,18 @@ TEST_F(RankWatched, LostRanksAreTold) {
   EXPECT_EQ(told(60), "rank 1 of 3: its GPU fell off the bus");
 }
 
-// Given a rank that gave signs of life and gives none any more, a step that takes longer than ranks may be late, or something
-// else that is wrong, the same.
-TEST_F(RankWatched, SilentAndLateRanksAreTold) {
+// Given a rank that stops giving signs of life, a step that exceeds the limit, or another fault; expects the same.
+TEST_F(RankWatched, ReportsSilentAndLateRanks) {
   make({60, 0.3});
-  EXPECT_EQ(told(0.3), "the ranks do not come together: rank 0 of 3 has waited for 0.3 s");
+  EXPECT_EQ(told(0.3), "the ranks do not meet: rank 0 of 3 has waited for 0.3 s");
   EXPECT_EQ(told(60, [] { return std::optional<Error>({ErrorCode::kInternal, "no way to rank 2"}); }), "no way to rank 2");
   groups_[2]->beat();
   EXPECT_EQ(told(60), "rank 2 of 3 is lost: it has given no sign of life for 0.3 s");
 }
 
-// Given steps that end, one after the other and together for longer than one may take, and no step while a rank is lost,
-// nothing is told.
-TEST_F(RankWatched, StepsThatEndAreNobodysBusiness) {
+// Given steps that end, one after the other and together for longer than the limit of one, and no step while a rank is lost;
+// expects no report.
+TEST_F(RankWatched, DoesNotReportStepsThatEnd) {
   make({});
   std::promise<std::string> why;
   RankWatch watch(*groups_[0], 2, nullptr, [&](const Error& error) { why.set_value(error.message); });

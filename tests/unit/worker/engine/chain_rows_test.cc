@@ -1,5 +1,5 @@
-// Logits of chains: summaries of their rows where those are enough, and the rows where they are not. Tokens are those of an
-// engine that sees rows, or the same summaries.
+// Logits of chains: summaries where they suffice, full rows otherwise. The tokens must equal those of an engine that sees the
+// rows, or the same summaries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using testing::random_tokens;
 using testing::token_text;
 using Fault = Mesh::Fault;
 
-// Rows of `own` as a GPU gives them: their summaries, where those are enough.
+// Returns rows of `own` as a GPU does: as summaries where they suffice.
 class Summarising final : public Backend {
  public:
   explicit Summarising(std::unique_ptr<Backend> own) : own_(std::move(own)) {}
@@ -72,7 +72,7 @@ class Summarising final : public Backend {
   std::vector<bool> may_follow_;
 };
 
-// More tokens than a summary has.
+// A vocabulary larger than a summary.
 ModelConfig config_of_rows(Rng& rng, std::int64_t layers) {
   ModelConfig config = config_with_layers(rng, layers);
   config.vocab_size = 100;
@@ -116,7 +116,7 @@ void expect_told(const TokenEvent& found, const TokenEvent& expected, double tol
 class ChainRows : public testing::BothWays {};
 INSTANTIATE_TEST_SUITE_P(Steps, ChainRows, ::testing::Bool(), testing::name_of_way);
 
-// Given rows with many equal and some infinite logits, the host's summaries are those of a sort.
+// Given rows with many equal and some infinite logits; expects the host's summaries to equal those computed by sorting.
 TEST_P(ChainRows, SummariesOfRows) {
   Rng rng(1, "summaries");
   RowSummariser summariser;
@@ -128,9 +128,9 @@ TEST_P(ChainRows, SummariesOfRows) {
   }
 }
 
-// Given requests that draw in all ways, an engine over a chain of three workers gives the very tokens of one over the whole
-// model that sees the same summaries, and fetches as many rows; greedy and with a top-k they are also the very tokens of one
-// that sees rows. Nothing is kept anywhere.
+// Given requests with all kinds of sampling; expects a chain of three workers to give exactly the tokens of an engine over the
+// whole model that sees the same summaries, and to fetch as many rows. With greedy sampling and top-k, expects also the tokens
+// of an engine that sees rows. Nothing is left behind.
 TEST_P(ChainRows, DrawAsFromTheWholeModel) {
   int fetched = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
@@ -184,8 +184,8 @@ TEST_P(ChainRows, DrawAsFromTheWholeModel) {
   EXPECT_GT(fetched, 50);
 }
 
-// Given a row that is asked for and does not come, the request ends as with a worker that is lost, and others go on.
-TEST_P(ChainRows, ARowThatIsLost) {
+// Given a row that is requested and does not arrive; expects the request to end as with a lost worker, and others to go on.
+TEST_P(ChainRows, LostRowEndsItsRequest) {
   for (const Fault fault : {Fault::kNotSent, Fault::kNotHeard}) {
     Rng rng(3, "lost rows");
     Mesh mesh(config_of_rows(rng, 3), 3);
@@ -211,8 +211,8 @@ TEST_P(ChainRows, ARowThatIsLost) {
   }
 }
 
-// Given calls for rows of sessions that are not there, or that have kept none, answers that say so.
-TEST_P(ChainRows, RowsThatAreNot) {
+// Given calls for rows of unknown sessions, or of sessions without a kept row; expects answers that say so.
+TEST_P(ChainRows, MissingRowsAreErrors) {
   Rng rng(4, "no rows");
   Mesh mesh(config_of_rows(rng, 2), 4);
   ChainStage& stage = mesh.add("b:1", {1, 2}, 24);
@@ -229,8 +229,9 @@ TEST_P(ChainRows, RowsThatAreNot) {
   EXPECT_EQ(row("x").status, 400);
 }
 
-// Given vocabularies of 32,000 and 150,000 tokens, what an answer has for a token: a whole row, and the summaries for greedy,
-// for a draw and for five log probabilities. The figures of docs/decisions/2026-11-22-chains-of-workers.md.
+// Given vocabularies of 32,000 and 150,000 tokens; expects the documented bytes per token of an answer: for a full row, and for
+// summaries with greedy sampling, with a draw and with five log probabilities. Figures:
+// docs/decisions/2026-11-22-chains-of-workers.md.
 TEST_P(ChainRows, BytesOfAToken) {
   for (const std::int64_t vocab : {32000, 150000}) {
     const auto bytes = [&](const SamplingParams& params) {

@@ -1,5 +1,5 @@
-// A model in parts on several workers: the tokens are those of one worker whatever the schedule, and nothing is kept anywhere,
-// whatever breaks.
+// A model split over several workers: the tokens equal those of one worker whatever the schedule, and nothing leaks whatever
+// fails.
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
@@ -66,16 +66,17 @@ EngineOptions small_options() {
   options.max_waiting = 100;
   options.max_context_tokens = 100;
   options.max_batch_tokens = 24;
-  options.prefix_caching = false;  // chains have none: preempted sequences would take other steps in a whole model
+  options.prefix_caching =
+      false;  // chains do not cache prefixes, so preempted sequences would take different steps in a whole model
   return options;
 }
 
 class Chains : public testing::BothWays {};
 INSTANTIATE_TEST_SUITE_P(Steps, Chains, ::testing::Bool(), testing::name_of_way);
 
-// Given random models, cuts into two to four parts (also with blocks that two workers have) and schedules with chunks and
-// preemption, every step of the chain's engine gives exactly the tokens of an engine over the whole model, and their log
-// probabilities as far as a summary's sum in single precision tells them.
+// Given random models, splits into two to four parts (some with overlapping blocks) and schedules with chunks and preemption;
+// expects every step of the chain's engine to give exactly the tokens of an engine over the whole model, and its log
+// probabilities as accurately as a summary's single-precision sum allows.
 TEST_P(Chains, GivesWhatTheWholeModelGives) {
   std::int64_t preemptions = 0;
   for (std::uint64_t seed = 0; seed < effort(6U, 24U); ++seed) {
@@ -86,7 +87,7 @@ TEST_P(Chains, GivesWhatTheWholeModelGives) {
     std::vector<std::string> hops;
     for (std::int64_t at = first; at < layers;) {
       const std::int64_t end = hops.size() == 2 ? layers : rng.integer(at + 1, layers);
-      const std::int64_t from = rng.uniform() < 0.3 ? rng.integer(1, at) : at;  // it may have more than the chain needs of it
+      const std::int64_t from = rng.uniform() < 0.3 ? rng.integer(1, at) : at;  // it may have more than the chain needs from it
       hops.push_back(fmt::format("w:{}", hops.size() + 1));
       mesh.add(hops.back(), {from, end}, 100 * blocks_for(100));
       at = end;
@@ -118,8 +119,8 @@ TEST_P(Chains, GivesWhatTheWholeModelGives) {
   EXPECT_GT(preemptions, effort(2, 20));
 }
 
-// Given requests of one engine that take different ways, and later workers whose batches are smaller than its, all have the
-// tokens of the whole model; sums round differently in batches of other sizes.
+// Given requests of one engine that take different routes, and later workers with smaller batches; expects the tokens of the
+// whole model, apart from rounding differences between batches of other sizes.
 TEST_P(Chains, DifferentWaysInOneBatch) {
   for (std::uint64_t seed = 0; seed < effort(3U, 8U); ++seed) {
     Rng rng(seed, "ways");
@@ -153,9 +154,9 @@ TEST_P(Chains, DifferentWaysInOneBatch) {
   }
 }
 
-// Given calls that are lost on the way or whose answers are, a request either has its own tokens or ends with an error that
-// says so; once the wire is whole again, nothing is left but what the lease takes.
-TEST_P(Chains, WhateverBreaksLeaksNothing) {
+// Given calls or answers that get lost; expects each request to have its own tokens or to end with an error that says so. Once
+// the wire works again, expects nothing to remain except what the lease removes.
+TEST_P(Chains, FailuresLeakNothing) {
   std::int64_t failed = 0;
   std::int64_t refused = 0;
   std::int64_t whole = 0;
@@ -169,7 +170,7 @@ TEST_P(Chains, WhateverBreaksLeaksNothing) {
     double share = seed % 4 == 0 ? 0 : 0.03;
     mesh.faults = [&](const ChainCall& call) {
       const std::scoped_lock lock(mutex);
-      // Silence is for the steps alone, whose end it is: others are told of a lost worker by their client.
+      // Only steps go silent: all other calls learn of a lost worker from their client.
       if (faults.uniform() >= share) return Fault::kNone;
       return call.verb == ChainVerb::kStep || faults.uniform() < 0.5 ? Fault::kNotSent : Fault::kNotHeard;
     };
@@ -225,8 +226,8 @@ TEST_P(Chains, WhateverBreaksLeaksNothing) {
   EXPECT_GT(whole, effort(20, 150));
 }
 
-// Given sessions that are told of, they stay for as long as that; once nobody tells of them, they end with the lease.
-TEST_P(Chains, SessionsLastAsLongAsTheyAreToldOf) {
+// Given sessions whose leases are renewed; expects them to last that long, and to end with the lease once renewal stops.
+TEST_P(Chains, SessionsLastAsLongAsTheyAreRenewed) {
   Rng rng(1, "lease");
   Mesh mesh(config_with_layers(rng, 3), 1);
   ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
@@ -254,7 +255,7 @@ TEST_P(Chains, SessionsLastAsLongAsTheyAreToldOf) {
   mesh.expect_empty();
 }
 
-// Given chains that are none, the reservation is refused with what was found and needed, and nothing stays anywhere.
+// Given invalid chains; expects the reservation to be refused with what was found and needed, and nothing to remain anywhere.
 TEST_P(Chains, RefusesWhatDoesNotFit) {
   Rng rng(2, "refusals");
   Mesh mesh(config_with_layers(rng, 8), 2);
@@ -281,14 +282,29 @@ TEST_P(Chains, RefusesWhatDoesNotFit) {
                 {"b:1", "late:1"},
                 40,
                 ErrorCode::kFailedPrecondition,
-                "worker b:1: worker late:1: blocks: found 7:8 here, needed are 6:8"},
-           Case{model, 3, {"mid:1"}, 40, ErrorCode::kFailedPrecondition, "found 4:8 here, needed are 3:8"},
-           Case{model, 2, {"b:1"}, 40, ErrorCode::kFailedPrecondition, "the chain ends here with 2:6, needed are also 6:8"},
-           Case{model, 4, {"mid:1", "b:1"}, 40, ErrorCode::kFailedPrecondition, "goes on to b:1 after the last block"},
-           Case{model, 6, {"b:1", "mid:1"}, 40, ErrorCode::kFailedPrecondition, "found 2:6 here, needed are 6:8"},
-           Case{other, 2, {"b:1", "mid:1"}, 40, ErrorCode::kFailedPrecondition, "model: found fingerprint"},
-           Case{model, 2, {"b:1", "mid:1"}, 129, ErrorCode::kFailedPrecondition, "tokens: found 129"},
-           Case{model, 2, {"small:1"}, 60, ErrorCode::kResourceExhausted, "found 3 free blocks of the KV cache, needed are 4"},
+                "worker b:1: worker late:1: blocks: must be 6:8 or the first of them (got 7:8 here)"},
+           Case{model, 3, {"mid:1"}, 40, ErrorCode::kFailedPrecondition, "must be 3:8 or the first of them (got 4:8 here)"},
+           Case{model,
+                2,
+                {"b:1"},
+                40,
+                ErrorCode::kFailedPrecondition,
+                "must also have 6:8 (got a chain that ends here with 2:6)"},
+           Case{model,
+                4,
+                {"mid:1", "b:1"},
+                40,
+                ErrorCode::kFailedPrecondition,
+                "the chain must end here, at the last block (got another worker, b:1)"},
+           Case{model,
+                6,
+                {"b:1", "mid:1"},
+                40,
+                ErrorCode::kFailedPrecondition,
+                "must be 6:8 or the first of them (got 2:6 here)"},
+           Case{other, 2, {"b:1", "mid:1"}, 40, ErrorCode::kFailedPrecondition, "model: must have fingerprint"},
+           Case{model, 2, {"b:1", "mid:1"}, 129, ErrorCode::kFailedPrecondition, "(got 129)"},
+           Case{model, 2, {"small:1"}, 60, ErrorCode::kResourceExhausted, "3 blocks of the KV cache are free and 4 are needed"},
            Case{model, 2, {"leaving:1"}, 40, ErrorCode::kResourceExhausted, "draining"},
            Case{model, 2, {"b:1", "nobody:1"}, 40, ErrorCode::kUnavailable, "worker nobody:1: the connection broke"},
            Case{model, 2, {"nobody:1"}, 40, ErrorCode::kUnavailable, "worker nobody:1: the connection broke"},
@@ -305,15 +321,15 @@ TEST_P(Chains, RefusesWhatDoesNotFit) {
     EXPECT_EQ(sessions.sessions(), 0);
     mesh.expect_empty();
   }
-  // Overlaps are no gaps: a worker is asked for what the chain has not had yet.
+  // Overlaps are not gaps: a worker computes only the blocks that the chain has not passed.
   ChainSessions sessions(model, 3, 1, mesh.post(), mesh.clock, mesh.head.metrics);
   sessions.reserve({session_of(1)}, {"b:1", "mid:1"}, 40, [](const Result<void>& done) { EXPECT_TRUE(done.ok()); });
   sessions.release(session_of(1));
   mesh.expect_empty();
 }
 
-// Given as many requests as a first worker takes, of which some are still being reserved, further ones are refused without a
-// call to any other worker, until one of these is refused or over.
+// Given as many requests as a first worker accepts, some still being reserved; expects more to be refused without a call to
+// another worker, until one of them is refused or over.
 TEST_P(Chains, ReservationsUnderWayAreCounted) {
   Rng rng(10, "under way");
   Mesh mesh(config_with_layers(rng, 2), 10);
@@ -333,7 +349,7 @@ TEST_P(Chains, ReservationsUnderWayAreCounted) {
   EXPECT_FALSE(outcomes[0] || outcomes[1]);
   ASSERT_TRUE(outcomes[2] && !outcomes[2]->ok());
   EXPECT_EQ(outcomes[2]->error().code, ErrorCode::kResourceExhausted);
-  EXPECT_THAT(outcomes[2]->error().message, HasSubstr("found 3 requests and 1 more, allowed are 3"));
+  EXPECT_THAT(outcomes[2]->error().message, HasSubstr("this worker is full: 3 requests and 1 more (at most 3)"));
   open[0]({});
   open[1]({503, "full", "no room"});
   EXPECT_TRUE(outcomes[0]->ok() && !outcomes[1]->ok());
@@ -346,9 +362,9 @@ TEST_P(Chains, ReservationsUnderWayAreCounted) {
   EXPECT_TRUE(outcomes[4]->ok());
 }
 
-// Given a chain of four workers, each call has less time at each worker than at the one before it, so that who waits for a lost
-// one says so before the others give up on him.
-TEST_P(Chains, OuterPatienceExceedsInner) {
+// Given a chain of four workers; expects each call to have less time at each worker than at the one before, so that the
+// neighbour of a lost worker can report it before the others give up.
+TEST_P(Chains, EarlierWorkersWaitLonger) {
   Rng rng(11, "patience");
   Mesh mesh(config_with_layers(rng, 4), 11);
   const std::vector<std::string> hops = {"b:1", "c:1", "d:1"};
@@ -397,7 +413,7 @@ void silence_ends_a_step(Fault keep) {
     do {
       mesh.clock.now = mesh.clock.now + 0.1;
       chain.sessions.tick();
-    } while (end.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready);  // waits look ten times a second
+    } while (end.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready);  // waits check ten times a second
   });
   const auto events = chain.step();
   const double took_s = mesh.clock.now_s() - began_s;
@@ -412,18 +428,19 @@ void silence_ends_a_step(Fault keep) {
   EXPECT_EQ(chain.step().size(), 1U);
 }
 
-// Given a worker that falls silent in the middle of a step, the step ends when the silence has lasted, not with its patience;
-// a chain of other workers goes on.
+// Given a worker that goes silent in the middle of a step; expects the step to end after the limit of silence, before its
+// timeout, and a chain of other workers to go on.
 TEST_P(Chains, SilenceEndsAStep) { silence_ends_a_step(Fault::kSilent); }
 
-// The same where each call to keep the sessions fails at once, while the step hangs.
+// Given keep calls that fail immediately while the step hangs; expects the same.
 TEST_P(Chains, RefusalsToKeepEndAStep) { silence_ends_a_step(Fault::kNotSent); }
 
-// Given a worker in the middle or at the end of a chain that begins anew under its address while a step hangs, the step ends as
-// soon as the worker has been told of the session, before silence or patience would end it; a chain of other workers goes on.
-TEST_P(Chains, AWorkerThatBeginsAnewEndsAStep) {
+// Given a worker in the middle or at the end of a chain that restarts at its address while a step hangs; expects the step to
+// end as soon as the worker gets a keep call for the session, before silence or timeout would end it, and a chain of other
+// workers to go on.
+TEST_P(Chains, RestartedWorkerEndsAStep) {
   for (const std::string again : {"b:1", "c:1"}) {
-    Rng rng(7, "anew");
+    Rng rng(7, "restart");
     Mesh mesh(config_with_layers(rng, 3), 7);
     mesh.add("b:1", {1, 2}, 24);
     mesh.add("c:1", {2, 3}, 24);
@@ -455,15 +472,15 @@ TEST_P(Chains, AWorkerThatBeginsAnewEndsAStep) {
     ASSERT_EQ(events.size(), 2U);
     EXPECT_EQ(events[0].finish, FinishReason::kError);
     EXPECT_TRUE(events[0].chain_lost);
-    EXPECT_THAT(events[0].error, HasSubstr("it has begun anew"));
+    EXPECT_THAT(events[0].error, HasSubstr("it has restarted"));
     EXPECT_FALSE(events[1].finish.has_value()) << events[1].error;
   }
 }
 
-// Given a worker that begins anew under its address, the sessions that it had end with the next step, and alone: one of the
-// same chain that was reserved afterwards has its own tokens, from that step on.
-TEST_P(Chains, SessionsThatAreOverEndAlone) {
-  Rng rng(8, "anew");
+// Given a worker that restarts at its address; expects only its earlier sessions to end, with the next step. One of the same
+// chain that was reserved afterwards gets its own tokens from that step on.
+TEST_P(Chains, LostSessionsEndAlone) {
+  Rng rng(8, "restart");
   Mesh mesh(config_with_layers(rng, 3), 8);
   mesh.add("b:1", {1, 2}, 24);
   mesh.add("c:1", {2, 3}, 24);
@@ -478,7 +495,7 @@ TEST_P(Chains, SessionsThatAreOverEndAlone) {
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[0].finish, FinishReason::kError);
   EXPECT_TRUE(events[0].chain_lost);
-  EXPECT_THAT(events[0].error, HasSubstr("it has begun anew"));
+  EXPECT_THAT(events[0].error, HasSubstr("it has restarted"));
   std::string text = events[1].text;
   while (!chain.engine.idle()) {
     for (const TokenEvent& event : chain.step()) text += event.text;
@@ -494,8 +511,8 @@ TEST_P(Chains, SessionsThatAreOverEndAlone) {
   mesh.expect_empty();
 }
 
-// Given calls for sessions of which one is at no worker and one at the first of two alone, both are named.
-TEST_P(Chains, SessionsThatAreOverAreNamed) {
+// Given calls for sessions, one unknown to all workers and one known only to the first of two; expects both to be named.
+TEST_P(Chains, NamesSessionsThatAreGone) {
   Rng rng(9, "named");
   Mesh mesh(config_with_layers(rng, 3), 9);
   ChainStage& middle = mesh.add("b:1", {1, 2}, 24);
@@ -526,8 +543,8 @@ TEST_P(Chains, SessionsThatAreOverAreNamed) {
   EXPECT_TRUE(sessions_over({404, "", "no such page"}).empty());
 }
 
-// Given three first workers on loops and threads of their own that share the later ones, sixty requests have their own tokens;
-// every fifth leaves early, and a later worker of some goes away midway. The thread sanitizer's part.
+// Given three first workers on their own loops and threads that share the later ones; expects sixty requests to get their own
+// tokens, although every fifth is cancelled early and a later worker of some disappears. For the thread sanitizer.
 TEST_P(Chains, LoopsShareLaterWorkers) {
   Rng rng(4, "loops");
   Mesh mesh(config_with_layers(rng, 3), 4);
@@ -606,8 +623,8 @@ TEST_P(Chains, LoopsShareLaterWorkers) {
   mesh.expect_empty();
 }
 
-// Given models that differ in anything that blocks are computed with, their fingerprints do.
-TEST(ChainWire, ModelsAreToldApart) {
+// Given models that differ in anything that blocks are computed with; expects different fingerprints.
+TEST(ChainWire, FingerprintsTellModelsApart) {
   Rng rng(6, "models");
   const ModelConfig config = config_with_layers(rng, 3);
   const ChainModel model = chain_model(config, 1);
@@ -645,7 +662,7 @@ TEST(ChainWire, ModelsAreToldApart) {
   EXPECT_NE(chain_model(mixture, 1), some);
 }
 
-// Given a reservation as text, the same back; given a text that is none, an error that names the field.
+// Given a reservation as text; expects the same reservation back, and for an invalid text an error that names the field.
 TEST(ChainWire, ReservationsAsText) {
   const ChainReservation reservation{
       {0x0123456789ABCDEFULL, 8, 64, 300}, 4, 77, {session_of(1), session_of(2)}, {"a:1", "b:2"}};
@@ -663,19 +680,19 @@ TEST(ChainWire, ReservationsAsText) {
     const auto parsed = reservation_from_json(text);
     return parsed.ok() ? "" : parsed.error().message;
   };
-  EXPECT_THAT(with("\"block\":4", "\"block\":0"), HasSubstr("block: found 0, allowed is a whole number from 1"));
-  EXPECT_THAT(with("\"block\":4", "\"blocks\":4"), HasSubstr("block: found none"));
-  EXPECT_THAT(with("\"tokens\":77", "\"tokens\":18446744073709551615"), HasSubstr("tokens: found 18446744073709551615"));
-  EXPECT_THAT(with("\"tokens\":77", "\"tokens\":7.5"), HasSubstr("tokens: found 7.5"));
-  EXPECT_THAT(with("0123456789abcdef", "0123456789abcdeg"), HasSubstr("model: found"));
-  EXPECT_THAT(with("0123456789abcdef", "123456789abcdef"), HasSubstr("model: found"));
-  EXPECT_THAT(with("\"a:1\"", "\"a\""), HasSubstr("nextHops: found"));
-  EXPECT_THAT(with(session_of(2), "x"), HasSubstr("sessions: found"));
-  EXPECT_THAT(with(session_of(2), session_of(1)), HasSubstr("found one twice"));
+  EXPECT_THAT(with("\"block\":4", "\"block\":0"), HasSubstr("block: must be a whole number from 1 to 1048576 (got 0)"));
+  EXPECT_THAT(with("\"block\":4", "\"blocks\":4"), HasSubstr("block: must be a whole number from 1"));
+  EXPECT_THAT(with("\"tokens\":77", "\"tokens\":18446744073709551615"), HasSubstr("(got 18446744073709551615)"));
+  EXPECT_THAT(with("\"tokens\":77", "\"tokens\":7.5"), HasSubstr("(got 7.5)"));
+  EXPECT_THAT(with("0123456789abcdef", "0123456789abcdeg"), HasSubstr("model: must be 16 hexadecimal digits"));
+  EXPECT_THAT(with("0123456789abcdef", "123456789abcdef"), HasSubstr("model: must be 16 hexadecimal digits"));
+  EXPECT_THAT(with("\"a:1\"", "\"a\""), HasSubstr("nextHops: must be"));
+  EXPECT_THAT(with(session_of(2), "x"), HasSubstr("sessions: must be"));
+  EXPECT_THAT(with(session_of(2), session_of(1)), HasSubstr("sessions: must be different (got one twice)"));
   for (const char* text : {"", "[]", "7", "{}", "{\"model\":7}"}) EXPECT_FALSE(reservation_from_json(text).ok()) << text;
 }
 
-// Given a step as bytes, the same back; given thousands of damaged ones, an error or a step within its bounds.
+// Given a step as bytes; expects the same step back, and for thousands of damaged ones an error or a step within its bounds.
 TEST(ChainWire, StepsAsBytes) {
   const std::vector<ChainChunk> chunks = {
       {session_of(1), 5, 2, true}, {session_of(2), 0, 3, false}, {session_of(3), 9, 1, true, {40, 1.25F}, true}};
@@ -716,8 +733,8 @@ TEST(ChainWire, StepsAsBytes) {
   }
 }
 
-// Given summaries of random rows, also of rows without as many finite logits as are asked for, the same back from as many bytes
-// as the answer has for them; given thousands of damaged ones, an error or a summary within its bounds.
+// Given summaries of random rows, some with fewer finite logits than requested; expects the same back, from as many bytes as
+// the answer reserves for them, and for thousands of damaged ones an error or a summary within its bounds.
 TEST(ChainWire, SummariesAsBytes) {
   Rng rng(12, "summaries");
   for (int i = 0; i < effort(300, 3000); ++i) {
@@ -745,7 +762,7 @@ TEST(ChainWire, SummariesAsBytes) {
   }
 }
 
-// Given lists of workers, their addresses; given what is none, an error.
+// Given lists of workers; expects their addresses, or an error for an invalid list.
 TEST(ChainWire, Hops) {
   EXPECT_THAT(*hops_from("a:1,[::1]:2,c.d:3"), ::testing::ElementsAre("a:1", "[::1]:2", "c.d:3"));
   for (const char* text : {"", "a", "a:1,", ",a:1", "a:1 b:2", "a:1,b:0", "http://a:1"})

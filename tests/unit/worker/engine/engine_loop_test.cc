@@ -1,5 +1,4 @@
-// The engine's thread: many submitters at once, cancellation, the bound on requests, drain. Also what the thread sanitizer
-// runs.
+// The engine's thread: concurrent submitters, cancellation, the limit of requests, drain. Also run by the thread sanitizer.
 #include "worker/engine/engine_loop.h"
 
 #include <future>
@@ -18,7 +17,7 @@ using testing::HashBackend;
 using ::testing::HasSubstr;
 using testing::letter;
 
-// Collects one request's events; wait() gives the whole text and how it ended.
+// Collects one request's events; wait() returns the whole text and how it ended.
 class Collector {
  public:
   EngineLoop::Sink sink() {
@@ -41,7 +40,7 @@ class Collector {
   std::promise<std::pair<std::string, FinishReason>> done_;
 };
 
-// A backend whose steps wait until the test lets them go.
+// A backend whose steps wait until the test releases them.
 class GatedBackend final : public Backend {
  public:
   explicit GatedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
@@ -59,7 +58,7 @@ class GatedBackend final : public Backend {
     allowed_ += steps;
     changed_.notify_all();
   }
-  // Whether all steps that are allowed have begun, soon.
+  // Whether all released steps begin soon.
   bool all_begun() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return allowed_ == 0; });
@@ -70,7 +69,7 @@ class GatedBackend final : public Backend {
     changed_.wait_for(lock, std::chrono::seconds(60), [&] { return entered_ >= at_least; });
     return entered_;
   }
-  // How many steps have begun, once it is that many or the wait is too long.
+  // How many steps have begun, once it is at least that many or the wait times out.
   std::int64_t begun(std::int64_t at_least = 0, std::chrono::milliseconds longest = std::chrono::seconds(60)) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, longest, [&] { return begun_ >= at_least; });
@@ -107,7 +106,7 @@ class Loop : public ::testing::Test {
     options.max_context_tokens = 256;
     return options;
   }
-  // The loop and the gate to its backend.
+  // The loop, and the gate to its backend.
   std::pair<std::unique_ptr<EngineLoop>, GatedBackend*> make() {
     auto gated = std::make_unique<GatedBackend>(std::make_unique<HashBackend>(97, 64, options().max_batch_tokens));
     GatedBackend* gate = gated.get();
@@ -128,8 +127,8 @@ class Loop : public ::testing::Test {
   metrics::WorkerMetrics metrics_{registry_, "m"};
 };
 
-// Given a first iteration that does not end, metrics already say that a request runs and that blocks are used.
-TEST_F(Loop, GaugesTellOfTheIterationUnderWay) {
+// Given a first iteration that does not finish; expects metrics that already show a running request and used blocks.
+TEST_F(Loop, GaugesShowTheCurrentIteration) {
   Collector collector;
   auto [loop, gate] = make();
   ASSERT_TRUE(loop->submit(greedy({1, 2, 3}, 2), collector.sink()).ok());
@@ -140,8 +139,8 @@ TEST_F(Loop, GaugesTellOfTheIterationUnderWay) {
   EXPECT_EQ(collector.wait().second, FinishReason::kLength);
 }
 
-// Given eight threads with ten requests each, retried while the worker is full, all get the text they would have alone, and the
-// metrics count every token.
+// Given eight threads with ten requests each, retried while the worker is full; expects each to get the text that it would get
+// alone, and the metrics to count every token.
 TEST_F(Loop, ManySubmittersAtOnce) {
   const auto [loop, gate] = make();
   gate->allow(1 << 30);
@@ -169,7 +168,8 @@ TEST_F(Loop, ManySubmittersAtOnce) {
   EXPECT_EQ(metrics_.requests_finished("length").value(), 80);
 }
 
-// Given as many requests as may run and wait, one more is refused before any work; once some ended, there is room again.
+// Given as many requests as may run and wait; expects another one to be refused before any work, and room again once some have
+// ended.
 TEST_F(Loop, FullIsRefused) {
   const auto [loop, gate] = make();
   std::vector<Collector> collectors(7);
@@ -177,7 +177,8 @@ TEST_F(Loop, FullIsRefused) {
   const auto refused = loop->submit(greedy({1}, 2), collectors[6].sink());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
-  EXPECT_THAT(refused.error().message, HasSubstr("found 6 requests in flight, allowed are 2 running and 4 waiting"));
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("this worker is full: 6 requests in flight (at most 2 running and 4 waiting)"));
   gate->allow(1 << 20);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(collectors[i].wait().second, FinishReason::kLength);
   ASSERT_TRUE(loop->wait_idle(10));
@@ -185,7 +186,7 @@ TEST_F(Loop, FullIsRefused) {
   EXPECT_EQ(collectors[6].wait().second, FinishReason::kLength);
 }
 
-// Given a drain with a request in flight, new ones are refused and that one ends as if nothing had happened.
+// Given a drain with a request in flight; expects new ones to be refused and that one to finish normally.
 TEST_F(Loop, DrainFinishesWhatIsInFlight) {
   const auto [loop, gate] = make();
   Collector running;
@@ -205,7 +206,7 @@ TEST_F(Loop, DrainFinishesWhatIsInFlight) {
   EXPECT_TRUE(loop->wait_idle(10));
 }
 
-// Given a cancelled request, its sink hears of the end, its place is free, and the others go on.
+// Given a cancelled request; expects its sink to receive the end, its place to be free, and the others to go on.
 TEST_F(Loop, CancelEndsOneRequest) {
   const auto [loop, gate] = make();
   Collector first;
@@ -222,7 +223,7 @@ TEST_F(Loop, CancelEndsOneRequest) {
   EXPECT_EQ(metrics_.requests_finished("abort").value(), 1);
 }
 
-// Given a loop that is destroyed with requests in flight, every sink hears of an end.
+// Given a loop that is destroyed with requests in flight; expects every sink to receive an end.
 TEST_F(Loop, DestructionEndsEverything) {
   Collector running;
   Collector waiting;
@@ -238,21 +239,21 @@ TEST_F(Loop, DestructionEndsEverything) {
   EXPECT_EQ(waiting.wait().second, FinishReason::kCancelled);
 }
 
-// Given a sink that does not return, the engine goes on with its steps; later the sink hears of all tokens in their order, and
-// may cancel another request meanwhile.
-TEST_F(Loop, SinksHoldNoStepUp) {
+// Given a sink that blocks; expects the engine to go on with its steps. Later the sink receives all tokens in order, and may
+// cancel another request meanwhile.
+TEST_F(Loop, BlockedSinksDoNotDelaySteps) {
   std::promise<void> go;
   const std::shared_future<void> released = go.get_future().share();
   Collector slow, other;
   const auto tell = slow.sink();
-  const auto [loop, gate] = make();  // ends before what its sinks use
+  const auto [loop, gate] = make();  // destroyed before what its sinks use
   const auto other_id = loop->submit(greedy({7}, 200), other.sink());
   ASSERT_TRUE(other_id.ok());
   const auto taken = loop->submit(greedy({5}, 30), [&, &to = *loop, &opens = *gate](const TokenEvent& event) {
     if (event.generated_tokens == 1) {
       released.wait();
       to.cancel(*other_id, "test");
-      opens.allow(1000);  // only now: the other one would have come to its end
+      opens.allow(1000);  // only now: otherwise the other request would have finished
     }
     tell(event);
   });
@@ -264,11 +265,11 @@ TEST_F(Loop, SinksHoldNoStepUp) {
   EXPECT_EQ(other.wait().second, FinishReason::kCancelled);
 }
 
-// Given 64 requests and a sink that does not return, the engine goes on until as many events as may wait do, and one step
-// further; when the first ones have been told, again so far. In the end every request has all of its text.
-TEST_F(Loop, AnEngineFarAheadOfItsClientsWaitsForThem) {
+// Given 64 requests and a sink that blocks; expects the engine to run until the event queue is full, and one step further, and
+// the same again after the first events are delivered. In the end every request has all of its text.
+TEST_F(Loop, EngineWaitsWhenItsEventQueueIsFull) {
   constexpr std::int64_t kRequests = 64, kTokens = 200;
-  constexpr auto kSteps = static_cast<std::int64_t>(EngineLoop::kMaxUntold) / kRequests;  // that fill the queue
+  constexpr auto kSteps = static_cast<std::int64_t>(EngineLoop::kMaxUntold) / kRequests;  // number of steps that fill the queue
   EngineOptions options;
   options.max_running = kRequests;
   options.max_context_tokens = 256;
@@ -279,13 +280,13 @@ TEST_F(Loop, AnEngineFarAheadOfItsClientsWaitsForThem) {
   std::int64_t heard = 0;
   const auto hear = [&](std::int64_t request, const TokenEvent& event) {
     if (++heard == 1) heard_first.set_value();
-    // What is told at once: the first step's events, and then a full queue.
+    // Blocks twice: at the first step's events, and when the queue is full.
     const bool first = heard <= kRequests;
     if (first || heard <= (kSteps + 1) * kRequests) {
       const std::int64_t most = first ? kSteps + 2 : 2 * kSteps + 2;
       const bool begins = heard == 1 || heard == kRequests + 1;
       EXPECT_EQ(gate.begun(most), most) << "event " << heard;
-      // One that does not wait begins another step soon.
+      // An engine that does not wait would begin another step soon.
       EXPECT_EQ(gate.begun(most + 1, std::chrono::milliseconds(begins ? 100 : 0)), most) << "event " << heard;
     }
     texts[static_cast<std::size_t>(request)] += event.text;
@@ -309,9 +310,9 @@ TEST_F(Loop, AnEngineFarAheadOfItsClientsWaitsForThem) {
   }
 }
 
-// Given a loop that is destroyed while a sink has not returned, with tokens that nobody has been told of yet, every sink hears
-// of all and of an end before the loop is gone.
-TEST_F(Loop, DestructionTellsWhatIsUntold) {
+// Given a loop that is destroyed while a sink blocks, with undelivered tokens; expects every sink to receive all of them and an
+// end before the loop is gone.
+TEST_F(Loop, DestructionDeliversPendingEvents) {
   std::promise<void> go;
   const std::shared_future<void> released = go.get_future().share();
   Collector slow, waiting;
@@ -326,7 +327,7 @@ TEST_F(Loop, DestructionTellsWhatIsUntold) {
   gate->allow(5);
   EXPECT_TRUE(gate->all_begun());
   ASSERT_TRUE(loop->submit(greedy({6}, 200), waiting.sink()).ok());
-  // Loop and gate stand until the sink returns: what releases it comes last and touches neither.
+  // Loop and gate exist until the sink returns; the thread that releases it acts last and touches neither.
   std::thread releases([&go, &at = *loop, &opens = *gate] {
     while (!at.draining()) std::this_thread::yield();
     opens.allow(1000);

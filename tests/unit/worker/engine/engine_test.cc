@@ -1,4 +1,5 @@
-// The scheduler: tokens do not depend on schedules, nothing starves or fails for want of cache, limits and ends are right.
+// The scheduler: tokens do not depend on the schedule, no request starves or fails because the cache is full, limits and finish
+// reasons are right.
 #include "worker/engine/engine.h"
 
 #include <map>
@@ -46,9 +47,9 @@ void collect(std::map<RequestId, Outcome>& outcomes, const std::vector<TokenEven
   }
 }
 
-// Given thousands of random schedules (arrivals at random steps or all at once, random budgets, places and cache sizes, some so
-// small that sequences lose their blocks, some requests cancelled midway, some steps that fail, most prompts with a beginning
-// in common), every request's greedy tokens are those it has alone, and all blocks come back.
+// Given thousands of random schedules (arrivals at random steps or all together, random budgets, places and cache sizes, some
+// so small that sequences are preempted, some requests cancelled midway, some steps that fail, most prompts with a common
+// beginning); expects each request's greedy tokens to be those it has alone, and all blocks to be free in the end.
 TEST(Engine, SchedulesNeverChangeGreedyTokens) {
   std::int64_t preemptions = 0;
   std::int64_t found = 0;
@@ -121,8 +122,7 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
     largest_batch = std::max(largest_batch, backend.largest_batch);
     read_as_written += backend.read_as_written;
   }
-  // The schedules were worth the name: sequences shared steps and what these computed, and some lost their blocks and came
-  // back.
+  // The schedules covered what they should: sequences shared steps and blocks, and some were preempted and resumed.
   EXPECT_GT(preemptions, effort(10, 100));
   EXPECT_GT(found, effort(200, 2000));
   EXPECT_GT(largest_batch, 3);
@@ -130,9 +130,9 @@ TEST(Engine, SchedulesNeverChangeGreedyTokens) {
   EXPECT_GT(failed, effort(10, 100));
 }
 
-// Given the real CPU backend and random schedules, greedy text is what a lone request gets. Sums round differently in batches
-// of different sizes, so a request may leave its path where two logits are a near tie; that must stay rare.
-TEST(Engine, CpuBackendTextDoesNotDependOnCompany) {
+// Given the real CPU backend and random schedules; expects greedy text as for a request alone. Sums round differently in
+// batches of different sizes, so a request may diverge where two logits nearly tie; that must be rare.
+TEST(Engine, CpuBackendTextDoesNotDependOnOtherRequests) {
   const testing::TemporaryFolder folder;
   ASSERT_TRUE(init_model(testing::tiny_shape(), folder.path()).ok());
   const auto config = load_model_config(folder.path());
@@ -199,8 +199,8 @@ TEST(Engine, CpuBackendTextDoesNotDependOnCompany) {
   EXPECT_LE(different, 2) << "of 144 requests";
 }
 
-// Given a second prompt with the same beginning as one that is over, only what is new of it is computed; its last token always
-// is. Other requests take the room of what nobody uses, and then all of it is computed.
+// Given a second prompt with the same beginning as a finished one; expects only its new part to be computed, always including
+// its last token. After other requests have used the room, expects all of it to be computed.
 TEST(Engine, APrefixIsComputedOnce) {
   EngineOptions options;
   options.max_running = 1;
@@ -213,7 +213,7 @@ TEST(Engine, APrefixIsComputedOnce) {
   for (std::int32_t token = 0; token < 48; ++token) prompt.push_back(token);
   RequestId id = 0;
   std::map<RequestId, Outcome> outcomes;
-  // The tokens that its first step computes, and those that were found.
+  // Returns the tokens that a prompt's first step computes; also checks the number found in the cache.
   const auto computed = [&](const std::vector<std::int32_t>& of) {
     EXPECT_TRUE(engine.submit(++id, greedy(of, 2), clock.now).ok());
     const auto first = engine.step();
@@ -237,8 +237,9 @@ TEST(Engine, APrefixIsComputedOnce) {
   EXPECT_GT(computed(prompt), 17);
 }
 
-// Given three prompts that come together, two of them alike and one with a beginning in common, the first step computes what is
-// different; where the budget ends within the first, the others wait for the step that computes its rest, and no longer.
+// Given three prompts that arrive together, two equal and one with a common beginning; expects the first step to compute only
+// what differs. If the budget ends within the first prompt, expects the others to wait just for the step that computes its
+// rest.
 TEST(Engine, PromptsOfOneStepShare) {
   std::vector<std::int32_t> prompt;
   for (std::int32_t token = 0; token < 50; ++token) prompt.push_back(token);
@@ -275,8 +276,9 @@ TEST(Engine, PromptsOfOneStepShare) {
   }
 }
 
-// Given a step that fails, nobody is given what it was to compute: the same prompt, come later, is computed from its beginning.
-TEST(Engine, WhatAFailedStepDidNotComputeIsNotFound) {
+// Given a step that fails; expects nobody to use what it should have computed: the same prompt, submitted later, is computed
+// from its beginning.
+TEST(Engine, FailedStepsLeaveNoSharedBlocks) {
   EngineOptions options;
   options.max_batch_tokens = 40;
   HashBackend backend(kVocab, 128, options.max_batch_tokens);
@@ -298,7 +300,7 @@ TEST(Engine, WhatAFailedStepDidNotComputeIsNotFound) {
   EXPECT_EQ(engine.load().kv_blocks_used, 0);
 }
 
-// Given a cache that holds one request of two, the second waits, then is served whole: running out of cache fails nobody.
+// Given a cache that has room for one of two requests; expects the second to wait and then to be served completely.
 TEST(Engine, CacheExhaustionQueues) {
   EngineOptions options;
   options.max_running = 4;
@@ -318,7 +320,8 @@ TEST(Engine, CacheExhaustionQueues) {
   EXPECT_EQ(outcomes[2].text, expected_text(backend, other, 10));
 }
 
-// Given a long prompt beside a decoding request, the decoding one gets a token in every step: prefill is cut into pieces.
+// Given a long prompt next to a decoding request; expects the decoding one to get a token in every step, because prefill is
+// split into chunks.
 TEST(Engine, PrefillDoesNotStopDecoding) {
   EngineOptions options;
   options.max_running = 2;
@@ -335,10 +338,10 @@ TEST(Engine, PrefillDoesNotStopDecoding) {
     ASSERT_EQ(events.size(), 1U) << "step " << step;
     EXPECT_EQ(events[0].request, 1U);
   }
-  EXPECT_EQ(engine.step().size(), 2U);  // 300 tokens at 15 a step
+  EXPECT_EQ(engine.step().size(), 2U);  // 300 tokens at 15 per step
 }
 
-// Given requests beyond the limits, each is refused with what was found and what is allowed, and nothing is queued.
+// Given requests beyond the limits; expects each to be refused with the rule and the value, and nothing to be queued.
 TEST(Engine, RefusesWhatDoesNotFit) {
   EngineOptions options;
   options.max_running = 1;
@@ -354,9 +357,9 @@ TEST(Engine, RefusesWhatDoesNotFit) {
   };
   EXPECT_THAT(error_of(greedy(std::vector<std::int32_t>(40, 1), 1)),
               HasSubstr("the prompt has 40 tokens, but the context holds 32"));
-  EXPECT_THAT(error_of(greedy({}, 1)), HasSubstr("no tokens"));
-  EXPECT_THAT(error_of(greedy({1}, 0)), HasSubstr("max_tokens: found 0"));
-  EXPECT_THAT(error_of(greedy({kVocab}, 1)), HasSubstr("found token id 97, allowed is 0 to 96"));
+  EXPECT_THAT(error_of(greedy({}, 1)), HasSubstr("prompt: must have at least 1 token (got none)"));
+  EXPECT_THAT(error_of(greedy({1}, 0)), HasSubstr("max_tokens: must be at least 1 (got 0)"));
+  EXPECT_THAT(error_of(greedy({kVocab}, 1)), HasSubstr("prompt: must have token ids from 0 to 96 (got 97)"));
   EXPECT_TRUE(engine.idle());
   for (RequestId id = 1; id <= 3; ++id) EXPECT_TRUE(engine.submit(id, greedy({1}, 5), 0).ok());
   const auto full = engine.submit(4, greedy({1}, 5), 0);
@@ -364,14 +367,14 @@ TEST(Engine, RefusesWhatDoesNotFit) {
   EXPECT_EQ(full.error().code, ErrorCode::kResourceExhausted);
 }
 
-// Given an end-of-sequence token, generation stops there and its text is not shown; with ignore_eos it goes on.
+// Given an end-of-sequence token; expects generation to stop there without its text, and to go on with ignore_eos.
 TEST(Engine, EndOfSequence) {
   EngineOptions options;
   HashBackend backend(kVocab, 128, options.max_batch_tokens);
   std::vector<std::int32_t> tokens{4};
   for (int i = 0; i < 5; ++i) tokens.push_back(backend.next_token(tokens));
   options.eos_token_ids = {tokens.back()};
-  const auto first = std::find(tokens.begin() + 1, tokens.end(), tokens.back()) - tokens.begin();  // it may come sooner
+  const auto first = std::find(tokens.begin() + 1, tokens.end(), tokens.back()) - tokens.begin();  // it may come earlier
   ManualClock clock;
   Engine engine(options, backend, letter, clock);
   ASSERT_TRUE(engine.submit(1, greedy({4}, 20), 0).ok());
@@ -387,7 +390,7 @@ TEST(Engine, EndOfSequence) {
   EXPECT_EQ(outcomes[2].generated, 20);
 }
 
-// Given a stop string that spans three tokens, the text ends before it, whatever of it had been generated.
+// Given a stop string that spans three tokens; expects the text to end before it, although parts of it were generated.
 TEST(Engine, StopStringSpanningTokens) {
   EngineOptions options;
   HashBackend backend(kVocab, 128, options.max_batch_tokens);
@@ -404,7 +407,7 @@ TEST(Engine, StopStringSpanningTokens) {
   EXPECT_EQ(outcomes[1].text, whole.substr(0, whole.find(stop)));
 }
 
-// Given a backend that fails, the requests of that step end with an error that says so, and the engine goes on with others.
+// Given a backend that fails; expects the requests of that step to end with its error, and the engine to go on with others.
 TEST(Engine, BackendFailureEndsItsRequests) {
   EngineOptions options;
   HashBackend backend(kVocab, 128, options.max_batch_tokens);
@@ -422,7 +425,7 @@ TEST(Engine, BackendFailureEndsItsRequests) {
   EXPECT_EQ(engine.load().kv_blocks_used, 0);
 }
 
-// Given a clock that tests move, a request's times are those at which things happened on it.
+// Given a clock that the test controls; expects a request's times to be those of its events.
 TEST(Engine, TimesComeFromTheClock) {
   EngineOptions options;
   HashBackend backend(kVocab, 128, options.max_batch_tokens);

@@ -1,4 +1,4 @@
-// Who has which block, and which prefixes are found: against a plain record of what every block holds.
+// Holders of blocks and lookups of prefixes, compared with a plain record of what every block contains.
 #include "worker/engine/kv_allocator.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ using Tokens = std::vector<std::int32_t>;
 
 Tokens of_block(std::int32_t token) { return Tokens(static_cast<std::size_t>(kKvBlockTokens), token); }
 
-// Given a prefix of two blocks, it is found as far as tokens are the same, and only whole blocks; a block that repeats another
-// one's prefix has the same name, and stays without.
+// Given a prefix of two blocks; expects it to be found as far as tokens are equal, in whole blocks only. A block that repeats
+// another one's prefix gets the same name and stays unnamed.
 TEST(KvAllocator, FindsWholeBlocksOfTheSamePrefix) {
   KvAllocator kv(4);
   const std::int32_t first = kv.take(), second = kv.take(), again = kv.take();
@@ -39,7 +39,8 @@ TEST(KvAllocator, FindsWholeBlocksOfTheSamePrefix) {
   EXPECT_TRUE(kv.find({}).blocks.empty());
 }
 
-// Given blocks that nobody has; those without a name are taken first, then the longest unused, of one sequence the last.
+// Given blocks without holders; expects unnamed ones to be taken first, then the longest unused, and within one sequence the
+// last.
 TEST(KvAllocator, TheLongestUnusedGoesFirst) {
   KvAllocator kv(5);
   const auto sequence = [&](std::int32_t token) {
@@ -51,7 +52,7 @@ TEST(KvAllocator, TheLongestUnusedGoesFirst) {
   kv.give_back(old);
   kv.give_back(young);
   EXPECT_EQ(kv.available(), 5);
-  kv.share(old);  // used again: now the youngest
+  kv.share(old);  // used again: now the most recent
   kv.give_back(old);
   (void)kv.take();
   EXPECT_EQ(kv.find(of_block(2)).blocks.size(), 1U) << "there was a block without a name";
@@ -64,8 +65,8 @@ TEST(KvAllocator, TheLongestUnusedGoesFirst) {
   EXPECT_EQ(kv.available(), 1);
 }
 
-// Given blocks whose content did not come to be, nobody finds them, nor what was named after them; the same tokens can be named
-// again, and who shared a block still has it.
+// Given blocks whose content was never computed; expects lookups to find neither them nor blocks named after them. The same
+// tokens can be named again, and other holders keep their block.
 TEST(KvAllocator, UnnamedBlocksAreNotFound) {
   KvAllocator kv(4);
   const Tokens blocks = {kv.take(), kv.take()};
@@ -75,7 +76,7 @@ TEST(KvAllocator, UnnamedBlocksAreNotFound) {
   tokens.resize(2 * tokens.size(), 2);
   kv.share(blocks);
   kv.unname(std::span(blocks).first(1));
-  kv.unname(std::span(blocks).first(1));  // has none any more
+  kv.unname(std::span(blocks).first(1));  // has no name any more
   EXPECT_TRUE(kv.find(tokens).blocks.empty());
   kv.give_back(blocks);
   EXPECT_EQ(kv.used(), 2);
@@ -86,9 +87,10 @@ TEST(KvAllocator, UnnamedBlocksAreNotFound) {
   EXPECT_EQ(kv.find(tokens).blocks, (Tokens{again})) << "what followed the old one follows it no more";
 }
 
-// Given sequences of few different blocks that come, share, grow, fail and go at random; what is found always holds these very
-// tokens, the same whatever is known from before; a taken block is nobody else's, and all are accounted for.
-TEST(KvAllocator, HoldsWhatItSays) {
+// Given sequences of a few different blocks that are added, shared, extended, failed and removed at random; expects lookups to
+// return only blocks with exactly these tokens, independent of earlier results. A taken block has one holder, and all blocks
+// are accounted for.
+TEST(KvAllocator, LookupsReturnTheRightBlocks) {
   std::int64_t shared = 0, shrunk = 0, changed = 0;
   for (std::uint64_t seed = 0; seed < effort(25U, 200U); ++seed) {
     SCOPED_TRACE(seed);
@@ -101,7 +103,7 @@ TEST(KvAllocator, HoldsWhatItSays) {
     std::vector<Sequence> sequences;
     std::map<std::int32_t, Tokens> content;  // of a block: the whole prefix that ends with it
     std::map<std::int32_t, int> holders;
-    std::vector<std::pair<Tokens, KvAllocator::Prefix>> waiting;  // and what was found for them last
+    std::vector<std::pair<Tokens, KvAllocator::Prefix>> waiting;  // and the last lookup for them
     while (waiting.size() < 3) {
       Tokens tokens;
       while (tokens.size() < 5 * static_cast<std::size_t>(kKvBlockTokens)) {

@@ -1,4 +1,4 @@
-// Prompts computed on one worker and answered on another: tokens never change, whatever breaks on the way, and nothing is kept.
+// Prompts computed on one worker and answered on another: tokens never change, whatever fails on the way, and nothing leaks.
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -45,7 +45,7 @@ std::vector<std::int32_t> random_prompt(Rng& rng, std::int64_t most) {
   return prompt;
 }
 
-// Answers a question from what a worker exports, as its HTTP side does.
+// Answers a question from a worker's exports, as its HTTP side does.
 Result<KvAnswer> answer_from(KvExports& exports, const KvQuestion& question) {
   auto pieces = exports.read(question.session, question.hash, question.piece);
   if (!pieces.ok()) return pieces.error();
@@ -54,10 +54,11 @@ Result<KvAnswer> answer_from(KvExports& exports, const KvQuestion& question) {
   return answer;
 }
 
-// A prefill worker, a decode worker and what lies between them, all on one thread: questions wait until the test answers them.
+// A prefill worker, a decode worker and the connection between them, all on one thread: questions wait until the test answers
+// them.
 class Pair {
  public:
-  // Room for one whole context and some.
+  // Room for a little more than one whole context.
   Pair() : Pair({.max_context_tokens = 100}, 8, 8) {}
   Pair(EngineOptions options, std::int64_t prefill_blocks, std::int64_t decode_blocks)
       : prefill_backend(kVocabulary, prefill_blocks, options.max_batch_tokens),
@@ -92,13 +93,13 @@ class Pair {
     ASSERT_TRUE(decode.submit(id, std::move(request), clock.now).ok());
   }
 
-  // The gateway's exchange with the prefill worker ends.
+  // Ends the gateway's exchange with the prefill worker.
   void end_prefill(RequestId id) {
     if (const auto event = prefill.cancel(id, "the request is over")) record_prefill({*event});
     exports.close(name_of(id));
   }
 
-  // Answers the question from the prefill worker, or says that it broke.
+  // Answers the question from the prefill worker, or reports that it broke.
   void answer(std::size_t index, bool broken) {
     Question each = std::move(questions[index]);
     questions.erase(questions.begin() + static_cast<std::ptrdiff_t>(index));
@@ -109,7 +110,7 @@ class Pair {
     if (const auto event = prefill.taken(each.question.session)) record_prefill({*event});
   }
 
-  // What has arrived goes to the decode engine, as its loop does.
+  // Passes what has arrived to the decode engine, as its loop does.
   std::vector<TokenEvent> deliver() {
     std::vector<TokenEvent> events;
     for (const auto& [request, first] : std::exchange(arrived, {})) {
@@ -140,10 +141,10 @@ class Pair {
   Engine prefill, decode;
 };
 
-// Given hundreds of random runs of a pair (caches so small that prompts lose their blocks on either side, answers that come in
-// any order, break, or never come because the prefill worker gave the prompt up, requests cancelled midway; most prompts begin
-// alike, some come at once), every request's tokens are those it has alone; each prefill ends once; all blocks come back; both
-// come to rest. Most prompts do arrive.
+// Given hundreds of random runs of a pair (caches so small that prompts are preempted on either side; answers that arrive in
+// any order, break, or never arrive because the prefill worker dropped the prompt; requests cancelled midway; mostly common
+// beginnings; some arrive together); expects each request's tokens to be those it has alone, each prefill to end once, all
+// blocks to be free, and both engines to come to rest. Most prompts do arrive.
 TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
   std::int64_t received = 0, recomputed = 0, given_up = 0, preemptions = 0, found = 0, read_as_written = 0;
   for (std::uint64_t seed = 0; seed < effort(40U, 400U); ++seed) {
@@ -159,7 +160,7 @@ TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
     const bool at_once = rng.uniform() < 0.3;
     struct Planned {
       std::int64_t at_step = 0;
-      bool whole = false;  // served by the decode worker alone
+      bool whole = false;  // served only by the decode worker
       GenerationRequest request;
     };
     std::map<RequestId, Planned> planned;
@@ -170,7 +171,7 @@ TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
         std::copy_n(common.begin(), at_once ? std::ssize(prompt) : rng.integer(0, std::ssize(prompt)), prompt.begin());
       planned[id] = {at_once ? 0 : rng.integer(0, 30), rng.uniform() < 0.2, greedy(std::move(prompt), rng.integer(1, 30))};
     }
-    // One whole request runs on the prefill worker, too, and wants its room.
+    // One whole request also runs on the prefill worker and competes for its room.
     const GenerationRequest other = greedy(random_prompt(rng, options.max_context_tokens - 1), 40);
     const RequestId cancelled = rng.uniform() < 0.4 ? static_cast<RequestId>(rng.integer(1, 8)) : 0;
     const std::int64_t cancel_step = rng.integer(0, 60);
@@ -254,9 +255,9 @@ TEST(KvTransfer, SchedulesAndFaultsNeverChangeTokens) {
   EXPECT_GT(preemptions, effort(1, 25));
 }
 
-// Given a prompt that another worker computed and a later one that begins alike; nothing of what was sent serves the second: it
-// is what the other worker said it is, and that only for who asked for it.
-TEST(KvTransfer, WhatWasSentIsNobodyElses) {
+// Given a prompt that another worker computed and a later one with the same beginning; expects the second not to use the
+// received data, which only the request that asked for it may trust.
+TEST(KvTransfer, ReceivedBlocksAreNotShared) {
   EngineOptions options;
   options.max_running = 2;
   options.max_context_tokens = 100;
@@ -276,8 +277,8 @@ TEST(KvTransfer, WhatWasSentIsNobodyElses) {
   EXPECT_EQ(pair.decode.prefix_counts().found, 0);
 }
 
-// Given a long prompt in several iterations, pieces can be read while later ones are not computed yet, and the first token is
-// known to the decode worker only when all is there.
+// Given a long prompt in several iterations; expects pieces to be readable while later ones are still being computed, and the
+// first token to reach the decode worker only after all data.
 TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
   EngineOptions options;
   options.max_running = 2;
@@ -312,7 +313,7 @@ TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
   EXPECT_FALSE(pair.decode.stalled());
 }
 
-// Reads what it is told of at once, as another worker may.
+// Reads data as soon as it is announced, as another worker may.
 class EagerReader final : public KvSender {
  public:
   EagerReader(const HashBackend& backend, std::vector<std::int32_t> prompt) : backend_(backend), prompt_(std::move(prompt)) {}
@@ -334,8 +335,8 @@ class EagerReader final : public KvSender {
   }
   void stop(const std::string&) override {}
 
-  std::int64_t longest = 0;  // that a piece may be
-  int whole = 0;             // sessions that ended with all of the prompt told
+  std::int64_t longest = 0;  // longest piece allowed
+  int whole = 0;             // sessions that ended with the whole prompt announced
 
  private:
   const HashBackend& backend_;
@@ -343,9 +344,9 @@ class EagerReader final : public KvSender {
   std::map<std::string, std::vector<std::int64_t>> told_;  // positions, by layer
 };
 
-// Given three times the same prompt, two at once and one later; whoever shares what the same step computes tells of it when it
-// is there, layer by layer, and of all of the prompt in the end.
-TEST(KvTransfer, WhatIsSharedIsToldOnceItIsThere) {
+// Given the same prompt three times, twice together and once later; expects a sequence that shares blocks of the current step
+// to announce them layer by layer when they exist, and in the end the whole prompt.
+TEST(KvTransfer, AnnouncesSharedBlocksOnceComputed) {
   EngineOptions options;
   options.max_running = 2;
   options.max_context_tokens = 100;
@@ -374,8 +375,8 @@ TEST(KvTransfer, WhatIsSharedIsToldOnceItIsThere) {
   EXPECT_EQ(reader.whole, 3);
 }
 
-// Given a waiter and no progress, a tick after the longest wait calls it; given the end of the session, that does; given a
-// question that is to be refused, nothing waits.
+// Given a waiting reader and no progress; expects a tick after the longest wait to call it, and so does the end of the session.
+// A question that must be refused does not wait.
 TEST(KvTransfer, WaitingHasAnEnd) {
   Pair pair;
   const GenerationRequest request = greedy({1, 2, 3}, 5);
@@ -401,9 +402,9 @@ TEST(KvTransfer, WaitingHasAnEnd) {
   EXPECT_EQ(called, 4);
 }
 
-// Given a prompt that somebody began to take and then did not ask for, it is given up after the lease, and not before; one that
-// nobody has begun to take stays: it waits for a decode worker with room.
-TEST(KvTransfer, WhatNobodyAsksForIsGivenUp) {
+// Given a prompt that a reader began to fetch and then abandoned; expects it to be dropped after the lease, not before. One
+// that nobody has begun to fetch stays, because it waits for a decode worker with room.
+TEST(KvTransfer, DropsAbandonedPrompts) {
   Pair pair;
   for (RequestId id : {1, 2}) pair.begin(id, greedy({1, 2, static_cast<std::int32_t>(id)}, 5));
   pair.record_prefill(pair.prefill.step());
@@ -422,9 +423,9 @@ TEST(KvTransfer, WhatNobodyAsksForIsGivenUp) {
   EXPECT_TRUE(pair.exports.tick().empty());
 }
 
-// Given a worker that drains and prompts that nobody begins to take: each is given up when it has been drained for so long, or
-// been computed for so long where that came later; one that is still to be computed stays, and so does one that somebody reads.
-TEST(KvTransfer, ADrainDoesNotWaitForWhatNobodyBeginsToTake) {
+// Given a draining worker and prompts that nobody begins to fetch; expects each to be dropped after the limit, counted from the
+// drain or from its completion, whichever is later. Prompts still to be computed, or being read, stay.
+TEST(KvTransfer, DrainDropsPromptsThatNobodyFetches) {
   Pair pair;
   for (RequestId id : {1, 2}) pair.begin(id, greedy({1, 2, static_cast<std::int32_t>(id)}, 5));
   pair.record_prefill(pair.prefill.step());
@@ -437,7 +438,7 @@ TEST(KvTransfer, ADrainDoesNotWaitForWhatNobodyBeginsToTake) {
   pair.clock.now = 100 + KvExports::kUnaskedS - 5;
   EXPECT_TRUE(answer_from(pair.exports, pair.questions[0].question).ok());
   pair.record_prefill(pair.prefill.step());
-  pair.exports.drain();  // a second time changes nothing
+  pair.exports.drain();  // a second call changes nothing
   EXPECT_TRUE(pair.exports.tick().empty());
   pair.clock.now = 100 + KvExports::kUnaskedS + 1;
   EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(KvExports::Abandoned{name_of(1), KvExports::kUnaskedS}));
@@ -448,9 +449,9 @@ TEST(KvTransfer, ADrainDoesNotWaitForWhatNobodyBeginsToTake) {
   EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(KvExports::Abandoned{name_of(3), KvExports::kUnaskedS}));
 }
 
-// Given a cache full of prompts that are held for others, a whole request gets the room that it needs, and no more; another
-// prompt for others waits.
-TEST(KvTransfer, WholeRequestsNeedNotWaitForWhatIsHeld) {
+// Given a cache full of prompts held for other workers; expects a whole request to get just the room it needs, and another
+// prompt for others to wait.
+TEST(KvTransfer, WholeRequestsTakeRoomFromHeldPrompts) {
   EngineOptions options;
   options.max_running = 4;
   options.max_context_tokens = 100;
@@ -473,9 +474,9 @@ TEST(KvTransfer, WholeRequestsNeedNotWaitForWhatIsHeld) {
   EXPECT_EQ(pair.prefill.load().held, 2);
 }
 
-// Given a worker that answers and never gets on, the prompt is computed here after a while; given one that does not even wait
-// before it says nothing, at once.
-TEST(KvTransfer, NoProgressIsAnEnd) {
+// Given a worker that answers without making progress; expects the prompt to be computed here after a while, and immediately if
+// the worker does not even wait before its empty answers.
+TEST(KvTransfer, GivesUpWithoutProgress) {
   EngineOptions options;
   options.max_context_tokens = 100;
   for (const double each_s : {1.0, 0.1}) {
@@ -500,7 +501,7 @@ TEST(KvTransfer, NoProgressIsAnEnd) {
   }
 }
 
-// Given questions that do not fit, errors say why, and nothing of another prompt is told.
+// Given invalid questions; expects errors that say why, and nothing about another prompt.
 TEST(KvTransfer, RefusesWrongQuestions) {
   Pair pair;
   const GenerationRequest request = greedy({1, 2, 3}, 5);
@@ -509,14 +510,14 @@ TEST(KvTransfer, RefusesWrongQuestions) {
   const std::string hash = kv_prompt_hash(request.prompt, kModel);
   EXPECT_EQ(pair.exports.read("nobody", hash, 0).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(pair.exports.read(name_of(1), "another", 0).error().code, ErrorCode::kFailedPrecondition);
-  EXPECT_THAT(pair.exports.read(name_of(1), hash, 3).error().message, HasSubstr("found 3, allowed is at most 2"));
+  EXPECT_THAT(pair.exports.read(name_of(1), hash, 3).error().message, HasSubstr("piece: must be at most 2 (got 3)"));
   EXPECT_TRUE(pair.exports.read(name_of(1), hash, 2).ok());
   pair.end_prefill(1);
   EXPECT_EQ(pair.exports.read(name_of(1), hash, 0).error().code, ErrorCode::kNotFound);
 }
 
-// Given answers with hundreds of damaged bytes, heads and tokens, an import ends with an error or goes on, and never writes
-// outside of its blocks (the address sanitizer's part) nor takes an incomplete prompt for whole.
+// Given answers with hundreds of damaged bytes, heads and tokens; expects an import to fail or go on, never to write outside of
+// its blocks (for the address sanitizer), and never to accept an incomplete prompt.
 TEST(KvTransfer, DamagedAnswersAreErrors) {
   std::int64_t errors = 0;
   for (std::uint64_t seed = 0; seed < effort(50U, 500U); ++seed) {
@@ -557,7 +558,7 @@ TEST(KvTransfer, DamagedAnswersAreErrors) {
   EXPECT_GT(errors, effort(30, 450));
 }
 
-// Threads that do what they are given, as an HTTP library's do.
+// A pool of threads, as in an HTTP library.
 class Threads {
  public:
   explicit Threads(int count) {
@@ -573,7 +574,7 @@ class Threads {
     changed_.notify_one();
   }
 
-  // Does what is posted, also by that, and then nothing more.
+  // Runs everything posted, including what that posts, and then stops.
   void finish() {
     {
       const std::scoped_lock lock(mutex_);
@@ -609,10 +610,10 @@ class TwoLoops : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(KvTransfer, TwoLoops, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "ByStreams" : "ByQuestions"; });
 
-// Given two engines on threads of their own and others between them, with caches that are too small for all at once, fifty
-// requests have their own tokens whatever the order; some prefills are broken off midway. So also where what lies between are
-// streams. The thread sanitizer's part: cache and sessions are shared.
-TEST_P(TwoLoops, AndTheThreadsBetween) {
+// Given two engines on their own threads, other threads between them, and caches too small for all requests together; expects
+// fifty requests to have their own tokens in any order, although some prefills are cancelled midway. Also with streams between
+// the engines. For the thread sanitizer: cache and sessions are shared.
+TEST_P(TwoLoops, KeepTokensUnderThreads) {
   EngineOptions options;
   options.max_running = 4;
   options.max_waiting = 100;
@@ -695,11 +696,11 @@ TEST_P(TwoLoops, AndTheThreadsBetween) {
   }
   EXPECT_TRUE(prefill_loop.wait_idle(60));
   EXPECT_TRUE(decode_loop.wait_idle(60));
-  between.finish();  // before the loops that it tells, like the streams
+  between.finish();  // before the loops that it calls, like the streams
   server.reset();
 }
 
-// Given texts that are no first token, errors; given one, the same back.
+// Given a first token as text; expects the same back, and errors for invalid texts.
 TEST(KvTransfer, FirstTokenAsText) {
   const Sampled first{7, -0.125, {{7, -0.125}, {3, -2.5}}};
   const auto back = first_token_from(first_token_text(first), 10);
@@ -716,7 +717,7 @@ TEST(KvTransfer, FirstTokenAsText) {
   }
 }
 
-// Given names of sessions, a list of them survives as text; what is no name is an error.
+// Given names of sessions; expects a list of them back from its text, and errors for invalid names.
 TEST(KvTransfer, SessionsAsText) {
   const std::vector<std::string> sessions = {name_of(1), name_of(2)};
   const auto back = sessions_from(sessions_text(sessions));

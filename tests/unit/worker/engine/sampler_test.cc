@@ -1,4 +1,4 @@
-// Sampling: greedy, the softmax's distribution, nucleus, seeds.
+// Sampling: greedy, the softmax's distribution, truncation, penalties, seeds.
 #include "worker/engine/sampler.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::vector<int> counts_of(Sampler& sampler, const std::vector<float>& logits, i
   return counts;
 }
 
-// Given temperature 0, the largest logit wins, the lowest id among equals, and what is not finite never does.
+// Given temperature 0; expects the largest finite logit, the lowest id among equals.
 TEST(Sampler, Greedy) {
   Sampler sampler({.temperature = 0});
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -30,7 +30,8 @@ TEST(Sampler, Greedy) {
   EXPECT_EQ(damaged.error().code, ErrorCode::kInternal);
 }
 
-// Given a first token that another sampler drew, the following ones are as if this one had drawn it, penalties included.
+// Given a first token that another sampler drew; expects the following ones as if this sampler had drawn it, including
+// penalties.
 TEST(Sampler, AdoptsAFirstToken) {
   const SamplingParams params{.temperature = 0.9, .repetition_penalty = 1.3, .presence_penalty = 0.5, .seed = 11};
   const std::vector<float> logits{0, 1, -1, 2, 0.5};
@@ -40,7 +41,7 @@ TEST(Sampler, AdoptsAFirstToken) {
   for (int i = 0; i < 50; ++i) EXPECT_EQ(whole.sample(logits)->id, rest.sample(logits)->id) << i;
 }
 
-// Given logits and a temperature, 100,000 draws follow softmax(logits / T) to within five standard deviations each.
+// Given logits and a temperature; expects 100,000 draws to follow softmax(logits / T) within five standard deviations each.
 TEST(Sampler, FollowsTheSoftmax) {
   const std::vector<float> logits{0, 1, -1, 2, 0.5};
   for (const double temperature : {0.5, 1.0, 2.0}) {
@@ -57,7 +58,7 @@ TEST(Sampler, FollowsTheSoftmax) {
   }
 }
 
-// Given top_p 0.6 over probabilities 0.5, 0.3, 0.15, 0.05, only the first two are drawn, in the ratio 5 to 3.
+// Given top_p 0.6 over probabilities 0.5, 0.3, 0.15, 0.05; expects only the first two, in the ratio 5 to 3.
 TEST(Sampler, NucleusKeepsTheMostLikely) {
   std::vector<float> logits;
   for (const double p : {0.15, 0.5, 0.05, 0.3}) logits.push_back(static_cast<float>(std::log(p)));
@@ -70,8 +71,8 @@ TEST(Sampler, NucleusKeepsTheMostLikely) {
   EXPECT_EQ(counts_of(narrow, logits, 100)[1], 100);
 }
 
-// Given probabilities 0.15, 0.5, 0.05, 0.3, each truncation keeps what it should, renormalised; top-p sees what min-p and top-k
-// left.
+// Given probabilities 0.15, 0.5, 0.05, 0.3; expects each truncation to keep what it should, renormalised, and top-p to apply
+// after min-p and top-k.
 TEST(Sampler, TruncatesInOrder) {
   std::vector<float> logits;
   for (const double p : {0.15, 0.5, 0.05, 0.3}) logits.push_back(static_cast<float>(std::log(p)));
@@ -100,8 +101,8 @@ TEST(Sampler, TruncatesInOrder) {
   }
 }
 
-// What sampler.h says, word for word, in double precision and with a sort: the tokens in the order in which a draw passes them,
-// with their weights.
+// A direct implementation of sampler.h's rules, in double precision and with a sort: the tokens in the order in which a draw
+// passes them, with their weights.
 std::vector<std::pair<std::int32_t, double>> kept_by_the_book(const std::vector<float>& logits, const SamplingParams& params) {
   double highest = -std::numeric_limits<double>::infinity();
   for (const float logit : logits) highest = std::isfinite(logit) ? std::max<double>(highest, logit) : highest;
@@ -128,8 +129,8 @@ std::vector<std::pair<std::int32_t, double>> kept_by_the_book(const std::vector<
   return kept;
 }
 
-// Given random logits of small and large vocabularies, some of them not finite and many equal, and random parameters; each draw
-// is the one by the book, but for the few that rounding decides.
+// Given random logits of small and large vocabularies, some not finite and many equal, and random parameters; expects each draw
+// to be that of the direct implementation, except for a few that rounding decides.
 TEST(Sampler, DrawsByTheBook) {
   int different = 0, draws = 0;
   for (std::uint64_t seed = 0; seed < effort(100U, 600U); ++seed) {
@@ -143,7 +144,7 @@ TEST(Sampler, DrawsByTheBook) {
       if (rng.uniform() < 0.02) logits.back() = std::numeric_limits<float>::quiet_NaN();
       if (rng.uniform() < 0.02) logits.back() = (rng.uniform() < 0.5 ? 1 : -1) * std::numeric_limits<float>::infinity();
     }
-    logits.push_back(0);  // one is finite
+    logits.push_back(0);  // at least one is finite
     SamplingParams params;
     params.temperature = rng.uniform(0.05, 2);
     if (rng.uniform() < 0.4) params.top_k = rng.integer(1, 100);
@@ -171,9 +172,8 @@ TEST(Sampler, DrawsByTheBook) {
   EXPECT_LT(different, draws / 1000);
 }
 
-// Given random rows and parameters, a sampler that sees a summary wherever that is what it needs, and its twin that sees rows:
-// greedy and with top-k they draw the same tokens and tell the same of them, without either the twin's randomness is used up
-// alike.
+// Given random rows and parameters, a sampler that sees summaries where they suffice, and its twin that sees rows; expects the
+// same tokens and log probabilities for greedy sampling and top-k, and otherwise the same use of the random stream.
 TEST(Sampler, DrawsFromSummariesAsFromRows) {
   int summaries = 0;
   for (std::uint64_t seed = 0; seed < effort(30U, 300U); ++seed) {
@@ -190,7 +190,7 @@ TEST(Sampler, DrawsFromSummariesAsFromRows) {
     Sampler by_summary(params), by_row(params);
     for (int draw = 0; draw < 20; ++draw) {
       auto logits = testing::random_logits(rng, rng.integer(100, 1000));
-      logits.push_back(0);  // one is finite
+      logits.push_back(0);  // at least one is finite
       const RowNeed need = by_summary.need();
       const auto expected = by_row.sample(logits);
       if (need.likeliest == 0) {
@@ -217,9 +217,8 @@ TEST(Sampler, DrawsFromSummariesAsFromRows) {
   EXPECT_GT(summaries, effort(133, 2000));
 }
 
-// Given no top-k, draws from summaries follow the same distribution as those from rows, to two draws more than five deviations
-// of each token: where all that matters is in the summary, where most is, and where little is. The row is asked for when it
-// must be.
+// Given no top-k; expects draws from summaries to follow the same distribution as draws from rows, within five deviations plus
+// two draws per token, if all, most or little of the weight is in the summary. The row is requested only when needed.
 TEST(Sampler, SummariesFollowTheDistribution) {
   std::vector<float> steep, flat;
   for (int id = 0; id < 300; ++id) steep.push_back(static_cast<float>(-0.05 * ((id * 7) % 300)));
@@ -228,7 +227,7 @@ TEST(Sampler, SummariesFollowTheDistribution) {
     const char* name;
     const std::vector<float>& logits;
     SamplingParams params;
-    int least_rows, most_rows;  // asked for, of 40,000
+    int least_rows, most_rows;  // requested, of 40,000
   } cases[] = {
       {"temperature", steep, {.seed = 3}, 500, 3000},
       {"temperature of a flat row", flat, {.seed = 4}, 25000, 33000},
@@ -274,8 +273,7 @@ TEST(Sampler, SummariesFollowTheDistribution) {
   }
 }
 
-// Given a row that cannot be had when it must be, the error is that one's; given a summary of nothing finite, there is no
-// token.
+// Given a row that is needed and fails; expects its error. Given a summary without finite logits; expects an error.
 TEST(Sampler, SummariesMayFail) {
   const std::vector<float> flat(1000, 0.0F);
   Sampler sampler({.top_p = 0.9});
@@ -288,8 +286,8 @@ TEST(Sampler, SummariesMayFail) {
   EXPECT_EQ(damaged.error().code, ErrorCode::kInternal);
 }
 
-// Given penalties and biases, greedy draws are those of the adjusted logits: repetition over prompt and output, the others over
-// the output alone, once or for each time.
+// Given penalties and biases; expects greedy draws from the adjusted logits: repetition over prompt and output, the others only
+// over the output, once or per occurrence.
 TEST(Sampler, Penalises) {
   const auto drawn = [](SamplingParams params, const std::vector<std::int32_t>& prompt, const std::vector<float>& logits,
                         int count) {
@@ -300,19 +298,19 @@ TEST(Sampler, Penalises) {
     return ids;
   };
   using Ids = std::vector<std::int32_t>;
-  // 4 / 2 = 2 < 3; then 3 / 2 = 1.5 < 2: back to the first, which is penalised once however often it came.
+  // 4 / 2 = 2 < 3; then 3 / 2 = 1.5 < 2: back to the first, which is penalised once, however often it came.
   EXPECT_EQ(drawn({.repetition_penalty = 2}, {}, {4, 3, 1}, 4), (Ids{0, 1, 0, 0}));
   EXPECT_EQ(drawn({.repetition_penalty = 2}, {0}, {4, 3, 1}, 3), (Ids{1, 0, 0}));
   EXPECT_EQ(drawn({.repetition_penalty = 2}, {0}, {-1, -1.5, -4}, 2), (Ids{1, 0})) << "a negative logit is multiplied";
-  // 4, then 4 - 1.5 = 2.5 < 3, then 3 - 1.5 = 1.5: 2.5 for good.
+  // 4, then 4 - 1.5 = 2.5 < 3, then 3 - 1.5 = 1.5: 2.5 from then on.
   EXPECT_EQ(drawn({.presence_penalty = 1.5}, {0}, {4, 3, 1}, 4), (Ids{0, 1, 0, 0}));
-  // 4; 2.5 < 3; 1.5 < 2.5; 1 and 1.5 and 1: each time costs.
+  // 4; 2.5 < 3; 1.5 < 2.5; 1 and 1.5 and 1: each occurrence costs.
   EXPECT_EQ(drawn({.frequency_penalty = 1.5}, {0}, {4, 3, 1.1F}, 5), (Ids{0, 1, 0, 1, 2}));
   EXPECT_EQ(drawn({.logit_bias = {{2, 5.0F}, {0, -1.0F}}}, {}, {4, 3, 1}, 2), (Ids{2, 2}));
   EXPECT_EQ(drawn({.logit_bias = {{77, 100.0F}}}, {}, {4, 3, 1}, 1), (Ids{0})) << "no such token";
 }
 
-// Given a request for log probabilities, they are the model's own, whatever penalties and temperature say, the likeliest first.
+// Given a request for log probabilities; expects the model's own, without penalties and temperature, likeliest first.
 TEST(Sampler, TellsTheModelsLogProbabilities) {
   std::vector<float> logits;
   for (const double p : {0.15, 0.5, 0.05, 0.3}) logits.push_back(static_cast<float>(std::log(p)) + 3);
@@ -332,7 +330,7 @@ TEST(Sampler, TellsTheModelsLogProbabilities) {
   EXPECT_EQ(many.sample(logits)->top.size(), 4U);
 }
 
-// Given one seed twice and another once, draws repeat and differ.
+// Given one seed twice and another once; expects equal draws for equal seeds, and others for the other.
 TEST(Sampler, SeedDecides) {
   const std::vector<float> logits(50, 0.0F);
   const auto draws = [&](std::uint64_t seed) {

@@ -1,4 +1,4 @@
-// What a worker measures of itself: which iterations, how often, within which limits, and that nothing of it is left.
+// The worker's self-measurement: which iterations it runs, how often, within which limits, and that it leaves nothing behind.
 #include "worker/engine/self_measurement.h"
 
 #include <algorithm>
@@ -26,10 +26,10 @@ using testing::ManualClock;
 
 constexpr std::int64_t kVocab = 97;
 
-// A hash backend on a machine that takes as long as a test says.
+// A hash backend with iteration times set by the test.
 class TimedBackend final : public Backend {
  public:
-  // cost_s: of the iteration with this index, over these tokens of these sequences.
+  // Seconds of the iteration with this index, over these tokens of these sequences.
   using Cost = std::function<double(std::int64_t index, std::int64_t tokens, std::int64_t sequences)>;
   TimedBackend(std::int64_t blocks, std::int64_t max_batch_tokens, ManualClock& clock, Cost cost)
       : inner(kVocab, blocks, max_batch_tokens), clock_(clock), cost_(std::move(cost)) {}
@@ -65,8 +65,8 @@ std::int64_t times(const TimedBackend& backend, std::int64_t tokens) {
   return std::count(backend.tokens.begin(), backend.tokens.end(), tokens);
 }
 
-// Given a machine with time to spare, some of whose first and middle iterations are slow; expects medians without the first
-// ones, of a bounded number of iterations, at the contexts that these had.
+// Given a fast machine, with some slow iterations at the start and in the middle; expects medians without the first ones, from
+// a limited number of iterations, at the contexts that these had.
 TEST(SelfMeasurement, RepeatsAndTakesTheMedian) {
   ManualClock clock;
   TimedBackend backend(1000, 256, clock, [](std::int64_t index, std::int64_t tokens, std::int64_t /*sequences*/) {
@@ -83,8 +83,8 @@ TEST(SelfMeasurement, RepeatsAndTakesTheMedian) {
   EXPECT_EQ(times(backend, 8), 32);
 }
 
-// Given a machine on which one iteration takes longer than the whole budget; expects one iteration of each kind, the second
-// prompt only twice as long as the first, and their own times.
+// Given a machine on which one iteration exceeds the whole budget; expects one iteration of each kind, the second prompt only
+// twice as long as the first, and their own times.
 TEST(SelfMeasurement, ASlowMachineDoesEachOnce) {
   ManualClock clock;
   TimedBackend backend(1000, 256, clock, [](std::int64_t /*index*/, std::int64_t tokens, std::int64_t /*sequences*/) {
@@ -97,7 +97,7 @@ TEST(SelfMeasurement, ASlowMachineDoesEachOnce) {
   EXPECT_THAT(backend.tokens, ElementsAre(32, 1, 8, 64));
 }
 
-// Given a budget for sixteen iterations of the same length; expects four of each kind, and no more time.
+// Given a budget for sixteen iterations of equal length; expects four of each kind, within the budget.
 TEST(SelfMeasurement, SharesTheBudget) {
   ManualClock clock;
   TimedBackend backend(1000, 256, clock,
@@ -109,7 +109,7 @@ TEST(SelfMeasurement, SharesTheBudget) {
   EXPECT_EQ(clock.now, 2);
 }
 
-// Given a prefill worker; expects prompts alone.
+// Given a prefill worker; expects only prompts.
 TEST(SelfMeasurement, MayLeaveOutDecode) {
   ManualClock clock;
   TimedBackend backend(1000, 256, clock,
@@ -120,8 +120,8 @@ TEST(SelfMeasurement, MayLeaveOutDecode) {
   for (const MeasuredIteration& each : *measured) EXPECT_EQ(each.batch, 0);
 }
 
-// Given small and large contexts, caches, batches and steps at random; expects figures within all of them, each once, from a
-// cache that suffices: no sequence loses its blocks, which would be an iteration of fewer tokens and an error.
+// Given random small and large contexts, caches, batches and step sizes; expects figures within all limits, each once, and no
+// preemption, which would be an iteration of fewer tokens and an error.
 TEST(SelfMeasurement, KeepsToEveryLimit) {
   std::int64_t two_batches = 0;
   for (std::uint64_t seed = 0; seed < effort(300U, 3000U); ++seed) {
@@ -153,7 +153,7 @@ TEST(SelfMeasurement, KeepsToEveryLimit) {
   EXPECT_GT(two_batches, effort(200, 2000));
 }
 
-// Given a backend that breaks at any of its iterations; expects its error, and no figures.
+// Given a backend that fails in any of its iterations; expects its error, and no figures.
 TEST(SelfMeasurement, AFailureIsAnError) {
   for (const std::int64_t at : {1, 9, 17, 49, 80}) {
     ManualClock clock;
@@ -166,8 +166,8 @@ TEST(SelfMeasurement, AFailureIsAnError) {
   }
 }
 
-// Given a backend that has been measured; expects that an engine on it answers as on one that has not, and finds nothing of the
-// measured prompts.
+// Given a backend that has been measured; expects an engine on it to answer as on a new one, without finding any measured
+// prompt.
 TEST(SelfMeasurement, LeavesNothingBehind) {
   ManualClock clock;
   TimedBackend backend(200, 256, clock,
@@ -186,7 +186,7 @@ TEST(SelfMeasurement, LeavesNothingBehind) {
   EXPECT_EQ(engine.prefix_counts().found, 0);
 }
 
-// Given figures; expects what a person reads.
+// Given figures; expects their text for people.
 TEST(SelfMeasurement, IsWrittenForPeople) {
   EXPECT_EQ(to_text({256, 0, 0, 0.08123}), "prefill of 256 tokens 81.2 ms");
   EXPECT_EQ(to_text({0, 8, 271, 0.0204}), "decode at batch 8 and context 271 20.4 ms");

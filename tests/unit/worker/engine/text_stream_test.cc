@@ -1,4 +1,4 @@
-// Text out of token bytes: valid UTF-8 at every moment, stop strings wherever tokens cut them.
+// Text from token bytes: valid UTF-8 at every moment, stop strings wherever tokens split them.
 #include "worker/engine/text_stream.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace windlass::worker {
 namespace {
 
-// Whether the text is valid UTF-8, by another's judgement: nlohmann-json refuses to print what is not.
+// Whether the text is valid UTF-8, checked independently: nlohmann-json refuses to print invalid text.
 bool valid_utf8(const std::string& text) {
   try {
     return !nlohmann::json(text).dump().empty();
@@ -19,7 +19,7 @@ bool valid_utf8(const std::string& text) {
   }
 }
 
-// Given a character cut into single bytes, nothing comes out until it is whole.
+// Given a character split into single bytes; expects no output until it is complete.
 TEST(Utf8Stream, HoldsBackIncompleteCharacters) {
   Utf8Stream stream;
   EXPECT_EQ(stream.push("a\xF0"), "a");
@@ -29,7 +29,7 @@ TEST(Utf8Stream, HoldsBackIncompleteCharacters) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-// Given bytes that can be no UTF-8, each maximal subpart becomes one U+FFFD: the examples of Unicode 15, section 3.9.
+// Given invalid bytes; expects one U+FFFD per maximal subpart, as in the examples of Unicode 15, section 3.9.
 TEST(Utf8Stream, ReplacesInvalidBytes) {
   const std::string r = "\xEF\xBF\xBD";
   const auto whole = [](const std::string& bytes) {
@@ -44,8 +44,8 @@ TEST(Utf8Stream, ReplacesInvalidBytes) {
   EXPECT_EQ(whole("\xE2\x82"), r);
 }
 
-// Given thousands of strings of random bytes cut at random places, every piece is valid UTF-8 and the whole does not depend on
-// the cuts; valid text comes out unchanged.
+// Given thousands of strings of random bytes split at random places; expects every piece to be valid UTF-8, the whole to be
+// independent of the splits, and valid text to be unchanged.
 TEST(Utf8Stream, CutsDoNotMatter) {
   Rng rng(2, "utf8");
   for (int i = 0; i < effort(500, 5000); ++i) {
@@ -75,7 +75,7 @@ TEST(Utf8Stream, CutsDoNotMatter) {
   }
 }
 
-// Given "END" in three tokens, text before it comes out, none of it does, and what might begin it waits.
+// Given "END" in three tokens; expects the text before it, none of it, and text that may begin it to be held back.
 TEST(TextStream, StopStringAcrossTokens) {
   TextStream stream({"END"});
   EXPECT_EQ(stream.push("so E").text, "so ");
@@ -85,7 +85,8 @@ TEST(TextStream, StopStringAcrossTokens) {
   EXPECT_EQ(last.text, "");
 }
 
-// Given a beginning of a stop string that goes on otherwise, the held text comes out after all, at the latest at the end.
+// Given the beginning of a stop string that continues differently; expects the held text to be released, at the latest at the
+// end.
 TEST(TextStream, FalseAlarmIsReleased) {
   TextStream stream({"END", "\n\n"});
   EXPECT_EQ(stream.push("E").text, "");
@@ -94,8 +95,8 @@ TEST(TextStream, FalseAlarmIsReleased) {
   EXPECT_EQ(stream.finish(), "\n");
 }
 
-// Given thousands of random texts, stops and cuts, the text ends before the first stop that any prefix of the text completes,
-// and without a stop it is the whole text.
+// Given thousands of random texts, stop strings and splits; expects the text to end before the first stop string that any
+// prefix of the text completes, and otherwise to be the whole text.
 TEST(TextStream, MatchesASearchInTheWholeText) {
   Rng rng(4, "stops");
   for (int i = 0; i < effort(500, 5000); ++i) {
@@ -107,7 +108,7 @@ TEST(TextStream, MatchesASearchInTheWholeText) {
     const std::string text = random_text(30);
     std::vector<std::string> stops;
     for (std::int64_t n = rng.integer(1, 3); n > 0; --n) stops.push_back(random_text(4));
-    // The stop that is complete first ends generation (one byte a token here); of several, the one that begins first.
+    // The stop string that is complete first ends generation (tokens are one byte here); of several, the one that begins first.
     std::string expected = text;
     bool found_stop = false;
     for (std::size_t n = 1; n <= text.size() && !found_stop; ++n) {

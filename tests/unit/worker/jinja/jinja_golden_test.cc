@@ -1,4 +1,4 @@
-// Templates and expressions against the texts that transformers' own environment made of them
+// Templates and expressions compared with the output of transformers' own environment
 // (tests/golden/chat_templates/make_chat_templates.py).
 #include <fstream>
 
@@ -18,7 +18,7 @@ ordered_json golden(const std::string& file) {
   return ordered_json::parse(in);
 }
 
-// What came out; nothing where it is refused.
+// The output; nothing if the template is rejected.
 std::optional<std::string> outcome(const std::string& source, const ordered_json& variables, std::string& why) {
   const auto parsed = Template::parse(source, "golden");
   if (!parsed.ok()) return why = parsed.error().message, std::nullopt;
@@ -36,13 +36,13 @@ void expect_same(const ordered_json& expected, const std::optional<std::string>&
                  const std::string& why, int& wrong) {
   const std::optional<std::string> wanted = expected.is_null() ? std::nullopt : std::optional(expected.get<std::string>());
   if (wanted == found) return;
-  if (++wrong > 20) return;  // enough to see by
+  if (++wrong > 20) return;  // enough to diagnose
   ADD_FAILURE() << what << "\n  expected: " << wanted.value_or("(refused)")
                 << "\n  found:    " << found.value_or("(refused: " + why + ")");
 }
 
-// Given templates in the manner of well-known families, and chats with tools, calls, odd characters and wrong turns; every text
-// is the reference's, and what the reference refuses is refused.
+// Given templates in the style of well-known families, and chats with tools, calls, odd characters and wrong turns; expects the
+// reference's text, or a refusal where the reference refuses.
 TEST(JinjaGolden, ChatTemplates) {
   const ordered_json file = golden("templates.json");
   int wrong = 0;
@@ -60,7 +60,7 @@ TEST(JinjaGolden, ChatTemplates) {
   EXPECT_GT(file.at("cases").size(), 150U);
 }
 
-// Given 3,000 random expressions over all filters, tests, methods and operators; as above.
+// Given 3,000 random expressions over all filters, tests, methods and operators; expects the same.
 TEST(JinjaGolden, Expressions) {
   const ordered_json file = golden("expressions.json");
   const ordered_json& variables = file.at("variables");

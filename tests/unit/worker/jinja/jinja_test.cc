@@ -1,4 +1,4 @@
-// What the golden files cannot show: where bytes come from, errors and their lines, and the bounds.
+// Properties that the golden files cannot show: origins of bytes, errors with their lines, and limits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ std::string text_of(const std::string& source, const ordered_json& variables = o
   return text.ok() ? text->bytes() : "error: " + text.error().message;
 }
 
-// The bytes of the input in brackets.
+// Puts bytes from the input in brackets.
 std::string origins_of(const std::string& source, const ordered_json& variables) {
   const auto text = render(source, variables);
   if (!text.ok()) return "error: " + text.error().message;
@@ -44,8 +44,8 @@ std::string origins_of(const std::string& source, const ordered_json& variables)
   return out;
 }
 
-// Given input that goes through every way of making strings; each byte that a user wrote is known as theirs, and none of the
-// template's is.
+// Given input that passes through every way to build strings; expects every byte of the user, and none of the template, to be
+// marked as input.
 TEST(Jinja, BytesKeepTheirOrigin) {
   const ordered_json in = {{"c", " a<|x|>b "}, {"l", {"p", "q"}}, {"d", {{"k", "v"}}}};
   EXPECT_EQ(origins_of("<|x|>{{ c }}<|y|>", in), "<|x|>[ a<|x|>b ]<|y|>");
@@ -58,66 +58,67 @@ TEST(Jinja, BytesKeepTheirOrigin) {
   EXPECT_EQ(origins_of("{% macro m(x) %}<{{ x }}>{% endmacro %}{{ m(l[1]) }}", in), "<[q]>");
 }
 
-// Given wrong templates; the error names the file, the line, what was found and what is expected.
+// Given invalid templates; expects errors with the file, the line, what was expected and what was there.
 TEST(Jinja, RefusalsOfParsing) {
-  EXPECT_EQ(text_of("a\n{% if x %}"), "error: t.jinja: line 2: found the template's end, expected '{% endif %}'");
-  EXPECT_EQ(text_of("{{ x "), "error: t.jinja: line 1: a tag has no end; expected '}}'");
-  EXPECT_EQ(text_of("{{ x | nothing }}"), "error: t.jinja: line 1: found filter 'nothing', which there is not");
-  EXPECT_EQ(text_of("{{ x is nothing }}"), "error: t.jinja: line 1: found test 'nothing', which there is not");
-  EXPECT_THAT(text_of("\n\n{% include 'x' %}"), HasSubstr("line 3: found 'include', expected if, for, set"));
-  EXPECT_THAT(text_of("{{ (1, 2 }}"), HasSubstr("found '}', expected )"));
-  EXPECT_THAT(text_of("{{ 'abc }}"), HasSubstr("a string has no end"));
-  EXPECT_THAT(text_of("{# x"), HasSubstr("a comment has no end"));
-  EXPECT_THAT(text_of("{% break %}"), HasSubstr("found 'break' outside a loop"));
-  EXPECT_THAT(text_of("{{ 99999999999999999999 }}"), HasSubstr("allowed are those of 64 bits"));
-  EXPECT_THAT(text_of("{% set true = 1 %}"), HasSubstr("found 'true', expected a name that can be assigned to"));
-  EXPECT_THAT(text_of("{{ '\\uD800' }}"), HasSubstr("which there is not"));
+  EXPECT_EQ(text_of("a\n{% if x %}"), "error: t.jinja: line 2: expected '{% endif %}' (got the template's end)");
+  EXPECT_EQ(text_of("{{ x "), "error: t.jinja: line 1: a tag is not closed: '}}' is missing");
+  EXPECT_EQ(text_of("{{ x | nothing }}"), "error: t.jinja: line 1: filter: must be a known one (got 'nothing')");
+  EXPECT_EQ(text_of("{{ x is nothing }}"), "error: t.jinja: line 1: test: must be a known one (got 'nothing')");
+  EXPECT_THAT(text_of("\n\n{% include 'x' %}"), HasSubstr("line 3: expected if, for, set"));
+  EXPECT_THAT(text_of("{{ (1, 2 }}"), HasSubstr("expected ) (got '}')"));
+  EXPECT_THAT(text_of("{{ 'abc }}"), HasSubstr("a string is not closed"));
+  EXPECT_THAT(text_of("{# x"), HasSubstr("a comment is not closed"));
+  EXPECT_THAT(text_of("{% break %}"), HasSubstr("'break' must be inside a loop"));
+  EXPECT_THAT(text_of("{{ 99999999999999999999 }}"), HasSubstr("number: must fit 64 bits"));
+  EXPECT_THAT(text_of("{% set true = 1 %}"), HasSubstr("expected a name that can be assigned to (got 'true')"));
+  EXPECT_THAT(text_of("{{ '\\uD800' }}"), HasSubstr("the escape 0xd800 is not a character"));
 }
 
-// Given templates that refuse their input or do what cannot be done; the error names the line and the reason.
+// Given templates that reject their input or fail; expects errors with the line and the reason.
 TEST(Jinja, RefusalsOfRendering) {
   EXPECT_EQ(text_of("a\n{{ raise_exception('no ' ~ x) }}", {{"x", "way"}}), "error: t.jinja: line 2: no way");
   EXPECT_EQ(text_of("{{ a.b.c }}", {{"a", ordered_json::object()}}), "error: t.jinja: line 1: 'b' is undefined");
-  EXPECT_THAT(text_of("{{ 1 + 'a' }}"), HasSubstr("'+': found int and str"));
+  EXPECT_THAT(text_of("{{ 1 + 'a' }}"), HasSubstr("'+': not supported for int and str"));
   EXPECT_THAT(text_of("{{ 1 // 0 }}"), HasSubstr("division by zero"));
   EXPECT_THAT(text_of("{{ 9223372036854775807 + 1 }}"), HasSubstr("more than 64 bits"));
-  EXPECT_THAT(text_of("{{ x() }}", {{"x", 1}}), HasSubstr("found int, which cannot be called"));
-  EXPECT_THAT(text_of("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}"), HasSubstr("macro m: found 2 arguments"));
+  EXPECT_THAT(text_of("{{ x() }}", {{"x", 1}}), HasSubstr("must name something callable (got int)"));
+  EXPECT_THAT(text_of("{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}"),
+              HasSubstr("macro m: must have at most 1 arguments (got 2)"));
   EXPECT_THAT(text_of("{{ x.append(1) }}", {{"x", {1}}}), HasSubstr("'append' is undefined"));
 }
 
-// Given templates that would take all there is; each ends with an error at its bound.
+// Given templates that would use unlimited resources; expects an error at each limit.
 TEST(Jinja, Bounds) {
   EXPECT_THAT(text_of("{{ 'x' * 99999999999 }}"), HasSubstr("steps"));
   EXPECT_THAT(text_of("{% set n = namespace(s='xxxxxxxx') %}{% for i in range(40) %}{% set n.s = n.s ~ n.s %}{% endfor %}"),
               HasSubstr("longer than"));
-  EXPECT_THAT(text_of("{{ range(1000000) }}"), HasSubstr("more than 100000 numbers"));
-  EXPECT_THAT(text_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), HasSubstr("deeper than"));
+  EXPECT_THAT(text_of("{{ range(1000000) }}"), HasSubstr("must have at most 100000 numbers"));
+  EXPECT_THAT(text_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), HasSubstr("must be at most 500 calls deep"));
   EXPECT_THAT(text_of("{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}"),
               HasSubstr("steps"));
   EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}"),
-              HasSubstr("within one another"));
+              HasSubstr("must be at most 200 levels deep"));
   EXPECT_THAT(text_of("{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}"),
-              HasSubstr("within one another"));
+              HasSubstr("must be at most 200 levels deep"));
   std::string chain = "1";
   for (int i = 0; i < 100'000; ++i) chain += "+1";
   EXPECT_THAT(text_of("{{ " + chain + " }}"), HasSubstr("levels"));
   EXPECT_THAT(text_of("{% set n = namespace() %}{% set n.self = n %}"),
-              HasSubstr("found a namespace within a list, dict or namespace"));
+              HasSubstr("a list, dict or namespace: must not contain namespace"));
   EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l.count] %}{% endfor %}"),
-              HasSubstr("found a function within a list"));
-  EXPECT_THAT(text_of("{% set n = namespace() %}{% set m = namespace(a=n) %}"), HasSubstr("found a namespace within"));
+              HasSubstr("must not contain function"));
+  EXPECT_THAT(text_of("{% set n = namespace() %}{% set m = namespace(a=n) %}"), HasSubstr("must not contain namespace"));
   EXPECT_THAT(
       text_of("{% set n = namespace(l=[1]) %}{% for i in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l == n.l }}"),
-      HasSubstr("more than 1000000 values"));
+      HasSubstr("must have at most 1000000 values"));
   EXPECT_THAT(text_of("{% set n = namespace(l=[]) %}{% for i in range(99999) %}{% set n.l = n.l + [i] %}{% endfor %}"),
               HasSubstr("steps"));
-  EXPECT_THAT(text_of("{{ 'a'|map('map', 'map')|list }}"), HasSubstr("allowed is another"));
+  EXPECT_THAT(text_of("{{ 'a'|map('map', 'map')|list }}"), HasSubstr("must be a known filter other than map"));
   EXPECT_THAT(text_of("{% filter upper is defined %}x{% endfilter %}"), HasSubstr("expected '%}'"));
-  EXPECT_THAT(text_of(std::string(2'000'000, 'x')), HasSubstr("allowed are 1048576"));
+  EXPECT_THAT(text_of(std::string(2'000'000, 'x')), HasSubstr("must be at most 1048576 bytes"));
 }
 
-// Given random bytes and cut or shuffled templates; parsing and rendering end, with a text or an error.
+// Given random bytes and truncated or shuffled templates; expects parsing and rendering to end, with a text or an error.
 TEST(Jinja, SurvivesAnything) {
   const std::string good =
       "{%- for m in messages -%}{% if m.role == 'user' and not loop.last %}{{ m['content'] | trim | tojson(indent=2) }}{% elif "
@@ -158,7 +159,7 @@ TEST(Jinja, SurvivesAnything) {
   EXPECT_GT(rendered, effort(6, 100));
 }
 
-// Given the time; the date is that of its day.
+// Given a time; expects its date.
 TEST(Jinja, NamesTheDate) { EXPECT_EQ(text_of("{{ strftime_now('%Y') }}"), "1971"); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Workers that change their blocks while they live (docs/decisions/2026-11-23-block-range-changes.md): afterwards they are what
-// they would have been from the start, nothing that is kept is read again, and what fails leaves them as they were.
+// Workers that change their blocks while they run (docs/decisions/2026-11-23-block-range-changes.md): afterwards they equal
+// workers that started with these blocks, no weights they keep are read again, and a failure leaves them unchanged.
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -48,7 +48,7 @@ void make_folder(const TemporaryFolder& folder, Architecture architecture, std::
   write_bytes(folder.path() / "config.json", config.dump());
 }
 
-// Where the numbers of what a layer is made of stand.
+// Addresses of a layer's numbers.
 std::set<const void*> places_of(const LayerWeights& layer) {
   std::set<const void*> places;
   const auto add = [&](const WeightMatrix& matrix) {
@@ -68,9 +68,9 @@ std::set<const void*> places_of(const LayerWeights& layer) {
   return places;
 }
 
-// Given random models of every architecture and weights in every format, weights that go from range to range are after each
-// change those that a fresh load gives; what both ranges have stands where it stood, and nothing of it is read.
-TEST(BlockWeights, AnyChangeIsAFreshLoadOfWhatIsMissing) {
+// Given random models of every architecture and weights in every format; expects weights after each change of range to equal
+// those of a fresh load. What both ranges have stays in place and is not read again.
+TEST(BlockWeights, AnyChangeEqualsAFreshLoad) {
   std::int64_t kept = 0;
   std::int64_t read = 0;
   for (std::uint64_t round = 0; round < 28; ++round) {
@@ -127,8 +127,8 @@ TEST(BlockWeights, AnyChangeIsAFreshLoadOfWhatIsMissing) {
   EXPECT_GT(read, 50);
 }
 
-// Given weights of all blocks, those of one block hold no more memory than a fresh load of it.
-TEST(BlockWeights, WhatIsDroppedIsGone) {
+// Given weights of all blocks reduced to one block; expects no more memory than a fresh load of that block.
+TEST(BlockWeights, FreesDroppedBlocks) {
   const TemporaryFolder folder;
   make_folder(folder, Architecture::kLlama, 4, false, 1);
   const auto config = load_model_config(folder.path());
@@ -154,7 +154,7 @@ struct ChangingWorker {
   void until_nobody_calls() const {
     while (calls != 0) std::this_thread::yield();
   }
-  // As the HTTP side does it, with nothing in flight.
+  // Changes blocks like the HTTP side, with nothing in flight.
   Result<void> change(BlockRange to) {
     auto change = host.prepare(to);
     if (!change.ok()) return change.error();
@@ -172,7 +172,7 @@ struct ChangingWorker {
   Measured measured;
   ModelHost host;
   std::optional<Served> served;
-  std::atomic<int> calls{0};  // of other workers that have not returned: as the HTTP side's lease
+  std::atomic<int> calls{0};  // calls of other workers in progress, like the HTTP side's lease
 };
 
 struct Generated {
@@ -184,7 +184,7 @@ struct Generated {
   bool operator==(const Generated&) const = default;
 };
 
-// A request from its beginning to its end, through the chain of these workers where it needs one.
+// Runs a request from beginning to end, through the chain of these workers if it needs one.
 Generated generate(const Served& first, const std::vector<std::int32_t>& prompt, const std::vector<std::string>& hops) {
   const ServedModel& model = *first.model;
   GenerationRequest request;
@@ -235,9 +235,9 @@ ServeFlags flags_of(const TemporaryFolder& folder, BlockRange blocks) {
   return flags;
 }
 
-// Given three workers that become first, middle, last and whole in turn, in cuts drawn at random (also with blocks that two of
-// them have), each chain gives exactly the tokens of a worker that had all blocks from the start, and their log probabilities
-// as far as a summary's sum tells them; each worker says what it has: its cache is as large as a fresh worker's of that range.
+// Given three workers that become first, middle, last and whole in turn, with random (also overlapping) splits; expects each
+// chain to give exactly the tokens of a worker that had all blocks from the start, and its log probabilities as accurately as a
+// summary's sum allows. Each worker's cache is as large as a fresh worker's for that range.
 TEST(BlockChanges, ChainsGiveWhatTheUncutModelGives) {
   std::set<std::string> parts;
   for (std::uint64_t round = 0; round < 7; ++round) {
@@ -308,7 +308,7 @@ TEST(BlockChanges, ChainsGiveWhatTheUncutModelGives) {
   EXPECT_THAT(parts, ::testing::UnorderedElementsAre("", "first", "last", "firstlast"));
 }
 
-// What is said to have been measured of prefill and decode, in series.
+// Number of series that report measurements of prefill and decode.
 std::pair<int, int> measured_series(const ChangingWorker& worker) {
   const auto page = metrics::parse_exposition(worker.measured.registry.exposition());
   if (!page.ok()) return {-1, -1};
@@ -316,9 +316,9 @@ std::pair<int, int> measured_series(const ChangingWorker& worker) {
           static_cast<int>(page->find("windlass_worker_measured_decode_seconds", {{"model", "m"}}).size())};
 }
 
-// Given a worker of a whole model that measures itself; expects its figures on its page, and nothing else of it: no iteration,
-// token or used block is counted. As long as it has some blocks alone they are not shown.
-TEST(BlockChanges, WhatWasMeasuredIsOfTheWholeModel) {
+// Given a worker of a whole model that measures itself; expects its figures in the metrics and no other trace: no iteration,
+// token or used block is counted. They are hidden while it has only some blocks.
+TEST(BlockChanges, ReportsMeasurementsOfWholeModelsOnly) {
   const TemporaryFolder folder;
   make_folder(folder, Architecture::kLlama, 3, false, 5);
   const SteadyClock clock;
@@ -344,7 +344,7 @@ TEST(BlockChanges, WhatWasMeasuredIsOfTheWholeModel) {
   EXPECT_EQ(measured_series(worker), std::pair(2, 2));
 }
 
-// Given a prefill worker, one with some of the blocks, and one that is not to measure; expects prefill alone, and nothing.
+// Given a prefill worker, one with some of the blocks, and one that must not measure; expects only prefill figures, and none.
 TEST(BlockChanges, NotEveryWorkerMeasuresAll) {
   const TemporaryFolder folder;
   make_folder(folder, Architecture::kLlama, 3, false, 5);
@@ -361,7 +361,7 @@ TEST(BlockChanges, NotEveryWorkerMeasuresAll) {
   }
 }
 
-// Given the default size of the KV cache, 2 GiB at most, a worker with fewer blocks has room for more positions.
+// Given the default size of the KV cache, at most 2 GiB; expects more positions on a worker with fewer blocks.
 TEST(BlockChanges, TheCacheFollowsTheNumberOfBlocks) {
   ModelConfig config;
   config.layers = 8;
@@ -384,7 +384,7 @@ std::pair<std::size_t, std::size_t> bytes_of_tensor(const std::filesystem::path&
   return {8 + header + offsets[0].get<std::size_t>(), offsets[1].get<std::size_t>() - offsets[0].get<std::size_t>()};
 }
 
-// Writes something that is no number into a block, in place, between the pieces that the fingerprint looks at.
+// Writes a NaN into a block, in place, between the samples that the fingerprint reads.
 void damage(const std::filesystem::path& file, int block) {
   const auto [at, size] = bytes_of_tensor(file, fmt::format("model.layers.{}.mlp.down_proj.weight", block));
   std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
@@ -392,7 +392,7 @@ void damage(const std::filesystem::path& file, int block) {
   out.write("\xFF\xFF\xFF\xFF", 4);
 }
 
-// A worker with the first two of four blocks, and what it answers together with one that has the rest.
+// A worker with the first two of four blocks, and its answers together with a worker that has the rest.
 class FailingChanges : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -423,9 +423,9 @@ class FailingChanges : public ::testing::Test {
   Generated expected_;
 };
 
-// Given files that are cut off, of another model, or without a tensor of the new blocks, the change ends before it begins, with
-// the reason, and what is served answers as before.
-TEST_F(FailingChanges, WhatCanBeSeenBefore) {
+// Given files that are truncated, of another model, or without a tensor of the new blocks; expects the change to fail before it
+// begins, with the reason, and the same answers as before.
+TEST_F(FailingChanges, FailsBeforeTheChangeIfPossible) {
   const std::string whole = read_bytes(file_);
   const auto error = [&](BlockRange to) {
     const auto change = worker_->host.prepare(to);
@@ -437,7 +437,7 @@ TEST_F(FailingChanges, WhatCanBeSeenBefore) {
   const auto at = bytes_of_tensor(file_, "model.layers.3.mlp.down_proj.weight").first;
   other[at] = static_cast<char>(other[at] ^ 1);
   write_bytes(file_, other);
-  EXPECT_THAT(error({1, 3}), HasSubstr("allowed are those that this worker began with"));
+  EXPECT_THAT(error({1, 3}), HasSubstr("must have the weights that this worker started with"));
   std::filesystem::remove(file_);
   EXPECT_THAT(error({1, 3}), HasSubstr(folder_.path().string()));
   write_bytes(file_, whole);
@@ -446,8 +446,8 @@ TEST_F(FailingChanges, WhatCanBeSeenBefore) {
   expect_as_before();
 }
 
-// Given a folder that lacks a tensor of a block which the worker does not have, it serves; a range with that block is refused
-// with the tensor's name, others are taken.
+// Given a folder that lacks a tensor of a block the worker does not have; expects it to serve, to refuse a range with that
+// block by the tensor's name, and to accept others.
 TEST_F(FailingChanges, AFolderOfSomeBlocks) {
   std::string bytes = read_bytes(file_);
   for (auto at = bytes.find("model.layers.3."); at != std::string::npos; at = bytes.find("model.layers.3."))
@@ -459,18 +459,18 @@ TEST_F(FailingChanges, AFolderOfSomeBlocks) {
   ASSERT_TRUE(worker.served);
   const auto changed = worker.change({1, 4});
   ASSERT_FALSE(changed.ok());
-  EXPECT_THAT(changed.error().message, HasSubstr("tensor 'model.layers.3.self_attn.q_proj.weight': found none"));
+  EXPECT_THAT(changed.error().message, HasSubstr("tensor 'model.layers.3.self_attn.q_proj.weight': must have shape"));
   EXPECT_EQ(worker.served->range(), (BlockRange{0, 2}));
   EXPECT_TRUE(worker.change({1, 3}).ok());
 }
 
-// Given a block that cannot be read, as is seen only then: where it could be read ahead nothing has changed; where blocks had
-// been dropped for it, these are read once more, and the range of before is served again.
-TEST_F(FailingChanges, WhatIsSeenOnlyWhileReading) {
+// Given a block that turns out to be unreadable; expects no change if it was read ahead. If blocks were dropped for it, expects
+// them to be read again and the previous range to be served.
+TEST_F(FailingChanges, FailsWhileReading) {
   damage(file_, 3);
   const auto ahead = worker_->host.prepare({0, 4});
   ASSERT_FALSE(ahead.ok());
-  EXPECT_THAT(ahead.error().message, HasSubstr("not finite"));
+  EXPECT_THAT(ahead.error().message, HasSubstr("must have only numbers that are finite as int8"));
   expect_as_before();
   const auto changed = worker_->change({1, 4});
   ASSERT_FALSE(changed.ok());
@@ -481,9 +481,9 @@ TEST_F(FailingChanges, WhatIsSeenOnlyWhileReading) {
   expect_as_before();
 }
 
-// Given files in which meanwhile neither the new blocks nor those that were dropped for them can be read, an error that names
-// both and why: there is nothing left to serve.
-TEST_F(FailingChanges, NeitherTheNewBlocksNorThoseBefore) {
+// Given files in which neither the new blocks nor the dropped ones can be read any more; expects an error that names both and
+// why: nothing is left to serve.
+TEST_F(FailingChanges, FailsIfNoBlocksAreReadable) {
   auto change = worker_->host.prepare({1, 4});
   ASSERT_TRUE(change.ok()) << change.error().message;
   damage(file_, 0);
@@ -492,7 +492,7 @@ TEST_F(FailingChanges, NeitherTheNewBlocksNorThoseBefore) {
   ASSERT_FALSE(changed.ok());
   EXPECT_THAT(changed.error().message, HasSubstr("blocks 1:4: "));
   EXPECT_THAT(changed.error().message, HasSubstr("'model.layers.3.mlp.down_proj.weight'"));
-  EXPECT_THAT(changed.error().message, HasSubstr("those before, 0:2: "));
+  EXPECT_THAT(changed.error().message, HasSubstr("the previous ones, 0:2: "));
   EXPECT_THAT(changed.error().message, HasSubstr("'model.layers.0.mlp.down_proj.weight'"));
   EXPECT_FALSE(worker_->served);
 }

@@ -1,4 +1,4 @@
-// Matrices of quantised blocks: their numbers are the file's, whichever part of it they are, and F16 rounds as it should.
+// Matrices of quantised blocks: their numbers are the file's, whichever part of it they hold, and F16 rounds correctly.
 #include "worker/model/block_matrix.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 using testing::kBlockTypes;
 using testing::random_blocks;
 
-// Given each half and what lies between two of them, the nearest half comes back, the even one where two are as near.
+// Given each half and numbers between two of them; expects the nearest half, ties to even.
 TEST(F16, RoundsToNearest) {
   for (std::uint32_t bits = 0; bits < 0x7C00; ++bits) {
     const float half = float_from_f16(static_cast<std::uint16_t>(bits));
@@ -32,8 +32,8 @@ TEST(F16, RoundsToNearest) {
   EXPECT_TRUE(std::isnan(float_from_f16(f16_from_float(std::nanf("")))));
 }
 
-// Given matrices of each type, and of two types together, each row has the file's numbers; the scales of the K kinds are
-// rounded to eleven bits.
+// Given matrices of each type, and of two types together; expects the file's numbers in each row, with the scales of the K
+// types rounded to eleven bits.
 TEST(BlockMatrix, HasTheFilesNumbers) {
   Rng rng(1, "block matrices");
   for (int round = 0; round < 120; ++round) {
@@ -62,7 +62,7 @@ TEST(BlockMatrix, HasTheFilesNumbers) {
   }
 }
 
-// Given some of the columns, a matrix has these columns' numbers of the whole rows.
+// Given some of the columns; expects these columns' numbers of the whole rows.
 TEST(BlockMatrix, MayHaveSomeColumns) {
   Rng rng(2, "columns of block matrices");
   for (const GgmlType type : kBlockTypes) {
@@ -80,7 +80,7 @@ TEST(BlockMatrix, MayHaveSomeColumns) {
   }
 }
 
-// Given a scale or a minimum that is not finite, or the product of two that is not in F16, the row is refused.
+// Given a scale or a minimum that is not finite, or whose product is not finite in F16; expects the row to be refused.
 TEST(BlockMatrix, RefusesWhatIsNotFinite) {
   const auto taken = [](GgmlType type, std::size_t at, std::uint16_t half) {
     const GgmlTypeInfo& info = info_of(type);

@@ -40,8 +40,8 @@ class Folder {
   testing::TemporaryFolder folder_;
 };
 
-// Given a made model's tokenizer and no template, a chat becomes Llama 3's with control tokens, and control text inside a
-// message stays text.
+// Given a generated model's tokenizer and no template; expects Llama 3's chat format with control tokens, and control text
+// inside a message as text.
 TEST(ChatTemplate, OfLlama3sTokens) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const ChatTemplate chat = ChatTemplate::of_tokens(tokenizer);
@@ -55,8 +55,7 @@ TEST(ChatTemplate, OfLlama3sTokens) {
   EXPECT_THAT(chat.stop_tokens(), ElementsAre(id("<|eot_id|>")));
 }
 
-// Given a folder that model init made, whose tokenizer_config.json holds a template; the ids are those of the same turns
-// without it.
+// Given a folder made by model init, whose tokenizer_config.json has a template; expects the ids of the same turns without it.
 TEST(ChatTemplate, OfTokenizerConfig) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const json config = {{"bos_token", {{"content", "<|begin_of_text|>"}}},
@@ -72,8 +71,8 @@ TEST(ChatTemplate, OfTokenizerConfig) {
   EXPECT_EQ(ids_of(*chat, messages), ids_of(ChatTemplate::of_tokens(tokenizer), messages));
 }
 
-// Given several places; the flag's file goes before chat_template.jinja, and that before tokenizer_config.json; of a list the
-// one called default; a request's variables are seen but hide nothing.
+// Given several sources; expects the flag's file before chat_template.jinja, and that before tokenizer_config.json. Of a list,
+// the template named default is used. A request's variables are visible but override nothing.
 TEST(ChatTemplate, WhereItIsFound) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const json list = {{"chat_template", {{{"name", "rag"}, {"template", "no"}}, {{"name", "default"}, {"template", "listed"}}}}};
@@ -91,7 +90,7 @@ TEST(ChatTemplate, WhereItIsFound) {
   EXPECT_THAT(text(both.path(), "/nowhere/t"), HasSubstr("--chat-template: /nowhere/t"));
 }
 
-// Given a request that takes more than a rendering may, it is refused; what it took is not missing to the next one.
+// Given a request that exceeds the limit of a rendering; expects it to be refused, and the next one to have its full budget.
 TEST(ChatTemplate, EachRequestHasStepsOfItsOwn) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const auto chat = ChatTemplate::parse(
@@ -104,7 +103,7 @@ TEST(ChatTemplate, EachRequestHasStepsOfItsOwn) {
   EXPECT_EQ(tokenizer.decode(ids_of(*chat, {{"user", "hi"}}, {{"x", {1, 2}}})), "fine");
 }
 
-// Given damaged files and templates that refuse; the error names the file, the line and what is allowed.
+// Given damaged files and templates that reject their input; expects errors with the file, the line and the rule.
 TEST(ChatTemplate, Refusals) {
   const Tokenizer tokenizer = tiny_tokenizer();
   const auto error = [&](const std::string& config) {
@@ -113,10 +112,10 @@ TEST(ChatTemplate, Refusals) {
     return chat.ok() ? std::string("none") : chat.error().message;
   };
   EXPECT_THAT(error("{"), HasSubstr("tokenizer_config.json: not JSON"));
-  EXPECT_THAT(error("[]"), HasSubstr("tokenizer_config.json: found no JSON object"));
-  EXPECT_THAT(error(R"({"chat_template": 3})"), HasSubstr("'chat_template': found 3, allowed is a text or a list"));
+  EXPECT_THAT(error("[]"), HasSubstr("tokenizer_config.json: must be a JSON object"));
+  EXPECT_THAT(error(R"({"chat_template": 3})"), HasSubstr("'chat_template': must be a text or a list"));
   EXPECT_THAT(error(R"({"chat_template": [{"name": "rag", "template": "x"}]})"), HasSubstr("with a \"default\""));
-  EXPECT_THAT(error(R"({"chat_template": "{{ x"})"), HasSubstr("'chat_template': line 1: a tag has no end"));
+  EXPECT_THAT(error(R"({"chat_template": "{{ x"})"), HasSubstr("'chat_template': line 1: a tag is not closed"));
   EXPECT_EQ(error(R"({"chat_template": null})"), "none");
   const auto chat = ChatTemplate::parse(tokenizer, "{{ raise_exception('take turns') }}", "t", {});
   ASSERT_TRUE(chat.ok());

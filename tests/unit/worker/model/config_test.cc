@@ -1,4 +1,4 @@
-// config.json: what is accepted, and that every mistake is named with what was found and what is allowed.
+// config.json: what is accepted, and that every mistake is named with the rule and the value.
 #include "worker/model/config.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ std::string error_of(const json& config) {
   return parsed.ok() ? "" : parsed.error().message;
 }
 
-// Given a complete config, every field arrives and the defaults of absent ones are Hugging Face's.
+// Given a complete config; expects every field, and Hugging Face's defaults for absent ones.
 TEST(Config, ReadsFieldsAndDefaults) {
   const auto config = parse_model_config(good().dump(), "config.json");
   ASSERT_TRUE(config.ok()) << config.error().message;
@@ -49,7 +49,7 @@ TEST(Config, ReadsFieldsAndDefaults) {
   EXPECT_THAT(config->eos_token_ids, ElementsAre(298, 299));
 }
 
-// Given no num_key_value_heads, there are as many as query heads; given a head_dim, it need not divide hidden_size.
+// Given no num_key_value_heads; expects as many as query heads. A given head_dim need not divide hidden_size.
 TEST(Config, KvHeadsAndHeadDimAreOptional) {
   json root = good();
   root.erase("num_key_value_heads");
@@ -60,7 +60,7 @@ TEST(Config, KvHeadsAndHeadDimAreOptional) {
   EXPECT_EQ(config->q_size(), 96);
 }
 
-// Given each required field missing in turn, the error names the file, the field and what is allowed.
+// Given each required field missing in turn; expects an error with the file, the field and the rule.
 TEST(Config, NamesEachMissingField) {
   for (const char* field : {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
                             "max_position_embeddings", "rms_norm_eps"}) {
@@ -68,11 +68,11 @@ TEST(Config, NamesEachMissingField) {
     root.erase(field);
     const std::string message = error_of(root);
     EXPECT_THAT(message, HasSubstr("m/config.json"));
-    EXPECT_THAT(message, HasSubstr("'" + std::string(field) + "': missing, allowed is"));
+    EXPECT_THAT(message, HasSubstr("'" + std::string(field) + "': must be "));
   }
 }
 
-// Given several bad values at once, one message names all of them with what was found.
+// Given several bad values; expects one message with all of them.
 TEST(Config, NamesAllBadFieldsTogether) {
   json root = good();
   root["hidden_size"] = -3;
@@ -82,29 +82,30 @@ TEST(Config, NamesAllBadFieldsTogether) {
   root["mlp_bias"] = true;
   root["architectures"] = {"GPT2LMHeadModel"};
   const std::string message = error_of(root);
-  for (const char* part : {"'hidden_size': found -3", "'num_hidden_layers': found \"two\"", "'rms_norm_eps': found 0",
-                           "'hidden_act': found \"gelu\"", "'mlp_bias': found true",
-                           "found [\"GPT2LMHeadModel\"], allowed is [\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], "
+  for (const char* part : {"'hidden_size': must be a whole number from 1", "(got \"two\")", "'rms_norm_eps': must be a number",
+                           "'hidden_act': must be \"silu\" (got \"gelu\")", "'mlp_bias': must be false (got true)",
+                           "must be [\"LlamaForCausalLM\"], [\"MistralForCausalLM\"], "
                            "[\"Qwen2ForCausalLM\"], [\"Qwen3ForCausalLM\"], [\"MixtralForCausalLM\"], "
                            "[\"Qwen3MoeForCausalLM\"], [\"OPTForCausalLM\"]"}) {
     EXPECT_THAT(message, HasSubstr(part));
   }
 }
 
-// Given sizes that do not fit each other, the error says which and what would fit.
+// Given sizes that do not match each other; expects an error with the field and the rule.
 TEST(Config, ChecksRelationsBetweenFields) {
   json root = good();
   root["num_key_value_heads"] = 3;
-  EXPECT_THAT(error_of(root), HasSubstr("'num_key_value_heads': found 3, allowed is a divisor of num_attention_heads (4)"));
+  EXPECT_THAT(error_of(root), HasSubstr("'num_key_value_heads': must divide num_attention_heads, which is 4 (got 3)"));
   root = good();
   root["num_attention_heads"] = 5;
-  EXPECT_THAT(error_of(root), HasSubstr("'num_attention_heads': found 5, allowed is a divisor of hidden_size (64)"));
+  EXPECT_THAT(error_of(root),
+              HasSubstr("'num_attention_heads': must divide hidden_size, which is 64, if head_dim is not given (got 5)"));
   root = good();
   root["head_dim"] = 15;
-  EXPECT_THAT(error_of(root), HasSubstr("'head_dim': found 15, allowed is an even number"));
+  EXPECT_THAT(error_of(root), HasSubstr("'head_dim': must be even (got 15)"));
   root = good();
   root["eos_token_id"] = 300;
-  EXPECT_THAT(error_of(root), HasSubstr("'eos_token_id': found 300, allowed is below vocab_size (300)"));
+  EXPECT_THAT(error_of(root), HasSubstr("'eos_token_id': must be below vocab_size, which is 300 (got 300)"));
 }
 
 json of_type(const char* type, const char* class_name) {
@@ -120,7 +121,7 @@ ModelConfig read(const json& root) {
   return config.ok() ? *config : ModelConfig{};
 }
 
-// Given each architecture, its biases, norms and head size are those of transformers, by `architectures` or by model_type.
+// Given each architecture, by `architectures` or model_type; expects transformers' biases, norms and head size.
 TEST(Config, KnowsWhatEachArchitectureHas) {
   json llama = good();
   EXPECT_FALSE(read(llama).qkv_bias);
@@ -140,7 +141,7 @@ TEST(Config, KnowsWhatEachArchitectureHas) {
   EXPECT_FALSE(read(qwen3).qkv_bias);
   EXPECT_EQ(read(qwen3).head_dim, 128) << "not hidden_size / heads";
   qwen3["model_type"] = "qwen2";
-  EXPECT_THAT(error_of(qwen3), HasSubstr("'model_type': found \"qwen2\", allowed is \"qwen3\""));
+  EXPECT_THAT(error_of(qwen3), HasSubstr("'model_type': must be \"qwen3\" (got \"qwen2\")"));
 }
 
 json good_opt() {
@@ -159,7 +160,7 @@ json good_opt() {
           {"eos_token_id", 2}};
 }
 
-// Given OPT's config, by its own names, what its layers have; and the head is tied unless it says otherwise.
+// Given OPT's config with its own field names; expects its layers' features, and a tied head unless it says otherwise.
 TEST(Config, ReadsOpt) {
   json root = good_opt();
   const ModelConfig config = read(root);
@@ -182,7 +183,7 @@ TEST(Config, ReadsOpt) {
   }
 }
 
-// Given OPT-350M's own fields, norms come after each part, and the embedding has its own width where that is another.
+// Given OPT-350M's own fields; expects norms after each part, and a separate embedding width if it differs.
 TEST(Config, ReadsOpt350m) {
   json root = good_opt();
   EXPECT_FALSE(read(root).norm_after);
@@ -196,12 +197,12 @@ TEST(Config, ReadsOpt350m) {
   EXPECT_EQ(config.embedding_width(), 32);
   EXPECT_TRUE(check_tensor_parallel(config, 1).ok());
   EXPECT_THAT(check_tensor_parallel(config, 2).error().message,
-              HasSubstr("--tensor-parallel: found 2, allowed for this model is 1: config.json's word_embed_proj_dim (32)"));
+              HasSubstr("--tensor-parallel: must be 1 for this model (got 2): config.json's word_embed_proj_dim (32)"));
   EXPECT_TRUE(cuda::check_cuda_model(config).ok());
 }
 
-// Given a kind of OPT that is not computed, or a field missing, each field is named.
-TEST(Config, NamesWhatOfOptIsNotServed) {
+// Given an unsupported OPT variant, or a missing field; expects each field to be named.
+TEST(Config, NamesUnsupportedOptFields) {
   json root = good_opt();
   root["word_embed_proj_dim"] = 0;
   root["do_layer_norm_before"] = "no";
@@ -212,18 +213,18 @@ TEST(Config, NamesWhatOfOptIsNotServed) {
   root.erase("ffn_dim");
   const std::string message = error_of(root);
   for (const char* part :
-       {"'word_embed_proj_dim': found 0, allowed is a whole number from 1", "'do_layer_norm_before': found \"no\"",
-        "'activation_function': found \"gelu\", allowed is \"relu\"", "'enable_bias': found false, allowed is true",
-        "'layer_norm_elementwise_affine': found false, allowed is true",
-        "'_remove_final_layer_norm': found true, allowed is false", "'ffn_dim': missing, allowed is a whole number from 1"}) {
+       {"'word_embed_proj_dim': must be a whole number from 1 to 1048576 (got 0)",
+        "'do_layer_norm_before': must be true or false (got \"no\")", "'activation_function': must be \"relu\" (got \"gelu\")",
+        "'enable_bias': must be true (got false)", "'layer_norm_elementwise_affine': must be true (got false)",
+        "'_remove_final_layer_norm': must be false (got true)", "'ffn_dim': must be a whole number from 1"}) {
     EXPECT_THAT(message, HasSubstr(part));
   }
   root = good_opt();
   root["num_attention_heads"] = 5;
-  EXPECT_THAT(error_of(root), ::testing::EndsWith("'num_attention_heads': found 5, allowed is a divisor of hidden_size (64)"));
+  EXPECT_THAT(error_of(root), ::testing::EndsWith("'num_attention_heads': must divide hidden_size, which is 64 (got 5)"));
 }
 
-// Given Mixtral's config, each layer has experts as wide as it says of MLPs, whose weights sum to 1; windows are Mistral's.
+// Given Mixtral's config; expects experts of the MLP's width in each layer, with weights that sum to 1, and Mistral's windows.
 TEST(Config, ReadsMixtral) {
   json root = of_type("mixtral", "MixtralForCausalLM");
   root["num_local_experts"] = 8;
@@ -240,15 +241,15 @@ TEST(Config, ReadsMixtral) {
   EXPECT_EQ(config.rope_theta, 1e6) << "transformers' default";
   EXPECT_FALSE(config.qkv_bias || config.qk_norm);
   root["num_experts_per_tok"] = 9;
-  EXPECT_THAT(error_of(root), HasSubstr("'num_experts_per_tok': found 9, allowed is at most num_local_experts (8)"));
+  EXPECT_THAT(error_of(root), HasSubstr("'num_experts_per_tok': must be at most num_local_experts, which is 8 (got 9)"));
   root.erase("num_experts_per_tok");
   root.erase("num_local_experts");
-  EXPECT_THAT(error_of(root), HasSubstr("'num_local_experts': missing, allowed is a whole number from 1"));
-  EXPECT_THAT(error_of(root), HasSubstr("'num_experts_per_tok': missing, allowed is a whole number from 1"));
+  EXPECT_THAT(error_of(root), HasSubstr("'num_local_experts': must be a whole number from 1"));
+  EXPECT_THAT(error_of(root), HasSubstr("'num_experts_per_tok': must be a whole number from 1"));
 }
 
-// Given Qwen3-MoE's config, with the count of experts under its old or its new name, the layers that have experts are those of
-// transformers: every decoder_sparse_step-th but mlp_only_layers.
+// Given Qwen3-MoE's config, with the old or new name for the number of experts; expects the same layers with experts as in
+// transformers: every decoder_sparse_step-th, except mlp_only_layers.
 TEST(Config, ReadsQwen3Moe) {
   json root = of_type("qwen3_moe", "Qwen3MoeForCausalLM");
   root.update({{"num_hidden_layers", 6}, {"num_experts", 8}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 24}});
@@ -275,9 +276,9 @@ TEST(Config, ReadsQwen3Moe) {
   root["norm_topk_prob"] = "yes";
   root.erase("moe_intermediate_size");
   const std::string message = error_of(root);
-  for (const char* part : {"'mlp_only_layers': found [6], allowed is a list of layers from 0 to 5",
-                           "'decoder_sparse_step': found 0, allowed is a whole number from 1",
-                           "'norm_topk_prob': found \"yes\"", "'moe_intermediate_size': missing"}) {
+  for (const char* part : {"'mlp_only_layers': must be a list of layers from 0 to 5 (got [6])",
+                           "'decoder_sparse_step': must be a whole number from 1 to 16384 (got 0)",
+                           "'norm_topk_prob': must be true or false (got \"yes\")", "'moe_intermediate_size': must be "}) {
     EXPECT_THAT(message, HasSubstr(part));
   }
   root = of_type("qwen3_moe", "Qwen3MoeForCausalLM");
@@ -288,7 +289,7 @@ TEST(Config, ReadsQwen3Moe) {
   EXPECT_EQ(read(root).window_of(1), 50);
 }
 
-// Given windows in each of the ways in which they are written, each layer has its own.
+// Given each notation for windows; expects each layer's own window.
 TEST(Config, ReadsSlidingWindows) {
   json mistral = of_type("mistral", "MistralForCausalLM");
   mistral["sliding_window"] = nullptr;
@@ -308,13 +309,13 @@ TEST(Config, ReadsSlidingWindows) {
   EXPECT_EQ(read(qwen).window_of(0), 100);
   EXPECT_EQ(read(qwen).window_of(1), 0);
   qwen["layer_types"] = {"sliding_attention"};
-  EXPECT_THAT(error_of(qwen), HasSubstr("'layer_types': found [\"sliding_attention\"], allowed is a list of 2 times"));
+  EXPECT_THAT(error_of(qwen), HasSubstr("'layer_types': must be a list of 2 times"));
   qwen.erase("layer_types");
   qwen.erase("max_window_layers");
-  EXPECT_THAT(error_of(qwen), HasSubstr("'max_window_layers': missing"));
+  EXPECT_THAT(error_of(qwen), HasSubstr("'max_window_layers': must be a whole number from 0"));
 }
 
-// Given Llama 3's frequency scaling in either of transformers' spellings, it is read; an unknown kind is named.
+// Given Llama 3's frequency scaling in both of transformers' notations; expects it, and an error for an unknown kind.
 TEST(Config, ReadsRopeScaling) {
   const json llama3 = {
       {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
@@ -335,20 +336,21 @@ TEST(Config, ReadsRopeScaling) {
   EXPECT_EQ(config->rope_theta, 20000);
 
   root["rope_parameters"] = {{"rope_type", "yarn"}, {"factor", 4}};
-  EXPECT_THAT(error_of(root), HasSubstr("'rope_parameters.rope_type': found \"yarn\""));
+  EXPECT_THAT(error_of(root), HasSubstr("'rope_parameters.rope_type': must be "));
 }
 
-// Given text that is no JSON object, or no folder at all, the error names the file.
-TEST(Config, RefusesWhatIsNoConfig) {
+// Given text that is not a JSON object, or no folder; expects an error with the file.
+TEST(Config, RefusesInvalidConfigs) {
   EXPECT_THAT(parse_model_config("{", "a/config.json").error().message, HasSubstr("a/config.json: not JSON"));
-  EXPECT_THAT(parse_model_config("[1]", "a/config.json").error().message, HasSubstr("allowed is a JSON object"));
+  EXPECT_THAT(parse_model_config("[1]", "a/config.json").error().message, HasSubstr("must be a JSON object"));
   const auto absent = load_model_config("/nowhere/at/all");
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(absent.error().message, HasSubstr("/nowhere/at/all: no such model; it must be a GGUF file, or a folder"));
 }
 
-// Given a generation_config.json beside it, its end-of-sequence ids win and its sampling holds; what is out of bounds is named.
+// Given a generation_config.json; expects its end-of-sequence ids to win and its sampling defaults to apply, and values out of
+// bounds to be named.
 TEST(Config, ReadsGenerationConfig) {
   const testing::TemporaryFolder folder;
   testing::write_bytes(folder.path() / "config.json", good().dump());
@@ -363,7 +365,7 @@ TEST(Config, ReadsGenerationConfig) {
   const auto wrong = parse_generation_config(R"({"temperature": 3, "top_k": 0.5})", "g.json");
   ASSERT_FALSE(wrong.ok());
   EXPECT_THAT(wrong.error().message,
-              HasSubstr("g.json: field 'temperature': found 3, allowed is a number from 0 to 2; field 'top_k'"));
+              HasSubstr("g.json: field 'temperature': must be a number from 0 to 2 (got 3); field 'top_k'"));
 }
 
 }  // namespace

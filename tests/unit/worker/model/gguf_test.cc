@@ -1,4 +1,4 @@
-// GGUF: what the header says, numbers of every kind, a model against transformers, tokenizers, and every way to be broken.
+// GGUF: the header, numbers of every kind, a model against transformers, tokenizers, and every kind of damage.
 #include "planner/base/gguf.h"
 
 #include <cmath>
@@ -15,6 +15,7 @@
 #include "planner/base/rng.h"
 #include "tests/effort.h"
 #include "tests/paths.h"
+#include "tests/says.h"
 #include "tests/unit/worker/gguf_files.h"
 #include "tests/unit/worker/model_files.h"
 #include "worker/backend/cpu/cpu_backend.h"
@@ -75,7 +76,7 @@ std::string parse_error(const std::string& bytes) {
   return gguf.ok() ? "" : gguf.error().message;
 }
 
-// Given fields of every type and tensors, all come back as they were written.
+// Given fields of every type and tensors; expects all of them back as written.
 TEST(GgufFile, ReadsFieldsAndTensors) {
   const std::string bytes = GgufWriter()
                                 .text("a", "text")
@@ -108,12 +109,12 @@ TEST(GgufFile, ReadsFieldsAndTensors) {
   EXPECT_THAT(tensor->shape, ElementsAre(2, 1));
   EXPECT_EQ(tensor->bytes.size(), 8U);
   EXPECT_TRUE(gguf->tensor("u")->bytes.empty()) << "of a type that nobody knows";
-  EXPECT_THAT(gguf->whole("a", 0, 1).error().message, HasSubstr("m.gguf: field 'a': found 'text', allowed is a whole number"));
-  EXPECT_THAT(gguf->whole("b", 0, 9).error().message, HasSubstr("found 4000000000, allowed is a whole number from 0 to 9"));
-  EXPECT_THAT(gguf->text("z").error().message, HasSubstr("field 'z': found nothing, allowed is a string"));
+  EXPECT_THAT(gguf->whole("a", 0, 1).error().message, Says("m.gguf: field 'a': must be a whole number*(got 'text')"));
+  EXPECT_THAT(gguf->whole("b", 0, 9).error().message, Says("must be a whole number from 0 to 9*(got 4000000000)"));
+  EXPECT_THAT(gguf->text("z").error().message, Says("field 'z': must be a string*(got nothing)"));
 }
 
-// Given files that break the format, an error names the offset or the tensor, what was found and what is allowed.
+// Given files that break the format; expects an error with the offset or tensor, the rule and the value.
 TEST(GgufFile, NamesWhatIsWrong) {
   const std::string good = small_llama().bytes();
   const auto with = [&](std::size_t at, std::string_view bytes) {
@@ -123,34 +124,33 @@ TEST(GgufFile, NamesWhatIsWrong) {
   };
   const std::string many(8, '\x7F');
   const std::pair<std::string, const char*> cases[] = {
-      {"", "offset 0: magic: found the end of the file after 0 bytes, allowed is 4 bytes"},
-      {with(0, "GGML"), "offset 0: magic: found 0x4c4d4747, allowed is \"GGUF\""},
-      {with(4, std::string("\1\0\0\0", 4)), "offset 4: version: found 1, allowed is 2 or 3"},
-      {with(4, std::string("\0\0\0\3", 4)), "found a file of big-endian numbers"},
-      {with(8, many), "allowed is"},
-      {with(16, many), "allowed is"},
-      {with(24, many), "a field's key: found a length of"},
-      {GgufWriter().text("a", "1").text("a", "2").bytes(), "field 'a': found it a second time, allowed is once"},
-      {GgufWriter().raw("a", 13, "").bytes(), "field 'a': found type 13, allowed is 0 to 12"},
-      {GgufWriter().raw("a", 7, "\2").bytes(), "field 'a': found 2, allowed is 0 or 1"},
-      {GgufWriter().raw("a", 9, std::string("\x09\0\0\0\0\0\0\0\0\0\0\0", 12)).bytes(), "found elements of type 9"},
-      {GgufWriter().raw("a", 9, std::string("\x04\0\0\0", 4) + many).bytes(), "elements, allowed is at most"},
-      {GgufWriter().whole("general.alignment", 0).bytes(),
-       "field 'general.alignment': found 0, allowed is a whole number from 1"},
-      {GgufWriter().floats("t", {1}, {1}).floats("t", {1}, {1}).bytes(), "tensor 't': found its name a second time"},
+      {"", "offset 0: magic: must be 4 bytes*(got the end of the file after 0 bytes)"},
+      {with(0, "GGML"), "offset 0: magic: must be \"GGUF\"*(got 0x4c4d4747)"},
+      {with(4, std::string("\1\0\0\0", 4)), "offset 4: version: must be 2 or 3*(got 1)"},
+      {with(4, std::string("\0\0\0\3", 4)), "must be 2 or 3 (got a file of big-endian numbers)"},
+      {with(8, many), "must be"},
+      {with(16, many), "must be"},
+      {with(24, many), "a field's key: must be at most*(got a length of"},
+      {GgufWriter().text("a", "1").text("a", "2").bytes(), "field 'a': must be unique (got a second one)"},
+      {GgufWriter().raw("a", 13, "").bytes(), "field 'a': must be 0 to 12*(got type 13)"},
+      {GgufWriter().raw("a", 7, "\2").bytes(), "field 'a': must be 0 or 1*(got 2)"},
+      {GgufWriter().raw("a", 9, std::string("\x09\0\0\0\0\0\0\0\0\0\0\0", 12)).bytes(),
+       "must be numbers, flags or strings (got elements of type 9)"},
+      {GgufWriter().raw("a", 9, std::string("\x04\0\0\0", 4) + many).bytes(), "must be at most*elements)"},
+      {GgufWriter().whole("general.alignment", 0).bytes(), "field 'general.alignment': must be a whole number from 1*(got 0)"},
+      {GgufWriter().floats("t", {1}, {1}).floats("t", {1}, {1}).bytes(), "tensor 't': must be unique"},
       {GgufWriter().tensor("t", GgmlType::kQ4_0, {2, 33}, "").bytes(),
-       "tensor 't': found rows of 33 numbers as Q4_0, allowed is a multiple of 32"},
-      {GgufWriter().floats("t", {9}, {1}).bytes(),
-       "tensor 't': found 36 bytes of data at 0, allowed is what lies in the 32 bytes"},
-      {GgufWriter().floats("t", {0}, {}).bytes(), "tensor 't': found an extent of 0, allowed is 1 to 2^40"},
-      {GgufWriter().floats("t", {1LL << 40, 1LL << 40}, {}).bytes(), "tensor 't': found an extent of"},
-      {GgufWriter().floats("t", {1, 1, 1, 1, 1}, {1}).bytes(), "tensor 't': found 5 dimensions, allowed is 1 to 4"},
+       "tensor 't': numbers per row must be a multiple of 32 for Q4_0 (got 33)"},
+      {GgufWriter().floats("t", {9}, {1}).bytes(), "tensor 't': must be within the 32 bytes of data"},
+      {GgufWriter().floats("t", {0}, {}).bytes(), "tensor 't': must be 1 to 2^40*(got an extent of 0)"},
+      {GgufWriter().floats("t", {1LL << 40, 1LL << 40}, {}).bytes(), "tensor 't': must be*(got an extent of"},
+      {GgufWriter().floats("t", {1, 1, 1, 1, 1}, {1}).bytes(), "tensor 't': must be 1 to 4*(got 5 dimensions)"},
   };
-  for (const auto& [bytes, expected] : cases) EXPECT_THAT(parse_error(bytes), HasSubstr(expected));
+  for (const auto& [bytes, expected] : cases) EXPECT_THAT(parse_error(bytes), Says(expected));
 }
 
-// Given damaged files, each is read or refused; what is read has its tensors inside the file, and what the parts make of it is
-// a value or an error that names the file.
+// Given damaged files; expects each to be read or refused. Tensors of a file that is read lie inside it, and its other parts
+// give a value or an error that names the file.
 TEST(GgufFile, SurvivesDamage) {
   const std::string whole = read_bytes(golden("tiny.gguf"));
   const std::string header = whole.substr(0, 6000);
@@ -194,7 +194,7 @@ TEST(GgufFile, SurvivesDamage) {
   EXPECT_GT(read, 0);
 }
 
-// Given two blocks of every kind, the numbers are those that PyPI's gguf reads, wherever one begins.
+// Given two blocks of every kind; expects the same numbers as PyPI's gguf, wherever a block begins.
 TEST(GgmlBlocks, AreTheReferences) {
   const json all = json::parse(read_bytes(golden("blocks.json")));
   EXPECT_EQ(all.size(), 11U);
@@ -220,8 +220,7 @@ TEST(GgmlBlocks, AreTheReferences) {
   }
 }
 
-// Given a model in blocks of every kind that gguf writes, the logits are those of transformers, after a prompt and token by
-// token.
+// Given a model in blocks of every kind that gguf can write; expects transformers' logits, after a prompt and token by token.
 TEST(GgufModel, GivesTheLogitsOfTransformers) {
   const json made = json::parse(read_bytes(golden("tiny.json")));
   const auto config = load_model_config(golden("tiny.gguf"));
@@ -261,9 +260,9 @@ TEST(GgufModel, GivesTheLogitsOfTransformers) {
   EXPECT_LT(worst, 1e-4);
 }
 
-// Given a model of mixed types and formats, whole and as ranks' slices, matrices that the file has in blocks are held so, with
-// the numbers that they have as FP32; others, and those that a slice cuts within a group, are FP32. Memory is as counted.
-TEST(GgufModel, IsHeldInItsBlocks) {
+// Given a model of mixed types and formats, whole and as ranks' slices; expects matrices that are in blocks in the file to stay
+// so, with the same numbers as in FP32. Others, and those that a slice cuts within a group, are FP32. Memory is as counted.
+TEST(GgufModel, KeepsQuantisedBlocks) {
   const auto config = load_model_config(golden("tiny.gguf"));
   const auto store = TensorStore::open(golden("tiny.gguf"));
   ASSERT_TRUE(config.ok() && store.ok());
@@ -302,13 +301,13 @@ TEST(GgufModel, IsHeldInItsBlocks) {
   EXPECT_GT(plain, 0);
 }
 
-// Given a model in several files, all are found from any of them or from their folder, one that is missing is named, and so are
-// two models in one folder.
+// Given a model in several files; expects all to be found from any of them or from their folder, and a missing file, or two
+// models in one folder, to be named.
 TEST(GgufModel, MayBeSplit) {
   const TemporaryFolder folder;
   const auto part = [&](int i) { return folder.path() / fmt::format("m-{:05}-of-00002.gguf", i); };
   write_bytes(part(1), small_llama().whole("split.count", 2).bytes());
-  EXPECT_THAT(TensorStore::open(part(1)).error().message, HasSubstr("m-00002-of-00002.gguf: found none, expected it beside"));
+  EXPECT_THAT(TensorStore::open(part(1)).error().message, HasSubstr("m-00002-of-00002.gguf: must be next to"));
   write_bytes(part(2), GgufWriter().floats("output_norm.weight", {8}, std::vector<float>(8, 1)).bytes());
   for (const auto& path : {part(1), part(2), folder.path()}) {
     const auto store = TensorStore::open(path);
@@ -318,14 +317,15 @@ TEST(GgufModel, MayBeSplit) {
     EXPECT_TRUE(load_model_config(path).ok());
   }
   write_bytes(folder.path() / "other.gguf", small_llama().bytes());
-  EXPECT_THAT(load_model_config(folder.path()).error().message, HasSubstr("found 3 GGUF files of several models"));
+  EXPECT_THAT(load_model_config(folder.path()).error().message,
+              HasSubstr("must have the GGUF files of one model (got 3 files of several)"));
   EXPECT_THAT(load_model_config(folder.path() / "x.bin").error().message, HasSubstr("no such model"));
   write_bytes(folder.path() / "x.bin", "text");
-  EXPECT_THAT(load_model_config(folder.path() / "x.bin").error().message, HasSubstr("found a file, allowed is one whose name"));
+  EXPECT_THAT(load_model_config(folder.path() / "x.bin").error().message, HasSubstr("must be a file whose name"));
 }
 
-// Given what the file asks for and nobody here computes, the error names file, field, found and allowed.
-TEST(GgufModel, RefusesWhatIsNotComputed) {
+// Given unsupported features; expects an error with the file, the field, the rule and the value.
+TEST(GgufModel, RefusesUnsupportedFeatures) {
   const auto error = [](const GgufWriter& writer) {
     const std::string bytes = writer.bytes();
     const auto gguf = Gguf::parse(as_span(bytes), "m.gguf");
@@ -334,19 +334,18 @@ TEST(GgufModel, RefusesWhatIsNotComputed) {
     return config.ok() ? std::string() : config.error().message;
   };
   EXPECT_EQ(error(small_llama()), "");
-  EXPECT_THAT(
-      error(GgufWriter().text("general.architecture", "mamba")),
-      HasSubstr("m.gguf: field 'general.architecture': found 'mamba', allowed is 'llama', 'qwen2', 'qwen3', 'qwen3moe'"));
+  EXPECT_THAT(error(GgufWriter().text("general.architecture", "mamba")),
+              Says("m.gguf: field 'general.architecture': must be 'llama', 'qwen2', 'qwen3', 'qwen3moe'*(got 'mamba')"));
   EXPECT_THAT(error(small_llama().text("llama.rope.scaling.type", "yarn")),
-              HasSubstr("field 'llama.rope.scaling.type': found 'yarn', allowed is 'none' or 'linear'"));
-  EXPECT_THAT(error(small_llama().whole("llama.rope.dimension_count", 2)), HasSubstr("found 2, allowed is 4"));
-  EXPECT_THAT(error(small_llama().whole("llama.attention.sliding_window", 8)), HasSubstr("found 8, allowed is absence"));
+              Says("field 'llama.rope.scaling.type': must be 'none' or 'linear'*(got 'yarn')"));
+  EXPECT_THAT(error(small_llama().whole("llama.rope.dimension_count", 2)), HasSubstr("must be 4 (got 2)"));
+  EXPECT_THAT(error(small_llama().whole("llama.attention.sliding_window", 8)), HasSubstr("must be absent (got 8)"));
   EXPECT_THAT(error(small_llama().floats("rope_freqs.weight", {3}, {1, 1, 1})),
-              HasSubstr("found shape [3], expected [2] of F32"));
-  EXPECT_THAT(error(small_llama().floats("rope_freqs.weight", {2}, {1, 0})), HasSubstr("allowed is above 0"));
+              HasSubstr("must have shape [2] in F32 (got shape [3])"));
+  EXPECT_THAT(error(small_llama().floats("rope_freqs.weight", {2}, {1, 0})), HasSubstr("must have only numbers above 0"));
 }
 
-// Given a GGUF file and a folder; expects the text of a config.json that says the file's shape, and the folder's own.
+// Given a GGUF file and a folder; expects the text of a config.json equivalent to the file's metadata, and the folder's own.
 TEST(GgufModel, HasTheTextOfAConfig) {
   const auto text = config_text_of(golden("tiny.gguf"));
   ASSERT_TRUE(text.ok()) << text.error().message;
@@ -361,7 +360,7 @@ TEST(GgufModel, HasTheTextOfAConfig) {
   EXPECT_THAT(nothing.error().message, HasSubstr("nothing/config.json"));
 }
 
-// Given Llama 3's factors of frequencies, they are the config's; given experts in one tensor, each is there by its name.
+// Given Llama 3's frequency factors; expects them in the config. Given experts in one tensor; expects each by its name.
 TEST(GgufModel, FactorsAndExperts) {
   const std::string bytes = small_llama()
                                 .whole("llama.expert_count", 3)
@@ -396,7 +395,7 @@ TEST(GgufModel, FactorsAndExperts) {
   EXPECT_TRUE(found);
 }
 
-// The same tokenizer as metadata of a GGUF file: tokens by id, and merges or, for SentencePiece, scores.
+// The same tokenizer as GGUF metadata: tokens by id, and merges or, for SentencePiece, scores.
 GgufWriter as_metadata(const json& tokenizer, const char* kind, const char* pre) {
   const json& model = tokenizer["model"];
   std::map<std::int64_t, std::pair<std::string, int>> by_id;
@@ -426,7 +425,7 @@ GgufWriter as_metadata(const json& tokenizer, const char* kind, const char* pre)
   return writer.numbers("tokenizer.ggml.scores", by_token);
 }
 
-// Given tokenizers in both formats, texts have the same ids.
+// Given tokenizers in both formats; expects the same ids.
 TEST(GgufTokenizer, IsTheSameAsTokenizerJson) {
   struct Case {
     const char* golden;
@@ -452,8 +451,8 @@ TEST(GgufTokenizer, IsTheSameAsTokenizerJson) {
   }
 }
 
-// Given SmolLM2's kind, whose vocabulary lacks some bytes and which cuts out digits, texts have the ids that its tokenizer.json
-// gives them.
+// Given SmolLM2's kind of tokenizer, whose vocabulary lacks some bytes and which splits off digits; expects the ids of its
+// tokenizer.json.
 TEST(GgufTokenizer, SmollmLacksBytesAndCutsOutDigits) {
   json root = json::parse(read_bytes(source_path("/tests/golden/tokenizers/gpt2/tokenizer.json")));
   json& vocab = root["model"]["vocab"];
@@ -479,7 +478,7 @@ TEST(GgufTokenizer, SmollmLacksBytesAndCutsOutDigits) {
   EXPECT_THAT(found->encode("\x04", SpecialText::kParse), ElementsAre());
 }
 
-// Given a vocabulary that is not understood, the error names the field, what was found and what is allowed.
+// Given an unsupported vocabulary; expects an error with the field, the rule and the value.
 TEST(GgufTokenizer, NamesWhatIsWrong) {
   const auto error = [](const GgufWriter& writer) {
     const std::string bytes = writer.bytes();
@@ -489,17 +488,16 @@ TEST(GgufTokenizer, NamesWhatIsWrong) {
     return made.ok() ? std::string() : made.error().message;
   };
   const auto tokens = [](std::vector<std::string> texts) { return GgufWriter().texts("tokenizer.ggml.tokens", texts); };
-  EXPECT_THAT(error(tokens({"a"}).text("tokenizer.ggml.model", "bert")),
-              HasSubstr("found 'bert', allowed is 'gpt2' or 'llama'"));
+  EXPECT_THAT(error(tokens({"a"}).text("tokenizer.ggml.model", "bert")), Says("must be 'gpt2' or 'llama'*(got 'bert')"));
   EXPECT_THAT(error(tokens({"a"}).text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "dbrx")),
-              HasSubstr("field 'tokenizer.ggml.pre': found 'dbrx', allowed is 'gpt-2', 'smollm'"));
+              Says("field 'tokenizer.ggml.pre': must be 'gpt-2', 'smollm'*(got 'dbrx')"));
   EXPECT_THAT(error(tokens({"a"}).text("tokenizer.ggml.model", "llama").numbers("tokenizer.ggml.scores", {})),
-              HasSubstr("field 'tokenizer.ggml.scores': found 0 of them, allowed is as many as tokens (1)"));
+              Says("field 'tokenizer.ggml.scores': must be as many as tokens (1)*(got 0 of them)"));
   EXPECT_THAT(error(tokens({"\xFF"}).text("tokenizer.ggml.model", "gpt2")),
-              HasSubstr("tokenizer.ggml.tokens[0]': found '?', allowed is UTF-8"));
+              Says("tokenizer.ggml.tokens[0]': must be UTF-8*(got '?')"));
 }
 
-// Given a template in the file, it is the model's, with the tokens that the fields name.
+// Given a template in the file; expects it to be used, with the tokens named by the fields.
 TEST(GgufTokenizer, HasTheChatTemplate) {
   const std::string text = read_bytes(source_path("/tests/golden/tokenizers/gpt2/tokenizer.json"));
   const TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// Model files from strangers: every damaged one is an error that names the file, or good; none ends the process.
+// Damaged model files: each is accepted, or gives an error that names the file; none ends the process.
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-// A value that has no business there.
+// A value of an unexpected kind.
 json odd_value(Rng& rng) {
   const std::vector<json> values = {nullptr,
                                     true,
@@ -39,7 +39,7 @@ json odd_value(Rng& rng) {
   return values[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(values.size()) - 1))];
 }
 
-// Puts something odd somewhere into the tree, drops or doubles a part of it.
+// Inserts an odd value somewhere into the tree, or drops or doubles a part of it.
 void damage(json& root, Rng& rng) {
   json* at = &root;
   while (at->is_structured() && !at->empty() && rng.integer(0, 3) > 0) {
@@ -60,7 +60,7 @@ void damage(json& root, Rng& rng) {
   }
 }
 
-// Or bytes of its text.
+// Also damages bytes of its text.
 std::string damaged(const std::string& text, Rng& rng) {
   if (rng.integer(0, 2) > 0) {
     json root = json::parse(text);
@@ -79,8 +79,8 @@ std::string damaged(const std::string& text, Rng& rng) {
   return bytes;
 }
 
-// Runs `read` on so many damaged files; it gives the error's message, or nothing where the file is good. Some of each must
-// come.
+// Runs `read` on this many damaged files. It returns the error's message, or nothing if the file is accepted. Both outcomes
+// must occur.
 void expect_survival(const std::string& good, int files, const std::string& name,
                      const std::function<std::string(const std::string& text)>& read) {
   ASSERT_EQ(read(good), "");
@@ -102,11 +102,11 @@ void expect_survival(const std::string& good, int files, const std::string& name
       for (int i = 0; i < 200'000; ++i) text += "{\"a\":";
       return text;
     }();
-    EXPECT_THAT(read(deep), HasSubstr("more than 64 levels of nesting"));
+    EXPECT_THAT(read(deep), HasSubstr("must have at most 64 levels of nesting"));
   }
 }
 
-// Given damaged configurations; each is read or refused.
+// Given damaged configurations; expects each to be read or refused.
 TEST(HostileFiles, Config) {
   const testing::TemporaryFolder folder;
   for (const Architecture architecture : {Architecture::kOpt, Architecture::kQwen3Moe, Architecture::kLlama}) {
@@ -125,7 +125,7 @@ TEST(HostileFiles, Config) {
                   });
 }
 
-// Given damaged tokenizers; each is read or refused, and what is read encodes and decodes any text.
+// Given damaged tokenizers; expects each to be read or refused, and those that are read to encode and decode any text.
 TEST(HostileFiles, Tokenizer) {
   expect_survival(
       make_tokenizer_json(testing::tiny_shape()), effort(250, 2500), "m/tokenizer.json", [](const std::string& text) {
@@ -139,8 +139,7 @@ TEST(HostileFiles, Tokenizer) {
       });
 }
 
-// Given damaged safetensors headers and indices; each is read or refused, and the tensors of those that are read lie inside the
-// file.
+// Given damaged safetensors headers and indices; expects each to be read or refused, with all tensors inside the file.
 TEST(HostileFiles, Safetensors) {
   const testing::TemporaryFolder folder;
   const std::string header = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"BF16","shape":[4],)"

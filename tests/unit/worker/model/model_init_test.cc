@@ -1,4 +1,4 @@
-// Made models: the same bytes for a seed everywhere, loadable, and given to printable text.
+// Generated models: the same bytes for a seed on every platform, loadable, and with printable output.
 #include "worker/model/model_init.h"
 
 #include <set>
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Given a fixed shape and seed, the files' hashes are those written here: a change of any byte on any platform shows.
+// Given a fixed shape and seed; expects the hashes below, so that a change of any byte on any platform is noticed.
 TEST(ModelInit, BytesAreFixedForASeed) {
   const testing::TemporaryFolder folder;
   ASSERT_TRUE(init_model(testing::tiny_shape(), folder.path()).ok());
@@ -32,7 +32,7 @@ TEST(ModelInit, BytesAreFixedForASeed) {
                                             "tokenizer_config.json"));
 }
 
-// Given each architecture, what is written is read back as that, with every tensor that it wants.
+// Given each architecture; expects the model to be loaded as that architecture, with every tensor it needs.
 TEST(ModelInit, EveryArchitectureCanBeLoaded) {
   for (const auto architecture : testing::kEveryArchitecture) {
     SCOPED_TRACE(to_string(architecture));
@@ -58,7 +58,7 @@ TEST(ModelInit, EveryArchitectureCanBeLoaded) {
   }
 }
 
-// Given another seed, the weights differ.
+// Given another seed; expects other weights.
 TEST(ModelInit, SeedChangesWeights) {
   const testing::TemporaryFolder a;
   const testing::TemporaryFolder b;
@@ -69,7 +69,7 @@ TEST(ModelInit, SeedChangesWeights) {
   EXPECT_NE(testing::read_bytes(a.path() / "model.safetensors"), testing::read_bytes(b.path() / "model.safetensors"));
 }
 
-// Given vocabularies from none to thousands of merges, all tokens differ and each merge joins two tokens that came before it.
+// Given vocabularies from none to thousands of merges; expects distinct tokens, and merges of two earlier tokens.
 TEST(ModelInit, VocabularyIsSound) {
   for (const std::int64_t merges : {0, 1, 250, 3000}) {
     const InitVocabulary vocabulary = make_vocabulary(merges, 1);
@@ -84,7 +84,8 @@ TEST(ModelInit, VocabularyIsSound) {
   }
 }
 
-// Given a made model, its tokenizer merges common words, puts the begin token first, and every merge is reachable text.
+// Given a generated model; expects its tokenizer to merge common words and to put the begin token first, and every merge to be
+// reachable.
 TEST(ModelInit, TokenizerKnowsItsWords) {
   ModelShape shape;
   auto tokenizer = Tokenizer::parse(make_tokenizer_json(shape), "tokenizer.json");
@@ -99,7 +100,8 @@ class ModelInitOf : public ::testing::TestWithParam<Architecture> {};
 INSTANTIATE_TEST_SUITE_P(Architectures, ModelInitOf, ::testing::ValuesIn(testing::kEveryArchitecture),
                          [](const auto& made) { return std::string(to_string(made.param)); });
 
-// Given a made model and temperature 1, hundreds of sampled tokens are printable ASCII and never a control token.
+// Given a generated model and temperature 1; expects hundreds of sampled tokens to be printable ASCII and never a control
+// token.
 TEST_P(ModelInitOf, SpeaksPrintableText) {
   const testing::TemporaryFolder folder;
   ASSERT_TRUE(init_model(testing::tiny_shape(GetParam()), folder.path()).ok());
@@ -135,7 +137,7 @@ TEST_P(ModelInitOf, SpeaksPrintableText) {
   }
 }
 
-// Given shapes out of range, the error names each flag, what was found and what is allowed, and no file is written.
+// Given shapes out of range; expects an error with each flag, the rule and the value, and no file.
 TEST(ModelInit, RefusesBadShapes) {
   const auto error_of = [](const ModelShape& shape) {
     const auto checked = check_model_shape(shape);
@@ -144,13 +146,13 @@ TEST(ModelInit, RefusesBadShapes) {
   ModelShape shape;
   shape.layers = 0;
   shape.vocab = 100;
-  EXPECT_THAT(error_of(shape), HasSubstr("layers: found 0, allowed is 1 to 1024; vocab: found 100, allowed is 262 to"));
+  EXPECT_THAT(error_of(shape), HasSubstr("layers: must be 1 to 1024 (got 0); vocab: must be 262 to"));
   shape = ModelShape{};
   shape.hidden = 100;
-  EXPECT_THAT(error_of(shape), HasSubstr("hidden: found 100, allowed is a multiple of 2 * heads (16)"));
+  EXPECT_THAT(error_of(shape), HasSubstr("hidden: must be a multiple of 2 * heads, which is 16 (got 100)"));
   shape = ModelShape{};
   shape.kv_heads = 3;
-  EXPECT_THAT(error_of(shape), HasSubstr("kv-heads: found 3, allowed is a divisor of heads (8)"));
+  EXPECT_THAT(error_of(shape), HasSubstr("kv-heads: must divide heads, which is 8 (got 3)"));
   const testing::TemporaryFolder folder;
   EXPECT_FALSE(init_model(shape, folder.path() / "new").ok());
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "new"));

@@ -37,7 +37,7 @@ std::string safetensors_error(const std::string& bytes) {
   return store.error().message;
 }
 
-// Given one tensor of each dtype, the floats are exactly what the bits say, subnormals, infinities and signs included.
+// Given one tensor of each dtype; expects exactly the floats of the bits, including subnormals, infinities and signs.
 TEST(Safetensors, ReadsThreeNumberFormats) {
   const TemporaryFolder folder;
   const std::string header =
@@ -61,7 +61,7 @@ TEST(Safetensors, ReadsThreeNumberFormats) {
   EXPECT_EQ(store->find("nothing"), nullptr);
 }
 
-// Given many random floats, rounding to BF16 picks the nearer neighbour, and a BF16 value comes back as itself.
+// Given many random floats; expects rounding to BF16 to pick the nearer neighbour, and a BF16 value to stay the same.
 TEST(Safetensors, Bf16RoundsToNearest) {
   Rng rng(3, "bf16");
   for (int i = 0; i < effort(2000, 20'000); ++i) {
@@ -76,29 +76,28 @@ TEST(Safetensors, Bf16RoundsToNearest) {
   EXPECT_TRUE(std::isnan(float_from_bf16(bf16_from_float(NAN))));
 }
 
-// Given broken files of each kind, the error names the file and says what was found and expected; nothing is read beyond it.
+// Given broken files of each kind; expects an error with the file, the rule and the value, and no reads beyond the file.
 TEST(Safetensors, NamesWhatIsBroken) {
-  EXPECT_THAT(safetensors_error(""), HasSubstr("is empty"));
-  EXPECT_THAT(safetensors_error("abc"), HasSubstr("found 3 bytes"));
-  EXPECT_THAT(safetensors_error(std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F{}", 10)),
-              HasSubstr("header length: found 9223372036854775807"));
+  EXPECT_THAT(safetensors_error(""), HasSubstr("must not be empty"));
+  EXPECT_THAT(safetensors_error("abc"), HasSubstr("size: must be at least 8 bytes (got 3)"));
+  EXPECT_THAT(safetensors_error(std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F{}", 10)), HasSubstr("(got 9223372036854775807)"));
   EXPECT_THAT(safetensors_error(safetensors_bytes("{nonsense", "")), HasSubstr("header: not JSON"));
-  EXPECT_THAT(safetensors_error(safetensors_bytes("[]", "")), HasSubstr("header is not a JSON object"));
+  EXPECT_THAT(safetensors_error(safetensors_bytes("[]", "")), HasSubstr("header: must be a JSON object"));
   EXPECT_THAT(
       safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
-      HasSubstr("tensor 'w': data_offsets: found [0, 8], allowed is within the file's 4 bytes of data (is it truncated?)"));
+      HasSubstr("tensor 'w': data_offsets: must be within the file's 4 bytes of data (got [0, 8]); is the file truncated?"));
   EXPECT_THAT(safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678")),
-              HasSubstr("tensor 'w': data_offsets: found 8 bytes, expected 12 for shape [3] of F32"));
+              HasSubstr("tensor 'w': data_offsets: must span 12 bytes, for shape [3] of F32 (got 8)"));
   EXPECT_THAT(safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "12345678")),
-              HasSubstr("tensor 'w': shape: found [-1]"));
+              HasSubstr("tensor 'w': shape: must be whole numbers from 0 (got [-1])"));
   EXPECT_THAT(safetensors_error(safetensors_bytes(
                   R"({"w":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,8]}})", "12345678")),
-              HasSubstr("tensor 'w': data_offsets: found 8 bytes"));
+              HasSubstr("tensor 'w': data_offsets: must span"));
   EXPECT_THAT(safetensors_error(safetensors_bytes(R"({"w":{"dtype":"F32","shape":[2]}})", "12345678")),
               HasSubstr("tensor 'w': header entry must have dtype, shape and data_offsets"));
 }
 
-// Given a folder without weights, or an index that names an absent shard, the missing file is named.
+// Given a folder without weights, or an index that names a missing shard; expects the missing file to be named.
 TEST(Safetensors, NamesMissingFiles) {
   const TemporaryFolder folder;
   auto store = TensorStore::open(folder.path());
@@ -110,20 +109,22 @@ TEST(Safetensors, NamesMissingFiles) {
   ASSERT_FALSE(store.ok());
   EXPECT_THAT(store.error().message, HasSubstr("model-00001-of-00002.safetensors"));
   write_bytes(folder.path() / "model.safetensors.index.json", R"({"weight_map":{"a":"../secret"}})");
-  EXPECT_THAT(TensorStore::open(folder.path()).error().message, HasSubstr("weight_map['a']: found '../secret'"));
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message,
+              HasSubstr("weight_map['a']: must be a file name in the same folder (got '../secret')"));
 }
 
-// Given a folder, or a file without a byte, in the place of the weights, the error says which.
+// Given a folder or an empty file in place of the weights; expects an error that says which.
 TEST(Safetensors, SaysWhatCannotBeMapped) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / "model.safetensors");
-  EXPECT_THAT(TensorStore::open(folder.path()).error().message, EndsWith("model.safetensors: is a folder"));
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message,
+              EndsWith("model.safetensors: must be a regular file (got a folder)"));
   std::filesystem::remove(folder.path() / "model.safetensors");
   write_bytes(folder.path() / "model.safetensors", "");
-  EXPECT_THAT(TensorStore::open(folder.path()).error().message, EndsWith("model.safetensors: is empty"));
+  EXPECT_THAT(TensorStore::open(folder.path()).error().message, EndsWith("model.safetensors: must not be empty"));
 }
 
-// Given two shards and an index, tensors of both are found.
+// Given two shards and an index; expects the tensors of both.
 TEST(Safetensors, ReadsShards) {
   const TemporaryFolder folder;
   write_bytes(folder.path() / "a.safetensors",
@@ -146,7 +147,7 @@ class Weights : public ::testing::Test {
     ASSERT_TRUE(config.ok()) << config.error().message;
     config_ = *config;
   }
-  // Rewrites the header of the model's file; data stays where it is.
+  // Rewrites the header of the model's file; the data does not move.
   void edit_header(const std::function<void(json&)>& edit) {
     const std::string bytes = testing::read_bytes(folder_.path() / "model.safetensors");
     std::uint64_t size = 0;
@@ -167,7 +168,7 @@ class Weights : public ::testing::Test {
   ModelConfig config_;
 };
 
-// Given a whole model, all matrices come in their shapes, the projections joined.
+// Given a whole model; expects all matrices in their shapes, with joined projections.
 TEST_F(Weights, LoadsAWholeModel) {
   const auto store = TensorStore::open(folder_.path());
   ASSERT_TRUE(store.ok());
@@ -180,7 +181,8 @@ TEST_F(Weights, LoadsAWholeModel) {
   EXPECT_EQ(&weights->output_matrix(), &weights->lm_head);
 }
 
-// Given BF16, the layers' matrices hold the files' numbers as they are there, in half of the memory; all else is as it was.
+// Given BF16; expects the layers' matrices to have the files' numbers bit for bit, in half of the memory, and everything else
+// unchanged.
 TEST_F(Weights, KeepsTheHalvesOfTheFiles) {
   const auto store = TensorStore::open(folder_.path());
   ASSERT_TRUE(store.ok());
@@ -204,8 +206,8 @@ TEST_F(Weights, KeepsTheHalvesOfTheFiles) {
   EXPECT_EQ(bytes_of(*found).held, bytes_of(*whole).held - 2 * halves);
 }
 
-// Given a format of eight bits, the layers' matrices are in it, with a scale for each row, and take a quarter of the memory;
-// all else is as it was. A matrix with an infinite number has no scale, and is named.
+// Given an 8-bit format; expects the layers' matrices in it, with a scale for each row, in a quarter of the memory, and
+// everything else unchanged. A matrix with an infinite number is named in an error.
 TEST_F(Weights, QuantisesTheLayersMatrices) {
   const auto store = TensorStore::open(folder_.path());
   ASSERT_TRUE(store.ok());
@@ -247,14 +249,14 @@ TEST_F(Weights, QuantisesTheLayersMatrices) {
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {
     const auto refused = load_weights(config_, *damaged, config_.all_blocks(), {}, format);
     ASSERT_FALSE(refused.ok());
-    EXPECT_THAT(refused.error().message,
-                HasSubstr(std::string("tensor 'model.layers.1.mlp.down_proj.weight': found a number in row 3 that is "
-                                      "not finite, allowed as ") +
-                          to_string(format) + " are finite ones"));
+    EXPECT_THAT(
+        refused.error().message,
+        HasSubstr(std::string("tensor 'model.layers.1.mlp.down_proj.weight': must have only numbers that are finite as ") +
+                  to_string(format) + " (got another one in row 3)"));
   }
 }
 
-// Given two tensors missing and one of a wrong shape, one message names file, tensors, what was found and what was expected.
+// Given two missing tensors and one of a wrong shape; expects one message with the file, the tensors, the rule and the value.
 TEST_F(Weights, NamesMissingAndMisshapenTensors) {
   edit_header([](json& header) {
     header.erase("model.layers.1.mlp.down_proj.weight");
@@ -263,18 +265,20 @@ TEST_F(Weights, NamesMissingAndMisshapenTensors) {
   });
   const std::string message = load_error();
   const std::string file = (folder_.path() / "model.safetensors").string();
-  EXPECT_THAT(message, HasSubstr(file + ": tensor 'model.layers.1.mlp.down_proj.weight': found none, expected shape [32, 48]"));
-  EXPECT_THAT(message, HasSubstr(file + ": tensor 'lm_head.weight': found none, expected shape [300, 32]"));
-  EXPECT_THAT(message, HasSubstr(file + ": tensor 'model.norm.weight': found shape [2, 16], expected [32]"));
+  EXPECT_THAT(
+      message,
+      HasSubstr(file + ": tensor 'model.layers.1.mlp.down_proj.weight': must have shape [32, 48] (got no such tensor)"));
+  EXPECT_THAT(message, HasSubstr(file + ": tensor 'lm_head.weight': must have shape [300, 32] (got no such tensor)"));
+  EXPECT_THAT(message, HasSubstr(file + ": tensor 'model.norm.weight': must have shape [32] (got [2, 16])"));
 }
 
-// Given a tensor in a number format that is not supported, the error names the format and the allowed ones.
+// Given a tensor in an unsupported number format; expects an error with the format and the allowed ones.
 TEST_F(Weights, NamesUnsupportedDtype) {
   edit_header([](json& header) { header["model.norm.weight"]["dtype"] = "F8_E4M3"; });
-  EXPECT_THAT(load_error(), HasSubstr("tensor 'model.norm.weight': found type F8_E4M3, allowed are F32, F16 and BF16"));
+  EXPECT_THAT(load_error(), HasSubstr("tensor 'model.norm.weight': must have type F32, F16 or BF16 (got F8_E4M3)"));
 }
 
-// Given a model whose lm_head is tied, no lm_head is needed and the embedding serves for both.
+// Given a model with a tied lm_head; expects no lm_head tensor to be needed, and the embedding to serve for both.
 TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
   edit_header([](json& header) { header.erase("lm_head.weight"); });
   config_.tie_word_embeddings = true;
@@ -285,8 +289,8 @@ TEST_F(Weights, TiedEmbeddingsNeedNoHead) {
   EXPECT_EQ(&weights->output_matrix(), &weights->embedding);
 }
 
-// Given models of all kinds, whole, in part and for one of two ranks, what is counted beforehand is what the loaded weights
-// take in each format, and what is told while they are read comes to the bytes that were to be expected.
+// Given models of all kinds, whole, in part and for one of two ranks; expects the size counted in advance to equal that of the
+// loaded weights in each format, and the progress while reading to reach the expected bytes.
 TEST_F(Weights, AreCountedBeforeTheyAreRead) {
   for (const Architecture architecture : {Architecture::kLlama, Architecture::kQwen2, Architecture::kQwen3,
                                           Architecture::kMixtral, Architecture::kQwen3Moe, Architecture::kOpt}) {
@@ -312,8 +316,8 @@ TEST_F(Weights, AreCountedBeforeTheyAreRead) {
   }
 }
 
-// Given a model's first block that is here, what is counted as missing for two is what is read then.
-TEST_F(Weights, WhatIsMissingIsCounted) {
+// Given a model's first block; expects the missing size counted for two blocks to be what is then read.
+TEST_F(Weights, CountsMissingWeights) {
   const auto store = TensorStore::open(folder_.path());
   ASSERT_TRUE(store.ok());
   BlockWeights weights(config_, {}, WeightFormat::kBf16);
@@ -327,10 +331,10 @@ TEST_F(Weights, WhatIsMissingIsCounted) {
   EXPECT_LT(counted->matrix_numbers, check_weights(config_, *store, {0, 2}, {})->matrix_numbers);
 }
 
-// Given each stage of loading, people are told how far it is; before anything is known, too.
+// Given each stage of loading; expects a text for people, even before anything is known.
 TEST(LoadProgress, IsToldInWords) {
   LoadProgress progress;
-  EXPECT_EQ(to_text(progress.now()), "looking at the files");
+  EXPECT_EQ(to_text(progress.now()), "checking the files");
   progress.enter(LoadStage::kWeights);
   EXPECT_EQ(to_text(progress.now()), "read 0.00 of 0.00 GB of weights (0%)");
   progress.expect(5'000'000'000);
@@ -339,12 +343,12 @@ TEST(LoadProgress, IsToldInWords) {
   progress.read(600'000'000);
   EXPECT_EQ(to_text(progress.now()), "read 1.20 of 5.00 GB of weights (24%)");
   progress.enter(LoadStage::kKvCache);
-  EXPECT_EQ(to_text(progress.now()), "making a KV cache of 2.15 GB");
+  EXPECT_EQ(to_text(progress.now()), "allocating a KV cache of 2.15 GB");
   EXPECT_EQ(progress.now(), (LoadProgressNow{LoadStage::kKvCache, 1'200'000'000, 5'000'000'000, 2'147'483'648}));
 }
 
-// Given a model with experts in two shards, with the tensors of an expert in both, its weights are those of one file; an expert
-// that is in none of them is named.
+// Given a model with experts in two shards, with the tensors of one expert split between them; expects the weights of one file.
+// An expert missing from both is named.
 TEST_F(Weights, ExpertsMayBeInSeveralFiles) {
   for (const Architecture architecture : {Architecture::kMixtral, Architecture::kQwen3Moe}) {
     make(architecture);
@@ -381,12 +385,12 @@ TEST_F(Weights, ExpertsMayBeInSeveralFiles) {
       }
       header.erase(missing);
     });
-    EXPECT_THAT(load_error(), HasSubstr("tensor '" + missing + "': found none, expected shape ["));
+    EXPECT_THAT(load_error(), HasSubstr("tensor '" + missing + "': must have shape ["));
   }
 }
 
-// Given OPT's tensors with the decoder's names alone, as some of its files have them, they are found as well; where one is
-// missing, it is named as its neighbours are.
+// Given OPT's tensors with only the decoder's names, as in some of its files; expects them to be found, and a missing one to be
+// named in the same way.
 TEST_F(Weights, OptsDecoderMayStandAlone) {
   make(Architecture::kOpt);
   const auto store = TensorStore::open(folder_.path());
@@ -406,11 +410,11 @@ TEST_F(Weights, OptsDecoderMayStandAlone) {
   EXPECT_EQ(bare->layers[1].mlp, whole->layers[1].mlp);
   EXPECT_EQ(bare->final_norm, whole->final_norm);
   edit_header([](json& header) { header.erase("decoder.layers.1.fc2.bias"); });
-  EXPECT_THAT(load_error(), HasSubstr("tensor 'decoder.layers.1.fc2.bias': found none, expected shape [32]"));
+  EXPECT_THAT(load_error(), HasSubstr("tensor 'decoder.layers.1.fc2.bias': must have shape [32] (got no such tensor)"));
 }
 
-// Given a part of the model's blocks, exactly their tensors come, the embedding with the first block and the norm and head with
-// the last; tensors of other parts may be missing.
+// Given a part of the model's blocks; expects exactly their tensors, the embedding with the first block, and the norm and head
+// with the last. Tensors of other parts may be missing.
 TEST_F(Weights, LoadsAPart) {
   const auto store = TensorStore::open(folder_.path());
   ASSERT_TRUE(store.ok());

@@ -32,7 +32,7 @@ class TokenizerGolden : public ::testing::TestWithParam<const char*> {
     golden_ = json::parse(in);
   }
 
-  // Compares the ids of the strings of this block; false after the first difference, which is shown.
+  // Compares the ids of this block's strings; returns false after the first difference, which it prints.
   void compare_block(std::size_t block) {
     const auto size = golden_.at("block").get<std::size_t>();
     std::uint64_t state = 0xCBF29CE484222325U;
@@ -48,7 +48,7 @@ class TokenizerGolden : public ::testing::TestWithParam<const char*> {
   json golden_;
 };
 
-// Given the examples and the first thousand strings, the ids and what they decode to are the reference's.
+// Given the examples and the first thousand strings; expects the reference's ids and decoded texts.
 TEST_P(TokenizerGolden, ExamplesAreTheReferences) {
   for (const json& example : golden_.at("examples")) {
     const auto ids = tokenizer_->encode(example.at("text").get<std::string>(), SpecialText::kParse);
@@ -58,19 +58,19 @@ TEST_P(TokenizerGolden, ExamplesAreTheReferences) {
   compare_block(0);
 }
 
-// Given 100,000 strings, all ids are the reference's.
+// Given 100,000 strings; expects the reference's ids.
 TEST_P(TokenizerGolden, AllStringsAreTheReferences) {
   for (std::size_t block = 0; block < golden_.at("hashes").size(); ++block) {
     ASSERT_NO_FATAL_FAILURE(compare_block(block));
   }
 }
 
-// Given strings, decoding gives back what the normaliser leaves of them: control tokens in them are text.
+// Given strings; expects decoding to return them as normalised, with control tokens in them as text.
 TEST_P(TokenizerGolden, RoundTripsWhatIsLossless) {
   const std::string name = GetParam();
   for (std::uint64_t i = 0; i < effort(200U, 2000U); ++i) {
     std::string text = text_at(i);
-    // U+2581 is what SentencePiece writes for a space, and <0x41> for a byte; Metaspace puts no second space before one.
+    // U+2581 is SentencePiece's space, and <0x41> its byte; Metaspace puts no second space before one.
     if (name != "gpt2" && name != "llama3" && name != "qwen2") {
       if (text.find("\u2581") != std::string::npos || text.find("<0x41>") != std::string::npos) continue;
       if (name != "llama2" && name != "never" && text.starts_with(' ')) continue;
@@ -80,7 +80,7 @@ TEST_P(TokenizerGolden, RoundTripsWhatIsLossless) {
   }
 }
 
-// Given a text that continues another, only what Metaspace puts before a whole text is left out.
+// Given a text that continues another; expects only Metaspace's prefix of the whole text to be left out.
 TEST_P(TokenizerGolden, PrefixOfTheWholeTextAlone) {
   const auto whole = tokenizer_->encode("abc", SpecialText::kParse);
   const auto rest = tokenizer_->encode("abc", SpecialText::kParse, true);

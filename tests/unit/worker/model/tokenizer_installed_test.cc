@@ -1,4 +1,4 @@
-// Models' own tokenizers against Hugging Face tokenizers, on 10,000 seeded strings. They are too big for the repository:
+// Real models' tokenizers against Hugging Face tokenizers, on 10,000 seeded strings. They are too big for the repository:
 // tests/golden/tokenizers/make_installed.py puts them where this test looks, and `windlass model fetch` gets SmolLM2's GGUF
 // file.
 #include <cstdlib>
@@ -25,8 +25,8 @@ struct InstalledCase {
 
 class InstalledTokenizer : public ::testing::TestWithParam<InstalledCase> {};
 
-// Given a model's own tokenizer, the ids and the decoded texts of all strings are the reference's, from its tokenizer.json and
-// from its GGUF file.
+// Given a real model's tokenizer, from its tokenizer.json and its GGUF file; expects the reference's ids and decoded texts for
+// all strings.
 TEST_P(InstalledTokenizer, AllStringsAreTheReferences) {
   const char* home = std::getenv("HOME");
   const auto path = std::filesystem::path(home == nullptr ? "" : home) / ".cache/windlass" / GetParam().path;

@@ -1,5 +1,5 @@
-// Each part that a tokenizer.json may have, against Hugging Face tokenizers: 10,000 seeded strings encoded and decoded by small
-// tokenizers, one for each part (tests/golden/tokenizers/make_parts.py).
+// Each part that a tokenizer.json may have, against Hugging Face tokenizers: 10,000 seeded strings, encoded and decoded by a
+// small tokenizer per part (tests/golden/tokenizers/make_parts.py).
 #include <fstream>
 
 #include <fmt/core.h>
@@ -24,7 +24,7 @@ const json& parts_golden() {
   return *kGolden;
 }
 
-// As make_parts.py composes it.
+// Composed as in make_parts.py.
 json composed(const json& part) {
   const std::string base_name = part.value("base", "bytes");
   const json& base = parts_golden().at("bases").at(base_name);
@@ -45,7 +45,7 @@ json composed(const json& part) {
           {"model", std::move(model)}};
 }
 
-// Given a tokenizer with this part, the ids and the decoded texts of 10,000 strings are the reference's.
+// Given a tokenizer with this part; expects the reference's ids and decoded texts for 10,000 strings.
 class TokenizerPart : public ::testing::TestWithParam<std::string> {};
 TEST_P(TokenizerPart, IsTheReferences) {
   const json& part = parts_golden().at("parts").at(GetParam());

@@ -1,5 +1,4 @@
-// Weights of eight and sixteen bits: the code that is nearest, a scale that cuts nothing off, and parts that are those of the
-// whole.
+// 8-bit and 16-bit weights: nearest codes, scales without clipping, and parts that equal those of the whole.
 #include "worker/model/weight_matrix.h"
 
 #include <cmath>
@@ -17,8 +16,8 @@ namespace {
 
 using testing::meaning;
 
-// Given what each code stands for, that code, but for -0; given numbers between and beyond, the nearest of all codes, and of
-// two that are as near the even one.
+// Given the value of each code; expects that code, except -0. Given numbers between and beyond; expects the nearest code, ties
+// to even.
 TEST(WeightMatrix, Fp8IsTheNearestCode) {
   const auto value_of = [](int code) { return meaning(static_cast<std::uint8_t>(code), WeightFormat::kFp8); };
   for (int code = 0; code <= 0x7E; ++code) {
@@ -34,8 +33,8 @@ TEST(WeightMatrix, Fp8IsTheNearestCode) {
   EXPECT_EQ(fp8_from_float(1e-30F), 0);
 }
 
-// Given numbers that BF16 has, those; given numbers between two of them, the nearest, and of two that are as near the even one;
-// given what would become infinite there, nothing.
+// Given BF16 numbers; expects them back. Given numbers between two of them; expects the nearest, ties to even, and nothing if
+// it would be infinite.
 TEST(WeightMatrix, Bf16IsTheNearestHalf) {
   for (std::uint32_t half = 0; half < 0x7F7FU; half += 7) {
     const double low = meaning(static_cast<std::uint16_t>(half)), high = meaning(static_cast<std::uint16_t>(half + 1));
@@ -52,8 +51,8 @@ TEST(WeightMatrix, Bf16IsTheNearestHalf) {
   EXPECT_EQ(matrix.halves.size(), 1U);
 }
 
-// Given rows in BF16, a part of them is what is there, bit for bit, zeros of either sign and the smallest numbers too; given
-// one that is not finite anywhere in the row, nothing is appended.
+// Given rows in BF16; expects a part of them bit for bit, including zeros of both signs and the smallest numbers. If any number
+// in the row is not finite, nothing is appended.
 TEST(WeightMatrix, Bf16RowsAreTakenAsTheyAre) {
   const std::vector<std::uint16_t> row{0x3F80, 0x8000, 0x0001, 0x7F7F, 0xFF7F, 0x0000};
   WeightMatrix matrix{WeightFormat::kBf16};
@@ -67,8 +66,8 @@ TEST(WeightMatrix, Bf16RowsAreTakenAsTheyAre) {
   EXPECT_EQ(matrix.halves.size(), 4U);
 }
 
-// Given random rows, each number differs from what its code stands for by half a step at most: of 1/127 of the row's largest
-// for INT8, of a sixteenth of itself or of 2^-9 of 1/448 of the largest for FP8; the largest is as it was.
+// Given random rows; expects each number to differ from its code's value by at most half a step: of 1/127 of the row's largest
+// for INT8; of a sixteenth of itself, or of 2^-9 of 1/448 of the largest, for FP8. The largest is unchanged.
 TEST(WeightMatrix, RowsKeepTheirNumbers) {
   Rng rng(1, "rows");
   for (int round = 0; round < 300; ++round) {
@@ -95,8 +94,8 @@ TEST(WeightMatrix, RowsKeepTheirNumbers) {
   }
 }
 
-// Given a part of a row, its codes are the whole row's; given zeros or numbers below FP32's normal ones, zeros; given what is
-// not finite, nothing is appended, but as FP32 it is.
+// Given a part of a row; expects the whole row's codes. Given zeros or numbers below FP32's normal range; expects zeros. Given
+// non-finite numbers; expects nothing to be appended, except in FP32.
 TEST(WeightMatrix, PartsAndOddRows) {
   const std::vector<float> row{0.5F, -3, 1, 2};
   for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8}) {

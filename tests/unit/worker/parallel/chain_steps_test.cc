@@ -1,5 +1,4 @@
-// Steps over connections: they are the way as long as there are some, HTTP is where there are none, and whatever comes over
-// them is bounded.
+// Steps over connections: used as long as there are some, with HTTP as the fallback; everything received over them is bounded.
 #include "worker/parallel/chain_steps.h"
 
 #include <atomic>
@@ -32,13 +31,13 @@ bool in_time(const Condition& condition) {
   const SteadyClock clock;
   const double until_s = clock.now_s() + 20;
   for (;;) {
-    if (condition()) return true;  // which is not asked again: it may do something
+    if (condition()) return true;  // do not evaluate it again: it may have side effects
     if (clock.now_s() >= until_s) return false;
     std::this_thread::yield();
   }
 }
 
-// A client whose HTTP answers reservations with a port, and everything else with its own name.
+// A client whose HTTP side answers reservations with a port, and everything else with its own name.
 class ChainStepCalls : public ::testing::Test {
  protected:
   void make(double idle_s = ChainStepClient::kIdleS) {
@@ -58,12 +57,12 @@ class ChainStepCalls : public ::testing::Test {
     post_({kWorkerOfSteps, verb, body, timeout_s, most_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
     return answer.get_future().get();
   }
-  // False: there is no connection.
+  // Returns false if there is no connection.
   bool reserve() {
     EXPECT_TRUE(ask(ChainVerb::kReserve).ok());
     return in_time([&] { return client_->ready(kWorkerOfSteps); });
   }
-  // A worker that says hello and then does what `serve` says.
+  // A worker that says hello and then runs `serve`.
   void listen(std::function<void(int socket)> serve) {
     other_.reset();
     other_ = TcpServer::open("127.0.0.1", "a test", [serve = std::move(serve)](int socket) {
@@ -92,15 +91,16 @@ class ChainStepCalls : public ::testing::Test {
   }
 
   std::atomic<int> over_http_ = 0;  // steps
-  std::atomic<int> ended_ = 0;      // connections, where a test counts them
+  std::atomic<int> ended_ = 0;      // connections, in tests that count them
   int port_ = 0;
   std::unique_ptr<TcpServer> other_;
   std::optional<ChainStepClient> client_;
   ChainPost post_;
 };
 
-// Given a port in the answer to a reservation, steps go over a connection, others do not; given none, all go over HTTP.
-TEST_F(ChainStepCalls, StepsAloneTakeConnections) {
+// Given a port in the answer to a reservation; expects steps, and only steps, to use a connection. Without a port, all calls
+// use HTTP.
+TEST_F(ChainStepCalls, OnlyStepsUseConnections) {
   listen(echo);
   make();
   EXPECT_EQ(ask(ChainVerb::kStep, "too early").body, "http");
@@ -110,12 +110,13 @@ TEST_F(ChainStepCalls, StepsAloneTakeConnections) {
   EXPECT_EQ(over_http_, 0);
   EXPECT_EQ(ask(ChainVerb::kKeep).body, "http");
   EXPECT_EQ(ask(ChainVerb::kRow).body, "http");
-  port_ = 0;  // as a worker of an older version that has taken its place
+  port_ = 0;  // like a worker of an older version at the same address
   EXPECT_TRUE(ask(ChainVerb::kReserve).ok());
   EXPECT_EQ(ask(ChainVerb::kStep, "step").body, "http");
 }
 
-// Given more steps at once than there are connections, those without one go over HTTP, and the next of them find one.
+// Given more simultaneous steps than connections; expects those without one to use HTTP, and the next ones to find more
+// connections.
 TEST_F(ChainStepCalls, ConnectionsFollowTheirNeed) {
   constexpr int kAtOnce = 4;
   std::promise<void> go;
@@ -145,8 +146,8 @@ TEST_F(ChainStepCalls, ConnectionsFollowTheirNeed) {
   EXPECT_TRUE(in_time([&] { return answered == kAtOnce; }));
 }
 
-// Given a port where nobody listens, or somebody who says something else, steps go over HTTP.
-TEST_F(ChainStepCalls, WhereNobodyTakesStepsHttpDoes) {
+// Given a port where nobody listens, or another protocol is spoken; expects steps over HTTP.
+TEST_F(ChainStepCalls, FallsBackToHttpWithoutAStepServer) {
   listen(echo);
   other_.reset();
   make();
@@ -164,9 +165,9 @@ TEST_F(ChainStepCalls, WhereNobodyTakesStepsHttpDoes) {
   EXPECT_FALSE(client_->ready(kWorkerOfSteps));
 }
 
-// Given a connection that has ended between two steps, or ends during one, that step goes over HTTP, once; with the next
-// reservation there is another connection, also at another port.
-TEST_F(ChainStepCalls, WhatBreaksGoesOverHttp) {
+// Given a connection that breaks between or during steps; expects that step over HTTP, once. After the next reservation there
+// is a new connection, even on another port.
+TEST_F(ChainStepCalls, BrokenConnectionsFallBackToHttp) {
   for (const bool during : {false, true}) {
     SCOPED_TRACE(during ? "during a step" : "between two");
     listen([during](int socket) {
@@ -186,8 +187,8 @@ TEST_F(ChainStepCalls, WhatBreaksGoesOverHttp) {
   }
 }
 
-// Given a worker that takes a step and stays silent, the step has no answer once its patience is over, and is not sent again.
-TEST_F(ChainStepCalls, SilenceIsNoAnswer) {
+// Given a worker that accepts a step and stays silent; expects no answer after the timeout, and no second attempt.
+TEST_F(ChainStepCalls, SilentWorkerGivesNoAnswer) {
   listen([](int socket) {
     while (!next_step(socket).empty()) {
     }
@@ -196,17 +197,18 @@ TEST_F(ChainStepCalls, SilenceIsNoAnswer) {
   ASSERT_TRUE(reserve());
   const ChainAnswer answer = ask(ChainVerb::kStep, "step", 0.2);
   EXPECT_EQ(answer.status, 0);
-  EXPECT_EQ(answer.body, "has not answered in time");
+  EXPECT_EQ(answer.body, "did not answer in time");
   EXPECT_EQ(over_http_, 0);
 }
 
-// Given answers that are longer than allowed, of no status, or that break off, there is none; nothing is sent again.
-TEST_F(ChainStepCalls, HostileAnswersAreNone) {
+// Given answers that are too long, have no status, or are cut off; expects no answer and no second attempt.
+TEST_F(ChainStepCalls, IgnoresHostileAnswers) {
   for (const auto& [head, says] :
-       {std::pair{ChainStepAnswerHead{200, 0, 1001}, "1001 bytes, allowed are 100 to 599 and at most"},
-        std::pair{ChainStepAnswerHead{200, 0, std::numeric_limits<std::uint64_t>::max()}, "allowed"},
-        std::pair{ChainStepAnswerHead{200, 65, 0}, "allowed"}, std::pair{ChainStepAnswerHead{0, 0, 3}, "found status 0"},
-        std::pair{ChainStepAnswerHead{200, 0, 9}, "broke within the answer"}}) {
+       {std::pair{ChainStepAnswerHead{200, 0, 1001}, "must have a status from 100 to 599 and at most"},
+        std::pair{ChainStepAnswerHead{200, 0, std::numeric_limits<std::uint64_t>::max()}, "must have a status"},
+        std::pair{ChainStepAnswerHead{200, 65, 0}, "must have a status"},
+        std::pair{ChainStepAnswerHead{0, 0, 3}, "(got 0 and 3)"},
+        std::pair{ChainStepAnswerHead{200, 0, 9}, "broke during the answer"}}) {
     listen([head = head](int socket) {
       if (!next_step(socket).empty()) send(socket, head, "few");
     });
@@ -219,7 +221,8 @@ TEST_F(ChainStepCalls, HostileAnswersAreNone) {
   }
 }
 
-// Given connections without steps, they end after a while; the next step goes over HTTP, and those after it have one again.
+// Given connections without steps; expects them to end after a while. The next step uses HTTP, and later ones have a connection
+// again.
 TEST_F(ChainStepCalls, IdleConnectionsEnd) {
   listen([&](int socket) {
     echo(socket);
@@ -232,8 +235,8 @@ TEST_F(ChainStepCalls, IdleConnectionsEnd) {
   EXPECT_TRUE(in_time([&] { return ask(ChainVerb::kStep, "step").body == "step"; }));
 }
 
-// Given a step under way when its client ends, it has no answer; whoever still calls goes over HTTP.
-TEST_F(ChainStepCalls, TheEndBreaksStepsOff) {
+// Given a step in progress when its client ends; expects no answer. Later calls use HTTP.
+TEST_F(ChainStepCalls, EndOfTheClientBreaksOffSteps) {
   std::promise<void> there;
   listen([&](int socket) {
     next_step(socket);
@@ -246,11 +249,11 @@ TEST_F(ChainStepCalls, TheEndBreaksStepsOff) {
   post_({kWorkerOfSteps, ChainVerb::kStep, "step", 20, 1000}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
   there.get_future().wait();
   client_.reset();
-  EXPECT_EQ(answer.get_future().get().body, "this worker stops");
+  EXPECT_EQ(answer.get_future().get().body, "this worker is stopping");
   EXPECT_EQ(ask(ChainVerb::kStep, "step").body, "http");
 }
 
-// A connection of the test's own to a server of steps.
+// A test's own connection to a step server.
 class Caller {
  public:
   explicit Caller(int port) : socket_(connect_to(kWorkerOfSteps, port).value()) { set_limits(socket_, 20, 20); }
@@ -284,8 +287,8 @@ class Caller {
   const int socket_;
 };
 
-// Given calls of another protocol, steps that are said to be longer than any, or nothing to compute them, connections end;
-// given bytes that are no step, or sessions that are not here, they have the answers of HTTP and go on.
+// Given another protocol, steps of excessive length, or no stage; expects connections to end. Given invalid steps, or unknown
+// sessions; expects the same answers as over HTTP, and the connection to stay.
 TEST(ChainStepServing, StrangersAreTurnedAway) {
   Rng rng(1, "strangers");
   Mesh mesh(testing::config_with_layers(rng, 2), 1);
@@ -327,7 +330,7 @@ TEST(ChainStepServing, StrangersAreTurnedAway) {
   EXPECT_TRUE(caller.ended());
 }
 
-// Given a chain of three workers in a mesh of connections, no step of a request takes another way.
+// Given a chain of three workers in a mesh of connections; expects every step of a request to use them.
 TEST(ChainStepServing, WholeRequestsTakeConnections) {
   Rng rng(2, "requests");
   Mesh::steps_have_connections = true;

@@ -1,4 +1,5 @@
-// Keys and values over real connections between two workers' caches: whole, in either format, and whatever breaks on the way.
+// Streams of keys and values over real connections between two workers' caches: complete, in either format, whatever fails on
+// the way.
 #include "worker/parallel/kv_stream.h"
 
 #include <algorithm>
@@ -33,7 +34,7 @@ constexpr std::uint64_t kModelOfStreams = 0x5EED;
 constexpr std::int64_t kStreamVocabulary = 50;
 const std::string kStreamed = "0123456789abcdef0123456789abcdef";
 
-// A cache and nothing else.
+// A backend with only a cache.
 class OnlyCache final : public Backend {
  public:
   OnlyCache(KvShape shape, std::int64_t blocks, bool bf16)
@@ -81,8 +82,8 @@ class OnlyCache final : public Backend {
   std::vector<float> numbers_;
 };
 
-// A worker that has a prompt's keys and values and one that wants them, and between them streams, or questions that wait for
-// the test's answer where there is no port.
+// A worker that has a prompt's keys and values, one that wants them, and streams between them; without a port, questions that
+// the test answers.
 class KvStreams : public ::testing::Test {
  protected:
   void make(KvShape shape, std::int64_t tokens, bool bf16 = false) {
@@ -177,10 +178,10 @@ class KvStreams : public ::testing::Test {
   std::unique_ptr<KvImports> imports_;
 };
 
-// Given a prompt that is computed chunk by chunk and layer by layer while it streams, pieces of more than a frame among them,
-// and nothing at all for longer than a sender stays silent, the receiver has the same numbers and the first token, the sender
-// hears that they were taken, and one question was enough; as BF16, in half of the bytes.
-TEST_F(KvStreams, BringWhatIsComputedAsItIsComputed) {
+// Given a prompt that is computed chunk by chunk and layer by layer while it streams, with pieces longer than a frame and a
+// pause longer than the sender may be silent; expects the receiver to have the same numbers and the first token, the sender to
+// learn that everything was fetched, and only one question. With BF16, expects half of the bytes.
+TEST_F(KvStreams, StreamPiecesAsTheyAreComputed) {
   for (const bool bf16 : {false, true}) {
     SCOPED_TRACE(bf16 ? "BF16" : "FP32");
     taken_ = {};
@@ -191,7 +192,7 @@ TEST_F(KvStreams, BringWhatIsComputedAsItIsComputed) {
     for (const auto& [start, tokens] : {std::pair{0, 100}, std::pair{100, 600}}) {
       for (std::int64_t layer = 0; layer < 3; ++layer) computed(layer, start, tokens);
       if (start > 0) continue;
-      // Whoever waits is told so each time that this ticks after a second.
+      // A waiting receiver gets a keep-alive at each tick after a second.
       const double until_s = clock_.now_s() + 1.2 * kKvLongestWaitS;
       while (clock_.now_s() < until_s) {
         static_cast<void>(exports_->tick());
@@ -212,9 +213,9 @@ TEST_F(KvStreams, BringWhatIsComputedAsItIsComputed) {
   }
 }
 
-// Given a session that nobody has, another prompt's hash, or nobody who listens, the receiver asks again, as if there were no
-// streams.
-TEST_F(KvStreams, WhereNoneBeginsQuestionsAreAsked) {
+// Given an unknown session, another prompt's hash, or a port where nobody listens; expects the receiver to ask questions
+// instead.
+TEST_F(KvStreams, AskQuestionsWithoutAStream) {
   for (const std::string wrong : {"session", "prompt", "port"}) {
     SCOPED_TRACE(wrong);
     done_ = {};
@@ -232,8 +233,8 @@ TEST_F(KvStreams, WhereNoneBeginsQuestionsAreAsked) {
   }
 }
 
-// Given a sender that ends in the middle, or gives the prompt up, the receiver hears of it at once, and asks nobody.
-TEST_F(KvStreams, WhatBreaksOffIsAnError) {
+// Given a sender that stops midway, or drops the prompt; expects the receiver to learn of it immediately and to ask nobody.
+TEST_F(KvStreams, BrokenStreamIsAnError) {
   for (const bool given_up : {false, true}) {
     done_ = {};
     questions_ = 0;
@@ -249,13 +250,13 @@ TEST_F(KvStreams, WhatBreaksOffIsAnError) {
     }
     const auto end = done();
     ASSERT_FALSE(end.ok());
-    EXPECT_THAT(end.error().message, HasSubstr(given_up ? "session: found none of that name" : "stream: it broke off"));
+    EXPECT_THAT(end.error().message, HasSubstr(given_up ? "session: must be open here" : "stream: it broke off"));
     EXPECT_EQ(questions(), 1);
   }
 }
 
-// Given a receiver that is stopped while a stream runs, nothing is written any more, and nobody is told of an end.
-TEST_F(KvStreams, WhatIsStoppedWritesNoMore) {
+// Given a receiver that is stopped during a stream; expects no more writes and no end callback.
+TEST_F(KvStreams, StoppedReceiverWritesNothing) {
   make({2, 8}, 40);
   begin();
   computed(0, 0, 40);
@@ -271,7 +272,7 @@ TEST_F(KvStreams, WhatIsStoppedWritesNoMore) {
   EXPECT_EQ(done_.get_future().wait_for(std::chrono::seconds(0)), std::future_status::timeout);
 }
 
-// A connection to that port, or one that waits on a port of its own for somebody else.
+// A connection to that port, or one that listens on its own.
 class Socket {
  public:
   explicit Socket(int descriptor) : descriptor_(descriptor) {}
@@ -302,7 +303,7 @@ class Socket {
   void send(std::string_view bytes) const {
     EXPECT_EQ(::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL), bytes.size());
   }
-  // Whether the other side ends it, without having sent anything.
+  // Whether the other side closes it without sending anything.
   [[nodiscard]] bool ends_within(std::chrono::milliseconds limit) const {
     pollfd look{descriptor_, POLLIN, 0};
     char byte = 0;
@@ -326,20 +327,20 @@ class Socket {
   int descriptor_;
 };
 
-// magic, session, hash, and whether BF16 is taken.
+// magic, session, hash, and whether BF16 is accepted.
 constexpr std::size_t kHelloBytes = 60;
-constexpr double kHelloWaitS = 4;  // somewhat less than who waits for one does
+constexpr double kHelloWaitS = 4;  // slightly less than the server's wait for a hello
 
-// Given a receiver that says hello and then takes nothing, the sender's cache is held by nobody: the prompt can be given up at
-// once, though far more than the connection holds was to be sent.
-TEST_F(KvStreams, ASlowReceiverHoldsNothingUp) {
+// Given a receiver that says hello and then reads nothing; expects the sender's cache not to be blocked: the prompt can be
+// dropped at any time, although far more data was to be sent than the connection buffers.
+TEST_F(KvStreams, SlowReceiverBlocksNothing) {
   make({4, 4000}, 1600);
   begin();
   for (std::int64_t layer = 0; layer < 4; ++layer) computed(layer, 0, 1600);  // 100 MB
   const Socket slow = Socket::to(port_);
   slow.send("WLKVSTR1" + kStreamed + kv_prompt_hash(prompt_, kModelOfStreams) + std::string(4, '\0'));
   EXPECT_EQ(slow.receive(1).size(), 1);
-  double sent = 0;  // until it is stuck
+  double sent = 0;  // until it blocks
   for (double now = 1; now > sent;) {
     sent = now;
     const double until_s = clock_.now_s() + 0.2;
@@ -351,7 +352,7 @@ TEST_F(KvStreams, ASlowReceiverHoldsNothingUp) {
   EXPECT_EQ(stopped.wait_for(std::chrono::seconds(20)), std::future_status::ready);
 }
 
-// Given a hello of another protocol, or half of one, the connection ends; more connections than a worker takes are closed.
+// Given a hello of another protocol, or half of one; expects the connection to end. Connections beyond the limit are closed.
 TEST_F(KvStreams, StrangersAreTurnedAway) {
   make({1, 1}, 1);
   const Socket other = Socket::to(port_);
@@ -365,16 +366,16 @@ TEST_F(KvStreams, StrangersAreTurnedAway) {
   EXPECT_TRUE(waits || clock_.now_s() - begun_s > kHelloWaitS);
 }
 
-// Given a sender that sends a byte now and then, the receiver waits no longer for a frame than for silence, and computes the
-// prompt itself.
-TEST_F(KvStreams, ATrickleIsSilence) {
+// Given a sender that sends a byte now and then; expects the receiver to wait no longer for a frame than for silence, and to
+// compute the prompt itself.
+TEST_F(KvStreams, TrickleCountsAsSilence) {
   make({2, 3}, 20);
   const Socket listener = Socket::listening(port_);
   std::atomic<bool> over = false;
   auto sends = std::async(std::launch::async, [&] {
     const Socket connection = listener.accepted();
     EXPECT_EQ(connection.receive(kHelloBytes).size(), kHelloBytes);
-    const std::uint32_t frame[] = {0, 12 + 20 * 3 * 4, 0, 0, 20};  // a piece, of which the numbers never all come
+    const std::uint32_t frame[] = {0, 12 + 20 * 3 * 4, 0, 0, 20};  // a piece whose numbers never arrive completely
     connection.send({reinterpret_cast<const char*>(frame), sizeof(frame)});
     while (!over && !connection.ends_within(std::chrono::seconds(2))) connection.send_if_open("x");
   });
@@ -386,8 +387,8 @@ TEST_F(KvStreams, ATrickleIsSilence) {
   sends.get();
 }
 
-// Given a sender whose frames are random, cut short, of other layers, too long, or whole but without an end, each stream is an
-// error, and nothing outside of the prompt's blocks is written (the address sanitizer's part).
+// Given a sender whose frames are random, truncated, of other layers, too long, or complete but without an end; expects each
+// stream to fail without a write outside the prompt's blocks (for the address sanitizer).
 TEST_F(KvStreams, HostileFramesAreErrors) {
   Rng rng(17, "frames");
   const auto number = [](std::uint32_t value) { return std::string(reinterpret_cast<const char*>(&value), sizeof(value)); };

@@ -1,5 +1,5 @@
-// A model that several ranks compute together against the same model on one: whatever the schedule, the same logits within 1e-4
-// and the same greedy tokens; and what moves between workers fits whatever their degrees are.
+// A model on several ranks compared with the same model on one: logits within 1e-4 and the same greedy tokens whatever the
+// schedule, and transfers between workers of different degrees.
 #include "worker/parallel/tensor_parallel.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using testing::random_weights;
 using testing::run_schedule;
 using testing::slice_of_rank;
 
-// Numbers in the matrices of a layer that are cut.
+// Numbers in a layer's split matrices.
 std::int64_t cut_numbers(const LayerWeights& layer) {
   std::int64_t count =
       layer.qkv.elements() + layer.attention_out.elements() + layer.mlp.in.elements() + layer.mlp.out.elements();
@@ -46,7 +46,7 @@ ModelConfig config_for(Rng& rng, int ranks) {
   config.heads = config.kv_heads * rng.integer(1, 3);
   config.intermediate_size = ranks * rng.integer(3, 15);
   if (config.experts > 0) config.expert_intermediate_size = ranks * rng.integer(2, 10);
-  config.embedding_size = 0;  // check_tensor_parallel() allows no other
+  config.embedding_size = 0;  // required by check_tensor_parallel()
   return config;
 }
 
@@ -59,7 +59,7 @@ CpuBackendOptions options_for(const ModelConfig& config, std::int64_t kv_blocks)
   return options;
 }
 
-// Some ranks with some blocks of a model: rank 0's backend, the others on threads of their own.
+// Several ranks with some blocks of a model: rank 0's backend, the others on threads of their own.
 class Ranks {
  public:
   Ranks(const ModelConfig& config, const ModelWeights& weights, CpuBackendOptions options, int ranks) {
@@ -103,7 +103,7 @@ std::unique_ptr<Backend> alone(const ModelConfig& config, const ModelWeights& we
 }
 
 // Given a cache of seven blocks and four requests that share all but one of theirs, so that the batch names far more blocks
-// than there are, expect ranks to be told of all of them.
+// than exist; expects the ranks to receive all of them.
 TEST(TensorParallel, ABatchMayNameABlockManyTimes) {
   Rng rng(1, "shared");
   const ModelConfig config = config_for(rng, 2);
@@ -131,9 +131,9 @@ TEST(TensorParallel, ABatchMayNameABlockManyTimes) {
 class TensorParallelSchedules : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, TensorParallelSchedules, ::testing::Values(2, 4));
 
-// Given random models (with and without biases, norms of heads, windows and tied embeddings; vocabularies that do not divide)
-// and schedules of batches, chunks and preemptions, several ranks give the logits of one within 1e-4 and its greedy tokens, but
-// where the top two lie closer than that.
+// Given random models (with and without biases, norms of heads, windows and tied embeddings; vocabularies that do not divide
+// evenly) and schedules of batches, chunks and preemptions; expects several ranks to give the logits of one within 1e-4, and
+// its greedy tokens except where the top two are closer than that.
 TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
   std::int64_t preemptions = 0, found = 0;
   Compared counts;
@@ -157,7 +157,7 @@ TEST_P(TensorParallelSchedules, GivesWhatOneRankGives) {
   EXPECT_LE(counts.close, counts.rows / 100);
 }
 
-// Given a chain of two workers, each of which is cut into ranks of its own, the same.
+// Given a chain of two workers, each split into ranks; expects the same.
 TEST(TensorParallel, WorkersOfAChainMayBeCut) {
   Compared counts;
   for (std::uint64_t seed = 0; seed < effort(3U, 6U); ++seed) {
@@ -182,9 +182,9 @@ TEST(TensorParallel, WorkersOfAChainMayBeCut) {
   EXPECT_GT(counts.rows, effort(80, 300));
 }
 
-// Given a prompt's keys and values, read layer by layer while workers of one, two and four ranks compute it and written into
-// the cache of a worker of another degree, they are those of one rank, exactly as they were read, and that worker goes on as
-// one rank would.
+// Given a prompt's keys and values, read layer by layer while workers of one, two and four ranks compute it, and written to a
+// worker of another degree; expects them to equal those of one rank, exactly as read, and that worker to continue as one rank
+// would.
 TEST(TensorParallel, KeysAndValuesFitEveryDegree) {
   for (std::uint64_t seed = 0; seed < effort(3U, 6U); ++seed) {
     Rng rng(seed, "degrees");
@@ -238,7 +238,7 @@ TEST(TensorParallel, KeysAndValuesFitEveryDegree) {
   }
 }
 
-// Given a batch that is too large, all ranks refuse it alike and compute the next one.
+// Given a batch that is too large; expects all ranks to refuse it alike and to compute the next one.
 TEST(TensorParallel, RefusedBatchesDoNoHarm) {
   Rng rng(3, "refused");
   const ModelConfig config = config_for(rng, 2);
@@ -272,12 +272,12 @@ INSTANTIATE_TEST_SUITE_P(Architectures, TensorParallelFiles,
                          [](const auto& made) {
                            return fmt::format("{}_{}", to_string(std::get<0>(made.param)), to_string(std::get<1>(made.param)));
                          });
-// Given a folder of weights, taken in each format, each rank loads exactly its slice of every matrix, and together they have
-// each number once but for norms.
+// Given a folder of weights, loaded in each format; expects each rank to load exactly its slice of every matrix, and all ranks
+// together to have each number once, except norms.
 TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
   const testing::TemporaryFolder folder;
   ModelShape shape = testing::tiny_shape(std::get<0>(GetParam()));
-  shape.vocab = 301;  // an odd one: parts that differ by one
+  shape.vocab = 301;  // odd, so that the shares differ by one
   ASSERT_TRUE(init_model(shape, folder.path()).ok());
   const auto config = load_model_config(folder.path());
   const auto store = TensorStore::open(folder.path());
@@ -314,7 +314,7 @@ TEST_P(TensorParallelFiles, RanksLoadTheirSlices) {
   EXPECT_EQ(numbers, all);
 }
 
-// Given degrees that a model's heads or width do not divide by, the error names what was found, the field, and what is allowed.
+// Given degrees that do not divide a model's heads or width; expects an error with the rule, the value and the field.
 TEST(TensorParallel, WrongDegreesAreNamed) {
   ModelConfig config;
   config.heads = 24;
@@ -324,11 +324,11 @@ TEST(TensorParallel, WrongDegreesAreNamed) {
   for (const int good : {1, 2, 4}) EXPECT_TRUE(check_tensor_parallel(config, good).ok());
   const auto message = [&](int ranks) { return check_tensor_parallel(config, ranks).error().message; };
   EXPECT_EQ(message(8),
-            "--tensor-parallel: found 8, allowed for this model are 1, 2, 4: config.json's intermediate_size (100) must be "
+            "--tensor-parallel: must be one of 1, 2, 4 for this model (got 8): config.json's intermediate_size (100) must be "
             "divisible by it");
   EXPECT_THAT(message(3), HasSubstr("config.json's num_key_value_heads (8) and intermediate_size (100) must be divisible"));
   EXPECT_THAT(message(5), HasSubstr("config.json's num_key_value_heads (8) and num_attention_heads (24) must"));
-  EXPECT_THAT(message(0), HasSubstr("found 0, allowed for this model are 1, 2, 4"));
+  EXPECT_THAT(message(0), HasSubstr("must be one of 1, 2, 4 for this model (got 0)"));
   config.experts = 4;
   config.expert_intermediate_size = 6;
   EXPECT_THAT(message(4), EndsWith("config.json's moe_intermediate_size (6) must be divisible by it")) << "no layer has an MLP";
@@ -341,7 +341,7 @@ TEST(TensorParallel, WrongDegreesAreNamed) {
   EXPECT_THAT(message(5), HasSubstr("config.json's num_attention_heads (24) must"));
 }
 
-// Given ranks that loaded other weights than rank 0, none of them serves.
+// Given ranks that loaded other weights than rank 0; expects none of them to serve.
 TEST(TensorParallel, OtherWeightsAreNoticed) {
   RankGroupSizes sizes;
   sizes.ranks = 2;
@@ -355,10 +355,11 @@ TEST(TensorParallel, OtherWeightsAreNoticed) {
   const auto met = meet_loaded(**first, 8);
   second.join();
   ASSERT_FALSE(met.ok());
-  EXPECT_THAT(met.error().message, HasSubstr("found fingerprint 0000000000000007 at rank 1"));
+  EXPECT_THAT(met.error().message, HasSubstr("fingerprint 0000000000000007 at rank 1"));
 }
 
-// Given what rank 0 says and numbers of all ranks, each hears the same and the least, time and again.
+// Given rank 0's bytes and a number from each rank; expects every rank to get the same bytes and the smallest number,
+// repeatedly.
 TEST(TensorParallel, RanksAgreeBeforeTheyServe) {
   RankGroupSizes sizes;
   sizes.ranks = 3;

@@ -1,4 +1,4 @@
-// One request's answer over loopback, with an engine that the test plays.
+// One request's answer over loopback, with an engine played by the test.
 #include "worker/serve/exchange.h"
 
 #include <future>
@@ -18,8 +18,8 @@ TokenEvent token_with_logprobs() {
   return event;
 }
 
-// Given an answer that is held until it is whole and grows past what it may; expects that the client is told so, that the
-// engine is asked to end the request, once, and that what it still tells is dropped.
+// Given a buffered answer that exceeds its limit; expects an error to the client, one cancellation at the engine, and further
+// events to be dropped.
 TEST(Exchange, EndsAnAnswerThatGrowsTooLong) {
   int cancelled = 0, tokens = 0;
   net::HttpService service(

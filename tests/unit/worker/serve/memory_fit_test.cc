@@ -1,4 +1,4 @@
-// Memory before loading: what is left below the limits that files name, and whether a model fits, or what would.
+// Memory checks before loading: the room below the limits found in files, and whether a model fits, or what would.
 #include "worker/serve/memory_fit.h"
 
 #include <regex>
@@ -30,7 +30,7 @@ class HostFiles : public ::testing::Test {
   TemporaryFolder root_;
 };
 
-// Given no files, nothing limits; given a machine's alone, what is available and the swap space.
+// Given no files; expects no limit. Given only the machine's; expects available memory plus swap.
 TEST_F(HostFiles, TheMachine) {
   EXPECT_FALSE(found().shared.has_value());
   EXPECT_FALSE(found().address_space.has_value());
@@ -38,8 +38,8 @@ TEST_F(HostFiles, TheMachine) {
   EXPECT_EQ(found().shared, (MemoryRoom{504 * 1024, "MemAvailable"}));
 }
 
-// Given groups of version 2 within each other, the least of them counts, without pages of files that can be dropped, and with
-// the swap space that the group may use; a group without a limit does not.
+// Given nested groups of version 2; expects the smallest limit to count, without droppable file pages and with the swap that
+// the group may use. A group without a limit does not count.
 TEST_F(HostFiles, ControlGroupsOfVersion2) {
   write("proc/meminfo", "MemAvailable: 1000000 kB\nSwapFree: 2 kB\n");
   write("proc/self/cgroup", "0::/pods/one\n");
@@ -57,8 +57,8 @@ TEST_F(HostFiles, ControlGroupsOfVersion2) {
   EXPECT_EQ(found().shared, (MemoryRoom{50000 + 2048, "/sys/fs/cgroup/pods/one/memory.max"}));
 }
 
-// Given a container of version 1 that sees the host's path but its own group alone, that group's limit counts; a number that
-// stands for none does not.
+// Given a container of version 1 that sees the host's path but only its own group; expects that group's limit. A number that
+// means "no limit" does not count.
 TEST_F(HostFiles, ControlGroupsOfVersion1) {
   write("proc/self/cgroup", "5:cpu,cpuacct:/docker/x\n4:hugetlb,memory:/docker/x\n0::/\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -71,7 +71,7 @@ TEST_F(HostFiles, ControlGroupsOfVersion1) {
   EXPECT_EQ(found().shared->bytes, 0);
 }
 
-// Given a limit on the address space, what is mapped already is taken off; without one nothing limits.
+// Given a limit of the address space; expects what is already mapped to be subtracted. Without one there is no limit.
 TEST_F(HostFiles, TheAddressSpace) {
   const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   const auto limits = [](const std::string& soft) {
@@ -85,14 +85,14 @@ TEST_F(HostFiles, TheAddressSpace) {
   EXPECT_EQ(found().address_space, (MemoryRoom{70 * page, "ulimit -v"}));
 }
 
-// Given this machine itself, there is some memory.
+// Given this machine; expects some memory.
 TEST(HostMemory, OfThisMachine) {
   const HostMemory memory = host_memory();
   ASSERT_TRUE(memory.shared.has_value());
   EXPECT_GT(memory.shared->bytes, 1'000'000);
 }
 
-// One and a half billion numbers, of which two thirds are in matrices: 6 GB, 4 as BF16, about 3 with eight bits.
+// One and a half billion numbers, two thirds of them in matrices: 6 GB, 4 GB as BF16, about 3 GB with 8 bits.
 HostMemoryNeed large_model() {
   HostMemoryNeed need;
   need.weights = {1'000'000'000, 1'000'000, 500'000'000, 6'000'000'000, 0};
@@ -113,8 +113,8 @@ std::string refusal(const HostMemoryNeed& need, const HostMemory& memory) {
   return checked.error().message;
 }
 
-// Given room for all, or for nearly all, or limits that nobody names, it is let try.
-TEST(MemoryFit, WhatFitsIsNotRefused) {
+// Given room for all, or nearly all, or unknown limits; expects no refusal.
+TEST(MemoryFit, AcceptsWhatFits) {
   EXPECT_TRUE(check_memory(large_model(), with_room(7'600'000'000)).ok());
   EXPECT_TRUE(check_memory(large_model(), with_room(7'240'000'000)).ok());
   EXPECT_FALSE(check_memory(large_model(), with_room(7'230'000'000)).ok());
@@ -125,15 +125,16 @@ TEST(MemoryFit, WhatFitsIsNotRefused) {
   EXPECT_TRUE(check_growth(-5, with_room(0)).ok());
   EXPECT_TRUE(check_growth(1050, with_room(1000)).ok());
   EXPECT_EQ(check_growth(3'000'000'000, with_room(1'000'000'000)).error().message,
-            "memory: 2.00 GB are missing: 3.00 GB more are needed, of 1.00 GB that are left (MemAvailable)");
+            "memory: 2.00 GB are missing: 3.00 GB more are needed; 1.00 GB are available (MemAvailable)");
 }
 
-// Given room for the weights alone, the message says what is missing and the largest cache that fits, with a smaller context
-// where it is less than one; given room for the weights of fewer bits, the first format; given too little for any, that.
+// Given room only for the weights; expects a message with what is missing and the largest cache that fits, with a smaller
+// context if it is less than one. Given room only for smaller formats; expects the first format that fits. Given too little for
+// any; expects the message to say so.
 TEST(MemoryFit, SaysWhatWouldFit) {
   EXPECT_EQ(refusal(large_model(), with_room(7'000'000'000)),
             "memory: 0.60 GB are missing: weights take 6.00 GB as fp32, a KV cache of 16000 tokens 1.60 GB and buffers "
-            "0.00 GB, of 7.00 GB that are left (MemAvailable); --kv-cache-tokens 6496 would fit");
+            "0.00 GB; 7.00 GB are available (MemAvailable); --kv-cache-tokens 6496 would fit");
   EXPECT_THAT(refusal(large_model(), with_room(6'500'000'000)),
               HasSubstr("; --max-context-tokens 1744 --kv-cache-tokens 1744 would fit"));
   EXPECT_THAT(refusal(large_model(), with_room(6'100'000'000)), HasSubstr("; --weights bf16 (4.00 GB) would fit"));
@@ -150,8 +151,8 @@ TEST(MemoryFit, SaysWhatWouldFit) {
   EXPECT_THAT(refusal(small, with_room(2'000'000'000)), HasSubstr("; no format of --weights would fit"));
 }
 
-// Given two ranks and a limit on the address space of each, one rank's weights count there, and all ranks' where the machine's
-// memory is what limits.
+// Given two ranks and a limit of each one's address space; expects one rank's weights to count there, and all ranks' weights
+// against the machine's memory.
 TEST(MemoryFit, RanksShareTheMachine) {
   HostMemoryNeed need = large_model();
   need.rank_weights = {500'000'000, 500'000, 250'000'000, 3'000'000'000, 0};
@@ -160,8 +161,8 @@ TEST(MemoryFit, RanksShareTheMachine) {
   EXPECT_THAT(refusal(need, with_room(4'700'000'000)), HasSubstr("weights take 6.00 GB as fp32"));
 }
 
-// Given a small room, advice leaves what requests and threads may need, and the buffers of a step; of one rank where its
-// address space is what limits.
+// Given little room; expects advice that leaves room for requests, threads and the buffers of a step; for one rank if its
+// address space is the limit.
 TEST(MemoryFit, AdviceLeavesRoomForRequests) {
   HostMemoryNeed need;
   need.weights = {100'000'000, 0, 0, 400'000'000, 0};
@@ -173,14 +174,14 @@ TEST(MemoryFit, AdviceLeavesRoomForRequests) {
   need.max_context_tokens = 160;
   const std::int64_t weights = need.weights.bytes(need.format);
   EXPECT_THAT(refusal(need, with_room(weights + 20'000'000 + 64'000'000 + 10'000'000)),
-              HasSubstr("and buffers 0.02 GB, of 0.49 GB"));
+              HasSubstr("and buffers 0.02 GB; 0.49 GB"));
   EXPECT_THAT(refusal(need, with_room(weights + 20'000'000 + 64'000'000 + 10'000'000)),
               HasSubstr("--kv-cache-tokens 992 would"));
   EXPECT_THAT(refusal(need, {std::nullopt, MemoryRoom{weights / 2 + 10'000'000 + 64'000'000 + 10'000'000, "ulimit -v"}}),
               HasSubstr("--kv-cache-tokens 992 would"));
 }
 
-// Given any room, what the message advises is not refused.
+// Given any room; expects the advice not to be refused.
 TEST(MemoryFit, AdviceFits) {
   for (std::int64_t room = 3'300'000'000; room < 7'000'000'000; room += 37'000'000) {
     HostMemoryNeed need = large_model();

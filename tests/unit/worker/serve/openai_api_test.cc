@@ -1,4 +1,4 @@
-// The OpenAI bodies: what requests become, how every bad field is named, and the shapes of answers.
+// The OpenAI bodies: how requests are parsed, how every bad field is named, and the shapes of answers.
 #include "worker/serve/openai_api.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ class Api : public ::testing::Test {
   ModelConfig config_ = make_config();
 };
 
-// Given bare requests, the defaults are OpenAI's: temperature 1, 16 tokens for completions, all that fits for chats.
+// Given bare requests; expects OpenAI's defaults: temperature 1, 16 tokens for completions, all that fits for chats.
 TEST_F(Api, Defaults) {
   const ApiRequest chat_request = good(chat());
   EXPECT_EQ(chat_request.generation.sampling.temperature, 1);
@@ -69,7 +69,7 @@ TEST_F(Api, Defaults) {
   EXPECT_EQ(tokenizer_.decode(completion_request.generation.prompt), "hi");
 }
 
-// Given variables for the template, it sees their keys in the order of the body.
+// Given variables for the template; expects their keys in the order of the body.
 TEST_F(Api, TemplateVariablesKeepTheirOrder) {
   const auto shows = ChatTemplate::parse(tokenizer_, "{{ filter | tojson }}", "t", {});
   ASSERT_TRUE(shows.ok());
@@ -80,7 +80,7 @@ TEST_F(Api, TemplateVariablesKeepTheirOrder) {
   EXPECT_EQ(tokenizer_.decode(std::get<ApiRequest>(parsed).generation.prompt), R"({"z": 1, "a": {"y": 2, "b": 3}})");
 }
 
-// Given variables of more values than a template may have, a refusal.
+// Given variables with more values than a template may have; expects a refusal.
 TEST_F(Api, TooManyValuesForATemplate) {
   std::string many = "[1";
   for (int i = 0; i < 1'000'000; ++i) many += ",1";
@@ -90,13 +90,13 @@ TEST_F(Api, TooManyValuesForATemplate) {
   const auto parsed = parse_request(Endpoint::kChatCompletions, body, model, 99);
   ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
   EXPECT_EQ(std::get<ApiError>(parsed).status, 400);
-  EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("a list or dict would hold more than 1000000 values"));
+  EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("a list or dict: must have at most 1000000 values"));
   EXPECT_EQ(std::get<ApiError>(parsed).param, "chat_template_kwargs");
 }
 
-// Given a body with almost as many keys as are allowed beside such variables, it is read in one look at each; of a key that
-// comes twice the last value counts, at the first one's place.
-TEST_F(Api, ManyKeysAreReadOnce) {
+// Given a body with almost as many keys as allowed next to such variables; expects it to be parsed in one pass. For a repeated
+// key the last value counts, at the first one's place.
+TEST_F(Api, ReadsManyKeysInOnePass) {
   const auto shows = ChatTemplate::parse(tokenizer_, "{{ filter | tojson }}", "t", {});
   ASSERT_TRUE(shows.ok());
   std::string many;
@@ -108,7 +108,7 @@ TEST_F(Api, ManyKeysAreReadOnce) {
   EXPECT_EQ(tokenizer_.decode(std::get<ApiRequest>(parsed).generation.prompt), R"({"b": 3, "a": 2})");
 }
 
-// Given every supported field, all arrive; content may be a list of texts and the prompt a list of ids.
+// Given every supported field; expects all of them. Content may be a list of texts, and the prompt a list of ids.
 TEST_F(Api, ReadsAllFields) {
   json body = chat();
   body.update({{"temperature", 0.5},
@@ -163,7 +163,7 @@ TEST_F(Api, ReadsAllFields) {
   EXPECT_EQ(good(body, Endpoint::kCompletions).generation.sampling.top_k, 0);
 }
 
-// Given a model with sampling defaults of its own, they hold where the request says nothing.
+// Given a model with its own sampling defaults; expects them where the request gives none.
 TEST_F(Api, ModelsDefaultsHold) {
   config_.sampling = {.temperature = 0.6, .top_p = 0.9, .min_p = 0.05, .repetition_penalty = 1.05, .top_k = 20};
   SamplingParams sampling = good(chat()).generation.sampling;
@@ -180,49 +180,53 @@ TEST_F(Api, ModelsDefaultsHold) {
   EXPECT_EQ(sampling.top_p, 0.9);
 }
 
-// Given each bad field, the error names it, what was found and what is allowed, with status 400 and the field as param.
+// Given each bad field; expects status 400, the field as param, and a message with the rule and the value.
 TEST_F(Api, NamesBadFields) {
   const std::vector<std::tuple<json, std::string, std::string>> cases = {
-      {{{"temperature", "hot"}}, "temperature", "temperature: found \"hot\", allowed is a number from 0 to 2"},
-      {{{"temperature", -1}}, "temperature", "found -1"},
-      {{{"top_p", 0}}, "top_p", "found 0"},
-      {{{"max_tokens", 0}}, "max_tokens", "max_tokens: found 0, allowed is a whole number from 1"},
-      {{{"max_tokens", 1.5}}, "max_tokens", "found 1.5"},
-      {{{"stop", ""}}, "stop", "stop: found \"\""},
-      {{{"stop", 3}}, "stop", "stop: found 3"},
-      {{{"stream", "yes"}}, "stream", "stream: found \"yes\", allowed is true or false"},
-      {{{"stream_options", 1}}, "stream_options", "found 1"},
-      {{{"stream", true}, {"stream_options", 1}}, "stream_options", "found 1, allowed is an object"},
-      {{{"stream_options", {{"include_usage", true}}}}, "stream_options", "allowed is nothing without stream"},
-      {{{"seed", "x"}}, "seed", "found \"x\""},
-      {{{"n", 0}}, "n", "n: found 0, allowed is a whole number from 1 to 24"},
-      {{{"n", 25}}, "n", "n: found 25"},
-      {{{"n", 1.5}}, "n", "n: found 1.5"},
-      {{{"best_of", 2}}, "best_of", "best_of: found 2, this worker supports only 1"},
-      {{{"logprobs", 1}}, "logprobs", "logprobs: found 1, allowed is true or false"},
-      {{{"top_logprobs", 2}}, "top_logprobs", "top_logprobs: found 2, allowed is 0 where logprobs is not true"},
+      {{{"temperature", "hot"}}, "temperature", "temperature: must be a number from 0 to 2 (got \"hot\")"},
+      {{{"temperature", -1}}, "temperature", "(got -1)"},
+      {{{"top_p", 0}}, "top_p", "(got 0)"},
+      {{{"max_tokens", 0}}, "max_tokens", "max_tokens: must be a whole number from 1 (got 0)"},
+      {{{"max_tokens", 1.5}}, "max_tokens", "(got 1.5)"},
+      {{{"stop", ""}}, "stop", "(got \"\")"},
+      {{{"stop", 3}}, "stop", "(got 3)"},
+      {{{"stream", "yes"}}, "stream", "stream: must be true or false (got \"yes\")"},
+      {{{"stream_options", 1}}, "stream_options", "(got 1)"},
+      {{{"stream", true}, {"stream_options", 1}}, "stream_options", "must be an object (got 1)"},
+      {{{"stream_options", {{"include_usage", true}}}}, "stream_options", "must be absent without stream"},
+      {{{"seed", "x"}}, "seed", "(got \"x\")"},
+      {{{"n", 0}}, "n", "n: must be a whole number from 1 to 24 (got 0)"},
+      {{{"n", 25}}, "n", "(got 25)"},
+      {{{"n", 1.5}}, "n", "(got 1.5)"},
+      {{{"best_of", 2}}, "best_of", "best_of: must be 1"},
+      {{{"logprobs", 1}}, "logprobs", "logprobs: must be true or false (got 1)"},
+      {{{"top_logprobs", 2}}, "top_logprobs", "top_logprobs: must be 0 if logprobs is not true (got 2)"},
       {{{"logprobs", true}, {"top_logprobs", 21}}, "top_logprobs", "a whole number from 0 to 20"},
-      {{{"top_k", -2}}, "top_k", "top_k: found -2, allowed is a whole number from -1"},
-      {{{"top_k", 1e300}}, "top_k", "top_k: found 1e+300"},
-      {{{"min_p", 1.1}}, "min_p", "min_p: found 1.1, allowed is a number from 0 to 1"},
-      {{{"repetition_penalty", 0}}, "repetition_penalty", "found 0, allowed is a number from 0.01 to 100"},
-      {{{"presence_penalty", 3}}, "presence_penalty", "found 3, allowed is a number from -2 to 2"},
-      {{{"frequency_penalty", "x"}}, "frequency_penalty", "found \"x\""},
-      {{{"logit_bias", {1}}}, "logit_bias", "logit_bias: found [1]"},
-      {{{"logit_bias", {{"300", 1}}}}, "logit_bias", "found \"300\", allowed is token ids from 0 to 299"},
-      {{{"logit_bias", {{"07", 1}}}}, "logit_bias", "found \"07\", allowed is token ids from 0 to 299"},
+      {{{"top_k", -2}}, "top_k", "top_k: must be a whole number from -1"},
+      {{{"top_k", 1e300}}, "top_k", "(got 1e+300)"},
+      {{{"min_p", 1.1}}, "min_p", "min_p: must be a number from 0 to 1 (got 1.1)"},
+      {{{"repetition_penalty", 0}}, "repetition_penalty", "must be a number from 0.01 to 100 (got 0)"},
+      {{{"presence_penalty", 3}}, "presence_penalty", "must be a number from -2 to 2 (got 3)"},
+      {{{"frequency_penalty", "x"}}, "frequency_penalty", "(got \"x\")"},
+      {{{"logit_bias", {1}}}, "logit_bias", "(got [1])"},
+      {{{"logit_bias", {{"300", 1}}}}, "logit_bias", "must be token ids from 0 to 299 (got \"300\")"},
+      {{{"logit_bias", {{"07", 1}}}}, "logit_bias", "must be token ids from 0 to 299 (got \"07\")"},
       {{{"chat_template_kwargs", {1}}},
        "chat_template_kwargs",
-       "found [1], allowed is an object of at most 64 of the template's variables"},
-      {{{"logit_bias", {{"7", 101}}}}, "logit_bias.7", "logit_bias.7: found 101, allowed is a number from -100 to 100"},
-      {{{"tools", {{{"type", "function"}}}}}, "tools", "tools: found"},
-      {{{"response_format", {{"type", "json_object"}}}}, "response_format", "response_format: found"},
-      {{{"messages", json::array()}}, "messages", "messages: found [], allowed is a list of at least one message"},
-      {{{"messages", {{{"role", "wizard"}, {"content", "x"}}}}}, "messages[0].role", "found \"wizard\", allowed is system"},
-      {{{"messages", {{{"role", "user"}}}}}, "messages[0].content", "found nothing"},
-      {{{"messages", {{{"role", "user"}, {"content", 5}}}}}, "messages[0].content", "found 5"},
-      {{{"model", nullptr}}, "model", "model: found nothing, allowed is 'm'"},
-      {{{"model", 3}}, "model", "model: found 3"},
+       "must be an object of at most 64 of the template's variables (got [1])"},
+      {{{"logit_bias", {{"7", 101}}}}, "logit_bias.7", "logit_bias.7: must be a number from -100 to 100 (got 101)"},
+      {{{"tools", {{{"type", "function"}}}}}, "tools", "tools: must be [] or absent on this worker"},
+      {{{"response_format", {{"type", "json_object"}}}},
+       "response_format",
+       "response_format: must be {\"type\":\"text\"} on this worker"},
+      {{{"messages", json::array()}}, "messages", "messages: must be a list of at least one message (got [])"},
+      {{{"messages", {{{"role", "wizard"}, {"content", "x"}}}}},
+       "messages[0].role",
+       "must be system, developer, user or assistant (got \"wizard\")"},
+      {{{"messages", {{{"role", "user"}}}}}, "messages[0].content", "(got nothing)"},
+      {{{"messages", {{{"role", "user"}, {"content", 5}}}}}, "messages[0].content", "(got 5)"},
+      {{{"model", nullptr}}, "model", "model: must be 'm' (got nothing)"},
+      {{{"model", 3}}, "model", "(got 3)"},
   };
   for (const auto& [change, param, message] : cases) {
     json body = chat();
@@ -234,15 +238,15 @@ TEST_F(Api, NamesBadFields) {
   }
   json body = completion();
   body.erase("prompt");
-  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found nothing"));
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("(got nothing)"));
   body["prompt"] = {"a", 1};
-  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("prompt: found [\"a\",1]"));
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("(got [\"a\",1])"));
 }
 
-// Given fields that would change the answer and that this worker does not know, vLLM's and an invented one among them; each is
-// refused by its name. With the one value that asks for what is done anyway, or null, and fields that change nothing, it is
-// not.
-TEST_F(Api, FieldsThatAreNotSupportedAreRefusedByName) {
+// Given fields that would change the answer and that this worker does not support, vLLM's and an invented one among them;
+// expects each to be refused by name. With the one value that matches what the worker does, or null, and for fields without
+// effect, expects no refusal.
+TEST_F(Api, RefusesUnsupportedFieldsByName) {
   const json asks[] = {{{"guided_json", {{"type", "object"}}}},
                        {{"guided_regex", "a+"}},
                        {{"structured_outputs", {{"regex", "a"}}}},
@@ -264,7 +268,7 @@ TEST_F(Api, FieldsThatAreNotSupportedAreRefusedByName) {
     EXPECT_EQ(error.status, 400) << ask;
     EXPECT_EQ(error.param, ask.begin().key());
     EXPECT_EQ(error.code, "unsupported_parameter");
-    EXPECT_THAT(error.message, HasSubstr(ask.begin().key() + ": found "));
+    EXPECT_THAT(error.message, HasSubstr(ask.begin().key() + ": must be "));
   }
   json body = chat();
   body.update({{"guided_json", nullptr},
@@ -287,18 +291,18 @@ TEST_F(Api, FieldsThatAreNotSupportedAreRefusedByName) {
   EXPECT_EQ(bad(words, Endpoint::kCompletions).param.size(), 67U);
 }
 
-// Given bodies nested a million deep, where copying or printing them would use up the stack; they are refused.
+// Given bodies nested a million deep, which would overflow the stack when copied or printed; expects refusals.
 TEST_F(Api, DeepNestingIsRefused) {
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   for (const std::string& body : {deep, R"({"model":"m","n":)" + deep + "}", R"({"model":"m","stop":)" + deep + "}"}) {
     const auto parsed = parse_text(body, Endpoint::kCompletions);
     ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
-    EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("more than 64 levels of nesting"));
+    EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("must have at most 64 levels of nesting"));
   }
 }
 
-// Given bodies of almost a hundred thousand small values, they are read; given more, of which each would cost a hundred bytes,
-// they are refused before any is built.
+// Given bodies of almost a hundred thousand small values; expects them to be parsed. Given more, each of which would cost a
+// hundred bytes; expects a refusal before any is built.
 TEST_F(Api, ManyValuesAreRefusedUnbuilt) {
   for (const std::string value : {"{}", "[]"}) {
     for (const int count : {99'000, 1'000'000}) {
@@ -309,13 +313,13 @@ TEST_F(Api, ManyValuesAreRefusedUnbuilt) {
         EXPECT_TRUE(std::holds_alternative<ApiRequest>(parsed)) << std::get<ApiError>(parsed).message;
       } else {
         ASSERT_TRUE(std::holds_alternative<ApiError>(parsed));
-        EXPECT_EQ(std::get<ApiError>(parsed).message, "the body: found more than 100000 objects, lists and fields");
+        EXPECT_EQ(std::get<ApiError>(parsed).message, "the body: must have at most 100000 objects, lists and fields");
       }
     }
   }
 }
 
-// Given megabytes where something short is allowed, or that are no JSON, expects a short refusal.
+// Given megabytes where something short is allowed, or of invalid JSON; expects a short refusal.
 TEST_F(Api, RefusalsStayShort) {
   const std::string long_text(1'000'000, '1');
   for (const std::string& body :
@@ -328,8 +332,8 @@ TEST_F(Api, RefusalsStayShort) {
   }
 }
 
-// Given a request for more log probabilities than any gateway would pass on, expects a refusal that says what is allowed; a
-// stream of them, and an answer that may end before its context does, are taken.
+// Given a request for more log probabilities than any gateway would forward; expects a refusal with the limit. A stream of
+// them, and an answer that may end before its context does, are accepted.
 TEST_F(Api, AnswersThatNobodyPassesOnAreRefused) {
   EngineOptions options;
   options.max_context_tokens = 4096;
@@ -339,10 +343,9 @@ TEST_F(Api, AnswersThatNobodyPassesOnAreRefused) {
   body.update(json{{"n", 128}, {"logprobs", true}, {"top_logprobs", 20}, {"max_tokens", 4000}});
   const auto refused = parse_request(Endpoint::kChatCompletions, body.dump(), model, 1);
   ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
-  EXPECT_EQ(
-      std::get<ApiError>(refused).message,
-      "top_logprobs: found 20 for each of 128 choices of 4000 tokens, allowed is what makes an answer of at most 67108864 "
-      "bytes; a stream has no such limit");
+  EXPECT_EQ(std::get<ApiError>(refused).message,
+            "top_logprobs: must be few enough for an answer of at most 67108864 bytes, or a stream (got 20 for each of 128 "
+            "choices of 4000 tokens)");
   for (const json& change :
        {json{{"stream", true}}, json{{"n", 16}}, json{{"max_tokens", nullptr}}, json{{"top_logprobs", 0}}}) {
     json other = body;
@@ -352,17 +355,17 @@ TEST_F(Api, AnswersThatNobodyPassesOnAreRefused) {
   }
 }
 
-// Given another model's name, the answer is 404 with OpenAI's code.
+// Given another model's name; expects 404 with OpenAI's code.
 TEST_F(Api, UnknownModelIs404) {
   json body = chat();
   body["model"] = "gpt-9";
   const ApiError error = bad(body);
   EXPECT_EQ(error.status, 404);
   EXPECT_EQ(error.code, "model_not_found");
-  EXPECT_THAT(error.message, HasSubstr("found \"gpt-9\", this worker serves 'm'"));
+  EXPECT_THAT(error.message, HasSubstr("must be 'm', which this worker serves (got \"gpt-9\")"));
 }
 
-// Given a body that is no JSON, no object, or no UTF-8, the answer is 400 and says so.
+// Given a body that is not JSON, not an object, or not UTF-8; expects 400 and the reason.
 TEST_F(Api, NotJson) {
   for (const char* text : {"", "{", "[1]", "\"x\"", "{\"model\":\"\xFF\"}"}) {
     auto parsed = parse_text(text, Endpoint::kChatCompletions);
@@ -371,7 +374,7 @@ TEST_F(Api, NotJson) {
   }
 }
 
-// Given a prompt beyond the context, the message names both lengths.
+// Given a prompt beyond the context; expects a message with both lengths.
 TEST_F(Api, PromptBeyondContextNamesBothLengths) {
   json body = completion();
   body["prompt"] = json::array();
@@ -383,12 +386,13 @@ TEST_F(Api, PromptBeyondContextNamesBothLengths) {
   EXPECT_THAT(error.message, HasSubstr("64 tokens"));
 }
 
-// Given a text that cannot have fewer tokens than the context however they lie, it is refused unread; one that may fit is not.
-TEST_F(Api, TextBeyondContextIsRefusedUnread) {
+// Given a text that must have more tokens than the context; expects it to be refused without tokenizing. One that may fit is
+// not refused.
+TEST_F(Api, RefusesTextBeyondContextWithoutTokenizing) {
   EXPECT_EQ(tokenizer_.least_tokens(0), 0);
   std::size_t longest = 1;
   while (tokenizer_.least_tokens(longest) < 1) ++longest;
-  std::size_t most = 0;  // that one token stands for
+  std::size_t most = 0;  // most bytes that one token stands for
   for (std::int32_t id = 0; id < tokenizer_.size(); ++id)
     most = std::max({most, tokenizer_.token_bytes(id).size(), tokenizer_.special_text(id).size()});
   EXPECT_EQ(longest, most);
@@ -399,7 +403,8 @@ TEST_F(Api, TextBeyondContextIsRefusedUnread) {
   EXPECT_THAT(error.message, HasSubstr("the prompt has at least 64 tokens, but the context holds 64 tokens"));
 }
 
-// Given events, chunks and bodies have OpenAI's shapes; the first chat chunk names the role, the last one the reason.
+// Given events; expects chunks and bodies in OpenAI's shapes. The first chat chunk names the role, the last one the finish
+// reason.
 TEST_F(Api, AnswersHaveOpenAisShapes) {
   TokenEvent event;
   event.text = "é\"";
@@ -441,7 +446,7 @@ TEST_F(Api, AnswersHaveOpenAisShapes) {
   EXPECT_TRUE(body["error"]["code"].is_null());
 }
 
-// Given several choices, each has its index, and the usage counts the prompt once.
+// Given several choices; expects each to have its index, and the usage to count the prompt once.
 TEST_F(Api, ChoicesHaveIndices) {
   TokenEvent last;
   last.prompt_tokens = 3;
@@ -465,9 +470,9 @@ TEST_F(Api, ChoicesHaveIndices) {
   EXPECT_EQ(json::parse(format.usage_chunk(choices).substr(6))["usage"]["completion_tokens"], 7);
 }
 
-// Given a list of prompts, texts or token ids, with two choices each, each prompt has its choices one after the other, room for
-// an answer of its own, and counts once; more than the worker has places for are refused.
-TEST_F(Api, PromptsMayBeMany) {
+// Given a list of prompts, as texts or token ids, with two choices each; expects each prompt's choices in order, with room for
+// an answer of its own, and counted once. More choices than the worker has places are refused.
+TEST_F(Api, AcceptsSeveralPrompts) {
   json body = completion();
   body["prompt"] = {"hi", {1, 2, 3}};
   body["n"] = 2;
@@ -502,16 +507,15 @@ TEST_F(Api, PromptsMayBeMany) {
   body["prompt"] = json::array();
   for (int i = 0; i < 13; ++i) body["prompt"].push_back("hi");
   EXPECT_THAT(bad(body, Endpoint::kCompletions).message,
-              HasSubstr("prompt: found 13 prompts, allowed is at most 12 with n each"));
+              HasSubstr("prompt: must be at most 12 prompts with this n (got 13 prompts)"));
   body["prompt"] = {"hi", 3};
-  EXPECT_THAT(bad(body, Endpoint::kCompletions).message,
-              HasSubstr("allowed is a string, a list of token ids, or a list of such"));
+  EXPECT_THAT(bad(body, Endpoint::kCompletions).message, HasSubstr("must be a string, a list of token ids, or a list of such"));
   body["prompt"] = {"hi", json::array()};
   EXPECT_EQ(bad(body, Endpoint::kCompletions).param, "prompt");
 }
 
-// Given log probabilities, chats tell of each token with its bytes, completions in lists with offsets in characters; a part of
-// a character is U+FFFD there.
+// Given log probabilities; expects chats to list each token with its bytes, and completions to use lists with offsets in
+// characters, with U+FFFD for a part of a character.
 TEST_F(Api, LogprobsHaveOpenAisShapes) {
   const TokenLogprobs first{{"\xC3\xA9t", -0.5}, {{"\xC3\xA9t", -0.5}, {"x", -1.5}}};
   const TokenLogprobs second{{"\xE2\x82", -2}, {{"y", -0.25}}};
@@ -542,7 +546,7 @@ TEST_F(Api, LogprobsHaveOpenAisShapes) {
   EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"], (json{2}));
 }
 
-// Given special tokens among log probabilities, each has the text that stands for it as its name, and moves no offset.
+// Given special tokens among log probabilities; expects the text of each as its name, without an effect on offsets.
 TEST_F(Api, LogprobsNameSpecialTokens) {
   const auto special = [](std::int32_t id) { return std::string_view(id == 7 ? "<|end|>" : id == 8 ? "<|eot|>" : ""); };
   const TokenLogprobs first{{"", -0.5, 7}, {{"", -0.5, 7}, {"", -1.5, 8}}}, second{{"x", -1, 1}, {}};
@@ -559,7 +563,7 @@ TEST_F(Api, LogprobsNameSpecialTokens) {
   EXPECT_EQ(lists["top_logprobs"][0], (json{{"<|end|>", -0.5}, {"<|eot|>", -1.5}}));
 }
 
-// Given texts and ids, /tokenize and /detokenize are each other's inverse; what they refuse they name.
+// Given texts and ids; expects /tokenize and /detokenize to be inverse to each other, and refusals to name the field.
 TEST_F(Api, TokenizesAndBack) {
   const ApiModel model{name_, tokenizer_, chat_, options_, config_};
   const auto done = [](const std::variant<std::string, ApiError>& answer) {
@@ -580,12 +584,13 @@ TEST_F(Api, TokenizesAndBack) {
   EXPECT_FALSE(begin.empty());
   EXPECT_EQ(done(detokenize_body(json{{"tokens", with["tokens"]}}.dump(), model))["prompt"], begin + "hi there");
   EXPECT_EQ(done(tokenize_body(chat().dump(), model))["tokens"], json(good(chat()).generation.prompt));
-  EXPECT_THAT(refused(tokenize_body("{}", model)), HasSubstr("prompt: found nothing, allowed is either prompt or messages"));
-  EXPECT_THAT(refused(tokenize_body(R"({"prompt":["a"]})", model)), HasSubstr("prompt: found [\"a\"], allowed is a string"));
-  EXPECT_THAT(refused(tokenize_body(R"({"model":"x","prompt":"a"})", model)), HasSubstr("this worker serves 'm'"));
-  EXPECT_THAT(refused(detokenize_body("{}", model)), HasSubstr("tokens: found nothing"));
+  EXPECT_THAT(refused(tokenize_body("{}", model)), HasSubstr("prompt: must be given, or messages, but not both (got neither)"));
+  EXPECT_THAT(refused(tokenize_body(R"({"prompt":["a"]})", model)), HasSubstr("prompt: must be a string (got [\"a\"])"));
+  EXPECT_THAT(refused(tokenize_body(R"({"model":"x","prompt":"a"})", model)),
+              HasSubstr("must be 'm', which this worker serves"));
+  EXPECT_THAT(refused(detokenize_body("{}", model)), HasSubstr("(got nothing)"));
   EXPECT_THAT(refused(detokenize_body(R"({"tokens":[300]})", model)),
-              HasSubstr("found 300, allowed is a list of token ids from 0 to 299"));
+              HasSubstr("must be a list of token ids from 0 to 299 (got 300)"));
 }
 
 }  // namespace

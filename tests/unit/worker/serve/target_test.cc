@@ -1,4 +1,4 @@
-// What each path of the worker asks for.
+// Which target each path of the worker has.
 #include "worker/serve/target.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace windlass::worker {
 namespace {
 
-// Given paths, near ones and prefixes; expects the target of each, and that it takes its own methods alone.
+// Given paths, similar ones and prefixes; expects the target of each, with only its own methods.
 TEST(Target, HasItsPathAndMethods) {
   EXPECT_EQ(target_of("/v1/completions"), Target::kGenerate);
   EXPECT_EQ(target_of("/v1/completions/"), Target::kUnknown);

@@ -1,4 +1,4 @@
-// What workers answer each other over HTTP, as the one that asks reads it: never more than it allows.
+// Answers between workers over HTTP, as the client reads them: never more than it allows.
 #include <future>
 #include <string>
 #include <thread>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kCall = "a step";
 
-// Waits for connections on a port of its own.
+// Listens on a port of its own.
 class Listener {
  public:
   Listener() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -30,7 +30,7 @@ class Listener {
     socklen_t size = sizeof(at);
     EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&at), size), 0);
     EXPECT_EQ(::listen(socket_, 4), 0);
-    const timeval limit{20, 0};  // then nobody calls
+    const timeval limit{20, 0};  // after this time nobody will call
     EXPECT_EQ(::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
     EXPECT_EQ(::getsockname(socket_, reinterpret_cast<sockaddr*>(&at), &size), 0);
     address_ = fmt::format("127.0.0.1:{}", ::ntohs(at.sin_port));
@@ -39,13 +39,13 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // The next connection, once a call of answer_of() has come over it.
+  // The next connection, once a call of answer_of() has arrived on it.
   [[nodiscard]] int called() const {
     const int peer = ::accept(socket_, nullptr, nullptr);
     read_call(peer);
     return peer;
   }
-  // All of it: else what closes the connection would break it.
+  // Reads all of it: closing with unread data would reset the connection.
   static void read_call(int peer) {
     std::string bytes;
     char byte = 0;
@@ -59,7 +59,8 @@ class Listener {
   std::string address_;
 };
 
-// Takes one connection, reads what comes first and writes `head`, then `more` as often as it is taken, up to kMost bytes.
+// Accepts one connection, reads what arrives first and writes `head`, then `more` as often as the peer accepts it, up to kMost
+// bytes.
 class Answering {
  public:
   static constexpr std::size_t kMost = 256U << 20U;
@@ -70,7 +71,7 @@ class Answering {
   Answering& operator=(const Answering&) = delete;
 
   [[nodiscard]] const std::string& address() const { return listener_.address(); }
-  // Once the other side has closed the connection, or taken everything.
+  // Returns once the other side has closed the connection, or accepted everything.
   [[nodiscard]] std::size_t taken() { return taken_.get_future().get(); }
 
  private:
@@ -117,7 +118,7 @@ std::string answer_text(const std::string& body) {
   return fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
 }
 
-// Given an answer with a length that is allowed, its status, reason and body.
+// Given an answer of an allowed length; expects its status, reason and body.
 TEST(WorkerAnswers, AreReadWhole) {
   Answering answering("HTTP/1.1 503 Full\r\nContent-Length: 7\r\nX-Windlass-Rejected: full\r\n\r\nno room", "");
   {
@@ -130,9 +131,8 @@ TEST(WorkerAnswers, AreReadWhole) {
   }
 }
 
-// Given a worker that was there, went, and is there again under its address, a call that finds the kept connection broken goes
-// over a new one.
-TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
+// Given a worker that stops and restarts at its address; expects a call that finds the kept connection broken to use a new one.
+TEST(WorkerAnswers, UseANewConnectionAfterABrokenOne) {
   const Listener listener;
   std::promise<void> gone;
   std::thread worker([&] {
@@ -140,7 +140,7 @@ TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
       const int peer = listener.called();
       write(peer, answer_text("done"));
       if (life == 0) {
-        const linger at_once{1, 0};  // as a process that is killed
+        const linger at_once{1, 0};  // like a process that is killed
         ::setsockopt(peer, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
       }
       ::close(peer);
@@ -156,9 +156,9 @@ TEST(WorkerAnswers, ComeOverANewConnectionWhereTheKeptOneIsBroken) {
   worker.join();
 }
 
-// Given a worker that reads a call over a kept connection and ends without an answer, a call that may be repeated goes over a
-// new one, and another has no answer.
-TEST(WorkerAnswers, AreAskedForOnceMoreWhereThatDoesNoHarm) {
+// Given a worker that reads a call over a kept connection and stops without an answer; expects a repeatable call to use a new
+// connection, and any other to have no answer.
+TEST(WorkerAnswers, AreRetriedIfRepeatable) {
   for (const bool repeatable : {true, false}) {
     const Listener listener;
     std::thread worker([&] {
@@ -181,8 +181,8 @@ TEST(WorkerAnswers, AreAskedForOnceMoreWhereThatDoesNoHarm) {
   }
 }
 
-// Given a worker that sends two answers to one call, the next call has its own; one that says what nobody asked about first has
-// given none.
+// Given a worker that sends two answers to one call; expects the next call to get its own. Data before any call is not an
+// answer.
 TEST(WorkerAnswers, AreOfTheirCalls) {
   const Listener listener;
   std::thread worker([&] {
@@ -191,7 +191,7 @@ TEST(WorkerAnswers, AreOfTheirCalls) {
       const int peer = listener.called();
       write(peer, text);
       char byte = 0;
-      static_cast<void>(::recv(peer, &byte, 1, 0));  // until it is closed, or another call comes
+      static_cast<void>(::recv(peer, &byte, 1, 0));  // until it is closed, or another call arrives
       ::close(peer);
     }
   });
@@ -202,12 +202,12 @@ TEST(WorkerAnswers, AreOfTheirCalls) {
   }
   {
     const ChainPost post = calls();
-    EXPECT_THAT(answer_of(post, listener.address(), 10).body, HasSubstr("found status 100"));
+    EXPECT_THAT(answer_of(post, listener.address(), 10).body, HasSubstr("unexpected status 100"));
   }
   worker.join();
 }
 
-// Given an answer of more bytes than a string can have, that is no answer.
+// Given an answer larger than a string can be; expects no answer.
 TEST(WorkerAnswers, MustFitIntoMemory) {
   Answering answering("HTTP/1.1 200 OK\r\nContent-Length: 9300000000000000000\r\n\r\n", "");
   const ChainPost post = calls();
@@ -216,7 +216,7 @@ TEST(WorkerAnswers, MustFitIntoMemory) {
   EXPECT_THAT(answer.body, HasSubstr(": answer: "));
 }
 
-// Given a client that has ended with a call under way, that call is dropped, and those that follow are answered at once.
+// Given a client that ends with a call in progress; expects that call to be dropped, and later ones to fail immediately.
 TEST(WorkerAnswers, EndWithTheClient) {
   const Listener listener;
   std::promise<void> called;
@@ -233,19 +233,18 @@ TEST(WorkerAnswers, EndWithTheClient) {
   called.get_future().wait();
   client->end();
   EXPECT_EQ(held.use_count(), 1);
-  EXPECT_THAT(answer_of(call_over_http(client), listener.address(), 10).body, HasSubstr("this worker stops"));
+  EXPECT_THAT(answer_of(call_over_http(client), listener.address(), 10).body, HasSubstr("this worker is stopping"));
   worker.join();
 }
 
-// Given a worker that says nothing, or nothing more, for longer than a call's patience, or one that is not there, there is no
-// answer.
-TEST(WorkerAnswers, DoNotLetWait) {
+// Given a worker that is silent, or stops sending, for longer than a call's timeout, or that does not exist; expects no answer.
+TEST(WorkerAnswers, TimeOut) {
   for (const char* head : {"", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nno"}) {
     Answering answering(head, "");
     const ChainPost post = calls();
     const ChainAnswer answer = answer_of(post, answering.address(), 7, 0.1);
     EXPECT_EQ(answer.status, 0);
-    EXPECT_THAT(answer.body, HasSubstr("answer: has not come in time"));
+    EXPECT_THAT(answer.body, HasSubstr("answer: did not arrive in time"));
   }
   const ChainPost post = calls();
   for (const std::string& address : {Listener().address(), std::string("nowhere"), std::string("127.0.0.1:99999")}) {
@@ -255,20 +254,20 @@ TEST(WorkerAnswers, DoNotLetWait) {
   }
 }
 
-// Given answers in chunks without an end, or in one that is too long, or with a length beyond what is allowed, or none, or
-// both, or with a header, an extension of a chunk or a trailer without an end, that is no answer, and whoever sends them finds
-// the connection closed after what sockets hold, long before all of it could have been read into memory.
+// Given chunked answers without an end, or with an overlong chunk; a length that is too large, missing or given in addition to
+// chunks; a header, chunk extension or trailer without an end. Expects no answer, and the connection closed after what sockets
+// buffer, long before all of it could have been read into memory.
 TEST(WorkerAnswers, AreNotReadBeyondWhatIsAllowed) {
   const std::string chunk = "10000\r\n" + std::string(0x10000, 'x') + "\r\n";
   const std::string plain(0x10000, 'x');
   const struct {
     std::string head, more, says;
   } cases[] = {
-      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, "allowed is at most 4096"},
-      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20000000\r\n", plain, "allowed is at most 4096"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, "must have at most 4096 bytes"},
+      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20000000\r\n", plain, "must have at most 4096 bytes"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, "bad Transfer-Encoding"},
-      {"HTTP/1.1 200 OK\r\nContent-Length: 300000000\r\n\r\n", plain, "allowed is at most 4096"},
-      {"HTTP/1.1 200 OK\r\n\r\n", plain, "allowed is at most 4096"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 300000000\r\n\r\n", plain, "must have at most 4096 bytes"},
+      {"HTTP/1.1 200 OK\r\n\r\n", plain, "must have at most 4096 bytes"},
       {"HTTP/1.1 200 OK\r\nX-Long: ", plain, "header limit"},
       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", plain, "buffer overflow"},
       {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Long: ", plain, "buffer overflow"},

@@ -1,4 +1,4 @@
-// See emulated_device.h. What memory holds before it is written is 0xFF, NaNs, as a device promises nothing.
+// The emulated device; see emulated_device.h. Fresh memory is filled with 0xFF (NaN), because a device guarantees nothing.
 #include "worker/backend/cuda/emulation/emulated_device.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::vector<float> as_floats(const void* from, std::int64_t count, Precision pre
   return floats;
 }
 
-// e4m3: an exponent of four bits and a mantissa of three, of which the largest are no number.
+// e4m3: a 4-bit exponent and a 3-bit mantissa; the largest code is NaN.
 std::vector<float> from_fp8(const void* from, std::int64_t count) {
   std::vector<float> floats(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -66,8 +66,8 @@ class EmulatedDevice final : public Device {
   [[nodiscard]] Result<void*> allocate(std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
     if (used_ + bytes > options_.memory_bytes)
-      return Error{ErrorCode::kResourceExhausted, fmt::format("found no {} bytes", bytes)};
-    // Aligned as a device's, and of exactly this size for the address sanitizer.
+      return Error{ErrorCode::kResourceExhausted, fmt::format("no memory for {} bytes", bytes)};
+    // Aligned like device memory, and exactly this large, for the address sanitizer.
     void* memory = ::operator new(static_cast<std::size_t>(bytes), kAlignment);
     std::memset(memory, 0xFF, static_cast<std::size_t>(bytes));
     sizes_[memory] = bytes;

@@ -1,4 +1,4 @@
-// An emulated Device: memory is the host's, products are OpenBLAS's, and kernels run as execution.h says. For tests.
+// An emulated Device, for tests: memory is the host's, products use OpenBLAS, and kernels run as described in execution.h.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ struct DeviceOptions {
   Precision precision = Precision::kFp32;
   Schedule schedule = {};
   int multiprocessors = 4;
-  std::int64_t memory_bytes = 1LL << 32U;     // allocations beyond them fail
-  bool fp8 = true;                            // whether it multiplies it
-  const std::atomic<bool>* broken = nullptr;  // once true, all work fails, as a GPU's does that has fallen off its bus
-  RankGroup* network = nullptr;               // by which ranks' devices add up sums; null: there is one rank alone
+  std::int64_t memory_bytes = 1LL << 32U;     // allocations beyond this fail
+  bool fp8 = true;                            // whether it supports FP8 products
+  const std::atomic<bool>* broken = nullptr;  // once true, all work fails, like on a GPU that has fallen off its bus
+  RankGroup* network = nullptr;               // the group in which ranks' devices compute sums; null: only one rank
 };
 
 [[nodiscard]] std::unique_ptr<Device> make_emulated_device(const DeviceOptions& options);

@@ -1,4 +1,4 @@
-// The kernels of kernels/, compiled by the C++ compiler for the emulation.
+// Compiles the kernels in kernels/ with the C++ compiler, for the emulation.
 #include "worker/backend/cuda/emulation/emulated_kernels.h"
 
 #include "worker/backend/cuda/emulation/queue.h"

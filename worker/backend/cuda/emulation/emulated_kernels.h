@@ -1,4 +1,4 @@
-// The kernels as the emulation runs them; their streams are Queues.
+// The kernels for the emulation; their streams are Queues.
 #pragma once
 
 #include "worker/backend/cuda/device.h"

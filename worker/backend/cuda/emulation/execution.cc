@@ -1,4 +1,4 @@
-// Fibers, and the order in which they run; see execution.h.
+// Implements fibers and their scheduling; see execution.h.
 #include "worker/backend/cuda/emulation/execution.h"
 
 #include <algorithm>
@@ -40,8 +40,9 @@ constexpr int kMaxThreads = 1024;
 }  // namespace
 
 #if defined(__x86_64__)
-// Saves what the ABI wants saved on the stack, leaves the stack's top at *save and goes on from `load`. swapcontext() would do,
-// but asks the kernel about signals each time: twenty times as long, and a shuffle costs 64 of these.
+// Saves the registers required by the ABI on the stack, stores the stack pointer in *save and continues from `load`.
+// swapcontext() would work but makes a system call for signals each time: it takes twenty times as long, and a shuffle needs 64
+// switches.
 extern "C" void windlass_switch_stacks(void** save, void* load);
 asm(R"(
 .text
@@ -71,21 +72,21 @@ namespace {
 
 void fiber_main();
 
-// Where one line of execution stands while another runs.
+// A line of execution while another one runs.
 class Context {
  public:
-  Context() = default;  // of who calls switch_to() first
+  Context() = default;  // for the caller of the first switch_to()
 
   // Begins at fiber_main() on a stack of kStackBytes.
   void start(std::byte* stack) {
     stack_ = stack;
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(stack, kStackBytes);  // of fibers that were left where they stood
+    __asan_unpoison_memory_region(stack, kStackBytes);  // of fibers that were abandoned
     fake_stack_ = nullptr;
 #endif
 #if defined(__x86_64__)
     void** top = reinterpret_cast<void**>(stack + kStackBytes);
-    *--top = nullptr;  // fiber_main() must find the stack as a call would leave it, and never returns
+    *--top = nullptr;  // fiber_main() must find the stack as after a call, and never returns
     *--top = reinterpret_cast<void*>(&fiber_main);
     for (int saved = 0; saved < 6; ++saved) *--top = nullptr;
     top_ = top;
@@ -112,7 +113,7 @@ class Context {
     arrived(to);
   }
 
-  // The first thing that runs after a switch; `from` is whose stack was left.
+  // Call first after a switch; `from` is the context whose stack was left.
   void arrived([[maybe_unused]] Context& from) {
 #if defined(__SANITIZE_ADDRESS__)
     const void* bottom = nullptr;
@@ -143,24 +144,24 @@ struct Fiber {
   Context context;
   State state = State::kReady;
   int line = 0;      // where it waits
-  unsigned met = 0;  // how often it has met its warp
+  unsigned met = 0;  // number of times it has met its warp
 };
 
 struct Warp {
   int arrived = 0;
-  // What the lanes give each other, for two meetings in turn: who is through one may reach the next before all have read, but
-  // not the one after that.
+  // What the lanes exchange, for two consecutive meetings: a lane may reach the next meeting before all have read, but not the
+  // one after.
   std::array<OfLanes, 2> given = {};
 };
 
-// Runs blocks, one after the other; one for each thread of the host.
+// Runs blocks one after the other; one per host thread.
 class BlockRunner {
  public:
   Result<void> run(int threads, std::size_t shared_bytes, Rng* shuffle, bool backward, const std::function<void()>& body) {
     while (static_cast<int>(stacks_.size()) < threads) stacks_.push_back(std::make_unique<std::byte[]>(kStackBytes));
     fibers_.assign(static_cast<std::size_t>(threads), {});
     warps_.assign(static_cast<std::size_t>(threads / kWarpLanes), {});
-    // Of its exact size, for the address sanitizer.
+    // Of the exact size, for the address sanitizer.
     shared_ = std::make_unique<std::byte[]>(std::max<std::size_t>(shared_bytes, 1));
     shared_bytes_ = shared_bytes;
     std::fill_n(shared_.get(), shared_bytes, std::byte{0xFF});
@@ -203,7 +204,7 @@ class BlockRunner {
     }
   }
 
-  // What follows runs on a fiber.
+  // Runs on a fiber.
   void run_fiber() {
     current().context.arrived(main_);
     (*body_)();
@@ -238,14 +239,14 @@ class BlockRunner {
   }
   [[noreturn]] void fail(std::string what) {
     error_ = error(fmt::format("thread {}: {}", running_, what));
-    std::string().swap(what);  // nobody unwinds this stack
+    std::string().swap(what);  // this stack is never unwound
     leave(Fiber::State::kEnded);
-    std::abort();  // nobody comes back to a fiber that has ended
+    std::abort();  // a finished fiber is never resumed
   }
 
  private:
   [[nodiscard]] Fiber& current() { return fibers_[static_cast<std::size_t>(running_)]; }
-  // Each of these threads that can run does, until it must wait; whether one could.
+  // Runs each of these threads until it must wait. Returns whether any could run.
   bool resume_once(std::span<const int> threads) {
     bool moved = false;
     for (const int thread : threads) {
@@ -295,8 +296,9 @@ Result<void> run_grid(dim3 grid, int threads, std::size_t shared_bytes, const Sc
   // A GPU's limits.
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFFU || grid.y > 0xFFFFU || grid.z > 0xFFFFU ||
       shared_bytes > (227U << 10U)) {
-    return Error{ErrorCode::kInternal, fmt::format("launch: found a grid of ({}, {}, {}) and {} bytes of shared memory", grid.x,
-                                                   grid.y, grid.z, shared_bytes)};
+    return Error{ErrorCode::kInternal,
+                 fmt::format("launch: must be within a GPU's limits (got a grid of ({}, {}, {}) and {} bytes of shared memory)",
+                             grid.x, grid.y, grid.z, shared_bytes)};
   }
   gridDim = grid;
   blockDim = dim3(static_cast<unsigned>(threads));
@@ -327,7 +329,7 @@ void require_aligned(const void* at, std::uintptr_t bytes) {
 
 namespace {
 
-// Of two brain floats in a register, the one with this number.
+// Returns one of the two brain floats in a register.
 float half_of(unsigned bits, int number) { return __uint_as_float(number == 0 ? bits << 16U : bits & 0xFFFF0000U); }
 
 std::uint64_t both(unsigned low, unsigned high) { return low | static_cast<std::uint64_t>(high) << 32U; }
@@ -335,7 +337,7 @@ unsigned one_of(std::uint64_t two, int number) { return static_cast<unsigned>(nu
 
 }  // namespace
 
-// Which lane has which element: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+// The lane of each element: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 void multiply_accumulate(float (&sum)[4], const unsigned (&a)[4], unsigned b_low, unsigned b_high, int line) {
   // a[0] and a[2] have rows 0 to 7, a[1] and a[3] rows 8 to 15; a[0] and a[1] columns 0 to 7, the others 8 to 15.
   const emulation::OfLanes upper = emulation::meet_warp(both(a[0], a[2]), line);

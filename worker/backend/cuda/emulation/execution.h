@@ -1,16 +1,14 @@
-// CUDA's execution model on one CPU thread, as far as the kernels of kernels/ use it, so that tests run their very code.
+// Emulates CUDA's execution model on one CPU thread, as far as kernels/ uses it, so that tests run the real kernel code.
 //
-// Each thread of a block is a fiber. It runs until it must wait for others, at __syncthreads() or where its warp meets
-// (shuffles,
-// __syncwarp()); then another runs. In which order is up to the Schedule, so that two runs under different ones differ where a
-// barrier is missing. Blocks run one after the other. Shared memory has exactly the size that the launch says and holds NaNs at
-// first: the address sanitizer sees what goes beyond it, and a result what was read too early.
+// Each CUDA thread is a fiber. It runs until it must wait for others, at __syncthreads() or where its warp meets (shuffles,
+// __syncwarp()); then another one runs. The Schedule determines the order, so that runs with different schedules give different
+// results if a barrier is missing. Blocks run one after the other. Shared memory has exactly the size given at launch and
+// initially holds NaNs: the address sanitizer detects accesses beyond it, and results reveal reads before writes.
 //
-// What CUDA leaves undefined is an error here: threads that end while others wait at a barrier; lanes of a warp that do not
-// meet all 32 at one place of the code; accesses to 4 or 16 bytes that are not aligned. The first error of a launch is what
-// run_grid() returns.
+// What CUDA leaves undefined is an error here: threads that end while others wait at a barrier; lanes of a warp that do not all
+// meet at one place of the code; unaligned accesses to 4 or 16 bytes. run_grid() returns the first error of a launch.
 //
-// Names are CUDA's, but in this namespace. State is per thread of the host: several may run grids at once.
+// Names are CUDA's, but in this namespace. State is per host thread, so several may run grids at the same time.
 #pragma once
 
 #include <array>
@@ -52,23 +50,23 @@ extern constinit thread_local dim3 gridDim;
 
 namespace emulation {
 
-// In which order threads that could run do: as they are numbered or backwards, each warp as far as it comes before the next one
-// begins; or all in turn, shuffled anew each time with this seed.
+// The order of runnable threads: by number or reversed, with each warp running as far as possible before the next begins; or
+// all in turn, shuffled each time with this seed.
 struct Schedule {
   enum class Order { kForward, kBackward, kShuffled };
   Order order = Order::kForward;
   std::uint64_t seed = 0;
 };
 
-// Runs `thread` for each thread of each block. Error: kInternal naming the block and what its threads did.
-// REQUIRES: threads is a multiple of 32 and at most 1024.
+// Runs `thread` for each thread of each block. Error: kInternal naming the block and what its threads did. REQUIRES: threads is
+// a multiple of 32 and at most 1024.
 [[nodiscard]] Result<void> run_grid(dim3 grid, int threads, std::size_t shared_bytes, const Schedule& schedule,
                                     const std::function<void()>& thread);
 
-// For kernels' code.
+// For kernel code.
 [[nodiscard]] void* dynamic_shared(std::size_t bytes);
 void wait_for_block(int line);
-// Gives `bits` and takes what all lanes of the warp gave; every lane must give the same line.
+// Gives `bits` and returns what all lanes of the warp gave; every lane must pass the same line.
 using OfLanes = std::array<std::uint64_t, 32>;
 [[nodiscard]] OfLanes meet_warp(std::uint64_t bits, int line);
 [[nodiscard]] int lane();
@@ -82,7 +80,7 @@ Shared& shared_memory() {
   return *static_cast<Shared*>(emulation::dynamic_shared(sizeof(Shared)));
 }
 
-// Which line of the code waits is how the emulation tells one place from another.
+// The emulation identifies places in the code by their line.
 inline void __syncthreads(int line = __builtin_LINE()) { emulation::wait_for_block(line); }
 
 inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
@@ -128,14 +126,14 @@ inline void store_4(void* to, unsigned value) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-// To the nearest, ties to even, as cvt.rn.bf16.f32 has it.
+// Rounds to nearest, ties to even, like cvt.rn.bf16.f32.
 inline std::uint16_t bf16_bits(float value) {
   const std::uint32_t bits = __float_as_uint(value);
   if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return 0x7FFF;
   return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
 }
 
-// The tensor cores' operations, as execution.cuh has them for nvcc.
+// The tensor cores' operations, as execution.cuh defines them for nvcc.
 void multiply_accumulate(float (&sum)[4], const unsigned (&a)[4], unsigned b_low, unsigned b_high, int line = __builtin_LINE());
 template <bool transposed>
 void load_matrices(unsigned (&to)[4], const void* row, int line = __builtin_LINE());

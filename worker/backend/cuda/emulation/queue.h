@@ -1,4 +1,4 @@
-// Queue: a stream of the emulated device. Work runs as it is put there, unless it is being captured; the first error stays.
+// Queue: a stream of the emulated device. Work runs immediately, unless it is being captured; the first error is kept.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ class Queue {
  public:
   using Work = std::function<Result<void>()>;
 
-  // `broken`: nothing runs any more once that is true. Null: never.
+  // `broken`: once it is true, nothing runs any more. Null: never.
   Queue(const Schedule& schedule, const std::atomic<bool>* broken) : schedule_(schedule), broken_(broken) {}
 
   void put(Work work) {

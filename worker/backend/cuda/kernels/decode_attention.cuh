@@ -1,10 +1,10 @@
-// Paged attention for single tokens: each reads its whole context once, so memory bandwidth bounds it, and a token by itself
-// has too few heads to fill a GPU: its context is cut into splits that run beside each other (Dao et al. 2023, Flash-Decoding).
+// Paged attention for single tokens. Each token reads its whole context once, so memory bandwidth is the limit. One token has
+// too few heads to fill a GPU, so its context is split into parts that run in parallel (Dao et al. 2023, Flash-Decoding).
 //
-// A block has one token, one split and up to kDecodeHeads query heads of one key/value head. Its warps take turns with the
-// cache's blocks. Within a warp kLanes lanes share one key or value row, 16 bytes each, so that a load instruction reads
-// neighbouring rows whole, and a lane issues several before it needs the first. Every group of lanes keeps an online softmax
-// (Milakov, Gimelshein 2018) of its own; they meet at the end alone.
+// A thread block handles one token, one split and up to kDecodeHeads query heads of one key/value head. Its warps take turns
+// with the cache's blocks. In a warp, kLanes lanes share one key or value row, 16 bytes each, so that a load instruction reads
+// neighbouring rows completely, and a lane issues several loads before it needs the first. Every group of lanes keeps its own
+// online softmax (Milakov, Gimelshein 2018); they are combined only at the end.
 #pragma once
 
 #include "worker/backend/cuda/kernels/execution.cuh"
@@ -22,16 +22,16 @@ struct DecodeShared {
   float mixed[kDecodeWarps][kDecodeHeads][kDims];
 };
 
-// kDims: the least of 64, 128 and 256 that padded_dim fits into.
-// grid (rows, kv_heads * groups of kDecodeHeads heads, splits)
+// kDims: the smallest of 64, 128 and 256 that is at least padded_dim. grid (rows, kv_heads * groups of kDecodeHeads heads,
+// splits)
 template <typename T, int kDims>
 __global__ void __launch_bounds__(kDecodeThreads) decode_attention_kernel(DecodeAttention work) {
   constexpr int kVec = kVector<T>;
-  constexpr int kLanes = kDims / kVec < kWarp ? kDims / kVec : kWarp;  // that share a row
-  constexpr int kChunks = kDims / (kVec * kLanes);                     // of 16 bytes, of a lane in a row
+  constexpr int kLanes = kDims / kVec < kWarp ? kDims / kVec : kWarp;  // lanes that share a row
+  constexpr int kChunks = kDims / (kVec * kLanes);                     // 16-byte chunks of a row per lane
   constexpr int kGroups = kWarp / kLanes;                              // rows that a warp reads at once
-  constexpr int kOwn = kCacheBlockTokens / kGroups;                    // rows of a cache block for each group of lanes
-  constexpr int kStep = kOwn < 8 / kChunks ? kOwn : 8 / kChunks;       // of them, before the softmax is brought up to date
+  constexpr int kOwn = kCacheBlockTokens / kGroups;                    // rows of a cache block per group of lanes
+  constexpr int kStep = kOwn < 8 / kChunks ? kOwn : 8 / kChunks;       // rows processed between two updates of the softmax
 
   const Attention& a = work.attention;
   auto& shared = shared_memory<DecodeShared<kDims>>();
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kDecodeThreads) decode_attention_kernel(Decode
   const int first_head = kv_head * group_heads + first_of_group;
   const int heads = min(kDecodeHeads, group_heads - first_of_group);
 
-  // The part of what the token sees that is this split's.
+  // This split's part of the visible positions.
   const int visible = row.position + 1;
   const int seen_from = a.window > 0 ? max(0, visible - a.window) : 0;
   const int first_block = seen_from / kCacheBlockTokens;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kDecodeThreads) decode_attention_kernel(Decode
         for (int c = 0; c < kChunks; ++c) {
           const int dim = c * kLanes * kVec + first_dim;
           const auto at = (tile + offset) * a.padded_dim + dim;
-          // What is not seen is not read either: whatever another sequence left there must not pass through a product by 0.
+          // Do not read invisible positions: they may hold NaN from another sequence, which a factor of 0 does not cancel.
           const bool there = seen[r] && dim < a.padded_dim;
           keys[r][c] = there ? load_16(static_cast<const T*>(a.keys) + at) : uint4{};
           values[r][c] = there ? load_16(static_cast<const T*>(a.values) + at) : uint4{};
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kDecodeThreads) decode_attention_kernel(Decode
     }
   }
 
-  // The groups of a warp meet, then the warps.
+  // Combine the groups of a warp, then the warps.
 #pragma unroll
   for (int h = 0; h < kDecodeHeads; ++h) {
 #pragma unroll
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kDecodeThreads) decode_attention_kernel(Decode
   }
 }
 
-// grid (rows, heads): the splits of one head.
+// grid (rows, heads): combines the splits of one head.
 template <typename T>
 __global__ void __launch_bounds__(kDecodeThreads) combine_splits_kernel(DecodeAttention work) {
   const Attention& a = work.attention;

@@ -1,9 +1,9 @@
-// Products with weights of eight bits a number. For few rows of x the codes are read once and turned into brain floats on their
-// way to the tensor cores; for many they are unpacked, part by part, for the library's product, or x becomes FP8, too, and the
-// library multiplies codes.
+// Products with 8-bit weights. For few rows of x, codes are read once and converted to brain floats on their way to the tensor
+// cores. For many rows, codes are unpacked part by part for the library's product, or x is converted to FP8 too and the library
+// multiplies codes.
 //
-// Each code is exact as a brain float. A row's scale is applied to its sums where codes go to the tensor cores, and to its
-// numbers where they are unpacked.
+// Each code is exact as a brain float. A row's scale is applied to its sums if codes go to the tensor cores, and to its numbers
+// if they are unpacked.
 #pragma once
 
 #include "worker/backend/cuda/kernels/execution.cuh"
@@ -15,13 +15,13 @@ namespace {
 template <bool fp8>
 __device__ __forceinline__ float number_of(unsigned code) {
   if (!fp8) return static_cast<float>(static_cast<int>(code << 24U) >> 24);
-  // Exponent and mantissa where a float has them, which has 120 more to take off its exponent.
+  // Puts exponent and mantissa where a float has them; the float's exponent bias is larger by 120.
   const float magnitude = __uint_as_float((code & 0x7FU) << 20U) * 0x1p120F;
   return (code & 0x80U) == 0 ? magnitude : -magnitude;
 }
 
 constexpr int kUnpackThreads = 256;
-constexpr int kCodes = 16;  // that a thread reads at once
+constexpr int kCodes = 16;  // codes that a thread reads at once
 
 // grid (rows, in / threads / kCodes)
 template <typename T, bool fp8>
@@ -52,12 +52,12 @@ __global__ void __launch_bounds__(kUnpackThreads) unpack_rows_kernel(UnpackRows 
   }
 }
 
-// The e4m3 code of a number up to 448: to nearest, ties to even. What is no number stays so.
+// The e4m3 code of a number up to 448: to nearest, ties to even. NaN stays NaN.
 __device__ __forceinline__ unsigned fp8_code_of(float value) {
   const unsigned bits = __float_as_uint(value);
   const unsigned sign = bits >> 24U & 0x80U;
   if (value != value) return sign | 0x7FU;
-  // As number_of() has it the other way round: the code is in the highest bits, the rest is rounded off.
+  // The reverse of number_of(): the code ends up in the highest bits, and the rest is rounded off.
   const unsigned small = __float_as_uint(__uint_as_float(bits & 0x7FFFFFFFU) * 0x1p-120F);
   return sign | (small + 0x7FFFFU + (small >> 20U & 1U)) >> 20U;
 }
@@ -66,7 +66,7 @@ struct QuantiseShared {
   float largest[kUnpackThreads / kWarp];
 };
 
-// One row a block.
+// One row per thread block.
 template <typename T>
 __global__ void __launch_bounds__(kUnpackThreads) quantise_rows_kernel(QuantiseRows work) {
   auto& shared = shared_memory<QuantiseShared>();
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kUnpackThreads) quantise_rows_kernel(QuantiseR
   }
 }
 
-constexpr int kScaled = 4;  // products that a thread scales
+constexpr int kScaled = 4;  // products scaled by one thread
 
 // grid (rows, out / threads / kScaled)
 template <typename T>
@@ -140,16 +140,16 @@ __global__ void __launch_bounds__(kUnpackThreads) scale_products_kernel(ScalePro
 
 constexpr int kFewThreads = 256;
 constexpr int kFewWarps = kFewThreads / kWarp;
-constexpr int kFewChannels = 32;  // rows of w, of a block
-constexpr int kFewStep = 64;      // columns of w, of a warp at once
+constexpr int kFewChannels = 32;  // rows of w per thread block
+constexpr int kFewStep = 64;      // columns of w that a warp takes at once
 
-// What a matrix's numbers are: of the storage type, or codes.
+// How a matrix's numbers are stored: in the storage type, or as codes.
 enum class Stored { kPlain, kInt8, kFp8 };
 
-// Of w (out, in) and the rows of x that it is multiplied with: numbers of brain floats, or codes and scales.
+// w (out, in) and the rows of x that it is multiplied with: brain floats, or codes and scales.
 struct FewRows {
   const Bf16* x;
-  const std::int32_t* of_x;  // which rows of x; null: the first ones
+  const std::int32_t* of_x;  // rows of x to use; null: the first ones
   const void* w;
   const float* scales;  // (out), with codes
   void* y;              // (rows, out)
@@ -160,10 +160,10 @@ struct FewRows {
   bool accumulate;
 };
 
-// kTiles: of 8 rows of x.
+// kTiles: number of tiles of 8 rows of x.
 template <int kTiles>
 struct FewShared {
-  // Rows are 4 longer than they need to be: what a warp writes at once then lies in different banks.
+  // Rows are padded by 4 floats, so that simultaneous writes of a warp go to different banks.
   float sums[kFewWarps][kTiles * 8][kFewChannels + 4];
 };
 
@@ -174,7 +174,7 @@ __device__ __forceinline__ unsigned two_numbers(unsigned codes) {
                                                                        << 16U;
 }
 
-// 16 of a matrix's numbers, as they are stored.
+// 16 of a matrix's numbers, as stored.
 template <Stored stored>
 struct Sixteen {
   static constexpr int kLoads = stored == Stored::kPlain ? 2 : 1;
@@ -201,9 +201,9 @@ struct Sixteen {
   }
 };
 
-// Channels first_channel and on of y: the warps of a block share the columns, each taking kFewStep of them in turn, and add up
-// at the end, always in the same order. A lane reads 16 numbers of a row at once, and the 16 of x that belong to them: which
-// columns a product on the tensor cores calls its first does not matter as long as both its sides agree.
+// Computes channels of y from first_channel on. The warps of a block take kFewStep columns each in turn and add up their sums
+// at the end, always in the same order. A lane reads 16 numbers of a row and the matching 16 of x at once. The order of columns
+// inside a tensor core product does not matter as long as both operands use the same.
 template <int kTiles, Stored stored>
 __device__ __forceinline__ void multiply_few_rows(const FewRows& work, int first_channel) {
   auto& shared = shared_memory<FewShared<kTiles>>();
@@ -212,7 +212,7 @@ __device__ __forceinline__ void multiply_few_rows(const FewRows& work, int first
   float sums[2][kTiles][4] = {};
   for (int begin = warp * kFewStep; begin < work.in; begin += kFewWarps * kFewStep) {
     const int column = begin + lane % 4 * kCodes;
-    Sixteen<stored> numbers[2][2];  // of channels lane / 4 and, 8 later, of two sixteens
+    Sixteen<stored> numbers[2][2];  // of channels lane / 4 and lane / 4 + 8, and of two runs of 16 columns
     Sixteen<Stored::kPlain> x[kTiles];
     if (column < work.in) {
 #pragma unroll

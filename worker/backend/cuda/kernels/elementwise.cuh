@@ -1,5 +1,5 @@
-// Kernels that look at one element, or one row, at a time: embedding lookup, norms, rotation with the write into the cache,
-// activations, and the copies between the cache and plain rows. All are bound by memory.
+// Kernels that process one element or one row at a time: embedding lookup, norms, rotation with the write to the cache,
+// activations, and copies between the cache and plain rows. All are limited by memory bandwidth.
 #pragma once
 
 #include "worker/backend/cuda/kernels/execution.cuh"
@@ -10,7 +10,7 @@ namespace {
 constexpr int kRowThreads = 256;
 constexpr int kRowWarps = kRowThreads / kWarp;
 
-// One row a block.
+// One row per thread block.
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads) embed_tokens_kernel(EmbedTokens work) {
   const int token = work.tokens[blockIdx.x];
@@ -28,7 +28,7 @@ struct NormShared {
   float values[kRowWarps], squares[kRowWarps];  // sums of warps
 };
 
-// Of a block's threads: warps sum by shuffles, then every warp sums the warps for itself.
+// The sum over a block's threads: warps sum with shuffles, then every warp adds up all warps' sums.
 __device__ __forceinline__ float sum_over_block(float value, float (&of_warps)[kRowWarps]) {
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
@@ -38,7 +38,7 @@ __device__ __forceinline__ float sum_over_block(float value, float (&of_warps)[k
   return sum_over<kWarp>(lane < kRowWarps ? of_warps[lane] : 0.0F);
 }
 
-// One row a block.
+// One row per thread block.
 template <typename T, bool layer_norm>
 __global__ void __launch_bounds__(kRowThreads) norm_rows_kernel(NormRows work) {
   auto& shared = shared_memory<NormShared>();
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_rows_kernel(NormRows work) {
     float value = x[i];
     if (work.bias != nullptr) {
       value += work.bias[i];
-      x[i] = value;  // read again below by this same thread
+      x[i] = value;  // read again below, by the same thread
     }
     values += value;
     squares += value * value;
@@ -61,14 +61,14 @@ __global__ void __launch_bounds__(kRowThreads) norm_rows_kernel(NormRows work) {
   float mean = 0;
   if (layer_norm) {
     mean = sum_over_block(values, shared.values) / width;
-    squares = 0;  // of differences: what is left of squares without the mean's could be rounding alone
+    squares = 0;  // sum of squared differences; the mean of squares minus the squared mean could be rounding error alone
     for (int i = thread; i < work.hidden; i += kRowThreads) squares += (x[i] - mean) * (x[i] - mean);
   }
   const float scale = rsqrtf(sum_over_block(squares, shared.squares) / width + work.eps);
   for (int i = thread; i < work.hidden; i += kRowThreads) {
     const float normed = (x[i] - mean) * scale * work.weight[i] + (layer_norm ? work.shift[i] : 0.0F);
     out[i] = from_float<T>(normed);
-    if (work.in_place) x[i] = normed;  // read by this same thread alone
+    if (work.in_place) x[i] = normed;  // only this thread reads it
   }
 }
 
@@ -89,15 +89,15 @@ __global__ void __launch_bounds__(kRowThreads) add_bias_kernel(AddBias work) {
 
 constexpr int kRopeThreads = 128;
 constexpr int kRopeWarps = kRopeThreads / kWarp;
-constexpr int kRopePairs = kMaxHeadDim / 2 / kWarp;  // of a lane
+constexpr int kRopePairs = kMaxHeadDim / 2 / kWarp;  // pairs per lane
 
-// grid (tokens, heads / kRopeWarps): one head of one token a warp; a lane has the pairs lane, lane + 32, ...
+// grid (tokens, heads / kRopeWarps): one head of one token per warp; a lane has the pairs lane, lane + 32, ...
 template <typename T>
 __global__ void __launch_bounds__(kRopeThreads) rope_store_kernel(RopeStore work) {
   const auto token = static_cast<long long>(blockIdx.x);
   const int head = static_cast<int>(blockIdx.y) * kRopeWarps + static_cast<int>(threadIdx.x) / kWarp;
   const int all_heads = work.heads + 2 * work.kv_heads;
-  if (head >= all_heads) return;  // a whole warp, and no barrier follows
+  if (head >= all_heads) return;  // exits whole warps only, and no barrier follows
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int half = work.head_dim / 2;
   const T* from = static_cast<const T*>(work.qkv) + (token * all_heads + head) * work.head_dim;
@@ -157,7 +157,7 @@ constexpr int kSwiGluThreads = 256;
 __device__ __forceinline__ float bias_at(const Activate& work, int i) { return work.bias == nullptr ? 0.0F : work.bias[i]; }
 __device__ __forceinline__ float silu_times(float gate, float up) { return gate / (1.0F + expf(-gate)) * up; }
 
-// grid (rows, width / threads / kVector): 16 bytes a thread where rows are so aligned, else element by element.
+// grid (rows, width / threads / kVector): 16 bytes per thread if rows are aligned, otherwise element by element.
 template <typename T>
 __global__ void __launch_bounds__(kSwiGluThreads) swiglu_kernel(Activate work) {
   const auto row = static_cast<long long>(blockIdx.x);
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kRowThreads) relu_kernel(Activate work) {
 
 constexpr int kCopyKvThreads = 256;
 
-// One token a block.
+// One token per thread block.
 template <typename T, bool out_of_cache>
 __global__ void __launch_bounds__(kCopyKvThreads) copy_kv_kernel(CopyKv work) {
   const int slot = work.slots[blockIdx.x];

@@ -1,7 +1,7 @@
-// What the kernels are written in: CUDA's execution model, from nvcc or from the emulation, and the storage types.
+// The language of the kernels: CUDA's execution model, from nvcc or from the emulation, and the storage types.
 //
-// All kernels and their helpers are in unnamed namespaces: a test program holds them twice, compiled by nvcc and by the C++
-// compiler, and the linker must not take one for the other.
+// All kernels and helpers are in unnamed namespaces, because a test program contains them twice, compiled by nvcc and by the
+// C++ compiler, and the linker must not merge them.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -23,26 +23,26 @@ __device__ __forceinline__ std::uint16_t bf16_bits(float value) {
   return bits;
 }
 
-// 16 bytes of memory that is so aligned.
+// Loads 16 bytes from an address aligned to 16.
 __device__ __forceinline__ uint4 load_16(const void* from) { return *static_cast<const uint4*>(from); }
 __device__ __forceinline__ void store_16(void* to, const uint4& value) { *static_cast<uint4*>(to) = value; }
 
-// 4 bytes, likewise.
+// Likewise for 4 bytes.
 __device__ __forceinline__ unsigned load_4(const void* from) { return *static_cast<const unsigned*>(from); }
 __device__ __forceinline__ void store_4(void* to, unsigned value) { *static_cast<unsigned*>(to) = value; }
 
-// Of a warp together: sum (16, 8) += a (16, 16) * b (16, 8), of brain floats, on the tensor cores. Which lane has which
-// elements: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type"; with g = lane / 4 and c = 2 (lane % 4), sum
-// has rows g and g + 8 and columns c, c + 1; a rows g, g + 8, g, g + 8 with columns c, c + 1 and then c + 8, c + 9; b column g
-// with rows c, c + 1 and then c + 8, c + 9.
+// For a whole warp: sum (16, 8) += a (16, 16) * b (16, 8), in brain floats, on the tensor cores. The lane of each element: PTX
+// ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With g = lane / 4 and c = 2 (lane % 4): sum has rows g and
+// g + 8 with columns c, c + 1; a has rows g, g + 8, g, g + 8 with columns c, c + 1 and then c + 8, c + 9; b has column g with
+// rows c, c + 1 and then c + 8, c + 9.
 __device__ __forceinline__ void multiply_accumulate(float (&sum)[4], const unsigned (&a)[4], unsigned b_low, unsigned b_high) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high));
 }
-// Four matrices of (8, 8) brain floats in shared memory, of which lane l names row l % 8 of matrix l / 8: each lane gets row g,
-// columns c and c + 1, of each; transposed, column g, rows c and c + 1.
+// Loads four (8, 8) matrices of brain floats from shared memory; lane l names row l % 8 of matrix l / 8. Each lane gets row g,
+// columns c and c + 1, of each matrix; transposed: column g, rows c and c + 1.
 template <bool transposed>
 __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row) {
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
@@ -59,7 +59,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row
   }
 }
 
-// What the threads of a block share; the launch says how large it is.
+// The memory shared by the threads of a block; its size is set at launch.
 template <typename Shared>
 __device__ __forceinline__ Shared& shared_memory() {
   extern __shared__ __align__(16) unsigned char dynamic_shared[];
@@ -69,7 +69,7 @@ __device__ __forceinline__ Shared& shared_memory() {
 
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xFFFFFFFFU;
-// Below every score, and far enough from the end of floats that differences stay finite.
+// Below every score, yet far enough from a float's limit that differences stay finite.
 constexpr float kLowestScore = -1e30F;
 constexpr float kLog2E = 1.44269504088896F;
 
@@ -118,7 +118,7 @@ __device__ __forceinline__ uint4 pack(const float (&from)[8]) {
   return uint4{words[0], words[1], words[2], words[3]};
 }
 
-// The sum over lanes of a warp whose numbers differ in the bits below `lanes`, a power of two; every lane gets it.
+// The sum over lanes of a warp whose numbers differ only in the bits below `lanes`, a power of two; every lane gets it.
 template <int lanes>
 __device__ __forceinline__ float sum_over(float value) {
 #pragma unroll

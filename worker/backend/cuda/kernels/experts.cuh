@@ -1,8 +1,8 @@
-// Layers with experts: which experts each token goes to, the products of all experts in one launch, and the sum over a token's
+// Layers with experts: routing of tokens to experts, the products of all experts in one launch, and the sum over a token's
 // experts.
 //
-// The host does not know how many tokens an expert gets, and does not wait to learn it: grids are as large as they may have to
-// be, and blocks whose expert has nothing for them end at once.
+// The host does not know how many tokens an expert gets, and does not wait to find out: grids have the largest size that may be
+// needed, and blocks without work exit immediately.
 #pragma once
 
 #include "worker/backend/cuda/kernels/eight_bits.cuh"
@@ -11,7 +11,7 @@
 namespace windlass::worker::cuda {
 namespace {
 
-constexpr int kRouterTokens = 8;  // of one block, whose warps have one expert each
+constexpr int kRouterTokens = 8;  // tokens per thread block, in which each warp has one expert
 
 // grid (tokens / kRouterTokens, experts / kRowWarps)
 template <typename T>
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kRowThreads) router_logits_kernel(RouteTokens 
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first = static_cast<int>(blockIdx.x) * kRouterTokens;
   const int expert = static_cast<int>(blockIdx.y) * kRowWarps + static_cast<int>(threadIdx.x) / kWarp;
-  if (expert >= work.experts) return;  // a whole warp, and no barrier follows
+  if (expert >= work.experts) return;  // exits whole warps only, and no barrier follows
   const float* router = work.router + static_cast<long long>(expert) * work.hidden;
   const T* x = static_cast<const T*>(work.x) + static_cast<long long>(first) * work.hidden;
   float sums[kRouterTokens] = {};
@@ -42,18 +42,18 @@ struct Candidate {
   float logit;
   int expert;
 
-  // What is no number comes last, or the order would be none.
+  // NaN comes last; otherwise this would not be an order.
   [[nodiscard]] __device__ __forceinline__ float rank() const { return logit == logit ? logit : -INFINITY; }
   [[nodiscard]] __device__ __forceinline__ bool before(const Candidate& other) const {
     return rank() > other.rank() || (rank() == other.rank() && expert < other.expert);
   }
 };
 
-// grid (tokens / kRowWarps): a warp for each token, whose lane i keeps the expert that was chosen i-th.
+// grid (tokens / kRowWarps): one warp per token; lane i keeps the expert chosen i-th.
 __global__ void __launch_bounds__(kRowThreads) choose_experts_kernel(RouteTokens work) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int token = static_cast<int>(blockIdx.x) * kRowWarps + static_cast<int>(threadIdx.x) / kWarp;
-  if (token >= work.tokens) return;  // a whole warp, and no barrier follows
+  if (token >= work.tokens) return;  // exits whole warps only, and no barrier follows
   const float* logits = work.logits + static_cast<long long>(token) * work.experts;
   const Candidate none{-INFINITY, kMaxExperts};
   Candidate own = none;
@@ -109,7 +109,7 @@ __device__ __forceinline__ Before sum_before(int value, EntriesShared& shared) {
     const int other = __shfl_sync(kAllLanes, sum, lane - step < 0 ? 0 : lane - step);
     if (lane >= step) sum += other;
   }
-  __syncthreads();  // what was there before has been read
+  __syncthreads();  // everyone has read the previous contents
   if (lane == kWarp - 1) shared.warps[warp] = sum;
   __syncthreads();
   Before before{sum - value, 0};
@@ -121,8 +121,8 @@ __device__ __forceinline__ Before sum_before(int value, EntriesShared& shared) {
   return before;
 }
 
-// One expert a block, which looks through all choices: those of lower numbers say where its entries begin. Each thread has a
-// stretch of the choices, so that entries are in the order of tokens.
+// One expert per thread block, which scans all choices: those of lower numbers determine where its entries begin. Each thread
+// scans a consecutive part, so that entries are in the order of tokens.
 __global__ void __launch_bounds__(kRowThreads) list_entries_kernel(RouteTokens work) {
   auto& shared = shared_memory<EntriesShared>();
   const auto expert = static_cast<int>(blockIdx.x);
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kRowThreads) list_entries_kernel(RouteTokens w
   }
 }
 
-// One number of w, which may stand anywhere.
+// One number of w, at any position.
 template <typename T, Stored stored>
 __device__ __forceinline__ float stored_at(const void* w, long long at) {
   if constexpr (stored == Stored::kPlain) {
@@ -177,7 +177,7 @@ __device__ __forceinline__ void put(const MultiplyExperts& work, int entry, int 
   }
 }
 
-// Few tokens: all of an expert's entries are one tile. grid (out / kFewChannels, experts)
+// Few tokens: all of an expert's entries form one tile. grid (out / kFewChannels, experts)
 template <int kTiles, Stored stored>
 __global__ void __launch_bounds__(kFewThreads) multiply_experts_few_kernel(MultiplyExperts work) {
   const auto expert = static_cast<int>(blockIdx.y);
@@ -198,9 +198,9 @@ constexpr int kTileThreads = 128;
 constexpr int kTileWarps = kTileThreads / kWarp;
 constexpr int kTileEntries = 64;
 constexpr int kTileChannels = 128;
-constexpr int kTileColumns = 64;                   // at once
-constexpr int kTileStride = kTileColumns + 8;      // so that eight rows' 16 bytes lie in different banks
-constexpr int kTileLoads = kTileColumns / kCodes;  // of 16 numbers, of a row
+constexpr int kTileColumns = 64;                   // columns loaded at once
+constexpr int kTileStride = kTileColumns + 8;      // padded, so that eight rows' 16 bytes are in different banks
+constexpr int kTileLoads = kTileColumns / kCodes;  // loads of 16 numbers per row
 
 struct TileShared {
   Bf16 w[kTileChannels][kTileStride];
@@ -213,12 +213,12 @@ __device__ __forceinline__ void store_numbers(Bf16* to, const Sixteen<stored>& f
   store_16(to + 8, uint4{from.two(4), from.two(5), from.two(6), from.two(7)});
 }
 
-// Many tokens: grid (out / kTileChannels, experts, blocks_of_expert()). A warp has 32 channels and all entries of a tile. What
-// comes next is on its way from memory while the tensor cores work on what is here.
+// Many tokens: grid (out / kTileChannels, experts, blocks_of_expert()). A warp has 32 channels and all entries of a tile. The
+// next data is loaded while the tensor cores work on the current data.
 template <Stored stored>
 __global__ void __launch_bounds__(kTileThreads) multiply_experts_tiles_kernel(MultiplyExperts work) {
   auto& shared = shared_memory<TileShared>();
-  constexpr int kOfX = kTileEntries * kTileLoads / kTileThreads;  // loads of a thread
+  constexpr int kOfX = kTileEntries * kTileLoads / kTileThreads;  // loads per thread
   constexpr int kOfW = kTileChannels * kTileLoads / kTileThreads;
   const auto thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kTileThreads) multiply_experts_tiles_kernel(Mu
     float sums[2][kTileEntries / 8][4] = {};
     load(0);
     for (int begin = 0; begin < work.in; begin += kTileColumns) {
-      __syncthreads();  // what was here has been worked on
+      __syncthreads();  // everyone has used the current data
 #pragma unroll
       for (int i = 0; i < kOfX; ++i) {
         const int at = thread + i * kTileThreads;
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kTileThreads) multiply_experts_tiles_kernel(Mu
         }
 #pragma unroll
         for (int n = 0; n < kTileEntries / 8; n += 2) {
-          // Matrices: 8 entries with the first 8 columns and with the other 8, then the next 8 entries' likewise.
+          // Matrices: 8 entries with the first 8 columns and with the other 8, then the same for the next 8 entries.
           unsigned right[4];
           load_matrices<false>(right, &shared.x[n * 8 + lane / 16 * 8 + lane % 8][column + lane / 8 % 2 * 8]);
 #pragma unroll
@@ -309,16 +309,16 @@ __global__ void __launch_bounds__(kTileThreads) multiply_experts_tiles_kernel(Mu
 constexpr int kPlainThreads = 256;
 constexpr int kPlainEntries = 32;
 constexpr int kPlainChannels = 64;
-constexpr int kPlainColumns = 16;                                           // at once
-constexpr int kPlainEach = kPlainEntries * kPlainChannels / kPlainThreads;  // sums of a thread: entries of one channel
-constexpr int kPlainApart = kPlainEntries / kPlainEach;                     // of a thread's entries
+constexpr int kPlainColumns = 16;                                           // columns loaded at once
+constexpr int kPlainEach = kPlainEntries * kPlainChannels / kPlainThreads;  // sums per thread: entries of one channel
+constexpr int kPlainApart = kPlainEntries / kPlainEach;                     // distance between a thread's entries
 
 struct PlainShared {
   float w[kPlainChannels][kPlainColumns + 1];
   float x[kPlainEntries][kPlainColumns + 1];
 };
 
-// FP32, and widths that are no multiple of 16: grid (out / kPlainChannels, experts, blocks_of_expert()). Sums are FP32
+// FP32, and widths that are not multiples of 16: grid (out / kPlainChannels, experts, blocks_of_expert()). Sums are FP32
 // multiply-adds in the order of columns.
 template <typename T, Stored stored>
 __global__ void __launch_bounds__(kPlainThreads) multiply_experts_kernel(MultiplyExperts work) {
@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(kPlainThreads) multiply_experts_kernel(Multipl
        first += static_cast<int>(gridDim.z) * kPlainEntries) {
     float sums[kPlainEach] = {};
     for (int begin = 0; begin < work.in; begin += kPlainColumns) {
-      __syncthreads();  // what was here has been worked on
+      __syncthreads();  // everyone has used the current data
       for (int i = thread; i < kPlainChannels * kPlainColumns; i += kPlainThreads) {
         const int channel = first_channel + i / kPlainColumns;
         const int column = begin + i % kPlainColumns;

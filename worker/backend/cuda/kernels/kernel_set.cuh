@@ -1,4 +1,4 @@
-// KernelSet: Kernels for one storage type: which grid each kernel is launched with.
+// KernelSet: implements Kernels for one storage type and chooses each kernel's launch grid.
 #pragma once
 
 #include <type_traits>
@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned ceil_div(int amount, int by) { return static_cast<unsigned>((amount + by - 1) / by); }
 
 #if defined(__CUDACC__)
-// A launch that fails is seen by the device's next wait, as cudaGetLastError().
+// A failed launch is reported by the device's next wait, through cudaGetLastError().
 template <typename Work>
 void launch(StreamHandle stream, void (*kernel)(Work), dim3 grid, int threads, std::size_t shared_bytes, const Work& work) {
   constexpr std::size_t kWithoutAsking = 48U << 10U;
@@ -135,7 +135,7 @@ class KernelSet final : public Kernels {
   }
 
  private:
-  // Calls work() with as many tiles of 8 as so many rows take: one of few numbers, each compiled.
+  // Calls work() with enough tiles of 8 rows for this many rows: one of a few compiled sizes.
   template <typename Work>
   static void with_tiles(int rows, const Work& work) {
     static_assert(kMaxFewRows == 8 * 8);
@@ -172,8 +172,8 @@ class KernelSet final : public Kernels {
            dim3(ceil_div(work.out, kPlainChannels), experts, blocks_of_expert(work, kPlainEntries)), kPlainThreads,
            sizeof(PlainShared), work);
   }
-  // Blocks that share one expert's tiles of entries: for twice as many as an expert has on average, so that one with more than
-  // its share does not hold up the others for long, and at most for all of a batch.
+  // Thread blocks per expert. Enough for twice the average number of entries, so that a popular expert does not delay the
+  // others for long, but at most for the whole batch.
   static unsigned blocks_of_expert(const MultiplyExperts& work, int tile) {
     const unsigned most = ceil_div(work.tokens, tile);
     const unsigned fair = ceil_div(2 * ((work.tokens * work.each + work.experts - 1) / work.experts), tile);

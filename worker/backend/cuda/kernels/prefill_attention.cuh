@@ -1,9 +1,9 @@
-// Paged causal attention for the tokens of a prompt's piece, by plain FP32 multiply-adds: online softmax over tiles of keys
-// (Dao 2023, FlashAttention-2). For FP32, and for heads that the tensor cores' kernel (prefill_tensor_cores.cuh) does not take.
+// Paged causal attention for prefill with plain FP32 multiply-adds: online softmax over tiles of keys (Dao 2023,
+// FlashAttention-2). Used for FP32, and for heads that the tensor core kernel (prefill_tensor_cores.cuh) does not support.
 //
-// A block has up to kPrefillTileRows tokens of one sequence and one query head, and walks the cache block by block: both wait
-// in shared memory as floats. 16 neighbouring threads share four rows: each has the scores of one key, and then sums 4 of every
-// 64 dimensions, so that all but the tiles goes by shuffles.
+// A thread block handles up to kPrefillTileRows tokens of one sequence and one query head, and walks the cache block by block,
+// with queries, keys and values as floats in shared memory. 16 neighbouring threads share four rows: each computes the scores
+// of one key and then sums 4 of every 64 dimensions, so that everything except the tiles is exchanged by shuffles.
 #pragma once
 
 #include "worker/backend/cuda/kernels/execution.cuh"
@@ -12,13 +12,13 @@ namespace windlass::worker::cuda {
 namespace {
 
 constexpr int kPrefillThreads = 256;
-constexpr int kPrefillKeys = kCacheBlockTokens;                                 // of a tile, and threads that share a row
-constexpr int kPrefillOwn = kPrefillTileRows * kPrefillKeys / kPrefillThreads;  // rows of a thread
-constexpr int kPrefillRowStep = kPrefillThreads / kPrefillKeys;                 // from one of them to the next
+constexpr int kPrefillKeys = kCacheBlockTokens;                                 // keys per tile, and threads that share a row
+constexpr int kPrefillOwn = kPrefillTileRows * kPrefillKeys / kPrefillThreads;  // rows per thread
+constexpr int kPrefillRowStep = kPrefillThreads / kPrefillKeys;                 // distance between a thread's rows
 
 template <int kDims>
 struct PrefillShared {
-  // Rows are 4 floats longer than they need to be: eight threads that read 16 bytes of eight rows then meet no bank twice.
+  // Rows are padded by 4 floats, so that eight threads reading 16 bytes of eight rows hit different banks.
   float queries[kPrefillTileRows][kDims + 4];
   float keys[kPrefillKeys][kDims + 4];
   float values[kPrefillKeys][kDims];
@@ -43,11 +43,10 @@ __device__ __forceinline__ void load_rows(const T* from, long long stride, int r
   }
 }
 
-// kDims: the least of 64, 128 and 256 that padded_dim fits into.
-// grid (tiles, heads)
+// kDims: the smallest of 64, 128 and 256 that is at least padded_dim. grid (tiles, heads)
 template <typename T, int kDims>
 __global__ void __launch_bounds__(kPrefillThreads) prefill_attention_kernel(PrefillAttention work) {
-  constexpr int kFours = kDims / (4 * kPrefillKeys);  // of a row's dimensions, of a thread
+  constexpr int kFours = kDims / (4 * kPrefillKeys);  // groups of four dimensions of a row, per thread
   const Attention& a = work.attention;
   auto& shared = shared_memory<PrefillShared<kDims>>();
   const PrefillTile tile = work.tiles[blockIdx.x];
@@ -60,19 +59,19 @@ __global__ void __launch_bounds__(kPrefillThreads) prefill_attention_kernel(Pref
                       static_cast<long long>(a.heads) * a.padded_dim, tile.rows, a.padded_dim, shared.queries);
 
   float highest[kPrefillOwn];
-  float total[kPrefillOwn] = {};  // of this thread's keys alone, until the end
+  float total[kPrefillOwn] = {};  // only of this thread's keys, until the end
   float4 mixed[kPrefillOwn][kFours] = {};
 #pragma unroll
   for (int j = 0; j < kPrefillOwn; ++j) highest[j] = kLowestScore;
 
-  const int end = tile.position + tile.rows;  // before which the tile's tokens see
+  const int end = tile.position + tile.rows;  // end of the positions visible to the tile
   const int seen_from = a.window > 0 ? max(0, tile.position + 1 - a.window) : 0;
   const int last_block = (end - 1) / kCacheBlockTokens;
   for (int b = seen_from / kCacheBlockTokens; b <= last_block; ++b) {
     const auto at =
         (static_cast<long long>(a.tables[tile.table + b]) * a.kv_heads + kv_head) * kCacheBlockTokens * a.padded_dim;
-    const int there = min(kCacheBlockTokens, end - b * kCacheBlockTokens);  // what follows may hold anything
-    __syncthreads();                                                        // the tile before is done with
+    const int there = min(kCacheBlockTokens, end - b * kCacheBlockTokens);  // positions after these may hold anything
+    __syncthreads();                                                        // everyone has used the previous tile
     load_rows<T, kDims>(static_cast<const T*>(a.keys) + at, a.padded_dim, there, a.padded_dim, shared.keys);
     load_rows<T, kDims>(static_cast<const T*>(a.values) + at, a.padded_dim, there, a.padded_dim, shared.values);
     __syncthreads();

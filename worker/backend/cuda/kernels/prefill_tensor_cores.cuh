@@ -1,9 +1,9 @@
-// Paged causal attention for the tokens of a prompt's piece on the tensor cores, in BF16: online softmax over tiles of keys
-// (Dao 2023, FlashAttention-2).
+// Paged causal attention for prefill on the tensor cores, in BF16: online softmax over tiles of keys (Dao 2023,
+// FlashAttention-2).
 //
-// A block has up to kPrefillTileRows tokens of one sequence and one query head, 16 of them a warp, and walks the cache 64
-// positions at a time, which wait in shared memory. A warp's queries, scores and sums stay in its registers: the scores come
-// out of one product as the next one takes its left side, so that weights only have to be rounded on their way.
+// A thread block handles up to kPrefillTileRows tokens of one sequence and one query head, 16 per warp, and walks the cache 64
+// positions at a time, through shared memory. A warp's queries, scores and sums stay in registers: a product returns the scores
+// in the layout of the next product's left operand, so that weights only have to be rounded.
 #pragma once
 
 #include "worker/backend/cuda/kernels/execution.cuh"
@@ -12,29 +12,28 @@ namespace windlass::worker::cuda {
 namespace {
 
 constexpr int kTensorThreads = 128;
-constexpr int kTensorKeys = 64;                 // of a tile
-constexpr int kTensorScores = kTensorKeys / 8;  // products (16, 8) of a tile's scores
+constexpr int kTensorKeys = 64;                 // keys per tile
+constexpr int kTensorScores = kTensorKeys / 8;  // (16, 8) products for a tile's scores
 static_assert(kPrefillTileRows == kTensorThreads / kWarp * 16);
 static_assert(kTensorKeys % kCacheBlockTokens == 0);
 
 template <int kDims>
 struct TensorShared {
-  // Rows are 16 bytes longer than they need to be: the eight rows of a matrix then lie in different banks.
+  // Rows are padded by 16 bytes, so that the eight rows of a matrix are in different banks.
   Bf16 keys[kTensorKeys][kDims + 8];
   Bf16 values[kTensorKeys][kDims + 8];
 };
 
-// Two brain floats in a register, the first one low.
+// Two brain floats in a register, the first in the low half.
 __device__ __forceinline__ unsigned pack_two(float low, float high) {
   return static_cast<unsigned>(bf16_bits(low)) | static_cast<unsigned>(bf16_bits(high)) << 16U;
 }
 
-// kDims: 64 or 128, the least that padded_dim fits into.
-// grid (tiles, heads)
+// kDims: 64 or 128, the smallest that is at least padded_dim. grid (tiles, heads)
 template <int kDims>
 __global__ void __launch_bounds__(kTensorThreads) prefill_tensor_cores_kernel(PrefillAttention work) {
-  constexpr int kSteps = kDims / 16;  // of a product over dimensions
-  constexpr int kSums = kDims / 8;    // products (16, 8) of the mixed values
+  constexpr int kSteps = kDims / 16;  // steps of a product over dimensions
+  constexpr int kSums = kDims / 8;    // (16, 8) products for the mixed values
   constexpr int kVec = kVector<Bf16>;
   const Attention& a = work.attention;
   auto& shared = shared_memory<TensorShared<kDims>>();
@@ -43,7 +42,7 @@ __global__ void __launch_bounds__(kTensorThreads) prefill_tensor_cores_kernel(Pr
   const int kv_head = head / (a.heads / a.kv_heads);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int first_row = static_cast<int>(threadIdx.x) / kWarp * 16;  // of the warp
-  const int pair = lane % 4 * 2;                                     // columns that a lane has of a product
+  const int pair = lane % 4 * 2;                                     // first of the lane's two columns in a product
   const int rows[2] = {first_row + lane / 4, first_row + lane / 4 + 8};
 
   unsigned queries[kSteps][4] = {};
@@ -63,19 +62,19 @@ __global__ void __launch_bounds__(kTensorThreads) prefill_tensor_cores_kernel(Pr
   }
 
   float highest[2] = {kLowestScore, kLowestScore};
-  float total[2] = {};  // of this lane's keys alone, until the end
+  float total[2] = {};  // only of this lane's keys, until the end
   float mixed[kSums][4] = {};
-  const int end = tile.position + tile.rows;  // before which the tile's tokens see
+  const int end = tile.position + tile.rows;  // end of the positions visible to the tile
   const int seen_from = a.window > 0 ? max(0, tile.position + 1 - a.window) : 0;
   for (int begin = seen_from / kCacheBlockTokens * kCacheBlockTokens; begin < end; begin += kTensorKeys) {
-    __syncthreads();  // the tile before is done with
+    __syncthreads();  // everyone has used the previous tile
     for (int i = static_cast<int>(threadIdx.x); i < kTensorKeys * (kDims / kVec); i += kTensorThreads) {
       const int row = i / (kDims / kVec);
       const int dim = i % (kDims / kVec) * kVec;
       const int position = begin + row;
       uint4 key = {};
       uint4 value = {};
-      // Beyond the end may be anything, and 0 times it need not be 0.
+      // Memory past the end may hold anything, and 0 times NaN is not 0.
       if (position < end && dim < a.padded_dim) {
         const auto block = static_cast<long long>(a.tables[tile.table + position / kCacheBlockTokens]);
         const auto at =
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(kTensorThreads) prefill_tensor_cores_kernel(Pr
       store_16(&shared.values[row][dim], value);
     }
     __syncthreads();
-    // None of the warp's tokens sees this tile: it is after all of them, or there are none.
+    // None of the warp's tokens sees this tile: it comes after all of them, or the warp has none.
     if (first_row >= tile.rows || begin > tile.position + first_row + 15) continue;
 
     float scores[kTensorScores][4] = {};
@@ -129,7 +128,7 @@ __global__ void __launch_bounds__(kTensorThreads) prefill_tensor_cores_kernel(Pr
       }
 #pragma unroll
       for (int n = 0; n < kTensorScores; ++n) {
-        const float low = exp2f(scores[n][2 * r] - peak);  // 0 for what is not seen: the peak is at least kLowestScore
+        const float low = exp2f(scores[n][2 * r] - peak);  // 0 for invisible positions: the peak is at least kLowestScore
         const float high = exp2f(scores[n][2 * r + 1] - peak);
         total[r] += low + high;
         weights[n][r] = pack_two(low, high);
@@ -140,7 +139,7 @@ __global__ void __launch_bounds__(kTensorThreads) prefill_tensor_cores_kernel(Pr
       const unsigned left[4] = {weights[2 * step][0], weights[2 * step][1], weights[2 * step + 1][0], weights[2 * step + 1][1]};
 #pragma unroll
       for (int n = 0; n < kSums; n += 2) {
-        unsigned values[4];  // of 16 positions, and 16 dimensions
+        unsigned values[4];  // of 16 positions and 16 dimensions
         load_matrices<true>(values, &shared.values[step * 16 + lane % 16][n * 8 + lane / 16 * 8]);
         multiply_accumulate(mixed[n], left, values[0], values[1]);
         multiply_accumulate(mixed[n + 1], left, values[2], values[3]);
@@ -155,7 +154,7 @@ __global__ void __launch_bounds__(kTensorThreads) prefill_tensor_cores_kernel(Pr
     Bf16* out = static_cast<Bf16*>(a.out) + (static_cast<long long>(tile.row + rows[r]) * a.heads + head) * a.head_dim;
 #pragma unroll
     for (int n = 0; n < kSums; ++n) {
-      const int dim = n * 8 + pair;  // head_dim is even: both are there, or neither
+      const int dim = n * 8 + pair;  // head_dim is even: either both exist or neither
       if (dim < a.head_dim) store_4(out + dim, pack_two(mixed[n][2 * r] * share, mixed[n][2 * r + 1] * share));
     }
   }

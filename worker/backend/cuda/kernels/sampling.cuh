@@ -1,5 +1,5 @@
-// Summaries of rows of logits: the likeliest tokens, and how much all of them weigh. Rows are cut into segments whose summaries
-// are made beside each other, one a block, and then merged, one row a warp.
+// Summaries of rows of logits: the likeliest tokens, and the total weight of all. Rows are cut into segments, which are
+// summarised in parallel, one per thread block, and then merged, one row per warp.
 #pragma once
 
 #include "worker/backend/cuda/kernels/execution.cuh"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kSummaryThreads = 256;
 constexpr int kSummaryWarps = kSummaryThreads / kWarp;
-constexpr int kSummaryValues = kSummarySegment / kSummaryThreads;  // of a thread
+constexpr int kSummaryValues = kSummarySegment / kSummaryThreads;  // values per thread
 constexpr int kSegmentsOfLane = kMaxSummarySegments / kWarp;
 
 struct Likely {
@@ -18,16 +18,16 @@ struct Likely {
 };
 
 __device__ __forceinline__ float minus_infinity() { return __uint_as_float(0xFF800000U); }
-// Behind every token in the order.
+// Comes after every token in the order.
 __device__ __forceinline__ Likely nobody() { return Likely{minus_infinity(), 0x7FFFFFFF}; }
 __device__ __forceinline__ bool is_nobody(const Likely& one) { return one.logit == minus_infinity(); }
 
-// By logit, the lower id among equals.
+// By logit; ties by lower id.
 __device__ __forceinline__ Likely likelier_of(const Likely& a, const Likely& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id) ? a : b;
 }
 
-// The likeliest of all lanes'; every lane gets it.
+// The likeliest of all lanes; every lane gets it.
 __device__ __forceinline__ Likely likeliest_over_warp(Likely mine) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2) {
@@ -52,10 +52,10 @@ struct SegmentShared {
   float highest[kSummaryWarps];
   float total[kSummaryWarps];
   float tempered[kSummaryWarps];
-  Likely best[2][kSummaryWarps];  // of this round and the next one: one barrier a round is enough
+  Likely best[2][kSummaryWarps];  // for this round and the next, so that one barrier per round is enough
 };
 
-// grid (rows, segments): each round finds the likeliest that is left.
+// grid (rows, segments): each round finds the likeliest token that is left.
 __global__ void __launch_bounds__(kSummaryThreads) summarise_segments_kernel(SummariseLogits work) {
   const RowNeed need = work.needs[blockIdx.x];
   if (need.likeliest == 0) return;  // the whole block
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kSummaryThreads) summarise_segments_kernel(Sum
     __syncthreads();
     Likely best = bests[0];
     for (int w = 1; w < kSummaryWarps; ++w) best = likelier_of(best, bests[w]);
-    if (is_nobody(best)) break;  // all threads alike
+    if (is_nobody(best)) break;  // the same for all threads
     if (thread == 0) {
       out->ids[count] = best.id;
       out->logits[count] = best.logit;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kSummaryThreads) summarise_segments_kernel(Sum
   out->tempered = tempered;
 }
 
-// One row a block of one warp: a lane has the segments lane, lane + 32, ...
+// One row per block of one warp: a lane has the segments lane, lane + 32, ...
 __global__ void __launch_bounds__(kWarp) merge_summaries_kernel(SummariseLogits work) {
   const RowNeed need = work.needs[blockIdx.x];
   if (need.likeliest == 0) return;

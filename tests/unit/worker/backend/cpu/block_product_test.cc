@@ -1,4 +1,4 @@
-// Products with quantised blocks against sums in double, in each way that this processor has.
+// Products with quantised blocks against sums in double precision, with each kernel that this processor supports.
 #include "worker/backend/cpu/block_product.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using cpu::CodedTokens;
 using cpu::MatrixProduct;
 using cpu::ThreadTeam;
 
-// Rows of any type, at times of two, and activations.
+// Rows of any type, two types at times, and activations.
 struct BlockCase {
   BlockCase(Rng& rng, std::int64_t tiles_of_k, std::int64_t rows) {
     std::vector<GgmlType> types{testing::kBlockTypes[rng.integer(0, 7)]};
@@ -38,7 +38,8 @@ std::vector<float> drawn(Rng& rng, std::int64_t count) {
   return numbers;
 }
 
-// Given activations, their codes are the nearest whole numbers of 1/127 of the largest of 32, with their sums; of zeros zeros.
+// Given activations; expects codes that are the nearest integers for a scale of 1/127 of the largest of 32, with their sums,
+// and zeros for zeros.
 TEST(BlockProduct, CodesAreTheNearest) {
   Rng rng(1, "codes of activations");
   ThreadTeam team(3);
@@ -68,8 +69,8 @@ TEST(BlockProduct, CodesAreTheNearest) {
   }
 }
 
-// Given random shapes, types and numbers of tokens, teams of several sizes and each way that this processor has, products are
-// the sums of the coded numbers' products, alone and added to what was there.
+// Given random shapes, types and numbers of tokens, teams of several sizes and every kernel that this processor supports;
+// expects the sums of products of the coded numbers, alone and added to existing values.
 TEST(BlockProduct, IsTheSumOfProducts) {
   Rng rng(2, "block products");
   for (int round = 0; round < 60; ++round) {
@@ -107,7 +108,7 @@ TEST(BlockProduct, IsTheSumOfProducts) {
   }
 }
 
-// Given a token, its results are the same bits alone, among any number of others, and on any number of threads.
+// Given a token; expects the same bits alone, among any number of others, and on any number of threads.
 TEST(BlockProduct, ATokensResultDoesNotDependOnTheOthers) {
   Rng rng(3, "batches of block products");
   for (int round = 0; round < 8; ++round) {
@@ -115,7 +116,7 @@ TEST(BlockProduct, ATokensResultDoesNotDependOnTheOthers) {
     const std::int64_t tokens = 300, in = w.columns(), out = w.rows();
     const std::vector<float> x = drawn(rng, tokens * in);
     for (const cpu::FewTokensKernel* kernel : cpu::few_tokens_kernels()) {
-      if (std::string_view(cpu::name_of(*kernel)) == "any" && round > 0) continue;  // one token at a time anyway
+      if (std::string_view(cpu::name_of(*kernel)) == "any" && round > 0) continue;  // processes one token at a time anyway
       ThreadTeam one(1), three(3);
       MatrixProduct all_product(three, *kernel), product(one, *kernel);
       std::vector<float> all(static_cast<std::size_t>(tokens * out));
@@ -130,8 +131,8 @@ TEST(BlockProduct, ATokensResultDoesNotDependOnTheOthers) {
   }
 }
 
-// Given an activation that is no number, no result of its token is one; those of the others are.
-TEST(BlockProduct, WhatIsNoNumberStaysNone) {
+// Given an activation that is NaN; expects NaN for all results of its token, and numbers for the others.
+TEST(BlockProduct, NanGivesNan) {
   Rng rng(4, "no numbers");
   const BlockCase w(rng, 1, 20);
   for (const float wrong : {std::nanf(""), std::numeric_limits<float>::infinity()}) {

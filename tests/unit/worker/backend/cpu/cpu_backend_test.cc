@@ -1,4 +1,4 @@
-// The CPU backend against an independent reference, and its indifference to how work is cut into chunks, batches and blocks.
+// The CPU backend against an independent reference, however the work is cut into chunks, batches and blocks.
 #include "worker/backend/cpu/cpu_backend.h"
 
 #include <algorithm>
@@ -25,11 +25,11 @@ using testing::random_config;
 using testing::random_tokens;
 using testing::random_weights;
 
-// FP32 against double, through two to three layers of width 32 to 64: some 1e-5 of logits near 1.
+// FP32 against double precision, through two to three layers of width 32 to 64: some 1e-5 for logits near 1.
 constexpr double kTolerance = 2e-4;
 
-// Given random shapes, what a backend takes of the heap is its cache and what cpu_step_bytes() says, up to little.
-TEST(CpuBackend, TakesWhatIsSaid) {
+// Given random shapes; expects the backend's heap use to be its cache plus cpu_step_bytes(), almost exactly.
+TEST(CpuBackend, UsesTheMemoryPredicted) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers have a heap of their own";
 #endif
@@ -55,10 +55,9 @@ TEST(CpuBackend, TakesWhatIsSaid) {
   }
 }
 
-// Given random shapes (with and without biases, norms of heads, windows, experts, learned positions), weights in every format
-// and sequences, cut into random chunks,
-// batched with each other and laid out in shuffled blocks, the logits of every chunk's last token are those of the reference on
-// the whole sequence.
+// Given random shapes (with and without biases, norms of heads, windows, experts, learned positions), weights in every format,
+// and sequences cut into random chunks, batched together and placed in shuffled blocks; expects the logits of every chunk's
+// last token to be the reference's for the whole sequence.
 TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "forward");
   for (int round = 0; round < effort(12, 40); ++round) {
@@ -90,8 +89,8 @@ TEST(CpuBackend, MatchesReferenceHoweverWorkIsCut) {
   }
 }
 
-// Given random models, sequences that go on behind blocks which another one fills in the same batch have the reference's
-// logits.
+// Given random models and sequences that continue after blocks which another one fills in the same batch; expects the
+// reference's logits.
 TEST(CpuBackend, ChunksReadWhatTheirBatchWrites) {
   for (std::uint64_t seed = 0; seed < effort(6U, 20U); ++seed) {
     Rng rng(seed, "shared blocks");
@@ -115,8 +114,8 @@ TEST(CpuBackend, ChunksReadWhatTheirBatchWrites) {
   }
 }
 
-// Given a long prompt, the score tiles of prefill attention change nothing: the last logits are the reference's; with a window
-// that begins inside a tile too.
+// Given a long prompt, also with a window that begins inside a tile; expects prefill attention's tiles not to change the
+// reference's last logits.
 class LongPrefill : public ::testing::TestWithParam<std::int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Windows, LongPrefill, ::testing::Values(0, 1, 333));
 TEST_P(LongPrefill, MatchesReference) {
@@ -140,8 +139,8 @@ TEST_P(LongPrefill, MatchesReference) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR((*logits)[i], expected[i], kTolerance);
 }
 
-// Given a prompt's keys and values, read out of one backend's cache layer by layer and written into other blocks of another's,
-// that one goes on with exactly the first one's logits, though it never saw the prompt.
+// Given a prompt's keys and values, read from one backend's cache layer by layer and written to other blocks of another's;
+// expects the second to continue with exactly the first one's logits, although it never saw the prompt.
 TEST(CpuBackend, KeysAndValuesMoveBetweenBackends) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     Rng rng(seed, "move");
@@ -164,7 +163,7 @@ TEST(CpuBackend, KeysAndValuesMoveBetweenBackends) {
   }
 }
 
-// Given more tokens than the backend was made for, it says so and computes nothing.
+// Given more tokens than the backend was made for; expects an error and no computation.
 TEST(CpuBackend, RefusesTooLargeBatches) {
   Rng rng(1, "large");
   ModelConfig config = random_config(rng);
@@ -179,10 +178,10 @@ TEST(CpuBackend, RefusesTooLargeBatches) {
   const SequenceChunk chunk{tokens, 0, blocks, true};
   const auto logits = (*backend)->forward(std::span(&chunk, 1));
   ASSERT_FALSE(logits.ok());
-  EXPECT_NE(logits.error().message.find("found 9 tokens"), std::string::npos);
+  EXPECT_NE(logits.error().message.find("(got 9 and"), std::string::npos);
 }
 
-// Given all codes of both formats in rows of many lengths, they become what they stand for, times the row's scale.
+// Given all codes of both formats in rows of many lengths; expects their values, times the row's scale.
 TEST(Quantised, CodesBecomeWhatTheyStandFor) {
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
     for (const std::int64_t columns : {1, 7, 16, 33, 256}) {
@@ -206,7 +205,7 @@ TEST(Quantised, CodesBecomeWhatTheyStandFor) {
   }
 }
 
-// Given every BF16 number that is finite, in pieces, FP32 has the same number.
+// Given every finite BF16 number, in pieces; expects the same number in FP32.
 TEST(Quantised, HalvesBecomeWhatTheyAre) {
   WeightMatrix matrix{WeightFormat::kBf16};
   for (std::uint32_t half = 0; half < 0x10000; ++half) {
@@ -219,8 +218,8 @@ TEST(Quantised, HalvesBecomeWhatTheyAre) {
   for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], testing::meaning(matrix.halves[i])) << i;
 }
 
-// Given sequences that decode at contexts of up to 600 and one with a prompt, with a window and without, attention on three
-// threads has the bits that it has on one, and a sequence alone those that it has among others.
+// Given sequences that decode at contexts of up to 600 and one with a prompt, with and without a window; expects the same bits
+// from attention on three threads as on one, and for a sequence alone as among others.
 TEST(Attention, DoesNotDependOnThreadsNorOthers) {
   Rng rng(6, "attention");
   ModelConfig config;
@@ -273,7 +272,8 @@ TEST(Attention, DoesNotDependOnThreadsNorOthers) {
   }
 }
 
-// Given gates from far below to far above zero, in rows of every width, the product is silu(gate) * up, to a millionth of it.
+// Given gates from far below to far above zero, in rows of every width; expects silu(gate) * up within a relative error of a
+// millionth.
 TEST(Ops, SwiGlu) {
   Rng rng(4, "swiglu");
   for (std::int64_t width = 1; width <= 40; ++width) {
@@ -290,8 +290,8 @@ TEST(Ops, SwiGlu) {
   }
 }
 
-// Given logits that tie, are all alike or are not numbers, a token goes to as many experts as it should, the first ones first,
-// and each expert has its tokens in their order; shares are softmax over the chosen, or over all.
+// Given logits that tie, are all equal or are NaN; expects each token to go to the right number of experts, lower ids first,
+// and each expert to have its tokens in order, with shares from a softmax over the chosen or over all.
 TEST(ExpertRouting, ChoosesTheFirstOfEquals) {
   ModelConfig config;
   config.hidden_size = 1;
@@ -323,8 +323,8 @@ TEST(ExpertRouting, ChoosesTheFirstOfEquals) {
   EXPECT_EQ(tokens_of(1), (std::vector<std::int64_t>{0, 1, 2}));
 }
 
-// Given a model with experts, a sequence has the same logits, but for rounding, alone and beside another in the batch: nothing
-// of another token's choice shows.
+// Given a model with experts; expects the same logits, except for rounding, for a sequence alone and next to another in the
+// batch: one token's choice does not affect another.
 TEST(CpuBackend, OtherTokensChooseForThemselves) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     Rng rng(seed, "others");
@@ -333,7 +333,7 @@ TEST(CpuBackend, OtherTokensChooseForThemselves) {
     config.experts_per_token = 2;
     config.expert_intermediate_size = 24;
     config.dense_mlp.clear();
-    config.norm_after = false;  // no model with experts has that
+    config.norm_after = false;  // no model with experts has it
     const ModelWeights weights = random_weights(config, seed);
     CpuBackendOptions options;
     options.kv_blocks = 8;
@@ -354,8 +354,8 @@ TEST(CpuBackend, OtherTokensChooseForThemselves) {
   }
 }
 
-// Given Llama 3.1's scaling (8, 1, 4, 8192; theta 500000; head_dim 128), high frequencies stay, low ones are divided by 8, and
-// between them the factor moves steadily.
+// Given Llama 3.1's scaling (8, 1, 4, 8192; theta 500000; head_dim 128); expects high frequencies unchanged, low ones divided
+// by 8, and a monotonic factor between them.
 TEST(Rope, Llama3ScalingBendsOnlyLowFrequencies) {
   ModelConfig config;
   config.head_dim = 128;

@@ -1,4 +1,4 @@
-// Products with matrices against sums in double, and their indifference to batches and threads.
+// Products with matrices against sums in double precision, whatever the batch and the number of threads.
 #include "worker/backend/cpu/matrix_product.h"
 
 #include <algorithm>
@@ -40,8 +40,8 @@ Drawn drawn_matrix(Rng& rng, std::int64_t in, std::int64_t out, WeightFormat for
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kFp32, WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kFp8};
 
-// Given random shapes, more tokens than few ones among them, matrices in every format, teams of several sizes and each way that
-// this processor has, products are the sums that they should be, alone and added to what was there.
+// Given random shapes, some with many tokens, matrices in every format, teams of several sizes and every kernel that this
+// processor supports; expects the right sums, alone and added to existing values.
 TEST(MatrixProduct, IsTheSumOfProducts) {
   Rng rng(3, "matrix products");
   for (int round = 0; round < 90; ++round) {
@@ -71,8 +71,8 @@ TEST(MatrixProduct, IsTheSumOfProducts) {
   }
 }
 
-// Given each of the numbers that a format has, alone in its row's product, it is exactly what it stands for, in each way that
-// this processor has.
+// Given each number of a format, alone in its row's product; expects exactly its value, with every kernel that this processor
+// supports.
 TEST(MatrixProduct, NumbersAreWhatTheyStandFor) {
   constexpr std::int64_t kIn = 300;
   ThreadTeam team(1);
@@ -111,7 +111,7 @@ TEST(MatrixProduct, NumbersAreWhatTheyStandFor) {
   }
 }
 
-// Given a token, its results are the same bits alone, among as many others as may be, and on any number of threads.
+// Given a token; expects the same bits alone, among the largest number of others, and on any number of threads.
 TEST(MatrixProduct, ATokensResultDoesNotDependOnTheOthers) {
   Rng rng(4, "batches");
   const std::int64_t in = 1100, out = 205;

@@ -13,12 +13,12 @@ namespace {
 
 using testing::kGoldenSteps;
 
-// Of logits from -3.5 to 3.5.
+// Limits for logits from -3.5 to 3.5.
 struct Nearness {
   WeightFormat format;
   double most_difference;
   double with_experts;
-  std::size_t same_of;  // greedy tokens: all but one of so many
+  std::size_t same_of;  // at most one greedy token in this many may differ
 };
 constexpr Nearness kNear[] = {
     {WeightFormat::kBf16, 0.02, 0.1, 32}, {WeightFormat::kInt8, 0.1, 0.1, 12}, {WeightFormat::kFp8, 0.5, 0.5, 8}};
@@ -35,13 +35,13 @@ class Parity : public ::testing::TestWithParam<const char*> {
   const testing::GoldenModel model_{GetParam()};
 };
 
-// Given transformers' config, tokens and logits of a random model; the backend's differ from them by 1e-4 at most, the prompt
-// in one piece or in chunks of seven and the tokens one after the other, and the greedy token is the same at every step.
+// Given transformers' config, tokens and logits of a random model; expects the backend's logits within 1e-4 of them, with the
+// prompt in one piece or in chunks of seven and then one token at a time, and the same greedy token at every step.
 TEST_P(Parity, LogitsAreThoseOfTransformers) { EXPECT_NO_FATAL_FAILURE(testing::expect_golden_logits(model_, cpu_backend)); }
 
-// Given the same models with weights of sixteen or eight bits, logits differ from transformers' by kNear's bounds at most (so
-// that greedy tokens can differ only where the two lie closer than twice that), and nearly all greedy tokens are the same. With
-// experts the bound holds but for one row in ten: a token that is close between two experts may go to the other one.
+// Given the same models with 16-bit or 8-bit weights; expects logits within kNear's limits of transformers' (so that greedy
+// tokens can differ only where the top two are closer than twice that), and nearly all greedy tokens to be the same. With
+// experts, one row in ten may exceed the limit, because a token close to two experts may switch.
 TEST_P(Parity, QuantisedWeightsStayNear) {
   const std::size_t vocab = model_.vocab();
   for (const auto& [format, most_difference, with_experts, same_of] : kNear) {
@@ -50,7 +50,7 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
     ASSERT_TRUE(backend.ok()) << backend.error().message;
     const std::vector<float> found = model_.logits(**backend, model_.prompt.size());
     ASSERT_EQ(found.size(), model_.expected.size());
-    std::vector<double> differences;  // of each row
+    std::vector<double> differences;  // one per row
     std::size_t others = 0;
     for (std::size_t step = 0; step <= kGoldenSteps; ++step) {
       differences.push_back(testing::most_difference(std::span(found).subspan(step * vocab, vocab),
@@ -61,7 +61,7 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
     const std::size_t rerouted = model_.config.experts > 0 ? differences.size() / 10 : 0;
     const double most = differences[differences.size() - 1 - rerouted];
     EXPECT_LE(most, model_.config.experts > 0 ? with_experts : most_difference);
-    // OPT-350M's arrangement has its likeliest tokens close together.
+    // OPT-350M's likeliest tokens are close together.
     const bool exact = format == WeightFormat::kBf16 && model_.config.experts == 0 && !model_.config.norm_after;
     EXPECT_LE(others, exact ? 0 : kGoldenSteps / same_of);
     RecordProperty(fmt::format("most_difference_{}", to_string(format)), std::to_string(most));
@@ -69,8 +69,8 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
   }
 }
 
-// Given OPT-350M's arrangement in two parts, each has the matrix between embedding and layers at its own end, also where a
-// worker comes to its part by way of the other, and the two together give what transformers gives.
+// Given a model arranged like OPT-350M in two parts; expects each to have the matrix between embedding and layers at its own
+// end, also if a worker changed from the other part, and both together to give transformers' logits.
 TEST(ParityOfParts, ProjectionsStandAtTheEnds) {
   const testing::GoldenModel model("opt_350m");
   const TensorStore store = model.store();

@@ -1,4 +1,4 @@
-// The team that computes products: each part is done once, by all who are free, on the processors that are asked for.
+// The thread team: each part is done once, by all free threads, on the processors requested.
 #include "worker/backend/cpu/thread_team.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::vector<int> mask_of_this_thread() {
 }
 std::vector<int> on(int processor) { return {processor}; }
 
-// Each member does the work once, and waits for the others.
+// Every member does the work once and waits for the others.
 void all_at_once(ThreadTeam& team, const std::function<void(int member)>& work) {
   std::atomic<int> here = 0;
   team.run(team.size(), [&](std::int64_t /*part*/, int member) {
@@ -44,8 +44,8 @@ void all_at_once(ThreadTeam& team, const std::function<void(int member)>& work) 
   });
 }
 
-// Given pieces of any number of parts, one after the other, each part is done once, what the parts wrote is there when run()
-// returns, and members have numbers below the team's size.
+// Given calls with any number of parts, one after the other; expects each part to be done once, its writes to be visible when
+// run() returns, and member numbers below the team's size.
 TEST(ThreadTeam, DoesEachPartOnce) {
   Rng rng(5, "pieces");
   for (const int size : {1, 2, 5}) {
@@ -64,7 +64,7 @@ TEST(ThreadTeam, DoesEachPartOnce) {
   }
 }
 
-// Given parts that wait for each other, as many as there are members, all members take part: none sleeps while there is work.
+// Given parts that wait for each other, as many as there are members; expects all members to take part.
 TEST(ThreadTeam, AllMembersWorkAtOnce) {
   ThreadTeam team(3);
   std::atomic<int> here = 0;
@@ -72,8 +72,7 @@ TEST(ThreadTeam, AllMembersWorkAtOnce) {
   EXPECT_EQ(here.load(), 3);
 }
 
-// Given a processor for each member, all members compute on theirs, and so does whoever brings work, for as long as it is in
-// the team.
+// Given a processor per member; expects all members to run on theirs, and the caller too while it is in the team.
 TEST(ThreadTeam, MembersStayOnTheirProcessors) {
   const auto allowed = cpu::allowed_processors();
   ASSERT_TRUE(allowed.ok()) << allowed.error().message;
@@ -92,8 +91,8 @@ TEST(ThreadTeam, MembersStayOnTheirProcessors) {
   EXPECT_EQ(mask_of_this_thread(), *allowed);
 }
 
-// Given no processors, nobody is put anywhere.
-TEST(ThreadTeam, NobodyIsMovedUnasked) {
+// Given no processors; expects no thread to be pinned.
+TEST(ThreadTeam, PinsNothingByDefault) {
   const std::vector<int> before = mask_of_this_thread();
   ThreadTeam team(2);
   std::vector<std::vector<int>> found(2);
@@ -103,8 +102,8 @@ TEST(ThreadTeam, NobodyIsMovedUnasked) {
   EXPECT_THAT(found, Each(before));
 }
 
-// Given cores with two threads each, however they are numbered, each core has one before any has two; the system says of a
-// processor that there is whose core it is.
+// Given cores with two hardware threads each, numbered in any way; expects one of each core before the second of any. The
+// system knows the core of an existing processor.
 TEST(Processors, CoresComeFirst) {
   EXPECT_THAT(cpu::cores_first({0, 1, 2, 3, 5}, [](int processor) { return processor / 2 * 2; }), ElementsAre(0, 2, 5, 1, 3));
   EXPECT_THAT(cpu::cores_first({0, 1, 2, 3}, [](int processor) { return processor % 2; }), ElementsAre(0, 1, 2, 3));
@@ -113,7 +112,7 @@ TEST(Processors, CoresComeFirst) {
   EXPECT_EQ(cpu::core_of(1 << 20), 1 << 20);
 }
 
-// Given ranks, each has processors that no other has; too few are an error that says how many there are.
+// Given ranks; expects different processors for each, and an error with their number if there are too few.
 TEST(Processors, RanksShareNone) {
   const std::vector<int> allowed = {0, 2, 3, 5, 8};
   EXPECT_THAT(*cpu::processors_of_rank(allowed, 2, 0, 2), ElementsAre(0, 2));
@@ -121,10 +120,11 @@ TEST(Processors, RanksShareNone) {
   EXPECT_THAT(*cpu::processors_of_rank(allowed, 5, 0, 1), ElementsAre(0, 2, 3, 5, 8));
   const auto refused = cpu::processors_of_rank(allowed, 2, 2, 3);
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.error().message, HasSubstr("found 6 threads that compute, allowed is at most 5"));
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("threads: must be at most 5, the number of processors that this process may run on (got 6)"));
 }
 
-// Given a processor that there is not, the thread goes on where it may.
+// Given a processor that does not exist; expects the thread to run unpinned.
 TEST(Processors, RefusedOnesChangeNothing) {
   const std::vector<int> before = mask_of_this_thread();
   const cpu::StaysOn nowhere(1 << 15);

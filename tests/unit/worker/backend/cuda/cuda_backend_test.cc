@@ -1,5 +1,5 @@
-// The CUDA backend as a whole: in the emulation always, on a GPU where there is one. Against the plain reference, Hugging Face
-// transformers' golden logits and the CPU backend.
+// The whole CUDA backend, always in the emulation, and on a GPU if there is one. Compared with the plain reference, Hugging
+// Face transformers' golden logits and the CPU backend.
 #include "worker/backend/cuda/cuda_backend.h"
 
 #include <algorithm>
@@ -57,15 +57,15 @@ class CudaBackend : public testing::OnCudaDevice {
     options.max_context_tokens = 64;
     return options;
   }
-  // FP32 against FP32 or double: some 1e-5 of logits near 1. In BF16 what passes between operations is rounded to 8 bits, some
-  // ten times a layer: a row is a few hundredths of its length off.
+  // FP32 against FP32 or double: some 1e-5 for logits near 1. In BF16, values between operations are rounded to 8 bits, some
+  // ten times per layer: a row is off by a few hundredths of its length.
   template <typename Expected>
   static void expect_logits(std::span<const float> found, const Expected& expected, double most = 0.03) {
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size() && !bf16(); ++i) ASSERT_NEAR(found[i], expected[i], 2e-4) << "logit " << i;
     ASSERT_LE(relative_difference(found, expected), most);
   }
-  // The length of what they differ by, of what is expected.
+  // The length of the difference relative to the expected row.
   template <typename Expected>
   static double relative_difference(std::span<const float> found, const Expected& expected) {
     double difference = 0;
@@ -88,9 +88,9 @@ std::vector<testing::CudaCase> backend_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Devices, CudaBackend, ::testing::ValuesIn(backend_cases()), testing::case_name);
 
-// Given random shapes (with and without biases, norms of heads and windows), weights and sequences, cut into random chunks,
-// batched with each other and laid out in shuffled blocks, the logits of every chunk's last token are those of the reference on
-// the whole sequence.
+// Given random shapes (with and without biases, norms of heads and windows), weights, and sequences cut into random chunks,
+// batched together and placed in shuffled blocks; expects the logits of every chunk's last token to be the reference's for the
+// whole sequence.
 TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
   Rng rng(5, "cuda forward");
   for (int round = 0; round < effort(2, 5); ++round) {
@@ -113,7 +113,7 @@ TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
       ASSERT_EQ(logits->size(), expected.size() * static_cast<std::size_t>(config.vocab_size));
       for (std::size_t row = 0; row < expected.size(); ++row) {
         const auto vocab = static_cast<std::size_t>(config.vocab_size);
-        // Two products more, and what norms give goes on in the residual stream: 0.032 was found.
+        // Two more products, and the norms' output continues in the residual stream: measured 0.032.
         const double most = config.norm_after || config.embedding_size > 0 ? 0.04 : 0.03;
         ASSERT_NO_FATAL_FAILURE(expect_logits(logits->subspan(row * vocab, vocab), *expected[row], most)) << "round " << round;
       }
@@ -121,8 +121,8 @@ TEST_P(CudaBackend, MatchesReferenceHoweverWorkIsCut) {
   }
 }
 
-// Given random models, sequences that go on behind blocks which another one fills in the same batch have the reference's
-// logits.
+// Given random models and sequences that continue after blocks which another one fills in the same batch; expects the
+// reference's logits.
 TEST_P(CudaBackend, ChunksReadWhatTheirBatchWrites) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng(seed, "cuda shared blocks");
@@ -146,8 +146,8 @@ TEST_P(CudaBackend, ChunksReadWhatTheirBatchWrites) {
   }
 }
 
-// Given a long context, which decode attention cuts into splits, and prompts longer than a tile, beginning within windows: the
-// last logits are the reference's.
+// Given a long context, which decode attention splits, and prompts longer than a tile that begin within windows; expects the
+// reference's last logits.
 TEST_P(CudaBackend, LongContexts) {
   Rng rng(6, "cuda long");
   for (const std::int64_t window : {0, 133}) {
@@ -174,14 +174,14 @@ TEST_P(CudaBackend, LongContexts) {
   }
 }
 
-// Given weights of eight bits, a prompt of more rows than few ones and then single tokens, through graphs too, have the logits
-// of the reference on the numbers that the codes stand for; also where rows are not aligned for the product of few, and where
-// matrices are unpacked in several parts.
+// Given 8-bit weights, a prompt with many rows and then single tokens, also through graphs; expects the logits of the reference
+// on the numbers that the codes stand for. Also with rows that are not aligned for the product of few rows, and with matrices
+// unpacked in several parts.
 TEST_P(CudaBackend, EightBitWeights) {
   Rng rng(8, "cuda eight bits");
   std::size_t turn = bf16() ? 1 : 0;
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
-    // With 144 also what is added to the residual stream is in parts.
+    // With 144, the products added to the residual stream are in parts too.
     for (const std::int64_t hidden : effort_share(std::vector<std::int64_t>{144, 36}, turn++, 2)) {
       SCOPED_TRACE(fmt::format("{} {}", to_string(format), hidden));
       ModelConfig config = random_config(rng, precision());
@@ -219,9 +219,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, CudaBackendInBf16,
                                            testing::CudaCase{"Gpu", true, cuda::Precision::kBf16}),
                          testing::case_name);
 
-// Given activations of eight bits, too, a prompt of more rows than few ones and then single tokens have logits near those of
-// the reference, which rounds none (within a tenth of their length), and not the same; products are made in several parts. A
-// device without such products is refused by name.
+// Given 8-bit weights and activations, a prompt with many rows and then single tokens; expects logits within a tenth of the
+// length of the reference's, which rounds no activations, but not equal. Products are made in several parts. A device without
+// FP8 products is refused by name.
 TEST_P(CudaBackendInBf16, Fp8Activations) {
   Rng rng(9, "cuda fp8 activations");
   ModelConfig config;
@@ -269,11 +269,11 @@ TEST_P(CudaBackendInBf16, Fp8Activations) {
   const auto refused = cuda::make_cuda_backend(config, source_of(config, weights), std::move(old), options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message,
-            "--activations: found fp8, allowed on emulated device is bf16: its tensor cores have no products of FP8");
+            "--activations: must be bf16 on emulated device (got fp8): its tensor cores do not support FP8");
 }
 
-// Given the same batch of single tokens four times over (at first kernel by kernel, then captured, then replayed), and other
-// batches between, the logits are the same bits each time; a shorter batch in the same graph too.
+// Given the same batch of single tokens four times (launched, captured, then replayed), with other batches in between; expects
+// the same bits each time, also for a shorter batch in the same graph.
 TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
   Rng rng(8, "cuda graphs");
   ModelConfig config = random_config(rng, precision());
@@ -303,10 +303,9 @@ TEST_P(CudaBackend, GraphsComputeWhatKernelsDo) {
   }
 }
 
-// Given the same batch over and over (kernel by kernel, captured, replayed), at first with whole rows wanted and then with
-// needs that change each time, each row that may be is summed up, and the others, and those that are asked for after all, come
-// whole.
-TEST_P(CudaBackend, SumsUpTheRowsThatNeedNoMore) {
+// Given the same batch repeatedly (launched, captured, replayed), first with full rows wanted and then with needs that change
+// each time; expects a summary for each row that allows one, and full rows for the others and for those requested afterwards.
+TEST_P(CudaBackend, SummarisesRowsWhereThatSuffices) {
   Rng rng(12, "cuda needs");
   ModelConfig config = random_config(rng, precision());
   config.vocab_size = cuda::kSummarySegment + 100;
@@ -317,7 +316,7 @@ TEST_P(CudaBackend, SumsUpTheRowsThatNeedNoMore) {
   testing::expect_rows_by_need(rng, config, **backend);
 }
 
-// Another one's logits, never a summary.
+// Returns another backend's logits, never a summary.
 class RowsAlone final : public Backend {
  public:
   explicit RowsAlone(Backend& of) : of_(of) {}
@@ -341,8 +340,8 @@ class RowsAlone final : public Backend {
   Backend& of_;
 };
 
-// Given greedy requests, ones with top-k, with log probabilities and with penalties beside each other, the engine draws the
-// same tokens from summaries as from rows, and tells the same of them.
+// Given requests with greedy sampling, top-k, log probabilities and penalties in one batch; expects the engine to draw the same
+// tokens, with the same log probabilities, from summaries as from rows.
 TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
   Rng rng(14, "cuda engine");
   ModelConfig config = random_config(rng, precision());
@@ -403,14 +402,15 @@ TEST_P(CudaBackend, AnEngineDrawsFromSummariesAsFromRows) {
   for (std::size_t i = 0; i < by_rows.logprobs.size(); ++i) EXPECT_NEAR(by_summaries.logprobs[i], by_rows.logprobs[i], 1e-4);
 }
 
-// Given a model in two parts, the first's hidden states make the second give the whole one's logits: prompts and single tokens.
+// Given a model in two parts; expects the second, fed with the first one's hidden states, to give the whole model's logits, for
+// prompts and single tokens.
 TEST_P(CudaBackend, PartsOfAModel) {
   // In CI each precision tries one of the plain models, and both try the last.
   const std::vector<std::uint64_t> seeds = effort(std::vector<std::uint64_t>{bf16() ? 1U : 0U, 2}, {0, 1, 2});
   for (const std::uint64_t seed : seeds) {
     Rng rng(seed, "cuda parts");
     ModelConfig config = random_config(rng, precision());
-    const bool three = seed == 2;  // parts, and the model arranged as OPT-350M is
+    const bool three = seed == 2;  // three parts, and a model arranged like OPT-350M
     if (three) {
       config.experts = 0;
       config.norm_after = true;
@@ -456,8 +456,8 @@ TEST_P(CudaBackend, PartsOfAModel) {
   }
 }
 
-// Given a prompt's keys and values, read out layer by layer as the callback tells of them and written into the CPU backend's
-// cache and another device's, both go on with the first one's logits: that device with the same bits.
+// Given a prompt's keys and values, read layer by layer as the callback reports them and written to the CPU backend's cache and
+// another device's; expects both to continue with the first one's logits, that device with the same bits.
 TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Rng rng(seed, "cuda move");
@@ -476,7 +476,7 @@ TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
     ASSERT_TRUE(from.ok() && to.ok() && cpu.ok());
     const testing::MovedPrompt prompt(rng, config);
     const std::int64_t layers = prompt.compute(**from, [&](std::int64_t layer, std::vector<float>& values) {
-      std::thread transfer([&] {  // of its own, as transfers have
+      std::thread transfer([&] {  // on a thread of its own, like transfers
         prompt.read(**from, layer, values);
         prompt.write(**to, layer, values);
       });
@@ -490,9 +490,9 @@ TEST_P(CudaBackend, KeysAndValuesMoveBetweenBackends) {
   }
 }
 
-// Given more tokens than the backend was made for, heads larger and experts more than the kernels take, and a source that
-// fails, it says so.
-TEST_P(CudaBackend, RefusesWhatItCannotDo) {
+// Given more tokens than the backend was made for, more heads or experts than the kernels support, and a source that fails;
+// expects errors.
+TEST_P(CudaBackend, RefusesUnsupportedFeatures) {
   Rng rng(1, "cuda large");
   ModelConfig config = random_config(rng, precision());
   const ModelWeights weights = random_weights(config, 1);
@@ -507,7 +507,7 @@ TEST_P(CudaBackend, RefusesWhatItCannotDo) {
   const SequenceChunk chunk{tokens, 0, blocks, true};
   const auto logits = (*backend)->forward(std::span(&chunk, 1));
   ASSERT_FALSE(logits.ok());
-  EXPECT_THAT(logits.error().message, HasSubstr("found 9 tokens"));
+  EXPECT_THAT(logits.error().message, HasSubstr("(got 9 and"));
   const auto failed = cuda::make_cuda_backend(
       config,
       [](BlockRange) -> Result<ModelWeights> {
@@ -519,21 +519,21 @@ TEST_P(CudaBackend, RefusesWhatItCannotDo) {
   config.head_dim = 258;
   const auto large = make(config, weights, options);
   ASSERT_FALSE(large.ok());
-  EXPECT_EQ(large.error().message, "head_dim: found 258, allowed with --backend cuda is at most 256");
+  EXPECT_EQ(large.error().message, "head_dim: must be at most 256 with --backend cuda (got 258)");
   config.experts = 8000;
   config.experts_per_token = 33;
   const auto experts = make(config, weights, options);
   ASSERT_FALSE(experts.ok());
-  EXPECT_EQ(experts.error().message, "num_experts: found 8000, allowed with --backend cuda is at most 4096");
+  EXPECT_EQ(experts.error().message, "num_experts: must be at most 4096 with --backend cuda (got 8000)");
   config.experts = 40;
   const auto each = make(config, weights, options);
   ASSERT_FALSE(each.ok());
-  EXPECT_EQ(each.error().message, "num_experts_per_tok: found 33, allowed with --backend cuda is at most 32");
+  EXPECT_EQ(each.error().message, "num_experts_per_tok: must be at most 32 with --backend cuda (got 33)");
 }
 
-// Given random models in each precision, with weights of each format, what the backend takes of a device is what memory_need()
-// said, and not more.
-TEST(CudaMemory, IsTakenAsSaid) {
+// Given random models in each precision, with weights of each format; expects the backend to allocate exactly what
+// memory_need() predicts.
+TEST(CudaMemory, UsesTheMemoryPredicted) {
   for (std::uint64_t seed = 0; seed < 9; ++seed) {
     const auto precision = seed % 2 == 0 ? cuda::Precision::kBf16 : cuda::Precision::kFp32;
     Rng rng(seed, "cuda memory");
@@ -559,7 +559,7 @@ TEST(CudaMemory, IsTakenAsSaid) {
   }
 }
 
-// Given a device that breaks, forward() says so, and tells who is to know, each time from then on; copies do no harm.
+// Given a device that breaks; expects forward() to fail and call `lost`, each time from then on, and copies to do no harm.
 TEST(CudaDeviceLost, IsToldOf) {
   Rng rng(1, "cuda lost");
   const ModelConfig config = random_config(rng);
@@ -599,9 +599,8 @@ INSTANTIATE_TEST_SUITE_P(Architectures, CudaGolden,
                            return std::string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "Gpu" : "Emulated");
                          });
 
-// Given transformers' config, tokens and logits of a random model; in FP32 the backend's logits differ from them by 1e-4 at
-// most, the prompt in one piece or in chunks of seven and the tokens one after the other, and the greedy token is the same at
-// every step.
+// Given transformers' config, tokens and logits of a random model in FP32; expects the backend's logits within 1e-4 of them,
+// with the prompt in one piece or in chunks of seven and then one token at a time, and the same greedy token at every step.
 TEST_P(CudaGolden, LogitsAreThoseOfTransformers) {
   const auto [name, gpu] = GetParam();
   if (gpu) {
@@ -634,8 +633,8 @@ ModelConfig llama_8b() {
   return config;
 }
 
-// Given the memory of a device of 80 GB and the need of Llama 3.1 8B in BF16, the cache takes what is left within the share, or
-// what was asked for where that is less; where one context does not fit, the error names the GB that are missing.
+// Given the memory of an 80 GB device and the need of Llama 3.1 8B in BF16; expects the cache to take what is left within the
+// share, or what was requested if that is less. If not even one context fits, expects an error with the missing GB.
 TEST(CudaMemory, CacheTakesWhatIsLeft) {
   const ModelConfig config = llama_8b();
   CudaBackendOptions options;
@@ -655,9 +654,9 @@ TEST(CudaMemory, CacheTakesWhatIsLeft) {
   EXPECT_THAT(none.error().message, HasSubstr(fmt::format("{:.1f} GB are missing: weights take 16.1 GB", missing)));
 }
 
-// Given less memory than Llama 3.1 8B with a context of 32,768 tokens takes, flags that would fit: the longest context, the
-// largest cache, plainer weights and the fewest GPUs, of which each does; and that none would.
-TEST(CudaMemory, WhatWouldFitIsSaid) {
+// Given less memory than Llama 3.1 8B with a context of 32,768 tokens needs; expects suggested flags that fit: the longest
+// context, the largest cache, smaller weights and the fewest GPUs; or a message that none does.
+TEST(CudaMemory, SaysWhatWouldFit) {
   const ModelConfig config = llama_8b();
   CudaBackendOptions options;
   options.max_context_tokens = 32768;
@@ -695,8 +694,8 @@ TEST(CudaMemory, WhatWouldFitIsSaid) {
   EXPECT_EQ(cuda::budget_bytes({30, 100}, 0.4), 30);
 }
 
-// Given growing batches and contexts, decode attention is cut so that the device has enough to do, and not where that is not
-// worth it.
+// Given growing batches and contexts; expects decode attention to be split so that the device has enough work, and not where
+// that is not worth it.
 TEST(CudaMemory, SplitsFillTheDevice) {
   ModelConfig config;
   config.heads = 32;

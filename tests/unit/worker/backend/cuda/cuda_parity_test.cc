@@ -1,6 +1,6 @@
-// Each CUDA operation against its CPU twin, in FP32 and in BF16: its very code in the emulation, under several orders of
-// threads, and on a GPU where there is one; without one those cases skip and say why. Inputs are exact in the precision, so
-// what differs is the order of sums and, in BF16, the result's rounding.
+// Each CUDA operation against its CPU twin, in FP32 and BF16: the real kernel code in the emulation, with several orders of
+// threads, and on a GPU if there is one; otherwise those cases skip and say why. Inputs are exact in the precision, so only the
+// order of sums and, in BF16, the rounding of results differ.
 #include <cmath>
 #include <numeric>
 #include <tuple>
@@ -21,8 +21,8 @@ using cuda::OnDevice;
 class CudaParity : public testing::OnCudaDevice {};
 INSTANTIATE_TEST_SUITE_P(Devices, CudaParity, ::testing::ValuesIn(testing::cuda_cases()), testing::case_name);
 
-// Given random matrices of uneven sizes, products are the CPU's, to 1e-4 of sums of up to 700 products below 1; as the storage
-// type, as floats, and added to what was there.
+// Given random matrices of uneven sizes; expects the CPU's products within 1e-4, for sums of up to 700 products below 1: as the
+// storage type, as floats, and added to existing values.
 TEST_P(CudaParity, Gemm) {
   Rng rng(21, "cuda gemm");
   for (const auto& [rows, in, out] :
@@ -45,7 +45,7 @@ TEST_P(CudaParity, Gemm) {
   }
 }
 
-// Given tokens, their rows of the embedding are what is there; of a part of the vocabulary, the others' are zeros.
+// Given tokens; expects their rows of the embedding, and zeros for ids outside this part of the vocabulary.
 TEST_P(CudaParity, EmbedTokens) {
   Rng rng(22, "cuda embed");
   const int hidden = 37, vocab = 11;
@@ -68,8 +68,8 @@ TEST_P(CudaParity, EmbedTokens) {
   }
 }
 
-// Given random rows of widths around and above a block's threads, with a bias, the norm is that of the sum, to 1e-5, and the
-// sum stays; given indices of rows instead, it is that of those rows, which stay as they are.
+// Given random rows of widths around and above a block's threads, with a bias; expects the norm of the sum within 1e-5, and the
+// sum stored. Given row indices instead; expects the norms of those rows, which do not change.
 TEST_P(CudaParity, RmsNorm) {
   Rng rng(23, "cuda rms_norm");
   for (const auto& [rows, hidden] : {std::pair{1, 8}, std::pair{3, 255}, std::pair{4, 256}, std::pair{2, 2311}}) {
@@ -96,8 +96,8 @@ TEST_P(CudaParity, RmsNorm) {
   }
 }
 
-// Given rows of widths around and above a block's threads, far from 0, with a bias, LayerNorm is the CPU's of the sum, to 1e-4:
-// differences of numbers near 100 have so many digits; and the sum stays.
+// Given rows of widths around and above a block's threads, far from 0, with a bias; expects the CPU's LayerNorm of the sum
+// within 1e-4, the accuracy of differences of numbers near 100, and the sum stored.
 TEST_P(CudaParity, LayerNorm) {
   Rng rng(32, "cuda layer norm");
   for (const auto& [rows, hidden] : {std::pair{1, 8}, std::pair{3, 255}, std::pair{2, 2311}}) {
@@ -116,7 +116,7 @@ TEST_P(CudaParity, LayerNorm) {
   }
 }
 
-// Given a norm in place, what is normed takes the sum's place, not rounded; given rows of it, each is what it was, rounded.
+// Given a norm in place; expects the unrounded result in place of the sum. Given rows of it; expects each row, rounded.
 TEST_P(CudaParity, NormsInPlaceAndRoundedRows) {
   Rng rng(34, "cuda norm in place");
   const int rows = 3, hidden = 301;
@@ -150,8 +150,8 @@ TEST_P(CudaParity, NormsInPlaceAndRoundedRows) {
   }
 }
 
-// Given learned positions, each token's row is its embedding plus that of its position, also where another rank has its id; a
-// bias comes to each row.
+// Given learned positions; expects each token's embedding plus its position's row, even if another rank has its id, and a bias
+// added to each row.
 TEST_P(CudaParity, LearnedPositionsAndBias) {
   Rng rng(33, "cuda positions");
   const int hidden = 261, vocab = 7;
@@ -173,7 +173,7 @@ TEST_P(CudaParity, LearnedPositionsAndBias) {
   }
 }
 
-// Given values with a bias and without, of widths that are and are not a multiple of a block's threads, relu is the CPU's.
+// Given values with and without a bias, of widths that are and are not multiples of a block's threads; expects the CPU's relu.
 TEST_P(CudaParity, Relu) {
   Rng rng(34, "cuda relu");
   for (const int width : {7, 256, 700}) {
@@ -189,8 +189,8 @@ TEST_P(CudaParity, Relu) {
   }
 }
 
-// Given gates and values of widths that are and are not a multiple of what a thread reads at once, the product is silu(gate) *
-// up, to 1e-5.
+// Given gates and values of widths that are and are not multiples of what a thread reads at once; expects silu(gate) * up
+// within 1e-5.
 TEST_P(CudaParity, SwiGlu) {
   Rng rng(24, "cuda swiglu");
   for (const auto& [rows, width] : {std::pair{1, 8}, std::pair{3, 13}, std::pair{2, 2056}}) {
@@ -208,9 +208,9 @@ TEST_P(CudaParity, SwiGlu) {
   }
 }
 
-// Given random matrices of eight bits a number, with widths that are and are not what a thread reads at once, unpacked rows are
-// the numbers that the codes stand for; and the product of few rows, as the storage type, as floats and added to what was
-// there, is that of those numbers, to 1e-4.
+// Given random 8-bit matrices of widths that are and are not multiples of what a thread reads at once; expects unpacked rows to
+// be the codes' numbers, and the product of few rows to match within 1e-4, as the storage type, as floats and added to existing
+// values.
 TEST_P(CudaParity, EightBits) {
   Rng rng(31, "cuda eight bits");
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kFp8}) {
@@ -253,9 +253,9 @@ TEST_P(CudaParity, EightBits) {
   }
 }
 
-// Given rows of activations (one of them zeros, one with a number that is none), their FP8 codes and scales are those that
-// weights would get; and the product of codes with codes, scaled, as the storage type, as floats and added to what was there,
-// is that of the numbers they stand for, to 1e-4; of no number comes none.
+// Given rows of activations, one of zeros and one with a NaN; expects the FP8 codes and scales that weights would get, and
+// scaled products of codes within 1e-4 of those of the numbers, as the storage type, as floats and added to existing values.
+// NaN gives NaN.
 TEST_P(CudaParity, ProductsOfFp8) {
   if (!device_->multiplies_fp8()) return;  // this GPU has none, and the backend refuses them: CudaBackendInBf16.Fp8Activations
   Rng rng(33, "cuda fp8");
@@ -298,7 +298,7 @@ TEST_P(CudaParity, ProductsOfFp8) {
         products.as<float>(), row_scales.as<float>(), w_scales.as<float>(), y.get(), rows, out, out, false, false};
     kernels().scale_products(stream(), scale);
     const auto rounded = get(y, rows * out);
-    const auto good = static_cast<std::size_t>((rows - 1) * out);  // the last row has something that is no number
+    const auto good = static_cast<std::size_t>((rows - 1) * out);  // the last row contains a NaN
     expect_near({rounded.begin(), rounded.begin() + static_cast<std::ptrdiff_t>(good)},
                 {expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(good)}, 1e-4);
     scale.y = on_float.get();
@@ -313,8 +313,8 @@ TEST_P(CudaParity, ProductsOfFp8) {
   }
 }
 
-// What a layer with experts computes, its numbers exact in the precision: some tokens leave nothing, the first two experts are
-// alike, and of one the router's logits are no numbers where it is never chosen.
+// A layer with experts whose numbers are exact in the precision. Some tokens have no slot, the first two experts are equal, and
+// one has NaN router logits where it is never chosen.
 class CudaExperts : public testing::OnCudaDevice {
  protected:
   struct Shape {
@@ -339,7 +339,7 @@ class CudaExperts : public testing::OnCudaDevice {
   }
   [[nodiscard]] std::int64_t choices() const { return std::int64_t{shape_.tokens} * shape_.each; }
 
-  // By the device: begins, rows, places and weights.
+  // Computed by the device: begins, rows, places and weights.
   void route() {
     const std::vector<std::int32_t> none(static_cast<std::size_t>(choices()), -7);
     on_x_ = put(x_);
@@ -378,7 +378,7 @@ class CudaExperts : public testing::OnCudaDevice {
     w_ = put_plain(codes.codes);
     scales_ = put_plain(codes.scales);
   }
-  // Of what stands at `x`; `rows`: which of its rows, by entry.
+  // Of the input at `x`; `rows`: its row per entry.
   void expect_product(const std::vector<float>& x, const OnDevice& on_x, bool by_rows, int out, int in) {
     const auto begins = get_plain<std::int32_t>(begins_, shape_.experts + 1);
     const auto rows = get_plain<std::int32_t>(rows_, choices());
@@ -425,8 +425,8 @@ class CudaExperts : public testing::OnCudaDevice {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, CudaExperts, ::testing::ValuesIn(testing::cuda_cases()), testing::case_name);
 
-// Given one token and many, few experts and more than a warp has lanes, tokens go to the experts that the CPU sends them to,
-// with its weights to 1e-6, and stand in the order of experts and of tokens; those that leave nothing have no entries.
+// Given one and many tokens, few experts and more than a warp has lanes; expects the CPU's experts, its weights within 1e-6,
+// and entries in the order of experts and tokens. Tokens without a slot have no entries.
 TEST_P(CudaExperts, TokensGoWhereTheCpuSendsThem) {
   Rng rng(41, "cuda routing");
   for (const Shape& shape : {Shape{1, 16, 0, 1, 1, true}, Shape{9, 48, 0, 6, 2, false}, Shape{40, 37, 0, 70, 32, false},
@@ -440,7 +440,7 @@ TEST_P(CudaExperts, TokensGoWhereTheCpuSendsThem) {
     const auto weights = get_floats(weights_, choices());
     cpu::ExpertRouting routing;
     routing.route(config_, x_.data(), router_.data(), shape.tokens);
-    std::vector<int> used(static_cast<std::size_t>(shape.tokens));  // of a token's experts
+    std::vector<int> used(static_cast<std::size_t>(shape.tokens));  // the experts a token has used
     std::int32_t entry = 0;
     for (int expert = 0; expert < shape.experts; ++expert) {
       EXPECT_EQ(begins[static_cast<std::size_t>(expert)], entry);
@@ -459,9 +459,9 @@ TEST_P(CudaExperts, TokensGoWhereTheCpuSendsThem) {
   }
 }
 
-// Given matrices of each format and widths that tensor cores take and others, of one token, some, and more than one tile of
-// them to an expert: products are the CPU's, to 1e-4, no entry but the experts' own is written, and a token's experts add up by
-// their weights.
+// Given matrices of each format, of widths that tensor cores support and others, and one, some, and more than one tile of
+// tokens per expert; expects the CPU's products within 1e-4, no writes outside the experts' entries, and a token's experts
+// summed with their weights.
 TEST_P(CudaExperts, ProductsAndTheirSums) {
   Rng rng(42, "cuda experts");
   for (const WeightFormat format : {WeightFormat::kFp32, WeightFormat::kInt8, WeightFormat::kFp8}) {
@@ -500,8 +500,8 @@ TEST_P(CudaExperts, ProductsAndTheirSums) {
   }
 }
 
-// Given rows of logits of widths around a segment, many of them equal and some not finite (in one row all), each row that needs
-// a summary gets the one that a sort makes: the very tokens, sums to 1e-5. The others' are left as they were.
+// Given rows of logits of widths around a segment, many equal and some not finite (all in one row); expects for each row that
+// needs a summary the one computed by sorting, with exactly its tokens and sums within 1e-5, and the others unchanged.
 TEST_P(CudaParity, SummariseLogits) {
   Rng rng(29, "cuda summaries");
   const std::vector<RowNeed> needs{{1, 1}, {0, 1}, {64, 0.5F}, {7, 30}, {20, 1}};
@@ -545,8 +545,8 @@ ModelConfig config_of(const Heads& heads) {
   return config;
 }
 
-// Given queries, keys and values with and without biases and norms of heads, queries are rotated to their positions and keys
-// and values stand in the cache, to 1e-5 of what the CPU's operations make of them; a token without a slot leaves nothing.
+// Given queries, keys and values with and without biases and norms of heads; expects rotated queries, and keys and values in
+// the cache, within 1e-5 of the CPU's. A token without a slot is not stored.
 TEST_P(CudaParity, RopeStore) {
   Rng rng(25, "cuda rope");
   for (const Heads heads : shared_out(std::vector{Heads{1, 1, 2}, Heads{6, 2, 18}, Heads{3, 3, 128}, Heads{4, 1, 256}})) {
@@ -596,7 +596,7 @@ TEST_P(CudaParity, RopeStore) {
   }
 }
 
-// Given rows written into a cache's slots, they come out of it as they were.
+// Given rows written to a cache's slots; expects the same rows back.
 TEST_P(CudaParity, CopyKv) {
   Rng rng(26, "cuda copy");
   const Heads heads{4, 2, 18};
@@ -611,11 +611,11 @@ TEST_P(CudaParity, CopyKv) {
   copy.plain = out.as<float>();
   kernels().read_kv(stream(), copy);
   EXPECT_EQ(get_floats(out, count), plain);
-  // The first key of slot 200's second head stands where attention looks for it.
+  // The first key of slot 200's second head is where attention expects it.
   EXPECT_EQ(get(keys, cache)[static_cast<std::size_t>(((12 * 2 + 1) * 16 + 8) * padded)], plain[18]);
 }
 
-// Queries and a cache with random sequences in shuffled blocks; all that no sequence has written is NaN on the device.
+// Queries and a cache with random sequences in shuffled blocks; everything that no sequence has written is NaN on the device.
 class CudaAttention : public CudaParity {
  protected:
   struct Sequence {
@@ -713,8 +713,8 @@ class CudaAttention : public CudaParity {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, CudaAttention, ::testing::ValuesIn(testing::cuda_cases()), testing::case_name);
 
-// Given single tokens behind contexts of 0 to 220, heads of all sizes alone and in groups, windows and splits: decode attention
-// is the CPU's, to 1e-5; a row without a position becomes zeros, whatever the cache holds.
+// Given single tokens after contexts of 0 to 220, heads of all sizes alone and in groups, windows and splits; expects the CPU's
+// decode attention within 1e-5. A row without a position becomes zeros, whatever the cache contains.
 TEST_P(CudaAttention, Decode) {
   Rng rng(27, "cuda decode");
   for (const Heads heads : shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{5, 1, 64}, Heads{4, 4, 80},
@@ -739,7 +739,8 @@ TEST_P(CudaAttention, Decode) {
   }
 }
 
-// Given pieces of prompts at their beginning and within, longer and shorter than a tile, the same of prefill attention.
+// Given pieces at the beginning and in the middle of prompts, longer and shorter than a tile; expects the same of prefill
+// attention.
 TEST_P(CudaAttention, Prefill) {
   Rng rng(28, "cuda prefill");
   for (const Heads heads : shared_out(std::vector{Heads{2, 2, 2}, Heads{6, 2, 18}, Heads{3, 1, 64}, Heads{2, 2, 80},
@@ -762,7 +763,7 @@ TEST_P(CudaAttention, Prefill) {
   }
 }
 
-// Given any build, describe() says what CUDA there is, and one without CUDA opens no device.
+// Given any build; expects describe() to name its CUDA support, and a build without CUDA to open no device.
 TEST(Cuda, DescribesItself) {
   EXPECT_FALSE(cuda::describe().empty());
   if (!cuda::compiled()) {

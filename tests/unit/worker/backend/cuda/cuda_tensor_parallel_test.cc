@@ -1,5 +1,5 @@
-// A model that several ranks with a device each compute together against the same model on one device: in the emulation always,
-// on two GPUs where there are two. Ranks are threads here; as processes they are tests/process/worker/parallel's.
+// A model on several ranks with one device each compared with the same model on one device: always in the emulation, and on two
+// GPUs if there are two. Ranks are threads here; tests/process/worker/parallel runs them as processes.
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -45,7 +45,7 @@ ModelConfig cut_config(Rng& rng, int ranks, cuda::Precision precision) {
   config.head_dim = 2 * rng.integer(1, 5);
   config.intermediate_size = ranks * rng.integer(3, 9);
   config.expert_intermediate_size = ranks * rng.integer(2, 6);
-  config.embedding_size = 0;  // check_tensor_parallel() allows no other
+  config.embedding_size = 0;  // required by check_tensor_parallel()
   return config;
 }
 
@@ -69,10 +69,10 @@ Result<std::unique_ptr<cuda::Device>> open(const CudaCase& on, const cuda::Devic
   return cuda::emulation::make_emulated_device(options);
 }
 
-// Some ranks with some blocks of a model, each with a device: rank 0's backend, the others on threads of their own.
+// Several ranks with some blocks of a model, each with a device: rank 0's backend, the others on threads of their own.
 class DeviceRanks {
  public:
-  // broken: for rank 1's device. lost: of rank 0's backend.
+  // `broken`: for rank 1's device. `lost`: for rank 0's backend.
   DeviceRanks(const CudaCase& on, const ModelConfig& config, const ModelWeights& weights, const CudaBackendOptions& options,
               int ranks, const std::atomic<bool>* broken = nullptr, std::function<void(const Error&)> lost = nullptr)
       : config_(config), made_(static_cast<std::size_t>(ranks)) {
@@ -109,7 +109,7 @@ class DeviceRanks {
   DeviceRanks& operator=(const DeviceRanks&) = delete;
 
   std::unique_ptr<Backend> backend;
-  int errors_expected = 0;  // of how many other ranks
+  int errors_expected = 0;  // number of other ranks that should fail
 
  private:
   using Groups = std::vector<std::shared_ptr<RankGroup>>;
@@ -134,7 +134,7 @@ class DeviceRanks {
   Groups groups_, networks_;
   cuda::DeviceRank::NetworkId network_id_ = {};
   std::vector<ModelWeights> parts_;
-  std::vector<std::promise<void>> made_;  // by rank, but for rank 0
+  std::vector<std::promise<void>> made_;  // by rank, without rank 0
   std::atomic<int> errors_ = 0;
   std::vector<std::thread> threads_;
 };
@@ -172,9 +172,9 @@ std::vector<CudaCase> rank_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Devices, CudaTensorParallel, ::testing::ValuesIn(rank_cases()), testing::case_name);
 
-// Given random models (vocabularies that do not divide, tied embeddings, windows, biases and norms of heads, plain
-// weights and some of eight bits) and schedules of batches, chunks, preemptions and decode steps that become graphs, several
-// ranks give the logits of one, in FP32 within 1e-4, and its greedy tokens but where the top two lie closer than that.
+// Given random models (vocabularies that do not divide evenly, tied embeddings, windows, biases and norms of heads, plain and
+// 8-bit weights) and schedules of batches, chunks, preemptions and decode steps that become graphs; expects the logits of one
+// rank, in FP32 within 1e-4, and its greedy tokens except where the top two are closer than that.
 TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
   for (const int ranks : degrees()) {
     std::int64_t preemptions = 0;
@@ -202,8 +202,8 @@ TEST_P(CudaTensorParallel, GivesWhatOneRankGives) {
   }
 }
 
-// Given a batch of single tokens four times over (at first kernel by kernel, then captured, then replayed), and between them
-// batches that somebody watches and prompts, all ranks compute each in the same way: the logits are the same each time.
+// Given a batch of single tokens four times (launched, captured, then replayed), with prompts and batches with a layer callback
+// in between; expects all ranks to compute each in the same way, with the same logits each time.
 TEST_P(CudaTensorParallel, GraphsComputeWhatKernelsDo) {
   Rng rng(8, "cuda rank graphs");
   const ModelConfig config = cut_config(rng, 2, GetParam().precision);
@@ -213,7 +213,7 @@ TEST_P(CudaTensorParallel, GraphsComputeWhatKernelsDo) {
   std::vector<std::int32_t> blocks(8);
   std::iota(blocks.begin(), blocks.end(), 0);
   std::vector<SequenceChunk> chunks;
-  for (std::size_t i = 0; i < 4; ++i)  // as many as a graph's rows: then products are of one shape in all
+  for (std::size_t i = 0; i < 4; ++i)  // as many as a graph's rows, so that all products have one shape
     chunks.push_back({std::span(tokens).subspan(i, 1), 0, std::span(blocks).subspan(i, 1), true, {}, {}});
   std::vector<float> first;
   const auto expect_first = [&](std::span<const float> found) {
@@ -221,7 +221,7 @@ TEST_P(CudaTensorParallel, GraphsComputeWhatKernelsDo) {
     if (first.empty()) first.assign(found.begin(), found.end());
     Compared counts{bf16()};
     expect_same_rows(found, first, config.vocab_size, counts);
-    if (GetParam().gpu) return;  // where a switch adds up, bits may differ from sum to sum
+    if (GetParam().gpu) return;  // if a network switch computes sums, bits may differ between them
     EXPECT_TRUE(std::equal(found.begin(), found.end(), first.begin(), first.end()));
   };
   for (int time = 0; time < 4; ++time) {
@@ -239,9 +239,9 @@ TEST_P(CudaTensorParallel, GraphsComputeWhatKernelsDo) {
   }
 }
 
-// Given ranks that have parts of the vocabulary, the parts' summaries make the row's, and a row that is asked for after all
-// comes from all ranks.
-TEST_P(CudaTensorParallel, SumsUpTheRowsThatNeedNoMore) {
+// Given ranks with parts of the vocabulary; expects the parts' summaries to be merged to the row's, and a row requested
+// afterwards to come from all ranks.
+TEST_P(CudaTensorParallel, SummarisesRowsWhereThatSuffices) {
   for (const int ranks : degrees()) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     Rng rng(13, "cuda rank needs");
@@ -255,7 +255,7 @@ TEST_P(CudaTensorParallel, SumsUpTheRowsThatNeedNoMore) {
   }
 }
 
-// Given a chain of two workers, each of which is cut into ranks with a device each, the logits of one.
+// Given a chain of two workers, each split into ranks with one device each; expects the logits of one device.
 TEST_P(CudaTensorParallel, WorkersOfAChainMayBeCut) {
   const int second_ranks = degrees().back();
   Rng rng(4, "cuda cut chain");
@@ -276,10 +276,10 @@ TEST_P(CudaTensorParallel, WorkersOfAChainMayBeCut) {
 }
 
 // Given a prompt's keys and values, read layer by layer while one, two and four ranks with devices, and two on the CPU, compute
-// it, and written into the caches of each other: they are those of one device, arrive exactly as they were read, and all go on
-// as one would.
+// it, and written to each other's caches; expects those of one device, exactly as read, and all to continue as one device
+// would.
 TEST_P(CudaTensorParallel, KeysAndValuesFitEveryDegree) {
-  constexpr std::int64_t kTokens = 300;  // more than an errand's piece
+  constexpr std::int64_t kTokens = 300;  // more than one errand's piece
   Rng rng(11, "cuda degrees");
   ModelConfig config = cut_config(rng, 4, GetParam().precision);
   config.layers = 2;
@@ -343,7 +343,7 @@ TEST_P(CudaTensorParallel, KeysAndValuesFitEveryDegree) {
   }
 }
 
-// Given a batch that is too large, and an empty one, all ranks see it alike and compute the next one.
+// Given a batch that is too large, and an empty one; expects all ranks to treat it alike and to compute the next one.
 TEST_P(CudaTensorParallel, RefusedBatchesDoNoHarm) {
   Rng rng(3, "cuda refused");
   const ModelConfig config = cut_config(rng, 2, GetParam().precision);
@@ -357,7 +357,7 @@ TEST_P(CudaTensorParallel, RefusedBatchesDoNoHarm) {
   const auto refused = cut.backend->forward(std::span(&large, 1));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kInternal);
-  EXPECT_THAT(refused.error().message, HasSubstr("found 65 tokens"));
+  EXPECT_THAT(refused.error().message, HasSubstr("(got 65 and"));
   const SequenceChunk empty{{}, 0, blocks, false, {}, {}};
   const auto none = cut.backend->forward(std::span(&empty, 1));
   ASSERT_TRUE(none.ok());
@@ -372,8 +372,8 @@ TEST_P(CudaTensorParallel, RefusedBatchesDoNoHarm) {
   expect_same_rows(*found, *expected, config.vocab_size, counts);
 }
 
-// Given one rank and two that measure themselves; expects a figure for each kind of iteration, and that what is computed
-// afterwards is what a backend computes that has not.
+// Given one rank and two that measure themselves; expects a figure for each kind of iteration, and later results equal to those
+// of a backend that did not measure.
 TEST_P(CudaTensorParallel, MeasureThemselves) {
   Rng rng(5, "cuda measured");
   const ModelConfig config = cut_config(rng, 2, GetParam().precision);
@@ -404,14 +404,14 @@ TEST_P(CudaTensorParallel, MeasureThemselves) {
   }
 }
 
-// Given a device of rank 1 that breaks, rank 0's forward() ends with its reason, tells who is to know, and keys and values are
-// copied no more: nobody waits for what will not come.
+// Given a device of rank 1 that breaks; expects rank 0's forward() to fail with its reason and to call `lost`, and no more
+// copies of keys and values, so that nobody waits for ever.
 TEST(CudaRankLost, IsToldOf) {
   Rng rng(1, "cuda rank lost");
   const ModelConfig config = cut_config(rng, 4, cuda::Precision::kFp32);
   const ModelWeights weights = random_weights(config, 1);
   std::atomic<bool> broken = false;
-  std::mutex mutex;  // the watch may tell, too
+  std::mutex mutex;  // the watch may report, too
   std::vector<std::string> told;
   const auto told_so_far = [&] {
     const std::scoped_lock lock(mutex);
@@ -441,16 +441,16 @@ TEST(CudaRankLost, IsToldOf) {
   EXPECT_FALSE(cut.backend->forward(std::span(&chunk, 1)).ok());
 }
 
-// Given random models of two and four ranks in each precision, what each rank takes of its device is what memory_need() said,
-// and not more; all together hold each matrix once.
-TEST(CudaRankMemory, IsTakenAsSaid) {
+// Given random models on two and four ranks in each precision; expects each rank to allocate exactly what memory_need()
+// predicts, and all together to have each matrix once.
+TEST(CudaRankMemory, UsesTheMemoryPredicted) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const auto precision = seed % 2 == 0 ? cuda::Precision::kBf16 : cuda::Precision::kFp32;
     const int ranks = seed < 4 ? 2 : 4;
     Rng rng(seed, "cuda rank memory");
     ModelConfig config = cut_config(rng, ranks, precision);
-    config.vocab_size = 997;  // parts that differ by one
+    config.vocab_size = 997;  // shares that differ by one
     config.hidden_size = 64;
     const ModelWeights weights = random_weights(config, seed);
     CudaBackendOptions options = cut_options(config, 10);
@@ -477,18 +477,19 @@ TEST(CudaRankMemory, IsTakenAsSaid) {
       options.group = nullptr;
     }
     EXPECT_GE(parts, whole);
-    EXPECT_LE(static_cast<double>(parts), 1.2 * static_cast<double>(whole));  // norms and biases are whole at each
+    EXPECT_LE(static_cast<double>(parts), 1.2 * static_cast<double>(whole));  // every rank has all norms and biases
   }
 }
 
-// Given more ranks than devices, the error names the flag, what was found and what is allowed.
+// Given more ranks than devices; expects an error with the flag, the rule and the value.
 TEST(CudaRankMemory, EachRankNeedsADevice) {
   EXPECT_TRUE(cuda::check_devices(1, 1).ok());
   EXPECT_TRUE(cuda::check_devices(2, 8).ok());
   const auto few = cuda::check_devices(4, 2);
   ASSERT_FALSE(few.ok());
   EXPECT_EQ(few.error().code, ErrorCode::kFailedPrecondition);
-  EXPECT_THAT(few.error().message, HasSubstr("--tensor-parallel: found 4, allowed with --backend cuda is at most 2 here"));
+  EXPECT_THAT(few.error().message,
+              HasSubstr("--tensor-parallel: must be at most 2, the number of visible GPUs, with --backend cuda (got 4)"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Weights on a device: the same bits whether the host read them as FP32 or as BF16.
+// Weights on a device: the same bits whether the host read them as FP32 or BF16.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -27,7 +27,7 @@ std::string bytes_on(const OnDevice& memory) {
   return memory.get() == nullptr ? std::string() : std::string(memory.as<char>(), static_cast<std::size_t>(memory.bytes()));
 }
 
-// Everything of the layers and what is beside them, in one order.
+// All layers and other weights, in a fixed order.
 std::vector<std::string> bytes_of_weights(const DeviceWeights& weights) {
   std::vector<std::string> all;
   for (const OnDevice* memory : {&weights.embedding, &weights.positions, &weights.lm_head, &weights.final_norm.weight}) {
@@ -54,8 +54,8 @@ std::vector<std::string> uploaded(Precision precision, const ModelConfig& config
   return weights.ok() ? bytes_of_weights(*weights) : std::vector<std::string>();
 }
 
-// Given random models with matrices that are not exact in BF16, read as FP32 and as BF16, a device of that precision has the
-// same bits, experts' matrices too.
+// Given random models with matrices that are not exact in BF16, read as FP32 and as BF16; expects the same bits on a BF16
+// device, for experts' matrices too.
 TEST(CudaWeights, AreRoundedAlikeByHostAndDevice) {
   Rng rng(61, "cuda weights");
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -69,8 +69,8 @@ TEST(CudaWeights, AreRoundedAlikeByHostAndDevice) {
   }
 }
 
-// Given checkpoints in BF16 of every architecture, whole and cut among two ranks, read as the device's precision asks for, the
-// device has the bits that it has of FP32; and a device of FP32 and one of eight bits are given what they were.
+// Given BF16 checkpoints of every architecture, whole and split among two ranks, read in the format that the device asks for;
+// expects the same bits on the device as with FP32. FP32 and 8-bit devices get the same formats as before.
 TEST(CudaWeights, OfACheckpointAreItsBits) {
   for (const Architecture architecture : testing::kEveryArchitecture) {
     SCOPED_TRACE(to_string(architecture));

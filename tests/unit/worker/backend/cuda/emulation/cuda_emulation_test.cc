@@ -1,4 +1,4 @@
-// The emulation of CUDA's execution model: what it runs, and that it sees the mistakes for which it was made.
+// The emulation of CUDA's execution model: that it runs kernels, and detects the errors it was made for.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -23,8 +23,8 @@ struct Floats {
   float at[64];
 };
 
-// Given a kernel in which threads read what others wrote before a barrier and sum it by shuffles, every block and thread runs
-// once, with the same result in every order.
+// Given a kernel in which threads read what others wrote before a barrier and sum it by shuffles; expects every block and
+// thread to run once, with the same result in every order.
 TEST(CudaEmulation, RunsBlocksOfThreads) {
   for (const Schedule& schedule : kSchedules) {
     std::vector<float> out(6 * 64);
@@ -46,8 +46,8 @@ TEST(CudaEmulation, RunsBlocksOfThreads) {
   }
 }
 
-// Given threads that end, or go another way, while others wait at a barrier or in a shuffle: an error that says who waits for
-// whom.
+// Given threads that exit, or take another path, while others wait at a barrier or in a shuffle; expects an error that says
+// which threads wait for which.
 TEST(CudaEmulation, SeesThreadsThatDoNotMeet) {
   const auto message = [](const std::function<void()>& thread) {
     const auto outcome = run_grid(dim3(1), 64, 0, {}, thread);
@@ -82,7 +82,7 @@ TEST(CudaEmulation, SeesThreadsThatDoNotMeet) {
               HasSubstr("a shuffle of some lanes alone"));
 }
 
-// Given a barrier that is missing, a run in another order reads what has not been written: shared memory begins as NaNs.
+// Given a missing barrier; expects a run in another order to read unwritten data: shared memory starts as NaNs.
 TEST(CudaEmulation, OrdersShowMissingBarriers) {
   std::vector<bool> whole;
   for (const Schedule& schedule : kSchedules) {
@@ -98,8 +98,8 @@ TEST(CudaEmulation, OrdersShowMissingBarriers) {
   EXPECT_EQ(whole, (std::vector<bool>{true, false, false, false}));
 }
 
-// Given a warp that writes again what another has still to read, because a barrier is missing: in either order the first one
-// comes so far ahead, over shuffles of its own, that the other reads what is new.
+// Given a warp that overwrites what another still has to read, because a barrier is missing; expects that in either order the
+// first warp gets so far ahead, across shuffles of its own, that the other reads the new data.
 TEST(CudaEmulation, AWarpRunsAhead) {
   for (const auto& [order, late] : {std::pair{Order::kForward, 32U}, std::pair{Order::kBackward, 0U}}) {
     std::vector<float> out(64);
@@ -117,9 +117,9 @@ TEST(CudaEmulation, AWarpRunsAhead) {
   }
 }
 
-// Given 16 bytes that do not begin at a multiple of 16, more shared memory than the launch asked for, and a grid beyond what a
-// GPU takes: errors.
-TEST(CudaEmulation, SeesWhatAGpuWouldNotDo) {
+// Given an unaligned access to 16 bytes, more shared memory than the launch requested, and a grid beyond a GPU's limits;
+// expects errors.
+TEST(CudaEmulation, SeesWhatAGpuRejects) {
   alignas(16) float values[8] = {};
   const auto misaligned = run_grid(dim3(1), 32, 0, {}, [&] { static_cast<void>(load_16(values + 1)); });
   ASSERT_FALSE(misaligned.ok());
@@ -131,8 +131,8 @@ TEST(CudaEmulation, SeesWhatAGpuWouldNotDo) {
   EXPECT_FALSE(run_grid(dim3(0), 32, 0, {}, [] {}).ok());
 }
 
-// Given floats around the middles between brain floats, rounding is to the nearest, ties to even; infinities and NaNs stay what
-// they are.
+// Given floats around the midpoints between brain floats; expects rounding to nearest, ties to even, and unchanged infinities
+// and NaNs.
 TEST(CudaEmulation, RoundsBrainFloatsAsTheDeviceDoes) {
   EXPECT_EQ(bf16_bits(1.0F), 0x3F80);
   EXPECT_EQ(bf16_bits(1.0F + 0x1p-8F), 0x3F80);
