@@ -24,12 +24,12 @@ constexpr double kMaxRetryS = 3600;
 
 Error bad(const std::string& path, const std::string& what) { return Error{ErrorCode::kInvalidArgument, path + ": " + what}; }
 
-// Where a secret may stand, only its kind is told.
+// A secret may be in this place, so the error gives only the type of the value.
 std::optional<std::string> text_at(JsonReader& reader, const char* key) {
   const json* value = reader.find(key);
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return value->get<std::string>();
-  reader.take(bad(reader.path_of(key), fmt::format("found {}, allowed is a string", value->type_name())));
+  reader.take(bad(reader.path_of(key), fmt::format("must be a string (got {})", value->type_name())));
   return std::nullopt;
 }
 
@@ -43,14 +43,13 @@ Result<std::string> digest_of(JsonReader& reader, const std::string& path) {
   const auto sha256 = text_at(reader, "sha256");
   WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
   if (key.has_value() == sha256.has_value()) {
-    return bad(path,
-               fmt::format("found {}, allowed is one of 'sha256' and 'key'", key ? "both 'sha256' and 'key'" : "neither"));
+    return bad(path, fmt::format("must have either 'sha256' or 'key' (got {})", key ? "both 'sha256' and 'key'" : "neither"));
   }
   if (key.has_value()) {
     const bool visible = std::all_of(key->begin(), key->end(), [](char c) { return c > ' ' && c < 0x7f; });
     if (!visible || key->size() < kMinKeyChars || key->size() > kMaxKeyChars) {
-      return bad(path + ".key", fmt::format("found {} characters{}, allowed are {} to {} visible ASCII characters", key->size(),
-                                            visible ? "" : ", some not visible ASCII", kMinKeyChars, kMaxKeyChars));
+      return bad(path + ".key", fmt::format("must be {} to {} visible ASCII characters (got {} characters{})", kMinKeyChars,
+                                            kMaxKeyChars, key->size(), visible ? "" : ", some not visible ASCII"));
     }
     return security::sha256_hex(*key);
   }
@@ -58,7 +57,7 @@ Result<std::string> digest_of(JsonReader& reader, const std::string& path) {
   std::transform(digest.begin(), digest.end(), digest.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (digest.size() != 64 || digest.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    return bad(path + ".sha256", fmt::format("found {} characters, allowed are 64 hexadecimal digits", digest.size()));
+    return bad(path + ".sha256", fmt::format("must be 64 hexadecimal digits (got {} characters)", digest.size()));
   }
   return digest;
 }
@@ -71,15 +70,15 @@ Result<std::pair<std::string, ApiKey>> key_from_json(const json& value, const st
     return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
   });
   WINDLASS_RETURN_IF_ERROR(reader.first_mistake());
-  if (!good_id) return bad(path + ".id", fmt::format("found '{}', allowed are 1 to 64 letters, digits and -_.", key.id));
+  if (!good_id) return bad(path + ".id", fmt::format("must be 1 to 64 letters, digits, '-', '_' or '.' (got '{}')", key.id));
   WINDLASS_ASSIGN_OR_RETURN(std::string digest, digest_of(reader, path));
   if (!reader.has("models")) {
     return bad(path + ".models",
-               fmt::format("key '{}': found nothing, allowed is a list of served names, or [\"*\"] for all", key.id));
+               fmt::format("must be a list of served names, or [\"*\"] for all (got nothing for key '{}')", key.id));
   }
   reader.list("models", [&](const json& model, const std::string& model_path) {
     if (!model.is_string() || model.get_ref<const std::string&>().empty()) {
-      reader.take(bad(model_path, fmt::format("found {}, allowed is the served name of a model", model.dump())));
+      reader.take(bad(model_path, fmt::format("must be the served name of a model (got {})", model.dump())));
     } else if (model == "*") {
       key.all_models = true;
     } else if (const std::string name = model; name.ends_with("/*")) {
@@ -91,11 +90,11 @@ Result<std::pair<std::string, ApiKey>> key_from_json(const json& value, const st
   key.requests_per_minute = limit_at(reader, "requestsPerMinute", kMaxPerMinute);
   key.concurrent_requests = limit_at(reader, "concurrentRequests", kMaxConcurrent);
   key.tokens_per_minute = limit_at(reader, "tokensPerMinute", kMaxPerMinute);
-  // A limit that is misspelt would be no limit: unknown fields are mistakes here.
+  // Unknown fields are errors: a misspelt limit would be no limit.
   WINDLASS_RETURN_IF_ERROR(reader.finish());
   if (!key.all_models && key.models.empty() && key.prefixes.empty()) {
     return bad(path + ".models",
-               fmt::format("key '{}': found [], allowed is a list of served names, or [\"*\"] for all", key.id));
+               fmt::format("must be a list of served names, or [\"*\"] for all (got [] for key '{}')", key.id));
   }
   return std::pair{std::move(digest), std::move(key)};
 }
@@ -105,11 +104,12 @@ int whole_seconds(double wait_s) { return static_cast<int>(std::clamp(std::ceil(
 }  // namespace
 
 Result<KeyFile> key_file_from_json(std::string_view text) {
-  // The parser's own message quotes the text, and with it perhaps a key.
+  // The parser's own message quotes the text, which may contain a key.
   const json document = json::parse(text, nullptr, false);
   if (document.is_discarded()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("API keys: found {} bytes that are no JSON, allowed is {{\"keys\": [...]}}", text.size())};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("API keys: must be JSON of the form {{\"keys\": [...]}} (got {} bytes that are not JSON)", text.size())};
   }
   JsonReader reader(document, "");
   KeyFile file;
@@ -117,10 +117,10 @@ Result<KeyFile> key_file_from_json(std::string_view text) {
   reader.list("keys", [&](const json& value, const std::string& path) {
     auto [digest, key] = reader.unwrap(key_from_json(value, path));
     if (key.id.empty()) return;
-    if (!ids.insert(key.id).second) reader.take(bad(path + ".id", fmt::format("found '{}' a second time", key.id)));
+    if (!ids.insert(key.id).second) reader.take(bad(path + ".id", fmt::format("must be unique (got '{}' twice)", key.id)));
     const std::string id = key.id;
     if (!file.by_digest.emplace(std::move(digest), std::move(key)).second) {
-      reader.take(bad(path, fmt::format("key '{}': it is the key of another entry, too", id)));
+      reader.take(bad(path, fmt::format("must have a key of its own (got the key of another entry for key '{}')", id)));
     }
   });
   if (const auto read = reader.finish(); !read.ok()) return read.error().within("API keys");
@@ -164,7 +164,7 @@ KeyLimits::Verdict KeyLimits::admit(const ApiKey& key, double now_s) {
   if (key.concurrent_requests.has_value() && account.in_flight >= *key.concurrent_requests) {
     return {false, "concurrentRequests", kConcurrencyRetryS};
   }
-  // A little slack, or rounding would refuse the request that comes exactly when the bucket is full enough.
+  // Some slack: rounding must not refuse a request that arrives exactly when the bucket is full enough.
   constexpr double kOne = 1 - 1e-9;
   if (account.tokens.has_value() && account.tokens->level(now_s) < kOne) {
     return {false, "tokensPerMinute", whole_seconds(account.tokens->wait_s(1, now_s))};

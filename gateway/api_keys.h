@@ -1,6 +1,6 @@
-// API keys: who may use which model, and how much of it. Pure: files are read elsewhere, time is an argument.
+// API keys: which models a key may use, and its rate limits. Pure: the caller reads the file and passes the time in.
 //
-// The file's format stands in docs/security.md. Limits hold for this gateway by itself.
+// docs/security.md describes the file format. Limits apply to this gateway alone; gateways do not share counts.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,10 @@ struct ApiKey {
   std::string id;
   bool all_models = false;
   std::set<std::string> models;
-  // No value: no limit.
+  // No value means no limit.
   std::optional<int> requests_per_minute, concurrent_requests, tokens_per_minute;
-  std::vector<std::string> prefixes = {};  // each ends with "/": all models that are called so, as those of a namespace are
+  std::vector<std::string> prefixes =
+      {};  // each ends with "/" and allows every model whose name starts with it, such as a namespace's
 
   [[nodiscard]] bool may_use(const std::string& model) const {
     return all_models || models.contains(model) ||
@@ -38,19 +39,19 @@ struct KeyFile {
   bool operator==(const KeyFile&) const = default;
 };
 
-// Error: kInvalidArgument, naming the field, what was found and what is allowed; never a key.
+// Error: kInvalidArgument, with the field, the rule and the value found; it never contains a key.
 [[nodiscard]] Result<KeyFile> key_file_from_json(std::string_view text);
 
-// Holds one minute's worth at most, and begins full. May be overdrawn by take(), and is then waited out.
+// Holds at most one minute's worth and starts full. take() may overdraw it; callers then wait until it is positive again.
 class TokenBucket {
  public:
   TokenBucket(double per_minute, double now_s) : per_minute_(per_minute), level_(per_minute), at_s_(now_s) {}
 
   [[nodiscard]] double level(double now_s) const;
   void take(double amount, double now_s);
-  // Until at least `amount` is in it; 0: now.
+  // Seconds until it holds at least `amount`; 0 means now.
   [[nodiscard]] double wait_s(double amount, double now_s) const;
-  // The level stays, but for what no longer fits.
+  // Keeps the level, capped at the new rate.
   void set_rate(double per_minute, double now_s);
 
  private:
@@ -59,16 +60,16 @@ class TokenBucket {
   double at_s_;
 };
 
-// What keys have used. A key is followed by its id, so that one that is renewed in the file keeps its account.
+// Usage per key. Accounts go by key id, so a key that is rotated in the file keeps its account.
 class KeyLimits {
  public:
   struct Verdict {
     bool admitted = true;
-    std::string limit;  // by which it was refused: "requestsPerMinute", "concurrentRequests" or "tokensPerMinute"
+    std::string limit;  // the limit that refused it: "requestsPerMinute", "concurrentRequests" or "tokensPerMinute"
     int retry_after_s = 0;
   };
 
-  // Counts the request in when it is admitted; finished() is then to be called once.
+  // Counts the request when it is admitted; call finished() once afterwards.
   [[nodiscard]] Verdict admit(const ApiKey& key, double now_s);
   void finished(const std::string& id, std::int64_t tokens, double now_s);
 

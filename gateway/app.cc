@@ -1,4 +1,4 @@
-// Wiring, signals and the drain.
+// The gateway's wiring, signal handling and drain.
 #include "gateway/app.h"
 
 #include <array>
@@ -25,7 +25,7 @@
 namespace windlass::gateway {
 namespace {
 
-constexpr auto kLastAnswers = std::chrono::seconds(1);  // after the drain's end: for the errors that then are written
+constexpr auto kLastAnswers = std::chrono::seconds(1);  // after the drain ends, for error answers that are still being written
 constexpr auto kFirstTablePatience = std::chrono::seconds(10);
 constexpr auto kSecretsPeriod = std::chrono::seconds(2);
 constexpr std::size_t kMaxAdminBodyBytes = 64U << 10U;
@@ -37,7 +37,7 @@ std::string default_id() {
   return fmt::format("{}-{}", host.data(), ::getpid());
 }
 
-// Gateways draw apart: with one seed, all of them would send their n-th request to the same chain.
+// Each gateway has its own seed; with the same one, all would send their n-th request to the same chain.
 RouterOptions router_options(const Options& options) {
   return {options.max_queued,     options.queue_timeout_s, options.request_timeout_s, options.policy,
           std::random_device{}(), options.start_timeout_s, options.queue_order};
@@ -107,7 +107,7 @@ class App {
     out.limits.connections = net::connections_within_file_limit(options_.max_connections);
     out.limits.connections_per_peer = options_.max_connections_per_peer;
     if (out.limits.connections < options_.max_connections) {
-      spdlog::warn("--max-connections: {} of {}, since this process may not open more files", out.limits.connections,
+      spdlog::warn("--max-connections: lowered to {} (got {}): the process may not open more files", out.limits.connections,
                    options_.max_connections);
     }
     proxy_.memory = out.memory = std::make_shared<net::MemoryBudget>(options_.max_body_bytes);
@@ -117,7 +117,7 @@ class App {
     return out;
   }
 
-  // Its requests have no bodies.
+  // Admin requests have no bodies.
   HttpServer::Options admin_options() {
     HttpServer::Options out;
     out.limits.body_bytes = kMaxAdminBodyBytes;
@@ -128,7 +128,7 @@ class App {
     return out;
   }
 
-  // For every connection the context in use by then; without files none.
+  // Each new connection uses the context in use at that time; no files, no context.
   static std::function<std::shared_ptr<ssl::context>()> context_of(
       const std::shared_ptr<security::Reloaded<SharedContext>>& files) {
     if (files == nullptr) return nullptr;
@@ -147,13 +147,14 @@ class App {
     out.over_share = [this] { return over_share_report(dispatcher_.router()); };
     for (const Url& controller : options_.controllers) {
       if (!controller.tls && secrets_.token != nullptr) {
-        spdlog::warn("the token goes to {} without TLS: whoever listens on the way can read it", to_string(controller));
+        spdlog::warn("sending the token to {} without TLS: anybody on the network path can read it", to_string(controller));
       }
     }
     return out;
   }
 
-  // Of a socket that outlives this program: after a restart clients wait in it for the first table, rather than be refused.
+  // For a socket that outlives this program: after a restart, clients wait in its backlog for the first table instead of being
+  // refused.
   asio::awaitable<void> accept_with_table() {
     error_code error;
     first_table_.expires_after(kFirstTablePatience);
@@ -179,7 +180,7 @@ class App {
     proxy_.leaving = true;
     asio::steady_timer timer(io_);
     if (options_.drain_delay_s > 0) {
-      spdlog::info("serving on for {} s", options_.drain_delay_s);
+      spdlog::info("still serving for {} s before the drain", options_.drain_delay_s);
       timer.expires_after(std::chrono::milliseconds(static_cast<std::int64_t>(options_.drain_delay_s * 1000)));
       co_await timer.async_wait(to(error));
     }
@@ -187,7 +188,7 @@ class App {
     proxy_.draining = true;
     public_.stop_accepting();
     const double end_s = Dispatcher::now_s() + options_.drain_timeout_s;
-    // Answers are written a moment after their request is over for the router: closing comes a round later.
+    // The router finishes a request slightly before its answer is written, so close one round later.
     while (dispatcher_.router().open_requests() > 0 && Dispatcher::now_s() < end_s) {
       timer.expires_after(std::chrono::milliseconds(20));
       co_await timer.async_wait(to(error));

@@ -35,11 +35,11 @@ Verdict judge(const RequestRecord& record, const Objective& objective) {
   if (record.code == 429 || record.code >= 500) return Verdict::kMissed;
   if (record.code >= 400) return Verdict::kNotCounted;
   if (record.streamed) {
-    // A stream that ended well without one token (an empty completion) was answered in full when it ended.
+    // A stream that ended well without a token (an empty completion) counts as answered when it ended.
     if (!record.first_token_s.has_value()) return verdict(inside(latency_s, objective.ttft_s));
     return judge_tokens(record, objective);
   }
-  if (objective.ttft_s <= 0 || objective.tpot_s <= 0) return Verdict::kAttained;  // without both there is no limit on the whole
+  if (objective.ttft_s <= 0 || objective.tpot_s <= 0) return Verdict::kAttained;  // the whole has a limit only if both are set
   const int later_tokens = std::max(0, record.generation_tokens - 1);
   return verdict(latency_s <= objective.ttft_s + later_tokens * objective.tpot_s);
 }

@@ -1,12 +1,12 @@
-// Whether a worker can be reached, from what its probes came to. Pure: time is an argument. One tracker for each address.
+// Decides from probe results whether a worker can be reached. Pure: time is an argument. One tracker per address.
 //
-// Two different things look like silence. A worker that is busy may be late with an answer although its machine takes the
-// connection; nothing is then known of its requests, and taking them away would only double the load. A machine that takes no
-// connection is gone or cut off. Therefore two levels, each after two failures in a row, and a third one after a long time:
-//   kSilent       it takes connections and does not answer: no new requests
-//   kUnreachable  it takes no connections: as well, requests that it has not begun to answer are taken back
-//   kLost         nothing was heard for kLostAfterS: as well, the streams that it was sending end
-// Any answer and any byte of any request from there makes it kAnswers again.
+// Silence has two causes. A busy worker may answer late although its machine accepts connections. Its requests may be fine, and
+// moving them would only double the load. A machine that accepts no connection is down or cut off. So there are two levels,
+// each reached after two failures in a row, and a third after a long time:
+//   kSilent       accepts connections but does not answer: gets no new requests
+//   kUnreachable  accepts no connections: requests that it has not begun to answer are also taken back
+//   kLost         nothing received for kLostAfterS: streams that it was sending are also ended
+// Any answer, and any byte of any response from the worker, resets it to kAnswers.
 #pragma once
 
 #include <optional>
@@ -19,23 +19,23 @@ enum class Probe { kAnswered, kNoAnswer, kNoConnection };
 
 class ContactTracker {
  public:
-  // Two failed probes, each no longer than kProbeTimeoutS, and two pauses: a worker that falls silent is out in at most
-  // 2 * (kProbePeriodS + kProbeTimeoutS) = 1.6 s.
+  // Two failed probes of at most kProbeTimeoutS each, plus two pauses: a worker that falls silent is out after at most 2 *
+  // (kProbePeriodS + kProbeTimeoutS) = 1.6 s.
   static constexpr double kProbePeriodS = 0.4;
   static constexpr double kProbeTimeoutS = 0.4;
   static constexpr double kLostAfterS = 10;
 
   explicit ContactTracker(double now_s) : heard_s_(now_s) {}
 
-  // What a probe came to that ended at now_s.
+  // Records the result of a probe that ended at now_s.
   Contact probed(double now_s, Probe outcome);
-  // A byte of an answer came from there.
+  // Records that a byte arrived from the worker.
   Contact heard(double now_s);
 
   [[nodiscard]] Contact contact() const { return contact_; }
-  // A first failure is followed by a second probe at once, over a new connection.
+  // True after a first failure: a second probe must follow immediately, over a new connection.
   [[nodiscard]] bool in_doubt() const { return failures_ == 1; }
-  // Worth asking: nothing was heard for a period. Who answers requests need not be probed.
+  // True when nothing was heard for a period. A worker that is answering requests need not be probed.
   [[nodiscard]] bool probe_due(double now_s) const { return failures_ > 0 || now_s - heard_s_ >= kProbePeriodS; }
 
  private:

@@ -1,4 +1,4 @@
-// Header lines of CORS.
+// Builds the header lines of CORS.
 #include "gateway/cors.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxAskedBytes = 2048;
 constexpr std::string_view kOwnHeaders = "Authorization, Content-Type, X-Request-Id";
 
-// A list of header names, and nothing that could end its line.
+// A list of header names, without anything that could end the header line.
 bool is_name_list(std::string_view text) {
   return !text.empty() && text.size() <= kMaxAskedBytes && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == ',' ||
@@ -26,9 +26,9 @@ bool is_name_list(std::string_view text) {
 
 Result<std::string> Cors::parse_origin(std::string_view text) {
   if (text == "*") return std::string(text);
-  const Error bad{ErrorCode::kInvalidArgument,
-                  fmt::format("found '{}', allowed is * or an origin such as https://chat.example or http://localhost:3000",
-                              shown_text(text))};
+  const Error bad{
+      ErrorCode::kInvalidArgument,
+      fmt::format("must be * or an origin such as https://chat.example or http://localhost:3000 (got '{}')", shown_text(text))};
   constexpr std::string_view kHttp = "http://", kHttps = "https://";
   const bool tls = text.substr(0, kHttps.size()) == kHttps;
   if (!tls && text.substr(0, kHttp.size()) != kHttp) return bad;
@@ -47,7 +47,7 @@ std::string Cors::headers(std::string_view origin) const {
   constexpr std::string_view kExposed = "Access-Control-Expose-Headers: Retry-After, X-Request-Id, X-Windlass-Worker\r\n";
   if (!enabled()) return {};
   if (any()) return origin.empty() ? std::string() : fmt::format("Access-Control-Allow-Origin: *\r\n{}", kExposed);
-  // Caches must not give one origin's answer to another, nor to one that is not allowed.
+  // A cache must not give one origin's answer to another origin.
   if (std::find(origins_.begin(), origins_.end(), origin) == origins_.end()) return "Vary: Origin\r\n";
   return fmt::format("Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n{}", origin, kExposed);
 }

@@ -1,4 +1,4 @@
-// Actions to tickets, events to metrics.
+// Turns actions into ticket changes, and events into metrics.
 #include "gateway/dispatcher.h"
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 namespace windlass::gateway {
 namespace {
 
-// The label of requests whose model no table names: the client's text must not become a series.
+// The label for requests whose model is in no table: text from clients must not become a series.
 constexpr const char* kUnknownModel = "";
 
-// Sets a gauge for each model, and takes away those of models that are gone.
+// Sets a gauge for each model, and removes the gauges of models that are gone.
 void show_by_model(const metrics::GaugeFamily& gauge, const std::map<std::string, int>& counts, std::set<std::string>& shown) {
   for (const auto& model : shown) {
     if (!counts.contains(model)) gauge.remove({{"model", model}});
@@ -46,7 +46,7 @@ std::shared_ptr<Ticket> Dispatcher::arrived(const std::string& model, bool strea
   auto ticket = std::make_shared<Ticket>(io_, next_id_++);
   ticket->arrived_s = now_s();
   tickets_.emplace(ticket->id, ticket);
-  // A known model has its metrics since the table that listed it; an unknown one must not get any.
+  // A known model has had metrics since the first table that listed it; an unknown one must not get any.
   if (const auto known = models_.find(model); known != models_.end()) known->second.started.add();
   apply(router_.arrived(ticket->arrived_s, ticket->id, model, streamed, body_bytes));
   return ticket;
@@ -88,7 +88,7 @@ void Dispatcher::completed(Ticket& ticket, const Router::Completion& completion)
 
 void Dispatcher::failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message,
                         bool may_move) {
-  // A worker that was to go and had not finished: its drain timeout was too short for this request.
+  // A worker that was leaving and had not finished: its drain timeout was too short for this request.
   count_upstream_error(model, router_.at_leaving_worker(ticket.id) ? "drain_timeout" : reason);
   apply(router_.failed(now_s(), ticket.id, message, may_move));
 }
@@ -123,7 +123,7 @@ bool Dispatcher::table_changed(dispatch::RoutingTable table) {
   if (!outcome.accepted) return false;
   metrics_.routing_table_term.set(static_cast<double>(router_.table().version.term));
   metrics_.routing_table_counter.set(static_cast<double>(router_.table().version.counter));
-  // Every listed model shows its counters from the start: a reader must see 0, not nothing.
+  // Every listed model shows its counters from the start, so that a reader sees 0 and not a missing series.
   for (const auto& route : router_.table().models) of(route.served_name);
   apply(outcome.actions);
   return true;
@@ -165,7 +165,7 @@ void Dispatcher::apply(const Actions& actions) {
       if (ticket.interrupt) ticket.interrupt();
     } else if (const auto* recall = std::get_if<Recall>(&action)) {
       ticket.recalled = true;
-      ticket.begins_anew = ticket.begins_anew || recall->to_beginning;
+      ticket.starts_over = ticket.starts_over || recall->to_beginning;
       ticket.dispatch.reset();
       if (ticket.interrupt) ticket.interrupt();
     }
@@ -202,7 +202,7 @@ void Dispatcher::count(const Finished& finished) {
   }
 }
 
-// Leaves a timer that is due early enough: it fires, finds nothing to do, and is armed anew. Most requests then cost no timer.
+// Leaves a timer that fires early enough: it fires, finds nothing to do, and is set again. Most requests then cost no timer.
 void Dispatcher::arm_timer() {
   const auto next_s = router_.next_deadline_s();
   if (!next_s.has_value() || (armed_s_.has_value() && *armed_s_ <= *next_s)) return;

@@ -1,8 +1,8 @@
-// Dispatcher: the router with a clock, a timer and metrics. It carries the router's actions to the exchanges they are meant
-// for.
+// Dispatcher: gives the router a clock, a timer and metrics, and delivers the router's actions to the exchanges.
 //
-// One per gateway, on the shell's one thread. An exchange (http_exchange.h) holds a Ticket for its request and waits on it;
-// whatever the router decides lands in the ticket and wakes it. REQUIRES: the dispatcher outlives all tickets' exchanges.
+// One per gateway, on the shell's single thread. An exchange (http_exchange.h) holds a Ticket for its request and waits on it;
+// each decision of the router is stored in the ticket and wakes it. REQUIRES: the dispatcher outlives the exchanges of all
+// tickets.
 #pragma once
 
 #include <functional>
@@ -25,16 +25,16 @@ struct Ticket {
 
   RequestId id;
   double arrived_s = 0;
-  std::optional<Dispatch> dispatch;  // taken by the exchange when it acts on it
+  std::optional<Dispatch> dispatch;  // cleared by the exchange when it acts on it
   std::optional<Reject> reject;
   std::optional<Cancel> cancel;
   bool recalled = false;     // cleared by the exchange, which then waits for another dispatch
-  bool begins_anew = false;  // with the next dispatch; cleared by the exchange, which breaks off the first step's
+  bool starts_over = false;  // start over with the next dispatch; cleared by the exchange, which drops the first step's answer
   bool client_gone = false;
   bool token_seen = false;
-  int final_code = 0;               // once it is over
-  std::int64_t final_tokens = 0;    // prompt and generated, as far as they are known
-  std::function<void()> interrupt;  // breaks off what the exchange is waiting for; set by it
+  int final_code = 0;               // set when the request is over
+  std::int64_t final_tokens = 0;    // prompt and generated tokens, as far as known
+  std::function<void()> interrupt;  // stops what the exchange is waiting for; set by the exchange
   asio::steady_timer wake;
 
   [[nodiscard]] bool over() const { return client_gone || reject.has_value() || cancel.has_value(); }
@@ -45,10 +45,10 @@ class Dispatcher {
   Dispatcher(asio::io_context& io, RouterOptions options, metrics::GatewayMetrics& metrics);
 
   [[nodiscard]] std::shared_ptr<Ticket> arrived(const std::string& model, bool streamed, std::size_t body_bytes);
-  // Returns when the ticket holds a dispatch or is over.
+  // Returns when the ticket holds a dispatch or the request is over.
   [[nodiscard]] asio::awaitable<void> decision(std::shared_ptr<Ticket> ticket);
 
-  // The exchange's reports; see router.h.
+  // Reports from the exchange; see router.h.
   void refused(Ticket& ticket, const std::string& model, Refusal why);
   void accepted(Ticket& ticket);
   void prefilled(Ticket& ticket);
@@ -56,23 +56,23 @@ class Dispatcher {
   void response_started(Ticket& ticket) { router_.response_started(ticket.id); }
   void tokens_sent(Ticket& ticket, const std::string& model, int count);
   void completed(Ticket& ticket, const Router::Completion& completion);
-  // The request is over after this, unless may_move let it wait again (router.h): see Ticket::over().
+  // Ends the request, unless may_move lets it wait again (router.h); see Ticket::over().
   void failed(Ticket& ticket, const std::string& model, const char* reason, const std::string& message, bool may_move);
   void client_gone(Ticket& ticket);
 
   void contact_changed(const std::string& address, Contact contact);
 
-  // True when it was newer than the one in use.
+  // Returns true when the table was newer than the one in use.
   bool table_changed(dispatch::RoutingTable table);
   void shut_down();
   void count_upstream_error(const std::string& model, const char* reason);
-  // A request by a key (empty: none, or unknown) that is over.
+  // Counts a finished request of this key (empty: no key, or an unknown one).
   void count_key(const std::string& key, int code, std::int64_t tokens);
 
   [[nodiscard]] const Router& router() const { return router_; }
-  // Brings the gauges up to date; call before a scrape is answered.
+  // Updates the gauges; call before answering a scrape.
   void refresh_gauges();
-  // The fine bins of TTFT and TPOT of every model, as latency_bins.h has them.
+  // The fine bins of TTFT and TPOT of every model, in the format of latency_bins.h.
   [[nodiscard]] std::string latencies_page() const;
 
   [[nodiscard]] static double now_s();
@@ -102,7 +102,7 @@ class Dispatcher {
   std::unordered_map<std::string, ModelMetrics> models_;
   std::set<std::pair<std::string, std::string>> shown_chains_;               // (model, chain) with an in-flight series
   std::set<std::string> shown_queues_, shown_decode_queues_, shown_silent_;  // models with such a series
-  Router::ContactCounts counted_contacts_;                                   // as the metrics have them
+  Router::ContactCounts counted_contacts_;                                   // values already added to the metrics
 };
 
 }  // namespace windlass::gateway

@@ -1,4 +1,4 @@
-// The four paths of the admin side, and what each of them answers.
+// Serves the four paths of the admin side.
 #include "gateway/http_admin.h"
 
 #include "gateway/http_text.h"
@@ -15,13 +15,13 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
   const std::string target(request.target());
   const std::string path = target.substr(0, target.find('?'));
   if (request.method() != http::verb::get)
-    return net::simple_response(405, "text/plain", "allowed is GET\n", keep, "Allow: GET\r\n");
+    return net::simple_response(405, "text/plain", "method: must be GET\n", keep, "Allow: GET\r\n");
   if (path == "/metrics" || path == "/latencies") {
     const auto header = request[http::field::authorization];
     const bool allowed = open_metrics || secrets.token == nullptr ||
                          security::same_secret(security::bearer({header.data(), header.size()}), *secrets.token->current());
     if (!allowed) {
-      return net::simple_response(401, "text/plain", "found no or another token; allowed is the installation's\n", keep,
+      return net::simple_response(401, "text/plain", "Authorization: must be the installation's bearer token\n", keep,
                                   "WWW-Authenticate: Bearer\r\n");
     }
     if (path == "/latencies")
@@ -35,7 +35,7 @@ std::string answer(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Re
     if (!dispatcher.router().has_table()) return net::simple_response(503, "text/plain", "no routing table yet\n", keep);
     return net::simple_response(200, "text/plain", "ok\n", keep);
   }
-  return net::simple_response(404, "text/plain", "allowed are /metrics, /latencies, /health and /ready\n", keep);
+  return net::simple_response(404, "text/plain", "path: must be /metrics, /latencies, /health or /ready\n", keep);
 }
 
 asio::awaitable<bool> handle(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,

@@ -1,5 +1,5 @@
-// The admin side: /metrics, /latencies (fine bins of them: metrics/latency_bins.h), /health (200 while alive) and /ready (200
-// once it has a routing table and is not draining).
+// The admin side: /metrics, /latencies (fine latency bins, see metrics/latency_bins.h), /health (200 while the process runs)
+// and /ready (200 once the gateway has a routing table and is not draining).
 #pragma once
 
 #include "gateway/http_exchange.h"
@@ -9,8 +9,8 @@
 
 namespace windlass::gateway {
 
-// The handler of the admin HttpServer. /metrics and /latencies ask for the installation's token, if there is one and
-// open_metrics is not set. REQUIRES: all four outlive the server.
+// The handler of the admin HttpServer. /metrics and /latencies require the installation's token if there is one, unless
+// open_metrics is set. REQUIRES: all four references outlive the server.
 [[nodiscard]] HttpServer::Handler admin_handler(const Proxy& proxy, Dispatcher& dispatcher, const metrics::Registry& registry,
                                                 const Secrets& secrets, bool open_metrics);
 

@@ -1,5 +1,5 @@
-// The life of one request. Each await may be broken off: by the client leaving or by the router's Cancel, both of which close
-// the upstream connection through Ticket::interrupt; the code after an await therefore looks at the ticket first.
+// Runs one request. Each await may be interrupted, when the client leaves or the router cancels: both close the upstream
+// connection through Ticket::interrupt. The code after an await therefore checks the ticket first.
 #include "gateway/http_exchange.h"
 
 #include <array>
@@ -25,7 +25,7 @@ bool is_event_stream(const http::fields& fields) {
   return fields[http::field::content_type].substr(0, 17) == "text/event-stream";
 }
 
-// Our own worker's, and every engine's whose queue is full or whose model is still loading.
+// Sent by our own worker, and by any engine whose queue is full or whose model is still loading.
 bool is_refusal(const http::response_header<>& head) { return head.result_int() == 503 || head.result_int() == 429; }
 
 }  // namespace
@@ -34,10 +34,10 @@ asio::awaitable<bool> Exchange::run() {
   ticket_ = proxy_.dispatcher.arrived(request_.head.model, request_.head.stream, request_.head.upstream_body.size());
   ticket_->interrupt = [this] {
     if (upstream_ != nullptr) upstream_->close();
-    if (ticket_->over() || std::exchange(ticket_->begins_anew, false)) prefill_.reset();
+    if (ticket_->over() || std::exchange(ticket_->starts_over, false)) prefill_.reset();
     if (!writing_to_client_) return;
     error_code ignored;
-    client_.socket().close(ignored);  // a client that takes nothing must not hold the exchange beyond its time
+    client_.socket().close(ignored);  // a client that reads nothing must not keep the exchange open
   };
   std::optional<net::PeerWatch> watch;
   if (!ticket_->over()) watch.emplace(client_, [this] { proxy_.dispatcher.client_gone(*ticket_); });
@@ -46,7 +46,7 @@ asio::awaitable<bool> Exchange::run() {
     if (ticket_->over()) break;
     Dispatch next = std::move(*ticket_->dispatch);
     ticket_->dispatch.reset();
-    ticket_->recalled = false;  // whatever was taken back came before this
+    ticket_->recalled = false;  // any recall so far concerned an earlier attempt
     const Outcome outcome = co_await attempt(std::move(next));
     if (outcome == Outcome::kOver) break;
   }
@@ -112,7 +112,7 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
   }
 }
 
-// A connection to the worker: a kept one, where there is one and it may be used, or a new one.
+// Connects to the worker, over a kept connection if there is one and it may be used.
 asio::awaitable<error_code> Exchange::connect(bool may_reuse) {
   upstream_ = may_reuse ? proxy_.pool.take_idle(address_) : nullptr;
   if (upstream_ != nullptr) co_return error_code();
@@ -126,21 +126,21 @@ asio::awaitable<error_code> Exchange::ask(const std::string& head, AnswerParser&
   const std::array<asio::const_buffer, 2> message{asio::buffer(head), asio::buffer(request_.head.upstream_body)};
   co_await asio::async_write(upstream_->stream, message, to(error));
   if (interrupted()) co_return error;
-  // A worker may refuse, and close, before it has read the whole body: look for its answer even where the write failed.
+  // A worker may refuse, and close, before it has read the whole body: look for its answer even when the write failed.
   parser.header_limit(kMaxResponseHeadBytes);
-  parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
+  parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 treats 0 as "none"
   co_await http::async_read_header(upstream_->stream, upstream_->buffer, parser, to(error));
   co_return error;
 }
 
-// A kept connection that breaks before the first byte of an answer is, as a rule, one that the worker closed while it was
-// idle. But it may also be a request that kills workers: therefore one such second try for a request, ever. (Where that breaks
-// too, both were the one end of one worker, and the request may still move to another.)
+// A kept connection that breaks before the first byte of an answer was usually closed by the worker while idle. But the request
+// may also be one that crashes workers, so a request gets only one such second try. (If that one breaks too, both came from the
+// end of the same worker, and the request may still move to another.)
 bool Exchange::is_stale(const AnswerParser& parser) const {
   return upstream_->reused && !parser.got_some() && broke_at_.empty();
 }
 
-// The worker's answer to the client, in pieces or whole.
+// Passes the worker's answer to the client, in pieces or whole.
 asio::awaitable<Exchange::Outcome> Exchange::pass_on(AnswerParser& parser) {
   bool complete = true;
   if (is_event_stream(parser.get()) && parser.get().result_int() == 200) {
@@ -153,14 +153,14 @@ asio::awaitable<Exchange::Outcome> Exchange::pass_on(AnswerParser& parser) {
     co_return Outcome::kAgain;
   }
   if (interrupted() || again_) co_return after_break();
-  // Bytes behind the answer would be taken for the next one's.
+  // Bytes after the answer would be read as the start of the next one.
   if (complete && parser.is_done() && parser.keep_alive() && upstream_->buffer.size() == 0) {
     proxy_.pool.release(address_, std::move(upstream_));
   }
   co_return Outcome::kOver;
 }
 
-// What makes a step of the request, and that it comes from us: the body is the same.
+// Headers that say which step this is, and that it comes from us; the body is the same.
 std::string Exchange::step_headers(const Dispatch& to_chain) const {
   std::string headers;
   if (!to_chain.token.empty()) headers = fmt::format("Authorization: Bearer {}\r\n", to_chain.token);
@@ -177,11 +177,11 @@ std::string Exchange::step_headers(const Dispatch& to_chain) const {
   return headers;
 }
 
-// The head of a first step's answer is there: its connection stays, and the request waits for the second step.
+// The head of a first step's answer arrived: keep its connection, and wait for the second step.
 Exchange::Outcome Exchange::prefilled(std::unique_ptr<AnswerParser> answer, std::shared_ptr<void> in_use) {
   if (PrefillAnswer::value_in(*answer).empty()) {
-    failed("broken",
-           fmt::format("The worker {} answered a first step without saying where its values are.", worker_id(chain_)));
+    failed("broken", fmt::format("The worker {} answered a prefill step without the location of its keys and values.",
+                                 worker_id(chain_)));
     return after_break();
   }
   prefill_ = std::make_unique<PrefillAnswer>(proxy_, ticket_->id, request_.head.model, address_, std::move(in_use),
@@ -256,7 +256,7 @@ asio::awaitable<void> Exchange::pass_stream(AnswerParser& parser) {
   dispatcher.completed(*ticket_, completion);
 }
 
-// The worker said in its stream that it failed. Whatever follows, [DONE] too, makes no answer of it.
+// The worker reported a failure in its stream. Nothing that follows, not even [DONE], makes it a complete answer.
 asio::awaitable<void> Exchange::stream_failed(AnswerParser& parser, const StreamFailure& failure, SseFilter::Output output) {
   if (!head_sent_ && failure.is_refusal() && output.content_events == 0) {
     refused_ = true;
@@ -266,12 +266,12 @@ asio::awaitable<void> Exchange::stream_failed(AnswerParser& parser, const Stream
   if (head_sent_) co_await forward(parser, std::move(output));
   if (ticket_->over()) co_return;
   last_event_ = failure.event;
-  if (!last_event_.ends_with("\n\n") && !last_event_.ends_with("\n\r\n")) last_event_ += "\n\n";  // the body ended in it
+  if (!last_event_.ends_with("\n\n") && !last_event_.ends_with("\n\r\n")) last_event_ += "\n\n";  // the body ended inside it
   failed("engine_error", fmt::format("The worker {} failed{}{}", worker_id(chain_), failure.message.empty() ? "." : ": ",
                                      shown_text(failure.message)));
 }
 
-// Events to the client, the response's head with the first of them.
+// Sends events to the client; the response head goes with the first of them.
 asio::awaitable<void> Exchange::forward(AnswerParser& parser, SseFilter::Output output) {
   if (output.forward.empty()) co_return;
   std::string head;
@@ -285,8 +285,8 @@ asio::awaitable<void> Exchange::forward(AnswerParser& parser, SseFilter::Output 
   if (!written && !ticket_->over()) proxy_.dispatcher.client_gone(*ticket_);
 }
 
-// Reads the answer to its end before the first byte is sent on: it is small, carries the usage figures, and where the worker
-// breaks off the client still gets a clean error.
+// Reads the whole answer before sending its first byte. It is small and carries the usage figures, and if the worker breaks off
+// the client still gets a clean error.
 asio::awaitable<bool> Exchange::pass_whole(AnswerParser& parser) {
   Dispatcher& dispatcher = proxy_.dispatcher;
   const int status = static_cast<int>(parser.get().result_int());
@@ -347,8 +347,8 @@ asio::awaitable<void> Exchange::answer_error() {
   if (error) client_broken_ = true;
 }
 
-// An answer that has begun cannot become an error response: the stream ends with an error event, the worker's own if it sent
-// one, and without [DONE].
+// An answer that has begun cannot become an error response. The stream ends with an error event (the worker's own if it sent
+// one) and without [DONE].
 asio::awaitable<void> Exchange::end_broken_stream() {
   const std::string event = last_event_.empty()
                                 ? error_event(ticket_->cancel->status, ticket_->cancel->message, "stream_broken")

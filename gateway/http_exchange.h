@@ -1,12 +1,12 @@
 // Exchange: one proxied request, from the parsed request to the last byte of its answer.
 //
-// It waits for the router's decision, sends the request to the chain it was given, and passes the answer on: an event stream
-// event by event, with at most one event in hand (a slow client slows the reading from its worker and nothing else); any other
-// answer whole. Where nothing was sent to the client and the worker refused, broke off, said that it failed or fell silent, it
-// goes back to the router, which may send it elsewhere. It answers once.
+// It waits for the router's decision, sends the request to the chosen chain, and passes the answer on. Event streams pass event
+// by event, with at most one event buffered, so a slow client slows down only the reading from its worker. Other answers pass
+// as a whole. If nothing was sent to the client yet and the worker refused, broke off, reported a failure or fell silent, the
+// request returns to the router, which may send it elsewhere. The client gets exactly one answer.
 //
-// In two steps (router.h) it sends the request to a prefill worker, keeps that exchange open (http_prefill.h), and sends the
-// same request to the decode worker that the router names; what that one answers is the client's.
+// A request in two steps (router.h) goes to a prefill worker first. The exchange keeps that answer open (http_prefill.h) and
+// sends the same request to the decode worker that the router chose; the decode worker's answer goes to the client.
 #pragma once
 
 #include <functional>
@@ -24,19 +24,19 @@
 
 namespace windlass::gateway {
 
-// What the gateway's public side is made of; lives as long as the program.
+// The parts of the gateway's public side; lives as long as the program.
 struct Proxy {
   Dispatcher& dispatcher;
   UpstreamPool& pool;
-  std::function<void(const std::string& address)> heard = [](const std::string&) {};  // a byte came from that worker
-  // A request is at that worker for as long as what is returned lives.
+  std::function<void(const std::string& address)> heard = [](const std::string&) {};  // a byte arrived from that worker
+  // Marks a request as being at that worker while the returned handle lives.
   std::function<std::shared_ptr<void>(const std::string& address)> use = [](const std::string&) { return nullptr; };
-  bool leaving = false;                                            // each answer is its connection's last
-  bool draining = false;                                           // no new requests
-  std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: the API is open
+  bool leaving = false;                                            // each answer closes its connection
+  bool draining = false;                                           // refuse new requests
+  std::function<std::shared_ptr<const KeyFile>()> keys = nullptr;  // null: no API key needed
   KeyLimits limits = {};
   Cors cors = {};
-  // Of what is held for clients: the bodies of their requests, and answers that leave whole. Set before the first request.
+  // Budget for what is held for clients: request bodies, and answers sent as a whole. Set before the first request.
   std::shared_ptr<net::MemoryBudget> memory = nullptr;
 };
 
@@ -47,16 +47,16 @@ class Exchange {
     std::string headers;  // end-to-end header lines
     std::string request_id;
     RequestHead head;
-    bool http10 = false;  // the client knows no chunks: the end of the connection ends a stream
+    bool http10 = false;  // the client does not support chunked encoding: closing the connection ends a stream
     bool keep_alive = true;
-    std::string cors;  // header lines of whatever answers it
+    std::string cors;  // header lines added to every answer
   };
 
   Exchange(Proxy& proxy, Stream& client, Request request) : proxy_(proxy), client_(client), request_(std::move(request)) {}
 
-  // True when the connection may carry another request.
+  // Returns true when the connection may carry another request.
   [[nodiscard]] asio::awaitable<bool> run();
-  // What it came to; after run().
+  // The result; valid after run().
   [[nodiscard]] const Ticket& ticket() const { return *ticket_; }
 
  private:
@@ -76,14 +76,14 @@ class Exchange {
   asio::awaitable<void> answer_error();
   asio::awaitable<bool> send(std::string head, std::string_view body, bool chunk);
   asio::awaitable<void> end_broken_stream();
-  // The exchange with the worker is broken off: by the end of the request, or because it goes elsewhere.
+  // True when the exchange with the worker must stop because the request is over or moves elsewhere.
   [[nodiscard]] bool interrupted() const { return ticket_->over() || ticket_->recalled; }
-  // What an attempt came to that was interrupted, or that the worker broke off.
+  // Outcome of an attempt that was interrupted or that the worker broke off.
   [[nodiscard]] Outcome after_break();
   void failed(const char* reason, const std::string& message, bool may_move = true);
   [[nodiscard]] std::string response_head(const AnswerParser& parser, const std::string& framing);
   [[nodiscard]] std::string own_headers() const;
-  // Whether the answer whose head is written now leaves the connection open.
+  // Returns whether the connection stays open after the answer whose head is written now.
   bool stays_open() { return keep_alive_ = request_.keep_alive && !proxy_.leaving; }
 
   Proxy& proxy_;
@@ -91,16 +91,16 @@ class Exchange {
   Request request_;
   std::shared_ptr<Ticket> ticket_;
   std::unique_ptr<UpstreamConnection> upstream_;
-  std::unique_ptr<PrefillAnswer> prefill_;  // of the first step, until the request ends or begins anew
+  std::unique_ptr<PrefillAnswer> prefill_;  // answer to the first step, until the request ends or starts over
   std::string chain_, address_;
   bool head_sent_ = false;
   bool writing_to_client_ = false;
   bool client_broken_ = false;
-  bool keep_alive_ = false;  // so its head said
-  bool again_ = false;       // it broke off, and the request waits again
-  bool refused_ = false;     // the same, but it had not begun
-  std::string last_event_;   // the worker's own error, for the end of a broken stream; empty: it has none
-  std::string broke_at_;     // the address of the worker that may have worked on it once already, in vain; empty: none
+  bool keep_alive_ = false;  // what the response head announced
+  bool again_ = false;       // the worker broke off, and the request waits again
+  bool refused_ = false;     // the same, but the worker had not started
+  std::string last_event_;   // the worker's own error event, sent to end a broken stream; empty: none
+  std::string broke_at_;     // address of the worker that broke off and may already have worked on the request; empty: none
 };
 
 }  // namespace windlass::gateway

@@ -1,4 +1,4 @@
-// One coroutine, which outlives its PrefillAnswer by the one read that is broken off.
+// Reads with one coroutine, which outlives its PrefillAnswer until its interrupted read returns.
 #include "gateway/http_prefill.h"
 
 #include <array>
@@ -14,7 +14,7 @@ struct PrefillAnswer::Reading {
   std::shared_ptr<void> in_use;
   std::unique_ptr<UpstreamConnection> upstream;
   std::unique_ptr<AnswerParser> parser;
-  bool given_up = false;  // nobody wants to know any more
+  bool given_up = false;  // the result no longer matters
   std::array<char, 4096> bytes{};
 };
 

@@ -1,9 +1,9 @@
-// PrefillAnswer: what a prefill worker answers to the first of a request's two steps, from its head on: a body that stays open
-// until the keys and values have been taken or given up (docs/decisions/2026-11-22-kv-is-pulled.md).
+// PrefillAnswer: a prefill worker's answer to the first step of a request, after its head. The body stays open until the decode
+// worker has fetched the keys and values, or until they are given up (docs/decisions/2026-11-22-kv-is-pulled.md).
 //
-// The body is read in the background and thrown away, so that its end is noticed, which the router is told. The exchange owns
-// it, and with it the connection: destroying it breaks off what is still open, by which the worker learns that nobody will
-// come.
+// The body is read in the background and discarded; its end is reported to the router. The exchange owns this object, and this
+// object owns the connection. Destroying it closes a connection that is still open, which tells the worker that nobody will
+// fetch the keys and values.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +19,22 @@ struct Proxy;
 
 class PrefillAnswer {
  public:
-  // Of the contract: a longer value is none.
+  // Limit from the contract: a longer value is ignored.
   static constexpr std::size_t kMaxValueBytes = 8192;
-  // A worker sends white space every second; one that sends more than this is cut off.
+  // A worker sends white space every second; a body longer than this is cut off.
   static constexpr std::size_t kMaxBodyBytes = 1U << 20U;
 
-  // Where the keys and values are, opaque; empty: the head does not say so as the contract asks for.
+  // Opaque location of the keys and values; empty when the head lacks it or breaks the contract.
   [[nodiscard]] static std::string value_in(const AnswerParser& parser);
 
-  // `in_use`: tells the prober that something is at that worker.
+  // `in_use` tells the prober that a request is at that worker.
   PrefillAnswer(Proxy& proxy, RequestId id, std::string model, std::string address, std::shared_ptr<void> in_use,
                 std::unique_ptr<UpstreamConnection> upstream, std::unique_ptr<AnswerParser> parser);
   ~PrefillAnswer();
   PrefillAnswer(const PrefillAnswer&) = delete;
   PrefillAnswer& operator=(const PrefillAnswer&) = delete;
 
-  // Begins to read. REQUIRES: the router knows that the request is prefilled, or it would take no notice of the end.
+  // Starts reading. REQUIRES: the router already knows that the request is prefilled; otherwise it would ignore the end.
   void read_on();
 
   [[nodiscard]] const std::string& value() const { return value_; }
@@ -44,7 +44,7 @@ class PrefillAnswer {
   static asio::awaitable<void> read(std::shared_ptr<Reading> reading);
 
   std::string value_;
-  std::shared_ptr<Reading> reading_;  // the coroutine has it, too
+  std::shared_ptr<Reading> reading_;  // shared with the coroutine
 };
 
 }  // namespace windlass::gateway

@@ -1,4 +1,4 @@
-// One loop that looks who is due, and a coroutine for each probe.
+// One loop that finds the workers to probe, and one coroutine per probe.
 #include "gateway/http_prober.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ void Prober::heard(const std::string& address) {
 }
 
 std::shared_ptr<void> Prober::use(const std::string& address) {
-  // A table that brings a worker gives it requests at once, before the next look.
+  // A table that adds a worker sends it requests immediately, before the next look.
   if (schedule_.find(address) == nullptr) look_for_addresses();
   return schedule_.use(address);
 }
@@ -47,7 +47,7 @@ asio::awaitable<void> Prober::run() {
   }
 }
 
-// Brings the schedule to the addresses that the router knows: with a new table at once, else now and then.
+// Gives the schedule the addresses that the router knows: immediately for a new table, otherwise from time to time.
 void Prober::look_for_addresses() {
   const double now_s = Dispatcher::now_s();
   const dispatch::TableVersion version = dispatcher_.router().table().version;
@@ -56,7 +56,7 @@ void Prober::look_for_addresses() {
   next_addresses_s_ = now_s + kAddressesEveryS;
   schedule_.set_addresses(dispatcher_.router().addresses(), now_s, [this](const ProbeSchedule::Target& target) {
     kept_.erase(target.address);
-    dispatcher_.contact_changed(target.address, Contact::kAnswers);  // forgotten: should it return, it starts anew
+    dispatcher_.contact_changed(target.address, Contact::kAnswers);  // forgotten: if it returns, it starts over
   });
 }
 
@@ -75,7 +75,7 @@ asio::awaitable<void> Prober::ask(ProbeSchedule::TargetPtr target) {
   if (connection != nullptr && kept_.size() < kMaxKept) kept_[target->address] = std::move(connection);
 }
 
-// counts is false when the time-out was ours: the timer itself came late.
+// counts is false when the timeout was our own fault: the timer itself fired late.
 asio::awaitable<Probe> Prober::probe(const std::string& address, std::unique_ptr<UpstreamConnection>& kept, bool& counts) {
   const double begin_s = Dispatcher::now_s();
   const auto on_time = [&] { return Dispatcher::now_s() - begin_s <= ContactTracker::kProbeTimeoutS + kOwnDelayS; };
@@ -99,7 +99,7 @@ asio::awaitable<Probe> Prober::probe(const std::string& address, std::unique_ptr
   if (error) {
     counts = on_time();
     kept.reset();
-    // A body that did not come to its end is an answer all the same.
+    // An answer with an incomplete body is still an answer.
     co_return parser.is_header_done() ? Probe::kAnswered : Probe::kNoAnswer;
   }
   kept->stream.expires_never();

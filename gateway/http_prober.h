@@ -1,9 +1,9 @@
-// Prober: asks workers that requests go to for their /health and tells the dispatcher whose contact changed (contact.h). Whom
-// and how often is the ProbeSchedule's to say. Any HTTP answer is an answer: whether a worker is ready is the controller's to
-// say.
+// Prober: sends GET /health to workers and tells the dispatcher when a worker's contact changes (contact.h). ProbeSchedule
+// decides which workers to probe and how often. Any HTTP answer counts as contact; the controller decides whether a worker is
+// ready.
 //
-// Connections are kept for up to kMaxKept workers. A failure that is our own delay (the gateway was held up longer than
-// kOwnDelayS) does not count. One thread, as all of the shell.
+// Keeps open connections to at most kMaxKept workers. A failure does not count when the gateway itself was delayed by more than
+// kOwnDelayS. Runs on the shell's single thread.
 #pragma once
 
 #include <map>
@@ -23,14 +23,14 @@ class Prober {
 
   void start();
   void stop();
-  // A byte of an answer came from there.
+  // Records that a byte arrived from the worker.
   void heard(const std::string& address);
-  // A request is at that worker for as long as what is returned lives; it may outlive the prober.
+  // Marks a request as being at that worker while the returned handle lives; the handle may outlive the prober.
   [[nodiscard]] std::shared_ptr<void> use(const std::string& address);
 
  private:
   static constexpr std::size_t kMaxKept = 512;
-  static constexpr double kAddressesEveryS = 2;  // a worker that has left the table is watched until it holds no request
+  static constexpr double kAddressesEveryS = 2;  // a worker that left the table is watched while it holds requests
 
   asio::awaitable<void> run();
   void look_for_addresses();
@@ -44,7 +44,7 @@ class Prober {
   asio::steady_timer timer_;
   ProbeSchedule schedule_;
   std::map<std::string, std::unique_ptr<UpstreamConnection>> kept_;
-  dispatch::TableVersion seen_;  // whose addresses the schedule has
+  dispatch::TableVersion seen_;  // table version that the schedule has the addresses of
   double next_addresses_s_ = 0;
   bool stopped_ = false;
 };

@@ -1,4 +1,4 @@
-// Paths, methods and API keys of the public side.
+// Handles paths, methods and API keys of the public side.
 #include "gateway/http_public.h"
 
 #include <fmt/format.h>
@@ -25,9 +25,8 @@ Answer error_answer(int status, const std::string& message, std::string_view cod
 }
 
 Answer wrong_method(std::string_view method, std::string_view path, std::string_view allowed) {
-  Answer answer =
-      error_answer(405, fmt::format("{}: found method {}, allowed is {}.", shown_text(path), shown_text(method), allowed),
-                   "method_not_allowed");
+  Answer answer = error_answer(
+      405, fmt::format("{}: method must be {} (got {}).", shown_text(path), allowed, shown_text(method)), "method_not_allowed");
   answer.extra = fmt::format("Allow: {}\r\n", allowed);
   return answer;
 }
@@ -44,7 +43,8 @@ bool is_preflight(const Proxy& proxy, const http::request_header<>& head) {
          head.count(http::field::access_control_request_method) > 0;
 }
 
-// Browsers ask before they send a key, and load balancers have none. Without a body: nobody is given memory for nothing.
+// Browsers send preflights without a key, and load balancers have none. These requests have no body, so that nobody gets memory
+// without a key.
 bool is_open(const Proxy& proxy, const http::request_header<>& head) {
   if (head.count(http::field::content_length) > 0 || head.count(http::field::transfer_encoding) > 0) return false;
   return is_preflight(proxy, head) || path_of(head) == kHealth;
@@ -54,7 +54,7 @@ std::string cors_of(const Proxy& proxy, const http::request_header<>& head) {
   return proxy.cors.headers(view(head[http::field::origin]));
 }
 
-// As the admin side's /ready.
+// Same as the admin side's /ready.
 Answer health(const Proxy& proxy, const HttpRequest& request) {
   if (request.method() != http::verb::get) return wrong_method(view(request.method_string()), kHealth, "GET");
   if (proxy.leaving) return error_answer(503, "The gateway is shutting down.", "shutting_down");
@@ -64,7 +64,7 @@ Answer health(const Proxy& proxy, const HttpRequest& request) {
 
 bool is_completion(std::string_view path) { return path == "/v1/chat/completions" || path == "/v1/completions"; }
 
-// What can be answered without a worker; a completion is not among it.
+// Answers what needs no worker; completions need one.
 Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::string_view path, const ApiKey* key) {
   const auto may_use = [key](const std::string& model) { return key == nullptr || key->may_use(model); };
   constexpr std::string_view kModels = "/v1/models";
@@ -83,13 +83,13 @@ Answer answer_at_once(const Proxy& proxy, const HttpRequest& request, std::strin
   }
   if (is_completion(path)) return wrong_method(method, path, "POST");
   return error_answer(404,
-                      fmt::format("Found path {}, allowed are POST /v1/chat/completions, POST /v1/completions, GET /v1/models, "
-                                  "GET /v1/models/{{model}} and GET /health.",
+                      fmt::format("The request must be POST /v1/chat/completions, POST /v1/completions, GET /v1/models, "
+                                  "GET /v1/models/{{model}} or GET /health (got path {}).",
                                   shown_text(path)),
                       "unknown_path");
 }
 
-// The entry of the key that the request carries; not known: null and the answer.
+// The entry of the key that the request carries; for an unknown key null, and the answer.
 struct Identified {
   std::optional<ApiKey> key;
   std::optional<net::Refusal> refused;
@@ -100,14 +100,15 @@ Identified identify(const KeyFile& keys, const http::fields& head) {
   const auto refuse = [](const char* message, const char* code) {
     return Identified{std::nullopt, net::Refusal{401, message, code, "WWW-Authenticate: Bearer\r\n"}};
   };
-  if (presented.empty()) return refuse("Found no API key, allowed is 'Authorization: Bearer KEY'.", "missing_api_key");
-  // By digest: how long the search takes says nothing about the key.
+  if (presented.empty())
+    return refuse("The request must have an API key: 'Authorization: Bearer KEY' (got none).", "missing_api_key");
+  // Looks up the digest, so that the search time reveals nothing about the key.
   const auto found = keys.by_digest.find(security::sha256_hex(presented));
   if (found == keys.by_digest.end()) return refuse("The API key is not known.", "invalid_api_key");
   return Identified{found->second, std::nullopt};
 }
 
-// Whether the key may have this request now. Admitted: it is counted until KeyLimits::finished.
+// Refuses what the key may not have now. If it admits the request, the request counts until KeyLimits::finished.
 std::optional<Answer> refuse_by_limits(KeyLimits& limits, const ApiKey& key, const std::string& model) {
   if (!key.may_use(model)) {
     return error_answer(403, fmt::format("The API key '{}' may not use the model '{}'.", key.id, model), "model_not_allowed",
@@ -154,7 +155,7 @@ asio::awaitable<bool> handle(Proxy& proxy, Stream& stream, HttpRequest& request)
   if (keys != nullptr) {
     caller = identify(*keys, request);
   }
-  if (caller.refused.has_value()) {  // the keys have changed since the head was there
+  if (caller.refused.has_value()) {  // the keys changed after the head was read
     answer = error_answer(caller.refused->status, caller.refused->message, caller.refused->code);
     answer.extra = caller.refused->headers;
   } else if (!is_completion(path) || request.method() != http::verb::post) {

@@ -1,4 +1,4 @@
-// The public side: OpenAI's paths. Reads what a request is, and either answers it at once or starts an Exchange.
+// The public side: OpenAI's paths. Parses each request, and either answers it directly or starts an Exchange.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace windlass::gateway {
 // The handler of the public HttpServer. REQUIRES: `proxy` outlives the server.
 [[nodiscard]] HttpServer::Handler public_handler(Proxy& proxy);
 
-// Asked before a body is read: whose API key is not known has no claim to the memory that it would take.
+// Called before a body is read, so that a request with an unknown API key takes no memory for its body.
 [[nodiscard]] std::optional<net::Refusal> admit_to_public(Proxy& proxy, const http::request_header<>& head);
 
 }  // namespace windlass::gateway

@@ -1,4 +1,4 @@
-// Header lines by hand: one string, written once.
+// Builds header lines by hand: one string, written once.
 #include "gateway/http_text.h"
 
 #include <algorithm>

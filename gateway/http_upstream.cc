@@ -1,4 +1,4 @@
-// The pool's book-keeping, and connecting.
+// The bookkeeping of the pool, and connecting.
 #include "gateway/http_upstream.h"
 
 #include <boost/asio/ip/address.hpp>
@@ -7,7 +7,7 @@
 namespace windlass::gateway {
 namespace {
 
-// Shorter than the keep-alive time of every engine we know of, so that it is we who close.
+// Shorter than the keep-alive time of every engine we know, so that our side closes first.
 constexpr auto kMaxIdle = std::chrono::seconds(15);
 constexpr std::size_t kMaxIdlePerAddress = 64;
 
@@ -68,7 +68,7 @@ std::size_t UpstreamPool::idle_count() const {
   return total;
 }
 
-// Without this, a connection to a worker that is gone would stay until its address came back.
+// Without this, a connection to a dead worker would stay until its address came back.
 void UpstreamPool::drop_old() {
   const auto oldest = std::chrono::steady_clock::now() - kMaxIdle;
   for (auto it = idle_.begin(); it != idle_.end();) {

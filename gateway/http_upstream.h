@@ -1,7 +1,7 @@
-// Connections to workers, kept alive and used again. Last in, first out, so that surplus ones grow old and are closed.
+// Pool of kept-alive connections to workers. Last in, first out, so surplus connections age and are closed.
 //
-// A connection belongs to one exchange at a time; release() gives it back only when the answer was read to its end and the
-// worker keeps the connection. One thread, as all of the shell.
+// A connection belongs to one exchange at a time. release() returns it only when the answer was read to its end and the worker
+// keeps the connection open. Runs on the shell's single thread.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ class UpstreamPool {
  public:
   explicit UpstreamPool(asio::io_context& io) : io_(io) {}
 
-  // For each address of a name. Well below what a person would call hanging: a node that is gone does not refuse, it is silent.
+  // For each address of a name. Short, because a dead node does not refuse connections; it is silent.
   static constexpr std::chrono::microseconds kConnectTimeout = std::chrono::seconds(1);
 
   // An idle connection that the worker has not closed, or null.
@@ -41,13 +41,13 @@ class UpstreamPool {
 
   [[nodiscard]] std::unique_ptr<UpstreamConnection> make() { return std::make_unique<UpstreamConnection>(io_); }
 
-  // Tries every address that the name has. Error: of the last one. `connection` may be closed meanwhile to break it off.
+  // Tries every address of the name. Error: of the last one tried. The caller may close `connection` to stop it.
   [[nodiscard]] asio::awaitable<error_code> connect(UpstreamConnection& connection, std::string address,
                                                     std::chrono::microseconds limit = kConnectTimeout);
 
   void release(const std::string& address, std::unique_ptr<UpstreamConnection> connection);
 
-  // Closes the idle connections to that address: nothing that was open before it fell silent is to be trusted.
+  // Closes the idle connections to that address: connections opened before it fell silent cannot be trusted.
   void forget(const std::string& address) { idle_.erase(address); }
 
   [[nodiscard]] std::size_t idle_count() const;
@@ -59,17 +59,17 @@ class UpstreamPool {
   std::map<std::string, std::vector<std::unique_ptr<UpstreamConnection>>> idle_;
 };
 
-// Of a worker's answer; its body is read piece by piece.
+// Parses a worker's answer; the body is read piece by piece.
 using AnswerParser = http::response_parser<http::buffer_body>;
 
-// Reads some more of a body; returns how many bytes landed in `into`.
+// Reads more of a body into `into`; returns the number of bytes read.
 [[nodiscard]] asio::awaitable<std::size_t> read_body(UpstreamConnection& upstream, AnswerParser& parser, char* into,
                                                      std::size_t size, error_code& error);
 
-// Every endpoint of an address; numeric ones without a resolver's thread.
+// All endpoints of an address; a numeric address needs no resolver thread.
 [[nodiscard]] asio::awaitable<std::vector<tcp::endpoint>> resolve_all(HostPort address, error_code& error);
 
-// True when the peer has closed it or sent something: for an idle connection both mean that it is of no use.
+// True when the peer closed the connection or sent data. Either makes an idle connection unusable.
 [[nodiscard]] bool closed_or_readable(tcp::socket& socket);
 
 }  // namespace windlass::gateway

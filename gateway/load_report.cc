@@ -33,7 +33,7 @@ std::map<std::string, std::map<std::string, int>> over_share(const Router& route
   struct Held {
     int in_flight = 0, share = 0;
   };
-  std::map<std::pair<std::string, std::string>, Held> held;  // a chain whose worker moved to another address is there twice
+  std::map<std::pair<std::string, std::string>, Held> held;  // a chain whose worker moved to another address appears twice
   for (const auto& load : router.chain_loads()) {
     Held& of_chain = held[{load.model, load.chain}];
     of_chain.in_flight += load.in_flight;

@@ -1,4 +1,4 @@
-// windlass-gateway: flags, then the app.
+// windlass-gateway: parses the flags, then runs the app.
 #include <cstdio>
 
 #include "gateway/app.h"

@@ -1,6 +1,6 @@
-// metrics/net's names, as the gateway's shell uses them. Heavy: only .cc files and the shell's own headers include this one.
+// Short names for metrics/net in the gateway's shell. Slow to compile: only .cc files and the shell's own headers include it.
 //
-// The whole shell runs on one thread and one io_context: no lock, no strand.
+// The whole shell runs on one thread and one io_context, without locks or strands.
 #pragma once
 
 #include "metrics/net/asio.h"

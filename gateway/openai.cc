@@ -1,4 +1,4 @@
-// Reads only the top level of a request. The body is parsed once, by a SAX reader that keeps nothing of it: prompts can be
+// Reads only the top level of a request. A SAX reader parses the body once and keeps nothing of it, because prompts can be
 // long.
 #include "gateway/openai.h"
 
@@ -16,15 +16,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-// More than any schema of a tool has. Most engines walk bodies recursively.
+// More than any tool schema has. Most engines walk bodies recursively.
 constexpr int kMaxDepth = 256;
 constexpr std::size_t kMaxOptionsBytes = 4096;
 
-// What stands at the few members that matter: a description for errors, and the value where it is of use. Of a member that
-// stands twice the last one counts.
+// One of the few members that matter: a description for errors, and the value if it is used. If a member appears twice, the
+// last one counts.
 struct Member {
-  std::string found;                // "a number", "null", "'text'"; empty: not there
-  std::optional<std::string> text;  // empty where it is longer than a model's name may be
+  std::string found;                // "a number", "null", "'text'"; empty: missing
+  std::optional<std::string> text;  // empty when longer than a model's name may be
   std::optional<bool> flag;
   bool object = false;
   std::size_t text_bytes = 0;
@@ -151,14 +151,14 @@ Json model_json(const dispatch::ModelRoute& route) {
   return json;
 }
 
-// A name that is not UTF-8 must not end the program while it is quoted in an error.
+// A name that is not UTF-8 must not crash the program when an error quotes it.
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 struct Range {
   std::size_t begin = 0, end = 0;
 };
 
-// Where the value of the last member of that name stands in the top level; empty where there is none.
+// Position of the value of the last top-level member of that name; empty when there is none.
 // REQUIRES: the body is a JSON object.
 Range last_value_of(std::string_view name, std::string_view body) {
   Range found;
@@ -172,7 +172,7 @@ Range last_value_of(std::string_view name, std::string_view body) {
       while (body[i] != '"') i += body[i] == '\\' ? 2 : 1;
       if (depth != 1 || !std::exchange(key_follows, false)) continue;
       const std::string_view key = body.substr(begin, i + 1 - begin);
-      // Each of its characters may be written as \uXXXX.
+      // Each character of the name may be written as \uXXXX.
       named = key.size() <= 6 * name.size() + 2 && Json::parse(key).get_ref<const std::string&>() == name;
     } else if (c == ':' && depth == 1) {
       value = i + 1;
@@ -188,8 +188,8 @@ Range last_value_of(std::string_view name, std::string_view body) {
   return found;
 }
 
-// The same body with stream_options.include_usage = true. Only the options are read and written: a body of megabytes would take
-// many times its size as values, and keep everybody waiting. nullopt: they are larger than any that mean something.
+// The same body with stream_options.include_usage = true. Only the options are parsed and written: as values, a body of
+// megabytes would take many times its size and block every other request. nullopt: the options are larger than any useful ones.
 std::optional<std::string> with_usage(std::string body, bool has_options) {
   if (!has_options) {
     const auto brace = body.find('{');
@@ -207,38 +207,37 @@ std::optional<std::string> with_usage(std::string body, bool has_options) {
   return body;
 }
 
-// Reads the body. What is wrong with it as JSON; none: it is an object.
+// Parses the body. Returns the problem with it as JSON; nullopt: it is an object.
 std::optional<Inspected> problem_with_json(const std::string& body, HeadReader& reader) {
-  // nlohmann takes a zero byte for the end, and whatever follows for nothing; no JSON has one.
+  // nlohmann stops at a zero byte and ignores what follows; valid JSON contains none.
   if (const auto zero = body.find('\0'); zero != std::string::npos) {
-    return problem(fmt::format("The request's body is not JSON at byte {}: found a zero byte.", zero + 1), "");
+    return problem(fmt::format("The request's body must be JSON (got a zero byte at byte {}).", zero + 1), "");
   }
   const bool parsed = Json::sax_parse(body, &reader);
   if (!parsed) {
     if (reader.too_deep) {
-      return problem(fmt::format("The request's body: found lists or objects nested deeper than {}, allowed are {}.", kMaxDepth,
-                                 kMaxDepth),
-                     "");
+      return problem(fmt::format("The request's body must be nested at most {} levels deep (got more).", kMaxDepth), "");
     }
-    if (body.empty()) return problem("The request's body: found nothing, allowed is a JSON object.", "");
-    return problem(fmt::format("The request's body is not JSON at byte {}: {}", reader.parse_byte, reader.parse_message), "");
+    if (body.empty()) return problem("The request's body must be a JSON object (got nothing).", "");
+    return problem(
+        fmt::format("The request's body must be JSON (got an error at byte {}: {})", reader.parse_byte, reader.parse_message),
+        "");
   }
   if (!reader.is_object)
-    return problem(fmt::format("The request's body: found {}, allowed is a JSON object.", reader.top_found), "");
+    return problem(fmt::format("The request's body must be a JSON object (got {}).", reader.top_found), "");
   return std::nullopt;
 }
 
 std::optional<Inspected> problem_with_model(const HeadReader& reader) {
   if (reader.model.text_bytes > kMaxModelBytes) {
-    return problem(
-        fmt::format("'model': found a name of {} bytes, allowed are at most {}.", reader.model.text_bytes, kMaxModelBytes),
-        "model");
+    return problem(fmt::format("'model': must be at most {} bytes long (got {}).", kMaxModelBytes, reader.model.text_bytes),
+                   "model");
   }
   if (!reader.model.text.has_value() || reader.model.text->empty()) {
     const std::string found = reader.model.found.empty()      ? "nothing"
                               : reader.model.text.has_value() ? "an empty string"
                                                               : reader.model.found;
-    return problem(fmt::format("'model': found {}, allowed is a string with the name of a model.", found), "model");
+    return problem(fmt::format("'model': must be the name of a model (got {}).", found), "model");
   }
   return std::nullopt;
 }
@@ -246,19 +245,18 @@ std::optional<Inspected> problem_with_model(const HeadReader& reader) {
 std::optional<Inspected> problem_with_stream(const HeadReader& reader) {
   const auto given = [](const Member& member) { return !member.found.empty() && member.found != "null"; };
   if (given(reader.stream) && !reader.stream.flag.has_value()) {
-    return problem(fmt::format("'stream': found {}, allowed are true, false and null.", reader.stream.found), "stream");
+    return problem(fmt::format("'stream': must be true, false or null (got {}).", reader.stream.found), "stream");
   }
   if (given(reader.stream_options) && !reader.stream_options.object) {
-    return problem(fmt::format("'stream_options': found {}, allowed are an object and null.", reader.stream_options.found),
+    return problem(fmt::format("'stream_options': must be an object or null (got {}).", reader.stream_options.found),
                    "stream_options");
   }
   if (given(reader.stream_options) && !reader.stream.flag.value_or(false)) {
-    return problem("'stream_options': found an object, allowed is null unless 'stream' is true.", "stream_options");
+    return problem("'stream_options': must be null unless 'stream' is true (got an object).", "stream_options");
   }
   if (given(reader.include_usage) && !reader.include_usage.flag.has_value()) {
-    return problem(
-        fmt::format("'stream_options.include_usage': found {}, allowed are true and false.", reader.include_usage.found),
-        "stream_options.include_usage");
+    return problem(fmt::format("'stream_options.include_usage': must be true or false (got {}).", reader.include_usage.found),
+                   "stream_options.include_usage");
   }
   return std::nullopt;
 }
@@ -279,7 +277,7 @@ Inspected inspect_request(std::string body) {
   if (head.stream && !head.include_usage) {
     auto asks = with_usage(std::move(head.upstream_body), !reader.stream_options.found.empty());
     if (!asks) {
-      return problem(fmt::format("'stream_options': found more than the {} bytes that are allowed.", kMaxOptionsBytes),
+      return problem(fmt::format("'stream_options': must be at most {} bytes long (got more).", kMaxOptionsBytes),
                      "stream_options");
     }
     head.upstream_body = std::move(*asks);

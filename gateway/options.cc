@@ -1,4 +1,4 @@
-// Flags through CLI11, whose exceptions end here.
+// Parses the flags with CLI11 and catches its exceptions.
 #include "gateway/options.h"
 
 #include <algorithm>
@@ -18,14 +18,14 @@ namespace {
 
 Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
-// As the controller takes it.
+// The controller accepts the same ids.
 bool is_id(std::string_view text) {
   return text.size() <= 253 && std::all_of(text.begin(), text.end(), [](char c) {
            return c > ' ' && c <= '~' && std::string_view("&?#%/").find(c) == std::string_view::npos;
          });
 }
 
-// What the user wrote, before it is checked.
+// What the user wrote, before validation.
 struct RawOptions {
   std::string listen = to_string(Options{}.listen);
   std::string admin_listen = to_string(Options{}.admin_listen);
@@ -54,63 +54,62 @@ void add_addresses(CLI::App& app, Options& options, RawOptions& raw) {
 }
 
 void add_queue(CLI::App& app, Options& options, RawOptions& raw) {
-  app.add_option("--max-queued", options.max_queued, "requests that may wait for one model")
+  app.add_option("--max-queued", options.max_queued, "most requests that may wait for one model")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
-  app.add_option(
-         "--policy", raw.policy,
-         "which worker takes a request: jffc (the fastest with a free slot, else it waits for one), jsq, sed, power-of-two, "
-         "aladdin, by-size or huawei")
+  app.add_option("--policy", raw.policy,
+                 "which worker takes a request: jffc (the fastest with a free slot, otherwise it waits for one), jsq, sed, "
+                 "power-of-two, "
+                 "aladdin, by-size or huawei")
       ->capture_default_str();
   app.add_option("--queue-order", raw.queue_order,
-                 "who waits longest: objective (those who can still meet timeToFirstToken go first, the others behind them) or "
+                 "order of waiting requests: objective (first those that can still meet timeToFirstToken, then the others) or "
                  "arrival (first come, first served)")
       ->capture_default_str();
   app.add_option("--queue-timeout", raw.queue_timeout, "how long a request may wait for a worker")->capture_default_str();
   app.add_option("--start-timeout", raw.start_timeout,
                  "how long a request may wait for a model that has no worker yet, if that is longer than --queue-timeout")
       ->capture_default_str();
-  app.add_option("--request-timeout", raw.request_timeout, "how long a request may take in all")->capture_default_str();
+  app.add_option("--request-timeout", raw.request_timeout, "how long a request may take in total")->capture_default_str();
 }
 
 void add_limits(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--max-body-memory", options.max_body_bytes,
-                 "for the bodies of all requests in hand and whole answers on their way, such as 512MiB; beyond it a request "
+                 "memory for request bodies and for answers sent as a whole, such as 512MiB; beyond it a request "
                  "gets 503")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("512MiB");
   app.add_option("--max-connections", options.max_connections,
-                 "of clients; beyond it, who has waited longest without asking for anything is closed")
+                 "most client connections; beyond it, the one that has been idle longest is closed")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20U))
       ->capture_default_str();
-  app.add_option("--max-connections-per-peer", options.max_connections_per_peer, "the same of one address")
+  app.add_option("--max-connections-per-peer", options.max_connections_per_peer, "most connections from one address")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20U))
       ->capture_default_str();
   app.add_option("--drain-delay", raw.drain_delay,
-                 "how long to serve on after SIGTERM, not ready any more, until nobody sends requests here")
+                 "how long to keep serving after SIGTERM while /ready fails, so that load balancers stop sending requests")
       ->capture_default_str();
-  app.add_option("--drain-timeout", raw.drain_timeout, "how long to finish what is in flight after SIGTERM")
+  app.add_option("--drain-timeout", raw.drain_timeout, "how long to let requests in flight finish after SIGTERM")
       ->capture_default_str();
 }
 
 void add_security(CLI::App& app, Options& options) {
   app.add_option("--tls-cert", options.tls_cert,
-                 "PEM certificate of --listen, followed by its chain; read again when it changes");
+                 "PEM certificate of --listen, followed by its chain; reloaded when it changes");
   app.add_option("--tls-key", options.tls_key, "PEM key of --tls-cert");
   app.add_option("--admin-tls-cert", options.admin_tls_cert, "PEM certificate of --admin-listen");
   app.add_option("--admin-tls-key", options.admin_tls_key, "PEM key of --admin-tls-cert");
   app.add_option("--token-file", options.token_file,
-                 "the installation's token: sent to the controllers, and asked for at /metrics as a bearer token");
+                 "file with the installation's token: sent to the controllers, and required at /metrics as a bearer token");
   app.add_flag("--open-metrics", options.open_metrics, "/metrics and /latencies need no token");
   app.add_option("--controller-ca", options.controller_ca,
-                 "PEM authorities of the controllers' certificates, for https [the system's store]");
-  app.add_option("--api-keys", options.api_keys,
-                 "JSON file of API keys, the models they may use, and limits [the API is open]");
+                 "PEM file of the authorities that sign the controllers' certificates, for https [the system's store]");
+  app.add_option("--api-keys", options.api_keys, "JSON file of API keys, their models and their limits [no key needed]");
   app.add_option("--cors-origin", options.cors_origins,
-                 "an origin such as https://chat.example whose web pages may read answers, or *; repeatable [none may]");
+                 "an origin such as https://chat.example whose web pages may read answers, or *; repeatable [none]");
 }
 
-// Takes texts for values and remembers the first that is wrong.
+// Parses flag values and keeps the first error.
 class Reader {
  public:
   template <typename T, typename Into>
@@ -127,11 +126,11 @@ class Reader {
   }
 
   void require_together(const char* one, const std::string& first, const char* other, const std::string& second) {
-    require(first.empty() == second.empty(), fmt::format("{}: found without {}, allowed are both or neither",
+    require(first.empty() == second.empty(), fmt::format("{0}: must be given together with {1} (got only {0})",
                                                          first.empty() ? other : one, first.empty() ? one : other));
   }
 
-  // Empty: none.
+  // Empty: no error.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
@@ -158,26 +157,25 @@ void read_values(Reader& reader, Options& options, const RawOptions& raw) {
   reader.take("--drain-timeout", parse_duration_s(raw.drain_timeout), options.drain_timeout_s);
 }
 
-// What each flag's own text cannot say.
+// Checks that involve more than the text of one flag.
 void check_values(Reader& reader, const Options& options, const RawOptions& raw) {
-  reader.require(options.request_timeout_s > 0, "--request-timeout: found 0, allowed is more than 0");
+  reader.require(options.request_timeout_s > 0, "--request-timeout: must be more than 0 (got 0)");
   reader.require(options.max_body_bytes >= kMaxBodyBytes,
-                 fmt::format("--max-body-memory: found {} bytes, allowed are {} (one body) or more", options.max_body_bytes,
-                             kMaxBodyBytes));
+                 fmt::format("--max-body-memory: must be at least {} bytes, the size of one body (got {})", kMaxBodyBytes,
+                             options.max_body_bytes));
   reader.require(is_id(options.id),
-                 fmt::format("--id: found '{}', allowed are at most 253 visible ASCII characters without &?#%/", options.id));
+                 fmt::format("--id: must be at most 253 visible ASCII characters without &?#%/ (got '{}')", options.id));
   reader.require_together("--tls-cert", options.tls_cert, "--tls-key", options.tls_key);
   reader.require_together("--admin-tls-cert", options.admin_tls_cert, "--admin-tls-key", options.admin_tls_key);
   const bool any_https =
       std::any_of(options.controllers.begin(), options.controllers.end(), [](const Url& url) { return url.tls; });
-  reader.require(
-      options.controller_ca.empty() || any_https,
-      "--controller-ca: found with controllers at http:// only, allowed is at least one --controller https://HOST:PORT");
+  reader.require(options.controller_ca.empty() || any_https,
+                 "--controller-ca: must be used with at least one --controller https://HOST:PORT (got only http://)");
   const bool any_address = options.admin_listen.host == "0.0.0.0" || options.admin_listen.host == "::";
-  reader.require(!any_address || options.advertise.has_value(),
-                 fmt::format("--advertise: found nothing, allowed is the HOST:PORT at which the controller reaches "
-                             "--admin-listen {}",
-                             raw.admin_listen));
+  reader.require(
+      !any_address || options.advertise.has_value(),
+      fmt::format("--advertise: must be the HOST:PORT at which the controller reaches --admin-listen {} (got nothing)",
+                  raw.admin_listen));
 }
 
 }  // namespace
@@ -185,7 +183,7 @@ void check_values(Reader& reader, const Options& options, const RawOptions& raw)
 Result<Url> parse_url(std::string_view text) {
   constexpr std::string_view kHttp = "http://", kHttps = "https://";
   const bool tls = text.substr(0, kHttps.size()) == kHttps;
-  const auto bad = [&] { return invalid(fmt::format("found '{}', allowed is http://HOST:PORT or https://HOST:PORT", text)); };
+  const auto bad = [&] { return invalid(fmt::format("must be http://HOST:PORT or https://HOST:PORT (got '{}')", text)); };
   if (!tls && text.substr(0, kHttp.size()) != kHttp) return bad();
   std::string_view rest = text.substr(tls ? kHttps.size() : kHttp.size());
   if (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
@@ -197,7 +195,7 @@ Result<Url> parse_url(std::string_view text) {
 std::string to_string(const Url& url) { return (url.tls ? "https://" : "http://") + to_string(url.address); }
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
-  CLI::App app{"windlass-gateway: the OpenAI-compatible entry of Windlass", "windlass-gateway"};
+  CLI::App app{"windlass-gateway: the OpenAI-compatible entry point of Windlass", "windlass-gateway"};
   Options options;
   RawOptions raw;
   app.set_version_flag("--version", std::string("windlass-gateway ") + WINDLASS_VERSION);

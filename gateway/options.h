@@ -1,4 +1,4 @@
-// windlass-gateway's flags, and the small texts in them: URLs. Pure but for the printing of --help.
+// windlass-gateway's flags, and the URLs in them. Pure, apart from printing --help.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ struct Url {
   bool operator==(const Url&) const = default;
 };
 
-// "http://HOST:PORT" or "https://HOST:PORT" with an optional "/" at its end; without a port, 80 or 443.
+// "http://HOST:PORT" or "https://HOST:PORT" with an optional "/" at the end; the default port is 80 or 443.
 [[nodiscard]] Result<Url> parse_url(std::string_view text);
 [[nodiscard]] std::string to_string(const Url& url);
 
@@ -37,20 +37,20 @@ struct Options {
   HostPort admin_listen{"127.0.0.1", "8081"};
   std::optional<HostPort> advertise;  // the admin address as the controller reaches it; none: the bound admin address
   std::vector<Url> controllers;       // at least one
-  std::string id;                     // empty: made from host name and process id
+  std::string id;                     // empty: host name and process id
   int max_queued = 10000;
   double queue_timeout_s = 60;
   double start_timeout_s = 300;  // for a model that has no worker yet
   double request_timeout_s = 600;
-  double drain_delay_s = 0;  // after SIGTERM it serves on for this long: others may not know yet that it goes
+  double drain_delay_s = 0;  // after SIGTERM it keeps serving for this long: clients may not know yet that it stops
   double drain_timeout_s = 30;
-  std::size_t max_body_bytes = std::size_t{512} << 20U;  // of all requests in hand, and of whole answers on their way
+  std::size_t max_body_bytes = std::size_t{512} << 20U;  // for all requests held, and for answers sent as a whole
   std::size_t max_connections = net::kMaxConnections;
   std::size_t max_connections_per_peer = net::kMaxConnectionsPerPeer;
   dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
 
-  // Files of docs/security.md; empty: none.
+  // Files described in docs/security.md; empty: none.
   std::string tls_cert, tls_key;
   std::string admin_tls_cert, admin_tls_key;
   std::string token_file;
@@ -58,10 +58,10 @@ struct Options {
   std::string controller_ca;
   std::string api_keys;
 
-  std::vector<std::string> cors_origins;  // whose web pages may read answers; "*": all; none: no CORS
+  std::vector<std::string> cors_origins;  // origins whose web pages may read answers; "*": all; empty: no CORS
 };
 
-// What main() does after reading the flags: run, or print `text` (to stdout when the code is 0) and exit with the code.
+// What main() does after parsing the flags: run, or print `text` (to stdout when the code is 0) and exit with the code.
 struct CommandLine {
   std::optional<Options> options;
   int exit_code = 0;

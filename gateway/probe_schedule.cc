@@ -39,7 +39,7 @@ std::shared_ptr<void> ProbeSchedule::use(const std::string& address) {
   return {target.get(), [target](void*) { --target->in_use; }};
 }
 
-// Takes it if it is due.
+// Adds the target to `out` if it is due.
 bool ProbeSchedule::take(const TargetPtr& target, double now_s, std::vector<TargetPtr>& out) {
   if (target->asking || now_s - target->asked_s < ContactTracker::kProbePeriodS || !target->tracker.probe_due(now_s))
     return false;
@@ -50,7 +50,7 @@ bool ProbeSchedule::take(const TargetPtr& target, double now_s, std::vector<Targ
 }
 
 void ProbeSchedule::take_turns(Ring& ring, double now_s, double passed_s, bool answering, std::vector<TargetPtr>& out) {
-  // What was not used does not add up to a flood later.
+  // Unused allowance must not add up to a burst later.
   ring.allowance = std::min(ring.allowance + passed_s * kIdleProbesPerS, 2 * kLookEveryS * kIdleProbesPerS);
   for (std::size_t i = 0; i < ring.targets.size() && ring.allowance >= 1; ++i) {
     const TargetPtr& target = ring.targets[ring.next++ % ring.targets.size()];

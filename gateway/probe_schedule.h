@@ -1,10 +1,10 @@
-// ProbeSchedule: which workers are asked for their health now. Pure: time is an argument; the Prober asks.
+// ProbeSchedule: decides which workers to probe now. Pure: time is an argument; the Prober sends the probes.
 //
-// A worker that holds requests of ours and says nothing is asked every kProbePeriodS, so that one which vanishes is noticed
-// within 2 s (contact.h), whatever the table's size; one that sends bytes is not asked at all. Those that hold none share
-// kIdleProbesPerS between them, and those that do not answer as many again: in a table of up to a hundred that is the full pace
-// too, in one of ten thousand each has its turn every 40 s. Nobody waits for these: the first request that such a worker gets
-// makes it one of the former, and it is asked at the next look. One thread.
+// A worker that holds requests of ours and sends nothing is probed every kProbePeriodS, so that a dead worker is noticed within
+// 2 s (contact.h), however large the table is. A worker that sends bytes is not probed. Workers without requests share
+// kIdleProbesPerS, and workers that do not answer share the same rate again: up to a hundred workers get the full pace, and
+// with ten thousand each is probed every 40 s. That delay costs little: the first request sent to an idle worker makes it a
+// busy one, and the next look probes it. One thread.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace windlass::gateway {
 
 class ProbeSchedule {
  public:
-  static constexpr double kLookEveryS = ContactTracker::kProbePeriodS / 4;  // how often due() is to be called
+  static constexpr double kLookEveryS = ContactTracker::kProbePeriodS / 4;  // how often to call due()
   static constexpr double kIdleProbesPerS = 250;
 
   struct Target {
@@ -30,34 +30,34 @@ class ProbeSchedule {
     const std::string address;
     ContactTracker tracker;
     double asked_s;       // when a probe last began
-    bool asking = false;  // one is on its way; set by due(), cleared by done()
+    bool asking = false;  // a probe is running; set by due(), cleared by done()
     bool wanted = true;   // in the set of addresses
-    int in_use = 0;       // requests of ours that it holds
+    int in_use = 0;       // our requests at that worker
     bool among_busy = false;
     bool among_failing = false;
   };
   using TargetPtr = std::shared_ptr<Target>;
 
-  // These and no others. `removed` is told of each that was there and is no more.
+  // Replaces the set of addresses. Calls `removed` for each one that is no longer in it.
   void set_addresses(const std::set<std::string>& addresses, double now_s, const std::function<void(const Target&)>& removed);
 
-  // nullptr: unknown.
+  // nullptr when unknown.
   [[nodiscard]] TargetPtr find(const std::string& address) const;
 
-  // A request is at that worker for as long as what is returned lives; it may outlive the schedule. Null for an unknown one.
+  // Marks a request as being at that worker while the returned handle lives; it may outlive the schedule. Null when unknown.
   [[nodiscard]] std::shared_ptr<void> use(const std::string& address);
 
-  // Who is to be asked now; each is `asking` from here on, until done().
+  // Workers to probe now; each is `asking` until done().
   [[nodiscard]] std::vector<TargetPtr> due(double now_s);
 
-  // What a probe came to that ended now; nullopt: it says nothing. A first failure wants a second probe at once, which
-  // tracker.in_doubt() says: then the target stays `asking`.
+  // Records the result of a probe that ended now; nullopt means no result. After a first failure tracker.in_doubt() asks for a
+  // second probe immediately; the target then stays `asking`.
   void done(const TargetPtr& target, double now_s, std::optional<Probe> outcome);
 
   [[nodiscard]] std::size_t size() const { return targets_.size(); }
 
  private:
-  // Who takes turns, and how many may be asked by now.
+  // Workers that take turns, and how many probes are allowed by now.
   struct Ring {
     std::vector<TargetPtr> targets;
     std::size_t next = 0;
@@ -68,8 +68,8 @@ class ProbeSchedule {
 
   std::map<std::string, TargetPtr> targets_;
   Ring all_;
-  Ring failing_;                 // that do not answer, and hold no request
-  std::vector<TargetPtr> busy_;  // that hold requests; those that no longer do are dropped by due()
+  Ring failing_;                 // do not answer, and hold no request
+  std::vector<TargetPtr> busy_;  // hold requests; due() drops those that no longer do
   double looked_s_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What happens to requests, event by event, and how they end: one place ends them (finish).
+// Handles the events of requests. All requests end in one place (finish).
 #include "gateway/router.h"
 
 #include <cassert>
@@ -13,7 +13,7 @@ namespace {
 constexpr int kRetryAfterNoWorkerS = 5;
 constexpr int kMaxRetryAfterS = 60;
 constexpr int kMaxStartRetryAfterS = 600;
-constexpr double kPlacementRetryS = 0.02;  // what fits changes with every token, and with time
+constexpr double kPlacementRetryS = 0.02;  // what fits changes with every token and with time
 constexpr const char* kShuttingDown = "The gateway is shutting down.";
 
 }  // namespace
@@ -58,7 +58,8 @@ Actions Router::arrived(double now_s, RequestId id, const std::string& name, boo
   if (requests_.contains(id) && request.at() == nullptr && waiting_before >= limit) {
     reject(now_s, id,
            Reject{id, 429, "queue_full",
-                  fmt::format("{} requests for the model '{}' are waiting, allowed are {}.", waiting_before, name, limit),
+                  fmt::format("{} requests for the model '{}' are already waiting; at most {} may wait.", waiting_before, name,
+                              limit),
                   retry_after_s(now_s, model)},
            actions);
   }
@@ -80,7 +81,8 @@ Actions Router::accepted(double now_s, RequestId id) {
   if (found == requests_.end() || found->second.at() == nullptr) return {};
   Actions actions;
   const SlotPtr slot = found->second.at();
-  if (slot->blocked_until_s > 0 && slot->refused_for == Refusal::kDraining) return {};  // it finishes what it has, no more
+  // A draining worker finishes its current requests and takes no more.
+  if (slot->blocked_until_s > 0 && slot->refused_for == Refusal::kDraining) return {};
   slot->refusals = 0;
   if (std::exchange(slot->blocked_until_s, 0) > 0) slots_freed(now_s, found->second.record.model, {slot}, actions);
   return actions;
@@ -105,7 +107,7 @@ Actions Router::prefilled(double now_s, RequestId id) {
     wait(*model->second, id);
   } else {
     freed.push_back(request.prefill);
-    begin_anew(now_s, *model->second, id, actions);
+    restart(now_s, *model->second, id, actions);
   }
   slots_freed(now_s, name, freed, actions);
   return actions;
@@ -132,7 +134,7 @@ void Router::tokens_sent(double now_s, RequestId id, int count) {
   if (found == requests_.end() || count <= 0) return;
   Request& request = found->second;
   const auto model = models_.find(request.record.model);
-  // A policy that places by lengths has to do with the first of two steps alone.
+  // A policy that places by lengths tracks only the first of two steps.
   auto* const tracker = model == models_.end() || request.prefilled ? nullptr : model->second->tracker();
   int after_first = count;
   if (!request.record.first_token_s.has_value()) {
@@ -210,7 +212,7 @@ std::optional<double> Router::next_deadline_s() const {
   for (const auto& [name, model] : models_) {
     if (model->waiting.empty() && model->decode_waiting.empty()) continue;
     for (const auto& slot : model->slots) {
-      // Only what holds a free slot back is worth waking up for: a block, or that nothing fits there yet.
+      // Wake up only for chains that keep a free slot: because they are blocked, or because nothing fits yet.
       if (!slot->serves() || slot->in_flight >= slot->capacity) continue;
       const bool begins = !model->waiting.empty() && model->can_begin_at(*slot);
       const bool decodes = !model->decode_waiting.empty() && slot->role == dispatch::Role::kDecode;
@@ -280,13 +282,13 @@ std::map<std::string, int> Router::decode_queue_lengths() const {
   return lengths;
 }
 
-// Until when it may wait for a worker to take its step.
+// Deadline for a worker to take its step.
 double Router::wait_limit_s(double now_s, bool from_nothing, const Request& request) const {
   const double wait_s = from_nothing ? std::max(options_.queue_timeout_s, options_.start_timeout_s) : options_.queue_timeout_s;
   return std::min(now_s + wait_s, request.record.arrived_s + options_.request_timeout_s);
 }
 
-// How long the queue takes to drain at the chains' rates, or the first worker to start: what a client can usefully be told.
+// Estimates how long the queue takes to drain at the chains' rates, or the first worker to start.
 int Router::retry_after_s(double now_s, const Model& model) const {
   if (const double rate_per_s = model.rate_per_s(); rate_per_s > 0) {
     return static_cast<int>(std::clamp(std::ceil((static_cast<double>(model.total_waiting()) + 1) / rate_per_s), 1.0,
@@ -310,7 +312,8 @@ void Router::time_out(double now_s, RequestId id, Actions& actions) {
                                                                    : model.waiting;
   const double limit_s = request.record.arrived_s + options_.request_timeout_s;
   if (line.overtaken(request.sequence) && now_s < limit_s) {
-    // Its turn by arrival has come, and went to others who could still meet their objective: it is not refused for that.
+    // In arrival order its turn has come, but requests that can still meet their objective went first: do not refuse it for
+    // that.
     request.wait_until_s = limit_s;
     set_deadline(id, request, limit_s);
     return;
@@ -325,7 +328,7 @@ void Router::time_out(double now_s, RequestId id, Actions& actions) {
          actions);
 }
 
-// Breaks off what workers have of it. What a client has begun to read ends with the same error.
+// Cancels it at its workers. A stream that the client has begun to read ends with the same error.
 void Router::reject(double now_s, RequestId id, Reject rejection, Actions& actions) {
   const Request& request = requests_.at(id);
   const int status = rejection.status;

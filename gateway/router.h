@@ -1,49 +1,49 @@
-// The router: every decision of the gateway about a request, and no I/O, thread or clock.
+// The router makes every decision of the gateway about a request. It does no I/O and has no thread or clock.
 //
-// Events go in (a request arrived, the table changed, a worker answered, the client left, time passed) with the time of one
-// monotonic clock; actions come out, to be carried out in their order. The shell (http_exchange.h, dispatcher.h) owns sockets
-// and carries them out; it reports what came of them as further events, never from within the call that returned them.
+// Events go in (a request arrived, the table changed, a worker answered, the client left, time passed), with the time of one
+// monotonic clock. Actions come out, to be carried out in order. The shell (http_exchange.h, dispatcher.h) owns sockets and
+// carries them out. It reports results as further events, never from within the call that returned the actions.
 // Single-threaded.
 //
-// A model with prefill and decode chains serves a request in two steps (docs/decisions/2026-11-22-kv-is-pulled.md). It waits
-// for a chain that can begin it; if that is a prefill chain, it waits from the head of that worker's answer on for a decode
-// chain, whose answer is the client's. It has the prefill chain's slot until that worker's body ends, and so also while it
-// waits for the decode chain: what decode chains have no room for fills the prefill chains, and then requests wait at the
-// gateway. Which chains can begin a request, by the table and by whose workers answer:
+// A model with prefill and decode chains serves a request in two steps (docs/decisions/2026-11-22-kv-is-pulled.md). The request
+// waits for a chain that can begin it. If that is a prefill chain, the request starts waiting for a decode chain when the head
+// of the prefill worker's answer arrives; the decode chain's answer goes to the client. The request holds the prefill chain's
+// slot until that worker's body ends, and so also while it waits for the decode chain. When decode chains are full, prefill
+// chains therefore fill up, and then requests wait at the gateway. Which chains can begin a request depends on the table and on
+// which workers answer:
 //   - unified chains, always
-//   - prefill chains, while some decode chain takes requests: without one they could not be finished
-//   - decode chains, while no prefill chain takes requests: they then serve it whole, and compute the prompt themselves
-// The policy chooses among these. The second step is the same under every policy, and comes before requests that would begin
-// there: the table may give a prefill chain weights of decode chains, and its requests then go on to those of them that have a
-// free slot, in turns by weight (planner/dispatch/weighted_turns.h); else, and where none of these has one, JFFC among all
-// decode chains. Under JFFC prefill chains that are equally fast and equally full take turns too, by the sums of their weights,
-// those before the others whose decode chains have a free slot.
+//   - prefill chains, while some decode chain takes requests: without one, no request could be finished
+//   - decode chains, while no prefill chain takes requests: they then serve the whole request and compute the prompt themselves
+// The policy chooses among these. The second step works the same under every policy and goes before requests that would begin
+// at a decode chain. The table may give a prefill chain weights for decode chains. Its requests then go to those of them that
+// have a free slot, in turns by weight (planner/dispatch/weighted_turns.h). Without weights, or when none of these has a free
+// slot, JFFC chooses among all decode chains. Under JFFC, prefill chains that are equally fast and equally full also take
+// turns, by the sums of their weights; those whose decode chains have a free slot go first.
 //
-// What holds after every event, and what the tests check over random event sequences:
-//   - every request that arrived gets exactly one Finished action, and after it nothing more
-//   - a chain holds at most its capacity of our requests, except where the table lowered it under what was in flight
-//   - a prefill chain's slot is held until its worker's body ends or its worker is lost, and given up when the request ends or
-//     goes elsewhere; that of any other chain until the request ends or goes elsewhere
-//   - while no decode chain is full or closed, each takes its part of a prefill chain's second steps, by the weights, to within
-//     two requests
-//   - while a request waits for a decode chain, none has a free slot (other than chains that refused us a moment ago); the line
-//     for them has the order of the first one. The table lists a decode chain that is not draining: when the last one goes,
-//     those who wait for it go back to their beginning, at their old place
-//   - what becomes of a prefill worker after its head costs its request nothing but time: the decode worker computes the prompt
-//   - a draining or vanished chain gets no new request; what it holds goes on
+// Invariants after every event, which the tests check over random event sequences:
+//   - every request that arrived gets exactly one Finished action, and no action after it
+//   - a chain holds at most its capacity of our requests, except when the table lowers the capacity below the number in flight
+//   - a prefill chain's slot is held until its worker's body ends, its worker is lost, or the request ends or goes elsewhere;
+//     any other chain's slot is held until the request ends or goes elsewhere
+//   - while no decode chain is full or closed, each takes its weighted share of a prefill chain's second steps, to within two
+//     requests
+//   - while a request waits for a decode chain, no decode chain has a free slot (other than chains that refused us a moment
+//     ago); the line for decode chains has the order of the first line. The table lists a decode chain that is not draining:
+//     when the last one goes, requests that wait for it start over, at their old place in the line
+//   - whatever happens to a prefill worker after its head, its request loses only time: the decode worker computes the prompt
+//   - a draining or vanished chain gets no new request; its current requests go on
 //   - a worker that does not answer (contact.h) gets no new request. A request whose worker was lost or broke, and may have
-//     worked on it, goes to another one at most once in its life, and never after a byte of an answer has gone to the client
+//     worked on it, moves to another worker at most once, and never after a byte of an answer has gone to the client
 //   - under JFFC: while a request waits, no chain that can begin it has a free slot (other than chains that refused us a moment
-//     ago), and those of one model that wait are dispatched in the order of planner/dispatch/waiting_line.h: those who can
-//     still meet timeToFirstToken, then those who cannot; one that was refused returns to its old place
-//   - under a policy that places requests by their lengths (RequestTracker) it is told of each that is placed, of its first
-//     token, of its tokens and, once, of its end; what it keeps back it is asked again about every kPlacementRetryS. A request
-//     of two steps is over for it with the prefill chain's slot, and nothing is learned from the length of its answer
-//   - under a policy that sends requests to full chains they wait here, in one queue per chain, each in that order, and none
-//     waits for a chain that has a free slot; when a chain stops taking requests, those that wait for it are given to the
-//     policy anew
-//   - nobody is refused because others went first: the queue timeout ends only the wait of those whose turn would not have come
-//     by arrival either; others wait until the request timeout
+//     ago). Waiting requests of one model are dispatched in the order of planner/dispatch/waiting_line.h: first those that can
+//     still meet timeToFirstToken, then the others. A refused request returns to its old place
+//   - a policy that places requests by their lengths (RequestTracker) receives each placement, the first token, the tokens and,
+//     once, the end. Requests that it holds back are offered again about every kPlacementRetryS. For this policy a request of
+//     two steps ends with the prefill chain's slot, and the length of its answer is not learned
+//   - under a policy that sends requests to full chains, requests wait here, in one queue per chain, each in that order. None
+//     waits for a chain that has a free slot. When a chain stops taking requests, the policy places its waiting requests again
+//   - nobody is refused because others went first: the queue timeout ends only the wait of requests whose turn would not have
+//     come in arrival order either; others wait until the request timeout
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ namespace windlass::gateway {
 
 using RequestId = std::uint64_t;
 
-// What a worker is to do with a request: all of it, or one of the two steps.
+// What a worker does with a request: all of it, or one of the two steps.
 enum class Step { kWhole, kPrefill, kDecode };
 
 // Send the request to this worker.
@@ -74,13 +74,13 @@ struct Dispatch {
   std::string chain;
   std::string address;  // "host:port" of the first hop
   Step step = Step::kWhole;
-  std::string prefill_address;  // of the worker that was given its first step; kDecode alone
-  std::string next_hops;        // of a chain of several workers those after the first, "host:port,host:port"; else empty
-  std::string token;            // the bearer token that these workers want; empty: none
+  std::string prefill_address;  // the worker of its first step; kDecode only
+  std::string next_hops;        // workers after the first in a chain of several, "host:port,host:port"; empty for one worker
+  std::string token;            // bearer token for these workers; empty: none
 };
 
-// Answer the request with an error: nothing has been sent to the client yet, and no worker holds it any more (a Cancel went
-// before, if one did).
+// Answer the request with an error. Nothing has been sent to the client yet, and no worker holds the request (a Cancel came
+// first if one did).
 struct Reject {
   RequestId id = 0;
   int status = 0;
@@ -89,28 +89,28 @@ struct Reject {
   int retry_after_s = 0;  // 0: no header
 };
 
-// Break off the exchanges with its workers; if nothing was sent to the client yet a Reject follows, else end the stream with an
-// error.
+// Stop the exchanges with its workers. If nothing was sent to the client yet, a Reject follows; otherwise end the stream with
+// an error.
 struct Cancel {
   RequestId id = 0;
-  int status = 0;  // what it would have been answered with
+  int status = 0;  // the status that the answer would have had
   bool nothing_sent = false;
   std::string message;
 };
 
-// Break off the exchange with the worker, which is out of reach; nothing was sent to the client, and the request waits again.
-// to_beginning: for a decode chain that will not come; the exchange with the prefill worker is the one to break off.
+// Stop the exchange with the worker, which is out of reach. Nothing was sent to the client, and the request waits again.
+// to_beginning: it waited for a decode chain that will not come; stop the exchange with the prefill worker.
 struct Recall {
   RequestId id = 0;
   bool to_beginning = false;
 };
 
-// The request is over; the last action that names it. For metrics.
+// The request is over. The last action for this id; used for metrics.
 struct Finished {
   RequestId id = 0;
   RequestRecord record;
   Verdict verdict = Verdict::kNotCounted;
-  bool known_model = false;  // the table listed the model when the request arrived: safe to use as a metric's label
+  bool known_model = false;  // the table listed the model when the request arrived: safe as a metric label
 };
 
 using Action = std::variant<Dispatch, Reject, Cancel, Recall, Finished>;
@@ -120,14 +120,14 @@ struct RouterOptions {
   int max_queued = 10000;  // per model; the table's max_queued may be lower
   double queue_timeout_s = 60;
   double request_timeout_s = 600;
-  dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;  // every model has an instance of its own
-  std::uint64_t seed = 1;                                     // of the policies that draw
-  // A request for a model that has no worker yet may wait this long, if that is longer than queue_timeout_s.
+  dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;  // each model has its own instance
+  std::uint64_t seed = 1;                                     // for policies that draw random numbers
+  // Wait limit of a request for a model that has no worker yet, if longer than queue_timeout_s.
   double start_timeout_s = 300;
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
 };
 
-// Why a worker did not take a request. It has done no work for it, so another worker may.
+// Why a worker did not take a request. The worker has done no work, so another one may take the request.
 enum class Refusal { kConnect, kFull, kDraining };
 
 class Router {
@@ -139,68 +139,68 @@ class Router {
 
   // ---- events ----
 
-  // Obeys it unless it is not newer than the one in use; `accepted` says which.
+  // Applies the table if it is newer than the one in use; `accepted` says whether it was.
   struct TableOutcome {
     bool accepted = false;
     Actions actions;
   };
   [[nodiscard]] TableOutcome table_changed(double now_s, dispatch::RoutingTable table);
 
-  // `body_bytes`: of the request, from which policies that place by lengths guess its prompt; 0: not known.
-  // REQUIRES: an id never used before.
+  // `body_bytes` is the size of the request, from which policies that place by lengths guess its prompt; 0: unknown. REQUIRES:
+  // an id never used before.
   [[nodiscard]] Actions arrived(double now_s, RequestId id, const std::string& model, bool streamed,
                                 std::size_t body_bytes = 0);
 
-  // What follows about an id that is already over is ignored: the shell may learn of things in any order.
+  // Events about an id that is already over are ignored: the shell may report them in any order.
 
-  // Of the step that it is at:
+  // Events of the request's current step:
 
-  // The worker refused it before doing any work: it may go elsewhere.
+  // The worker refused the request before doing any work, so it may go elsewhere.
   [[nodiscard]] Actions refused(double now_s, RequestId id, Refusal why);
-  // The worker answers it (the head of a response came, whatever its status): where it had refused others it is sent requests
+  // The worker answers (a response head arrived, whatever its status). If the worker had refused others, it gets requests
   // again, unless it drains.
   [[nodiscard]] Actions accepted(double now_s, RequestId id);
-  // The prefill worker took it, and said where its keys and values will be: the second step may begin.
+  // The prefill worker took the request and sent the location of its keys and values: the second step may begin.
   [[nodiscard]] Actions prefilled(double now_s, RequestId id);
-  // After that, at any time: that worker's body has come to its end, or broke off.
+  // After that, at any time: the body of that worker ended or broke off.
   [[nodiscard]] Actions prefill_ended(double now_s, RequestId id);
-  // First bytes are about to go to the client: from here on the request cannot be answered anew.
+  // The first bytes are about to go to the client: from now on the request cannot start over.
   void response_started(RequestId id);
-  // A token (or `count` of them at once) goes to the client of a streamed request.
+  // `count` tokens go to the client of a streamed request.
   void tokens_sent(double now_s, RequestId id, int count);
-  // The answer is complete at the client. Counts of -1: not known; generation tokens then are those of tokens_sent.
+  // The client has the complete answer. Counts of -1 are unknown; generation tokens are then those of tokens_sent.
   struct Completion {
     int code = 200;
     int prompt_tokens = -1;
     int generation_tokens = -1;
   };
   [[nodiscard]] Actions completed(double now_s, RequestId id, const Completion& completion);
-  // The worker broke off, or answered what is no HTTP. If nothing was sent to the client, may_move is set and it is the first
-  // time for this request, it waits again; a request that breaks workers thus breaks two at most. Else Cancel, and Reject 502
-  // if nothing was sent.
+  // The worker broke off, or its answer was not HTTP. The request waits again if nothing was sent to the client, may_move is
+  // set and this is its first move, so a request that crashes workers crashes at most two. Otherwise Cancel, then Reject with
+  // 502 if nothing was sent.
   [[nodiscard]] Actions failed(double now_s, RequestId id, const std::string& message, bool may_move = false);
-  // What is known of the worker at this address has changed; see contact.h for what follows.
+  // The contact of the worker at this address changed; contact.h lists the consequences.
   [[nodiscard]] Actions contact_changed(double now_s, const std::string& address, Contact contact);
   [[nodiscard]] Actions client_gone(double now_s, RequestId id);
-  // Time-outs, and chains whose refusal has been waited out. Call at next_deadline_s() or somewhat later.
+  // Handles timeouts, and chains whose refusal period has passed. Call at next_deadline_s() or a little later.
   [[nodiscard]] Actions tick(double now_s);
-  // Every request that waits is rejected, and every one in flight cancelled, as the gateway ends.
+  // The gateway stops: rejects every waiting request and cancels every request in flight.
   [[nodiscard]] Actions shut_down(double now_s);
 
-  // ---- what it knows ----
+  // ---- state ----
 
   [[nodiscard]] std::optional<double> next_deadline_s() const;
   [[nodiscard]] bool has_table() const { return has_table_; }
   [[nodiscard]] const dispatch::RoutingTable& table() const { return table_; }
   [[nodiscard]] std::size_t open_requests() const { return requests_.size(); }
 
-  // Where requests go or are: the first hops of all chains in the table, and of those that still hold requests.
+  // Addresses that requests go to or are at: the first hops of all chains in the table, and of chains that still hold requests.
   [[nodiscard]] std::set<std::string> addresses() const;
-  // Chains by model that are in the table, take requests and whose worker does not answer.
+  // Number of chains by model that are in the table and take requests, but whose worker does not answer.
   [[nodiscard]] std::map<std::string, int> silent_chains() const;
   // The request is at a worker that drains or has left the table.
   [[nodiscard]] bool at_leaving_worker(RequestId id) const;
-  // Requests that a gone worker was to answer: those taken back and those ended, in all.
+  // Requests that were at a lost worker: taken back, and ended, in total.
   struct ContactCounts {
     std::map<std::string, std::int64_t> recalled, lost;  // by model
   };
@@ -214,9 +214,9 @@ class Router {
     bool draining = false;  // or vanished from the table
   };
   [[nodiscard]] std::vector<ChainLoad> chain_loads() const;  // ordered by (model, chain)
-  // By model, those in the table: requests that no worker has.
+  // Requests that no worker has, by model in the table.
   [[nodiscard]] std::map<std::string, int> queue_lengths() const;
-  // By model, those in the table with a decode chain: requests that are past their first step and wait for the second.
+  // Requests that have finished their first step and wait for the second, by model in the table with a decode chain.
   [[nodiscard]] std::map<std::string, int> decode_queue_lengths() const;
 
  private:
@@ -226,13 +226,13 @@ class Router {
 
   using SlotPtr = std::shared_ptr<ChainSlot>;
 
-  // router_table.cc: what tables and probes say.
+  // router_table.cc: changes from tables and probes.
   void obey(Model& model, const dispatch::ModelRoute& route);
   void roles_changed(Model& model);
   void lose_prefill_worker(double now_s, const std::string& address, Actions& actions);
   [[nodiscard]] Contact contact_of(const std::string& address) const;
 
-  // router_slots.cc: who gets a slot, and who gives one back.
+  // router_slots.cc: taking and releasing slots.
   void wait(Model& model, RequestId id);
   [[nodiscard]] dispatch::RequestLengths lengths_of(const Model& model, RequestId id) const;
   void place_again(double now_s, Model& model);
@@ -244,7 +244,7 @@ class Router {
   void empty_queue_of(Model& model, ChainSlot& slot);
   void block(double now_s, const SlotPtr& slot, const std::string& model, Refusal why);
   void wait_again(double now_s, RequestId id, double deadline_s, Actions& actions);
-  void begin_anew(double now_s, Model& model, RequestId id, Actions& actions);
+  void restart(double now_s, Model& model, RequestId id, Actions& actions);
   void release(Request& request, SlotPtr& held);
   void release_prefill(RequestId id, Request& request);
   void release_all(RequestId id, Request& request, int output_tokens);
@@ -269,7 +269,7 @@ class Router {
   ContactCounts contact_counts_;
   double table_received_s_ = 0;
   std::uint64_t next_sequence_ = 0;
-  std::uint64_t last_key_ = 0;  // of the chains' slots
+  std::uint64_t last_key_ = 0;  // last key given to a chain's slot
 };
 
 }  // namespace windlass::gateway

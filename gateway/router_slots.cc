@@ -1,11 +1,11 @@
-// Who gets a slot, and who gives one back. One place frees slots (release), one fills them (send).
+// Takes and releases slots. One function frees slots (release), one fills them (send).
 #include "gateway/router_state.h"
 
 namespace windlass::gateway {
 namespace {
 
 constexpr double kMaxBackoffS = 2.0;
-constexpr double kNobodyWaits = std::numeric_limits<double>::infinity();  // for the next token of a prompt's worker
+constexpr double kNobodyWaits = std::numeric_limits<double>::infinity();  // deadline for the next token of a prompt's worker
 
 double backoff_s(Refusal why, int refusals) {
   const double base_s = why == Refusal::kFull ? 0.05 : why == Refusal::kConnect ? 0.1 : 1.0;
@@ -14,7 +14,7 @@ double backoff_s(Refusal why, int refusals) {
 
 }  // namespace
 
-// Into the model's line of its step, at the place of its arrival.
+// Puts the request into the line of its step, at its place by arrival.
 void Router::wait(Model& model, RequestId id) {
   const Request& request = requests_.at(id);
   const double ttft_s = request.objective.ttft_s;
@@ -22,12 +22,12 @@ void Router::wait(Model& model, RequestId id) {
   line.join(request.sequence, id, ttft_s > 0 ? request.record.arrived_s + ttft_s : std::numeric_limits<double>::infinity());
 }
 
-// A guess is no reason to refuse: it is never longer than what any of the chains takes when it is empty.
+// An estimate must not refuse a request: it never exceeds what an empty chain accepts.
 dispatch::RequestLengths Router::lengths_of(const Model& model, RequestId id) const {
-  return {id, std::min(model.most_input_tokens, model.tokens_per_byte.tokens_of(requests_.at(id).body_bytes)), 0};
+  return {id, std::min(model.max_input_tokens, model.tokens_per_byte.tokens_of(requests_.at(id).body_bytes)), 0};
 }
 
-// Tells a policy that knows of no request yet of all that it would have placed at the model's listed chains.
+// Reports to a new policy every request that it would have placed at the model's listed chains.
 void Router::place_again(double now_s, Model& model) {
   auto* const tracker = model.tracker();
   if (tracker == nullptr) return;
@@ -41,8 +41,8 @@ void Router::place_again(double now_s, Model& model) {
   }
 }
 
-// Gives waiting requests to chains, each in its turn: second steps while a decode chain has a free slot, then those who begin
-// until the policy says wait.
+// Gives waiting requests to chains in order: second steps while a decode chain has a free slot, then new requests until the
+// policy says wait.
 void Router::pump(double now_s, Model& model, Actions& actions) {
   if (!model.listed || shutting_down_) return;
   model.unblock_waited_out(now_s);
@@ -90,7 +90,7 @@ void Router::serve_decode_line(double now_s, Model& model, Actions& actions) {
   }
 }
 
-// Gives the slots of a chain to those that wait for it, each in its turn.
+// Gives the slots of a chain to the requests in its own queue, in order.
 void Router::serve_queue_of(double now_s, Model& model, const SlotPtr& slot, Actions& actions) {
   if (!slot->open() || shutting_down_) return;
   while (!slot->waiting.empty() && slot->in_flight < slot->capacity) {
@@ -127,7 +127,7 @@ void Router::set_deadline(RequestId id, Request& request, double deadline_s) {
   request.deadline = deadlines_.emplace(deadline_s, id);
 }
 
-// Those that wait for this chain wait for any again. The caller tells the policy, and pumps.
+// Moves the chain's own queue back to the model's. The caller updates the policy, and pumps.
 void Router::empty_queue_of(Model& model, ChainSlot& slot) {
   model.waiting_at_chains -= slot.waiting.size();
   for (const auto& waiting : slot.waiting.take_all()) {
@@ -137,7 +137,7 @@ void Router::empty_queue_of(Model& model, ChainSlot& slot) {
   }
 }
 
-// No new request goes there for a moment, longer with every time in a row. The caller tells the policy, and pumps.
+// Sends no new request there for a moment, longer with every refusal in a row. The caller updates the policy, and pumps.
 void Router::block(double now_s, const SlotPtr& slot, const std::string& model, Refusal why) {
   const bool was_blocked = slot->blocked_until_s > 0;
   ++slot->refusals;
@@ -149,7 +149,7 @@ void Router::block(double now_s, const SlotPtr& slot, const std::string& model, 
   empty_queue_of(*found->second, *slot);
 }
 
-// From the worker that has its step in hand back to its old place in the line for that step.
+// Takes a request from the worker that has its current step, back to its old place in the line for that step.
 void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& actions) {
   Request& request = requests_.at(id);
   const std::string name = request.record.model;
@@ -172,17 +172,17 @@ void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& 
   std::vector<SlotPtr> freed;
   if (request.prefilled && !model.decode_listed) {
     if (prefill != nullptr) freed.push_back(prefill);
-    begin_anew(now_s, model, id, actions);
+    restart(now_s, model, id, actions);
   } else {
-    (request.prefilled ? model.decode_waiting : model.waiting).give_back();  // its turn came to nothing
+    (request.prefilled ? model.decode_waiting : model.waiting).give_back();  // its turn was lost
     wait(model, id);
   }
   slots_freed(now_s, name, freed, actions);
 }
 
-// The first step is of no use any more: back to its old place in the first line. The caller has taken it out of the other one,
-// and says by slots_freed() that the prefill chain's slot is free.
-void Router::begin_anew(double now_s, Model& model, RequestId id, Actions& actions) {
+// Discards the first step: the request returns to its old place in the first line. The caller has removed it from the second
+// line, and calls slots_freed() for the prefill chain's slot.
+void Router::restart(double now_s, Model& model, RequestId id, Actions& actions) {
   Request& request = requests_.at(id);
   actions.push_back(Recall{id, true});
   release_prefill(id, request);
@@ -194,7 +194,7 @@ void Router::begin_anew(double now_s, Model& model, RequestId id, Actions& actio
   wait(model, id);
 }
 
-// Gives the slot back, if it has one. The caller serves those who wait, by slots_freed() or itself.
+// Releases the slot, if it has one. The caller then serves waiting requests, with slots_freed() or directly.
 void Router::release(Request& request, SlotPtr& held) {
   if (held == nullptr) return;
   const SlotPtr slot = std::exchange(held, nullptr);
@@ -210,7 +210,7 @@ void Router::release_prefill(RequestId id, Request& request) {
   release(request, request.prefill);
 }
 
-// Gives back what it has, or leaves the line in which it waits.
+// Releases all its slots, or removes it from the line in which it waits.
 void Router::release_all(RequestId id, Request& request, int output_tokens) {
   const auto found = models_.find(request.record.model);
   Model* const model = found == models_.end() ? nullptr : found->second.get();
@@ -229,7 +229,7 @@ void Router::release_all(RequestId id, Request& request, int output_tokens) {
   }
 }
 
-// Gives what these chains have free to those who wait. A model that is gone from the table goes with the last of its slots.
+// Gives the free slots of these chains to waiting requests. A model that left the table is dropped with the last of its slots.
 void Router::slots_freed(double now_s, const std::string& name, const std::vector<SlotPtr>& slots, Actions& actions) {
   const auto found = models_.find(name);
   if (found == models_.end()) return;

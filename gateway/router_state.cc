@@ -1,4 +1,4 @@
-// The model's side of the book-keeping: what policies are told, and which chains a request can begin at.
+// A model's bookkeeping: what policies see, and which chains can begin a request.
 #include "gateway/router_state.h"
 
 namespace windlass::gateway {
@@ -62,7 +62,7 @@ dispatch::ChainState Router::Model::state_of(const ChainSlot& slot) const {
           slot.packing ? &*slot.packing : nullptr};
 }
 
-// Those in the slot's own queue come after second steps: they do not count.
+// The slot's own queue does not count, because second steps go first.
 dispatch::ChainState Router::Model::decode_state_of(const ChainSlot& slot) {
   const bool takes = slot.role == dispatch::Role::kDecode && slot.open();
   return {slot.service_rate_per_s, slot.capacity, slot.in_flight, !takes, slot.key};
@@ -74,8 +74,8 @@ void Router::Model::tell(const ChainSlot& slot) {
   if (slot.role == dispatch::Role::kDecode) decode_policy.update(slot.index, decode_state_of(slot));
 }
 
-// JFFC leaves open who is first of equals. If it were always the first in the table, the machine of that one would have to send
-// to others while they have nothing to do. So would one whose own decode chains are full.
+// JFFC does not order equals. Always taking the first in the table would make that machine send requests to others while they
+// are idle. The same goes for a machine whose own decode chains are full.
 std::size_t Router::Model::choose_prefill(std::size_t chosen) {
   const ChainSlot& best = *slots[chosen];
   if (best.role != dispatch::Role::kPrefill) return chosen;
@@ -86,15 +86,15 @@ std::size_t Router::Model::choose_prefill(std::size_t chosen) {
   };
   const auto free = [this](std::size_t index) { return slots[index]->has_free_slot(); };
   std::optional<std::size_t> turn;
-  if (decode_policy.choose()) {  // any is free
+  if (decode_policy.choose()) {  // any chain is free
     turn = prefill_turns.next([&](std::size_t index) { return equal(index) && slots[index]->decode_turns.any(free); });
   }
   if (!turn) turn = prefill_turns.next(equal);
   return turn.value_or(chosen);
 }
 
-// A full chain's part goes to the others with weights, and when all of these are full to the fastest one: no slot stays free
-// while somebody waits for one.
+// A full chain's share goes to the other chains with weights; when all of these are full, it goes to the fastest chain. So no
+// slot stays free while a request waits for one.
 std::size_t Router::Model::choose_decode(const Request& request, std::size_t fastest) {
   if (request.prefill == nullptr || !request.prefill->listed) return fastest;
   return request.prefill->decode_turns.next([this](std::size_t index) { return slots[index]->has_free_slot(); })
@@ -102,7 +102,7 @@ std::size_t Router::Model::choose_decode(const Request& request, std::size_t fas
 }
 
 void Router::Model::start_over() {
-  std::vector<dispatch::ChainState> states, decode_states;  // one for each listed slot; those stand first
+  std::vector<dispatch::ChainState> states, decode_states;  // one for each listed slot; listed slots come first
   bool decodes = false;
   blocked.clear();
   for (const auto& slot : slots) {

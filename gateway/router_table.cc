@@ -1,4 +1,4 @@
-// What tables and probes say of the chains, and what follows for the requests.
+// Applies tables and probe results to chains and requests.
 #include <string_view>
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
     model->listed = false;
     for (auto& slot : model->slots) slot->listed = false;
   }
-  std::set<const Model*> remade;  // with a policy that knows of no request yet
+  std::set<const Model*> remade;  // with a new policy that knows no request yet
   for (const dispatch::ModelRoute& route : table_.models) {
     auto& model = models_[route.served_name];
     bool new_policy = model == nullptr;
@@ -27,7 +27,7 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
       model->decode_waiting = dispatch::WaitingLine(options_.queue_order);
     } else {
       const bool same = model->route.ttft_slo_s == route.ttft_slo_s && model->route.tpot_slo_s == route.tpot_slo_s;
-      new_policy = !same && model->tracker() != nullptr;  // it places by them
+      new_policy = !same && model->tracker() != nullptr;  // the policy places by these values
     }
     obey(*model, route);
     if (new_policy) {
@@ -36,13 +36,13 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
       remade.insert(model.get());
     }
   }
-  std::vector<RequestId> orphans;  // ending a request may drop its model, so the walk over models only collects them
+  std::vector<RequestId> orphans;  // ending a request may drop its model, so the loop over models only collects ids
   for (auto& [name, model] : models_) {
     if (model->listed) {
       model->start_over();
       if (remade.contains(model.get())) place_again(now_s, *model);
       if (!model->decode_listed) {
-        for (const auto& waiting : model->decode_waiting.take_all()) begin_anew(now_s, *model, waiting.id, outcome.actions);
+        for (const auto& waiting : model->decode_waiting.take_all()) restart(now_s, *model, waiting.id, outcome.actions);
       }
       slots_freed(now_s, name, model->slots, outcome.actions);
       continue;
@@ -57,16 +57,16 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
   return outcome;
 }
 
-// The model's slots as the route has them.
+// Updates the model's slots from the route.
 void Router::obey(Model& model, const dispatch::ModelRoute& route) {
   model.listed = true;
-  model.most_input_tokens = std::numeric_limits<int>::max();
-  std::map<std::pair<std::string_view, std::string_view>, SlotPtr> before;  // a model may have thousands
+  model.max_input_tokens = std::numeric_limits<int>::max();
+  std::map<std::pair<std::string_view, std::string_view>, SlotPtr> before;  // a map, because a model may have thousands
   for (const auto& slot : model.slots) {
     before.emplace(std::pair(std::string_view(slot->id), std::string_view(slot->address)), slot);
   }
   const std::vector<SlotPtr> old = std::exchange(model.slots, {});
-  std::vector<std::size_t> index_of;  // a chain's, in the model's list
+  std::vector<std::size_t> index_of;  // index of each chain in the model's list
   for (const dispatch::Chain& chain : route.chains) {
     index_of.push_back(model.slots.size());
     if (chain.hops.empty()) continue;
@@ -107,7 +107,7 @@ void Router::ChainSlot::follow(const dispatch::Chain& chain, const dispatch::Mod
 
 void Router::Model::limit_guesses_to(const dispatch::PackingModel& packing) {
   const double room = packing.kv_capacity_tokens - packing.kv_request_tokens;
-  if (packing.kv_capacity_tokens > 0 && room < most_input_tokens) most_input_tokens = std::max(1, static_cast<int>(room));
+  if (packing.kv_capacity_tokens > 0 && room < max_input_tokens) max_input_tokens = std::max(1, static_cast<int>(room));
 }
 
 void Router::Model::set_turns(const dispatch::ModelRoute& new_route, const std::vector<std::size_t>& index_of) {
@@ -179,7 +179,7 @@ Actions Router::contact_changed(double now_s, const std::string& address, Contac
   return actions;
 }
 
-// Requests can begin at other chains than before.
+// Called when the set of chains that can begin a request changed.
 void Router::roles_changed(Model& model) {
   for (const auto& slot : model.slots) {
     if (!model.can_begin_at(*slot)) empty_queue_of(model, *slot);
@@ -187,7 +187,7 @@ void Router::roles_changed(Model& model) {
   }
 }
 
-// What a lost worker kept of first steps is gone; their requests go on without it.
+// The results of first steps at a lost worker are gone; their requests continue without them.
 void Router::lose_prefill_worker(double now_s, const std::string& address, Actions& actions) {
   std::vector<RequestId> kept;
   for (const auto& [id, request] : requests_) {

@@ -1,4 +1,4 @@
-// From flags to what is in use.
+// Loads the files that the flags name.
 #include "gateway/secrets.h"
 
 #include <spdlog/spdlog.h>
@@ -18,7 +18,7 @@ Result<SharedContext> server_context(const std::vector<std::string>& texts) {
 Result<SharedContext> client_context(const std::vector<std::string>& texts) {
   auto context = std::make_shared<ssl::context>(ssl::context::tls_client);
   if (texts.empty()) {
-    error_code ignored;  // a machine without a store verifies nothing, and says so at the first handshake
+    error_code ignored;  // a machine without a store verifies nothing, and fails at the first handshake
     context->set_default_verify_paths(ignored);
     SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
     return context;
@@ -27,7 +27,7 @@ Result<SharedContext> client_context(const std::vector<std::string>& texts) {
   return context;
 }
 
-// Loads where the flag's files are given.
+// Loads only if the flag gives files.
 template <class T, class Make>
 Result<void> load_into(std::shared_ptr<security::Reloaded<T>>& into, const char* flag, std::vector<std::string> paths,
                        Make make) {
@@ -43,7 +43,7 @@ void look(const char* what, const std::shared_ptr<security::Reloaded<T>>& file) 
   const auto changed = file->refresh();
   if (!changed.has_value()) return;
   if (changed->ok()) {
-    spdlog::info("{} read anew", what);
+    spdlog::info("reloaded {}", what);
   } else {
     spdlog::warn("{}: {}; the last good one stays in use", what, changed->error().message);
   }

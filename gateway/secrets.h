@@ -1,5 +1,5 @@
-// The gateway's secrets (docs/security.md): certificates, the installation's token and the API keys, each followed in its
-// files. One thread.
+// The gateway's secrets (docs/security.md): certificates, the installation's token and the API keys. Each is reloaded when its
+// file changes. One thread.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@ using SharedContext = std::shared_ptr<ssl::context>;
 struct Secrets {
   std::shared_ptr<security::Reloaded<SharedContext>> public_tls;      // null: none
   std::shared_ptr<security::Reloaded<SharedContext>> admin_tls;       // null: none
-  std::shared_ptr<security::Reloaded<SharedContext>> controller_tls;  // what the controllers' certificates are verified with
+  std::shared_ptr<security::Reloaded<SharedContext>> controller_tls;  // verifies the controllers' certificates
   std::shared_ptr<security::Reloaded<std::string>> token;             // null: none
-  std::shared_ptr<security::Reloaded<KeyFile>> keys;                  // null: the API is open
+  std::shared_ptr<security::Reloaded<KeyFile>> keys;                  // null: no API key needed
 
-  // Error: names the flag and the file. Logs a warning for secrets that everybody may read.
+  // Error: names the flag and the file. Logs a warning when a secret is readable by everybody.
   [[nodiscard]] static Result<Secrets> load(const Options& options);
-  // Looks whether a file has changed; logs what came of it.
+  // Reloads files that changed, and logs the result.
   void refresh();
 };
 

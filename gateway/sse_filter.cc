@@ -11,7 +11,7 @@
 namespace windlass::gateway {
 namespace {
 
-// An event larger than this is passed on unread: no engine sends one, and memory is not the client's to fill.
+// A larger event passes unread: no engine sends one, and a client must not fill our memory.
 constexpr std::size_t kMaxEventBytes = 1U << 20U;
 constexpr std::size_t kMaxHeldBytes = 64U << 10U;
 
@@ -20,7 +20,7 @@ std::string_view after_spaces(std::string_view text) {
   return first == std::string_view::npos ? std::string_view{} : text.substr(first);
 }
 
-// Calls each(rest after `"key":` and spaces) for every place where `key` (with its quotes) stands as a key; stops when it says
+// Calls each(rest after `"key":` and spaces) for every place where `key` (with its quotes) is a key; stops when it returns
 // true.
 template <class Each>
 bool any_value_of(std::string_view json, std::string_view key, Each each) {
@@ -48,7 +48,7 @@ int count_of(const nlohmann::json& usage, const char* key) {
   return value < 0 || value > (1 << 30) ? -1 : static_cast<int>(value);
 }
 
-// The end of the first event in text from `from` on: the offset after its empty line; npos when it is not complete.
+// The offset after the empty line that ends the first event from `from` on; npos when the event is incomplete.
 std::size_t event_end(std::string_view text, std::size_t from) {
   for (auto at = text.find('\n', from); at != std::string_view::npos; at = text.find('\n', at + 1)) {
     if (at + 1 < text.size() && text[at + 1] == '\n') return at + 2;
@@ -57,10 +57,10 @@ std::size_t event_end(std::string_view text, std::size_t from) {
   return std::string_view::npos;
 }
 
-// The parts of one event that are looked at. OpenAI's events have one line of data.
+// The parts of one event that are used. OpenAI's events have one line of data.
 struct Fields {
   std::string_view name, data;
-  bool is_error = false;  // by the name of its event, or of its field (llama.cpp's "error: {...}" of old)
+  bool is_error = false;  // from the event's name or the field's name (old llama.cpp: "error: {...}")
   bool is_comment = true;
 };
 
@@ -82,7 +82,7 @@ Fields fields_of(std::string_view event) {
   return fields;
 }
 
-// Only what one of these scans finds is parsed.
+// Cheap scans; only events that match are parsed.
 bool may_be_failure(std::string_view data) {
   const auto starts = [](std::initializer_list<std::string_view> with) {
     return [with](std::string_view value) {
@@ -98,7 +98,7 @@ std::string text_of(const nlohmann::json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// The reason of a choice that the engine gave up: vLLM's and SGLang's, then TensorRT-LLM's.
+// The finish reason when the engine gave up: vLLM's and SGLang's, then TensorRT-LLM's.
 std::string given_up(const nlohmann::json& event) {
   const auto choices = event.find("choices");
   if (choices == event.end() || !choices->is_array()) return {};
@@ -138,10 +138,10 @@ bool is_empty(const nlohmann::json& value) {
   return value.is_null() || ((value.is_structured() || value.is_string()) && value == nlohmann::json(value.type()));
 }
 
-// Says no more than that there will be an answer: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}.
+// Only announces an answer: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}.
 bool is_opening(std::string_view data) {
   const auto event = nlohmann::json::parse(data, nullptr, false);
-  if (!event.is_object() || event.contains("prompt_progress")) return false;  // llama.cpp's, for those who asked for it
+  if (!event.is_object() || event.contains("prompt_progress")) return false;  // llama.cpp sends it on request
   const auto choices = event.find("choices");
   if (choices == event.end() || !choices->is_array() || choices->empty()) return false;
   return std::all_of(choices->begin(), choices->end(), [](const nlohmann::json& choice) {
@@ -183,7 +183,7 @@ SseFilter::Output SseFilter::feed(std::string_view bytes) {
     rest = {};
   }
   partial_.erase(0, partial_.size() - rest.size());
-  scanned_ = partial_.size() > 2 ? partial_.size() - 2 : 0;  // "\n\r\n" may be cut after its second byte
+  scanned_ = partial_.size() > 2 ? partial_.size() - 2 : 0;  // the split may be after the second byte of "\n\r\n"
   return output;
 }
 
@@ -201,7 +201,7 @@ void SseFilter::event(std::string_view event, Output& output) {
   if (failure_.has_value()) return;
   const Fields fields = fields_of(event);
   if (fields.is_comment && !begun_) {
-    if (!held_.empty()) held_.append(event);  // it keeps its place
+    if (!held_.empty()) held_.append(event);  // it keeps its place in the order
     return;
   }
   if (failure_ = failure_in(fields.data, fields.is_error); failure_.has_value()) {

@@ -1,4 +1,4 @@
-// Rounds over the controllers.
+// Polls the controllers in rounds.
 #include "gateway/table_client.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace windlass::gateway {
 namespace {
 
 constexpr auto kConnectTimeout = std::chrono::seconds(2);
-constexpr double kGraceS = 10;  // beyond the wait that we asked for
+constexpr double kGraceS = 10;  // beyond the requested wait
 constexpr double kFirstPauseS = 0.1;
 constexpr double kMaxPauseS = 5;
 constexpr std::uint64_t kMaxTableBytes = 16U << 20U;
@@ -88,7 +88,7 @@ asio::awaitable<bool> TableClient::poll_while_good(Url controller, tcp::endpoint
     if (outcome == Outcome::kFailed || stopped_) break;
     answered = true;
     connected = stream_.socket().is_open();
-    // A controller that answers at once without news must not make us spin.
+    // Pause when a controller answers immediately without news, or we would loop at full speed.
     if (outcome == Outcome::kNothingNew) co_await pause(0.1);
   }
   stream_.close();
@@ -115,12 +115,13 @@ asio::awaitable<TableClient::Outcome> TableClient::poll_once(Url controller) {
   const bool keep = parser.keep_alive();
   const int status = static_cast<int>(parser.get().result_int());
   if (!keep) stream_.close();
-  if (status == 401) co_return complain(controller, "it does not accept our token (--token-file)");
+  if (status == 401)
+    co_return complain(controller, "--token-file: must be the token that the controller expects (got status 401)");
   if (status == 304) co_return Outcome::kNothingNew;
-  // Standbys answer 503: nothing to complain about, the leader is elsewhere.
+  // Standbys answer 503. That is no problem: the leader is elsewhere.
   if (status == 503) co_return Outcome::kFailed;
   if (status != 200)
-    co_return complain(controller, fmt::format("GET /v1/routing-table: found status {}, allowed are 200, 304 and 503", status));
+    co_return complain(controller, fmt::format("GET /v1/routing-table: must be status 200, 304 or 503 (got {})", status));
   auto table = co_await read_table(std::move(parser.get().body()));
   if (stopped_) co_return Outcome::kFailed;
   if (!table.ok())
@@ -138,9 +139,9 @@ asio::awaitable<TableClient::Outcome> TableClient::poll_once(Url controller) {
   co_return Outcome::kNews;
 }
 
-// Comes back to the io_context with the table.
+// Parses on the reader thread, then returns to the io_context with the table.
 asio::awaitable<Result<dispatch::RoutingTable>> TableClient::read_table(std::string text) {
-  // optional: what passes between executors must have a default.
+  // optional: values passed between executors must have a default constructor.
   using Read = std::optional<Result<dispatch::RoutingTable>>;
   const auto read = [](std::string json) -> asio::awaitable<Read> { co_return dispatch::routing_table_from_json(json); };
   Read table = co_await asio::co_spawn(reader_, read(std::move(text)), asio::use_awaitable);

@@ -1,10 +1,10 @@
-// TableClient: long-polls the routing table from whichever controller leads, for as long as the gateway runs.
+// TableClient: long-polls the routing table from the leading controller for as long as the gateway runs.
 //
-// It goes through all addresses of all controllers (names are resolved anew on every round), stays with the one that answers,
-// and waits with jittered, growing pauses only after a whole round in which none did. Its poll tells the controller who we are,
-// where our metrics stand, which version we obey and what we have to do. The last good table stays in use whatever happens
-// here. A table of ten thousand chains takes a tenth of a second to read, so that is done on a thread of its own and the
-// streams go on meanwhile; everything else here runs on the io_context.
+// It tries all addresses of all controllers (names are resolved again in every round) and stays with the one that answers. It
+// pauses, with jitter and growing delays, only after a whole round without an answer. Each poll tells the controller the
+// gateway's id, its metrics address, its table version and its load. The last good table stays in use whatever happens here.
+// Reading a table of ten thousand chains takes a tenth of a second, so a separate thread does it while streams go on;
+// everything else runs on the io_context.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ struct TableClientOptions {
   std::vector<Url> controllers;
   std::string id;
   std::string advertise;   // HOST:PORT of the admin side
-  bool admin_tls = false;  // which speaks TLS
-  double wait_s = 2;       // asked for in a poll; what we have to do is told with each, and slots follow it
+  bool admin_tls = false;  // the admin side uses TLS
+  double wait_s = 2;       // long-poll wait; each poll also reports our load, by which slots are shared
   std::function<std::shared_ptr<ssl::context>()> tls = nullptr;  // for https; REQUIRES: set where a controller is at https
   std::function<std::string()> token = nullptr;                  // sent as a bearer token; null: none
   std::function<std::string()> load = nullptr;                   // the X-Windlass-Load header (load_report.h); null: none
@@ -34,8 +34,8 @@ struct TableClientOptions {
 
 class TableClient {
  public:
-  // on_table is called with every table that a controller sends; true: it was newer than the one in use.
-  // version() is what `after` says.
+  // Calls on_table with every table that a controller sends; it returns true when the table was newer than the one in use.
+  // version() gives the `after` parameter.
   TableClient(asio::io_context& io, TableClientOptions options, std::function<bool(dispatch::RoutingTable)> on_table,
               std::function<dispatch::TableVersion()> version);
 
@@ -47,7 +47,7 @@ class TableClient {
   enum class Outcome { kNews, kNothingNew, kFailed };
 
   asio::awaitable<void> run();
-  // Polls one address until it fails; true when it answered at least once.
+  // Polls one address until it fails; returns true when it answered at least once.
   asio::awaitable<bool> poll_while_good(Url controller, tcp::endpoint endpoint);
   asio::awaitable<Outcome> poll_once(Url controller);
   asio::awaitable<Result<dispatch::RoutingTable>> read_table(std::string text);
@@ -63,8 +63,8 @@ class TableClient {
   asio::steady_timer timer_;
   std::minstd_rand random_;
   bool stopped_ = false;
-  std::string last_problem_;     // logged once until it changes
-  asio::thread_pool reader_{1};  // reads tables; the last member, so that it has ended before what it works for
+  std::string last_problem_;     // logged only when it changes
+  asio::thread_pool reader_{1};  // reads tables; last member, so destroyed before what its thread uses
 };
 
 }  // namespace windlass::gateway

@@ -1,4 +1,4 @@
-// What clients see of the worker that served them: X-Windlass-Worker, and errors.
+// The worker id that clients see in X-Windlass-Worker and in errors.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace windlass::gateway {
 
-// The first 16 digits of the SHA-256 of a chain's name, which holds namespace and pod: the same at all gateways, and who knows
-// the names can tell which one it is.
+// The first 16 digits of the SHA-256 of a chain's name, which contains namespace and pod. All gateways give the same id, and
+// somebody who knows the names can find the worker.
 [[nodiscard]] std::string worker_id(std::string_view chain);
 
 }  // namespace windlass::gateway

@@ -1,4 +1,4 @@
-// Bucket bounds of our histograms.
+// Bucket bounds of our histograms; see buckets.h.
 #include "metrics/buckets.h"
 
 namespace windlass::metrics {

@@ -1,4 +1,4 @@
-// ControllerMetrics: every metric of the controller. docs/metrics.md says what the labels mean; a test holds the two equal.
+// ControllerMetrics: every metric of the controller. docs/metrics.md explains the labels; a test keeps the two in step.
 #pragma once
 
 #include "metrics/process_metrics.h"
@@ -11,7 +11,7 @@ struct ControllerMetrics {
 
   ProcessMetrics process;
 
-  // One ModelService; labels namespace and name, and what stands behind.
+  // Per ModelService; labels namespace and name, and those listed in docs/metrics.md.
   GaugeFamily wanted_workers;            // windlass_controller_wanted_workers
   GaugeFamily desired_workers;           // windlass_controller_desired_workers
   GaugeFamily recommended_workers;       // windlass_controller_recommended_workers
@@ -52,12 +52,12 @@ struct ControllerMetrics {
   GaugeFamily worker_start_p90_s;        // windlass_controller_worker_start_p90_seconds
   GaugeFamily worker_starts;             // windlass_controller_worker_starts
 
-  // One configuration of a model; labels namespace, model, engine, accelerator, gpus_per_worker and phase.
+  // Per configuration of a model; labels namespace, model, engine, accelerator, gpus_per_worker and phase.
   GaugeFamily calibration_scale;    // windlass_controller_calibration_scale_ratio
   GaugeFamily calibration_error;    // windlass_controller_calibration_error_ratio
   GaugeFamily calibration_samples;  // windlass_controller_calibration_samples
 
-  // One AcceleratorClass; label accelerator.
+  // Per AcceleratorClass; label accelerator.
   GaugeFamily allocatable_gpus;  // windlass_controller_allocatable_gpus
   GaugeFamily used_gpus;         // windlass_controller_used_gpus
   GaugeFamily pending_gpus;      // windlass_controller_pending_gpus

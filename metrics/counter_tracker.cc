@@ -1,4 +1,4 @@
-// Increases and rates from cumulative readings.
+// Computes increases and rates from cumulative readings.
 #include "metrics/counter_tracker.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace windlass::metrics {
 namespace {
 
-// True when this reading comes from another run of the writer than the last one.
+// True when this reading comes from a different run of the writer than the last one.
 bool restarted(std::optional<double>& known_start_s, std::optional<double> start_s) {
   if (!start_s.has_value()) return false;
   const bool changed = known_start_s.has_value() && *known_start_s != *start_s;
@@ -15,21 +15,21 @@ bool restarted(std::optional<double>& known_start_s, std::optional<double> start
   return changed;
 }
 
-// The point that a window begins with: the last one at or before `from_s`, or else the first. REQUIRES: points is not empty.
+// The point at which a window begins: the last one at or before `from_s`, otherwise the first. REQUIRES: points is not empty.
 template <class Points>
 const auto& window_start(const Points& points, double from_s) {
   auto after = std::upper_bound(points.begin(), points.end(), from_s, [](double t, const auto& p) { return t < p.time_s; });
   return after == points.begin() ? points.front() : *std::prev(after);
 }
 
-// Whether the point before the newest stands nearer than resolution_s to the one before it, so that it may go.
+// True when the point before the newest is closer than resolution_s to its predecessor, so that it can be dropped.
 template <class Points>
 bool crowded(const Points& points, double resolution_s) {
   const std::size_t n = points.size();
   return n >= 3 && points[n - 2].time_s - points[n - 3].time_s < resolution_s;
 }
 
-// Whether no window of max_window_s reaches the first point; one at or before its start stays as the baseline.
+// True when no window of max_window_s reaches the first point. One point at or before the window's start stays as the baseline.
 template <class Points>
 bool out_of_reach(const Points& points, double max_window_s) {
   return points.size() > 2 && points[1].time_s <= points.back().time_s - max_window_s;
@@ -45,7 +45,7 @@ void CounterTracker::observe(double now_s, double value, std::optional<double> w
   if (!points_.empty() && now_s <= points_.back().time_s) return;
   const bool other_run = restarted(writer_start_s_, writer_start_s);
   if (!last_value_.has_value()) {
-    // The first reading: a baseline, unless the series was seen to be absent before, which makes it an increase from 0.
+    // The first reading is a baseline. If the series was absent before, it is an increase from 0.
     points_.push_back({now_s, points_.empty() ? 0 : value});
   } else {
     const bool reset = other_run || value < *last_value_;

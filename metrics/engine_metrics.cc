@@ -1,4 +1,4 @@
-// One table of names per engine, read by the same few functions. See engine_metrics.h for where each name was found.
+// One table of names per engine, read by shared functions. engine_metrics.h says where each name was found.
 #include "metrics/engine_metrics.h"
 
 #include <algorithm>
@@ -21,15 +21,15 @@ std::optional<double> usable(std::optional<double> value) {
   return value && std::isfinite(*value) && *value >= 0 ? value : std::nullopt;
 }
 
-// The value of every independent series of that gauge: those that differ only in the labels below tell of the same requests.
+// The values of all independent series of that gauge. Series that differ only in the labels below describe the same requests.
 std::vector<double> independent_values(const Exposition& page, std::string_view name, const Labels& match) {
   std::map<Labels, double> largest;
   for (const Sample* sample : page.find(name, match)) {
     Labels labels = sample->labels;
-    // SGLang's ranks of one replica, and its total (priority="") beside the part of each priority.
+    // SGLang: the ranks of one replica, and the total (priority="") next to the part of each priority.
     for (const char* same : {"tp_rank", "pp_rank", "moe_ep_rank", "priority"}) labels.erase(same);
     const auto [found, inserted] = largest.emplace(std::move(labels), sample->value);
-    // A NaN stays: half a reading would look like less load.
+    // Keep a NaN: leaving it out would look like less load.
     if (!inserted && !std::isnan(found->second) && !(sample->value <= found->second)) found->second = sample->value;
   }
   std::vector<double> values;
@@ -37,11 +37,13 @@ std::vector<double> independent_values(const Exposition& page, std::string_view 
   return values;
 }
 
-// Their sum over the series, and how many those are. None of it where one is no reading or above `most`.
+// Sum and number of series.
 struct Total {
   double sum = 0;
   std::size_t series = 0;
 };
+
+// nullopt when there is no series, or a value is unusable or above `most`.
 std::optional<Total> total(const Exposition& page, std::string_view name, const Labels& match, double most) {
   const auto values = independent_values(page, name, match);
   if (values.empty()) return std::nullopt;
@@ -82,16 +84,16 @@ void set_token_time(EngineMetrics& read, std::optional<EngineLatency> time, Toke
   read.token_time = kind;
 }
 
-// vLLM's names without their prefix, and what others call differently.
+// vLLM's names without their prefix; other engines override some.
 struct CommonNames {
   std::string_view running = "num_requests_running", waiting = "num_requests_waiting";
-  std::vector<std::string_view> kv_share, token_time;  // the first that is there is read
+  std::vector<std::string_view> kv_share, token_time;  // the first one present is read
   TokenTime kind = TokenTime::kGap;
   std::string_view finished = "request_success_total", cached = "prefix_cache_hits_total";
   std::string_view queueing = "request_queue_time_seconds", prefill = "request_prefill_time_seconds";
 };
 
-// What earlier names gave stays.
+// Keeps values that earlier names gave.
 void read_common(const Exposition& page, const std::string& prefix, const CommonNames& names, EngineMetrics& read) {
   const auto named = [&](std::string_view name) { return prefix + std::string(name); };
   const auto first = [](auto& field, auto value) {
@@ -110,7 +112,7 @@ void read_common(const Exposition& page, const std::string& prefix, const Common
   first(read.requests_finished, counter(page, named(names.finished)));
 }
 
-// A label's whole number from 1 to a limit beyond any engine.
+// A label's value as an integer, from 1 to a limit that no engine reaches.
 std::optional<int> count_in(const Labels& labels, const std::string& name) {
   constexpr int kMax = 1 << 24;
   const auto label = labels.find(name);
@@ -122,7 +124,7 @@ std::optional<int> count_in(const Labels& labels, const std::string& name) {
   return whole && count >= 1 && count <= kMax ? std::optional(count) : std::nullopt;
 }
 
-// Adds what is plausible; the rest of the page counts in any case.
+// Adds plausible values; implausible ones do not invalidate the rest of the page.
 void read_measured(const Exposition& page, EngineMetrics& read) {
   constexpr double kMaxSeconds = 3600;
   const auto add = [&](const MeasuredIteration& iteration) {
@@ -216,11 +218,11 @@ void read_llama_cpp(const Exposition& page, EngineMetrics& read) {
 struct EngineNames {
   EngineKind engine;
   std::string_view name;
-  std::array<std::string_view, 2> prefixes;  // an empty one is none
+  std::array<std::string_view, 2> prefixes;  // an empty one is unused
   void (*read)(const Exposition&, EngineMetrics&);
 };
 
-// In the order of asking.
+// In the order in which they are tried.
 const std::array<EngineNames, 7> kEngines = {{
     {EngineKind::kWindlass, "Windlass", {"windlass_worker_"}, read_windlass},
     {EngineKind::kVllm, "vLLM", {"vllm:"}, read_vllm},
@@ -239,7 +241,7 @@ const EngineNames* names_on(const Exposition& page) {
       if (std::any_of(page.samples.begin(), page.samples.end(), begins)) return &names;
     }
   }
-  // TensorRT-LLM's first exposition has no prefix, so the name alone proves nothing.
+  // TensorRT-LLM's first exposition has no prefix, so the name alone is not enough.
   const auto bare = [](const Sample& sample) {
     return (sample.name == "time_to_first_token_seconds_count" || sample.name == "request_success_total") &&
            sample.labels.contains("engine_type") && sample.labels.contains("model_name");

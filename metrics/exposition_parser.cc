@@ -1,4 +1,4 @@
-// A hand-written scanner over one line at a time, and the histogram arithmetic.
+// A hand-written scanner for one line at a time, and the arithmetic of histograms.
 #include "metrics/exposition_parser.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace windlass::metrics {
 
-// Prometheus' floats: Go's ParseFloat. from_chars knows no leading '+', and no "Inf" with one.
+// Parses floats as Prometheus does (Go's ParseFloat). from_chars accepts neither a leading '+' nor "+Inf".
 std::optional<double> parse_value(std::string_view text) {
   if (text == "+Inf" || text == "Inf") return std::numeric_limits<double>::infinity();
   if (text == "-Inf") return -std::numeric_limits<double>::infinity();
@@ -21,13 +21,13 @@ std::optional<double> parse_value(std::string_view text) {
     text.remove_prefix(1);
     if (text.empty() || text.front() == '-') return std::nullopt;
   }
-  // Only digits may follow from here on: from_chars would also take "inf" and "nan(...)".
+  // From here on only digits may follow: from_chars would also accept "inf" and "nan(...)".
   const char first = text.front() == '-' && text.size() > 1 ? text[1] : text.front();
   if (first != '.' && (first < '0' || first > '9')) return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (end != text.data() + text.size()) return std::nullopt;
-  if (error == std::errc::result_out_of_range) return value;  // as Go: the nearest representable is good enough to go on
+  if (error == std::errc::result_out_of_range) return value;  // like Go: the nearest representable value is good enough
   if (error != std::errc()) return std::nullopt;
   return value;
 }
@@ -38,7 +38,7 @@ bool is_space(char c) { return c == ' ' || c == '\t'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name_char(char c, bool colon) { return is_name_start(c) || (c >= '0' && c <= '9') || (colon && c == ':'); }
 
-// What stands at the cursor, for an error: printable, short.
+// The text at the cursor for an error: printable and short.
 std::string shown(std::string_view text) {
   if (text.empty()) return "end of line";
   std::string out;
@@ -58,7 +58,7 @@ class LineScanner {
     return sample;
   }
 
-  // Reads the line into an empty sample.
+  // Parses the line into an empty sample.
   Result<void> read(Sample& sample) {
     skip_spaces();
     const std::string_view found = name(true);
@@ -106,7 +106,7 @@ class LineScanner {
     return found;
   }
 
-  // Empty: no name stands here.
+  // Empty when there is no name at the cursor.
   std::string_view name(bool colon) {
     std::size_t n = 0;
     while (n < rest_.size() && (n == 0 ? is_name_start(rest_[0]) || (colon && rest_[0] == ':') : is_name_char(rest_[n], colon)))
@@ -119,7 +119,7 @@ class LineScanner {
 
   Error bad(const std::string& what, std::string_view found, const std::string& allowed) const {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("line {}: {}: found {}, allowed is {}", number_, what, shown(found), allowed)};
+                 fmt::format("line {}: {}: must be {} (got {})", number_, what, allowed, shown(found))};
   }
 
  private:
@@ -137,7 +137,7 @@ class LineScanner {
       const auto [place, is_new] = sample.labels.try_emplace(std::move(label));
       const std::string& key = place->first;
       WINDLASS_RETURN_IF_ERROR(read_quoted(key, is_new ? place->second : spare_));
-      if (!is_new) return bad("label " + key, key, "each label once");
+      if (!is_new) return bad("label " + key, key, "a label that is not given yet");
       skip_spaces();
       if (rest_.empty() || (rest_.front() != ',' && rest_.front() != '}'))
         return bad("after label " + key, rest_, "',' or '}'");
@@ -150,7 +150,7 @@ class LineScanner {
 
   Result<void> read_quoted(const std::string& label, std::string& value) {
     if (rest_.empty() || rest_.front() != '"') return bad("value of label " + label, rest_, "a '\"'");
-    // Up to the first of these all is as it stands.
+    // Everything before the first of these characters needs no unescaping.
     const std::size_t plain = std::min(rest_.find_first_of("\"\\", 1), rest_.size());
     value = rest_.substr(1, plain - 1);
     for (std::size_t i = plain; i < rest_.size(); ++i) {
@@ -177,7 +177,7 @@ class LineScanner {
 
   std::string_view rest_;
   std::size_t number_;
-  std::string spare_;  // the value of a label that stands twice
+  std::string spare_;  // the value of a repeated label
 };
 
 std::optional<MetricType> parse_type(std::string_view text) {
@@ -198,7 +198,7 @@ bool matches(const Sample& sample, const std::map<std::string, std::string>& mat
 
 using Labels = std::map<std::string, std::string>;
 
-// Orders label sets as if they had no "le".
+// Orders label sets as if they had no "le" label.
 struct SameButForBound {
   bool operator()(const Labels* a, const Labels* b) const {
     auto left = a->begin(), right = b->begin();
@@ -220,7 +220,7 @@ Error invalid(std::string message) { return Error{ErrorCode::kInvalidArgument, s
 
 namespace {
 
-// Calls `line(text, number, whole)` for every line with its number; whole: it ends with a line feed. Stops at an error.
+// Calls `line(text, number, whole)` for every line with its number; whole: the line ends with a line feed. Stops at an error.
 template <class Line>
 Result<void> for_each_line(std::string_view text, Line line) {
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -250,11 +250,11 @@ Result<void> read_type(std::string_view line, std::size_t number, Exposition& pa
   const auto type = parse_type(type_text);
   if (!type) return scanner.bad("type of " + name, type_text, "counter, gauge, histogram, summary or untyped");
   if (!page.types.emplace(name, *type).second)
-    return scanner.bad("type of " + name, type_text, "one # TYPE line for each name");
+    return scanner.bad("type of " + name, type_text, "a name without an earlier # TYPE line");
   return {};
 }
 
-// The name that the line begins with, where a value or labels follow it.
+// The name at the start of the line, if a value or labels follow it.
 std::optional<std::string> legible_name(std::string_view line, std::size_t number) {
   LineScanner scanner(line, number);
   scanner.skip_spaces();
@@ -337,11 +337,11 @@ Result<HistogramSnapshot> Exposition::histogram(const std::string& name,
     const auto le = sample.labels.find("le");
     const auto bound = le == sample.labels.end() ? std::nullopt : parse_value(le->second);
     if (!bound || std::isnan(*bound)) {
-      return invalid(fmt::format("{}: label le: found {}, allowed is a number or +Inf", name,
+      return invalid(fmt::format("{}: label le: must be a number or +Inf (got {})", name,
                                  le == sample.labels.end() ? "none" : shown(le->second)));
     }
     if (!series[&sample.labels].emplace(*bound, sample.value).second)
-      return invalid(fmt::format("{}: bucket le={} stands twice", name, *bound));
+      return invalid(fmt::format("{}: bucket le={}: must be unique (got it twice)", name, *bound));
   }
   if (series.empty()) return Error{ErrorCode::kNotFound, fmt::format("{}: no series with these labels", name)};
   HistogramSnapshot total;
@@ -349,15 +349,15 @@ Result<HistogramSnapshot> Exposition::histogram(const std::string& name,
     HistogramSnapshot one;
     for (const auto& [bound, count] : buckets) {
       if (!std::isfinite(count) || count < 0)
-        return invalid(fmt::format("{}: bucket le={}: found {}, allowed is a count", name, bound, count));
+        return invalid(fmt::format("{}: bucket le={}: must be a count (got {})", name, bound, count));
       if (!one.counts.empty() && count < one.counts.back()) {
-        return invalid(fmt::format("{}: bucket le={}: found {}, allowed is at least {} (buckets are cumulative)", name, bound,
-                                   count, one.counts.back()));
+        return invalid(fmt::format("{}: bucket le={}: must be at least {}, because buckets are cumulative (got {})", name,
+                                   bound, one.counts.back(), count));
       }
       one.bounds.push_back(bound);
       one.counts.push_back(count);
     }
-    if (!std::isinf(one.bounds.back())) return invalid(fmt::format("{}: no bucket le=\"+Inf\"", name));
+    if (!std::isinf(one.bounds.back())) return invalid(fmt::format("{}: must have a bucket le=\"+Inf\" (got none)", name));
     auto merged = histogram_sum(total, one);
     if (!merged.ok()) return merged.error().within(name);
     total = std::move(merged).value();
@@ -369,7 +369,7 @@ Result<HistogramSnapshot> Exposition::histogram(const std::string& name,
 Result<HistogramSnapshot> histogram_sum(const HistogramSnapshot& a, const HistogramSnapshot& b) {
   if (a.bounds.empty()) return b;
   if (b.bounds.empty()) return a;
-  if (a.bounds != b.bounds) return invalid("histogram buckets differ between the summed series");
+  if (a.bounds != b.bounds) return invalid("histogram buckets: must be equal in all summed series (got different ones)");
   HistogramSnapshot total = a;
   for (std::size_t i = 0; i < b.counts.size(); ++i) total.counts[i] += b.counts[i];
   total.sum += b.sum;

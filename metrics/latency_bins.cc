@@ -1,4 +1,4 @@
-// Bins to text and back; see latency_bins.h.
+// Converts bins to text and back; see latency_bins.h.
 #include "metrics/latency_bins.h"
 
 #include <algorithm>
@@ -17,18 +17,18 @@ namespace windlass::metrics {
 namespace {
 
 constexpr double kGrowth = 1.04;
-constexpr int kFirstBin = -352;  // a microsecond; everything below it too
-constexpr int kLastBin = 290;    // a day; everything above it too
+constexpr int kFirstBin = -352;  // a microsecond, and everything below
+constexpr int kLastBin = 290;    // a day, and everything above
 
 double edge_s(int bin) { return std::pow(kGrowth, bin); }
 
-// An end of a bin; nullopt where the label is absent or no number.
+// A bin's end; nullopt when the label is absent or not a number.
 std::optional<double> end_of(const Sample& sample, const char* label) {
   const auto found = sample.labels.find(label);
   return found == sample.labels.end() ? std::nullopt : parse_value(found->second);
 }
 
-// An error of the page.
+// An error about the page.
 Error bad_bins(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
 }  // namespace
@@ -40,7 +40,7 @@ void LatencyBins::observe(double seconds) {
 }
 
 void LatencyBins::write(std::string& page, const GatewayLatency& latency, const std::string& model) const {
-  const std::string name = promql_escape(model);  // labels are quoted alike on a page and in a query
+  const std::string name = promql_escape(model);  // quoted in the same way on a page and in a query
   std::uint64_t total = 0;
   for (const auto& [bin, count] : counts_) {
     const std::string above = bin == kFirstBin ? "0" : fmt::format("{:.6g}", edge_s(bin - 1));
@@ -72,7 +72,7 @@ Result<SeenLatencies> read_latencies(const Exposition& page, const GatewayLatenc
   for (const Sample* sample : page.find(latency.bin, match)) {
     const auto above_s = end_of(*sample, "gt"), most_s = end_of(*sample, "le");
     if (!above_s || !most_s || !(*above_s >= 0) || !(*above_s < *most_s))
-      return bad_bins(fmt::format("{}: labels gt and le: must be numbers from 0 on, gt less than le", latency.bin));
+      return bad_bins(fmt::format("{}: labels gt and le: must be numbers of at least 0, gt less than le", latency.bin));
     if (!std::isfinite(sample->value) || sample->value < 0)
       return bad_bins(fmt::format("{}: must be a count (got {})", latency.bin, sample->value));
     const auto model = sample->labels.find("model");

@@ -10,13 +10,13 @@
 namespace windlass::metrics {
 namespace {
 
-constexpr double kMaxRelativeError = 0.05;  // of the middle of an interval that is shown as a value
+constexpr double kMaxRelativeError = 0.05;  // largest error of a value that stands for an interval
 
 bool before(const LatencyInterval& a, const LatencyInterval& b) {
   return std::tie(a.above_s, a.most_s) < std::tie(b.above_s, b.most_s);
 }
 
-// Where the rank falls when every latency stands at the given end of its interval. REQUIRES: not empty.
+// The latency at that rank if every latency were at the given end of its interval. REQUIRES: not empty.
 double at_rank(const std::vector<LatencyInterval>& intervals, double LatencyInterval::*end, double rank) {
   std::vector<std::pair<double, double>> ends;
   ends.reserve(intervals.size());
@@ -81,13 +81,13 @@ double LatencyCounts::total() const {
 
 std::optional<Percentile> LatencyCounts::percentile(double percent) const {
   if (empty() || !(percent >= 0) || !(percent <= 100)) return std::nullopt;
-  // The latency of this rank is at most what it would be if every latency were the most of its interval, and not less than if
-  // every one were the least.
-  const double rank = percent / 100 * total() * (1 - 1e-12);  // 0.07 * 100 is a little more than 7
+  // The latency at this rank lies between two cases: every latency at the lower end of its interval, and every one at the upper
+  // end.
+  const double rank = percent / 100 * total() * (1 - 1e-12);  // 0.07 * 100 is slightly more than 7
   const double least_s = at_rank(intervals_, &LatencyInterval::above_s, rank);
   const double most_s = at_rank(intervals_, &LatencyInterval::most_s, rank);
   if (std::isinf(most_s)) return Percentile{least_s, Bound::kAbove};
-  // Its relative error is the same at both ends, and smaller than any other value's.
+  // This value has the same relative error at both ends, the smallest possible.
   if (most_s - least_s <= kMaxRelativeError * (most_s + least_s)) return Percentile{least_s * (2 / (1 + least_s / most_s))};
   return Percentile{most_s, Bound::kBelow};
 }

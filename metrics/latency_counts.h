@@ -1,8 +1,8 @@
-// LatencyCounts: how many latencies fell into which interval, and percentiles of them. The one place that computes a latency's
-// percentile for people: controller, `windlass top` and `windlass up` call it.
+// LatencyCounts: counts of latencies per interval, and percentiles of them. All latency percentiles shown to people come from
+// here: controller, `windlass top` and `windlass up` use it.
 //
-// The intervals may be a gateway's fine bins (latency_bins.h), a Prometheus histogram's coarse buckets, or both in one sum:
-// they need not fit each other. What they allow to know is what comes out: a value, or no more than a limit. Plain data; pure.
+// The intervals may be a gateway's fine bins (latency_bins.h), a Prometheus histogram's coarse buckets, or a sum of both; they
+// need not line up. The result is a value when the intervals are narrow enough, otherwise a bound. Plain data; pure.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace windlass::metrics {
 
 struct Percentile {
   double seconds = 0;
-  Bound bound = Bound::kNone;  // not kNone: the percentile is below or above that many seconds, and no more is known
+  Bound bound = Bound::kNone;  // not kNone: all that is known is that the percentile is below or above `seconds`
 
   bool operator==(const Percentile&) const = default;
 };
@@ -32,23 +32,23 @@ struct LatencyInterval {
 class LatencyCounts {
  public:
   LatencyCounts() = default;
-  // In any order, each interval once; those with a count of 0 are left out.
+  // In any order, each interval once; intervals with a count of 0 are dropped.
   explicit LatencyCounts(std::vector<LatencyInterval> intervals);
 
   // REQUIRES: bounds above 0.
   [[nodiscard]] static LatencyCounts of(const HistogramSnapshot& histogram);
 
   void add(const LatencyCounts& other);
-  // this - earlier; nullopt where a count fell (the writer restarted).
+  // this - earlier; nullopt when a count fell (the writer restarted).
   [[nodiscard]] std::optional<LatencyCounts> since(const LatencyCounts& earlier) const;
 
-  // Of `percent` (0 to 100) by nearest rank, as `windlass load` computes its own. A value where the intervals say it to 5 %:
-  // the middle of a fine bin; a limit otherwise. nullopt when nothing was counted.
+  // Percentile `percent` (0 to 100) by nearest rank, as in `windlass load`. A value when the intervals determine it to 5 % (the
+  // middle of a fine bin), otherwise a bound. nullopt when nothing was counted.
   [[nodiscard]] std::optional<Percentile> percentile(double percent) const;
 
   [[nodiscard]] double total() const;
   [[nodiscard]] bool empty() const { return intervals_.empty(); }
-  // By their lower, then by their upper end.
+  // Ordered by lower end, then by upper end.
   [[nodiscard]] const std::vector<LatencyInterval>& intervals() const { return intervals_; }
 
   bool operator==(const LatencyCounts&) const = default;

@@ -16,11 +16,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMessageMost = 200;  // characters of a foreign text that an error repeats
+constexpr std::size_t kMaxMessageChars = 200;  // characters of the server's text that an error quotes
 
 std::string shortened(std::string_view text) {
   std::string out;
-  for (const char c : text.substr(0, kMessageMost)) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  for (const char c : text.substr(0, kMaxMessageChars)) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   return out;
 }
 
@@ -39,10 +39,9 @@ Error no_answer(const std::string& what) { return Error{ErrorCode::kUnavailable,
 // [unix time, "value"]
 Result<PromqlSample> read_point(const json& point) {
   if (!point.is_array() || point.size() != 2 || !point[0].is_number() || !point[1].is_string())
-    return no_answer("found a value that is no [time, \"number\"]");
+    return no_answer("value: must be [time, \"number\"] (got something else)");
   const auto value = number(point[1].get<std::string>());
-  if (!value)
-    return no_answer(fmt::format("found the value '{}', allowed is a number", shortened(point[1].get<std::string>())));
+  if (!value) return no_answer(fmt::format("value: must be a number (got '{}')", shortened(point[1].get<std::string>())));
   return PromqlSample{{}, *value, point[0].get<double>()};
 }
 
@@ -60,7 +59,8 @@ Result<std::vector<PromqlSample>> read_promql_answer(int status, std::string_vie
   }
   const json answer = json::parse(body, nullptr, false);
   const bool readable = answer.is_object() && answer.contains("status") && answer["status"].is_string();
-  if (!readable) return no_answer(fmt::format("HTTP status {}: found no JSON answer: {}", status, shortened(body)));
+  if (!readable)
+    return no_answer(fmt::format("answer: must be JSON with a status (got HTTP status {}: {})", status, shortened(body)));
   if (answer["status"] != "success") {
     const auto text = [&](const char* field) {
       return answer.contains(field) && answer[field].is_string() ? shortened(answer[field].get<std::string>()) : std::string();
@@ -69,30 +69,29 @@ Result<std::vector<PromqlSample>> read_promql_answer(int status, std::string_vie
     return Error{text("errorType") == "bad_data" ? ErrorCode::kInvalidArgument : ErrorCode::kUnavailable, message};
   }
   if (status != 200) return no_answer(fmt::format("HTTP status {}", status));
-  // Thanos answers with what its other stores have and a warning, VictoriaMetrics with a mark: half of the gateways.
-  if (answer.contains("isPartial") && answer["isPartial"] == true) return no_answer("found a part of the answer only");
+  // A partial answer, which lacks some gateways: Thanos adds a warning, VictoriaMetrics a flag.
+  if (answer.contains("isPartial") && answer["isPartial"] == true) return no_answer("answer: must be complete (got isPartial)");
   if (const auto warnings = answer.find("warnings"); warnings != answer.end() && !warnings->empty())
-    return no_answer("found an answer with warnings: " + shortened(warnings->dump()));
+    return no_answer("answer: must come without warnings (got " + shortened(warnings->dump()) + ")");
   const auto data = answer.find("data");
   if (data == answer.end() || !data->is_object() || !data->contains("resultType") || !data->contains("result"))
-    return no_answer("found no data.result");
+    return no_answer("data.result: must be given (got nothing)");
   const json& result = (*data)["result"];
   if ((*data)["resultType"] == "scalar") {
     WINDLASS_ASSIGN_OR_RETURN(PromqlSample sample, read_point(result));
     return std::vector<PromqlSample>{std::move(sample)};
   }
   if ((*data)["resultType"] != "vector" || !result.is_array()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("Prometheus: found a result of type {}, allowed are vector and scalar",
-                             shortened((*data)["resultType"].dump()))};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("Prometheus: result: must be a vector or a scalar (got type {})",
+                                                          shortened((*data)["resultType"].dump()))};
   }
   std::vector<PromqlSample> samples;
   for (const json& one : result) {
     if (!one.is_object() || !one.contains("metric") || !one["metric"].is_object() || !one.contains("value"))
-      return no_answer("found a sample without metric and value (a native histogram?)");
+      return no_answer("sample: must have a metric and a value (got something else, perhaps a native histogram)");
     WINDLASS_ASSIGN_OR_RETURN(PromqlSample sample, read_point(one["value"]));
     for (const auto& [name, value] : one["metric"].items()) {
-      if (!value.is_string()) return no_answer("found a label that is no text");
+      if (!value.is_string()) return no_answer("label: must be a string (got something else)");
       sample.labels[name] = value.get<std::string>();
     }
     samples.push_back(std::move(sample));

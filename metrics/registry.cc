@@ -1,4 +1,4 @@
-// Instruments over prometheus-cpp: the one file that includes its headers.
+// Instruments on top of prometheus-cpp; the only file that includes its headers.
 #include "metrics/registry.h"
 
 #include <cmath>
@@ -16,8 +16,8 @@
 namespace windlass::metrics {
 namespace {
 
-// The text format, 0.0.4. Written here and not by the library: a page of a thousand models is asked for every second, and its
-// streams take longer than all else about it.
+// Writes the text format, 0.0.4. The library's own writer is too slow: it uses streams, which take most of the time for a page
+// of a thousand models that is scraped every second.
 void append_number(std::string& page, double value) {
   if (std::isnan(value)) {
     page += "NaN";
@@ -39,7 +39,7 @@ void append_escaped(std::string& page, std::string_view text, bool quotes) {
   }
 }
 
-// Up to the value. `bound`: of a histogram's bucket.
+// Writes a series up to its value. `bound` is the bound of a histogram's bucket.
 void append_series(std::string& page, const std::string& name, const char* suffix, const prometheus::ClientMetric& series,
                    const double* bound = nullptr) {
   page += name;
@@ -100,7 +100,7 @@ double Gauge::value() const { return impl_->Value(); }
 void Histogram::observe(double value) const { impl_->Observe(value); }
 
 Counter CounterFamily::with(const Labels& labels) const { return Counter(&impl_->Add(labels)); }
-// Add() returns the series that is there; making one only to remove it would be harmless too.
+// Add() returns the existing series; creating one just to remove it is harmless.
 void CounterFamily::remove(const Labels& labels) const { impl_->Remove(&impl_->Add(labels)); }
 
 Gauge GaugeFamily::with(const Labels& labels) const { return Gauge(&impl_->Add(labels)); }
@@ -109,7 +109,7 @@ void GaugeFamily::remove(const Labels& labels) const { impl_->Remove(&impl_->Add
 Histogram HistogramFamily::with(const Labels& labels) const { return Histogram(&impl_->Add(labels, bounds_)); }
 void HistogramFamily::remove(const Labels& labels) const { impl_->Remove(&impl_->Add(labels, bounds_)); }
 
-// Throw, not Merge: two owners of one name would silently share a series.
+// Throw instead of merging: two owners of one name would silently share a series.
 struct Registry::Impl {
   prometheus::Registry registry{prometheus::Registry::InsertBehavior::Throw};
 };

@@ -1,7 +1,7 @@
-// Registry and instruments: prometheus-cpp behind a small door, so that its headers stay out of everybody else's.
+// Registry and instruments: wraps prometheus-cpp so that its headers stay out of all other code.
 //
-// One Registry per program, made in its composition root and passed by reference; nothing is global. Families hand out
-// instruments: cheap copyable handles which point into the registry. REQUIRES: a handle does not outlive its Registry and is
+// One Registry per program, created in the composition root and passed by reference; nothing is global. Families create
+// instruments: cheap, copyable handles that point into the registry. REQUIRES: a handle does not outlive its Registry and is
 // not used after its labels were removed from the family. Instruments and exposition() may be used from any thread.
 #pragma once
 
@@ -53,7 +53,8 @@ class Histogram {
   prometheus::Histogram* impl_;
 };
 
-// All series of one metric name. with() finds or makes the series; keep its handle on a hot path, the look-up takes a lock.
+// All series of one metric name. with() finds or creates the series; keep its handle on a hot path, because the lookup takes a
+// lock.
 class CounterFamily {
  public:
   explicit CounterFamily(prometheus::Family<prometheus::Counter>* impl) : impl_(impl) {}
@@ -93,13 +94,13 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // A name may be registered once; a bad or repeated name is our own bug and ends the program.
+  // A name may be registered once; a bad or repeated name is a bug of ours and ends the program.
   [[nodiscard]] CounterFamily counters(const std::string& name, const std::string& help);
   [[nodiscard]] GaugeFamily gauges(const std::string& name, const std::string& help);
-  // bounds: upper bounds of the buckets, strictly rising; +Inf is implied.
+  // bounds: upper bounds of the buckets, strictly increasing; +Inf is implied.
   [[nodiscard]] HistogramFamily histograms(const std::string& name, const std::string& help, std::vector<double> bounds);
 
-  // Everything, in Prometheus text format 0.0.4 (kExpositionContentType).
+  // All metrics in Prometheus text format 0.0.4 (kExpositionContentType).
   [[nodiscard]] std::string exposition() const;
 
  private:

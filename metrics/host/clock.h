@@ -1,4 +1,4 @@
-// The clocks of this machine. Code that tests decide the time of does not read them: it takes an Instant, or seconds.
+// The clocks of this machine. Code whose time tests control does not use them: it takes an Instant, or seconds.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace windlass {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Seconds since some moment in the past; never goes back.
+// Seconds since an arbitrary moment in the past; never goes back.
 [[nodiscard]] inline double monotonic_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -1,7 +1,7 @@
-// HeldPort: a TCP port of 127.0.0.1 for a program that is about to start, with nobody able to take it in between.
+// HeldPort: reserves a TCP port of 127.0.0.1 for a program that is about to start, so that no other program can take it first.
 //
-// The kernel chooses the port, and the socket that holds it stays bound for as long as the object lives: the kernel gives the
-// port to nobody else, while a server that sets SO_REUSEADDR, as all of ours do, can listen on it, also again after a restart.
+// The kernel chooses the port, and the object's socket stays bound to it. The kernel gives the port to nobody else, but a
+// server that sets SO_REUSEADDR, as all of ours do, can listen on it, also after a restart.
 #pragma once
 
 #include <cerrno>
@@ -28,7 +28,7 @@ class HeldPort {
     return *this;
   }
 
-  // kUnavailable where the system has no socket or no port left.
+  // Error: kUnavailable when the system has no socket or port left.
   [[nodiscard]] static Result<HeldPort> take() {
     HeldPort held;
     held.socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

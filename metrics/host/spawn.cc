@@ -1,5 +1,5 @@
-// Everything that takes memory is made before the fork: between fork and exec only async-signal-safe calls are allowed, since
-// other threads may have held locks.
+// Allocates all memory before the fork: between fork and exec only async-signal-safe calls are allowed, because other threads
+// may hold locks.
 #include "metrics/host/spawn.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Pipe {
   }
 };
 
-// 0, or the errno that was sent; the other end closes without one once the program runs.
+// 0, or the errno that the child sent. When the program runs, the pipe closes without one.
 int received_errno(int from) {
   int why = 0;
   ssize_t got = 0;
@@ -54,14 +54,14 @@ int received_errno(int from) {
   return got == sizeof why ? why : 0;
 }
 
-// One stream of the child. False: errno says why.
+// Redirects one stream of the child. Returns false with errno set.
 bool redirect(int from, int stream) {
   if (from == Spawn::kOurs) return true;
   if (from == Spawn::kNull) from = ::open("/dev/null", O_RDWR);
   return from >= 0 && ::dup2(from, stream) == stream;
 }
 
-// What happens in the child; returns with errno when that fails. Safe after a fork.
+// Runs in the child; returns with errno set when it fails. Async-signal-safe.
 void become(const Spawn& what, int in, int out, int err, char* const* argv, char* const* envp) {
   if (what.group == Spawn::Group::kOwn && ::setpgid(0, 0) != 0) return;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE}) ::signal(number, SIG_DFL);
@@ -70,7 +70,7 @@ void become(const Spawn& what, int in, int out, int err, char* const* argv, char
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   if (!redirect(in, STDIN_FILENO) || !redirect(out, STDOUT_FILENO) || !redirect(err, STDERR_FILENO)) return;
-  // Libraries open theirs without O_CLOEXEC. Kernels before 5.11 cannot do this, and the rest goes well without.
+  // Libraries open files without O_CLOEXEC. Kernels before 5.11 lack this call, and the rest works without it.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   for (const int kept : what.kept) {
     if (::fcntl(kept, F_SETFD, 0) != 0) return;
@@ -79,7 +79,7 @@ void become(const Spawn& what, int in, int out, int err, char* const* argv, char
   ::execve(what.program.c_str(), argv, envp);
 }
 
-// A descriptor above 2, or dup2() could overwrite what is still wanted.
+// A duplicate descriptor above 2, so that dup2() cannot overwrite one that is still needed.
 int above_streams(int descriptor) {
   return descriptor < 0 || descriptor > STDERR_FILENO ? descriptor : ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 }
@@ -88,7 +88,8 @@ int above_streams(int descriptor) {
 
 Result<pid_t> spawn(const Spawn& what) {
   const auto failed = [&](int why) {
-    const bool is_there = why == ENOENT && ::access(what.program.c_str(), F_OK) == 0;  // the kernel says the same of a script's
+    // The kernel also reports ENOENT when a script's interpreter is missing.
+    const bool is_there = why == ENOENT && ::access(what.program.c_str(), F_OK) == 0;
     return Error{ErrorCode::kUnavailable,
                  fmt::format("{}: {}{}", what.program, is_there ? "its interpreter: " : "", std::strerror(why))};
   };
@@ -103,7 +104,7 @@ Result<pid_t> spawn(const Spawn& what) {
   if (child == 0) {
     const int reports_to = above_streams(report.write);
     if (what.death_signal != 0) ::prctl(PR_SET_PDEATHSIG, what.death_signal);
-    if (what.death_signal != 0 && ::getppid() != parent) ::_exit(127);  // ended before the line above
+    if (what.death_signal != 0 && ::getppid() != parent) ::_exit(127);  // the parent died before prctl
     if (go.write >= 0) {
       ::close(go.write);
       char byte = 0;
@@ -126,7 +127,7 @@ Result<pid_t> spawn(const Spawn& what) {
       wait_for(child);
       return allowed.error();
     }
-    (void)!::write(go.write, "g", 1);  // we hold the other end, too: no SIGPIPE
+    (void)!::write(go.write, "g", 1);  // we also hold the reading end: no SIGPIPE
   }
   const int why = received_errno(report.read);
   if (why == 0) return child;

@@ -15,8 +15,8 @@
 namespace windlass {
 namespace {
 
-// The empty draft, which nobody else writes to until it is closed; below 0: errno says why not. A draft that somebody has
-// renamed while this waited for it is their file now.
+// Opens and empties the draft file, locked against other writers until it is closed; below 0: errno is set. If another writer
+// renamed the draft while this one waited for the lock, the renamed file is theirs.
 int open_draft(const char* draft) {
   for (;;) {
     const int file = ::open(draft, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -34,7 +34,7 @@ int open_draft(const char* draft) {
   }
 }
 
-// 0, or an errno.
+// Returns 0, or an errno.
 int write_all(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file, bytes.data(), bytes.size());

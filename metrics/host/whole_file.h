@@ -1,4 +1,4 @@
-// Files that are written whole: the one place that writes next to a file and renames.
+// Writes files atomically; the only place that writes next to a file and renames.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 namespace windlass {
 
-// Whoever reads the file, at any time or after we were killed, finds all of the bytes or what was there before: they are
-// written to PATH.new, by one writer at a time, and renamed. Not synchronised with the disk: a loss of power may still take the
-// file. The mode is 0666 less the umask. Error: kInvalidArgument where another path would do, else kUnavailable: "PATH: cannot
-// be written: why"; nothing is left behind then. Any thread.
+// Readers find either all the bytes or the old file, even if we are killed. The bytes are written to PATH.new, by one writer at
+// a time, and renamed. Not synced to disk: a power loss may lose the file. The mode is 0666 minus the umask. Error:
+// kInvalidArgument when another path would work, otherwise kUnavailable: "PATH: cannot be written: REASON"; nothing is left
+// behind. Any thread.
 [[nodiscard]] Result<void> write_whole_file(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace windlass

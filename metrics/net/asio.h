@@ -1,7 +1,7 @@
-// Asio and Beast, under the names that we use. Heavy: a header that a program's pure part includes does not include this one.
+// Short names for Asio and Beast. Slow to compile: headers of a program's pure part do not include it.
 //
-// What uses it runs on one thread and one io_context: no lock, no strand. Operations are awaited in coroutines, and errors come
-// as error codes: `co_await op(..., to(ec))`.
+// Code that uses it runs on one thread and one io_context, without locks or strands. Operations are awaited in coroutines and
+// return errors as error codes: `co_await op(..., to(ec))`.
 #pragma once
 
 #include <utility>  // Asio 1.18's awaitable.h uses std::exchange without it
@@ -32,7 +32,7 @@ namespace http = boost::beast::http;
 using tcp = boost::asio::ip::tcp;
 using boost::system::error_code;
 
-// The completion token that awaits and leaves the error in `error`.
+// Completion token that awaits the operation and stores the error in `error`.
 inline auto to(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
 }  // namespace windlass::net

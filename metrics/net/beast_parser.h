@@ -1,11 +1,12 @@
-// Beast's HTTP parser, without the assertions inside of it: a peer's bytes could fail one of them. An empty chunked body that
-// came in pieces of a byte ended each of our programs (until Boost 1.86: github.com/boostorg/beast/pull/2861); without the
-// assertion the parser asks for more, as it should.
+// Beast's HTTP parser without its internal assertions, because a peer's bytes can fail one of them. An empty chunked body that
+// arrived byte by byte crashed each of our programs (until Boost 1.86: github.com/boostorg/beast/pull/2861). Without the
+// assertion the parser correctly asks for more bytes.
 //
-// Everybody includes the parser from here (tests/tidy): two programs' worth of it under one name would be one of the two.
+// All code includes the parser from here (tests/tidy checks this): two builds of it under one name would violate the
+// one-definition rule.
 #pragma once
 
-// What the parser includes keeps its assertions.
+// Headers that the parser includes keep their assertions.
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/buffer_traits.hpp>
 #include <boost/beast/core/detail/clamp.hpp>
@@ -20,6 +21,6 @@
 #define BOOST_DISABLE_ASSERTS
 #include <boost/beast/http/basic_parser.hpp>
 #undef BOOST_DISABLE_ASSERTS
-#include <boost/assert.hpp>  // defines them anew
+#include <boost/assert.hpp>  // defines them again
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>

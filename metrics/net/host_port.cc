@@ -10,7 +10,7 @@ namespace windlass::net {
 Result<HostPort> parse_host_port(std::string_view text) {
   const auto bad = [&] {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("found '{}', allowed is HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080", text)};
+                 fmt::format("must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080 (got '{}')", text)};
   };
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return bad();

@@ -1,4 +1,4 @@
-// Accepting, reading and the answers to what is no request.
+// Accepts connections, reads requests, and answers what is not a valid request.
 #include "metrics/net/http_server.h"
 
 #include <algorithm>
@@ -28,11 +28,11 @@ std::string_view text_in(const beast::flat_buffer& buffer) {
   return {static_cast<const char*>(buffer.data().data()), buffer.size()};
 }
 
-// Of a body that could not be read; its head was good.
+// Explains why a body could not be read; its head was good.
 Refusal explain(const error_code& error, std::size_t max_body_bytes) {
   if (error == http::error::body_limit) {
-    return {413, fmt::format("The request's body: found more than {} bytes, allowed are {}.", max_body_bytes, max_body_bytes),
-            "body_too_large", ""};
+    return {413, fmt::format("The request's body must be at most {} bytes long (got more).", max_body_bytes), "body_too_large",
+            ""};
   }
   const bool is_http = error.category() == http::make_error_code(http::error::bad_chunk).category();
   if (is_http && error != http::error::end_of_stream && error != http::error::partial_message) {
@@ -120,7 +120,7 @@ void HttpServer::stop_accepting() {
   stopping_ = true;
   error_code ignored;
   acceptor_.close(ignored);
-  // Those without a whole head.
+  // Connections without a complete head.
   for (Session* session : waiting_) session->stream.socket().shutdown(tcp::socket::shutdown_receive, ignored);
 }
 
@@ -137,7 +137,7 @@ asio::awaitable<void> HttpServer::accept_loop() {
     tcp::socket socket = co_await acceptor_.async_accept(to(error));
     if (stopping_) co_return;
     if (error) {
-      // Out of descriptors, most likely: those in use will be given back.
+      // Probably out of descriptors: connections in use will free some.
       warn("accepting: " + error.message());
       asio::steady_timer pause(io_, std::chrono::milliseconds(50));
       co_await pause.async_wait(to(error));
@@ -146,8 +146,8 @@ asio::awaitable<void> HttpServer::accept_loop() {
     std::string peer = peer_of(socket);
     if (!make_room(peer)) {
       const auto own = of_peer_.find(peer);
-      warn(fmt::format("{} is turned away: connections are {} in all and {} from there, allowed are {} and {}", peer,
-                       sessions_.size(), own == of_peer_.end() ? 0 : own->second, options_.limits.connections,
+      warn(fmt::format("refusing a connection from {}: {} connections in total and {} from there; the limits are {} and {}",
+                       peer, sessions_.size(), own == of_peer_.end() ? 0 : own->second, options_.limits.connections,
                        options_.limits.connections_per_peer));
       continue;
     }
@@ -158,7 +158,7 @@ asio::awaitable<void> HttpServer::accept_loop() {
   }
 }
 
-// Whoever holds connections without asking for anything makes room for who comes in, first of all the peer that holds most.
+// Closes an idle connection for a new one, preferably of the peer that holds the most.
 bool HttpServer::make_room(const std::string& peer) {
   const auto own = of_peer_.find(peer);
   if (own != of_peer_.end() && own->second >= options_.limits.connections_per_peer && !close_longest_waiting(peer))
@@ -169,7 +169,7 @@ bool HttpServer::make_room(const std::string& peer) {
   return most != of_peer_.end() && (close_longest_waiting(most->first) || close_longest_waiting(""));
 }
 
-// Empty: of any peer.
+// Empty: any peer.
 bool HttpServer::close_longest_waiting(const std::string& peer) {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(),
                                   [&](const Session* session) { return peer.empty() || session->peer == peer; });
@@ -202,7 +202,7 @@ asio::awaitable<void> HttpServer::serve(std::shared_ptr<Session> session) {
       open = !failed;
     }
     while (open && (!stopping_ || session->buffer.size() > 0)) open = co_await serve_one(*session);
-  } catch (const std::exception& e) {  // memory
+  } catch (const std::exception& e) {  // out of memory
     warn(fmt::format("a connection failed: {}", e.what()));
   }
   works(*session);
@@ -213,7 +213,7 @@ asio::awaitable<void> HttpServer::serve(std::shared_ptr<Session> session) {
   if (--of_peer_[session->peer] == 0) of_peer_.erase(session->peer);
 }
 
-// Answers, then reads on for a moment: closing with unread bytes would reset the connection, and the answer with it.
+// Answers, then keeps reading for a moment: closing with unread bytes would reset the connection and lose the answer.
 asio::awaitable<void> HttpServer::refuse(Session& session, const Refusal& refused) {
   Stream& stream = session.stream;
   const std::string text = simple_response(refused.status, kJson, options_.refusal_body(refused), false, refused.headers);
@@ -228,7 +228,7 @@ asio::awaitable<void> HttpServer::refuse(Session& session, const Refusal& refuse
   while (!error && total < kMaxLingerBytes) total += co_await stream.async_read_some(asio::buffer(scrap), to(error));
 }
 
-// Leaves a whole and good head at the beginning of the buffer. False: there is none, and `refused` says what to answer.
+// Reads until the buffer starts with a complete, valid head. Returns false if there is none; `refused` is then the answer.
 asio::awaitable<bool> HttpServer::read_head(Session& session, Refusal& refused) {
   Stream& stream = session.stream;
   beast::flat_buffer& buffer = session.buffer;
@@ -236,7 +236,7 @@ asio::awaitable<bool> HttpServer::read_head(Session& session, Refusal& refused) 
   bool idle = buffer.size() == 0;  // between two requests
   stream.expires_after(idle ? options_.limits.idle_time : options_.limits.head_time);
   while (true) {
-    while (text_in(buffer).substr(0, 2) == "\r\n") buffer.consume(2);  // between requests (RFC 9112, 2.2)
+    while (text_in(buffer).substr(0, 2) == "\r\n") buffer.consume(2);  // allowed between requests (RFC 9112, 2.2)
     const std::string_view text = text_in(buffer);
     const std::size_t end = text.find(kHeadEnd);
     if (end != std::string_view::npos && end + kHeadEnd.size() <= max_bytes) {
@@ -249,8 +249,8 @@ asio::awaitable<bool> HttpServer::read_head(Session& session, Refusal& refused) 
       co_return false;
     }
     if (text.size() >= max_bytes || end != std::string_view::npos) {
-      refused = {431, fmt::format("The request's head: found more than {} bytes, allowed are {}.", max_bytes, max_bytes),
-                 "head_too_large", ""};
+      refused = {431, fmt::format("The request's head must be at most {} bytes long (got more).", max_bytes), "head_too_large",
+                 ""};
       co_return false;
     }
     if (!may_become_head(text)) {
@@ -261,7 +261,7 @@ asio::awaitable<bool> HttpServer::read_head(Session& session, Refusal& refused) 
     const std::size_t n = co_await stream.async_read_some(buffer.prepare(kReadBytes), to(error));
     if (error) co_return false;
     buffer.commit(n);
-    // Being idle and being slow have different limits.
+    // The limits for idle and for slow connections differ.
     if (std::exchange(idle, false)) stream.expires_after(options_.limits.head_time);
   }
 }
@@ -271,7 +271,7 @@ asio::awaitable<bool> HttpServer::read_body(Session& session, http::request_pars
   Stream& stream = session.stream;
   const std::size_t max_bytes = options_.max_body ? options_.max_body(parser.get().base()) : options_.limits.body_bytes;
   parser.body_limit(max_bytes);
-  // Told before a byte of it is read: a client that announces too much need not send it.
+  // Checked before a byte is read: a client that announces too much need not send it.
   const auto announced = parser.content_length();
   error_code error;
   if (announced && *announced > max_bytes) error = http::error::body_limit;
@@ -283,11 +283,11 @@ asio::awaitable<bool> HttpServer::read_body(Session& session, http::request_pars
   while (!error && !parser.is_done()) {
     co_await http::async_read_some(stream, session.buffer, parser, to(error));
     if (!part.resize(parser.get().body().size())) {
-      warn(fmt::format("a request is refused: the bodies in hand hold {} bytes, allowed are {}", options_.memory->held_bytes(),
-                       options_.memory->max_bytes()));
+      warn(fmt::format("refusing a request: the bodies of current requests hold {} bytes of at most {}",
+                       options_.memory->held_bytes(), options_.memory->max_bytes()));
       refused = {503,
-                 fmt::format("The requests in hand hold {} bytes, allowed are {}.", options_.memory->held_bytes(),
-                             options_.memory->max_bytes()),
+                 fmt::format("The server has no memory left for this request: current requests hold {} bytes of at most {}.",
+                             options_.memory->held_bytes(), options_.memory->max_bytes()),
                  "too_many_bytes", "Retry-After: 1\r\n"};
       co_return false;
     }
@@ -301,7 +301,7 @@ asio::awaitable<bool> HttpServer::serve_one(Session& session) {
   waits(session);
   Refusal refused;
   bool good = co_await read_head(session, refused);
-  if (!stream.socket().is_open()) co_return false;  // it made room for another while its head came in
+  if (!stream.socket().is_open()) co_return false;  // another connection took its place while its head arrived
   http::request_parser<http::string_body> parser;
   MemoryBudget::Part part(options_.memory);
   http::request_header<> head;
@@ -318,14 +318,14 @@ asio::awaitable<bool> HttpServer::serve_one(Session& session) {
     if (error) {
       refused = {400, fmt::format("The request is not HTTP/1.1: {}.", error.message()), "bad_http", ""};
     } else {
-      head = parser.get().base();  // trailers, which come after the body, are none of it
+      head = parser.get().base();  // the trailers after the body do not belong to the head
       if (options_.admit) refused = options_.admit(head).value_or(Refusal{});
     }
     good = refused.status == 0;
   }
   if (good) good = co_await read_body(session, parser, part, refused);
   if (!good) {
-    // What was read of it is of no use, and must not keep others out while the client reads its answer.
+    // The partial body is useless, and must not take memory from others while the client reads its answer.
     parser.get().body() = std::string();
     static_cast<void>(part.resize(0));
     if (refused.status != 0) co_await refuse(session, refused);

@@ -1,9 +1,9 @@
-// HttpServer: the one HTTP server of gateway, controller and worker. It accepts connections and reads requests from them, one
-// after the other; what a request means is the handler's.
+// HttpServer: the HTTP server of gateway, controller and worker. It accepts connections and reads requests one after the other;
+// the handler answers them.
 //
-// HTTP/1.1 with keep-alive, over TLS where a context is given. Pipelined requests wait in their order: the next one is read
-// when the last answer is written. Limits hold before anybody is authenticated: on a head, its time and its form
-// (request_head.h), a body and the bodies of all requests in hand, idleness, connections in all and of one peer. One thread.
+// HTTP/1.1 with keep-alive, over TLS if a context is given. Pipelined requests wait in order: the next one is read when the
+// last answer is written. Limits apply before authentication: on the head, its time and its form (request_head.h), on each body
+// and all bodies together, on idle time, and on connections in total and per peer. One thread.
 #pragma once
 
 #include <chrono>
@@ -23,36 +23,36 @@
 
 namespace windlass::net {
 
-// With what its body holds of the server's memory, wherever it is moved.
+// A request, with the share of the server's memory budget that its body holds; the share moves with it.
 struct HttpRequest : http::request<http::string_body> {
   using http::request<http::string_body>::request;
   MemoryBudget::Part memory;
 };
 
-// An answer to what never becomes a request. Status 0: the connection is closed without one.
+// An answer to something that is not a valid request. Status 0: close the connection without an answer.
 struct Refusal {
   int status = 0;
-  std::string message;  // for a person
-  std::string code;     // for a program
-  std::string headers;  // more header lines, each with its CRLF
+  std::string message;  // for people
+  std::string code;     // for programs
+  std::string headers;  // additional header lines, each with its CRLF
 };
 
 class HttpServer {
  public:
-  // Answers the request on the stream; false: the connection is to be closed. The request may be moved from. Of a target that
-  // is a whole URI it sees path and query.
+  // Answers the request on the stream; returns false to close the connection. It may move from the request. If the target is a
+  // whole URI, the handler sees its path and query.
   using Handler = std::function<asio::awaitable<bool>(Stream& stream, HttpRequest& request)>;
 
   struct Options {
     HttpLimits limits = {};
-    // Of the bodies of all requests in hand (else 503), and of what handlers count into it.
+    // Budget for the bodies of current requests (beyond: 503), and for what handlers add to it.
     std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::size_t{512} << 20U);
-    // Asked for every connection; null: no TLS.
+    // Called for every connection; null: no TLS.
     std::function<std::shared_ptr<ssl::context>()> tls = nullptr;
-    // Asked once a head is there and before its body is read: why it is refused, or how large its body may be instead.
+    // Both are called when the head is complete, before the body is read: a reason to refuse it, or a different body limit.
     std::function<std::optional<Refusal>(const http::request_header<>& head)> admit = nullptr;
     std::function<std::size_t(const http::request_header<>& head)> max_body = nullptr;
-    // The JSON that says why a request is refused.
+    // Returns the JSON body of a refusal.
     std::function<std::string(const Refusal& refusal)> refusal_body;
   };
 
@@ -64,13 +64,13 @@ class HttpServer {
   // Binds, listens and begins to accept; at "::" from IPv4 too, and from IPv4 alone where the machine has no IPv6. Error:
   // kUnavailable, naming the address.
   [[nodiscard]] Result<void> listen(const HostPort& address);
-  // Takes over a socket that listens already, and owns it; nothing is accepted before accept(). Connections wait in the socket
-  // meanwhile. Error: kInvalidArgument, it is no such socket.
+  // Takes ownership of a socket that already listens. Nothing is accepted before accept(); connections wait in the socket's
+  // backlog. Error: kInvalidArgument when it is not such a socket.
   [[nodiscard]] Result<void> adopt(int listening_socket);
-  void accept();  // REQUIRES: adopt(), once
+  void accept();  // REQUIRES: adopt() was called; call once
   [[nodiscard]] HostPort bound() const { return bound_; }
 
-  // No new connections, and idle ones are closed; a connection with a request in hand goes on. May be called twice.
+  // Accepts no new connections and closes idle ones; a connection with a running request continues. May be called twice.
   void stop_accepting();
 
   [[nodiscard]] std::size_t connections() const { return sessions_.size(); }
@@ -100,16 +100,16 @@ class HttpServer {
   HostPort bound_;
   bool stopping_ = false;
   Sessions sessions_;
-  Sessions waiting_;  // without a whole head: those that may be closed for others, the one that waits longest first
+  Sessions waiting_;  // without a complete head: may be closed for others, longest waiting first
   std::map<std::string, std::size_t> of_peer_;
   std::chrono::steady_clock::time_point warned_{};
 };
 
-// The most connections that this process may hold of those wanted: its limit of open files, which is raised as far as it may
-// be, leaves as many for connections of its own.
+// The number of connections, up to `wanted`, that this process may accept. Raises the limit of open files as far as possible;
+// keeps 64 of them, and half of the rest, for other files and outgoing connections.
 [[nodiscard]] std::size_t connections_within_file_limit(std::size_t wanted);
 
-// A whole answer as text; `headers` holds complete header lines.
+// A complete answer as text; `headers` holds whole header lines.
 [[nodiscard]] std::string simple_response(int status, std::string_view content_type, std::string_view body, bool keep_alive,
                                           std::string_view headers = {});
 

@@ -1,4 +1,4 @@
-// Between the server's thread, on which a coroutine writes, and those that answer, there is an Outbox for each call.
+// An Outbox per call connects the server's thread, on which a coroutine writes, with the threads that answer.
 #include "metrics/net/http_service.h"
 
 #include <algorithm>
@@ -18,27 +18,27 @@ namespace windlass::net {
 namespace {
 
 constexpr std::size_t kMaxUnsentBytes = std::size_t{64} << 20U;
-constexpr std::size_t kWriteBytes = 256U << 10U;  // at a time, each within kWriteTimeout
+constexpr std::size_t kWriteBytes = 256U << 10U;  // per write, each within kWriteTimeout
 constexpr auto kWriteTimeout = std::chrono::seconds(60);
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// One call fails, and answers when it is let go; the program goes on.
+// If the work throws, the call fails and is answered when it is released; the program continues.
 void run_guarded(const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& e) {
     spdlog::warn("a request's handler failed: {}", e.what());
   } catch (...) {
-    spdlog::warn("a request's handler failed with something that is no std::exception");
+    spdlog::warn("a request's handler threw something other than a std::exception");
   }
 }
 
-// "Connection: close", which is the server's to write.
+// True for "Connection: close", which the server writes itself.
 bool is_close(const std::pair<std::string, std::string>& header) {
   return beast::iequals(header.first, "Connection") && beast::iequals(header.second, "close");
 }
 
-// Header lines; what would be more than a line of its own is left out.
+// Header lines; drops headers that would break out of their line.
 std::string lines_of(const std::vector<std::pair<std::string, std::string>>& headers) {
   std::string lines;
   for (const auto& header : headers) {
@@ -51,7 +51,7 @@ std::string lines_of(const std::vector<std::pair<std::string, std::string>>& hea
 
 }  // namespace
 
-// Where threads leave work for the service as long as it is there.
+// Threads post work for the service here while it exists.
 struct ServiceCore {
   std::mutex mutex;
   asio::io_context* io = nullptr;  // null: closed
@@ -82,20 +82,20 @@ struct HttpService::Io {
 
 namespace {
 
-// What wakes the coroutine that writes an answer; of the service's thread.
+// Wakes the coroutine that writes an answer; used on the service's thread.
 struct Signal {
   asio::steady_timer timer;
-  Stream* stream;  // null: nobody writes any more
+  Stream* stream;  // null: nobody is writing
 };
 
-// What is to be written of one answer; of any thread, with the mutex held.
+// The data to write for one answer; any thread, with the mutex held.
 struct Outbox {
   std::mutex mutex;
-  bool answered = false;   // a head is in `bytes`, or was
+  bool answered = false;   // `bytes` holds or held a head
   bool streaming = false;  // begun and not ended
   bool over = false;
-  bool broken = false;    // the connection is to break after `bytes`
-  bool too_slow = false;  // or at once, whatever is being written
+  bool broken = false;    // break the connection after `bytes`
+  bool too_slow = false;  // or immediately, whatever is being written
   bool keep_alive = true;
   bool chunked = true;
   bool no_body = false;  // HEAD
@@ -105,7 +105,7 @@ struct Outbox {
   bool has_left = false;
   std::function<void()> wake;
 
-  // Whether this is the one answer; takes `done` with it.
+  // True for the first answer; then stores `done`.
   [[nodiscard]] bool take(const HttpResponse& response, ServerCall::Done& on_end) {
     if (answered || over) return false;
     answered = true;
@@ -143,7 +143,7 @@ struct ServerCall::Request {
   std::string method, target, path;
 
   ~Request() {
-    // Everybody has let it go: without an answer, or in the middle of one.
+    // The last copy was released without an answer, or in the middle of one.
     const std::scoped_lock lock(outbox->mutex);
     if (outbox->over) return;
     if (!outbox->answered) {
@@ -260,14 +260,14 @@ void ServerCall::post(std::function<void()> work) const {
 
 namespace {
 
-// Writes one answer as it comes in; true when the connection may carry another request.
+// Writes one answer as it arrives; true when the connection may carry another request.
 class Writer {
  public:
   Writer(Stream& stream, std::shared_ptr<Outbox> outbox, std::shared_ptr<Signal> signal)
       : stream_(stream), outbox_(std::move(outbox)), signal_(std::move(signal)) {}
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
-  // However it ends, also with the service.
+  // Runs however it ends, also when the service ends.
   ~Writer() {
     signal_->stream = nullptr;
     ServerCall::Done done;

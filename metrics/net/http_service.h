@@ -1,10 +1,10 @@
-// HttpService: an HttpServer on a thread of its own, for programs whose handlers run on other threads and answer later.
+// HttpService: an HttpServer on its own thread, for programs whose handlers run on other threads and answer later.
 //
 //   HttpService service(options, [](ServerCall call) { call.answer({200, "ok\n", "text/plain"}); });
 //   service.open({"127.0.0.1", "8080"});
 //
-// A handler runs on one of a few threads and waits for nothing there. It, or whoever it gives the call to, answers once: whole,
-// or as a body that is written piece by piece. A call that everybody lets go unanswered is answered with 500.
+// Handlers run on a small thread pool and must not block. The handler, or whoever it passes the call to, answers once: as a
+// whole, or with a body that is written piece by piece. A call that is released without an answer gets a 500.
 #pragma once
 
 #include <functional>
@@ -22,42 +22,43 @@ namespace windlass::net {
 
 struct HttpResponse {
   int status = 200;
-  std::string body;  // of a body that is written piece by piece: its first piece
+  std::string body;  // for a body written piece by piece: its first piece
   std::string content_type;
-  std::vector<std::pair<std::string, std::string>> headers;  // "Connection: close" ends the connection after the answer
+  std::vector<std::pair<std::string, std::string>> headers;  // "Connection: close" closes the connection after the answer
 };
 
 struct ServiceCore;
 
-// A request and the place for its answer. Copies are the same one; any thread.
+// A request and the place for its answer. Copies share both; any thread.
 class ServerCall {
  public:
-  // Whether the answer has left whole.
+  // Called with whether the whole answer was sent.
   using Done = std::function<void(bool sent)>;
 
   [[nodiscard]] const std::string& method() const;
-  [[nodiscard]] const std::string& target() const;  // path and query, as they came
-  [[nodiscard]] const std::string& path() const;    // as it came, without the query
-  // Decoded; empty where there is none of that name.
+  [[nodiscard]] const std::string& target() const;  // path and query, as received
+  [[nodiscard]] const std::string& path() const;    // as received, without the query
+  // Decoded; empty when there is no such parameter.
   [[nodiscard]] std::string query(std::string_view name) const;
   [[nodiscard]] std::string header(std::string_view name) const;
-  // To be moved from by one.
+  // One caller may move from it.
   [[nodiscard]] std::string& body() const;
 
-  // The whole answer. `done` is called once, from the service's thread. A call that is answered already ignores it, but for
-  // `done`.
+  // Sends the whole answer. `done` is called once, on the service's thread. Ignored, apart from calling `done`, if the call is
+  // already answered.
   void answer(HttpResponse response, Done done = nullptr) const;
-  // Head and first piece of a body of a length that is not known yet. finish() or break_off() ends it.
+  // Sends the head and first piece of a body of unknown length. finish() or break_off() ends it.
   void begin(HttpResponse response, Done done = nullptr) const;
-  // Ignored where nothing was begun, and after the end. More than 64 MiB that the peer does not take break the answer off.
+  // Ignored if nothing was begun, and after the end. Breaks off when the peer leaves more than 64 MiB unread.
   void write(std::string piece) const;
   void finish() const;
-  // The peer sees the connection break: what it has is not the whole answer. Before begin(), it sees no answer at all.
+  // Breaks the connection, so that the peer knows that the answer is incomplete. Before begin(), the peer gets no answer at
+  // all.
   void break_off() const;
 
-  // Calls it, from the service's thread, when the peer leaves before the answer is over. One at a time.
+  // Calls `left` on the service's thread if the peer leaves before the answer is complete. Only one at a time.
   void on_left(std::function<void()> left) const;
-  // Runs it on one of the service's threads; drops it when the service has closed.
+  // Runs `work` on one of the service's threads; drops it if the service is closed.
   void post(std::function<void()> work) const;
 
  private:
@@ -76,12 +77,12 @@ class HttpService {
   HttpService(const HttpService&) = delete;
   HttpService& operator=(const HttpService&) = delete;
 
-  // Error: kUnavailable, naming the address.
+  // Error: kUnavailable, with the address.
   [[nodiscard]] Result<void> open(const HostPort& address);
   [[nodiscard]] HostPort bound() const;
 
-  // No new connections; what is in hand goes on for at most so long and is broken off then. False: something was. Handlers that
-  // run are waited for. REQUIRES: not from a handler.
+  // Accepts no new connections. Current calls get at most limit_s and are then broken off; returns false if any was. Waits for
+  // running handlers. REQUIRES: not called from a handler.
   bool close(double limit_s);
 
  private:

@@ -1,5 +1,5 @@
-// MemoryBudget: how much many parts may hold together. Any thread: a part is given back where its memory is. It outlives its
-// parts, which may stand in coroutines that are never resumed: therefore it is shared.
+// MemoryBudget: limits the memory that many parts hold together. Thread-safe: a part may be released on any thread. Shared,
+// because it must outlive its parts, and these may be in coroutines that are never resumed.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@ class MemoryBudget {
   [[nodiscard]] std::size_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] std::size_t max_bytes() const { return max_bytes_; }
 
-  // Of one owner at a time.
+  // A share of the budget, with one owner at a time.
   class Part {
    public:
-    Part() = default;  // holds nothing, of no budget
+    Part() = default;  // holds nothing, belongs to no budget
     explicit Part(std::shared_ptr<MemoryBudget> all) : all_(std::move(all)) {}
     ~Part() {
       if (all_ != nullptr) all_->held_bytes_ -= bytes_;
@@ -31,7 +31,7 @@ class MemoryBudget {
       return *this;
     }
 
-    // False, and nothing changed: it does not fit. Shrinking always does. REQUIRES: a budget.
+    // Returns false and changes nothing if it does not fit. Shrinking always works. REQUIRES: it belongs to a budget.
     [[nodiscard]] bool resize(std::size_t bytes) {
       std::size_t held = all_->held_bytes_;
       do {

@@ -1,5 +1,5 @@
-// Waits for bytes, and behind bytes looks now and then: a peer that pipelines its next request, or says goodbye over TLS, has
-// bytes to read, and the end that follows them cannot be waited for.
+// Waits for bytes, and once there are bytes polls: a peer that pipelines its next request, or closes TLS, has bytes to read,
+// and the end of the stream behind them cannot be awaited.
 #include "metrics/net/peer_watch.h"
 
 #include <utility>

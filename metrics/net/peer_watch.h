@@ -1,4 +1,4 @@
-// PeerWatch: notices that the peer of a connection leaves while something else is awaited.
+// PeerWatch: notices that the peer of a connection leaves while the code waits for something else.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace windlass::net {
 
-// As long as it lives nobody reads from the stream, and `left` is called once, from the stream's thread, should the peer close
-// its side. Writing may go on beside it.
+// While it exists nobody may read from the stream. `left` is called once, on the stream's thread, if the peer closes its side.
+// Writing may continue.
 class PeerWatch {
  public:
   PeerWatch(Stream& stream, std::function<void()> left);

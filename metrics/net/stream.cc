@@ -1,4 +1,4 @@
-// Handshakes and goodbyes.
+// TLS handshakes and shutdown.
 #include "metrics/net/stream.h"
 
 #include <boost/asio/ssl/host_name_verification.hpp>
@@ -27,7 +27,7 @@ asio::awaitable<error_code> Stream::connect_tls(std::shared_ptr<ssl::context> co
   error_code error;
   error_code numeric;
   asio::ip::make_address(name, numeric);
-  // An address may not stand in the SNI extension.
+  // SNI allows names only, no addresses.
   if (numeric) SSL_set_tlsext_host_name(tls_->native_handle(), name.c_str());
   tls_->set_verify_mode(ssl::verify_peer);
   tls_->set_verify_callback(ssl::host_name_verification(name));

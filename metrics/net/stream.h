@@ -1,6 +1,6 @@
-// Stream: a TCP connection, with or without TLS around it. What reads and writes need not know which.
+// Stream: a TCP connection with or without TLS; its readers and writers need not know which.
 //
-// An AsyncReadStream and AsyncWriteStream for Asio and Beast. Time limits and closing act on the TCP connection below. One
+// An AsyncReadStream and AsyncWriteStream for Asio and Beast. Timeouts and closing act on the TCP connection underneath. One
 // thread.
 #pragma once
 
@@ -24,23 +24,23 @@ class Stream {
   explicit Stream(asio::io_context& io) : tcp_(io) {}
   explicit Stream(tcp::socket socket) : tcp_(std::move(socket)) {}
 
-  // Speaks TLS from here on. The context must not change afterwards; it lives as long as the stream needs it.
+  // Starts TLS as a server. The context must not change afterwards; the stream keeps it alive.
   [[nodiscard]] asio::awaitable<error_code> accept_tls(std::shared_ptr<ssl::context> context);
-  // As a client that verifies the peer's certificate for this name.
+  // Starts TLS as a client and verifies the peer's certificate for this name.
   [[nodiscard]] asio::awaitable<error_code> connect_tls(std::shared_ptr<ssl::context> context, std::string name);
-  // Says goodbye, so that the peer knows that nothing was cut off. At once where there is no TLS.
+  // Shuts TLS down, so that the peer knows that the data is complete. Returns immediately without TLS.
   [[nodiscard]] asio::awaitable<void> end_tls();
 
   [[nodiscard]] executor_type get_executor() { return tcp_.get_executor(); }
   [[nodiscard]] tcp::socket& socket() { return tcp_.socket(); }
   [[nodiscard]] beast::tcp_stream& tcp_layer() { return tcp_; }
-  // Of each read and write from here on.
+  // Timeout of each read and write from now on.
   template <class Duration>
   void expires_after(Duration limit) {
     tcp_.expires_after(limit);
   }
   void expires_never() { tcp_.expires_never(); }
-  // Also forgets the TLS session: the stream may connect anew.
+  // Also forgets the TLS session, so that the stream may connect again.
   void close();
 
   template <class Buffers, class Token>

@@ -1,8 +1,8 @@
-// Reloaded<T>: something that is made from files and follows them. What is in use is always whole and good: files that cannot
-// be read or make no T change nothing.
+// Reloaded<T>: a value made from files and kept up to date with them. The current value is always complete and valid: files
+// that cannot be read, or from which no T can be made, change nothing.
 //
 //   auto token = Reloaded<std::string>::load({path}, [](const auto& texts) { return parse_token(texts[0]); });
-//   ... token->current() on any thread; token->refresh() now and then, on one.
+//   ... token->current() on any thread; token->refresh() from time to time, on one.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class Reloaded {
  public:
   using Make = std::function<Result<T>(const std::vector<std::string>& texts)>;
 
-  // Error: what stands in the way of the first T.
+  // Error: why the first T could not be made.
   [[nodiscard]] static Result<std::shared_ptr<Reloaded>> load(std::vector<std::string> paths, Make make) {
     std::shared_ptr<Reloaded> made(new Reloaded(std::move(paths), std::move(make)));
     if (const auto first = made->refresh(); first.has_value() && !first->ok()) return first->error();
@@ -36,7 +36,7 @@ class Reloaded {
     return current_;
   }
 
-  // Looks at the files. nullopt: nothing has changed since the last look; an Error: what they say now is not used.
+  // Checks the files. nullopt: nothing changed since the last check; Error: the new contents are not used.
   [[nodiscard]] std::optional<Result<void>> refresh() {
     std::vector<std::string> texts;
     std::string trouble;

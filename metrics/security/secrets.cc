@@ -39,8 +39,8 @@ Result<std::string> parse_token(std::string_view text) {
   const bool visible = std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
   if (visible && text.size() >= kMinTokenChars && text.size() <= kMaxTokenChars) return std::string(text);
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("token: found {} characters{}, allowed are {} to {} visible ASCII characters in one line",
-                           text.size(), visible ? "" : ", some not visible ASCII", kMinTokenChars, kMaxTokenChars)};
+               fmt::format("token: must be {} to {} visible ASCII characters on one line (got {} characters{})", kMinTokenChars,
+                           kMaxTokenChars, text.size(), visible ? "" : ", some not visible ASCII")};
 }
 
 std::string sha256_hex(std::string_view text) { return hex_of(digest(text)); }

@@ -1,4 +1,4 @@
-// Tokens and digests. Nothing here puts a secret into an error.
+// Tokens and digests. No error here contains a secret.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace windlass::security {
 
-// The one token of a file: 16 to 4096 visible ASCII characters, white space around it left away.
+// The single token in a file: 16 to 4096 visible ASCII characters; surrounding white space is ignored.
 [[nodiscard]] Result<std::string> parse_token(std::string_view text);
 
 // 64 lower-case hexadecimal digits.
 [[nodiscard]] std::string sha256_hex(std::string_view text);
 
-// A secret for one purpose, from which neither `secret` nor those for other purposes can be told: HMAC-SHA256 (RFC 2104), 64
+// Derives a secret for one purpose. It reveals neither `secret` nor the secrets for other purposes: HMAC-SHA256 (RFC 2104), 64
 // hexadecimal digits.
 [[nodiscard]] std::string derived_secret(std::string_view secret, std::string_view purpose);
 
-// Takes the same time whatever differs, length included.
+// Compares in constant time, whatever differs, including the length.
 [[nodiscard]] bool same_secret(std::string_view a, std::string_view b);
 
-// What stands after "Bearer " (in any case) in an Authorization header; empty when it is of another kind or missing.
+// The text after "Bearer " (in any case) in an Authorization header; empty for another scheme or a missing header.
 [[nodiscard]] std::string_view bearer(std::string_view authorization);
 
 }  // namespace windlass::security

@@ -25,7 +25,7 @@ Error bad(const std::string& what) {
   return Error{ErrorCode::kInvalidArgument, reason == nullptr ? what : fmt::format("{} ({})", what, reason)};
 }
 
-// A key with a passphrase must not stop the program at a prompt.
+// A key with a passphrase must not make the program wait at a prompt.
 int no_passphrase(char*, int, int, void*) { return 0; }
 
 }  // namespace
@@ -35,7 +35,7 @@ Result<void> use_certificate(SSL_CTX* context, const Certificate& certificate) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   const Bio chain = bio_of(certificate.chain_pem);
   const X509Ptr leaf(PEM_read_bio_X509(chain.get(), nullptr, &no_passphrase, nullptr), &X509_free);
-  if (leaf == nullptr) return bad("certificate: found no PEM certificate, allowed is the leaf and then its chain");
+  if (leaf == nullptr) return bad("certificate: must be PEM, first the leaf and then its chain (got no certificate)");
   if (SSL_CTX_use_certificate(context, leaf.get()) != 1) return bad("certificate: cannot be used");
   SSL_CTX_clear_extra_chain_certs(context);
   while (X509* next = PEM_read_bio_X509(chain.get(), nullptr, &no_passphrase, nullptr)) {
@@ -47,9 +47,9 @@ Result<void> use_certificate(SSL_CTX* context, const Certificate& certificate) {
   ERR_clear_error();  // the end of the text
   const Bio key_text = bio_of(certificate.key_pem);
   const KeyPtr key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, &no_passphrase, nullptr), &EVP_PKEY_free);
-  if (key == nullptr) return bad("key: found no PEM private key without a passphrase");
+  if (key == nullptr) return bad("key: must be a PEM private key without a passphrase (got none)");
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1) {
-    return bad("key: does not belong to the certificate");
+    return bad("key: must belong to the certificate (got another key)");
   }
   return {};
 }
@@ -65,9 +65,9 @@ Result<void> trust(SSL_CTX* context, const std::string& ca_pem) {
     X509_free(one);
     ++found;
   }
-  SSL_CTX_set_cert_store(context, store);  // owns it from here on
+  SSL_CTX_set_cert_store(context, store);  // the context owns it from now on
   ERR_clear_error();
-  if (found == 0) return Error{ErrorCode::kInvalidArgument, "found no PEM certificate of an authority"};
+  if (found == 0) return Error{ErrorCode::kInvalidArgument, "must be PEM certificates of authorities (got none)"};
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Certificates as PEM text, into OpenSSL's contexts. TLS 1.2 or newer.
+// Loads PEM certificates into OpenSSL contexts. TLS 1.2 or newer.
 #pragma once
 
 #include <string>
@@ -16,14 +16,13 @@ struct Certificate {
   bool operator==(const Certificate&) const = default;
 };
 
-// Makes the context present this certificate. Error: kInvalidArgument when it is no PEM or key and certificate do not belong
-// together.
+// Makes the context present this certificate. Error: kInvalidArgument when it is not PEM, or key and certificate do not match.
 [[nodiscard]] Result<void> use_certificate(SSL_CTX* context, const Certificate& certificate);
 
-// Makes the context trust these authorities only. Error: kInvalidArgument when no certificate is in the text.
+// Makes the context trust only these authorities. Error: kInvalidArgument when the text has no certificate.
 [[nodiscard]] Result<void> trust(SSL_CTX* context, const std::string& ca_pem);
 
-// The same checks without a context to fill.
+// The same checks without a context.
 [[nodiscard]] Result<Certificate> check_certificate(std::string chain_pem, std::string key_pem);
 [[nodiscard]] Result<std::string> check_ca(std::string ca_pem);
 

@@ -1,4 +1,5 @@
-// The real gateway before real workers of which each has a part of the model (docs/decisions/2026-11-22-chains-of-workers.md).
+// The real gateway in front of real workers that each hold a part of the model
+// (docs/decisions/2026-11-22-chains-of-workers.md).
 #include <csignal>
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@ namespace {
 
 class ChainSystem : public RealWorkers {
  protected:
-  // Two chains, 0:1 > 1:2 > 2:3 and 0:2 > 1:3: in the second a block is at both workers.
+  // Two chains, 0:1 > 1:2 > 2:3 and 0:2 > 1:3: in the second, both workers hold block 1.
   void SetUp() override {
     Worker::SetUp();
     std::ofstream(folder_ / "token") << "the-token-of-this-installation\n";
@@ -41,20 +42,19 @@ class ChainSystem : public RealWorkers {
   }
 };
 
-// Given more requests than there are slots, all have the texts of a lone worker, both chains have taken part, and nothing is
-// held when they are over.
+// Given more requests than slots; expects the texts of a single worker, both chains used, and nothing held at the end.
 TEST_F(ChainSystem, ManyRequestsShareTwoChains) {
   ask_all([] {});
   expect_nothing_held({0, 1, 2, 3, 4});
   for (std::size_t i = 0; i < workers_.size(); ++i) EXPECT_GT(metric_at(i, "windlass_worker_iteration_seconds_count"), 0) << i;
 }
 
-// Given a later worker that dies while requests pass through it, every client still gets its answer: those requests begin anew
+// Given a later worker that dies while requests pass through it; expects an answer for every client: those requests start over
 // at the other chain.
 TEST_F(ChainSystem, ALaterWorkerDiesUnderLoad) {
   ask_all([&] {
     EXPECT_TRUE(wait_until([&] {
-      // Stopped: what runs through it cannot end before it is killed.
+      // Suspend the worker, so that requests through it cannot end before it is killed.
       workers_[2].process->signal(SIGSTOP);
       const bool runs =
           metric_at(0, "windlass_worker_requests_running") > 0 && metric_at(0, "windlass_worker_requests_running") > 0;
@@ -68,8 +68,8 @@ TEST_F(ChainSystem, ALaterWorkerDiesUnderLoad) {
   EXPECT_GE(broken, 1);
 }
 
-// Given a chain whose cut goes to and fro while requests pass through it, every client gets its answer: what runs ends first,
-// and what is refused meanwhile is served later, or by the other chain.
+// Given a chain whose cut moves back and forth under load; expects an answer for every client: running requests end first, and
+// refused ones are served later or by the other chain.
 TEST_F(ChainSystem, ACutMovesUnderLoad) {
   const auto change = [&](std::size_t i, const std::string& blocks) {
     const auto answer = worker::testing::ask(workers_[i].port, "POST", "/blocks", R"({"blocks":")" + blocks + R"("})",

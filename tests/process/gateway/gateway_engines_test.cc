@@ -1,4 +1,4 @@
-// Other engines behind the real gateway: what they say of themselves in tests/golden/engine_streams, over real sockets.
+// Other engines behind the real gateway: their recorded answers from tests/golden/engine_streams, over real sockets.
 #include <fstream>
 #include <sstream>
 
@@ -23,7 +23,7 @@ std::string engine_answer(const std::string& file) {
   return text.str();
 }
 
-// Of the names of upstream errors.
+// Count in the upstream errors with this reason.
 double errors_of(const GatewayProcess& gateway, const std::string& reason) {
   return gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", reason}});
 }
@@ -32,18 +32,17 @@ double finished_with(const GatewayProcess& gateway, const std::string& code) {
   return gateway.metric("windlass_gateway_requests_finished_total", {{"code", code}});
 }
 
-// A worker that streams one token and ends well.
+// A worker that streams one token and ends normally.
 void answer_well(Connection& connection) {
   connection.write(stream_head() + chunk(token_event("fine")) + chunk(kDoneEvent) + kLastChunk);
 }
 
-// Given an engine of each kind, faster than a worker beside it, that answers as its file says; a good stream passes to its end,
-// and one that fails or is refused before its first token is answered by the other worker as if nothing had been. The books say
-// so.
-TEST(GatewayEngines, AnErrorBeforeATokenIsTriedElsewhere) {
+// Given an engine of each kind, faster than a second worker, that answers as its file says; expects a good stream to pass
+// completely. If the engine fails or refuses before its first token, expects the other worker's answer. The metrics must agree.
+TEST(GatewayEngines, AnErrorBeforeATokenMovesTheRequest) {
   for (const auto& wanted : nlohmann::json::parse(engine_answer("index.json"))) {
     const std::string file = wanted["file"], verdict = wanted["verdict"], text = engine_answer(file);
-    if (verdict != "complete" && wanted["content_events"] != 0) continue;  // its token may have gone out
+    if (verdict != "complete" && wanted["content_events"] != 0) continue;  // its token may already have been sent
     const int status = wanted["status"];
     FakeServer engine([&](Connection& connection, const Message&) {
       connection.write(status == 200 ? stream_head() + chunk(text) + kLastChunk : json_response(status, text));
@@ -69,8 +68,8 @@ TEST(GatewayEngines, AnErrorBeforeATokenIsTriedElsewhere) {
   }
 }
 
-// Given the same engines' streams that end badly after a token, which the client reads before the rest is sent; what the engine
-// said reaches the client and no [DONE] does, nothing is sent elsewhere, and it counts as an error and a miss.
+// Given the same engines' streams that fail after a token, which the client reads before the rest is sent; expects the engine's
+// error at the client and no [DONE], no second worker, and one error and one miss counted.
 TEST(GatewayEngines, AnErrorAfterATokenIsPassedOn) {
   for (const auto& wanted : nlohmann::json::parse(engine_answer("index.json"))) {
     const std::string file = wanted["file"], verdict = wanted["verdict"], text = engine_answer(file);
@@ -115,9 +114,9 @@ TEST(GatewayEngines, AnErrorAfterATokenIsPassedOn) {
   }
 }
 
-// Given two engines that both end with an error event and [DONE] before a token; the client gets one 502 that says what the
-// engine said, and no third try is made.
-TEST(GatewayEngines, TwoThatFailAreAnError) {
+// Given two engines that both send an error event and [DONE] before a token; expects one 502 with the engine's message, and no
+// third try.
+TEST(GatewayEngines, TwoFailedEnginesAreAnError) {
   std::atomic<int> calls = 0;
   const std::string text = engine_answer("vllm_error_after_role.txt");
   const auto failing = [&](Connection& connection, const Message&) {

@@ -1,4 +1,4 @@
-// Workers that fall silent, die, or whose node goes away without a word, under the real gateway.
+// Workers that fall silent, die, or lose their node without notice, behind the real gateway.
 #include <csignal>
 #include <cstdlib>
 
@@ -18,8 +18,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A server whose machine can be cut off: from then on its kernel takes no connection and nothing is answered, and what is open
-// stays open in silence, as when a node's power goes.
+// A server whose machine can be cut off: from then on it accepts no connection and answers nothing, and open connections stay
+// silently open, as after a power failure.
 class Node {
  public:
   Node() {
@@ -47,9 +47,9 @@ class Node {
 
   void cut_off() {
     cut_off_ = true;
-    const auto wake = Connection::connect(ntohs(address_.sin_port));  // the accept loop sees the flag
+    const auto wake = Connection::connect(ntohs(address_.sin_port));  // wakes the accept loop, which then sees the flag
     acceptor_.join();
-    // What waits to be accepted fills the backlog; from then on the kernel drops a connection's first packet.
+    // Fill the backlog with connections that are never accepted; after that the kernel drops the first packet of new ones.
     for (int i = 0; i < 4; ++i) {
       const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
       ::connect(fd, reinterpret_cast<sockaddr*>(&address_), sizeof address_);
@@ -93,8 +93,8 @@ bool silent(const GatewayProcess& gateway, int count) {
   return wait_until([&] { return gateway.metric("windlass_gateway_silent_workers", {{"model", "tiny"}}) == count; });
 }
 
-// Given the faster of two workers stopped (SIGSTOP) in the middle of a stream; it is taken out, new requests go to the other
-// one, and when it goes on (SIGCONT) it is taken in again and its stream comes to its end without a gap.
+// Given the faster of two workers suspended (SIGSTOP) in the middle of a stream; expects no new requests for it. When it
+// resumes (SIGCONT), expects new requests for it again and a stream without gaps.
 TEST(GatewayLostWorker, AStoppedWorkerIsTakenOutAndIn) {
   WorkerProcess fast("fast"), slow("slow");
   FakeController controller;
@@ -119,8 +119,8 @@ TEST(GatewayLostWorker, AStoppedWorkerIsTakenOutAndIn) {
   EXPECT_THAT(rest, Not(HasSubstr("error")));
 }
 
-// Given the faster of two workers killed (SIGKILL) with a stream and an unanswered request in flight; the stream ends with an
-// error event, the unanswered request is answered by the other worker, both are counted, and new requests go to the other one.
+// Given the faster of two workers killed (SIGKILL) with a stream and an unanswered request in flight; expects an error event in
+// the stream, an answer from the other worker for the request, both counted, and new requests at the other worker.
 TEST(GatewayLostWorker, AKilledWorkersRequests) {
   WorkerProcess fast("fast"), slow("slow");
   FakeController controller;
@@ -144,8 +144,7 @@ TEST(GatewayLostWorker, AKilledWorkersRequests) {
   EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), id_of("slow"));
 }
 
-// Given a node that is cut off, without a reset, with an unanswered request in flight; the request is taken back and answered
-// by another worker.
+// Given a node that is cut off, without a reset, with an unanswered request in flight; expects another worker to answer it.
 TEST(GatewayLostWorker, ANodeThatIsCutOff) {
   Node node;
   WorkerProcess slow("slow");
@@ -163,9 +162,9 @@ TEST(GatewayLostWorker, ANodeThatIsCutOff) {
   EXPECT_EQ(worker_of(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))), id_of("slow"));
 }
 
-// Given a draining worker that leaves the table and ends while it holds a stream and an unanswered request; the request is
-// answered by another worker, the stream ends with an error, and both are counted as the drain's.
-TEST(GatewayLostWorker, ADrainThatTookTooLong) {
+// Given a draining worker that leaves the table and ends with a stream and an unanswered request; expects another worker to
+// answer the request, an error in the stream, and both counted as drain timeouts.
+TEST(GatewayLostWorker, ADrainTimeoutMovesOrEndsRequests) {
   WorkerProcess old("old"), young("young");
   FakeController controller;
   controller.set_table(table(1, {chain("old", old.address(), 9)}));

@@ -1,4 +1,4 @@
-// The real gateway: routing, refusals, limits, and a controller that comes and goes.
+// The real gateway: routing, refusals, limits, and a controller that restarts.
 #include <csignal>
 
 #include <gmock/gmock.h>
@@ -24,8 +24,8 @@ std::string text_of(const Message& answer) {
   return nlohmann::json::parse(answer.body)["choices"][0]["message"]["content"].get<std::string>();
 }
 
-// Given a worker that is gone (connection refused) and one that rejects as full or draining; the request goes to the next one
-// each time, the client sees one good answer, and the refusals are counted (the one that is gone also by its probe, if that is
+// Given a dead worker (connection refused) and one that rejects as full or draining; expects the request to go to the next
+// worker each time, one good answer for the client, and the refusals counted (the dead worker's possibly by a probe, if that is
 // faster).
 TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
   const int dead_port = free_port();
@@ -52,7 +52,7 @@ TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
   EXPECT_EQ(text_of(*answer), "good");
   EXPECT_EQ(full_calls, 1);
   EXPECT_EQ(draining_calls, 1);
-  // Between a probe's first failure and its second it is neither.
+  // Between a probe's first failure and its second the worker is in neither state.
   EXPECT_TRUE(wait_until([&] {
     return gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "connect"}}) == 1 ||
            gateway.metric("windlass_gateway_silent_workers", {{"model", "tiny"}}) == 1;
@@ -63,9 +63,8 @@ TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_finished_total", {{"code", "200"}}), 1);
 }
 
-// Given workers that fail in ways that are not a refusal. A worker that breaks off (no answer, half an answer, no HTTP) has its
-// request sent to another worker once, and no more: the client then gets 502. A worker's own answer is passed on, unless it
-// says that there is no room.
+// Given workers that fail without refusing. If a worker breaks off (no answer, half an answer, not HTTP), expects one try at
+// another worker, then 502. Expects a worker's own answer to pass, unless it says that the worker is full.
 TEST(Gateway, ABrokenAnswerIsTriedOnceMore) {
   std::atomic<int> calls = 0;
   const auto failing = [&](Connection& connection, const Message& request) {
@@ -103,12 +102,12 @@ TEST(Gateway, ABrokenAnswerIsTriedOnceMore) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_attained_total"), 0);
 }
 
-// Given a worker that closed a kept connection behind the gateway's back, after the gateway looked; the request is sent once
-// more on a new connection and answered once.
+// Given a worker that closed a kept connection just after the gateway checked it; expects the request to be sent again on a new
+// connection and answered once.
 TEST(Gateway, AStaleConnectionIsReplaced) {
   std::atomic<int> answered = 0;
   FakeServer worker([&](Connection& connection, const Message& request) {
-    // The second request on any connection is met with silence: to the gateway it looks like a connection closed while idle.
+    // The second request on each connection gets no answer: to the gateway this looks like a connection closed while idle.
     if (request.header("x-request-id") == "second" && answered == 1) {
       ++answered;
       connection.shut_down();
@@ -131,8 +130,8 @@ TEST(Gateway, AStaleConnectionIsReplaced) {
   EXPECT_EQ(gateway.metric("windlass_gateway_upstream_errors_total", {{"reason", "stale"}}), 1);
 }
 
-// Given a worker that dies while the gateway keeps a connection to it, its listener the last to go; the second try at the same
-// address is no second worker, and the request moves to another.
+// Given a worker that dies while the gateway keeps a connection to it, with its listener closing last; expects the second try
+// at that address not to count as a second worker, and the request to move to another.
 TEST(Gateway, AWorkerThatDiesBehindAKeptConnection) {
   std::atomic<int> broken = 0;
   FakeServer dying([&](Connection& connection, const Message& request) {
@@ -157,7 +156,7 @@ TEST(Gateway, AWorkerThatDiesBehindAKeptConnection) {
   EXPECT_EQ(broken, 2);
 }
 
-// Given a worker that hangs; the request times out with 504, its connection is closed, and it counts as a miss.
+// Given a worker that hangs; expects 504 after the timeout, its connection closed, and a miss.
 TEST(Gateway, AWorkerThatHangs) {
   Gate closed;
   FakeServer worker([&](Connection& connection, const Message&) {
@@ -175,8 +174,8 @@ TEST(Gateway, AWorkerThatHangs) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_attained_total"), 0);
 }
 
-// Given one slot and room for one that waits; the third request gets 429 with Retry-After, and the two others are served in
-// turn.
+// Given one slot and room for one waiting request; expects 429 with Retry-After for the third request, and the other two served
+// in order.
 TEST(Gateway, QueueFull) {
   Gate go_on;
   FakeServer worker([&](Connection& connection, const Message&) {
@@ -204,9 +203,9 @@ TEST(Gateway, QueueFull) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_started_total", {{"model", "tiny"}}), 3);
 }
 
-// Given one slot that is taken, one that waits and can no longer meet timeToFirstToken, and one that came later and still can;
-// the later one goes first, and the other is served after it. With --queue-order arrival the earlier one goes first.
-TEST(Gateway, WhoIsLateWaitsBehind) {
+// Given one busy slot, a waiting request that can no longer meet timeToFirstToken, and a later one that still can; expects the
+// later one to go first and the earlier one after it. With --queue-order arrival, expects the earlier one first.
+TEST(Gateway, LateRequestsWaitBehind) {
   for (const bool by_arrival : {false, true}) {
     Gate go_on;
     std::mutex mutex;
@@ -221,7 +220,7 @@ TEST(Gateway, WhoIsLateWaitsBehind) {
       connection.write(json_response(200, completion("x")));
     });
     FakeController controller;
-    // A request keeps the objective that its model had when it came.
+    // A request keeps the objective that its model had when it arrived.
     const auto with_objective = [&](std::int64_t counter, double ttft_s) {
       auto next = table(counter, {chain("w", worker.address(), 0.5, 1)});
       next.models.front().ttft_slo_s = ttft_s;
@@ -254,9 +253,9 @@ TEST(Gateway, WhoIsLateWaitsBehind) {
   }
 }
 
-// Given a model without a worker; a request waits, is served when the table brings one, and another one that waits too long
-// (the start time-out, not the queue's) gets 503 with a Retry-After that is what is left of the expected start.
-TEST(Gateway, NoWorkerYet) {
+// Given a model without a worker; expects a request to wait and be served when the table adds a worker. Expects 503 for one
+// that waits too long (the start timeout, not the queue's), with the rest of the expected start as Retry-After.
+TEST(Gateway, ARequestWaitsForTheFirstWorker) {
   FakeServer worker(named("late"));
   FakeController controller;
   controller.set_table(table(1, {}));
@@ -265,7 +264,7 @@ TEST(Gateway, NoWorkerYet) {
   auto client = Connection::connect(gateway.port());
   ASSERT_TRUE(client && client->write(kRequest));
   ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_queue_length", {{"model", "tiny"}}) == 1; }));
-  auto streaming = Connection::connect(gateway.port());  // it stays connected while it waits
+  auto streaming = Connection::connect(gateway.port());  // stays connected while it waits
   ASSERT_TRUE(streaming && streaming->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
   ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_queue_length", {{"model", "tiny"}}) == 2; }));
   controller.set_table(table(2, {chain("w", worker.address())}));
@@ -285,8 +284,8 @@ TEST(Gateway, NoWorkerYet) {
   EXPECT_THAT(timed_out->body, HasSubstr("No worker is ready"));
 }
 
-// Given a controller that goes away; the last table stays in use. One that comes back with an older table is not obeyed; a new
-// leader with a higher term and a lower counter is. A table that does not parse changes nothing.
+// Given a controller that goes away; expects the last table to stay in use. When it returns, expects an older table to be
+// ignored, and a higher term with a lower counter to be accepted. A table that does not parse changes nothing.
 TEST(Gateway, TheControllerComesAndGoes) {
   FakeServer worker_a(named("a")), worker_b(named("b"));
   auto controller = std::make_unique<FakeController>();
@@ -308,7 +307,7 @@ TEST(Gateway, TheControllerComesAndGoes) {
   EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "a");
   EXPECT_EQ(gateway.metric("windlass_gateway_routing_table_revision"), 7);
 
-  controller->answer_with(200);  // with the body "{}", which is no table
+  controller->answer_with(200);  // with the body "{}", which is not a table
   const auto polls = controller->targets().size();
   ASSERT_TRUE(wait_until([&] { return controller->targets().size() > polls + 1; }));
   EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "a");
@@ -320,7 +319,7 @@ TEST(Gateway, TheControllerComesAndGoes) {
   EXPECT_EQ(text_of(*ask(gateway.port(), kRequest)), "b");
 }
 
-// Given no controller at all; the gateway is alive and not ready, and requests get 503 with Retry-After at once.
+// Given no controller; expects the gateway to be alive but not ready, and an immediate 503 with Retry-After for requests.
 TEST(Gateway, WithoutAController) {
   GatewayProcess gateway({"http://127.0.0.1:" + std::to_string(free_port())});
   ASSERT_TRUE(gateway.started());
@@ -332,8 +331,8 @@ TEST(Gateway, WithoutAController) {
   EXPECT_NE(answer->header("retry-after"), "");
 }
 
-// Given requests that are wrong; each gets its status and an OpenAI error body that says what was found and what is allowed.
-TEST(Gateway, WrongRequests) {
+// Given bad requests; expects the right status and an OpenAI error body with the rule and the value found.
+TEST(Gateway, BadRequestsGetAnOpenAiError) {
   FakeServer worker(named("w"));
   FakeController controller;
   controller.set_table(table(1, {chain("w", worker.address())}));
@@ -342,15 +341,15 @@ TEST(Gateway, WrongRequests) {
   EXPECT_TRUE(gateway.ready());
   const std::string long_header = "X-Long: " + std::string(20000, 'x') + "\r\n";
   const std::vector<std::tuple<std::string, int, std::string>> cases = {
-      {get("/nowhere"), 404, "Found path /nowhere"},
-      {get("/v1/chat/completions"), 405, "allowed is POST"},
-      {post("/v1/models", "{}"), 405, "allowed is GET"},
+      {get("/nowhere"), 404, "got path /nowhere"},
+      {get("/v1/chat/completions"), 405, "method must be POST"},
+      {post("/v1/models", "{}"), 405, "method must be GET"},
       {get("/v1/models/huge"), 404, "The model 'huge' does not exist"},
       {post("/v1/chat/completions", chat("huge", "hi", true)), 404, "The model 'huge' does not exist"},
-      {post("/v1/chat/completions", "{"), 400, "not JSON"},
-      {post("/v1/completions", "{\"model\":7}"), 400, "'model': found a number"},
-      {post("/v1/chat/completions", "{}", long_header), 431, "allowed are 16384"},
-      {"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", 413, "allowed are 16777216"},
+      {post("/v1/chat/completions", "{"), 400, "must be JSON"},
+      {post("/v1/completions", "{\"model\":7}"), 400, "'model': must be the name of a model (got a number)"},
+      {post("/v1/chat/completions", "{}", long_header), 431, "must be at most 16384"},
+      {"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", 413, "must be at most 16777216"},
       {"NONSENSE\r\n\r\n", 400, "not HTTP/1.1"},
       {"GET / HTTP/1.1\r\nbad header\r\n\r\n", 400, "not HTTP/1.1"},
   };
@@ -363,12 +362,12 @@ TEST(Gateway, WrongRequests) {
     EXPECT_THAT(body["error"]["message"].get<std::string>(), HasSubstr(message));
     EXPECT_TRUE(body["error"].contains("type") && body["error"].contains("param") && body["error"].contains("code"));
   }
-  // None of it was demand, and the client's text is no label.
+  // None of these count as demand, and text from clients is no metric label.
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_started_total"), 0);
   EXPECT_TRUE(gateway.metrics().find("windlass_gateway_requests_finished_total", {{"model", "huge"}}).empty());
   const auto models = ask(gateway.port(), get("/v1/models"));
   EXPECT_EQ(nlohmann::json::parse(models->body)["data"][0]["id"], "tiny");
-  // A body in chunks that turns out too long is cut off as well.
+  // A chunked body that becomes too long is cut off as well.
   auto endless = Connection::connect(gateway.port());
   ASSERT_TRUE(endless && endless->write("POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"));
   const std::string megabyte = chunk(std::string(1U << 20U, 'x'));
@@ -376,7 +375,7 @@ TEST(Gateway, WrongRequests) {
   EXPECT_EQ(read_message(*endless)->status(), 413);
 }
 
-// Given a worker that sends a second answer behind the first, which nobody asked for; the next request gets its own answer.
+// Given a worker that sends a second, unrequested answer after the first; expects the next request to get its own answer.
 TEST(Gateway, AnswersNobodyAskedForReachNobody) {
   std::atomic<int> calls = 0;
   FakeServer worker([&](Connection& connection, const Message&) {
@@ -394,8 +393,8 @@ TEST(Gateway, AnswersNobodyAskedForReachNobody) {
   EXPECT_THAT(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", "hi", false)))->body, HasSubstr("second"));
 }
 
-// Given less memory for bodies than two large ones need, and one of them with a worker; the second gets 503 and a Retry-After
-// before it was read to its end, a small one is answered, and after the first one's end a large one is, too.
+// Given memory for only one of two large bodies, and the first at a worker; expects 503 with Retry-After for the second before
+// it was read completely, an answer for a small one, and an answer for a large one when the first has ended.
 TEST(Gateway, BodiesAreBounded) {
   Gate go_on;
   FakeServer worker([&](Connection& connection, const Message& request) {
@@ -410,21 +409,21 @@ TEST(Gateway, BodiesAreBounded) {
   auto first = Connection::connect(gateway.port());
   ASSERT_TRUE(first && first->write(large));
   ASSERT_TRUE(wait_until([&] { return gateway.metric("windlass_gateway_requests_in_flight") == 1; }));
-  auto second = Connection::connect(gateway.port());  // stays open: what was refused holds no memory though its client lingers
+  auto second = Connection::connect(gateway.port());  // stays open: a refused request holds no memory even if its client stays
   ASSERT_TRUE(second && second->write(large));
   const auto refusal = read_message(*second);
   ASSERT_TRUE(refusal);
   EXPECT_EQ(refusal->status(), 503);
   EXPECT_EQ(refusal->header("retry-after"), "1");
-  EXPECT_THAT(refusal->body, HasSubstr("allowed are 20971520"));
+  EXPECT_THAT(refusal->body, HasSubstr("of at most 20971520"));
   EXPECT_EQ(ask(gateway.port(), post("/v1/chat/completions", chat("tiny", std::string(1U << 20U, 'x'), false)))->status(), 200);
   go_on.open();
   EXPECT_EQ(read_message(*first)->status(), 200);
   EXPECT_EQ(ask(gateway.port(), large)->status(), 200);
 }
 
-// Given an answer that leaves whole and is larger than the memory for bodies and answers; the client gets an error that says
-// so, and what was held is free again.
+// Given an answer sent as a whole that exceeds the memory for bodies and answers; expects an error that says so, and the memory
+// free again.
 TEST(Gateway, AnswersAreBounded) {
   FakeServer worker([](Connection& connection, const Message& request) {
     const bool large = request.body.find("large") != std::string::npos;
@@ -443,8 +442,7 @@ TEST(Gateway, AnswersAreBounded) {
   }
 }
 
-// Given requests sent one behind the other without waiting, on one connection, byte by byte at their seams; answers come in
-// order.
+// Given pipelined requests on one connection, split at arbitrary bytes; expects answers in order.
 TEST(Gateway, Pipelining) {
   FakeServer worker([](Connection& connection, const Message& request) {
     const auto body = nlohmann::json::parse(request.body);
@@ -470,7 +468,7 @@ TEST(Gateway, Pipelining) {
   }
 }
 
-// Given Expect: 100-continue, HTTP/1.0 and a request that closes its connection; each is served as its protocol says.
+// Given Expect: 100-continue, HTTP/1.0 and a request that closes its connection; expects each served as its protocol requires.
 TEST(Gateway, ProtocolVariants) {
   FakeServer worker([](Connection& connection, const Message& request) {
     if (request.body.find("true") == std::string::npos) {
@@ -509,12 +507,11 @@ TEST(Gateway, ProtocolVariants) {
   EXPECT_TRUE(closing->peer_closes());
 }
 
-// Given bad flags and a port that is taken; one line on stderr says so, and the exit code is 2 and 1. --help and --version
-// work.
+// Given bad flags and a port that is taken; expects one line on stderr, and exit codes 2 and 1. --help and --version work.
 TEST(Gateway, CommandLine) {
   const auto bad = run_program({"--controller", "ftp://x"});
   EXPECT_EQ(bad.exit_code, 2);
-  EXPECT_THAT(bad.err, HasSubstr("--controller: found 'ftp://x', allowed is http://HOST:PORT"));
+  EXPECT_THAT(bad.err, HasSubstr("--controller: must be http://HOST:PORT"));
   EXPECT_EQ(std::count(bad.err.begin(), bad.err.end(), '\n'), 1);
   const auto help = run_program({"--help"});
   EXPECT_EQ(help.exit_code, 0);

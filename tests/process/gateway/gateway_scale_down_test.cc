@@ -1,4 +1,4 @@
-// 1,000 requests through a table that drains chains three times, with the workers really stopped once they are empty.
+// 1,000 requests while the table drains chains three times and drained workers really stop.
 #include <atomic>
 #include <set>
 
@@ -10,7 +10,7 @@
 namespace windlass::gateway::testing {
 namespace {
 
-// A worker that answers with the prompt, half of the time as a stream, and knows what it has in hand and what it ever did.
+// A worker that answers with the prompt, half of the time as a stream, and records current and completed requests.
 class CountingWorker {
  public:
   CountingWorker() : server_([this](Connection& connection, const Message& request) { answer(connection, request); }) {}
@@ -49,9 +49,9 @@ class CountingWorker {
   FakeServer server_;
 };
 
-// Given 16 clients that send 1,000 requests over kept connections while the table flips chains to draining three times (each
-// drained worker is stopped as soon as the gateway obeys and it holds nothing, and a new one takes its place); every request is
-// answered exactly once with its own text, and no worker ever did one twice.
+// Given 16 clients that send 1,000 requests over kept connections while the table drains chains three times (each drained
+// worker is stopped when the gateway obeys and it holds nothing, and a new one replaces it); expects exactly one answer with
+// the right text for every request, and no request executed twice.
 TEST(GatewayScaleDown, ThousandRequestsNoneLostNoneTwice) {
   constexpr int kRequests = 1000, kClients = 16, kFlips = 3, kPart = kRequests / (kFlips + 1);
   FakeController controller;
@@ -74,7 +74,8 @@ TEST(GatewayScaleDown, ThousandRequestsNoneLostNoneTwice) {
   GatewayProcess gateway({controller.url()});
   ASSERT_TRUE(gateway.obeys({1, counter}));
 
-  // Requests below `allowed` may be sent: raised flip by flip, so that every flip has traffic before, during and after it.
+  // Clients may send requests below `allowed`. It rises step by step, so that each change of the table has traffic before,
+  // during and after it.
   std::atomic<int> next = 0, answered = 0, allowed = kPart;
   std::mutex mutex;
   std::map<int, int> good;  // request -> good answers

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Files of one test. What is put replaces the file whole, as a mounted Secret does.
+// Files of one test. put() replaces a file atomically, as a mounted Secret does.
 class Folder {
  public:
   Folder() {
@@ -59,10 +59,10 @@ std::vector<std::string> ids_of(const Message& answer) {
   return ids;
 }
 
-// Given keys, one origin that may read answers, and another; the preflight needs no key and names what the page asked to send,
-// every answer to that origin's page (a refusal, a list, a stream) lets it read it, the other's pages are let nothing, and
-// caches are told that answers differ.
-TEST(GatewaySecurity, PagesOfOtherOrigins) {
+// Given keys, one origin that may read answers, and another one; expects the preflight to need no key and to list the headers
+// the page asked for, every answer (a refusal, a list, a stream) to allow the first origin and not the second, and Vary for
+// caches.
+TEST(GatewaySecurity, CorsAllowsTheListedOrigins) {
   const Folder folder;
   const std::string path = folder.put("keys.json", key_file("key-of-one-key-of-one"));
   FakeServer worker([](Connection& connection, const Message&) {
@@ -99,8 +99,8 @@ TEST(GatewaySecurity, PagesOfOtherOrigins) {
   EXPECT_EQ(not_allowed->header("vary"), "Origin");
 }
 
-// Given a gateway with keys, and one without a controller; GET /health of the client port needs no key and says whether the
-// gateway can serve. Without --cors-origin no answer speaks of origins, and a preflight is a request like any other.
+// Given a gateway with keys, and one without a controller; expects GET /health on the client port to need no key and to report
+// whether the gateway can serve. Without --cors-origin, expects no CORS headers, and a preflight to be an ordinary request.
 TEST(GatewaySecurity, HealthOfTheClientPort) {
   const Folder folder;
   const std::string path = folder.put("keys.json", key_file("key-of-one-key-of-one"));
@@ -123,9 +123,9 @@ TEST(GatewaySecurity, HealthOfTheClientPort) {
   EXPECT_EQ(ask(alone.port(), get("/health"))->status(), 503);
 }
 
-// Given keys for one model, for another and for all, with limits; without a key or with a wrong one it is 401, for another's
-// model 403, over a limit 429 with Retry-After; the list of models is the key's; workers never see a key; metrics tell ids and
-// not keys. A new file counts without a restart, a broken one does not.
+// Given keys for one model, for another and for all, with limits; expects 401 without a key or with a wrong one, 403 for
+// another key's model, and 429 with Retry-After over a limit. Expects the list of models to match the key, no key at workers,
+// and ids instead of keys in metrics. A new file applies without a restart; a broken one does not.
 TEST(GatewaySecurity, ApiKeys) {
   const Folder folder;
   const std::string path = folder.put("keys.json", key_file("key-of-one-key-of-one"));
@@ -153,7 +153,7 @@ TEST(GatewaySecurity, ApiKeys) {
   EXPECT_EQ(code_of(*nobody), "missing_api_key");
   EXPECT_EQ(nobody->header("www-authenticate"), "Bearer");
   EXPECT_EQ(code_of(*chat_as("wrong-key-wrong-key", "tiny")), "invalid_api_key");
-  // Before the body, which never comes.
+  // Expects the refusal before the body, which is never sent.
   EXPECT_EQ(ask(gateway.port(), "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 16000000\r\n\r\n")->status(), 401);
   EXPECT_EQ(ask(gateway.port(), models_as(""))->status(), 401);
   EXPECT_THAT(ids_of(*ask(gateway.port(), models_as("key-of-one-key-of-one"))), ElementsAre("tiny"));
@@ -175,7 +175,7 @@ TEST(GatewaySecurity, ApiKeys) {
   go_on.open();
   EXPECT_EQ(read_message(*held)->status(), 200);
   EXPECT_EQ(with_authorization, 0);
-  // Counted a moment after the answer was read: the list of models and two completions.
+  // Counted shortly after the answer was read: the list of models and two completions.
   EXPECT_TRUE(wait_until([&] {
     return gateway.metric("windlass_gateway_key_requests_total", {{"key", "one"}, {"code", "200"}}) == 3;
   }));
@@ -187,14 +187,14 @@ TEST(GatewaySecurity, ApiKeys) {
   ASSERT_TRUE(wait_until([&] { return ask(gateway.port(), models_as("new-key-of-one-of-one"))->status() == 200; }));
   EXPECT_EQ(ask(gateway.port(), models_as("key-of-one-key-of-one"))->status(), 401);
   folder.put("keys.json", R"({"keys": [{"id": "x", "key": "secret-secret-secret"}]})");
-  ASSERT_TRUE(wait_until([&] { return gateway.log().find("keys[0].models: key 'x': found nothing") != std::string::npos; }));
+  ASSERT_TRUE(wait_until([&] { return gateway.log().find("(got nothing for key 'x')") != std::string::npos; }));
   EXPECT_EQ(ask(gateway.port(), models_as("new-key-of-one-of-one"))->status(), 200);
   EXPECT_THAT(gateway.log(), Not(HasSubstr("secret")));
   EXPECT_THAT(gateway.log(), Not(HasSubstr("key-of")));
 }
 
-// Given a certificate; answers and streams pass over TLS, a client that speaks none gets nothing, a client that leaves in the
-// middle of a stream is noticed, and a renewed certificate is presented without a restart.
+// Given a certificate; expects answers and streams over TLS, nothing for a client without TLS, a client that leaves mid-stream
+// to be noticed, and a renewed certificate to be used without a restart.
 TEST(GatewaySecurity, Tls) {
   const Folder folder;
   const kube::TestAuthority old_authority("old"), new_authority("new");
@@ -247,18 +247,18 @@ TEST(GatewaySecurity, Tls) {
   ASSERT_TRUE(wait_until([&] { return client_of(new_authority)->send(request).ok(); }));
 }
 
-// Given wrong files; the flag, the file and what is wrong are named on one line, and the exit code is 1.
+// Given bad files; expects one line with the flag, the file and the problem, and exit code 1.
 TEST(GatewaySecurity, WrongFiles) {
   const Folder folder;
   const kube::TestAuthority authority("a");
   const auto one = authority.issue("one"), other = authority.issue("other");
   const std::string cert = folder.put("one.crt", one.certificate_pem), key = folder.put("other.key", other.private_key_pem);
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--tls-cert", cert, "--tls-key", key}, "does not belong to the certificate"},
+      {{"--tls-cert", cert, "--tls-key", key}, "key: must belong to the certificate"},
       {{"--tls-cert", cert + ".none", "--tls-key", key}, "one.crt.none: No such file"},
-      {{"--admin-tls-cert", key, "--admin-tls-key", key}, "no PEM certificate"},
+      {{"--admin-tls-cert", key, "--admin-tls-key", key}, "certificate: must be PEM"},
       {{"--token-file", folder.put("token", "short")}, "--token-file: "},
-      {{"--api-keys", folder.put("keys", "[")}, "no JSON"},
+      {{"--api-keys", folder.put("keys", "[")}, "must be JSON"},
   };
   for (const auto& [flags, message] : cases) {
     std::vector<std::string> all = {"--listen",    "127.0.0.1:0",  "--admin-listen",

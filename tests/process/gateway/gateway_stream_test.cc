@@ -13,9 +13,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Given a worker that makes its second token only after the client has read the first (it waits for the test to say so); the
-// first token arrives, the answer completes, the usage chunk that the client did not ask for is taken out, and the tokens are
-// counted.
+// Given a worker that makes its second token only after the client has read the first (it waits for the test); expects the
+// first token to arrive, the answer to complete, the unrequested usage chunk to be removed, and the tokens to be counted.
 TEST(GatewayStream, TheFirstTokenPassesBeforeTheLastIsMade) {
   Gate first_read;
   std::string seen_body;
@@ -56,7 +55,7 @@ TEST(GatewayStream, TheFirstTokenPassesBeforeTheLastIsMade) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_in_flight", {{"chain", "w"}}), 0);
 }
 
-// Given a client that asks for usage; its chunk passes.
+// Given a client that asks for usage; expects the usage chunk to pass.
 TEST(GatewayStream, UsagePassesWhenAskedFor) {
   FakeServer worker([&](Connection& connection, const Message&) {
     connection.write(stream_head() + chunk(token_event("one")) + chunk(usage_event(3, 1)) + chunk(kDoneEvent) + kLastChunk);
@@ -72,8 +71,8 @@ TEST(GatewayStream, UsagePassesWhenAskedFor) {
   EXPECT_EQ(answer->body, token_event("one") + usage_event(3, 1) + kDoneEvent);
 }
 
-// Given workers that break off after a token, by an orderly close, a reset, and an end without [DONE]; the client's stream ends
-// with an error event and without [DONE], the request is not sent to the other worker, and the error is counted.
+// Given workers that break off after a token, by an orderly close, a reset, or an end without [DONE]; expects an error event
+// and no [DONE] at the client, no request at the other worker, and the error counted.
 TEST(GatewayStream, AWorkerThatBreaksOff) {
   std::atomic<int> calls = 0;
   const auto breaking = [&](Connection& connection, const Message& request) {
@@ -108,8 +107,8 @@ TEST(GatewayStream, AWorkerThatBreaksOff) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_judged_total"), 3);
 }
 
-// Given a client that leaves in the middle of a stream, and one that leaves while it waits in the queue; the worker's
-// connection is closed at once, the slot goes to the next, and neither counts against the objective.
+// Given a client that leaves mid-stream, and one that leaves while queued; expects the worker's connection to close
+// immediately, the slot to go to the next request, and neither to count against the objective.
 TEST(GatewayStream, AClientThatLeavesCancelsItsWorker) {
   Gate cancelled;
   std::atomic<int> calls = 0;
@@ -145,8 +144,8 @@ TEST(GatewayStream, AClientThatLeavesCancelsItsWorker) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_judged_total"), 1);
 }
 
-// Given a client that reads nothing while its worker makes 64 MB; the gateway stops reading from the worker (it holds a bounded
-// part, which shows in its memory) and goes on when the client does, and not a byte is lost.
+// Given a client that reads nothing while its worker makes 64 MB; expects the gateway to stop reading from the worker (its
+// memory stays bounded), to continue with the client, and to lose no byte.
 TEST(GatewayStream, ASlowClientHoldsItsWorkerBack) {
   const std::string event = token_event(std::string(8000, 'x'));
   constexpr int kEvents = 8000;
@@ -163,7 +162,7 @@ TEST(GatewayStream, ASlowClientHoldsItsWorkerBack) {
   auto client = Connection::connect(gateway.port());
   ASSERT_TRUE(client && client->write(post("/v1/chat/completions", chat("tiny", "hi", true))));
   ASSERT_TRUE(read_head(*client));
-  // Wait until the worker is stuck: no progress over several looks, each of which the gateway answers in between.
+  // Wait until the worker is blocked: no progress over several looks, with the gateway answering requests in between.
   int last = -1, same = 0;
   ASSERT_TRUE(wait_until([&] {
     same = written == last ? same + 1 : 0;
@@ -176,8 +175,8 @@ TEST(GatewayStream, ASlowClientHoldsItsWorkerBack) {
   EXPECT_EQ(total, event.size() * kEvents + std::string(kDoneEvent).size());
 }
 
-// Given SIGTERM while a stream runs and a connection is idle; the stream ends well, new connections are refused, a new request
-// on an open connection gets 503, and the gateway exits with 0.
+// Given SIGTERM during a stream and with an idle connection; expects the stream to finish, new connections to be refused, 503
+// for a new request on an open connection, and exit code 0.
 TEST(GatewayStream, Drain) {
   Gate go_on;
   FakeServer worker([&](Connection& connection, const Message&) {
@@ -193,7 +192,7 @@ TEST(GatewayStream, Drain) {
   ASSERT_TRUE(idle && idle->write(get("/v1/models")));
   ASSERT_TRUE(read_message(*idle));
   auto client = Connection::connect(gateway.port());
-  // The second request is pipelined: it is read only when the drain has begun.
+  // The second request is pipelined, so it is read only after the drain has begun.
   ASSERT_TRUE(client && client->write(post("/v1/chat/completions", chat("tiny", "hi", true)) +
                                       post("/v1/chat/completions", chat("tiny", "late", true))));
   ASSERT_TRUE(read_head(*client));
@@ -213,9 +212,9 @@ TEST(GatewayStream, Drain) {
   EXPECT_EQ(gateway.wait_exit(), 0);
 }
 
-// Given SIGTERM and a time for which others may not know of it yet; new connections are accepted and their requests answered,
-// each answer says that it is the connection's last, and the gateway is not ready. A second SIGTERM ends it.
-TEST(GatewayStream, ServesWhileOthersLearnThatItGoes) {
+// Given SIGTERM and a drain delay; expects new connections to be accepted and their requests answered, each answer to close its
+// connection, and the gateway not to be ready. A second SIGTERM ends it.
+TEST(GatewayStream, ServesDuringTheDrainDelay) {
   FakeServer worker([&](Connection& connection, const Message& request) {
     if (request.body.find("\"stream\":true") == std::string::npos) {
       connection.write(json_response(200, completion("ok")));
@@ -252,7 +251,7 @@ TEST(GatewayStream, ServesWhileOthersLearnThatItGoes) {
   EXPECT_EQ(gateway.wait_exit(), 0);
 }
 
-// Given a drain that takes longer than allowed; the stream ends with an error event and the exit code is still 0.
+// Given a drain that takes longer than allowed; expects an error event in the stream and exit code 0.
 TEST(GatewayStream, DrainTimeout) {
   FakeServer worker([&](Connection& connection, const Message&) {
     connection.write(stream_head() + chunk(token_event("one")));

@@ -1,4 +1,4 @@
-// Requests that pass a prefill and a decode worker, through the real gateway (docs/decisions/2026-11-22-kv-is-pulled.md).
+// Requests through a prefill and a decode worker, with the real gateway (docs/decisions/2026-11-22-kv-is-pulled.md).
 #include <atomic>
 #include <csignal>
 #include <map>
@@ -27,7 +27,7 @@ dispatch::Chain decode(const std::string& id, const std::string& address, double
 
 std::string served_by(const std::optional<Message>& answer) { return answer ? answer->header("x-windlass-worker") : ""; }
 
-// The last request that a server's thread saw, for the test's.
+// Passes the last request that a server's thread saw to the test's thread.
 class LastRequest {
  public:
   void keep(const Message& request) {
@@ -44,7 +44,7 @@ class LastRequest {
   Message request_;
 };
 
-// The real gateway with a controller whose table has these chains.
+// The real gateway and a controller whose table has these chains.
 class TwoStepGateway {
  public:
   explicit TwoStepGateway(std::vector<dispatch::Chain> chains) {
@@ -79,8 +79,8 @@ class TwoStepGateway {
   bool ready_ = false;
 };
 
-// Given a prefill and a decode worker; a whole and a streamed answer are the decode worker's, made of what the prefill worker
-// computed, and afterwards neither holds anything.
+// Given a prefill and a decode worker; expects a whole and a streamed answer from the decode worker, made from what the prefill
+// worker computed, and nothing held afterwards.
 TEST(GatewayTwoStep, AnswersPassThroughTwoWorkers) {
   WorkerProcess p("p"), d("d");
   TwoStepGateway gateway({prefill("p", p.address()), decode("d", d.address())});
@@ -100,9 +100,9 @@ TEST(GatewayTwoStep, AnswersPassThroughTwoWorkers) {
   EXPECT_EQ((*gateway).metric("windlass_gateway_requests_finished_total", {{"code", "200"}}), 2);
 }
 
-// Given two prefill workers whose weights differ, and a decode worker that is faster than the others but in nobody's weights;
-// of requests one after the other, and of many at once, each decode worker answers its part of either one's, and the fastest
-// none.
+// Given two prefill workers with different weights, and a decode worker that is faster than the others but has no weight;
+// expects each decode worker to answer its share of both prefill workers' requests, sent one by one and all at once, and the
+// fastest to answer none.
 TEST(GatewayTwoStep, SecondStepsFollowTheTablesWeights) {
   WorkerProcess p("p"), q("q"), d("d"), e("e"), fast("fast");
   std::vector<dispatch::Chain> chains = {prefill("p", p.address(), 1, 64), prefill("q", q.address(), 1, 64),
@@ -133,9 +133,9 @@ TEST(GatewayTwoStep, SecondStepsFollowTheTablesWeights) {
   EXPECT_EQ(of_p + pairs[id_of("e") + " after q"], 40);
 }
 
-// Given a client that sends headers which are between gateway and workers; each worker sees those of its step alone, the same
-// body and the client's other headers, and a worker that serves whole sees none.
-TEST(GatewayTwoStep, HeadersOfTheStepsAreTheGatewaysAlone) {
+// Given a client that sends headers reserved for gateway and workers; expects each worker to see only the headers of its step,
+// the same body and the client's other headers, and a unified worker to see none of the reserved ones.
+TEST(GatewayTwoStep, ClientsCannotSetStepHeaders) {
   LastRequest at_p, at_d, at_u;
   FakeServer p([&](Connection& connection, const Message& request) {
     at_p.keep(request);
@@ -173,8 +173,9 @@ TEST(GatewayTwoStep, HeadersOfTheStepsAreTheGatewaysAlone) {
   for (const auto& [name, value] : whole.headers) EXPECT_THAT(name, Not(HasSubstr("x-windlass-")));
 }
 
-// Given a chain of three workers, the first gets the request with the addresses of the others, whatever a client says of them.
-TEST(GatewayTwoStep, AChainsFirstWorkerHearsOfTheOthers) {
+// Given a chain of three workers; expects the first to get the request with the addresses of the others, whatever the client
+// sends.
+TEST(GatewayTwoStep, AChainsFirstWorkerGetsTheOthersAddresses) {
   LastRequest at_first;
   FakeServer first([&](Connection& connection, const Message& request) {
     at_first.keep(request);
@@ -189,8 +190,8 @@ TEST(GatewayTwoStep, AChainsFirstWorkerHearsOfTheOthers) {
   EXPECT_EQ(at_first.get().header("x-windlass-chain"), "10.0.0.2:8000,10.0.0.3:8000");
 }
 
-// Given a prefill worker with one slot that keeps its body open while the decode worker answers; a second request waits for
-// that slot, and gets it when the body ends.
+// Given a prefill worker with one slot that keeps its body open while the decode worker answers; expects a second request to
+// wait for that slot until the body ends.
 TEST(GatewayTwoStep, APrefillSlotIsFreeWhenItsBodyEnds) {
   Gate taken, finish;
   std::atomic<int> first_steps = 0;
@@ -230,9 +231,9 @@ TEST(GatewayTwoStep, APrefillSlotIsFreeWhenItsBodyEnds) {
   EXPECT_EQ(read_chunk(*late), kDoneEvent);
 }
 
-// Given a decode worker whose one slot is taken; a second request waits for it with its prefill slot, and its client leaves:
-// the prefill worker's connection closes, and nothing is counted as an error. The first client leaves: both its connections
-// close.
+// Given a decode worker with its only slot busy, and a second request that waits for it in its prefill slot. When the second
+// client leaves, expects its prefill connection to close and no error counted. When the first client leaves, expects both its
+// connections to close.
 TEST(GatewayTwoStep, AClientThatLeavesEndsBothSteps) {
   std::atomic<int> first_steps_broken_off = 0;
   Gate second_step_broken_off;
@@ -267,7 +268,7 @@ TEST(GatewayTwoStep, AClientThatLeavesEndsBothSteps) {
   EXPECT_EQ((*gateway).metric("windlass_gateway_requests_finished_total", {{"code", "499"}}), 2);
 }
 
-// Given the faster of two prefill workers, killed before its head; the request begins anew at the other one.
+// Given the faster of two prefill workers, killed before its response head; expects the request to start over at the other one.
 TEST(GatewayTwoStep, APrefillWorkerDiesBeforeItsHead) {
   WorkerProcess fast("fast"), slow("slow"), d("d");
   TwoStepGateway gateway({prefill("fast", fast.address(), 9), prefill("slow", slow.address(), 1), decode("d", d.address())});
@@ -282,8 +283,8 @@ TEST(GatewayTwoStep, APrefillWorkerDiesBeforeItsHead) {
   EXPECT_TRUE(gateway.comes_to_hold("fast", 0));
 }
 
-// Given the faster of two decode workers, killed before the first byte of its answer; the other one gets the request with what
-// the same first step gave.
+// Given the faster of two decode workers, killed before the first byte of its answer; expects the other one to get the request
+// with the result of the same first step.
 TEST(GatewayTwoStep, ADecodeWorkerDiesBeforeItsAnswer) {
   WorkerProcess p("p"), fast("fast"), slow("slow");
   TwoStepGateway gateway({prefill("p", p.address()), decode("fast", fast.address(), 9), decode("slow", slow.address(), 1)});
@@ -299,7 +300,7 @@ TEST(GatewayTwoStep, ADecodeWorkerDiesBeforeItsAnswer) {
   EXPECT_EQ(gateway.errors("broken"), 1);
 }
 
-// Given a prefill worker that breaks off after its head; only its slot is affected, and it is counted.
+// Given a prefill worker that breaks off after its head; expects only its slot to be affected, and an error counted.
 TEST(GatewayTwoStep, APrefillWorkerBreaksOffAfterItsHead) {
   Gate decode_may_answer;
   FakeServer p([&](Connection& connection, const Message&) {
@@ -318,7 +319,7 @@ TEST(GatewayTwoStep, APrefillWorkerBreaksOffAfterItsHead) {
   EXPECT_EQ(read_message(*client)->status(), 200);
 }
 
-// Given a prefill worker whose body has no end; it is cut off, and the answer is not affected.
+// Given a prefill worker with an endless body; expects it to be cut off, and the answer to be unaffected.
 TEST(GatewayTwoStep, ABodyWithoutEndIsCutOff) {
   Gate cut_off;
   FakeServer p([&](Connection& connection, const Message&) {
@@ -337,8 +338,8 @@ TEST(GatewayTwoStep, ABodyWithoutEndIsCutOff) {
   EXPECT_EQ(gateway.errors("prefill_broken"), 1);
 }
 
-// Given prefill workers that answer 200 without saying where their values are, or at more length than is allowed; they count as
-// broken, and another worker has the request, whose value of the greatest length passes.
+// Given prefill workers that answer 200 without the location of their keys and values, or with one that is too long; expects
+// them to count as broken, and another worker to get the request. A location of the maximum length passes.
 TEST(GatewayTwoStep, AFirstStepsAnswerWithoutAValueIsBroken) {
   const std::string longest(8192, 'v');
   LastRequest at_d;
@@ -362,9 +363,9 @@ TEST(GatewayTwoStep, AFirstStepsAnswerWithoutAValueIsBroken) {
   }
 }
 
-// Given a prefill worker that is full and another that answers 400; the request goes from the first to the second, whose answer
-// is the client's, and no decode worker sees it.
-TEST(GatewayTwoStep, AFirstStepThatIsRefused) {
+// Given a prefill worker that is full and another that answers 400; expects the request to move from the first to the second,
+// whose answer goes to the client, and no decode worker to see it.
+TEST(GatewayTwoStep, ARefusedFirstStepGoesToAnotherWorker) {
   std::atomic<int> second_steps = 0;
   FakeServer full([](Connection& connection, const Message&) {
     connection.write(json_response(503, "{}", "X-Windlass-Rejected: full\r\n"));

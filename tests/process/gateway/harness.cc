@@ -1,4 +1,4 @@
-// Sockets, threads and a child process, by POSIX.
+// Sockets, threads and child processes with POSIX calls.
 #include "tests/process/gateway/harness.h"
 
 #include <algorithm>

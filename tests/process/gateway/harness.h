@@ -1,8 +1,8 @@
-// What the gateway's process tests stand on: the gateway as a child process, and servers in the test that play its controller
-// and its workers over real sockets.
+// Tools of the gateway's process tests: the gateway as a child process, and servers in the test that act as its controller and
+// workers over real sockets.
 //
-// Sockets block, each with a deadline; every server runs a thread for each connection. Nothing here sleeps to be right: tests
-// wait on conditions (wait_until) or on each other (Gate).
+// Sockets block, each with a deadline; every server has one thread per connection. Nothing here depends on sleeping: tests wait
+// for conditions (wait_until) or for each other (Gate).
 #pragma once
 
 #include <atomic>
@@ -35,13 +35,13 @@ using windlass::test_client::read_head;
 using windlass::test_client::read_message;
 using windlass::test_client::wait_until;
 
-// As X-Windlass-Worker names a chain.
+// The id of a chain in X-Windlass-Worker.
 [[nodiscard]] std::string id_of(const std::string& chain);
-// A chat request's body.
+// The body of a chat request.
 [[nodiscard]] std::string chat(const std::string& model, const std::string& prompt, bool stream);
 
-// An HTTP server for the test's parts: calls the handler for each request of each connection, each connection on its thread. A
-// gateway's probes (GET /health) it answers itself, until told to fall silent.
+// An HTTP server for tests: calls the handler for each request, with one thread per connection. Answers a gateway's probes (GET
+// /health) itself, until told to fall silent.
 class FakeServer {
  public:
   using Handler = std::function<void(Connection&, const Message&)>;
@@ -51,9 +51,9 @@ class FakeServer {
 
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
-  // From now on probes get no answer, though connections are taken.
+  // From now on probes get no answer, but connections are accepted.
   void ignore_probes() { answers_probes_ = false; }
-  // Refuses new connections, breaks the open ones, joins all threads.
+  // Refuses new connections, breaks the open ones and joins all threads.
   void stop();
 
  private:
@@ -70,21 +70,21 @@ class FakeServer {
   std::thread acceptor_;
 };
 
-// Plays the controller: long-polls of the routing table.
+// Acts as the controller: answers long polls for the routing table.
 class FakeController {
  public:
   explicit FakeController(int port = 0);
   ~FakeController();
 
   void set_table(dispatch::RoutingTable table);
-  // Answers every poll with this status instead; 0: none.
+  // Answers every poll with this status instead; 0: normal answers.
   void answer_with(int status);
   void stop();
 
   [[nodiscard]] std::string url() const { return "http://" + server_->address(); }
   [[nodiscard]] int port() const { return server_->port(); }
   [[nodiscard]] std::vector<std::string> targets() const;
-  // The newest version that a gateway said to obey.
+  // The newest version that a gateway reported.
   [[nodiscard]] dispatch::TableVersion acknowledged() const;
 
  private:
@@ -100,7 +100,7 @@ class FakeController {
   std::unique_ptr<FakeServer> server_;
 };
 
-// A door that one thread opens and others wait at.
+// Threads wait at the gate until one opens it.
 class Gate {
  public:
   void open();
@@ -112,7 +112,7 @@ class Gate {
   bool open_ = false;
 };
 
-// windlass-gateway as a child. REQUIRES: built in build_path().
+// windlass-gateway as a child process. REQUIRES: built in build_path().
 class GatewayProcess {
  public:
   explicit GatewayProcess(const std::vector<std::string>& controllers, std::vector<std::string> flags = {});
@@ -122,15 +122,15 @@ class GatewayProcess {
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] int admin_port() const { return admin_port_; }
   void signal(int number) const;
-  // The exit code; nullopt when it does not end in time or ends by a signal.
+  // The exit code; nullopt when it does not end in time or a signal ended it.
   [[nodiscard]] std::optional<int> wait_exit(double deadline_s = kDeadlineS);
   [[nodiscard]] std::string log() const;
-  // With the bins of /latencies among its samples.
+  // Includes the bins of /latencies among its samples.
   [[nodiscard]] metrics::Exposition metrics() const;
-  // A sum over a metric's series; 0 when there is none.
+  // The sum over a metric's series; 0 when there is none.
   [[nodiscard]] double metric(const std::string& name, const std::map<std::string, std::string>& match = {}) const;
   [[nodiscard]] bool ready() const;
-  // Waits until it obeys that version.
+  // Waits until the gateway uses that version.
   [[nodiscard]] bool obeys(dispatch::TableVersion version) const;
 
  private:
@@ -144,7 +144,7 @@ class GatewayProcess {
   std::thread reader_;
 };
 
-// gateway_test_worker (worker_main.cc) as a child, to be stopped and killed.
+// gateway_test_worker (worker_main.cc) as a child process, to be stopped and killed.
 class WorkerProcess {
  public:
   explicit WorkerProcess(const std::string& name);
@@ -160,7 +160,7 @@ class WorkerProcess {
   int port_ = 0;
 };
 
-// Runs the gateway's program to its end; its stderr and exit code.
+// Runs the gateway's program to its end; returns its stderr and exit code.
 struct ProgramResult {
   int exit_code = -1;
   std::string out, err;
@@ -173,11 +173,11 @@ struct ProgramResult {
 [[nodiscard]] dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::Chain> chains, int max_queued = 100,
                                            std::int64_t term = 1);
 
-// Answers of a worker.
+// Answers from a worker.
 [[nodiscard]] std::string json_response(int status, const std::string& body, const std::string& extra_headers = {});
 [[nodiscard]] std::string completion(const std::string& text, int tokens = 2);
 [[nodiscard]] std::string stream_head();
-// Of a first step's answer; its body follows in chunks.
+// The head of a first step's answer; its body follows in chunks.
 [[nodiscard]] std::string prefill_head(const std::string& value);
 [[nodiscard]] std::string chunk(const std::string& bytes);
 [[nodiscard]] std::string token_event(const std::string& text);

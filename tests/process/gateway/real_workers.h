@@ -1,5 +1,5 @@
-// The real gateway before real workers, and as many clients at once as there are requests; each answer is held against what one
-// worker alone gives.
+// The real gateway in front of real workers, with one client per request, all at the same time; each answer is compared with
+// that of a single worker.
 #pragma once
 
 #include <cstdlib>
@@ -24,14 +24,14 @@ class RealWorkers : public worker::testing::Worker {
   static constexpr const char* kCompletions = "/v1/completions";
   static constexpr const char* kToken = "token-of-these-workers";
 
-  // Of several lengths, some longer than an iteration takes.
+  // Prompts of several lengths, some longer than one iteration takes.
   static nlohmann::json request_of(int i, int tokens) {
     std::string prompt;
     for (int word = 0; word < 4 + 12 * (i % 5); ++word) prompt += "anchor " + std::to_string(i * 7 + word) + " ";
     return {{"model", "tiny"}, {"prompt", prompt}, {"max_tokens", tokens + i % 4}, {"temperature", 0}};
   }
 
-  // Makes the model, and has one worker answer the requests.
+  // Creates the model, and has one worker answer the requests.
   void expect_answers_to(std::vector<std::string> requests) {
     requests_ = std::move(requests);
     make_model();
@@ -39,7 +39,7 @@ class RealWorkers : public worker::testing::Worker {
     for (const std::string& each : requests_) {
       expected_.push_back(text_of(worker::testing::ask(alone.port, "POST", kCompletions, each).body));
     }
-    ::setenv("WINDLASS_WORKER_TOKEN", kToken, 1);  // of workers from here on: gateway and workers have to show it
+    ::setenv("WINDLASS_WORKER_TOKEN", kToken, 1);  // for workers started from here on: they and the gateway must use it
   }
   void TearDown() override {
     ::unsetenv("WINDLASS_WORKER_TOKEN");
@@ -52,7 +52,7 @@ class RealWorkers : public worker::testing::Worker {
     ASSERT_TRUE(gateway_->obeys({1, 1}));
   }
 
-  // All requests at once, through the gateway; `meanwhile` when all are on their way.
+  // Sends all requests at once through the gateway; calls `meanwhile` when all are on their way.
   void ask_all(const std::function<void()>& meanwhile) {
     std::vector<std::future<std::optional<Message>>> answers;
     for (const std::string& each : requests_) {
@@ -68,7 +68,7 @@ class RealWorkers : public worker::testing::Worker {
     }
     EXPECT_LE(different, 1) << "sums round differently in other company, so that a near tie may go another way";
   }
-  // -1 where the worker does not answer.
+  // -1 when the worker does not answer.
   [[nodiscard]] double metric_at(std::size_t worker, const std::string& series) const {
     return metric_of(workers_[worker], series);
   }

@@ -1,4 +1,4 @@
-// The real gateway before real workers that share requests: some compute prompts, others answer
+// The real gateway in front of real workers that share requests: some compute prompts, others answer
 // (docs/decisions/2026-11-22-kv-is-pulled.md).
 #include <algorithm>
 #include <csignal>
@@ -13,7 +13,7 @@ namespace {
 
 class SplitSystem : public RealWorkers {
  protected:
-  static constexpr int kRequests = 24;  // every third one is streamed
+  static constexpr int kRequests = 24;  // every third is streamed
 
   // Where the gateway and other workers reach a worker.
   explicit SplitSystem(std::string host = "127.0.0.1") : host_(std::move(host)) {}
@@ -74,14 +74,14 @@ class SplitSystemOnIpv6 : public SplitSystem {
   }
 };
 
-// Given more requests than there are slots, all have the texts of a lone worker, each prompt is computed once and received
-// once, every worker has taken part, and nothing is held when they are over.
+// Given more requests than slots; expects the texts of a single worker, each prompt computed once and received once, every
+// worker used, and nothing held at the end.
 TEST_F(SplitSystem, ManyRequestsShareFourWorkers) { expect_shared_work(); }
 
-// Given workers whose addresses are IPv6, the same.
+// Given workers with IPv6 addresses; expects the same.
 TEST_F(SplitSystemOnIpv6, ManyRequestsShareFourWorkers) { expect_shared_work(); }
 
-// Given a prefill worker that dies while requests pass through it, every client still gets its answer.
+// Given a prefill worker that dies under load; expects an answer for every client.
 TEST_F(SplitSystem, APrefillWorkerDiesUnderLoad) {
   ask_all([&] {
     EXPECT_TRUE(

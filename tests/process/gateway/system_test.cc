@@ -1,5 +1,5 @@
 // The real controller with real gateways: TLS and tokens between them, and slots that two gateways share. The controller starts
-// gateway_test_worker in the place of the real worker.
+// gateway_test_worker instead of the real worker.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr double kLongS = 60;  // the whole system starts, on a busy machine
 
-// examples/tiny.yaml with one worker, in a folder of its own; and the controller that serves it.
+// examples/tiny.yaml with one worker, in its own folder, and the controller that serves it.
 class System {
  public:
   System() {
@@ -38,7 +38,7 @@ class System {
     path_ = ::mkdtemp(name.data());
     fs::create_directories(path_ / "objects");
     fs::create_directories(path_ / "build/models/tiny");
-    put("build/models/tiny/config.json", "{}");  // the worker in the test reads none of it
+    put("build/models/tiny/config.json", "{}");  // the test's worker reads none of it
   }
   ~System() {
     if (pid_ > 0) {
@@ -58,7 +58,7 @@ class System {
   }
   [[nodiscard]] std::string at(const std::string& name) const { return (path_ / name).string(); }
 
-  // `scaling` takes the place of the example's bounds.
+  // `scaling` replaces the example's limits.
   void place_service(const std::string& scaling) const {
     std::ifstream example(source_path("/examples/tiny.yaml"));
     std::string text{std::istreambuf_iterator<char>(example), std::istreambuf_iterator<char>()};
@@ -114,10 +114,9 @@ int status_of(kube::HttpTransport& client, const std::string& url, const std::st
   return answer.ok() ? answer->status : 0;
 }
 
-// Given a controller and a gateway with TLS and one token on both sides; the gateway gets its table, the controller reads the
-// gateway's metrics (the snapshot has what only they can tell), neither answers without the token but for health, and a token
-// that is changed in the files is taken over without a restart. A gateway with another token is told so, and no token is in a
-// log.
+// Given a controller and a gateway with TLS and the same token; expects the gateway to get its table, the controller to read
+// the gateway's metrics (the snapshot has values that only they provide), both to answer only /health without the token, and a
+// changed token file to apply without a restart. Expects a gateway with another token to be refused, and no token in any log.
 TEST(System, TlsAndTokens) {
   const std::string token = "first-token-0123456789", next = "second-token-0123456789";
   const kube::TestAuthority authority("installation");
@@ -171,7 +170,8 @@ TEST(System, TlsAndTokens) {
       << system.log();
 
   GatewayProcess stranger({controller}, flags("wrong"));
-  EXPECT_TRUE(wait_until([&] { return stranger.log().find("does not accept our token") != std::string::npos; }));
+  EXPECT_TRUE(wait_until(
+      [&] { return stranger.log().find("--token-file: must be the token that the controller expects") != std::string::npos; }));
   EXPECT_EQ(status_of(admin_client, "https://127.0.0.1:" + std::to_string(stranger.admin_port()) + "/ready", ""), 503);
 
   system.put("token", next);
@@ -212,9 +212,9 @@ class Clients {
   std::vector<std::thread> threads_;
 };
 
-// Given two gateways before one worker; slots follow the queue to the one that has it, come back as the other has one, too, and
-// are the rest's when that other one is killed (SIGKILL). No request of the one that lives is lost, and the worker never holds
-// more than its slots.
+// Given two gateways in front of one worker; expects slots to move to the gateway with a queue, to return when the other one
+// has a queue too, and to go to the survivor when the other is killed (SIGKILL). Expects the survivor to lose no request, and
+// the worker never to hold more requests than it has slots.
 TEST(System, TwoGatewaysShareSlots) {
   System system;
   system.place_service("minWorkers: 1\n    maxWorkers: 1");
@@ -256,7 +256,7 @@ TEST(System, TwoGatewaysShareSlots) {
   EXPECT_EQ(at_a.failed(), 0);
   const auto most = ask(std::atoi(worker.c_str() + worker.rfind(':') + 1), get("/most"));
   ASSERT_TRUE(most);
-  // The killed gateway's share returned long after its last requests had ended at the worker.
+  // The killed gateway's share returned only after its last requests had ended at the worker.
   EXPECT_LE(std::atoi(most->body.c_str()), slots);
 }
 

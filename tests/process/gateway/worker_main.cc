@@ -1,13 +1,12 @@
-// A worker as a process of its own, for tests that stop or kill one: gateway_test_worker --name=NAME [--listen=HOST:PORT]. It
-// prints its port, then serves. Flags of the real worker that it does not know are passed over, so that the real controller can
-// start it.
+// A worker as its own process, for tests that stop or kill one: gateway_test_worker --name=NAME [--listen=HOST:PORT]. It prints
+// its port, then serves. It ignores unknown flags of the real worker, so that the real controller can start it.
 //
-// A streamed request gets 100 tokens, 20 ms apart, each saying the worker's name. Another one is answered with the name, after
-// 30 ms. If its prompt says "hang at NAME", neither has a beginning. GET /most: the most requests that it held at once.
+// A streamed request gets 100 tokens, 20 ms apart, each with the worker's name. Any other request gets the name after 30 ms. If
+// the prompt is "hang at NAME", neither answer begins. GET /most returns the highest number of requests that it held at once.
 //
-// It plays both parts of docs/decisions/2026-11-22-kv-is-pulled.md with keys and values that are names. As a prefill worker it
-// calls them NAME-1, NAME-2 and so on, and ends its body when somebody has taken them; as a decode worker it takes them and
-// says "NAME after NAME-1" where it would say its name, or "NAME alone" where they were not to be had.
+// It acts as both kinds of worker of docs/decisions/2026-11-22-kv-is-pulled.md, with names instead of keys and values. As a
+// prefill worker it calls them NAME-1, NAME-2 and so on, and ends its body when they have been fetched. As a decode worker it
+// fetches them and answers "NAME after NAME-1" instead of its name, or "NAME alone" if it could not fetch them.
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -62,7 +61,7 @@ class Worker {
         held_.load());
   }
 
-  // What was held counts as free before its answer's end: after that, the gateway may send the next at once.
+  // Release before the end of the answer: after that, the gateway may send the next request immediately.
   void serve(Connection& connection, const Message& request) {
     if (request.body.find("hang at " + name_ + "\"") != std::string::npos) {
       connection.peer_closes();

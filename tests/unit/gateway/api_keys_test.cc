@@ -1,4 +1,4 @@
-// API keys: the file, and limits against a reference that recounts everything.
+// API keys: the file format, and limits compared with a reference that recounts from the full history.
 #include "gateway/api_keys.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ using ::testing::Not;
 
 const std::string kKey = "wl-0123456789abcdef";
 
-// Given a file with a key by its digest and one in the open, with and without limits; both are found by digest.
+// Given a file with one key as a digest and one in plain text, with and without limits; expects both to be found by digest.
 TEST(ApiKeys, File) {
   const std::string digest = security::sha256_hex("another key of team a");
   const auto file =
@@ -41,31 +41,32 @@ TEST(ApiKeys, File) {
   EXPECT_TRUE(key_file_from_json(R"({"keys": []})").ok());  // nobody may do anything
 }
 
-// Given one mistake each; its path, what was found and what is allowed are named, and the key never is.
+// Given one mistake each; expects the path, the rule and the value found, and never the key.
 TEST(ApiKeys, Mistakes) {
   const auto with = [](const std::string& rest) { return R"({"keys":[{"id":"a","key":")" + kKey + "\"" + rest + "}]}"; };
   const std::string good = with(R"(,"models":["*"])");
   const std::pair<std::string, std::string> cases[] = {
-      {"keys:\n- id: a\n  key: " + kKey, "no JSON"},
+      {"keys:\n- id: a\n  key: " + kKey, "not JSON"},
       {"[]", "API keys"},
       {"{}", "keys: missing"},
-      {with(""), "keys[0].models: key 'a': found nothing, allowed is a list of served names, or [\"*\"] for all"},
-      {with(R"(,"models":[])"), "keys[0].models: key 'a': found []"},
+      {with(""), "keys[0].models: must be a list of served names, or [\"*\"] for all (got nothing for key 'a')"},
+      {with(R"(,"models":[])"), "keys[0].models: must be a list of served names, or [\"*\"] for all (got [] for key 'a')"},
       {with(R"(,"models":"*")"), "keys[0].models"},
-      {with(R"(,"models":[3])"), "keys[0].models[0]: found 3"},
+      {with(R"(,"models":[3])"), "keys[0].models[0]: must be the served name of a model (got 3)"},
       {with(R"(,"models":["*"],"requestPerMinute":5)"), "requestPerMinute: unknown field"},
-      {with(R"(,"models":["*"],"requestsPerMinute":0)"), "requestsPerMinute: found 0"},
-      {with(R"(,"models":["*"],"concurrentRequests":"2")"), "concurrentRequests: found \"2\""},
-      {with(R"(,"models":["*"],"sha256":"00")"), "found both 'sha256' and 'key'"},
-      {R"({"keys":[{"id":"a","models":["*"]}]})", "found neither"},
-      {R"({"keys":[{"id":"a","models":["*"],"key":["x"]}]})", "keys[0].key: found array"},
-      {R"({"keys":[{"id":"a","models":["*"],"key":"short"}]})", "found 5 characters, allowed are 16 to 512"},
-      {R"({"keys":[{"id":"a","models":["*"],"sha256":"xyz"}]})", "found 3 characters, allowed are 64 hexadecimal"},
-      {R"({"keys":[{"id":"a b","models":["*"],"key":"0123456789abcdef"}]})", "keys[0].id: found 'a b'"},
+      {with(R"(,"models":["*"],"requestsPerMinute":0)"), "requestsPerMinute: must be an integer"},
+      {with(R"(,"models":["*"],"concurrentRequests":"2")"), "concurrentRequests: must be an integer"},
+      {with(R"(,"models":["*"],"sha256":"00")"), "must have either 'sha256' or 'key' (got both 'sha256' and 'key')"},
+      {R"({"keys":[{"id":"a","models":["*"]}]})", "must have either 'sha256' or 'key' (got neither)"},
+      {R"({"keys":[{"id":"a","models":["*"],"key":["x"]}]})", "keys[0].key: must be a string (got array)"},
+      {R"({"keys":[{"id":"a","models":["*"],"key":"short"}]})", "must be 16 to 512 visible ASCII characters (got 5 characters"},
+      {R"({"keys":[{"id":"a","models":["*"],"sha256":"xyz"}]})", "must be 64 hexadecimal digits (got 3 characters)"},
+      {R"({"keys":[{"id":"a b","models":["*"],"key":"0123456789abcdef"}]})",
+       "keys[0].id: must be 1 to 64 letters, digits, '-', '_' or '.' (got 'a b')"},
       {R"({"keys":[{"id":"a","models":["*"],"key":"0123456789abcdef"},{"id":"a","models":["*"],"key":"0123456789abcdeg"}]})",
-       "found 'a' a second time"},
+       "must be unique (got 'a' twice)"},
       {R"({"keys":[{"id":"a","models":["*"],"key":"0123456789abcdef"},{"id":"b","models":["*"],"key":"0123456789abcdef"}]})",
-       "key 'b': it is the key of another entry"},
+       "got the key of another entry for key 'b'"},
   };
   ASSERT_TRUE(key_file_from_json(good).ok());
   for (const auto& [text, message] : cases) {
@@ -76,7 +77,7 @@ TEST(ApiKeys, Mistakes) {
   }
 }
 
-// Recounts a bucket from all that ever was taken from it.
+// Recounts a bucket from everything that was ever taken from it.
 double level_by_history(double per_minute, const std::vector<std::pair<double, double>>& taken, double now_s) {
   double level = per_minute, at_s = 0;
   for (const auto& [t, amount] : taken) {
@@ -86,9 +87,8 @@ double level_by_history(double per_minute, const std::vector<std::pair<double, d
   return std::min(per_minute, level + (now_s - at_s) * per_minute / 60);
 }
 
-// Given random histories of requests; one is admitted exactly when a recount finds a whole request in the bucket, one
-// that is refused is admitted after the wait that it was told and not a second before it, and no window lets more through than
-// it may.
+// Given random histories of requests; expects admission exactly when a recount finds a whole request in the bucket, admission
+// of a refused request after the reported wait and not a second earlier, and no window above the limit.
 TEST(KeyLimits, RequestsPerMinuteAgainstARecount) {
   for (std::uint64_t seed = 1; seed <= effort(200U, 2000U); ++seed) {
     Rng rng(seed, "limits");
@@ -122,7 +122,7 @@ TEST(KeyLimits, RequestsPerMinuteAgainstARecount) {
   }
 }
 
-// Given a limit of two requests at once; the third is refused until one ends, and a refused one holds nothing.
+// Given a limit of two concurrent requests; expects the third to be refused until one ends, and a refused one to hold nothing.
 TEST(KeyLimits, Concurrency) {
   ApiKey key{"k", true, {}, std::nullopt, 2, std::nullopt};
   KeyLimits limits;
@@ -137,8 +137,8 @@ TEST(KeyLimits, Concurrency) {
   EXPECT_TRUE(limits.admit(key, 1).admitted);
 }
 
-// Given a token limit; requests in flight may overdraw it, the next is told when the debt is paid; and a raised limit counts at
-// once.
+// Given a token limit; expects requests in flight to overdraw it, the next to be told when the debt is paid, and a raised limit
+// to apply immediately.
 TEST(KeyLimits, TokensAreWaitedOut) {
   ApiKey key{"k", true, {}, std::nullopt, std::nullopt, 600};
   KeyLimits limits;

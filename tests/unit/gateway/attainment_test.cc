@@ -1,4 +1,4 @@
-// The table behind "a request attains": every row of design.md's rule.
+// Whether a request attains its objective: every row of the rule in design.md.
 #include "gateway/attainment.h"
 
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ RequestRecord ended(int code, double after_s, bool stream = true) {
   return record;
 }
 
-// Given streamed answers; both TTFT and TPOT must be inside, exactly at the limit counts as inside, and one token needs no
-// TPOT.
+// Given streamed answers; expects both TTFT and TPOT to be within their limits, exactly at the limit to pass, and one token to
+// need no TPOT.
 TEST(Attainment, Streamed) {
   EXPECT_EQ(judge(streamed(0.25, 5, 0.44), kObjective), Verdict::kAttained);
   EXPECT_EQ(judge(streamed(0.5, 5, 0.6), kObjective), Verdict::kAttained);
@@ -40,13 +40,13 @@ TEST(Attainment, Streamed) {
   EXPECT_EQ(judge(streamed(0.6, 1, 0.6), kObjective), Verdict::kMissed);
 }
 
-// Given a stream that ends well without a token; it is judged by when it ended.
+// Given a stream that ends well without a token; expects it to be judged by its end.
 TEST(Attainment, StreamedWithoutTokens) {
   EXPECT_EQ(judge(ended(200, 0.4), kObjective), Verdict::kAttained);
   EXPECT_EQ(judge(ended(200, 0.6), kObjective), Verdict::kMissed);
 }
 
-// Given answers that are not streamed; the whole latency is held against TTFT + (n - 1) * TPOT.
+// Given answers that are not streamed; expects the whole latency to be compared with TTFT + (n - 1) * TPOT.
 TEST(Attainment, NotStreamed) {
   auto record = ended(200, 0.89, false);
   record.generation_tokens = 9;
@@ -59,7 +59,7 @@ TEST(Attainment, NotStreamed) {
   EXPECT_EQ(judge(record, kObjective), Verdict::kAttained);
 }
 
-// Given errors; 429, 5xx and timeouts are misses however fast they were, other 4xx are not counted.
+// Given errors; expects 429, 5xx and timeouts to be misses, however fast, and other 4xx not to count.
 TEST(Attainment, Errors) {
   for (int code : {429, 500, 502, 503, 504}) EXPECT_EQ(judge(ended(code, 0.001), kObjective), Verdict::kMissed) << code;
   for (int code : {400, 401, 404, 413, 422}) EXPECT_EQ(judge(ended(code, 9), kObjective), Verdict::kNotCounted) << code;
@@ -68,7 +68,8 @@ TEST(Attainment, Errors) {
   EXPECT_EQ(judge(broken, kObjective), Verdict::kMissed);
 }
 
-// Given clients that leave; before the TTFT limit they are not counted, later they are judged by what they were sent.
+// Given clients that leave; expects those before the TTFT limit not to count, and later ones to be judged by what they were
+// sent.
 TEST(Attainment, ClientsThatLeave) {
   EXPECT_EQ(judge(ended(kClientGone, 0.49), kObjective), Verdict::kNotCounted);
   EXPECT_EQ(judge(ended(kClientGone, 0.5), kObjective), Verdict::kMissed);
@@ -84,7 +85,7 @@ TEST(Attainment, ClientsThatLeave) {
   EXPECT_EQ(judge(late_slow, kObjective), Verdict::kMissed);
 }
 
-// Given a service without objectives; nothing but an error can miss.
+// Given a service without objectives; expects only errors to miss.
 TEST(Attainment, WithoutObjectives) {
   EXPECT_EQ(judge(streamed(9, 2, 99), Objective{}), Verdict::kAttained);
   EXPECT_EQ(judge(ended(200, 99, false), Objective{}), Verdict::kAttained);
@@ -92,7 +93,7 @@ TEST(Attainment, WithoutObjectives) {
   EXPECT_EQ(judge(ended(kClientGone, 9), Objective{}), Verdict::kNotCounted);
 }
 
-// Given n tokens; TPOT is the mean of the n - 1 gaps, and there is none below two tokens or unseen.
+// Given n tokens; expects TPOT to be the mean of the n - 1 gaps, and none with fewer than two visible tokens.
 TEST(Attainment, TimePerOutputToken) {
   EXPECT_NEAR(*time_per_output_token_s(streamed(0.1, 5, 0.5)), 0.1, 1e-9);
   EXPECT_EQ(time_per_output_token_s(streamed(0.1, 1, 0.1)), std::nullopt);

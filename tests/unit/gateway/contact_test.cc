@@ -1,4 +1,4 @@
-// The contact with a worker, from its probes.
+// A worker's contact as a function of its probes.
 #include "gateway/contact.h"
 
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 namespace windlass::gateway {
 namespace {
 
-// Given one failure and then an answer; nothing changes, and the second probe is due at once.
-TEST(Contact, OneFailureIsNothing) {
+// Given one failure and then an answer; expects no change, and the second probe to be due immediately.
+TEST(Contact, OneFailureChangesNothing) {
   ContactTracker tracker(0);
   EXPECT_FALSE(tracker.probe_due(0.1));
   EXPECT_TRUE(tracker.probe_due(ContactTracker::kProbePeriodS));
@@ -18,8 +18,8 @@ TEST(Contact, OneFailureIsNothing) {
   EXPECT_FALSE(tracker.in_doubt());
 }
 
-// Given two failures in a row; the last says whether the worker is silent or unreachable, a later one may say otherwise, and
-// the first answer or byte brings it back.
+// Given two failures in a row; expects the last to decide between silent and unreachable, a later one to change it, and the
+// first answer or byte to restore the worker.
 TEST(Contact, TwoFailuresTakeItOut) {
   ContactTracker tracker(0);
   EXPECT_EQ(tracker.probed(1, Probe::kNoAnswer), Contact::kAnswers);
@@ -32,7 +32,7 @@ TEST(Contact, TwoFailuresTakeItOut) {
   EXPECT_EQ(tracker.probed(8, Probe::kAnswered), Contact::kAnswers);
 }
 
-// Given a worker that says nothing; it is lost when nothing was heard for kLostAfterS, however it fails.
+// Given a worker that sends nothing; expects it to be lost after kLostAfterS, whichever way it fails.
 TEST(Contact, LostAfterLongSilence) {
   for (const Probe how : {Probe::kNoAnswer, Probe::kNoConnection}) {
     ContactTracker tracker(0);
@@ -44,7 +44,8 @@ TEST(Contact, LostAfterLongSilence) {
   }
 }
 
-// Given a worker that falls silent at any moment between two probes, each of which takes its whole time; it is out within 2 s.
+// Given a worker that falls silent at any moment between two probes, each of which takes its full time; expects it to be out
+// within 2 s.
 TEST(Contact, OutWithinTwoSeconds) {
   for (double phase_s = 0; phase_s < ContactTracker::kProbePeriodS; phase_s += 0.01) {
     const double silent_s = 100 + phase_s;

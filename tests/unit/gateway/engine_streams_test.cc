@@ -1,4 +1,4 @@
-// The streams of other engines, as they are written down in tests/golden/engine_streams, through the filter.
+// The streams of other engines, recorded in tests/golden/engine_streams, through the filter.
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -25,7 +25,7 @@ struct Read {
   int content_events = 0;
 };
 
-// In pieces of at most so many bytes.
+// Feeds pieces of at most this many bytes.
 Read read_in_pieces(SseFilter& filter, std::string_view stream, std::size_t most, std::mt19937_64& rng) {
   Read read;
   const auto take = [&read](const SseFilter::Output& output) {
@@ -46,9 +46,9 @@ std::string verdict_of(const SseFilter& filter, const Read& read) {
   return filter.failure()->is_refusal() && read.content_events == 0 ? "refused" : "failed";
 }
 
-// Given every engine's streams, cut anywhere (seeded cuts); each is judged as the index says, with its tokens, usage, and the
-// error's code and message; an error's event is kept whole for the client, and nothing behind it, [DONE] least of all, passes.
-TEST(EngineStreams, AreJudgedTruly) {
+// Given every engine's streams, split at seeded places; expects the verdict, tokens, usage, and error code and message of the
+// index, the error event kept whole for the client, and nothing after it to pass, not even [DONE].
+TEST(EngineStreams, AreJudgedAsTheIndexSays) {
   const auto index = nlohmann::json::parse(golden("index.json"));
   ASSERT_GE(index.size(), 20U);
   std::mt19937_64 rng(24);
@@ -76,8 +76,8 @@ TEST(EngineStreams, AreJudgedTruly) {
   }
 }
 
-// Given an opening (a role and no text), a comment and the first token; the opening waits for the token, and all leave in their
-// order. Without a token it leaves when the stream ends.
+// Given an opening (a role and no text), a comment and the first token; expects the opening to wait for the token, and all to
+// leave in order. Without a token, expects it to leave when the stream ends.
 TEST(EngineStreams, AnOpeningWaitsForTheFirstToken) {
   const std::string role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null}}]}\n\n";
   const std::string token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
@@ -91,8 +91,9 @@ TEST(EngineStreams, AnOpeningWaitsForTheFirstToken) {
   EXPECT_EQ(other.finish().forward, role);
 }
 
-// Given events that look like openings and say more (progress, a finish reason, a tool's name); they pass at once.
-TEST(EngineStreams, WhatSaysMoreIsNoOpening) {
+// Given events that look like openings but contain more (progress, a finish reason, a tool's name); expects them to pass
+// immediately.
+TEST(EngineStreams, AnEventWithMoreThanARoleIsNoOpening) {
   for (const char* event :
        {R"({"choices":[{"index":0,"delta":{"role":"assistant","content":null}}],"prompt_progress":{"total":9}})",
         R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})", R"({"choices":[]})", R"({"choices":[7]})", R"([])",
@@ -103,8 +104,8 @@ TEST(EngineStreams, WhatSaysMoreIsNoOpening) {
   }
 }
 
-// Given text that speaks of errors, a null error, and an error deeper inside; none of them is one.
-TEST(EngineStreams, WordsAboutErrorsAreNone) {
+// Given text about errors, a null error, and a nested error; expects none to count as an error.
+TEST(EngineStreams, TextAboutErrorsIsNoError) {
   for (const char* event : {R"({"choices":[{"delta":{"content":"{\"error\":{\"code\":500}}"}}],"error":null})",
                             R"({"choices":[{"delta":{"content":"x","tool":{"error":{"code":1},"object":"error"}}}]})",
                             R"({"choices":[{"delta":{"content":"\"finish_reason\":\"abort\""},"finish_reason":"stop"}]})"}) {
@@ -115,8 +116,8 @@ TEST(EngineStreams, WordsAboutErrorsAreNone) {
   }
 }
 
-// Given errors in odd clothes: a plain text, an event's name, a code that is no status, no JSON; each is one.
-TEST(EngineStreams, ErrorsInOddClothes) {
+// Given unusual errors: plain text, an event's name, a code that is no status, invalid JSON; expects each to count as an error.
+TEST(EngineStreams, UnusualErrorsCountAsErrors) {
   const auto failure_of = [](const std::string& text) {
     SseFilter filter(true);
     EXPECT_EQ(filter.feed(text).forward, "") << text;

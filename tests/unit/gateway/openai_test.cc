@@ -1,4 +1,4 @@
-// What the gateway reads of a request, and the bodies that it writes itself.
+// Parsing of requests, and the bodies that the gateway writes itself.
 #include "gateway/openai.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-// Given good requests; model and stream are read, and a streamed one asks for usage without losing anything else.
+// Given good requests; expects model and stream to be read, and a streamed one to ask for usage without losing anything else.
 TEST(InspectRequest, GoodOnes) {
   auto plain = inspect_request(R"({"model":"tiny","prompt":"hi","seed":12345678901234567890})");
   ASSERT_EQ(plain.problem.message, "");
@@ -42,28 +42,29 @@ TEST(InspectRequest, GoodOnes) {
   EXPECT_EQ(asked.head.upstream_body, R"({"model":"tiny","stream":true,"stream_options":{"include_usage":true}})");
 }
 
-// Given bad bodies; the message names the field, what was found and what is allowed.
+// Given bad bodies; expects the field, the rule and the value found in the message.
 TEST(InspectRequest, BadOnes) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
-      {"", "found nothing, allowed is a JSON object", ""},
-      {"{", "not JSON at byte", ""},
-      {"{\"model\":\"a\"} x", "not JSON at byte", ""},
-      {"{\"model\":\"\xff\"}", "not JSON at byte", ""},
-      {"[1]", "found a list, allowed is a JSON object", ""},
-      {"\"x\"", "found a string, allowed is a JSON object", ""},
-      {"{}", "'model': found nothing", "model"},
-      {R"({"model":3})", "'model': found a number", "model"},
-      {R"({"model":null})", "'model': found null", "model"},
-      {R"({"model":""})", "'model': found an empty string", "model"},
-      {R"({"model":["a"]})", "'model': found a list", "model"},
-      {R"({"model":{"model":"a"}})", "'model': found an object", "model"},
-      {R"([{"model":"a"}])", "found a list", ""},
-      {R"({"x":{"model":"a"}})", "'model': found nothing", "model"},
-      {R"({"model":"a","stream":"yes"})", "'stream': found a string, allowed are true, false and null", "stream"},
-      {R"({"model":"a","stream":true,"stream_options":7})", "'stream_options': found a number", "stream_options"},
+      {"", "must be a JSON object (got nothing)", ""},
+      {"{", "must be JSON (got an error at byte", ""},
+      {"{\"model\":\"a\"} x", "must be JSON (got an error at byte", ""},
+      {"{\"model\":\"\xff\"}", "must be JSON (got an error at byte", ""},
+      {"[1]", "must be a JSON object (got a list)", ""},
+      {"\"x\"", "must be a JSON object (got a string)", ""},
+      {"{}", "'model': must be the name of a model (got nothing)", "model"},
+      {R"({"model":3})", "'model': must be the name of a model (got a number)", "model"},
+      {R"({"model":null})", "'model': must be the name of a model (got null)", "model"},
+      {R"({"model":""})", "'model': must be the name of a model (got an empty string)", "model"},
+      {R"({"model":["a"]})", "'model': must be the name of a model (got a list)", "model"},
+      {R"({"model":{"model":"a"}})", "'model': must be the name of a model (got an object)", "model"},
+      {R"([{"model":"a"}])", "must be a JSON object (got a list)", ""},
+      {R"({"x":{"model":"a"}})", "'model': must be the name of a model (got nothing)", "model"},
+      {R"({"model":"a","stream":"yes"})", "'stream': must be true, false or null (got a string)", "stream"},
+      {R"({"model":"a","stream":true,"stream_options":7})", "'stream_options': must be an object or null (got a number)",
+       "stream_options"},
       {R"({"model":"a","stream_options":{}})", "unless 'stream' is true", "stream_options"},
-      {R"({"model":"a","stream":true,"stream_options":{"include_usage":1}})", "'stream_options.include_usage': found a number",
-       "stream_options.include_usage"},
+      {R"({"model":"a","stream":true,"stream_options":{"include_usage":1}})",
+       "'stream_options.include_usage': must be true or false (got a number)", "stream_options.include_usage"},
   };
   for (const auto& [body, message, param] : cases) {
     const auto inspected = inspect_request(body);
@@ -72,8 +73,8 @@ TEST(InspectRequest, BadOnes) {
   }
 }
 
-// Given names of models up to the longest that is read, and one of 16 MB; the latter is refused by its length, and neither the
-// head nor the message holds anything of it.
+// Given model names up to the longest allowed, and one of 16 MB; expects the last to be refused by its length, and no part of
+// it in the head or the message.
 TEST(InspectRequest, LongNames) {
   const auto named = [](std::size_t bytes) {
     return inspect_request(R"({"model":")" + std::string(bytes, 'm') + R"(","messages":[]})");
@@ -81,7 +82,7 @@ TEST(InspectRequest, LongNames) {
   EXPECT_EQ(named(kMaxModelBytes).head.model, std::string(kMaxModelBytes, 'm'));
   for (const std::size_t bytes : {kMaxModelBytes + 1, std::size_t{16} << 20U}) {
     const auto refused = named(bytes);
-    EXPECT_EQ(refused.problem.message, fmt::format("'model': found a name of {} bytes, allowed are at most 256.", bytes));
+    EXPECT_EQ(refused.problem.message, fmt::format("'model': must be at most 256 bytes long (got {}).", bytes));
     EXPECT_EQ(refused.problem.param, "model");
     EXPECT_EQ(refused.head.model, "");
     EXPECT_EQ(refused.head.upstream_body, "");
@@ -89,18 +90,18 @@ TEST(InspectRequest, LongNames) {
   EXPECT_EQ(inspect_request(R"({"model":")" + std::string(300, 'm') + R"(","model":"a"})").head.model, "a");
 }
 
-// Given numbers of a million digits and keys of a million bytes where no JSON is; the message shows the beginning alone.
+// Given numbers of a million digits and keys of a million bytes outside JSON; expects the message to show only their beginning.
 TEST(InspectRequest, MessagesAreShort) {
   for (const std::string& body : {R"({"model":"a","seed":)" + std::string(1000000, '9') + "e999999}",
                                   R"({"model":"a",")" + std::string(1000000, 'k') + "\x01\":1}"}) {
     const auto refused = inspect_request(body);
-    EXPECT_THAT(refused.problem.message, HasSubstr("The request's body is not JSON at byte 10000"));
+    EXPECT_THAT(refused.problem.message, HasSubstr("The request's body must be JSON (got an error at byte 10000"));
     EXPECT_LT(refused.problem.message.size(), 200U);
   }
 }
 
-// Given bodies nested a hundred thousand deep, streamed ones that have to be written anew among them; all are refused, whether
-// or not they are well-formed, and the stack holds. As deep as tools really go is taken.
+// Given bodies nested a hundred thousand levels deep, well-formed or not, including streamed ones that must be rewritten;
+// expects all to be refused without a stack overflow. The depth of real tool schemas is accepted.
 TEST(InspectRequest, DeepNesting) {
   for (const char* open : {"[", "{\"a\":"}) {
     std::string deep, end;
@@ -110,8 +111,9 @@ TEST(InspectRequest, DeepNesting) {
     }
     for (const char* head : {R"({"model":"a","x":)", R"({"model":"a","stream":true,"stream_options":{},"x":)",
                              R"({"model":"a","stream":true,"stream_options":{"x":1},"y":)"}) {
-      EXPECT_THAT(inspect_request(head + deep + "1" + end + "}").problem.message, HasSubstr("nested deeper than")) << head;
-      EXPECT_THAT(inspect_request(head + deep).problem.message, HasSubstr("nested deeper than")) << head;
+      EXPECT_THAT(inspect_request(head + deep + "1" + end + "}").problem.message, HasSubstr("nested at most 256 levels deep"))
+          << head;
+      EXPECT_THAT(inspect_request(head + deep).problem.message, HasSubstr("nested at most 256 levels deep")) << head;
     }
   }
   const std::string tools =
@@ -119,16 +121,18 @@ TEST(InspectRequest, DeepNesting) {
   EXPECT_EQ(inspect_request(tools).problem.message, "");
 }
 
-// Given members that stand twice; the last one counts, as it does for every worker, and nothing is left of the first.
+// Given repeated members; expects the last one to count, as in every worker, and nothing to remain of the first.
 TEST(InspectRequest, MembersThatStandTwice) {
   const std::vector<std::pair<std::string, std::string>> bad = {
-      {R"({"model":"a","stream":true,"stream_options":{},"stream_options":"x"})", "'stream_options': found a string"},
-      {R"({"model":"a","stream":true,"stream_options":{},"stream_options":[]})", "'stream_options': found a list"},
-      {R"({"model":"a","model":5})", "'model': found a number"},
-      {R"({"model":"a","model":{}})", "'model': found an object"},
-      {R"({"model":"a","stream":true,"stream":"x"})", "'stream': found a string"},
+      {R"({"model":"a","stream":true,"stream_options":{},"stream_options":"x"})",
+       "'stream_options': must be an object or null (got a string)"},
+      {R"({"model":"a","stream":true,"stream_options":{},"stream_options":[]})",
+       "'stream_options': must be an object or null (got a list)"},
+      {R"({"model":"a","model":5})", "'model': must be the name of a model (got a number)"},
+      {R"({"model":"a","model":{}})", "'model': must be the name of a model (got an object)"},
+      {R"({"model":"a","stream":true,"stream":"x"})", "'stream': must be true, false or null (got a string)"},
       {R"({"model":"a","stream":true,"stream_options":{"include_usage":true,"include_usage":1}})",
-       "'stream_options.include_usage': found a number"},
+       "'stream_options.include_usage': must be true or false (got a number)"},
   };
   for (const auto& [body, message] : bad) EXPECT_THAT(inspect_request(body).problem.message, HasSubstr(message)) << body;
   EXPECT_EQ(inspect_request(R"({"model":"a","model":"b"})").head.model, "b");
@@ -139,8 +143,8 @@ TEST(InspectRequest, MembersThatStandTwice) {
   EXPECT_EQ(Json::parse(again.head.upstream_body)["stream_options"]["include_usage"], true);
 }
 
-// Given options anywhere in a body, under an escaped name or beside members that look like them; they ask for usage and every
-// other byte of the body is as it was.
+// Given options anywhere in a body, under an escaped name or next to similar members; expects them to ask for usage, and every
+// other byte to be unchanged.
 TEST(InspectRequest, OnlyTheOptionsAreWritten) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"model":"a", "stream":true,"n" : 1.50,"stream_options" : {"x":[{}]} ,"t":"}{"})",
@@ -160,18 +164,18 @@ TEST(InspectRequest, OnlyTheOptionsAreWritten) {
     EXPECT_EQ(inspected.head.upstream_body, sent);
   }
   const std::string large = R"({"model":"a","stream":true,"stream_options":{"x":")" + std::string(4096, 'x') + R"("}})";
-  EXPECT_THAT(inspect_request(large).problem.message, HasSubstr("'stream_options': found more than the 4096 bytes"));
+  EXPECT_THAT(inspect_request(large).problem.message, HasSubstr("'stream_options': must be at most 4096 bytes long"));
 }
 
-// Given a body with a zero byte behind its object, where nlohmann stops reading; it is refused, and nothing behind it is read.
+// Given a body with a zero byte after its object, where nlohmann stops reading; expects it to be refused.
 TEST(InspectRequest, AZeroByteIsNoEnd) {
   std::string body = R"({"model":"a","stream":true,"stream_options":{}})";
   EXPECT_EQ(inspect_request(body).problem.message, "");
   body += std::string(3, '\0') + R"("{)";
-  EXPECT_THAT(inspect_request(body).problem.message, HasSubstr("not JSON at byte 48: found a zero byte"));
+  EXPECT_THAT(inspect_request(body).problem.message, HasSubstr("must be JSON (got a zero byte at byte 48)"));
 }
 
-// Given errors; the body is OpenAI's shape, with null where nothing is known, and bytes that are not UTF-8 do no harm.
+// Given errors; expects a body in OpenAI's shape, with null for unknown fields, and no failure for bytes that are not UTF-8.
 TEST(Errors, Bodies) {
   const Json error = Json::parse(error_body(400, "'model': bad \xff", "bad_request", "model"))["error"];
   EXPECT_EQ(error["type"], "invalid_request_error");
@@ -184,7 +188,7 @@ TEST(Errors, Bodies) {
   EXPECT_THAT(event, ::testing::EndsWith("\n\n"));
 }
 
-// Given a table; /v1/models lists its models in OpenAI's shape.
+// Given a table; expects /v1/models to list its models in OpenAI's shape.
 TEST(Models, FromTheTable) {
   dispatch::RoutingTable table;
   table.models.resize(2);

@@ -1,4 +1,4 @@
-// Flags and the small texts in them; and which headers pass through the proxy.
+// Flags and the URLs in them; and the headers that pass through the proxy.
 #include "gateway/options.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ CommandLine parse(std::vector<const char*> args) {
   return parse_command_line(static_cast<int>(args.size()), args.data());
 }
 
-// Given all flags; each lands in its field.
+// Given all flags; expects each in its field.
 TEST(CommandLine, AllFlags) {
   const auto line = parse({"--listen",
                            "[::]:1",
@@ -73,33 +73,35 @@ TEST(CommandLine, AllFlags) {
   EXPECT_EQ(line.options->policy, dispatch::PolicyKind::kSed);
 }
 
-// Given bad flags; one line names the flag, what was found and what is allowed, and the exit code is 2.
+// Given bad flags; expects one line with the flag, the rule and the value found, and exit code 2.
 TEST(CommandLine, BadFlags) {
   const std::string too_long(254, 'a');
   const std::vector<std::pair<std::vector<const char*>, std::string>> cases = {
       {{}, "--controller"},
-      {{"--controller", "a:1"}, "--controller: found 'a:1', allowed is http://HOST:PORT or https://HOST:PORT"},
-      {{"--controller", "ftp://a"}, "--controller: found 'ftp://a'"},
-      {{"--controller", "http://a", "--tls-cert", "c"}, "--tls-cert: found without --tls-key, allowed are both or neither"},
-      {{"--controller", "http://a", "--tls-key", "c"}, "--tls-key: found without --tls-cert"},
-      {{"--controller", "http://a", "--admin-tls-key", "c"}, "--admin-tls-key: found without --admin-tls-cert"},
-      {{"--controller", "http://a", "--controller-ca", "c"}, "--controller-ca: found with controllers at http:// only"},
+      {{"--controller", "a:1"}, "--controller: must be http://HOST:PORT or https://HOST:PORT (got 'a:1')"},
+      {{"--controller", "ftp://a"}, "--controller: must be http://HOST:PORT or https://HOST:PORT (got 'ftp://a')"},
+      {{"--controller", "http://a", "--tls-cert", "c"},
+       "--tls-cert: must be given together with --tls-key (got only --tls-cert)"},
+      {{"--controller", "http://a", "--tls-key", "c"}, "--tls-key: must be given together with --tls-cert"},
+      {{"--controller", "http://a", "--admin-tls-key", "c"}, "--admin-tls-key: must be given together with --admin-tls-cert"},
+      {{"--controller", "http://a", "--controller-ca", "c"},
+       "--controller-ca: must be used with at least one --controller https://HOST:PORT"},
       {{"--controller", "http://a:0"}, "--controller"},
       {{"--controller", "http://a:1/path"}, "--controller"},
-      {{"--controller", "http://a", "--listen", "8080"}, "--listen: found '8080'"},
+      {{"--controller", "http://a", "--listen", "8080"}, "--listen: must be HOST:PORT"},
       {{"--controller", "http://a", "--listen", "h:70000"}, "--listen"},
       {{"--controller", "http://a", "--listen-fd", "2"}, "--listen-fd"},
       {{"--controller", "http://a", "--listen-fd", "3", "--listen", "h:1"}, "--listen excludes --listen-fd"},
       {{"--controller", "http://a", "--listen", "::1:80"}, "--listen"},
-      {{"--controller", "http://a", "--queue-timeout", "5"}, "--queue-timeout: found '5', allowed is a duration"},
+      {{"--controller", "http://a", "--queue-timeout", "5"}, "--queue-timeout: must be a duration"},
       {{"--controller", "http://a", "--queue-timeout", "-5s"}, "--queue-timeout"},
       {{"--controller", "http://a", "--request-timeout", "0"}, "--request-timeout"},
       {{"--controller", "http://a", "--max-queued", "-1"}, "--max-queued"},
-      {{"--controller", "http://a", "--cors-origin", "chat.example"}, "--cors-origin: found 'chat.example', allowed is * or"},
-      {{"--controller", "http://a", "--cors-origin", "https://a/b"}, "--cors-origin: found 'https://a/b', allowed is * or"},
-      {{"--controller", "http://a", "--drain-delay", "5"}, "--drain-delay: found '5', allowed is a duration"},
+      {{"--controller", "http://a", "--cors-origin", "chat.example"}, "--cors-origin: must be * or an origin"},
+      {{"--controller", "http://a", "--cors-origin", "https://a/b"}, "--cors-origin: must be * or an origin"},
+      {{"--controller", "http://a", "--drain-delay", "5"}, "--drain-delay: must be a duration"},
       {{"--controller", "http://a", "--max-body-memory", "1MiB"},
-       "--max-body-memory: found 1048576 bytes, allowed are 16777216 (one body) or more"},
+       "--max-body-memory: must be at least 16777216 bytes, the size of one body (got 1048576)"},
       {{"--controller", "http://a", "--max-body-memory", "lots"}, "--max-body-memory"},
       {{"--controller", "http://a", "--max-body-memory", "-32MiB"}, "--max-body-memory"},
       {{"--controller", "http://a", "--id", "a b"}, "--id"},
@@ -107,10 +109,11 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--id", too_long.c_str()}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
-       "--policy: found 'JFFC', allowed are jffc, jsq, sed, power-of-two, aladdin, by-size, huawei"},
-      {{"--controller", "http://a", "--policy", "random"}, "--policy: found 'random', allowed are jffc, jsq, sed"},
-      {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: found 'fifo', allowed are: objective, arrival"},
-      {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"}, "--advertise: found nothing"},
+       "--policy: must be one of jffc, jsq, sed, power-of-two, aladdin, by-size, huawei (got 'JFFC')"},
+      {{"--controller", "http://a", "--policy", "random"}, "--policy: must be one of jffc, jsq, sed"},
+      {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: must be objective or arrival (got 'fifo')"},
+      {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"},
+       "--advertise: must be the HOST:PORT at which the controller reaches --admin-listen 0.0.0.0:8081 (got nothing)"},
   };
   for (const auto& [args, expected] : cases) {
     const auto line = parse(args);
@@ -121,7 +124,7 @@ TEST(CommandLine, BadFlags) {
   }
 }
 
-// Given --help and --version; the text is for stdout and the code is 0.
+// Given --help and --version; expects the text on stdout and code 0.
 TEST(CommandLine, HelpAndVersion) {
   EXPECT_EQ(parse({"--help"}).exit_code, 0);
   EXPECT_THAT(parse({"--help"}).text, HasSubstr("--queue-timeout"));
@@ -130,7 +133,8 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_THAT(parse({"--version"}).text, HasSubstr("windlass-gateway 0."));
 }
 
-// Given headers of both ways; what is not named, what Connection names and what is the gateway's own to set does not pass.
+// Given headers in both directions; expects only listed headers to pass, without those that Connection names or that the
+// gateway sets itself.
 TEST(Headers, PassByName) {
   http::fields fields;
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"content-type", "application/json"},
@@ -162,7 +166,7 @@ TEST(Headers, PassByName) {
   EXPECT_NE(request_id(fields), request_id(fields));
 }
 
-// Given a name, expects the first digits of its SHA-256, as `printf %s ns/w | sha256sum` prints them.
+// Given a name; expects the first digits of its SHA-256, as `printf %s ns/w | sha256sum` prints them.
 TEST(WorkerIds, AreOfNames) { EXPECT_EQ(worker_id("ns/w"), "9c8839f97d1970ea"); }
 
 }  // namespace

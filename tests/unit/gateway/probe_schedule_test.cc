@@ -1,4 +1,4 @@
-// ProbeSchedule in virtual time: how much it asks of tables of every size, and how soon it notices.
+// ProbeSchedule in virtual time: how many probes it sends for tables of every size, and how soon it notices a dead worker.
 #include "gateway/probe_schedule.h"
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 namespace windlass::gateway {
 namespace {
 
-// Workers that answer at once, but for those that are gone: a probe of one takes its whole time.
+// Workers that answer immediately, except the dead ones: a probe of a dead worker takes its full time.
 struct Fleet {
   explicit Fleet(int count) {
     for (int i = 0; i < count; ++i) addresses.insert(name(i));
@@ -50,9 +50,9 @@ struct Fleet {
   int probes = 0;
 };
 
-// Given a small table of idle workers; each is asked at the full pace, so that a vanished one is noticed within 2 s although
-// nobody uses it, whenever it vanishes.
-TEST(ProbeSchedule, SmallTablesAreAskedAtTheFullPace) {
+// Given a small table of idle workers; expects each to be probed at the full pace, so that a vanished one is noticed within 2 s
+// even without requests, whenever it vanishes.
+TEST(ProbeSchedule, SmallTablesAreProbedAtTheFullPace) {
   for (int phase = 0; phase < 20; ++phase) {
     Fleet fleet(50);
     fleet.run(3 + phase * 0.05);
@@ -64,7 +64,8 @@ TEST(ProbeSchedule, SmallTablesAreAskedAtTheFullPace) {
   }
 }
 
-// Given ten thousand idle workers, a minute long; the probes stay within their allowance, and each worker has its turn.
+// Given ten thousand idle workers for a minute; expects the probes to stay within their allowance, and each worker to have its
+// turn.
 TEST(ProbeSchedule, LargeTablesAreBounded) {
   Fleet fleet(10'000);
   fleet.run(60);
@@ -74,9 +75,9 @@ TEST(ProbeSchedule, LargeTablesAreBounded) {
   for (const auto& [address, count] : fleet.asked) EXPECT_LE(count, 2) << address;
 }
 
-// Given ten thousand workers of which some hold requests and say nothing; one of these that vanishes, and an idle one that
-// vanished before it gets its first request, are both out within 2 s, at every moment of the pace.
-TEST(ProbeSchedule, WhereTrafficFlowsAVanishedWorkerIsNoticed) {
+// Given ten thousand workers of which some hold requests and send nothing; expects one of these that vanishes, and an idle one
+// that vanished before its first request, to be out within 2 s, at every moment.
+TEST(ProbeSchedule, AVanishedBusyWorkerIsNoticed) {
   for (int phase = 0; phase < 20; ++phase) {
     Fleet fleet(10'000);
     std::vector<std::shared_ptr<void>> requests;
@@ -91,13 +92,13 @@ TEST(ProbeSchedule, WhereTrafficFlowsAVanishedWorkerIsNoticed) {
   }
 }
 
-// Given workers that hold requests, one of which sends bytes all the time; only the silent one is asked, and when its request
-// is over it is one of the idle again.
-TEST(ProbeSchedule, WhoSpeaksIsNotAsked) {
+// Given workers that hold requests, one of which sends bytes all the time; expects only the silent one to be probed, and to be
+// idle again when its request ends.
+TEST(ProbeSchedule, AWorkerThatSendsIsNotProbed) {
   Fleet fleet(10'000);
   auto speaking = fleet.schedule.use(Fleet::name(1));
   auto silent = fleet.schedule.use(Fleet::name(2));
-  fleet.run(45);  // everybody had a turn
+  fleet.run(45);  // every worker had a turn
   fleet.asked.clear();
   for (int i = 0; i < 100; ++i) {
     (void)fleet.schedule.find(Fleet::name(1))->tracker.heard(fleet.now_s);
@@ -111,9 +112,9 @@ TEST(ProbeSchedule, WhoSpeaksIsNotAsked) {
   EXPECT_LE(fleet.asked[Fleet::name(2)], 2);
 }
 
-// Given a thousand of ten thousand workers that vanish, noticed in their turn, and come back; expects those that fail to have
-// an allowance of their own, and all to answer again soon.
-TEST(ProbeSchedule, TheLostComeBack) {
+// Given a thousand of ten thousand workers that vanish, are noticed in turn, and return; expects failing workers to have their
+// own allowance, and all to answer again soon.
+TEST(ProbeSchedule, LostWorkersComeBack) {
   Fleet fleet(10'000);
   for (int i = 0; i < 1000; ++i) fleet.gone.insert(Fleet::name(i * 10));
   fleet.run(60);
@@ -128,8 +129,8 @@ TEST(ProbeSchedule, TheLostComeBack) {
   for (int i = 0; i < 10'000; ++i) ASSERT_EQ(fleet.contact(i), Contact::kAnswers) << i;
 }
 
-// Given a worker that leaves the table with a request in it, and one that is asked at that moment; expects both to be told of,
-// nobody to be asked about any more, and no harm from the request's end.
+// Given a worker that leaves the table with a request, and one that leaves during its probe; expects both to be reported, no
+// more probes, and no harm from the request's end.
 TEST(ProbeSchedule, RemovedWorkersAreForgotten) {
   Fleet fleet(3);
   auto request = fleet.schedule.use(Fleet::name(0));

@@ -1,4 +1,4 @@
-// What the router's tests stand on: tables of one model, the actions of a kind, and a router.
+// Tools for the router's tests: tables of one model, the actions of one kind, and a router.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The router under thousands of seeded random event sequences, against a model of what must hold after every event.
+// The router under thousands of seeded random event sequences, compared with a model of its invariants after every event.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr double kTtftS = 1;
 
-// Plays random events and checks, after each, the promises of router.h from the outside: it keeps its own books of what was
-// dispatched where, from the actions alone. A request that is not over is held by the worker that has its step in hand, or
-// waits; one that is prefilled may be kept by its prefill worker besides.
+// Plays random events and checks the promises of router.h from outside after each: it records what was dispatched where, using
+// the actions alone. A request that is not over is at the worker that has its current step, or waits; a prefilled one may also
+// be held by its prefill worker.
 class Play {
  public:
   Play(std::uint64_t seed, dispatch::PolicyKind policy, dispatch::QueueOrder order = dispatch::QueueOrder::kObjective)
@@ -42,7 +42,7 @@ class Play {
     for (const auto& load : router_.chain_loads()) EXPECT_EQ(load.in_flight, 0) << load.chain;
   }
 
-  // How often a second step began: a test that saw none has tested none.
+  // Number of second steps that began: a test without any has tested none.
   [[nodiscard]] int second_steps() const { return second_steps_; }
 
  private:
@@ -164,7 +164,7 @@ class Play {
     }
   }
 
-  // A prefill worker's head comes, or its body ends; at times of any request, and then it means nothing.
+  // A prefill worker's head arrives, or its body ends, for any request; otherwise it must have no effect.
   void go_on_with_first_step(bool ends) {
     std::vector<RequestId> there;
     if (ends) {
@@ -177,7 +177,7 @@ class Play {
     if (there.empty() || rng_.integer(0, 9) == 0) {
       const auto any = static_cast<RequestId>(rng_.integer(1, static_cast<std::int64_t>(next_id_)));
       if (std::find(there.begin(), there.end(), any) != there.end()) return;
-      if (started_.contains(any)) return;  // it has its answer from there
+      if (started_.contains(any)) return;  // that worker already sent its answer
       const Actions none = ends ? router_.prefill_ended(now_s_, any) : router_.prefilled(now_s_, any);
       ASSERT_TRUE(none.empty());
       return;
@@ -193,7 +193,7 @@ class Play {
     take(router_.prefilled(now_s_, id));
   }
 
-  // A worker falls silent, out of reach or answers again; often while it is not even in the table.
+  // A worker falls silent, becomes unreachable or answers again, often while it is not in the table.
   void change_contact() {
     const std::string model = rng_.integer(0, 1) == 0 ? "m0" : "m1";
     const std::string address = model + "-" + std::to_string(rng_.integer(0, 3)) + ":80";
@@ -272,7 +272,7 @@ class Play {
     return nullptr;
   }
 
-  // Some chain of the model has this role, takes requests and answers.
+  // Whether some chain of the model has this role, takes requests and answers.
   bool serves(const std::string& model, dispatch::Role role) const {
     for (const auto& route : table_.models) {
       if (route.served_name != model) continue;
@@ -283,7 +283,7 @@ class Play {
     return false;
   }
 
-  // By the table alone.
+  // According to the table alone.
   bool second_steps_possible(const std::string& model) const {
     for (const auto& route : table_.models) {
       if (route.served_name != model) continue;
@@ -318,8 +318,8 @@ class Play {
   }
 
   // The chain is in the table, takes requests and has a slot. With one queue for all, an older request of the model waits for
-  // the same step only if it cannot meet its objective any more (by the largest share of it that a first token is ever thought
-  // to take) and this one can.
+  // the same step only if it can no longer meet its objective (assuming the largest share of it that a first token may take)
+  // and this one can.
   void check_dispatch(const Dispatch& dispatch) {
     const std::string& model = arrived_.at(dispatch.id);
     const auto* chain = listed(model, dispatch.chain, dispatch.address);
@@ -371,9 +371,9 @@ class Play {
     }
     ASSERT_EQ(in_flight, at_chains);
     ASSERT_EQ(router_.open_requests(), arrived_.size() - finished_.size());
-    // Nobody waits before a free slot, but for chains that refused within the longest pause; or, where requests wait at chains,
-    // nobody waits while every chain that takes requests has a free slot; or, where they are placed by their lengths, before a
-    // chain that has nothing.
+    // No request waits before a free slot, except for chains that refused within the longest pause. Where requests wait at
+    // chains: no request waits while every chain that takes requests has a free slot. Where requests are placed by length: no
+    // request waits before an empty chain.
     for (const auto& route : table_.models) {
       if (decode_waiting[route.served_name] > 0) {
         ASSERT_TRUE(second_steps_possible(route.served_name)) << "second steps wait for nothing";
@@ -414,7 +414,7 @@ class Play {
   Rng rng_;
   bool waits_centrally_;  // never at a chain
   bool by_arrival_;
-  bool by_lengths_;  // tables say what latencies the chains have
+  bool by_lengths_;  // tables give the chains' latencies
   Router router_;
   dispatch::RoutingTable table_;
   std::int64_t counter_ = 0;
@@ -423,9 +423,9 @@ class Play {
   std::map<RequestId, std::string> arrived_;
   std::map<RequestId, std::size_t> sequence_;
   std::map<RequestId, double> arrived_at_;
-  std::map<RequestId, Held> holds_;             // at the worker that has the step in hand
+  std::map<RequestId, Held> holds_;             // at the worker that has the current step
   std::map<RequestId, Held> kept_;              // at the prefill worker after its head
-  std::map<RequestId, std::string> prefilled_;  // since that head, with the worker's address
+  std::map<RequestId, std::string> prefilled_;  // from that head on, with the worker's address
   std::set<RequestId> finished_, rejected_, started_, cancelled_;
   int second_steps_ = 0;
   std::set<RequestId> moved_;  // a worker may have worked on it in vain
@@ -434,9 +434,9 @@ class Play {
   std::map<std::string, Refusal> refused_for_;
 };
 
-// Given seeded sequences of 120 random events (arrivals, tables that add, drain, move and drop chains and models and
-// change their roles, first steps that are taken and that end, refusals, failures, workers that fall silent and return,
-// completions, clients that leave, late and repeated reports, time-outs); every promise of router.h holds after each.
+// Given seeded sequences of 120 random events (arrivals; tables that add, drain, move and drop chains and models and change
+// roles; first steps that are taken and that end; refusals, failures, silent workers that return; completions, clients that
+// leave, late and repeated reports, timeouts); expects every promise of router.h to hold after each.
 TEST(RouterProperties, HoldOverRandomEvents) {
   int second_steps = 0;
   for (std::uint64_t seed = 1; seed <= effort(300U, 3000U); ++seed) {
@@ -449,7 +449,7 @@ TEST(RouterProperties, HoldOverRandomEvents) {
   EXPECT_GT(second_steps, effort(300, 3000));
 }
 
-// Given some of them with a queue by arrival; the same.
+// Given some of them with a queue in arrival order; expects the same.
 TEST(RouterProperties, HoldByArrival) {
   for (std::uint64_t seed = 1; seed <= effort(100U, 1000U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -459,7 +459,7 @@ TEST(RouterProperties, HoldByArrival) {
   }
 }
 
-// Given longer sequences of 600 events; the same.
+// Given longer sequences of 600 events; expects the same.
 TEST(RouterProperties, HoldOverLongRuns) {
   for (std::uint64_t seed = 100001; seed < 100001 + effort(3U, 20U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -469,7 +469,7 @@ TEST(RouterProperties, HoldOverLongRuns) {
   }
 }
 
-// Given the other policies, sequences of 120 random events; the promises that hold for every policy do so after each.
+// Given the other policies and sequences of 120 random events; expects the promises for every policy to hold after each.
 TEST(RouterProperties, HoldUnderEveryPolicy) {
   for (const auto policy : dispatch::kAllPolicies) {
     for (std::uint64_t seed = 1; seed <= effort(20U, 400U); ++seed) {
@@ -481,7 +481,8 @@ TEST(RouterProperties, HoldUnderEveryPolicy) {
   }
 }
 
-// A table of prefill chains p0, p1 ... with these weights of the decode chains d0, d1 ..., all of one rate and capacity.
+// A table of prefill chains p0, p1 ... with these weights for the decode chains d0, d1 ..., all with the same rate and
+// capacity.
 dispatch::RoutingTable weighted_table(std::int64_t counter, const std::vector<std::vector<double>>& weights, int capacity) {
   dispatch::ModelRoute route;
   route.served_name = "m";
@@ -500,9 +501,9 @@ dispatch::RoutingTable weighted_table(std::int64_t counter, const std::vector<st
   return {{1, counter}, {route}};
 }
 
-// Given random tables of weights (0 among them) and requests that end in any order while nothing is full, with the same
-// table told anew now and then; each decode chain has at any time its part of each prefill chain's requests to within two, and
-// those of weight 0 have none.
+// Given random weights (including 0) and requests that end in any order while nothing is full, with the same table sent again
+// from time to time; expects each decode chain to have its share of each prefill chain's requests at any time, to within two,
+// and those of weight 0 to have none.
 TEST(RouterProperties, SecondStepsFollowTheWeights) {
   for (std::uint64_t seed = 1; seed <= effort(25U, 100U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -10,7 +10,7 @@ class JsqRouterTest : public RouterTest {
   JsqRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kJsq}) {}
 };
 
-// Given two chains; the fastest free one is chosen, then the other, then requests wait and go in order of arrival.
+// Given two chains; expects the fastest free one first, then the other, then requests to wait and go in order of arrival.
 TEST_F(RouterTest, FastestFreeChainThenQueue) {
   EXPECT_TRUE(use(0, table(1, {chain("slow", 1, 1), chain("fast", 5, 1)})).empty());
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true)).at(0).chain, "fast");
@@ -25,7 +25,7 @@ TEST_F(RouterTest, FastestFreeChainThenQueue) {
   EXPECT_EQ(all<Dispatch>(router.completed(3, 3, {})).at(0).id, 4U);
 }
 
-// Given a chain of three workers; a request goes to the first and is told of the others, of the newest table's.
+// Given a chain of three workers; expects a request to go to the first, with the addresses of the others from the newest table.
 TEST_F(RouterTest, ChainsOfSeveralWorkers) {
   dispatch::Chain three = chain("a", 5, 1);
   three.hops = {"a:80", "b:80", "c:80"};
@@ -44,7 +44,7 @@ class AladdinRouterTest : public RouterTest {
  protected:
   AladdinRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kAladdin}) {}
 
-  // Workers that process a prompt token in 1 ms: 500 of them are timeToFirstToken.
+  // Workers that process a prompt token in 1 ms: 500 tokens use up timeToFirstToken.
   static dispatch::RoutingTable known(std::int64_t counter, std::vector<dispatch::Chain> chains, double share = 1) {
     dispatch::RoutingTable next = table(counter, std::move(chains));
     next.models[0].latencies = {
@@ -55,7 +55,7 @@ class AladdinRouterTest : public RouterTest {
     }
     return next;
   }
-  // What it learns from: four bytes a token, answers of 50 tokens.
+  // Its training data: four bytes per token, answers of 50 tokens.
   void learn() {
     for (RequestId id = 9001; id <= 9040; ++id) {
       (void)router.arrived(0, id, "tiny", true, 4 * 300);
@@ -65,8 +65,8 @@ class AladdinRouterTest : public RouterTest {
   }
 };
 
-// Given prompts of 300 tokens of which one alone leaves room in timeToFirstToken; each worker gets one though it has four
-// slots, the third waits, and goes where a first token has come and enough was saved for those who read there.
+// Given prompts of 300 tokens, of which only one fits into timeToFirstToken; expects one at each worker despite four slots, and
+// the third to wait until a first token has arrived and the running requests have saved enough time.
 TEST_F(AladdinRouterTest, APromptWaitsForWhereItFits) {
   use(0, known(1, {chain("a", 1, 4), chain("b", 1, 4)}));
   learn();
@@ -84,7 +84,7 @@ TEST_F(AladdinRouterTest, APromptWaitsForWhereItFits) {
   EXPECT_EQ(sent[0].chain, "a");
 }
 
-// Given short prompts; they are packed into one worker, the fullest that holds them.
+// Given short prompts; expects them to be packed into one worker, the fullest that can hold them.
 TEST_F(AladdinRouterTest, ShortPromptsArePacked) {
   use(0, known(1, {chain("a", 1, 8), chain("b", 1, 8)}));
   learn();
@@ -93,7 +93,8 @@ TEST_F(AladdinRouterTest, ShortPromptsArePacked) {
   }
 }
 
-// Given an answer that is not streamed; its prompt counts until it must have been processed, and nobody is stalled after it.
+// Given an answer that is not streamed; expects its prompt to count until it must have been processed, and no request to stall
+// afterwards.
 TEST_F(AladdinRouterTest, AnswersInOnePieceCountUntilTheirPromptIsThrough) {
   use(0, known(1, {chain("a", 1, 4)}));
   learn();
@@ -103,7 +104,8 @@ TEST_F(AladdinRouterTest, AnswersInOnePieceCountUntilTheirPromptIsThrough) {
   EXPECT_EQ(all<Dispatch>(router.tick(1.31)).at(0).id, 2U);
 }
 
-// Given half of a worker's slots; others are taken to load it as much, and a prompt of 300 tokens counts for 600.
+// Given half of a worker's slots; expects other gateways to be assumed to load it equally, so that a prompt of 300 tokens
+// counts as 600.
 TEST_F(AladdinRouterTest, OthersLoadAWorkerByTheirShare) {
   use(0, known(1, {chain("a", 1, 8)}));
   learn();
@@ -116,14 +118,15 @@ TEST_F(AladdinRouterTest, OthersLoadAWorkerByTheirShare) {
   EXPECT_TRUE(router.arrived(4, 4, "tiny", true, 800).empty());
 }
 
-// Given a longer prompt than any cache holds by what is guessed; an empty worker takes it all the same: the worker knows.
-TEST_F(AladdinRouterTest, AGuessRefusesNobody) {
+// Given a prompt that is estimated to be longer than any cache; expects an empty worker to take it: the worker knows the true
+// length.
+TEST_F(AladdinRouterTest, AnEstimateRefusesNoRequest) {
   use(0, known(1, {chain("a", 1, 4)}));
   learn();
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 4'000'000)).size(), 1U);
 }
 
-// Given a refusal, a time-out and a client who leaves; the room that they had is given back.
+// Given a refusal, a timeout and a client that leaves; expects their room to be released.
 TEST_F(AladdinRouterTest, RoomComesBackHoweverARequestEnds) {
   use(0, known(1, {chain("a", 1, 4)}));
   learn();
@@ -136,8 +139,8 @@ TEST_F(AladdinRouterTest, RoomComesBackHoweverARequestEnds) {
   EXPECT_EQ(all<Dispatch>(router.arrived(2, 3, "tiny", true, 1200)).size(), 1U);
 }
 
-// Given objectives that change under a request in flight; what it holds counts on.
-TEST_F(AladdinRouterTest, NewObjectivesKnowWhatIsInFlight) {
+// Given objectives that change while a request is in flight; expects it to keep counting.
+TEST_F(AladdinRouterTest, RequestsInFlightCountUnderNewObjectives) {
   use(0, known(1, {chain("a", 1, 4)}));
   learn();
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 1200)).size(), 1U);
@@ -152,9 +155,9 @@ class ArrivalRouterTest : public RouterTest {
   ArrivalRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kJffc, 1, 300, dispatch::QueueOrder::kArrival}) {}
 };
 
-// Given an objective of half a second and a slot that is taken for a second; who came early has missed it and waits behind
-// those who came lately, and is served when they are.
-TEST_F(RouterTest, WhoIsLateWaitsBehind) {
+// Given an objective of half a second and a slot that is busy for a second; expects an early request, which has missed it, to
+// be served after recent ones.
+TEST_F(RouterTest, LateRequestsWaitBehind) {
   use(0, table(1, {chain("a", 1, 1)}));
   for (const RequestId id : {1, 2, 3}) (void)router.arrived(0.1 * static_cast<double>(id), id, "tiny", true);
   (void)router.arrived(0.9, 4, "tiny", true);
@@ -165,7 +168,7 @@ TEST_F(RouterTest, WhoIsLateWaitsBehind) {
   EXPECT_EQ(all<Dispatch>(router.completed(1.3, 2, {})).at(0).id, 3U);
 }
 
-// Given the same by arrival; it is first come, first served.
+// Given the same in arrival order; expects first come, first served.
 TEST_F(ArrivalRouterTest, FirstComeFirstServed) {
   use(0, table(1, {chain("a", 1, 1)}));
   for (const RequestId id : {1, 2}) (void)router.arrived(0.1 * static_cast<double>(id), id, "tiny", true);
@@ -174,7 +177,8 @@ TEST_F(ArrivalRouterTest, FirstComeFirstServed) {
   EXPECT_EQ(all<Dispatch>(router.completed(1.1, 2, {})).at(0).id, 3U);
 }
 
-// Given first tokens that take 0.4 s from their dispatch; a request with 0.3 s left counts as late, one with 0.45 s does not.
+// Given first tokens that take 0.4 s from dispatch; expects a request with 0.3 s left to count as late, and one with 0.45 s
+// not.
 TEST_F(RouterTest, LatenessCountsTheFirstTokensTime) {
   use(0, table(1, {chain("a", 1, 1)}));
   for (RequestId id = 1; id <= 300; ++id) {
@@ -189,9 +193,9 @@ TEST_F(RouterTest, LatenessCountsTheFirstTokensTime) {
   EXPECT_EQ(all<Dispatch>(router.completed(401, 1000, {})).at(0).id, 1002U);
 }
 
-// Given a line that newcomers in time keep going past one who is late; after the queue timeout he is not refused but goes on
-// waiting until the request timeout, while one whose turn would not have come by arrival either gets 503.
-TEST_F(RouterTest, NobodyIsRefusedForBeingOvertaken) {
+// Given a line in which newcomers in time keep overtaking a late request; expects it to wait beyond the queue timeout until the
+// request timeout, and 503 for one whose turn would not have come in arrival order either.
+TEST_F(RouterTest, OvertakenRequestsAreNotRefused) {
   use(0, table(1, {chain("a", 1, 1)}));
   (void)router.arrived(0, 1, "tiny", true);
   (void)router.arrived(0, 2, "tiny", true);
@@ -207,7 +211,7 @@ TEST_F(RouterTest, NobodyIsRefusedForBeingOvertaken) {
   EXPECT_EQ(all<Dispatch>(router.completed(599.5, 3, {})).at(0).id, 2U);
 }
 
-// Given no table, an unknown model, a full queue; the answers are 503, 404 and 429, with Retry-After where a retry makes sense.
+// Given no table, an unknown model, a full queue; expects 503, 404 and 429, with Retry-After where a retry makes sense.
 TEST_F(RouterTest, Rejections) {
   auto rejected = all<Reject>(router.arrived(0, 1, "tiny", true));
   EXPECT_EQ(rejected.at(0).status, 503);
@@ -221,12 +225,12 @@ TEST_F(RouterTest, Rejections) {
   EXPECT_TRUE(router.arrived(0, 4, "tiny", true).empty());
   const auto full = router.arrived(0, 5, "tiny", true);
   EXPECT_EQ(all<Reject>(full).at(0).status, 429);
-  EXPECT_EQ(all<Reject>(full).at(0).retry_after_s, 6);  // itself, the one that waits and the one it would join, at 0.5 a second
+  EXPECT_EQ(all<Reject>(full).at(0).retry_after_s, 6);  // the waiting one, itself and one more, at 0.5 per second
   EXPECT_EQ(all<Finished>(full).at(0).verdict, Verdict::kMissed);
 }
 
-// Given a model without a chain; requests wait, and go when the table brings one. Without one in time (the start
-// time-out): 503 with Retry-After.
+// Given a model without a chain; expects requests to wait until the table adds one, or 503 with Retry-After after the start
+// timeout.
 TEST_F(RouterTest, WaitsForAWorker) {
   use(0, table(1, {}));
   EXPECT_TRUE(router.arrived(1, 1, "tiny", true).empty());
@@ -240,8 +244,8 @@ TEST_F(RouterTest, WaitsForAWorker) {
   EXPECT_EQ(all<Dispatch>(use(302, table(2, {chain("a", 1, 4)}))).at(0).id, 2U);
 }
 
-// Given a request that waited for the start of the first worker longer than the queue time-out, and is then refused by it; it
-// goes on waiting as long as a start may take.
+// Given a request that waited for the first worker longer than the queue timeout and is then refused by it; expects it to wait
+// for as long as a start may take.
 TEST_F(RouterTest, RefusedAfterALongStart) {
   use(0, table(1, {}));
   EXPECT_TRUE(router.arrived(0, 1, "tiny", true).empty());
@@ -256,7 +260,7 @@ TEST_F(RouterTest, RefusedAfterALongStart) {
   EXPECT_EQ(all<Reject>(router.tick(300)).size(), 1U);
 }
 
-// Given tables out of order; older and equal ones are ignored, a higher term wins with any counter.
+// Given tables out of order; expects older and equal ones to be ignored, and a higher term to win with any counter.
 TEST_F(RouterTest, TableVersions) {
   use(0, table(5, {chain("a", 1, 1)}));
   EXPECT_FALSE(router.table_changed(1, table(4, {})).accepted);
@@ -266,7 +270,8 @@ TEST_F(RouterTest, TableVersions) {
   EXPECT_FALSE(router.table_changed(1, table(99, {}, 10, 1)).accepted);
 }
 
-// Given a chain that begins to drain, then vanishes; it gets nothing new at once, and what it holds goes on and is counted.
+// Given a chain that drains, then vanishes; expects no new requests for it from the start, and its current ones to go on and
+// count.
 TEST_F(RouterTest, Draining) {
   use(0, table(1, {chain("a", 1, 4)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true)).size(), 1U);
@@ -280,7 +285,7 @@ TEST_F(RouterTest, Draining) {
   EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
 }
 
-// Given a vanished chain that comes back while it still holds a request; the old request keeps its slot.
+// Given a vanished chain that returns while it still holds a request; expects the old request to keep its slot.
 TEST_F(RouterTest, AChainThatComesBackIsStillLoaded) {
   use(0, table(1, {chain("a", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true)).size(), 1U);
@@ -288,14 +293,15 @@ TEST_F(RouterTest, AChainThatComesBackIsStillLoaded) {
   use(2, table(3, {chain("a", 1, 1)}));
   EXPECT_TRUE(router.arrived(3, 2, "tiny", true).empty());
   EXPECT_EQ(all<Dispatch>(router.completed(4, 1, {})).at(0).id, 2U);
-  // The same name at another address is another worker.
+  // The same name at another address is a different worker.
   auto moved = chain("a", 1, 1);
   moved.hops = {"b:80"};
   use(5, table(4, {moved}));
   EXPECT_EQ(all<Dispatch>(router.arrived(5, 3, "tiny", true)).at(0).address, "b:80");
 }
 
-// Given a worker that refuses; the request goes to another one in its old order, and the refusing chain rests for a while.
+// Given a worker that refuses; expects the request to go to another one in its old order, and the refusing chain to get none
+// for a while.
 TEST_F(RouterTest, Refusals) {
   use(0, table(1, {chain("a", 9, 1), chain("b", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
@@ -304,19 +310,20 @@ TEST_F(RouterTest, Refusals) {
   EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.11);
   EXPECT_TRUE(router.tick(0.1).empty());
   EXPECT_EQ(all<Dispatch>(router.tick(0.12)).at(0).id, 2U);
-  // Refused again: twice as long; and an older request would go before a younger one.
+  // Refused again: twice as long. An older request still goes before a younger one.
   EXPECT_TRUE(router.refused(0.13, 2, Refusal::kConnect).empty());
   EXPECT_TRUE(router.arrived(0.14, 3, "tiny", true).empty());
   EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.33);
   EXPECT_EQ(all<Dispatch>(router.completed(0.2, 1, {})).at(0).id, 2U);
   EXPECT_EQ(all<Dispatch>(router.tick(0.34)).at(0).id, 3U);
   EXPECT_TRUE(router.accepted(0.35, 3).empty());
-  // Taken at last: the pauses begin anew.
+  // Accepted at last: the pauses start over.
   EXPECT_TRUE(router.refused(0.4, 3, Refusal::kFull).empty());
   EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 0.45);
 }
 
-// Given a worker that refuses a request and then answers one that it had taken before; who waits goes there at once.
+// Given a worker that refuses a request and then answers one that it had taken before; expects waiting requests to go there
+// immediately.
 TEST_F(RouterTest, AnAnswerEndsThePause) {
   use(0, table(1, {chain("a", 9, 2)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
@@ -331,8 +338,8 @@ TEST_F(RouterTest, AnAnswerEndsThePause) {
   EXPECT_EQ(all<Dispatch>(router.tick(1.1)).at(0).id, 2U);
 }
 
-// Given a worker that breaks, in exchanges that may not move; before a byte was sent it is a 502, after that the stream is
-// cancelled, and neither is retried.
+// Given a worker that breaks, in exchanges that may not move; expects 502 before the first byte, a cancelled stream after it,
+// and no retry.
 TEST_F(RouterTest, BrokenWorkers) {
   use(0, table(1, {chain("a", 1, 4), chain("b", 1, 4)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
@@ -351,8 +358,8 @@ TEST_F(RouterTest, BrokenWorkers) {
   EXPECT_TRUE(router.failed(2, 2, "again").empty());
 }
 
-// Given a worker that breaks before a byte was sent, in an exchange that may move; the request goes to another worker from its
-// old place in the queue, and is a 502 when that one breaks too.
+// Given a worker that breaks before the first byte, in an exchange that may move; expects the request to go to another worker
+// from its old place in the queue, and 502 when that one breaks too.
 TEST_F(RouterTest, ABrokenRequestMovesOnce) {
   use(0, table(1, {chain("a", 2, 1), chain("b", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
@@ -366,8 +373,8 @@ TEST_F(RouterTest, ABrokenRequestMovesOnce) {
   EXPECT_EQ(all<Dispatch>(actions).at(0).id, 3U);
 }
 
-// Given a worker that takes connections and does not answer; it gets no new request, what it holds stays, and it gets requests
-// again when it answers.
+// Given a worker that accepts connections but does not answer; expects no new request for it, its current ones to stay, and new
+// ones when it answers again.
 TEST_F(RouterTest, ASilentWorker) {
   use(0, table(1, {chain("a", 2, 2), chain("b", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
@@ -381,8 +388,8 @@ TEST_F(RouterTest, ASilentWorker) {
   EXPECT_EQ(all<Dispatch>(router.contact_changed(3, "a:80", Contact::kAnswers)).at(0).chain, "a");
 }
 
-// Given a worker out of reach with three requests, one that streams; the two others are taken back and go elsewhere, the stream
-// stays until the worker is lost and then ends with 502; one that was taken back before ends with 502 only then, too.
+// Given an unreachable worker with three requests, one of them streaming; expects the others to be taken back and go elsewhere,
+// and the stream to end with 502 when the worker is lost. One that was taken back before also ends with 502 only then.
 TEST_F(RouterTest, AWorkerOutOfReach) {
   use(0, table(1, {chain("a", 2, 3)}));
   for (RequestId id = 1; id <= 3; ++id) EXPECT_EQ(all<Dispatch>(router.arrived(0, id, "tiny", true)).size(), 1U);
@@ -403,9 +410,9 @@ TEST_F(RouterTest, AWorkerOutOfReach) {
   EXPECT_EQ(router.contact_counts().lost.at("tiny"), 3);
 }
 
-// Given a draining chain that leaves the table with one request that streams and one that has not begun; as its worker ends,
-// the second waits again and is served elsewhere, the first ends with an error.
-TEST_F(RouterTest, ADrainThatTookTooLong) {
+// Given a draining chain that leaves the table with one streaming request and one that has not begun; when its worker ends,
+// expects the second to be served elsewhere, and the first to end with an error.
+TEST_F(RouterTest, ADrainTimeoutMovesOrEndsRequests) {
   use(0, table(1, {chain("a", 2, 2)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).size(), 1U);
@@ -420,9 +427,9 @@ TEST_F(RouterTest, ADrainThatTookTooLong) {
   EXPECT_EQ(router.addresses(), (std::set<std::string>{"b:80"}));
 }
 
-// Given a model without a worker and a start that is expected; a request may wait for the start time-out, and one that is
-// refused is told what is left of the start.
-TEST_F(RouterTest, FromZero) {
+// Given a model without a worker and an expected start; expects a request to wait for the start timeout, and a refused one to
+// be told the rest of it.
+TEST_F(RouterTest, RetryAfterIsTheRestOfTheStart) {
   auto starting = table(1, {}, 1);
   starting.models[0].expected_start_s = 120;
   use(10, starting);
@@ -437,8 +444,8 @@ TEST_F(RouterTest, FromZero) {
   EXPECT_EQ(late.at(0).retry_after_s, 1);
 }
 
-// Given models with requests, one with none, one with a name that JSON must escape, and little room; the longest queues are
-// told, in ASCII, whole entries only.
+// Given models with requests, one with none, one whose name JSON must escape, and little room; expects the longest queues, in
+// ASCII, as whole entries only.
 TEST_F(RouterTest, LoadReport) {
   EXPECT_EQ(load_report(router), "{}");
   auto tables = table(1, {chain("a", 1, 1)});
@@ -455,8 +462,8 @@ TEST_F(RouterTest, LoadReport) {
   EXPECT_EQ(load_report(router, 5), "{}");
 }
 
-// Given a share that shrinks, a chain that leaves the table, and one that drains, all while requests run; what is held beyond
-// the shares is told until it has ended, and "many" where there is no room for it.
+// Given a share that shrinks, a chain that leaves the table, and one that drains, all while requests run; expects requests
+// beyond the shares to be reported until they end, and "many" when they do not fit.
 TEST_F(RouterTest, OverShareReport) {
   EXPECT_EQ(over_share_report(router), "{}");
   use(0, table(1, {chain("a", 1, 2), chain("b", 1, 1), chain("c", 1, 1)}));
@@ -471,7 +478,7 @@ TEST_F(RouterTest, OverShareReport) {
   EXPECT_EQ(over_share_report(router), "{}");
 }
 
-// Given a request that takes too long in flight; it is cancelled, and its slot goes to the next.
+// Given a request that takes too long in flight; expects it to be cancelled, and its slot to go to the next.
 TEST_F(RouterTest, RequestTimeout) {
   use(0, table(1, {chain("a", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", false)).size(), 1U);
@@ -482,7 +489,7 @@ TEST_F(RouterTest, RequestTimeout) {
   EXPECT_EQ(all<Dispatch>(actions).at(0).id, 2U);
 }
 
-// Given clients that leave, waiting or in flight; the slot or place is free at once and nothing is sent to them.
+// Given clients that leave, waiting or in flight; expects the slot or place to be free immediately, and nothing sent to them.
 TEST_F(RouterTest, ClientsThatLeave) {
   use(0, table(1, {chain("a", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
@@ -497,7 +504,7 @@ TEST_F(RouterTest, ClientsThatLeave) {
   EXPECT_TRUE(router.client_gone(0.3, 1).empty());
 }
 
-// Given a model that leaves the table; those that wait for it get 404, what is in flight goes on.
+// Given a model that leaves the table; expects 404 for waiting requests, and those in flight to go on.
 TEST_F(RouterTest, AModelLeaves) {
   use(0, table(1, {chain("a", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
@@ -510,13 +517,13 @@ TEST_F(RouterTest, AModelLeaves) {
   EXPECT_EQ(all<Finished>(router.completed(2, 1, {})).size(), 1U);
   EXPECT_TRUE(router.chain_loads().empty());
   EXPECT_EQ(router.open_requests(), 0U);
-  // A model that waits with nothing in flight leaves as cleanly.
+  // A model with waiting requests and none in flight leaves just as cleanly.
   use(3, table(3, {}));
   EXPECT_TRUE(router.arrived(3, 5, "tiny", true).empty());
   EXPECT_EQ(all<Reject>(use(4, dispatch::RoutingTable{{1, 4}, {}})).size(), 1U);
 }
 
-// Given the end of the gateway; all that is open is answered, and a freed slot starts nothing new.
+// Given a gateway that stops; expects every open request to be answered, and a freed slot to start nothing new.
 TEST_F(RouterTest, ShutDown) {
   use(0, table(1, {chain("a", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
@@ -529,14 +536,14 @@ TEST_F(RouterTest, ShutDown) {
   EXPECT_EQ(all<Reject>(router.arrived(2, 3, "tiny", true)).at(0).status, 503);
 }
 
-// Given JSQ and two full chains; requests wait at the one with fewer for its slots, and go when a slot of that chain becomes
-// free, not when one of the other does.
+// Given JSQ and two full chains; expects requests to wait at the one with fewer per slot, and to go when a slot of that chain
+// becomes free, not of the other.
 TEST_F(JsqRouterTest, RequestsWaitAtTheirChain) {
   use(0, table(1, {chain("a", 1, 1), chain("b", 1, 2)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "a");
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 2, "tiny", true)).at(0).chain, "b");
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 3, "tiny", true)).at(0).chain, "b");
-  EXPECT_TRUE(router.arrived(0, 4, "tiny", true).empty());  // a: 1 for 1 slot, as b 2 for 2; the first listed
+  EXPECT_TRUE(router.arrived(0, 4, "tiny", true).empty());  // a: 1 for 1 slot, same as b's 2 for 2; the first listed wins
   EXPECT_TRUE(router.arrived(0, 5, "tiny", true).empty());  // b: 2 for 2 is fewer than a's 2 for 1
   EXPECT_TRUE(router.arrived(0, 6, "tiny", true).empty());  // b: 3 for 2
   EXPECT_EQ(router.queue_lengths().at("tiny"), 3);
@@ -547,22 +554,22 @@ TEST_F(JsqRouterTest, RequestsWaitAtTheirChain) {
   EXPECT_EQ(router.queue_lengths().at("tiny"), 0);
 }
 
-// Given JSQ and a chain at which requests wait; when it refuses, drains or leaves, they go to the other chain in their old
-// order; one that gives up leaves the queue.
+// Given JSQ and a chain with waiting requests; when it refuses, drains or leaves, expects them to go to the other chain in
+// their old order, and one that gives up to leave the queue.
 TEST_F(JsqRouterTest, RequestsLeaveAChainThatStopsTakingThem) {
   use(0, table(1, {chain("a", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
   for (RequestId id = 2; id <= 5; ++id) EXPECT_TRUE(router.arrived(0, id, "tiny", true).empty());
   EXPECT_EQ(router.client_gone(0.1, 3).size(), 1U);
   EXPECT_EQ(router.queue_lengths().at("tiny"), 3);
-  // b comes, and takes nobody who waits at a; then a drains.
+  // b joins, and takes no request that waits at a; then a drains.
   EXPECT_TRUE(use(1, table(2, {chain("a", 1, 1), chain("b", 1, 2)})).empty());
   const auto moved = all<Dispatch>(use(2, table(3, {chain("a", 1, 1, true), chain("b", 1, 2)})));
   ASSERT_EQ(moved.size(), 2U);
   EXPECT_EQ(moved[0].id, 2U);
   EXPECT_EQ(moved[1].id, 4U);
   EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
-  // b refuses 2: it and 5 have nowhere to go until b has rested; 2 is older.
+  // b refuses 2: it and 5 have nowhere to go until b's pause ends; 2 is older.
   EXPECT_TRUE(router.refused(3, 2, Refusal::kFull).empty());
   EXPECT_EQ(router.queue_lengths().at("tiny"), 2);
   EXPECT_DOUBLE_EQ(*router.next_deadline_s(), 3.05);
@@ -571,8 +578,8 @@ TEST_F(JsqRouterTest, RequestsLeaveAChainThatStopsTakingThem) {
   EXPECT_EQ(all<Reject>(use(5, dispatch::RoutingTable{{1, 9}, {}})).size(), 0U);
 }
 
-// Given JSQ with a full chain; the queue's limit and time-outs hold for those that wait at it, and so does the end of the
-// model.
+// Given JSQ with a full chain; expects the queue's limit, the timeouts and the end of the model to apply to requests that wait
+// at it.
 TEST_F(JsqRouterTest, QueuesAtChainsAreBounded) {
   use(0, table(1, {chain("a", 1, 1)}, 2));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);

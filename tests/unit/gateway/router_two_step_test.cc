@@ -19,7 +19,7 @@ class TwoStepTest : public RouterTest {
  protected:
   using RouterTest::RouterTest;
 
-  // A request that is past its first step and, with a free slot, at its second one.
+  // A request that has passed its first step and, if a slot is free, is at its second one.
   Actions begin(double now_s, RequestId id, const std::string& at) {
     const auto first = all<Dispatch>(router.arrived(now_s, id, "tiny", true));
     EXPECT_EQ(first.size(), 1U);
@@ -39,8 +39,8 @@ class AladdinTwoStepTest : public TwoStepTest {
   AladdinTwoStepTest() : TwoStepTest({100, 60, 600, dispatch::PolicyKind::kAladdin}) {}
 };
 
-// Given two prefill and two decode chains; each step goes to the fastest free one of its role, the second with the first one's
-// address, and when the request ends both slots are free.
+// Given two prefill and two decode chains; expects each step at the fastest free chain of its role, the second with the address
+// of the first, and both slots free when the request ends.
 TEST_F(TwoStepTest, FastestFreeChainOfEachRole) {
   use(0, table(1, {decode("d", 9, 2), decode("e", 3, 2), prefill("p", 1, 2), prefill("q", 5, 1)}));
   const auto second = all<Dispatch>(begin(1, 1, "q"));
@@ -59,8 +59,8 @@ TEST_F(TwoStepTest, FastestFreeChainOfEachRole) {
   EXPECT_EQ(in_flight("q") + in_flight("d"), 0);
 }
 
-// Given two prefill chains with weights of decode chains; the second steps of each go where its own weights say, in turns, and
-// not to the fastest; a chain without weights has them at the fastest.
+// Given two prefill chains with weights for decode chains; expects the second steps of each to follow its own weights, in
+// turns, and not to prefer the fastest; a chain without weights uses the fastest.
 TEST_F(TwoStepTest, SecondStepsFollowTheWeightsOfTheFirst) {
   auto p = prefill("p", 9, 4), q = prefill("q", 5, 1);
   p.decode_weights = {{0, 3}, {1, 1}};
@@ -73,9 +73,9 @@ TEST_F(TwoStepTest, SecondStepsFollowTheWeightsOfTheFirst) {
   EXPECT_EQ(all<Dispatch>(begin(0, 6, "r")).at(0).chain, "fast");
 }
 
-// Given prefill chains that are equally fast, with weights of one decode chain or two; while they are equally full they begin
-// requests in turns by the sums of their weights, and one without weights begins none; else the emptiest does, and a faster one
-// goes before all.
+// Given prefill chains that are equally fast, with weights for one or two decode chains; while they are equally full, expects
+// turns by the sums of their weights, and no turn for a chain without weights. Otherwise expects the emptiest to begin, and a
+// faster one to go before all.
 TEST_F(TwoStepTest, EqualPrefillChainsTakeTurns) {
   auto p = prefill("p", 1, 8), q = prefill("q", 1, 8);
   p.decode_weights = {{0, 0.25}};
@@ -97,9 +97,9 @@ TEST_F(TwoStepTest, EqualPrefillChainsTakeTurns) {
   EXPECT_EQ(began_at(14), "fast");
 }
 
-// Given two prefill chains that are equals, and the decode chain of the first full; requests begin at the other one, until none
-// of their decode chains has a slot: then in turns again.
-TEST_F(TwoStepTest, OfEqualsThoseWithAFreeDecodeChainBegin) {
+// Given two equal prefill chains, and the decode chain of the first full; expects requests to begin at the other one, and in
+// turns again when all of their decode chains are full.
+TEST_F(TwoStepTest, EqualsWithAFreeDecodeChainGoFirst) {
   auto p = prefill("p", 1, 8), q = prefill("q", 1, 8);
   p.decode_weights = {{0, 0.5}};
   q.decode_weights = {{1, 0.5}};
@@ -115,10 +115,10 @@ TEST_F(TwoStepTest, OfEqualsThoseWithAFreeDecodeChainBegin) {
   EXPECT_EQ(in_flight("f"), 2);
 }
 
-// Given weights whose chains are full, refused us or left the table; the others with weights take the requests, then the
-// fastest one, and nobody waits while a slot is free. With the slots free again the shares are as before, and nothing is made
-// up for.
-TEST_F(TwoStepTest, AFullChainsPartGoesToTheOthers) {
+// Given weights whose chains are full, refused us or left the table; expects the others with weights to take the requests, then
+// the fastest, and no request to wait while a slot is free. When the slots are free again, expects the old shares, without
+// catching up.
+TEST_F(TwoStepTest, AFullChainsShareGoesToTheOthers) {
   auto p = prefill("p", 1, 30);
   p.decode_weights = {{0, 1}, {1, 1}};
   use(0, table(1, {decode("d", 1, 1), decode("e", 1, 2), decode("fast", 9, 1), p}));
@@ -142,9 +142,8 @@ TEST_F(TwoStepTest, AFullChainsPartGoesToTheOthers) {
   EXPECT_EQ(again[0].chain, went.back() == 'd' ? "e" : "d");
 }
 
-// Given requests that wait for a decode chain, and slots that become free at the chain with the weight and at the fastest one
-// at once; those whose prefill worker has ended its body, or is no longer in the table, are near to nothing and go to the
-// fastest.
+// Given requests that wait for a decode chain, and slots that become free at the weighted chain and at the fastest one
+// together; expects a request whose prefill worker ended its body, or left the table, to go to the fastest.
 TEST_F(TwoStepTest, WithoutItsPrefillWorkerTheFastestAnswers) {
   auto p = prefill("p", 1, 30);
   p.decode_weights = {{0, 1}};
@@ -165,8 +164,8 @@ TEST_F(TwoStepTest, WithoutItsPrefillWorkerTheFastestAnswers) {
   EXPECT_EQ(all<Dispatch>(use(0.3, table(3, without))).at(0).chain, "fast");
 }
 
-// Given a prefill slot; it is held until the worker's body ends, although the decode worker answers by then, and goes to the
-// next request; a second report of the end frees nothing.
+// Given a prefill slot; expects it to be held until the worker's body ends, even while the decode worker answers, and then to
+// go to the next request; a second report of the end frees nothing.
 TEST_F(TwoStepTest, APrefillSlotIsHeldUntilItsBodyEnds) {
   use(0, table(1, {prefill("p", 1, 1), decode("d", 1, 4)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
@@ -180,8 +179,8 @@ TEST_F(TwoStepTest, APrefillSlotIsHeldUntilItsBodyEnds) {
   EXPECT_EQ(in_flight("d"), 1);
 }
 
-// Given decode chains that are full; requests past their first step wait with their prefill slots, others then at the gateway,
-// and a decode slot goes to those past their first step, in the order of arrival.
+// Given full decode chains; expects requests past their first step to wait with their prefill slots, then others to wait at the
+// gateway, and a decode slot to go to the former in order of arrival.
 TEST_F(TwoStepTest, FullDecodeChainsPushBack) {
   use(0, table(1, {prefill("p", 1, 2), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
@@ -207,8 +206,9 @@ TEST_F(TwoStepTest, FullDecodeChainsPushBack) {
   EXPECT_EQ(after[1].chain, "p");
 }
 
-// Given a decode line in which one is late; who can still meet timeToFirstToken goes first, as in the first line.
-TEST_F(TwoStepTest, WhoIsLateWaitsBehindInTheSecondLineToo) {
+// Given a decode line with a late request; expects requests that can still meet timeToFirstToken to go first, as in the first
+// line.
+TEST_F(TwoStepTest, LateRequestsWaitBehindInTheSecondLineToo) {
   use(0, table(1, {prefill("p", 1, 4), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
   EXPECT_TRUE(begin(0.1, 2, "p").empty());
@@ -217,8 +217,8 @@ TEST_F(TwoStepTest, WhoIsLateWaitsBehindInTheSecondLineToo) {
   EXPECT_EQ(all<Dispatch>(router.completed(2, 3, {})).at(0).id, 2U);
 }
 
-// Given unified chains beside the others; a request begins at the fastest free one of either kind, and a unified one serves it
-// whole.
+// Given unified chains next to the others; expects a request to begin at the fastest free one of either kind, and a unified one
+// to serve it completely.
 TEST_F(TwoStepTest, UnifiedChainsServeWhole) {
   use(0, table(1, {prefill("p", 3, 1), decode("d", 9, 1), chain("u", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
@@ -230,8 +230,8 @@ TEST_F(TwoStepTest, UnifiedChainsServeWhole) {
   EXPECT_TRUE(router.arrived(0, 3, "tiny", true).empty());
 }
 
-// Given decode chains alone, by a table without prefill chains, or with one that drains or does not answer; they serve requests
-// whole, until a prefill chain takes them.
+// Given only decode chains, because the table has no prefill chain or the only one drains or does not answer; expects them to
+// serve whole requests until a prefill chain takes them.
 TEST_F(TwoStepTest, DecodeChainsAloneServeWhole) {
   use(0, table(1, {decode("d", 1, 9)}));
   const auto whole = all<Dispatch>(router.arrived(0, 1, "tiny", true));
@@ -249,7 +249,8 @@ TEST_F(TwoStepTest, DecodeChainsAloneServeWhole) {
   EXPECT_EQ(without[0].step, Step::kWhole);
 }
 
-// Given prefill chains alone; requests wait as if there were no worker, with the start's time-out, until a decode chain comes.
+// Given only prefill chains; expects requests to wait as if there were no worker, with the start timeout, until a decode chain
+// joins.
 TEST_F(TwoStepTest, PrefillChainsAloneServeNobody) {
   use(0, table(1, {prefill("p", 1, 4)}));
   EXPECT_TRUE(router.arrived(0, 1, "tiny", true).empty());
@@ -261,26 +262,26 @@ TEST_F(TwoStepTest, PrefillChainsAloneServeNobody) {
   EXPECT_EQ(all<Dispatch>(use(301, table(2, {prefill("p", 1, 4), decode("d", 1, 4)}))).at(0).chain, "p");
 }
 
-// Given requests between their steps when the last decode chain begins to drain or leaves; their first step is broken off and
-// they begin anew at a unified chain, at their old place; one whose first step's head comes later does so, too.
+// Given requests between their steps when the last decode chain drains or leaves; expects their first step to be cancelled and
+// a new start at a unified chain, at their old place; the same for one whose first step's head arrives later.
 TEST_F(TwoStepTest, WithoutDecodeChainsRequestsBeginAnew) {
   use(0, table(1, {prefill("p", 1, 4), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
   EXPECT_TRUE(begin(0, 2, "p").empty());
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 3, "tiny", true)).at(0).chain, "p");
-  const auto anew = use(1, table(2, {prefill("p", 1, 4), decode("d", 1, 1, true), chain("u", 1, 1)}));
-  ASSERT_EQ(all<Recall>(anew).size(), 1U);
-  EXPECT_EQ(all<Recall>(anew).at(0).id, 2U);
-  EXPECT_TRUE(all<Recall>(anew).at(0).to_beginning);
-  EXPECT_EQ(all<Dispatch>(anew).at(0).chain, "u");
-  EXPECT_EQ(all<Dispatch>(anew).at(0).step, Step::kWhole);
+  const auto restarted = use(1, table(2, {prefill("p", 1, 4), decode("d", 1, 1, true), chain("u", 1, 1)}));
+  ASSERT_EQ(all<Recall>(restarted).size(), 1U);
+  EXPECT_EQ(all<Recall>(restarted).at(0).id, 2U);
+  EXPECT_TRUE(all<Recall>(restarted).at(0).to_beginning);
+  EXPECT_EQ(all<Dispatch>(restarted).at(0).chain, "u");
+  EXPECT_EQ(all<Dispatch>(restarted).at(0).step, Step::kWhole);
   EXPECT_EQ(in_flight("p"), 2) << "of 1, which is being answered, and 3";
   const auto later = router.prefilled(2, 3);
   EXPECT_EQ(all<Recall>(later).at(0).id, 3U);
   EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
   EXPECT_EQ(in_flight("p"), 1);
   EXPECT_EQ(all<Dispatch>(router.completed(3, 2, {})).at(0).id, 3U);
-  // A decode worker that drains and refuses, with none left: the same.
+  // A decode worker that drains and refuses, with no other left: the same.
   use(4, table(3, {prefill("p", 1, 4), decode("e", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(4, 4, "p")).at(0).chain, "e");
   use(5, table(4, {prefill("p", 1, 4), decode("e", 1, 1, true)}));
@@ -288,7 +289,7 @@ TEST_F(TwoStepTest, WithoutDecodeChainsRequestsBeginAnew) {
   EXPECT_EQ(in_flight("e"), 0);
 }
 
-// Given a prefill worker that refuses; the request goes to another one, as with unified chains.
+// Given a prefill worker that refuses; expects the request to go to another one, as with unified chains.
 TEST_F(TwoStepTest, APrefillWorkerRefuses) {
   use(0, table(1, {prefill("p", 2, 1), prefill("q", 1, 1), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "p");
@@ -296,7 +297,8 @@ TEST_F(TwoStepTest, APrefillWorkerRefuses) {
   EXPECT_EQ(all<Dispatch>(router.prefilled(0.02, 1)).at(0).prefill_address, "q:80");
 }
 
-// Given decode workers that refuse; the request goes to another, or waits until one has rested, and keeps its prefill slot.
+// Given decode workers that refuse; expects the request to go to another, or to wait until a pause ends, and to keep its
+// prefill slot.
 TEST_F(TwoStepTest, ADecodeWorkerRefuses) {
   use(0, table(1, {prefill("p", 2, 1), decode("d", 2, 1), decode("e", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
@@ -310,8 +312,8 @@ TEST_F(TwoStepTest, ADecodeWorkerRefuses) {
   EXPECT_EQ(all<Dispatch>(router.tick(0.08)).at(0).chain, "e");
 }
 
-// Given a prefill worker that breaks off before its head; the request begins anew elsewhere, once: a decode worker that breaks
-// then is a 502.
+// Given a prefill worker that breaks off before its head; expects the request to start over elsewhere, once: a decode worker
+// that breaks afterwards gives 502.
 TEST_F(TwoStepTest, APrefillWorkerFailsBeforeItsHead) {
   use(0, table(1, {prefill("p", 2, 1), prefill("q", 1, 1), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).chain, "p");
@@ -324,7 +326,8 @@ TEST_F(TwoStepTest, APrefillWorkerFailsBeforeItsHead) {
   EXPECT_EQ(in_flight("q") + in_flight("d"), 0);
 }
 
-// Given a decode worker that breaks off before the first byte; another gets the request with the same first step, once.
+// Given a decode worker that breaks off before the first byte; expects another to get the request with the same first step,
+// once.
 TEST_F(TwoStepTest, ADecodeWorkerFails) {
   use(0, table(1, {prefill("p", 2, 1), decode("d", 2, 1), decode("e", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
@@ -336,8 +339,8 @@ TEST_F(TwoStepTest, ADecodeWorkerFails) {
   EXPECT_EQ(in_flight("p"), 0);
 }
 
-// Given a worker out of reach that had computed a prompt and answers another request; that one is taken back with what its own
-// first step gave, the first goes on, and when the worker is lost its slot is given up.
+// Given an unreachable worker that had computed one prompt and answers another request; expects the latter to be taken back
+// with the result of its own first step, the former to go on, and the slot to be released when the worker is lost.
 TEST_F(TwoStepTest, WorkersOutOfReach) {
   use(0, table(1, {prefill("p", 1, 2), decode("d", 2, 1), decode("e", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
@@ -356,8 +359,8 @@ TEST_F(TwoStepTest, WorkersOutOfReach) {
   EXPECT_EQ(all<Finished>(router.completed(4, 1, {})).at(0).record.code, 200);
 }
 
-// Given a prefill chain that drains or vanishes with requests; they go on to their second step, and it is told of until it
-// holds none.
+// Given a prefill chain that drains or vanishes with requests; expects them to continue to their second step, and the chain to
+// be reported until it holds none.
 TEST_F(TwoStepTest, APrefillChainLeaves) {
   use(0, table(1, {prefill("p", 1, 2), decode("d", 1, 2)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
@@ -374,7 +377,8 @@ TEST_F(TwoStepTest, APrefillChainLeaves) {
   EXPECT_EQ(router.addresses(), (std::set<std::string>{"d:80", "q:80"}));
 }
 
-// Given workers that change their roles under requests; what they hold goes on and counts, and they get what their new role is.
+// Given workers that change roles while they hold requests; expects these to go on and count, and new ones to match the new
+// role.
 TEST_F(TwoStepTest, ChainsChangeRoles) {
   use(0, table(1, {prefill("a", 2, 1), decode("b", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "a")).at(0).chain, "b");
@@ -386,8 +390,8 @@ TEST_F(TwoStepTest, ChainsChangeRoles) {
   EXPECT_EQ(second.at(0).prefill_address, "b:80");
 }
 
-// Given a request between its steps; it ends with 503 at the queue's time-out, with 504 at the request's, and when its client
-// leaves, and each time its prefill worker is told and the slot free.
+// Given a request between its steps; expects 503 at the queue's timeout, 504 at the request's timeout, and an end when its
+// client leaves; each time, expects a cancel at the prefill worker and a free slot.
 TEST_F(TwoStepTest, EndsBetweenTheSteps) {
   use(0, table(1, {prefill("p", 1, 3), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
@@ -406,8 +410,8 @@ TEST_F(TwoStepTest, EndsBetweenTheSteps) {
   EXPECT_EQ(in_flight("p") + in_flight("d"), 0);
 }
 
-// Given requests at each step when their model leaves the table; between the steps it is 404, and so it is when a first step
-// comes to nothing; at the second step they go on.
+// Given requests at each step when their model leaves the table; expects 404 between the steps and when a first step fails, and
+// requests at the second step to go on.
 TEST_F(TwoStepTest, AModelLeaves) {
   use(0, table(1, {prefill("p", 1, 3), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
@@ -424,7 +428,7 @@ TEST_F(TwoStepTest, AModelLeaves) {
   EXPECT_TRUE(router.chain_loads().empty());
 }
 
-// Given the end of the gateway with requests at each step; each is broken off and answered.
+// Given a gateway that stops with requests at each step; expects each to be cancelled and answered.
 TEST_F(TwoStepTest, ShutDown) {
   use(0, table(1, {prefill("p", 1, 3), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).size(), 1U);
@@ -438,7 +442,7 @@ TEST_F(TwoStepTest, ShutDown) {
   for (const auto& load : router.chain_loads()) EXPECT_EQ(load.in_flight, 0);
 }
 
-// Given a prefill worker that answers with an error; the answer is the client's, and nothing more follows.
+// Given a prefill worker that answers with an error; expects the client to get that answer, and nothing more.
 TEST_F(TwoStepTest, AFirstStepsErrorIsTheAnswer) {
   use(0, table(1, {prefill("p", 1, 1), decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
@@ -450,15 +454,16 @@ TEST_F(TwoStepTest, AFirstStepsErrorIsTheAnswer) {
   EXPECT_EQ(in_flight("p"), 0);
 }
 
-// Given chains that the queue's retry is reckoned by; the slower role says how fast it drains.
+// Given chains of two roles; expects the retry time of the queue to depend on the slower role.
 TEST_F(TwoStepTest, TheSlowerRoleSaysHowLongTheQueueTakes) {
   use(0, table(1, {prefill("p", 9, 1), decode("d", 0.5, 1)}, 0));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).size(), 1U);
   const auto full = all<Reject>(router.arrived(0, 2, "tiny", true));
-  EXPECT_EQ(full.at(0).retry_after_s, 4);  // itself and the one it would join, at 0.5 a second
+  EXPECT_EQ(full.at(0).retry_after_s, 4);  // itself and one more, at 0.5 per second
 }
 
-// Given JSQ; first steps wait at the prefill chain with the fewest, second steps in one line for any decode chain.
+// Given JSQ; expects first steps to wait at the prefill chain with the fewest, and second steps in one line for any decode
+// chain.
 TEST_F(JsqTwoStepTest, SecondStepsHaveOneLine) {
   use(0, table(1, {prefill("p", 1, 1), prefill("q", 1, 1), decode("d", 1, 1), decode("e", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(begin(0, 1, "p")).at(0).chain, "d");
@@ -471,7 +476,7 @@ TEST_F(JsqTwoStepTest, SecondStepsHaveOneLine) {
   EXPECT_EQ(all<Dispatch>(router.completed(2, 2, {})).at(0).chain, "e");
 }
 
-// Given JSQ and decode chains alone with requests that wait at them; when a prefill chain comes they begin there.
+// Given JSQ and only decode chains, with requests waiting at them; when a prefill chain joins, expects them to begin there.
 TEST_F(JsqTwoStepTest, QueuesOfDecodeChainsMoveToPrefillChains) {
   use(0, table(1, {decode("d", 1, 1)}));
   EXPECT_EQ(all<Dispatch>(router.arrived(0, 1, "tiny", true)).at(0).step, Step::kWhole);
@@ -484,8 +489,8 @@ TEST_F(JsqTwoStepTest, QueuesOfDecodeChainsMoveToPrefillChains) {
   EXPECT_EQ(router.queue_lengths().at("tiny"), 1);
 }
 
-// Given a policy that packs by lengths; prompts count at the prefill worker until its body ends, whatever the decode worker
-// does with them.
+// Given a policy that packs by lengths; expects prompts to count at the prefill worker until its body ends, whatever the decode
+// worker does.
 TEST_F(AladdinTwoStepTest, APromptCountsUntilItsBodyEnds) {
   dispatch::RoutingTable known = table(1, {prefill("p", 1, 4), decode("d", 1, 4)});
   known.models[0].latencies = {

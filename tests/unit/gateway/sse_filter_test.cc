@@ -1,4 +1,4 @@
-// Event streams cut anywhere: what passes, what is counted, what is taken out.
+// Event streams split anywhere: what passes, what is counted, what is removed.
 #include "gateway/sse_filter.h"
 
 #include <random>
@@ -21,8 +21,8 @@ const std::string kUsage =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10}}\n\n";
 const std::string kDone = "data: [DONE]\n\n";
 
-// Given a chat stream cut into random pieces (seeded cuts); the same bytes come out without the usage chunk, and what is
-// counted does not depend on the cuts.
+// Given a chat stream split into random pieces (seeded); expects the same bytes without the usage chunk, and counts that do not
+// depend on the splits.
 TEST(SseFilter, AnyCutGivesTheSame) {
   const std::string all = kRole + ": a comment\n\n" + kToken + kSpaced + kToken + kEnd + kUsage + kDone;
   const std::string wanted = kRole + ": a comment\n\n" + kToken + kSpaced + kToken + kEnd + kDone;
@@ -47,7 +47,7 @@ TEST(SseFilter, AnyCutGivesTheSame) {
   }
 }
 
-// Given a whole event in one piece; it leaves at once, not with the next one.
+// Given a whole event in one piece; expects it to leave immediately, not with the next one.
 TEST(SseFilter, ACompleteEventIsNotHeldBack) {
   SseFilter filter(true);
   EXPECT_EQ(filter.feed(kToken).forward, kToken);
@@ -55,8 +55,8 @@ TEST(SseFilter, ACompleteEventIsNotHeldBack) {
   EXPECT_FALSE(filter.done());
 }
 
-// Given generated text under every name that engines give it (vLLM renamed its thinking), and fields without any; the former
-// count as tokens, the latter do not.
+// Given generated text under every name that engines use (vLLM renamed its reasoning), and fields without any; expects only the
+// former to count as tokens.
 TEST(SseFilter, NamesOfGeneratedText) {
   for (const char* delta :
        {R"({"content":"a"})", R"({"reasoning_content":"a"})", R"({"reasoning":"a","content":null})",
@@ -71,7 +71,7 @@ TEST(SseFilter, NamesOfGeneratedText) {
   }
 }
 
-// Given a client that asked for usage; its chunk passes too. One with choices and usage always passes.
+// Given a client that asked for usage; expects its chunk to pass too. One with choices and usage always passes.
 TEST(SseFilter, UsageThatTheClientAskedFor) {
   SseFilter filter(false);
   EXPECT_EQ(filter.feed(kUsage).forward, kUsage);
@@ -83,7 +83,7 @@ TEST(SseFilter, UsageThatTheClientAskedFor) {
   EXPECT_EQ(other.usage()->prompt_tokens, -1);
 }
 
-// Given comments, a worker's signs of life; those before the first event do not pass, later ones do.
+// Given comments, which workers send as keep-alive; expects those before the first event to be dropped, and later ones to pass.
 TEST(SseFilter, CommentsAreNoAnswer) {
   SseFilter filter(true);
   EXPECT_EQ(filter.feed(": still here\n\n").forward, "");
@@ -92,7 +92,7 @@ TEST(SseFilter, CommentsAreNoAnswer) {
   EXPECT_EQ(SseFilter(true).feed("event: error\n\n").forward, "event: error\n\n");
 }
 
-// Given a stream without a final empty line; what is left comes out at the end, [DONE] included.
+// Given a stream without a final empty line; expects the rest at the end, including [DONE].
 TEST(SseFilter, AnUnfinishedEventComesAtTheEnd) {
   SseFilter filter(true);
   EXPECT_EQ(filter.feed("data: [DONE]\n").forward, "");
@@ -101,15 +101,15 @@ TEST(SseFilter, AnUnfinishedEventComesAtTheEnd) {
   EXPECT_TRUE(filter.done());
 }
 
-// Given an event beyond any sane size; it passes instead of filling memory.
+// Given an event larger than any real one; expects it to pass instead of filling memory.
 TEST(SseFilter, AGiantEventPasses) {
   SseFilter filter(true);
   const std::string giant = "data: " + std::string((1U << 20U) + 1, 'x');
   EXPECT_EQ(filter.feed(giant).forward, giant);
 }
 
-// Given seeded mutations of a stream; nothing is lost or invented but whole usage chunks, and nothing crashes.
-// (The first byte stays: a colon there would make the first event a comment, which does not pass.)
+// Given seeded mutations of a stream; expects nothing lost or invented except whole usage chunks, and no crash. (The first byte
+// stays: a colon there would make the first event a comment, which does not pass.)
 TEST(SseFilter, TornStreams) {
   std::mt19937_64 rng(5);
   const std::string all = kRole + kToken + kSpaced + kEnd + kDone;
@@ -125,7 +125,7 @@ TEST(SseFilter, TornStreams) {
   }
 }
 
-// Given answers' bodies; the usage is read where it is an object with whole, sane counts.
+// Given bodies of answers; expects the usage to be read when it is an object with valid integer counts.
 TEST(UsageOf, ReadsCounts) {
   EXPECT_EQ(usage_of("{\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}")->generation_tokens, 2);
   EXPECT_EQ(usage_of("{\"usage\":{\"prompt_tokens\":-1,\"completion_tokens\":1.5}}")->generation_tokens, -1);

@@ -1,4 +1,4 @@
-// Counters read over time: writers restart, readers restart, readings go missing.
+// Counters read over time: writers restart, readers restart, readings are missed.
 #include "metrics/counter_tracker.h"
 
 #include <cmath>
@@ -12,8 +12,8 @@
 namespace windlass::metrics {
 namespace {
 
-// Given a reader that starts while the counter stands at a million; the history is no increase, and there is no rate before two
-// readings.
+// Given a reader that starts while the counter is at a million; expects the history not to be an increase, and no rate before
+// two readings.
 TEST(CounterTracker, TheFirstReadingIsABaseline) {
   CounterTracker tracker;
   EXPECT_EQ(tracker.rate_per_s(0, 60), std::nullopt);
@@ -27,7 +27,7 @@ TEST(CounterTracker, TheFirstReadingIsABaseline) {
   EXPECT_EQ(tracker.last_reading_s(), 20);
 }
 
-// Given a writer that restarts (the reading falls); what it shows then counts in full and nothing is negative.
+// Given a writer that restarts (the reading falls); expects the new value to count in full and nothing to be negative.
 TEST(CounterTracker, AFallIsARestartOfTheWriter) {
   CounterTracker tracker;
   tracker.observe(0, 100);
@@ -38,7 +38,7 @@ TEST(CounterTracker, AFallIsARestartOfTheWriter) {
   EXPECT_EQ(tracker.resets(), 1);
 }
 
-// Given a writer that restarts and overtakes its old value between two readings; its start time gives it away.
+// Given a writer that restarts and passes its old value between two readings; expects its start time to reveal the restart.
 TEST(CounterTracker, AChangedStartTimeIsARestart) {
   CounterTracker tracker;
   tracker.observe(0, 10, 1000.0);
@@ -48,7 +48,7 @@ TEST(CounterTracker, AChangedStartTimeIsARestart) {
   EXPECT_EQ(tracker.resets(), 1);
 }
 
-// Given a series that appears after its target was read without it; its first value is an increase from 0.
+// Given a series that appears after a reading without it; expects its first value to be an increase from 0.
 TEST(CounterTracker, ASeriesBornUnderObservationStartsAtZero) {
   CounterTracker tracker;
   tracker.observe_absent(0);
@@ -62,7 +62,7 @@ TEST(CounterTracker, ASeriesBornUnderObservationStartsAtZero) {
   EXPECT_EQ(tracker.increase(40, 60), 9);
 }
 
-// Given NaN, infinite, negative and out-of-order readings; they are skipped and the next good one covers the gap.
+// Given NaN, infinite, negative and out-of-order readings; expects them to be skipped, and the next good one to cover the gap.
 TEST(CounterTracker, BadReadingsAreSkipped) {
   CounterTracker tracker;
   tracker.observe(0, 10);
@@ -76,7 +76,8 @@ TEST(CounterTracker, BadReadingsAreSkipped) {
   EXPECT_EQ(tracker.resets(), 0);
 }
 
-// Given readings every 10 s; a window begins at the last reading not after its start, and a stale tracker says nothing.
+// Given readings every 10 s; expects a window to begin at the last reading not after its start, and no value from a stale
+// tracker.
 TEST(CounterTracker, WindowsAndStaleness) {
   CounterTracker tracker(100);
   for (int i = 0; i <= 50; ++i) tracker.observe(i * 10, i * i);
@@ -87,7 +88,7 @@ TEST(CounterTracker, WindowsAndStaleness) {
   EXPECT_EQ(tracker.last_reading_s(), 500);
 }
 
-// Given seeded random counters with random restarts, of which a reading is taken right before each; the total is the true one.
+// Given seeded random counters with random restarts, and a reading right before each restart; expects the true total.
 TEST(CounterTracker, TotalIsExactOverRandomRestarts) {
   for (std::uint64_t seed = 1; seed <= effort(50U, 500U); ++seed) {
     std::mt19937_64 rng(seed);
@@ -111,8 +112,8 @@ TEST(CounterTracker, TotalIsExactOverRandomRestarts) {
   }
 }
 
-// Given a reading a second for 1,000 s and a resolution of 10 s; the increase over a window is right to within one step, the
-// total exactly, and so are counts of latencies.
+// Given a reading per second for 1,000 s and a resolution of 10 s; expects the increase over a window to be exact to within one
+// step and the total to be exact; the same for latency counts.
 TEST(CounterTracker, ThinsOutWhatALongWindowDoesNotNeed) {
   CounterTracker counter(300, 10);
   LatencyTracker latencies(300, 10);

@@ -1,4 +1,4 @@
-// What is read from the pages of engine_pages.h, and from others that are made in the test.
+// Reads the pages of engine_pages.h, and others made in the tests.
 #include "metrics/engine_metrics.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ EngineMetrics read(const std::string& text) {
   return metrics.value_or(EngineMetrics{});
 }
 
-// Given vLLM's old KV name on an idle server; 0 is read as 0, and what is not in the excerpt is absent.
+// Given vLLM's old KV name on an idle server; expects 0 to be read as 0, and everything missing from the excerpt to be absent.
 TEST(EngineMetrics, VllmOldKvName) {
   const auto got = read(kVllmOldKvName);
   EXPECT_EQ(got.engine, EngineKind::kVllm);
@@ -35,14 +35,14 @@ TEST(EngineMetrics, VllmOldKvName) {
   EXPECT_FALSE(got.prompt_tokens || got.generation_tokens || got.requests_finished);
 }
 
-// Given vLLM's new KV name; it is read, and the load that the excerpt does not show is absent.
+// Given vLLM's new KV name; expects it to be read, and load that the excerpt lacks to be absent.
 TEST(EngineMetrics, VllmNewKvName) {
   const auto got = read(kVllmNewKvName);
   EXPECT_EQ(got.kv_share, 9.75010481363281e-06);
   EXPECT_FALSE(got.requests_running || got.requests_waiting);
 }
 
-// Given a TTFT histogram; its buckets, sum and count are read.
+// Given a TTFT histogram; expects its buckets, sum and count.
 TEST(EngineMetrics, VllmTtft) {
   const auto got = read(kVllmTtft);
   ASSERT_TRUE(got.ttft && got.ttft->histogram);
@@ -51,8 +51,8 @@ TEST(EngineMetrics, VllmTtft) {
   EXPECT_EQ(got.ttft->histogram->count(), 8060);
 }
 
-// Given a page with vLLM's and TGI's names; it is vLLM, and only vLLM's names are read.
-TEST(EngineMetrics, VllmThatAlsoSpeaksTgi) {
+// Given a page with vLLM's and TGI's names; expects it to be vLLM, and only vLLM's names to be read.
+TEST(EngineMetrics, VllmWithTgiNames) {
   const auto got = read(kVllmWithTgiNames);
   EXPECT_EQ(got.engine, EngineKind::kVllm);
   EXPECT_EQ(got.prompt_tokens, 1196);
@@ -60,7 +60,8 @@ TEST(EngineMetrics, VllmThatAlsoSpeaksTgi) {
   EXPECT_FALSE(got.requests_running || got.requests_waiting);
 }
 
-// Given two engines; loads, counters and histograms add up, KV shares average, and new names win over old ones.
+// Given two engines; expects loads, counters and histograms to be summed, KV shares averaged, and new names to win over old
+// ones.
 TEST(EngineMetrics, VllmTwoEnginesAndBothNames) {
   const auto got = read(kVllmTwoEngines);
   EXPECT_EQ(got.requests_running, 7);
@@ -74,7 +75,8 @@ TEST(EngineMetrics, VllmTwoEnginesAndBothNames) {
   EXPECT_EQ(got.time_per_token->histogram->counts, (std::vector<double>{4, 5}));
 }
 
-// Given SGLang's page with the old token-time name; everything on it is read, and finished requests, not on it, are absent.
+// Given SGLang's page with the old token-time name; expects all of it to be read, and finished requests, which it lacks, to be
+// absent.
 TEST(EngineMetrics, SglangOldNames) {
   const auto got = read(kSglangOld);
   EXPECT_EQ(got.engine, EngineKind::kSglang);
@@ -91,8 +93,8 @@ TEST(EngineMetrics, SglangOldNames) {
   EXPECT_FALSE(got.requests_finished);
 }
 
-// Given labels of ranks as a server wrote them; then, put together, a second tensor rank of the same replica, a second data
-// parallel rank, and one priority's part of a total: only the data parallel rank adds load.
+// Given recorded rank labels, and then, synthetic, a second tensor rank of the same replica, a second data parallel rank, and
+// one priority's part of a total; expects only the data parallel rank to add load.
 TEST(EngineMetrics, SglangRanksAndPriorities) {
   EXPECT_EQ(read(kSglangRanks).requests_running, 1);
   EXPECT_EQ(read(kSglangRanks).kv_share, 0);
@@ -117,8 +119,8 @@ TEST(EngineMetrics, SglangRanksAndPriorities) {
   EXPECT_FALSE(got.time_per_token->histogram);
 }
 
-// Given names without a prefix; the labels tell TensorRT-LLM, and a sum that is not to be seen is absent. Without the label
-// engine_type the same names prove nothing.
+// Given names without a prefix; expects the labels to identify TensorRT-LLM, and a missing sum to be absent. Without the label
+// engine_type the same names identify nothing.
 TEST(EngineMetrics, TensorRtLlmWithoutPrefix) {
   const auto got = read(kTensorRtLlmBare);
   EXPECT_EQ(got.engine, EngineKind::kTensorRtLlm);
@@ -128,7 +130,7 @@ TEST(EngineMetrics, TensorRtLlmWithoutPrefix) {
   EXPECT_FALSE(detect_engine(*parse_exposition("time_to_first_token_seconds_count{model_name=\"m\"} 2\n")));
 }
 
-// Given a page put together from trtllm-serve's collector; every field is read.
+// Given a synthetic page from trtllm-serve's collector; expects every field.
 TEST(EngineMetrics, TensorRtLlmServe) {
   const std::string labels = "{engine_type=\"trtllm\",model_name=\"m\"} ";
   const auto got = read(
@@ -151,8 +153,8 @@ TEST(EngineMetrics, TensorRtLlmServe) {
   EXPECT_EQ(got.requests_finished, 20);
 }
 
-// Given Triton's old page; KV use is used / max, waiting requests are absent, and the counter known to stay at 0 is not read.
-// With the later labels, put together, waiting requests and the fraction are read as they stand.
+// Given Triton's old page; expects KV use as used / max, waiting requests to be absent, and the counter known to stay at 0 not
+// to be read. With the later labels (synthetic), expects waiting requests and the fraction to be read directly.
 TEST(EngineMetrics, Triton) {
   const auto got = read(kTritonOld);
   EXPECT_EQ(got.engine, EngineKind::kTritonTensorRtLlm);
@@ -166,7 +168,7 @@ TEST(EngineMetrics, Triton) {
   EXPECT_EQ(later.kv_share, 0.5);
 }
 
-// Given a page put together from TGI's router (no recorded one was found); TGI has neither TTFT nor KV use.
+// Given a synthetic page from TGI's router (no recorded one was found); expects neither TTFT nor KV use, which TGI lacks.
 TEST(EngineMetrics, Tgi) {
   const auto got = read(R"(# TYPE tgi_queue_size gauge
 tgi_queue_size 2
@@ -198,8 +200,8 @@ tgi_request_generated_tokens_count 10
   EXPECT_FALSE(got.ttft || got.kv_share);
 }
 
-// Given llama.cpp's counters; token time is seconds over tokens, and the KV share that it no longer tells is absent, not 0.
-// With the gauges of the definitions, old and new, put together, load and KV use are read.
+// Given llama.cpp's counters; expects token time as seconds over tokens, and the KV share that it no longer reports to be
+// absent, not 0. With the gauges of the old and new definitions (synthetic), expects load and KV use.
 TEST(EngineMetrics, LlamaCpp) {
   const auto got = read(kLlamaCppNew);
   EXPECT_EQ(got.engine, EngineKind::kLlamaCpp);
@@ -218,8 +220,8 @@ TEST(EngineMetrics, LlamaCpp) {
   EXPECT_EQ(old.requests_waiting, 1);
 }
 
-// Given NaN, infinite and negative values, a share above 1, one sick rank of two, and broken buckets; each is absent, and what
-// is sound beside them is read.
+// Given NaN, infinite and negative values, a share above 1, one broken rank of two, and broken buckets; expects each to be
+// absent, and valid values next to them to be read.
 TEST(EngineMetrics, UnusableValuesAreAbsent) {
   const auto got = read(
       "vllm:num_requests_running{engine=\"0\"} 2\nvllm:num_requests_running{engine=\"1\"} NaN\n"
@@ -235,7 +237,7 @@ TEST(EngineMetrics, UnusableValuesAreAbsent) {
   EXPECT_EQ(got.ttft->count, 4);
 }
 
-// Given the page that our own worker's metrics print, with two requests running; all of it is read as of any engine.
+// Given the page of our own worker's metrics with two requests running; expects all of it to be read, as for any engine.
 TEST(EngineMetrics, OurOwnWorker) {
   Registry registry;
   WorkerMetrics worker(registry, "tiny");
@@ -262,7 +264,7 @@ TEST(EngineMetrics, OurOwnWorker) {
   EXPECT_GT(got.start_time_s.value_or(0), 0);
 }
 
-// Given iterations that our worker measured; both kinds are read, and labels and values that cannot be true are passed over.
+// Given iterations that our worker measured; expects both kinds, and impossible labels and values to be skipped.
 TEST(EngineMetrics, OurOwnWorkersMeasuredIterations) {
   Registry registry;
   const WorkerMetrics worker(registry, "tiny");
@@ -282,7 +284,7 @@ TEST(EngineMetrics, OurOwnWorkersMeasuredIterations) {
   EXPECT_EQ(read(registry.exposition()).measured.size(), 2U);
 }
 
-// Given a page with a hundred measured iterations; sixteen are read, and so is the rest of the page.
+// Given a page with a hundred measured iterations; expects sixteen of them and the rest of the page.
 TEST(EngineMetrics, ReadsAFewMeasuredIterations) {
   Registry registry;
   const WorkerMetrics worker(registry, "tiny");
@@ -294,7 +296,7 @@ TEST(EngineMetrics, ReadsAFewMeasuredIterations) {
   EXPECT_EQ(got.requests_running, 3);
 }
 
-// Given pages of no engine (our gateway's, Triton without TensorRT-LLM, none at all); nothing is detected or read.
+// Given pages of no engine (our gateway's, Triton without TensorRT-LLM, an empty one); expects nothing to be detected or read.
 TEST(EngineMetrics, OtherPagesAreNoEngine) {
   for (const char* text : {"", "windlass_gateway_queue_length 1\n", "nv_inference_request_success{model=\"m\"} 4\n"}) {
     const auto page = parse_exposition(text);

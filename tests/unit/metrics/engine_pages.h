@@ -1,6 +1,6 @@
-// Pages of engines that are not ours. Each says where it comes from:
-//   recorded      lines that somebody printed from a running server into a public file or thread, copied as they stand there;
-//                 where only a part was to be seen, or buckets are left out, it says so
+// Metrics pages of other engines. Each says where it comes from:
+//   recorded      lines from a running server that somebody published in a file or thread, copied as they are; parts and
+//                 missing buckets are noted
 //   put together  written here from the engine's metric definitions (the table in engine_metrics.h); no server printed it
 #pragma once
 

@@ -1,4 +1,4 @@
-// The parser reads bytes that others wrote: good pages, bad lines, and pages torn at random.
+// The parser of foreign pages: good pages, bad lines, and randomly damaged pages.
 #include "metrics/exposition_parser.h"
 
 #include <cmath>
@@ -34,7 +34,7 @@ const char* const kPage =
     "rpc_count 8\n"
     "# EOF";
 
-// Given the format's own examples with odd spacing, CRLF and no final newline; every sample comes out as written.
+// Given the format's own examples with odd spacing, CRLF and no final newline; expects every sample as written.
 TEST(ParseExposition, ReadsTheFormat) {
   auto page = parse_exposition(kPage);
   ASSERT_TRUE(page.ok()) << page.error().message;
@@ -59,20 +59,20 @@ TEST(ParseExposition, ReadsTheFormat) {
   EXPECT_EQ(rpc->sum, 2.5);
 }
 
-// Given an empty page; it has no samples and is not an error.
+// Given an empty page; expects no samples and no error.
 TEST(ParseExposition, AnEmptyPageIsEmpty) {
   auto page = parse_exposition("");
   ASSERT_TRUE(page.ok());
   EXPECT_TRUE(page->samples.empty());
 }
 
-// Given one bad line after a good one; the error names line 2 and what was wrong.
+// Given one bad line after a good one; expects an error with line 2 and the problem.
 TEST(ParseExposition, BadLinesAreNamed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"1abc 3", "metric name"},
       {"{a=\"b\"} 3", "metric name"},
-      {"abc", "value of abc: found end of line"},
-      {"abc x", "value of abc: found 'x'"},
+      {"abc", "value of abc: must be a number, NaN, +Inf or -Inf (got end of line)"},
+      {"abc x", "value of abc: must be a number, NaN, +Inf or -Inf (got 'x')"},
       {"abc 1.2.3", "value of abc"},
       {"abc 0x10", "value of abc"},
       {"abc nan(1)", "value of abc"},
@@ -83,20 +83,20 @@ TEST(ParseExposition, BadLinesAreNamed) {
       {"abc 1 2.5", "timestamp of abc"},
       {"abc 1 2 3", "after abc"},
       {"abc{ 1", "label name of abc"},
-      {"abc{a} 1", "label a: found '} 1'"},
+      {"abc{a} 1", "label a: must be '=' (got '} 1')"},
       {"abc{a=b} 1", "value of label a"},
-      {"abc{a=\"b} 1", "value of label a: found end of line, allowed is a closing '\"'"},
+      {"abc{a=\"b} 1", "value of label a: must be a closing '\"' (got end of line)"},
       {"abc{a=\"b\\\"} 1", "closing"},
       {"abc{a=\"b\\", "closing"},
       {"abc{a=\"\\x\"} 1", "value of label a"},
       {"abc{a=\"b\" c=\"d\"} 1", "after label a"},
       {"abc{a=\"b\",,} 1", "label name of abc"},
-      {"abc{a=\"b\",a=\"c\"} 1", "each label once"},
+      {"abc{a=\"b\",a=\"c\"} 1", "must be a label that is not given yet"},
       {"abc{a:b=\"c\"} 1", "label a"},
-      {"abc{a=\"b\"", "after label a: found end of line"},
-      {"# TYPE abc speedometer", "type of abc: found 'speedometer'"},
+      {"abc{a=\"b\"", "after label a: must be ',' or '}' (got end of line)"},
+      {"# TYPE abc speedometer", "type of abc: must be counter, gauge, histogram, summary or untyped (got 'speedometer')"},
       {"# TYPE", "name after # TYPE"},
-      {"# TYPE good counter", "one # TYPE line"},
+      {"# TYPE good counter", "an earlier # TYPE line"},
   };
   for (const auto& [line, expected] : cases) {
     auto page = parse_exposition("# TYPE good counter\n" + line + "\ngood 1\n");
@@ -107,8 +107,8 @@ TEST(ParseExposition, BadLinesAreNamed) {
   }
 }
 
-// Given a page with bytes changed, cut or doubled at random (seeded variants); the parser returns a page or an error
-// that names a line, and never reads outside the text (the sanitizer build watches).
+// Given a page with bytes randomly changed, cut or doubled (seeded); expects a page or an error with a line number, and no read
+// outside the text (checked by the sanitizer build).
 TEST(ParseExposition, TornPagesNeverCrash) {
   std::mt19937_64 rng(20240601);
   const std::string page = kPage;
@@ -134,18 +134,18 @@ TEST(ParseExposition, TornPagesNeverCrash) {
   EXPECT_GT(errors, effort(66, 1000));
 }
 
-// Given histograms that contradict themselves; the error says how.
+// Given inconsistent histograms; expects an error that says how.
 TEST(Histogram, BadOnesAreErrors) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"h_bucket{le=\"1\"} 1\n", "no bucket le=\"+Inf\""},
-      {"h_bucket 1\n", "label le: found none"},
-      {"h_bucket{le=\"x\"} 1\n", "label le: found 'x'"},
+      {"h_bucket{le=\"1\"} 1\n", "must have a bucket le=\"+Inf\""},
+      {"h_bucket 1\n", "label le: must be a number or +Inf (got none)"},
+      {"h_bucket{le=\"x\"} 1\n", "label le: must be a number or +Inf (got 'x')"},
       {"h_bucket{le=\"1\"} 5\nh_bucket{le=\"+Inf\"} 4\n", "cumulative"},
-      {"h_bucket{le=\"+Inf\"} NaN\n", "allowed is a count"},
-      {"h_bucket{le=\"1\"} 1\nh_bucket{le=\"1.0\"} 1\nh_bucket{le=\"+Inf\"} 1\n", "stands twice"},
+      {"h_bucket{le=\"+Inf\"} NaN\n", "must be a count (got nan)"},
+      {"h_bucket{le=\"1\"} 1\nh_bucket{le=\"1.0\"} 1\nh_bucket{le=\"+Inf\"} 1\n", "must be unique"},
       {"h_bucket{m=\"a\",le=\"1\"} 1\nh_bucket{m=\"a\",le=\"+Inf\"} 1\nh_bucket{m=\"b\",le=\"2\"} "
        "1\nh_bucket{m=\"b\",le=\"+Inf\"} 1\n",
-       "buckets differ"},
+       "must be equal in all summed series"},
       {"g 1\n", "no series"},
   };
   for (const auto& [text, expected] : cases) {
@@ -157,7 +157,7 @@ TEST(Histogram, BadOnesAreErrors) {
   }
 }
 
-// Given two series of one histogram in any order of buckets; they add up, and a label picks one of them.
+// Given two series of one histogram with buckets in any order; expects their sum, and one of them for a matching label.
 TEST(Histogram, SumsSeries) {
   auto page = parse_exposition(
       "h_bucket{m=\"a\",le=\"+Inf\"} 4\nh_bucket{m=\"a\",le=\"1\"} 3\nh_sum{m=\"a\"} 6\n"
@@ -168,7 +168,7 @@ TEST(Histogram, SumsSeries) {
   EXPECT_EQ(page->histogram("h", {{"m", "b"}})->counts, (std::vector<double>{1, 1}));
 }
 
-// Given llama.cpp's "-nan" among good lines; read in parts, that series alone is left out, while the whole page is refused.
+// Given llama.cpp's "-nan" among good lines; expects a partial read to leave out only that series, and a full read to fail.
 TEST(PartialExposition, OneBrokenValueTakesItsSeriesAlone) {
   const std::string text =
       "llamacpp:prompt_tokens_seconds -nan\n# TYPE broken\nllamacpp:requests_processing 2\nllamacpp:requests_deferred 1\n";
@@ -181,24 +181,24 @@ TEST(PartialExposition, OneBrokenValueTakesItsSeriesAlone) {
   EXPECT_FALSE(read->page.sum("llamacpp:prompt_tokens_seconds"));
 }
 
-// Given two series of a name of which one is malformed; the other is left out too, since alone it would be half of the load.
-TEST(PartialExposition, HalfASumIsNoSum) {
+// Given two series of a name, one of them malformed; expects the other to be left out too, because alone it would be half of
+// the load.
+TEST(PartialExposition, APartialSumIsLeftOut) {
   const auto read = parse_exposition_partially("run{rank=\"0\"} 3\nrun{rank=1} 4\nwait 0\n");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_FALSE(read->page.sum("run"));
   EXPECT_EQ(read->page.sum("wait"), 0);
 }
 
-// Given a page that was cut in the middle of its last line; the last series is left out, although what is there of it is
-// legible.
-TEST(PartialExposition, ACutLineIsNotBelieved) {
+// Given a page cut in the middle of its last line; expects the last series to be left out, even though its rest is legible.
+TEST(PartialExposition, ACutLastLineIsLeftOut) {
   const auto read = parse_exposition_partially("wait 1\nrun 12");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->page.sum("wait"), 1);
   EXPECT_FALSE(read->page.sum("run"));
 }
 
-// Given what is no exposition at all: JSON, HTML, words; each is an error, not an empty page.
+// Given text that is no exposition: JSON, HTML, words; expects an error for each, not an empty page.
 TEST(PartialExposition, OtherTextIsAnError) {
   for (const char* text : {"[{\"iter\": 1}]\n", "<html>\nwait 1\n", "Internal Server Error\n", "{\"a\": 1}"}) {
     EXPECT_FALSE(parse_exposition_partially(text).ok()) << text;

@@ -1,5 +1,5 @@
-// Fine bins of latencies: percentiles from them against exact ones, sums and differences, and what is made of a page that is
-// malformed or has no bins.
+// Fine bins of latencies: their percentiles compared with exact ones, sums and differences, and malformed pages or pages
+// without bins.
 #include "metrics/latency_bins.h"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ double exact(std::vector<double> seconds, double percent) {
   return seconds[std::max<std::size_t>(rank, 1) - 1];
 }
 
-// Given seeded samples of five distributions from microseconds to hours; after a way over the page, every percentile is a value
-// within 2 % of the exact one.
+// Given seeded samples of five distributions from microseconds to hours, written to a page and read back; expects every
+// percentile to be a value within 2 % of the exact one.
 TEST(LatencyBins, EveryPercentileIsWithinTwoPercent) {
   std::mt19937_64 random(20261128);
   std::lognormal_distribution<double> tokens(std::log(0.0017), 0.3), overload(std::log(3), 1);
@@ -71,9 +71,10 @@ TEST(LatencyBins, EveryPercentileIsWithinTwoPercent) {
   }
 }
 
-// Given an overload whose slowest request took 12.6 s and whose others took from 0.2 s on; P95 and P99 are the client's to 2 %,
-// and nothing is above its maximum by more. A histogram with buckets to 10 s and 20 s says no more than "less than 20 s".
-TEST(LatencyBins, AnOverloadShowsNothingThatWasNot) {
+// Given an overload whose slowest request took 12.6 s and whose others took at least 0.2 s; expects P95 and P99 to match the
+// client's to 2 %, and nothing above its maximum by more. A histogram with buckets at 10 s and 20 s gives only "less than 20
+// s".
+TEST(LatencyBins, AnOverloadShowsNoLatencyAboveItsMaximum) {
   std::vector<double> client;
   for (int i = 0; i < 120; ++i) client.push_back(0.2 + (12.6 - 0.2) * i / 119);
   const LatencyCounts counts = seen(client).counts;
@@ -87,9 +88,9 @@ TEST(LatencyBins, AnOverloadShowsNothingThatWasNot) {
   EXPECT_EQ(LatencyCounts::of(histogram).percentile(95), (Percentile{20, Bound::kBelow}));
 }
 
-// Given no latency, one that is no number, and some outside of what bins tell apart; nothing is said of the first two, and of
-// the others the limit that is known.
-TEST(LatencyBins, WhatBinsCannotTellIsALimit) {
+// Given no latency, a NaN, and some outside the range of bins; expects no percentile for the first two, and a bound for the
+// others.
+TEST(LatencyBins, ValuesOutsideTheBinsGiveABound) {
   EXPECT_FALSE(seen({}).counts.percentile(95));
   EXPECT_EQ(page_of({}), "windlass_gateway_tpot_bins{model=\"tiny\"} 0\n");
   EXPECT_FALSE(seen({std::nan("")}).counts.percentile(95));
@@ -104,9 +105,9 @@ TEST(LatencyBins, WhatBinsCannotTellIsALimit) {
   EXPECT_EQ(seen({kInf}).counts, seen({1e7}).counts);
 }
 
-// Given a histogram's buckets; a percentile is less than the upper end of its bucket, more than the last finite one, and a
-// value only where the bucket is narrow.
-TEST(LatencyCounts, ABucketIsNoValue) {
+// Given a histogram's buckets; expects a percentile to be a bound: below the upper end of its bucket, above the last finite
+// one, and a value only for a narrow bucket.
+TEST(LatencyCounts, ABucketGivesABound) {
   const auto of = [](std::vector<double> counts) {
     return LatencyCounts::of(HistogramSnapshot{{0.01, 0.0104, 1, kInf}, std::move(counts), 0});
   };
@@ -121,9 +122,9 @@ TEST(LatencyCounts, ABucketIsNoValue) {
   EXPECT_FALSE(of({1, 1, 1, 1}).percentile(std::nan("")));
 }
 
-// Given the bins of one gateway and the buckets of another, older one, over 500 seeded rounds; what the sum says of a
-// percentile holds for the exact one of both.
-TEST(LatencyCounts, ASumOfBinsAndBucketsSaysNothingFalse) {
+// Given the bins of one gateway and the buckets of another, older one, over 500 seeded rounds; expects the percentile of their
+// sum to be true of the exact data of both.
+TEST(LatencyCounts, ASumOfBinsAndBucketsBoundsTheExactPercentile) {
   std::mt19937_64 random(7);
   std::lognormal_distribution<double> draw(std::log(0.05), 1.5);
   const std::vector<double> bounds = {0.01, 0.1, 1, kInf};
@@ -157,7 +158,7 @@ TEST(LatencyCounts, ASumOfBinsAndBucketsSaysNothingFalse) {
   EXPECT_GT(limits, 20);
 }
 
-// Given two halves of 500 samples; their bins add up to those of all, and all less one half is the other.
+// Given two halves of 500 samples; expects their bins to add up to those of all, and all minus one half to be the other.
 TEST(LatencyCounts, SumsAndDifferencesAreExact) {
   std::mt19937_64 random(11);
   std::exponential_distribution<double> draw(1);
@@ -175,8 +176,8 @@ TEST(LatencyCounts, SumsAndDifferencesAreExact) {
   EXPECT_EQ(sum.since(sum), LatencyCounts{});
 }
 
-// Given pages with ends that are no ends, counts that are none, bins that overlap, and pages that were cut short; each is an
-// error that names the series, never fewer latencies.
+// Given pages with invalid bin ends, invalid counts, overlapping bins, and cut pages; expects an error with the series, never
+// fewer latencies.
 TEST(LatencyPage, MalformedPagesAreErrors) {
   const auto bin = [](const std::string& labels, const std::string& count) {
     return "windlass_gateway_tpot_bin{model=\"tiny\"" + labels + "} " + count + "\n";
@@ -206,7 +207,7 @@ TEST(LatencyPage, MalformedPagesAreErrors) {
     EXPECT_THAT(found.error().message, HasSubstr("windlass_gateway_tpot_bin")) << text;
   }
   EXPECT_EQ(seen_on("windlass_gateway_queue_length 1\n").error().code, ErrorCode::kNotFound);
-  // A whole page less any one of its lines.
+  // A whole page without any one of its lines.
   const std::string whole = page_of({0.001, 0.002, 0.004, 0.004});
   for (std::size_t begin = 0; begin < whole.size(); begin = whole.find('\n', begin) + 1) {
     std::string cut = whole;
@@ -216,16 +217,17 @@ TEST(LatencyPage, MalformedPagesAreErrors) {
   }
 }
 
-// Given a page with two models, one of a name that needs quoting; each is read by itself, and both together add up.
-TEST(LatencyPage, ModelsAreTheirOwn) {
+// Given a page with two models, one whose name needs quoting; expects each to be read separately, and both to add up.
+TEST(LatencyPage, ModelsAreReadSeparately) {
   const std::string odd = "a \"b\" \\ c\nd", text = page_of({0.001, 0.001}) + page_of({1}, odd);
   EXPECT_EQ(seen_on(text, {{"model", "tiny"}})->counts, seen({0.001, 0.001}).counts);
   EXPECT_EQ(seen_on(text, {{"model", odd}})->counts, seen({1}).counts);
   EXPECT_EQ(seen_on(text)->counts.total(), 3);
 }
 
-// Given a gateway's two pages; of /latencies only the bins are taken, and a gateway without them is read by its histogram.
-TEST(LatencyPage, BinsCountForMoreThanBuckets) {
+// Given a gateway's two pages; expects only the bins of /latencies to be taken, and the histogram of a gateway without them to
+// be read.
+TEST(LatencyPage, BinsTakePrecedenceOverBuckets) {
   const std::string metrics =
       "windlass_gateway_requests_started_total{model=\"tiny\"} 1\n"
       "windlass_gateway_time_per_output_token_seconds_bucket{model=\"tiny\",le=\"0.01\"} 1\n"
@@ -249,8 +251,8 @@ std::vector<double> both(std::vector<double> a, const std::vector<double>& b) {
   return a;
 }
 
-// Given cumulative bins whose newest part is slow; the percentile of the window sees only that part, and what was there before
-// the first reading counts for nothing.
+// Given cumulative bins whose newest part is slow; expects the window's percentile to see only that part, and nothing from
+// before the first reading.
 TEST(LatencyTracker, ThePercentileOfTheWindow) {
   LatencyTracker tracker;
   const auto p95 = [&](double now_s) {
@@ -271,8 +273,8 @@ TEST(LatencyTracker, ThePercentileOfTheWindow) {
   EXPECT_EQ(tracker.last_reading_s(), 180);
 }
 
-// Given a gateway that restarts, seen by counts that fall, by a start time, or by bins that are gone; the new run counts in
-// full, nothing is negative and nothing counts twice.
+// Given a gateway that restarts, seen as falling counts, a new start time, or missing bins; expects the new run to count in
+// full, nothing negative, and nothing counted twice.
 TEST(LatencyTracker, ANewRunCountsInFull) {
   LatencyTracker tracker;
   tracker.observe(0, seen(times(10, 0.02)), 1.0);
@@ -289,8 +291,8 @@ TEST(LatencyTracker, ANewRunCountsInFull) {
   EXPECT_EQ(tracker.resets(), 4);
 }
 
-// Given a page with bins that once can't be read, an older gateway that is upgraded, and one that goes back; within a run
-// buckets never count next to bins, and another run counts in full.
+// Given a page with bins that fails once, an old gateway that is upgraded, and one that is downgraded; expects bins and buckets
+// never to mix within a run, and another run to count in full.
 TEST(LatencyTracker, BinsAndBucketsDoNotMix) {
   const auto buckets = [](double count) {
     return SeenLatencies{LatencyCounts::of(HistogramSnapshot{{1, kInf}, {count, count}, 0}), false};
@@ -309,8 +311,8 @@ TEST(LatencyTracker, BinsAndBucketsDoNotMix) {
   EXPECT_EQ(tracker.increase(50, 60)->total(), 5);
 }
 
-// Given a series that is absent, then born; its first latencies count. What is malformed is no reading.
-TEST(LatencyTracker, BirthAndMalformedPages) {
+// Given a series that is absent, then appears; expects its first latencies to count. A malformed page is no reading.
+TEST(LatencyTracker, CountsAppearingSeriesAndSkipsMalformedPages) {
   LatencyTracker tracker;
   tracker.take(0, Error{ErrorCode::kNotFound, ""}, 1.0);
   tracker.take(10, seen(times(3, 0.02)), 1.0);

@@ -1,4 +1,4 @@
-// Queries to a Prometheus server: the URL, and every answer that may come, good and bad.
+// Queries to a Prometheus server: the URL, and good and bad answers.
 #include "metrics/promql_client.h"
 
 #include <cmath>
@@ -11,17 +11,18 @@ namespace {
 
 using testing::HasSubstr;
 
-// Given a server with a path and a query full of signs; the URL holds it percent-encoded, with the timeout in milliseconds.
+// Given a server with a path and a query full of special characters; expects a percent-encoded URL with the timeout in
+// milliseconds.
 TEST(PromqlClient, UrlIsEncoded) {
   EXPECT_EQ(promql_url("http://p:9090/prom/", R"(sum by (m) (rate(a{x="ü"}[5m])))", 1.5),
             "http://p:9090/prom/api/v1/query?query=sum%20by%20%28m%29%20%28rate%28a%7Bx%3D%22%C3%BC%22%7D%5B5m%5D%29%29"
             "&timeout=1500ms");
 }
 
-// Given a label value with quotes, a backslash and a line feed; it cannot end its matcher.
+// Given a label value with quotes, a backslash and a line feed; expects it not to end its matcher.
 TEST(PromqlClient, LabelValuesAreEscaped) { EXPECT_EQ(promql_escape("a\"b\\c\nd"), R"(a\"b\\c\nd)"); }
 
-// Given a vector of three samples, one of them NaN and one infinite; each is read with its labels and time.
+// Given a vector of three samples, one of them NaN and one infinite; expects each with its labels and time.
 TEST(PromqlClient, AVector) {
   const auto read = read_promql_answer(200, R"({"status":"success","data":{"resultType":"vector","result":[
     {"metric":{"model":"a","__name__":"x"},"value":[1700000000.5,"3.25"]},
@@ -34,7 +35,7 @@ TEST(PromqlClient, AVector) {
   EXPECT_TRUE(std::isinf((*read)[2].value));
 }
 
-// Given a scalar, and a vector that matched nothing; one sample without labels, and none.
+// Given a scalar, and a vector without matches; expects one sample without labels, and none.
 TEST(PromqlClient, AScalarAndNothing) {
   const auto scalar = read_promql_answer(200, R"({"status":"success","data":{"resultType":"scalar","result":[5,"0.5"]}})");
   ASSERT_TRUE(scalar.ok());
@@ -44,8 +45,8 @@ TEST(PromqlClient, AScalarAndNothing) {
   EXPECT_TRUE(none->empty());
 }
 
-// Given answers that are none: a refused query, a token that is not accepted, a proxy's page, a range, a value that is no
-// number; each is an error of its own kind with the server's words.
+// Given answers without a result: a refused query, a rejected token, a proxy's page, a range, a value that is not a number;
+// expects the right kind of error with the server's text.
 TEST(PromqlClient, ErrorsAreValues) {
   const struct {
     int status;
@@ -59,20 +60,20 @@ TEST(PromqlClient, ErrorsAreValues) {
       {401, "no", ErrorCode::kPermissionDenied, "401"},
       {403, R"({"status":"success"})", ErrorCode::kPermissionDenied, "403"},
       {502, "<html>Bad Gateway</html>", ErrorCode::kUnavailable, "Bad Gateway"},
-      {200, "", ErrorCode::kUnavailable, "no JSON"},
+      {200, "", ErrorCode::kUnavailable, "answer: must be JSON"},
       {200, R"({"status":"success"})", ErrorCode::kUnavailable, "data.result"},
       {200, R"({"status":"success","data":{"resultType":"matrix","result":[]}})", ErrorCode::kInvalidArgument, "matrix"},
       {200, R"({"status":"success","data":{"resultType":"scalar","result":[5,"five"]}})", ErrorCode::kUnavailable, "five"},
-      {200, R"({"status":"success","data":{"resultType":"scalar","result":5}})", ErrorCode::kUnavailable, "value"},
+      {200, R"({"status":"success","data":{"resultType":"scalar","result":5}})", ErrorCode::kUnavailable, "value: must be"},
       {200, R"({"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[5,{}]}]}})",
        ErrorCode::kUnavailable, "histogram"},
       {200, R"({"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":1},"value":[5,"1"]}]}})",
        ErrorCode::kUnavailable, "label"},
-      // What Thanos says when one of its stores did not answer, and VictoriaMetrics: a part would pass for the whole.
+      // Thanos's warning when one of its stores did not answer, and VictoriaMetrics's flag: a part must not pass as the whole.
       {200, R"({"status":"success","warnings":["store 10.0.0.7 is gone"],"data":{"resultType":"vector","result":[]}})",
        ErrorCode::kUnavailable, "store 10.0.0.7 is gone"},
       {200, R"({"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}})", ErrorCode::kUnavailable,
-       "part"},
+       "must be complete"},
   };
   for (const auto& one : kCases) {
     const auto read = read_promql_answer(one.status, one.body);

@@ -1,4 +1,4 @@
-// What our own programs expose, read back by our own parser.
+// The metrics pages of our own programs, read back by our own parser.
 #include "metrics/registry.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace windlass::metrics {
 namespace {
 
-// Given counters, gauges and histograms with labels that need escaping; the page parses back to the same values.
+// Given counters, gauges and histograms with labels that need escaping; expects the page to parse back to the same values.
 TEST(Registry, ExpositionParsesBack) {
   Registry registry;
   auto requests = registry.counters("requests_total", "Requests.");
@@ -37,7 +37,7 @@ TEST(Registry, ExpositionParsesBack) {
   EXPECT_DOUBLE_EQ(histogram->sum, 7.65);
 }
 
-// Given one instrument of each kind, with odd texts and numbers; the page is what the text format (0.0.4) says, byte by byte.
+// Given one instrument of each kind, with odd texts and numbers; expects the page of the text format (0.0.4), byte for byte.
 TEST(Registry, ThePageIsTheTextFormat) {
   Registry registry;
   auto gauges = registry.gauges("depth", "Back\\slash,\nline, \"quotes\".");
@@ -68,7 +68,7 @@ TEST(Registry, ThePageIsTheTextFormat) {
             "latency_seconds_bucket{model=\"a\",zone=\"b\",le=\"+Inf\"} 1\n");
 }
 
-// Given a gauge whose labels are removed; its series leaves the page and the others stay.
+// Given a gauge whose labels are removed; expects its series to leave the page and the others to stay.
 TEST(Registry, RemovedSeriesLeaves) {
   Registry registry;
   auto gauges = registry.gauges("in_flight", "In flight.");
@@ -80,7 +80,7 @@ TEST(Registry, RemovedSeriesLeaves) {
   EXPECT_EQ(page->label_values("in_flight", "chain"), (std::vector<std::string>{"b"}));
 }
 
-// Given each program's bundle; its page holds the names of the contract, without labels that nobody set.
+// Given each program's bundle; expects the names of the contract on its page, without labels that nobody set.
 TEST(Bundles, ExposeTheContractsNames) {
   Registry worker_registry;
   WorkerMetrics worker(worker_registry, "tiny");

@@ -1,4 +1,4 @@
-// Ports that are held for a program: nobody else gets them, and the program can listen on them.
+// Ports held for a program: nobody else gets them, and the program can listen on them.
 #include "metrics/host/held_port.h"
 
 #include <set>
@@ -9,7 +9,7 @@
 namespace windlass {
 namespace {
 
-// A socket that is bound to the port, as a server's, or -1; the caller closes it.
+// A socket bound to the port as a server does it, or -1; the caller closes it.
 int bound_socket(int port, bool reuse_address) {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = reuse_address ? 1 : 0;
@@ -23,8 +23,8 @@ int bound_socket(int port, bool reuse_address) {
   return -1;
 }
 
-// Given a held port: a server that sets SO_REUSEADDR listens on it, again after it stopped; a program that wants a port that is
-// free in every way does not get it.
+// Given a held port; expects a server with SO_REUSEADDR to listen on it, also after a restart, and a program that needs an
+// entirely free port not to get it.
 TEST(HeldPort, BelongsToOneServer) {
   const HeldPort held = HeldPort::take().value();
   for (int start = 0; start < 2; ++start) {
@@ -36,8 +36,8 @@ TEST(HeldPort, BelongsToOneServer) {
   EXPECT_EQ(bound_socket(held.number(), false), -1);
 }
 
-// Given many held ports: no two are the same.
-TEST(HeldPort, IsGivenOnce) {
+// Given many held ports; expects no two to be equal.
+TEST(HeldPort, IsUnique) {
   std::vector<HeldPort> held;
   std::set<int> numbers;
   for (int i = 0; i < 500; ++i) {
@@ -47,7 +47,7 @@ TEST(HeldPort, IsGivenOnce) {
   EXPECT_EQ(numbers.size(), held.size());
 }
 
-// Given a port that was handed on: the new holder has it, and the old one holds nothing.
+// Given a port that was moved to another holder; expects the new holder to have it, and the old one nothing.
 TEST(HeldPort, Moves) {
   HeldPort first = HeldPort::take().value();
   const int number = first.number();

@@ -1,4 +1,4 @@
-// Child processes: what a program that is started finds, and why one is not started.
+// Child processes: what a started program receives, and why one does not start.
 #include "metrics/host/spawn.h"
 
 #include <cerrno>
@@ -25,7 +25,7 @@ struct Ran {
   std::string out;
 };
 
-// Runs a shell script with these settings; its output goes through a pipe.
+// Runs a shell script with these settings; a pipe captures its output.
 Ran run(const std::string& script, Spawn what = {}) {
   int ends[2];
   EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -43,8 +43,8 @@ Ran run(const std::string& script, Spawn what = {}) {
   return ran;
 }
 
-// Given words, variables, a folder and streams; expects that the program has them and that its status comes back.
-TEST(Spawn, GivesWhatIsAsked) {
+// Given arguments, variables, a folder and streams; expects the program to receive them and its status to be returned.
+TEST(Spawn, PassesArgumentsVariablesAndStreams) {
   ::setenv("WINDLASS_SPAWN_TEST", "old", 1);
   Spawn what;
   what.environment = environment_with({{"WINDLASS_SPAWN_TEST", "new"}, {"WINDLASS_SPAWN_MORE", "a=b"}});
@@ -59,7 +59,7 @@ TEST(Spawn, GivesWhatIsAsked) {
   ::unsetenv("WINDLASS_SPAWN_TEST");
 }
 
-// Given descriptors that are open without O_CLOEXEC; expects that the program has the one that it is to keep, and no other.
+// Given open descriptors without O_CLOEXEC; expects the program to have only the one it should keep.
 TEST(Spawn, KeepsOnlyTheDescriptorsThatAreNamed) {
   const int kept = ::open("/dev/null", O_RDONLY);
   const int other = ::open("/dev/null", O_RDONLY);
@@ -73,9 +73,9 @@ TEST(Spawn, KeepsOnlyTheDescriptorsThatAreNamed) {
   ::close(other);
 }
 
-// Given each kind of group; expects ours, its own, and a session of its own.
-TEST(Spawn, HasTheGroupThatIsAsked) {
-  // Of /proc/PID/stat: process, group and session.
+// Given each kind of group; expects our group, its own group, and its own session.
+TEST(Spawn, SetsTheProcessGroup) {
+  // Fields of /proc/PID/stat: process, group and session.
   const std::string ids = "read pid rest < /proc/$$/stat; set -- $rest; echo $pid $4 $5";
   for (const auto group : {Spawn::Group::kOurs, Spawn::Group::kOwn}) {
     Spawn what;
@@ -88,7 +88,7 @@ TEST(Spawn, HasTheGroupThatIsAsked) {
   }
 }
 
-// Given signals that we block and ignore; expects that the program has none of that, and ignores those that are named.
+// Given signals that we block and ignore; expects the program to inherit none of that, and to ignore those that are named.
 TEST(Spawn, ResetsSignals) {
   sigset_t term, before;
   ::sigemptyset(&term);
@@ -104,8 +104,8 @@ TEST(Spawn, ResetsSignals) {
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Given what cannot run; expects why, and no child that is left.
-TEST(Spawn, SaysWhyNothingRuns) {
+// Given programs that cannot run; expects the reason, and no child left over.
+TEST(Spawn, SaysWhyAProgramDoesNotStart) {
   const auto missing = spawn({.program = "/no/such/program", .argv = {"x"}});
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().message, "/no/such/program: No such file or directory");
@@ -114,9 +114,8 @@ TEST(Spawn, SaysWhyNothingRuns) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-// Given something to do before the program begins; expects that it is done with the child's id first, and that the program
-// never begins where it fails.
-TEST(Spawn, WaitsForWhatComesBefore) {
+// Given a `before` callback; expects it to run with the child's id first, and the program never to start when it fails.
+TEST(Spawn, RunsBeforeFirst) {
   std::optional<pid_t> told;
   Spawn what;
   what.before = [&](pid_t pid) -> Result<void> {
@@ -134,14 +133,14 @@ TEST(Spawn, WaitsForWhatComesBefore) {
   const auto refused = spawn(what);
   ::close(ends[1]);
   char byte = 0;
-  EXPECT_EQ(::read(ends[0], &byte, 1), 0);  // nothing was said, and nobody is left to
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0);  // nothing was said, and no process is left that could
   ::close(ends[0]);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message, "not now");
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-// Given a process that starts a program which is to end with it, and ends; expects that the program is gone, too.
+// Given a process that starts a program with a death signal, and ends; expects the program to end too.
 TEST(Spawn, EndsWithItsParent) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -153,7 +152,7 @@ TEST(Spawn, EndsWithItsParent) {
   ::close(ends[1]);
   EXPECT_EQ(wait_for(parent), 0);
   char byte = 0;
-  EXPECT_EQ(::read(ends[0], &byte, 1), 0);  // once nobody has the other end
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0);  // once no process has the other end
   ::close(ends[0]);
 }
 

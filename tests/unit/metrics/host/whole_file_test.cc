@@ -1,4 +1,4 @@
-// Files that are written whole, and what stays when that fails.
+// Files written atomically, and what remains after a failure.
 #include "metrics/host/whole_file.h"
 
 #include <fstream>
@@ -32,9 +32,9 @@ class WholeFile : public testing::Test {
   fs::path folder_ = fs::path(testing::TempDir()) / ("windlass-whole-file-" + std::to_string(::getpid()));
 };
 
-// Given a file that is not there and then is, with bytes of any kind; expects each time exactly those, a file of its own, the
+// Given a missing and then an existing file, and any bytes; expects exactly these bytes each time, in a new file, with the
 // umask's mode, and no other file.
-TEST_F(WholeFile, IsWhatWasWritten) {
+TEST_F(WholeFile, HoldsExactlyTheBytes) {
   const fs::path file = folder_ / "a";
   for (const std::string& bytes : {std::string("one\0\n\xff", 6), std::string(5'000'000, 'x'), std::string()}) {
     ASSERT_TRUE(write_whole_file(file, bytes).ok());
@@ -49,19 +49,19 @@ TEST_F(WholeFile, IsWhatWasWritten) {
   EXPECT_TRUE(write_whole_file(file, "public").ok());
   ::umask(mask);
   EXPECT_EQ(fs::status(file).permissions(), fs::perms(0644));
-  EXPECT_EQ(text_of(folder_ / "before"), "secret");  // whoever reads it still reads what was there
+  EXPECT_EQ(text_of(folder_ / "before"), "secret");  // an open reader still reads the old contents
 }
 
-// Given a folder in its place, and a folder that is not there; expects why it cannot be written, and nothing left behind.
-TEST_F(WholeFile, SaysWhyItIsNotWritten) {
+// Given a folder at the path, and a missing folder; expects the reason of the failure, and nothing left behind.
+TEST_F(WholeFile, SaysWhyItCannotBeWritten) {
   fs::create_directory(folder_ / "taken");
   EXPECT_THAT(write_whole_file(folder_ / "taken", "x").error().message, HasSubstr("taken: cannot be written: Is a directory"));
   EXPECT_THAT(write_whole_file(folder_ / "none/a", "x").error().message, HasSubstr("none/a: cannot be written: No such file"));
   EXPECT_EQ(entries(), 1U);
 }
 
-// Given a draft that a killed writer left, and then two threads that write in turns; expects that nothing but one of the whole
-// texts is ever there, and no draft at the end.
+// Given a draft left by a killed writer, and then two threads that write alternately; expects only complete texts at any time,
+// and no draft at the end.
 TEST_F(WholeFile, HasOneWriterAtATime) {
   const fs::path file = folder_ / "a";
   std::ofstream(folder_ / "a.new") << std::string(100'000, 'z');

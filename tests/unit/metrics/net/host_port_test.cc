@@ -1,4 +1,4 @@
-// Addresses as flags have them.
+// Addresses in flags.
 #include "metrics/net/host_port.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace windlass::net {
 namespace {
 
-// Given addresses of each kind, expects them back as they were written; given what is none, an error.
+// Given addresses of each kind; expects them to be printed as they were written. Given anything else; expects an error.
 TEST(HostPorts, AreReadAndWritten) {
   for (const char* text : {"127.0.0.1:8080", "[::1]:8080", "gateway.default:0"}) {
     const auto parsed = parse_host_port(text);
@@ -24,7 +24,7 @@ TEST(HostPorts, MayHaveBracketsAroundEitherFamily) {
   EXPECT_EQ(parse_host_port("[fd00::5]:8000").value(), (HostPort{"fd00::5", "8000"}));
 }
 
-// Given addresses with and without a port, as URLs have them; expects the default port where there is none.
+// Given addresses with and without a port, as in URLs; expects the default port if there is none.
 TEST(HostPorts, HaveADefaultPort) {
   EXPECT_EQ(parse_host_port("a:1", 80).value(), (HostPort{"a", "1"}));
   EXPECT_EQ(parse_host_port("a", 80).value(), (HostPort{"a", "80"}));

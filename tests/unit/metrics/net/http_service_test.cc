@@ -1,5 +1,5 @@
-// The server over loopback, with clients that are slow, wrong, or gone. Limits are small here; no test waits for one that is a
-// time but those that say so, and these wait for milliseconds.
+// The server over loopback, with slow, wrong and vanishing clients. Limits are small here; no test waits for a time limit
+// except those that say so, and these wait for milliseconds.
 #include "metrics/net/http_service.h"
 
 #include <atomic>
@@ -37,7 +37,7 @@ HttpServer::Options options_with(HttpLimits limits = {}) {
   return options;
 }
 
-// A service on a port of its own.
+// A service on its own port.
 struct Served {
   explicit Served(HttpService::Handler handler, HttpServer::Options options = options_with())
       : service(std::move(options), std::move(handler), 2) {
@@ -53,7 +53,7 @@ void echo(const ServerCall& call) {
   call.answer({200, call.method() + " " + call.target() + " " + call.body(), "text/plain", {}});
 }
 
-// Given a hundred requests sent without waiting and cut anywhere, in chunks and not, expects an answer to each in their order.
+// Given a hundred pipelined requests, split anywhere, chunked or not; expects an answer to each, in order.
 TEST(HttpService, AnswersInTheOrderOfRequests) {
   Served served(echo);
   ASSERT_TRUE(served.opened);
@@ -98,8 +98,8 @@ TEST(HttpService, ListensOnBothFamilies) {
   EXPECT_TRUE(other && other->body == "GET /six ");
 }
 
-// Given a call's parts; they are what was sent, and a trailer is no header.
-TEST(HttpService, TellsWhatWasAsked) {
+// Given a call's parts; expects them as sent, and a trailer not to count as a header.
+TEST(HttpService, PassesTheRequestToTheHandler) {
   Served served([](const ServerCall& call) {
     call.answer({200,
                  call.path() + "|" + call.query("a") + "|" + call.query("bad") + "|" + call.query("none") + "|" +
@@ -117,8 +117,8 @@ TEST(HttpService, TellsWhatWasAsked) {
   EXPECT_EQ(answer->header("x-injected"), "");
 }
 
-// Given answers that are their connection's last: as the client wants it, as who answers wants it, and to HTTP/1.0.
-TEST(HttpService, ClosesWhereItIsTold) {
+// Given answers that close their connection: because the client, the handler or HTTP/1.0 wants it; expects each to do so.
+TEST(HttpService, ClosesWhenAsked) {
   Served served([](const ServerCall& call) {
     HttpResponse response{200, "x", "text/plain", {}};
     if (call.path() == "/last") response.headers.emplace_back("connection", "Close");
@@ -136,7 +136,7 @@ TEST(HttpService, ClosesWhereItIsTold) {
   }
 }
 
-// Given a body that is written piece by piece, expects each as it is written, the end, and nothing after it.
+// Given a body written piece by piece; expects each piece as it is written, the end, and nothing after it.
 TEST(HttpService, StreamsPieceByPiece) {
   std::promise<ServerCall> asked;
   std::promise<bool> sent;
@@ -161,9 +161,9 @@ TEST(HttpService, StreamsPieceByPiece) {
   call.answer({200, "a second answer", "text/plain", {}});
 }
 
-// Given answers that break off, are let go, or come from a handler that throws; the client sees what they are, and the next one
-// is served.
-TEST(HttpService, AnswersThatNeverBecomeWhole) {
+// Given answers that break off, are released without an answer, or come from a handler that throws; expects the client to see
+// that, and the next one to be served.
+TEST(HttpService, IncompleteAnswersBreakTheConnection) {
   Served served([](const ServerCall& call) {
     if (call.path() == "/throws") throw std::runtime_error("on purpose");
     if (call.path() == "/throws-else") throw 1;
@@ -186,9 +186,9 @@ TEST(HttpService, AnswersThatNeverBecomeWhole) {
   EXPECT_EQ(ask(served.port(), get("/"))->body, "ok");
 }
 
-// Given clients that leave: before an answer has begun, in the middle of a stream, and with a reset; who answers hears of it,
-// and writing on does no harm.
-TEST(HttpService, TellsWhoLeaves) {
+// Given clients that leave before an answer has begun, in the middle of a stream, and with a reset; expects the handler to be
+// told, and further writes to do no harm.
+TEST(HttpService, ReportsClientsThatLeave) {
   for (const bool streams : {false, true}) {
     for (const bool resets : {false, true}) {
       std::promise<ServerCall> asked;
@@ -200,7 +200,7 @@ TEST(HttpService, TellsWhoLeaves) {
       });
       ASSERT_TRUE(served.opened);
       auto client = Connection::connect(served.port());
-      // A request behind it: its bytes hide the end of the connection.
+      // A pipelined request: its bytes hide the end of the connection.
       ASSERT_TRUE(client && client->write(get("/") + (resets ? get("/next") : "")));
       const ServerCall call = asked.get_future().get();
       if (resets) {
@@ -215,7 +215,7 @@ TEST(HttpService, TellsWhoLeaves) {
   }
 }
 
-// Given requests that no handler may see; each is answered, and its connection closed.
+// Given requests that no handler may see; expects each to be answered and its connection to be closed.
 TEST(HttpService, RefusesBeforeTheHandler) {
   std::atomic<int> handled = 0;
   HttpLimits limits;
@@ -237,7 +237,7 @@ TEST(HttpService, RefusesBeforeTheHandler) {
   const std::string key = "X-Key: 1\r\n";
   const std::string chunked = "POST / HTTP/1.1\r\nHost: a\r\n" + key + "Transfer-Encoding: chunked\r\n\r\n";
   const std::vector<std::pair<std::string, int>> cases = {
-      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n", 401},  // and not a byte of the body
+      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n", 401},  // without a byte of the body
       {post("/", "", key + "X-Long: " + std::string(1024, 'x') + "\r\n"), 431},
       {"POST / HTTP/1.1\r\nHost: a\r\n" + key + "Content-Length: 1001\r\n\r\n", 413},
       {"POST / HTTP/1.1\r\nHost: a\r\n" + key + "Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n", 413},
@@ -267,7 +267,8 @@ TEST(HttpService, RefusesBeforeTheHandler) {
   EXPECT_EQ(ask(served.port(), post("/large", std::string(1500, 'b'), key))->status(), 200);
 }
 
-// Given bodies that want more memory than there is; the last is refused, and holds none while its client reads the answer.
+// Given bodies that need more memory than there is; expects the last to be refused, and to hold none while its client reads the
+// answer.
 TEST(HttpService, BodiesHaveOneBudget) {
   std::promise<ServerCall> first;
   std::atomic<int> calls = 0;
@@ -298,9 +299,9 @@ TEST(HttpService, BodiesHaveOneBudget) {
   EXPECT_EQ(ask(served.port(), post("/", std::string(100'000, 'd')))->status(), 200);
 }
 
-// Given clients that send bodies and leave while no handler has run yet, expects the budget to count each body until its call
-// is let go.
-TEST(HttpService, ABodyCountsForAsLongAsItIsHeld) {
+// Given clients that send bodies and leave before any handler has run; expects the budget to count each body until its call is
+// released.
+TEST(HttpService, ABodyCountsWhileItIsHeld) {
   constexpr std::size_t kClients = 3;
   constexpr std::size_t kBodyBytes = 40'000;
   HttpLimits limits;
@@ -320,7 +321,7 @@ TEST(HttpService, ABodyCountsForAsLongAsItIsHeld) {
       },
       std::move(options));
   ASSERT_TRUE(served.opened);
-  std::promise<void> run;  // goes before the service, whose handlers wait for it
+  std::promise<void> run;  // declared before the service, whose handlers wait for it
   may_run = run.get_future().share();
   std::vector<Connection> clients;
   for (std::size_t i = 0; i < kClients; ++i) {
@@ -329,7 +330,7 @@ TEST(HttpService, ABodyCountsForAsLongAsItIsHeld) {
   }
   ASSERT_TRUE(wait_until([&] { return memory->held_bytes() == kClients * kBodyBytes; }));
   clients.clear();
-  // The server knows that they have left when it lets as many others in.
+  // The server has noticed that they left when it accepts equally many others.
   ASSERT_TRUE(wait_until([&] {
     clients.clear();
     bool all_in = true;
@@ -346,8 +347,8 @@ TEST(HttpService, ABodyCountsForAsLongAsItIsHeld) {
   EXPECT_EQ(handled, 3);
 }
 
-// Given as many connections as are allowed, of which some ask for nothing; a new one is served and the one that waited longest
-// is closed. Where all have requests in hand, the new one is closed.
+// Given the maximum number of connections, some of them idle; expects a new one to be served and the longest idle one to be
+// closed. If all have running requests, expects the new one to be closed.
 TEST(HttpService, IdleConnectionsMakeRoom) {
   std::mutex mutex;
   std::vector<ServerCall> held;
@@ -368,7 +369,7 @@ TEST(HttpService, IdleConnectionsMakeRoom) {
   std::vector<Connection> clients;
   for (int i = 0; i < 4; ++i) {
     clients.push_back(Connection::connect(served.port()).value());
-    // Answered, so that it is known to be there; or half a head.
+    // Answered, so that it is known to be accepted; or half a head.
     if (i < 2) {
       ASSERT_TRUE(clients.back().write(get("/")) && read_message(clients.back()));
     } else {
@@ -391,7 +392,7 @@ TEST(HttpService, IdleConnectionsMakeRoom) {
   for (Connection& client : clients) EXPECT_EQ(read_message(client)->status(), 200);
 }
 
-// Given clients that send a head, a body, or nothing, too slowly; each time limit ends them.
+// Given clients that send a head, a body, or nothing, too slowly; expects each time limit to end them.
 TEST(HttpService, SlowClientsEnd) {
   HttpServer::Options options = options_with();
   options.limits.head_time = options.limits.body_time = options.limits.idle_time = std::chrono::milliseconds(20);
@@ -404,8 +405,8 @@ TEST(HttpService, SlowClientsEnd) {
   }
 }
 
-// Given a client that takes nothing of a stream; what is held for it is bounded, and the stream ends.
-TEST(HttpService, AClientThatTakesNothingCostsNoMore) {
+// Given a client that reads nothing of a stream; expects bounded memory for it, and the stream to end.
+TEST(HttpService, AClientThatReadsNothingHoldsBoundedMemory) {
   std::promise<bool> sent;
   std::promise<ServerCall> asked;
   Served served([&](const ServerCall& call) {
@@ -421,8 +422,8 @@ TEST(HttpService, AClientThatTakesNothingCostsNoMore) {
   EXPECT_FALSE(end.get());
 }
 
-// Given a service that closes with requests in hand; those that end in time are answered, the others are broken off, and calls
-// that outlive it do no harm.
+// Given a service that closes with running requests; expects those that end in time to be answered, the others to be broken
+// off, and calls that outlive it to do no harm.
 TEST(HttpService, ClosesWithRequestsInHand) {
   std::mutex mutex;
   std::vector<ServerCall> held;
@@ -466,7 +467,7 @@ TEST(HttpService, ClosesWithRequestsInHand) {
   held[1].post([] {});
 }
 
-// A handler that says that it has answered.
+// A handler that reports that it has answered.
 HttpServer::Handler answering(asio::io_context& io) {
   return [&io](Stream& stream, HttpRequest&) -> asio::awaitable<bool> {
     const std::string answer = simple_response(200, "text/plain", "hello", false);
@@ -477,11 +478,11 @@ HttpServer::Handler answering(asio::io_context& io) {
   };
 }
 
-// Given a socket that listens already, and a client that connects before the server accepts; expects that the client waits and
-// is answered.
+// Given a socket that already listens, and a client that connects before the server accepts; expects the client to wait and be
+// answered.
 TEST(HttpServer, AdoptsASocketThatListens) {
   const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(::listen(listening, 8), 0);  // on a port of the kernel's choice
+  ASSERT_EQ(::listen(listening, 8), 0);  // on a port that the kernel chooses
   asio::io_context io;
   HttpServer server(io, answering(io), options_with());
   const auto adopted = server.adopt(listening);
@@ -495,7 +496,7 @@ TEST(HttpServer, AdoptsASocketThatListens) {
   EXPECT_EQ(answer->body, "hello");
 }
 
-// Given numbers of a socket that does not listen, of a file and of nothing; expects an error with the number.
+// Given descriptors of a socket that does not listen, of a file, and of nothing; expects an error with the number.
 TEST(HttpServer, AdoptsNothingElse) {
   asio::io_context io;
   HttpServer server(io, answering(io), options_with());

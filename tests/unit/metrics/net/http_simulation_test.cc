@@ -1,9 +1,8 @@
-// The server under seeded peers that send and read in pieces, stop, leave and reset, over a simulated kernel
+// The server with seeded peers that send and read in pieces, stop, leave and reset, over a simulated kernel
 // (simulated_kernel.h).
 //
-// In step, the test waits after each of a peer's moves until the server has nothing left to do, so that it knows when each time
-// limit began: it ends a connection at its nanosecond, and nothing else does. In a hurry nobody waits, and threads meet
-// anywhere.
+// In step: after each move of a peer the test waits until the server has nothing left to do, so it knows when each time limit
+// began. Expects connections to end exactly at their limits. In a hurry: nobody waits, and threads interleave freely.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -28,9 +27,9 @@ using Time = SimulatedKernel::Time;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kWriteTime = seconds(60);  // of one answer; http_service.cc
-constexpr auto kLingerTime = seconds(2);  // behind a refusal; http_server.cc
-constexpr auto kLookTime = seconds(1);    // in which the server sees that a peer has left; peer_watch.cc
+constexpr auto kWriteTime = seconds(60);  // for one answer; http_service.cc
+constexpr auto kLingerTime = seconds(2);  // after a refusal; http_server.cc
+constexpr auto kLookTime = seconds(1);    // time in which the server notices that a peer has left; peer_watch.cc
 constexpr std::size_t kMaxBodyBytes = 6000;
 constexpr std::size_t kScarceBytes = 5000;
 constexpr std::size_t kCrowd = 3;
@@ -40,15 +39,15 @@ enum class Pace { kInStep, kInAHurry };
 // What the server does for a peer, as far as the peer can know.
 enum class Phase { kArriving, kIdle, kHead, kBody, kHandling, kWriting, kRefused, kClosed };
 
-// What became of one call.
+// The outcome of one call.
 struct Record {
   int handled = 0, done = 0, left = 0;
   bool ran = false;   // its handler has returned
-  bool sent = false;  // its answer has left whole
+  bool sent = false;  // the whole answer was sent
   std::optional<Time> answered;
 };
 
-using Name = std::pair<std::size_t, std::size_t>;  // a peer's number and an ask's index
+using Name = std::pair<std::size_t, std::size_t>;  // a peer's number and the index of its request
 
 struct Held {
   AskName name;
@@ -61,7 +60,7 @@ struct Guest {
   std::uint32_t address = 0;
   bool crowded_out = false, timed_out = false;
   Phase phase = Phase::kArriving;
-  std::size_t index = 0;  // of the ask that the phase is about
+  std::size_t index = 0;  // of the request that the phase is about
   Time since{};
   std::optional<Time> limit;
 };
@@ -85,7 +84,7 @@ class Simulation {
         crowded_(chance(5)),
         service_(options(), handler(), 2) {}
 
-  // What went wrong; empty: nothing.
+  // The problem; empty: none.
   std::string run() {
     if (!service_.open({"127.0.0.1", "0"}).ok()) return "does not listen";
     for (std::size_t steps = 20 + below(60); steps > 0 && problem_.empty(); --steps) {
@@ -119,7 +118,7 @@ class Simulation {
     return [this](const ServerCall& call) { handle(call); };
   }
 
-  // On one of the service's threads.
+  // Runs on one of the service's threads.
   void handle(const ServerCall& call) {
     const auto name = parse_target(call.path());
     if (!name) return;
@@ -193,7 +192,7 @@ class Simulation {
     return found == records_.end() ? Record{} : found->second;
   }
 
-  // Somebody does something.
+  // One random peer makes a move.
   void move() {
     if (guests_.size() < 2 || (guests_.size() < 8 && chance(6))) return arrive();
     if (chance(40)) return kernel_.fail_next_accept();
@@ -261,7 +260,7 @@ class Simulation {
     record_of(held->name).answered = kernel_.now();
   }
 
-  // In step: through all limits on the way, a moment before each and at it.
+  // In step: passes every limit on the way, stopping just before each and at it.
   void advance(std::chrono::nanoseconds by) {
     const Time end = kernel_.now() + by;
     while (problem_.empty() && kernel_.now() < end) {
@@ -275,7 +274,7 @@ class Simulation {
     }
   }
 
-  // Until nothing happens any more. The limit, by the one clock that goes on, only ends a hung test.
+  // Waits until nothing happens any more. The limit uses the real clock and only ends a hung test.
   void settle() {
     const auto limit = std::chrono::system_clock::now() + std::chrono::minutes(2);
     while (problem_.empty()) {
@@ -297,7 +296,7 @@ class Simulation {
     return activity_;
   }
 
-  // How many asks the server is through with.
+  // Number of requests that the server has finished.
   std::size_t answered(std::size_t number) {
     const SimulatedPeer& peer = *guests_[number].peer;
     std::size_t index = peer.answered();
@@ -318,7 +317,7 @@ class Simulation {
     return record(number, index).answered ? Phase::kWriting : Phase::kHandling;
   }
 
-  // Every handler that should run has, and what answers without saying so has done it.
+  // Every handler that should run has run, and answers without a report are done.
   bool nothing_due() {
     for (std::size_t number = 0; number < guests_.size(); ++number) {
       const SimulatedPeer& peer = *guests_[number].peer;
@@ -331,7 +330,7 @@ class Simulation {
     return true;
   }
 
-  // Each peer's bytes are right, each connection that has ended did so for a reason, and who came in vain found no room.
+  // Checks that each peer's bytes are right, each closed connection had a reason, and each refused peer found no room.
   void look() {
     const Time now = kernel_.now();
     std::size_t open = 0;
@@ -348,7 +347,7 @@ class Simulation {
       if (!ends_itself(guest) && guest.phase != Phase::kClosed && !ends_there(number, index)) {
         const bool at_limit = guest.limit && *guest.limit <= now;
         if (phase_now == Phase::kClosed) {
-          guest.timed_out = at_limit || (!in_step_ && guest.phase == Phase::kRefused);  // nobody holds the time then
+          guest.timed_out = at_limit || (!in_step_ && guest.phase == Phase::kRefused);  // time is not controlled then
           guest.crowded_out = !at_limit && crowded_ && (!in_step_ || may_make_room(guest, index));
           if (!guest.timed_out && !guest.crowded_out) fail(fmt::format("peer {}: closed without a reason", number) + state());
           if (arriving == 1 && guest.phase == Phase::kArriving) in_vain = &guest;
@@ -369,14 +368,14 @@ class Simulation {
 
   [[nodiscard]] bool ends_itself(const Guest& guest) const { return guest.peer->left() || kernel_.was_reset(guest.peer->id()); }
 
-  // The server has no whole head of it in hand.
+  // The server has no complete head of it.
   [[nodiscard]] static bool may_make_room(const Guest& guest, std::size_t index) {
     const SimulatedPeer& peer = *guest.peer;
     return guest.phase == Phase::kArriving || index == peer.asks().size() || peer.refused() ||
            peer.sent_of(index) < static_cast<std::ptrdiff_t>(peer.asks()[index].head_bytes);
   }
 
-  // Nobody of its address could have made room.
+  // No other connection of its address could have been closed for it.
   void check_turned_away(const Guest& guest) {
     for (const Guest& other : guests_) {
       const bool waits = other.phase == Phase::kIdle || other.phase == Phase::kHead || other.phase == Phase::kRefused;
@@ -384,7 +383,7 @@ class Simulation {
     }
   }
 
-  // The last answer that the connection has room for has left, or none comes.
+  // The last answer that fits into the connection was sent, or none is coming.
   bool ends_there(std::size_t number, std::size_t index) {
     const SimulatedPeer& peer = *guests_[number].peer;
     if (index > 0 && peer.asks()[index - 1].last && !peer.refused()) return true;
@@ -405,7 +404,7 @@ class Simulation {
     }
   }
 
-  // Everybody does what is left to do, and leaves.
+  // Every peer does what is left to do, and leaves.
   void finish() {
     in_step_ = false;
     for (bool moved = true; moved && problem_.empty();) {
@@ -430,7 +429,7 @@ class Simulation {
     }
     for (Guest& guest : guests_) guest.peer->leave(Leave::kClose);
     const auto ran = records();
-    settle();  // the server begins to look
+    settle();  // the server starts to poll
     if (problem_.empty()) kernel_.advance_to(kernel_.now() + kLookTime);
     settle();
     for (std::size_t number = 0; number < guests_.size(); ++number) {
@@ -486,21 +485,20 @@ class Simulation {
   std::vector<Guest> guests_;
   std::string problem_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::map<Name, Record> records_;
   std::vector<Held> held_;
-  std::uint64_t activity_ = 0;  // handlers that returned, and answers that were done with
+  std::uint64_t activity_ = 0;  // handlers that returned, and answers that are done
 
   HttpService service_;
 };
 
 class HttpSimulation : public ::testing::Test {
  protected:
-  HttpSimulation() { spdlog::set_level(spdlog::level::err); }  // peers do wrong by the hundred
+  HttpSimulation() { spdlog::set_level(spdlog::level::err); }  // hundreds of peers misbehave on purpose
 };
 
-// Given a body without a byte, in chunks and in pieces of one byte, expects an answer: Beast asserted that five bytes are
-// there.
+// Given an empty chunked body, sent byte by byte; expects an answer: Beast asserted that five bytes are there.
 TEST_F(HttpSimulation, AnEmptyChunkedBodyByteByByte) {
   SimulatedKernel kernel;
   HttpService service(
@@ -532,15 +530,15 @@ TEST_F(HttpSimulation, ListensWithoutIpv6) {
   EXPECT_FALSE(service.open({"::1", "0"}).ok());
 }
 
-// Given peers in step with the server, expects each whole request answered once, in order and with its own bytes, wrong ones
-// refused, every connection closed at its limit and for no other reason, and nothing held when all have left.
+// Given peers in step with the server; expects each complete request to be answered once, in order and with its own bytes, bad
+// ones to be refused, every connection to close at its limit and for no other reason, and nothing held at the end.
 TEST_F(HttpSimulation, PeersInStep) {
   for (std::uint64_t seed = 1; seed <= effort(60U, 10'000U); ++seed) {
     ASSERT_EQ(Simulation(seed, Pace::kInStep).run(), "") << "seed " << seed;
   }
 }
 
-// Given the same peers without waiting for the server, so that all threads run at once: the same, without time limits.
+// Given the same peers without waiting for the server, so that all threads run together; expects the same, without time limits.
 TEST_F(HttpSimulation, PeersInAHurry) {
   for (std::uint64_t seed = 1; seed <= effort(60U, 10'000U); ++seed) {
     ASSERT_EQ(Simulation(seed, Pace::kInAHurry).run(), "") << "seed " << seed;

@@ -1,4 +1,4 @@
-// The wrapped calls stand at the end; each asks the kernel that lives, if one does.
+// The wrapped calls are at the end; each uses the existing SimulatedKernel, if there is one.
 #include "tests/unit/metrics/net/simulated_kernel.h"
 
 #include <atomic>
@@ -186,7 +186,7 @@ struct Cut {
   std::size_t bytes = 0;
 };
 
-// How many bytes go through in one call.
+// The number of bytes that pass in one call.
 std::size_t some(std::minstd_rand random, std::size_t max, const std::optional<std::size_t>& reset_at, std::size_t used) {
   const std::size_t n = std::uniform_int_distribution<std::size_t>(1, max)(random);
   return reset_at ? std::min(n, *reset_at - used) : n;
@@ -202,7 +202,7 @@ ssize_t SimulatedKernel::receive(int fd, const msghdr& message, int flags) {
   Cut cut(message, some(connection.reads, link.max_read_bytes, link.reset_at_read, connection.read_bytes));
   const ssize_t n = __real_recvmsg(fd, &cut.header, flags);
   if (n <= 0 || (flags & MSG_PEEK) != 0) return n;
-  connection.reads();  // only now: how often it found nothing is a matter of threads
+  connection.reads();  // counted only now, because the number of empty reads depends on thread timing
   connection.read_bytes += static_cast<std::size_t>(n);
   if (connection.read_bytes == link.reset_at_read) reset_locked(connection);
   return n;
@@ -219,7 +219,7 @@ ssize_t SimulatedKernel::send(int fd, const msghdr& message, int flags) {
   connection.writes();
   connection.written_bytes += static_cast<std::size_t>(n);
   if (connection.written_bytes == link.reset_at_written) reset_locked(connection);
-  // After a short write Asio waits for an event: as if the peer had read on in this moment.
+  // After a short write Asio waits for an event; act as if the peer had read more at this moment.
   if (connection.epoll >= 0) __real_epoll_ctl(connection.epoll, EPOLL_CTL_MOD, fd, &connection.event);
   return n;
 }
@@ -249,7 +249,7 @@ int SimulatedKernel::epoll_wait(int epoll, epoll_event* events, int size) {
       waiting_epoll_ = epoll;
     }
     waits_.notify_all();
-    // Leaves the events where they are, for wait_until_idle() to see.
+    // Leaves the events in place for wait_until_idle().
     pollfd now{epoll, POLLIN, 0};
     ::poll(&now, 1, -1);
     {

@@ -1,9 +1,9 @@
-// SimulatedKernel: the socket and time calls of the one server in this process, answered as a kernel may answer them: reads and
-// writes of fewer bytes than asked for, resets at any byte, accepts that fail, and a clock that moves when the test says so.
+// SimulatedKernel: answers the socket and time calls of the one server in this process in any way that a kernel may: short
+// reads and writes, resets at any byte, failing accepts, and a clock that the test controls.
 //
-// The linker sends the program's own calls here (--wrap in CMakeLists.txt); the server's code is the product's. Below are real
-// Unix sockets, which pass bytes on at once: what has been sent can be read. Without a SimulatedKernel all calls go through.
-// Any thread.
+// The linker redirects the program's own calls here (--wrap in CMakeLists.txt); the server's code is the production code. Real
+// Unix sockets underneath pass bytes on immediately: what was sent can be read. Without a SimulatedKernel all calls go to the
+// system. Any thread.
 #pragma once
 
 #include <chrono>
@@ -22,14 +22,14 @@
 
 namespace windlass::net {
 
-// What a connection does to the server.
+// How a connection behaves towards the server.
 struct Link {
-  std::uint64_t seed = 1;     // of the sizes of its reads and writes
-  std::uint32_t address = 0;  // of the peer, in host order
+  std::uint64_t seed = 1;     // for the sizes of its reads and writes
+  std::uint32_t address = 0;  // the peer's, in host order
   std::size_t max_read_bytes = 65536;
   std::size_t max_write_bytes = 65536;
   int send_buffer_bytes = 65536;
-  // Bytes after which the connection is reset.
+  // Number of bytes after which the connection is reset.
   std::optional<std::size_t> reset_at_read, reset_at_written;
 };
 
@@ -38,18 +38,18 @@ class SimulatedKernel {
   using Time = std::chrono::steady_clock::time_point;
 
   SimulatedKernel();
-  ~SimulatedKernel();  // REQUIRES: the server is gone
+  ~SimulatedKernel();  // REQUIRES: the server was destroyed first
   SimulatedKernel(const SimulatedKernel&) = delete;
   SimulatedKernel& operator=(const SimulatedKernel&) = delete;
 
   struct Opened {
     std::size_t id;
-    int fd;  // the peer's end, which does not block; the caller's
+    int fd;  // the peer's end, non-blocking; the caller owns it
   };
   // REQUIRES: the server listens.
   [[nodiscard]] Opened connect(const Link& link);
   void reset(std::size_t id);
-  // The next accept finds no descriptor left.
+  // The next accept fails for lack of descriptors.
   void fail_next_accept();
 
   [[nodiscard]] bool accepted(std::size_t id) const;
@@ -58,11 +58,11 @@ class SimulatedKernel {
 
   [[nodiscard]] Time now() const;
   void advance_to(Time time);
-  // The server's thread waits for events and there are none; or the limit has passed.
+  // True when the server's thread waits for events and there are none; false after the limit.
   [[nodiscard]] bool idle() const;
   void wait_until_idle(std::chrono::system_clock::time_point limit);
 
-  // The system's calls.
+  // The system calls.
   int socket(int type);
   int bind(int fd);
   void fill_address(int fd, sockaddr* address, socklen_t* size) const;

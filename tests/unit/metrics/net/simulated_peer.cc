@@ -1,4 +1,4 @@
-// Requests of every kind, and a reader of answers that believes nothing.
+// Generates requests of every kind, and parses answers strictly.
 #include "tests/unit/metrics/net/simulated_peer.h"
 
 #include <array>
@@ -21,7 +21,7 @@ std::size_t below(Random& random, std::size_t bound) {
 
 bool one_in(Random& random, std::size_t n) { return below(random, n) == 0; }
 
-// What the server refuses, and with what.
+// Requests that the server refuses, with the status.
 struct Wrong {
   std::string_view bytes;
   int status;
@@ -73,7 +73,7 @@ Reply random_reply(Random& random, bool lazy) {
   static constexpr std::array<Reply, 4> kWhole = {Reply::kNow, Reply::kLater, Reply::kEmpty, Reply::kLast};
   static constexpr std::array<Reply, 9> kAll = {Reply::kNow,  Reply::kLater, Reply::kStream, Reply::kPieces,     Reply::kEmpty,
                                                 Reply::kLast, Reply::kDrop,  Reply::kBreak,  Reply::kBreakInside};
-  // What ends the connection comes seldom.
+  // Requests that end the connection are rare.
   Reply reply = lazy ? kWhole[below(random, kWhole.size())] : kAll[below(random, kAll.size())];
   if (reply >= Reply::kLast && !one_in(random, 4)) reply = Reply::kNow;
   return reply;
@@ -84,7 +84,7 @@ Ask right_ask(AskName name, Random& random, bool lazy, std::size_t body_bytes) {
   ask.reply = name.reply = random_reply(random, lazy);
   const std::string path = fmt::format("/{}/{}/{}/{}", name.peer, name.index, static_cast<int>(name.reply), name.bytes);
   const bool http10 = name.reply <= Reply::kStream && one_in(random, 12);
-  // HEAD has its answer before the pieces that it does not get.
+  // HEAD is answered before the pieces, which it does not get.
   const bool any = !http10 && name.reply != Reply::kPieces && name.reply < Reply::kBreak;
   std::string method = std::array{"GET", "POST", "PUT", "HEAD"}[below(random, any ? 4 : 3)];
   ask.head_only = method == "HEAD";
@@ -145,13 +145,13 @@ std::vector<Ask> random_asks(std::size_t peer, Random& random, bool lazy, AskSiz
   std::vector<Ask> asks;
   const std::size_t n = 1 + below(random, 6);
   while (asks.size() < n && (asks.empty() || !asks.back().last)) {
-    // A peer that does not read would not see when it is refused.
+    // A peer that does not read would not see its refusal.
     const bool wrong = !lazy && one_in(random, 8);
     asks.push_back(wrong
                        ? wrong_ask(random)
                        : right_ask({peer, asks.size(), {}, below(random, sizes.answer_bytes)}, random, lazy, sizes.body_bytes));
   }
-  // Requests behind the last are never answered.
+  // Requests after the last are never answered.
   if (asks.back().last && one_in(random, 2)) {
     asks.push_back(right_ask({peer, asks.size(), {}, 0}, random, lazy, 10));
     asks.back().body_waits = false;
@@ -224,7 +224,7 @@ void SimulatedPeer::leave(Leave how) {
   ::close(std::exchange(connection_.fd, -1));
 }
 
-// As far as it has come in.
+// Parses what has arrived so far.
 void SimulatedPeer::parse() {
   while (parsed_ < in_.size()) {
     const std::string_view rest = std::string_view(in_).substr(parsed_);

@@ -1,5 +1,5 @@
-// SimulatedPeer: a client of the simulated server. It sends what it has to ask in its own pieces, reads when it likes, leaves
-// where it likes, and checks each byte that comes back.
+// SimulatedPeer: a client of the simulated server. It sends its requests in pieces of its own, reads and leaves at random
+// moments, and checks each byte that comes back.
 #pragma once
 
 #include <array>
@@ -20,42 +20,42 @@ enum class Reply {
   kStream,      // piece by piece, on its own thread
   kPieces,      // piece by piece, by the test
   kEmpty,       // 204
-  kLast,        // whole, and the connection's last
-  kDrop,        // lets the call go
+  kLast,        // whole, and closes the connection
+  kDrop,        // releases the call without an answer
   kBreak,       // breaks off without a byte
   kBreakInside  // breaks off after the first piece
 };
 
-// One request, or what is none.
+// One request, or invalid bytes.
 struct Ask {
   std::string bytes;
   std::size_t head_bytes = 0;
-  bool body_waits = false;  // for "100 Continue"
+  bool body_waits = false;  // until "100 Continue"
   bool head_only = false;   // HEAD
   int status = 200;         // of the answer; 0: none, the connection breaks
-  bool last = false;        // the connection ends with the answer
-  bool whole = false;       // the answer leaves in one piece, and the server says when it has left
-  bool has_body = false;    // may be refused where memory is short
+  bool last = false;        // the answer closes the connection
+  bool whole = false;       // the answer is sent in one piece, and the server reports when it was sent
+  bool has_body = false;    // may be refused when memory is short
   Reply reply = Reply::kNow;
   std::string answer;  // its body
 };
 
-// The handler's side of it.
+// The handler's part of it.
 struct AskName {
   std::size_t peer = 0, index = 0;
   Reply reply = Reply::kNow;
   std::size_t bytes = 0;
 };
 [[nodiscard]] std::optional<AskName> parse_target(std::string_view path);
-// The answer's body, which depends on all of the request.
+// The answer's body, which depends on the whole request.
 [[nodiscard]] std::string answer_to(const AskName& name, std::string_view method, std::string_view body);
 
 enum class Leave { kNever, kClose, kFinishWriting, kReset };
 
 struct PeerManner {
   std::size_t max_piece = 100;  // of what it sends at a time
-  bool waits = false;           // for an answer before it asks again
-  bool lazy = false;            // reads only where it is told to
+  bool waits = false;           // for an answer before its next request
+  bool lazy = false;            // reads only when told to
   Leave leave = Leave::kNever;  // once it has sent `leave_at` bytes
   std::size_t leave_at = SIZE_MAX;
 };
@@ -69,25 +69,25 @@ class SimulatedPeer {
   SimulatedPeer(const SimulatedPeer&) = delete;
   SimulatedPeer& operator=(const SimulatedPeer&) = delete;
 
-  // Each true where it did something.
+  // Each returns true if it did something.
   bool send(std::size_t max_bytes);
   bool read(std::size_t max_bytes);
-  // Also where it has not sent all.
+  // Also when it has not sent everything.
   void leave(Leave how);
 
   [[nodiscard]] std::size_t id() const { return connection_.id; }
   [[nodiscard]] const PeerManner& manner() const { return manner_; }
   [[nodiscard]] const std::vector<Ask>& asks() const { return asks_; }
   [[nodiscard]] std::size_t answered() const { return answered_; }  // as far as it has read
-  [[nodiscard]] bool ended() const { return ended_; }               // it has read the connection's end
+  [[nodiscard]] bool ended() const { return ended_; }               // it has read the end of the connection
   [[nodiscard]] bool left() const { return left_; }
-  // The last answer that it read says why the server will hear no more of it.
+  // True when the last answer that it read explains why the server reads no more.
   [[nodiscard]] bool refused() const { return refused_; }
-  // Of the ask with this index; negative: earlier ones are not sent whole.
+  // For the request with this index; negative: earlier ones are not completely sent.
   [[nodiscard]] std::ptrdiff_t sent_of(std::size_t index) const;
-  // Everything has been answered, in order, and the connection ended where it should.
+  // Everything was answered, in order, and the connection ended where it should.
   [[nodiscard]] bool complete() const;
-  // What is wrong with what has come back; empty: nothing.
+  // The problem with the answers so far; empty: none.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
@@ -101,17 +101,17 @@ class SimulatedPeer {
   SimulatedKernel::Opened connection_;
   std::array<char, 32768> piece_;
   std::string out_, in_;
-  std::vector<std::size_t> begins_;  // of each ask in out_
+  std::vector<std::size_t> begins_;  // start of each request in out_
   std::size_t sent_ = 0, parsed_ = 0, answered_ = 0;
-  bool continued_ = false;  // "100 Continue" has come for the ask in hand
+  bool continued_ = false;  // "100 Continue" has arrived for the current request
   bool ended_ = false, left_ = false, refused_ = false;
   std::string problem_;
 };
 
 struct AskSizes {
-  std::size_t body_bytes, answer_bytes;  // each is less
+  std::size_t body_bytes, answer_bytes;  // upper bounds, exclusive
 };
-// Behind one that ends the connection comes at most one, which nobody answers.
+// At most one request follows one that ends the connection; nobody answers it.
 [[nodiscard]] std::vector<Ask> random_asks(std::size_t peer, SimulatedPeer::Random& random, bool lazy, AskSizes sizes);
 
 }  // namespace windlass::net

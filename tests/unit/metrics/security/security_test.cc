@@ -1,4 +1,4 @@
-// Tokens, digests, certificates, and files that are followed as they change.
+// Tokens, digests, certificates, and files that are reloaded when they change.
 #include <filesystem>
 #include <fstream>
 
@@ -34,20 +34,21 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// Given tokens with white space around them, too short, with a space inside or with bytes that are no ASCII; the first is read
-// without the white space, the others are refused without being quoted.
+// Given tokens with white space around them, too short, with a space inside, or with bytes outside ASCII; expects the first
+// without the white space, and an error for the others that does not quote them.
 TEST(Token, Parse) {
   EXPECT_EQ(parse_token("  0123456789abcdef\n").value(), "0123456789abcdef");
   for (const char* bad : {"", "\n", "short-secret", "0123456789abcdef 0123456789abcdef", "0123456789abcde\xc3\xa9"}) {
     const auto token = parse_token(bad);
     ASSERT_FALSE(token.ok()) << bad;
-    EXPECT_THAT(token.error().message, HasSubstr("allowed are 16 to 4096"));
+    EXPECT_THAT(token.error().message, HasSubstr("must be 16 to 4096"));
     EXPECT_THAT(token.error().message, Not(HasSubstr("secret")));
     EXPECT_THAT(token.error().message, Not(HasSubstr("0123")));
   }
 }
 
-// Given Authorization headers; only a bearer token is taken, in any case, and secrets are the same only if all of them is.
+// Given Authorization headers; expects only a bearer token to be accepted, in any case, and secrets to be equal only if all of
+// them is.
 TEST(Token, BearerAndComparison) {
   EXPECT_EQ(bearer("Bearer abc"), "abc");
   EXPECT_EQ(bearer("bEARER   abc"), "abc");
@@ -57,10 +58,10 @@ TEST(Token, BearerAndComparison) {
   for (const char* other : {"", "a-secre", "a-secret ", "b-secret"}) EXPECT_FALSE(same_secret("a-secret", other)) << other;
 }
 
-// Given FIPS 180-4's example; its digest.
+// Given FIPS 180-4's example; expects its digest.
 TEST(Token, Sha256) { EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"); }
 
-// Given RFC 4231's second test case, expect its HMAC-SHA256; given another purpose or secret, expect another one.
+// Given RFC 4231's second test case; expects its HMAC-SHA256. Given another purpose or secret; expects a different one.
 TEST(Token, DerivedSecrets) {
   EXPECT_EQ(derived_secret("Jefe", "what do ya want for nothing?"),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
@@ -68,22 +69,22 @@ TEST(Token, DerivedSecrets) {
   EXPECT_NE(derived_secret("one", "purpose"), derived_secret("two", "purpose"));
 }
 
-// Given a certificate with its key, with another's key, with text that is no PEM, and an authority's text without one; only the
-// first is good, and no error quotes a key.
+// Given a certificate with its key, with another key, with text that is not PEM, and an authority's text without a certificate;
+// expects only the first to be accepted, and no error to quote a key.
 TEST(Tls, Certificates) {
   const kube::TestAuthority authority("a");
   const auto one = authority.issue("one", {"DNS:one"}), other = authority.issue("other");
   EXPECT_TRUE(check_certificate(one.certificate_pem, one.private_key_pem).ok());
   EXPECT_TRUE(check_certificate(one.certificate_pem + authority.pem(), one.private_key_pem).ok());
-  EXPECT_THAT(check_certificate(one.certificate_pem, other.private_key_pem).error().message, HasSubstr("does not belong"));
-  EXPECT_THAT(check_certificate("", one.private_key_pem).error().message, HasSubstr("no PEM certificate"));
-  EXPECT_THAT(check_certificate(one.certificate_pem, "secret").error().message, HasSubstr("no PEM private key"));
+  EXPECT_THAT(check_certificate(one.certificate_pem, other.private_key_pem).error().message, HasSubstr("must belong"));
+  EXPECT_THAT(check_certificate("", one.private_key_pem).error().message, HasSubstr("certificate: must be PEM"));
+  EXPECT_THAT(check_certificate(one.certificate_pem, "secret").error().message, HasSubstr("must be a PEM private key"));
   EXPECT_TRUE(check_ca(authority.pem()).ok());
   EXPECT_FALSE(check_ca("nothing").ok());
 }
 
-// Given a file that is good, then wrong, then gone, then good again; the first text stays in use until the last one comes, and
-// each change is told once.
+// Given a file that is good, then bad, then gone, then good again; expects the first text to stay in use until the last one,
+// and each change to be reported once.
 TEST(Reloaded, FollowsGoodFilesOnly) {
   const Folder folder;
   const std::string path = folder.put("token", "first-token-of-all\n");
@@ -106,12 +107,12 @@ TEST(Reloaded, FollowsGoodFilesOnly) {
   EXPECT_THAT(Reloaded<std::string>::load({path + ".none"}, make).error().message, HasSubstr("No such file"));
 }
 
-// Given a secret that every user may read, and one that its owner alone may; the first is warned of.
+// Given a secret that every user may read, and one that only its owner may read; expects a warning about the first.
 TEST(Files, Permissions) {
   const Folder folder;
   const std::string path = folder.put("token", "x");
   ::chmod(path.c_str(), 0644);
-  EXPECT_THAT(permission_warning(path), HasSubstr("found mode 644"));
+  EXPECT_THAT(permission_warning(path), HasSubstr("must have mode 640 or less (got 644)"));
   ::chmod(path.c_str(), 0600);
   EXPECT_EQ(permission_warning(path), "");
   EXPECT_FALSE(read_file(folder.put("big", "12345"), 4).ok());
