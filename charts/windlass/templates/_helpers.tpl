@@ -1,4 +1,4 @@
-{{- /* Names, labels, images and what all pods share. A release named windlass has resources named windlass-...; another, NAME-windlass-... */ -}}
+{{- /* Names, labels, images and the settings that all pods share. A release called windlass has resources called windlass-...; any other, NAME-windlass-... */ -}}
 {{- define "windlass.name" -}}
 {{- if contains "windlass" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-windlass" (.Release.Name | trunc 31 | trimSuffix "-") }}{{ end }}
 {{- end }}
@@ -13,7 +13,7 @@
 {{- divf $ms 1000 | ceil | int }}
 {{- end }}
 
-{{- /* dict "root" . "component" "controller". A digest wins over a tag. A tag that is moved would let two pods of one Deployment differ. */ -}}
+{{- /* dict "root" . "component" "controller". A digest wins over a tag. With a moving tag, two pods of one Deployment could differ. */ -}}
 {{- define "windlass.image" -}}
 {{- $image := (get .root.Values .component).image }}
 {{- $shared := .root.Values.image.tag | default .root.Chart.AppVersion }}
@@ -25,7 +25,7 @@
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $tag }}{{ end }}
 {{- end }}
 
-{{- /* dict "field" "controller.fetchImage" "image" REFERENCE: the reference, which has a digest or a tag that is not latest. */ -}}
+{{- /* dict "field" "controller.fetchImage" "image" REFERENCE: returns the reference, which must have a digest or a tag other than latest. */ -}}
 {{- define "windlass.reference" -}}
 {{- if or (hasSuffix ":latest" .image) (not (regexMatch "(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9._-]*)$" .image)) }}
 {{- fail (printf "%s: must end with a digest or with a tag that is never moved (got %s)" .field .image) }}
@@ -64,8 +64,8 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{- /* dict "root" . "component" "gateway" "values" .Values.gateway: node selector, tolerations, affinity, and replicas on different nodes and
-zones where there are such. */ -}}
+{{- /* dict "root" . "component" "gateway" "values" .Values.gateway: node selector, tolerations, affinity, and replicas spread over
+nodes and zones. */ -}}
 {{- define "windlass.placement" -}}
 {{- with .values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -90,7 +90,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{- /* dict "root" . "port" 9401 "values" .Values.controller: annotations of a pod, those for a Prometheus that reads annotations among them. */ -}}
+{{- /* dict "root" . "port" 9401 "values" .Values.controller: annotations of a pod, including those for a Prometheus without the operator. */ -}}
 {{- define "windlass.podAnnotations" -}}
 {{- if not .root.Values.monitoring.serviceMonitor.enabled }}
 prometheus.io/scrape: "true"
@@ -103,7 +103,7 @@ prometheus.io/path: /metrics
 {{- end }}
 {{- end }}
 
-{{- /* Where one pod of several may always go, and never all at once. dict "root" . "component" "gateway" "values" .Values.gateway */ -}}
+{{- /* A disruption budget: with several pods, one at a time may be evicted. dict "root" . "component" "gateway" "values" .Values.gateway */ -}}
 {{- define "windlass.disruptionBudget" -}}
 {{- if gt (int .values.replicas) 1 }}
 ---
@@ -120,7 +120,7 @@ spec:
 {{- end }}
 {{- end }}
 
-{{- /* TLS and the installation's token between controller, gateways and scrapers; docs/security.md says who needs what. */ -}}
+{{- /* TLS and the installation's token between controller, gateways and scrapers; docs/security.md explains who needs which. */ -}}
 {{- define "windlass.scheme" -}}
 {{ ternary "https" "http" .Values.security.tls.enabled }}
 {{- end }}
@@ -140,7 +140,7 @@ spec:
 {{- end }}
 {{- end }}
 
-{{- /* No checksum annotation goes with them: the programs read these files again when they change. */ -}}
+{{- /* No checksum annotation is needed: the programs reload these files when they change. */ -}}
 {{- define "windlass.secretVolumes" -}}
 - name: token
   secret: {secretName: {{ include "windlass.tokenSecret" . }}, items: [{key: token, path: token}]}

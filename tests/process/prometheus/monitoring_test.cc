@@ -1,5 +1,5 @@
-// The chart's dashboards and alerts against a real run: every panel's query and every alert's expression is asked of a real
-// Prometheus and returns data; the rules pass promtool, unit tests included.
+// The chart's dashboards and alerts against a real run: a real Prometheus evaluates every panel's query and every alert's
+// expression, and each returns data; promtool accepts the rules and runs their unit tests.
 #include <filesystem>
 #include <set>
 #include <string>
@@ -22,8 +22,7 @@ namespace fs = std::filesystem;
 
 const std::string kDashboards = source_path("/charts/windlass/files/dashboards");
 
-// Metrics that only trouble makes which this run does not have, or only a cluster or samples of a longer run: they stand in the
-// docs.
+// Metrics that need a failure, a cluster or a longer run than this one; docs/metrics.md lists them.
 const std::set<std::string> kNotInThisRun = {
     "windlass_controller_api_requests_total",      "windlass_controller_calibration_error_ratio",
     "windlass_controller_calibration_scale_ratio", "windlass_controller_reconcile_errors_total",
@@ -35,13 +34,13 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
-// A panel's query with the dashboard's variables as Grafana fills them in for "All" and a young run.
+// A panel's query with the dashboard's variables filled in, like Grafana does for "All" in a young installation.
 std::string filled_in(std::string query) {
   for (const char* variable : {"$namespace", "$name", "$model"}) query = replaced(query, variable, ".*");
   return replaced(replaced(query, "$__rate_interval", "5m"), "$__range", "5m");
 }
 
-// An alert's expression that answers 0 or 1 where it would answer nothing: its comparisons made "bool".
+// An alert's expression with its comparisons changed to "bool", so that it returns 0 or 1 instead of nothing.
 std::string with_bool(std::string expression) {
   for (const char* sign : {">", "<", "=="}) {
     for (const char* end : {" ", "\n"}) {
@@ -102,7 +101,7 @@ class MonitoringTest : public PrometheusTest {
     return result;
   }
 
-  // Asks all queries again and again until each has answered with data; returns those that have not by then.
+  // Repeats all queries until each has returned data; returns those that never did.
   static std::vector<Query> without_data(std::vector<Query> queries) {
     (void)eventually(
         seconds(60),
@@ -124,7 +123,7 @@ class MonitoringTest : public PrometheusTest {
   }
 };
 
-// Given the chart's rules, promtool finds nothing wrong with them, and its unit tests of the alerts pass.
+// Given the chart's rules; expects promtool to accept them and its unit tests of the alerts to pass.
 TEST_F(MonitoringTest, PromtoolAcceptsTheRules) {
   const CommandResult checked = run_command({"promtool", "check", "rules", kRulesFile});
   EXPECT_TRUE(checked.ok()) << checked.describe();
@@ -133,8 +132,8 @@ TEST_F(MonitoringTest, PromtoolAcceptsTheRules) {
   EXPECT_TRUE(tested.ok()) << tested.describe();
 }
 
-// Given a Prometheus that has loaded the rules, each is evaluated without an error; what is recorded has data, and every
-// alert's expression has, asked so that it answers 0 where it would stay silent.
+// Given a Prometheus with the rules loaded; expects each to be evaluated without error, recorded series to have data, and every
+// alert's expression to have data when changed to return 0 instead of nothing.
 TEST_F(MonitoringTest, EveryRuleHasData) {
   ASSERT_TRUE(eventually(seconds(30), [] {
     const json all = rules();
@@ -152,8 +151,8 @@ TEST_F(MonitoringTest, EveryRuleHasData) {
   expect_data(std::move(queries));
 }
 
-// Given a service that wants more than there is, one whose worker does not start and one whose objective nothing meets,
-// their alerts are under way, and name them; the healthy one has none.
+// Given a service that wants more accelerators than exist, one whose worker does not start, and one with an unreachable
+// objective; expects pending alerts that name them, and none for the healthy service.
 TEST_F(MonitoringTest, AlertsNameTheService) {
   EXPECT_TRUE(eventually(seconds(60), [] { return ask("count(ALERTS{alertname='WindlassGPUStarved',name='zealous'})").found; }))
       << result_of("windlass_controller_denied_workers");
@@ -164,19 +163,19 @@ TEST_F(MonitoringTest, AlertsNameTheService) {
   EXPECT_EQ(result_of("ALERTS{name='tiny'}"), json::array());
 }
 
-// Given the dashboards, every panel's query returns data.
+// Given the dashboards; expects every panel's query to return data.
 TEST_F(MonitoringTest, EveryPanelHasData) {
   std::vector<Query> queries = panel_queries();
   EXPECT_GE(queries.size(), 40U);
   for (Query& query : queries) query.text = filled_in(query.text);
-  // The latency model's correction is learnt in minutes of steady load.
+  // The latency model's correction is learned only after minutes of steady load.
   const std::size_t learnt = std::erase_if(
       queries, [](const Query& query) { return query.text.find("windlass_controller_calibration_") != std::string::npos; });
   EXPECT_EQ(learnt, 2U);
   expect_data(std::move(queries));
 }
 
-// Given the dashboards' variables, each lists values: its metric has the label.
+// Given the dashboards' variables; expects each to list values, so its metric has the label.
 TEST_F(MonitoringTest, EveryVariableHasValues) {
   int variables = 0;
   for (const json& dashboard : dashboards()) {
@@ -196,8 +195,8 @@ TEST_F(MonitoringTest, EveryVariableHasValues) {
   EXPECT_EQ(variables, 3);
 }
 
-// Given every metric that rules and dashboards name, Prometheus has series of it; what only trouble of other kinds makes stands
-// in docs/metrics.md.
+// Given every metric named by rules and dashboards; expects Prometheus to have series of it. The exceptions, which need other
+// failures, are listed in docs/metrics.md.
 TEST_F(MonitoringTest, EveryNameExists) {
   std::string text = read_text_file(kRulesFile);
   for (const Query& query : panel_queries()) text += "\n" + query.text;

@@ -1,4 +1,4 @@
-// See prometheus_fixture.h.
+// Implements prometheus_fixture.h.
 #include "tests/process/prometheus/prometheus_fixture.h"
 
 #include <filesystem>
@@ -21,14 +21,14 @@ constexpr int kGpus = 5;
 
 bool installed(const std::string& program) { return run_command({program, "--version"}).ok(); }
 
-// What the cases share; `error` says why it is of no use.
+// Shared by all cases; `error` says why it cannot be used.
 struct Shared {
   std::unique_ptr<LocalSystem> system;
   std::string error;
   std::string worker;
   std::string prometheus_url;
   bool absent = false;         // Prometheus is not installed
-  std::unique_ptr<Load> load;  // a few requests a second to "zealous" while the cases run
+  std::unique_ptr<Load> load;  // a few requests per second to "zealous" during the test cases
 };
 
 void write_object(const LocalSystem& system, const std::string& name, const json& object) {
@@ -43,7 +43,7 @@ json service_named(const LocalSystem& system, const std::string& name, int worke
   return object;
 }
 
-// Fills `shared` step by step; returns why it can't.
+// Starts everything in `shared` step by step; returns an error message if that fails.
 std::string bring_up(Shared& shared) {
   auto made = LocalSystem::make(build_path());
   if (!made.ok()) return made.error().message;
@@ -69,7 +69,7 @@ std::string bring_up(Shared& shared) {
         .value;
   };
   if (!eventually(seconds(60), [&] { return desired() == 1; })) return "zealous is not planned" + system.logs();
-  // From one worker to more than this machine has accelerators: a change of mind, and a refusal.
+  // From one worker to more than this machine has accelerators for: one change of plan, one refusal.
   write_object(system, "zealous", service_named(system, "zealous", kGpus));
   if (!eventually(seconds(60), [&] { return desired() >= 2; })) return "zealous does not grow" + system.logs();
 
@@ -125,7 +125,7 @@ std::unique_ptr<Shared>& shared() {
   return instance;
 }
 
-// Ends the shared programs before the program's static objects go.
+// Ends the shared programs before static objects are destroyed.
 class SharedPrograms : public ::testing::Environment {
  public:
   void TearDown() override { shared().reset(); }

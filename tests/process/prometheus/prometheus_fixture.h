@@ -1,8 +1,8 @@
-// PrometheusTest: the real Prometheus over real programs, brought up once for all cases of the program.
+// PrometheusTest: the real Prometheus scraping real programs, started once for all cases of the test program.
 //
-// The controller in its local form has four services: "tiny" (one worker, twenty requests answered), "broken" (its worker
-// refuses its arguments), "hopeless" (no worker is fast enough for its objective) and "zealous" (wants more workers than there
-// are accelerators, and is asked all the while). Prometheus scrapes controller, gateway and tiny's worker, and evaluates the
+// The controller runs locally with four services: "tiny" (one worker, twenty requests answered), "broken" (its worker rejects
+// its arguments), "hopeless" (no worker is fast enough for its objective) and "zealous" (wants more workers than there are
+// accelerators, and gets requests all the time). Prometheus scrapes controller, gateway and tiny's worker, and evaluates the
 // chart's rules.
 #pragma once
 
@@ -26,13 +26,13 @@ class PrometheusTest : public ::testing::Test {
  protected:
   void SetUp() override;
 
-  // The answer of Prometheus' HTTP API: `path` as "/api/v1/rules".
+  // A response of Prometheus' HTTP API: `path` such as "/api/v1/rules".
   static nlohmann::json api(const std::string& path);
-  // All samples of an instant query; an error's text instead where it has none.
+  // All samples of an instant query, or the error's text.
   static nlohmann::json result_of(const std::string& query);
-  // The first value of an instant query; nothing where the answer is empty.
+  // The first value of an instant query; not found if the result is empty.
   static Sample ask(const std::string& query);
-  // Waits until a query answers `wanted`: what was counted before is there with the next scrape.
+  // Waits until a query returns `wanted`, at the latest after the next scrape.
   static bool becomes(const std::string& query, double wanted);
 
   [[nodiscard]] static const LocalSystem& system();

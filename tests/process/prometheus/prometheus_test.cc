@@ -1,5 +1,5 @@
-// The real Prometheus scrapes a controller, a gateway and a worker that served a known number of requests, and is asked what it
-// saw.
+// The real Prometheus scrapes a controller, a gateway and a worker that served a known number of requests; the tests check what
+// it recorded.
 #include <cmath>
 #include <string>
 
@@ -12,14 +12,14 @@
 namespace windlass::testing {
 namespace {
 
-// Given the three programs, Prometheus scrapes each of them without an error.
+// Given the three programs; expects Prometheus to scrape each without an error.
 TEST_F(PrometheusTest, EveryProgramIsUp) {
   for (const char* job : {"controller", "gateway", "worker"}) {
     EXPECT_EQ(ask(fmt::format("up{{job=\"{}\"}}", job)).value, 1) << job;
   }
 }
 
-// Given twenty streamed requests, the counters of the gateway and of the worker say so: arrivals, ends, tokens.
+// Given twenty streamed requests; expects the counters of gateway and worker to match: arrivals, ends, tokens.
 TEST_F(PrometheusTest, CountersAddUp) {
   EXPECT_TRUE(becomes("sum(windlass_gateway_requests_started_total{model=\"tiny\"})", kRequests));
   EXPECT_TRUE(becomes("sum(windlass_gateway_requests_finished_total{model=\"tiny\",code=\"200\"})", kRequests));
@@ -31,8 +31,8 @@ TEST_F(PrometheusTest, CountersAddUp) {
   EXPECT_GT(ask("sum(windlass_worker_prompt_tokens_total{model=\"tiny\"})").value, 0);
 }
 
-// Given the same requests, the histograms give quantiles as a dashboard asks for them, and the worker's times are not above the
-// gateway's, which hold them.
+// Given the same requests; expects the histograms to give quantiles as a dashboard queries them, and the worker's times not to
+// exceed the gateway's, which include them.
 TEST_F(PrometheusTest, HistogramsGiveQuantiles) {
   ASSERT_TRUE(becomes("sum(windlass_worker_time_to_first_token_seconds_count{model=\"tiny\"})", kRequests));
   ASSERT_TRUE(becomes("sum(windlass_gateway_time_to_first_token_seconds_count{model=\"tiny\"})", kRequests));
@@ -47,15 +47,15 @@ TEST_F(PrometheusTest, HistogramsGiveQuantiles) {
             ask("sum(windlass_gateway_time_to_first_token_seconds_sum)").value);
 }
 
-// Given a controller that has planned, its gauges tell how many workers it wants and has.
-TEST_F(PrometheusTest, ControllerTellsItsPlan) {
+// Given a controller that has planned; expects its gauges to report the wanted and existing workers.
+TEST_F(PrometheusTest, ControllerReportsItsPlan) {
   EXPECT_TRUE(becomes("sum(windlass_controller_desired_workers{namespace=\"default\",name=\"tiny\"})", 1));
   EXPECT_TRUE(becomes("sum(windlass_controller_ready_workers{namespace=\"default\",name=\"tiny\"})", 1));
   EXPECT_EQ(ask("windlass_controller_leader").value, 1);
   EXPECT_GT(ask("sum(windlass_controller_reconcile_duration_seconds_count)").value, 0);
 }
 
-// Given what each program exposes, `promtool check metrics` finds nothing to say against it.
+// Given each program's metrics page; expects `promtool check metrics` to find no problem.
 TEST_F(PrometheusTest, PromtoolAcceptsTheExposition) {
   for (const std::string& target : {system().controller(), system().gateway_admin(), worker()}) {
     const HttpAnswer exposed = http_get("http://" + target + "/metrics");
