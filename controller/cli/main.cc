@@ -1,5 +1,5 @@
-// windlass: the tool for people. All of it is run_cli(); this file ties it to the process. Under the name kubectl-windlass,
-// which the build links to it, kubectl finds it on PATH as its plugin: `kubectl windlass explain ms/NAME`.
+// main() of windlass, the command-line tool: connects run_cli() to the process's arguments and streams. The build also links
+// the program as kubectl-windlass, so kubectl runs it as a plugin: `kubectl windlass explain ms/NAME`.
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -12,9 +12,9 @@
 #include "controller/cli/console/commands.h"
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that left (`windlass top | head`) is an error of one write, not our end
+  std::signal(SIGPIPE, SIG_IGN);  // when the reader closes the pipe (`windlass top | head`), the write fails instead
   const char* kind = std::getenv("TERM");
-  const bool draws = kind != nullptr && std::string_view(kind) != "dumb";  // it knows how to move a cursor
+  const bool draws = kind != nullptr && std::string_view(kind) != "dumb";  // the terminal can move its cursor
   windlass::cli::Console console{std::cout, std::cerr, draws && isatty(STDOUT_FILENO) == 1,
                                  draws && isatty(STDERR_FILENO) == 1};
   const std::string path = argc > 0 ? argv[0] : "";

@@ -1,4 +1,4 @@
-// Puts the commands together and turns what CLI11 says of a wrong command line into one line and exit code 2.
+// Registers every command, runs the one on the command line, and reports CLI11's parse errors as one line with exit code 2.
 #include <algorithm>
 #include <ostream>
 
@@ -9,7 +9,7 @@
 namespace windlass::cli {
 namespace {
 
-// The command that the words reached: "windlass model describe".
+// The innermost subcommand given on the command line, such as "windlass model describe".
 const CLI::App& deepest(const CLI::App& app) {
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
@@ -20,8 +20,7 @@ std::string full_name(const CLI::App& app) {
   return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
 }
 
-// What to say of a word where only certain commands may stand; empty when all is well. CLI11 would only say that one is
-// required.
+// The error for an unknown command name; empty if there is none. CLI11 itself would only say that a command is required.
 std::string unknown_command(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* at = &app;
   for (const std::string& word : arguments) {
@@ -33,8 +32,8 @@ std::string unknown_command(const CLI::App& app, const std::vector<std::string>&
     }
     if (known.empty() || word.empty() || word[0] == '-') return "";
     if (next == nullptr) {
-      return full_name(*at) + ": found '" + word + "', allowed are the commands " + known + " (`" + full_name(*at) +
-             " --help` says what they do)\n";
+      return full_name(*at) + ": command must be one of " + known + " (got '" + word + "'); see `" + full_name(*at) +
+             " --help`\n";
     }
     at = next;
   }
@@ -48,11 +47,11 @@ void add_version(CLI::App& app, CommandContext& context) {
 }
 
 int run_cli(const std::vector<std::string>& arguments, Console& console, const std::string& program) {
-  CLI::App app{"Windlass keeps LLM services inside their latency objectives at the lowest cost.", program};
+  CLI::App app{"Windlass keeps LLM services within their latency objectives at the lowest cost.", program};
   CommandContext context{console};
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
-  app.footer("Each command explains itself with --help. To begin: scripts/demo, or `windlass up -f examples/tiny.yaml`.");
+  app.footer("Run a command with --help for its options. To start: scripts/demo, or `windlass up -f examples/tiny.yaml`.");
   add_up(app, context);
   add_attach(app, context);
   add_plan(app, context);
@@ -94,7 +93,7 @@ int run_cli(const std::vector<std::string>& arguments, Console& console, const s
     std::string what = error.what();
     while (!what.empty() && what.back() == '\n') what.pop_back();
     std::replace(what.begin(), what.end(), '\n', ' ');
-    console.err << full_name(command) << ": " << what << " (`" << full_name(command) << " --help` says what is allowed)\n";
+    console.err << full_name(command) << ": " << what << "; see `" << full_name(command) << " --help`\n";
     return kUsage;
   }
   console.out.flush();

@@ -1,4 +1,4 @@
-// Questions to a server over HTTP; see attach_probe.h.
+// Sends the requests and reads the answers; see attach_probe.h.
 #include "controller/cli/attach/attach_probe.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr double kAskS = 10;
 constexpr int kMaxCount = 100'000'000;
 constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20U;
 
-// The page's JSON; null where there is none.
+// The page's JSON; null if it is not valid.
 json page_of(kube::HttpTransport& transport, const std::string& url) {
   const auto response = transport.send({.url = url, .timeout_s = kAskS, .max_bytes = kMaxPageBytes});
   if (!response.ok() || response->status != 200) return {};
@@ -40,14 +40,14 @@ std::string text_in(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// The one entry of /v1/models.
+// The only entry of /v1/models.
 Result<json> only_model_of(kube::HttpTransport& transport, const std::string& url) {
   WINDLASS_ASSIGN_OR_RETURN(const kube::HttpResponse response,
                             transport.send({.url = url, .timeout_s = kAskS, .max_bytes = kMaxPageBytes}));
   if (response.status == 401 || response.status == 403)
-    return Error{
-        ErrorCode::kPermissionDenied,
-        fmt::format("GET {}: found status {}; servers that ask for an API key are not supported", url, response.status)};
+    return Error{ErrorCode::kPermissionDenied,
+                 fmt::format("GET {}: must answer 200 (got {}); servers that require an API key are not supported", url,
+                             response.status)};
   if (response.status != 200) {
     return Error{ErrorCode::kUnavailable, fmt::format("GET {}: must answer 200 (got {})", url, response.status)};
   }
@@ -56,7 +56,7 @@ Result<json> only_model_of(kube::HttpTransport& transport, const std::string& ur
   if (page.is_object() && page.contains("data") && page["data"].is_array()) {
     for (const json& model : page["data"]) names.push_back(text_in(model, "id"));
   }
-  const auto is_plain = [](const std::string& name) {  // what is printed must not speak to the terminal
+  const auto is_plain = [](const std::string& name) {  // the name is printed: it must not control the terminal
     return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   };
   if (!std::all_of(names.begin(), names.end(), is_plain))
@@ -92,7 +92,7 @@ Result<ProbedServer> probe_server(kube::HttpTransport& transport, const std::str
   if (const auto page = metrics_of(transport, server.url); page.ok()) server.engine = metrics::detect_engine(*page);
   if (server.engine && server.engine != metrics::EngineKind::kLlamaCpp) return server;
 
-  // llama.cpp shows metrics only with --metrics, and this page always.
+  // llama.cpp has /metrics only with --metrics, but always has /props.
   const json props = page_of(transport, server.url + "/props");
   const auto slots = count_in(props, "total_slots");
   if (!slots) return server;
@@ -105,11 +105,10 @@ Result<ProbedServer> probe_server(kube::HttpTransport& transport, const std::str
 }
 
 std::string to_text(const ProbedServer& server) {
-  std::string text =
-      fmt::format("{}: {}, model {}", server.url,
-                  server.engine ? metrics::engine_name(*server.engine) : "an engine that is not known", server.model);
+  std::string text = fmt::format("{}: {}, model {}", server.url,
+                                 server.engine ? metrics::engine_name(*server.engine) : "unknown engine", server.model);
   if (server.context_tokens) text += fmt::format(", context {} tokens", *server.context_tokens);
-  if (server.slots) text += fmt::format(", {} requests at once", *server.slots);
+  if (server.slots) text += fmt::format(", {} concurrent requests", *server.slots);
   return text;
 }
 

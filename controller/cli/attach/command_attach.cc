@@ -1,4 +1,4 @@
-// `windlass attach URL...`: gateway, objectives and recommendations in front of servers that already run.
+// `windlass attach URL...`: puts a gateway, objectives and recommendations in front of servers that already run.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -29,22 +29,22 @@
 namespace windlass::cli {
 namespace {
 
-constexpr int kAssumedSlots = 16;  // of an engine that does not say
+constexpr int kAssumedSlots = 16;  // if the engine does not say
 constexpr int kAssumedContextTokens = 4096;
 constexpr std::size_t kMaxServiceName = 40;
 
 struct AttachOptions {
   std::vector<std::string> urls;
-  std::string model;        // its files; empty: what the server says, where that is here
+  std::string model;        // the model's files; empty: the path that the server reports, if it exists here
   std::string accelerator;  // AcceleratorClass
   int per_server = 1;
-  int slots = 0;  // 0: what the server says
+  int slots = 0;  // 0: the server's own limit
   std::string ttft = "2s";
   std::string tpot = "200ms";
   LocalStackOptions stack;
 };
 
-// Servers of one model, as one ModelService.
+// The servers of one model, as one ModelService.
 struct Group {
   std::string service;
   std::vector<ProbedServer> servers;
@@ -62,7 +62,7 @@ const char* engine_type(const std::optional<metrics::EngineKind>& engine) {
   }
 }
 
-// The last part of a model's name as an object may be called: "org/SmolLM2-135M" is smollm2-135m.
+// The last part of a model's name, turned into a valid object name: "org/SmolLM2-135M" gives smollm2-135m.
 std::string service_name(const std::string& model) {
   std::string name;
   for (const char c : model.substr(model.find_last_of('/') + 1)) {
@@ -100,12 +100,12 @@ bool is_loopback(const std::string& address) {
   return parsed.ok() && (parsed->host == "localhost" || parsed->host == "::1" || parsed->host.starts_with("127."));
 }
 
-// The ModelService of a group. `notes` says what it lacks.
+// The ModelService of a group. Missing information is reported to `notes`.
 Result<nlohmann::json> service_of(const Group& group, const AttachOptions& options, std::ostream& notes) {
   const ProbedServer& first = group.servers.front();
   const std::string files = options.model.empty() ? first.model_path : options.model;
   nlohmann::json model = {{"servedName", first.model},
-                          {"uri", "file://" + (files.empty() ? first.model : files)},  // that nobody reads
+                          {"uri", "file://" + (files.empty() ? first.model : files)},  // a placeholder: nothing reads it
                           {"maxContextTokens", first.context_tokens.value_or(kAssumedContextTokens)}};
   std::error_code failure;
   const bool here = !files.empty() && is_loopback(first.address) && std::filesystem::exists(files, failure);
@@ -117,7 +117,7 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
   }
   if (!model.contains("config")) {
     notes << fmt::format(
-        "{}: the model's shape is not known, so that nothing is predicted or recommended; name its files with "
+        "{}: the model's shape is not known, so nothing is predicted or recommended; name its files with "
         "--model\n",
         group.service);
   }
@@ -125,7 +125,7 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
                          {"slo", {{"timeToFirstToken", options.ttft}, {"timePerOutputToken", options.tpot}}},
                          {"accelerators", {{{"class", options.accelerator}}}},
                          {"scaling", {{"mode", "Recommend"}, {"minWorkers", 1}}}};
-  // Whoever runs the servers has not asked for requests of ours.
+  // The owner of the servers has not asked us to send probes.
   if (const char* type = engine_type(first.engine)) spec["engine"] = {{"type", type}, {"probe", "Off"}};
   return nlohmann::json{{"apiVersion", "windlass.dev/v1alpha1"},
                         {"kind", "ModelService"},
@@ -133,8 +133,8 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
                         {"spec", std::move(spec)}};
 }
 
-// Requests per second that a server of `per_server` accelerators serves with `slots` taken, or with as many as the objectives
-// let this pool's workers take, by the class' figures.
+// Requests per second of one server with `per_server` accelerators, from the class's figures: with `slots` in use, or with as
+// many as the objectives allow this pool's workers.
 double rate_of(const planner::Snapshot& snapshot, const planner::Service& service, const planner::Pool& pool, int per_server,
                int slots) {
   const planner::AcceleratorState* state = planner::find_accelerator(snapshot, pool.spec.accelerator);
@@ -144,7 +144,7 @@ double rate_of(const planner::Snapshot& snapshot, const planner::Service& servic
   return batch / planner::worker_times(model, batch, lengths).service_s;
 }
 
-// What the servers of each model can do.
+// Prints how much load the servers of each model can take.
 std::string abilities(const std::vector<api::Object>& objects, const std::vector<Group>& groups, const AttachOptions& options) {
   const planner::Snapshot snapshot = quiet_snapshot(objects);
   const planner::Plan plan = planner::make_plan(snapshot);
@@ -164,8 +164,8 @@ std::string abilities(const std::vector<api::Object>& objects, const std::vector
     for (const ProbedServer& server : group->servers)
       all += rate_of(snapshot, service, pool, options.per_server, slots_of(server, options));
     text += wrapped(
-        fmt::format("{}: {} can serve about {} requests/s of {:g} + {:g} tokens inside the objectives, by the figures of {}; "
-                    "measurements of live requests will correct that",
+        fmt::format("{}: {} can serve about {} requests/s of {:g} + {:g} tokens within the objectives, by the figures of {}; "
+                    "measurements of live requests will correct this",
                     group->service, count_text(static_cast<int>(group->servers.size()), "server"), number_text(all),
                     service.workload.input_tokens, service.workload.output_tokens, pool.spec.accelerator),
         0);
@@ -179,18 +179,20 @@ Result<int> attach(AttachOptions options, Console& console) {
   std::set<std::string> addresses;
   for (const std::string& url : options.urls) {
     WINDLASS_ASSIGN_OR_RETURN(ProbedServer server, probe_server(transport, url));
-    std::string place = server.address;  // two names of this machine are one server
+    std::string place = server.address;  // localhost and 127.0.0.1 are the same server
     if (place.starts_with("localhost:")) place.replace(0, place.find(':'), "127.0.0.1");
-    if (!addresses.insert(place).second) return Error{ErrorCode::kInvalidArgument, fmt::format("URL: {} is given twice", url)};
+    if (!addresses.insert(place).second)
+      return Error{ErrorCode::kInvalidArgument, fmt::format("URL: must be given once (got {} twice)", url)};
     console.out << to_text(server) << "\n" << std::flush;
     servers.push_back(std::move(server));
   }
   if (options.accelerator.empty()) {
     for (const ProbedServer& server : servers) {
       if (is_loopback(server.address)) continue;
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--class: must be given, since {} is another machine; -f names a file with the AcceleratorClass",
-                               server.url)};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("--class: must be given, since {} is on another machine; -f names a file with the AcceleratorClass",
+                      server.url)};
     }
     options.accelerator = kThisMachine;
   }
@@ -199,18 +201,16 @@ Result<int> attach(AttachOptions options, Console& console) {
     WINDLASS_ASSIGN_OR_RETURN(objects, read_object_files(options.stack.files));
     for (const api::Object& object : objects) {
       if (std::holds_alternative<api::ModelService>(object.value))
-        return Error{
-            ErrorCode::kInvalidArgument,
-            "--file: found a ModelService; attach makes those itself, allowed are AcceleratorClasses and PerformanceProfiles"};
+        return Error{ErrorCode::kInvalidArgument,
+                     "--file: must hold AcceleratorClasses and PerformanceProfiles only (got a ModelService); attach creates "
+                     "those itself"};
     }
   }
   const std::vector<Group> groups = grouped(std::move(servers));
   if (!options.model.empty() && groups.size() > 1) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format(
-            "--model: the servers have {} models, and it names the files of one; attach to each model in a --dir of its own",
-            groups.size())};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--model: must not be given for servers of {} models; attach each model with its own --dir",
+                             groups.size())};
   }
   for (const Group& group : groups) {
     WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json service, service_of(group, options, console.err));
@@ -235,32 +235,33 @@ Result<int> attach(AttachOptions options, Console& console) {
 
 void add_attach(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand(
-      "attach", "Put gateway, objectives, metrics and recommendations in front of servers that already run, until Ctrl-C");
+      "attach", "Put a gateway, objectives, metrics and recommendations in front of running servers, until Ctrl-C");
   auto options = std::make_shared<AttachOptions>();
   LocalStackOptions& stack = options->stack;
   command
-      ->add_option("URL", options->urls, "http://HOST:PORT of an OpenAI-compatible server; those of one model share its load")
+      ->add_option("URL", options->urls,
+                   "http://HOST:PORT of an OpenAI-compatible server; servers of the same model share its load")
       ->required();
-  command->add_option("--ttft", options->ttft, "Objective on time to first token")
+  command->add_option("--ttft", options->ttft, "Objective for the time to first token")
       ->check(duration_check())
       ->capture_default_str();
-  command->add_option("--tpot", options->tpot, "Objective on time per output token")
+  command->add_option("--tpot", options->tpot, "Objective for the time per output token")
       ->check(duration_check())
       ->capture_default_str();
   command->add_option("--model", options->model,
-                      "The model's files, for predictions: a folder with a config.json, or a GGUF file [what the server says]");
+                      "Model files, for predictions: a folder with a config.json, or a GGUF file [the server's own path]");
   command->add_option(
       "--class", options->accelerator,
-      "AcceleratorClass that they run on [this-machine: a core of it, measured now, for servers on this machine]");
+      "AcceleratorClass of the servers [this-machine, one core of this machine, measured now, if they run here]");
   command->add_option("-f,--file", stack.files, "YAML file with that AcceleratorClass; repeatable");
-  command->add_option("--gpus", options->per_server, "Accelerators of that class that each server has")
+  command->add_option("--gpus", options->per_server, "Accelerators of that class per server")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--slots", options->slots, "Requests that each server takes at once [what it says, or 16]")
+  command->add_option("--slots", options->slots, "Concurrent requests per server [the server's own limit, or 16]")
       ->check(CLI::Range(1, 100'000));
   command->add_option("--dir", stack.directory, "Folder for objects, status and logs")->capture_default_str();
   command->add_option("--listen", stack.listen, "Where the gateway takes requests")->capture_default_str();
-  command->footer("Starts and stops none of them.");
+  command->footer("Attach never starts or stops the servers themselves.");
   command->callback([&context, options] {
     const auto code = attach(*options, context.console);
     if (code.ok()) {

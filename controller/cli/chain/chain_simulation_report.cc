@@ -1,4 +1,4 @@
-// See chain_simulation_report.h.
+// Writes the report of `windlass chain simulate`; see chain_simulation_report.h.
 #include "controller/cli/chain/chain_simulation_report.h"
 
 #include <algorithm>
@@ -48,14 +48,14 @@ Json time_json(const TimeEstimate& time) {
 
 bool session_policy(const ChainSimulationReport& report) { return report.policy == "ws-rr" || report.policy == "petals"; }
 
-// The share of the chains' total rate that came. None when all came at once.
+// The arrival rate as a share of the chains' total service rate; nullopt if all requests arrived at the same time.
 std::optional<double> load_of(const ChosenChains& chosen, const ChainSimulationReport& report) {
   const double nu = chosen.composition.total_service_rate_per_s;
   if (!report.rate_per_s || nu <= 0) return std::nullopt;
   return *report.rate_per_s / nu;
 }
 
-// Theorem 3.7 is about JFFC with Poisson arrivals and exponential sizes, and about nothing else.
+// Theorem 3.7 holds for JFFC with Poisson arrivals and exponential sizes only.
 bool within_theorem(const ChosenChains& chosen, const ChainSimulationReport& report) {
   return report.policy == "jffc" && report.trace.empty() && report.gap_cv == 1.0 && chosen.composition.mean_response_lower_s &&
          chosen.composition.mean_response_upper_s;
@@ -125,12 +125,12 @@ std::string report_text(const ChosenChains& chosen, const ChainSimulationReport&
   const auto load = load_of(chosen, report);
   std::string text = fmt::format("policy {} on the {} placement: ", report.policy, chosen.placement);
   text += session_policy(report) ? "requests are routed server by server; "
-                                 : fmt::format("{} chain{}, {} requests at once, ", composition.chains.size(),
+                                 : fmt::format("{} chain{}, {} concurrent requests, ", composition.chains.size(),
                                                composition.chains.size() == 1 ? "" : "s", composition.total_capacity);
   text += fmt::format("at most {:.4g} requests/s\n", composition.total_service_rate_per_s);
-  text += fmt::format("{}: {} requests/s, CV of the gaps {}, load {}\n", report.trace.empty() ? "arrivals" : report.trace,
-                      report.rate_per_s ? fmt::format("{:.4g}", *report.rate_per_s) : "-", number_text(report.gap_cv),
-                      percent_text(load));
+  text += fmt::format(
+      "{}: {} requests/s, CV of the inter-arrival times {}, load {}\n", report.trace.empty() ? "arrivals" : report.trace,
+      report.rate_per_s ? fmt::format("{:.4g}", *report.rate_per_s) : "-", number_text(report.gap_cv), percent_text(load));
   const double composed_for = chosen.instance.arrival_rate_per_s;
   if (!report.trace.empty() && report.rate_per_s && std::abs(*report.rate_per_s - composed_for) > 0.2 * composed_for) {
     text +=
@@ -138,11 +138,12 @@ std::string report_text(const ChosenChains& chosen, const ChainSimulationReport&
                     composed_for, *report.rate_per_s);
   }
   if (!load || *load >= 1) {
-    text += "NOT STABLE: more requests come than are served, so these times grow with the number of requests\n";
+    text += "NOT STABLE: more requests arrive than are served, so these times grow with the number of requests\n";
   }
-  text += fmt::format("{} requests measured in {} replication{} (seed {}{}), {} of warm-up before each; {} of wall clock\n\n",
-                      report.requests, report.replications, report.replications == 1 ? "" : "s", report.seed,
-                      report.replications == 1 ? "" : " and up", report.warm_up_requests, seconds_text(report.wall_s));
+  text +=
+      fmt::format("{} requests measured in {} replication{} (seed {}{}), {} of warm-up before each; {} of wall-clock time\n\n",
+                  report.requests, report.replications, report.replications == 1 ? "" : "s", report.seed,
+                  report.replications == 1 ? "" : " and up", report.warm_up_requests, seconds_text(report.wall_s));
   TextTable table({"TIME", "MEAN", "+- 95%", "P50", "P95", "P99", "MAX"});
   const auto row = [&](const char* name, const TimeEstimate& time) {
     table.add({name, seconds_text(time.mean.mean), seconds_text(time.mean.half_width), seconds_text(time.p50_s),
@@ -152,11 +153,11 @@ std::string report_text(const ChosenChains& chosen, const ChainSimulationReport&
   row("service", report.service);
   row("response", report.response);
   text += table.text();
-  if (report.replications == 1) text += "\nOne replication gives no confidence interval; --replications N does.\n";
+  if (report.replications == 1) text += "\nOne replication gives no confidence interval; use --replications N.\n";
   if (waiting_grows(report)) {
     text += fmt::format(
-        "\nWAITING GROWS through the run, from {} in the first tenth of the measured requests to {} in the last: "
-        "these times are longer in a longer run\n",
+        "\nWAITING GROWS during the run, from {} in the first tenth of the measured requests to {} in the last: "
+        "a longer run would give longer times\n",
         seconds_text(report.waiting_by_tenth.front()), seconds_text(report.waiting_by_tenth.back()));
   }
   if (within_theorem(chosen, report)) {

@@ -1,4 +1,4 @@
-// See chain_text.h.
+// Formats chains and transitions; see chain_text.h.
 #include "controller/cli/chain/chain_text.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using chain::Instance;
 constexpr std::size_t kMaxChains = 10;
 constexpr std::size_t kMaxHops = 8;
 constexpr std::size_t kMaxNames = 8;
-constexpr std::size_t kMaxSteps = 12;  // of one wave
+constexpr std::size_t kMaxSteps = 12;  // printed per wave
 
 std::string count_text(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
@@ -44,7 +44,7 @@ const char* tuning_words(chain::Tuning tuning) {
   return "";
 }
 
-// The next best values of c, best first.
+// The runners-up for c, best first.
 std::string runners_up_text(const ChosenChains& chosen) {
   auto others = chosen.composition.considered;
   std::erase_if(others, [&](const auto& judged) { return judged.capacity == chosen.composition.capacity; });
@@ -60,20 +60,20 @@ std::string runners_up_text(const ChosenChains& chosen) {
 std::string choice_text(const ChosenChains& chosen) {
   const Composition& composition = chosen.composition;
   if (chosen.placement == "cg-bp")
-    return fmt::format("placement: CG-BP for a design load of {} at once\n",
-                       count_text(static_cast<std::size_t>(composition.capacity), "request"));
-  if (chosen.placement == "petals") return "placement: PETALS, servers join one by one\n";
-  std::string text = fmt::format("placement: GBP-CR, memory reserved for c = {} at once on every block",
-                                 count_text(static_cast<std::size_t>(composition.capacity), "request"));
+    return fmt::format("placement: CG-BP for a design load of {}\n",
+                       count_text(static_cast<std::size_t>(composition.capacity), "concurrent request"));
+  if (chosen.placement == "petals") return "placement: PETALS, servers join one at a time\n";
+  std::string text = fmt::format("placement: GBP-CR, memory reserved for c = {} on every block",
+                                 count_text(static_cast<std::size_t>(composition.capacity), "concurrent request"));
   if (!chosen.tuning) return text + " (given)\n";
   const auto& considered = composition.considered;
   const auto best = std::find_if(considered.begin(), considered.end(),
                                  [&](const auto& judged) { return judged.capacity == composition.capacity; });
   if (best == considered.end()) {
-    return text + fmt::format("\n  no c of 1 to {} reaches the demand: this one has the largest total rate\n",
+    return text + fmt::format("\n  no c from 1 to {} carries the demand; this one has the highest total rate\n",
                               chain::max_capacity(chosen.instance));
   }
-  text += fmt::format("\n  best of 1 to {} by {}: {}\n", chain::max_capacity(chosen.instance), tuning_words(*chosen.tuning),
+  text += fmt::format("\n  best of 1 to {} for {}: {}\n", chain::max_capacity(chosen.instance), tuning_words(*chosen.tuning),
                       objective_text(*chosen.tuning, best->objective));
   const std::string others = runners_up_text(chosen);
   if (!others.empty()) text += "  next best: " + others + "\n";
@@ -83,13 +83,14 @@ std::string choice_text(const ChosenChains& chosen) {
 std::string load_text(const Instance& instance, const Composition& composition) {
   const double lambda = instance.arrival_rate_per_s;
   const double nu = composition.total_service_rate_per_s;
-  std::string text = fmt::format("load: {} of the total rate, {} requests/s arrive; at most {} is wanted\n",
+  std::string text = fmt::format("load: {} of the total service rate at {} requests/s; the limit is {}\n",
                                  percent_text(lambda / nu), rate_text(lambda), percent_text(instance.max_load));
   if (!composition.stable) {
-    text += fmt::format("NOT STABLE: {} requests/s arrive and at most {} are served, so the queue grows without end\n",
+    text += fmt::format("NOT STABLE: {} requests/s arrive and at most {} are served, so the queue grows without bound\n",
                         rate_text(lambda), rate_text(nu));
   } else if (!composition.meets_max_load) {
-    text += fmt::format("above the wanted load: {} requests/s would be needed for it\n", rate_text(lambda / instance.max_load));
+    text += fmt::format("above the load limit: {} requests/s of total service rate would meet it\n",
+                        rate_text(lambda / instance.max_load));
   }
   if (composition.mean_response_lower_s && composition.mean_response_upper_s) {
     text += fmt::format("mean response time under JFFC: {} to {} (Poisson arrivals, exponential sizes)\n",
@@ -98,7 +99,7 @@ std::string load_text(const Instance& instance, const Composition& composition) 
   return text;
 }
 
-// Whether a server stays without blocks that could hold one: GBP-CR stopped before it.
+// Whether GBP-CR stopped before it used all servers that could hold a block.
 bool stop_rule_left_some(const ChosenChains& chosen) {
   if (chosen.placement != "gbp-cr" || chosen.all_servers) return false;
   for (std::size_t j = 0; j < chosen.composition.placement.size(); ++j) {
@@ -134,7 +135,7 @@ std::string serves_text(const char* when, const Instance& instance, const Compos
   return fmt::format("{}: {}, {} requests/s at most, load {}, mean response time {}\n", when,
                      count_text(composition.chains.size(), "chain"), rate_text(composition.total_service_rate_per_s),
                      percent_text(instance.arrival_rate_per_s / composition.total_service_rate_per_s),
-                     composition.stable ? "at least " + seconds_text(composition.mean_response_lower_s) : "without limit");
+                     composition.stable ? "at least " + seconds_text(composition.mean_response_lower_s) : "unbounded");
 }
 
 }  // namespace
@@ -168,8 +169,8 @@ std::string composition_text(const ChosenChains& chosen) {
   const Composition& composition = chosen.composition;
   std::string text = choice_text(chosen);
   if (chosen.caches == "ilp") {
-    text += fmt::format("caches: the fewest that reach the wanted load on these chains, {}\n",
-                        chosen.proved ? "proved" : "as far as they were found");
+    text += fmt::format("capacities: the smallest that keep to the load limit on these chains, {}\n",
+                        chosen.proved ? "proved" : "not proved");
   }
   if (!chosen.note.empty()) text += wrapped("note: " + chosen.note, 0);
 
@@ -192,8 +193,8 @@ std::string composition_text(const ChosenChains& chosen) {
                         count_text(composition.chains.size() - shown, "more chain"), capacity, rate_text(rate));
   }
 
-  text += fmt::format("\ntotal: {}, {} at once, {} requests/s\n", count_text(composition.chains.size(), "chain"),
-                      count_text(static_cast<std::size_t>(composition.total_capacity), "request"),
+  text += fmt::format("\ntotal: {}, {}, {} requests/s\n", count_text(composition.chains.size(), "chain"),
+                      count_text(static_cast<std::size_t>(composition.total_capacity), "concurrent request"),
                       rate_text(composition.total_service_rate_per_s));
   text += load_text(instance, composition);
   std::vector<std::string> unplaced;
@@ -203,33 +204,33 @@ std::string composition_text(const ChosenChains& chosen) {
   if (!unplaced.empty()) {
     text += fmt::format(
         "without blocks: {}: {}{}\n", count_text(unplaced.size(), "server"), names_text(unplaced),
-        stop_rule_left_some(chosen) ? "; the chains above already meet the wanted load; --all-servers places them too" : "");
+        stop_rule_left_some(chosen) ? "; the chains above already keep to the load limit; --all-servers uses these too" : "");
   }
   return text;
 }
 
 std::string transition_text(const Instance& instance, const chain::Transition& transition) {
   std::string text = wrapped((transition.proposed ? "Recompose: " : "Stay: ") + transition.reason, 0);
-  text += serves_text("\nas it is", instance, transition.current) + serves_text("composed anew", instance, transition.next);
-  if (!transition.gone.empty()) text += fmt::format("gone: {}\n", names_text(transition.gone));
+  text += serves_text("\ncurrent chains", instance, transition.current) + serves_text("new chains", instance, transition.next);
+  if (!transition.gone.empty()) text += fmt::format("removed servers: {}\n", names_text(transition.gone));
   if (transition.waves.empty()) return text;
-  text += fmt::format("\nThe way there: {}, {:.4g} GB loaded in {}; {}\n", count_text(transition.changes.size(), "server"),
+  text += fmt::format("\nTransition: {}, {:.4g} GB loaded in {}; {}\n", count_text(transition.changes.size(), "server"),
                       transition.loaded_gb, seconds_text(transition.seconds),
                       transition.interrupted ? "no full chain serves for " + seconds_text(transition.interrupted_s)
-                                             : "a full chain serves all the time");
+                                             : "at least one full chain serves at all times");
   for (std::size_t w = 0; w < transition.waves.size(); ++w) {
     const auto& wave = transition.waves[w];
     text += fmt::format("  wave {}, {}: {} requests/s meanwhile{}\n", w + 1,
-                        wave.seconds > 0 ? seconds_text(wave.seconds) : "at once", rate_text(wave.total_service_rate_per_s),
+                        wave.seconds > 0 ? seconds_text(wave.seconds) : "immediate", rate_text(wave.total_service_rate_per_s),
                         wave.interrupted_s > 0 ? ", no full chain for " + seconds_text(wave.interrupted_s) : "");
     for (std::size_t s = 0; s < std::min(kMaxSteps, wave.steps.size()); ++s)
       text += "    " + step_text(instance, wave.steps[s]) + "\n";
     if (wave.steps.size() > kMaxSteps)
       text += fmt::format("    and {} more\n", count_text(wave.steps.size() - kMaxSteps, "server"));
   }
-  text += fmt::format("worth: {:.4g} request-seconds gained over {}, {:.4g} {} on the way\n", transition.gain_request_s,
-                      print_duration(transition.horizon_s), std::abs(transition.cost_request_s),
-                      transition.cost_request_s < 0 ? "gained already" : "lost");
+  text += fmt::format("benefit: {:.4g} request-seconds saved over {}, {:.4g} {} during the transition\n",
+                      transition.gain_request_s, print_duration(transition.horizon_s), std::abs(transition.cost_request_s),
+                      transition.cost_request_s < 0 ? "also saved" : "lost");
   return text;
 }
 

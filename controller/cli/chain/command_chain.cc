@@ -1,4 +1,4 @@
-// `windlass chain`: server chains for a model too large for one server: how they are composed, what they give, how they change.
+// `windlass chain`: server chains, for a model too large for one server.
 #include <CLI/CLI.hpp>
 
 #include "controller/cli/console/commands.h"
@@ -6,10 +6,10 @@
 namespace windlass::cli {
 
 void add_chain(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("chain", "Compose and simulate chains of servers that hold one model together");
+  auto* command = app.add_subcommand("chain", "Compose and simulate chains of servers that share one large model");
   command->require_subcommand(1);
   command->footer(
-      "INSTANCE is a YAML file with the model's blocks, the demand and the servers; examples/chains has some.\n"
+      "INSTANCE is a YAML file with the model's blocks (layers), the demand and the servers; see examples/chains.\n"
       "Exit code 2: the input is wrong, or no chain of servers can hold the whole model.");
   add_chain_compose(*command, context);
   add_chain_simulate(*command, context);

@@ -1,5 +1,5 @@
-// `windlass chain compose`: chains of servers for an instance: who holds which blocks, how many requests each chain takes, and
-// what that gives.
+// `windlass chain compose`: decides for an instance which servers hold which blocks, prints the resulting chains, their
+// capacities and the expected response time.
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -25,15 +25,17 @@ nlohmann::ordered_json to_json(const ChosenChains& chosen) {
 }  // namespace
 
 void add_chain_compose(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("compose", "Print which server should hold which blocks, and the chains that gives");
+  auto* command = app.add_subcommand("compose", "Decide which server holds which blocks, and print the resulting chains");
   auto choice = std::make_shared<ChainChoice>();
   auto output = std::make_shared<std::string>("table");
   add_choice_options(*command, *choice);
-  command->add_option("--placement", choice->placement, "gbp-cr, or a baseline: cg-bp, petals")
+  command->add_option("--placement", choice->placement, "Placement algorithm: gbp-cr, or one of the baselines cg-bp and petals")
       ->check(CLI::IsMember({"gbp-cr", "cg-bp", "petals"}))
       ->capture_default_str();
-  command->add_option("-o,--output", *output, "table or json")->check(CLI::IsMember({"table", "json"}))->capture_default_str();
-  command->footer("Exit code 0 also when the demand is too large for the servers: look at stable and meetsMaxLoad.");
+  command->add_option("-o,--output", *output, "Output format: table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  command->footer("The exit code is 0 even if the servers cannot carry the demand: check stable and meetsMaxLoad in the JSON.");
   command->callback([&context, choice, output] {
     check_choice(*choice);
     const auto chosen = choose_chains(*choice);

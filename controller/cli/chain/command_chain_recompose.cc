@@ -1,5 +1,5 @@
-// `windlass chain recompose`: from the chains of an old instance to those of a new one: who drops and loads which blocks, in
-// which order, and whether it is worth it.
+// `windlass chain recompose`: plans the change from an old instance's chains to a new one's: which servers drop and load which
+// blocks, in which order, and whether it is worth it.
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -92,34 +92,35 @@ Result<Recomposed> run(const RecomposeFlags& flags) {
   return Recomposed{std::move(after), std::move(transition).value()};
 }
 
-// Text of a duration above 0.
+// CLI11 check for a duration above 0.
 std::string horizon_trouble(const std::string& text) {
   const auto seconds = parse_duration_s(text);
   if (!seconds.ok()) return seconds.error().message;
-  return *seconds > 0 ? "" : "found \"" + text + "\", allowed is a duration above 0";
+  return *seconds > 0 ? "" : "must be a duration above 0 (got '" + text + "')";
 }
 
 }  // namespace
 
 void add_chain_recompose(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("recompose", "Print how to get from the chains of one instance to those of another");
+  auto* command = app.add_subcommand("recompose", "Plan the change from one instance's chains to another's");
   auto flags = std::make_shared<RecomposeFlags>();
-  command->add_option("-f,--file", flags->files, "The instance as it is, then, with a second -f, as it will be")
+  command->add_option("-f,--file", flags->files, "The current instance, then the new one with a second -f")
       ->required()
       ->option_text("OLD -f NEW REQUIRED");
-  command->add_option("--horizon", flags->horizon, "How long the new chains are expected to be of use")
+  command->add_option("--horizon", flags->horizon, "How long the new chains are expected to be used")
       ->check(CLI::Validator([](std::string& text) { return horizon_trouble(text); }, "DURATION"))
       ->capture_default_str();
-  command->add_option("--tune", flags->tuning, "How c is chosen: lower-bound, upper-bound or surrogate")
+  command->add_option("--tune", flags->tuning, "Which estimate of the mean response time the choice of c minimises")
       ->check(CLI::IsMember({"lower-bound", "upper-bound", "surrogate"}))
       ->capture_default_str();
-  command->add_option("-o,--output", flags->output, "table or json")
+  command->add_option("-o,--output", flags->output, "Output format: table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
-  command->footer("Servers are matched by their names.");
+  command->footer("Servers in the two files are matched by name.");
   command->callback([&context, flags] {
     if (flags->files.size() != 2) {
-      throw CLI::ValidationError("--file", "found " + std::to_string(flags->files.size()) + ", allowed are two: -f OLD -f NEW");
+      throw CLI::ValidationError("--file",
+                                 "must be given twice: -f OLD -f NEW (got " + std::to_string(flags->files.size()) + ")");
     }
     const auto recomposed = run(*flags);
     if (!recomposed.ok()) {

@@ -1,5 +1,5 @@
-// `windlass chain simulate`: requests, made up or from a trace, on composed chains under a dispatch policy, or on placed
-// servers under a router, and the times they see.
+// `windlass chain simulate`: simulates generated or recorded requests on composed chains under a dispatch policy, or on placed
+// servers under a router, and prints the latencies.
 #include <limits>
 #include <ostream>
 
@@ -37,18 +37,18 @@ struct ChainSimulateFlags {
 
 bool is_session_policy(const std::string& policy) { return policy == "ws-rr" || policy == "petals"; }
 
-// What a simulation needs besides its seed.
+// The inputs of a simulation, except its seed.
 struct Plan {
   ChosenChains chosen;
-  std::vector<workload::TraceRow> rows;  // empty: made-up requests
+  std::vector<workload::TraceRow> rows;  // empty: generated requests
   double gap_cv = 1;
-  std::int64_t measured = 0;  // requests of each replication
+  std::int64_t measured = 0;  // requests per replication
   std::int64_t warm_up = 0;
 
   [[nodiscard]] std::int64_t all() const { return measured + warm_up; }
 };
 
-// A line on stderr that renews itself, for a person who waits.
+// A progress line on stderr.
 class ChainProgress {
  public:
   ChainProgress(Console& console, std::int64_t total) : console_(console), total_(total), begin_s_(monotonic_s()) {}
@@ -65,7 +65,7 @@ class ChainProgress {
     last_s_ = now_s;
     drawn_ = true;
     const double done = static_cast<double>(before_ + requests);
-    console_.err << fmt::format("\r\x1b[K{:.0f} of {} requests, {:.0f}%, {:.2g} million a second", done, total_,
+    console_.err << fmt::format("\r\x1b[K{:.0f} of {} requests, {:.0f}%, {:.2g} million per second", done, total_,
                                 100 * done / static_cast<double>(total_), done / (now_s - begin_s_) / 1e6)
                  << std::flush;
   }
@@ -83,17 +83,17 @@ std::string placement_for(const std::string& policy) {
   return policy == "ws-rr" ? "cg-bp" : policy == "petals" ? "petals" : "gbp-cr";
 }
 
-// Throws CLI::ValidationError when options do not go together.
+// Throws CLI::ValidationError if options contradict each other.
 void check_flags(ChainSimulateFlags& flags) {
   if (flags.choice.placement.empty()) flags.choice.placement = placement_for(flags.policy);
   check_choice(flags.choice);
   if (is_session_policy(flags.policy) && flags.choice.optimal) {
-    throw CLI::ValidationError("--optimal", "belongs to policies that dispatch to chains; found --policy " + flags.policy);
+    throw CLI::ValidationError("--optimal", "needs a policy that dispatches to chains (got --policy " + flags.policy + ")");
   }
   const bool random = flags.policy == "random" || flags.policy == "jiq";
   if (!flags.trace.empty() && flags.replications > 1 && !random) {
-    throw CLI::ValidationError("--replications", fmt::format("found {}, allowed is 1: nothing is random in a trace under {}",
-                                                             flags.replications, flags.policy));
+    throw CLI::ValidationError("--replications", fmt::format("must be 1, since a trace under {} has no randomness (got {})",
+                                                             flags.policy, flags.replications));
   }
 }
 
@@ -113,9 +113,11 @@ Result<Plan> make_plan(const ChainSimulateFlags& flags) {
     plan.warm_up = flags.warm_up.value_or(0);
     plan.measured = flags.requests.value_or(std::max<std::int64_t>(1, size - plan.warm_up));
     if (plan.all() > size) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("--requests: found {} after {} of warm-up, allowed are {} together: the rows of {}",
-                               plan.measured, plan.warm_up, size, flags.trace)};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format(
+              "--requests: must be at most the trace's rows, with the warm-up (got {} after {} of warm-up; {} rows in {})",
+              plan.measured, plan.warm_up, size, flags.trace)};
     }
     plan.rows.resize(static_cast<std::size_t>(plan.all()));
   }
@@ -162,15 +164,15 @@ Result<sim::SimulationResult> simulate_routing(const Plan& plan, const std::stri
   return sim::simulate_sessions(instance, placement, policy, *source, options);
 }
 
-// Before a simulation that will keep a person waiting: why it will.
+// Before a long simulation, prints why it will be long.
 void warn_of_overload(const Plan& plan, const ChainSimulateFlags& flags, const std::optional<double>& rate_per_s,
                       std::ostream& err) {
   const double served_per_s = plan.chosen.composition.total_service_rate_per_s;
   if (!is_session_policy(flags.policy) || !rate_per_s || *rate_per_s < served_per_s) return;
   err << fmt::format(
-             "windlass chain simulate: {:.4g} requests/s arrive and at most {:.4g} are served: the backlog grows to the last "
-             "arrival, and the run will be long{}; --requests shortens it\n",
-             *rate_per_s, served_per_s, flags.policy == "petals" ? ", as every waiting request tries again each minute" : "")
+             "windlass chain simulate: {:.4g} requests/s arrive and at most {:.4g} are served. The backlog grows until the "
+             "last arrival, so the run will be long{}; --requests shortens it\n",
+             *rate_per_s, served_per_s, flags.policy == "petals" ? ", and every waiting request retries each minute" : "")
       << std::flush;
 }
 
@@ -206,7 +208,7 @@ Result<Outcome> run(const ChainSimulateFlags& flags, Console& console) {
   report.wall_s = monotonic_s() - begin_s;
   add_results(report, results);
   if (report.requests == 0) {
-    return Error{ErrorCode::kDeadlineExceeded, "no request after the warm-up came and was served within 146 simulated years"};
+    return Error{ErrorCode::kDeadlineExceeded, "no request was served after the warm-up within 146 simulated years"};
   }
   return Outcome{std::move(plan.chosen), std::move(report)};
 }
@@ -214,44 +216,43 @@ Result<Outcome> run(const ChainSimulateFlags& flags, Console& console) {
 }  // namespace
 
 void add_chain_simulate(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("simulate", "Simulate requests on the chains of an instance and print their times");
+  auto* command = app.add_subcommand("simulate", "Simulate requests on an instance's chains and print their latencies");
   auto flags = std::make_shared<ChainSimulateFlags>();
   flags->choice.placement = "";
   add_choice_options(*command, flags->choice);
-  command
-      ->add_option("--placement", flags->choice.placement,
-                   "gbp-cr, cg-bp or petals; by default the one that belongs to the policy")
+  command->add_option("--placement", flags->choice.placement, "Placement algorithm; default: the one that fits the policy")
       ->check(CLI::IsMember({"gbp-cr", "cg-bp", "petals"}));
   command
       ->add_option(
           "--policy", flags->policy,
-          "Dispatch to chains: jffc, jsq, jiq, sed, sa-jsq, random, round-robin; or routing over servers: ws-rr, petals")
+          "Policy: jffc, jsq, jiq, sed, sa-jsq, random and round-robin dispatch to chains; ws-rr and petals route over servers")
       ->check(CLI::IsMember({"jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "ws-rr", "petals"}))
       ->capture_default_str();
-  auto* trace = command->add_option("--trace", flags->trace, "Requests of an Azure LLM trace, in place of made-up ones")
-                    ->option_text("CSV");
+  auto* trace =
+      command->add_option("--trace", flags->trace, "CSV file of an Azure LLM trace to use instead of generated requests")
+          ->option_text("CSV");
   command
       ->add_option("--arrival-cv", flags->arrival_cv,
-                   "Standard deviation of the gaps between requests over their mean: 1 (default) is Poisson, else Gamma")
+                   "Coefficient of variation of the inter-arrival times: 1 (default) is Poisson, others are Gamma")
       ->check(number_between(0, 1000))
       ->excludes(trace);
-  command->add_option("--requests", flags->requests, "Requests to measure in each replication: 100000, or all of the trace")
+  command->add_option("--requests", flags->requests, "Requests to measure per replication; default: 100000, or the whole trace")
       ->check(whole_between(1, kMaxRequests));
   command
-      ->add_option("--warmup", flags->warm_up, "Requests before those that are measured: a tenth as many, or none with a trace")
+      ->add_option("--warmup", flags->warm_up, "Requests before the measured ones; default: a tenth as many, or 0 with a trace")
       ->check(whole_between(0, kMaxRequests));
-  command->add_option("--seed", flags->seed, "Of the first replication; the next ones count up")
+  command->add_option("--seed", flags->seed, "Seed of the first replication; each later one adds 1")
       ->check(whole_between(0, std::numeric_limits<std::int64_t>::max()))
       ->capture_default_str();
   command->add_option("--replications", flags->replications, "Runs with different seeds, for confidence intervals")
       ->check(whole_between(1, 10'000))
       ->capture_default_str();
-  command->add_option("-o,--output", flags->output, "table or json")
+  command->add_option("-o,--output", flags->output, "Output format: table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   command->footer(
-      "Sizes of made-up requests are exponential. With a trace, tokens decide where every server has tokenTimes; else a "
-      "request's size is its tokens over their mean.");
+      "Generated requests have exponential sizes. With a trace, service times come from the tokens if every server has "
+      "tokenTimes; otherwise a request's size is its tokens divided by the mean.");
   command->callback([&context, flags] {
     check_flags(*flags);
     const auto outcome = run(*flags, context.console);

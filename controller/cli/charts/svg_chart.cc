@@ -1,4 +1,4 @@
-// See svg_chart.h.
+// Draws line charts as SVG; see svg_chart.h.
 #include "controller/cli/charts/svg_chart.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace {
 constexpr double kWidth = 720, kHeight = 420, kLeft = 70, kRight = 190, kTop = 44, kBottom = 56;
 constexpr std::array kColours = {"#0b5394", "#b45f06", "#38761d", "#990000", "#674ea7", "#007a87", "#7f6000", "#555555"};
 
-// A range of values with round ticks, linear or logarithmic, laid over pixels from..to.
+// Maps a range of values, linear or logarithmic, to pixels from..to, and chooses round ticks.
 class Axis {
  public:
   Axis(double low, double high, bool log, double from, double to) : log_(log), from_(from), to_(to) {
     if (log) {
-      // From a 1, 2 or 5 of some power of ten to another.
+      // The limits become 1, 2 or 5 times a power of ten.
       std::vector<double> digits;
       for (double power = std::floor(std::log10(low)); power <= std::ceil(std::log10(high)); ++power) {
         for (const double digit : {1.0, 2.0, 5.0}) digits.push_back(digit * std::pow(10, power));
@@ -71,9 +71,9 @@ bool shown(const Chart& chart, const ChartPoint& point) {
   return std::isfinite(point.x) && std::isfinite(point.y) && !(chart.y_log && point.y <= 0) && !(chart.x_log && point.x <= 0);
 }
 
-// Wide enough for the longest name of a series.
+// The width of the legend: its longest name.
 double width_of(const Chart& chart) {
-  constexpr double kLetter = 7;  // of this font, on average
+  constexpr double kLetter = 7;  // average pixels per letter
   double longest = 0;
   for (const ChartSeries& series : chart.series) longest = std::max(longest, kLetter * static_cast<double>(series.name.size()));
   return std::max(kWidth, kWidth - kRight + 38 + longest);
@@ -83,7 +83,7 @@ struct Axes {
   Axis x, y;
 };
 
-// Over all points that are shown.
+// The range over all points that are drawn.
 Axes axes_of(const Chart& chart) {
   double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low, y_high = -x_low;
   for (const ChartSeries& series : chart.series) {
@@ -99,7 +99,7 @@ Axes axes_of(const Chart& chart) {
   return {Axis(x_low, x_high, chart.x_log, kLeft, kWidth - kRight), Axis(y_low, y_high, chart.y_log, kHeight - kBottom, kTop)};
 }
 
-// The title, the axes with their ticks and names.
+// Draws the title, the axes, their ticks and names.
 std::string frame_of(const Chart& chart, const Axes& axes) {
   std::string out = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' font-family='sans-serif' "
@@ -124,7 +124,7 @@ std::string frame_of(const Chart& chart, const Axes& axes) {
   return out;
 }
 
-// Which colour and marker each series has: one for each that is in the legend.
+// Assigns a colour and marker to each series; series in the legend get one of their own.
 std::vector<std::size_t> looks_of(const Chart& chart) {
   std::vector<std::size_t> looks;
   for (const ChartSeries& series : chart.series) {
@@ -135,7 +135,7 @@ std::vector<std::size_t> looks_of(const Chart& chart) {
   return looks;
 }
 
-// The series' line, and its markers with their intervals above that.
+// Draws the series' line, then its markers and intervals on top.
 std::string points_of(const Chart& chart, const ChartSeries& series, std::size_t look, const Axes& axes) {
   const auto& [x, y] = axes;
   const char* colour = kColours[look % kColours.size()];

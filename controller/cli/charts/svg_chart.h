@@ -1,8 +1,8 @@
-// SvgChart: line charts as SVG text, for figures in the docs and on pages. Self-contained: no fonts, scripts or files from
-// elsewhere.
+// SvgChart: draws line charts as SVG text, for figures in the docs and on pages. Self-contained: no external fonts, scripts or
+// files.
 //
-// One chart has one x axis, one y axis and series of points, each with an optional interval. Colours keep their contrast on
-// white and are told apart by marker shape too. Pure.
+// A chart has one x axis, one y axis and series of points with optional intervals. Colours have contrast on white, and series
+// also differ by marker shape. Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ struct ChartPoint {
 
 struct ChartSeries {
   std::string name;
-  std::vector<ChartPoint> points;  // in the order in which they are joined; not finite: left out
+  std::vector<ChartPoint> points;  // in drawing order; points that are not finite are skipped
   bool joined = true;
-  bool marked = true;                    // false: a line of many points
-  std::optional<std::size_t> like = {};  // drawn in the colour and with the marker of this series, and not in the legend
+  bool marked = true;                    // false: a line without markers, for many points
+  std::optional<std::size_t> like = {};  // takes the colour and marker of this series, and is not in the legend
 };
 
 struct Chart {
@@ -35,10 +35,10 @@ struct Chart {
   bool x_log = false;
 };
 
-// REQUIRES: a point that is finite and, on logarithmic axes, above 0.
+// REQUIRES: at least one point that is finite and, on logarithmic axes, above 0.
 [[nodiscard]] std::string svg_of(const Chart& chart);
 
-// As text between the tags of HTML or SVG.
+// Escapes text for use between HTML or SVG tags.
 [[nodiscard]] std::string escaped(const std::string& text);
 
 }  // namespace windlass::charts

@@ -1,5 +1,5 @@
-// `windlass check URL...`: until every address has answered 200, or a deadline. `helm test` runs it; so does a person who
-// wonders what is up.
+// `windlass check URL...`: waits until every address has answered 200, or a deadline. For `helm test` and for people who want
+// to know what is up.
 #include <algorithm>
 #include <ctime>
 #include <map>
@@ -19,7 +19,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr double kAttemptS = 5;  // at most, of one request
+constexpr double kAttemptS = 5;  // limit of one request
 constexpr double kPauseS = 0.5;
 
 struct CheckOptions {
@@ -34,11 +34,11 @@ void pause_s(double seconds) {
   nanosleep(&wait, nullptr);
 }
 
-// What the address said instead of 200; empty when it said that.
+// What the address answered instead of 200; empty if it answered 200.
 std::string problem_of(const Result<kube::HttpResponse>& answer) {
   if (!answer.ok()) return answer.error().message;
   if (answer->status == 200) return "";
-  return fmt::format("found status {}, expected 200", answer->status);
+  return fmt::format("must answer 200 (got {})", answer->status);
 }
 
 Result<void> check(const CheckOptions& options, std::ostream& out) {
@@ -82,18 +82,19 @@ Result<void> check(const CheckOptions& options, std::ostream& out) {
 }  // namespace
 
 void add_check(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("check", "Wait until addresses answer: the health of controllers and gateways");
+  auto* command = app.add_subcommand("check", "Wait until controllers and gateways answer at their URLs");
   auto options = std::make_shared<CheckOptions>();
   const CLI::Validator is_url(
       [](std::string& text) {
         for (const std::string_view scheme : {"http://", "https://"}) {
           if (text.rfind(scheme, 0) == 0 && text.size() > scheme.size()) return std::string();
         }
-        return fmt::format("found '{}', allowed is http://HOST[:PORT][/PATH] or https://...", text);
+        return fmt::format("must be http://HOST[:PORT][/PATH] or https://... (got '{}')", text);
       },
       "URL");
-  command->add_option("URL", options->urls, "What must answer 200")->required()->check(is_url);
-  command->add_option("--ca-file", options->ca_path, "PEM certificates of who may sign theirs [the system's]");
+  command->add_option("URL", options->urls, "URL that must answer with status 200")->required()->check(is_url);
+  command->add_option("--ca-file", options->ca_path,
+                      "PEM file of the authorities trusted to sign their certificates [the system's]");
   command
       ->add_option_function<std::string>(
           "--timeout",
@@ -102,7 +103,7 @@ void add_check(CLI::App& app, CommandContext& context) {
             if (!parsed.ok()) throw CLI::ValidationError("--timeout", parsed.error().message);
             options->timeout_s = *parsed;
           },
-          "Fail after this time [30s]")
+          "Give up and fail after this time [30s]")
       ->type_name("DURATION");
   command->callback([&context, options] {
     if (const auto checked = check(*options, context.console.out); !checked.ok()) {

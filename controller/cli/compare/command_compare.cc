@@ -1,4 +1,4 @@
-// `windlass compare`: runs of `windlass load -o json` side by side.
+// `windlass compare`: shows runs of `windlass load -o json` side by side.
 #include <algorithm>
 #include <ostream>
 #include <string_view>
@@ -40,9 +40,9 @@ Result<std::vector<ComparedRun>> runs_of(const CompareFlags& flags) {
   for (const std::string& each : flags.runs) {
     const Named file = named(each);
     if (run_named(runs, file.name) != runs.end()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("RUN: found '{}' twice, allowed are different names", file.name)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("RUN: must have distinct names (got '{}' twice)", file.name)};
     }
-    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(file.value, "a file of windlass load -o json"));
+    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(file.value, "a file written by `windlass load -o json`"));
     auto run = compared_run(file.name, text);
     if (!run.ok()) return run.error().within(file.value);
     runs.push_back(std::move(run).value());
@@ -51,15 +51,16 @@ Result<std::vector<ComparedRun>> runs_of(const CompareFlags& flags) {
     const auto [name, value] = named(each);
     const auto run = run_named(runs, name);
     if (run == runs.end()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("--workers: found '{}', allowed are the names of the runs", name)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("--workers: must name one of the runs (got '{}')", name)};
     }
     if (!value.empty() && value.size() < 7 && value.find_first_not_of("0123456789") == std::string::npos) {
       add_workers(*run, std::stod(value));
       continue;
     }
-    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(value, "a count or a file of windlass top --record"));
+    WINDLASS_ASSIGN_OR_RETURN(const std::string text,
+                              read_text_file(value, "a count or a file written by `windlass top --record`"));
     if (const auto added = add_workers(*run, text); !added.ok())
-      return added.error().within("--workers: " + value + ", allowed is a file of windlass top --record");
+      return added.error().within("--workers: " + value + ": must be a file written by `windlass top --record`");
   }
   return runs;
 }
@@ -83,25 +84,27 @@ void add_compare(CLI::App& app, CommandContext& context) {
         [what](std::string& text) {
           const std::size_t at = text.find('=');
           const bool right = at != 0 && at != std::string::npos && at + 1 < text.size();
-          return right ? std::string() : fmt::format("found '{}', allowed is {}", text, what);
+          return right ? std::string() : fmt::format("must be {} (got '{}')", what, text);
         },
         what);
   };
   const CLI::Validator above_zero(
       [](std::string& text) {
-        return duration_s(text) > 0 ? std::string() : fmt::format("found '{}', allowed is a duration above 0: 500ms", text);
+        return duration_s(text) > 0 ? std::string() : fmt::format("must be a duration above 0 such as 500ms (got '{}')", text);
       },
       "DURATION");
-  command->add_option("RUN", flags->runs, "A name and a file: before=before.json after=after.json")
+  command->add_option("RUN", flags->runs, "A name and its file, such as before=before.json after=after.json")
       ->required()
       ->check(assignment("NAME=FILE"));
   command
-      ->add_option("--workers", flags->workers,
-                   "How many workers a run had: NAME=COUNT, or NAME=FILE of `windlass top --record` from the run's start")
+      ->add_option(
+          "--workers", flags->workers,
+          "Workers of a run: NAME=COUNT, or NAME=FILE with FILE recorded by `windlass top --record` from the run's start")
       ->check(assignment("NAME=COUNT|FILE"));
-  command->add_option("--ttft", flags->ttft, "Objective for the first token, drawn in the charts: 500ms")->check(above_zero);
-  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(above_zero);
-  command->add_option("--report", flags->report, "Also write a page with charts here, as HTML");
+  command->add_option("--ttft", flags->ttft, "Objective for the time to first token, drawn in the charts: 500ms")
+      ->check(above_zero);
+  command->add_option("--tpot", flags->tpot, "Objective for the time per output token")->check(above_zero);
+  command->add_option("--report", flags->report, "Also write an HTML page with charts to this file");
   command->callback([&context, flags] {
     const auto text = compare(*flags);
     if (text.ok()) {

@@ -1,4 +1,4 @@
-// See comparison.h.
+// Reads runs and draws them as tables and charts; see comparison.h.
 #include "controller/cli/compare/comparison.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using charts::Chart;
 using charts::ChartSeries;
 using Value = std::optional<double> ComparedRequest::*;
 
-constexpr int kSlices = 60;  // of a run's time, one a column
+constexpr int kSlices = 60;  // of a run's time, one per column
 
 std::optional<double> optional_number(JsonReader& reader, const char* key) {
   return reader.given(key) ? std::optional(reader.number(key)) : std::nullopt;
@@ -54,7 +54,7 @@ struct Slice {
   double p95 = 0;
 };
 
-// Of the requests sent in each slice of the time; slices without any are left out.
+// The percentile per slice of time, over the requests sent in it. Slices without requests are left out.
 std::vector<Slice> slices_of(const ComparedRun& run, Value value, double slice_s) {
   if (!(slice_s > 0)) return {};
   std::vector<std::vector<double>> values(kSlices);
@@ -85,14 +85,14 @@ std::string table(const std::vector<ComparedRun>& runs) {
   row("TPOT P95", [](const ComparedRun& run) { return seconds_text(run.tpot_p95_s); });
   row("sent", [](const ComparedRun& run) { return fmt::format("{}", run.sent); });
   row("answered", [](const ComparedRun& run) { return fmt::format("{}", run.completed); });
-  row("refused", [](const ComparedRun& run) { return fmt::format("{}", run.rejected); });
+  row("rejected", [](const ComparedRun& run) { return fmt::format("{}", run.rejected); });
   row("lost", [](const ComparedRun& run) { return fmt::format("{}", run.lost); });
-  row("until the last answer", [](const ComparedRun& run) { return seconds_text(run.elapsed_s); });
+  row("duration", [](const ComparedRun& run) { return seconds_text(run.elapsed_s); });
   row("worker-seconds", [](const ComparedRun& run) { return number_text(run.worker_seconds, 0); });
   return table.text();
 }
 
-// Columns are slices of the time, rows are TTFT in powers of two.
+// Columns are slices of time, rows are TTFT in powers of two.
 std::string ttft_chart(const std::vector<ComparedRun>& runs, const Objectives& objectives) {
   constexpr std::array<char, 6> kMarks = {'o', '#', '+', 'x', '@', '%'};
   const double slice_s = longest_s(runs) / kSlices;
@@ -128,7 +128,7 @@ std::string ttft_chart(const std::vector<ComparedRun>& runs, const Objectives& o
 
 std::string figure(const std::vector<ComparedRun>& runs, Value value, std::optional<double> objective, const char* name) {
   const double end_s = longest_s(runs), slice_s = end_s / kSlices;
-  Chart chart{fmt::format("{} P95", name), "seconds since the load began", "seconds", {}};
+  Chart chart{fmt::format("{} P95", name), "seconds since the start of the load", "seconds", {}};
   chart.y_log = true;
   for (const ComparedRun& run : runs) {
     ChartSeries series{run.name, {}};
@@ -138,11 +138,11 @@ std::string figure(const std::vector<ComparedRun>& runs, Value value, std::optio
     chart.series.push_back(std::move(series));
   }
   if (objective) chart.series.push_back({"objective", {{0, *objective, {}, {}}, {end_s, *objective, {}, {}}}, true, false});
-  return figure_of(chart, fmt::format("Of the requests sent in each {}, as the client saw it.", seconds_text(slice_s)));
+  return figure_of(chart, fmt::format("Over the requests sent in each {}, as measured by the client.", seconds_text(slice_s)));
 }
 
 std::string workers_figure(const std::vector<ComparedRun>& runs) {
-  Chart chart{"Workers", "seconds since the load began", "ready workers", {}};
+  Chart chart{"Workers", "seconds since the start of the load", "ready workers", {}};
   for (const ComparedRun& run : runs) {
     ChartSeries series{run.name, {}, true, false};
     for (const auto& [at_s, workers] : run.workers) {
@@ -152,13 +152,13 @@ std::string workers_figure(const std::vector<ComparedRun>& runs) {
     if (!series.points.empty()) series.points.push_back({run.elapsed_s, series.points.back().y, {}, {}});
     chart.series.push_back(std::move(series));
   }
-  return figure_of(chart, "Those that could take requests.");
+  return figure_of(chart, "Workers that could take requests.");
 }
 
 }  // namespace
 
 Result<ComparedRun> compared_run(std::string name, std::string_view json) {
-  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json value, parse_json(json, "a file of windlass load -o json"));
+  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json value, parse_json(json, "a file written by `windlass load -o json`"));
   JsonReader reader(value, "");
   ComparedRun run;
   run.name = std::move(name);
@@ -193,16 +193,17 @@ Result<void> add_workers(ComparedRun& run, std::string_view csv) {
   for (std::size_t row = 0; row < rows.rows(); ++row) {
     WINDLASS_ASSIGN_OR_RETURN(const std::string service, rows.text(row, "service"));
     if (only.empty()) only = service;
-    if (service != only) return rows.mistake(row, "service", fmt::format("one service alone: {}", shown_text(only)));
+    if (service != only)
+      return rows.mistake(row, "service", fmt::format("the same service in every line: {}", shown_text(only)));
     WINDLASS_ASSIGN_OR_RETURN(now_s, rows.number(row, "elapsed_s", now_s, kLongestS));
     WINDLASS_ASSIGN_OR_RETURN(const int ready, rows.integer(row, "ready", 0, kMaxWorkers));
     if (now_s <= run.elapsed_s) workers.emplace_back(now_s, ready);
   }
   if (workers.empty()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("found no line of the run's {}, needed is one", seconds_text(run.elapsed_s))};
+                 fmt::format("must have at least one line within the run's {} (got none)", seconds_text(run.elapsed_s))};
   }
-  double seconds = workers.front().first * workers.front().second;  // as many before the first look
+  double seconds = workers.front().first * workers.front().second;  // before the first record, the same count as in it
   for (std::size_t i = 0; i < workers.size(); ++i) {
     seconds += ((i + 1 < workers.size() ? workers[i + 1].first : run.elapsed_s) - workers[i].first) * workers[i].second;
   }

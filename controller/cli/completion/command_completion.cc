@@ -1,4 +1,4 @@
-// `windlass completion`: what a shell completes. `windlass man`: the manual. Both are made from the flags as they are declared.
+// `windlass completion` prints a shell's completion script and `windlass man` the manual. Both come from the declared flags.
 #include <filesystem>
 #include <fstream>
 #include <ostream>
@@ -12,7 +12,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr const char* kProgram = "windlass";  // also where kubectl runs it, whose own completion asks for its plugins
+constexpr const char* kProgram = "windlass";  // also when run by kubectl, which asks plugins for completions itself
 
 CommandTree tree_of(const CLI::App& app) {
   CommandTree tree = command_tree(app);
@@ -26,13 +26,14 @@ std::string page_name(const std::vector<const CommandTree*>& path) {
   return name + ".1";
 }
 
-// Every page below `path` into `folder`. The first one that cannot be written is said.
+// Writes every page below `path` into `folder`. The error names the first one that failed.
 Result<int> write_pages(std::vector<const CommandTree*>& path, const std::filesystem::path& folder) {
   const auto file = folder / page_name(path);
   std::ofstream out(file, std::ios::trunc);
   out << man_page(path, kVersion);
   out.close();
-  if (!out) return Error{ErrorCode::kUnavailable, fmt::format("--dir: {}: cannot be written", file.string())};
+  if (!out)
+    return Error{ErrorCode::kUnavailable, fmt::format("--dir: must be a writable folder (cannot write {})", file.string())};
   int pages = 1;
   for (const CommandTree& child : path.back()->commands) {
     path.push_back(&child);
@@ -54,7 +55,7 @@ Result<std::string> manual(const CommandTree& program, const std::vector<std::st
     }
     if (next == nullptr)
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("COMMAND: found '{}', allowed {}", word, known.empty() ? "is no more" : "are " + known)};
+                   fmt::format("COMMAND: must be {} (got '{}')", known.empty() ? "left out here" : "one of " + known, word)};
     path.push_back(next);
   }
   if (folder.empty()) return man_page(path, kVersion);
@@ -62,15 +63,17 @@ Result<std::string> manual(const CommandTree& program, const std::vector<std::st
   std::filesystem::create_directories(folder, error);
   if (error) return Error{ErrorCode::kUnavailable, fmt::format("--dir: {}: {}", folder, error.message())};
   WINDLASS_ASSIGN_OR_RETURN(const int pages, write_pages(path, folder));
-  return fmt::format("{} pages are in {}\n", pages, folder);
+  return fmt::format("wrote {} pages to {}\n", pages, folder);
 }
 
 }  // namespace
 
 void add_completion(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("completion", "Print a script with which a shell completes commands, flags and values");
+  auto* command = app.add_subcommand("completion", "Print a shell script that completes commands, flags and values");
   auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "Which shell it is for")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_option("SHELL", *shell, "The shell: bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   command->footer(
       "bash: windlass completion bash >~/.local/share/bash-completion/completions/windlass\n"
       "zsh:  windlass completion zsh >DIR/_windlass, with DIR in $fpath before compinit\n"
@@ -79,12 +82,12 @@ void add_completion(CLI::App& app, CommandContext& context) {
 }
 
 void add_man(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("man", "Print a page of the manual, or write all of them");
+  auto* command = app.add_subcommand("man", "Print a manual page, or write all of them to a folder");
   auto words = std::make_shared<std::vector<std::string>>();
   auto folder = std::make_shared<std::string>();
-  command->add_option("COMMAND", *words, "Whose page; of the whole program when left out");
-  command->add_option("--dir", *folder, "Write this page and those of all its commands into this folder");
-  command->footer("To read one: windlass man plan | man -l -. To install all: windlass man --dir ~/.local/share/man/man1");
+  command->add_option("COMMAND", *words, "The command; default: the whole program");
+  command->add_option("--dir", *folder, "Write the page and those of all its subcommands to this folder");
+  command->footer("Read one page: windlass man plan | man -l -\nInstall all: windlass man --dir ~/.local/share/man/man1");
   command->callback([&app, &context, words, folder] {
     const auto text = manual(tree_of(app), *words, *folder);
     if (!text.ok()) {

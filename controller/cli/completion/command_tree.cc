@@ -1,4 +1,4 @@
-// Reads a CLI11 app; see command_tree.h.
+// Reads the commands and flags of a CLI11 app; see command_tree.h.
 #include "controller/cli/completion/command_tree.h"
 
 #include <CLI/CLI.hpp>
@@ -6,7 +6,7 @@
 namespace windlass::cli {
 namespace {
 
-// CLI11 writes a type as "TEXT:{table,json}", "INT:INT in [1 - 1024]" or "TEXT:DURATION": the last part says most.
+// CLI11 writes types as "TEXT:{table,json}", "INT:INT in [1 - 1024]" or "TEXT:DURATION": the last part is the most specific.
 OptionInfo option_info(const CLI::Option& option) {
   OptionInfo info;
   for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
@@ -28,7 +28,7 @@ OptionInfo option_info(const CLI::Option& option) {
   return info;
 }
 
-// Groups are CLI11's nameless commands: their options are the command's, but for a second --help.
+// CLI11's groups are commands without a name. Their options belong to the command, except for their own --help.
 void add_parts(const CLI::App& app, CommandTree& tree) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty() || (app.get_name().empty() && option == app.get_help_ptr())) continue;

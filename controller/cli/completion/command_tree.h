@@ -1,5 +1,5 @@
-// CommandTree: the commands and flags of a program as its CLI11 app declares them, as plain data. Completion scripts and man
-// pages are made from it, so that they say what --help says.
+// CommandTree: a program's commands and flags as plain data, read from its CLI11 app. Completion scripts and man pages are made
+// from it, so they always agree with --help.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ class App;
 namespace windlass::cli {
 
 struct OptionInfo {
-  std::vector<std::string> names;  // with their dashes, the long ones first; of a positional argument its name alone
+  std::vector<std::string> names;  // with dashes, long names first; the bare name of a positional argument
   std::string description;
-  std::string value;                 // what it takes: "DURATION"; empty for a flag
-  std::vector<std::string> choices;  // all that it allows; empty where that is no list
+  std::string value;                 // the kind of value: "DURATION"; empty for a flag
+  std::vector<std::string> choices;  // the allowed values; empty unless they are a list
   std::string default_value;
   bool positional = false;
   bool repeatable = false;
@@ -23,20 +23,20 @@ struct OptionInfo {
 };
 
 struct CommandTree {
-  std::string name;  // "plan"; of the program its own
+  std::string name;  // "plan"; the program's name at the root
   std::string description;
   std::string footer;
   std::vector<OptionInfo> options;
   std::vector<CommandTree> commands;
 };
 
-// Hidden options and commands are left out.
+// Leaves out hidden options and commands.
 [[nodiscard]] CommandTree command_tree(const CLI::App& app);
 
-// bash, zsh or fish: a script that completes the program's commands, flags and values. REQUIRES: shell is one of these.
+// A script that completes the program's commands, flags and values. REQUIRES: shell is bash, zsh or fish.
 [[nodiscard]] std::string completion_script(const CommandTree& program, const std::string& shell);
 
-// The page of section 1 of the command `path` ends at: {program, "model", "describe"} by their trees. REQUIRES: not empty.
+// The manual page (section 1) of the last command in `path`, such as {program, "model", "describe"}. REQUIRES: not empty.
 [[nodiscard]] std::string man_page(const std::vector<const CommandTree*>& path, const std::string& version);
 
 }  // namespace windlass::cli

@@ -10,14 +10,14 @@
 namespace windlass::cli {
 namespace {
 
-// Every command with its words: "windlass", "windlass model", "windlass model init".
+// Calls `visit` for every command with its full name: "windlass", "windlass model", "windlass model init".
 using Visit = std::function<void(const CommandTree& command, const std::string& words)>;
 void each(const CommandTree& command, const std::string& words, const Visit& visit) {
   visit(command, words);
   for (const CommandTree& child : command.commands) each(child, words + " " + child.name, visit);
 }
 
-// Between single quotes, in bash, zsh and fish alike.
+// Quotes text with single quotes, which bash, zsh and fish all accept.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -38,7 +38,7 @@ std::vector<std::string> commands_of(const CommandTree& command) {
   return names;
 }
 
-// Numbers and durations are no files; of a text nobody knows.
+// Whether the value may be a file name. Numbers and durations are not; TEXT can be anything.
 bool may_be_file(const OptionInfo& option) {
   for (const char* kind : {"TEXT", "FILE", "DIR", "PATH"}) {
     if (option.value.starts_with(kind)) return true;
@@ -48,7 +48,7 @@ bool may_be_file(const OptionInfo& option) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Where a word may be a positional argument of few values, these; empty where it may be a file.
+// The values of a positional argument that has few of them; empty if the word may be a file.
 std::vector<std::string> words_of(const CommandTree& command) {
   std::vector<std::string> words = commands_of(command);
   for (const OptionInfo& option : command.options) {
@@ -106,7 +106,7 @@ complete -o filenames -F _{0} {0}
                      program.name, paths, values, words);
 }
 
-// A colon and brackets mean something inside of a specification of _arguments.
+// Escapes colons and brackets, which have a meaning in specifications of _arguments.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : first_line(text)) {

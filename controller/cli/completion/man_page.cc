@@ -1,4 +1,4 @@
-// Pages for man(1) in roff; see command_tree.h.
+// Writes pages for man(1) in roff; see command_tree.h.
 #include <algorithm>
 #include <cctype>
 
@@ -10,7 +10,7 @@
 namespace windlass::cli {
 namespace {
 
-// Text as roff takes it: no line begins a request, and a dash stays one that can be copied.
+// Escapes text for roff: no line starts a request, and dashes stay ASCII dashes that can be copied.
 std::string roff(const std::string& text) {
   std::string out;
   bool begins = true;

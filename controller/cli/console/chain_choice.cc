@@ -1,4 +1,4 @@
-// See chain_choice.h.
+// Reads and applies the options of `windlass chain`; see chain_choice.h.
 #include "controller/cli/console/chain_choice.h"
 
 #include <charconv>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr long kMaxCapacity = 100'000'000;
 
-// All of the text as one number of this type.
+// Parses the whole text as one number of this type.
 template <class Number>
 std::optional<Number> parsed(const std::string& text) {
   Number value{};
@@ -33,7 +33,7 @@ std::optional<Number> parsed(const std::string& text) {
 
 int whole_of(const std::string& text) { return static_cast<int>(parsed<long>(text).value_or(1)); }
 
-// The blocks that lie on no server, and the memory that one server with all of them would need.
+// Counts the blocks that no server holds, and the memory that one server would need for all of them.
 Error uncovered(const chain::Instance& instance, const chain::Placement& placement, const std::string& algorithm) {
   std::vector<bool> covered(static_cast<std::size_t>(instance.blocks) + 1, false);
   for (const chain::BlockRange& range : placement) {
@@ -42,7 +42,7 @@ Error uncovered(const chain::Instance& instance, const chain::Placement& placeme
   int missing = 0;
   for (int block = 1; block <= instance.blocks; ++block) missing += !covered[static_cast<std::size_t>(block)];
   return Error{ErrorCode::kFailedPrecondition,
-               fmt::format("no full chain can be placed: {} leaves {} of {} blocks on no server; {:.6g} GB of memory are "
+               fmt::format("no full chain can be placed: {} leaves {} of {} blocks without a server; {:.6g} GB of memory are "
                            "missing",
                            algorithm, missing, instance.blocks, missing * (instance.block_gb + instance.cache_gb))};
 }
@@ -61,7 +61,8 @@ Result<chain::Composition> compose_cg_bp(const ChainChoice& choice, const chain:
     if (load == 0) return chain::compose(instance, 1).error();
   } else {
     load = whole_of(choice.design_load);
-    // CG-BP covers the model exactly when GBP-CR has a full chain for as many requests: the same blocks per server.
+    // CG-BP covers the model exactly when GBP-CR has a full chain for the same number of requests: both put the same blocks on
+    // each server.
     if (load > chain::max_design_load(instance)) return chain::compose(instance, load).error();
   }
   chain::Composition composition = chain::compose_on(instance, chain::cg_bp(instance, load).placement);
@@ -82,7 +83,7 @@ CLI::Validator number_between(double low, double high) {
       [low, high](std::string& text) {
         const auto value = parsed<double>(text);
         if (value && low <= *value && *value <= high) return std::string();
-        return fmt::format("found '{}', allowed is a number from {} to {}", text, low, high);
+        return fmt::format("must be a number from {} to {} (got '{}')", low, high, text);
       },
       "NUMBER");
 }
@@ -92,7 +93,7 @@ CLI::Validator whole_between(std::int64_t low, std::int64_t high) {
       [low, high](std::string& text) {
         const auto value = parsed<std::int64_t>(text);
         if (value && low <= *value && *value <= high) return std::string();
-        return fmt::format("found '{}', allowed is a whole number from {} to {}", text, low, high);
+        return fmt::format("must be a whole number from {} to {} (got '{}')", low, high, text);
       },
       "N");
 }
@@ -102,7 +103,7 @@ CLI::Validator auto_or_whole(std::int64_t low, std::int64_t high) {
       [low, high](std::string& text) {
         const auto value = parsed<std::int64_t>(text);
         if (text == "auto" || (value && low <= *value && *value <= high)) return std::string();
-        return fmt::format("found '{}', allowed is auto or a whole number from {} to {}", text, low, high);
+        return fmt::format("must be auto or a whole number from {} to {} (got '{}')", low, high, text);
       },
       "N|auto");
 }
@@ -114,46 +115,48 @@ Result<chain::Tuning> tuning_from_string(std::string_view name) {
     if (name == chain::to_string(tuning)) return tuning;
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("--tune: found '{}', allowed are lower-bound, upper-bound and surrogate", name)};
+               fmt::format("--tune: must be lower-bound, upper-bound or surrogate (got '{}')", name)};
 }
 
 void add_choice_options(CLI::App& command, ChainChoice& choice) {
   command.add_option("-f,--file", choice.file, "YAML file with the model, the demand and the servers")
       ->required()
       ->option_text("INSTANCE REQUIRED");
-  command.add_option("--arrival-rate", choice.arrival_rate, "Requests per second, in place of the file's")
+  command.add_option("--arrival-rate", choice.arrival_rate, "Requests per second; overrides the file")
       ->check(number_between(chain::kSmallestNumber, chain::kLargestNumber));
   command
-      .add_option("--max-load", choice.max_load, "The share of the total rate that the demand may take, in place of the file's")
+      .add_option("--max-load", choice.max_load,
+                  "Highest share of the chains' total service rate that the demand may use; overrides the file")
       ->check(number_between(chain::kSmallestNumber, 1));
-  command.add_option("--capacity", choice.capacity, "Requests at once for which GBP-CR reserves memory on every block (c)")
+  command.add_option("--capacity", choice.capacity, "Concurrent requests for which GBP-CR reserves memory on every block (c)")
       ->check(auto_or_whole(1, kMaxCapacity))
       ->capture_default_str();
   command
-      .add_option("--tune", choice.tuning, "What --capacity auto minimises: lower-bound (default), upper-bound or surrogate")
+      .add_option("--tune", choice.tuning,
+                  "Which estimate of the mean response time --capacity auto minimises (default lower-bound)")
       ->check(CLI::IsMember({"lower-bound", "upper-bound", "surrogate"}));
-  command.add_option("--design-load", choice.design_load, "Requests at once for which CG-BP reserves memory")
+  command.add_option("--design-load", choice.design_load, "Concurrent requests for which CG-BP reserves memory")
       ->check(auto_or_whole(1, kMaxCapacity))
       ->capture_default_str();
   command.add_flag("--all-servers", choice.all_servers,
-                   "Place every server, also those beyond what the wanted load needs: more capacity for bursts");
+                   "Use every server, even if fewer would carry the demand: spare capacity for bursts");
   command.add_flag("--optimal", choice.optimal,
-                   "Give the chains the fewest capacities that reach the wanted load, by an integer program");
+                   "Use an integer program to find the smallest chain capacities that carry the demand");
 }
 
 void check_choice(const ChainChoice& choice) {
   const bool gbp_cr = choice.placement == "gbp-cr";
   if (!gbp_cr && choice.capacity != "auto")
-    throw CLI::ValidationError("--capacity", "belongs to --placement gbp-cr; found " + choice.placement);
+    throw CLI::ValidationError("--capacity", "needs --placement gbp-cr (got " + choice.placement + ")");
   if (!gbp_cr && !choice.tuning.empty())
-    throw CLI::ValidationError("--tune", "belongs to --placement gbp-cr; found " + choice.placement);
+    throw CLI::ValidationError("--tune", "needs --placement gbp-cr (got " + choice.placement + ")");
   if (!gbp_cr && choice.all_servers)
-    throw CLI::ValidationError("--all-servers", "belongs to --placement gbp-cr; found " + choice.placement);
+    throw CLI::ValidationError("--all-servers", "needs --placement gbp-cr (got " + choice.placement + ")");
   if (choice.capacity != "auto" && !choice.tuning.empty()) {
-    throw CLI::ValidationError("--tune", "belongs to --capacity auto; found --capacity " + choice.capacity);
+    throw CLI::ValidationError("--tune", "needs --capacity auto (got " + choice.capacity + ")");
   }
   if (choice.placement != "cg-bp" && choice.design_load != "auto") {
-    throw CLI::ValidationError("--design-load", "belongs to --placement cg-bp; found " + choice.placement);
+    throw CLI::ValidationError("--design-load", "needs --placement cg-bp (got " + choice.placement + ")");
   }
 }
 
@@ -187,6 +190,7 @@ Result<ChosenChains> choose_chains(const ChainChoice& choice) {
       }
     } else if (optimal.error().code == ErrorCode::kFailedPrecondition) {
       // Too little for the wanted load is an answer, not a mistake: the chains keep all they have.
+      // Too little capacity for the demand is an answer and not an error: every chain keeps all its capacity.
       chosen.note = "--optimal changes nothing: " + optimal.error().message;
     } else {
       return optimal.error().within(choice.file);

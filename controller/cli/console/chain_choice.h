@@ -1,7 +1,7 @@
-// Which chains a `windlass chain` command talks about: the INSTANCE file, what its options change, and the algorithm that
-// places.
+// The options that `windlass chain compose` and `windlass chain simulate` share: reads the INSTANCE file, applies the options,
+// and composes the chains with the chosen placement algorithm.
 //
-// Shared by compose and simulate. Reads files; the rest is the planner's. Single-threaded.
+// Reads files; the planner does the rest. Single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace windlass::cli {
 
 struct ChainChoice {
   std::string file;
-  std::string arrival_rate;  // empty: the file's
-  std::string max_load;      // empty: the file's
+  std::string arrival_rate;  // empty: use the file's
+  std::string max_load;      // empty: use the file's
   std::string capacity = "auto";
-  std::string tuning;  // empty: by the lower bound
+  std::string tuning;  // empty: lower bound
   std::string placement = "gbp-cr";
   std::string design_load = "auto";
   bool optimal = false;
@@ -36,36 +36,36 @@ struct ChosenChains {
   chain::Instance instance;
   chain::Composition composition;
   std::string placement;                // "gbp-cr", "cg-bp", "petals"
-  std::optional<chain::Tuning> tuning;  // how c was chosen; none when it was given, and for other placements
-  bool all_servers = false;             // GBP-CR was told to place every server
-  std::string caches = "gca";           // "ilp" when the integer program gave the capacities
-  bool proved = true;                   // of the integer program: no fewer capacities reach the wanted load
-  std::string note;                     // for people: why an option had no effect, or less of one; mostly empty
+  std::optional<chain::Tuning> tuning;  // how c was chosen; nullopt if c was given or the placement has none
+  bool all_servers = false;             // GBP-CR placed every server
+  std::string caches = "gca";           // "ilp" if the integer program gave the capacities
+  bool proved = true;                   // the integer program proved that no fewer capacities carry the requested load
+  std::string note;                     // for people: why an option had no effect, or less than asked; usually empty
 };
 
-// Adds -f, --arrival-rate and so on to a command. The choice must outlive the app's parsing.
+// Adds -f, --arrival-rate and the other options to a command. `choice` must outlive the app's parsing.
 void add_choice_options(CLI::App& command, ChainChoice& choice);
 
-// Throws CLI::ValidationError when options do not go together.
+// Throws CLI::ValidationError if options contradict each other.
 void check_choice(const ChainChoice& choice);
 
-// Errors: the file's or the composition's.
+// Errors: those of reading the file and of the composition.
 [[nodiscard]] Result<ChosenChains> choose_chains(const ChainChoice& choice);
 
-// The instance in a file. The error is "FILE:LINE: field: found, allowed".
+// Reads an instance from a file. Errors are "FILE:LINE: field: ...".
 [[nodiscard]] Result<chain::Instance> read_instance_file(const std::string& path);
 
 [[nodiscard]] Result<chain::Tuning> tuning_from_string(std::string_view name);
 
-// Prints the error and gives the exit code: 2 for bad input and when no full chain can be placed, 1 for everything else.
+// Prints the error and returns the exit code: 2 for bad input or if no full chain can be placed, otherwise 1.
 [[nodiscard]] int report_chain_error(std::ostream& err, const Error& error);
 
-// Option values: a finite number within the range, a whole one, or "auto" beside a whole one.
+// Validators of option values: a finite number in the range, a whole number, and either "auto" or a whole number.
 [[nodiscard]] CLI::Validator number_between(double low, double high);
 [[nodiscard]] CLI::Validator whole_between(std::int64_t low, std::int64_t high);
 [[nodiscard]] CLI::Validator auto_or_whole(std::int64_t low, std::int64_t high);
 
-// Of a text that passed number_between().
+// REQUIRES: `text` passed number_between().
 [[nodiscard]] double number_of(const std::string& text);
 
 }  // namespace windlass::cli

@@ -1,4 +1,4 @@
-// Starts, watches and ends our programs as child processes; see child_process.h.
+// Starts, watches and stops our programs as child processes; see child_process.h.
 #include "controller/cli/console/child_process.h"
 
 #include <cerrno>
@@ -56,7 +56,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 ChildProcess::~ChildProcess() {
   if (pid_ < 0 || reaped_) return;
   kill(pid_, SIGKILL);
-  kill(-pid_, SIGKILL);  // and what it has started
+  kill(-pid_, SIGKILL);  // the whole process group
   wait_for(pid_);
 }
 
@@ -67,7 +67,7 @@ std::optional<std::string> ChildProcess::ended() {
     reaped_ = true;
     status_ = status;
   }
-  if (WIFSIGNALED(status_)) return fmt::format("was ended by signal {}", WTERMSIG(status_));
+  if (WIFSIGNALED(status_)) return fmt::format("was killed by signal {}", WTERMSIG(status_));
   return fmt::format("exited with status {}", WEXITSTATUS(status_));
 }
 
@@ -93,8 +93,9 @@ Result<std::string> sibling_program(const std::string& name) {
   if (error) return Error{ErrorCode::kInternal, "reading /proc/self/exe: " + error.message()};
   const auto path = self.parent_path() / name;
   if (access(path.c_str(), X_OK) != 0) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("{}: found no program there; it is built and installed beside windlass", path.string())};
+    return Error{
+        ErrorCode::kNotFound,
+        fmt::format("{}: must be a program (got nothing there); it is built and installed next to windlass", path.string())};
   }
   return path.string();
 }

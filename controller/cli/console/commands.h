@@ -1,7 +1,7 @@
-// The commands of `windlass`: each adds itself to the CLI11 app, in a folder of its own (plan/command_plan.cc).
+// The commands of `windlass`. Each adds itself to the CLI11 app and has its own folder (plan/command_plan.cc).
 //
-// add_X() declares options and sets a callback that runs the command and stores its exit code in `exit_code`. What a callback
-// captures lives in the app. Single-threaded.
+// add_X() declares the options and sets a callback that runs the command and stores its exit code in `exit_code`. The app owns
+// whatever the callback captures. Single-threaded.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ void add_top(CLI::App& app, CommandContext& context);
 void add_wait(CLI::App& app, CommandContext& context);
 void add_explain(CLI::App& app, CommandContext& context);
 void add_load(CLI::App& app, CommandContext& context);
-void add_chain(CLI::App& app, CommandContext& context);  // with the three below
+void add_chain(CLI::App& app, CommandContext& context);  // also adds the three below
 void add_chain_compose(CLI::App& app, CommandContext& context);
 void add_chain_simulate(CLI::App& app, CommandContext& context);
 void add_chain_recompose(CLI::App& app, CommandContext& context);
@@ -44,8 +44,8 @@ void add_completion(CLI::App& app, CommandContext& context);
 void add_man(CLI::App& app, CommandContext& context);
 void add_version(CLI::App& app, CommandContext& context);
 
-// The whole program: parses `arguments` (without the program's name) and runs the command. The exit code. `program` is what
-// help calls it: "windlass", or "kubectl windlass" where kubectl runs it as its plugin.
+// The whole program: parses `arguments` (without the program's name), runs the command and returns the exit code. `program` is
+// the name in help texts: "windlass", or "kubectl windlass" when kubectl runs it as a plugin.
 [[nodiscard]] int run_cli(const std::vector<std::string>& arguments, Console& console, const std::string& program = "windlass");
 
 }  // namespace windlass::cli

@@ -1,4 +1,4 @@
-// Console: where a command prints and whether a person watches. Injected, so that a test reads what a person would.
+// Console: the streams that a command prints to and whether they are terminals. Injected, so that tests can read the output.
 #pragma once
 
 #include <iosfwd>
@@ -9,13 +9,13 @@ struct Console {
   std::ostream& out;          // results
   std::ostream& err;          // errors and progress
   bool terminal = false;      // out is a terminal that can draw: tables may redraw themselves
-  bool err_terminal = false;  // err is one: a line of progress may renew itself
+  bool err_terminal = false;  // err is such a terminal: a progress line may redraw itself
 };
 
 // Exit codes of every command.
 inline constexpr int kDone = 0;
-inline constexpr int kFailed = 1;      // what was asked for did not happen
-inline constexpr int kUsage = 2;       // the command line is wrong; nothing was touched
-inline constexpr int kInfeasible = 3;  // an objective that nothing meets, or a rate that nothing serves
+inline constexpr int kFailed = 1;      // the command could not do its work
+inline constexpr int kUsage = 2;       // the command line is wrong; nothing was changed
+inline constexpr int kInfeasible = 3;  // no plan meets the objectives or serves the rate
 
 }  // namespace windlass::cli

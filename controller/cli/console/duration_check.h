@@ -1,4 +1,4 @@
-// What commands share about flags with a duration: "500ms", "30s", "5m".
+// Validates and reads flags that take a duration: "500ms", "30s", "5m".
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace windlass::cli {
 
-// CLI11's check.
+// A CLI11 validator.
 inline CLI::Validator duration_check() {
   return CLI::Validator(
       [](std::string& text) {
@@ -19,7 +19,7 @@ inline CLI::Validator duration_check() {
       "DURATION");
 }
 
-// Of a text that was checked; 0 for any other.
+// Seconds of a text that passed duration_check(); 0 for any other text.
 inline double duration_s(const std::string& text) { return parse_duration_s(text).value_or(0); }
 
 }  // namespace windlass::cli

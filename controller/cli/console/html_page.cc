@@ -1,4 +1,4 @@
-// See html_page.h.
+// The fixed parts of a report's page; see html_page.h.
 #include "controller/cli/console/html_page.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The frame of a report: one self-contained HTML page with figures and text. Pure.
+// Builds reports: the parts of one self-contained HTML page with figures and text. Pure.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace windlass::cli {
 
-// From the document type to the title on the page; page_end() closes it.
+// The page from its document type to its title. Close it with page_end().
 [[nodiscard]] std::string page_head(const std::string& title, int width_px = 900);
 [[nodiscard]] std::string page_end();
 
-// Empty where the chart has no point to draw.
+// Empty if the chart has no points.
 [[nodiscard]] std::string figure_of(const charts::Chart& chart, const std::string& caption);
-// `svg` as it is; the others are text.
+// `svg` is inserted as it is; the caption is escaped.
 [[nodiscard]] std::string figure_of(const std::string& svg, const std::string& caption);
 [[nodiscard]] std::string preformatted(const std::string& text);
 

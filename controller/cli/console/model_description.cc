@@ -1,4 +1,4 @@
-// Reads what a model is; see model_description.h.
+// Reads a model's shape; see model_description.h.
 #include "controller/cli/console/model_description.h"
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kConfigTimeoutS = 60;
 
-// Folders are read here; what GGUF files say, windlass-worker puts into the same words.
+// Reads a folder's config.json here; windlass-worker translates the header of a GGUF file into the same JSON.
 Result<std::string> config_text(const std::filesystem::path& model) {
   const std::filesystem::path config = model / "config.json";
   std::error_code failure;

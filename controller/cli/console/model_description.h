@@ -1,4 +1,4 @@
-// A model's shape as the planner reads it, from its files.
+// Reads a model's shape from its files, in the form that the planner uses.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct ModelDescription {
   planner::ModelShape shape;
 };
 
-// Of a folder with a Hugging Face config.json, or of a GGUF file, which windlass-worker reads. Error: names the path.
+// Reads a folder with a Hugging Face config.json, or a GGUF file (through windlass-worker). The error names the path.
 [[nodiscard]] Result<ModelDescription> describe_model(const std::string& path);
 
 }  // namespace windlass::cli

@@ -1,4 +1,4 @@
-// Reads -f files, checks what ties their objects together, and builds a snapshot from them; see object_files.h.
+// Reads the -f files, checks references between their objects, and builds a snapshot; see object_files.h.
 #include "controller/cli/console/object_files.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr int kManyGpus = 4096;  // where nobody says how many
+constexpr int kManyGpus = 4096;  // if no file says how many there are
 
 void add_line(std::string& lines, const std::string& line) { lines += (lines.empty() ? "" : "\n") + line; }
 
@@ -28,7 +28,7 @@ Result<void> as_result(const std::string& mistakes) {
 
 std::string place(const api::Object& object) { return fmt::format("{}:{}: {}", object.source, object.line, object.title()); }
 
-// Nothing where the catalog does not know it.
+// nullopt if the catalog does not know it.
 std::optional<planner::AcceleratorSpec> catalog_class(const std::string& name) {
   const std::size_t vendor = name.find('-');
   auto spec = planner::accelerator_by_name(name);
@@ -72,9 +72,9 @@ Result<void> check_references(const std::vector<api::Object>& objects, Classes a
   }
   const bool may_lack = allowed_classes == Classes::kOfCatalogToo && named;
   std::string mistakes;
-  if (!services) add_line(mistakes, "found no ModelService in the files; needed is at least one");
+  if (!services) add_line(mistakes, "the files must define at least one ModelService (got none)");
   if (classes.empty() && !may_lack)
-    add_line(mistakes, "found no AcceleratorClass in the files; needed is at least one: what the workers run on");
+    add_line(mistakes, "the files must define at least one AcceleratorClass, the hardware that workers run on (got none)");
   for (const auto& object : objects) {
     const auto* service = std::get_if<api::ModelService>(&object.value);
     if (!service || (classes.empty() && !may_lack)) continue;
@@ -84,9 +84,9 @@ Result<void> check_references(const std::vector<api::Object>& objects, Classes a
       std::string allowed;
       for (const auto& known : classes) allowed += (allowed.empty() ? "" : ", ") + known;
       add_line(mistakes,
-               fmt::format("{}: spec.accelerators[{}].class: found '{}', allowed are the files' AcceleratorClasses{}{}{}",
-                           place(object), i, name, allowed.empty() ? "" : ": ", allowed,
-                           may_lack ? " and those of docs/catalog.md" : ""));
+               fmt::format("{}: spec.accelerators[{}].class: must be an AcceleratorClass of the files{}{}{} (got '{}')",
+                           place(object), i, allowed.empty() ? "" : ": ", allowed, may_lack ? " or one of docs/catalog.md" : "",
+                           name));
     }
   }
   return as_result(mistakes);
@@ -123,7 +123,7 @@ void add_profiles(planner::Snapshot& snapshot, const std::vector<api::Object>& o
     if (const auto* service = std::get_if<api::ModelService>(&object.value)) services.push_back(service);
     if (const auto* profile = std::get_if<api::PerformanceProfile>(&object.value)) {
       profiles.push_back(*profile);
-      if (profiles.back().metadata.uid.empty()) profiles.back().metadata.uid = object.title();  // files give none
+      if (profiles.back().metadata.uid.empty()) profiles.back().metadata.uid = object.title();  // files have no uid
     }
   }
   if (profiles.empty()) return;

@@ -1,4 +1,4 @@
-// The YAML files that a person gives with -f: read together, checked together, and made into a snapshot of a quiet system.
+// Reads the YAML files given with -f, checks their objects together, and builds a snapshot of a system without load from them.
 #pragma once
 
 #include <string>
@@ -10,28 +10,27 @@
 
 namespace windlass::cli {
 
-// All objects of all files. The error has a line for every mistake in any of them.
+// All objects of all files. The error has one line per mistake.
 [[nodiscard]] Result<std::vector<api::Object>> read_object_files(const std::vector<std::string>& paths);
 
-// Whether a ModelService may name classes that no file has and the planner's catalog knows, by its own name for them or the
+// Whether a ModelService may name a class that no file defines but the planner's catalog knows, by the catalog's name or the
 // chart's (nvidia-h100-80gb).
 enum class Classes { kOfFiles, kOfCatalogToo };
 
-// What a file alone cannot be refused for, but a run of exactly these objects can: no ModelService at all, no AcceleratorClass,
-// a class that is named and not among them. A line for every mistake.
+// Checks what only matters when exactly these objects are run together: there must be a ModelService and an AcceleratorClass,
+// and every class that is named must be defined. The error has one line per mistake.
 [[nodiscard]] Result<void> check_references(const std::vector<api::Object>& objects, Classes classes);
 
-// What `windlass up` needs of each model: that it is on this machine. The error says how to get one.
+// `windlass up` needs each model on this machine. The error says how to get a missing one.
 [[nodiscard]] Result<void> check_models(const std::vector<api::Object>& objects);
 
-// The services as new and without load but what spec.workload assumes; the classes with what their specs promise.
+// The services as newly created, with the load that spec.workload assumes and no other; the classes as their specs describe.
 [[nodiscard]] planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects);
 
-// What the objects' PerformanceProfiles measured of its services, on the classes that it has: as the controller believes them.
+// What the objects' PerformanceProfiles measured for the snapshot's services and classes, with the trust a controller gives it.
 void add_profiles(planner::Snapshot& snapshot, const std::vector<api::Object>& objects);
 
-// Adds the classes of the catalog that services name and the snapshot lacks, with as many GPUs as are asked for. Returns their
-// names.
+// Adds the catalog classes that services name and the snapshot lacks, with the given number of GPUs each. Returns their names.
 std::vector<std::string> add_catalog_classes(planner::Snapshot& snapshot);
 
 }  // namespace windlass::cli

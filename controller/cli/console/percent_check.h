@@ -1,4 +1,4 @@
-// What commands share about flags with a percentage: "20%".
+// Validates and reads flags that take a percentage: "20%".
 #pragma once
 
 #include <charconv>
@@ -10,7 +10,7 @@
 
 namespace windlass::cli {
 
-// 0.2 of "20%"; nullopt for a text that is no percentage of at least 0.
+// "20%" gives 0.2; nullopt unless the text is a percentage of at least 0.
 inline std::optional<double> share_of(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -18,7 +18,7 @@ inline std::optional<double> share_of(const std::string& text) {
   return whole && value >= 0 && std::isfinite(value) ? std::optional(value / 100) : std::nullopt;
 }
 
-// CLI11's check.
+// A CLI11 validator.
 inline CLI::Validator percent_check() {
   return CLI::Validator(
       [](std::string& text) { return share_of(text) ? std::string() : "must be a percentage such as 20% (got " + text + ")"; },

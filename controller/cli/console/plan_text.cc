@@ -31,8 +31,8 @@ std::string predicted_figures(const planner::ServicePlan& service) {
   for (const planner::Pool& pool : service.pools) taken[pool.spec.accelerator] += pool.workers * pool.spec.gpus();
   std::string accelerators;
   for (const auto& [name, count] : taken) accelerators += fmt::format("{} x {}, ", count, name);
-  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}{} an hour",
-                     std::isinf(predicted.ttft_s) ? "without bound" : seconds_text(predicted.ttft_s),
+  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}{} per hour",
+                     std::isinf(predicted.ttft_s) ? "unbounded" : seconds_text(predicted.ttft_s),
                      seconds_text(predicted.tpot_s), number_text(predicted.requests_per_s), percent_text(predicted.utilisation),
                      accelerators, number_text(predicted.cost_per_hour));
 }
@@ -43,12 +43,12 @@ std::string hint_text(const char* name, const planner::Hint& hint) {
 }
 
 std::string denied_text(const planner::Denied& denied) {
-  return fmt::format("denied ({}): wanted {}, granted {}{}: {}", denied.code, count_text(denied.wanted_workers, "worker"),
+  return fmt::format("denied ({}): asked for {}, granted {}{}: {}", denied.code, count_text(denied.wanted_workers, "worker"),
                      denied.granted_workers, denied.accelerator.empty() ? "" : " of " + denied.accelerator, denied.message);
 }
 
 std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& plan) {
-  TextTable table({"SERVICE", "POOL", "ROLE", "ACCELERATOR", "PER WORKER", "WORKERS", "SLOTS/MAX", "REQUESTS/S A WORKER"});
+  TextTable table({"SERVICE", "POOL", "ROLE", "ACCELERATOR", "PER WORKER", "WORKERS", "SLOTS/MAX", "REQUESTS/S PER WORKER"});
   bool pools = false;
   for (const auto& service : plan.services) {
     add_pools(table, service.id, service.pools);

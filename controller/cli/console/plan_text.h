@@ -1,4 +1,4 @@
-// A plan as a table, for `windlass plan`. Pure.
+// Prints a plan as a table, for `windlass plan`. Pure.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace windlass::cli {
 
-// A line per pool, then per service what is predicted and why.
+// One line per pool, then per service the predictions and reasons.
 [[nodiscard]] std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& plan);
 
-// The parts that `windlass explain` says too.
+// Parts shared with `windlass explain`.
 [[nodiscard]] std::string count_text(int n, const char* what);  // "1 worker", "2 workers"
 [[nodiscard]] std::string predicted_figures(const planner::ServicePlan& service);
 [[nodiscard]] std::string hint_text(const char* name, const planner::Hint& hint);  // "Feasible: False (NoAccelerator): ..."

@@ -1,4 +1,4 @@
-// See progress_line.h.
+// Draws and erases the line; see progress_line.h.
 #include "controller/cli/console/progress_line.h"
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// A line on stderr that renews itself, for a person who waits; nothing where none watches.
+// ProgressLine: one line on stderr that redraws itself while a command works. Draws nothing if stderr is not a terminal.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@ namespace windlass::cli {
 class ProgressLine {
  public:
   explicit ProgressLine(Console& console);
-  // The line goes.
+  // Erases the line.
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // Draws what `line` says after so many seconds, when that is due: not within the first second, and five times a second at
-  // most. Any thread; passed over while another draws.
+  // Draws the text that `line` returns for the elapsed seconds: not in the first second, then at most five times per second.
+  // Any thread; does nothing while another thread draws.
   void tell(const std::function<std::string(double elapsed_s)>& line);
 
  private:

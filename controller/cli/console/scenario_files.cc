@@ -1,4 +1,4 @@
-// See scenario_files.h.
+// Reads and decompresses the files of a scenario; see scenario_files.h.
 #include "controller/cli/console/scenario_files.h"
 
 #include <filesystem>

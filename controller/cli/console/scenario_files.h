@@ -9,8 +9,8 @@
 
 namespace windlass::cli {
 
-// The text of each of sim::files_of(scenario), unpacked where it is gzipped, by the path that stands in the scenario; `path` is
-// the scenario's own, which relative ones are relative to. The error names SCENARIO:LINE and the field.
+// The text of each of sim::files_of(scenario), decompressed if gzipped, keyed by the path in the scenario. Relative paths start
+// at the folder of `path`, the scenario's own file. The error names SCENARIO:LINE and the field.
 [[nodiscard]] Result<std::map<std::string, std::string>> read_scenario_files(const std::string& path,
                                                                              const sim::Scenario& scenario);
 

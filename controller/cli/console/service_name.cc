@@ -1,4 +1,4 @@
-// Reads a ModelService's name from the command line; see service_name.h.
+// Parses a ModelService's name on the command line; see service_name.h.
 #include "controller/cli/console/service_name.h"
 
 #include <CLI/CLI.hpp>
@@ -12,8 +12,7 @@ Result<std::string> service_name_from(const std::string& argument) {
   const std::string name = slash == std::string::npos ? argument : argument.substr(slash + 1);
   const bool kind_is_ours = kind == "ms" || kind == "modelservice" || kind == "modelservices";
   if (!kind_is_ours || name.empty() || name.find('/') != std::string::npos) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("found '{}', allowed are NAME, ms/NAME and modelservice/NAME", argument)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("must be NAME, ms/NAME or modelservice/NAME (got '{}')", argument)};
   }
   return name;
 }
@@ -27,11 +26,11 @@ void ServiceName::add_to(CLI::App& command) {
             if (!parsed.ok()) throw CLI::ValidationError("SERVICE", parsed.error().message);
             name = *parsed;
           },
-          "ModelService: ms/NAME")
+          "The ModelService: NAME or ms/NAME")
       ->required();
-  command.add_option("-n,--namespace", name_space, "Its namespace")->capture_default_str()->each([this](const std::string&) {
-    name_space_given = true;
-  });
+  command.add_option("-n,--namespace", name_space, "Namespace of the ModelService")
+      ->capture_default_str()
+      ->each([this](const std::string&) { name_space_given = true; });
 }
 
 }  // namespace windlass::cli

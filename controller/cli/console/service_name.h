@@ -1,4 +1,4 @@
-// ServiceName: a ModelService as a person names it on the command line: "ms/tiny", "modelservice/tiny" or "tiny", with -n.
+// ServiceName: a ModelService named on the command line as "ms/tiny", "modelservice/tiny" or "tiny", with an optional -n.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct ServiceName {
   [[nodiscard]] std::string text() const { return name_space + "/" + name; }
 };
 
-// "ms/tiny" -> "tiny"; another kind is an error.
+// "ms/tiny" gives "tiny"; any other kind is an error.
 [[nodiscard]] Result<std::string> service_name_from(const std::string& argument);
 
 }  // namespace windlass::cli

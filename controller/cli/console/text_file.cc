@@ -1,4 +1,4 @@
-// Reads a file and says what is wrong when it cannot; see text_file.h.
+// Reads and decompresses files; see text_file.h.
 #include "controller/cli/console/text_file.h"
 
 #include <array>
@@ -20,7 +20,7 @@ constexpr std::size_t kMaxUnpacked = std::size_t{1} << 30;
 
 Result<std::string> read_text_file(const std::string& path, const std::string& what) {
   const auto refused = [&](const std::string& why) {
-    return Error{ErrorCode::kNotFound, fmt::format("{}: cannot be read: {}; allowed is {}", path, why, what)};
+    return Error{ErrorCode::kNotFound, fmt::format("{}: must be {} (cannot be read: {})", path, what, why)};
   };
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return refused("it is a folder");
@@ -35,7 +35,7 @@ Result<std::string> unpacked(std::string text, const std::string& path) {
   if (!text.starts_with("\x1f\x8b")) return text;
   const auto broken = [&](const char* why) { return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, why)}; };
   z_stream stream{};
-  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) return Error{ErrorCode::kInternal, path + ": zlib cannot begin"};
+  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) return Error{ErrorCode::kInternal, path + ": zlib failed to start"};
   stream.next_in = reinterpret_cast<Bytef*>(text.data());
   stream.avail_in = static_cast<uInt>(text.size());
   std::string out;
@@ -48,8 +48,8 @@ Result<std::string> unpacked(std::string text, const std::string& path) {
     out.append(part.data(), part.size() - stream.avail_out);
   }
   inflateEnd(&stream);
-  if (out.size() > kMaxUnpacked) return broken("holds more than a gibibyte");
-  if (code != Z_STREAM_END) return broken("is not whole: gzip ends early or is damaged");
+  if (out.size() > kMaxUnpacked) return broken("must be at most 1 GiB when decompressed");
+  if (code != Z_STREAM_END) return broken("must be a complete gzip file (it ends early or is damaged)");
   return out;
 }
 

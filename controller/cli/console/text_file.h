@@ -1,4 +1,4 @@
-// Reads whole files that a person named on the command line.
+// Reads whole files named on the command line.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace windlass::cli {
 
-// The error is "PATH: cannot be read: why; allowed is WHAT". `what` describes the file that is wanted: "a YAML file".
+// `what` describes the expected file ("a YAML file"). The error is "PATH: must be WHAT (cannot be read: why)".
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path, const std::string& what);
 
-// A gzipped text's content; any other text as it is. `path` is for the error: not whole, or more than a gibibyte.
+// Decompresses a gzipped text; returns any other text unchanged. Errors name `path`: the data is truncated, or over 1 GiB.
 [[nodiscard]] Result<std::string> unpacked(std::string text, const std::string& path);
 
 }  // namespace windlass::cli

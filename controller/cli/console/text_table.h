@@ -1,4 +1,4 @@
-// TextTable: rows of text in columns, as kubectl prints them. Pure; also the numbers in it as people read them.
+// TextTable: aligns rows of text in columns, as kubectl prints them. Also formats numbers for people. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,30 +10,30 @@
 
 namespace windlass::cli {
 
-inline constexpr std::size_t kRunnersUpShown = 10;  // of what a plan was chosen from
+inline constexpr std::size_t kRunnersUpShown = 10;  // alternatives that a plan prints
 
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header);
 
-  // REQUIRES: as many cells as the header has.
+  // REQUIRES: as many cells as the header.
   void add(std::vector<std::string> row);
 
-  // Columns as wide as their widest cell, two spaces apart; a line each, no trailing spaces.
+  // Each column is as wide as its widest cell; two spaces between columns; no trailing spaces.
   [[nodiscard]] std::string text() const;
 
  private:
   std::vector<std::vector<std::string>> rows_;  // the header first
 };
 
-// Characters of UTF-8, not bytes: "≤" is one.
+// The number of UTF-8 characters, not bytes: "≤" counts as one.
 [[nodiscard]] std::size_t width_of(const std::string& text);
-// At most `width` of them, the last one "…" where some are left out; filled up with spaces.
+// Exactly `width` characters: cut with "…" at the end if longer, padded with spaces if shorter.
 [[nodiscard]] std::string fitted(const std::string& text, std::size_t width);
 
 // 0.0123 -> "12.3ms", 1.5 -> "1.50s", 90 -> "90.0s"; nullopt -> "-".
 [[nodiscard]] std::string seconds_text(std::optional<double> seconds);
-// What was measured, to three digits, or a limit of it: "1.74ms", "<10ms".
+// A measurement with three digits, or its bound: "1.74ms", "<10ms".
 [[nodiscard]] std::string seconds_text(std::optional<double> seconds, Bound bound);
 
 // 3.14159 -> "3.14"; nullopt -> "-".
@@ -45,7 +45,7 @@ class TextTable {
 // 17179869184 -> "16.0GiB".
 [[nodiscard]] std::string bytes_text(double bytes);
 
-// Prose broken at spaces into lines of at most `width`, each after `indent` spaces.
+// Breaks prose at spaces into lines of at most `width` characters, each indented by `indent` spaces.
 [[nodiscard]] std::string wrapped(const std::string& text, int indent, int width = 110);
 
 }  // namespace windlass::cli

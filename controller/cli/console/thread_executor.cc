@@ -1,4 +1,4 @@
-// See thread_executor.h.
+// Runs tasks on threads; see thread_executor.h.
 #include "controller/cli/console/thread_executor.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// ThreadExecutor: runs the planner's parallel work on this process's threads, one per core unless told otherwise.
+// ThreadExecutor: runs the planner's parallel work on threads of this process, by default one per core.
 //
-// run() borrows the caller's thread and starts the others for its own duration: tasks are whole simulations, beside which a
-// thread's start costs nothing.
+// run() uses the caller's thread and starts the others for its own duration: each task is a whole simulation, so the cost of
+// starting threads is negligible.
 #pragma once
 
 #include "planner/base/executor.h"
@@ -10,7 +10,7 @@ namespace windlass::cli {
 
 class ThreadExecutor final : public Executor {
  public:
-  // 0: as many as there are cores.
+  // 0: one thread per core.
   explicit ThreadExecutor(int threads = 0);
 
   [[nodiscard]] int concurrency() const override { return threads_; }

@@ -1,5 +1,5 @@
-// `windlass explain ms/NAME`: the controller's last decision about one service, in words. From a controller, from a recorded
-// snapshot, or, where neither is at hand, from what stands in the object's status in the cluster.
+// `windlass explain ms/NAME`: explains the controller's last decision about one service. Reads it from a controller or a
+// recorded snapshot; if there is neither, explains what the object's status in the cluster says.
 #include <cstdlib>
 #include <filesystem>
 #include <ostream>
@@ -39,8 +39,9 @@ Result<std::string> explain(const planner::Snapshot& snapshot, const planner::Pl
     known += (known.empty() ? "" : ", ") + id.name_space + "/" + id.name;
     if (name.is(id) && i < plan.services.size() && plan.services[i].id == id) return explanation(snapshot, plan, i);
   }
-  return Error{ErrorCode::kNotFound, fmt::format("found no plan for ModelService {}; the controller knows: {}", name.text(),
-                                                 known.empty() ? "none" : known)};
+  return Error{ErrorCode::kNotFound,
+               fmt::format("ModelService {}: must have a plan (got none); the controller has plans for: {}", name.text(),
+                           known.empty() ? "none" : known)};
 }
 
 std::string environment(const char* name) {
@@ -48,7 +49,7 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// The kubeconfig files that are there; none: this person has no cluster at hand.
+// The kubeconfig files that exist. None: there is no cluster to ask.
 std::vector<std::filesystem::path> kubeconfig_files(const ExplainOptions& options) {
   if (!options.kubeconfig.empty()) return {options.kubeconfig};
   auto files = kube::kubeconfig_paths(environment("KUBECONFIG"), environment("HOME"));
@@ -70,9 +71,9 @@ Result<std::string> explain_status(const ExplainOptions& options, const std::vec
   if (!object.ok()) return Error{object.error().code, fmt::format("ModelService {}: {}", name.text(), object.error().message)};
   WINDLASS_ASSIGN_OR_RETURN(const api::ModelService service, api::model_service_from_json(*object));
   return explanation(service) +
-         "\nThis is what stands in the object's status. The whole decision, what was weighed and what would change it is at "
-         "the\n"
-         "controller that leads: forward a port to it and say --url (docs/operations.md).\n";
+         "\nThis comes from the object's status. The leading controller also has the alternatives and what would change the "
+         "decision:\n"
+         "forward a port to it and use --url (docs/operations.md).\n";
 }
 
 Result<std::string> explain(const ExplainOptions& options) {
@@ -97,18 +98,20 @@ Result<std::string> explain(const ExplainOptions& options) {
 }  // namespace
 
 void add_explain(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("explain", "Say in words what was decided about a service, and why");
+  auto* command = app.add_subcommand("explain", "Explain what was decided about a service, and why");
   auto options = std::make_shared<ExplainOptions>();
   options->name.add_to(*command);
   options->endpoints.add_to(*command);
-  command->add_option("--snapshot", options->snapshot, "Explain what would be decided on a recorded GET /v1/snapshot")
+  command
+      ->add_option("--snapshot", options->snapshot,
+                   "File with a recorded GET /v1/snapshot: explain what would be decided from it")
       ->excludes("--url")
       ->excludes("--dir");
   command
       ->add_option("--kubeconfig", options->kubeconfig,
-                   "Where no controller is named and none runs in --dir: the cluster whose object's status is read")
+                   "Read the object's status from this cluster, if there is no --url and nothing runs in --dir")
       ->excludes("--snapshot");
-  command->add_option("--context", options->context, "The kubeconfig's context")->excludes("--snapshot");
+  command->add_option("--context", options->context, "Context in the kubeconfig")->excludes("--snapshot");
   command->callback([&context, options] {
     const auto text = explain(*options);
     if (!text.ok()) {

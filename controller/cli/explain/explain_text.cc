@@ -1,4 +1,4 @@
-// Tells the story of one decision; see explain_text.h.
+// Builds the sections of an explanation; see explain_text.h.
 #include "controller/cli/explain/explain_text.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::optional<double> value(const std::optional<Reading>& reading) {
 }
 
 std::string seen(const std::optional<Reading>& reading, double now_s, const std::string& text) {
-  if (!reading) return "not known";
+  if (!reading) return "unknown";
   return fmt::format("{} ({} ago)", text, seconds_text(std::max(0.0, now_s - reading->at_s)));
 }
 
@@ -45,10 +45,10 @@ std::string reason_text(const std::string& code, const std::string& message, con
   return wrapped(code + ": " + message, indent) + (inputs.empty() ? "" : wrapped(inputs_text(inputs), indent + 4));
 }
 
-// By the pass of the policy that decided it.
+// The reasons, grouped by the policy's pass that gave them.
 std::string why_section(const std::vector<planner::Reason>& reasons) {
   std::string text = "\nWhy\n";
-  if (reasons.empty()) return text + "  nothing to say: the plan is as it was\n";
+  if (reasons.empty()) return text + "  the plan has not changed\n";
   std::string pass;
   for (const planner::Reason& reason : reasons) {
     if (reason.pass != pass && !reason.pass.empty()) text += fmt::format("  {}\n", reason.pass);
@@ -88,16 +88,17 @@ std::string seen_text(const planner::Service& service, double now_s) {
   text += "  TPOT:       " + seen(demand.tpot_s, now_s, latency_text(demand.tpot_s)) + "\n";
   text += "  attainment: " + seen(demand.attainment, now_s, percent_text(value(demand.attainment))) + "\n";
   if (service.starts) {
-    text += fmt::format("  starts:     9 of 10 workers were ready within {} ({} measured)\n",
+    text += fmt::format("  starts:     9 of 10 workers were ready within {} ({} starts measured)\n",
                         seconds_text(service.starts->p90_s), service.starts->count);
   }
   for (const planner::WorkerEstimate& one : service.estimates) {
     const planner::IterationEstimate& estimate = one.estimate;
-    text += wrapped(
-        fmt::format("iterations of {} x {}: {} observations{}, up to batch {:.0f}; one is off by {}", one.gpus_per_worker,
-                    one.accelerator, estimate.samples, one.from_profile ? ", a PerformanceProfile first" : "",
-                    estimate.largest_batch, percent_text(std::sqrt(estimate.noise_variance))),
-        2);
+    text +=
+        wrapped(fmt::format("iterations of {} x {}: {} observations{}, batches up to {:.0f}; typical error {} per iteration",
+                            one.gpus_per_worker, one.accelerator, estimate.samples,
+                            one.from_profile ? ", starting from a PerformanceProfile" : "", estimate.largest_batch,
+                            percent_text(std::sqrt(estimate.noise_variance))),
+                2);
   }
   if (service.refused)
     text += wrapped(fmt::format("refused by the cluster ({}): {}", service.refused->code, service.refused->message), 2);
@@ -107,11 +108,11 @@ std::string seen_text(const planner::Service& service, double now_s) {
 std::string predicted_section(const planner::ServicePlan& planned) {
   std::string text = "\nWhat was predicted\n";
   if (const auto& forecast = planned.forecast) {
-    text += wrapped(fmt::format("arrivals within the {} that a start takes: {} requests/s by {}{}",
+    text += wrapped(fmt::format("arrivals within the next {}, the time to start a worker: {} requests/s, forecast by {}{}",
                                 seconds_text(forecast->horizon_s), number_text(forecast->requests_per_s), forecast->method,
-                                forecast->judged > 0 ? fmt::format(", which was {} off in the mean of {} forecasts",
+                                forecast->judged > 0 ? fmt::format(" with a mean error of {} over {} forecasts",
                                                                    percent_text(forecast->relative_error), forecast->judged)
-                                                     : std::string(", not judged yet")),
+                                                     : std::string(", not yet compared with what arrived")),
                     2);
   }
   return text + "  with this plan: " + predicted_figures(planned) + "\n";
@@ -126,14 +127,14 @@ std::string considered_section(const planner::ServicePlan& planned) {
                one.ttft_s > 0 ? seconds_text(one.ttft_s) : "-", one.tpot_s > 0 ? seconds_text(one.tpot_s) : "-",
                one.rejected.empty() ? "taken" : one.rejected});
   }
-  return "\nWhat was weighed\n" + table.text();
+  return "\nWhat was considered\n" + table.text();
 }
 
 std::string decided_section(const planner::ServicePlan& planned) {
   std::string text = "\nWhat was decided\n";
   const bool recommended = !planned.recommended_pools.empty();
   for (const auto& pool : recommended ? planned.recommended_pools : planned.pools) {
-    text += fmt::format("  {}pool {}: {} of {} x {}, {} requests at once in each\n", recommended ? "recommended: " : "",
+    text += fmt::format("  {}pool {}: {} of {} x {}, {} concurrent requests each\n", recommended ? "recommended: " : "",
                         planner::title(pool.id()), count_text(pool.workers, "worker"), pool.spec.gpus(), pool.spec.accelerator,
                         pool.each.slots);
   }
@@ -141,23 +142,23 @@ std::string decided_section(const planner::ServicePlan& planned) {
   return text;
 }
 
-// What changes the answer: the load, and what was withheld.
+// Which loads would change the plan, and which workers were denied.
 std::string change_section(const planner::Snapshot& snapshot, const planner::Plan& plan, std::size_t index) {
   std::string text = "\nWhat would change it\n";
   const auto found = planner::what_if(snapshot, index);
   if (!found) {
-    text += "  not known: it takes a fresh arrival rate and a configuration that meets the objective\n";
+    text += "  unknown: needs a recent arrival rate and a configuration that meets the objective\n";
   } else {
     if (found->more_at_per_s) {
-      text += fmt::format("  from {} requests/s on: {}\n", number_text(*found->more_at_per_s),
+      text += fmt::format("  at {} requests/s or more: {}\n", number_text(*found->more_at_per_s),
                           count_text(found->more_workers, "worker"));
     }
     if (found->fewer_at_per_s) {
-      text += fmt::format("  at {} requests/s and less, for {}: {}\n", number_text(*found->fewer_at_per_s),
+      text += fmt::format("  at {} requests/s or less for {}: {}\n", number_text(*found->fewer_at_per_s),
                           seconds_text(snapshot.services[index].scaling.scale_down_stabilization_s),
                           count_text(found->fewer_workers, "worker"));
     }
-    if (!found->more_at_per_s && !found->fewer_at_per_s) text += "  no arrival rate up to sixteen times the present one\n";
+    if (!found->more_at_per_s && !found->fewer_at_per_s) text += "  no arrival rate up to 16 times the current one\n";
   }
   for (const planner::Denied& denied : plan.denied) {
     if (denied.id == snapshot.services[index].id) text += wrapped(denied_text(denied), 2);
@@ -192,11 +193,12 @@ std::string explanation(const api::ModelService& service) {
                                  api::to_string(service.spec.scaling.mode));
   const api::SloSpec& slo = service.spec.slo;
   text += objective(slo.time_to_first_token_s, slo.time_per_output_token_s, slo.percentile, slo.window_s);
-  if (status.observed_generation == 0) return text + "\nNo controller has taken it up yet.\n";
+  if (status.observed_generation == 0) return text + "\nNo controller has processed it yet.\n";
   if (status.observed_generation != service.metadata.generation) {
-    text += wrapped(fmt::format("the status is of generation {}, the spec is at {}: the controller has not seen the last edit",
-                                status.observed_generation, service.metadata.generation),
-                    2);
+    text += wrapped(
+        fmt::format("the status is for generation {}, the spec is at {}: the controller has not processed the last edit",
+                    status.observed_generation, service.metadata.generation),
+        2);
   }
   text += "\nWhat was seen\n";
   text += fmt::format("  arrivals {} requests/s, {} queued, {} tokens in, {} tokens out\n",
@@ -205,7 +207,7 @@ std::string explanation(const api::ModelService& service) {
   text +=
       fmt::format("  TTFT {}, TPOT {}, attainment {}\n", seconds_text(status.slo.time_to_first_token_s, status.slo.ttft_bound),
                   seconds_text(status.slo.time_per_output_token_s, status.slo.tpot_bound), percent_text(status.slo.attainment));
-  text += fmt::format("  workers: {} desired, {} ready, {} starting, {} draining; {}, {} an hour\n", status.workers.desired,
+  text += fmt::format("  workers: {} desired, {} ready, {} starting, {} draining; {}, {} per hour\n", status.workers.desired,
                       status.workers.ready, status.workers.starting, status.workers.draining,
                       count_text(static_cast<int>(status.gpus), "accelerator"), number_text(status.cost_per_hour));
   text += "\nWhat was predicted\n";

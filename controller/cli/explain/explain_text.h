@@ -1,5 +1,5 @@
-// One service's decision in words, for `windlass explain`: what was seen, what was predicted, what was weighed, what was
-// decided and why, what would change it, and what an objective that cannot be met would need. Pure.
+// Explains the decision about one service in words, for `windlass explain`: what was seen, predicted, considered and decided,
+// why, what would change it, and what an objective that cannot be met would need. Pure.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace windlass::cli {
 
-// The whole story, from what the controller saw and decided. `plan` was made from `snapshot`.
-// REQUIRES: index < snapshot.services.size(), and the same for the plan.
+// The full explanation, from the controller's snapshot and the plan made from it.
+// REQUIRES: index < snapshot.services.size(); the plan has as many services.
 [[nodiscard]] std::string explanation(const planner::Snapshot& snapshot, const planner::Plan& plan, std::size_t index);
 
-// The part of it that stands in the object's status, for a reader who cannot reach the controller.
+// The part that the object's status holds, for readers who cannot reach the controller.
 [[nodiscard]] std::string explanation(const api::ModelService& service);
 
 }  // namespace windlass::cli

@@ -1,5 +1,5 @@
-// Endpoints: where a running Windlass answers. `windlass up` leaves them in DIR/endpoints.json; the other commands read them
-// there, or take them from --url.
+// Endpoints: the addresses of a running Windlass. `windlass up` writes them to DIR/endpoints.json; other commands read that
+// file or take the addresses from --url.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,19 @@ class App;
 
 namespace windlass::cli {
 
-// What a controller elsewhere asks of its callers, and how it proves itself (docs/security.md). Never written anywhere.
+// The credentials and certificates for a remote controller (docs/security.md). Never written to disk.
 struct Access {
   std::string token;        // the installation's; empty: none is sent
-  std::string ca_pem;       // who may sign its certificate; empty: the system's store
-  std::string server_name;  // that its certificate holds; empty: the URL's host (a forwarded port has another)
+  std::string ca_pem;       // the authorities trusted to sign its certificate; empty: the system's store
+  std::string server_name;  // expected in its certificate; empty: the URL's host (differs behind a forwarded port)
 
   bool operator==(const Access&) const = default;
 };
 
 struct Endpoints {
   std::string controller_url;                   // "http://127.0.0.1:9401"
-  std::string gateway_url;                      // where requests go; empty when unknown
-  std::vector<std::string> gateway_admin_urls;  // where gateways show their metrics; may be empty
+  std::string gateway_url;                      // where clients send requests; empty if unknown
+  std::vector<std::string> gateway_admin_urls;  // where gateways publish their metrics; may be empty
   Access access = {};
 
   bool operator==(const Endpoints&) const = default;
@@ -37,8 +37,8 @@ struct Endpoints {
 
 [[nodiscard]] std::string endpoints_path(const std::string& directory);
 
-// --dir, --url, --gateway, --token-file, --ca-file and --server-name of a command. resolve() reads DIR/endpoints.json unless
-// --url was given.
+// The options --dir, --url, --gateway, --token-file, --ca-file and --server-name of a command. resolve() reads
+// DIR/endpoints.json unless --url was given.
 struct EndpointOptions {
   std::string directory = ".windlass";
   std::string controller_url;

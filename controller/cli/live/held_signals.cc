@@ -1,4 +1,4 @@
-// Blocks signals and hands them on; see held_signals.h.
+// Blocks signals and forwards those delivered to other threads; see held_signals.h.
 #include "controller/cli/live/held_signals.h"
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 namespace windlass::cli {
 namespace {
 
-// Runs on another thread than the first, whose id is the process': there it is blocked.
+// Signal handler on a thread other than the first. Sends the signal to the process, where the first thread blocks it.
 void hand_on(int number) {
   const int error = errno;
   syscall(SYS_tgkill, getpid(), getpid(), number);

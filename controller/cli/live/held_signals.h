@@ -1,6 +1,6 @@
-// HeldSignals: signals that wait until the program's first thread asks for them, with sigtimedwait() or a signalfd. Blocking
-// them there is not enough: a library may have started threads before main() (OpenBLAS does), and a signal that comes to one of
-// those would end the program. Such a thread hands it on.
+// HeldSignals: blocks signals so that the program's first thread can wait for them with sigtimedwait() or a signalfd. Blocking
+// them on that thread is not enough: a library may have started threads before main() (OpenBLAS does), and a signal delivered
+// to one of those would end the program. Such a thread forwards the signal to the first one.
 #pragma once
 
 #include <initializer_list>
@@ -12,15 +12,15 @@ namespace windlass::cli {
 
 class HeldSignals {
  public:
-  // REQUIRES: on the first thread. Threads that start while they are held do not get them, either.
+  // REQUIRES: called on the first thread. Threads started later do not receive these signals either.
   HeldSignals(std::initializer_list<int> numbers);
-  ~HeldSignals();  // everything as it was before
+  ~HeldSignals();  // restores the previous mask and handlers
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
   [[nodiscard]] const sigset_t& set() const { return set_; }
 
-  // The next of them, or 0 once that many seconds have passed without one.
+  // The next of these signals, or 0 if none arrives within `seconds`.
   [[nodiscard]] int within_s(double seconds) const;
 
  private:

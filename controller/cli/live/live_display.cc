@@ -10,7 +10,7 @@ namespace windlass::cli {
 
 void LiveDisplay::redraw(const std::string& text) {
   if (drawn_lines_ > 0) console_.out << fmt::format("\x1b[{}A\x1b[J", drawn_lines_);
-  // Long lines are cut, not wrapped: a wrapped one would make our count of lines wrong.
+  // Cut long lines: wrapped ones would make the count of drawn lines wrong.
   console_.out << "\x1b[?7l" << text << "\x1b[?7h" << std::flush;
   drawn_lines_ = static_cast<int>(std::count(text.begin(), text.end(), '\n'));
 }

@@ -1,5 +1,5 @@
-// LiveDisplay: shows rows as they change. On a terminal one table that redraws itself; elsewhere a line per service when its
-// workers or its trouble change, and now and then in between, so that a log tells the story.
+// LiveDisplay: prints the rows of running services as they change. A terminal shows one table that redraws itself; other
+// outputs get a line per service when its workers or its trouble change, and one after each quiet period.
 #pragma once
 
 #include <map>
@@ -13,16 +13,16 @@ namespace windlass::cli {
 
 class LiveDisplay {
  public:
-  // quiet_period_s: where there is no terminal, the longest time without a line.
+  // quiet_period_s: the longest time without a line if the output is not a terminal.
   explicit LiveDisplay(Console& console, double quiet_period_s = 10) : console_(console), quiet_period_s_(quiet_period_s) {}
 
-  // `note` stands below the table ("Ctrl-C stops everything"); only on a terminal.
+  // `note` is printed below the table ("Ctrl-C stops everything"), on a terminal only.
   void show(double elapsed_s, const std::vector<ServiceRow>& rows, const std::string& note = {});
 
-  // Lines that stay, above the table on a terminal.
+  // Prints lines that stay: on a terminal they scroll above the table.
   void announce(const std::string& lines);
 
-  // Instead of rows: why there are none. Printed when it changes.
+  // Prints why there are no rows, whenever that changes.
   void say(const std::string& message);
 
  private:

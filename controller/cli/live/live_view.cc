@@ -17,7 +17,7 @@ void tell_trouble(const planner::ServicePlan& plan, ServiceRow& row) {
       int workers = 0;
       for (const planner::Pool& pool : plan.recommended_pools) workers += pool.workers;
       if (workers == row.desired) continue;
-      row.trouble = fmt::format("{} workers are recommended, {} are there", workers, row.desired);
+      row.trouble = fmt::format("{} workers are recommended, {} exist", workers, row.desired);
       row.trouble_code = hint->reason;
       return;
     }
@@ -35,7 +35,7 @@ std::optional<double> start_time(const metrics::Exposition& page) { return page.
 
 std::string csv_number(std::optional<double> value) { return value ? fmt::format("{:.4f}", *value) : ""; }
 
-// To three digits, since 1.7 ms is 0.0017.
+// Three significant digits: 1.7 ms is 0.0017.
 std::string csv_latency(std::optional<double> seconds, Bound bound) {
   return seconds ? fmt::format("{}{:.3g}", sign_of(bound), *seconds) : "";
 }
@@ -126,7 +126,7 @@ void LiveView::measure(double now_s, ServiceRow& row, const std::map<std::string
   }
   if (arrivals) row.arrivals_per_s = arrivals;
   if (queued) row.queued = queued;
-  // Where nothing finished lately there is nothing to show, rather than the controller's figure of a longer window.
+  // If nothing finished lately, show nothing. The controller's figure covers a longer window.
   const auto show = [&](const std::optional<metrics::LatencyCounts>& counts, std::optional<double>& seconds, Bound& bound) {
     if (!counts) return;
     const auto found = counts->percentile(row.percentile);
@@ -157,7 +157,7 @@ std::string table_text(const std::vector<ServiceRow>& rows) {
   }
   std::string text = table.text();
   for (const ServiceRow& row : rows) {
-    if (row.failed > 0) text += fmt::format("{}: {} workers failed; see the logs\n", row.title(), row.failed);
+    if (row.failed > 0) text += fmt::format("{}: {} workers failed; see their logs\n", row.title(), row.failed);
     if (!row.trouble_code.empty()) text += wrapped(row.title() + ": " + row.trouble_code + ": " + row.trouble, 0);
   }
   return text;

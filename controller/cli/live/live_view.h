@@ -1,7 +1,7 @@
-// LiveView: what a person sees of running services, from the controller's last snapshot and plan and the gateways' metrics.
+// LiveView: the state of running services for a person, from the controller's last snapshot and plan and the gateways' metrics.
 //
-// Pure: texts and times come in, rows come out. Latencies and arrivals are of the last seconds, from the gateways' pages
-// where those are given; otherwise they are what the controller last measured.
+// Pure: texts and times come in, rows come out. Latencies and arrivals cover the last few seconds if gateways' pages are given;
+// otherwise they are the controller's last measurements.
 #pragma once
 
 #include <map>
@@ -23,23 +23,23 @@ struct ServiceRow {
   std::string served_name;
   int desired = 0;
   int ready = 0;
-  int starting = 0;  // pending ones too
+  int starting = 0;  // including pending ones
   int draining = 0;
   int failed = 0;
   std::optional<double> arrivals_per_s;
   std::optional<double> queued;
   std::optional<double> ttft_s;  // at the objective's percentile
   std::optional<double> tpot_s;
-  Bound ttft_bound = Bound::kNone;  // of an older gateway or Prometheus, a limit may be all that is known
+  Bound ttft_bound = Bound::kNone;  // older gateways and Prometheus may only give a bound
   Bound tpot_bound = Bound::kNone;
   double ttft_slo_s = 0;
   double tpot_slo_s = 0;
   double percentile = 95;
   std::optional<double> attainment;  // over the objective's window
-  // Misses of the last minute, in what the objective allows: above 1 the error budget is being overdrawn.
+  // Misses of the last minute as a multiple of what the objective allows. Above 1 they use up the error budget.
   std::optional<double> burn_rate;
   double cost_per_hour = 0;
-  std::string trouble_code;  // of the first condition that a person should read; empty when there is none
+  std::string trouble_code;  // of the first condition that needs attention; empty if none does
   std::string trouble;       // its message
 
   [[nodiscard]] std::string title() const { return name_space + "/" + name; }
@@ -47,15 +47,15 @@ struct ServiceRow {
 
 class LiveView {
  public:
-  // window_s: the time over which arrivals and latencies are shown.
+  // window_s: the time that arrivals and latencies cover.
   explicit LiveView(double window_s = 15) : window_s_(window_s) {}
 
-  // `gateways`: admin address -> its metrics page, with the bins of its latencies (metrics::add_latency_bins). One that could
-  // not be read is left out.
+  // `gateways` maps an admin address to its metrics page with the bins of its latencies (metrics::add_latency_bins). Gateways
+  // that could not be read are absent.
   void observe(double now_s, const planner::Snapshot& snapshot, const planner::Plan& plan,
                const std::map<std::string, metrics::Exposition>& gateways);
 
-  // In the snapshot's order.
+  // In the order of the snapshot.
   [[nodiscard]] const std::vector<ServiceRow>& rows() const { return rows_; }
 
  private:
@@ -73,7 +73,7 @@ class LiveView {
   std::vector<ServiceRow> rows_;
 };
 
-// "123ms/500ms": what is, and what shall be.
+// "123ms/500ms": measured and objective.
 [[nodiscard]] std::string ttft_text(const ServiceRow& row);
 [[nodiscard]] std::string tpot_text(const ServiceRow& row);
 [[nodiscard]] std::string attained_text(const ServiceRow& row);  // "99.5%/95%"
@@ -81,13 +81,13 @@ class LiveView {
 // The table as `windlass top --once` prints it.
 [[nodiscard]] std::string table_text(const std::vector<ServiceRow>& rows);
 
-// "default/tiny: 3 desired, 2 ready, 1 starting": what changes seldom and matters when it does.
+// "default/tiny: 3 desired, 2 ready, 1 starting": the part that seldom changes.
 [[nodiscard]] std::string state_text(const ServiceRow& row);
 
-// state_text() and the figures of the moment, in one line.
+// state_text() and the current figures, in one line.
 [[nodiscard]] std::string line_text(const ServiceRow& row);
 
-// For --record: comma-separated, a header and a line per service and moment.
+// For --record: CSV with a header, then a line per service and sample.
 [[nodiscard]] std::string csv_header();
 [[nodiscard]] std::string csv_line(double elapsed_s, const ServiceRow& row);
 

@@ -1,4 +1,4 @@
-// Fetches what the live view shows; see observer.h.
+// Fetches the data of the live view; see observer.h.
 #include "controller/cli/live/observer.h"
 
 #include <fmt/format.h>
@@ -37,10 +37,10 @@ Result<std::string> Observer::get(const std::string& url) {
   WINDLASS_ASSIGN_OR_RETURN(kube::HttpResponse response, transport_->send(request_of(url)));
   if (response.status == 401) {
     return Error{ErrorCode::kPermissionDenied,
-                 fmt::format("GET {}: found status 401; the controller wants its installation's token (--token-file)", url)};
+                 fmt::format("GET {}: must answer 200 (got 401); give the installation's token with --token-file", url)};
   }
   if (response.status != 200) {
-    return Error{ErrorCode::kUnavailable, fmt::format("GET {}: found status {}, expected 200", url, response.status)};
+    return Error{ErrorCode::kUnavailable, fmt::format("GET {}: must answer 200 (got {})", url, response.status)};
   }
   return response.body;
 }
@@ -74,7 +74,7 @@ Result<void> Observer::observe(double now_s, LiveView& view) {
   for (std::size_t i = 0; i < count; ++i) {
     auto page = page_of(i);
     if (!page) continue;
-    // A gateway of an older version has no such page: then its histograms count.
+    // Older gateways have no such page; their histograms are used instead.
     if (auto latencies = page_of(count + i)) metrics::add_latency_bins(*page, std::move(*latencies));
     gateways.emplace(endpoints_.gateway_admin_urls[i], std::move(*page));
   }

@@ -1,5 +1,5 @@
-// Observer: reads a running Windlass over HTTP (the controller's last snapshot and plan, the gateways' metrics). Changes
-// nothing there. Owns its transport; single-threaded.
+// Observer: reads the state of a running Windlass over HTTP: the controller's last snapshot and plan, and the gateways'
+// metrics. Read-only. Owns its transport; single-threaded.
 #pragma once
 
 #include <map>
@@ -26,13 +26,13 @@ class Observer {
     planner::Plan plan;
   };
 
-  // The controller's last decision. kUnavailable while it has made none.
+  // The controller's last decision. kUnavailable if it has made none yet.
   [[nodiscard]] Result<Decision> decision();
 
-  // decision() and the gateways' metrics, taken into `view`.
+  // Passes decision() and the gateways' metrics to `view`.
   [[nodiscard]] Result<void> observe(double now_s, LiveView& view);
 
-  // GET of controller or gateway paths until one answers 200: "is it up yet?". False on anything else.
+  // Whether one GET of `url` answers 200.
   [[nodiscard]] bool answers(const std::string& url);
 
  private:

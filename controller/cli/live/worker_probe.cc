@@ -1,4 +1,4 @@
-// Questions over HTTP, and a line through what they gave.
+// Sends requests to workers and fits a line to transfer times; see worker_probe.h.
 #include "controller/cli/live/worker_probe.h"
 
 #include <algorithm>
@@ -19,23 +19,23 @@ constexpr std::int64_t kBlockTokens = 16;  // of our workers' KV cache (docs/met
 constexpr double kAskS = 10;
 constexpr double kAnswerS = 300;
 constexpr std::size_t kMaxPageBytes = std::size_t{32} << 20U;  // of metrics
-constexpr double kMaxBytesPerS = 1e15;                         // of a PerformanceProfile
+constexpr double kMaxBytesPerS = 1e15;                         // the limit of a PerformanceProfile
 constexpr const char* kCompletions = "/v1/completions";
 
 Result<std::string> get(kube::HttpTransport& transport, const std::string& url) {
   WINDLASS_ASSIGN_OR_RETURN(const kube::HttpResponse response,
                             transport.send({.url = url, .timeout_s = kAskS, .max_bytes = kMaxPageBytes}));
   if (response.status == 200) return response.body;
-  return Error{ErrorCode::kUnavailable, fmt::format("GET {}: found status {}, expected 200", url, response.status)};
+  return Error{ErrorCode::kUnavailable, fmt::format("GET {}: must answer 200 (got {})", url, response.status)};
 }
 
-// Between two looks at something that a worker does.
+// The time between two polls of a worker.
 void rest() {
   const timespec pause{0, 5'000'000};
   ::nanosleep(&pause, nullptr);
 }
 
-// Looks until `done`. Error: kCancelled, or kUnavailable after kAnswerS.
+// Polls until `done`. Errors: kCancelled, or kUnavailable after kAnswerS.
 Result<void> wait_until(const std::string& what, const std::function<bool()>& stopped,
                         const std::function<Result<bool>()>& done) {
   for (const double begun_s = monotonic_s();; rest()) {
@@ -46,7 +46,7 @@ Result<void> wait_until(const std::string& what, const std::function<bool()>& st
   }
 }
 
-// What a decode worker has counted until now.
+// A decode worker's counters so far.
 struct Received {
   double bytes = 0, seconds = 0, prompts = 0;
 };
@@ -57,7 +57,7 @@ Result<Received> received_by(kube::HttpTransport& transport, const std::string& 
                   page.sum("windlass_worker_kv_transfers_total", {{"outcome", "received"}}).value_or(0)};
 }
 
-// Of a completion's usage; 0 where it has none.
+// The prompt's tokens in a completion's usage; 0 if it has none.
 double prompt_tokens_in(const std::string& answer) {
   const json body = json::parse(answer, nullptr, false);
   const json::json_pointer tokens("/usage/prompt_tokens");
@@ -69,8 +69,9 @@ Result<double> held_by(kube::HttpTransport& transport, const std::string& url) {
   WINDLASS_ASSIGN_OR_RETURN(const metrics::Exposition page, metrics_of(transport, url));
   const auto held = page.sum("windlass_worker_prompts_held");
   if (held) return *held;
-  return Error{ErrorCode::kFailedPrecondition,
-               url + "/metrics: windlass_worker_prompts_held: found none; transfers are measured between Windlass' workers"};
+  return Error{ErrorCode::kFailedPrecondition, url +
+                                                   "/metrics: must show windlass_worker_prompts_held (got none); transfers are "
+                                                   "only measured between Windlass' own workers"};
 }
 
 }  // namespace
@@ -86,10 +87,9 @@ Result<std::string> only_model(kube::HttpTransport& transport, const std::string
   }
   if (names.size() == 1) return names.front();
   if (names.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--model: found none, and {}/v1/models names none; it has to be given", url)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--model: must be given, since {}/v1/models names no model", url)};
   }
-  return Error{ErrorCode::kInvalidArgument, fmt::format("--model: found none, allowed is one of {}", fmt::join(names, ", "))};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("--model: must be one of {} (got none)", fmt::join(names, ", "))};
 }
 
 Result<metrics::Exposition> metrics_of(kube::HttpTransport& transport, const std::string& url) {
@@ -112,13 +112,13 @@ Result<TransferSample> measure_transfer(kube::HttpTransport& transport, const Wo
                             .headers = {{"Content-Type", "application/json"}, {"X-Windlass-Phase", "prefill"}},
                             .body = json{{"model", model}, {"prompt", prompt}, {"max_tokens", 1}, {"temperature", 0}}.dump(),
                             .timeout_s = kAnswerS};
-  // What was taken a moment ago may still count as held.
-  WINDLASS_RETURN_IF_ERROR(wait_until(pair.prefill_url + " did not end the prompts of others", stopped, [&]() -> Result<bool> {
+  // Prompts pulled a moment ago may still count as held.
+  WINDLASS_RETURN_IF_ERROR(wait_until(pair.prefill_url + " did not finish earlier prompts", stopped, [&]() -> Result<bool> {
     WINDLASS_ASSIGN_OR_RETURN(const double held, held_by(transport, pair.prefill_url));
     return held == 0;
   }));
-  WINDLASS_ASSIGN_OR_RETURN(const auto prefill, transport.stream(request));  // open as long as the prompt is to be held
-  WINDLASS_RETURN_IF_ERROR(wait_until(pair.prefill_url + " did not begin the prompt", stopped, [&]() -> Result<bool> {
+  WINDLASS_ASSIGN_OR_RETURN(const auto prefill, transport.stream(request));  // stays open while the worker must hold the prompt
+  WINDLASS_RETURN_IF_ERROR(wait_until(pair.prefill_url + " did not start on the prompt", stopped, [&]() -> Result<bool> {
     WINDLASS_RETURN_IF_ERROR(prefill->poll());
     return prefill->status() != 0;
   }));
@@ -126,7 +126,7 @@ Result<TransferSample> measure_transfer(kube::HttpTransport& transport, const Wo
   const auto session = headers.find("x-windlass-prefilled");
   if (prefill->status() != 200 || session == headers.end()) {
     return Error{ErrorCode::kFailedPrecondition,
-                 fmt::format("{}: found status {}, expected 200 with X-Windlass-Prefilled", request.url, prefill->status())};
+                 fmt::format("{}: must answer 200 with X-Windlass-Prefilled (got {})", request.url, prefill->status())};
   }
   WINDLASS_RETURN_IF_ERROR(wait_until(pair.prefill_url + " did not compute the prompt", stopped, [&]() -> Result<bool> {
     WINDLASS_RETURN_IF_ERROR(prefill->poll());
@@ -141,15 +141,17 @@ Result<TransferSample> measure_transfer(kube::HttpTransport& transport, const Wo
   WINDLASS_ASSIGN_OR_RETURN(const kube::HttpResponse answer, transport.send(request));
   if (answer.status != 200) {
     return Error{ErrorCode::kFailedPrecondition,
-                 fmt::format("{}: found status {}, expected 200: {}", request.url, answer.status, answer.body.substr(0, 300))};
+                 fmt::format("{}: must answer 200 (got {}): {}", request.url, answer.status, answer.body.substr(0, 300))};
   }
   WINDLASS_ASSIGN_OR_RETURN(const Received after, received_by(transport, pair.decode_url));
   const TransferSample sample{after.bytes - before.bytes, after.seconds - before.seconds, prompt_tokens_in(answer.body)};
   if (after.prompts - before.prompts == 1 && sample.bytes > 0 && sample.seconds > 0) return sample;
-  return Error{ErrorCode::kFailedPrecondition,
-               fmt::format("{} received {:g} prompts, expected 1: it computes itself what it cannot pull from {}, or has other "
-                           "requests",
-                           pair.decode_url, after.prompts - before.prompts, pair.prefill_url)};
+  return Error{
+      ErrorCode::kFailedPrecondition,
+      fmt::format(
+          "{}: must receive 1 prompt (got {:g}); it could not pull from {} and computed the prompt itself, or has other "
+          "requests",
+          pair.decode_url, after.prompts - before.prompts, pair.prefill_url)};
 }
 
 planner::MeasuredTransfer fit_transfers(const std::vector<TransferSample>& samples) {
@@ -183,10 +185,10 @@ std::string to_text(const planner::MeasuredTransfer& fitted, const std::vector<T
   const auto [least, most] = std::minmax_element(
       samples.begin(), samples.end(), [](const TransferSample& a, const TransferSample& b) { return a.bytes < b.bytes; });
   const std::string per_token =
-      fitted.bytes_per_token > 0 ? fmt::format(", {:.6g} bytes a token", fitted.bytes_per_token) : std::string();
-  return fmt::format("transfers of keys and values: {} of {:.3g} to {:.3g} MB: {:.4g} GB/s, latency {:.3g} ms{}",
-                     fitted.samples, least->bytes / 1e6, most->bytes / 1e6, fitted.bandwidth_bytes_per_s / 1e9,
-                     fitted.latency_s * 1e3, per_token);
+      fitted.bytes_per_token > 0 ? fmt::format(", {:.6g} bytes per token", fitted.bytes_per_token) : std::string();
+  return fmt::format("KV transfers: {} of {:.3g} to {:.3g} MB: {:.4g} GB/s, latency {:.3g} ms{}", fitted.samples,
+                     least->bytes / 1e6, most->bytes / 1e6, fitted.bandwidth_bytes_per_s / 1e9, fitted.latency_s * 1e3,
+                     per_token);
 }
 
 }  // namespace windlass::cli

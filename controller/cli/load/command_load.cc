@@ -1,4 +1,4 @@
-// `windlass load`: sends phases of requests to an OpenAI-compatible endpoint and says what became of them.
+// `windlass load`: sends phases of requests to an OpenAI-compatible endpoint and reports the latencies and outcomes.
 #include <ostream>
 #include <stop_token>
 
@@ -27,13 +27,13 @@ struct LoadFlags {
 
 std::string progress_text(const load::LoadProgress& progress) {
   return fmt::format(
-      "{:5.1f} of {:.0f}s: {} of {} sent, {} in flight, {} answered, {} refused, {} lost; {}/s, TTFT p95 {}, TPOT p95 {}",
+      "{:5.1f} of {:.0f}s: {} of {} sent, {} in flight, {} answered, {} rejected, {} lost; {}/s, TTFT p95 {}, TPOT p95 {}",
       progress.elapsed_s, progress.total_s, progress.sent, progress.planned, progress.in_flight, progress.completed,
       progress.rejected, progress.lost, number_text(progress.arrivals_per_s, 1), seconds_text(progress.ttft_p95_s),
       seconds_text(progress.tpot_p95_s));
 }
 
-// For a program: the names of the columns and one line.
+// CSV for programs: a header line and one line of figures.
 std::string csv(const load::LoadResult& result) {
   const auto p95 = [](const std::optional<load::Percentiles>& p) { return p ? fmt::format("{:.4f}", p->p95) : std::string(); };
   return "sent,completed,rejected,lost,duplicated,retried,elapsed_s,ttft_p95_s,tpot_p95_s,latency_p95_s,attainment\n" +
@@ -51,7 +51,7 @@ Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
   if (!flags.ttft.empty()) flags.options.ttft_slo_s = duration_s(flags.ttft);
   if (!flags.tpot.empty()) flags.options.tpot_slo_s = duration_s(flags.tpot);
   std::stop_source stop;
-  const StopSignals signals([&] { stop.request_stop(); });  // what was measured is still summed up
+  const StopSignals signals([&] { stop.request_stop(); });  // the summary covers what was measured so far
   double next_s = 0;
   return load::run_load(
       flags.options,
@@ -66,7 +66,7 @@ Result<load::LoadResult> run(LoadFlags& flags, Console& console) {
 }  // namespace
 
 void add_load(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("load", "Send phases of requests to the gateway and measure what a client sees");
+  auto* command = app.add_subcommand("load", "Send requests to the gateway and measure latencies as a client sees them");
   auto flags = std::make_shared<LoadFlags>();
   auto& options = flags->options;
   const CLI::Validator phases(
@@ -75,28 +75,29 @@ void add_load(CLI::App& app, CommandContext& context) {
         return parsed.ok() ? std::string() : parsed.error().message;
       },
       "RATE/DURATION,...");
-  command->add_option("--url", options.url, "Where the gateway takes requests")->capture_default_str();
-  command->add_option("--model", options.model, "The served name")->required();
-  command->add_option("--phases", flags->phases, "Requests a second and for how long, in turn: 2/10s,12/30s,0.5/1m")
+  command->add_option("--url", options.url, "URL of the gateway, or of any OpenAI-compatible server")->capture_default_str();
+  command->add_option("--model", options.model, "Served name of the model")->required();
+  command->add_option("--phases", flags->phases, "Requests per second and duration of each phase: 2/10s,12/30s,0.5/1m")
       ->required()
       ->check(phases);
-  command->add_option("--prompt-tokens", options.prompt_tokens, "Words in a prompt")
+  command->add_option("--prompt-tokens", options.prompt_tokens, "Words per prompt; about one token each")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--max-tokens", options.max_tokens, "Tokens in an answer")
+  command->add_option("--max-tokens", options.max_tokens, "Tokens per answer")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--seed", options.seed, "Of arrival times and prompts")->capture_default_str();
-  command->add_flag("--constant", flags->constant, "Even gaps between requests; else they come as a Poisson process");
-  command->add_flag("--whole", flags->whole, "Ask for whole answers; else they are streamed");
-  command->add_flag("--retry", options.retry, "Obey Retry-After of 429 and 503 and send again");
-  command->add_option("--ttft", flags->ttft, "Objective for the first token, for attainment: 500ms")->check(duration_check());
-  command->add_option("--tpot", flags->tpot, "Objective for each further token")->check(duration_check());
-  command->add_option("-o,--output", flags->output, "text, json (with every request) or csv")
+  command->add_option("--seed", options.seed, "Seed of arrival times and prompts")->capture_default_str();
+  command->add_flag("--constant", flags->constant, "Send requests at even intervals instead of as a Poisson process");
+  command->add_flag("--whole", flags->whole, "Ask for complete answers instead of streams");
+  command->add_flag("--retry", options.retry, "Retry after 429 and 503, as Retry-After says");
+  command->add_option("--ttft", flags->ttft, "Objective for the time to first token, for attainment: 500ms")
+      ->check(duration_check());
+  command->add_option("--tpot", flags->tpot, "Objective for the time per output token")->check(duration_check());
+  command->add_option("-o,--output", flags->output, "Output format: text, json (with every request) or csv")
       ->check(CLI::IsMember({"text", "json", "csv"}))
       ->capture_default_str();
-  command->add_flag("-q,--quiet", flags->quiet, "No progress on stderr");
-  command->footer("Exits 1 when a request was lost or answered twice, or none was answered.");
+  command->add_flag("-q,--quiet", flags->quiet, "Show no progress on stderr");
+  command->footer("Exit code 1: a request was lost or answered twice, or none was answered.");
   command->callback([&context, flags] {
     const auto result = run(*flags, context.console);
     if (!result.ok()) {

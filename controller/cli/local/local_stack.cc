@@ -39,16 +39,17 @@ Result<void> make_folders(const std::string& directory) {
   for (const char* name : {"objects", "logs"}) {
     std::error_code error;
     fs::create_directories(fs::path(directory) / name, error);
-    // One that an earlier version made may be open to others.
+    // A folder made by an earlier version may be readable by others.
     if (!error) fs::permissions(fs::path(directory) / name, fs::perms::owner_all, error);
     if (error)
-      return Error{ErrorCode::kPermissionDenied, fmt::format("--dir: cannot make {}/{}: {}", directory, name, error.message())};
+      return Error{ErrorCode::kPermissionDenied,
+                   fmt::format("--dir: must be a writable folder (cannot create {}/{}: {})", directory, name, error.message())};
   }
   return {};
 }
 
-// The folder's objects become what the files say: what an earlier run left goes. Written whole, then renamed, since a
-// controller may look at any time.
+// Makes the folder's objects match the files and removes those of an earlier run. Writes each file completely and then renames
+// it, since a controller may read it at any time.
 Result<void> place_objects(const LocalStackOptions& options) {
   const fs::path objects = fs::path(options.directory) / "objects";
   std::set<std::string> names;
@@ -57,7 +58,7 @@ Result<void> place_objects(const LocalStackOptions& options) {
     std::string name = fs::path(file).filename().string();
     for (int i = 2; !names.insert(name).second; ++i) name = fmt::format("{}-{}", i, fs::path(file).filename().string());
     const fs::path target = objects / name;
-    if (fs::equivalent(file, target, error)) continue;  // `up -f .windlass/objects/tiny.yaml`: it is there already
+    if (fs::equivalent(file, target, error)) continue;  // already in place: `up -f .windlass/objects/tiny.yaml`
     WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(file, "a YAML file"));
     WINDLASS_RETURN_IF_ERROR(write_whole_file(target, text));
   }
@@ -72,11 +73,11 @@ Result<void> place_objects(const LocalStackOptions& options) {
   return {};
 }
 
-// A socket that listens on ADDRESS:PORT.
+// Opens a listening socket at ADDRESS:PORT.
 Result<int> open_listener(const std::string& listen) {
   const auto parsed = net::parse_host_port(listen);
   const std::string host = !parsed.ok() ? "" : parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
-  in6_addr any = {};  // of either family; getaddrinfo() would take 8 for 0.0.0.8
+  in6_addr any = {};  // holds either family; getaddrinfo() would accept "8" as 0.0.0.8
   const bool is_address = inet_pton(AF_INET, host.c_str(), &any) == 1 || inet_pton(AF_INET6, host.c_str(), &any) == 1;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -85,7 +86,7 @@ Result<int> open_listener(const std::string& listen) {
   if (!is_address || parsed->port == "0" || getaddrinfo(host.c_str(), parsed->port.c_str(), &hints, &found) != 0) {
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format("--listen: found '{}', allowed is an IP address and a port: 127.0.0.1:8080 or [::1]:8080", listen)};
+        fmt::format("--listen: must be an IP address and a port such as 127.0.0.1:8080 or [::1]:8080 (got '{}')", listen)};
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> address(found, freeaddrinfo);
   const int socket = ::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -95,10 +96,10 @@ Result<int> open_listener(const std::string& listen) {
   const int why = errno;
   close(socket);
   return Error{ErrorCode::kAlreadyExists,
-               fmt::format("--listen: {} cannot be used: {}; choose another port", listen, std::strerror(why))};
+               fmt::format("--listen: must be a free address (got {}: {}); choose another port", listen, std::strerror(why))};
 }
 
-// Of a child without reaping it, so that its id stays its own; of another process, whether it is gone.
+// Whether a process has ended. Our children are not reaped here, so that their ids are not reused.
 bool has_ended(pid_t pid) {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) return info.si_pid == pid;
@@ -113,7 +114,7 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
   WINDLASS_ASSIGN_OR_RETURN(const std::string worker, sibling_program("windlass-worker"));
   std::unique_ptr<LocalStack> stack(new LocalStack);
   WINDLASS_ASSIGN_OR_RETURN(stack->listener_, open_listener(options.listen));
-  ::umask(077);  // objects hold what a service's env says, and logs what a model says: they are nobody else's
+  ::umask(077);  // objects hold the services' env and logs hold model output: private to this user
   WINDLASS_RETURN_IF_ERROR(make_folders(options.directory));
 
   stack->directory_ = options.directory;
@@ -122,8 +123,10 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
   if (lock < 0) return system_error("--dir: opening " + lock_path);
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     close(lock);
-    return Error{ErrorCode::kAlreadyExists,
-                 fmt::format("--dir: another `windlass up` runs in {}; stop it or choose another folder", options.directory)};
+    return Error{
+        ErrorCode::kAlreadyExists,
+        fmt::format("--dir: must be a folder that no other `windlass up` uses (got {}); stop that one or choose another folder",
+                    options.directory)};
   }
   stack->lock_ = lock;
   WINDLASS_RETURN_IF_ERROR(place_objects(options));
@@ -146,7 +149,7 @@ Result<std::unique_ptr<LocalStack>> LocalStack::start(const LocalStackOptions& o
     with({"--runtime", "attached", "--servers", file});
   }
   if (options.gpus > 0) with({"--local-gpus", std::to_string(options.gpus)});
-  // The workers of a controller that crashes become our children rather than nobody's.
+  // Become the parent of orphaned workers when a controller crashes.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::string logs = options.directory + "/logs/";
   const double now_s = monotonic_s();
@@ -187,7 +190,7 @@ std::string LocalStack::tend(double now_s) {
   return news;
 }
 
-// Those of our children that we did not start, once they have ended. Our own are left to their owners.
+// Reaps children that have ended and that we adopted. The children we started are left to their owners.
 void LocalStack::reap_orphans() {
   for (;;) {
     siginfo_t ended{};
@@ -197,13 +200,13 @@ void LocalStack::reap_orphans() {
   }
 }
 
-// Workers that no controller is left to end.
+// Stops workers whose controller is gone.
 void LocalStack::end_orphans() {
   const auto records = controller::WorkerRecords::open(fs::path(directory_) / "workers");
   if (!records.ok()) return;
   std::vector<pid_t> left;
   for (const controller::WorkerRecord& record : records->read()) {
-    // A child's id is not used again before we have reaped it.
+    // A child's id is not reused before we reap it.
     if (record.pid > 0 && controller::start_ticks_of(record.pid) == record.start_ticks) left.push_back(record.pid);
     records->erase(record.worker.name_space, record.worker.name);
   }
@@ -212,9 +215,9 @@ void LocalStack::end_orphans() {
   const auto all_ended = [&left] { return std::all_of(left.begin(), left.end(), has_ended); };
   while (!all_ended() && monotonic_s() < deadline) usleep(20'000);
   for (const pid_t pid : left) {
-    if (kill(pid, 0) != 0) continue;  // no child of ours, and gone: the number may become another's
+    if (kill(pid, 0) != 0) continue;  // not our child, and gone: its id may belong to another process
     kill(pid, SIGKILL);
-    kill(-pid, SIGKILL);  // and what it has started
+    kill(-pid, SIGKILL);  // the whole process group
     waitpid(pid, nullptr, 0);
   }
 }
@@ -236,9 +239,9 @@ bool LocalStack::end(SupervisedProcess& program, double patience_s, const std::f
 bool LocalStack::stop(const std::function<bool()>& hurry) {
   std::error_code error;
   fs::remove(endpoints_path(directory_), error);
-  // Who connects from here on is refused, rather than left to wait for nobody.
+  // Close the socket so that new clients are refused instead of waiting for nothing.
   close(std::exchange(listener_, -1));
-  // The gateway first: what it has accepted still needs the workers.
+  // Stop the gateway first: its requests still need the workers.
   const bool gateway_well = end(*gateway_, kGatewayPatienceS, hurry);
   const bool controller_well = end(*controller_, kControllerPatienceS, hurry);
   if (!controller_well) end_orphans();

@@ -1,9 +1,10 @@
-// LocalStack: one controller and one gateway on this machine, for `windlass up`.
+// LocalStack: runs one controller and one gateway on this machine, for `windlass up` and `windlass attach`.
 //
-// Owns a folder (one stack at a time, by a lock): objects/ as given, status/ and events.jsonl by the controller, workers/ for
-// it to find its workers again, logs/, and endpoints.json while it runs. Both programs are our children, are started again when
-// they end, and end with us. What a crash loses is what the program held: workers outlive the controller's (they become our
-// children) and are adopted by the next one, and clients wait in the socket, which is ours, for the next gateway.
+// Owns a folder, locked so that one stack uses it at a time: objects/ from the files, status/ and events.jsonl written by the
+// controller, workers/ so that a restarted controller finds its workers, logs/, and endpoints.json while the stack runs. Both
+// programs are child processes. They are restarted when they end, and end when this process does. A crash loses only what the
+// program held in memory: when the controller crashes its workers become our children and the next controller adopts them; when
+// the gateway crashes, new clients wait in the listening socket, which we own, for the next gateway.
 // Single-threaded; main thread only.
 #pragma once
 
@@ -24,16 +25,16 @@ namespace windlass::cli {
 
 struct LocalStackOptions {
   std::string directory = ".windlass";
-  std::string listen = "127.0.0.1:8080";            // of the gateway, for requests
-  int gpus = 0;                                     // what this machine offers of each class; 0: the controller's default
-  std::vector<std::string> files;                   // YAML files, already checked
-  std::map<std::string, std::string> made;          // further objects, as YAML, by the names of their files
-  std::vector<controller::AttachedServer> servers;  // that somebody else runs; none: workers are processes of ours
+  std::string listen = "127.0.0.1:8080";            // where the gateway takes requests
+  int gpus = 0;                                     // of each class on this machine; 0: the controller's default
+  std::vector<std::string> files;                   // YAML files, already validated
+  std::map<std::string, std::string> made;          // further objects: file name -> YAML
+  std::vector<controller::AttachedServer> servers;  // started by others; none: the controller starts workers itself
 };
 
 class LocalStack {
  public:
-  // Puts the files into the folder and starts both programs. The error names what is in the way; nothing runs then.
+  // Copies the files into the folder and starts both programs. On error, nothing runs.
   [[nodiscard]] static Result<std::unique_ptr<LocalStack>> start(const LocalStackOptions& options);
   ~LocalStack();
   LocalStack(const LocalStack&) = delete;
@@ -41,14 +42,14 @@ class LocalStack {
 
   [[nodiscard]] const Endpoints& endpoints() const { return endpoints_; }
 
-  // Why it cannot begin: a program has ended by itself. nullopt while all is well.
+  // Why the stack cannot come up: a program has ended. nullopt while all is well.
   [[nodiscard]] std::optional<std::string> trouble();
 
-  // Starts again what has ended. What a person should know of it, "" mostly.
+  // Restarts programs that have ended. Returns a message for the user, usually empty.
   [[nodiscard]] std::string tend(double now_s);
 
-  // Asks the gateway to finish what it has and then the controller to end its workers. Returns whether both ended well;
-  // `hurry` is asked in between and cuts it short.
+  // Asks the gateway to finish its requests, then the controller to stop its workers. Returns whether both exited with 0.
+  // Polls `hurry` meanwhile and kills them once it returns true.
   [[nodiscard]] bool stop(const std::function<bool()>& hurry);
 
  private:
@@ -62,7 +63,7 @@ class LocalStack {
   Endpoints endpoints_;
   HeldPort controller_port_;
   HeldPort admin_port_;
-  int listener_ = -1;  // of the gateway, for clients
+  int listener_ = -1;  // the gateway's socket for clients
   std::optional<SupervisedProcess> controller_;
   std::optional<SupervisedProcess> gateway_;
 };

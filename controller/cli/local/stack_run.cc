@@ -1,4 +1,4 @@
-// Starts a stack, watches it and ends it; see stack_run.h.
+// Starts a stack, watches it and stops it; see stack_run.h.
 #include "controller/cli/local/stack_run.h"
 
 #include <ostream>
@@ -13,10 +13,10 @@
 namespace windlass::cli {
 namespace {
 
-// SIGINT, SIGTERM and SIGHUP, held back and asked for: nothing happens between the lines. SIGCHLD ends a wait early.
+// Holds SIGINT, SIGTERM and SIGHUP so that they only take effect where we poll for them. SIGCHLD ends a wait early.
 class EndSignals {
  public:
-  // Waits so long for one, or until a child has ended; whether one that ends us came.
+  // Waits until a signal arrives, a child ends or the time is over. Returns whether a signal asked us to stop.
   [[nodiscard]] bool within_s(double seconds) const {
     const int number = held_.within_s(seconds);
     return number != 0 && number != SIGCHLD;
@@ -39,7 +39,7 @@ std::string request_example(const std::vector<api::Object>& objects, const Endpo
   return {};
 }
 
-// Both programs answer, or the reason why they never will.
+// Waits until both programs answer. Error: why they never will.
 Result<void> wait_until_up(LocalStack& stack, Observer& observer, const EndSignals& signals) {
   constexpr double kPatienceS = 30;
   const double deadline = monotonic_s() + kPatienceS;
@@ -55,7 +55,7 @@ Result<void> wait_until_up(LocalStack& stack, Observer& observer, const EndSigna
   return {};
 }
 
-// Until a signal.
+// Runs until a signal arrives.
 void watch(LocalStack& stack, Observer& observer, const EndSignals& signals, Console& console) {
   LiveView view;
   LiveDisplay display(console);
@@ -86,7 +86,7 @@ int run_stack(const LocalStackOptions& options, const std::vector<api::Object>& 
   bool well = true;
   if (const auto ready = wait_until_up(**stack, observer, signals); ready.ok()) {
     console.out << request_example(objects, (*stack)->endpoints())
-                << fmt::format("Logs are in {}/logs; edit {}/objects to change what runs.\n\n", options.directory,
+                << fmt::format("Logs are in {}/logs. Edit {}/objects to change what runs.\n\n", options.directory,
                                options.directory)
                 << std::flush;
     watch(**stack, observer, signals, console);
@@ -95,11 +95,11 @@ int run_stack(const LocalStackOptions& options, const std::vector<api::Object>& 
     well = false;
   }
 
-  console.out << "Stopping: requests in flight are finished first; Ctrl-C again ends it at once.\n" << std::flush;
+  console.out << "Stopping: requests in flight finish first. Press Ctrl-C again to stop immediately.\n" << std::flush;
   bool hurried = false;
   const bool ended_well = (*stack)->stop([&] { return hurried = hurried || signals.within_s(0.05); });
   if (!ended_well && !hurried && well) {
-    console.err << fmt::format("not everything ended by itself; see {}/logs\n", options.directory);
+    console.err << fmt::format("some programs had to be killed or failed; see {}/logs\n", options.directory);
   }
   if (well && ended_well) console.out << "Stopped.\n";
   return well && (ended_well || hurried) ? kDone : kFailed;

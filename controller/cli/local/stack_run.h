@@ -1,4 +1,4 @@
-// A LocalStack from its start to Ctrl-C, as `windlass up` and `windlass attach` run it: what to send where, then a live table.
+// Runs a LocalStack until Ctrl-C, for `windlass up` and `windlass attach`: prints an example request, then a live table.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace windlass::cli {
 
-// The exit code. `objects`: what runs, for an example of a request. REQUIRES: the main thread.
+// Returns the exit code. The example request uses a service of `objects`. REQUIRES: the main thread.
 [[nodiscard]] int run_stack(const LocalStackOptions& options, const std::vector<api::Object>& objects, Console& console);
 
 }  // namespace windlass::cli

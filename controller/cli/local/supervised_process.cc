@@ -1,4 +1,4 @@
-// Starts a program again when it ends; see supervised_process.h.
+// Restarts a program when it ends; see supervised_process.h.
 #include "controller/cli/local/supervised_process.h"
 
 #include <algorithm>
@@ -42,9 +42,9 @@ std::string SupervisedProcess::tend(double now_s) {
   if (!restart_at_s_) {
     if (now_s - started_s_ >= kStableS) delay_s_ = 0;
     restart_at_s_ = now_s + delay_s_;
-    // The first time a line is enough; who fails again has a reason, which its log says.
-    news = delay_s_ > 0 ? fmt::format("{}It is started again in {:.0f} s.\n", last_words(), delay_s_)
-                        : fmt::format("{} {}; it is started again.\n", program_.name, *how);
+    // The first time one line is enough. A program that fails again has a reason, and its log shows it.
+    news = delay_s_ > 0 ? fmt::format("{}It restarts in {:.0f} s.\n", last_words(), delay_s_)
+                        : fmt::format("{} {}; restarting it.\n", program_.name, *how);
     delay_s_ = std::clamp(2 * delay_s_, kMinDelayS, kMaxDelayS);
   }
   if (now_s < *restart_at_s_) return news;
@@ -55,7 +55,7 @@ std::string SupervisedProcess::tend(double now_s) {
     child_.emplace(std::move(child).value());
   } else {
     child_.reset();
-    failure_ = "cannot be started: " + child.error().message;
+    failure_ = "could not be started: " + child.error().message;
   }
   return news;
 }

@@ -1,5 +1,5 @@
-// SupervisedProcess: one of our programs that is started again whenever it ends: at once the first time, then after 1 s, 2 s, 4
-// s and so on up to 30 s; from the beginning again once it has run for a minute. Single-threaded, as ChildProcess.
+// SupervisedProcess: restarts one of our programs whenever it ends: immediately the first time, then after 1 s, 2 s, 4 s and so
+// on up to 30 s. The delay resets once the program has run for a minute. Single-threaded, like ChildProcess.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,17 @@ struct ProgramSpec {
   std::string name;               // for messages
   std::vector<std::string> argv;  // argv[0] is the program's path
   std::string log_path;
-  int inherited_fd = -1;  // a descriptor of ours that it keeps, under the same number; -1: none
+  int inherited_fd = -1;  // the child keeps this descriptor of ours under the same number; -1: none
 };
 
 class SupervisedProcess {
  public:
   [[nodiscard]] static Result<SupervisedProcess> start(ProgramSpec program, double now_s);
 
-  // Starts it again where that is due. What a person should know of it, "" mostly: why it ended, when it is started again.
+  // Restarts the program if that is due. Returns a message for the user, usually empty: why it ended and when it restarts.
   [[nodiscard]] std::string tend(double now_s);
 
-  // As ChildProcess; what has ended or could not be started counts as ended.
+  // As in ChildProcess; a program that could not be started counts as ended.
   [[nodiscard]] std::optional<std::string> ended();
   [[nodiscard]] bool ended_well() const { return child_ && child_->ended_well(); }  // REQUIRES: ended()
   void signal(int number);
@@ -38,8 +38,8 @@ class SupervisedProcess {
       : program_(std::move(program)), child_(std::move(child)), started_s_(now_s) {}
 
   ProgramSpec program_;
-  std::optional<ChildProcess> child_;  // none: the last start failed
-  std::string failure_;                // of that start
+  std::optional<ChildProcess> child_;  // nullopt: the last start failed
+  std::string failure_;                // why it failed
   double started_s_;
   double delay_s_ = 0;                  // before the next start
   std::optional<double> restart_at_s_;  // while it is down

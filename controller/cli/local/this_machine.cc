@@ -1,4 +1,4 @@
-// See this_machine.h.
+// Measures this machine through windlass-worker and builds the class; see this_machine.h.
 #include "controller/cli/local/this_machine.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace windlass::cli {
 namespace {
 
 constexpr double kMeasuringTimeoutS = 120;
-constexpr double kMemoryShare = 0.8;  // of what is free; the rest stays for everything else
+constexpr double kMemoryShare = 0.8;  // of the free memory; the rest is for other programs
 
 bool is_missing(const std::vector<api::Object>& objects) {
   const auto is_there = [](const api::Object& object) {
@@ -76,8 +76,7 @@ Result<std::string> add_this_machine(std::vector<api::Object>& objects, std::ost
   const auto& spec = std::get<api::AcceleratorClass>(added.front().value).spec;
   notes << fmt::format(
       "AcceleratorClass {}: not in the files; measured on this machine: {} cores, each {:.3g} GB/s and {:.3g} GFLOP/s while "
-      "all "
-      "are busy\n",
+      "all are busy\n",
       kThisMachine, spec.gpus_per_node, spec.memory_bandwidth_bytes_per_s / 1e9, spec.peak_flops_per_s.begin()->second / 1e9);
   objects.push_back(std::move(added.front()));
   return yaml;

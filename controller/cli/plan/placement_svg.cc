@@ -1,4 +1,4 @@
-// See placement_svg.h.
+// Draws placements and flows; see placement_svg.h.
 #include "controller/cli/plan/placement_svg.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using planner::Deployment;
 constexpr int kWidth = 900;
 constexpr const char* kUnused = "#e8e8e8";
 
-// Contrast with black text; light and dark by turns, so that neighbours differ.
+// Colours with contrast against black text, alternately light and dark so that neighbours differ.
 const char* colour_of(dispatch::Role role, std::size_t group) {
   const bool dark = group % 2 == 1;
   switch (role) {
@@ -58,18 +58,18 @@ std::string legend(const Deployment& deployment, bool any_unused, double y) {
   for (const auto role : {dispatch::Role::kPrefill, dispatch::Role::kDecode, dispatch::Role::kUnified}) {
     const bool any =
         std::any_of(deployment.chains.begin(), deployment.chains.end(), [&](const auto& group) { return group.role == role; });
-    if (any) entry(colour_of(role, 0), role == dispatch::Role::kUnified ? "both phases" : dispatch::to_string(role));
+    if (any) entry(colour_of(role, 0), role == dispatch::Role::kUnified ? "unified" : dispatch::to_string(role));
   }
-  if (any_unused) entry(kUnused, "not used");
+  if (any_unused) entry(kUnused, "unused");
   return svg;
 }
 
-// One group at its side of the flow.
+// One group on its side of the flow.
 struct Bar {
   std::size_t group = 0;
   double requests_per_s = 0;
   double top = 0, height = 0;
-  double used = 0;  // of its height, by bands that were drawn
+  double used = 0;  // height covered by the bands drawn so far
 };
 
 }  // namespace
@@ -91,7 +91,7 @@ std::string placement_svg(const GpuCluster& cluster, const Deployment& deploymen
       const int g = group_of[gpu];
       const std::string name = fmt::format("{}[{}]", node.name, i);
       if (g < 0) {
-        svg += box(x, top, kCellWidth, kCellHeight, kUnused, name + ": not used");
+        svg += box(x, top, kCellWidth, kCellHeight, kUnused, name + ": unused");
         continue;
       }
       const planner::Chain& group = deployment.chains[static_cast<std::size_t>(g)];

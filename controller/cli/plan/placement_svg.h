@@ -1,4 +1,4 @@
-// Pictures of chains on a cluster: which nodes they stand on, and what flows between prefill and decode chains. Pure.
+// Draws chains on a cluster as SVG: the GPUs they use, and the flow between prefill and decode chains. Pure.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace windlass::cli {
 
-// Nodes in a row each with their GPUs, each GPU with its chain's number and in its role's colour; SVG.
+// One row per node with its GPUs; each GPU shows its chain's number in the colour of the role.
 [[nodiscard]] std::string placement_svg(const hetero::GpuCluster& cluster, const planner::Deployment& deployment);
 
-// Prefill chains on the left, decode chains on the right, between them bands as wide as the requests that they share; SVG.
-// Empty where they share none.
+// Prefill chains on the left and decode chains on the right, joined by bands whose width is the rate of shared requests. Empty
+// if they share none.
 [[nodiscard]] std::string flow_svg(const hetero::GpuCluster& cluster, const planner::Deployment& deployment);
 
 }  // namespace windlass::cli

@@ -1,4 +1,4 @@
-// See placement_text.h.
+// Formats placements as tables; see placement_text.h.
 #include "controller/cli/plan/placement_text.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string hops_text(const hetero::GpuCluster& cluster, const planner::Chain& c
   return text;
 }
 
-// "2", or of unlike hops "2, 1".
+// "2", or "2, 1" if hops differ.
 std::string degrees_text(const planner::Chain& chain) {
   std::vector<std::size_t> degrees;
   for (const planner::Hop& hop : chain.hops) degrees.push_back(hop.gpus.size());
@@ -38,7 +38,7 @@ std::string degrees_text(const planner::Chain& chain) {
 
 std::string pairs_table(const std::vector<planner::PairShare>& pairs) {
   if (pairs.empty()) return "";
-  TextTable table({"FROM", "TO", "REQUESTS", "SHARE", "OF ITS PATH"});
+  TextTable table({"FROM", "TO", "REQUESTS", "SHARE", "OF PATH CAPACITY"});
   for (std::size_t p = 0; p < std::min(kPairsShown, pairs.size()); ++p) {
     const planner::PairShare& pair = pairs[p];
     table.add({std::to_string(pair.from), std::to_string(pair.to), rate_text(pair.requests_per_s), percent_text(pair.share),
@@ -50,7 +50,7 @@ std::string pairs_table(const std::vector<planner::PairShare>& pairs) {
 }  // namespace
 
 std::string more_text(std::size_t there, std::size_t shown) {
-  return there > shown ? fmt::format("and {} more: -o json\n", there - shown) : "";
+  return there > shown ? fmt::format("and {} more (-o json lists them)\n", there - shown) : "";
 }
 
 std::string gpus_text(const hetero::GpuCluster& cluster, const std::vector<int>& gpus) {

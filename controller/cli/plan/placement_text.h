@@ -1,4 +1,4 @@
-// Where a strategy placed chains on a cluster, as text for people. Pure.
+// Formats a strategy's placement of chains on a cluster for people. Pure.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace windlass::cli {
 
-// A line per chain ("group"), and a line per pair that shares requests.
+// One line per chain ("group"), and one per pair that shares requests.
 [[nodiscard]] std::string placement_table(const hetero::GpuCluster& cluster, const planner::Deployment& deployment);
 
 // "n0[0-1] n1[3]".
 [[nodiscard]] std::string gpus_text(const hetero::GpuCluster& cluster, const std::vector<int>& gpus);
 
-// "and 3 more: -o json", a line; empty where all are shown.
+// "and 3 more (-o json lists them)" as a line; empty if all are shown.
 [[nodiscard]] std::string more_text(std::size_t there, std::size_t shown);
 
 }  // namespace windlass::cli

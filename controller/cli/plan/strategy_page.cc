@@ -1,4 +1,4 @@
-// See strategy_page.h.
+// Draws the page of a strategy's plan; see strategy_page.h.
 #include "controller/cli/plan/strategy_page.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 using charts::Chart;
 using charts::ChartSeries;
 
-using CostPoint = std::pair<double, double>;  // dollars an hour, attainment
+using CostPoint = std::pair<double, double>;  // dollars per hour, attainment
 
-// Points that nothing cheaper attains more than, by cost.
+// The points with the highest attainment for their cost, by cost.
 std::vector<CostPoint> pareto_front(std::vector<CostPoint> points) {
   std::sort(points.begin(), points.end(), [](const CostPoint& a, const CostPoint& b) {
     return a.first != b.first ? a.first < b.first : a.second > b.second;
@@ -38,7 +38,7 @@ ChartSeries series_of(std::string name, const std::vector<CostPoint>& points, bo
 
 std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
   std::vector<CostPoint> all, weighed;
-  Chart chart{"Attainment over cost", "dollars an hour", "share of requests inside the objectives", {}};
+  Chart chart{"SLO attainment by cost", "dollars per hour", "share of requests within the objectives", {}};
   std::vector<ChartSeries> plans;
   for (const StrategyOutcome& outcome : outcomes) {
     if (!outcome.plan) continue;
@@ -54,19 +54,18 @@ std::string cost_chart(const std::vector<StrategyOutcome>& outcomes) {
   chart.series.push_back(series_of("weighed", weighed, false));
   chart.series.push_back(series_of("Pareto front", pareto_front(all), true));
   for (ChartSeries& plan : plans) chart.series.push_back(std::move(plan));
-  return figure_of(chart,
-                   "Every deployment that was simulated at the rate asked for. Nothing cheaper attains more than the front.");
+  return figure_of(chart, "All deployments simulated at the requested rate. On the front, more attainment costs more.");
 }
 
 std::string rate_chart(const search::Problem& problem, const std::vector<RateCurve>& curves) {
-  Chart chart{"Attainment over the rate", "requests per second", "share of requests inside the objectives", {}};
+  Chart chart{"SLO attainment by request rate", "requests per second", "share of requests within the objectives", {}};
   for (const RateCurve& curve : curves) {
     ChartSeries series{curve.name, {}};
     for (const RateCurve::Point& point : curve.points)
       series.points.push_back({point.requests_per_s, point.attainment, {}, {}});
     chart.series.push_back(std::move(series));
   }
-  std::string caption = fmt::format("One run of {} requests at each rate; {:.4g} requests/s are asked for.",
+  std::string caption = fmt::format("One run of {} requests at each rate; the requested rate is {:.4g} requests/s.",
                                     problem.requests_per_trial, problem.requests_per_s);
   for (const RateCurve& curve : curves) caption += fmt::format(" {}: {}.", curve.name, curve.deployment);
   return figure_of(chart, caption);
@@ -74,12 +73,13 @@ std::string rate_chart(const search::Problem& problem, const std::vector<RateCur
 
 std::string placement_figures(const hetero::GpuCluster& cluster, const search::Offer& plan) {
   std::string figures = figure_of(placement_svg(cluster, plan.deployment),
-                                  "A row a node, a box a GPU with its group's number. Boxes and bands say more under the "
-                                  "pointer.");
+                                  "One row per node; each box is a GPU with its group's number. Point at boxes and bands for "
+                                  "details.");
   if (const std::string flow = flow_svg(cluster, plan.deployment); !flow.empty()) {
-    figures += figure_of(flow, fmt::format("{:.4g} requests/s at most, of which each pair of groups takes the share that its "
-                                           "band is wide.",
-                                           plan.predicted.capacity_requests_per_s));
+    figures +=
+        figure_of(flow, fmt::format("{:.4g} requests/s at most. The width of a band is the share that its pair of groups "
+                                    "takes.",
+                                    plan.predicted.capacity_requests_per_s));
   }
   return figures;
 }

@@ -1,5 +1,5 @@
-// The page of `windlass plan --report`: one self-contained HTML file with cost over attainment, the Pareto front, and what the
-// plan can take; of a CLUSTER file with the chains on their nodes and the flow between them. Pure.
+// The page of `windlass plan --report`: one self-contained HTML file with cost, attainment, the Pareto front and capacity; for
+// a CLUSTER file, the chains on their nodes and the flow between them. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace windlass::cli {
 
-// Attainment of a deployment over the rate.
+// A deployment's attainment at several rates.
 struct RateCurve {
   std::string name;        // short, for the legend
   std::string deployment;  // what it is
@@ -20,7 +20,7 @@ struct RateCurve {
   std::vector<Point> points;
 };
 
-// `curves`: none where the problem has a cluster: then each placement is drawn instead. `notes` as in strategy_table().
+// `curves` is empty for a problem with a cluster, whose placements are drawn instead. `notes` as in strategy_table().
 [[nodiscard]] std::string strategy_page(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes,
                                         const std::vector<RateCurve>& curves, const std::vector<std::string>& notes = {});
 

@@ -1,4 +1,4 @@
-// See strategy_plan.h.
+// Reads the inputs, runs the strategies and prints their plans; see strategy_plan.h.
 #include "controller/cli/plan/strategy_plan.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ namespace windlass::cli {
 namespace {
 
 constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
-constexpr std::size_t kCurves = 4;           // of the plan and its nearest runners-up
-constexpr double kClusterTimeLimit_s = 600;  // a ceiling: searches end before, when nothing improves
+constexpr std::size_t kCurves = 4;           // the plan and its nearest runners-up
+constexpr double kClusterTimeLimit_s = 600;  // upper bound: searches end earlier when nothing improves
 constexpr const char* kScenarioWanted =
     "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
 
@@ -47,8 +47,8 @@ Result<search::Question> question_in_scenario(const std::string& path) {
   return question_of(std::move(plan), texts);
 }
 
-// What the PerformanceProfiles among the objects measured of transfers, as a controller would take it. `service` is the one
-// that the objects have.
+// The transfer times that the objects' PerformanceProfiles measured, with the trust a controller gives them. `service` is the
+// objects' only service.
 void take_transfers(const std::vector<api::Object>& objects, const std::vector<planner::AcceleratorState>& accelerators,
                     planner::Service& service) {
   std::vector<api::PerformanceProfile> profiles;
@@ -67,7 +67,7 @@ Result<search::Question> question_of_service(const StrategyFlags& flags, std::os
   planner::Snapshot snapshot = quiet_snapshot(objects);
   if (snapshot.services.size() != 1) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("found {} ModelServices, allowed is one: a strategy plans one model", snapshot.services.size())};
+                 fmt::format("the files must hold one ModelService for a strategy (got {})", snapshot.services.size())};
   }
   planner::Service& service = snapshot.services.front();
   if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
@@ -82,12 +82,12 @@ Result<search::Question> read_question(const StrategyFlags& flags, std::ostream&
   if (objects) return question_of_service(flags, notes);
   if (flags.files.size() > 1) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("-f: found {} files, allowed is one SCENARIO or CLUSTER", flags.files.size())};
+                 fmt::format("-f: must be one file with a SCENARIO or CLUSTER (got {} files)", flags.files.size())};
   }
   return question_in_scenario(flags.files.front());
 }
 
-// Cheaper first among those that hold; those that do not behind them.
+// Plans that meet the objectives first, each kind by cost.
 const StrategyOutcome* best_of(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes) {
   const StrategyOutcome* best = nullptr;
   for (const StrategyOutcome& outcome : outcomes) {
@@ -144,7 +144,7 @@ void print(const StrategyFlags& flags, const search::Problem& problem, const std
   print_structured(json, flags.output, console);
 }
 
-// On a cluster those that place on its nodes come first, and the first of them plans where nobody names another.
+// On a cluster, strategies that place on its nodes come first, and the first of them is the default.
 std::vector<const search::NamedStrategy*> wanted_strategies(const StrategyFlags& flags, const search::Problem& problem) {
   const bool on_cluster = problem.cluster != nullptr;
   std::vector<const search::NamedStrategy*> all, wanted;
@@ -162,24 +162,23 @@ struct Objection {
   int exit_code = kFailed;
 };
 
-// Why a strategy that places on nodes cannot do what is asked: there are none, or it has another goal.
+// Why a strategy that places on nodes cannot run: there is no cluster, or its goal differs.
 std::optional<Objection> objection_to(const StrategyFlags& flags, const search::Problem& problem,
                                       const search::NamedStrategy& strategy) {
   if (!strategy.needs_cluster || flags.compare) return std::nullopt;
   if (problem.cluster == nullptr) {
     return Objection{
-        fmt::format("{}: --strategy {} places a model on the nodes of a cluster: found no cluster, needed is "
+        fmt::format("{}: must have a cluster for --strategy {} (got none): "
                     "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
                     flags.files.front(), flags.strategy)};
   }
   if (flags.goal.empty() || flags.goal == to_string(search::Goal::kThroughput)) return std::nullopt;
   return Objection{
-      fmt::format("--goal: found {}; {} places for the most requests per second: allowed is throughput, or another --strategy",
-                  flags.goal, strategy.name),
+      fmt::format("--goal: must be throughput for {} (got {}); or choose another --strategy", strategy.name, flags.goal),
       kUsage};
 }
 
-// The goal and the rate that were asked for, in place of the file's.
+// Overrides the file's goal and rate.
 void take_flags(const StrategyFlags& flags, search::Problem& problem) {
   for (const search::Goal goal : {search::Goal::kCost, search::Goal::kPower, search::Goal::kThroughput}) {
     if (flags.goal == search::to_string(goal)) problem.goal = goal;
@@ -204,7 +203,7 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
     const auto limit = duration_seconds(flags.time_limit);
     if (!limit || !(*limit > 0)) {
       return fail(
-          fmt::format("windlass plan: --time-limit: found '{}', allowed is a time above 0 such as 10s", flags.time_limit),
+          fmt::format("windlass plan: --time-limit: must be a duration above 0 such as 10s (got '{}')", flags.time_limit),
           kUsage);
     }
     time_limit_s = *limit;

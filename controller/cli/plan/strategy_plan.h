@@ -1,5 +1,5 @@
-// `windlass plan` by a named strategy: from a SCENARIO without `cluster`, a CLUSTER file or a ModelService to a table, JSON,
-// YAML or a page.
+// Implements `windlass plan` with a named strategy: plans a SCENARIO without `cluster`, a CLUSTER file or a ModelService, and
+// prints a table, JSON, YAML or a page.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace windlass::cli {
 
 struct StrategyFlags {
   std::vector<std::string> files;
-  std::string strategy;    // empty: auto, or of a CLUSTER file hexgen2
+  std::string strategy;    // empty: auto, or hexgen2 for a CLUSTER file
   std::string goal;        // empty: cost
   std::string time_limit;  // empty: none
   bool compare = false;
@@ -24,10 +24,10 @@ struct StrategyFlags {
   int jobs = 0;
 };
 
-// Whether a file holds Kubernetes objects and no SCENARIO.
+// Whether a file holds Kubernetes objects rather than a SCENARIO.
 [[nodiscard]] Result<bool> holds_objects(const std::string& path);
 
-// Prints, and gives the exit code: kDone, kFailed, kUsage, kInfeasible.
+// Prints the plan and returns the exit code: kDone, kFailed, kUsage or kInfeasible.
 [[nodiscard]] int plan_by_strategy(const StrategyFlags& flags, Console& console);
 
 }  // namespace windlass::cli

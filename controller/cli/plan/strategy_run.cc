@@ -1,4 +1,4 @@
-// See strategy_run.h.
+// Runs strategies and prints structured output; see strategy_run.h.
 #include "controller/cli/plan/strategy_run.h"
 
 #include <ostream>

@@ -1,4 +1,4 @@
-// Runs strategies for `windlass plan` under a time limit, with their progress shown; and prints what came of them.
+// Runs strategies for `windlass plan` under a time limit and shows their progress; prints plans as JSON or YAML.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@
 
 namespace windlass::cli {
 
-// Borrows the executor and the line.
+// Borrows the executor and the progress line.
 class StrategyRunner {
  public:
-  // 0: no limit; it is each strategy's own.
+  // The time limit applies to each strategy; 0: none.
   StrategyRunner(Executor& executor, double time_limit_s, ProgressLine& line)
       : executor_(executor), time_limit_s_(time_limit_s), line_(line) {}
 
-  // A placement, which closed forms make, is tried in the simulator.
+  // Placements come from closed forms, so this also runs them in the simulator.
   [[nodiscard]] StrategyOutcome run(const search::NamedStrategy& strategy, const search::Problem& problem);
 
  private:
@@ -29,10 +29,10 @@ class StrategyRunner {
   ProgressLine& line_;
 };
 
-// A plan, or the name of the strategy with its error.
+// The plan, or the strategy's name and error.
 [[nodiscard]] nlohmann::ordered_json json_of(const search::Problem& problem, const StrategyOutcome& outcome);
 
-// As "json" or "yaml".
+// `output` is "json" or "yaml".
 void print_structured(const nlohmann::ordered_json& json, const std::string& output, Console& console);
 
 }  // namespace windlass::cli

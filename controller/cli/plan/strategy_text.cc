@@ -1,4 +1,4 @@
-// See strategy_text.h.
+// Formats plans as tables; see strategy_text.h.
 #include "controller/cli/plan/strategy_text.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ constexpr std::size_t kNotesShown = 8;
 
 std::string rate(double requests_per_s) { return requests_per_s > 0 ? fmt::format("{:.4g}/s", requests_per_s) : "-"; }
 
-// In the table's order.
+// Cells in the order of the table's columns.
 std::vector<std::string> figures(const search::Prediction& predicted) {
   if (!predicted.simulated && !(predicted.ttft_s > 0)) return {"-", "-", "-", rate(predicted.capacity_requests_per_s)};
   return {seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s), percent_text(predicted.attainment),
@@ -25,10 +25,10 @@ std::vector<std::string> figures(const search::Prediction& predicted) {
 
 std::string headline(const search::Problem& problem, const search::Offer& plan) {
   if (plan.holds) return "meets the objectives";
-  if (plan.deployment.chains.empty()) return "NOTHING MEETS THE OBJECTIVES; this is nearest";
+  if (plan.deployment.chains.empty()) return "NOTHING MEETS THE OBJECTIVES; this plan comes closest";
   const double capacity = plan.predicted.capacity_requests_per_s;
   if (capacity >= problem.requests_per_s) return fmt::format("serves the rate, BUT {}", plan.missed);
-  return fmt::format("SERVES AT MOST {:.4g} OF {:.4g} REQUESTS/S by its own count", capacity, problem.requests_per_s);
+  return fmt::format("SERVES AT MOST {:.4g} OF {:.4g} REQUESTS/S by the strategy's estimate", capacity, problem.requests_per_s);
 }
 
 std::string pools_table(const planner::Deployment& deployment) {
@@ -42,31 +42,31 @@ std::string pools_table(const planner::Deployment& deployment) {
   return pools.text();
 }
 
-// What it takes, and what is predicted of it.
+// The plan's resources and predictions.
 std::string figures_text(const search::Problem& problem, const search::Offer& plan) {
   const search::Prediction& predicted = plan.predicted;
   const bool placed = !plan.deployment.chains.empty();
   const std::string capacity = rate(predicted.capacity_requests_per_s);
   std::string text =
-      fmt::format("\n{}{} GPUs, {} an hour, {:.3g} kW at most{}\n", plan.gpus,
+      fmt::format("\n{}{} GPUs, {} per hour, {:.3g} kW at most{}\n", plan.gpus,
                   placed ? fmt::format(" of {}", problem.cluster->gpus()) : "", number_text(plan.cost_per_hour),
-                  plan.power_watts / 1e3, placed ? fmt::format("; up to {} by the strategy's own count", capacity) : "");
+                  plan.power_watts / 1e3, placed ? fmt::format("; up to {} by the strategy's estimate", capacity) : "");
   if (placed && !predicted.simulated) return text;
-  return text + fmt::format("at {:.4g} requests/s: TTFT {}, TPOT {}, {} inside the objectives{}{}\n", problem.requests_per_s,
+  return text + fmt::format("at {:.4g} requests/s: TTFT {}, TPOT {}, {} within the objectives{}{}\n", problem.requests_per_s,
                             seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s), percent_text(predicted.attainment),
                             predicted.simulated ? " (simulated)" : " (closed form)",
-                            placed ? "" : fmt::format("; holds up to {}", capacity));
+                            placed ? "" : fmt::format("; meets them up to {}", capacity));
 }
 
 std::string what_of(const search::Rejection& other) { return other.what.empty() ? describe(other.deployment) : other.what; }
 
 std::string runners_up(const search::Offer& plan) {
   if (plan.considered.empty()) return "";
-  // Of what is placed, latencies are predicted for the plan alone.
+  // For placements, latencies are predicted for the plan only.
   const bool placed = !plan.deployment.chains.empty();
   std::vector<std::string> head = {"RUNNER-UP", "COST/H"};
   if (!placed) head.insert(head.end(), {"TTFT", "TPOT", "ATTAINMENT"});
-  head.insert(head.end(), {"CAPACITY", "LOST BECAUSE"});
+  head.insert(head.end(), {"CAPACITY", "REJECTED BECAUSE"});
   TextTable others(head);
   for (std::size_t i = 0; i < std::min(kRunnersUpShown, plan.considered.size()); ++i) {
     const search::Rejection& other = plan.considered[i];
@@ -82,7 +82,7 @@ std::string runners_up(const search::Offer& plan) {
 
 std::string notes_text(const std::vector<std::string>& notes) {
   if (notes.empty()) return "";
-  std::string text = "\nTaken, or noted, of the file:\n";
+  std::string text = "\nNotes on the file:\n";
   for (std::size_t i = 0; i < std::min(kNotesShown, notes.size()); ++i) text += wrapped(notes[i], 2);
   if (notes.size() > kNotesShown) text += fmt::format("  and {} more\n", notes.size() - kNotesShown);
   return text;
@@ -103,7 +103,7 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
   if (placed) text += notes_text(notes);
   return text + fmt::format("\n{} {}, {:.2f} s{}\n", placed ? plan.iterations : plan.trials,
                             placed ? "refinements" : "simulations", outcome.wall_s,
-                            plan.stopped ? ", stopped before the search was through" : "");
+                            plan.stopped ? ", stopped before the search was complete" : "");
 }
 
 std::string comparison_table(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes) {
@@ -123,8 +123,8 @@ std::string comparison_table(const search::Problem& problem, const std::vector<S
   }
   const char* told = problem.cluster == nullptr
                          ? ""
-                         : "\nhexgen2 and huawei place on the nodes and their links; the others know how "
-                           "many GPUs there are of each kind, and one network.\n";
+                         : "\nhexgen2 and huawei place on nodes and links; the others know only the number "
+                           "of GPUs of each kind and one network.\n";
   return table.text() + told + (refused.empty() ? "" : "\n" + refused);
 }
 

@@ -1,4 +1,4 @@
-// What strategies planned, as text for people: one plan with its runners-up, several beside each other. Pure.
+// Formats strategies' plans for people: one plan with its runners-up, or a comparison of several. Pure.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace windlass::cli {
 
-// A strategy's plan and how long it took; or why there is none.
+// A strategy's plan, or why there is none, and how long it took.
 struct StrategyOutcome {
   std::string strategy;
   std::optional<search::Offer> plan;
-  std::string error;        // where there is no plan
-  bool infeasible = false;  // because nothing can be deployed or meet the objectives, and no nearest plan is known
+  std::string error;        // if there is no plan
+  bool infeasible = false;  // nothing can be deployed or meets the objectives, and no closest plan is known
   double wall_s = 0;
 };
 
-// A line per pool, or where it is placed on nodes per chain and pair; what is predicted, why, the runners-up, and `notes`: what
-// the file left open. REQUIRES: a plan.
+// One line per pool, or per chain and pair for a placement; then predictions, reasons, runners-up and, for a placement,
+// `notes`: the assumptions about the file. REQUIRES: outcome has a plan.
 [[nodiscard]] std::string strategy_table(const search::Problem& problem, const StrategyOutcome& outcome,
                                          const std::vector<std::string>& notes = {});
 
-// A line per strategy.
+// One line per strategy.
 [[nodiscard]] std::string comparison_table(const search::Problem& problem, const std::vector<StrategyOutcome>& outcomes);
 
 }  // namespace windlass::cli

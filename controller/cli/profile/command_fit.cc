@@ -1,4 +1,4 @@
-// `windlass fit`: measurements become a PerformanceProfile, with what it misses on measurements that it had not seen.
+// `windlass fit`: fits a PerformanceProfile to measurements, with its errors on held-out measurements.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kSplitwise =
     "a CSV file with Splitwise's columns: model, hardware, tensor_parallel, prompt_size, batch_size, token_size, prompt_time, "
-    "token_time in ms, and e2e_time where it was measured";
+    "token_time in ms, and optionally e2e_time";
 
 struct FitFlags {
   std::string file;
@@ -45,13 +45,13 @@ struct FitFlags {
   std::optional<std::int64_t> kv_capacity_tokens;
   planner::ValidationOptions validation;
   std::string html;
-  std::string max_error;  // empty: 20% for results of benchmarks, none for others
+  std::string max_error;  // empty: 20% for benchmark results, otherwise none
   bool output_anyway = false;
 };
 
 Error bad(std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; }
 
-// A line on stderr that says what is being done, for a person who waits.
+// A progress line on stderr.
 class Step {
  public:
   explicit Step(Console& console) : console_(console) {}
@@ -90,7 +90,8 @@ std::string listed(const std::vector<planner::ProfileKey>& keys) {
 
 Result<planner::ProfileKey> chosen_key(const std::vector<planner::ProfileRow>& rows, const FitFlags& flags) {
   const std::vector<planner::ProfileKey> all = planner::keys_of(rows);
-  if (all.empty()) return bad(fmt::format("{}: holds no row under its first line, allowed is {}", flags.file, kSplitwise));
+  if (all.empty())
+    return bad(fmt::format("{}: must have at least one row below its header (got none); expected {}", flags.file, kSplitwise));
   std::vector<planner::ProfileKey> fitting;
   for (const planner::ProfileKey& key : all) {
     if ((flags.target_model.empty() || key.model == flags.target_model) &&
@@ -105,37 +106,38 @@ Result<planner::ProfileKey> chosen_key(const std::vector<planner::ProfileRow>& r
         fmt::format("{} on {} with {} GPUs", flags.target_model.empty() ? "any model" : flags.target_model,
                     flags.accelerator.empty() ? "any accelerator" : flags.accelerator,
                     flags.gpus ? std::to_string(*flags.gpus) : "any number of");
-    return bad(fmt::format("{}: holds nothing of {}; it holds {}", flags.file, asked, listed(all)));
+    return bad(fmt::format("{}: must have measurements of {} (got {})", flags.file, asked, listed(all)));
   }
   return bad(
-      fmt::format("{}: found {} combinations, allowed is one: choose by --target-model, --accelerator and --gpus among {}",
+      fmt::format("{}: must select one combination (got {}); choose with --target-model, --accelerator and --gpus from {}",
                   flags.file, fitting.size(), listed(fitting)));
 }
 
-// ---- results of others' benchmarks
+// ---- benchmark results of other tools
 
 Result<planner::ProfileKey> benchmark_key(const FitFlags& flags, const std::vector<planner::BenchmarkResult>& results) {
   std::set<std::string> models;
   for (const planner::BenchmarkResult& result : results) {
     if (!result.model.empty()) models.insert(result.model);
   }
-  if (flags.accelerator.empty()) return bad("--accelerator: missing; results of benchmarks do not say what they ran on");
+  if (flags.accelerator.empty())
+    return bad("--accelerator: must be given, since benchmark results do not name their accelerator");
   if (!flags.target_model.empty()) return planner::ProfileKey{flags.target_model, flags.accelerator, flags.gpus.value_or(1)};
   if (models.size() == 1) return planner::ProfileKey{*models.begin(), flags.accelerator, flags.gpus.value_or(1)};
-  return bad(fmt::format("--target-model: missing; the results name {}",
+  return bad(fmt::format("--target-model: must be given, since the results name {}",
                          models.empty() ? "no model" : fmt::format("{}", fmt::join(models, ", "))));
 }
 
 Result<Fitted> fit_benchmarks(const FitFlags& flags, const std::vector<planner::BenchmarkResult>& all) {
   if (flags.model != "linear")
     return bad(
-        fmt::format("--model: must be linear for results of benchmarks, which hold no whole batches (got {})", flags.model));
+        fmt::format("--model: must be linear for benchmark results, which do not have complete batches (got {})", flags.model));
   WINDLASS_ASSIGN_OR_RETURN(const planner::ProfileKey key, benchmark_key(flags, all));
   std::vector<planner::BenchmarkResult> results = all;
   if (!flags.target_model.empty()) {
     const auto is_other = [&](const auto& result) { return !result.model.empty() && result.model != flags.target_model; };
     const bool any = !std::all_of(results.begin(), results.end(), is_other);
-    if (any) std::erase_if(results, is_other);  // none: the tool calls the model otherwise
+    if (any) std::erase_if(results, is_other);  // if none match, the tool uses another name for the model
   }
   std::vector<planner::ProfileRow> rows = planner::rows_of(results, key);
   auto profile = fit_rows(rows, key, {flags.model, flags.form, flags.reading, flags.validation});
@@ -145,15 +147,15 @@ Result<Fitted> fit_benchmarks(const FitFlags& flags, const std::vector<planner::
   std::set<std::string> tools;
   for (const planner::BenchmarkResult& result : results) tools.insert(result.tool);
   return Fitted{std::move(profile).value(),
-                {fmt::format("results of {}, measured under load", fmt::join(tools, " and "))},
+                {fmt::format("benchmark results of {}, measured under load", fmt::join(tools, " and "))},
                 std::move(rows)};
 }
 
-// ---- a file
+// ---- SAMPLES of either kind
 
 Result<Fitted> fit_file(const FitFlags& flags, Step& step) {
   if (!flags.config.empty() || flags.pipeline_parallel != 1) {
-    return bad(fmt::format("{}: belongs to --model operators, found with --model {}",
+    return bad(fmt::format("{}: must go with --model operators (got --model {})",
                            flags.config.empty() ? "--pipeline-parallel" : "--config", flags.model));
   }
   std::error_code error;
@@ -172,7 +174,7 @@ Result<Fitted> fit_file(const FitFlags& flags, Step& step) {
   const auto rows = planner::parse_profile_csv(text);
   if (!rows.ok()) return rows.error().within(flags.file);
   WINDLASS_ASSIGN_OR_RETURN(const planner::ProfileKey key, chosen_key(*rows, flags));
-  step.say("fitting, and validating on what was held out");
+  step.say("fitting, and validating on held-out measurements");
   auto profile = fit_rows(*rows, key, {flags.model, flags.form, flags.reading, flags.validation});
   if (!profile.ok()) return profile.error().within(flags.file);
   std::vector<planner::ProfileRow> own;
@@ -213,12 +215,11 @@ Result<planner::OperatorMeasurements> read_operators(const FitFlags& flags, Step
     if (!known.ok()) return known.error().within(path);
     if (*known) continue;
     if (!folder)
-      return bad(
-          fmt::format("{}: line 1: found columns of no known table, allowed is {}", path, planner::known_operator_tables()));
-    notes.push_back(path + ": passed over, its columns are those of no known table");
+      return bad(fmt::format("{}: line 1: must have the columns of a known table: {}", path, planner::known_operator_tables()));
+    notes.push_back(path + ": skipped, since its columns match no known table");
   }
   if (measurements.has_tables() == measurements.has_vidur()) {
-    return bad(fmt::format("{}: holds {}; allowed are the files of one origin, each {}", flags.file,
+    return bad(fmt::format("{}: must hold files of one origin (got {}), each {}", flags.file,
                            measurements.has_vidur() ? "tables of aiconfigurator and profiles of Vidur" : "no measured operator",
                            planner::known_operator_tables()));
   }
@@ -233,18 +234,17 @@ Result<planner::ModelShape> target_shape(const FitFlags& flags) {
     return shape;
   }
   if (flags.target_model.empty()) {
-    return bad(
-        "--target-model: missing, --model operators needs it or --config: which model the operators are put together to");
+    return bad("--target-model: must be given for --model operators, or --config: the model to compose from the operators");
   }
   auto shape = planner::model_shape_by_name(flags.target_model);
   if (!shape.ok()) {
-    return bad(fmt::format("--target-model: found '{}', allowed is {}; or --config with a Hugging Face config.json",
-                           flags.target_model, fmt::join(planner::model_shape_names(), ", ")));
+    return bad(fmt::format("--target-model: must be {} (got '{}'); or use --config with a Hugging Face config.json",
+                           fmt::join(planner::model_shape_names(), ", "), flags.target_model));
   }
   return shape;
 }
 
-// How many GPUs Vidur's samples are of, where --gpus does not say.
+// The number of GPUs of Vidur's samples, if --gpus is not given.
 Result<int> gpus_for(const FitFlags& flags, const planner::OperatorMeasurements& measurements) {
   if (!measurements.has_vidur()) return flags.gpus.value_or(1);
   const std::vector<int> measured = planner::gpus_of(measurements.vidur);
@@ -252,29 +252,28 @@ Result<int> gpus_for(const FitFlags& flags, const planner::OperatorMeasurements&
   if (flags.gpus && std::find(measured.begin(), measured.end(), *flags.gpus / flags.pipeline_parallel) != measured.end()) {
     return *flags.gpus;
   }
-  return bad(fmt::format("--gpus: {}, allowed is what {} was measured with: {}",
-                         flags.gpus ? fmt::format("found {}", *flags.gpus) : "missing", flags.file, fmt::join(measured, ", ")));
+  return bad(fmt::format("--gpus: must be a number of GPUs that {} was measured with: {} (got {})", flags.file,
+                         fmt::join(measured, ", "), flags.gpus ? std::to_string(*flags.gpus) : "none"));
 }
 
 Result<Fitted> fit_measured_operators(const FitFlags& flags, Step& step) {
   WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, target_shape(flags));
   const auto accelerator = planner::accelerator_by_name(flags.accelerator);
   if (!accelerator.ok()) {
-    return bad(fmt::format(
-        "--accelerator: {}, allowed is {}",
-        flags.accelerator.empty() ? "missing, --model operators needs it" : fmt::format("found '{}'", flags.accelerator),
-        fmt::join(planner::accelerator_names(), ", ")));
+    return bad(fmt::format("--accelerator: must be {} for --model operators (got {})",
+                           fmt::join(planner::accelerator_names(), ", "),
+                           flags.accelerator.empty() ? "none" : fmt::format("'{}'", flags.accelerator)));
   }
   Fitted fitted;
   WINDLASS_ASSIGN_OR_RETURN(planner::OperatorMeasurements measurements, read_operators(flags, step, fitted.notes));
   if (measurements.vidur_hidden && *measurements.vidur_hidden != shape.hidden) {
-    return bad(fmt::format("{}: n_embd: found {:.0f}, allowed is the model's {}: the profiles are of another model", flags.file,
-                           *measurements.vidur_hidden, shape.hidden));
+    return bad(fmt::format("{}: n_embd: must be the model's (got {:.0f}, the model has {}); the profiles are of another model",
+                           flags.file, *measurements.vidur_hidden, shape.hidden));
   }
   WINDLASS_ASSIGN_OR_RETURN(const int gpus, gpus_for(flags, measurements));
   if (gpus % flags.pipeline_parallel != 0) {
     return bad(
-        fmt::format("--pipeline-parallel: found {}, allowed is a divisor of the {} GPUs", flags.pipeline_parallel, gpus));
+        fmt::format("--pipeline-parallel: must divide the number of GPUs (got {} for {} GPUs)", flags.pipeline_parallel, gpus));
   }
   planner::OperatorFitRequest request{shape, *accelerator, {}, flags.validation};
   request.options.pipeline_parallel = flags.pipeline_parallel;
@@ -289,20 +288,20 @@ Result<Fitted> fit_measured_operators(const FitFlags& flags, Step& step) {
     measurements.tables = std::move(tables->tables);
     request.options.overhead = tables->overhead;
   }
-  step.say("fitting, and validating on what was held out");
+  step.say("fitting, and validating on held-out measurements");
   auto fit = planner::fit_operators(measurements.tables, request);
   if (!fit.ok()) return fit.error().within(flags.file);
   fitted.profile = std::move(fit->profile);
   fitted.notes.insert(fitted.notes.end(), fit->notes.begin(), fit->notes.end());
   if (!measurements.devices.empty()) {
-    fitted.notes.push_back(fmt::format("the tables say that they were measured on {}", fmt::join(measurements.devices, ", ")));
+    fitted.notes.push_back(fmt::format("according to the tables, measured on {}", fmt::join(measurements.devices, ", ")));
   }
   fitted.profile.source.format = vidur ? "VidurProfiles" : "OperatorTables";
   fitted.profile.model = flags.target_model.empty() ? shape.architecture : flags.target_model;
   return fitted;
 }
 
-// False where the errors are beyond the bound, which has been said then.
+// Returns false and prints why if the errors are beyond the bound.
 Result<bool> fit(const FitFlags& flags, Console& console) {
   Result<Fitted> fitted = [&] {
     Step step(console);
@@ -335,60 +334,63 @@ void add_fit(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("fit", "Fit a latency model to measurements and write it as a PerformanceProfile");
   auto flags = std::make_shared<FitFlags>();
   command
-      ->add_option(
-          "-f,--file", flags->file,
-          "Measurements: a CSV file; results of benchmarks, or a folder of them; with --model operators a folder of CSV "
-          "files, or one")
+      ->add_option("-f,--file", flags->file,
+                   "Measurements: a CSV file, or benchmark results in a file or folder; for --model operators, CSV files in a "
+                   "folder, or one file")
       ->required()
       ->option_text("SAMPLES REQUIRED");
   command
       ->add_option("--model", flags->model,
-                   "linear: lines. profile: medians, interpolated. operators: put together from operators")
+                   "linear: straight lines. profile: interpolated medians. operators: composed from operator times")
       ->required()
       ->check(CLI::IsMember({"linear", "profile", "operators"}))
       ->option_text("linear|profile|operators REQUIRED");
-  command->add_option("-o,--output", flags->output, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
+  command
+      ->add_option("-o,--output", flags->output,
+                   "Write the PerformanceProfile to this file; -: to stdout, with the error table on stderr")
       ->option_text("FILE [-]");
-  command->add_option("--target-model", flags->target_model, "The model: its name in SAMPLES; operators: in the catalog")
+  command->add_option("--target-model", flags->target_model, "Name of the model in SAMPLES; for operators, in the catalog")
       ->option_text("NAME");
-  command->add_option("--config", flags->config, "operators: the model's config.json, for models not in the catalog")
+  command->add_option("--config", flags->config, "For operators: config.json of a model that is not in the catalog")
       ->option_text("FILE");
-  command->add_option("--accelerator", flags->accelerator, "The accelerator: its name in SAMPLES; operators: in the catalog")
+  command->add_option("--accelerator", flags->accelerator, "Name of the accelerator in SAMPLES; for operators, in the catalog")
       ->option_text("NAME");
-  command->add_option("--gpus", flags->gpus, "GPUs of one worker")->check(whole_between(1, 4096))->option_text("N");
-  command->add_option("--pipeline-parallel", flags->pipeline_parallel, "operators: stages among these GPUs")
+  command->add_option("--gpus", flags->gpus, "GPUs per worker")->check(whole_between(1, 4096))->option_text("N");
+  command->add_option("--pipeline-parallel", flags->pipeline_parallel, "For operators: pipeline stages among these GPUs")
       ->check(whole_between(1, 1024))
       ->option_text("N [1]");
-  command->add_option("--name", flags->name, "Of the PerformanceProfile; MODEL-ACCELERATOR-Ngpu when left out")
+  command->add_option("--name", flags->name, "Name of the PerformanceProfile; default: MODEL-ACCELERATOR-Ngpu")
       ->option_text("NAME");
-  command->add_option("--form", flags->form, "linear: aladdin, huawei, or best: that with the smaller error")
+  command->add_option("--form", flags->form, "For linear: aladdin, huawei, or best for the one with the smaller error")
       ->check(CLI::IsMember({"aladdin", "huawei", "best"}))
       ->capture_default_str();
-  command->add_option("--reading", flags->reading, "profile: batchShape, or batchTokens as Splitwise's simulator reads it")
+  command->add_option("--reading", flags->reading, "For profile: batchShape, or batchTokens as in Splitwise's simulator")
       ->check(CLI::IsMember({"batchShape", "batchTokens"}))
       ->capture_default_str();
   command
       ->add_option("--kv-capacity-tokens", flags->kv_capacity_tokens,
-                   "Tokens in a worker's KV cache, in place of what its memory leaves")
+                   "Tokens in a worker's KV cache; default: computed from its memory")
       ->check(whole_between(1, 1'000'000'000'000))
       ->option_text("N");
-  command->add_option("--html", flags->html, "Write a page that draws what was measured and the fit; not for operators")
+  command->add_option("--html", flags->html, "Write an HTML page that plots measurements and fit; not for operators")
       ->option_text("FILE");
   command
       ->add_option("--max-error", flags->max_error,
-                   "Bound of each part's median error on measurements held out; beyond it nothing is written")
+                   "Highest median error of each part on held-out measurements; above it no profile is written")
       ->check(percent_check())
-      ->option_text("PERCENT [none; 20% for results of benchmarks]");
-  command->add_flag("--output-anyway", flags->output_anyway, "Write the profile beyond the bound, too; the exit code stays 1");
-  command->add_option("--folds", flags->validation.folds, "Of the cross-validation")
+      ->option_text("PERCENT [none; 20% for benchmark results]");
+  command->add_flag("--output-anyway", flags->output_anyway,
+                    "Write the profile even if its error is above --max-error; the exit code stays 1");
+  command->add_option("--folds", flags->validation.folds, "Folds of the cross-validation")
       ->check(whole_between(2, 1000))
       ->capture_default_str();
-  command->add_option("--seed", flags->validation.seed, "Of the folds")
+  command->add_option("--seed", flags->validation.seed, "Seed of the folds")
       ->check(whole_between(0, std::int64_t{1} << 53))
       ->capture_default_str();
-  command->footer("SAMPLES, gzipped or not. linear, profile: " + std::string(kSplitwise) + ". operators: each file " +
-                  planner::known_operator_tables() + "; all of one accelerator. linear, too: " + std::string(kBenchmarkFiles) +
-                  ". docs/fit.md has examples. Exit code 1: the error is beyond --max-error; 2: the input is wrong, with file, "
+  command->footer("SAMPLES may be gzipped. For linear and profile: " + std::string(kSplitwise) + ". For operators: each file " +
+                  planner::known_operator_tables() +
+                  "; all of one accelerator. For linear also: " + std::string(kBenchmarkFiles) +
+                  ". docs/fit.md has examples. Exit code 1: the error is above --max-error; 2: the input is wrong, with file, "
                   "line or field.");
   command->callback([&context, flags] {
     const auto done = fit(*flags, context.console);

@@ -1,5 +1,5 @@
-// `windlass profile`: measures a running worker over prompts and batches, and transfers to it, and writes a PerformanceProfile,
-// or says why what it measured makes none.
+// `windlass profile`: measures a running worker with several prompt and batch sizes, and transfers to it, and writes a
+// PerformanceProfile, or says why the measurements are not good enough for one.
 #include <algorithm>
 #include <optional>
 #include <ostream>
@@ -39,7 +39,7 @@ struct ProfileFlags {
   std::string csv, html;
 };
 
-// Each size once, the smallest first.
+// Sorted, without duplicates.
 std::vector<int> in_order(std::vector<int> sizes) {
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -47,11 +47,11 @@ std::vector<int> in_order(std::vector<int> sizes) {
 }
 
 struct Transfers {
-  std::optional<planner::MeasuredTransfer> fitted;  // none: no transfer could be measured
+  std::optional<planner::MeasuredTransfer> fitted;  // nullopt: no transfer could be measured
   std::string note;
 };
 
-// Of each prompt size that was measured, after one that warms up; what cannot be measured becomes a part of the note.
+// Measures a transfer of each prompt size, after one to warm up. Failures are added to the note.
 Result<Transfers> measure_transfers(const ProfileFlags& flags, const std::vector<int>& prompts, kube::HttpTransport& transport,
                                     const std::stop_token& stop) {
   const WorkerPair pair{flags.prefill_url, flags.target.url};
@@ -69,7 +69,7 @@ Result<Transfers> measure_transfers(const ProfileFlags& flags, const std::vector
       if (sample.ok()) {
         samples.push_back(*sample);
       } else if (sample.error().code == ErrorCode::kFailedPrecondition) {
-        left_out += fmt::format("; prompts of {} words left out: {}", words, sample.error().message);
+        left_out += fmt::format("; prompts of {} words skipped: {}", words, sample.error().message);
         break;
       } else {
         return sample.error();
@@ -108,7 +108,7 @@ Result<MeasuredProfile> measure(ProfileFlags& flags, const planner::ProfileKey& 
       [&](const std::vector<planner::ProfileRow>& rows) { return fit_rows(rows, key, flags.fit); }, world);
 }
 
-// The prompt sizes that were measured.
+// The prompt sizes of the measurements.
 std::vector<int> prompts_of(const std::vector<ProfileCell>& cells) {
   std::vector<int> prompts;
   prompts.reserve(cells.size());
@@ -125,10 +125,10 @@ void take_texts(ProfileFlags& flags) {
   if (!flags.tpot.empty()) flags.grid.tpot_s = duration_s(flags.tpot);
 }
 
-// False where the profile is useless, which has been said then.
+// Returns false and prints why if the profile is not good enough.
 Result<bool> profile(ProfileFlags& flags, Console& console) {
   take_texts(flags);
-  flags.target.seed = std::random_device{}();  // other prompts each time: the worker may have kept those of the last one
+  flags.target.seed = std::random_device{}();  // new prompts each time: the worker may have cached earlier ones
   std::stop_source stop;
   const StopSignals signals([&] { stop.request_stop(); });
   kube::CurlTransport transport{{}};
@@ -137,7 +137,7 @@ Result<bool> profile(ProfileFlags& flags, Console& console) {
   }
   const planner::ProfileKey key{flags.target.model, flags.accelerator, flags.gpus};
   WINDLASS_ASSIGN_OR_RETURN(MeasuredProfile measured, measure(flags, key, stop, console));
-  // Kept before anything can go wrong with the fit.
+  // Save the measurements before the fit can fail.
   if (!flags.csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.csv, profile_csv(all_runs_of(measured.cells))));
   if (!flags.html.empty() && measured.profile) {
     const std::string text = error_text({*measured.profile, measured.notes}) + "\n" + measured.problem;
@@ -153,7 +153,7 @@ Result<bool> profile(ProfileFlags& flags, Console& console) {
     const auto page = metrics_of(transport, flags.target.url);
     if (page.ok()) flags.output.kv_capacity_tokens = kv_capacity_tokens(*page);
     if (!flags.output.kv_capacity_tokens)
-      measured.notes.emplace_back("the worker does not say how many tokens its KV cache holds (--kv-capacity-tokens)");
+      measured.notes.emplace_back("the worker does not report the size of its KV cache; give it with --kv-capacity-tokens");
   }
   if (!flags.prefill_url.empty()) {
     auto transfers = measure_transfers(flags, prompts_of(measured.cells), transport, stop.get_token());
@@ -168,71 +168,71 @@ Result<bool> profile(ProfileFlags& flags, Console& console) {
 }
 
 void add_target(CLI::App& command, ProfileFlags& flags) {
-  command.add_option("--worker", flags.target.url, "The worker, which should have nothing else to do")
+  command.add_option("--worker", flags.target.url, "URL of the worker, which must be idle otherwise")
       ->option_text("URL [http://127.0.0.1:8000]");
-  command.add_option("--model", flags.target.model, "The served name; the worker's, where it has one alone")
+  command.add_option("--model", flags.target.model, "Served name of the model; default: the worker's only model")
       ->option_text("NAME");
-  command
-      .add_option("--prefill-worker", flags.prefill_url,
-                  "A worker that computes prompts: transfers of keys and values from it are measured, too")
+  command.add_option("--prefill-worker", flags.prefill_url, "URL of a prefill worker: also measures KV transfers from it")
       ->check(CLI::Validator(
           [](const std::string& url) {
-            return url.rfind("http://", 0) == 0 ? std::string() : "found " + url + ", allowed is http://HOST:PORT";
+            return url.rfind("http://", 0) == 0 ? std::string() : "must be http://HOST:PORT (got " + url + ")";
           },
           ""))
       ->option_text("URL");
-  command.add_option("--accelerator", flags.accelerator, "AcceleratorClass that it runs on, for the profile")
+  command.add_option("--accelerator", flags.accelerator, "AcceleratorClass of the worker, for the profile")
       ->required()
       ->option_text("NAME REQUIRED");
   command.add_option("--gpus", flags.gpus, "GPUs of the worker")->check(CLI::Range(1, 4096))->option_text("N [1]");
 }
 
-// What is measured.
+// Options for what is measured.
 void add_grid(CLI::App& command, ProfileFlags& flags) {
   command
       .add_option("--prompts", flags.grid.prompts,
-                  "Prompt sizes in words, with a large vocabulary about as many tokens; left out, 16 and four times as many "
-                  "again and again, up to the longest that the endpoint takes")
+                  "Prompt sizes in words, about one token each with a large vocabulary; default: 16, 64, 256 and so on "
+                  "up to the longest that the endpoint takes")
       ->delimiter(',')
       ->check(CLI::Range(1, 1'000'000))
       ->option_text("N,N,...");
   command
       .add_option("--batches", flags.grid.batches,
-                  "Prompts sent at once; left out, 1, 2, 4 to 64, until the throughput stops growing or the endpoint runs no "
-                  "more at once")
+                  "Concurrent prompts; default: 1, 2, 4 to 64, until the throughput stops growing or the endpoint queues "
+                  "requests")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->option_text("N,N,...");
-  command.add_option("--ttft", flags.ttft, "Objective for the first token: no size is chosen far beyond it")
+  command.add_option("--ttft", flags.ttft, "Objective for the time to first token; no size far beyond it is chosen")
       ->check(duration_check())
       ->option_text("DURATION");
-  command.add_option("--tpot", flags.tpot, "Objective for each further token: the same")
+  command.add_option("--tpot", flags.tpot, "Objective for the time per output token; no size far beyond it is chosen")
       ->check(duration_check())
       ->option_text("DURATION");
-  command.add_option("--max-tokens", flags.grid.max_tokens, "Tokens in an answer; left out, 32 to 256, by how fast they come")
+  command.add_option("--max-tokens", flags.grid.max_tokens, "Tokens per answer; default: 32 to 256, depending on their speed")
       ->check(CLI::Range(2, 100'000))
       ->option_text("N");
-  command.add_option("--repeats", flags.grid.repeats, "Runs of each load point, before those that scatter are repeated")
+  command.add_option("--repeats", flags.grid.repeats, "Runs of each load point, before noisy ones are repeated")
       ->check(CLI::Range(1, 1000))
       ->option_text("N [3]");
 }
 
-// How well the fit must do.
+// Options for the quality of the fit.
 void add_fit_flags(CLI::App& command, ProfileFlags& flags) {
   command
       .add_option("--max-error", flags.max_error,
-                  "Bound of the median error on load points held out, of prefill and of decode; beyond it nothing is written")
+                  "Highest median error of prefill and of decode on held-out load points; above it no profile is written")
       ->check(percent_check())
       ->option_text("PERCENT [20%]");
   command
       .add_option("--budget", flags.budget,
-                  "How long to repeat until the bound holds; sizes that are given are measured once however long they take")
+                  "Time for repeats until --max-error is met; given sizes are measured once in any case")
       ->check(duration_check())
       ->option_text("DURATION [5m]");
-  command.add_flag("--output-anyway", flags.output_anyway, "Write the profile beyond the bound, too; the exit code stays 1");
+  command.add_flag("--output-anyway", flags.output_anyway,
+                   "Write the profile even if its error is above --max-error; the exit code stays 1");
   command
-      .add_option("--fit", flags.fit.model,
-                  "linear: lines. profile: medians, interpolated. best: lines, or medians where these alone keep the bound")
+      .add_option(
+          "--fit", flags.fit.model,
+          "linear: straight lines. profile: interpolated medians. best: lines, or medians if only they meet --max-error")
       ->check(CLI::IsMember({"linear", "profile", "best"}))
       ->option_text("linear|profile|best [best]");
 }
@@ -240,17 +240,17 @@ void add_fit_flags(CLI::App& command, ProfileFlags& flags) {
 void add_output(CLI::App& command, ProfileFlags& flags) {
   command
       .add_option("--kv-capacity-tokens", flags.output.kv_capacity_tokens,
-                  "Tokens in the worker's KV cache; left out, what its metrics say")
+                  "Tokens in the worker's KV cache; default: from its metrics")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
       ->option_text("N");
-  command.add_option("--name", flags.output.name, "Of the PerformanceProfile; MODEL-ACCELERATOR-Ngpu when left out")
+  command.add_option("--name", flags.output.name, "Name of the PerformanceProfile; default: MODEL-ACCELERATOR-Ngpu")
       ->option_text("NAME");
-  command.add_option("--csv", flags.csv, "Keep the measurements here, as `windlass fit` reads them")->option_text("FILE");
-  command
-      .add_option("--html", flags.html,
-                  "Write a page that draws what was measured and the fit, also of a profile that is refused")
+  command.add_option("--csv", flags.csv, "Write the measurements to this file, for `windlass fit`")->option_text("FILE");
+  command.add_option("--html", flags.html, "Write an HTML page that plots measurements and fit, even of a rejected profile")
       ->option_text("FILE");
-  command.add_option("-o,--output", flags.output.file, "Write the PerformanceProfile here; -: to stdout, the errors to stderr")
+  command
+      .add_option("-o,--output", flags.output.file,
+                  "Write the PerformanceProfile to this file; -: to stdout, with the error table on stderr")
       ->option_text("FILE [-]");
 }
 
@@ -277,9 +277,8 @@ void add_profile(CLI::App& app, CommandContext& context) {
   flags->target.url = "http://127.0.0.1:8000";
   for (const auto add : {add_target, add_grid, add_fit_flags, add_output}) add(*command, *flags);
   command->footer(
-      "Times are those that a client sees. Exit code 1: the worker did not answer, or the profile's error is beyond "
-      "--max-error; "
-      "2: the input is wrong.");
+      "Times are measured as a client sees them. Exit code 1: the worker did not answer, or the profile's error is above "
+      "--max-error; 2: the input is wrong.");
   command->callback([&context, flags] { run_profile(*flags, context); });
 }
 

@@ -1,4 +1,4 @@
-// See fit_benchmarks.h.
+// Finds and reads result files; see fit_benchmarks.h.
 #include "controller/cli/profile/fit_benchmarks.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Results of others' load generators, read for `windlass fit`: from a file, or from a folder of runs.
+// Reads results of other load generators for `windlass fit`: one file, or a folder of runs.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,13 @@
 
 namespace windlass::cli {
 
-// For messages: what such a file is.
+// Describes such a file in messages.
 inline constexpr const char* kBenchmarkFiles =
     "a result of `vllm bench serve --save-result`, AIPerf's profile_export_aiperf.json or .csv, GuideLLM's benchmarks.json, or "
-    "a "
-    "folder of them";
+    "a folder of them";
 
-// All results in a file, or in the files of a folder and of its folders; others there are passed over. AIPerf writes each run
-// as JSON and as CSV: the JSON counts. Error: nothing can be read, nothing is a result, or one is not what its tool writes.
+// All results in a file, or in the files of a folder and its subfolders; other files there are skipped. AIPerf writes each run
+// as JSON and CSV; only the JSON is used. Errors: nothing can be read, nothing is a result, or one is malformed.
 [[nodiscard]] Result<std::vector<planner::BenchmarkResult>> read_benchmarks(const std::string& path,
                                                                             const std::function<void(const std::string&)>& say);
 

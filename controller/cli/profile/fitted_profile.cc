@@ -1,4 +1,4 @@
-// The choice between fits, and the profile as YAML beside the table of its errors.
+// Chooses between fits and writes the profile as YAML with the table of its errors; see fitted_profile.h.
 #include "controller/cli/profile/fitted_profile.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ double mean_error(const planner::PerformanceProfile& profile) {
   return sum;
 }
 
-// Of lower-case letters, digits and dashes, as the API server wants names.
+// Turns text into a valid object name: lower-case letters, digits and dashes.
 std::string default_name(const planner::PerformanceProfile& profile) {
   std::string name;
   for (const char c : fmt::format("{}-{}-{}gpu", profile.model, profile.accelerator, profile.gpus_per_worker)) {
@@ -41,7 +41,7 @@ std::string error_text(const Fitted& fitted) {
   const planner::PerformanceProfile& profile = fitted.profile;
   const char* type = planner::fit_type(profile);
   std::string text =
-      fmt::format("{} on {}, {} GPU{} a worker: {} fit of {} measurements{}\n", profile.model, profile.accelerator,
+      fmt::format("{} on {}, {} GPU{} per worker: {} fit of {} measurements{}\n", profile.model, profile.accelerator,
                   profile.gpus_per_worker, profile.gpus_per_worker == 1 ? "" : "s", type, profile.source.rows,
                   profile.source.left_out > 0 ? fmt::format(", {} left out", profile.source.left_out) : "");
   if (const auto* lines = std::get_if<planner::FittedLines>(&profile.fit)) {
@@ -83,7 +83,7 @@ Result<planner::PerformanceProfile> fit_rows(const std::vector<planner::ProfileR
   if (fit.form == "aladdin") return planner::fit_lines(rows, key, planner::LinearForm::kAladdin, fit.validation);
   if (fit.form == "huawei") return planner::fit_lines(rows, key, planner::LinearForm::kHuawei, fit.validation);
   WINDLASS_ASSIGN_OR_RETURN(auto simple, planner::fit_lines(rows, key, planner::LinearForm::kAladdin, fit.validation));
-  // Two more terms need more samples; where there are too few of them, the simple form is what there is.
+  // The form with two more terms needs more samples. If there are too few, use the simple form.
   const auto full = planner::fit_lines(rows, key, planner::LinearForm::kHuawei, fit.validation);
   return full.ok() && mean_error(*full) < mean_error(simple) ? *full : simple;
 }
@@ -92,7 +92,7 @@ void tell_refused(const std::string& command, const std::string& problem, const 
                   Console& console) {
   for (const std::string& note : notes) console.err << "Note: " << note << "\n";
   console.err << "windlass " << command << ": " << problem << "\nNothing was written"
-              << (could ? "; --output-anyway writes this profile all the same.\n" : ".\n");
+              << (could ? "; --output-anyway writes this profile anyway.\n" : ".\n");
 }
 
 Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& console) {
@@ -104,10 +104,10 @@ Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& 
   object.spec = profile;
   const nlohmann::json json = api::to_json(object);
   nlohmann::json checked = json;
-  checked["metadata"]["namespace"] = "default";  // decided where it is applied
+  checked["metadata"]["namespace"] = "default";  // a placeholder for validation: kubectl apply decides
   if (const auto mistakes = api::validate(checked); !mistakes.empty()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: the profile would not be valid: {}", output.source, mistakes.front().text())};
+                 fmt::format("{}: must give a valid profile: {}", output.source, mistakes.front().text())};
   }
   const std::string yaml = api::to_yaml(json);
   if (output.file == "-") {

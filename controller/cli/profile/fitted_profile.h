@@ -1,5 +1,5 @@
-// From measured rows to a PerformanceProfile in a file, with its errors as a table: what `windlass fit` and `windlass profile`
-// share.
+// Turns measured rows into a PerformanceProfile file and a table of its errors; shared by `windlass fit` and `windlass
+// profile`.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,14 @@
 
 namespace windlass::cli {
 
-// Which fit: the values of --model or --fit (here linear, profile, or best: lines, and medians where only these keep the
-// bound),
+// Which fit: the values of --model or --fit (here linear, profile, or best: lines, or medians if only they meet the bound),
 // --form and --reading.
 struct RowFit {
   std::string model = "linear";
   std::string form = "best";
   std::string reading = "batchShape";
   planner::ValidationOptions validation = {};
-  double max_error = 0.2;  // best: the bound of the median error of each phase
+  double max_error = 0.2;  // best: highest median error of each phase
 };
 
 [[nodiscard]] Result<planner::PerformanceProfile> fit_rows(const std::vector<planner::ProfileRow>& rows,
@@ -30,24 +29,24 @@ struct RowFit {
 struct Fitted {
   planner::PerformanceProfile profile;
   std::vector<std::string> notes;
-  std::vector<planner::ProfileRow> rows = {};  // what it was fitted to, where it can be drawn
+  std::vector<planner::ProfileRow> rows = {};  // the fitted rows, if they can be plotted
 };
 
-// What was fitted, with its notes and a table of its errors.
+// A summary of the fit, its notes and a table of its errors.
 [[nodiscard]] std::string error_text(const Fitted& fitted);
 
-// Where it goes.
+// Where the profile is written.
 struct ProfileOutput {
-  std::string source;  // of the measurements, for the profile's own field
+  std::string source;  // of the measurements; stored in the profile
   std::string name;    // of the PerformanceProfile; empty: MODEL-ACCELERATOR-Ngpu
   std::optional<std::int64_t> kv_capacity_tokens;
-  std::string file = "-";  // "-": to stdout, and the errors to stderr
+  std::string file = "-";  // "-": profile to stdout, error table to stderr
 };
 
-// Error: the profile would not be valid, or the file cannot be written.
+// Errors: the profile would not be valid, or the file cannot be written.
 [[nodiscard]] Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& console);
 
-// That a command writes no profile and why. `could`: --output-anyway would.
+// Prints that a command writes no profile, and why. `could`: whether --output-anyway would write it.
 void tell_refused(const std::string& command, const std::string& problem, const std::vector<std::string>& notes, bool could,
                   Console& console);
 

@@ -1,4 +1,4 @@
-// See profile_cells.h.
+// Filters outliers and takes medians; see profile_cells.h.
 #include "controller/cli/profile/profile_cells.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ ProfileRow ProfileCell::row() const {
   row.prompt_tokens = std::round(planner::median_of(each(runs, [](const ProfileRow& run) { return run.prompt_tokens; })));
   row.prompt_s = prompt_s().value;
   row.token_s = token_s().value;
-  // Three medians may contradict each other; how many tokens were generated is what the end tells.
+  // The medians of the three times may contradict each other: compute this one from the others and the median number of tokens.
   row.end_to_end_s = row.prompt_s + (planner::median_of(each(runs, generated)) - 1) * row.token_s;
   return row;
 }

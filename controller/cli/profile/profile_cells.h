@@ -1,7 +1,7 @@
-// What `windlass profile` measured, load point by load point: the runs of each, and the row that stands for them in a fit.
+// The measurements of `windlass profile` per load point: its runs, and the row that represents them in the fit.
 //
-// A run's time is that of the worker and of whatever else the machine did meanwhile. Medians of a point's runs, without
-// outliers, are what the fit is made of and judged on, so that more runs make it better. Pure.
+// A run's time includes whatever else the machine did meanwhile. So the fit uses and is judged by the medians of each point's
+// runs without outliers, and more runs improve it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace windlass::cli {
 
 struct ProfileCell {
   int prompt = 0;  // words
-  int batch = 0;   // requests at once
+  int batch = 0;   // concurrent requests
   int max_tokens = 0;
   std::vector<planner::ProfileRow> runs;  // at least one
 
   [[nodiscard]] planner::RobustMedian prompt_s() const;
   [[nodiscard]] planner::RobustMedian token_s() const;
   [[nodiscard]] planner::ProfileRow row() const;
-  [[nodiscard]] std::int64_t outliers() const;  // runs that are one in either time
+  [[nodiscard]] std::int64_t outliers() const;  // runs that are outliers in prompt time or token time
 };
 
-[[nodiscard]] std::vector<planner::ProfileRow> rows_of(const std::vector<ProfileCell>& cells);      // one for each
-[[nodiscard]] std::vector<planner::ProfileRow> all_runs_of(const std::vector<ProfileCell>& cells);  // as they were measured
+[[nodiscard]] std::vector<planner::ProfileRow> rows_of(const std::vector<ProfileCell>& cells);      // one per cell
+[[nodiscard]] std::vector<planner::ProfileRow> all_runs_of(const std::vector<ProfileCell>& cells);  // as measured
 
 }  // namespace windlass::cli

@@ -1,4 +1,4 @@
-// See profile_page.h.
+// Plots measurements and fit; see profile_page.h.
 #include "controller/cli/profile/profile_page.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@ namespace {
 using charts::Chart;
 using charts::ChartSeries;
 
-constexpr std::size_t kMaxGroups = 8;  // as many as there are colours
-constexpr int kSteps = 40;             // of a fitted curve
+constexpr std::size_t kMaxGroups = 8;  // the number of colours
+constexpr int kSteps = 40;             // points of a fitted curve
 constexpr double kLikeOtherSizes = 1.1;
 
 using Group = std::vector<const MeasuredPoint*>;
 
-// Its lines no longer than a page is wide.
+// Breaks lines at the width of the page.
 std::string broken(const std::string& text) {
   constexpr std::size_t kWidth = 105;
   std::string out;
@@ -37,7 +37,7 @@ std::string broken(const std::string& text) {
   return out;
 }
 
-// At most kMaxGroups of them, evenly chosen.
+// At most kMaxGroups groups, evenly chosen.
 std::vector<std::pair<double, Group>> some_of(const std::map<double, Group>& groups) {
   std::vector<std::pair<double, Group>> all(groups.begin(), groups.end()), some;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -47,7 +47,7 @@ std::vector<std::pair<double, Group>> some_of(const std::map<double, Group>& gro
   return some;
 }
 
-// Points, and the fit through the range of their x, in one colour.
+// Adds points, and the fit over the range of their x, in one colour.
 void add(Chart& chart, std::string name, std::vector<charts::ChartPoint> points, const std::function<double(double)>& fit) {
   if (points.empty()) return;
   std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
@@ -68,7 +68,7 @@ std::string prefill_figure(const planner::IterationModel& model, const std::vect
   for (const MeasuredPoint& point : points) {
     if (point.row.prompt_s > 0) by_batch[point.row.batch_size].push_back(&point);
   }
-  Chart chart{"Prefill", "tokens in each prompt", "ms until the last first token", {}};
+  Chart chart{"Prefill", "tokens per prompt", "ms until the last first token", {}};
   chart.x_log = chart.y_log = true;
   for (const auto& [batch, group] : some_of(by_batch)) {
     std::vector<charts::ChartPoint> measured;
@@ -79,11 +79,11 @@ std::string prefill_figure(const planner::IterationModel& model, const std::vect
       return model.iteration_s(planner::prefill_batch(static_cast<int>(batch), tokens)) * 1e3;
     });
   }
-  return figure_of(chart, "Points: medians of what was measured, with the range of the runs that were kept. Lines: the fit.");
+  return figure_of(chart, "Points: medians of the measurements, with the range of the runs without outliers. Lines: the fit.");
 }
 
 std::string decode_figure(const planner::IterationModel& model, const std::vector<MeasuredPoint>& points) {
-  // Prompts of one size in words differ by a few tokens.
+  // Prompts with the same number of words differ by a few tokens.
   std::vector<const MeasuredPoint*> sorted;
   for (const MeasuredPoint& point : points) {
     if (point.row.output_tokens > 1) sorted.push_back(&point);
@@ -95,7 +95,7 @@ std::string decode_figure(const planner::IterationModel& model, const std::vecto
     const bool fits = !by_context.empty() && context(point) <= kLikeOtherSizes * by_context.rbegin()->first;
     by_context[fits ? by_context.rbegin()->first : context(point)].push_back(point);
   }
-  Chart chart{"Decode", "requests at once", "ms for each token", {}};
+  Chart chart{"Decode", "concurrent requests", "ms per token", {}};
   chart.x_log = chart.y_log = true;
   for (const auto& [least, group] : some_of(by_context)) {
     std::vector<charts::ChartPoint> measured;
@@ -113,7 +113,7 @@ std::string decode_figure(const planner::IterationModel& model, const std::vecto
       return at(below) * (1 - share) + (share > 0 ? at(below + 1) * share : 0);
     });
   }
-  return figure_of(chart, "Each colour is a mean number of tokens in a request's context. Points, ranges and lines as above.");
+  return figure_of(chart, "Each colour is a mean context length in tokens. Points, ranges and lines as above.");
 }
 
 }  // namespace

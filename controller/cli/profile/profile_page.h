@@ -1,5 +1,5 @@
-// The page of `windlass profile --html` and `windlass fit --html`: what was measured against what the fit says, as charts of
-// prefill and decode, with the table of errors. Pure.
+// The page of `windlass profile --html` and `windlass fit --html`: charts of measured and fitted times of prefill and decode,
+// with the table of errors. Pure.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace windlass::cli {
 
-// What one load point showed, with the range of its runs.
+// The median of one load point, with the range of its runs.
 struct MeasuredPoint {
   planner::ProfileRow row;
   double prompt_low_s = 0, prompt_high_s = 0;
@@ -18,9 +18,9 @@ struct MeasuredPoint {
 };
 
 [[nodiscard]] std::vector<MeasuredPoint> points_of(const std::vector<ProfileCell>& cells);
-[[nodiscard]] std::vector<MeasuredPoint> points_of(const std::vector<planner::ProfileRow>& rows);  // of one run each
+[[nodiscard]] std::vector<MeasuredPoint> points_of(const std::vector<planner::ProfileRow>& rows);  // one run per row
 
-// `text` stands below the charts. Error: the fit is none of lines or cells, or is no model.
+// `text` is printed below the charts. Error: the fit is neither linear nor a profile.
 [[nodiscard]] Result<std::string> profile_page(const planner::PerformanceProfile& profile,
                                                const std::vector<MeasuredPoint>& points, const std::string& text);
 

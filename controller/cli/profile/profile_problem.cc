@@ -1,4 +1,4 @@
-// See profile_problem.h.
+// Judges fits and explains bad ones; see profile_problem.h.
 #include "controller/cli/profile/profile_problem.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr double kShortTokenS = 2e-3;  // about what HTTP and a scheduler vary by
+constexpr double kShortTokenS = 2e-3;  // roughly the jitter of HTTP and a scheduler
 
 }  // namespace
 
@@ -36,8 +36,8 @@ std::string phases_beyond(const planner::PerformanceProfile& profile, double max
   std::string text;
   for (const planner::FitError& error : profile.errors) {
     if (error.median_ape <= max_error) continue;
-    text += fmt::format("{}{}: median error {} on load points held out, at most {} allowed (--max-error)",
-                        text.empty() ? "" : "; ", error.part, percent_text(error.median_ape), percent_text(max_error));
+    text += fmt::format("{}{}: median error on held-out load points must be at most {} (got {}; --max-error)",
+                        text.empty() ? "" : "; ", error.part, percent_text(max_error), percent_text(error.median_ape));
   }
   return text;
 }
@@ -54,17 +54,18 @@ std::string problem_of(const planner::PerformanceProfile& profile, const std::ve
   text += fmt::format(". Runs of one load point differ by {} (median deviation, {} runs)", percent_text(*spread), end.runs);
   if (*spread <= end.max_error / 2) {
     return text +
-           ": they agree, so the fit is what misses them. Try --fit profile, or more sizes between those that were measured "
+           ": they agree, so the fit is at fault. Try --fit profile, or more sizes between the measured ones "
            "(--prompts, --batches).";
   }
-  text += ": something else keeps this machine or the worker busy. Stop it";
+  text += ": something else uses this machine or the worker. Stop it";
   if (end.out_of_time) text += ", give more time (--budget)";
   std::vector<double> tokens_s;
   for (const ProfileCell& cell : cells) tokens_s.push_back(cell.token_s().value);
   const double token_s = planner::median_of(std::move(tokens_s));
   if (token_s < kShortTokenS) {
-    text += fmt::format(", or time longer answers (--max-tokens): a token takes {}, less than HTTP and a scheduler vary by",
-                        seconds_text(token_s));
+    text +=
+        fmt::format(", or use longer answers (--max-tokens): a token takes {}, less than the jitter of HTTP and a scheduler",
+                    seconds_text(token_s));
   }
   return text + ".";
 }

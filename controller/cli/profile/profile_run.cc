@@ -1,4 +1,4 @@
-// See profile_run.h.
+// Chooses, measures and repeats load points; see profile_run.h.
 #include "controller/cli/profile/profile_run.h"
 
 #include <algorithm>
@@ -17,16 +17,16 @@ using planner::ProfileRow;
 constexpr int kFirstPrompt = 16, kLongestPrompt = 1 << 20;  // words
 constexpr int kPromptStep = 4, kBatchStep = 2;
 constexpr int kLargestBatch = 64;
-constexpr double kGrowing = 1.05;  // throughput that grows less from one batch to the next has stopped growing
-constexpr int kFlatSteps = 2;      // in a row: one may be noise
-// Answers are long enough when their tokens take this long: a scheduler's time slice is a few milliseconds.
+constexpr double kGrowing = 1.05;  // throughput that grows less than this from one batch size to the next has stopped growing
+constexpr int kFlatSteps = 2;      // in a row: a single one may be noise
+// An answer is long enough if its tokens take this long: a scheduler's time slice is a few milliseconds.
 constexpr double kTimedS = 0.25;
 constexpr int kFewestTokens = 32, kMaxTokens = 256;
-constexpr double kExplored = 0.5;  // of the budget; the rest is for repeats
-constexpr int kTries = 3;          // before a batch is taken to run at once, or not to: one run may be held up
-constexpr double kSettled = 0.1;   // of the bound: runs whose median is known this well need no more of them
+constexpr double kExplored = 0.5;  // share of the budget for exploring; the rest is for repeats
+constexpr int kTries = 3;          // tries until a batch counts as concurrent or not: a single run may be delayed
+constexpr double kSettled = 0.1;   // share of the bound: a median known this well needs no more runs
 
-// All of a batch within a millisecond.
+// Sends a whole batch within a millisecond.
 load::LoadOptions batch_of(load::LoadOptions options, int prompt, int batch, int max_tokens, std::uint64_t seed) {
   constexpr double kWithinS = 1e-3;
   options.phases = {{batch / kWithinS, kWithinS}};
@@ -39,7 +39,8 @@ load::LoadOptions batch_of(load::LoadOptions options, int prompt, int batch, int
 
 double first_token_s(const load::RequestResult& request) { return request.scheduled_s + *request.ttft_s; }
 
-// Of the median, as a share. Few runs may agree by chance: they are not taken to scatter less than those of other load points.
+// The uncertainty of the median, as a share. A few runs may agree by chance, so at least the scatter of other load points is
+// assumed.
 double relative_error(const planner::RobustMedian& median, std::optional<double> usual_spread) {
   const double usual_error = planner::standard_error(median.value * usual_spread.value_or(0), median.kept);
   return std::max(median.standard_error, usual_error) / median.value;
@@ -67,7 +68,7 @@ class ProfileRun {
  private:
   enum class Tried { kMeasured, kRefused, kQueued };
 
-  // Asks for what not every endpoint takes, and stops asking where it is refused.
+  // Uses options that some endpoints reject, and stops using them when rejected.
   Result<void> warm_up() {
     target_.ignore_eos = target_.include_usage = true;
     max_tokens_ = grid_.max_tokens.value_or(kFewestTokens);
@@ -82,7 +83,7 @@ class ProfileRun {
           max_tokens_ = std::max(max_tokens_, static_cast<int>(timed));
         }
         if (batch->row.prompt_tokens <= 0 && warm == 1)
-          measured_.notes.emplace_back("the endpoint reports no usage: prompts are counted in words, answers in events");
+          measured_.notes.emplace_back("the endpoint reports no usage; prompts are counted in words, answers in events");
         continue;
       }
       const int status = result.requests.empty() ? 0 : result.requests.front().status;
@@ -132,8 +133,9 @@ class ProfileRun {
     return Tried::kMeasured;
   }
 
-  // A new load point, left out with a note where it cannot be measured. Answers get longer where the first of a batch ends
-  // before the last begins: a queue stays one, long prompts do not. So short a batch may also be one that was held up.
+  // Measures a new load point; failures are noted and skipped. If the first answer of a batch ends before the last one starts,
+  // tries again with longer answers: that is enough for long prompts, but not if requests queue. A batch may also have been
+  // delayed once.
   Result<Tried> measure(int prompt, int batch, int runs) {
     ProfileCell cell{prompt, batch, max_tokens_, {}};
     most_at_once_ = 0;
@@ -146,8 +148,8 @@ class ProfileRun {
         continue;
       }
       if (tried == Tried::kQueued && ++in_queue < kTries) continue;
-      if (tried == Tried::kQueued) why_ = fmt::format("only {} of them ran at once", most_at_once_);
-      measured_.notes.push_back(name_of(prompt, batch) + " left out: " + why_);
+      if (tried == Tried::kQueued) why_ = fmt::format("only {} of them ran concurrently", most_at_once_);
+      measured_.notes.push_back(name_of(prompt, batch) + " skipped: " + why_);
       return tried;
     }
     measured_.cells.push_back(std::move(cell));
@@ -165,13 +167,13 @@ class ProfileRun {
     return (grid_.ttft_s && row.prompt_s > *grid_.ttft_s) || (grid_.tpot_s && row.token_s > *grid_.tpot_s);
   }
 
-  // Whether `factor` times this load point's work is more than what is left for exploring.
+  // Whether `factor` times this load point's work exceeds the time left for exploring.
   [[nodiscard]] bool is_too_long(const ProfileCell* like, double factor) {
     if (spent_s() > kExplored * grid_.budget_s) return true;
     return like != nullptr && factor * like->row().end_to_end_s > kExplored * grid_.budget_s - spent_s();
   }
 
-  // Batch sizes, by what the shortest prompt shows.
+  // Chooses the batch sizes with the shortest prompt.
   Result<std::vector<int>> climb(int prompt) {
     std::vector<int> batches;
     double best_per_s = 0;
@@ -201,7 +203,7 @@ class ProfileRun {
     return batches;
   }
 
-  // All batches of one prompt size, or until one cannot be measured. Whether a longer prompt is worth a try.
+  // Measures all batches of one prompt size, until one fails. Returns whether a longer prompt is worth a try.
   Result<bool> across(int prompt, const std::vector<int>& batches) {
     const bool chosen = grid_.prompts.empty() || grid_.batches.empty();
     for (const int batch : batches) {
@@ -232,13 +234,13 @@ class ProfileRun {
       for (bool goes_on = true; goes_on && prompt <= kLongestPrompt; prompt *= kPromptStep) {
         WINDLASS_ASSIGN_OR_RETURN(goes_on, across(prompt, batches));
       }
-      // The last one was refused: the longest context lies between it and the one before.
+      // The last prompt was rejected: the longest context is between this one and the one before.
       const int between = prompt / kPromptStep / 2;
       if (find(prompt / kPromptStep, batches.front()) == nullptr && !short_of_time_)
         WINDLASS_RETURN_IF_ERROR(across(between, batches));
     }
     if (short_of_time_)
-      measured_.notes.emplace_back("larger load points left out: they would take more than half of the budget (--budget)");
+      measured_.notes.emplace_back("larger load points skipped: they would take more than half of the budget (--budget)");
     return {};
   }
 
@@ -253,7 +255,7 @@ class ProfileRun {
     return {};
   }
 
-  // Fits, and repeats the half of the load points that are known least, until one of the ends.
+  // Fits, and repeats the half of the load points with the highest uncertainty, until one of the end conditions holds.
   Result<void> refine() {
     ProfileEnd end;
     end.max_error = grid_.max_error;
@@ -279,8 +281,8 @@ class ProfileRun {
     return {};
   }
 
-  // How far the load points' medians may be off, as multiples of what is good enough: of a phase whose fit keeps the bound, the
-  // bound itself, so that no point that was held up each time bends it.
+  // The uncertainty of each load point's median, relative to what is good enough: the bound itself in a phase whose fit meets
+  // it, so that a point that was delayed in every run does not bend the fit, and kSettled of the bound otherwise.
   [[nodiscard]] std::vector<double> uncertainties(const planner::PerformanceProfile& profile) const {
     std::vector<double> worst(measured_.cells.size());
     for (const planner::FitError& error : profile.errors) {
@@ -314,7 +316,7 @@ class ProfileRun {
       outliers += cell.outliers();
       runs += static_cast<std::int64_t>(cell.runs.size());
     }
-    if (outliers > 0) measured_.notes.push_back(fmt::format("{} of {} runs are outliers and left out", outliers, runs));
+    if (outliers > 0) measured_.notes.push_back(fmt::format("{} of {} runs are outliers and excluded", outliers, runs));
     measured_.profile->source.rows = runs - outliers;
     measured_.profile->source.left_out += outliers;
     auto* fitted = std::get_if<planner::MeasuredCells>(&measured_.profile->fit);
@@ -337,8 +339,8 @@ class ProfileRun {
   const double begun_s_;
   int max_tokens_ = kFewestTokens;
   bool short_of_time_ = false;
-  std::size_t most_at_once_ = 0;  // of the last load point
-  std::string why_;               // the last run was refused
+  std::size_t most_at_once_ = 0;  // highest concurrency of the last load point
+  std::string why_;               // why the last run failed
   ProfileProgress now_;
   MeasuredProfile measured_;
 };
@@ -358,10 +360,10 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
     if (request.outcome == load::Outcome::kLost)
       return Error{ErrorCode::kUnavailable, fmt::format("request {}: {}", request.index, request.problem)};
     if (request.outcome == load::Outcome::kRejected)
-      return Error{ErrorCode::kFailedPrecondition, fmt::format("refused: {}", request.problem)};
+      return Error{ErrorCode::kFailedPrecondition, fmt::format("rejected: {}", request.problem)};
     if (!request.ttft_s || request.tokens < 2 || !request.tpot_s) {
       return Error{ErrorCode::kFailedPrecondition,
-                   fmt::format("an answer ended after {} tokens, which show no time per token", request.tokens)};
+                   fmt::format("an answer ended after {} tokens, too few to measure a time per token", request.tokens)};
     }
     row.prompt_tokens += (request.prompt_tokens - request.cached_tokens) / row.batch_size;
     row.end_to_end_s = std::max(row.end_to_end_s, request.finished_s - request.scheduled_s);
@@ -369,7 +371,7 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
     if (last == nullptr || *request.ttft_s > *last->ttft_s) last = &request;
   }
   if (last == nullptr) return Error{ErrorCode::kFailedPrecondition, "no request was sent"};
-  constexpr double kLeastS = 1e-9;  // where a client that was held up found a whole answer waiting
+  constexpr double kLeastS = 1e-9;  // if a delayed client received a whole answer at once
   row.prompt_tokens = std::round(row.prompt_tokens);
   row.prompt_s = std::max(*last->ttft_s, kLeastS);
   row.token_s = std::max(*last->tpot_s, kLeastS);

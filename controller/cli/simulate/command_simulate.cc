@@ -1,4 +1,4 @@
-// `windlass simulate`: a serving system that is described in a SCENARIO file, simulated iteration by iteration.
+// `windlass simulate`: simulates the serving system of a SCENARIO file, iteration by iteration.
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -26,7 +26,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr int kSamples = 400;  // of the workers, while requests arrive
+constexpr int kSamples = 400;  // of the workers' state, while requests arrive
 constexpr double kLeastSampleInterval_s = 0.01;
 
 struct SimulateFlags {
@@ -39,7 +39,7 @@ struct SimulateFlags {
   std::string requests_csv;
 };
 
-// A line on stderr that renews itself, for a person who waits. Called from all threads that simulate.
+// A progress line on stderr. Called from all threads that simulate.
 class SimulateProgress {
  public:
   explicit SimulateProgress(Console& console) : line_(console) {}
@@ -49,7 +49,7 @@ class SimulateProgress {
     done_ += requests;
     line_.tell([&](double elapsed_s) {
       const auto done = static_cast<double>(done_.load());
-      return fmt::format("{:.0f} of about {:.0f} requests, {:.0f}%, {:.0f} a second", done, expected_,
+      return fmt::format("{:.0f} of about {:.0f} requests, {:.0f}%, {:.0f} per second", done, expected_,
                          100 * std::min(1.0, done / expected_), done / elapsed_s);
     });
   }
@@ -68,7 +68,7 @@ Result<sim::PreparedScenario> read_scenario(const std::string& path) {
   return sim::PreparedScenario::make(std::move(scenario), texts);
 }
 
-// Of one run: a result for each service, and what an autoscaler decided.
+// The result of one run: one report per service, and the autoscaler's decisions.
 struct Run {
   std::vector<sim::ServingResult> services;
   std::vector<sim::PolicyAutoscaler::Decision> decisions;
@@ -98,12 +98,12 @@ Result<Run> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, 
   return run;
 }
 
-// Of one replication and its part of a sweep.
+// The progress of one replication, as a part of a sweep.
 double expected_requests(const sim::PreparedScenario& scenario, bool sweep) {
   const double once = scenario.expected_requests();
   double all = once;
   for (const double factor : kRateFactors) {
-    // Without a duration the number of requests is given, whatever the rate.
+    // Without a duration the number of requests is fixed, whatever the rate.
     if (sweep) all += scenario.ends_by_time() ? factor * once : once;
   }
   return all;
@@ -119,14 +119,14 @@ Result<std::vector<Run>> all_of(std::vector<Result<Run>> runs) {
   return results;
 }
 
-// One service's of each run.
+// The results of one service in every run.
 std::vector<sim::ServingResult> of_service(const std::vector<Run>& runs, std::size_t service) {
   std::vector<sim::ServingResult> results;
   for (const Run& run : runs) results.push_back(run.services[service]);
   return results;
 }
 
-// Attainment at multiples of the scenario's rate, for each service that has objectives.
+// Attainment at multiples of the scenario's rate, for each service with objectives.
 Result<std::vector<std::vector<RatePoint>>> sweep_rates(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
                                                         std::uint64_t seed, Executor& executor, SimulateProgress& progress) {
   const std::size_t factors = kRateFactors.size(), replications = static_cast<std::size_t>(flags.replications);
@@ -148,19 +148,19 @@ Result<std::vector<std::vector<RatePoint>>> sweep_rates(const sim::PreparedScena
   return points;
 }
 
-// Before minutes of simulation rather than after them.
+// Checked before minutes of simulation rather than after them.
 Result<void> check_writable(const std::string& path) {
   if (path.empty()) return {};
   errno = 0;
   std::ofstream out(path, std::ios::binary | std::ios::app);
   if (out) return {};
-  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: cannot be written: {}", path, std::strerror(errno))};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a writable file ({})", path, std::strerror(errno))};
 }
 
-// What all runs together gave.
+// The results of all runs.
 struct Simulated {
-  std::vector<Run> runs;  // a replication each
-  double wall_s = 0;      // of these
+  std::vector<Run> runs;  // one per replication
+  double wall_s = 0;      // of all of them
   std::vector<std::vector<RatePoint>> rates;
 };
 
@@ -185,7 +185,7 @@ Result<Simulated> run_all(const sim::PreparedScenario& scenario, const SimulateF
   return all;
 }
 
-// One for each service.
+// One report per service.
 Result<std::vector<sim::ServingReport>> reports_of(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
                                                    std::uint64_t seed, const Simulated& all) {
   const auto& services = scenario.scenario().services;
@@ -198,15 +198,14 @@ Result<std::vector<sim::ServingReport>> reports_of(const sim::PreparedScenario& 
       if (decision.service == static_cast<int>(i)) reports.back().decisions.push_back(decision);
     }
     if (reports.back().requests > 0) continue;
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}:{}: {}workload.duration: no request comes within it at {:.4g} requests/s; allowed is a longer one",
-                    flags.file, services[i].workload.line, services[i].prefix, scenario.requests_per_second(i))};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}:{}: {}workload.duration: must be long enough for one request at {:.4g} requests/s", flags.file,
+                             services[i].workload.line, services[i].prefix, scenario.requests_per_second(i))};
   }
   return reports;
 }
 
-// Of the services; none where there is but one.
+// The services' names; none if there is only one service.
 std::vector<std::string> names_of(const sim::PreparedScenario& scenario) {
   const auto& services = scenario.scenario().services;
   std::vector<std::string> names;
@@ -219,8 +218,8 @@ std::vector<std::string> names_of(const sim::PreparedScenario& scenario) {
 Result<void> simulate(const SimulateFlags& flags, Console& console) {
   WINDLASS_ASSIGN_OR_RETURN(const sim::PreparedScenario scenario, read_scenario(flags.file));
   if (flags.replications > 1 && !scenario.random()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("--replications: found {}, allowed is 1: nothing in {} is random",
-                                                          flags.replications, flags.file)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--replications: must be 1 (got {}), since {} has no randomness", flags.replications, flags.file)};
   }
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.requests_csv));
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.report));
@@ -252,30 +251,30 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
 }  // namespace
 
 void add_simulate(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("simulate", "Simulate a serving system under a workload and print the latencies it gives");
+  auto* command = app.add_subcommand("simulate", "Simulate a serving system under a workload and print its latencies");
   auto flags = std::make_shared<SimulateFlags>();
   command->add_option("-f,--file", flags->file, "YAML file with model, latency, workload and cluster")
       ->required()
       ->option_text("SCENARIO REQUIRED");
-  command->add_option("--seed", flags->seed, "Of the first replication, in place of the file's; the next ones count up")
+  command->add_option("--seed", flags->seed, "Seed of the first replication, each later one adds 1; overrides the file")
       ->check(whole_between(0, std::int64_t{1} << 53));
   command->add_option("--replications", flags->replications, "Runs with different seeds, for confidence intervals")
       ->check(whole_between(1, 10'000))
       ->capture_default_str();
-  command->add_option("--jobs", flags->jobs, "Runs at the same time; 0: one per core. The result is the same")
+  command->add_option("--jobs", flags->jobs, "Parallel runs; 0: one per core. The results do not depend on it")
       ->check(whole_between(0, 1024))
       ->capture_default_str();
-  command->add_option("-o,--output", flags->output, "table or json")
+  command->add_option("-o,--output", flags->output, "Output format: table or json")
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();
   command
       ->add_option("--report", flags->report,
-                   "Write a page with plots here; with an slo, rates around the scenario's are run too")
+                   "Write a page with plots to this file; with an slo, also simulates rates around the scenario's")
       ->option_text("FILE.html");
-  command->add_option("--requests-csv", flags->requests_csv, "Write what became of each request here")->option_text("FILE.csv");
+  command->add_option("--requests-csv", flags->requests_csv, "Write a line per request to this file")->option_text("FILE.csv");
   command->footer(
-      "SCENARIO is described in docs/simulate.md; examples/simulate has some. Exit code 2: the input is wrong, with file, line "
-      "or field.");
+      "See docs/simulate.md for SCENARIO files and examples/simulate for examples. Exit code 2: the input is wrong, with file, "
+      "line or field.");
   command->callback([&context, flags] {
     const auto done = simulate(*flags, context.console);
     if (!done.ok()) context.exit_code = report_chain_error(context.console.err, done.error());

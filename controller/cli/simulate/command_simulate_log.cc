@@ -1,4 +1,4 @@
-// See command_simulate_log.h.
+// Collects samples and writes CSV; see command_simulate_log.h.
 #include "controller/cli/simulate/command_simulate_log.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace windlass::cli {
 namespace {
 
-constexpr std::size_t kMaxSamples = 1600;  // of a role
+constexpr std::size_t kMaxSamples = 1600;  // per role
 
 }  // namespace
 

@@ -1,8 +1,7 @@
-// RequestLog: what `windlass simulate` keeps of one run for --requests-csv and
-// --report.
+// RequestLog: records one run of `windlass simulate` for --requests-csv and --report.
 //
-// Samples of workers are summed over each service and role as they come, and thinned to half when they are many (a run that
-// drains for long), so that memory follows the number of requests alone. Belongs to one run, one thread.
+// Samples of workers are summed per service and role. When there are many (a run that drains for long), every second one is
+// dropped, so that memory depends on the number of requests only. Belongs to one run; single-threaded.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +18,14 @@ namespace windlass::cli {
 // All workers of one service and role at one moment.
 struct RoleSample {
   double time_s = 0;
-  int workers = 0;  // that hold GPUs
-  int ready = 0;    // of these
+  int workers = 0;  // holding GPUs
+  int ready = 0;
   int starting = 0;
   int draining = 0;
   int busy = 0;
   std::int64_t waiting = 0;
   std::int64_t running = 0;
-  double kv_in_use = 0;  // mean share of those that are ready or drain
+  double kv_in_use = 0;  // mean share over ready and draining workers
 
   [[nodiscard]] int serving() const { return ready + draining; }
 };
@@ -41,7 +40,7 @@ class RequestLog final : public sim::ServingObserver {
   void on_request(const sim::ServedRequest& request) override;
   void on_sample(const sim::WorkerSample& sample) override;
 
-  [[nodiscard]] const std::vector<sim::ServedRequest>& requests() const { return requests_; }  // as they ended
+  [[nodiscard]] const std::vector<sim::ServedRequest>& requests() const { return requests_; }  // in the order of their end
   [[nodiscard]] std::map<dispatch::Role, std::vector<RoleSample>> samples(int service) const;
 
  private:
@@ -49,13 +48,13 @@ class RequestLog final : public sim::ServingObserver {
   bool samples_wanted_;
   std::vector<sim::ServedRequest> requests_;
   std::map<std::pair<int, dispatch::Role>, std::vector<RoleSample>> samples_;
-  std::int64_t moment_ = -1;  // of the sample that came last
+  std::int64_t moment_ = -1;  // of the last sample
   double moment_s_ = -1;
-  std::int64_t every_ = 1;  // moment that is kept
+  std::int64_t every_ = 1;  // only samples of every every_-th moment are kept
 };
 
-// Replication by replication, in the order of arrival. The first line names the columns. `services`: their names, for a column
-// of them; none: there is one.
+// One line per request, by replication and arrival, after a header line. `services`: the names for a column of services;
+// without them there is no such column.
 [[nodiscard]] std::string requests_csv(std::span<const RequestLog> replications, std::span<const std::string> services = {});
 
 }  // namespace windlass::cli

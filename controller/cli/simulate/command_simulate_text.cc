@@ -1,4 +1,4 @@
-// See command_simulate_text.h.
+// Formats reports as tables; see command_simulate_text.h.
 #include "controller/cli/simulate/command_simulate_text.h"
 
 #include <algorithm>
@@ -25,29 +25,29 @@ std::string objectives_text(const sim::ScenarioSlo& slo, const sim::ServingRepor
   std::string asked;
   if (slo.ttft_s) asked += "TTFT " + duration_text(*slo.ttft_s);
   if (slo.tpot_s) asked += (asked.empty() ? "" : ", ") + ("TPOT " + duration_text(*slo.tpot_s));
-  return fmt::format("Objectives ({}): {} of the requests meet them; {:g}% are asked for: {}\n", asked,
+  return fmt::format("Objectives ({}): {} of the requests meet them, {:g}% must: {}\n", asked,
                      with_interval(percent_text(report.attainment->mean), percent_text(report.attainment->half_width)),
                      *report.percentile, report.meets_objectives() ? "MET" : "NOT MET");
 }
 
-// What only some scenarios have.
+// Lines that only some scenarios have.
 std::string happenings_text(const sim::ServingReport& report) {
   std::vector<std::string> happened;
   if (report.prefix_hit_tokens > 0) {
     happened.push_back(fmt::format("{} prompt tokens came from cached prefixes", report.prefix_hit_tokens));
   }
   if (report.swapped_tokens > 0) {
-    happened.push_back(fmt::format("{} tokens of KV cache moved between GPU and host", report.swapped_tokens));
+    happened.push_back(fmt::format("{} tokens of KV cache were swapped between GPU and host", report.swapped_tokens));
   }
-  if (report.flips > 0) happened.push_back(fmt::format("{} workers took the other role", report.flips));
+  if (report.flips > 0) happened.push_back(fmt::format("{} role changes of workers", report.flips));
   if (report.failed + report.retried > 0) {
-    happened.push_back(fmt::format("{} requests FAILED with a worker, {} were dispatched again after one failed", report.failed,
-                                   report.retried));
+    happened.push_back(fmt::format("{} requests FAILED with their worker, {} were dispatched again after a worker failed",
+                                   report.failed, report.retried));
   }
   return happened.empty() ? "" : fmt::format("{}\n", fmt::join(happened, "; "));
 }
 
-// One worker a line, where they are few.
+// One line per worker, if there are few.
 std::string workers_text(const sim::ServingReport& report) {
   if (report.workers.size() < 2 || report.workers.size() > kMaxWorkersShown) return "";
   bool changes = false;
@@ -61,15 +61,15 @@ std::string workers_text(const sim::ServingReport& report) {
                worker.mfu > 0 ? percent_text(worker.mfu) : "-"});
   }
   std::string text = "\n" + table.text();
-  if (report.replications > 1) text += "Workers are those of the first replication.\n";
+  if (report.replications > 1) text += "Workers of the first replication.\n";
   if (changes) {
-    text += fmt::format("Workers that held GPUs: {} in the mean, {} at most.\n", number_text(report.mean_workers.mean),
-                        report.most_workers);
+    text +=
+        fmt::format("Workers holding GPUs: mean {}, maximum {}.\n", number_text(report.mean_workers.mean), report.most_workers);
   }
   return text;
 }
 
-// What was seen, and what was decided on it: the first reason that speaks of the demand, and the last.
+// The reasons of a decision to print: the first that speaks of the demand, and the last.
 std::string why(const std::vector<planner::Reason>& reasons) {
   if (reasons.empty()) return "";
   const auto demand =
@@ -78,7 +78,7 @@ std::string why(const std::vector<planner::Reason>& reasons) {
   return demand->message + "; " + reasons.back().message;
 }
 
-// What the autoscaler wanted, when it changed.
+// The autoscaler's decisions, whenever they changed.
 std::string decisions_text(const sim::ServingReport& report) {
   if (report.decisions.empty()) return "";
   TextTable table({"AT", "POOL", "WORKERS", "WHY"});
@@ -99,7 +99,7 @@ std::string decisions_text(const sim::ServingReport& report) {
 std::string extrapolation_text(const sim::ServingReport& report) {
   if (report.extrapolated_iterations == 0) return "";
   return fmt::format(
-      "PREDICTED OUTSIDE OF WHAT WAS MEASURED: {} of {} iterations ({}); the figures are only as good as the formula there.\n",
+      "EXTRAPOLATED beyond the measurements: {} of {} iterations ({}); the figures are only as good as the formula there.\n",
       report.extrapolated_iterations, report.iterations,
       percent_text(static_cast<double>(report.extrapolated_iterations) / static_cast<double>(report.iterations)));
 }
@@ -144,7 +144,7 @@ std::string service_text(const sim::PreparedScenario& prepared, std::size_t serv
   row("E2E per token", report.normalised);
   text += times.text();
   if (report.replications == 1 && prepared.random()) {
-    text += "One replication gives no confidence interval; --replications N does.\n";
+    text += "One replication gives no confidence interval; use --replications N.\n";
   }
   if (report.slowdown) {
     TextTable ratios({"SLOWDOWN", "P50", "P90", "P99"});
@@ -159,7 +159,7 @@ std::string service_text(const sim::PreparedScenario& prepared, std::size_t serv
   text += "\n";
   if (report.attainment) text += objectives_text(*scenario.slo, report);
   text += fmt::format(
-      "Workers: {} busy{}, {} of the KV cache in use, {} sequences in an iteration, {} iterations, {} preemptions, {} KV "
+      "Workers: {} busy{}, {} of the KV cache in use, {} sequences per iteration, {} iterations, {} preemptions, {} KV "
       "transfers\n",
       percent_text(report.busy_share.mean), report.mfu.mean > 0 ? ", MFU " + percent_text(report.mfu.mean) : "",
       percent_text(report.mean_kv_in_use.mean), number_text(report.mean_batch.mean), report.iterations, report.preemptions,

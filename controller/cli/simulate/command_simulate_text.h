@@ -1,4 +1,4 @@
-// What `windlass simulate` prints for people: the figures of a ServingReport as tables, with what they rest on. Pure.
+// The text output of `windlass simulate`: the figures of a ServingReport as tables, with the sources of the predictions. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace windlass::cli {
 
-// What the predictions rest on and which defaults were used; then each service's figures. REQUIRES: a report a service.
+// The sources of the predictions and the defaults in use, then each service's figures. REQUIRES: one report per service.
 [[nodiscard]] std::string simulation_text(const sim::PreparedScenario& scenario, std::span<const sim::ServingReport> reports);
-// The two parts of it.
+// The two parts of simulation_text().
 [[nodiscard]] std::string basis_text(const sim::PreparedScenario& scenario);
 [[nodiscard]] std::string service_text(const sim::PreparedScenario& scenario, std::size_t service,
                                        const sim::ServingReport& report);
 
-// One sentence where predictions were not measured; empty otherwise.
+// One sentence about predictions beyond the measured range; empty if there are none.
 [[nodiscard]] std::string extrapolation_text(const sim::ServingReport& report);
 
 }  // namespace windlass::cli

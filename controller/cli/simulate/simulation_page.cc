@@ -1,4 +1,4 @@
-// See simulation_page.h.
+// Draws the report page; see simulation_page.h.
 #include "controller/cli/simulate/simulation_page.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using charts::escaped;
 
 constexpr std::size_t kCdfPoints = 400;
 
-// Shares of the requests over the time that they stay within. Times of 0 have no place on a logarithmic axis.
+// The distribution function of the times. Times of 0 have no place on a logarithmic axis.
 ChartSeries cdf(const std::string& name, std::vector<double> times_s) {
   ChartSeries series{name, {}, true, false};
   std::sort(times_s.begin(), times_s.end());
@@ -32,7 +32,7 @@ ChartSeries cdf(const std::string& name, std::vector<double> times_s) {
   return series;
 }
 
-// Whether a chart has anything to show: an axis needs two ends on a logarithm, one point elsewhere.
+// Whether a chart has anything to show: a logarithmic axis needs two values, a linear one only one point.
 std::string latency_charts(const RequestLog& log, int service) {
   std::vector<double> ttft, tbt, e2e, delay;
   for (const sim::ServedRequest& request : log.requests()) {
@@ -48,16 +48,16 @@ std::string latency_charts(const RequestLog& log, int service) {
   between.series = {cdf("TBT", tbt)};
   Chart whole{"Arrival to last token", "seconds", "share of requests", {}, false, true};
   whole.series = {cdf("E2E", e2e)};
-  return figure_of(first,
-                   "How many requests had their first token, and began to be processed, within a time; first replication.") +
-         figure_of(between, "Requests of a single token have none; first replication.") +
-         figure_of(whole, "First replication.");
+  return figure_of(
+             first,
+             "Share of requests whose first token came, and whose processing started, within a time; first replication.") +
+         figure_of(between, "Without requests of a single token; first replication.") + figure_of(whole, "First replication.");
 }
 
 std::string rate_chart(const sim::ServingReport& report, std::span<const RatePoint> rates) {
   if (rates.empty()) return "";
   ChartSeries series{"attainment", {}};
-  ChartSeries wanted{"asked for", {}, true, false};
+  ChartSeries wanted{"target", {}, true, false};
   for (const RatePoint& rate : rates) {
     charts::ChartPoint point{rate.requests_per_second, rate.attainment.mean, {}, {}};
     if (rate.attainment.half_width) {
@@ -67,9 +67,10 @@ std::string rate_chart(const sim::ServingReport& report, std::span<const RatePoi
     series.points.push_back(point);
     wanted.points.push_back({rate.requests_per_second, report.percentile.value_or(0) / 100, {}, {}});
   }
-  Chart chart{"Attainment of the objectives over the rate", "requests per second", "share of requests", {series, wanted}};
-  return figure_of(chart, report.replications > 1 ? "Each rate with the scenario's replications; whiskers: 95 % confidence."
-                                                  : "Each rate in one run of the scenario's seed.");
+  Chart chart{"SLO attainment by request rate", "requests per second", "share of requests", {series, wanted}};
+  return figure_of(chart, report.replications > 1
+                              ? "Each rate with the scenario's replications; whiskers are 95 % confidence intervals."
+                              : "One run per rate, with the scenario's seed.");
 }
 
 std::string time_charts(const RequestLog& log, int service) {
@@ -103,11 +104,11 @@ std::string time_charts(const RequestLog& log, int service) {
     if (starts) workers.series.push_back(std::move(starting));
     if (drains) workers.series.push_back(std::move(draining));
   }
-  return figure_of(kv, "Pages that sequences hold, caches on their way included; first replication.") +
-         figure_of(batch, "Sequences in prefill or decode, and those that wait for their prefill; first replication.") +
+  return figure_of(kv, "Pages held by sequences, including caches in transfer; first replication.") +
+         figure_of(batch, "Sequences in prefill or decode, and sequences waiting for prefill; first replication.") +
          figure_of(workers,
-                   "Workers that are ready, those in an iteration at the moment, and where there are such those that start or "
-                   "drain; first replication.");
+                   "Workers that are ready, in an iteration, and, if any, starting or "
+                   "draining; first replication.");
 }
 
 }  // namespace

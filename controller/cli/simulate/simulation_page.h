@@ -1,4 +1,4 @@
-// The page of `windlass simulate --report`: one self-contained HTML file with the figures and plots a person looks at. Pure.
+// The page of `windlass simulate --report`: one self-contained HTML file with figures and plots. Pure.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace windlass::cli {
 
-// Multiples of the scenario's rate at which attainment is shown.
+// The multiples of the scenario's rate at which attainment is plotted.
 inline constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0};
 
 struct RatePoint {
@@ -21,7 +21,7 @@ struct RatePoint {
   sim::MeanEstimate attainment;
 };
 
-// `log` is of the first replication; `rates` of each service, which may be empty. REQUIRES: a report and rates a service.
+// `log` is of the first replication; `rates` has one list per service, which may be empty. REQUIRES: one report per service.
 [[nodiscard]] std::string simulation_page(const std::string& title, const sim::PreparedScenario& scenario,
                                           std::span<const sim::ServingReport> reports, const RequestLog& log,
                                           std::span<const std::vector<RatePoint>> rates);

@@ -1,4 +1,4 @@
-// `windlass top`: the live table of a running Windlass. `windlass wait`: until a service has come to rest.
+// `windlass top` shows a live table of a running Windlass. `windlass wait` waits until a service is stable.
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -29,8 +29,8 @@ struct TopOptions {
   bool once = false;
 };
 
-// Reads a running Windlass repeatedly and records it. Where it cannot be reached, its endpoints are read again: after a restart
-// it may have other ports.
+// Polls a running Windlass and records it. When it cannot be reached, reads its endpoints again: a restart may have changed its
+// ports.
 class Watch {
  public:
   Watch(const EndpointOptions& options, Endpoints endpoints, std::ostream& record)
@@ -55,7 +55,7 @@ class Watch {
   }
 
   [[nodiscard]] const std::vector<ServiceRow>& rows() const { return view_.rows(); }
-  [[nodiscard]] double seen_s() const { return seen_s_; }  // the last look that gave something, or the start
+  [[nodiscard]] double seen_s() const { return seen_s_; }  // time of the last successful poll, or of the start
   [[nodiscard]] double elapsed_s() const { return seen_s_ - start_s_; }
 
  private:
@@ -68,7 +68,7 @@ class Watch {
   double seen_s_ = start_s_;
 };
 
-// Until q, Esc, Ctrl-C or the terminal's end.
+// Runs until q, Esc, Ctrl-C or the end of the terminal.
 void on_terminal(Watch& watch, TerminalScreen& terminal, double interval_s) {
   TopScreen screen;
   std::string trouble;
@@ -81,7 +81,7 @@ void on_terminal(Watch& watch, TerminalScreen& terminal, double interval_s) {
       next_s = monotonic_s() + interval_s;
     }
     const std::string problem =
-        trouble.empty() ? "" : fmt::format("not seen for {:.0f} s: {}", monotonic_s() - watch.seen_s(), trouble);
+        trouble.empty() ? "" : fmt::format("no data for {:.0f} s: {}", monotonic_s() - watch.seen_s(), trouble);
     const auto [columns, lines] = terminal.size();
     terminal.draw(screen.lines(columns, lines, problem));
     const ScreenEvent event = terminal.wait(next_s - monotonic_s());
@@ -97,7 +97,7 @@ Result<void> top(const TopOptions& options, Console& console) {
   std::ofstream record;
   if (!options.record.empty()) {
     record.open(options.record, std::ios::trunc);
-    if (!record) return Error{ErrorCode::kNotFound, "--record: " + options.record + ": cannot be written"};
+    if (!record) return Error{ErrorCode::kNotFound, "--record: must be a writable file (got " + options.record + ")"};
     record << csv_header();
   }
   Watch watch(options.endpoints, endpoints, record);
@@ -131,7 +131,7 @@ struct WaitOptions {
   std::string timeout = "5m";
 };
 
-// At rest: as many are ready as are wanted, and none is coming or going.
+// Stable: all desired workers are ready, and none is starting or draining.
 bool at_rest(const ServiceRow& row, int workers) {
   const bool enough = workers < 0 ? row.desired > 0 : row.desired == workers;
   return enough && row.ready == row.desired && row.starting == 0 && row.draining == 0;
@@ -141,9 +141,9 @@ Result<std::string> wait(const WaitOptions& options) {
   const HeldSignals ends{SIGINT, SIGTERM};
   const double start = monotonic_s();
   const double timeout = duration_s(options.timeout);
-  std::string last = "nothing was seen of it";
+  std::string last = "no data about it";
   do {
-    // Read each time: `windlass up` may still be on its way.
+    // Resolve each time: `windlass up` may still be starting.
     const auto endpoints = options.endpoints.resolve();
     if (!endpoints.ok()) {
       last = endpoints.error().message;
@@ -165,25 +165,23 @@ Result<std::string> wait(const WaitOptions& options) {
     if (!found) {
       std::string known;
       for (const auto& row : view.rows()) known += (known.empty() ? "" : ", ") + row.title();
-      return Error{ErrorCode::kNotFound, fmt::format("{}: found no such ModelService; the controller knows: {}",
+      return Error{ErrorCode::kNotFound, fmt::format("{}: must be an existing ModelService; the controller has: {}",
                                                      options.service.text(), known.empty() ? "none" : known)};
     }
   } while (monotonic_s() - start <= timeout && ends.within_s(0.25) == 0);
-  return Error{ErrorCode::kDeadlineExceeded, fmt::format("{}: gave up after {:.0f}s of {}: {}", options.service.text(),
-                                                         monotonic_s() - start, options.timeout, last)};
+  return Error{ErrorCode::kDeadlineExceeded, fmt::format("{}: gave up after {:.0f}s of the {} timeout: {}",
+                                                         options.service.text(), monotonic_s() - start, options.timeout, last)};
 }
 
 }  // namespace
 
 void add_top(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("top", "Show workers, load, latency and attainment of a running Windlass, live");
+  auto* command = app.add_subcommand("top", "Show workers, load, latency and SLO attainment of a running Windlass, live");
   auto options = std::make_shared<TopOptions>();
   options->endpoints.add_to(*command);
-  command->add_option("--interval", options->interval, "Time between two looks")
-      ->check(duration_check())
-      ->capture_default_str();
-  command->add_option("--record", options->record, "Also write every look to this file, as CSV");
-  command->add_flag("--once", options->once, "Look once");
+  command->add_option("--interval", options->interval, "Time between updates")->check(duration_check())->capture_default_str();
+  command->add_option("--record", options->record, "Also write every update to this CSV file");
+  command->add_flag("--once", options->once, "Print one update and exit");
   command->callback([&context, options] {
     if (const auto done = top(*options, context.console); !done.ok()) {
       context.console.err << "windlass top: " << done.error().message << "\n";
@@ -193,12 +191,14 @@ void add_top(CLI::App& app, CommandContext& context) {
 }
 
 void add_wait(CLI::App& app, CommandContext& context) {
-  auto* command = app.add_subcommand("wait", "Wait until a service's workers are all ready and none is coming or going");
+  auto* command = app.add_subcommand("wait", "Wait until all workers of a service are ready and none is starting or stopping");
   auto options = std::make_shared<WaitOptions>();
   options->service.add_to(*command);
   options->endpoints.add_to(*command);
-  command->add_option("--workers", options->workers, "Wait for exactly so many workers")->check(CLI::Range(0, 1'000'000));
-  command->add_option("--timeout", options->timeout, "Fail after this time")->check(duration_check())->capture_default_str();
+  command->add_option("--workers", options->workers, "Wait for exactly this many workers")->check(CLI::Range(0, 1'000'000));
+  command->add_option("--timeout", options->timeout, "Give up and fail after this time")
+      ->check(duration_check())
+      ->capture_default_str();
   command->callback([&context, options] {
     const auto state = wait(*options);
     if (!state.ok()) {

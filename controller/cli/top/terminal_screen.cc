@@ -1,4 +1,4 @@
-// The terminal's modes, keys and signals; see terminal_screen.h.
+// Sets the terminal's modes and reads keys and signals; see terminal_screen.h.
 #include "controller/cli/top/terminal_screen.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 namespace windlass::cli {
 namespace {
 
-// xterm's, which every terminal of today knows (ctlseqs): the alternate screen, the cursor, wrapping at the right edge.
+// xterm's control sequences (ctlseqs), which all current terminals support: the alternate screen, the cursor, line wrapping.
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 constexpr std::string_view kLeave = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-constexpr int kEscapeMs = 50;  // the rest of a key's sequence comes at once; ESC alone was pressed by hand
+constexpr int kEscapeMs = 50;  // the rest of a key's sequence arrives within this time; otherwise a person pressed ESC
 
 const char* begin_of(ScreenLine::Style style) {
   switch (style) {
@@ -36,7 +36,7 @@ const char* begin_of(ScreenLine::Style style) {
 }  // namespace
 
 Result<std::unique_ptr<TerminalScreen>> TerminalScreen::open(int input_fd, int output_fd) {
-  if (isatty(output_fd) == 0) return Error{ErrorCode::kUnavailable, "the output is no terminal"};
+  if (isatty(output_fd) == 0) return Error{ErrorCode::kUnavailable, "the output is not a terminal"};
   std::unique_ptr<TerminalScreen> screen(new TerminalScreen(input_fd, output_fd));
   screen->signals_ = signalfd(-1, &screen->held_.set(), SFD_CLOEXEC);
   if (screen->signals_ < 0) return Error{ErrorCode::kUnavailable, fmt::format("reading signals: {}", std::strerror(errno))};
@@ -57,7 +57,7 @@ TerminalScreen::~TerminalScreen() {
 void TerminalScreen::enter() {
   if (input_ >= 0) {
     termios raw = before_;
-    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // signals from Ctrl-C and Ctrl-Z stay
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Ctrl-C and Ctrl-Z still send signals
     tcsetattr(input_, TCSADRAIN, &raw);
   }
   write_all(std::string(kEnter));
@@ -71,7 +71,7 @@ void TerminalScreen::leave() {
 void TerminalScreen::write_all(const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = write(output_, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno != EINTR) return;  // the terminal is gone; wait() finds out
+    if (wrote < 0 && errno != EINTR) return;  // the terminal is gone; wait() reports that
     if (wrote > 0) done += static_cast<std::size_t>(wrote);
   }
 }
@@ -105,7 +105,7 @@ ScreenEvent TerminalScreen::read_key() {
     char next = 0;
     if (read(input_, &next, 1) != 1) break;
     rest += next;
-    if (rest.size() > 1 && next >= '@') break;  // the last of a sequence; the first is '[' or 'O'
+    if (rest.size() > 1 && next >= '@') break;  // a final byte ends the sequence; the first byte is '[' or 'O'
   }
   constexpr std::pair<std::string_view, Key> kSequences[] = {{"", kKeyEscape},     {"[A", kKeyUp},   {"OA", kKeyUp},
                                                              {"[B", kKeyDown},     {"OB", kKeyDown}, {"[5~", kKeyPageUp},
@@ -113,7 +113,7 @@ ScreenEvent TerminalScreen::read_key() {
   for (const auto& [sequence, key] : kSequences) {
     if (rest == sequence) return {ScreenEvent::Kind::kKey, key};
   }
-  return {ScreenEvent::Kind::kKey, 0};  // one that nobody asks for
+  return {ScreenEvent::Kind::kKey, 0};  // an unused key
 }
 
 ScreenEvent TerminalScreen::read_signal() {
@@ -123,7 +123,7 @@ ScreenEvent TerminalScreen::read_signal() {
   if (info.ssi_signo != SIGTSTP) return {ScreenEvent::Kind::kEnd};
   leave();
   raise(SIGSTOP);
-  enter();  // SIGCONT came
+  enter();  // resumed by SIGCONT
   return {ScreenEvent::Kind::kSize};
 }
 

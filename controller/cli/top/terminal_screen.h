@@ -1,6 +1,6 @@
-// TerminalScreen: a program that has the terminal to itself: the alternate screen, keys as they are pressed, its size. The
-// terminal is as it was when this object is gone, and while the program is stopped with Ctrl-Z. SIGINT, SIGTERM, SIGHUP,
-// SIGTSTP and SIGWINCH are held (HeldSignals) and become events. REQUIRES: one at a time, on the program's first thread.
+// TerminalScreen: full-screen access to the terminal: its alternate screen, single key presses and its size. The destructor
+// restores the terminal, and so does stopping the program with Ctrl-Z. SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGWINCH are held
+// (HeldSignals) and become events. REQUIRES: one object at a time, on the program's first thread.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ struct ScreenLine {
   bool operator==(const ScreenLine&) const = default;
 };
 
-// A character, or one of those below.
+// A character, or one of the constants below.
 using Key = int;
 inline constexpr Key kKeyUp = 256, kKeyDown = 257, kKeyPageUp = 258, kKeyPageDown = 259, kKeyEscape = 260;
 
 struct ScreenEvent {
-  enum class Kind { kTime, kKey, kSize, kEnd };  // kEnd: a signal asks for the end, or the terminal is gone
+  enum class Kind { kTime, kKey, kSize, kEnd };  // kEnd: a signal asks us to stop, or the terminal is gone
   Kind kind = Kind::kTime;
   Key key = 0;
 };
@@ -40,7 +40,7 @@ class TerminalScreen {
     std::size_t lines = 24;
   };
 
-  // kUnavailable: the output is no terminal, or no signals can be read.
+  // kUnavailable: the output is not a terminal, or signals cannot be read.
   [[nodiscard]] static Result<std::unique_ptr<TerminalScreen>> open(int input_fd, int output_fd);
   ~TerminalScreen();
   TerminalScreen(const TerminalScreen&) = delete;
@@ -49,7 +49,7 @@ class TerminalScreen {
   [[nodiscard]] Size size() const;
   void draw(const std::vector<ScreenLine>& lines);
 
-  // The next event, or kTime once that many seconds have passed without one.
+  // The next event, or kTime if none arrives within `seconds`.
   [[nodiscard]] ScreenEvent wait(double seconds);
 
  private:
@@ -64,9 +64,9 @@ class TerminalScreen {
 
   HeldSignals held_{SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
   int signals_ = -1;  // a signalfd
-  int input_ = -1;    // -1: no keys come from there
+  int input_ = -1;    // -1: no keyboard
   int output_;
-  termios before_{};  // of the input
+  termios before_{};  // the input's original settings
 };
 
 }  // namespace windlass::cli

@@ -1,4 +1,4 @@
-// Lays the screen of `windlass top` out; see top_screen.h.
+// Lays out the screen of `windlass top`; see top_screen.h.
 #include "controller/cli/top/top_screen.h"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 
 using Style = ScreenLine::Style;
 
-constexpr std::size_t kMaxHistory = 600;      // looks: ten minutes at one a second
-constexpr std::size_t kLeastForDetails = 12;  // lines of a terminal
+constexpr std::size_t kMaxHistory = 600;      // updates: ten minutes at one per second
+constexpr std::size_t kLeastForDetails = 12;  // lines of the terminal
 constexpr std::size_t kNarrowestName = 8;     // columns
-constexpr const char* kKeys = "q quit  ↑↓ choose  sort: n name w ready r req/s t TTFT p TPOT a attained";
+constexpr const char* kKeys = "q quit  ↑↓ select  sort: n name w ready r req/s t TTFT p TPOT a attained";
 
 struct Column {
   const char* title;
@@ -27,7 +27,7 @@ struct Column {
   std::string (*text)(const ServiceRow& row);
 };
 
-// The name first, the others from what is missed most to what is missed least where they do not all fit.
+// The name first, then the others by importance: the last ones are left out if the terminal is too narrow.
 constexpr std::array<Column, 10> kColumns = {{
     {"SERVICE", SortBy::kName, [](const ServiceRow& row) { return row.title(); }},
     {"READY", SortBy::kWorkers, [](const ServiceRow& row) { return fmt::format("{}/{}", row.ready, row.desired); }},
@@ -41,14 +41,14 @@ constexpr std::array<Column, 10> kColumns = {{
     {"DRAINING", std::nullopt, [](const ServiceRow& row) { return std::to_string(row.draining); }},
 }};
 
-// What is unknown comes last, whichever way the rest is sorted.
+// Unknown values sort last in either direction.
 std::optional<double> value_of(const ServiceRow& row, SortBy by) {
   switch (by) {
     case SortBy::kWorkers: return row.ready;
     case SortBy::kRequests: return row.arrivals_per_s;
     case SortBy::kTtft: return row.ttft_s;
     case SortBy::kTpot: return row.tpot_s;
-    case SortBy::kAttained: return row.attainment ? std::optional(-*row.attainment) : std::nullopt;  // the worst first
+    case SortBy::kAttained: return row.attainment ? std::optional(-*row.attainment) : std::nullopt;  // worst first
     case SortBy::kName: break;
   }
   return std::nullopt;
@@ -62,7 +62,7 @@ std::string summary(const std::vector<ServiceRow>& rows) {
     desired += row.desired;
     cost += row.cost_per_hour;
   }
-  return fmt::format("windlass: {} service{}, {} of {} worker{} ready, {:.2f} an hour", rows.size(),
+  return fmt::format("windlass: {} service{}, {} of {} worker{} ready, {:.2f} per hour", rows.size(),
                      rows.size() == 1 ? "" : "s", ready, desired, desired == 1 ? "" : "s", cost);
 }
 
@@ -151,7 +151,7 @@ bool TopScreen::press(Key key) {
   return true;
 }
 
-// Of the chosen service: its objective, its trouble and its last looks.
+// Details of the selected service: objective, trouble and recent history.
 std::vector<std::string> TopScreen::details(std::size_t width) const {
   const ServiceRow& row = rows_.at(chosen_index());
   std::vector<std::string> lines;
@@ -177,7 +177,7 @@ std::vector<std::string> TopScreen::details(std::size_t width) const {
   }
   double most = 0;
   for (const auto& one : arrivals) most = std::max(most, one.value_or(0));
-  lines.push_back(fitted(fmt::format("req/s, most {}", number_text(most, 1)), kLabel) + sparkline(arrivals, most));
+  lines.push_back(fitted(fmt::format("req/s, max {}", number_text(most, 1)), kLabel) + sparkline(arrivals, most));
   lines.push_back(fitted("attained, of 100 %", kLabel) + sparkline(attained, 1));
   return lines;
 }
@@ -189,7 +189,7 @@ std::vector<ScreenLine> TopScreen::lines(std::size_t width, std::size_t height, 
   if (rows_.empty()) {
     if (problem.empty()) screen.push_back({fitted("No ModelService yet.", width)});
   } else {
-    // The columns that fit, of the widths that they need. The name takes what is left and is cut where that is too little.
+    // Keep the columns that fit. The name gets the remaining width and is cut if that is too little.
     std::vector<std::vector<std::string>> cells;
     std::size_t taken = 0;
     std::size_t longest_name = 0;
@@ -216,7 +216,7 @@ std::vector<ScreenLine> TopScreen::lines(std::size_t width, std::size_t height, 
     };
     std::vector<std::string> below;
     if (height >= kLeastForDetails) below = details(width);
-    const std::size_t around = 3 + (below.empty() ? 0 : below.size() + 1);  // what stands above and below the services
+    const std::size_t around = 3 + (below.empty() ? 0 : below.size() + 1);  // lines above and below the services
     const std::size_t room = height > around ? height - around : 1;
     const std::size_t chosen = chosen_index();
     const std::size_t first = chosen < room ? 0 : chosen - room + 1;

@@ -1,5 +1,5 @@
-// TopScreen: what `windlass top` draws on a terminal: a table that fits its width, one service chosen, with what it is waited
-// for and its last minutes, and the keys. Pure: rows and keys come in, lines come out. TerminalScreen draws them.
+// TopScreen: the contents of `windlass top` on a terminal: a table that fits its width, details of the selected service with
+// its last minutes, and the keys. Pure: rows and keys come in, lines come out. TerminalScreen draws them.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,13 @@ enum class SortBy { kName, kWorkers, kRequests, kTtft, kTpot, kAttained };
 
 class TopScreen {
  public:
-  // A look at the services. One that is gone loses its history.
+  // Replaces the rows and extends their history. Services that are gone lose theirs.
   void take(std::vector<ServiceRow> rows);
 
-  // Sorts (again: the other way round) or chooses a service. False for a key that means nothing here.
+  // Changes the sort column (the same key again reverses it) or the selection. False for an unknown key.
   bool press(Key key);
 
-  // What fits a terminal of that size, at most `height` lines of at most `width` columns. `problem`: why the rows are not
-  // fresh; empty when they are.
+  // At most `height` lines of at most `width` columns. `problem` says why the rows are out of date; empty if they are not.
   [[nodiscard]] std::vector<ScreenLine> lines(std::size_t width, std::size_t height, const std::string& problem = {}) const;
 
  private:
@@ -45,7 +44,7 @@ class TopScreen {
   std::string chosen_;  // title
 };
 
-// Eight heights of block from 0 to `most`, one for each value, and a space where there is none: "▁▃█ ▂".
+// One block per value in eight heights from 0 to `most`; a space for a missing value: "▁▃█ ▂".
 [[nodiscard]] std::string sparkline(const std::vector<std::optional<double>>& values, double most);
 
 }  // namespace windlass::cli

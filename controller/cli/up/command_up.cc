@@ -1,4 +1,4 @@
-// `windlass up`: everything on this machine, from YAML files to a live table, until Ctrl-C.
+// `windlass up`: runs a whole Windlass on this machine from YAML files, with a live table, until Ctrl-C.
 #include <memory>
 #include <ostream>
 
@@ -15,7 +15,7 @@
 namespace windlass::cli {
 namespace {
 
-// The services whose objectives no plan can meet, a line each; empty: there is none.
+// One line per service whose objectives no plan can meet.
 std::string infeasible(const std::vector<api::Object>& objects) {
   const planner::Snapshot snapshot = quiet_snapshot(objects);
   const planner::Plan plan = planner::make_plan(snapshot);
@@ -59,9 +59,9 @@ void add_up(CLI::App& app, CommandContext& context) {
   command->add_option("--dir", options->directory, "Folder for objects, status and logs")->capture_default_str();
   command->add_option("--listen", options->listen, "Where the gateway takes requests")->capture_default_str();
   command
-      ->add_option("--gpus", options->gpus, "GPUs that this machine offers of each AcceleratorClass; default: one node's worth")
+      ->add_option("--gpus", options->gpus, "GPUs of each AcceleratorClass on this machine; default: the class's gpusPerNode")
       ->check(CLI::Range(1, 1024));
-  command->footer("Exits 3 when an objective cannot be met.");
+  command->footer("Exit code 3: an objective cannot be met.");
   command->callback([&context, options] { context.exit_code = up(*options, context.console); });
 }
 

@@ -1,4 +1,4 @@
-// `windlass validate -f FILE...`: says what the API server would say, without one.
+// `windlass validate -f FILE...`: checks files as the API server would, without one.
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -24,7 +24,7 @@ void add_validate(CLI::App& app, CommandContext& context) {
     }
     for (const auto& object : *objects)
       context.console.out << fmt::format("{}:{}: {}: valid\n", object.source, object.line, object.title());
-    if (objects->empty()) context.console.out << "no object in the files\n";
+    if (objects->empty()) context.console.out << "the files hold no objects\n";
   });
 }
 

@@ -1,5 +1,6 @@
-// Sending and measuring. One coroutine a request; SSE is read by substring scans, since the client shares its cores with the
-// servers that it measures. A quote inside a JSON string is always escaped, so `"content":"` can only be a key with its value.
+// Sends requests and measures answers, one coroutine per request. Server-sent events are scanned for substrings rather than
+// parsed, since the client shares its cores with the servers that it measures. A quote inside a JSON string is always escaped,
+// so `"content":"` can only be a key and the start of its value.
 #include "controller/cli/load/generator/load_generator.h"
 
 #include <algorithm>
@@ -29,9 +30,9 @@ using Clock = std::chrono::steady_clock;
 constexpr double kRecentS = 10;
 constexpr int kMaxRetries = 20;
 constexpr double kStopGraceS = 1;
-constexpr auto kLingerForMore = std::chrono::seconds(1);  // for a server that does not end the connection when asked
+constexpr auto kLingerForMore = std::chrono::seconds(1);  // for servers that ignore "Connection: close"
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
-// What models think is generated like the rest; vLLM has it under "reasoning", formerly and elsewhere "reasoning_content".
+// Reasoning is generated like other text. vLLM names it "reasoning"; its older versions and others "reasoning_content".
 constexpr std::array<std::string_view, 4> kTextKeys{"\"content\"", "\"text\"", "\"reasoning_content\"", "\"reasoning\""};
 constexpr std::size_t kMaxBodyBytes = 64U << 20U;
 
@@ -48,7 +49,7 @@ struct Target {
 
 Result<Target> parse_url(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
-  const Error bad{ErrorCode::kInvalidArgument, fmt::format("url: found '{}', allowed is http://HOST:PORT", url)};
+  const Error bad{ErrorCode::kInvalidArgument, fmt::format("url: must be http://HOST:PORT (got '{}')", url)};
   if (url.substr(0, kScheme.size()) != kScheme) return bad;
   std::string_view rest = std::string_view(url).substr(kScheme.size());
   if (rest.ends_with('/')) rest.remove_suffix(1);
@@ -57,7 +58,7 @@ Result<Target> parse_url(const std::string& url) {
   return Target{std::move(address).value(), {}};
 }
 
-// True when the event's JSON has `key` with a string that is not empty.
+// Whether the event's JSON has `key` with a non-empty string.
 bool has_text(std::string_view json, std::string_view key) {
   for (auto at = json.find(key); at != std::string_view::npos; at = json.find(key, at + 1)) {
     auto value = json.find_first_not_of(" :", at + key.size());
@@ -67,7 +68,7 @@ bool has_text(std::string_view json, std::string_view key) {
   return false;
 }
 
-// What one answer showed. Fed with the body as it arrives.
+// What one answer has shown so far. Fed with the body as it arrives.
 struct AnswerReader {
   bool events = false;  // text/event-stream
   int done = 0;
@@ -89,7 +90,7 @@ struct AnswerReader {
     if (usage.contains("prompt_tokens_details")) cached_tokens = count(usage["prompt_tokens_details"], "cached_tokens", 0);
   }
 
-  // Returns how many events with text were among the bytes.
+  // Returns the number of events with text among the bytes.
   int feed(std::string_view bytes) {
     const int before = texts;
     partial.append(bytes);
@@ -150,7 +151,7 @@ class Generator {
 
   asio::awaitable<void> send_all() {
     for (std::size_t i = 0; i < times_s_.size() && !stop_.stop_requested(); ++i) {
-      // Long silences are cut into pieces, so that a stop is heard.
+      // Split long waits, so that a stop request is noticed.
       while (now_s() < times_s_[i] && !stop_.stop_requested()) {
         error_code ignored;
         pacer_.expires_at(began_ + duration(std::min(times_s_[i], now_s() + 0.2)));
@@ -206,12 +207,12 @@ class Generator {
     if (all_sent_ && in_flight_ == 0) reporter_.cancel();
   }
 
-  // Sets retry_after_s when the answer asks for another try. (A coroutine's reference parameter: the caller awaits it.)
+  // Sets retry_after_s if the answer asks for a retry. (A reference parameter is safe here: the caller awaits the coroutine.)
   asio::awaitable<void> attempt(std::size_t index, double deadline_s, double& retry_after_s) {
     RequestResult& result = results_[index];
     result.outcome = Outcome::kLost;
     result.status = 0;
-    result.problem = "not answered before the end";
+    result.problem = "not answered before the load was stopped";
     const std::string id = fmt::format("load-{}-{}-{}", options_.seed, index, result.retries);
     const std::string message = message_text(index, id);
     beast::tcp_stream stream(io_);
@@ -222,7 +223,7 @@ class Generator {
       if (!error) break;
     }
     if (error) {
-      result.problem = fmt::format("cannot connect: {}", error.message());
+      result.problem = fmt::format("could not connect: {}", error.message());
       co_return;
     }
     error_code ignored;
@@ -230,7 +231,7 @@ class Generator {
     co_await asio::async_write(stream, asio::buffer(message), to(error));
     beast::flat_buffer buffer;
     http::response_parser<http::buffer_body> parser;
-    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 treats boost::none as 0
     co_await http::async_read_header(stream, buffer, parser, to(error));
     if (error) {
       result.problem = fmt::format("no answer: {}", error == beast::error::timeout ? "timeout" : error.message());
@@ -254,7 +255,7 @@ class Generator {
     if (result.outcome == Outcome::kRejected && (result.status == 429 || result.status == 503)) {
       std::from_chars(retry_after.data(), retry_after.data() + retry_after.size(), retry_after_s);
     }
-    // The answer is over and we asked for the connection's end: whatever still comes was answered twice.
+    // The answer is complete and we asked for the connection to close: any further bytes are a second answer.
     std::array<char, 64> scrap;
     stream.expires_after(kLingerForMore);
     const std::size_t extra =
@@ -382,17 +383,17 @@ class Generator {
 Result<LoadResult> run_load(const LoadOptions& options, const std::function<void(const LoadProgress&)>& on_progress,
                             std::stop_token stop) {
   const auto invalid = [](std::string message) { return Error{ErrorCode::kInvalidArgument, std::move(message)}; };
-  if (options.model.empty()) return invalid("model: found nothing, allowed is the name of a served model");
-  if (options.phases.empty()) return invalid("phases: found none, allowed is at least one RATE/DURATION");
-  if (options.max_tokens < 1) return invalid(fmt::format("max tokens: found {}, allowed is at least 1", options.max_tokens));
+  if (options.model.empty()) return invalid("model: must be the name of a served model (got nothing)");
+  if (options.phases.empty()) return invalid("phases: must have at least one RATE/DURATION (got none)");
+  if (options.max_tokens < 1) return invalid(fmt::format("max tokens: must be at least 1 (got {})", options.max_tokens));
   if (options.prompt_tokens < 1)
-    return invalid(fmt::format("prompt tokens: found {}, allowed is at least 1", options.prompt_tokens));
+    return invalid(fmt::format("prompt tokens: must be at least 1 (got {})", options.prompt_tokens));
   WINDLASS_ASSIGN_OR_RETURN(Target target, parse_url(options.url));
   asio::io_context io;
   error_code error;
   for (const auto& entry : tcp::resolver(io).resolve(target.address.host, target.address.port, error))
     target.endpoints.push_back(entry.endpoint());
-  if (error) return invalid(fmt::format("url: found '{}', whose host does not resolve: {}", options.url, error.message()));
+  if (error) return invalid(fmt::format("url: must have a host that resolves (got '{}': {})", options.url, error.message()));
   Generator generator(options, std::move(target), on_progress, std::move(stop));
   return generator.run();
 }

@@ -1,7 +1,7 @@
 // The load generator: sends a schedule of requests to an OpenAI-compatible endpoint and measures what a client sees.
 //
-// Open loop: a request starts at its time whether or not earlier ones were answered. Each has a connection of its own, so that
-// anything after its answer shows. Runs on the calling thread with its own io_context; no other thread.
+// Open loop: each request starts at its scheduled time, whether or not earlier ones have been answered. Each has its own
+// connection, so that bytes after its answer are noticed. Runs on the calling thread with its own io_context.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ struct LoadOptions {
   int max_tokens = 32;
   std::uint64_t seed = 1;
   bool stream = true;
-  bool include_usage = true;       // ask a stream for its usage; not every endpoint knows the option
-  bool ignore_eos = false;         // ask for answers of max_tokens: vLLM's, SGLang's, llama.cpp's and our worker's option
-  bool retry = false;              // obey Retry-After of 429 and 503 and send again
+  bool include_usage = true;       // ask streams for their usage; some endpoints reject the option
+  bool ignore_eos = false;         // ask for exactly max_tokens; an option of vLLM, SGLang, llama.cpp and our worker
+  bool retry = false;              // retry after 429 and 503, as Retry-After says
   double request_timeout_s = 300;  // from the scheduled start
   double ttft_slo_s = 0;           // for attainment; 0: none
   double tpot_slo_s = 0;
 };
 
-// A view of the running load, twice a second.
+// The state of the running load, reported twice per second.
 struct LoadProgress {
   double elapsed_s = 0;
   double total_s = 0;  // of the schedule
@@ -44,8 +44,8 @@ struct LoadProgress {
   std::optional<double> attainment;
 };
 
-// Sends the whole schedule and waits for its end; a stop request ends the sending and gives what is in flight a second.
-// Error kInvalidArgument: an option is wrong. Requests that fail are results, not errors.
+// Sends the whole schedule and waits until all requests have ended. A stop request ends the sending and gives requests in
+// flight one more second. Error: kInvalidArgument for a wrong option. Failed requests are results, not errors.
 [[nodiscard]] Result<LoadResult> run_load(const LoadOptions& options,
                                           const std::function<void(const LoadProgress&)>& on_progress = {},
                                           std::stop_token stop = {});

@@ -1,4 +1,4 @@
-// Summaries and their two printed forms.
+// Summarises results and prints them as JSON and text; see load_result.h.
 #include "controller/cli/load/generator/load_result.h"
 
 #include <algorithm>

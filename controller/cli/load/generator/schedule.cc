@@ -1,4 +1,4 @@
-// Poisson and constant arrivals, phase by phase.
+// Generates Poisson and constant arrivals, phase by phase; see schedule.h.
 #include "controller/cli/load/generator/schedule.h"
 
 #include <array>
@@ -42,7 +42,7 @@ Result<std::vector<Phase>> parse_phases(std::string_view text) {
     const auto seconds = slash == std::string_view::npos ? std::nullopt : duration_s(part.substr(slash + 1));
     if (!rate.has_value() || !seconds.has_value() || *seconds <= 0 || *rate * *seconds > 1e7) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("phase {}: found '{}', allowed is RATE/DURATION such as 12/30s (requests per second / how long)",
+                   fmt::format("phase {}: must be RATE/DURATION such as 12/30s, requests per second and how long (got '{}')",
                                phases.size() + 1, part)};
     }
     phases.push_back({*rate, *seconds});

@@ -1,4 +1,5 @@
-// When the load's requests start: phases of a rate each. Pure: the same phases and seed give the same times.
+// The schedule of a load: phases with a rate each, and the start times of requests. Pure: the same phases and seed give the
+// same times.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +20,16 @@ struct Phase {
 
 enum class Arrivals { kPoisson, kConstant };
 
-// "2/10s,12/30s,0.5/1m": requests per second / duration. Error kInvalidArgument names the phase. A rate of 0 is a silence.
+// "2/10s,12/30s,0.5/1m": requests per second / duration. A rate of 0 is a pause. Error: kInvalidArgument, names the phase.
 [[nodiscard]] Result<std::vector<Phase>> parse_phases(std::string_view text);
 
-// Start times in seconds from the beginning, rising. Open loop: no answer is waited for.
+// Start times in seconds from the start of the load, ascending. Open loop: independent of answers.
 [[nodiscard]] std::vector<double> arrival_times_s(const std::vector<Phase>& phases, Arrivals arrivals, std::uint64_t seed);
 
 [[nodiscard]] double total_s(const std::vector<Phase>& phases);
 
-// The text of request `index`: unique by its number, then `words` short words. With a large vocabulary that is about as many
-// tokens; a small one makes more of them. The answers' usage says how many they were.
+// The prompt of request `index`: its unique number, then `words` short words. A large vocabulary needs about one token per
+// word, a small one more; the usage of the answers gives the exact number.
 [[nodiscard]] std::string prompt_text(std::size_t index, int words, std::uint64_t seed);
 
 }  // namespace windlass::load

@@ -1,5 +1,5 @@
-// Demand through the real Prometheus: it scrapes a real gateway; a controller with --prometheus-url decides by it, and a reader
-// of the test's own asks the same questions.
+// Demand through the real Prometheus: it scrapes a real gateway; a controller with --prometheus-url decides by it, and the
+// test's own reader sends the same queries.
 //
 // All cases share one set of programs.
 #include <chrono>
@@ -54,7 +54,7 @@ class PromqlTest : public ::testing::Test {
     options.rate_window_s = kRateWindowS;
     return options;
   }
-  // A series of the controller's own; NaN where it is not there.
+  // A metric of the controller; NaN if it does not exist.
   static double controller_says(const std::string& name, const std::map<std::string, std::string>& labels) {
     const auto page = metrics::parse_exposition(http_get("http://" + shared_->system->controller() + "/metrics").body);
     if (!page.ok()) return std::nan("");
@@ -113,8 +113,8 @@ scrape_configs:
     shared_->error = "the routing table has no worker" + system.logs();
 }
 
-// Given a controller that knows its demand from Prometheus alone; its arrivals and queue are fresh there.
-TEST_F(PromqlTest, TheControllerReadsItsDemandThere) {
+// Given a controller that knows its demand only from Prometheus; expects fresh arrivals and queue.
+TEST_F(PromqlTest, ControllerReadsItsDemandFromPrometheus) {
   const std::map<std::string, std::string> arrivals = {{"name", "tiny"}, {"signal", "arrivals"}, {"state", "fresh"}};
   const std::map<std::string, std::string> queued = {{"name", "tiny"}, {"signal", "queued"}, {"state", "fresh"}};
   EXPECT_TRUE(eventually(seconds(30), [&] {
@@ -123,9 +123,9 @@ TEST_F(PromqlTest, TheControllerReadsItsDemandThere) {
   })) << shared_->system->logs();
 }
 
-// Given twenty streamed requests; the demand that Prometheus tells has them, with their lengths, their TTFT and their
-// attainment, each as old as Prometheus' own last scrape.
-TEST_F(PromqlTest, DemandIsWhatCame) {
+// Given twenty streamed requests; expects the demand from Prometheus to contain them, with their lengths, TTFT and attainment,
+// each dated by Prometheus' last scrape.
+TEST_F(PromqlTest, DemandMatchesTheRequests) {
   controller::PromqlDemand demand(transport_, metrics_, options());
   const controller::ServiceQuery query{"tiny", 300, 95};
   const auto now = [&] {
@@ -161,10 +161,11 @@ TEST_F(PromqlTest, DemandIsWhatCame) {
   EXPECT_LE(got.queued->at_s, monotonic_s());
 }
 
-// Given a query that Prometheus refuses and a server that does not listen; both are problems in its own words, and no demand.
-TEST_F(PromqlTest, WhatFailsIsToldInWords) {
+// Given a query that Prometheus rejects, and a server that does not listen; expects both errors with the original message, and
+// no demand.
+TEST_F(PromqlTest, FailuresKeepTheirOriginalMessage) {
   controller::PromqlOptions bad = options();
-  bad.selector = "job=gateway";  // without quotes
+  bad.selector = "job=gateway";  // the quotes are missing
   controller::PromqlDemand refused(transport_, metrics_, bad);
   refused.refresh({{"tiny", 300, 95}}, 1, monotonic_s());
   EXPECT_THAT(refused.problem(), ::testing::HasSubstr("parse error"));
@@ -177,7 +178,7 @@ TEST_F(PromqlTest, WhatFailsIsToldInWords) {
   EXPECT_FALSE(nobody.demand({"tiny", 300, 95}).queued);
 }
 
-// Given a Prometheus that ends; the controller's signals grow old, and are still known.
+// Given a Prometheus that ends; expects the controller's signals to age but to stay known.
 TEST_F(PromqlTest, SignalsAgeWithoutPrometheus) {
   const std::map<std::string, std::string> labels = {{"name", "tiny"}, {"signal", "queued"}};
   ASSERT_TRUE(eventually(seconds(30), [&] { return controller_says("windlass_controller_signal_age_seconds", labels) >= 0; }));

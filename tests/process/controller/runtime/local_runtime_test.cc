@@ -1,5 +1,5 @@
-// The runtime of `windlass up`: what a service's spec.engine.args change of the real worker's command line, and what a worker's
-// end takes along.
+// The runtime of `windlass up`: how a service's spec.engine.args change the real worker's command line, and which processes end
+// with a worker.
 #include "controller/runtime/local_runtime.h"
 
 #include <filesystem>
@@ -21,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A runtime with a model, and a spec of a worker on it.
+// A runtime with a model, and the spec of a worker for it.
 class ProcessesOfARuntime : public testing::Test {
  protected:
   void SetUp() override {
@@ -69,9 +69,9 @@ class ProcessesOfARuntime : public testing::Test {
   controller::Launch spec_;
 };
 
-// Given a service's arguments for what we say too, in two words and in one, expect a worker that serves with the user's
-// values: a KV cache of 4 contexts of 64 tokens, in blocks of 16. That its class counts GPUs is no reason to look for one.
-TEST_F(ProcessesOfARuntime, TakeTheUsersArgumentsInPlaceOfOurs) {
+// Given a service's arguments that override ours, as two words and as one; expects a worker that uses the user's values: a KV
+// cache of 4 contexts of 64 tokens, in blocks of 16. The class counts GPUs, but none is required here.
+TEST_F(ProcessesOfARuntime, PreferTheUsersArguments) {
   spec_.extra_args = {"--max-concurrent", "4", "--max-context-tokens=64", "--no-prefix-caching"};
   const auto created = runtime_->create(spec_);
   ASSERT_TRUE(created.ok()) << created.error().message;
@@ -79,25 +79,26 @@ TEST_F(ProcessesOfARuntime, TakeTheUsersArgumentsInPlaceOfOurs) {
   EXPECT_EQ(metric_of_worker("windlass_worker_kv_cache_blocks"), 4 * 64 / 16);
 }
 
-// Given no arguments of the user's, expect a worker that serves with those of the plan.
-TEST_F(ProcessesOfARuntime, HaveThePlansArguments) {
+// Given no arguments from the user; expects a worker that uses those of the plan.
+TEST_F(ProcessesOfARuntime, UseThePlansArguments) {
   const auto created = runtime_->create(spec_);
   ASSERT_TRUE(created.ok()) << created.error().message;
   ASSERT_TRUE(becomes_ready()) << runtime_->workers().at(0).message;
   EXPECT_EQ(metric_of_worker("windlass_worker_kv_cache_blocks"), 37 * 512 / 16);
 }
 
-// Given an argument that would move the worker away from where it is looked for, expect that none is started, and why.
+// Given an argument that would move the worker to another address; expects that none is started, and the reason.
 TEST_F(ProcessesOfARuntime, AreNotStartedElsewhere) {
   spec_.extra_args = {"--listen=127.0.0.1:1"};
   const auto created = runtime_->create(spec_);
   ASSERT_FALSE(created.ok());
-  EXPECT_THAT(created.error().message, HasSubstr("spec.engine.args: found '--listen=127.0.0.1:1'"));
+  EXPECT_THAT(created.error().message,
+              HasSubstr("spec.engine.args: must not set what the gateway and the probes rely on (got '--listen=127.0.0.1:1')"));
   EXPECT_TRUE(runtime_->workers().empty());
 }
 
-// Given a folder for records that is gone, expect that no worker is started that nobody would find again, and why; and given
-// the folder once more, a worker.
+// Given a missing folder for records; expects that no worker is started, because nobody could find it again, and the reason.
+// Given the folder again; expects a worker.
 TEST_F(ProcessesOfARuntime, AreNotStartedWithoutARecord) {
   const auto records = folder_.path() / "workers";
   controller::LocalRuntimeOptions options;
@@ -115,9 +116,9 @@ TEST_F(ProcessesOfARuntime, AreNotStartedWithoutARecord) {
   EXPECT_TRUE(becomes_ready());
 }
 
-// Given an engine whose interpreter is gone, as a moved virtual environment's is; expects some starts and no more, with why,
-// and that the spec is refused from then on.
-TEST_F(ProcessesOfARuntime, ThatCannotRunAreGivenUp) {
+// Given an engine whose interpreter is gone, as in a moved virtual environment; expects only a few starts, the reason, and the
+// spec to be rejected from then on.
+TEST_F(ProcessesOfARuntime, AreGivenUpIfTheyCannotRun) {
   const auto program = folder_.path() / "vllm";
   std::ofstream(program) << "#!/no/such/python\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
@@ -134,7 +135,7 @@ TEST_F(ProcessesOfARuntime, ThatCannotRunAreGivenUp) {
   EXPECT_FALSE(runtime_->check(spec_).ok());
 }
 
-// A worker that starts a process which would outlive it, tells its id, and waits.
+// A worker that starts a process which would outlive it, writes down its id, and waits.
 class WorkerWithAChild : public ProcessesOfARuntime {
  protected:
   void SetUp() override {
@@ -155,7 +156,7 @@ class WorkerWithAChild : public ProcessesOfARuntime {
   }
 
   [[nodiscard]] std::filesystem::path child_file() const { return folder_.path() / "child"; }
-  // One that has ended may stay in the table for as long as its new parent likes.
+  // An ended process may stay in the process table as long as its new parent likes.
   [[nodiscard]] bool child_runs() const {
     std::ifstream in(fmt::format("/proc/{}/stat", child_));
     std::string id, name, state;
@@ -165,8 +166,8 @@ class WorkerWithAChild : public ProcessesOfARuntime {
   pid_t child_ = -1;
 };
 
-// Given a worker that is killed, expect that its child goes with it.
-TEST_F(WorkerWithAChild, TakesItAlongWhenItDies) {
+// Given a worker that is killed; expects its child to end, too.
+TEST_F(WorkerWithAChild, ChildEndsWithTheWorker) {
   ASSERT_EQ(::kill(::getpgid(child_), SIGKILL), 0);
   ASSERT_TRUE(eventually(60, [&] {
     runtime_->step({monotonic_s(), monotonic_s()});
@@ -175,8 +176,8 @@ TEST_F(WorkerWithAChild, TakesItAlongWhenItDies) {
   EXPECT_TRUE(eventually(60, [&] { return !child_runs(); }));
 }
 
-// Given a runtime that ends, expect that the worker's child does, too, although it takes no SIGTERM.
-TEST_F(WorkerWithAChild, TakesItAlongWhenTheRuntimeEnds) {
+// Given a runtime that ends; expects the worker's child to end, too, although it ignores SIGTERM.
+TEST_F(WorkerWithAChild, ChildEndsWithTheRuntime) {
   runtime_.reset();
   EXPECT_TRUE(eventually(60, [&] { return !child_runs(); }));
 }

@@ -1,4 +1,4 @@
-// Command lines, good and bad: what is printed where, and the exit code.
+// Tests valid and invalid command lines: what is printed where, and the exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Given no arguments: the help is printed as an error, with every command in it.
+// Given no arguments; expects the help on stderr, with every command in it.
 TEST(CommandLine, NothingPrintsHelp) {
   const Outcome outcome = run({});
   EXPECT_EQ(outcome.code, kUsage);
@@ -24,10 +24,10 @@ TEST(CommandLine, NothingPrintsHelp) {
   }
 }
 
-// Given wrong command lines: exit code 2, nothing on the output, and a line that names the command and what is wrong.
+// Given wrong command lines; expects exit code 2, no output, and a line that names the command and the mistake.
 TEST(CommandLine, WrongUseIsExplained) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
-      {{"nonsense"}, "windlass: found 'nonsense', allowed are the commands up, attach, plan, validate"},
+      {{"nonsense"}, "windlass: command must be one of up, attach, plan, validate"},
       {{"plan"}, "windlass plan: "},
       {{"plan", "-f"}, "windlass plan: "},
       {{"plan", "-f", "x.yaml", "-o", "xml"}, "xml"},
@@ -42,7 +42,7 @@ TEST(CommandLine, WrongUseIsExplained) {
       {{"model", "fetch"}, "windlass model fetch: NAME"},
       {{"model", "fetch", "gpt-9"}, "smollm2-135m"},
       {{"explain"}, "windlass explain: SERVICE"},
-      {{"explain", "pod/x"}, "found 'pod/x', allowed are"},
+      {{"explain", "pod/x"}, "SERVICE: must be NAME, ms/NAME or modelservice/NAME (got 'pod/x')"},
       {{"explain", "ms/x", "--dir", "a", "--url", "http://b"}, "--url"},
       {{"top", "--interval", "soon"}, "soon"},
       {{"top", "--gateway", "http://x"}, "--url"},
@@ -59,7 +59,7 @@ TEST(CommandLine, WrongUseIsExplained) {
   }
 }
 
-// Given --help on each level, and the version: exit code 0 and the words on the output.
+// Given --help on each level, and --version; expects exit code 0 and the text on stdout.
 TEST(CommandLine, HelpAndVersion) {
   EXPECT_THAT(run({"--help"}).out, HasSubstr("explain"));
   EXPECT_THAT(run({"plan", "--help"}).out, HasSubstr("--snapshot"));
@@ -69,7 +69,8 @@ TEST(CommandLine, HelpAndVersion) {
   EXPECT_EQ(run({"plan", "--help"}).code, kDone);
 }
 
-// Given a good file: its plan as JSON has pools, predicted and reasons; as YAML and as a table it tells the same service.
+// Given a valid file; expects its plan as JSON with pools, predictions and reasons, and the same service as YAML and as a
+// table.
 TEST(CommandLine, PlanPrintsEveryFormat) {
   const TempFolder folder;
   const std::string file = folder.file("tiny.yaml", kTinyYaml);
@@ -86,8 +87,8 @@ TEST(CommandLine, PlanPrintsEveryFormat) {
   EXPECT_THAT(run({"plan", "-f", file}).out, HasSubstr("default/tiny"));
 }
 
-// Given an objective that no accelerator meets; expects the reason, and an exit code that says so in every format.
-TEST(CommandLine, PlanOfTheImpossibleFails) {
+// Given an objective that no accelerator meets; expects the reason and exit code 3 in every format.
+TEST(CommandLine, PlanFailsForAnInfeasibleObjective) {
   const TempFolder folder;
   const std::string tight =
       folder.file("tight.yaml", replaced(kTinyYaml, "timePerOutputToken: 200ms", "timePerOutputToken: 1ms"));
@@ -97,8 +98,8 @@ TEST(CommandLine, PlanOfTheImpossibleFails) {
   EXPECT_THAT(run({"plan", "-f", tight}).out, HasSubstr("TpotTooTight"));
 }
 
-// Given a recorded snapshot: the explanation is of the plan that is made from it; a service that is not in it is named with
-// those that are.
+// Given a recorded snapshot; expects an explanation of the plan made from it. For a service that is not in it, expects an error
+// that lists the services that are.
 TEST(CommandLine, ExplainReplaysASnapshot) {
   const std::string snapshot = source_path() + "/tests/golden/two_services.snapshot.json";
   const Outcome told = run({"explain", "ms/chat", "--snapshot", snapshot});
@@ -106,10 +107,10 @@ TEST(CommandLine, ExplainReplaysASnapshot) {
   EXPECT_THAT(told.out, HasSubstr("What would change it"));
   const Outcome unknown = run({"explain", "ms/nobody", "--snapshot", snapshot});
   EXPECT_EQ(unknown.code, kFailed);
-  EXPECT_THAT(unknown.err, HasSubstr("the controller knows: "));
+  EXPECT_THAT(unknown.err, HasSubstr("the controller has plans for: "));
 }
 
-// Given more requests per second: the plan wants more workers, and its exit code says when there are too few.
+// Given more requests per second; expects a plan with more workers, and exit code 3 if there are too few.
 TEST(CommandLine, PlanFollowsTheRate) {
   const TempFolder folder;
   const std::string file = folder.file("tiny.yaml", kTinyYaml);
@@ -122,7 +123,7 @@ TEST(CommandLine, PlanFollowsTheRate) {
   EXPECT_EQ(workers("100000", kInfeasible), 4);  // as many as one node has
 }
 
-// Given bad input of each kind: exit code 1, nothing on the output, and a message that names the file and what is wrong.
+// Given bad input of each kind; expects exit code 1, no output, and a message that names the file and the mistake.
 TEST(CommandLine, BadInputIsExplained) {
   const TempFolder folder;
   const std::string unknown = folder.file("unknown.yaml", replaced(kTinyYaml, "{class: local-cpu}", "{class: h100}"));
@@ -132,7 +133,7 @@ TEST(CommandLine, BadInputIsExplained) {
   const std::string good = folder.file("tiny.yaml", kTinyYaml);
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
       {{"plan", "-f", "/no/such.yaml"}, "/no/such.yaml"},
-      {{"plan", "-f", unknown}, "found 'h100'"},
+      {{"plan", "-f", unknown}, "(got 'h100')"},
       {{"plan", "-f", misspelt}, "timePerOutputTokem"},
       {{"plan", "-f", malformed}, "malformed.yaml"},
       {{"plan", "--snapshot", snapshot}, "snapshot.json"},
@@ -154,10 +155,10 @@ TEST(CommandLine, BadInputIsExplained) {
     EXPECT_EQ(outcome.out, "") << line;
     EXPECT_THAT(outcome.err, HasSubstr(expected)) << line;
   }
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run")) << "a refused file must leave nothing behind";
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run")) << "a rejected file must leave nothing behind";
 }
 
-// Given a good file: validate names each object with its line.
+// Given a valid file; expects validate to name each object with its line.
 TEST(CommandLine, ValidateNamesObjects) {
   const TempFolder folder;
   const Outcome outcome = run({"validate", "-f", folder.file("tiny.yaml", kTinyYaml)});
@@ -166,7 +167,7 @@ TEST(CommandLine, ValidateNamesObjects) {
   EXPECT_THAT(outcome.out, HasSubstr("ModelService default/tiny: valid"));
 }
 
-// Given a model folder: describe prints a stanza that holds its config, and a comment with its size.
+// Given a model folder; expects describe to print a stanza with its config, and a comment with its size.
 TEST(CommandLine, ModelDescribePrintsTheStanza) {
   const TempFolder folder;
   folder.file("model/config.json",
@@ -181,8 +182,8 @@ TEST(CommandLine, ModelDescribePrintsTheStanza) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("experts")));
 }
 
-// Given a model with experts, a sliding window and quantised weights: describe says what they come to.
-TEST(CommandLine, ModelDescribeSaysWhatIsSpecial) {
+// Given a model with experts, a sliding window and quantised weights; expects describe to summarise them.
+TEST(CommandLine, ModelDescribeSummarisesSpecialShapes) {
   const TempFolder folder;
   folder.file("model/config.json",
               R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -192,7 +193,7 @@ TEST(CommandLine, ModelDescribeSaysWhatIsSpecial) {
   const Outcome outcome = run({"model", "describe", (folder.path() / "model").string()});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("4.67e+10 parameters"));
-  EXPECT_THAT(outcome.out, HasSubstr("# 2 of 8 experts a token in 32 layers: 1.29e+10 active parameters\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("# 2 of 8 experts per token in 32 layers: 1.29e+10 active parameters\n"));
   EXPECT_THAT(outcome.out,
               HasSubstr("# sliding window of 4096 tokens in 32 layers: 512.0MiB of KV cache for a full context\n"));
   EXPECT_THAT(outcome.out, HasSubstr("# weights quantised to 4 bits (awq)\n"));

@@ -1,4 +1,4 @@
-// A ModelService and its AcceleratorClass as YAML, and a folder to put them in; for the tests of the commands.
+// A ModelService and its AcceleratorClass as YAML, and a folder for them, for the tests of the commands.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ spec:
   accelerators: [{class: local-cpu}]
 )";
 
-// A folder of its own, removed at the end.
+// A temporary folder, deleted at the end.
 class TempFolder {
  public:
   TempFolder() {

@@ -1,4 +1,4 @@
-// Runs a command line of `windlass` in this process: what a person would read, and the exit code.
+// Runs a command line of `windlass` in the test's process and keeps its output and exit code.
 #pragma once
 
 #include <fstream>
@@ -18,7 +18,7 @@ struct Outcome {
   std::string out;
   std::string err;
 
-  // Discarded where the output is no JSON.
+  // A discarded value if the output is not JSON.
   [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
 };
 
@@ -34,7 +34,7 @@ inline Outcome run(const std::vector<std::string>& arguments, const RunAs& as = 
   return {code, out.str(), err.str()};
 }
 
-// Empty where it cannot be read.
+// Empty if it cannot be read.
 inline std::string text_of(const std::string& path) {
   std::ifstream in(path);
   std::ostringstream text;
@@ -42,14 +42,14 @@ inline std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// A file of this test run with the text; its path.
+// Writes the text to a temporary file and returns its path.
 inline std::string written(const std::string& name, const std::string& text) {
   const std::string path = testing::TempDir() + name;
   std::ofstream(path) << text;
   return path;
 }
 
-// A copy of `file` under another name, `to` where it first has `from`.
+// A copy of `file` named `name`, with the first `from` replaced by `to`.
 inline std::string file_with(const std::string& file, const std::string& name, const std::string& from, const std::string& to) {
   std::string text = text_of(file);
   text.replace(text.find(from), from.size(), to);

@@ -1,5 +1,5 @@
-// `windlass attach` in front of real workers that the test runs itself: requests through it, what it sees of them, and that it
-// leaves them alone.
+// `windlass attach` in front of real workers that the test runs itself: requests through it, what it reports of them, and that
+// it does not stop them.
 #include <set>
 
 #include <fmt/format.h>
@@ -48,9 +48,9 @@ class Attach : public testing::Test {
   kube::CurlTransport transport_{kube::CurlOptions{.max_parallel = 8}};
 };
 
-// Given two workers; expects that attach says what they are and can do, that requests reach both and are counted as the client
-// counts them, that one that ends and comes back is seen to, and that both still serve once attach has ended.
-TEST_F(Attach, ServesThroughServersOfOthersAndLeavesThemAlone) {
+// Given two workers; expects attach to report what they are and can do, requests to reach both and to be counted as the client
+// counts them, a worker that ends and returns to be noticed, and both to keep serving once attach has ended.
+TEST_F(Attach, ServesThroughForeignServersAndLeavesThemRunning) {
   const int ports[] = {windlass::free_port(), windlass::free_port()};
   std::optional<ChildProcess> first = start_worker(ports[0]);
   const ChildProcess second = start_worker(ports[1]);
@@ -84,9 +84,9 @@ TEST_F(Attach, ServesThroughServersOfOthersAndLeavesThemAlone) {
   EXPECT_TRUE(serves(ports[0]) && serves(ports[1]));
 }
 
-// Given what cannot be attached to; expects an error that says why, and exit code 1.
-TEST_F(Attach, RefusesWhatItCannotReach) {
-  const int port = windlass::free_port();  // where nobody listens
+// Given servers that cannot be attached to; expects an error with the reason, and exit code 1.
+TEST_F(Attach, RejectsServersThatItCannotReach) {
+  const int port = windlass::free_port();  // nobody listens here
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"ftp://a:1"}, "URL: must be http://HOST:PORT (got 'ftp://a:1')"},
       {{fmt::format("http://127.0.0.1:{}", port)}, fmt::format("GET http://127.0.0.1:{}/v1/models: ", port)},

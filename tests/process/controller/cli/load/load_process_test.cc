@@ -1,4 +1,4 @@
-// The load generator against servers that behave and servers that do not, and through the real gateway.
+// The load generator against correct and faulty servers, and through the real gateway.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -37,8 +37,8 @@ load::LoadOptions options_for(int port, double rate_per_s, double seconds) {
 const std::string kGoodStream = stream_head() + chunk(token_event("a")) + chunk(token_event("b")) + chunk(usage_event(9, 2)) +
                                 chunk(kDoneEvent) + kLastChunk;
 
-// Given a load through the real gateway to two workers; all are completed, each prompt is its own, and tokens, times and
-// workers are those that the workers showed.
+// Given a load through the real gateway to two workers; expects all requests to complete, each with its own prompt, and tokens,
+// times and workers to match those of the workers.
 TEST(Load, ThroughTheGateway) {
   std::mutex mutex;
   std::set<std::string> prompts;
@@ -79,12 +79,12 @@ TEST(Load, ThroughTheGateway) {
   EXPECT_EQ(last.in_flight, 0U);
 }
 
-// Given an engine with 1.7 ms from token to token, and one request in five slower; P50 and P95 of TTFT and TPOT on the
-// gateway's page of latencies are those that the client measured of the same requests, to 5 %. On a busy machine the way to the
-// gateway takes time that only the client sees: then they lie between the client's and those that the engine measured.
-TEST(Load, TheGatewaysPercentilesAreTheClients) {
+// Given an engine with 1.7 ms between tokens, and one slower request in five; expects P50 and P95 of TTFT and TPOT on the
+// gateway's latencies page to match the client's measurements of the same requests within 5 %. On a busy machine the way to the
+// gateway takes time that only the client sees: then they must lie between the client's and the engine's.
+TEST(Load, GatewayPercentilesMatchTheClients) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kTokens = 400, kEvents = 41;  // as the usage says; an event holds several tokens
+  constexpr int kTokens = 400, kEvents = 41;  // as the usage reports; an event holds several tokens
   std::mutex mutex;
   std::vector<double> engine_ttft, engine_tpot;
   FakeServer worker([&](Connection& connection, const Message&) {
@@ -132,7 +132,7 @@ TEST(Load, TheGatewaysPercentilesAreTheClients) {
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(result->completed, 40U) << to_text(*result);
   ASSERT_TRUE(result->ttft_s && result->tpot_s);
-  // A request is counted a moment after its last byte has gone.
+  // A request is counted a moment after its last byte was sent.
   ASSERT_TRUE(wait_until([&] { return gateway.metric(metrics::kGatewayTpot.bins) == 40; }));
   look(2);
   const auto expect_same = [](const metrics::LatencyTracker& tracker, const load::Percentiles& client,
@@ -156,9 +156,9 @@ TEST(Load, TheGatewaysPercentilesAreTheClients) {
   expect_same(tpot, *result->tpot_s, *load::percentiles(engine_tpot), "TPOT");
 }
 
-// Given a server that answers wrongly in turn: [DONE] twice, a second answer after the first, another request's id, a stream
-// cut off, one without [DONE], one that ends with an error, an error status; each is found for what it is.
-TEST(Load, FindsWhatIsLostAndWhatCameTwice) {
+// Given a server with one fault after the other: [DONE] twice, a second response after the first, another request's id, a
+// stream cut off, one without [DONE], one that ends with an error, an error status; expects each to be reported as what it is.
+TEST(Load, ReportsLostAndDuplicateAnswers) {
   std::atomic<int> turn = 0;
   FakeServer server([&](Connection& connection, const Message&) {
     switch (turn++) {
@@ -177,7 +177,7 @@ TEST(Load, FindsWhatIsLostAndWhatCameTwice) {
     }
     connection.shut_down();
   });
-  // One at a time, so that turns and requests agree: each load sends a single request.
+  // One at a time, so that faults and requests match: each load sends a single request.
   std::vector<load::RequestResult> results;
   for (int i = 0; i < 8; ++i) {
     const auto result = load::run_load(options_for(server.port(), 1, 1));
@@ -196,8 +196,8 @@ TEST(Load, FindsWhatIsLostAndWhatCameTwice) {
   EXPECT_EQ(results[7].outcome, load::Outcome::kCompleted);
 }
 
-// Given a server that says 429 with Retry-After: 1 at first; with --retry the request is sent again after that time and
-// completes, and its TTFT counts from its first try; without it, it is rejected.
+// Given a server that first responds with 429 and Retry-After: 1; expects --retry to send the request again after that time and
+// to complete it, with TTFT counted from the first try. Without --retry it is rejected.
 TEST(Load, RetryAfter) {
   std::atomic<int> calls = 0;
   FakeServer server([&](Connection& connection, const Message&) {
@@ -217,7 +217,7 @@ TEST(Load, RetryAfter) {
   EXPECT_EQ(rejected->rejected_by_status.at(429), 1U);
 }
 
-// Given a server that never answers; a stop request ends the load soon, and what was in flight is lost.
+// Given a server that never responds; expects a stop request to end the load soon, and requests in flight to count as lost.
 TEST(Load, Stop) {
   FakeServer server([](Connection& connection, const Message&) { connection.peer_closes(); });
   std::stop_source stop;
@@ -231,13 +231,13 @@ TEST(Load, Stop) {
   EXPECT_GT(result->sent, 3U);
   EXPECT_LT(result->sent, 6000U);
   EXPECT_EQ(result->lost, result->sent);
-  EXPECT_EQ(result->problems.begin()->first, "not answered before the end");
+  EXPECT_EQ(result->problems.begin()->first, "not answered before the load was stopped");
 }
 
-// Given an endpoint that knows no option beyond OpenAI's first ones, reports no usage, thinks before it answers, and has
-// neither metrics nor anything else of our worker; `windlass profile` measures it, counts words and events, and writes a
-// profile.
-TEST(Load, AnEndpointThatKnowsLittleIsProfiled) {
+// Given an endpoint that knows only OpenAI's oldest options, reports no usage, thinks before it answers, and has neither
+// metrics nor any other feature of our worker; expects `windlass profile` to measure it, to count words and events, and to
+// write a profile.
+TEST(Load, ProfilesAMinimalEndpoint) {
   std::mutex mutex;
   std::vector<nlohmann::json> answered;
   FakeServer endpoint([&](Connection& connection, const Message& request) {
@@ -261,13 +261,13 @@ TEST(Load, AnEndpointThatKnowsLittleIsProfiled) {
     }
     connection.write(stream_head());
     for (int i = 0; i < body["max_tokens"]; ++i) {
-      ::poll(nullptr, 0, 1);  // as an engine has from token to token
+      ::poll(nullptr, 0, 1);  // an engine's time between tokens
       connection.write(chunk(i < 3 ? R"(data: {"choices":[{"delta":{"reasoning_content":"hm"}}]})"
                                      "\n\n"
                                    : token_event("a")));
     }
     connection.write(chunk(kDoneEvent) + kLastChunk);
-    connection.close();  // as the client asks: it looks whether more comes
+    connection.close();  // as the client asks: it checks whether more data follows
   });
   const auto outcome =
       cli::run({"profile", "--worker", "http://" + endpoint.address(), "--accelerator", "theirs", "--prompts", "4,8,16,32",
@@ -275,8 +275,8 @@ TEST(Load, AnEndpointThatKnowsLittleIsProfiled) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("kind: PerformanceProfile"));
   EXPECT_THAT(outcome.out, HasSubstr("name: plain"));
-  EXPECT_THAT(outcome.err, HasSubstr("the endpoint reports no usage: prompts are counted in words, answers in events"));
-  EXPECT_THAT(outcome.err, HasSubstr("the worker does not say how many tokens its KV cache holds"));
+  EXPECT_THAT(outcome.err, HasSubstr("the endpoint reports no usage; prompts are counted in words, answers in events"));
+  EXPECT_THAT(outcome.err, HasSubstr("the worker does not report the size of its KV cache"));
   EXPECT_GE(answered.size(), 2U + 4 * 2);
 }
 

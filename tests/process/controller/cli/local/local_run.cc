@@ -1,4 +1,4 @@
-// Starts and watches a whole local Windlass for tests; see local_run.h.
+// Implements local_run.h: starts and observes a whole local Windlass.
 #include "tests/process/controller/cli/local/local_run.h"
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kTagVariable = "WINDLASS_TEST_RUN";
 
-// As far as it can be read: of a process's files, until it ends.
+// Reads as much as possible: a process's files disappear when it ends.
 std::string read_all(const std::filesystem::path& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -91,9 +91,9 @@ void LocalRun::launch() {
 
 LocalRun::~LocalRun() {
   up_.reset();
-  // What a failing test has left behind shall not disturb the next.
+  // A failed test's processes must not disturb the next test.
   for (const int pid : processes()) {
-    kill(-pid, SIGKILL);  // with what an engine has started
+    kill(-pid, SIGKILL);  // together with the processes that an engine started
     kill(pid, SIGKILL);
   }
 }

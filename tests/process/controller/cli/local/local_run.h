@@ -1,4 +1,4 @@
-// LocalRun: `windlass up` in a folder of its own with a tiny model, for tests. Everything real; ends with the test.
+// LocalRun: `windlass up` in its own folder with a tiny model, for tests. All programs are real and end with the test.
 #pragma once
 
 #include <functional>
@@ -15,27 +15,27 @@
 
 namespace windlass::cli {
 
-// Looks every 50 ms until `condition` holds; false after `patience_s`.
+// Checks every 50 ms until `condition` holds; false after `patience_s`.
 [[nodiscard]] bool eventually(double patience_s, const std::function<bool()>& condition);
 
 class LocalRun {
  public:
-  // Makes the model and starts `windlass up` on a service with this number of workers; its gateway listens on `host`. Fails the
-  // test when that fails.
+  // Creates the model and starts `windlass up` for a service with this number of workers; its gateway listens on `host`. A
+  // failure fails the test.
   explicit LocalRun(int workers, std::string host = "127.0.0.1");
-  // On other objects, whose service is "tiny" too: made for so many workers and a strategy.
+  // Uses other objects, whose service is also "tiny", created for a number of workers and a strategy.
   using Objects = std::function<std::string(int workers, const std::string& strategy)>;
   LocalRun(Objects objects, int workers);
-  // `windlass attach` with these arguments, in front of servers of a model "tiny".
+  // Runs `windlass attach` with these arguments, in front of servers of a model "tiny".
   explicit LocalRun(std::vector<std::string> attach);
-  ~LocalRun();  // SIGKILL to `up` if it still runs
+  ~LocalRun();  // sends SIGKILL to `up` if it still runs
   LocalRun(const LocalRun&) = delete;
   LocalRun& operator=(const LocalRun&) = delete;
 
-  // Writes the service anew with minWorkers = maxWorkers = `workers`, as a person edits DIR/objects.
+  // Writes the service again with minWorkers = maxWorkers = `workers`, as if a person edited DIR/objects.
   void scale_to(int workers, const std::string& strategy = "Auto");
 
-  // As many workers ready and none coming or going.
+  // Whether this many workers are ready and none is starting or ending.
   [[nodiscard]] bool at_rest(int workers);
   [[nodiscard]] std::optional<ServiceRow> row();
 
@@ -43,22 +43,22 @@ class LocalRun {
   [[nodiscard]] kube::HttpRequest chat(const std::string& content, int max_tokens, bool stream) const;
   // The gateway's metrics page.
   [[nodiscard]] metrics::Exposition gateway_metrics();
-  // The pages of the ready workers that have this role, by the controller's last snapshot.
+  // The metrics pages of the ready workers with this role, by the controller's last snapshot.
   [[nodiscard]] std::vector<metrics::Exposition> worker_metrics(const std::string& role);
 
-  // Where its programs listen, by name: gateway, gateway admin, controller, and the ready workers.
+  // Listening ports by name: gateway, gateway admin, controller, and the ready workers.
   [[nodiscard]] std::vector<std::pair<std::string, int>> ports();
 
-  // `up` once more, in the same folder and on the same port, once the first has ended.
+  // Starts `up` again in the same folder and on the same port, once the first one has ended.
   void start_again();
 
   ChildProcess& up() { return *up_; }
   [[nodiscard]] std::string directory() const { return (folder_.path() / "run").string(); }
 
-  // Ids of live processes that descend from this run, by a variable in their environment.
+  // Process ids of this run's live descendants, found by a variable in their environment.
   [[nodiscard]] std::vector<int> processes() const;
-  [[nodiscard]] std::string up_log() const;  // what `up` has written to its terminal
-  // What `up` and its programs wrote, for a failure's message.
+  [[nodiscard]] std::string up_log() const;  // the terminal output of `up`
+  // The output of `up` and its programs, for failure messages.
   [[nodiscard]] std::string logs() const;
 
  private:
@@ -72,8 +72,8 @@ class LocalRun {
 
   TempFolder folder_;
   std::string tag_;
-  Objects objects_;                   // none: the tiny model's
-  std::vector<std::string> command_;  // up or attach, with its arguments but folder and port
+  Objects objects_;                   // empty: the tiny model's
+  std::vector<std::string> command_;  // up or attach, with its arguments except folder and port
   std::string host_ = "127.0.0.1";
   int port_ = 0;
   std::optional<ChildProcess> up_;
@@ -82,7 +82,7 @@ class LocalRun {
   std::optional<Endpoints> endpoints_;
 };
 
-// How often `part` stands in `text`.
+// The number of occurrences of `part` in `text`.
 [[nodiscard]] int count_of(const std::string& text, const std::string& part);
 
 }  // namespace windlass::cli

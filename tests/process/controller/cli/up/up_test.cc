@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Runs a windlass command; its exit code and what it wrote.
+// Runs a windlass command; returns its exit code and output.
 std::pair<int, std::string> windlass(std::vector<std::string> arguments) {
   const TempFolder folder;
   const std::string log = (folder.path() / "log").string();
@@ -27,8 +27,9 @@ std::pair<int, std::string> windlass(std::vector<std::string> arguments) {
   return {child->ended_well() ? 0 : 1, child->log_tail(200)};
 }
 
-// Given one service: `up` brings a worker, a chat request through the gateway is answered, the commands that look at it tell
-// about it or that it is not there, and Ctrl-C ends everything with exit code 0 and leaves no process.
+// Given one service; expects `up` to start a worker, a chat request through the gateway to be answered, the inspecting commands
+// to show the service or to say that it does not exist, and Ctrl-C to end everything with exit code 0 and without leftover
+// processes.
 TEST(Up, ServesAndStopsCleanly) {
   LocalRun run(1);
   ASSERT_TRUE(eventually(60, [&] { return run.at_rest(1); })) << run.logs();
@@ -49,14 +50,14 @@ TEST(Up, ServesAndStopsCleanly) {
   EXPECT_EQ(windlass({"wait", "ms/tiny", "--workers", "1", "--timeout", "10s", "--dir", directory}).first, 0);
   const auto unknown = windlass({"wait", "ms/none", "--timeout", "10m", "--dir", directory});
   EXPECT_EQ(unknown.first, 1);
-  EXPECT_THAT(unknown.second, HasSubstr("default/none: found no such ModelService; the controller knows: default/tiny"));
+  EXPECT_THAT(unknown.second, HasSubstr("default/none: must be an existing ModelService; the controller has: default/tiny"));
   const auto refused = windlass({"load", "--url", run.gateway_url(), "--model", "none", "--phases", "20/1s"});
   EXPECT_EQ(refused.first, 1) << refused.second;
   EXPECT_THAT(refused.second, HasSubstr("404"));
   const auto second = windlass({"up", "-f", directory + "/objects/tiny.yaml", "--dir", directory, "--listen", "127.0.0.1:1"});
-  EXPECT_THAT(second.second, HasSubstr("another `windlass up` runs in " + directory));
+  EXPECT_THAT(second.second, HasSubstr("--dir: must be a folder that no other `windlass up` uses (got " + directory));
 
-  // What a service's env says is in them.
+  // The files contain the values of the service's env.
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
     const auto others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
     EXPECT_EQ(entry.status().permissions() & others, std::filesystem::perms::none) << entry.path();
@@ -69,7 +70,8 @@ TEST(Up, ServesAndStopsCleanly) {
   EXPECT_THAT(run.logs(), HasSubstr("Stopped."));
 }
 
-// Given --listen with an IPv6 address, a request that `windlass load` sends there is answered; without brackets it is refused.
+// Given --listen with an IPv6 address; expects a request that `windlass load` sends there to be answered. Without brackets it
+// is rejected.
 TEST(Up, ListensOnIpv6) {
   if (!has_ipv6_loopback()) GTEST_SKIP() << "this machine has no ::1";
   LocalRun run(1, "[::1]");
@@ -78,10 +80,11 @@ TEST(Up, ListensOnIpv6) {
       windlass({"load", "--url", run.gateway_url(), "--model", "tiny", "--phases", "20/100ms", "--max-tokens", "2"});
   EXPECT_EQ(sent.first, 0) << sent.second << run.logs();
   const auto refused = windlass({"up", "-f", run.directory() + "/objects/tiny.yaml", "--listen", "::1:8080"});
-  EXPECT_THAT(refused.second, HasSubstr("--listen: found '::1:8080', allowed is an IP address and a port"));
+  EXPECT_THAT(refused.second,
+              HasSubstr("--listen: must be an IP address and a port such as 127.0.0.1:8080 or [::1]:8080 (got '::1:8080')"));
 }
 
-// Given a running `up` that is killed with SIGKILL: controller, gateway and worker end by themselves.
+// Given a running `up` that is killed with SIGKILL; expects controller, gateway and worker to end on their own.
 TEST(Up, NothingOutlivesAKill) {
   LocalRun run(1);
   ASSERT_TRUE(eventually(60, [&] { return run.at_rest(1); })) << run.logs();
@@ -90,22 +93,22 @@ TEST(Up, NothingOutlivesAKill) {
                                                                        << run.logs();
 }
 
-// Given wrong command lines of the real program: exit codes and messages are a shell's to read.
-TEST(Up, BadUseOfTheProgram) {
+// Given wrong command lines of the real program; expects exit codes and messages that fit a shell.
+TEST(Up, RejectsWrongArguments) {
   EXPECT_EQ(windlass({"plan", "-o", "json"}).first, 1);
   EXPECT_THAT(windlass({"plan", "-o", "json"}).second, HasSubstr("--help"));
   EXPECT_THAT(windlass({"model", "init", "--layers", "0", "/nonexistent"}).second, HasSubstr("layers"));
 }
 
-// Given a service on a class that no file has, `this-machine`; expects that `plan` has the worker measure it, and plans with
-// it.
+// Given a service on the class `this-machine`, which no file defines; expects `plan` to have the worker measure it and to plan
+// with the result.
 TEST(Up, PlanMeasuresThisMachine) {
   const std::string words = windlass({"plan", "-f", source_path("/examples/smollm2.yaml")}).second;
   EXPECT_THAT(words, HasSubstr("AcceleratorClass this-machine: not in the files; measured on this machine: "));
   EXPECT_THAT(words, HasSubstr("default/smollm2"));
 }
 
-// Given flags that `windlass-worker measure` has not; expects what it allows.
+// Given unknown flags of `windlass-worker measure`; expects the valid ones in the error.
 TEST(Up, MeasureRefusesWrongFlags) {
   const auto ran = kube::run_program(build_path() + "/windlass-worker", {"measure", "--threads", "0"}, {}, false, 180);
   ASSERT_TRUE(ran.ok()) << ran.error().message;

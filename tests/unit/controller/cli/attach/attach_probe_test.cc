@@ -1,4 +1,4 @@
-// What servers say of themselves, as each engine says it, and what they may say wrongly.
+// Tests how `windlass attach` reads a server's model, engine and limits, for each engine and for wrong answers.
 #include "controller/cli/attach/attach_probe.h"
 
 #include <map>
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A server with a text behind each path; others are not found.
+// A server with a text per path; other paths are not found.
 class Pages final : public kube::HttpTransport {
  public:
   explicit Pages(std::map<std::string, std::string> pages) : pages_(std::move(pages)) {}
@@ -28,7 +28,7 @@ class Pages final : public kube::HttpTransport {
   const std::map<std::string, std::string> pages_;
 };
 
-// Given the pages of vLLM 0.32 (its /v1/models has max_model_len and root); expects engine, context and the model's folder.
+// Given the pages of vLLM 0.32, whose /v1/models has max_model_len and root; expects engine, context and the model's folder.
 TEST(AttachProbe, Vllm) {
   Pages pages(
       {{"/v1/models", R"({"object":"list","data":[{"id":"/m/qwen","object":"model","root":"/m/qwen","max_model_len":2048}]})"},
@@ -43,7 +43,7 @@ TEST(AttachProbe, Vllm) {
   EXPECT_EQ(to_text(server), "http://localhost:8000: vLLM, model /m/qwen, context 2048 tokens");
 }
 
-// Given llama.cpp without --metrics (501 there); expects that its /props says engine, slots, context of a slot and file.
+// Given llama.cpp without --metrics (it answers 501); expects engine, slots, context per slot and file from its /props.
 TEST(AttachProbe, LlamaCpp) {
   Pages pages({{"/v1/models", R"({"data":[{"id":"m.gguf","meta":{"n_ctx_train":8192}}],"models":[{"name":"m.gguf"}]})"},
                {"/props", R"({"default_generation_settings":{"n_ctx":1024},"total_slots":4,"model_path":"/models/m.gguf"})"}});
@@ -52,11 +52,11 @@ TEST(AttachProbe, LlamaCpp) {
   EXPECT_EQ(server.slots, 4);
   EXPECT_EQ(server.context_tokens, 1024);
   EXPECT_EQ(server.model_path, "/models/m.gguf");
-  EXPECT_EQ(to_text(server), "http://127.0.0.1:8080: llama.cpp, model m.gguf, context 1024 tokens, 4 requests at once");
+  EXPECT_EQ(to_text(server), "http://127.0.0.1:8080: llama.cpp, model m.gguf, context 1024 tokens, 4 concurrent requests");
 }
 
-// Given a server that has nothing but /v1/models, and one whose other pages make no sense; expects the model alone.
-TEST(AttachProbe, AnEngineThatIsNotKnown) {
+// Given a server with only /v1/models, and one whose other pages are malformed; expects only the model.
+TEST(AttachProbe, UnknownEngineKeepsTheModel) {
   for (const auto& more : std::vector<std::map<std::string, std::string>>{
            {}, {{"/metrics", "not a page {"}, {"/props", "[1]"}}, {{"/props", R"({"total_slots":-3,"model_path":7})"}}}) {
     std::map<std::string, std::string> all = {{"/v1/models", R"({"data":[{"id":"x","max_model_len":"many"}]})"}};
@@ -64,12 +64,12 @@ TEST(AttachProbe, AnEngineThatIsNotKnown) {
     Pages pages(all);
     const auto server = probe_server(pages, "http://h:1").value();
     EXPECT_FALSE(server.engine);
-    EXPECT_EQ(to_text(server), "http://h:1: an engine that is not known, model x");
+    EXPECT_EQ(to_text(server), "http://h:1: unknown engine, model x");
   }
 }
 
-// Given no model, several, no list, no JSON and no page; expects an error that names the page and what was found.
-TEST(AttachProbe, OneModelIsNeeded) {
+// Given no model, several models, no list, no JSON and no page; expects an error that names the page and what it said.
+TEST(AttachProbe, NeedsExactlyOneModel) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"data":[]})", "must name one model (got none)"},
       {R"({"data":[{"id":"a"},{"id":"b"}]})", "must name one model (got a, b)"},
@@ -87,7 +87,7 @@ TEST(AttachProbe, OneModelIsNeeded) {
   EXPECT_EQ(probe_server(empty, "http://h:1").error().message, "GET http://h:1/v1/models: must answer 200 (got 404)");
 }
 
-// Given addresses; expects HOST:PORT, or an error that says what is allowed.
+// Given addresses; expects HOST:PORT, or an error with the rule.
 TEST(AttachProbe, Addresses) {
   for (const char* url : {"http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"}) {
     EXPECT_EQ(address_of_server(url).value(), "h:1") << url;

@@ -1,4 +1,4 @@
-// Runs `windlass chain` in this process and keeps what it printed; with instances small enough to check by hand.
+// Runs `windlass chain` in the test's process and keeps its output. Has instances that are small enough to check by hand.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline Outcome run_chain(std::vector<std::string> arguments) {
   return run(arguments);
 }
 
-// Command lines with a word each that is expected on standard error: exit code 2, nothing on the output, and one line.
+// Runs each command line and expects exit code 2, no output, and one line on stderr that contains the given text.
 inline void expect_mistakes(const std::vector<std::pair<std::vector<std::string>, std::string>>& table) {
   for (const auto& [arguments, expected] : table) {
     const auto outcome = run_chain(arguments);
@@ -34,8 +34,8 @@ inline void expect_mistakes(const std::vector<std::pair<std::vector<std::string>
   }
 }
 
-// Fig. 2 of Sun, He, Hou 2026, with epsilon = 0.01: GBP-CR makes j1 > j2 and j3 > j4 > j5 of it for c = 1, and GCA adds j1 > j4
-// > j5, each with capacity 5.
+// Fig. 2 of Sun, He, Hou 2026, with epsilon = 0.01. For c = 1 GBP-CR makes j1 > j2 and j3 > j4 > j5, and GCA adds j1 > j4 > j5,
+// each with capacity 5.
 inline constexpr const char* kFigure2 = R"(model: {blocks: 3, blockSizeGB: 1, cacheSizeGB: 0.1}
 arrivalRate: 1
 maxLoad: 0.7

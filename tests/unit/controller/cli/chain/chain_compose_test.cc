@@ -1,4 +1,4 @@
-// `windlass chain compose`: what it prints for good instances, and that every mistake is named with exit code 2.
+// Tests `windlass chain compose`: its output for valid instances, and that every mistake is named with exit code 2.
 #include <gmock/gmock.h>
 
 #include "planner/chain/compose.h"
@@ -12,8 +12,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Given the paper's Fig. 2 with c = 1: the placement, disjoint chains, chains, capacities and rates of its text, under the
-// agreed names.
+// Given the paper's Fig. 2 with c = 1; expects its placement, disjoint chains, chains, capacities and rates, under the
+// documented names.
 TEST(ChainCompose, PrintsFigure2) {
   const TempFolder folder;
   const auto outcome = run_chain({"compose", "-f", folder.file("f.yaml", kFigure2), "--capacity", "1", "-o", "json"});
@@ -32,8 +32,7 @@ TEST(ChainCompose, PrintsFigure2) {
   EXPECT_LT(json.at("bounds").at("meanResponseTimeLowerSeconds"), json.at("bounds").at("meanResponseTimeUpperSeconds"));
 }
 
-// Given an example and the library's own answer: each way of tuning gives the library's c, and numbers come back as the same
-// doubles.
+// Given an example; expects each way of tuning to give the library's c, and all numbers to be the same doubles.
 TEST(ChainCompose, AgreesWithTheLibrary) {
   const std::ifstream file(kBloom);
   std::ostringstream text;
@@ -56,9 +55,9 @@ TEST(ChainCompose, AgreesWithTheLibrary) {
             run_chain({"compose", "-f", kBloom, "--tune", "lower-bound", "--capacity", "auto", "-o", "json"}).out);
 }
 
-// Given a demand above what the servers can serve: exit code 0, stable and meetsMaxLoad false, bounds null, and the table says
-// so. Given one that is served, but not with the wanted margin: stable, with bounds, and meetsMaxLoad false.
-TEST(ChainCompose, TooMuchDemandIsAnAnswer) {
+// Given a demand above what the servers can serve; expects exit code 0, stable and meetsMaxLoad false, bounds null, and a note
+// in the table. Given a demand that is served, but above the load limit; expects stable, bounds, and meetsMaxLoad false.
+TEST(ChainCompose, TooMuchDemandIsNoError) {
   const TempFolder folder;
   const std::string file = folder.file("f.yaml", kFigure2);
   const auto json = run_chain({"compose", "-f", file, "--arrival-rate", "1000", "-o", "json"});
@@ -79,10 +78,10 @@ TEST(ChainCompose, TooMuchDemandIsAnAnswer) {
       run_chain({"compose", "-f", file, "--capacity", "1", "--arrival-rate", "4.5", "--max-load", "0.99", "-o", "json"});
   EXPECT_EQ(wide.json().at("meetsMaxLoad"), true);
   EXPECT_THAT(run_chain({"compose", "-f", file, "--capacity", "1", "--arrival-rate", "4.5"}).out,
-              HasSubstr("above the wanted load"));
+              HasSubstr("above the load limit"));
 }
 
-// Given servers whose memory cannot hold the model under each placement: exit code 2 and one line with the missing GB.
+// Given servers whose memory cannot hold the model under each placement; expects exit code 2 and one line with the missing GB.
 TEST(ChainCompose, NoFullChainNamesTheMissingMemory) {
   const TempFolder folder;
   const std::string file = folder.file("f.yaml", replaced(kFigure2, "blocks: 3,", "blocks: 300,"));
@@ -105,7 +104,7 @@ TEST(ChainCompose, NoFullChainNamesTheMissingMemory) {
   EXPECT_THAT(too_many.err, HasSubstr("GB of memory are missing"));
 }
 
-// Given the baselines' placements: chains that cover the model, and the placement's name; CG-BP takes a design load.
+// Given the baseline placements; expects chains that cover the model, and the placement's name. CG-BP takes a design load.
 TEST(ChainCompose, BaselinePlacements) {
   for (const char* placement : {"cg-bp", "petals"}) {
     const auto outcome = run_chain({"compose", "-f", kBloom, "--placement", placement, "-o", "json"});
@@ -132,8 +131,8 @@ TEST(ChainCompose, BaselinePlacements) {
   EXPECT_THAT(run_chain({"compose", "-f", kBloom, "--placement", "petals"}).out, HasSubstr("placement: PETALS"));
 }
 
-// Given --optimal: no more capacities than without it, the wanted load is still met; where the demand cannot be met, the chains
-// keep what they have, with a note and exit code 0.
+// Given --optimal; expects no more capacity than without it, within the load limit. If the demand cannot be carried, expects
+// unchanged chains with a note and exit code 0.
 TEST(ChainCompose, OptimalCaches) {
   const auto greedy = run_chain({"compose", "-f", kBloom, "--capacity", "7", "-o", "json"}).json();
   const auto outcome = run_chain({"compose", "-f", kBloom, "--capacity", "7", "--optimal", "-o", "json"});
@@ -144,7 +143,7 @@ TEST(ChainCompose, OptimalCaches) {
   EXPECT_LE(optimal.at("totalCapacity"), greedy.at("totalCapacity"));
   EXPECT_GE(optimal.at("totalServiceRatePerSecond").get<double>(), 0.2 / 0.7);
   EXPECT_EQ(optimal.at("meetsMaxLoad"), true);
-  EXPECT_THAT(run_chain({"compose", "-f", kBloom, "--optimal"}).out, HasSubstr("caches: the fewest"));
+  EXPECT_THAT(run_chain({"compose", "-f", kBloom, "--optimal"}).out, HasSubstr("capacities: the smallest"));
 
   const auto much = run_chain({"compose", "-f", kBloom, "--optimal", "--arrival-rate", "1000", "-o", "json"});
   ASSERT_EQ(much.code, kDone) << much.err;
@@ -152,10 +151,10 @@ TEST(ChainCompose, OptimalCaches) {
   EXPECT_THAT(much.json().at("note").get<std::string>(), HasSubstr("--optimal changes nothing"));
 }
 
-// Given a demand that few of the servers meet: the rest stay empty, and the table says why; --all-servers places them.
+// Given a demand that a few servers carry; expects the others to stay empty, and the table to say why. --all-servers uses them.
 TEST(ChainCompose, AllServers) {
   const auto few = run_chain({"compose", "-f", kBloom, "--capacity", "1", "--arrival-rate", "0.01"});
-  EXPECT_THAT(few.out, HasSubstr("; the chains above already meet the wanted load; --all-servers places them too"));
+  EXPECT_THAT(few.out, HasSubstr("; the chains above already keep to the load limit; --all-servers uses these too"));
   const auto all =
       run_chain({"compose", "-f", kBloom, "--capacity", "1", "--arrival-rate", "0.01", "--all-servers", "-o", "json"});
   ASSERT_EQ(all.code, kDone) << all.err;
@@ -164,22 +163,22 @@ TEST(ChainCompose, AllServers) {
   EXPECT_EQ(run_chain({"compose", "-f", kBloom, "--placement", "cg-bp", "--all-servers"}).code, kUsage);
 }
 
-// Given the example as a table: how c was chosen with its runners-up, chains with servers and blocks, totals, load, bounds.
-TEST(ChainCompose, TableTellsTheStory) {
+// Given the example as a table; expects how c was chosen, its runners-up, chains with servers and blocks, totals, load, bounds.
+TEST(ChainCompose, TablePrintsEverySection) {
   const auto outcome = run_chain({"compose", "-f", kBloom});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   for (const char* expected :
-       {"placement: GBP-CR, memory reserved for c = ", "by the lower bound on the mean response time: ", "next best: c = ",
+       {"placement: GBP-CR, memory reserved for c = ", "for the lower bound on the mean response time: ", "next best: c = ",
         "SERVERS AND THEIR BLOCKS", " > ", "total: ", "load: ", "mean response time under JFFC: "}) {
     EXPECT_THAT(outcome.out, HasSubstr(expected));
   }
   EXPECT_THAT(outcome.out, Not(HasSubstr("nan")));
   EXPECT_THAT(run_chain({"compose", "-f", kBloom, "--capacity", "7"}).out,
-              HasSubstr("c = 7 requests at once on every block (given)"));
-  EXPECT_THAT(run_chain({"compose", "-f", kBloom, "--tune", "surrogate"}).out, HasSubstr("by the surrogate c K(c): "));
+              HasSubstr("c = 7 concurrent requests on every block (given)"));
+  EXPECT_THAT(run_chain({"compose", "-f", kBloom, "--tune", "surrogate"}).out, HasSubstr("for the surrogate c K(c): "));
 }
 
-// Given wrong command lines and files: exit code 2, nothing on the output, and words that name what is wrong.
+// Given wrong command lines and files; expects exit code 2, no output, and a message that names the mistake.
 TEST(ChainCompose, MistakesAreNamed) {
   const TempFolder folder;
   const std::string file = folder.file("f.yaml", kFigure2);
@@ -187,37 +186,37 @@ TEST(ChainCompose, MistakesAreNamed) {
   const std::string empty = folder.file("empty.yaml", "");
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
       {{}, "windlass chain: "},
-      {{"nonsense"}, "windlass chain: found 'nonsense', allowed are the commands compose, simulate, recompose"},
+      {{"nonsense"}, "windlass chain: command must be one of compose, simulate, recompose (got 'nonsense')"},
       {{"compose"}, "windlass chain compose: --file is required"},
       {{"compose", "-f"}, "--file"},
       {{"compose", file}, "windlass chain compose: "},
       {{"compose", "-f", file, "-f", file}, "--file"},
-      {{"compose", "-f", "/no/such.yaml"}, "/no/such.yaml: cannot be read: "},
-      {{"compose", "-f", folder.path().string()}, "cannot be read: it is a folder; allowed is a YAML file"},
-      {{"compose", "-f", bad}, bad + ":6: servers[1].memoryGB: found 'abc', allowed is a number from 1e-09 to 1000000000"},
-      {{"compose", "-f", empty}, empty + ":1: found no value"},
-      {{"compose", "-f", file, "--capacity", "0"}, "--capacity: found '0', allowed is auto or a whole number from 1 to "},
-      {{"compose", "-f", file, "--capacity", "many"}, "--capacity: found 'many'"},
-      {{"compose", "-f", file, "--capacity", "1.5"}, "--capacity: found '1.5'"},
-      {{"compose", "-f", file, "--arrival-rate", "0"}, "--arrival-rate: found '0', allowed is a number from"},
-      {{"compose", "-f", file, "--arrival-rate", "nan"}, "--arrival-rate: found 'nan'"},
+      {{"compose", "-f", "/no/such.yaml"}, "/no/such.yaml: must be a YAML file"},
+      {{"compose", "-f", folder.path().string()}, "(cannot be read: it is a folder)"},
+      {{"compose", "-f", bad}, bad + ":6: servers[1].memoryGB: must be a number from 1e-09 to 1000000000 (got 'abc')"},
+      {{"compose", "-f", empty}, empty + ":1: must be one YAML document (got no value)"},
+      {{"compose", "-f", file, "--capacity", "0"}, "--capacity: must be auto or a whole number from 1 to "},
+      {{"compose", "-f", file, "--capacity", "many"}, "(got 'many')"},
+      {{"compose", "-f", file, "--capacity", "1.5"}, "(got '1.5')"},
+      {{"compose", "-f", file, "--arrival-rate", "0"}, "--arrival-rate: must be a number from"},
+      {{"compose", "-f", file, "--arrival-rate", "nan"}, "(got 'nan')"},
       {{"compose", "-f", file, "--arrival-rate", "-1"}, "--arrival-rate"},
-      {{"compose", "-f", file, "--arrival-rate", "1e400"}, "--arrival-rate: found '1e400'"},
-      {{"compose", "-f", file, "--max-load", "1.5"}, "--max-load: found '1.5', allowed is a number from 1e-09 to 1"},
-      {{"compose", "-f", file, "--max-load", "inf"}, "--max-load: found 'inf'"},
+      {{"compose", "-f", file, "--arrival-rate", "1e400"}, "(got '1e400')"},
+      {{"compose", "-f", file, "--max-load", "1.5"}, "--max-load: must be a number from 1e-09 to 1 (got '1.5')"},
+      {{"compose", "-f", file, "--max-load", "inf"}, "(got 'inf')"},
       {{"compose", "-f", file, "--tune", "best"}, "best"},
-      {{"compose", "-f", file, "--tune", "surrogate", "--capacity", "3"}, "--tune: belongs to --capacity auto"},
+      {{"compose", "-f", file, "--tune", "surrogate", "--capacity", "3"}, "--tune: needs --capacity auto"},
       {{"compose", "-f", file, "--placement", "best"}, "best"},
-      {{"compose", "-f", file, "--placement", "cg-bp", "--capacity", "3"}, "--capacity: belongs to --placement gbp-cr"},
-      {{"compose", "-f", file, "--placement", "petals", "--tune", "surrogate"}, "--tune: belongs to --placement gbp-cr"},
-      {{"compose", "-f", file, "--design-load", "3"}, "--design-load: belongs to --placement cg-bp"},
+      {{"compose", "-f", file, "--placement", "cg-bp", "--capacity", "3"}, "--capacity: needs --placement gbp-cr"},
+      {{"compose", "-f", file, "--placement", "petals", "--tune", "surrogate"}, "--tune: needs --placement gbp-cr"},
+      {{"compose", "-f", file, "--design-load", "3"}, "--design-load: needs --placement cg-bp"},
       {{"compose", "-f", file, "-o", "xml"}, "xml"},
       {{"compose", "-f", file, "extra"}, "extra"},
   };
   expect_mistakes(table);
 }
 
-// Given --help on each level: exit code 0, and the options with their values.
+// Given --help on each level; expects exit code 0 and the options with their values.
 TEST(ChainCompose, Help) {
   EXPECT_THAT(run_chain({"--help"}).out, HasSubstr("recompose"));
   EXPECT_THAT(run_chain({"compose", "--help"}).out, HasSubstr("--design-load"));
@@ -226,7 +225,7 @@ TEST(ChainCompose, Help) {
   EXPECT_EQ(run_chain({"compose", "--help"}).code, kDone);
 }
 
-// Given every example: it composes, is stable within its wanted load, and its text reads.
+// Given every example; expects it to compose, to be stable within its load limit, and to print a table.
 TEST(ChainCompose, ExamplesCompose) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples/chains"))) {

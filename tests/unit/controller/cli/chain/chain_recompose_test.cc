@@ -1,5 +1,4 @@
-// `windlass chain recompose`: the transition between two instances as JSON and as text, and the mistakes a command line can
-// hold.
+// Tests `windlass chain recompose`: the transition between two instances as JSON and as text, and mistakes on the command line.
 #include <map>
 
 #include <gmock/gmock.h>
@@ -14,7 +13,7 @@ using testing::HasSubstr;
 
 const std::string kBusy = source_path("/examples/chains/bloom-176b-busy.yaml");
 
-// Given one instance twice: nothing moves and nothing is proposed.
+// Given the same instance twice; expects no change and no proposal.
 TEST(ChainRecompose, NothingToDo) {
   const auto outcome = run_chain({"recompose", "-f", kBloom, "-f", kBloom, "-o", "json"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
@@ -28,8 +27,8 @@ TEST(ChainRecompose, NothingToDo) {
   EXPECT_THAT(run_chain({"recompose", "-f", kBloom, "-f", kBloom}).out, HasSubstr("Stay: "));
 }
 
-// Given the examples, more demand and other servers: playing the waves on the old placement ends in the new one, a step takes
-// its blocks' bytes over its bandwidth, a wave its longest step, and the server that left is named.
+// Given the examples, more demand and other servers; expects that applying the waves to the old placement gives the new one,
+// that a step takes its blocks' bytes over its bandwidth, a wave its longest step, and that the removed server is named.
 TEST(ChainRecompose, WavesLeadToTheNewPlacement) {
   const auto outcome = run_chain({"recompose", "-f", kBloom, "-f", kBusy, "-o", "json"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
@@ -69,12 +68,12 @@ TEST(ChainRecompose, WavesLeadToTheNewPlacement) {
 
   const auto text = run_chain({"recompose", "-f", kBloom, "-f", kBusy}).out;
   EXPECT_THAT(text, HasSubstr(json.at("proposed").get<bool>() ? "Recompose: " : "Stay: "));
-  EXPECT_THAT(text, HasSubstr("gone: small-3"));
-  EXPECT_THAT(text, HasSubstr("as it is: "));
-  EXPECT_THAT(text, HasSubstr("composed anew: "));
+  EXPECT_THAT(text, HasSubstr("removed servers: small-3"));
+  EXPECT_THAT(text, HasSubstr("current chains: "));
+  EXPECT_THAT(text, HasSubstr("new chains: "));
 }
 
-// Given wrong command lines and files: exit code 2, nothing on the output, and words that name what is wrong.
+// Given wrong command lines and files; expects exit code 2, no output, and a message that names the mistake.
 TEST(ChainRecompose, MistakesAreNamed) {
   const TempFolder folder;
   const std::string file = folder.file("f.yaml", kFigure2);
@@ -82,15 +81,15 @@ TEST(ChainRecompose, MistakesAreNamed) {
   const std::string bad = folder.file("bad.yaml", replaced(kFigure2, "maxLoad: 0.7", "maxLoad: 7"));
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
       {{"recompose"}, "windlass chain recompose: --file is required"},
-      {{"recompose", "-f", file}, "--file: found 1, allowed are two: -f OLD -f NEW"},
-      {{"recompose", "-f", file, "-f", file, "-f", file}, "--file: found 3, allowed are two"},
+      {{"recompose", "-f", file}, "--file: must be given twice: -f OLD -f NEW (got 1)"},
+      {{"recompose", "-f", file, "-f", file, "-f", file}, "--file: must be given twice: -f OLD -f NEW (got 3)"},
       {{"recompose", "-f", file, "-f", "/no/such.yaml"}, "/no/such.yaml"},
-      {{"recompose", "-f", bad, "-f", file}, bad + ":3: maxLoad: found '7'"},
-      {{"recompose", "-f", file, "-f", bad}, bad + ":3: maxLoad: found '7'"},
+      {{"recompose", "-f", bad, "-f", file}, bad + ":3: maxLoad: must be a number from 1e-09 to 1 (got '7')"},
+      {{"recompose", "-f", file, "-f", bad}, bad + ":3: maxLoad: must be a number from 1e-09 to 1 (got '7')"},
       {{"recompose", "-f", file, "-f", large}, large + ": "},
       {{"recompose", "-f", large, "-f", large}, large + ": no full chain can be placed"},
       {{"recompose", "-f", file, "-f", file, "--horizon", "soon"}, "soon"},
-      {{"recompose", "-f", file, "-f", file, "--horizon", "0s"}, "allowed is a duration above 0"},
+      {{"recompose", "-f", file, "-f", file, "--horizon", "0s"}, "must be a duration above 0"},
       {{"recompose", "-f", file, "-f", file, "--tune", "best"}, "best"},
       {{"recompose", "-f", file, "-f", file, "-o", "yaml"}, "yaml"},
   };

@@ -1,5 +1,5 @@
-// `windlass chain simulate`: the agreed names, agreement with the bounds, seeds, traces, and the mistakes a command line can
-// hold.
+// Tests `windlass chain simulate`: the documented names, agreement with the bounds, seeds, traces, and mistakes on the command
+// line.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -20,8 +20,8 @@ constexpr const char* kTrace = R"(TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:10.0000000,4096,31
 )";
 
-// Given the example under JFFC at a load of 70%: every agreed name, requests as asked for, waiting + service = response, and
-// the simulated mean between the two bounds of Theorem 3.7, give or take its confidence interval.
+// Given the example under JFFC at a load of 70%; expects every documented name, the requested number of requests, waiting +
+// service = response, and the mean between the two bounds of Theorem 3.7, within its confidence interval.
 TEST(ChainSimulate, AgreesWithTheBounds) {
   const auto composed = run_chain({"compose", "-f", kBloom, "--capacity", "7", "-o", "json"}).json();
   const double rate = 0.7 * composed.at("totalServiceRatePerSecond").get<double>();
@@ -47,7 +47,7 @@ TEST(ChainSimulate, AgreesWithTheBounds) {
   EXPECT_LE(mean - half_width, json.at("bounds").at("meanResponseTimeUpperSeconds").get<double>());
 }
 
-// Given one seed twice and another one: the same figures but for the wall clock, and others.
+// Given one seed twice and another one; expects the same figures except the wall-clock time, and different ones.
 TEST(ChainSimulate, SeedsDecide) {
   const auto run = [](const char* seed) {
     auto json = run_chain({"simulate", "-f", kBloom, "--requests", "2000", "--seed", seed, "-o", "json"}).json();
@@ -61,7 +61,7 @@ TEST(ChainSimulate, SeedsDecide) {
   EXPECT_NE(first.at("meanResponseTimeSeconds"), run("8").at("meanResponseTimeSeconds"));
 }
 
-// Given every policy: it runs, is named, and none serves faster than the fastest chain; routing policies bring their own
+// Given every policy; expects it to run, to be named, and not to beat the fastest chain. Routing policies use their own
 // placement.
 TEST(ChainSimulate, EveryPolicy) {
   for (const char* policy : {"jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "ws-rr", "petals"}) {
@@ -83,8 +83,8 @@ TEST(ChainSimulate, EveryPolicy) {
   EXPECT_EQ(other.json().at("capacity"), 7);
 }
 
-// Given more requests than can be served: simulated all the same, said to be unstable, and the queue shows in the times.
-TEST(ChainSimulate, UnstableIsSaid) {
+// Given more requests than can be served; expects a simulation that is reported as unstable and shows the queue in the times.
+TEST(ChainSimulate, ReportsInstability) {
   const auto outcome =
       run_chain({"simulate", "-f", kBloom, "--capacity", "7", "--arrival-rate", "100", "--requests", "5000", "-o", "json"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
@@ -95,8 +95,8 @@ TEST(ChainSimulate, UnstableIsSaid) {
   EXPECT_THAT(run_chain({"simulate", "-f", kBloom, "--arrival-rate", "100", "--requests", "100"}).out, HasSubstr("NOT STABLE"));
 }
 
-// Given a trace of four requests far apart and servers with token times: no waiting, and the service times that follow by hand
-// from the tokens on the one chain. With --requests and --warmup: the first rows, those of the warm-up not measured.
+// Given a trace of four requests far apart and servers with token times; expects no waiting, and the service times computed by
+// hand from the tokens on the one chain. With --requests and --warmup, expects the first rows, without those of the warm-up.
 TEST(ChainSimulate, TraceByTokens) {
   const TempFolder folder;
   const std::string trace = folder.file("t.csv", kTrace);
@@ -120,15 +120,15 @@ servers:
   EXPECT_EQ(some.json().at("requests"), 2);
   EXPECT_NEAR(some.json().at("meanServiceTimeSeconds").get<double>(), (seconds(1024, 1) + seconds(512, 21)) / 2, 1e-6);
   EXPECT_THAT(run_chain({"simulate", "-f", file, "--trace", trace}).out,
-              HasSubstr(trace + ": 0.4286 requests/s, CV of the gaps"));
+              HasSubstr(trace + ": 0.4286 requests/s, CV of the inter-arrival times"));
   EXPECT_THAT(run_chain({"simulate", "-f", file, "--trace", trace}).out,
               HasSubstr("the chains are composed for 0.01 requests/s; --arrival-rate 0.4286 "));
   EXPECT_EQ(run_chain({"simulate", "-f", file, "--trace", trace, "--arrival-rate", "0.4"}).out.find("are composed for"),
             std::string::npos);
 }
 
-// Given the first 1,000 requests of the Azure code trace on the Llama example: under every kind of policy all of them are
-// served.
+// Given the first 1,000 requests of the Azure code trace on the Llama example; expects every kind of policy to serve all of
+// them.
 TEST(ChainSimulate, AzureTrace) {
   const std::string trace = source_path("/../shared/data/traces/AzureLLMInferenceTrace_code.csv");
   if (!std::filesystem::exists(trace)) GTEST_SKIP() << trace << " is not there";
@@ -141,7 +141,7 @@ TEST(ChainSimulate, AzureTrace) {
   }
 }
 
-// Given gaps with more variation: longer waiting. Given even gaps: shorter waiting than Poisson's.
+// Given inter-arrival times with more variation; expects longer waiting. Given even ones; expects less waiting than Poisson's.
 TEST(ChainSimulate, ArrivalVariation) {
   const auto waiting = [](const char* cv) {
     const auto outcome = run_chain({"simulate", "-f", kBloom, "--capacity", "7", "--arrival-rate", "0.9", "--arrival-cv", cv,
@@ -155,7 +155,7 @@ TEST(ChainSimulate, ArrivalVariation) {
   EXPECT_LT(poisson, waiting("4"));
 }
 
-// Given the table: a row for each kind of time, and a hint while there is no interval.
+// Given the table; expects a row per kind of time, and a hint if there is no confidence interval.
 TEST(ChainSimulate, Table) {
   const auto outcome = run_chain({"simulate", "-f", kBloom, "--requests", "1000"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
@@ -167,9 +167,9 @@ TEST(ChainSimulate, Table) {
               HasSubstr("3000 requests measured in 3 replications"));
 }
 
-// Given requests that pile up under WS-RR: a warning at once on the error output, and growth in the text and in the JSON, also
-// for 100,000 of them. Given few: neither.
-TEST(ChainSimulate, GrowingWaitsAreSaid) {
+// Given requests that pile up under WS-RR; expects an immediate warning on stderr, and growth in the text and the JSON, also
+// for 100,000 of them. Given few requests; expects neither.
+TEST(ChainSimulate, ReportsGrowingWaits) {
   const auto over = run_chain({"simulate", "-f", kBloom, "--policy", "ws-rr", "--arrival-rate", "20", "-o", "json"});
   ASSERT_EQ(over.code, kDone) << over.err;
   EXPECT_THAT(over.err, HasSubstr("20 requests/s arrive and at most "));
@@ -177,13 +177,14 @@ TEST(ChainSimulate, GrowingWaitsAreSaid) {
   EXPECT_EQ(over.json().at("waitingGrows"), true);
   EXPECT_EQ(over.json().at("requests"), 100'000);
   EXPECT_THAT(run_chain({"simulate", "-f", kBloom, "--arrival-rate", "20", "--requests", "3000"}).out,
-              HasSubstr("WAITING GROWS through the run, from "));
+              HasSubstr("WAITING GROWS during the run, from "));
   const auto few = run_chain({"simulate", "-f", kBloom, "--policy", "ws-rr", "-o", "json", "--requests", "3000"});
   EXPECT_EQ(few.json().at("waitingGrows"), false);
   EXPECT_EQ(few.err, "");
 }
 
-// Given what Theorem 3.7 does not speak of, another policy or other gaps: no bounds. Given JFFC and Poisson: bounds.
+// Given cases that Theorem 3.7 does not cover, another policy or other arrivals; expects no bounds. Given JFFC and Poisson
+// arrivals; expects bounds.
 TEST(ChainSimulate, BoundsOnlyWhereTheyHold) {
   const auto bounds = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"simulate", "-f", kBloom, "--requests", "500"});
@@ -196,7 +197,7 @@ TEST(ChainSimulate, BoundsOnlyWhereTheyHold) {
   EXPECT_TRUE(bounds({"--arrival-cv", "2"}).is_null());
 }
 
-// Given wrong command lines and files: exit code 2, nothing on the output, and words that name what is wrong.
+// Given wrong command lines and files; expects exit code 2, no output, and a message that names the mistake.
 TEST(ChainSimulate, MistakesAreNamed) {
   const TempFolder folder;
   const std::string file = folder.file("f.yaml", kFigure2);
@@ -206,25 +207,24 @@ TEST(ChainSimulate, MistakesAreNamed) {
       {{"simulate"}, "windlass chain simulate: --file is required"},
       {{"simulate", "-f", "/no/such.yaml"}, "/no/such.yaml"},
       {{"simulate", "-f", file, "--policy", "best"}, "best"},
-      {{"simulate", "-f", file, "--requests", "0"}, "--requests: found '0', allowed is a whole number from 1 to 1000000000"},
+      {{"simulate", "-f", file, "--requests", "0"}, "--requests: must be a whole number from 1 to 1000000000 (got '0')"},
       {{"simulate", "-f", file, "--requests", "-5"}, "--requests"},
       {{"simulate", "-f", file, "--requests", "1e9999"}, "--requests"},
       {{"simulate", "-f", file, "--warmup", "-1"}, "--warmup"},
       {{"simulate", "-f", file, "--seed", "-1"}, "--seed"},
       {{"simulate", "-f", file, "--seed", "one"}, "--seed"},
       {{"simulate", "-f", file, "--replications", "0"}, "--replications"},
-      {{"simulate", "-f", file, "--arrival-cv", "nan"}, "--arrival-cv: found 'nan'"},
+      {{"simulate", "-f", file, "--arrival-cv", "nan"}, "(got 'nan')"},
       {{"simulate", "-f", file, "--arrival-cv", "2", "--trace", trace}, "--arrival-cv"},
-      {{"simulate", "-f", file, "--trace", "/no/such.csv"}, "/no/such.csv: cannot be read"},
+      {{"simulate", "-f", file, "--trace", "/no/such.csv"}, "/no/such.csv: must be"},
       {{"simulate", "-f", file, "--trace", folder.path().string()}, "it is a folder"},
-      {{"simulate", "-f", file, "--trace", broken}, broken + ": trace: line 3: ContextTokens: found 'many'"},
+      {{"simulate", "-f", file, "--trace", broken}, broken + ": trace: line 3: ContextTokens: must be an integer from 1"},
       {{"simulate", "-f", file, "--trace", trace, "--requests", "5"},
-       "--requests: found 5 after 0 of warm-up, allowed are 4 together"},
-      {{"simulate", "-f", file, "--trace", trace, "--warmup", "4"},
-       "--requests: found 1 after 4 of warm-up, allowed are 4 together"},
-      {{"simulate", "-f", file, "--trace", trace, "--replications", "2"}, "--replications: found 2, allowed is 1"},
-      {{"simulate", "-f", file, "--policy", "ws-rr", "--optimal"}, "--optimal: belongs to policies that dispatch to chains"},
-      {{"simulate", "-f", file, "--policy", "ws-rr", "--capacity", "3"}, "--capacity: belongs to --placement gbp-cr"},
+       "--requests: must be at most the trace's rows, with the warm-up (got 5 after 0 of warm-up; 4 rows in "},
+      {{"simulate", "-f", file, "--trace", trace, "--warmup", "4"}, "(got 1 after 4 of warm-up; 4 rows in "},
+      {{"simulate", "-f", file, "--trace", trace, "--replications", "2"}, "--replications: must be 1"},
+      {{"simulate", "-f", file, "--policy", "ws-rr", "--optimal"}, "--optimal: needs a policy that dispatches to chains"},
+      {{"simulate", "-f", file, "--policy", "ws-rr", "--capacity", "3"}, "--capacity: needs --placement gbp-cr"},
   };
   expect_mistakes(table);
 }

@@ -1,5 +1,4 @@
-// `windlass check` and the two names of the program: what is said of addresses that do not answer, and under which name help
-// speaks.
+// Tests `windlass check` on addresses that do not answer, and the program's name in help and errors.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +10,12 @@ namespace {
 
 using testing::HasSubstr;
 
-// Given command lines that cannot be meant: exit code 2, and what is allowed.
+// Given invalid command lines; expects exit code 2 and the rule.
 TEST(CheckCommand, WrongUseIsExplained) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
       {{"check"}, "windlass check: URL"},
-      {{"check", "localhost:9401"}, "found 'localhost:9401', allowed is http://HOST[:PORT][/PATH]"},
-      {{"check", "http://"}, "found 'http://'"},
+      {{"check", "localhost:9401"}, "must be http://HOST[:PORT][/PATH] or https://... (got 'localhost:9401')"},
+      {{"check", "http://"}, "(got 'http://')"},
       {{"check", "--timeout=soon", "http://127.0.0.1:1"}, "soon"},
   };
   for (const auto& [arguments, message] : table) {
@@ -27,9 +26,9 @@ TEST(CheckCommand, WrongUseIsExplained) {
   }
 }
 
-// Given an address where nobody listens: exit code 1, and the address with the reason. Given a file of certificates that is not
-// there: at once, and by name.
-TEST(CheckCommand, NobodyThere) {
+// Given an address where nothing listens; expects exit code 1, and the address with the reason. Given a missing file of
+// certificates; expects its name immediately.
+TEST(CheckCommand, NothingListens) {
   const Outcome outcome = run({"check", "--timeout=10ms", "http://127.0.0.1:1/healthz"});
   EXPECT_EQ(outcome.code, kFailed);
   EXPECT_THAT(outcome.err, HasSubstr("windlass check: no answer within 0.01s from\n  http://127.0.0.1:1/healthz: "));
@@ -38,13 +37,13 @@ TEST(CheckCommand, NobodyThere) {
   EXPECT_THAT(no_file.err, HasSubstr("/nowhere/ca.crt"));
 }
 
-// Given the name under which kubectl runs it, help and mistakes speak of `kubectl windlass`.
+// Given the name under which kubectl runs the program; expects `kubectl windlass` in help and errors.
 TEST(PluginName, IsInHelpAndErrors) {
   EXPECT_THAT(run({"--help"}, {.program = "kubectl windlass"}).out, HasSubstr("kubectl windlass"));
   EXPECT_THAT(run({"explain", "--help"}, {.program = "kubectl windlass"}).out, HasSubstr("kubectl windlass explain"));
   EXPECT_THAT(run({"explain", "--help"}).out, HasSubstr("windlass explain"));
   EXPECT_THAT(run({"nonsense"}, {.program = "kubectl windlass"}).err,
-              HasSubstr("kubectl windlass: found 'nonsense', allowed are the commands"));
+              HasSubstr("kubectl windlass: command must be one of up, attach"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Completion scripts and man pages: that they say what the flags say, and that shells and man take them.
+// Tests completion scripts and man pages: that they match the flags, and that shells and man accept them.
 #include "controller/cli/completion/command_tree.h"
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// A program with a flag, a choice, a hidden option and a group, one of whose options has a place, too.
+// A program with a flag, a choice, a hidden option and a group, one of whose options is also positional.
 CommandTree example() {
   CLI::App app{"Does it.", "thing"};
   auto* make = app.add_subcommand("make", "Make a 'thing'");
@@ -35,8 +35,8 @@ CommandTree example() {
   return command_tree(app);
 }
 
-// Given an app; expects its commands and options with all that they say, and nothing hidden.
-TEST(CommandTree, IsTheApps) {
+// Given an app; expects its commands and options with all their attributes, and nothing hidden.
+TEST(CommandTree, ListsTheAppsCommandsAndOptions) {
   const CommandTree tree = example();
   ASSERT_EQ(tree.commands.size(), 1U);
   const CommandTree& make = tree.commands[0];
@@ -51,7 +51,7 @@ TEST(CommandTree, IsTheApps) {
   EXPECT_TRUE(make.options[4].repeatable);
 }
 
-// Given that tree; expects a page with all of it, in which nothing is taken for a request of roff.
+// Given that tree; expects a page with all of it, in which no text is a request of roff.
 TEST(ManPage, SaysWhatTheFlagsSay) {
   const CommandTree tree = example();
   const std::string page = man_page({&tree, &tree.commands[0]}, "thing 1.0");
@@ -62,7 +62,7 @@ TEST(ManPage, SaysWhatTheFlagsSay) {
   EXPECT_THAT(man_page({&tree}, "thing 1.0"), HasSubstr(".SH SEE ALSO\n\\fBthing\\-make\\fR(1)\n"));
 }
 
-// What a shell prints for a script, or nothing where there is no such shell.
+// What a shell prints for a script; empty if the shell is not installed.
 std::optional<std::string> printed_by(const std::string& shell, const std::string& script) {
   if (std::system(("command -v " + shell + " >/dev/null 2>&1").c_str()) != 0) return std::nullopt;
   const TempFolder folder;
@@ -72,9 +72,9 @@ std::optional<std::string> printed_by(const std::string& shell, const std::strin
   return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// Given bash and a line that is half written; expects the words that may follow: commands, flags, values, one after "=", too,
-// and no file where a number stands.
-TEST(Completion, OfBash) {
+// Given bash and an incomplete line; expects the words that may follow: commands, flags and values, also after "=", and no
+// files for a number.
+TEST(Completion, CompletesInBash) {
   const auto printed = printed_by("bash", run({"completion", "bash"}).out + R"(
 words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _windlass; echo "${COMPREPLY[*]}"; }
 words windlass ch
@@ -89,27 +89,27 @@ words windlass plan --rate ''
   EXPECT_EQ(*printed, "check chain\ncompose simulate recompose\n--output\njson\njiq\nbash zsh fish\n\n");
 }
 
-// Given fish; expects the same.
-TEST(Completion, OfFish) {
+// Given fish and the same lines; expects the same words.
+TEST(Completion, CompletesInFish) {
   const auto printed = printed_by("fish", run({"completion", "fish"}).out + R"(
 complete -C "windlass pl"
 complete -C "windlass chain re"
 complete -C "windlass plan --output j"
 )");
   if (!printed) GTEST_SKIP() << "no fish";
-  EXPECT_THAT(*printed, HasSubstr("plan\tPrint what would be decided"));
+  EXPECT_THAT(*printed, HasSubstr("plan\tPrint the plan for files or a snapshot"));
   EXPECT_THAT(*printed, HasSubstr("recompose\t"));
   EXPECT_THAT(*printed, HasSubstr("json\t"));
 }
 
 // Given zsh; expects that it can read the script.
-TEST(Completion, OfZsh) {
+TEST(Completion, LoadsInZsh) {
   const auto printed = printed_by("zsh -n", run({"completion", "zsh"}).out);
   if (!printed) GTEST_SKIP() << "no zsh";
   EXPECT_EQ(*printed, "");
 }
 
-// Given every command of windlass; expects that all of them stand in each script, and that groff has nothing to say of a page.
+// Given every command of windlass; expects it in each script, and groff to accept its page.
 TEST(Completion, HasEveryCommand) {
   const Outcome help = run({"--help"});
   for (const char* shell : {"bash", "zsh", "fish"}) {
@@ -121,8 +121,8 @@ TEST(Completion, HasEveryCommand) {
   EXPECT_EQ(run({"completion", "tcsh"}).code, kUsage);
 }
 
-// Given a folder; expects a page for the program and for each command there; given a wrong command or folder, an error that
-// says which are allowed.
+// Given a folder; expects pages for the program and each command in it. Given a wrong command or folder; expects an error with
+// the allowed ones.
 TEST(Man, WritesAllPages) {
   const TempFolder folder;
   const std::string pages = (folder.path() / "man1").string();
@@ -135,7 +135,7 @@ TEST(Man, WritesAllPages) {
   EXPECT_THAT(run({"man", "plan"}).out, HasSubstr("\\-\\-time\\-limit"));
   const Outcome wrong = run({"man", "chain", "nope"});
   EXPECT_EQ(wrong.code, kUsage);
-  EXPECT_EQ(wrong.err, "windlass man: COMMAND: found 'nope', allowed are compose, simulate, recompose\n");
+  EXPECT_EQ(wrong.err, "windlass man: COMMAND: must be one of compose, simulate, recompose (got 'nope')\n");
   EXPECT_EQ(run({"man", "--dir", folder.file("file", "") + "/below"}).code, kFailed);
 }
 

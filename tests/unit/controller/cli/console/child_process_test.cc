@@ -1,4 +1,4 @@
-// Child processes: their outcome, their log, and that they go when their owner goes.
+// Tests child processes: their exit status, their log, and that they end with their owner.
 #include "controller/cli/console/child_process.h"
 
 #include <chrono>
@@ -19,7 +19,7 @@ std::string log_path(const std::string& name) {
       .string();
 }
 
-// Looks every few milliseconds until it ended; nullopt after a minute.
+// Polls until it has ended; nullopt after a minute.
 std::optional<std::string> end_of(ChildProcess& child) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -29,7 +29,7 @@ std::optional<std::string> end_of(ChildProcess& child) {
   return std::nullopt;
 }
 
-// Given a program that prints and fails: its status and its last lines can be told.
+// Given a program that prints and fails; expects its status and its last lines.
 TEST(ChildProcess, StatusAndLogAreKept) {
   const std::string log = log_path("fails");
   auto child = ChildProcess::start("shell", {"/bin/sh", "-c", "echo one; echo two >&2; exit 3"}, log);
@@ -41,7 +41,7 @@ TEST(ChildProcess, StatusAndLogAreKept) {
   std::filesystem::remove(log);
 }
 
-// Given a program that is not there: starting it is an error that names it, not a child that dies.
+// Given a program that does not exist; expects an error that names it rather than a child that dies.
 TEST(ChildProcess, MissingProgramIsAnError) {
   const std::string log = log_path("missing");
   const auto child = ChildProcess::start("nothing", {"/no/such/program"}, log);
@@ -50,19 +50,19 @@ TEST(ChildProcess, MissingProgramIsAnError) {
   std::filesystem::remove(log);
 }
 
-// Given a child that would run for a minute: a signal ends it and its outcome says so.
+// Given a child that would run for a minute; expects a signal to end it and its outcome to say so.
 TEST(ChildProcess, SignalEndsIt) {
   const std::string log = log_path("signal");
   auto child = ChildProcess::start("sleeper", {"/bin/sleep", "60"}, log);
   ASSERT_TRUE(child.ok());
   EXPECT_FALSE(child->ended().has_value());
   child->signal(SIGTERM);
-  EXPECT_EQ(end_of(*child).value_or("still runs"), "was ended by signal 15");
+  EXPECT_EQ(end_of(*child).value_or("still runs"), "was killed by signal 15");
   std::filesystem::remove(log);
 }
 
-// Given an owner that goes out of scope: its child is gone, and reaped.
-TEST(ChildProcess, GoesWithItsOwner) {
+// Given an owner that goes out of scope; expects its child to be gone and reaped.
+TEST(ChildProcess, EndsWithItsOwner) {
   const std::string log = log_path("owner");
   pid_t pid = 0;
   {

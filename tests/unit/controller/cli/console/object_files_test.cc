@@ -1,4 +1,4 @@
-// What is said of the YAML files that a person gives.
+// Tests how YAML files given with -f are read and checked.
 #include "controller/cli/console/object_files.h"
 
 #include <gmock/gmock.h>
@@ -12,16 +12,17 @@ namespace {
 
 using testing::HasSubstr;
 
-// Given files that can't be read, and a folder: each is named in the one error.
+// Given unreadable files and a folder; expects one error that names each.
 TEST(ObjectFiles, UnreadableFilesAreNamed) {
   const TempFolder folder;
   const auto objects = read_object_files({"/no/such.yaml", folder.path().string()});
   ASSERT_FALSE(objects.ok());
-  EXPECT_THAT(objects.error().message, HasSubstr("/no/such.yaml: cannot be read"));
-  EXPECT_THAT(objects.error().message, HasSubstr(folder.path().string() + ": cannot be read: it is a folder"));
+  EXPECT_THAT(objects.error().message, HasSubstr("/no/such.yaml: must be a YAML file"));
+  EXPECT_THAT(objects.error().message,
+              HasSubstr(folder.path().string() + ": must be a YAML file (cannot be read: it is a folder)"));
 }
 
-// Given good files: their objects come back and nothing is said of their references.
+// Given valid files; expects their objects and no error about references.
 TEST(ObjectFiles, GoodFilePasses) {
   const TempFolder folder;
   const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
@@ -30,7 +31,7 @@ TEST(ObjectFiles, GoodFilePasses) {
   EXPECT_TRUE(check_references(*objects, Classes::kOfFiles).ok());
 }
 
-// Given a service that names a class which is not there: the error has file, object, field, what was found and what is allowed.
+// Given a service that names a missing class; expects an error with file, object, field, rule and value.
 TEST(ObjectFiles, UnknownAcceleratorIsRefused) {
   const TempFolder folder;
   const auto objects =
@@ -40,13 +41,13 @@ TEST(ObjectFiles, UnknownAcceleratorIsRefused) {
   ASSERT_FALSE(checked.ok());
   EXPECT_THAT(checked.error().message, HasSubstr("tiny.yaml:"));
   EXPECT_THAT(checked.error().message,
-              HasSubstr("ModelService default/tiny: spec.accelerators[0].class: found 'h100', allowed are the files' "
-                        "AcceleratorClasses: local-cpu"));
+              HasSubstr("ModelService default/tiny: spec.accelerators[0].class: must be an AcceleratorClass of the files: "
+                        "local-cpu (got 'h100')"));
 }
 
-// Given a PerformanceProfile beside the service and class that it measured; expects a plan to believe it, as the controller
-// does, and the data sheet without it.
-TEST(ObjectFiles, PlansBelieveProfiles) {
+// Given a PerformanceProfile next to the service and class that it measured; expects a plan to use it, as the controller does,
+// and the data sheet without it.
+TEST(ObjectFiles, PlansUseProfiles) {
   const TempFolder folder;
   const std::string range =
       "range: {sequences: {from: \"1\", to: \"100\"}, meanTokens: {from: \"1\", to: \"100\"}, tokens: {from: \"1\", to: "
@@ -83,16 +84,16 @@ spec:
   EXPECT_TRUE(quiet_snapshot(*without).services.at(0).estimates.empty());
 }
 
-// Given an empty file: both things that are missing are said.
-TEST(ObjectFiles, NothingToRunIsSaid) {
+// Given an empty file; expects an error for each of the two missing kinds.
+TEST(ObjectFiles, NothingToRunIsAnError) {
   const auto checked = check_references({}, Classes::kOfFiles);
   ASSERT_FALSE(checked.ok());
-  EXPECT_THAT(checked.error().message, HasSubstr("found no ModelService"));
-  EXPECT_THAT(checked.error().message, HasSubstr("found no AcceleratorClass"));
+  EXPECT_THAT(checked.error().message, HasSubstr("must define at least one ModelService"));
+  EXPECT_THAT(checked.error().message, HasSubstr("must define at least one AcceleratorClass"));
 }
 
-// Given a service on classes that no file has; a plan takes those that the catalog knows, by its own names and the chart's,
-// with the GPUs that the service may hold; others are refused, and a run takes none.
+// Given a service on classes that no file defines; expects a plan to take those of the catalog, by its names and the chart's,
+// with as many GPUs as the service may use. Others are rejected, and a run takes none of them.
 TEST(ObjectFiles, PlansTakeClassesOfTheCatalog) {
   const TempFolder folder;
   const std::string service = std::string(kTinyYaml).substr(std::string(kTinyYaml).find("---\n"));
@@ -112,13 +113,12 @@ TEST(ObjectFiles, PlansTakeClassesOfTheCatalog) {
   EXPECT_EQ(add_catalog_classes(snapshot), std::vector<std::string>());
   const auto checked = check_references(with("[{class: nvidia-h100-80gb}, {class: tpu}]"), Classes::kOfCatalogToo);
   ASSERT_FALSE(checked.ok());
-  EXPECT_THAT(checked.error().message,
-              HasSubstr("spec.accelerators[1].class: found 'tpu', allowed are the files' AcceleratorClasses and "
-                        "those of docs/catalog.md"));
+  EXPECT_THAT(checked.error().message, HasSubstr("spec.accelerators[1].class: must be an AcceleratorClass of the files or "
+                                                 "one of docs/catalog.md (got 'tpu')"));
 }
 
-// Given models that are there, in a folder or as a GGUF file, one that is not, and one of another scheme: the error names the
-// commands that get one.
+// Given a model folder, a GGUF file, a missing model and one of another scheme; expects errors that name the commands to get a
+// model.
 TEST(ObjectFiles, ModelFoldersAreChecked) {
   const TempFolder folder;
   const auto check = [&](const std::string& uri) {
@@ -129,16 +129,16 @@ TEST(ObjectFiles, ModelFoldersAreChecked) {
     return checked.ok() ? std::string() : checked.error().message;
   };
   EXPECT_THAT(check("file:///nonexistent/m"), HasSubstr("windlass model init /nonexistent/m"));
-  EXPECT_THAT(check("hf://org/model"), HasSubstr("found 'hf://org/model', allowed on one machine is file://PATH"));
+  EXPECT_THAT(check("hf://org/model"), HasSubstr("must be file://PATH on one machine (got 'hf://org/model')"));
   folder.file("model/config.json", "{}");
   EXPECT_EQ(check("file://" + (folder.path() / "model").string()), "");
   EXPECT_EQ(check("file://" + folder.file("blocks/m.gguf", "")), "");
   EXPECT_EQ(check("file://" + (folder.path() / "blocks").string()), "");
-  EXPECT_THAT(check("file://" + folder.file("text/m.txt", "")), HasSubstr("found no model at"));
-  EXPECT_THAT(check("file://" + (folder.path() / "text").string()), HasSubstr("found no model at"));
+  EXPECT_THAT(check("file://" + folder.file("text/m.txt", "")), HasSubstr("must be a folder with a config.json"));
+  EXPECT_THAT(check("file://" + (folder.path() / "text").string()), HasSubstr("must be a folder with a config.json"));
 }
 
-// Given good objects: the quiet snapshot has the service with its shape and load, and the class with one node's capacity.
+// Given valid objects; expects a snapshot that has the service with its shape and load, and the class with one node's GPUs.
 TEST(ObjectFiles, QuietSnapshotHasEverything) {
   const TempFolder folder;
   const auto objects = read_object_files({folder.file("tiny.yaml", kTinyYaml)});

@@ -1,4 +1,4 @@
-// Plans as a table: what `windlass plan` prints.
+// Tests the table of `windlass plan`.
 #include "controller/cli/console/plan_text.h"
 
 #include <limits>
@@ -50,27 +50,27 @@ Case two_workers() {
   return out;
 }
 
-// Given a plan of two workers: the table has its pool, and below it what is predicted, why, and what was denied.
-TEST(PlanText, TableTellsPoolsPredictionsAndReasons) {
+// Given a plan of two workers; expects its pool in the table, and below it predictions, reasons, and what was denied.
+TEST(PlanText, TablePrintsPoolsPredictionsAndReasons) {
   const Case c = two_workers();
   const std::string text = plan_table(c.snapshot, c.plan);
   EXPECT_THAT(text, HasSubstr("default/tiny  cpu-1  unified  local-cpu    1           2        3/4        1.50"));
   EXPECT_THAT(text, HasSubstr("objective: TTFT 2.00s, TPOT 100ms for 95% of the requests"));
-  EXPECT_THAT(text,
-              HasSubstr("predicted: TTFT 800ms, TPOT 50.0ms, up to 3.00 requests/s (75.0% used), 2 x local-cpu, 2.50 an hour"));
+  EXPECT_THAT(
+      text, HasSubstr("predicted: TTFT 800ms, TPOT 50.0ms, up to 3.00 requests/s (75.0% used), 2 x local-cpu, 2.50 per hour"));
   EXPECT_THAT(text, HasSubstr("DemandGrew: 4 requests a second need two workers"));
-  EXPECT_THAT(text, HasSubstr("denied (GPULimit): wanted 3 workers, granted 2 of local-cpu: maxGPUs is 2"));
+  EXPECT_THAT(text, HasSubstr("denied (GPULimit): asked for 3 workers, granted 2 of local-cpu: maxGPUs is 2"));
   EXPECT_THAT(text, Not(HasSubstr("Feasible")));
 }
 
-// Given a demand beyond what the workers can serve: the wait has no bound, and that is said; a dash would read as "not known".
-TEST(PlanText, ADemandBeyondTheWorkersWaitsWithoutBound) {
+// Given a demand beyond the workers' capacity; expects "unbounded", since a dash would mean "unknown".
+TEST(PlanText, DemandBeyondTheWorkersHasUnboundedTtft) {
   Case c = two_workers();
   c.plan.services[0].predicted.ttft_s = std::numeric_limits<double>::infinity();
-  EXPECT_THAT(plan_table(c.snapshot, c.plan), HasSubstr("predicted: TTFT without bound, TPOT 50.0ms"));
+  EXPECT_THAT(plan_table(c.snapshot, c.plan), HasSubstr("predicted: TTFT unbounded, TPOT 50.0ms"));
 }
 
-// Given a service that can't be placed: the table says so in place of a pool.
+// Given a service that can't be placed; expects the reason in place of a pool.
 TEST(PlanText, TableSaysWhyThereAreNoWorkers) {
   Case c = two_workers();
   c.plan.services[0].pools.clear();

@@ -1,4 +1,4 @@
-// Tables and numbers as people read them.
+// Tests tables and numbers as text.
 #include "controller/cli/console/text_table.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace windlass::cli {
 namespace {
 
-// Given cells of different widths, one with a character of several bytes: columns line up and no line ends in spaces.
+// Given cells of different widths, one with a multi-byte character; expects aligned columns without trailing spaces.
 TEST(TextTable, ColumnsLineUp) {
   TextTable table({"A", "LONG NAME", "C"});
   table.add({"x", "1", ""});
@@ -17,7 +17,7 @@ TEST(TextTable, ColumnsLineUp) {
             "≤ yyyy  22         end\n");
 }
 
-// Given times of each size, one that is not known and one that is no number: each has a unit a person expects.
+// Given times of each size, an unknown one and a NaN; expects the usual unit for each.
 TEST(TextTable, Seconds) {
   EXPECT_EQ(seconds_text(0.0123), "12.3ms");
   EXPECT_EQ(seconds_text(0.5), "500ms");
@@ -35,7 +35,7 @@ TEST(TextTable, Seconds) {
   EXPECT_EQ(seconds_text(std::nullopt, Bound::kNone), "-");
 }
 
-// Given shares, sizes and plain numbers: they print with their unit.
+// Given shares, sizes and plain numbers; expects each with its unit.
 TEST(TextTable, Numbers) {
   EXPECT_EQ(percent_text(0.957), "95.7%");
   EXPECT_EQ(percent_text(std::nullopt), "-");
@@ -45,7 +45,7 @@ TEST(TextTable, Numbers) {
   EXPECT_EQ(bytes_text(100), "100B");
 }
 
-// Given prose longer than the width: it breaks at spaces, each line indented.
+// Given prose longer than the width; expects breaks at spaces, and every line indented.
 TEST(TextTable, Wrapping) {
   EXPECT_EQ(wrapped("one two three", 2, 9), "  one two\n  three\n");
   EXPECT_EQ(wrapped("", 2), "");

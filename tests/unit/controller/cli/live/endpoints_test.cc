@@ -1,4 +1,4 @@
-// endpoints.json: what `windlass up` leaves for the other commands.
+// Tests endpoints.json, which `windlass up` writes for the other commands.
 #include "controller/cli/live/endpoints.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Given endpoints: they come back from their JSON as they were.
+// Given endpoints; expects the same after a round trip through JSON.
 TEST(Endpoints, RoundTrip) {
   const Endpoints endpoints{"http://127.0.0.1:9401", "http://127.0.0.1:8080", {"http://127.0.0.1:8081"}};
   const auto back = endpoints_from_json(to_json(endpoints));
@@ -20,14 +20,14 @@ TEST(Endpoints, RoundTrip) {
   EXPECT_EQ(*back, endpoints);
 }
 
-// Given texts that are no endpoints: an error each, no crash.
+// Given texts that are not endpoints; expects an error for each, and no crash.
 TEST(Endpoints, BadTextIsRefused) {
   for (const char* text : {"", "{}", "[]", "{\"controller\": 1}", "{\"controller\": \"x\", \"gateway\": \"y\"}"}) {
     EXPECT_FALSE(endpoints_from_json(text).ok()) << text;
   }
 }
 
-// Given a folder where nothing runs: the error says how to start something.
+// Given a folder where nothing runs; expects an error that says how to start something.
 TEST(Endpoints, MissingFolderSaysWhatToDo) {
   EndpointOptions options;
   options.directory = "/nonexistent-windlass";
@@ -36,8 +36,8 @@ TEST(Endpoints, MissingFolderSaysWhatToDo) {
   EXPECT_THAT(endpoints.error().message, HasSubstr("windlass up -f FILE --dir /nonexistent-windlass"));
 }
 
-// Given a token file with a line end, an empty one and one of two lines, and a CA file that is not there.
-// Expected: the token without its line end; the others are refused by name. What is secret is in no endpoints.json.
+// Given a token file with a line end, an empty one, one of two lines, and a missing CA file.
+// Expected: the token without its line end; errors that name the other files. No secret is written to endpoints.json.
 TEST(Endpoints, AccessIsReadFromFiles) {
   const TempFolder folder;
   EndpointOptions options;
@@ -61,7 +61,7 @@ TEST(Endpoints, AccessIsReadFromFiles) {
   EXPECT_FALSE(options.resolve().ok());
 }
 
-// Given names as people type them: a ModelService's kind may stand before, another kind may not.
+// Given names on the command line; expects the ModelService's kind to be optional, and other kinds to be rejected.
 TEST(ServiceName, KindsAreChecked) {
   EXPECT_EQ(service_name_from("tiny").value_or(""), "tiny");
   EXPECT_EQ(service_name_from("ms/tiny").value_or(""), "tiny");

@@ -1,4 +1,4 @@
-// Signals that are held, next to a thread that would take them.
+// Tests held signals in the presence of a thread that would receive them.
 #include "controller/cli/live/held_signals.h"
 
 #include <future>
@@ -10,8 +10,8 @@
 namespace windlass::cli {
 namespace {
 
-// Given a thread that is older than the hold and takes every signal; expects that one for the process comes to the first thread
-// all the same, and that none is left behind.
+// Given a thread that was started before the hold and accepts every signal; expects a signal to the process to reach the first
+// thread, and no signal to be left pending.
 TEST(HeldSignals, ComeFromOtherThreads) {
   std::promise<void> over;
   std::thread other([&] { over.get_future().wait(); });

@@ -1,4 +1,4 @@
-// What the live display prints: changes on a plain output, one redrawn table on a terminal.
+// Tests the live display: changes on a plain output, one redrawn table on a terminal.
 #include "controller/cli/live/live_display.h"
 
 #include <sstream>
@@ -23,7 +23,7 @@ ServiceRow row(int ready) {
 
 int lines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
-// Given no terminal: a line when workers change, none while nothing does, one again after the quiet period.
+// Given no terminal; expects a line when workers change, none while nothing does, and one after the quiet period.
 TEST(LiveDisplay, PrintsChangesWithoutTerminal) {
   std::ostringstream out;
   Console console{out, out, false};
@@ -38,8 +38,8 @@ TEST(LiveDisplay, PrintsChangesWithoutTerminal) {
   EXPECT_THAT(out.str(), Not(HasSubstr("\x1b")));
 }
 
-// Given no terminal and the same message twice: it is printed once.
-TEST(LiveDisplay, SaysAThingOnce) {
+// Given no terminal and the same message twice; expects it once.
+TEST(LiveDisplay, PrintsAMessageOnce) {
   std::ostringstream out;
   Console console{out, out, false};
   LiveDisplay display(console);
@@ -48,7 +48,7 @@ TEST(LiveDisplay, SaysAThingOnce) {
   EXPECT_EQ(out.str(), "waiting\n");
 }
 
-// Given a terminal: the second table begins by going up over the lines of the first.
+// Given a terminal; expects the second table to start by moving up over the first.
 TEST(LiveDisplay, RedrawsOnTerminal) {
   std::ostringstream out;
   Console console{out, out, true};

@@ -1,4 +1,4 @@
-// What `windlass top` shows, from a snapshot, a plan and a gateway's metrics.
+// Tests the rows of `windlass top`, from a snapshot, a plan and a gateway's metrics.
 #include "controller/cli/live/live_view.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ metrics::Exposition gateway_page(int started, int queued, int fast, int slow) {
   return *page;
 }
 
-// Given workers in every state and a plan of five: each state is counted once, figures are the controller's.
+// Given workers in every state and a plan of five; expects each state counted once, and the controller's figures.
 TEST(LiveView, CountsWorkersWithoutGateway) {
   LiveView view;
   view.observe(10, snapshot(), plan(5), {});
@@ -81,8 +81,8 @@ TEST(LiveView, CountsWorkersWithoutGateway) {
   EXPECT_EQ(row.trouble_code, "");
 }
 
-// Given two readings of a gateway: arrivals are this model's increase over the time between, latencies those of the window,
-// and what was there before the first reading counts for nothing.
+// Given two readings of a gateway; expects arrivals from this model's increase between them and latencies of the window.
+// Requests before the first reading do not count.
 TEST(LiveView, MeasuresFromTheGateway) {
   LiveView view(15);
   view.observe(0, snapshot(), plan(1), {{"g", gateway_page(100, 0, 1000, 0)}});
@@ -95,9 +95,8 @@ TEST(LiveView, MeasuresFromTheGateway) {
   EXPECT_LE(row.ttft_s.value(), 1.0);
 }
 
-// Given what a client saw of an overload, 1.7 ms from token to token and up to 12.6 s to the first, in the bins of two
-// gateways, and what an older gateway shows of the same in its buckets; the table has the client's figures, and of the buckets
-// the limit alone.
+// Given an overload as a client saw it, with TPOT 1.7 ms and TTFT up to 12.6 s, in the bins of two gateways and in the buckets
+// of an older one; expects the client's figures from the bins, and only a bound from the buckets.
 TEST(LiveView, ShowsTheClientsPercentiles) {
   metrics::LatencyBins ttft[2], tpot[2];
   const auto bins_page = [&](int i) {
@@ -131,7 +130,7 @@ TEST(LiveView, ShowsTheClientsPercentiles) {
   EXPECT_THAT(csv_line(1, older.rows()[0]), HasSubstr(",<0.1,<0.1,"));
 }
 
-// Given rows: the table has the percentile in its head, measurement against objective in its cells, and trouble below.
+// Given rows; expects the percentile in the table's header, measurement and objective in its cells, and trouble below.
 TEST(LiveView, PrintsTableLineAndCsv) {
   LiveView view;
   auto troubled = plan(3);

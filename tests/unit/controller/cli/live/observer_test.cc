@@ -1,5 +1,5 @@
-// What `windlass top` and `windlass up` read: the controller's decision and both pages of every gateway, over a transport of
-// the test's.
+// Tests what `windlass top` and `windlass up` read, over a fake transport: the controller's decision and both pages of every
+// gateway.
 #include "controller/cli/live/observer.h"
 
 #include <map>
@@ -42,8 +42,8 @@ class Answers final : public kube::HttpTransport {
   const std::map<std::string, std::string>& by_url_;
 };
 
-// Given a gateway whose TPOT is 1.7 ms, once with its page of fine bins and once without (an older version); the table shows
-// it to 2 %, and less than 2 ms.
+// Given a gateway with a TPOT of 1.7 ms, with its page of fine bins and without it (an older version); expects a value within
+// 2 %, and a bound of 2 ms.
 TEST(Observer, ReadsTheFineBinsWhereThereAreSome) {
   planner::Snapshot snapshot;
   snapshot.now_s = 100;

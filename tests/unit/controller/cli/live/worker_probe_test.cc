@@ -1,4 +1,4 @@
-// What a worker says of itself, read from its pages, and the line through measured transfers. Transfers between real workers:
+// Tests what is read from a worker's pages, and the line fitted to transfers. Transfers between real workers are tested in
 // tests/process/worker/parallel/split_test.cc.
 #include "controller/cli/live/worker_probe.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A worker that has one answer.
+// A worker with a single answer.
 class OneAnswer final : public kube::HttpTransport {
  public:
   OneAnswer(int status, std::string body) : answer_{status, {}, std::move(body)} {}
@@ -28,13 +28,13 @@ class OneAnswer final : public kube::HttpTransport {
   const kube::HttpResponse answer_;
 };
 
-// Given one model, its name; given none, several, an error status or no JSON, an error that says so.
+// Given one model; expects its name. Given none, several, an error status or no JSON; expects an error that says so.
 TEST(WorkerProbe, TheOnlyModel) {
   OneAnswer one(200, R"({"object":"list","data":[{"id":"tiny","object":"model"}]})");
   EXPECT_EQ(only_model(one, "http://w:1").value(), "tiny");
   EXPECT_EQ(one.asked, "http://w:1/v1/models");
   OneAnswer two(200, R"({"data":[{"id":"a"},{"id":"b"}]})");
-  EXPECT_EQ(only_model(two, "http://w:1").error().message, "--model: found none, allowed is one of a, b");
+  EXPECT_EQ(only_model(two, "http://w:1").error().message, "--model: must be one of a, b (got none)");
   for (const char* body : {R"({"data":[]})", R"({"data":[{"id":3},7]})", R"([])", "<html>"}) {
     OneAnswer none(200, body);
     const auto found = only_model(none, "http://w:1");
@@ -45,7 +45,7 @@ TEST(WorkerProbe, TheOnlyModel) {
   EXPECT_EQ(only_model(failing, "http://w:1").error().code, ErrorCode::kUnavailable);
 }
 
-// Given a worker's metrics, its blocks as tokens; given pages without them, or with what cannot be, nothing.
+// Given a worker's metrics; expects its blocks in tokens. Given pages without them, or with impossible values; expects nothing.
 TEST(WorkerProbe, KvCapacity) {
   const auto tokens = [](const std::string& text) { return kv_capacity_tokens(metrics::parse_exposition(text).value()); };
   EXPECT_EQ(tokens("windlass_worker_kv_cache_blocks{model=\"tiny\"} 512\n"), 8192);
@@ -56,8 +56,8 @@ TEST(WorkerProbe, KvCapacity) {
   EXPECT_THAT(metrics_of(broken, "http://w:1").error().message, HasSubstr("http://w:1/metrics"));
 }
 
-// Given transfers that follow a line, that line; where it would cross below 0, one through 0; of one size, or where larger ones
-// took no longer, the mean rate. Bytes of a token are those of the samples that tell their tokens.
+// Given transfers on a line; expects that line. If it would cross below 0, expects a line through 0; for one size, or if larger
+// transfers were no slower, the mean rate. The bytes per token come from samples with a token count.
 TEST(WorkerProbe, TheLineThroughTransfers) {
   std::vector<TransferSample> samples;
   for (const double bytes : {1e6, 2e6, 2e6, 8e6}) samples.push_back({bytes, 3e-3 + bytes / 2e9, bytes / 512});
@@ -67,7 +67,7 @@ TEST(WorkerProbe, TheLineThroughTransfers) {
   EXPECT_NEAR(line.latency_s, 3e-3, 1e-12);
   EXPECT_NEAR(line.bytes_per_token, 512, 1e-9);
   EXPECT_EQ(line.samples, 4);
-  EXPECT_THAT(to_text(line, samples), HasSubstr("4 of 1 to 8 MB: 2 GB/s, latency 3 ms, 512 bytes a token"));
+  EXPECT_THAT(to_text(line, samples), HasSubstr("4 of 1 to 8 MB: 2 GB/s, latency 3 ms, 512 bytes per token"));
   const planner::MeasuredTransfer steep = fit_transfers({{1e6, 1e-3}, {2e6, 4e-3}});
   EXPECT_EQ(steep.latency_s, 0);
   EXPECT_EQ(steep.bytes_per_token, 0);

@@ -1,4 +1,4 @@
-// Programs that are started again: when, how often, and what is said of it.
+// Tests restarts of programs: when, how often, and the messages.
 #include "controller/cli/local/supervised_process.h"
 
 #include <chrono>
@@ -31,7 +31,7 @@ class Supervised : public testing::Test {
       (std::filesystem::temp_directory_path() / ("windlass-supervised-" + std::to_string(getpid()) + ".log")).string();
 };
 
-// Given a program that runs; expects that it is left alone.
+// Given a program that runs; expects no restart.
 TEST_F(Supervised, ARunningProgramIsLeftAlone) {
   SupervisedProcess program = start("sleep 60");
   const pid_t pid = program.pid();
@@ -39,12 +39,12 @@ TEST_F(Supervised, ARunningProgramIsLeftAlone) {
   EXPECT_EQ(program.pid(), pid);
 }
 
-// Given a program that always fails; expects a start at once, then after 1, 2, 4 s up to 30 s, each with its last words.
+// Given a program that always fails; expects an immediate restart, then after 1, 2, 4 s up to 30 s, each with its last output.
 TEST_F(Supervised, DelaysDouble) {
   SupervisedProcess program = start("echo why; exit 3");
   wait_for_end(program);
   double now_s = 10;
-  EXPECT_EQ(program.tend(now_s), "shell exited with status 3; it is started again.\n");
+  EXPECT_EQ(program.tend(now_s), "shell exited with status 3; restarting it.\n");
   for (const double delay_s : {1, 2, 4, 8, 16, 30, 30}) {
     wait_for_end(program);
     const pid_t dead = program.pid();
@@ -59,8 +59,8 @@ TEST_F(Supervised, DelaysDouble) {
   }
 }
 
-// Given a program that failed twice and then ran for a minute; expects that it is started at once again.
-TEST_F(Supervised, AStableProgramIsForgiven) {
+// Given a program that failed twice and then ran for a minute; expects an immediate restart again.
+TEST_F(Supervised, AStableProgramRestartsImmediately) {
   SupervisedProcess program = start("exit 1");
   wait_for_end(program);
   (void)program.tend(0);
@@ -68,7 +68,7 @@ TEST_F(Supervised, AStableProgramIsForgiven) {
   (void)program.tend(0);
   EXPECT_EQ(program.tend(1), "");
   wait_for_end(program);
-  EXPECT_EQ(program.tend(61), "shell exited with status 1; it is started again.\n");
+  EXPECT_EQ(program.tend(61), "shell exited with status 1; restarting it.\n");
 }
 
 }  // namespace

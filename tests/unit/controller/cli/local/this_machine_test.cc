@@ -1,4 +1,4 @@
-// The AcceleratorClass that a run on this machine gets where no file has it.
+// Tests the AcceleratorClass of the local machine.
 #include "controller/cli/local/this_machine.h"
 
 #include <sstream>
@@ -17,8 +17,8 @@ using testing::HasSubstr;
 constexpr const char* kFigures =
     R"({"threads": 4, "read_bytes_per_s": 20e9, "fp32_flops_per_s": 400e9, "free_memory_bytes": 10737418240})";
 
-// Given figures of four threads together; expects a class with a quarter of each for a core, as many cores as threads, and four
-// fifths of the memory divided among them.
+// Given figures of four threads together; expects a class with a quarter of each per core, as many cores as threads, and an
+// equal part of four fifths of the memory per core.
 TEST(ThisMachine, ClassHasACoresShare) {
   const auto yaml = this_machine_yaml(kFigures);
   ASSERT_TRUE(yaml.ok()) << yaml.error().message;
@@ -32,12 +32,12 @@ TEST(ThisMachine, ClassHasACoresShare) {
   EXPECT_DOUBLE_EQ(object.spec.peak_flops_per_s.at(api::Dtype::kFP32), 100e9);
 }
 
-// Given figures that are none; expects the field, what was found and what is allowed.
+// Given malformed figures; expects the field, the value and the rule.
 TEST(ThisMachine, WrongFiguresAreNamed) {
   const auto zero = this_machine_yaml(
       R"({"threads": 4, "read_bytes_per_s": 0, "fp32_flops_per_s": 400e9, "free_memory_bytes": 10737418240})");
   ASSERT_FALSE(zero.ok());
-  EXPECT_THAT(zero.error().message, HasSubstr("read_bytes_per_s: found 0"));
+  EXPECT_THAT(zero.error().message, HasSubstr("read_bytes_per_s: must be more than 0"));
   const auto words = this_machine_yaml("no figures");
   ASSERT_FALSE(words.ok());
   EXPECT_THAT(words.error().message, HasSubstr("figures"));

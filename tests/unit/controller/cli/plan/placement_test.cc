@@ -1,4 +1,4 @@
-// `windlass plan` of CLUSTER files: what is printed, exit codes, and the wrong files a hurried user gives.
+// Tests `windlass plan` of CLUSTER files: output, exit codes, and typical mistakes in files.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,13 +23,13 @@ using testing::Not;
 const std::string kClusterExample = source_path("/examples/cluster/4-h100-4-a100.yaml");
 const std::string kScenario = source_path("/examples/plan/llama3-8b.yaml");
 
-// Given the example, expect HexGen-2's groups and flow as a table, and as JSON with the fields; the same on any number
-// of cores.
+// Given the example; expects HexGen-2's groups and flow as a table, and as JSON with the documented fields; the same on any
+// number of cores.
 TEST(ClusterPlan, PlacesOnACluster) {
   const Outcome table = run({"plan", "-f", kClusterExample});
   ASSERT_EQ(table.code, kDone) << table.err << table.out;
   EXPECT_THAT(table.out, HasSubstr("strategy hexgen2: meets the objectives"));
-  EXPECT_THAT(table.out, HasSubstr("OF ITS PATH"));
+  EXPECT_THAT(table.out, HasSubstr("OF PATH CAPACITY"));
   EXPECT_THAT(table.out, HasSubstr("h100["));
   const Outcome outcome = run({"plan", "-f", kClusterExample, "--strategy", "hexgen2", "-o", "json", "--jobs", "1"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
@@ -68,12 +68,12 @@ TEST(ClusterPlan, PlacesOnACluster) {
   EXPECT_THAT(run({"plan", "-f", kClusterExample, "-o", "yaml"}).out, HasSubstr("flow:"));
 }
 
-// Given the other strategies, expect their plans of the same file: Huawei's on the machines, a search's with the cluster's
+// Given the other strategies; expects their plans of the same file: Huawei's on the machines, a search's with the cluster's
 // GPUs.
 TEST(ClusterPlan, TakesOtherStrategies) {
   const Outcome huawei = run({"plan", "-f", kClusterExample, "--strategy", "huawei", "--rate", "1", "-o", "json"});
   ASSERT_EQ(huawei.code, kDone) << huawei.err << huawei.out;
-  const auto placed = huawei.json();  // not in the loop's head: a part of a temporary would not outlive it
+  const auto placed = huawei.json();  // a variable, since the range of a loop does not extend a temporary's life
   for (const auto& group : placed.at("groups")) EXPECT_EQ(group.at("role"), "unified");
   const Outcome vidur =
       run({"plan", "-f", kClusterExample, "--strategy", "vidur", "--rate", "1", "--time-limit", "2s", "-o", "json"});
@@ -81,7 +81,7 @@ TEST(ClusterPlan, TakesOtherStrategies) {
   EXPECT_EQ(vidur.json().at("strategy"), "vidur");
 }
 
-// Given a rate that the cluster cannot serve, expect exit code 3 and the most that it can.
+// Given a rate that the cluster cannot serve; expects exit code 3 and the highest rate that it can.
 TEST(ClusterPlan, SaysTheMostThatItServes) {
   const Outcome outcome = run({"plan", "-f", kClusterExample, "--rate", "5000", "-o", "json"});
   ASSERT_EQ(outcome.code, kInfeasible) << outcome.err;
@@ -93,14 +93,14 @@ TEST(ClusterPlan, SaysTheMostThatItServes) {
   EXPECT_LT(most, 5000);
   EXPECT_FALSE(plan.at("reasons").empty());
   EXPECT_THAT(run({"plan", "-f", kClusterExample, "--rate", "5000"}).out, HasSubstr("SERVES AT MOST"));
-  // An objective that no placement meets is said too.
+  // An objective that no placement meets is reported too.
   const Outcome missed =
       run({"plan", "-f", file_with(kClusterExample, "missed.yaml", "timePerOutputToken: 150ms", "timePerOutputToken: 10us")});
   EXPECT_EQ(missed.code, kInfeasible);
   EXPECT_THAT(missed.out, HasSubstr("serves the rate, BUT"));
 }
 
-// Given every strategy, expect a row each that holds or says why it has no plan, and a page with the groups and the flow.
+// Given every strategy; expects a row for each, with a plan or the reason why there is none, and a page with groups and flow.
 TEST(ClusterPlan, ComparesAndReports) {
   const std::string page = testing::TempDir() + "cluster.html";
   const Outcome outcome =
@@ -114,9 +114,9 @@ TEST(ClusterPlan, ComparesAndReports) {
   EXPECT_THAT(html, Not(HasSubstr("http://www.w3.org/1999")));
 }
 
-// Given a placement that nobody searched for, expect the text and the page that are kept beside this test's data: what a person
-// reads does not change unseen. WINDLASS_UPDATE_GOLDEN=1 writes them anew.
-TEST(ClusterPlan, ReadsAsKept) {
+// Given a fixed placement; expects the text and the page of the golden files, so that no text changes unnoticed.
+// WINDLASS_UPDATE_GOLDEN=1 writes them again.
+TEST(ClusterPlan, MatchesItsGoldenFiles) {
   auto scenario = hetero::parse_cluster_scenario(text_of(kClusterExample), "4-h100-4-a100.yaml");
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   auto prepared = question_of(std::move(*scenario), {});
@@ -151,11 +151,11 @@ TEST(ClusterPlan, ReadsAsKept) {
        {std::pair<std::string, std::string>("cluster_plan.txt", strategy_table(problem, outcome, prepared->notes())),
         std::pair<std::string, std::string>("cluster_plan.html", strategy_page(problem, {outcome}, {}))}) {
     if (std::getenv("WINDLASS_UPDATE_GOLDEN") != nullptr) std::ofstream(folder + file) << text;
-    EXPECT_EQ(text, text_of(folder + file)) << file << " differs; WINDLASS_UPDATE_GOLDEN=1 writes it anew";
+    EXPECT_EQ(text, text_of(folder + file)) << file << " differs; WINDLASS_UPDATE_GOLDEN=1 writes it again";
   }
 }
 
-// Given every file in examples/cluster, expect it to be read and its model to be placed.
+// Given every file in examples/cluster; expects it to be read and its model to be placed.
 TEST(ClusterPlan, ExamplesWork) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples/cluster"))) {
@@ -170,7 +170,7 @@ TEST(ClusterPlan, ExamplesWork) {
   EXPECT_EQ(files, 7);
 }
 
-// Given what a hurried user types, expect a line that names the thing, and the code of a wrong command line or of a wrong file.
+// Given typical mistakes; expects a line that names the mistake, and the exit code of a wrong command line or file.
 TEST(ClusterPlan, WrongInputs) {
   const auto refused = [](const std::vector<std::string>& arguments, int code, const char* text) {
     const Outcome outcome = run(arguments);
@@ -179,22 +179,23 @@ TEST(ClusterPlan, WrongInputs) {
     EXPECT_EQ(outcome.out, "");
   };
   refused({"plan", "-f", kClusterExample, "--strategy", "hexgen"}, kUsage, "hexgen");
-  refused({"plan", "-f", kClusterExample, "--goal", "power"}, kUsage, "--goal: found power; hexgen2 places for the most");
-  refused({"plan", "-f", kClusterExample, "--goal", "cost", "--strategy", "huawei"}, kUsage, "--goal: found cost; huawei");
+  refused({"plan", "-f", kClusterExample, "--goal", "power"}, kUsage, "--goal: must be throughput for hexgen2 (got power)");
+  refused({"plan", "-f", kClusterExample, "--goal", "cost", "--strategy", "huawei"}, kUsage,
+          "--goal: must be throughput for huawei (got cost)");
   refused({"plan", "-f", kScenario, "--strategy", "hexgen2"}, kFailed,
-          "llama3-8b.yaml: --strategy hexgen2 places a model on the nodes of a cluster: found no cluster, needed is `cluster: "
+          "llama3-8b.yaml: must have a cluster for --strategy hexgen2 (got none): `cluster: "
           "{nodes");
   refused({"plan", "-f", kClusterExample, "-f", kClusterExample}, kFailed,
-          "-f: found 2 files, allowed is one SCENARIO or CLUSTER");
+          "-f: must be one file with a SCENARIO or CLUSTER (got 2 files)");
   refused({"plan", "-f", file_with(kClusterExample, "zero.yaml", "gpus: 4", "gpus: 0")}, kFailed,
-          "cluster.nodes[0].gpus: found '0'");
+          "cluster.nodes[0].gpus: must be a whole number");
   refused({"plan", "-f", file_with(kClusterExample, "unknown.yaml", "accelerator: h100-80gb", "accelerator: h100")}, kFailed,
-          "cluster.nodes[0].accelerator: found 'h100'");
-  refused({"plan", "-f", file_with(kClusterExample, "large.yaml", "opt-30b", "llama3.1-405b")}, kFailed, "GB too few");
+          "cluster.nodes[0].accelerator: must be one of");
+  refused({"plan", "-f", file_with(kClusterExample, "large.yaml", "opt-30b", "llama3.1-405b")}, kFailed, "GB too little");
   refused({"plan", "-f",
            file_with(kClusterExample, "apart.yaml", "default: {GBps: 3.125, latency: 30us}",
                      "between: [{nodes: [h100, b200], GBps: 1}]")},
-          kFailed, "cluster.links.between[0].nodes: found 'b200', which is no node, allowed are h100, a100");
+          kFailed, "cluster.links.between[0].nodes: must be names of nodes: h100, a100");
   refused({"plan", "-f", kClusterExample, "--report", "/nowhere/plan.html", "--time-limit", "1s"}, kFailed,
           "/nowhere/plan.html");
 }

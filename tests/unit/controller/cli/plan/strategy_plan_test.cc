@@ -1,4 +1,4 @@
-// `windlass plan` by a strategy: what is printed, exit codes, and the wrong files a hurried user gives.
+// Tests `windlass plan` with a strategy: output, exit codes, and typical mistakes in files.
 #include "controller/cli/plan/strategy_plan.h"
 
 #include <fstream>
@@ -21,7 +21,7 @@ const std::string kPlanExample = source_path("/examples/plan/llama3-8b.yaml");
 const std::string kWithClasses = source_path("/examples/tiny.yaml");
 const std::string kService = source_path("/examples/llama3-8b.yaml");
 
-// The example with less to search and shorter trials.
+// The example with a smaller search and shorter trials.
 std::string small_example(const std::string& name) {
   std::string text = text_of(kPlanExample);
   text.erase(text.find("- {accelerator: l40s"), std::string("- {accelerator: l40s, gpus: 32}\n").size());
@@ -32,13 +32,13 @@ std::string small_example(const std::string& name) {
   return written(name, text);
 }
 
-// Given a scenario, expect a plan by auto with pools, predictions and runners-up that say why they lost, and the same again.
+// Given a scenario; expects a plan by auto with pools, predictions and rejected runners-up, and the same plan in a second run.
 TEST(StrategyPlan, PlansAScenario) {
   const std::string file = small_example("scenario.yaml");
   const Outcome table = run({"plan", "-f", file});
   ASSERT_EQ(table.code, kDone) << table.err;
   EXPECT_THAT(table.out, HasSubstr("strategy auto: meets the objectives"));
-  EXPECT_THAT(table.out, HasSubstr("LOST BECAUSE"));
+  EXPECT_THAT(table.out, HasSubstr("REJECTED BECAUSE"));
   const Outcome json = run({"plan", "-f", file, "-o", "json", "--jobs", "1"});
   ASSERT_EQ(json.code, kDone) << json.err;
   auto plan = nlohmann::json::parse(json.out);
@@ -56,8 +56,8 @@ TEST(StrategyPlan, PlansAScenario) {
   EXPECT_THAT(run({"plan", "-f", file, "--time-limit", "1s", "-o", "yaml"}).out, HasSubstr("pools:"));
 }
 
-// Given a ModelService, expect the controller's decision, and with --strategy that strategy's plan, with classes by the
-// catalog's names where no file has them.
+// Given a ModelService; expects the controller's decision, and with --strategy that strategy's plan, with the catalog's classes
+// where no file defines them.
 TEST(StrategyPlan, PlansAModelService) {
   EXPECT_TRUE(nlohmann::json::parse(run({"plan", "-f", kWithClasses, "-o", "json"}).out).contains("services"));
   const Outcome outcome =
@@ -66,9 +66,9 @@ TEST(StrategyPlan, PlansAModelService) {
   EXPECT_EQ(nlohmann::json::parse(outcome.out).at("strategy"), "vidur");
 }
 
-// Given a ModelService and a PerformanceProfile that measured transfers to its workers, under the catalog's name of the
-// accelerator, expect DistServe's reasons to count with them.
-TEST(StrategyPlan, TransfersAreThoseOfAProfile) {
+// Given a ModelService and a PerformanceProfile that measured transfers to its workers, under the accelerator's name in the
+// catalog; expects DistServe's reasons to use them.
+TEST(StrategyPlan, UsesTransfersOfAProfile) {
   const std::string profile =
       written("transfers.yaml",
               profile_text("llama3-8b", "h100-80gb", 1, R"({bandwidthBytesPerSecond: "1e+09", latencySeconds: "3"})"));
@@ -83,9 +83,9 @@ TEST(StrategyPlan, TransfersAreThoseOfAProfile) {
   EXPECT_THAT(reasons({kService}), testing::Not(HasSubstr("takes 3.13e+03 ms")));
 }
 
-// Given PerformanceProfiles of slow workers on both classes of a ModelService, expect a strategy to plan with their times: what
-// holds without them does not with them.
-TEST(StrategyPlan, LatenciesAreThoseOfProfiles) {
+// Given PerformanceProfiles of slow workers on both classes of a ModelService; expects a strategy to plan with their times, so
+// that the objectives are met without them but not with them.
+TEST(StrategyPlan, UsesLatenciesOfProfiles) {
   std::vector<std::string> arguments = {"plan", "--strategy", "aladdin", "--rate", "2", "-o", "json", "-f", kService};
   const Outcome without = run(arguments);
   ASSERT_EQ(without.code, kDone) << without.err;
@@ -99,8 +99,8 @@ TEST(StrategyPlan, LatenciesAreThoseOfProfiles) {
   EXPECT_EQ(with.code, kInfeasible) << with.out << with.err;
 }
 
-// Given an objective that nothing meets, expect exit code 3, the nearest plan, and what it misses.
-TEST(StrategyPlan, InfeasibleIsThree) {
+// Given an objective that nothing meets; expects exit code 3, the closest plan, and what it misses.
+TEST(StrategyPlan, InfeasibleExitsWith3) {
   const Outcome outcome =
       run({"plan", "-f", file_with(kPlanExample, "infeasible.yaml", "timePerOutputToken: 40ms", "timePerOutputToken: 10us"),
            "--strategy", "vidur", "-o", "json"});
@@ -110,8 +110,8 @@ TEST(StrategyPlan, InfeasibleIsThree) {
   EXPECT_FALSE(plan.at("reasons").empty());
 }
 
-// Given the same and a strategy that knows no nearest plan, expect exit code 3 too, and why.
-TEST(StrategyPlan, InfeasibleWithoutAPlanIsThree) {
+// Given the same and a strategy that has no closest plan; expects exit code 3 and the reason.
+TEST(StrategyPlan, InfeasibleWithoutAPlanExitsWith3) {
   const Outcome outcome =
       run({"plan", "-f", file_with(kPlanExample, "hopeless.yaml", "timePerOutputToken: 40ms", "timePerOutputToken: 10us"),
            "--strategy", "aladdin"});
@@ -119,7 +119,7 @@ TEST(StrategyPlan, InfeasibleWithoutAPlanIsThree) {
   EXPECT_THAT(outcome.err, HasSubstr("aladdin"));
 }
 
-// Given every strategy, expect a row each that holds or says why it has no plan, and a page with both charts.
+// Given every strategy; expects a row for each, with a plan or the reason why there is none, and a page with both charts.
 TEST(StrategyPlan, ComparesAndReports) {
   const std::string page = testing::TempDir() + "plan.html";
   const std::string file = small_example("compared.yaml");
@@ -129,12 +129,12 @@ TEST(StrategyPlan, ComparesAndReports) {
     EXPECT_EQ(outcome.out.find(strategy.name) == std::string::npos, strategy.needs_cluster) << strategy.name;
   }
   const std::string html = text_of(page);
-  EXPECT_THAT(html, HasSubstr("Attainment over cost"));
-  EXPECT_THAT(html, HasSubstr("Attainment over the rate"));
+  EXPECT_THAT(html, HasSubstr("SLO attainment by cost"));
+  EXPECT_THAT(html, HasSubstr("SLO attainment by request rate"));
   EXPECT_THAT(html, HasSubstr("Pareto front"));
 }
 
-// Given what a hurried user types, expect a line that names the thing, and the code of a wrong command line or of a wrong file.
+// Given typical mistakes; expects a line that names the mistake, and the exit code of a wrong command line or file.
 TEST(StrategyPlan, WrongInputs) {
   const auto refused = [](const std::vector<std::string>& arguments, int code, const char* text) {
     const Outcome outcome = run(arguments);
@@ -145,13 +145,14 @@ TEST(StrategyPlan, WrongInputs) {
   refused({"plan", "-f", kPlanExample, "--strategy", "alladin"}, kUsage, "alladin");
   refused({"plan", "-f", kPlanExample, "--goal", "money"}, kUsage, "money");
   refused({"plan", "-f", kPlanExample, "--compare", "--strategy", "auto"}, kUsage, "--strategy");
-  refused({"plan", "-f", kPlanExample, "--time-limit", "ten"}, kUsage, "--time-limit: found 'ten', allowed is a time above 0");
+  refused({"plan", "-f", kPlanExample, "--time-limit", "ten"}, kUsage,
+          "--time-limit: must be a duration above 0 such as 10s (got 'ten')");
   refused({"plan", "--snapshot", "x.json", "--strategy", "auto"}, kUsage, "--strategy");
-  refused({"plan", "-f", "/nowhere.yaml"}, kFailed, "/nowhere.yaml: cannot be read");
+  refused({"plan", "-f", "/nowhere.yaml"}, kFailed, "/nowhere.yaml: must be");
   refused({"plan", "-f", file_with(kPlanExample, "cluster.yaml", "accelerators:", "cluster:")}, kFailed, "cluster: found");
   refused({"plan", "-f", file_with(kPlanExample, "unknown.yaml", "a100-80gb", "a100")}, kFailed,
-          "accelerators[0].accelerator: found 'a100'");
-  refused({"plan", "-f", kPlanExample, "-f", kPlanExample}, kFailed, "-f: found 2 files, allowed is one SCENARIO");
+          "accelerators[0].accelerator: must be one of");
+  refused({"plan", "-f", kPlanExample, "-f", kPlanExample}, kFailed, "-f: must be one file with a SCENARIO");
   refused({"plan", "-f", kPlanExample, "--report", "/nowhere/plan.html", "--time-limit", "1s"}, kFailed, "/nowhere/plan.html");
 }
 

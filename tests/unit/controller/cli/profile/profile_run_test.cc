@@ -1,5 +1,5 @@
-// The measurements behind `windlass profile`, on workers that are formulas with noise: what is measured, what is left out, when
-// repeats end, and the fit that follows.
+// Tests the measurements of `windlass profile` on simulated workers with noise: what is measured, what is skipped, when repeats
+// end, and the fit.
 #include "controller/cli/profile/profile_run.h"
 
 #include <algorithm>
@@ -20,8 +20,9 @@ using ::testing::Not;
 
 const planner::ProfileKey kKey{"tiny", "cpu", 1};
 
-// A worker whose prompts take 2 ms + 0.1 ms a token, one after another, and whose iterations take 5 ms + 0.5 ms a request. Runs
-// take longer by a share drawn from its seed, and one in `held_up_every` by far. Its clock goes as long as it works.
+// A worker whose prompts take 2 ms + 0.1 ms per token, one after another, and whose iterations take 5 ms + 0.5 ms per request.
+// Each run is slower by a share drawn from the seed, and one in `held_up_every` is much slower. Its clock advances only while
+// it works.
 struct Formula {
   double noise = 0;
   int held_up_every = 0;
@@ -106,8 +107,8 @@ std::vector<std::pair<int, int>> points(const MeasuredProfile& profile) {
   return points;
 }
 
-// Given a quiet worker; every load point is measured as often as asked for and no more, with the batch's last first token and
-// its time per token, and the lines that are fitted are those of the formula.
+// Given a quiet worker; expects every load point to be measured exactly as often as requested, with the batch's last first
+// token and its time per token, and the fitted lines to be those of the formula.
 TEST(ProfileRun, RowsAndTheirFit) {
   Formula worker;
   const auto profiled = measured(worker, grid());
@@ -131,8 +132,8 @@ TEST(ProfileRun, RowsAndTheirFit) {
   EXPECT_NEAR(read->back().prompt_s, last.prompt_s, 1e-8);
 }
 
-// Given workers whose runs scatter by a third and one run in ten of which takes twenty times as long, over ten seeds; the load
-// points are repeated until the bound holds, outliers are left out, and the lines are near the formula's.
+// Given workers whose runs scatter by a third, one in ten of which takes twenty times as long, over ten seeds; expects repeats
+// until the bound is met, outliers to be excluded, and lines near the formula's.
 TEST(ProfileRun, NoiseAndOutliersAreRepeatedAway) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Formula worker{.noise = 0.3, .held_up_every = 10, .rng = Rng(seed, "noise")};
@@ -148,12 +149,12 @@ TEST(ProfileRun, NoiseAndOutliersAreRepeatedAway) {
     const auto model = planner::iteration_model(*profiled->profile, {}, {}, 1);
     ASSERT_TRUE(model.ok());
     const double decode_s = (*model)->iteration_s(planner::decode_batch(7, 176));
-    EXPECT_NEAR(decode_s / 8.5e-3, 1.2, 0.2) << "seed " << seed;  // the median run is slowed by a fifth
+    EXPECT_NEAR(decode_s / 8.5e-3, 1.2, 0.2) << "seed " << seed;  // the median run is slower by a fifth
   }
 }
 
-// Given noise that no budget overcomes; the profile is refused with the phase, its error, and what would help. With answers of
-// a fast model, also that they are short.
+// Given more noise than the budget can average out; expects a problem with the phase, its error, and a remedy. With the short
+// answers of a fast model, expects the advice to use longer ones.
 TEST(ProfileRun, NoiseBeyondTheBudgetIsAProblem) {
   Formula worker{.noise = 3, .iteration_s = 1e-4, .per_request_s = 5e-5};
   ProfileGrid wanted = grid();
@@ -164,15 +165,16 @@ TEST(ProfileRun, NoiseBeyondTheBudgetIsAProblem) {
   EXPECT_GE(worker.now_s, 2);
   ASSERT_TRUE(profiled->profile);
   for (const char* expected :
-       {": median error ", " on load points held out, at most 2.0% allowed (--max-error)", "Runs of one load point differ by ",
-        "something else keeps this machine or the worker busy. Stop it, give more time (--budget), or time longer answers "}) {
+       {": median error on held-out load points must be at most 2.0% (got ", "--max-error)",
+        "Runs of one load point differ by ",
+        "something else uses this machine or the worker. Stop it, give more time (--budget), or use longer answers "}) {
     EXPECT_THAT(profiled->problem, HasSubstr(expected));
   }
 }
 
-// Given runs that agree on what no line describes; repeats end at once, since more of them would change nothing, and the
-// message names the other fit. "best" takes that by itself.
-TEST(ProfileRun, AMisfitIsNoNoise) {
+// Given runs that agree on values that no line describes; expects repeats to end early, since more would change nothing, and a
+// message that names the other fit. "best" chooses that fit.
+TEST(ProfileRun, TellsAMisfitFromNoise) {
   const auto steps = [](Formula& worker) {
     ProfileWorld world = world_of(worker);
     world.run = [&worker](const load::LoadOptions& options) -> Result<load::LoadResult> {
@@ -195,7 +197,7 @@ TEST(ProfileRun, AMisfitIsNoNoise) {
   EXPECT_LT(worker.now_s, wanted.budget_s);
   EXPECT_THAT(lines->problem, HasSubstr("decode: median error "));
   EXPECT_THAT(lines->problem, Not(HasSubstr("prefill")));
-  EXPECT_THAT(lines->problem, HasSubstr("they agree, so the fit is what misses them. Try --fit profile"));
+  EXPECT_THAT(lines->problem, HasSubstr("they agree, so the fit is at fault. Try --fit profile"));
   Formula again;
   const auto best = measure_profile(
       {}, kKey, wanted,
@@ -209,8 +211,8 @@ TEST(ProfileRun, AMisfitIsNoNoise) {
 
 ProfileGrid chosen() { return {.repeats = 2}; }
 
-// Given no sizes and a worker that runs eight requests at once, queues more and takes 1,500 words; batches double to eight,
-// and prompts go up to the longest that it takes, with one between the last two.
+// Given no sizes and a worker that runs eight requests concurrently, queues more and takes 1,500 words; expects batches to
+// double up to eight, and prompts up to the longest that it takes, with one between the last two.
 TEST(ProfileRun, ChoosesSizesUpToWhatTheEndpointTakes) {
   Formula worker{.most_at_once = 8, .longest_prompt = 1500};
   const auto profiled = measured(worker, chosen());
@@ -221,8 +223,8 @@ TEST(ProfileRun, ChoosesSizesUpToWhatTheEndpointTakes) {
     for (const int batch : {1, 2, 4, 8}) expected.emplace_back(prompt, batch);
   }
   EXPECT_EQ(points(*profiled), expected);
-  EXPECT_THAT(profiled->notes, Contains("16 prompts of 16 words left out: only 8 of them ran at once"));
-  EXPECT_THAT(profiled->notes, Contains("1 prompt of 4096 words left out: refused: 400 too long"));
+  EXPECT_THAT(profiled->notes, Contains("16 prompts of 16 words skipped: only 8 of them ran concurrently"));
+  EXPECT_THAT(profiled->notes, Contains("1 prompt of 4096 words skipped: rejected: 400 too long"));
 
   Formula odd{.most_at_once = 6, .longest_prompt = 700};
   const auto between = measured(odd, chosen());
@@ -235,11 +237,11 @@ TEST(ProfileRun, ChoosesSizesUpToWhatTheEndpointTakes) {
   const auto refused = measured(full, chosen());
   ASSERT_TRUE(refused.ok());
   EXPECT_EQ(points(*refused).size(), 6U);
-  EXPECT_THAT(refused->notes, Contains("8 prompts of 16 words left out: refused: 503 this worker is full"));
+  EXPECT_THAT(refused->notes, Contains("8 prompts of 16 words skipped: rejected: 503 this worker is full"));
 }
 
-// Given objectives; the first load point beyond each is measured and none further, neither in batches nor in prompts. Given a
-// worker whose throughput stops growing: two batches further than where it stopped.
+// Given objectives; expects batches and prompts up to the first load point that misses each. Given a worker whose throughput
+// stops growing; expects two more batch sizes after that.
 TEST(ProfileRun, ChoosesSizesUpToTheObjectives) {
   Formula worker;
   ProfileGrid wanted = chosen();
@@ -261,8 +263,8 @@ TEST(ProfileRun, ChoosesSizesUpToTheObjectives) {
   EXPECT_EQ(points(*stopped).back(), std::pair(16, 4));
 }
 
-// Given a slow worker and a short budget; sizes that would take too long are not tried, which is noted, and what is given is
-// measured all the same.
+// Given a slow worker and a short budget; expects that sizes which would take too long are skipped with a note, and that given
+// sizes are measured anyway.
 TEST(ProfileRun, TheBudgetBoundsWhatIsChosen) {
   Formula worker{.iteration_s = 0.05, .per_request_s = 0.01};
   ProfileGrid wanted = chosen();
@@ -270,8 +272,7 @@ TEST(ProfileRun, TheBudgetBoundsWhatIsChosen) {
   const auto profiled = measured(worker, wanted);
   ASSERT_TRUE(profiled.ok()) << profiled.error().message;
   EXPECT_LT(worker.now_s, 60);
-  EXPECT_THAT(profiled->notes,
-              Contains("larger load points left out: they would take more than half of the budget (--budget)"));
+  EXPECT_THAT(profiled->notes, Contains("larger load points skipped: they would take more than half of the budget (--budget)"));
   Formula slow{.iteration_s = 5};
   wanted = grid();
   wanted.budget_s = 1;
@@ -281,14 +282,14 @@ TEST(ProfileRun, TheBudgetBoundsWhatIsChosen) {
   for (const ProfileCell& cell : given->cells) EXPECT_EQ(cell.runs.size(), 1U);
 }
 
-// Given a worker that refuses batches above two; those are left out with a note, and the others measured. Given one that
-// answers nothing at first, or loses a request: an error that says which.
-TEST(ProfileRun, WhatCannotBeMeasured) {
+// Given a worker that rejects batches above two; expects a note for those, and the others measured. Given one that answers
+// nothing at first, or loses a request; expects an error that says which.
+TEST(ProfileRun, SkipsLoadPointsThatFail) {
   Formula full{.most_taken = 2};
   const auto profiled = measured(full, grid());
   ASSERT_TRUE(profiled.ok());
   EXPECT_EQ(profiled->cells.size(), 6U);
-  EXPECT_THAT(profiled->notes, Contains("7 prompts of 10 words left out: refused: 503 this worker is full"));
+  EXPECT_THAT(profiled->notes, Contains("7 prompts of 10 words skipped: rejected: 503 this worker is full"));
 
   const auto with = [](const std::function<void(load::LoadResult&, std::size_t)>& change) {
     Formula worker;
@@ -313,10 +314,10 @@ TEST(ProfileRun, WhatCannotBeMeasured) {
               })
                   .error()
                   .message,
-              HasSubstr("no load point could be measured; 1 prompt of 10 words left out: refused: "));
+              HasSubstr("no load point could be measured; 1 prompt of 10 words skipped: rejected: "));
 }
 
-// Given one load point, of which nothing can be fitted; its runs are kept, and the problem says why.
+// Given one load point, which is too few for a fit; expects its runs to be kept, and a problem that says why.
 TEST(ProfileRun, TooFewLoadPoints) {
   Formula worker;
   ProfileGrid wanted = grid();
@@ -326,12 +327,12 @@ TEST(ProfileRun, TooFewLoadPoints) {
   ASSERT_TRUE(profiled.ok());
   EXPECT_EQ(profiled->cells.size(), 1U);
   EXPECT_FALSE(profiled->profile);
-  EXPECT_THAT(profiled->problem, HasSubstr("found 1 usable rows"));
+  EXPECT_THAT(profiled->problem, HasSubstr("must be at least 4 (got 1)"));
 }
 
-// Given endpoints that refuse ignore_eos, or that and stream_options; what they refuse is not asked for again. Given one that
-// reports no usage: prompts count as many tokens as they have words, with a note.
-TEST(ProfileRun, AsksForNoMoreThanTheEndpointKnows) {
+// Given endpoints that reject ignore_eos, or that and stream_options; expects that rejected options are not sent again. Given
+// one that reports no usage; expects prompts counted in words, with a note.
+TEST(ProfileRun, DropsOptionsThatTheEndpointRejects) {
   for (const bool takes_usage : {true, false}) {
     Formula worker;
     ProfileWorld world = world_of(worker);
@@ -351,7 +352,7 @@ TEST(ProfileRun, AsksForNoMoreThanTheEndpointKnows) {
     EXPECT_FALSE(worker.asked.back().ignore_eos);
     EXPECT_EQ(worker.asked.back().include_usage, takes_usage);
     EXPECT_EQ(profiled->cells.back().row().prompt_tokens, 160);
-    const std::string note = "the endpoint reports no usage: prompts are counted in words, answers in events";
+    const std::string note = "the endpoint reports no usage; prompts are counted in words, answers in events";
     EXPECT_EQ(std::count(profiled->notes.begin(), profiled->notes.end(), note), takes_usage ? 0 : 1);
   }
 }

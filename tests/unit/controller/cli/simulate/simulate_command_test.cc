@@ -1,5 +1,5 @@
-// `windlass simulate` as a newcomer meets it: the examples, the files it writes, the same figures on one thread and on many,
-// and the mistakes that a command line or a file can hold.
+// Tests `windlass simulate`: the examples, the files it writes, the same figures on one thread and on many, and mistakes on the
+// command line and in files.
 #include <algorithm>
 #include <sstream>
 
@@ -32,21 +32,22 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Given the example that needs no file: a table with what it rests on, the defaults used, and that nothing was measured.
-TEST(Simulate, TheExampleForPeople) {
+// Given the example that needs no other file; expects a table with the sources of the predictions, the defaults used, and the
+// note that nothing was measured.
+TEST(Simulate, PrintsATable) {
   const auto outcome = simulate({"-f", kSimulateExample});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* expected :
        {"4 x unified workers of 1 x l40s: linear model from data sheets", "Defaults used:", "TTFT", "P90",
-        "PREDICTED OUTSIDE OF WHAT WAS MEASURED", "Objectives (TTFT 1s, TPOT 60ms)", "GPU-hours", "--replications N"}) {
+        "EXTRAPOLATED beyond the measurements", "Objectives (TTFT 1s, TPOT 60ms)", "GPU-hours", "--replications N"}) {
     EXPECT_THAT(outcome.out, HasSubstr(expected));
   }
 }
 
-// Given JSON: the names, beside them the seed, the defaults and the mark of an extrapolation; --seed decides the
-// figures.
-TEST(Simulate, TheExampleForScripts) {
+// Given JSON output; expects the documented names, the seed, the defaults and the mark of an extrapolation, and figures that
+// depend on --seed.
+TEST(Simulate, PrintsJson) {
   const auto outcome = simulate({"-f", kSimulateExample, "-o", "json"});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   auto json = outcome.json();
@@ -66,7 +67,8 @@ TEST(Simulate, TheExampleForScripts) {
   EXPECT_NE(json.at("ttftSeconds"), other.at("ttftSeconds"));
 }
 
-// Given replications on one thread and on seven: the same JSON but for the wall clock, with half-widths; and the same rows.
+// Given replications on one thread and on seven; expects the same JSON except the wall-clock time, with half-widths, and the
+// same rows.
 TEST(Simulate, ThreadsDoNotChangeTheResult) {
   const TempFolder folder;
   nlohmann::json results[2];
@@ -86,7 +88,7 @@ TEST(Simulate, ThreadsDoNotChangeTheResult) {
   EXPECT_GT(results[0].at("halfWidths").at("ttftSeconds").at("p99").get<double>(), 0);
 }
 
-// Given --requests-csv: a row for every request of every replication, in the order of arrival, whose mean is the JSON's.
+// Given --requests-csv; expects a row for every request of every replication, in the order of arrival, with the JSON's mean.
 TEST(Simulate, WritesRequests) {
   const TempFolder folder;
   const std::string csv = (folder.path() / "r.csv").string();
@@ -116,7 +118,7 @@ TEST(Simulate, WritesRequests) {
   EXPECT_NEAR((sums[0] / counts[0] + sums[1] / counts[1]) / 2, json.at("ttftSeconds").at("mean").get<double>(), 1e-6);
 }
 
-// Given --report: one page that refers to nothing outside of itself, with every plot, closed tags and finite numbers.
+// Given --report; expects a self-contained page with every plot, closed tags and finite numbers.
 TEST(Simulate, WritesAPage) {
   const TempFolder folder;
   const std::string html = (folder.path() / "r.html").string();
@@ -124,7 +126,7 @@ TEST(Simulate, WritesAPage) {
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   const std::string page = text_of(html);
   for (const char* title : {"Time to first token", "Time between tokens", "Arrival to last token",
-                            "Attainment of the objectives over the rate", "KV cache in use", "Batches", "Workers"}) {
+                            "SLO attainment by request rate", "KV cache in use", "Batches", "Workers"}) {
     EXPECT_THAT(page, HasSubstr(title));
   }
   for (const char* outside : {"src=", "href=", "url(", "<script", "@import", "nan", "inf "})
@@ -135,15 +137,15 @@ TEST(Simulate, WritesAPage) {
     return times;
   };
   EXPECT_EQ(count("<svg"), 7u);
-  // An address stands only in the namespace of SVG.
+  // The only URL is SVG's namespace.
   EXPECT_EQ(count("https://"), 0u);
   EXPECT_EQ(count("http://"), count("http://www.w3.org/2000/svg"));
   EXPECT_EQ(count("</svg>"), 7u);
-  EXPECT_THAT(page, HasSubstr("PREDICTED OUTSIDE OF WHAT WAS MEASURED"));
+  EXPECT_THAT(page, HasSubstr("EXTRAPOLATED beyond the measurements"));
   EXPECT_LT(page.size(), 600'000u);
 }
 
-// Given a scenario whose file has markup in its name: the page shows it as text.
+// Given a scenario file with markup in its name; expects it as text on the page.
 TEST(Simulate, PagesEscape) {
   const TempFolder folder;
   const std::string file = folder.file("a<b>&c.yaml", text_of(kSimulateExample));
@@ -153,8 +155,8 @@ TEST(Simulate, PagesEscape) {
   EXPECT_THAT(text_of(html), Not(HasSubstr("a<b>")));
 }
 
-// Given no slo: no attainment, and no plot of it. Given refused requests: said.
-TEST(Simulate, SaysWhatThereIs) {
+// Given no slo; expects no attainment and no plot of it. Given refused requests; expects a note.
+TEST(Simulate, PrintsOnlyWhatTheScenarioHas) {
   const TempFolder folder;
   std::string text = text_of(kSimulateExample);
   text = replaced(text, "slo: {timeToFirstToken: 1s, timePerOutputToken: 60ms, percentile: 95}", "");
@@ -169,7 +171,7 @@ TEST(Simulate, SaysWhatThereIs) {
   EXPECT_THAT(refused.out, HasSubstr("REFUSED requests are longer than any worker's KV cache"));
 }
 
-// Given paths in a scenario: relative to its folder, or absolute; a file that is missing is named with the field that names it.
+// Given paths in a scenario, relative to its folder or absolute; expects the files, and the field's name for a missing one.
 TEST(Simulate, PathsAreRelativeToTheScenario) {
   const TempFolder folder;
   const std::string trace =
@@ -188,13 +190,13 @@ TEST(Simulate, PathsAreRelativeToTheScenario) {
   EXPECT_EQ(missing.code, kUsage);
   EXPECT_EQ(missing.out, "");
   EXPECT_THAT(missing.err, HasSubstr("s.yaml:3: workload.trace: "));
-  EXPECT_THAT(missing.err, HasSubstr("none.csv: cannot be read"));
+  EXPECT_THAT(missing.err, HasSubstr("none.csv: must be"));
   const auto twice = simulate({"-f", scenario("t.csv"), "--replications", "2"});
   EXPECT_EQ(twice.code, kUsage);
-  EXPECT_THAT(twice.err, HasSubstr("--replications: found 2, allowed is 1: nothing in"));
+  EXPECT_THAT(twice.err, HasSubstr("--replications: must be 1 (got 2), since"));
 }
 
-// Given wrong command lines and files: exit code 2, nothing on the output, one line that names what is wrong.
+// Given wrong command lines and files; expects exit code 2, no output, and one line that names the mistake.
 TEST(Simulate, MistakesAreNamed) {
   const TempFolder folder;
   const std::string text = text_of(kSimulateExample);
@@ -204,19 +206,19 @@ TEST(Simulate, MistakesAreNamed) {
   const std::string small = folder.file("small.yaml", replaced(text, "l40s", "t4"));
   const std::vector<std::pair<std::vector<std::string>, std::string>> table = {
       {{}, "--file is required"},
-      {{"-f", "/no/such.yaml"}, "/no/such.yaml: cannot be read"},
+      {{"-f", "/no/such.yaml"}, "/no/such.yaml: must be"},
       {{"-f", folder.path().string()}, "it is a folder"},
-      {{"-f", bad_field}, "cluster.pools[0].workers: found 'four', allowed is a whole number from 1 to 100000"},
+      {{"-f", bad_field}, "cluster.pools[0].workers: must be a whole number from 1 to 100000 (got 'four')"},
       {{"-f", bad_yaml}, "yaml.yaml:"},
-      {{"-f", small}, "cluster.pools[0]: found 1 x t4"},
-      {{"-f", empty}, "workload.duration: no request comes within it at 12 requests/s; allowed is a longer one"},
+      {{"-f", small}, "cluster.pools[0]: must have memory for"},
+      {{"-f", empty}, "workload.duration: must be long enough for one request at 12 requests/s"},
       {{"-f", kSimulateExample, "--seed", "-1"}, "--seed"},
       {{"-f", kSimulateExample, "--replications", "0"}, "--replications"},
       {{"-f", kSimulateExample, "--replications", "many"}, "--replications"},
       {{"-f", kSimulateExample, "--jobs", "-2"}, "--jobs"},
       {{"-f", kSimulateExample, "-o", "xml"}, "xml"},
-      {{"-f", kSimulateExample, "--report", "/no/such/folder/r.html"}, "/no/such/folder/r.html: cannot be written"},
-      {{"-f", kSimulateExample, "--requests-csv", folder.path().string()}, "cannot be written"},
+      {{"-f", kSimulateExample, "--report", "/no/such/folder/r.html"}, "/no/such/folder/r.html: must be a writable file"},
+      {{"-f", kSimulateExample, "--requests-csv", folder.path().string()}, "must be a writable file (Is a directory)"},
       {{"-f", kSimulateExample, "--speed", "9"}, "--speed"},
   };
   for (const auto& [arguments, expected] : table) {
@@ -229,7 +231,7 @@ TEST(Simulate, MistakesAreNamed) {
   EXPECT_EQ(lines_of(simulate({"-f", bad_field}).err).size(), 1u);
 }
 
-// Given tasks on several threads: each runs once, none twice, and none when there is none.
+// Given tasks on several threads; expects each to run once, and none for no tasks.
 TEST(ThreadExecutor, RunsEachTaskOnce) {
   for (const int threads : {1, 2, 7}) {
     ThreadExecutor executor(threads);
@@ -243,8 +245,8 @@ TEST(ThreadExecutor, RunsEachTaskOnce) {
   EXPECT_GE(ThreadExecutor().concurrency(), 1);
 }
 
-// Given the scenario of Splitwise's Fig. 12 and ShareGPT's on DistServe, where the data is: all requests are served, the caches
-// of all with more than one token move, and slowdowns are there.
+// Given the scenarios of Splitwise's Fig. 12 and of DistServe's ShareGPT, if their data is there; expects all requests to be
+// served, a KV transfer for every request of more than one token, and slowdowns.
 TEST(Simulate, ExamplesOnMeasuredData) {
   if (!std::filesystem::exists(source_path("/../shared/data/profiles"))) GTEST_SKIP() << "../shared/data is not there";
   const auto splitwise = simulate({"-f", source_path("/examples/simulate/splitwise-code.yaml"), "-o", "json"});
@@ -258,8 +260,8 @@ TEST(Simulate, ExamplesOnMeasuredData) {
   EXPECT_GT(opt.json().at("kvTransfers").get<int>(), 0);
 }
 
-// Given every example that needs no other file: a table and JSON, in which every request is served, refused or failed, with the
-// figures of each worker; and of several services each under its name.
+// Given every example that needs no other file; expects a table and JSON in which every request is served, refused or failed,
+// with figures per worker and, for several services, per service.
 TEST(Simulate, EveryExampleRuns) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples/simulate"))) {
@@ -283,7 +285,7 @@ TEST(Simulate, EveryExampleRuns) {
   EXPECT_GE(files, 5);
 }
 
-// Given two services: the page has a section for each, and the rows of the requests name theirs.
+// Given two services; expects a section for each on the page, and the service's name in the rows of requests.
 TEST(Simulate, ServicesHaveTheirOwnSections) {
   const TempFolder folder;
   const std::string html = (folder.path() / "r.html").string(), csv = (folder.path() / "r.csv").string();
@@ -296,8 +298,7 @@ TEST(Simulate, ServicesHaveTheirOwnSections) {
   ASSERT_NE(code, std::string::npos);
   for (const std::size_t from : {chat, code}) {
     const std::string section = page.substr(from, from == chat ? code - chat : std::string::npos);
-    for (const char* title :
-         {"Time to first token", "Attainment of the objectives over the rate", "KV cache in use", "Workers"}) {
+    for (const char* title : {"Time to first token", "SLO attainment by request rate", "KV cache in use", "Workers"}) {
       EXPECT_THAT(section, HasSubstr(title));
     }
   }
@@ -309,8 +310,8 @@ TEST(Simulate, ServicesHaveTheirOwnSections) {
   EXPECT_LT(chats, static_cast<int>(lines.size()) - 1);
 }
 
-// Given the operator tables of the H100, gzipped, where the data is: they are read, and the answer lies near the roofline's.
-// Given a folder that is not there, and a file cut short: named.
+// Given the gzipped operator tables of the H100, if the data is there; expects an answer near the roofline's.
+// Given a missing folder, and a truncated file; expects an error that names it.
 TEST(Simulate, OperatorTables) {
   const std::string tables = source_path("/../shared/data/profiles/operators/h100_sxm");
   const TempFolder folder;
@@ -322,11 +323,11 @@ TEST(Simulate, OperatorTables) {
   const auto missing = simulate({"-f", scenario("source: operators, file: none")});
   EXPECT_EQ(missing.code, kUsage);
   EXPECT_THAT(missing.err, HasSubstr("s.yaml:2: latency.file: "));
-  EXPECT_THAT(missing.err, HasSubstr("none/gemm_perf.csv.gz: cannot be read"));
+  EXPECT_THAT(missing.err, HasSubstr("none/gemm_perf.csv.gz: must be"));
   folder.file("cut/gemm_perf.csv.gz", std::string("\x1f\x8b\x08\x00", 4) + std::string(20, '\0'));
   const auto cut = simulate({"-f", scenario("source: operators, file: cut")});
   EXPECT_EQ(cut.code, kUsage);
-  EXPECT_THAT(cut.err, HasSubstr("cut/gemm_perf.csv.gz: is not whole"));
+  EXPECT_THAT(cut.err, HasSubstr("cut/gemm_perf.csv.gz: must be a complete gzip file"));
   if (!std::filesystem::exists(tables)) GTEST_SKIP() << tables << " is not there";
   const auto measured = simulate({"-f", scenario("source: operators, file: " + tables), "-o", "json"});
   ASSERT_EQ(measured.code, kDone) << measured.err;
