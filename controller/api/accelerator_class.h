@@ -1,7 +1,7 @@
-// AcceleratorClass, as C++ sees it: a kind of GPU (or a slice of CPU cores): where it is, what it can do, what it costs.
+// AcceleratorClass as a C++ type: a kind of GPU, or a slice of CPU cores, with its location, capabilities and price.
 //
-// Plain data with parsed numbers; crds/acceleratorclasses.yaml is the source of truth for names, defaults and limits. Cluster-
-// scoped. Owned by the caller, usable on any thread.
+// Plain data with parsed numbers. crds/acceleratorclasses.yaml is the source of truth for names, defaults and limits.
+// Cluster-scoped. Owned by the caller; usable on any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct LinkSpec {
 
 struct CapacitySpec {
   CapacityMode mode = CapacityMode::kObserved;
-  std::optional<std::int64_t> max_gpus;  // always there when Elastic
+  std::optional<std::int64_t> max_gpus;  // always set if Elastic
 
   bool operator==(const CapacitySpec&) const = default;
 };
@@ -36,14 +36,14 @@ struct CapacitySpec {
 struct AcceleratorClassSpec {
   std::map<std::string, std::string> node_selector;
   std::string resource_name = "nvidia.com/gpu";
-  std::int64_t memory_bytes = 0;             // of one GPU
-  std::map<Dtype, double> peak_flops_per_s;  // of one GPU, dense; never empty
-  double memory_bandwidth_bytes_per_s = 0;   // of one GPU
-  std::optional<LinkSpec> intra_node_link;   // between two GPUs of a node, one direction
+  std::int64_t memory_bytes = 0;             // per GPU
+  std::map<Dtype, double> peak_flops_per_s;  // per GPU, dense; never empty
+  double memory_bandwidth_bytes_per_s = 0;   // per GPU
+  std::optional<LinkSpec> intra_node_link;   // between two GPUs of one node, one direction
   std::optional<LinkSpec> inter_node_link;   // between two nodes, one direction
   std::int64_t gpus_per_node = 1;
-  std::optional<double> price_per_hour;  // of one GPU
-  std::optional<double> power_watts;     // of one GPU under load
+  std::optional<double> price_per_hour;  // per GPU
+  std::optional<double> power_watts;     // per GPU under load
   CapacitySpec capacity;
 
   bool operator==(const AcceleratorClassSpec&) const = default;

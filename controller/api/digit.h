@@ -1,4 +1,4 @@
-// Digits of ASCII, whatever the locale.
+// ASCII digits, independent of the locale.
 #pragma once
 
 namespace windlass::api {

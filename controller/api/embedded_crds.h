@@ -1,4 +1,4 @@
-// The files of crds/ as text inside the binary; made by CMakeLists.txt at configure time.
+// The files of crds/ as text inside the binary. CMakeLists.txt generates the definition at configure time.
 #pragma once
 
 #include <string>

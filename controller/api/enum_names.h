@@ -1,5 +1,5 @@
-// The schema's names of every enumerator: enumerator i is called kEnumNames<Enum>[i], and errors list them in this order.
-// Private to controller/api; others use to_string().
+// The schema's name of each enumerator: kEnumNames<Enum>[i] is the name of enumerator i. Errors list the names in this order.
+// Private to controller/api; other code uses to_string().
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Typed fields out of JSON, with the texts of their mistakes.
+// Reads typed fields from JSON and reports the first error.
 #include "controller/api/field_reader.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ using nlohmann::json;
 FieldReader::FieldReader(const json& value, std::string path, std::optional<Error>* error)
     : value_(&value), path_(std::move(path)), error_(error) {
   if (!value.is_object() && !value.is_null() && !error_->has_value()) {
-    *error_ = Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}, allowed is an object", path_, value.type_name())};
+    *error_ = Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be an object (got {})", path_, value.type_name())};
   }
 }
 
@@ -40,7 +40,7 @@ std::vector<FieldReader> FieldReader::children(const char* key) const {
   const json* found = find(key);
   if (found == nullptr) return readers;
   if (!found->is_array()) {
-    complain(key, fmt::format("found {}, allowed is a list", found->type_name()));
+    complain(key, fmt::format("must be a list (got {})", found->type_name()));
     return readers;
   }
   for (std::size_t i = 0; i < found->size(); ++i) {
@@ -53,7 +53,7 @@ std::string FieldReader::text(const char* key) const {
   const json* found = find(key);
   if (found == nullptr) return "";
   if (found->is_string()) return found->get<std::string>();
-  complain(key, fmt::format("found {}, allowed is text", found->type_name()));
+  complain(key, fmt::format("must be text (got {})", found->type_name()));
   return "";
 }
 
@@ -68,7 +68,8 @@ std::vector<std::string> FieldReader::texts(const char* key) const {
       if (item.is_string()) values.push_back(item.get<std::string>());
     }
   }
-  if (!fits) complain(key, "allowed is a list of texts");
+  if (!fits)
+    complain(key, fmt::format("must be a list of texts (got {})", found->is_array() ? "other items" : found->type_name()));
   return values;
 }
 
@@ -83,7 +84,8 @@ std::map<std::string, std::string> FieldReader::text_map(const char* key) const 
       if (item.is_string()) values.emplace(name, item.get<std::string>());
     }
   }
-  if (!fits) complain(key, "allowed is a map of texts");
+  if (!fits)
+    complain(key, fmt::format("must be a map of texts (got {})", found->is_object() ? "other values" : found->type_name()));
   return values;
 }
 
@@ -96,7 +98,7 @@ std::optional<bool> FieldReader::boolean(const char* key) const {
   const json* found = find(key);
   if (found == nullptr) return std::nullopt;
   if (found->is_boolean()) return found->get<bool>();
-  complain(key, fmt::format("found {}, allowed are true and false", found->type_name()));
+  complain(key, fmt::format("must be true or false (got {})", found->type_name()));
   return std::nullopt;
 }
 
@@ -104,7 +106,7 @@ std::optional<std::int64_t> FieldReader::integer(const char* key) const {
   const json* found = find(key);
   if (found == nullptr) return std::nullopt;
   if (found->is_number_integer()) return found->get<std::int64_t>();
-  complain(key, fmt::format("found {}, allowed is an integer", found->dump()));
+  complain(key, fmt::format("must be an integer (got {})", found->dump()));
   return std::nullopt;
 }
 
@@ -126,7 +128,7 @@ std::optional<double> FieldReader::coefficient(const char* key) const {
   if (!has(key)) return std::nullopt;
   const std::string found = text(key);
   if (const auto number = planner::parse_coefficient(found)) return number;
-  complain(key, fmt::format("found \"{}\", allowed is a decimal number", found));
+  complain(key, fmt::format("must be a decimal number (got \"{}\")", found));
   return std::nullopt;
 }
 

@@ -1,7 +1,7 @@
-// FieldReader: picks typed fields out of a JSON object, with the field's path in every complaint.
+// FieldReader reads typed fields from a JSON object; every error has the field's path.
 //
-// Private to controller/api. The first mistake is kept and later reads return their default, so that a converter reads like the
-// list of its fields and checks once at the end. Not owning: the JSON must outlive the reader.
+// Private to controller/api. The first error is kept and later reads return their defaults, so a converter can read all fields
+// and check once at the end. Does not own the JSON, which must outlive the reader.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace windlass::api {
 
 class FieldReader {
  public:
-  // error collects the first mistake; it is shared by the readers of one object.
+  // `error` receives the first mistake. All readers of one object share it.
   FieldReader(const nlohmann::json& value, std::string path, std::optional<Error>* error);
 
   [[nodiscard]] bool has(const char* key) const { return find(key) != nullptr; }
-  [[nodiscard]] FieldReader child(const char* key) const;                  // of an object; empty when absent
-  [[nodiscard]] std::vector<FieldReader> children(const char* key) const;  // of a list of objects
+  [[nodiscard]] FieldReader child(const char* key) const;                  // an object; empty when absent
+  [[nodiscard]] std::vector<FieldReader> children(const char* key) const;  // a list of objects
   [[nodiscard]] std::string text(const char* key) const;                   // "" when absent
   [[nodiscard]] std::vector<std::string> texts(const char* key) const;
   [[nodiscard]] std::map<std::string, std::string> text_map(const char* key) const;
@@ -33,14 +33,14 @@ class FieldReader {
   [[nodiscard]] std::optional<bool> boolean(const char* key) const;
   [[nodiscard]] std::optional<std::int64_t> integer(const char* key) const;
   [[nodiscard]] std::optional<double> fraction(const char* key) const;     // integer or decimal string
-  [[nodiscard]] std::optional<double> coefficient(const char* key) const;  // decimal string of any sign and exponent
+  [[nodiscard]] std::optional<double> coefficient(const char* key) const;  // decimal string with any sign and exponent
   [[nodiscard]] std::optional<double> duration_s(const char* key) const;
-  [[nodiscard]] std::optional<double> measured_duration_s(const char* key) const;  // "<10ms" too; bound() says which
-  [[nodiscard]] Bound bound(const char* key) const;                                // by the sign that the text begins with
+  [[nodiscard]] std::optional<double> measured_duration_s(const char* key) const;  // also accepts "<10ms"; see bound()
+  [[nodiscard]] Bound bound(const char* key) const;                                // from the text's first character
   [[nodiscard]] std::optional<double> quantity(const char* key) const;
   [[nodiscard]] std::optional<std::int64_t> bytes(const char* key) const;
 
-  // One of the enumerators, by its name.
+  // An enumerator, by name.
   template <class Enum>
   [[nodiscard]] std::optional<Enum> one_of(const char* key) const {
     const std::string found = text(key);
@@ -50,11 +50,11 @@ class FieldReader {
       if (found == kEnumNames<Enum>[i]) return static_cast<Enum>(i);
       names += (names.empty() ? "" : ", ") + std::string(kEnumNames<Enum>[i]);
     }
-    complain(key, "found \"" + found + "\", allowed are " + names);
+    complain(key, "must be one of " + names + " (got \"" + found + "\")");
     return std::nullopt;
   }
 
-  // What another reader makes of the value, null when it is absent: its result, or a default one while keeping the error.
+  // Converts the value with `read`, or null if the field is absent. Stores the error and returns a default on failure.
   template <class T>
   [[nodiscard]] T read_by(Result<T> (*read)(const nlohmann::json&), const char* key) const {
     const nlohmann::json* found = find(key);
@@ -66,7 +66,7 @@ class FieldReader {
 
  private:
   const nlohmann::json* find(const char* key) const;  // nullptr when absent or null
-  // The text from there on, as `parse` reads it.
+  // Parses the text from position `from`.
   template <class T>
   [[nodiscard]] std::optional<T> parsed(const char* key, Result<T> (*parse)(std::string_view), std::size_t from = 0) const;
   void complain(const char* key, const std::string& what) const;

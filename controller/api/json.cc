@@ -1,8 +1,7 @@
-// The custom resources to and from JSON: each type's fields are described once, and reading, writing and errors follow.
+// Converts the custom resources to and from JSON. One table per type describes its fields; reading, writing and errors use it.
 //
-// Fields are read in their table's order, and the first mistake is reported. Defaults are not repeated here: they stand in
-// crds/ and have been filled in before. What is absent or empty is left out, so that a patch or an applied object says only
-// what is meant.
+// Fields are read in table order, and the first error is reported. The defaults are in crds/ and have been filled in before.
+// Absent and empty values are not written, so that a patch or an applied object holds only what is set.
 #include "controller/api/json.h"
 
 #include <cmath>
@@ -21,18 +20,18 @@ namespace {
 
 using nlohmann::json;
 
-// ---- how a value stands in JSON
+// ---- how a value is represented in JSON
 
-// What write() returns where there is nothing to write.
+// Returned by write() if there is nothing to write.
 constexpr json::value_t kLeftOut = json::value_t::discarded;
 
-// An integer where it is whole, else a decimal string: never a float.
+// An integer, or a decimal string if it has a fraction; never a float.
 json decimal(const std::string& text) {
   if (text.find('.') != std::string::npos || text.size() > 15) return text;
   return std::stoll(text);
 }
 
-// A number, or a text with a meaning: write() returns kLeftOut where it is not worth a word.
+// A number, or text that encodes one. write() returns kLeftOut for values that are not written.
 template <class T>
 struct Form {
   std::optional<T> (FieldReader::*reader)(const char* key) const;
@@ -45,7 +44,7 @@ struct Form {
 };
 
 constexpr Form<double> kFraction = {&FieldReader::fraction, [](double value) { return decimal(print_fraction(value)); }};
-// A measurement may be NaN or infinite; it is then unknown, and left out.
+// A NaN or infinite measurement is unknown, so it is left out.
 constexpr Form<double> kMeasured = {&FieldReader::fraction, [](double value) {
                                       return std::isfinite(value) ? decimal(print_fraction_rounded(value)) : json(kLeftOut);
                                     }};
@@ -58,11 +57,11 @@ constexpr Form<double> kQuantity = {&FieldReader::quantity, [](double value) { r
 constexpr Form<double> kCoefficient = {&FieldReader::coefficient,
                                        [](double value) { return json(planner::print_coefficient(value)); }};
 constexpr Form<std::int64_t> kBytes = {&FieldReader::bytes, [](std::int64_t value) { return json(print_bytes(value)); }};
-// JSON text that came from an object; one that no longer parses is a bug of ours and is left out, as the empty one.
+// JSON text that came from an object. Text that does not parse would be our own bug; it is left out, like empty text.
 constexpr Form<std::string> kJsonText = {&FieldReader::json_text,
                                          [](std::string text) { return json::parse(text, nullptr, false); }};
 
-// By the type alone.
+// The form follows from the type.
 struct PlainForm {
   template <class T>
   [[nodiscard]] static std::optional<T> read(const FieldReader& in, const char* key) {
@@ -100,7 +99,7 @@ struct PlainForm {
   }
 };
 
-// ---- what a table consists of, besides hook()
+// ---- the parts of a table, in addition to hook()
 
 template <class T>
 T inner(JsonType<T>);
@@ -133,19 +132,19 @@ struct FormedField {
   }
 };
 
-// Always written, unless it is an empty optional, list, map or object.
+// Always written, except an empty optional, list, map or object.
 template <class Object, class Value, class How = PlainForm>
 constexpr auto field(const char* key, Value Object::*member, How form = {}) {
   return FormedField<Object, Value, How>{key, member, form, false};
 }
 
-// Left out where it equals its default.
+// Omitted if it equals its default.
 template <class Object, class Value>
 constexpr auto rare(const char* key, Value Object::*member) {
   return FormedField<Object, Value, PlainForm>{key, member, {}, true};
 }
 
-// Fields that stand in an object of their own under this key.
+// Fields in a nested object under this key.
 template <class... Fields>
 constexpr auto inside(const char* key, Fields... fields) {
   const auto write = [=](json& out, const auto& object) {
@@ -160,7 +159,7 @@ constexpr auto inside(const char* key, Fields... fields) {
   return hook(write, read);
 }
 
-// A measured duration and whether it is a limit only.
+// A measured duration, and whether it is only a bound.
 constexpr auto bounded(const char* key, std::optional<double> SloStatus::*seconds, Bound SloStatus::*bound) {
   const auto write = [=](json& out, const SloStatus& slo) {
     field(key, seconds, kMeasuredDuration).write(out, slo);
@@ -213,7 +212,7 @@ constexpr auto json_fields(JsonType<ModelSpec>) {
 constexpr auto json_fields(JsonType<EnvVar>) {
   using T = EnvVar;
   return json_object(
-      inside("valueFrom"),  // that it is an object is asked first
+      inside("valueFrom"),  // first check that it is an object
       field("name", &T::name), rare("value", &T::value),
       inside("valueFrom", field("secretKeyRef", &T::secret_key_ref), field("configMapKeyRef", &T::config_map_key_ref)));
 }
@@ -332,7 +331,7 @@ constexpr auto json_fields(JsonType<CapacitySpec>) {
 
 constexpr auto json_fields(JsonType<AcceleratorClassSpec>) {
   using T = AcceleratorClassSpec;
-  constexpr std::array kDtypes = {"fp32", "bf16", "fp16", "fp8", "int8"};  // by the enumerator
+  constexpr std::array kDtypes = {"fp32", "bf16", "fp16", "fp8", "int8"};  // indexed by enumerator
   const auto write_flops = [=](json& out, const T& spec) {
     for (const auto& [dtype, flops] : spec.peak_flops_per_s) {
       out["peakFlopsPerSecond"][kDtypes[static_cast<std::size_t>(dtype)]] = print_quantity(flops);

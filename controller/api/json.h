@@ -1,8 +1,8 @@
-// The custom resources to and from JSON, as the API server sends and takes it.
+// Converts the custom resources to and from JSON, in the form that the API server sends and accepts.
 //
-// from_json reads an object that has been validated and defaulted, by the API server or by controller/api/load.h; what does not
-// fit its type is still refused with the field's path, what was found and what is allowed. Unknown fields are passed over: a
-// newer schema must not stop an older controller. to_json leaves out what is absent.
+// from_json expects an object that the API server or controller/api/load.h has validated and defaulted. A value of the wrong
+// type is still refused; the error has the field's path, the rule and the value. Unknown fields are ignored, so that a newer
+// schema does not stop an older controller. to_json omits absent fields.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,7 +19,7 @@ namespace windlass::api {
 [[nodiscard]] Result<PerformanceProfile> performance_profile_from_json(const nlohmann::json& object);
 [[nodiscard]] Result<ObjectMeta> object_meta_from_json(const nlohmann::json& metadata);
 
-// Whole objects, with apiVersion and kind. `status` is included only when it says anything.
+// The whole object, with apiVersion and kind. `status` is included only when it is not empty.
 [[nodiscard]] nlohmann::json to_json(const ModelService& object);
 [[nodiscard]] nlohmann::json to_json(const AcceleratorClass& object);
 [[nodiscard]] nlohmann::json to_json(const PerformanceProfile& object);
@@ -28,7 +28,7 @@ namespace windlass::api {
 [[nodiscard]] nlohmann::json to_json(const ModelServiceSpec& spec);
 [[nodiscard]] nlohmann::json to_json(const AcceleratorClassSpec& spec);
 
-// The value of "status" alone: what a patch of the status subresource carries.
+// The value of "status" alone, as a patch of the status subresource carries it.
 [[nodiscard]] nlohmann::json to_json(const ModelServiceStatus& status);
 [[nodiscard]] nlohmann::json to_json(const AcceleratorClassStatus& status);
 [[nodiscard]] nlohmann::json to_json(const PerformanceProfileStatus& status);

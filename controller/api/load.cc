@@ -1,4 +1,5 @@
-// Text to objects. Every document is looked at before anything is given back, so that one reading shows all mistakes.
+// Parses, defaults, validates and converts objects. All documents are checked before anything is returned, so that one run
+// reports every error.
 #include "controller/api/load.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kErrorsListed = 100;  // of one object; nobody reads on
+constexpr std::size_t kErrorsListed = 100;  // per object
 
 std::string text_of(const json& object, const char* key) {
   if (!object.is_object()) return "";
@@ -25,7 +26,7 @@ std::string text_of(const json& object, const char* key) {
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
-// "ModelService default/tiny", as far as the object says.
+// "ModelService default/tiny", with what is known of kind, namespace and name.
 std::string title_of(const json& object) {
   std::string kind = text_of(object, "kind");
   if (kind.empty()) kind = "object";
@@ -36,7 +37,7 @@ std::string title_of(const json& object) {
   return name_space.empty() ? fmt::format("{} {}", kind, name) : fmt::format("{} {}/{}", kind, name_space, name);
 }
 
-// The line of the field, or of the nearest one around it that is there.
+// The line of the field, or of its nearest parent that has one.
 int line_of(const YamlDocument& document, std::string path) {
   for (;;) {
     const auto found = document.line_of.find(path);

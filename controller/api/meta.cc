@@ -1,4 +1,4 @@
-// Conditions, and the names of the enumerators of every kind.
+// Conditions, and the enumerator names of all kinds.
 #include "controller/api/meta.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// What every object of Kubernetes carries: ObjectMeta and Condition, as plain data.
+// Fields that every Kubernetes object has: ObjectMeta and Condition, as plain data.
 //
-// Only the fields that Windlass reads or writes. Times stay the RFC 3339 strings that the API server gave
-// ("2026-01-31T10:00:00Z"): in that form an earlier time also sorts first as text. Owned by the caller, usable on any thread.
+// Only the fields that Windlass reads or writes. Times stay RFC 3339 strings as the API server sends them
+// ("2026-01-31T10:00:00Z"); they sort as text in time order. Owned by the caller; usable on any thread.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct Condition {
   std::string type;
   ConditionStatus status = ConditionStatus::kUnknown;
   std::int64_t observed_generation = 0;
-  std::string last_transition_time;  // when status last changed; set_condition keeps it right
+  std::string last_transition_time;  // when status last changed; maintained by set_condition
   std::string reason;                // CamelCase, never empty
   std::string message;
 
@@ -57,11 +57,11 @@ struct Condition {
 
 const char* to_string(ConditionStatus status);  // "True", "False", "Unknown"
 
-// Puts `condition` in its place in the list (by type; at the end when new). last_transition_time is `now` when the status is
-// not what it was, and the old one otherwise. Returns whether anything but the time differs from before.
+// Inserts `condition`, or replaces the one of the same type. last_transition_time becomes `now` if the status changed;
+// otherwise it stays. Returns whether anything except the time changed.
 bool set_condition(std::vector<Condition>& conditions, Condition condition, const std::string& now_rfc3339);
 
-// nullptr when there is none of this type.
+// nullptr if there is none of this type.
 const Condition* find_condition(const std::vector<Condition>& conditions, const std::string& type);
 
 }  // namespace windlass::api

@@ -1,4 +1,4 @@
-// Kubernetes' rules for names and labels, by hand: three small grammars.
+// Kubernetes' rules for names, labels and annotations.
 #include "controller/api/metadata_rules.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ void check_map(const json& metadata, const char* key, bool values_are_words, std
   const std::string path = fmt::format("metadata.{}", key);
   if (!found->is_object()) {
     errors->push_back(
-        {path, FieldErrorClass::kTypeInvalid, fmt::format("found {}, allowed is a map of texts", found->type_name())});
+        {path, FieldErrorClass::kTypeInvalid, fmt::format("must be a map of texts (got {})", found->type_name())});
     return;
   }
   for (const auto& [name, value] : found->items()) {
@@ -61,18 +61,16 @@ void check_map(const json& metadata, const char* key, bool values_are_words, std
                      [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     }
     if (!qualified_name(lower)) {
-      errors->push_back(
-          {path, FieldErrorClass::kInvalid,
-           fmt::format("found the key \"{}\", allowed is [prefix/]name of letters, digits, '-', '_' and '.'", name)});
+      errors->push_back({path, FieldErrorClass::kInvalid,
+                         fmt::format("must have keys [prefix/]name of letters, digits, '-', '_' and '.' (got \"{}\")", name)});
     }
     if (!value.is_string()) {
       errors->push_back({path, FieldErrorClass::kTypeInvalid,
-                         fmt::format("found {} at \"{}\", allowed is text: quote it", value.type_name(), name)});
+                         fmt::format("must be text at \"{}\" (got {}); quote it", name, value.type_name())});
     } else if (values_are_words && !value.get_ref<const std::string&>().empty() && !word(value.get<std::string>())) {
-      errors->push_back(
-          {path, FieldErrorClass::kInvalid,
-           fmt::format("found the value \"{}\" at \"{}\", allowed are at most 63 letters, digits, '-', '_' and '.'",
-                       value.get<std::string>(), name)});
+      errors->push_back({path, FieldErrorClass::kInvalid,
+                         fmt::format("must be at most 63 letters, digits, '-', '_' and '.' at \"{}\" (got \"{}\")", name,
+                                     value.get<std::string>())});
     }
   }
 }
@@ -102,7 +100,7 @@ std::vector<FieldError> check_metadata(const json& metadata, bool namespaced) {
     if (found == metadata.end() || found->is_null()) return "";
     if (found->is_string()) return found->get<std::string>();
     errors.push_back({fmt::format("metadata.{}", key), FieldErrorClass::kTypeInvalid,
-                      fmt::format("found {}, allowed is text: quote it", found->dump())});
+                      fmt::format("must be text (got {}); quote it", found->dump())});
     return "";
   };
   const std::string name = text("name");
@@ -111,8 +109,7 @@ std::vector<FieldError> check_metadata(const json& metadata, bool namespaced) {
   } else if (!name.empty() && !dns_subdomain(name)) {
     errors.push_back(
         {"metadata.name", FieldErrorClass::kInvalid,
-         fmt::format("found \"{}\", allowed are lower case letters, digits, '-' and '.', with a letter or digit first "
-                     "and last",
+         fmt::format("must be lower-case letters, digits, '-' and '.', with a letter or digit first and last (got \"{}\")",
                      name)});
   }
   const std::string name_space = text("namespace");
@@ -120,7 +117,7 @@ std::vector<FieldError> check_metadata(const json& metadata, bool namespaced) {
     errors.push_back({"metadata.namespace", FieldErrorClass::kForbidden, "not allowed on this type"});
   } else if (!name_space.empty() && !dns_label(name_space)) {
     errors.push_back({"metadata.namespace", FieldErrorClass::kInvalid,
-                      fmt::format("found \"{}\", allowed are lower case letters, digits and '-', at most 63", name_space)});
+                      fmt::format("must be at most 63 lower-case letters, digits and '-' (got \"{}\")", name_space)});
   }
   if (!metadata.is_object()) return errors;
   check_map(metadata, "labels", true, &errors);

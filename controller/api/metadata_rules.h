@@ -1,4 +1,4 @@
-// The rules of metadata, which stand in no CRD: names, namespaces, labels, annotations. Private to controller/api.
+// Checks metadata, which no CRD describes: names, namespaces, labels and annotations. Private to controller/api.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace windlass::api {
 
-// What the API server says of the metadata of a new object. REQUIRES: metadata is an object or null.
+// The errors that the API server would report for the metadata of a new object. REQUIRES: metadata is an object or null.
 [[nodiscard]] std::vector<FieldError> check_metadata(const nlohmann::json& metadata, bool namespaced);
 
 }  // namespace windlass::api

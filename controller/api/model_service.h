@@ -1,8 +1,9 @@
-// ModelService, as C++ sees it: one model, its objectives and what it may use; and in status what was decided and measured.
+// ModelService as a C++ type: one model, its objectives, the resources it may use, and a status with decisions and
+// measurements.
 //
-// Plain data with parsed numbers: seconds, bytes and rates are numbers here, and strings only in crds/modelservices.yaml, which
-// is the source of truth for names, defaults and limits. An empty string or optional means that the field is absent.
-// Enumerators are named after the schema's values. Owned by the caller, usable on any thread.
+// Plain data with parsed numbers: durations, bytes and rates are numbers here, and strings only in crds/modelservices.yaml.
+// That file is the source of truth for names, defaults and limits. An empty string or optional means that the field is absent.
+// Enumerators have the names that the schema uses. Owned by the caller; usable on any thread.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +40,13 @@ struct KeyRef {
 };
 
 struct ModelSpec {
-  std::string served_name;         // as given; ModelService::model_name() fills in the default
+  std::string served_name;         // as given; ModelService::model_name() adds the default
   std::string uri;                 // hf://, file:// or pvc://
   std::string architecture;        // a name in the planner's catalog
   std::string config_inline_json;  // spec.model.config.inline as JSON text: a Hugging Face config.json
   std::optional<KeyRef> config_map_key_ref;
   std::optional<std::int64_t> max_context_tokens;
-  std::optional<Dtype> dtype;  // absent: what the model's config says
+  std::optional<Dtype> dtype;  // absent: the dtype of the model's config
 
   bool operator==(const ModelSpec&) const = default;
 };
@@ -62,11 +63,11 @@ struct EnvVar {
 struct EngineSpec {
   EngineType type = EngineType::kWindlass;
   std::string image;    // empty: the controller's --worker-image
-  std::string program;  // on this machine, for windlass up; empty: found by the type
+  std::string program;  // for `windlass up`, on this machine; empty: found by engine type
   std::vector<std::string> args;
   std::vector<EnvVar> env;
-  std::string pod_template_json;  // {metadata, spec} merged under the worker's pod; empty: none
-  Probe probe = Probe::kAuto;     // whether a new worker's times are measured with a few requests
+  std::string pod_template_json;  // {metadata, spec} merged into the worker's pod; empty: none
+  Probe probe = Probe::kAuto;     // whether a new worker's latency is measured with a few requests
 
   bool operator==(const EngineSpec&) const = default;
 };
@@ -74,13 +75,13 @@ struct EngineSpec {
 struct SloSpec {
   double time_to_first_token_s = 0;
   double time_per_output_token_s = 0;
-  double percentile = 95;  // of requests that must attain both, in (0, 100)
+  double percentile = 95;  // share of requests, in percent, that must attain both objectives; in (0, 100)
   double window_s = 300;
 
   bool operator==(const SloSpec&) const = default;
 };
 
-// What to assume until it has been observed.
+// The workload to assume until one has been observed.
 struct WorkloadSpec {
   std::optional<double> requests_per_s;
   std::optional<std::int64_t> input_tokens;
@@ -125,8 +126,8 @@ struct ModelServiceSpec {
   bool operator==(const ModelServiceSpec&) const = default;
 };
 
-// ---- status. Durations are written with three significant digits and fractions with four, so that a status that means the
-// same is the same text.
+// ---- status. Durations are written with three significant digits and fractions with four, so that equal statuses have equal
+// text.
 
 struct PoolStatus {
   std::string name;
@@ -134,7 +135,7 @@ struct PoolStatus {
   std::string accelerator;
   std::int64_t gpus_per_worker = 0;
   std::int64_t workers = 0;
-  std::string blocks;  // the model's blocks that a worker of this pool holds, "0-31"; empty: all
+  std::string blocks;  // the range of model blocks that a worker of this pool holds, such as "0-31"; empty: all
 
   bool operator==(const PoolStatus&) const = default;
 };
@@ -142,7 +143,7 @@ struct PoolStatus {
 struct Reason {
   std::string code;  // CamelCase
   std::string message;
-  std::map<std::string, std::string> inputs;  // the figures that the decision came from
+  std::map<std::string, std::string> inputs;  // the numbers behind the decision
 
   bool operator==(const Reason&) const = default;
 };
@@ -150,7 +151,7 @@ struct Reason {
 struct Prediction {
   std::optional<double> time_to_first_token_s;
   std::optional<double> time_per_output_token_s;
-  std::optional<double> requests_per_s;  // that the plan can carry inside the objectives
+  std::optional<double> requests_per_s;  // that the plan can serve within the objectives
   std::optional<double> attainment;      // share of requests, in [0, 1]
 
   bool operator==(const Prediction&) const = default;
@@ -166,7 +167,7 @@ struct PlanStatus {
 };
 
 struct WorkersStatus {
-  std::int64_t current = 0;  // that exist: starting + ready + draining
+  std::int64_t current = 0;  // all existing workers: starting + ready + draining
   std::int64_t desired = 0;
   std::int64_t ready = 0;
   std::int64_t starting = 0;
@@ -188,7 +189,7 @@ struct SloStatus {
   std::optional<double> attainment;  // share of requests inside both objectives over spec.slo.window, in [0, 1]
   std::optional<double> time_to_first_token_s;
   std::optional<double> time_per_output_token_s;
-  Bound ttft_bound = Bound::kNone;  // not kNone: these are limits, and no more is known; written as "<10ms"
+  Bound ttft_bound = Bound::kNone;  // unless kNone, the latencies are only bounds, written as "<10ms"
   Bound tpot_bound = Bound::kNone;
 
   bool operator==(const SloStatus&) const = default;
@@ -203,7 +204,7 @@ inline constexpr const char* kAbleToScale = "AbleToScale";
 
 struct ModelServiceStatus {
   std::int64_t observed_generation = 0;
-  std::string served_name;  // what clients put in "model"
+  std::string served_name;  // the value of "model" in client requests
   std::string selector;     // label selector of the workers, for the scale subresource
   PlanStatus plan;
   WorkersStatus workers;
@@ -224,14 +225,14 @@ struct ModelService {
   ModelServiceSpec spec;
   ModelServiceStatus status;
 
-  // Whether the name that clients put in "model" begins with the namespace. Not in the object: its reader knows.
+  // Whether client requests use "namespace/name" as "model". Not part of the object; set by the store that reads it.
   bool name_with_namespace = false;
 
   // spec.model.servedName, or the object's name.
   [[nodiscard]] const std::string& model_name() const {
     return spec.model.served_name.empty() ? metadata.name : spec.model.served_name;
   }
-  // The name that clients put in "model".
+  // The value of "model" in client requests.
   [[nodiscard]] std::string served_name() const {
     return name_with_namespace ? metadata.name_space + "/" + model_name() : model_name();
   }

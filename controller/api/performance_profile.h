@@ -1,9 +1,9 @@
-// PerformanceProfile, as C++ sees it: the planner's fitted latency model as spec, and in status what the controller learnt from
-// live workers.
+// PerformanceProfile as a C++ type. Its spec is the planner's fitted latency model; its status holds what the controller
+// learned from live workers.
 //
-// The spec is the planner's own type (planner/perf/performance_profile.h), so that a file that `windlass simulate` reads and an
-// object of the API server are one thing. crds/performanceprofiles.yaml is the source of truth for names, defaults and limits.
-// Namespaced. Owned by the caller, usable on any thread.
+// The spec is the planner's own type (planner/perf/performance_profile.h), so `windlass simulate` reads the same files that the
+// API server stores. crds/performanceprofiles.yaml is the source of truth for names, defaults and limits. Namespaced. Owned by
+// the caller; usable on any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace windlass::api {
 
-// What live workers' iterations take, over what the fit says: a new controller goes on from there.
+// Measured iteration time of live workers, relative to the fit. A new controller starts from it.
 struct PhaseCalibrationStatus {
   double scale = 1;
-  double error = 0;          // standard deviation of one observation around what is believed, as a share of it
-  std::int64_t samples = 0;  // observations of both phases
+  double error = 0;          // relative standard deviation of one observation around the estimate
+  std::int64_t samples = 0;  // observations, both phases
   std::int64_t outliers = 0;
   std::int64_t changes = 0;
 
@@ -27,7 +27,7 @@ struct PhaseCalibrationStatus {
 };
 
 struct CalibrationStatus {
-  std::string last_update_time;  // RFC 3339; empty: nothing was learnt yet
+  std::string last_update_time;  // RFC 3339; empty: nothing learned yet
   PhaseCalibrationStatus prefill;
   PhaseCalibrationStatus decode;
 

@@ -1,5 +1,5 @@
-// Quantities and fractions. The decimal point is moved in the text, not by multiplication, so that 3.35T is exactly
-// 3350000000000.
+// Parses and prints quantities and fractions. The decimal point is moved in the text, not by multiplication, so that 3.35T is
+// exactly 3350000000000.
 #include "controller/api/quantity.h"
 
 #include <algorithm>
@@ -37,10 +37,10 @@ constexpr std::array<Unit, 14> kUnits = {{{"Ki", 0, 0x1p10},
                                           {"E", 18, 0}}};
 
 Error refuse(std::string_view text, std::string_view allowed) {
-  return Error{ErrorCode::kInvalidArgument, fmt::format("found \"{}\", allowed is {}", text, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("must be {} (got \"{}\")", allowed, text)};
 }
 
-// Length of a decimal number ("12", "12.5") at the start of the text; 0 when there is none.
+// Length of the decimal number ("12", "12.5") at the start of the text; 0 if there is none.
 std::size_t decimal_length(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size() && digit(text[at])) ++at;
@@ -53,7 +53,7 @@ std::size_t decimal_length(std::string_view text) {
   return at;
 }
 
-// value as a number with at most `decimals` decimals and six digits before them, or empty when that is not exact.
+// The value with at most `decimals` decimals and six digits before the point; empty if that is not exact.
 std::string short_decimal(double value, int decimals) {
   if (value >= 1e6) return "";
   const double scale = std::pow(10, decimals);
@@ -91,7 +91,7 @@ Result<std::int64_t> parse_bytes(std::string_view text) {
 std::string print_bytes(std::int64_t bytes) {
   static constexpr std::array<std::string_view, 8> kOrder = {"Ti", "Gi", "Mi", "Ki", "T", "G", "M", "k"};
   if (bytes <= 0) return "0";
-  for (const bool whole : {true, false}) {  // whole numbers first: 80Gi before 85.899T
+  for (const bool whole : {true, false}) {  // prefer integers: 80Gi, not 85.899T
     for (const std::string_view name : kOrder) {
       for (const Unit& unit : kUnits) {
         if (unit.name != name) continue;
@@ -132,7 +132,7 @@ Result<double> parse_fraction(std::string_view text) {
 
 std::string print_fraction(double value) {
   std::string text = fmt::format("{}", value);
-  // fmt writes very large and very small numbers with an exponent, which a fraction has none of.
+  // fmt prints very large and very small numbers with an exponent, which a fraction must not have.
   return text.find('e') == std::string::npos ? text : fmt::format("{:.{}f}", value, value >= 1 ? 0 : 9);
 }
 

@@ -1,4 +1,4 @@
-// Reading a CRD file. Every keyword is accounted for: interpreted, of no consequence for validation, or refused.
+// Compiles a CRD file. Every keyword is interpreted, known to be irrelevant for validation, or refused.
 #include "controller/api/schema.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// YAML's mapping order is lost in JSON; the paths with their lines bring it back for the properties of a schema.
+// JSON loses the order of a YAML mapping. The line of each path restores it for the properties of a schema.
 using Lines = std::map<std::string, int>;
 
 class Loader {
@@ -22,14 +22,14 @@ class Loader {
   Loader(std::string source, const Lines& lines) : source_(std::move(source)), lines_(lines) {}
 
   Result<void> load(const json& in, const std::string& at, Schema* out) {
-    if (!in.is_object()) return refuse(at, "found no object, allowed is a schema");
+    if (!in.is_object()) return refuse(at, "must be a schema object");
     for (const auto& [keyword, value] : in.items()) {
       try {
         WINDLASS_RETURN_IF_ERROR(read(keyword, value, at, out));
       } catch (const json::exception&) {
-        return refuse(at + "." + keyword, "found a value of another type than this keyword takes");
+        return refuse(at + "." + keyword, "must have the type that this keyword takes");
       } catch (const std::regex_error&) {
-        return refuse(at + "." + keyword, "the pattern does not compile");
+        return refuse(at + "." + keyword, "must be a pattern that compiles");
       }
     }
     return {};
@@ -135,7 +135,7 @@ class Loader {
           return refuse(here + "." + keyword, "this is not interpreted by controller/api/schema.cc");
         }
       }
-      if (rule.message.empty()) return refuse(here, "found no message, and a rule must have one");
+      if (rule.message.empty()) return refuse(here, "must have a message");
       auto parsed = cel::parse(rule.text);
       if (!parsed.ok()) return refuse(here + ".rule", parsed.error().message);
       rule.expression = std::move(parsed).value();
@@ -162,7 +162,7 @@ Result<Crd> load_crd(const std::string& yaml, const std::string& source_name) {
   const auto refuse = [&](const std::string& what) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}", source_name, what)};
   };
-  if (documents.size() != 1) return refuse(fmt::format("found {} documents, allowed is one", documents.size()));
+  if (documents.size() != 1) return refuse(fmt::format("must hold one document (got {})", documents.size()));
   const json file = json::parse(documents[0].json);
   Crd crd;
   try {
@@ -170,7 +170,8 @@ Result<Crd> load_crd(const std::string& yaml, const std::string& source_name) {
     crd.kind = spec.at("names").at("kind").get<std::string>();
     crd.plural = spec.at("names").at("plural").get<std::string>();
     crd.namespaced = spec.at("scope").get<std::string>() == "Namespaced";
-    if (spec.at("versions").size() != 1) return refuse("allowed is one version");
+    if (spec.at("versions").size() != 1)
+      return refuse(fmt::format("spec.versions: must have one item (got {})", spec.at("versions").size()));
     const json& schema = spec.at("versions").at(0).at("schema").at("openAPIV3Schema");
     Loader loader(source_name, documents[0].line_of);
     WINDLASS_RETURN_IF_ERROR(loader.load(schema, "spec.versions[0].schema.openAPIV3Schema", &crd.root));

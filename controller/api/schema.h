@@ -1,7 +1,7 @@
-// A CRD's structural schema, read once and compiled: patterns and CEL rules included.
+// A CRD's structural schema, compiled once with its patterns and CEL rules.
 //
-// Private to controller/api. A keyword that is not interpreted here is an error when the file is read, so that crds/ can't say
-// something that only the API server would obey. Never changed after loading: safe on any thread.
+// Private to controller/api. Loading fails on any keyword that is not interpreted here; otherwise the API server could enforce
+// something in crds/ that this code ignores. Immutable after loading, so any thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct Rule {
   std::unique_ptr<cel::Node> expression;
   std::string text;
   std::string message;
-  std::string field_path;  // "scaling.strategy": where the error is reported, under the rule's own field; may be empty
+  // where the error is reported, relative to the rule's field, such as "scaling.strategy"; may be empty
+  std::string field_path;
   FieldErrorClass error_class = FieldErrorClass::kInvalid;
 };
 
@@ -34,7 +35,7 @@ struct Schema {
   std::string description;
   bool int_or_string = false;
   bool preserve_unknown_fields = false;
-  std::vector<std::pair<std::string, std::unique_ptr<Schema>>> properties;  // in the file's order
+  std::vector<std::pair<std::string, std::unique_ptr<Schema>>> properties;  // in file order
   std::unique_ptr<Schema> additional_properties;
   std::unique_ptr<Schema> items;
   std::vector<std::string> required;
@@ -49,11 +50,11 @@ struct Schema {
   std::optional<std::size_t> max_properties;
   std::optional<std::regex> pattern;
   std::string pattern_text;
-  std::vector<std::string> list_map_keys;  // of x-kubernetes-list-type: map
+  std::vector<std::string> list_map_keys;  // for x-kubernetes-list-type: map
   std::optional<nlohmann::json> default_value;
   std::vector<Rule> rules;
 
-  [[nodiscard]] const Schema* property(const std::string& name) const;  // nullptr when there is none
+  [[nodiscard]] const Schema* property(const std::string& name) const;  // nullptr if there is none
 };
 
 struct Crd {
@@ -63,13 +64,13 @@ struct Crd {
   Schema root;
 };
 
-// From the text of a CRD file of one version.
+// Loads the text of a CRD file that defines one version.
 [[nodiscard]] Result<Crd> load_crd(const std::string& yaml, const std::string& source_name);
 
-// crds/, as compiled in, in the order of their kinds; an error if any file of it is not sound.
+// The compiled-in CRDs, ordered by kind. Error: a file is invalid.
 [[nodiscard]] const Result<std::vector<Crd>>& embedded_crds();
 
-// nullptr when crds/ has no such kind.
+// nullptr if crds/ has no such kind.
 [[nodiscard]] const Crd* find_crd(std::string_view kind);
 
 }  // namespace windlass::api

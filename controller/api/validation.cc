@@ -1,5 +1,5 @@
-// The API server's order of work: unknown fields, defaults, the structural schema, list-map keys, and then, if nothing above
-// makes them pointless, the CEL rules.
+// Validates in the API server's order: unknown fields, defaults, the structural schema, list-map keys, then the CEL rules if no
+// earlier error rules them out.
 #include "controller/api/validation.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kLongestForPattern = 4096;  // beyond it a string breaks its maxLength anyway
+constexpr std::size_t kLongestForPattern = 4096;  // a longer string exceeds its maxLength anyway
 
 std::string join(const std::string& path, const std::string& child) { return path.empty() ? child : path + "." + child; }
 
@@ -30,11 +30,11 @@ std::string shortened(const json& value) {
   return text;
 }
 
-// How a value is shown. What stands in an environment may be a secret and is never shown.
-std::string found(const json& value, const std::string& path) {
-  if (value.is_structured()) return fmt::format("found a {}", value.is_object() ? "map" : "list");
-  if (path.find(".env[") != std::string::npos) return fmt::format("found a {} (not shown)", value.type_name());
-  return "found " + shortened(value);
+// The value as shown in errors. Environment values may be secrets and are never shown.
+std::string shown(const json& value, const std::string& path) {
+  if (value.is_structured()) return value.is_object() ? "a map" : "a list";
+  if (path.find(".env[") != std::string::npos) return fmt::format("a {}, not shown", value.type_name());
+  return shortened(value);
 }
 
 std::int64_t characters(const std::string& text) {
@@ -42,7 +42,7 @@ std::int64_t characters(const std::string& text) {
 }
 
 std::string range(const std::optional<double>& low, const std::optional<double>& high) {
-  if (low.has_value() && high.has_value()) return fmt::format("{} to {}", *low, *high);
+  if (low.has_value() && high.has_value()) return fmt::format("from {} to {}", *low, *high);
   return low.has_value() ? fmt::format("at least {}", *low) : fmt::format("at most {}", *high);
 }
 
@@ -56,7 +56,7 @@ class Validator {
     }
     if (!value.is_object()) return;
     for (const auto& [key, child] : value.items()) {
-      if (path.empty() && key == "metadata") continue;  // check_metadata knows those
+      if (path.empty() && key == "metadata") continue;  // check_metadata checks it
       const Schema* known = schema.property(key);
       if (known == nullptr) known = schema.additional_properties.get();
       if (known != nullptr) {
@@ -65,7 +65,7 @@ class Validator {
         std::string names;
         for (const auto& [name, _] : schema.properties) names += (names.empty() ? "" : ", ") + name;
         add(join(path, shown_text(key)), FieldErrorClass::kUnknownField,
-            names.empty() ? "no field is allowed here" : "allowed are " + names);
+            names.empty() ? "must not be set, because no field is allowed here" : "must be one of " + names);
       }
     }
   }
@@ -73,13 +73,13 @@ class Validator {
   void structure(const Schema& schema, const json& value, const std::string& path) {
     if (!type_fits(schema, value)) {
       add(path, FieldErrorClass::kTypeInvalid,
-          fmt::format("{}, allowed is {}", found_type(value, path), type_wanted(schema, value)));
+          fmt::format("must be {} (got {}){}", type_wanted(schema), shown_type(value, path), how_to_quote(schema, value)));
     }
     if (!schema.allowed.empty()) one_of(schema, value, path);
     if (value.is_string()) text(schema, value.get_ref<const std::string&>(), path);
     if (value.is_number() && !in_range(schema, value)) {
       add(path, FieldErrorClass::kInvalid,
-          fmt::format("{}, allowed is {}", found(value, path), range(schema.minimum, schema.maximum)));
+          fmt::format("must be {} (got {})", range(schema.minimum, schema.maximum), shown(value, path)));
     }
     if (value.is_array()) list(schema, value, path);
     if (value.is_object()) object(schema, value, path);
@@ -108,7 +108,7 @@ class Validator {
     each_field(schema, value, path, [this](const Schema& s, const json& v, const std::string& p) { rules(s, v, p); });
   }
 
-  // The classes after which the API server does not try the rules.
+  // Whether the API server would skip the rules after these errors.
   [[nodiscard]] bool blocked() const {
     return std::any_of(errors.begin(), errors.end(), [](const FieldError& error) {
       return error.error_class == FieldErrorClass::kTypeInvalid || error.error_class == FieldErrorClass::kRequired ||
@@ -135,7 +135,7 @@ class Validator {
     }
   }
 
-  // As the API server sees it: a number with a point counts as far as doubles hold every integer.
+  // The API server accepts a number with a decimal point as an integer, within the range where doubles are exact.
   static bool whole(const json& value) {
     if (value.is_number_unsigned()) return value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT64_MAX);
     if (!value.is_number_float()) return value.is_number_integer();
@@ -154,21 +154,23 @@ class Validator {
     return true;
   }
 
-  static std::string found_type(const json& value, const std::string& path) {
-    if (value.is_null() || value.is_structured()) return value.is_null() ? "found null" : found(value, path);
-    return fmt::format("{} (a {})", found(value, path), value.is_number_integer() ? "integer" : value.type_name());
+  static std::string shown_type(const json& value, const std::string& path) {
+    if (value.is_null() || value.is_structured() || path.find(".env[") != std::string::npos) return shown(value, path);
+    return fmt::format("{}, {}", shown(value, path),
+                       value.is_number_integer() ? "an integer" : fmt::format("a {}", value.type_name()));
   }
 
-  static std::string type_wanted(const Schema& schema, const json& value) {
-    if (schema.int_or_string) {
-      if (!value.is_number()) return "an integer, or a quoted decimal such as \"2.5\"";
-      return fmt::format("an integer, or a quoted decimal: write \"{}\" in quotes", value.dump());
-    }
+  static std::string type_wanted(const Schema& schema) {
+    if (schema.int_or_string) return "an integer, or a quoted decimal such as \"2.5\"";
     if (schema.type == "object") return "a map";
     if (schema.type == "array") return "a list";
     if (schema.type == "integer") return "an integer";
-    if (schema.type == "string" && !value.is_structured()) return "text: quote it";
     return schema.type == "string" ? "text" : "a " + schema.type;
+  }
+
+  static std::string how_to_quote(const Schema& schema, const json& value) {
+    if (schema.int_or_string && value.is_number()) return fmt::format("; write \"{}\" in quotes", value.dump());
+    return schema.type == "string" && !value.is_structured() ? "; quote it" : "";
   }
 
   static bool in_range(const Schema& schema, const json& value) {
@@ -184,33 +186,31 @@ class Validator {
     }
     std::string names;
     for (const std::string& name : schema.allowed) names += (names.empty() ? "" : ", ") + name;
-    add(path, FieldErrorClass::kNotSupported, fmt::format("{}, allowed are {}", found(value, path), names));
+    add(path, FieldErrorClass::kNotSupported, fmt::format("must be one of {} (got {})", names, shown(value, path)));
   }
 
-  // The first of length and pattern that is broken, as the API server does it.
+  // Reports the first violation of length or pattern, like the API server.
   void text(const Schema& schema, const std::string& value, const std::string& path) {
     const auto length = static_cast<std::size_t>(characters(value));
     if (schema.max_length.has_value() && length > *schema.max_length) {
-      add(path, FieldErrorClass::kTooLong,
-          fmt::format("found {} characters, allowed are at most {}", length, *schema.max_length));
+      add(path, FieldErrorClass::kTooLong, fmt::format("must have at most {} characters (got {})", *schema.max_length, length));
     } else if (schema.min_length.has_value() && length < *schema.min_length) {
       add(path, FieldErrorClass::kInvalid,
-          fmt::format("found {} characters, allowed are at least {}", length, *schema.min_length));
+          fmt::format("must have at least {} characters (got {})", *schema.min_length, length));
     } else if (schema.pattern.has_value() &&
                (value.size() > kLongestForPattern || !std::regex_search(value, *schema.pattern))) {
       add(path, FieldErrorClass::kInvalid,
-          fmt::format("{}, allowed is what matches {} ({})", found(value, path), schema.pattern_text, schema.description));
+          fmt::format("must match {} (got {}); {}", schema.pattern_text, shown(value, path), schema.description));
     }
   }
 
   void list(const Schema& schema, const json& value, const std::string& path) {
     if (schema.max_items.has_value() && value.size() > *schema.max_items) {
-      add(path, FieldErrorClass::kTooMany,
-          fmt::format("found {} items, allowed are at most {}", value.size(), *schema.max_items));
+      add(path, FieldErrorClass::kTooMany, fmt::format("must have at most {} items (got {})", *schema.max_items, value.size()));
     }
     if (schema.min_items.has_value() && value.size() < *schema.min_items) {
       add(path, FieldErrorClass::kInvalid,
-          fmt::format("found {} items, allowed are at least {}", value.size(), *schema.min_items));
+          fmt::format("must have at least {} items (got {})", *schema.min_items, value.size()));
     }
     if (schema.items == nullptr) return;
     for (std::size_t i = 0; i < value.size(); ++i) structure(*schema.items, value[i], fmt::format("{}[{}]", path, i));
@@ -219,17 +219,17 @@ class Validator {
   void object(const Schema& schema, const json& value, const std::string& path) {
     if (schema.max_properties.has_value() && value.size() > *schema.max_properties) {
       add(path, FieldErrorClass::kTooMany,
-          fmt::format("found {} entries, allowed are at most {}", value.size(), *schema.max_properties));
+          fmt::format("must have at most {} entries (got {})", *schema.max_properties, value.size()));
     }
     if (schema.min_properties.has_value() && value.size() < *schema.min_properties) {
       add(path, FieldErrorClass::kInvalid,
-          fmt::format("found {} entries, allowed are at least {}", value.size(), *schema.min_properties));
+          fmt::format("must have at least {} entries (got {})", *schema.min_properties, value.size()));
     }
     for (const std::string& name : schema.required) {
       if (value.contains(name)) continue;
       const Schema* property = schema.property(name);
-      const std::string what = property == nullptr ? "" : " (" + property->description + ")";
-      add(join(path, name), FieldErrorClass::kRequired, "found nothing, a value is needed" + what);
+      const std::string what = property == nullptr ? "" : "; " + property->description;
+      add(join(path, name), FieldErrorClass::kRequired, "must be set (got nothing)" + what);
     }
     each_field(schema, value, path, [this](const Schema& s, const json& v, const std::string& p) { structure(s, v, p); });
   }
@@ -245,28 +245,28 @@ class Validator {
       const auto [first, is_new] = seen.insert(std::move(key));
       if (is_new) continue;
       add(fmt::format("{}[{}]", path, i), FieldErrorClass::kDuplicate,
-          fmt::format("found {} a second time, allowed is one item for each", shortened(*first)));
+          fmt::format("must be unique (got {} again)", shortened(*first)));
     }
   }
 
   void broken(const Rule& rule, const json& value, const std::string& path) {
-    const json* shown = &value;
+    const json* part = &value;
     std::string at = path;
     if (!rule.field_path.empty()) {
       at = join(path, rule.field_path);
       std::size_t begin = 0;
-      while (shown != nullptr && begin <= rule.field_path.size()) {
+      while (part != nullptr && begin <= rule.field_path.size()) {
         const std::size_t dot = std::min(rule.field_path.find('.', begin), rule.field_path.size());
         const std::string name = rule.field_path.substr(begin, dot - begin);
-        shown = shown->is_object() && shown->contains(name) ? &(*shown)[name] : nullptr;
+        part = part->is_object() && part->contains(name) ? &(*part)[name] : nullptr;
         begin = dot + 1;
       }
     }
-    add(at, rule.error_class, rule.message, shown == nullptr || shown->is_structured() ? "" : found(*shown, at));
+    add(at, rule.error_class, rule.message, part == nullptr || part->is_structured() ? "" : "got " + shown(*part, at));
   }
 };
 
-// Defaults first, then what is null goes: null means absent, as it does to the API server.
+// Applies defaults, then drops nulls: to the API server, null means absent.
 void fill_defaults(const Schema& schema, json* value) {
   if (value->is_array() && schema.items != nullptr) {
     for (json& item : *value) fill_defaults(*schema.items, &item);
@@ -296,7 +296,7 @@ std::string text_at(const json& object, const char* key) {
 std::string kinds_allowed() {
   const std::vector<std::string> kinds = known_kinds();
   std::string names;
-  for (std::size_t i = 0; i < kinds.size(); ++i) names += (i == 0 ? "" : i + 1 < kinds.size() ? ", " : " and ") + kinds[i];
+  for (std::size_t i = 0; i < kinds.size(); ++i) names += (i == 0 ? "" : i + 1 < kinds.size() ? ", " : " or ") + kinds[i];
   return names;
 }
 
@@ -359,34 +359,36 @@ json with_defaults(json object) {
 }
 
 std::vector<FieldError> validate(const json& object) {
-  if (!object.is_object()) return {{"", FieldErrorClass::kTypeInvalid, found(object, "") + ", allowed is a map", ""}};
+  if (!object.is_object())
+    return {{"", FieldErrorClass::kTypeInvalid, fmt::format("must be a map (got {})", shown(object, "")), ""}};
   if (const auto& crds = embedded_crds(); !crds.ok()) return {{"", FieldErrorClass::kInvalid, crds.error().message, ""}};
   Validator validator;
   for (const char* key : {"apiVersion", "kind"}) {
     if (text_at(object, key).empty()) {
       const std::string allowed = *key == 'a' ? std::string("windlass.dev/v1alpha1") : kinds_allowed();
-      validator.errors.push_back({key, FieldErrorClass::kRequired, "found nothing, allowed is " + allowed, ""});
+      validator.errors.push_back({key, FieldErrorClass::kRequired, fmt::format("must be {} (got nothing)", allowed), ""});
     }
   }
   if (!validator.errors.empty()) return validator.errors;
   if (text_at(object, "apiVersion") != "windlass.dev/v1alpha1") {
     return {{"apiVersion", FieldErrorClass::kInvalid,
-             fmt::format("{}, allowed is windlass.dev/v1alpha1", found(object["apiVersion"], "")), ""}};
+             fmt::format("must be windlass.dev/v1alpha1 (got {})", shown(object["apiVersion"], "")), ""}};
   }
   const Crd* crd = find_crd(text_at(object, "kind"));
   if (crd == nullptr) {
-    return {
-        {"kind", FieldErrorClass::kInvalid, fmt::format("{}, allowed are {}", found(object["kind"], ""), kinds_allowed()), ""}};
+    return {{"kind", FieldErrorClass::kInvalid, fmt::format("must be {} (got {})", kinds_allowed(), shown(object["kind"], "")),
+             ""}};
   }
   validator.unknown_fields(crd->root, object, "");
   const json metadata = object.contains("metadata") ? object["metadata"] : json(nullptr);
   if (!metadata.is_null() && !metadata.is_object()) {
-    validator.errors.push_back({"metadata", FieldErrorClass::kTypeInvalid, found(metadata, "") + ", allowed is a map", ""});
+    validator.errors.push_back(
+        {"metadata", FieldErrorClass::kTypeInvalid, fmt::format("must be a map (got {})", shown(metadata, "")), ""});
   } else {
     for (FieldError& error : check_metadata(metadata, crd->namespaced)) validator.errors.push_back(std::move(error));
   }
   json full = object;
-  full.erase("status");  // a new object has none: the API server drops it unread
+  full.erase("status");  // the API server ignores the status of a new object
   if (!metadata.is_object()) full.erase("metadata");
   fill_defaults(crd->root, &full);
   validator.structure(crd->root, full, "");

@@ -1,8 +1,8 @@
-// Validation and defaulting of objects against crds/, as the API server does both.
+// Validates objects against crds/ and applies defaults, as the API server does.
 //
-// The CRD files are compiled in (controller/api/CMakeLists.txt), so that crds/ stays the only source and the binary needs no
-// file. Field paths and classes are the API server's; a broken CEL rule reports its `message` word for word. Thread-safe: the
-// schemas are read once and never changed.
+// The CRD files are compiled in (controller/api/CMakeLists.txt), so crds/ is the only source and the binary needs no files.
+// Field paths and error classes are the API server's. A violated CEL rule reports its `message` verbatim. Thread-safe: the
+// schemas never change.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@
 
 namespace windlass::api {
 
-// The API server's classes (StatusCause.reason), and the two that it reports as a strict decoding error.
+// The API server's classes (StatusCause.reason), and two that it reports as a strict decoding error.
 enum class FieldErrorClass {
   kRequired,      // "Required value"       FieldValueRequired
   kInvalid,       // "Invalid value"        FieldValueInvalid
@@ -34,27 +34,27 @@ const char* cause(FieldErrorClass error_class);  // "FieldValueRequired"; "Unkno
 struct FieldError {
   std::string path;  // "spec.accelerators[1].class"; empty: the object itself
   FieldErrorClass error_class = FieldErrorClass::kInvalid;
-  std::string detail = {};  // what was found and what is allowed; or a broken CEL rule's message, word for word
-  std::string shown = {};   // beside a rule's message: what was found, where that is a single value
+  std::string detail = {};  // the rule and the value, or the verbatim message of a violated CEL rule
+  std::string shown = {};   // shown with a CEL rule's message: the value, if it is a scalar
 
-  // "spec.scaling.minWorkers: Invalid value: minWorkers must be between 0 and maxWorkers (found 5)"
+  // "spec.scaling.minWorkers: Invalid value: minWorkers must be between 0 and maxWorkers (got 5)"
   [[nodiscard]] std::string text() const;
 
   bool operator==(const FieldError&) const = default;
 };
 
-// The kinds of crds/, in alphabetical order: "AcceleratorClass", "ModelService", "PerformanceProfile".
+// The kinds of crds/, alphabetically: "AcceleratorClass", "ModelService", "PerformanceProfile".
 [[nodiscard]] std::vector<std::string> known_kinds();
 [[nodiscard]] bool is_namespaced(std::string_view kind);  // REQUIRES: a known kind
 
-// What the API server would say of creating this object with strict field validation; empty when it would take it. Defaults
-// are applied first. REQUIRES: object is a JSON object; its apiVersion and kind are checked too.
+// The errors that the API server would report for creating this object with strict field validation; empty if it would accept
+// it. Defaults are applied first. apiVersion and kind are checked too. REQUIRES: object is a JSON object.
 [[nodiscard]] std::vector<FieldError> validate(const nlohmann::json& object);
 
-// The object with the schema's defaults filled in. A kind that is not known comes back as it is.
+// The object with the schema's defaults. An object of an unknown kind is returned unchanged.
 [[nodiscard]] nlohmann::json with_defaults(nlohmann::json object);
 
-// A CRD file's own soundness: it parses, and every CEL rule in it is within what we interpret. All of crds/ by default.
+// Checks the CRD files: each parses, and each CEL rule uses only the supported subset. Default: all of crds/.
 [[nodiscard]] Result<void> check_crds();
 
 }  // namespace windlass::api

@@ -1,7 +1,6 @@
-// YAML through yaml-cpp's nodes, typed by goyaml v2's resolver, which is the one behind kubectl and the API server.
+// Converts yaml-cpp's nodes to JSON, typed like goyaml v2's resolver, which kubectl and the API server use.
 //
-// The node tree is walked with limits on depth and size: an alias may be used many times, so a small text can name a huge
-// document.
+// Depth and size are limited: a small text with aliases can describe a huge document.
 #include "controller/api/yaml.h"
 
 #include <cerrno>
@@ -34,7 +33,7 @@ bool any_of(const std::string& text, std::initializer_list<const char*> words) {
   return false;
 }
 
-// A double without a fraction is an integer: JSON made by kubectl writes 95.0 as 95.
+// A double without a fraction becomes an integer: kubectl sends 95.0 as 95.
 json number(double value) {
   if (std::trunc(value) == value && std::fabs(value) < 0x1p63) return static_cast<std::int64_t>(value);
   return value;
@@ -76,7 +75,7 @@ json plain_scalar(const std::string& text, int line) {
   if (any_of(text, {"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})) return true;
   if (any_of(text, {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})) return false;
   if (any_of(text, {".nan", ".NaN", ".NAN", ".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf", "-.INF"})) {
-    throw Refusal{line, fmt::format("found {}, allowed are numbers that JSON can hold; quote it if text is meant", text)};
+    throw Refusal{line, fmt::format("must be a number that JSON can hold (got {}); quote it if text is meant", text)};
   }
   const char first = text[0];
   if (first != '+' && first != '-' && first != '.' && !std::isdigit(static_cast<unsigned char>(first))) return text;
@@ -89,7 +88,7 @@ json plain_scalar(const std::string& text, int line) {
   static const std::regex kFloat(R"(^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$)");
   if (digits.size() < 64 && std::regex_match(digits, kFloat)) {
     const double parsed = std::strtod(digits.c_str(), nullptr);
-    if (!std::isfinite(parsed)) throw Refusal{line, fmt::format("found {}, allowed are numbers that JSON can hold", text)};
+    if (!std::isfinite(parsed)) throw Refusal{line, fmt::format("must be a number that JSON can hold (got {})", text)};
     return number(parsed);
   }
   return text;
@@ -101,8 +100,8 @@ class Converter {
 
   json convert(const YAML::Node& node, const std::string& path, int depth) {
     const int line = line_of_node(node);
-    if (depth > kMaxDepth) throw Refusal{line, fmt::format("nested deeper than {} levels", kMaxDepth)};
-    if (++values_ > kMaxValues) throw Refusal{line, fmt::format("holds more than {} values", kMaxValues)};
+    if (depth > kMaxDepth) throw Refusal{line, fmt::format("must be nested at most {} levels deep", kMaxDepth)};
+    if (++values_ > kMaxValues) throw Refusal{line, fmt::format("must hold at most {} values", kMaxValues)};
     line_of_->emplace(path, line);
     switch (node.Type()) {
       case YAML::NodeType::Undefined:
@@ -126,20 +125,21 @@ class Converter {
   static json scalar(const YAML::Node& node, int line) {
     const std::string& tag = node.Tag();
     const std::string& text = node.Scalar();
-    if (tag == "!" || tag == "tag:yaml.org,2002:str") return text;  // quoted, or said to be text
+    if (tag == "!" || tag == "tag:yaml.org,2002:str") return text;  // quoted, or tagged as a string
     if (tag == "?" || tag.empty()) return plain_scalar(text, line);
     json value = plain_scalar(text, line);
     if (tag == "tag:yaml.org,2002:int" && value.is_number_integer()) return value;
     if (tag == "tag:yaml.org,2002:float" && value.is_number()) return value;
     if (tag == "tag:yaml.org,2002:bool" && value.is_boolean()) return value;
     if (tag == "tag:yaml.org,2002:null" && value.is_null()) return value;
-    throw Refusal{line, fmt::format("found \"{}\" with tag {}, allowed are the tags !!str, !!int, !!float, !!bool and !!null "
-                                    "on values of their own type",
-                                    text, tag)};
+    throw Refusal{
+        line,
+        fmt::format("must be tagged !!str, !!int, !!float, !!bool or !!null, according to its type (got \"{}\" tagged {})",
+                    text, tag)};
   }
 
   std::string key_text(const YAML::Node& key) {
-    if (!key.IsScalar() && !key.IsNull()) throw Refusal{line_of_node(key), "found a list or map as a key, allowed is text"};
+    if (!key.IsScalar() && !key.IsNull()) throw Refusal{line_of_node(key), "must have text as keys (got a list or map)"};
     const json value = key.IsNull() ? json(nullptr) : scalar(key, line_of_node(key));
     if (value.is_string()) return value.get<std::string>();
     return value.dump();  // as kubectl does: 1 -> "1", true -> "true"
@@ -162,7 +162,7 @@ class Converter {
       (*line_of_)[child] = line;
       object.emplace(key, std::move(value));
     }
-    for (const json& source : merged) {  // what stands in the map itself wins
+    for (const json& source : merged) {  // the map's own keys win
       for (const auto& [key, value] : source.items()) object.emplace(key, value);
     }
     return object;
@@ -173,7 +173,7 @@ class Converter {
       for (std::size_t i = 0; i < source.size(); ++i) add_merge(source[i], path, depth + 1, merged);
       return;
     }
-    if (!source.IsMap() || depth > kMaxDepth) throw Refusal{line_of_node(source), "<< needs a map or a list of maps"};
+    if (!source.IsMap() || depth > kMaxDepth) throw Refusal{line_of_node(source), "<<: must be a map or a list of maps"};
     merged->push_back(convert(source, path, depth + 1));
   }
 
@@ -187,8 +187,7 @@ bool needs_quotes(const std::string& text) {
   return !plain_scalar(text, 0).is_string();
 }
 
-// Lines that can stand as they are in a literal block ("|"): printable ASCII, none of them empty or indented, the last one
-// ended.
+// Whether the lines can be written as a literal block ("|"): printable ASCII, no line empty or indented, a newline at the end.
 bool is_block(const std::string& text) {
   if (text.empty() || text.back() != '\n') return false;
   bool begins = true;
@@ -265,7 +264,7 @@ Result<json> yaml_to_json(std::string_view text, const std::string& source_name)
   WINDLASS_ASSIGN_OR_RETURN(const std::vector<YamlDocument> documents, parse_yaml(text, source_name));
   if (documents.size() != 1) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found {} YAML documents, allowed is 1", source_name, documents.size())};
+                 fmt::format("{}: must hold 1 YAML document (got {})", source_name, documents.size())};
   }
   return json::parse(documents.front().json, nullptr, false);
 }

@@ -13,7 +13,7 @@
 namespace windlass::controller {
 namespace {
 
-// Simulated iterations for each strategy: some ten seconds of one core at most, and the same answer on any machine.
+// Limit of simulated iterations per strategy: at most about ten seconds of one core, and the same answer on any machine.
 constexpr std::int64_t kMaxIterations = 20'000'000;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Answers to what the loop asks and does not wait for: how to split a service's phases, and how fast a new worker is.
+// Answers slow questions of the main loop on another thread: how to split a service's phases, and how fast a new worker is.
 #pragma once
 
 #include "controller/app/side_thread.h"
@@ -8,7 +8,7 @@
 
 namespace windlass::controller {
 
-// Each answers the next question, if there is one, and says whether there was.
+// Each answers the next question and returns whether there was one.
 bool answer_split(SplitQuestions& questions, const SideThread::Stop& stop);
 bool answer_probe(ProbeQuestions& questions, kube::HttpTransport& transport, const SideThread::Stop& stop);
 

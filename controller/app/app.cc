@@ -56,7 +56,7 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "windlass-controller";
 }
 
-// What the two ways to run have in common: the parts that the core is given.
+// The parts of the controller that both the cluster and the local mode provide.
 struct Parts {
   virtual ~Parts() = default;
   virtual ObjectStore& store() = 0;
@@ -67,14 +67,14 @@ struct Parts {
 
 struct KubernetesParts final : Parts {
   std::unique_ptr<kube::Cluster> cluster;
-  std::unique_ptr<kube::Cluster> lease_cluster;  // a slow answer to another request does not hold up the lease
+  std::unique_ptr<kube::Cluster> lease_cluster;  // separate, so that a slow answer to another request cannot delay the lease
   std::unique_ptr<Leadership> leader;
   LeaseThread* lease = nullptr;
   std::unique_ptr<KubernetesStore> store_;
   std::unique_ptr<KubernetesRuntime> runtime_;
 
   ~KubernetesParts() override {
-    // The watches must go before the transport that carries them.
+    // Destroy the watches before the transport that carries them.
     runtime_.reset();
     store_.reset();
     leader.reset();
@@ -84,9 +84,9 @@ struct KubernetesParts final : Parts {
   Leadership& leadership() override { return *leader; }
   void stop() override {
     if (lease == nullptr) return;
-    // Best effort: a lease that is not given back runs out.
+    // Best effort: a lease that is not released expires.
     if (const auto released = lease->release(now()); !released.ok())
-      spdlog::info("lease not released: {}", released.error().message);
+      spdlog::info("could not release the lease: {}", released.error().message);
   }
 };
 
@@ -135,7 +135,7 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
     WINDLASS_ASSIGN_OR_RETURN(parts->lease_cluster, kube::Cluster::connect(std::move(again), lease_options));
     parts->lease_cluster->client().set_observer(observer);
     auto leadership = std::make_unique<LeaseThread>(parts->lease_cluster->client(), lease, [&waker] { waker.wake(); });
-    // The fence: whatever else goes wrong, nothing is written after the renew deadline, or for a tenure that is over.
+    // The fence: nothing is written after the renew deadline or for an earlier term, whatever else goes wrong.
     client.set_write_gate([leader = leadership.get()] { return leader->may_write(now().monotonic_s); });
     parts->lease = leadership.get();
     parts->leader = std::move(leadership);
@@ -154,10 +154,10 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   return std::unique_ptr<Parts>(std::move(parts));
 }
 
-// A folder has one controller at a time: the lock is held by the open file and goes with the process.
+// A folder has one controller at a time. The open file holds the lock, which ends with the process.
 class DirectoryLock {
  public:
-  // Waits so long for one that is just ending.
+  // Waits up to `patience` for a controller that is just ending.
   static Result<std::unique_ptr<DirectoryLock>> take(const fs::path& directory, std::chrono::milliseconds patience) {
     const fs::path path = directory / "controller.lock";
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -180,7 +180,7 @@ class DirectoryLock {
   int fd_;
 };
 
-// Counts the tenures of a folder, so that a gateway never takes the table of an earlier one for newer.
+// Counts the terms of a folder, so that gateways never prefer an earlier term's table.
 Result<std::int64_t> next_term(const fs::path& directory) {
   const fs::path path = directory / "term";
   std::int64_t term = 0;
@@ -214,10 +214,10 @@ Result<std::vector<AttachedServer>> read_servers(const std::string& path) {
 
 Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   const fs::path directory = options.store_directory();
-  ::umask(077);  // what it writes is its user's alone
+  ::umask(077);  // only our user may read what this process writes
   auto parts = std::make_unique<LocalParts>();
   WINDLASS_ASSIGN_OR_RETURN(DirectoryStore store, DirectoryStore::open(directory));
-  // Of an `up` that was killed, the controller may still be ending its workers.
+  // After a killed `windlass up`, its controller may still be ending its workers.
   const std::chrono::seconds patience(options.keep_workers ? 10 : 0);
   WINDLASS_ASSIGN_OR_RETURN(parts->lock, DirectoryLock::take(directory, patience));
   WINDLASS_ASSIGN_OR_RETURN(const std::int64_t term, next_term(directory));
@@ -246,7 +246,7 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
                               : options.worker_binary;
   if (::access(runtime.worker_binary.c_str(), X_OK) != 0) {
     return Error{ErrorCode::kNotFound,
-                 fmt::format("--worker-binary: found '{}', which is no program that can be run", runtime.worker_binary)};
+                 fmt::format("--worker-binary: must be an executable program (got '{}')", runtime.worker_binary)};
   }
   runtime.log_directory = (directory / "logs").string();
   fs::create_directories(runtime.log_directory, failed);
@@ -261,7 +261,7 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   return std::unique_ptr<Parts>(std::move(parts));
 }
 
-// The files of docs/security.md, and whether they have changed.
+// The security files (docs/security.md), and whether they have changed.
 struct Secrets {
   std::shared_ptr<security::Reloaded<security::Certificate>> certificate;
   std::shared_ptr<security::Reloaded<std::string>> token;
@@ -305,9 +305,9 @@ struct Secrets {
       const auto changed = file->refresh();
       if (!changed.has_value()) return;
       if (changed->ok()) {
-        spdlog::info("{} read anew", what);
+        spdlog::info("{}: reloaded", what);
       } else {
-        spdlog::warn("{}: {}; the last good one stays in use", what, changed->error().message);
+        spdlog::warn("{}: {}; the last good version stays in use", what, changed->error().message);
       }
     };
     look("--tls-cert, --tls-key", certificate);
@@ -325,23 +325,24 @@ ControllerOptions options_of_controller(const AppOptions& options) {
   if (!options.prometheus_url.empty()) {
     PromqlOptions promql;
     promql.server = options.prometheus_url;
-    promql.transport = std::make_shared<kube::CurlTransport>(kube::CurlOptions{});  // the gateways' CA is not Prometheus'
+    // the gateways' CA does not apply to Prometheus
+    promql.transport = std::make_shared<kube::CurlTransport>(kube::CurlOptions{});
     promql.selector = options.prometheus_selector;
     promql.period_s = options.prometheus_period_s;
     if (!options.prometheus_token_file.empty()) promql.credentials = kube::token_file(options.prometheus_token_file);
     controller.signals.promql = std::move(promql);
-    spdlog::info("demand is read from Prometheus at {}", options.prometheus_url);
+    spdlog::info("reading demand from Prometheus at {}", options.prometheus_url);
   }
   return controller;
 }
 
-// What the loop remembers of its last step, to say only what is new.
+// What the loop has logged, so that it logs only changes.
 struct Shown {
   std::uint64_t plans = 0;
   std::string retry;
 };
 
-// How soon the next step is wanted. Error: there is none.
+// Seconds until the next step. Error: the loop must end.
 Result<double> wait_s(const Outcome& outcome, double tick_s, Shown& shown) {
   if (const auto* terminal = std::get_if<Terminal>(&outcome)) return Error{ErrorCode::kInternal, terminal->reason};
   if (const auto* retry = std::get_if<Retry>(&outcome); retry != nullptr && retry->reason != shown.retry) {
@@ -353,7 +354,7 @@ Result<double> wait_s(const Outcome& outcome, double tick_s, Shown& shown) {
   return requeue == nullptr ? tick_s : std::min(tick_s, requeue->seconds);
 }
 
-// The loop. Error: a step cannot be followed by another.
+// The main loop. Error: it cannot go on.
 Result<void> decide_until_stopped(Controller& controller, Parts& parts, HttpServer& server, metrics::ControllerMetrics& bundle,
                                   Secrets& secrets, Waker& waker, double tick_s) {
   Shown shown;
@@ -398,7 +399,7 @@ Result<void> run(const AppOptions& options, Waker& waker) {
   SplitQuestions splits;
   ProbeQuestions probes;
   kube::CurlTransport to_workers(kube::CurlOptions{});
-  // Each piece that is done is news for the loop.
+  // A finished piece of work wakes the loop.
   const auto done = [&waker](bool any) {
     if (any) waker.wake();
     return any;

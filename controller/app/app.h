@@ -1,4 +1,4 @@
-// The composition root of windlass-controller: the only place that wires things together.
+// The composition root of windlass-controller: the only place that wires the parts together.
 #pragma once
 
 #include "controller/app/options.h"
@@ -6,7 +6,7 @@
 
 namespace windlass::controller {
 
-// Runs until `waker` is stopped. Error: it cannot start, or going on makes no sense.
+// Runs until `waker` is stopped. Error: it cannot start or cannot go on.
 [[nodiscard]] Result<void> run(const AppOptions& options, Waker& waker);
 
 }  // namespace windlass::controller

@@ -8,7 +8,7 @@
 namespace windlass::controller {
 namespace {
 
-constexpr std::size_t kMaxPagesBytes = std::size_t{128} << 20U;  // of all that is scraped at once
+constexpr std::size_t kMaxPagesBytes = std::size_t{128} << 20U;  // for all pages of one scrape together
 
 constexpr std::string_view kHttp = "http://";
 
@@ -58,9 +58,9 @@ std::vector<Result<kube::HttpResponse>> GatewayTransport::send_all(const std::ve
   return transport_->send_all(secured(requests));
 }
 
-// Scrapes are no streams; one that was open would die with the transport beneath.
+// Scrapes need no streams, and replacing the inner transport would break an open one.
 Result<std::unique_ptr<kube::HttpStream>> GatewayTransport::stream(const kube::HttpRequest&) {
-  return Error{ErrorCode::kFailedPrecondition, "the scraper's transport has no streams"};
+  return Error{ErrorCode::kFailedPrecondition, "the transport for scrapes has no streams"};
 }
 
 }  // namespace windlass::controller

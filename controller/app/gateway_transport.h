@@ -1,8 +1,8 @@
-// GatewayTransport: HttpTransport for scraping, which knows the gateways. A request to the admin address of a gateway that the
-// publisher knows goes over TLS where that gateway announced it, and carries the installation's token; any other request (a
-// worker's) passes as it is: a worker must never see the token.
+// GatewayTransport is the HttpTransport for scrapes. A request to the admin address of a known gateway carries the
+// installation's token, and uses TLS if the gateway announced TLS. All other requests pass unchanged: a worker must never see
+// the token.
 //
-// The authority file is followed: a new one makes a new transport beneath. Called by one thread, as the core is.
+// A changed CA file replaces the inner transport. Called by one thread, the core's.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace windlass::controller {
 struct GatewayTransportOptions {
   std::shared_ptr<security::Reloaded<std::string>> token;  // null: none
   std::shared_ptr<security::Reloaded<std::string>> ca;     // null: the system's store
-  std::string server_name;                                 // in the gateways' certificates
+  std::string server_name;                                 // expected in the gateways' certificates
 };
 
 class GatewayTransport final : public kube::HttpTransport {

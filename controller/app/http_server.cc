@@ -25,11 +25,11 @@ namespace windlass::controller {
 namespace {
 
 constexpr double kLongestWaitS = 60;
-constexpr double kCloseS = 2;  // for answers that are on their way
+constexpr double kCloseS = 2;  // time for pending answers
 constexpr int kThreads = 2;
 constexpr const char* kJson = "application/json";
-// A gateway waits with one connection, and says in the head what it holds of each model, in 8,000 bytes (load_report.h).
-constexpr std::size_t kMaxGatewayName = 253;  // of a pod
+// A gateway polls on one connection. Its header reports its load of each model, in at most 8,000 bytes (load_report.h).
+constexpr std::size_t kMaxGatewayName = 253;  // a pod's name
 constexpr net::HttpLimits kLimits{
     .head_bytes = 16U << 10U, .body_bytes = 64U << 10U, .connections = 2048, .connections_per_peer = 512};
 
@@ -46,7 +46,7 @@ void refuse(const net::ServerCall& call, int status, const std::string& message)
   answer(call, status, error_json(message), kJson);
 }
 
-// A header's JSON; discarded where there is none, or it cannot be read.
+// A header's JSON; discarded if it is absent or invalid.
 nlohmann::json json_header(const net::ServerCall& call, const char* name) {
   return nlohmann::json::parse(call.header(name), nullptr, false);
 }
@@ -55,7 +55,7 @@ int count_of(const nlohmann::json& value) {
   return value.is_number_integer() ? static_cast<int>(std::clamp<std::int64_t>(value.get<std::int64_t>(), 0, 1'000'000)) : 0;
 }
 
-// What a gateway has in flight and waiting, by model. What cannot be read says nothing: the table must go out all the same.
+// A gateway's requests in flight and queued, by model. Invalid data is ignored, because the gateway must get its table anyway.
 std::map<std::string, GatewayLoad> loads_of(const net::ServerCall& call) {
   std::map<std::string, GatewayLoad> loads;
   const auto json = json_header(call, "X-Windlass-Load");
@@ -66,7 +66,7 @@ std::map<std::string, GatewayLoad> loads_of(const net::ServerCall& call) {
   return loads;
 }
 
-// Nothing of gateways that do not say it, as older ones.
+// Empty for older gateways, which do not report it.
 std::optional<OverShare> over_share_of(const net::ServerCall& call) {
   OverShare over;
   const auto json = json_header(call, "X-Windlass-Over-Share");
@@ -107,16 +107,16 @@ struct HttpServer::Impl {
   void handle(const net::ServerCall& call) {
     const std::string& path = call.path();
     if (call.method() != "GET" && call.method() != "HEAD") {
-      return refuse(call, 405, fmt::format("found {} {}; allowed is GET", call.method(), path));
+      return refuse(call, 405, fmt::format("{}: must be requested with GET (got {})", path, call.method()));
     }
     if (path == "/healthz") return answer(call, 200, "ok\n");
     if (path == "/readyz") {
       const std::lock_guard lock(mutex);
-      return answer(call, ready ? 200 : 503, ready ? "ok\n" : "reading the cluster for the first time\n");
+      return answer(call, ready ? 200 : 503, ready ? "ok\n" : "still reading the cluster\n");
     }
     if (!allowed(call, path)) {
       return call.answer({401,
-                          error_json(path + ": found no or another token; allowed is the installation's"),
+                          error_json(path + ": must be requested with the installation's token (got none or another)"),
                           kJson,
                           {{"WWW-Authenticate", "Bearer"}}});
     }
@@ -128,7 +128,7 @@ struct HttpServer::Impl {
     if (path == "/v1/routing-table") return routing_table(call);
     refuse(
         call, 404,
-        fmt::format("found {}; allowed are /healthz, /readyz, /metrics, /v1/routing-table, /v1/snapshot and /v1/plan", path));
+        fmt::format("path: must be /healthz, /readyz, /metrics, /v1/routing-table, /v1/snapshot or /v1/plan (got {})", path));
   }
 
   template <class Print>
@@ -138,7 +138,7 @@ struct HttpServer::Impl {
       const std::lock_guard lock(mutex);
       decision = last;
     }
-    if (decision == nullptr) return refuse(call, 503, "no decision has been made by this process");
+    if (decision == nullptr) return refuse(call, 503, "this process has made no decision yet");
     answer(call, 200, print(*decision) + "\n", kJson);
   }
 
@@ -147,12 +147,11 @@ struct HttpServer::Impl {
     Waiting waiting{call, parameter("gateway"), {}, 0};
     const std::string admin = parameter("admin");
     for (const auto& [name, value] : {std::pair{"gateway", waiting.gateway}, std::pair{"admin", admin}}) {
-      if (value.empty()) return refuse(call, 400, fmt::format("query {}: nothing found; allowed is a value", name));
+      if (value.empty()) return refuse(call, 400, fmt::format("query {}: must be set (got nothing)", name));
     }
     if (waiting.gateway.size() > kMaxGatewayName) {
       return refuse(call, 400,
-                    fmt::format("query gateway: found a name of {} bytes; allowed are at most {}", waiting.gateway.size(),
-                                kMaxGatewayName));
+                    fmt::format("query gateway: must have at most {} bytes (got {})", kMaxGatewayName, waiting.gateway.size()));
     }
     if (const auto where = net::parse_host_port(admin); !where.ok()) {
       return refuse(call, 400, "query admin: " + where.error().message);
@@ -170,13 +169,14 @@ struct HttpServer::Impl {
     }
     const double now_s = now().monotonic_s;
     const bool tls = parameter("tls") == "1";
-    // A standby notes who asks, too: should it lead next, it knows from its first table on among whom slots are shared.
+    // A standby records gateways too: if it becomes the leader, its first table already shares slots among all of them.
     const auto table = publisher.ask({waiting.gateway, admin, tls, waiting.after, loads_of(call), over_share_of(call)}, now_s);
     if (!publisher.serving()) return refuse(call, 503, "this controller does not lead");
     if (!publisher.knows(waiting.gateway)) {
-      return refuse(call, 503,
-                    fmt::format("gateway {}: found {} others that ask; allowed are at most {} at a time",
-                                shown_text(waiting.gateway), RoutingPublisher::kMaxGateways, RoutingPublisher::kMaxGateways));
+      return refuse(
+          call, 503,
+          fmt::format("gateway {}: must wait until one of {} other gateways stops asking; at most {} may ask at a time",
+                      shown_text(waiting.gateway), RoutingPublisher::kMaxGateways, RoutingPublisher::kMaxGateways));
     }
     if (table.has_value()) {
       answer(call, 200, dispatch::to_json(*table), kJson);
@@ -187,9 +187,9 @@ struct HttpServer::Impl {
         const std::lock_guard lock(mutex);
         waiters.push_back(std::move(waiting));
       }
-      // Whoever leaves takes its request with it, or requests would pile up beyond what connections there may be.
+      // Drop the request of a disconnected gateway; otherwise dead requests would pile up beyond the connection limit.
       call.on_left([this, id] {
-        std::list<Waiting> gone;  // let go after the lock
+        std::list<Waiting> gone;  // freed after the lock is released
         const std::lock_guard lock(mutex);
         const auto found = std::find_if(waiters.begin(), waiters.end(), [id](const Waiting& one) { return one.id == id; });
         if (found != waiters.end()) gone.splice(gone.end(), waiters, found);
@@ -220,7 +220,7 @@ struct HttpServer::Impl {
     }
   }
 
-  // For every connection the certificate in use by then.
+  // Each new connection uses the current certificate.
   std::function<std::shared_ptr<net::ssl::context>()> contexts() const {
     return [certificate = security.certificate, used = std::shared_ptr<const security::Certificate>(),
             context = std::shared_ptr<net::ssl::context>()]() mutable {
@@ -258,8 +258,7 @@ HttpServer::~HttpServer() { close(); }
 Result<void> HttpServer::open(const std::string& address) {
   const auto failed = [&](const std::string& why) {
     return Error{ErrorCode::kUnavailable,
-                 fmt::format("--listen: found '{}', cannot listen there: {}; allowed is a free HOST:PORT of this machine",
-                             address, why)};
+                 fmt::format("--listen: must be a free HOST:PORT of this machine (got '{}': {})", address, why)};
   };
   const auto where = net::parse_host_port(address);
   if (!where.ok()) return failed(where.error().message);
@@ -281,7 +280,7 @@ void HttpServer::close() {
   if (impl_->service == nullptr) return;
   {
     const std::lock_guard lock(impl_->mutex);
-    for (Impl::Waiting& one : impl_->waiters) refuse(one.call, 503, "this controller is ending");
+    for (Impl::Waiting& one : impl_->waiters) refuse(one.call, 503, "this controller is shutting down");
     impl_->waiters.clear();
   }
   impl_->service->close(kCloseS);

@@ -36,7 +36,7 @@ void LeaseThread::run() {
     const std::int64_t led_in = term_;
     const bool alive = at.monotonic_s - alive_s_ < patience_s_;
     if (alive) elector_.step(at);
-    // The term first: whoever sees that we lead sees of which tenure that is true.
+    // Store the term first: whoever sees that we lead must also see the matching term.
     term_ = elector_.term();
     until_s_ = elector_.leading_until_s();
     const bool changed = term_ != led_in || (until_s_ == kNever) != (led_until_s == kNever);

@@ -1,10 +1,10 @@
-// LeaseThread: Leadership by a Lease that is renewed on a thread of its own, over a connection of its own, so that neither a
-// long step nor a slow answer to another request lets it run out.
+// LeaseThread implements Leadership with a Lease that its own thread renews over its own connection. A long step or a slow
+// answer to another request therefore does not let the lease expire.
 //
-// Two things keep writes fenced. leading() is false from the renew deadline on, whatever the thread does. And may_write(),
-// which is the KubeClient's gate, is true only for the tenure that the loop knows of: one that was lost and taken again within
-// a step is another, in which somebody else may have acted. A loop that has not begun a step for `patience_s` is taken for
-// stuck: the lease is not renewed, and a standby takes over.
+// Two rules fence writes. leading() is false from the renew deadline on, whatever the thread does. may_write(), the
+// KubeClient's gate, is true only for the term that the loop knows of: if the lease was lost and regained within a step, that
+// is a new term, and somebody else may have acted in between. If the loop has not started a step for `patience_s`, it counts as
+// stuck: the lease is no longer renewed, and a standby takes over.
 #pragma once
 
 #include <atomic>
@@ -21,14 +21,14 @@ namespace windlass::controller {
 
 class LeaseThread final : public Leadership {
  public:
-  // `client` is used by the thread alone, and outlives this. `on_change`, called on the thread: this process leads, or no
-  // longer.
+  // Only the thread uses `client`, which outlives this. `on_change` is called on the thread when this process starts or stops
+  // leading.
   LeaseThread(kube::KubeClient& client, kube::LeaseOptions options, std::function<void()> on_change, double patience_s = 300);
   ~LeaseThread() override;
   LeaseThread(const LeaseThread&) = delete;
   LeaseThread& operator=(const LeaseThread&) = delete;
 
-  // The loop is alive; does no I/O.
+  // Reports that the loop is alive; does no I/O.
   void step(Instant now) override { alive_s_ = now.monotonic_s; }
   [[nodiscard]] bool leading(double monotonic_s) const override { return monotonic_s < until_s_; }
   [[nodiscard]] std::int64_t term() const override { return term_; }
@@ -38,21 +38,21 @@ class LeaseThread final : public Leadership {
 
   [[nodiscard]] bool may_write(double monotonic_s) const { return leading(monotonic_s) && term_ == acts_for_; }
 
-  // Ends the thread and gives the lease back, so that a standby need not wait it out.
+  // Ends the thread and releases the lease, so that a standby need not wait for it to expire.
   [[nodiscard]] Result<void> release(Instant now);
 
  private:
   void run();
   void end_thread();
 
-  kube::LeaderElector elector_;  // the thread's, until it has ended
+  kube::LeaderElector elector_;  // used by the thread until it ends
   std::function<void()> on_change_;
   const double patience_s_;
   std::atomic<double> alive_s_;
   std::atomic<double> until_s_;
   std::atomic<std::int64_t> term_ = 0;
   std::atomic<std::int64_t> acts_for_ = 0;
-  mutable std::mutex mutex_;  // of the next two
+  mutable std::mutex mutex_;  // guards the next two
   std::string problem_;
   bool stopping_ = false;
   std::condition_variable woken_;

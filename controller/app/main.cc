@@ -1,4 +1,4 @@
-// windlass-controller: flags, signals, and the composition root.
+// The program windlass-controller: parses flags, handles signals and runs the composition root.
 #include <csignal>
 #include <iostream>
 
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   windlass::controller::Waker waker;
   bool asked = false;
   const windlass::StopSignals signals([&] {
-    if (asked) _exit(130);  // asked a second time: now
+    if (asked) _exit(130);  // a second signal ends the process immediately
     asked = true;
     waker.stop();
   });

@@ -18,7 +18,7 @@ struct AppOptions {
   int max_queued = 1024;
   std::string log_level = "info";
 
-  // Demand from a Prometheus server in place of the gateways' own pages.
+  // Reads demand from a Prometheus server instead of the gateways' own pages.
   std::string prometheus_url;       // empty: the gateways' own pages
   std::string prometheus_selector;  // label matchers of this installation's gateways
   std::string prometheus_token_file;
@@ -31,25 +31,25 @@ struct AppOptions {
   std::string gateway_ca;
   std::string gateway_server_name = "windlass-gateway";
 
-  // kubernetes
-  std::string kubeconfig;  // empty: KUBECONFIG, then inside a cluster its own, then ~/.kube/config
+  // for Kubernetes
+  std::string kubeconfig;  // empty: KUBECONFIG, then the in-cluster configuration, then ~/.kube/config
   std::string context;
-  std::string name_space;                     // of the lease; empty: the cluster configuration's
-  std::string identity;                       // empty: the host's name; a random part is always added
-  std::string instance = "windlass";          // this installation's name: of its Lease, its pods and the services it serves
-  std::vector<std::string> watch_namespaces;  // whose ModelServices are served; empty: all
-  std::vector<std::string> plain_names = {"default"};  // namespaces whose served names stand without them; "*": all
+  std::string name_space;                              // of the lease; empty: from the cluster configuration
+  std::string identity;                                // empty: the host name; a random part is always added
+  std::string instance = "windlass";                   // this installation's name, for its Lease, its pods and its services
+  std::vector<std::string> watch_namespaces;           // namespaces whose ModelServices are served; empty: all
+  std::vector<std::string> plain_names = {"default"};  // namespaces whose served names have no namespace prefix; "*": all
   bool leader_elect = true;
   std::string worker_image;
   bool any_pod_template = false;
   std::string fetch_image;
 
-  // local
-  std::string worker_binary;  // empty: windlass-worker beside this program
-  int local_gpus = 0;         // 0: one for each core
-  std::string servers;        // of --runtime attached: a JSON file
-  bool keep_workers = false;  // they outlive a crash of this program; whoever starts it again adopts them
-  std::string model_root;     // where relative file:// paths begin; empty: the working directory
+  // for --runtime local and attached
+  std::string worker_binary;  // empty: windlass-worker next to this program
+  int local_gpus = 0;         // 0: one per core
+  std::string servers;        // for --runtime attached: a JSON file
+  bool keep_workers = false;  // workers survive a crash of this program, and the next one adopts them
+  std::string model_root;     // base of relative file:// paths; empty: the working directory
 
   [[nodiscard]] bool store_is_directory() const { return store.rfind("dir:", 0) == 0; }
   [[nodiscard]] std::string store_directory() const { return store.substr(4); }
@@ -57,7 +57,8 @@ struct AppOptions {
 
 struct ParsedFlags {
   AppOptions options;
-  std::optional<int> exit_status;  // the program ends at once: --help, --version, or a flag that is wrong (told on stderr)
+  // set if the program must end now: --help, --version, or an invalid flag (reported on stderr)
+  std::optional<int> exit_status;
 };
 
 [[nodiscard]] ParsedFlags parse_flags(int argc, const char* const* argv);

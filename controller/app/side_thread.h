@@ -1,5 +1,5 @@
-// SideThread: a thread for what takes seconds and the loop must not wait for. It does one piece of work after another, and
-// waits where there is none.
+// SideThread runs work that takes seconds, so that the main loop does not wait for it. It does one piece of work at a time and
+// sleeps while there is none.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@ namespace windlass::controller {
 
 class SideThread {
  public:
-  using Stop = std::function<bool()>;  // to be asked within a piece: it should end now
-  // Does the next piece and says whether there was one. Called on the thread.
+  using Stop = std::function<bool()>;  // a piece of work polls this; true: end now
+  // `work` does the next piece and returns whether there was one. It is called on the thread.
   explicit SideThread(std::function<bool(const Stop&)> work);
-  ~SideThread();  // waits for the piece under way
+  ~SideThread();  // waits for the current piece
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
-  // There is work.
+  // Call it after adding work.
   void wake();
 
  private:

@@ -1,6 +1,6 @@
-// SIGTERM and SIGINT as calls on a thread of their own. Handlers rather than blocked signals: a library may start threads
-// before main does anything (OpenBLAS, which Cbc brings along, does), and a signal that meets a thread without the mask would
-// end the process.
+// Delivers SIGTERM and SIGINT as calls on a thread of their own. It uses handlers instead of blocking the signals: a library
+// may start threads before main (OpenBLAS, a dependency of Cbc, does), and a signal to a thread without the mask would end the
+// process.
 #pragma once
 
 #include <csignal>
@@ -13,7 +13,7 @@
 
 namespace windlass {
 
-// While it lives, no SIGTERM or SIGINT ends the process. One per process at a time.
+// While this object lives, SIGTERM and SIGINT do not end the process. At most one per process.
 class StopSignals {
  public:
   explicit StopSignals(std::function<void()> on_signal)

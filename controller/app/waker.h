@@ -1,4 +1,4 @@
-// Waker: lets other threads (I/O, signals) cut short the main loop's wait. Thread-safe.
+// Waker lets other threads (I/O, signals) interrupt the main loop's wait. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class Waker {
     return stopped_;
   }
 
-  // Until somebody wakes or stops, or `seconds` have passed; but for at least `least_seconds`, so that a chatty peer cannot
+  // Waits until wake() or stop(), or until `seconds` have passed, but at least `least_seconds`, so that a chatty peer cannot
   // make the loop spin.
   void wait(double least_seconds, double seconds) {
     std::unique_lock lock(mutex_);

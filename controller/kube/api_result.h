@@ -1,7 +1,7 @@
-// ApiResult<T>: a Result<T> that also keeps what the API server said when it refused.
+// ApiResult<T> is a Result<T> that also keeps the details of the API server's refusal.
 //
-// It is a Result<T>, so the macros and every caller that cares only for success work unchanged; who must tell a quota from a
-// missing right, or wait as long as the server asked, reads failure().
+// Callers that only need success use it as a Result<T>. Callers that distinguish a quota from a missing permission, or honor
+// Retry-After, read failure().
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct ApiFailure {
   };
   int http_status = 0;                  // 0: there was no response
   std::string reason;                   // metav1.StatusReason: "Conflict", "Invalid", "Forbidden", ...; may be empty
-  std::optional<double> retry_after_s;  // the server asks to wait that long
+  std::optional<double> retry_after_s;  // Retry-After of the server
   std::vector<Cause> causes;
 };
 
@@ -32,7 +32,7 @@ class [[nodiscard]] ApiResult : public Result<T> {
   ApiResult(Error error) : Result<T>(std::move(error)) {}  // NOLINT(google-explicit-constructor)
   ApiResult(Error error, ApiFailure failure) : Result<T>(std::move(error)), failure_(std::move(failure)) {}
 
-  // REQUIRES: !ok(). All defaults when the request never got a response.
+  // REQUIRES: !ok(). All fields have their defaults if there was no response.
   [[nodiscard]] const ApiFailure& failure() const { return failure_; }
 
  private:

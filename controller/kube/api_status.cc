@@ -1,4 +1,4 @@
-// From the API server's refusal (a metav1.Status, or anything a proxy may send) to an Error that tells a person enough.
+// Converts a refusal of the API server (a metav1.Status, or any body that a proxy sends) to an Error with the useful details.
 #include <charconv>
 #include <string>
 
@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxForeignText = 300;  // of a body that is no Status
+constexpr std::size_t kMaxForeignText = 300;  // of a body that is not a Status
 
 std::string shortened(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
@@ -73,7 +73,7 @@ ApiResult<void> failure_from_status(const std::string& what, const json& status,
   if (!failure.reason.empty()) text += " " + failure.reason;
   if (!message.empty()) text += ": " + message;
   for (const auto& cause : failure.causes) {
-    // Most messages of the server repeat their causes; what they leave out is added.
+    // Most messages repeat their causes; append the ones that are missing.
     if (cause.message.empty() || message.find(cause.message) != std::string::npos) continue;
     text += "; " + (cause.field.empty() ? "" : cause.field + ": ") + cause.message;
   }
@@ -95,7 +95,7 @@ ApiResult<void> failure_from_response(const std::string& what, const HttpRespons
   if (!status.is_object() || text_at(status, {"kind"}) != "Status") {
     status = json{{"message", shortened(response.body)}};
   }
-  status["code"] = response.status;  // what came over the wire outranks what the body claims
+  status["code"] = response.status;  // the response's status code outranks the one in the body
   ApiResult<void> result = failure_from_status(what, status, response.status);
   if (!header_delay) return result;
   ApiFailure failure = result.failure();

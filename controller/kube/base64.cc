@@ -1,4 +1,4 @@
-// Base64 by the alphabet of RFC 4648.
+// Decodes base64 with the alphabet of RFC 4648.
 #include "controller/kube/base64.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Base64 (RFC 4648) as kubeconfig files hold it. Pure functions.
+// Decodes base64 (RFC 4648), as kubeconfig files use it. Pure functions.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace windlass::kube {
 
-// nullopt: not base64. Line breaks inside are passed over, padding is needed.
+// nullopt: not base64. Line breaks are ignored; padding is required.
 [[nodiscard]] std::optional<std::string> base64_decode(std::string_view text);
 [[nodiscard]] std::string base64_encode(std::string_view bytes);
 

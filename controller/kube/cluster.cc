@@ -1,4 +1,4 @@
-// Wiring one connection.
+// Wires one connection to an API server.
 #include "controller/kube/cluster.h"
 
 #include <utility>
@@ -6,7 +6,7 @@
 namespace windlass::kube {
 namespace {
 
-// Hands certificates that the source renews to the transport, before each request that asks for the token.
+// Passes renewed client certificates to the transport before each request that asks for the token.
 class CertificateForwarder final : public CredentialSource {
  public:
   CertificateForwarder(CredentialSource& source, CurlTransport& transport) : source_(source), transport_(transport) {}

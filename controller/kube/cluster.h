@@ -1,7 +1,7 @@
-// Cluster: a real connection to an API server, wired: CurlTransport, credentials and KubeClient for one ClusterConfig.
+// Cluster is a wired connection to an API server: CurlTransport, credentials and KubeClient for one ClusterConfig.
 //
-// For the composition root and for the tests that talk to a real API server. Owns all three; streams opened through the client
-// must be destroyed first. Client certificates that a credential plugin renews are handed to the transport.
+// Used by the composition root and by tests against a real API server. Owns all three; streams opened through the client must
+// be destroyed first. Passes client certificates that a credential plugin renews to the transport.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ class Cluster {
   std::string name_space_;
   std::unique_ptr<CredentialSource> credentials_;
   std::unique_ptr<CurlTransport> transport_;
-  std::unique_ptr<CredentialSource> forwarder_;  // between client and credentials: renewed certificates reach the transport
+  std::unique_ptr<CredentialSource> forwarder_;  // between client and credentials: passes renewed certificates to the transport
   std::unique_ptr<KubeClient> client_;
 };
 

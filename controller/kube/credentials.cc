@@ -1,4 +1,4 @@
-// Tokens that stay and tokens that rotate in a file.
+// Bearer tokens: fixed ones, and ones that rotate in a file.
 #include "controller/kube/credentials.h"
 
 #include <utility>
@@ -13,7 +13,7 @@ Result<std::optional<ClientCertificate>> CredentialSource::client_certificate(do
 
 namespace {
 
-constexpr double kRereadAfter_s = 55;  // at least every minute, also when calls come once in a few seconds
+constexpr double kRereadAfter_s = 55;  // at least every minute, even if calls come only every few seconds
 
 class StaticToken final : public CredentialSource {
  public:
@@ -29,7 +29,7 @@ class TokenFile final : public CredentialSource {
   explicit TokenFile(std::filesystem::path path) : path_(std::move(path)) {}
 
   Result<std::string> bearer_token(double now_s) override {
-    // Also when the wall clock went back, or a step in it could keep a dead token alive.
+    // Also reread if the wall clock went backwards; otherwise a clock step could keep an expired token in use.
     if (fresh_ && now_s >= read_at_s_ && now_s < read_at_s_ + kRereadAfter_s) return token_;
     Result<std::string> text = read_file(path_);
     std::string token;
@@ -38,11 +38,10 @@ class TokenFile final : public CredentialSource {
       if (begin != std::string::npos) token = text->substr(begin, text->find_last_not_of(" \t\r\n") - begin + 1);
     }
     if (token.empty()) {
-      // A rotation may be half done: what worked goes on until it is seen whole.
+      // The file may be half written during a rotation, so keep the last good token until it is complete.
       if (!token_.empty()) return token_;
       if (!text.ok()) return text.error().within("token file");
-      return Error{ErrorCode::kInvalidArgument,
-                   "token file " + path_.string() + ": found nothing in it, a bearer token is needed"};
+      return Error{ErrorCode::kInvalidArgument, "token file " + path_.string() + ": must hold a bearer token (got nothing)"};
     }
     token_ = std::move(token);
     read_at_s_ = now_s;

@@ -1,4 +1,4 @@
-// Options of one libcurl transfer and its callbacks.
+// Options and callbacks of one libcurl transfer.
 #include "controller/kube/curl_transfer.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr long kKeepAliveInterval_s = 15;
 long milliseconds(double seconds) { return std::max(1L, std::lround(std::min(seconds, 1e6) * 1000)); }
 
 curl_blob blob_of(const std::string& text) {
-  return {const_cast<char*>(text.data()), text.size(), CURL_BLOB_COPY};  // libcurl copies, and does not write
+  return {const_cast<char*>(text.data()), text.size(), CURL_BLOB_COPY};  // libcurl copies the data and does not write to it
 }
 
 std::string url_part(CURLU* url, CURLUPart part) {
@@ -52,8 +52,8 @@ Result<std::unique_ptr<CurlTransfer>> CurlTransfer::make(const HttpRequest& requ
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(easy, CURLOPT_PROXY, options.proxy_url.c_str());  // "" also shuts out the environment's proxies
-  // HTTP/2 would put all watches on one connection, where one paused reader can hold up the rest.
+  curl_easy_setopt(easy, CURLOPT_PROXY, options.proxy_url.c_str());  // "" also disables the environment's proxies
+  // HTTP/2 would put all watches on one connection, where one paused reader can block the rest.
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
   curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -84,23 +84,22 @@ Result<void> CurlTransfer::set_url(const HttpRequest& request, const CurlOptions
   what_ = request.method + " " + shown;
   std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> url(curl_url(), &curl_url_cleanup);
   if (!url || curl_url_set(url.get(), CURLUPART_URL, request.url.c_str(), 0) != CURLUE_OK) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: not a URL; allowed is scheme://host[:port][/path][?query]", what_)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a URL scheme://host[:port][/path][?query]", what_)};
   }
   std::string scheme = url_part(url.get(), CURLUPART_SCHEME);
   std::string host = url_part(url.get(), CURLUPART_HOST);
   if ((scheme != "http" && scheme != "https") || host.empty()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: scheme found '{}', allowed are http and https", what_, scheme)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must have the scheme http or https (got '{}')", what_, scheme)};
   }
   if (scheme == "https" && !options.tls.server_name.empty()) {
-    // libcurl takes the name to verify from the URL: the URL carries it, and the connection goes to the real place.
+    // libcurl verifies the name in the URL. So the URL gets that name, and CONNECT_TO points to the real host.
     std::string port = url_part(url.get(), CURLUPART_PORT);
     host_header_ = host + ":" + port;
     connect_to_ = curl_slist_append(nullptr, ("::" + host + ":" + port).c_str());
     curl_easy_setopt(easy_, CURLOPT_CONNECT_TO, connect_to_);
     if (curl_url_set(url.get(), CURLUPART_HOST, options.tls.server_name.c_str(), 0) != CURLUE_OK) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("tls-server-name: found '{}', allowed is a host name", options.tls.server_name)};
+                   fmt::format("tls-server-name: must be a host name (got '{}')", options.tls.server_name)};
     }
   }
   curl_easy_setopt(easy_, CURLOPT_URL, url_part(url.get(), CURLUPART_URL).c_str());
@@ -118,17 +117,17 @@ Result<void> CurlTransfer::set_headers(const HttpRequest& request) {
   bool has_content_type = false;
   bool ok = true;
   for (const auto& [name, value] : request.headers) {
-    // The value stays out of the message: it may be a token.
+    // The message omits the value, which may be a token.
     if (name.empty() || has_line_break(name) || name.find(':') != std::string::npos || has_line_break(value)) {
       return Error{ErrorCode::kInvalidArgument,
                    what_ + ": header '" + name.substr(0, name.find_first_of("\r\n")) +
                        "' has characters that no header may have (line break, NUL, or ':' in its name)"};
     }
     if (strcasecmp(name.c_str(), "content-type") == 0) has_content_type = true;
-    ok = add_header(value.empty() ? name + ";" : name + ": " + value) && ok;  // "Name;" is libcurl's way to send an empty one
+    ok = add_header(value.empty() ? name + ";" : name + ": " + value) && ok;  // "Name;" is libcurl's syntax for an empty header
   }
   if (!host_header_.empty() && request.headers.count("Host") == 0) ok = add_header("Host: " + host_header_) && ok;
-  ok = add_header("Expect:") && ok;  // no waiting for 100-continue
+  ok = add_header("Expect:") && ok;  // do not wait for 100-continue
   if (!has_content_type) ok = add_header("Content-Type:") && ok;
   if (!ok) return Error{ErrorCode::kInternal, what_ + ": libcurl: out of memory for headers"};
   curl_easy_setopt(easy_, CURLOPT_HTTPHEADER, header_list_);
@@ -153,7 +152,7 @@ void CurlTransfer::set_tls(const CurlOptions& options, const ClientCertificate& 
     curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYPEER, 0L);
     curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYHOST, 0L);
   } else if (!options.tls.ca_pem.empty()) {
-    // The given authorities instead of the system's, not besides them.
+    // Trust only the given CAs, not the system's as well.
     curl_easy_setopt(easy_, CURLOPT_CAINFO, nullptr);
     curl_easy_setopt(easy_, CURLOPT_CAPATH, nullptr);
     curl_blob blob = blob_of(options.tls.ca_pem);
@@ -173,7 +172,7 @@ std::size_t CurlTransfer::header_callback(char* data, std::size_t size, std::siz
   try {
     static_cast<CurlTransfer*>(self)->take_header_line(std::string(data, size * count));
   } catch (...) {
-    return 0;  // an exception must not cross libcurl's C frames; 0 makes it stop with CURLE_WRITE_ERROR
+    return 0;  // an exception must not cross libcurl's C frames; returning 0 stops the transfer with CURLE_WRITE_ERROR
   }
   return size * count;
 }
@@ -181,7 +180,7 @@ std::size_t CurlTransfer::header_callback(char* data, std::size_t size, std::siz
 void CurlTransfer::take_header_line(std::string line) {
   while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.pop_back();
   if (line.starts_with("HTTP/")) {
-    response_headers_.clear();  // an interim or a proxy's response stood before this one
+    response_headers_.clear();  // this replaces the headers of an interim or proxy response
     std::size_t space = line.find(' ');
     status_ = space == std::string::npos ? 0 : std::atoi(line.c_str() + space + 1);
   } else if (line.empty()) {

@@ -1,7 +1,7 @@
-// CurlTransfer: one request as libcurl sees it. Inside of CurlTransport; nothing else includes it.
+// CurlTransfer is one request as a libcurl easy handle. Private to CurlTransport; nothing else includes this file.
 //
-// Owns its easy handle, header lists and a copy of the request; the receiver of head and body outlives it. Used by one thread
-// at a time. Not movable, since libcurl holds pointers into it.
+// Owns its easy handle, its header lists and a copy of the request. The receiver must outlive it. Used by one thread at a time.
+// Not movable, because libcurl holds pointers into it.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace windlass::kube {
 
 class CurlTransfer {
  public:
-  // Where the response goes. Called from within libcurl on the thread that drives it.
+  // Receives the response. libcurl calls it on the thread that drives the transfer.
   class Receiver {
    public:
     virtual ~Receiver() = default;
@@ -24,7 +24,7 @@ class CurlTransfer {
     virtual Take on_bytes(const char* data, std::size_t size) = 0;
   };
 
-  // `endless`: the timeout covers no more than what libcurl does up to the connection; the caller watches over the rest.
+  // `endless`: the timeout covers only the phases up to the connection; the caller limits the rest.
   [[nodiscard]] static Result<std::unique_ptr<CurlTransfer>> make(const HttpRequest& request, const CurlOptions& options,
                                                                   const ClientCertificate& client, Receiver& receiver,
                                                                   bool endless);
@@ -35,10 +35,10 @@ class CurlTransfer {
   [[nodiscard]] CURL* easy() const { return easy_; }
   [[nodiscard]] const std::string& what() const { return what_; }  // "GET https://host:port/path", without the query
 
-  // Neither its connection nor what its host's name stands for is kept after it.
+  // Drops the connection and the cached DNS entry after the transfer.
   void keep_nothing();
 
-  // What went wrong, in words, for the code that libcurl gave.
+  // The Error for a libcurl code.
   [[nodiscard]] Error failure(CURLcode code) const;
 
  private:
@@ -56,7 +56,7 @@ class CurlTransfer {
   curl_slist* header_list_ = nullptr;
   curl_slist* connect_to_ = nullptr;
   std::string method_, body_, what_;
-  std::string host_header_;  // where the URL's host was replaced by tls-server-name
+  std::string host_header_;  // set if tls-server-name replaced the URL's host
   char error_text_[CURL_ERROR_SIZE] = {};
   Receiver* receiver_ = nullptr;
   int status_ = 0;

@@ -1,4 +1,4 @@
-// send() and send_all() on the caller's thread; streams on one I/O thread.
+// send() and send_all() run on the caller's thread; streams run on one I/O thread.
 #include "controller/kube/curl_transport.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kMaxIdleConnections = 64;
 constexpr int kPollAtMost_ms = 1000;
 
-// "http://10.0.0.1:9400" of "http://10.0.0.1:9400/metrics".
+// "http://10.0.0.1:9400/metrics" -> "http://10.0.0.1:9400".
 std::string_view origin_of(std::string_view url) {
   const auto scheme = url.find("://");
   return url.substr(0, url.find('/', scheme == std::string_view::npos ? 0 : scheme + 3));
@@ -35,10 +35,10 @@ void init_curl_once() {
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
 }
 
-// Collects the whole response of send().
+// Collects a whole response.
 class WholeResponse final : public CurlTransfer::Receiver {
  public:
-  // `left_for_all`: bytes that this and other responses may still take together; outlives this.
+  // `left_for_all`: bytes that this and the other responses may still use together; outlives this.
   WholeResponse(std::size_t max_bytes, std::size_t& left_for_all) : max_bytes_(max_bytes), left_for_all_(left_for_all) {}
 
   void on_head(int status, std::map<std::string, std::string> headers) override {
@@ -48,8 +48,8 @@ class WholeResponse final : public CurlTransfer::Receiver {
   Take on_bytes(const char* data, std::size_t size) override {
     const bool fits = response.body.size() + size <= max_bytes_;
     if (!fits || size > left_for_all_) {
-      too_large = fits ? "no room is left for it: the responses together are too large"
-                       : fmt::format("the response has more than {} bytes", max_bytes_);
+      too_large =
+          fits ? "the responses together are too large" : fmt::format("the response has more than {} bytes", max_bytes_);
       left_for_all_ += response.body.size();
       response.body = {};
       return Take::kStop;
@@ -60,14 +60,14 @@ class WholeResponse final : public CurlTransfer::Receiver {
   }
 
   HttpResponse response;
-  std::string too_large;  // why it is; empty: it is not
+  std::string too_large;  // the reason; empty: it is not too large
 
  private:
   std::size_t max_bytes_;
   std::size_t& left_for_all_;
 };
 
-// What the I/O thread and the reader of one stream share.
+// Shared by the I/O thread and the reader of one stream.
 struct StreamState final : public CurlTransfer::Receiver {
   StreamState(std::size_t max_bytes, std::function<void()> notify) : max_bytes_(max_bytes), notify_(std::move(notify)) {}
 
@@ -87,7 +87,7 @@ struct StreamState final : public CurlTransfer::Receiver {
       if (cancelled) return Take::kStop;
       was_empty = buffer.empty();
       if (!was_empty && buffer.size() + size > max_bytes_) {
-        paused = true;  // libcurl keeps these bytes and brings them again
+        paused = true;  // libcurl keeps these bytes and delivers them again
         return Take::kPause;
       }
       buffer.append(data, size);
@@ -147,7 +147,7 @@ class CurlTransport::Impl {
   std::vector<Result<HttpResponse>> send_all(const std::vector<HttpRequest>& requests);
   Result<std::shared_ptr<StreamState>> open(const HttpRequest& request);
 
-  // For the reader's thread: the I/O thread does what they ask for as soon as it can.
+  // Called by the reader's thread; the I/O thread executes the command as soon as it can.
   void close(const std::shared_ptr<StreamState>& state) { command(Command{Command::kClose, state, nullptr, 0}); }
   void resume(const std::shared_ptr<StreamState>& state) { command(Command{Command::kResume, state, nullptr, 0}); }
 
@@ -213,13 +213,13 @@ class CurlTransport::Impl {
   std::mutex command_mutex_;
   std::deque<Command> commands_;
   bool stopping_ = false;
-  std::map<StreamState*, OpenStream> streams_;  // the I/O thread's own
+  std::map<StreamState*, OpenStream> streams_;  // used by the I/O thread only
 };
 
-// The requests of one send_all(), as many in flight at a time as may be.
+// The requests of one send_all(), up to the allowed number in flight.
 class CurlTransport::Impl::Batch {
  public:
-  // REQUIRES: the caller holds send_mutex_ of `all` as long as it uses this.
+  // REQUIRES: the caller holds send_mutex_ of `all` for the lifetime of this.
   Batch(Impl& all, const std::vector<HttpRequest>& requests, ClientCertificate client)
       : options_(all.options_),
         multi_(all.send_multi_),
@@ -227,9 +227,8 @@ class CurlTransport::Impl::Batch {
         client_(std::move(client)),
         left_for_all_(options_.max_responses_bytes),
         results_(requests.size(), Result<HttpResponse>(Error{ErrorCode::kInternal, "not sent"})) {
-    // More hosts than there may be idle connections: by the time that one is asked again its connection is gone. For every new
-    // connection libcurl looks at all that are kept, of connections and of addresses: thousands of workers would cost the
-    // square.
+    // With more hosts than idle connections, a host's connection is gone before it is needed again. libcurl scans all kept
+    // connections and addresses for each new connection, so keeping thousands would cost quadratic time.
     std::set<std::string_view> origins;
     for (const HttpRequest& request : requests) origins.insert(origin_of(request.url));
     keep_ = origins.size() <= kMaxIdleConnections;
@@ -271,14 +270,14 @@ class CurlTransport::Impl::Batch {
     in_flight_[easy] = {std::move(receiver), std::move(*transfer), index};
   }
 
-  // Whether any has.
+  // Returns whether any transfer ended.
   bool take_ended() {
     bool some_ended = false;
     int left = 0;
     while (CURLMsg* message = curl_multi_info_read(multi_, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
       some_ended = true;
-      CURLcode code = message->data.result;  // gone once the handle is removed
+      CURLcode code = message->data.result;  // invalid once the handle is removed
       auto it = in_flight_.find(message->easy_handle);
       if (it == in_flight_.end()) continue;
       InFlight& ended = it->second;
@@ -373,7 +372,7 @@ void CurlTransport::Impl::reap() {
   }
 }
 
-// Ends the streams whose head has not come in time; answers when the next one is due.
+// Ends the streams whose head is late. Returns when to check again.
 double CurlTransport::Impl::check_heads(double now_s) {
   double next_s = now_s + kPollAtMost_ms / 1000.0;
   for (auto it = streams_.begin(); it != streams_.end();) {
@@ -446,7 +445,7 @@ class CurlStream final : public HttpStream {
     bool resume = false;
     {
       std::lock_guard lock(state_->mutex);
-      // What came before the connection broke is still worth having.
+      // Deliver the bytes that arrived before the connection broke.
       if (state_->buffer.empty() && state_->error) return *state_->error;
       poll.bytes.swap(state_->buffer);
       poll.finished = state_->finished;

@@ -1,10 +1,10 @@
-// CurlTransport: HttpTransport over libcurl.
+// CurlTransport implements HttpTransport with libcurl.
 //
-// Connections are kept and used again, by send() and send_all() alike. Streams are served by one I/O thread, which this object
-// owns; it fills a bounded buffer per stream and pauses the peer when the reader lags. send(), send_all() and stream() may be
-// called from any thread (send and send_all take turns). Destroying a stream cancels its transfer; every stream must be
-// destroyed before its transport (one that is not ends with kCancelled). Headers are never logged and never stand in an error:
-// they hold bearer tokens.
+// send() and send_all() share and reuse connections. One I/O thread, owned by this object, serves the streams. It fills a
+// bounded buffer per stream and pauses the peer if the reader lags. Any thread may call send(), send_all() and stream(); send
+// and send_all run one at a time. Destroying a stream cancels its transfer. Every stream must be destroyed before its
+// transport; a remaining one ends with kCancelled. Headers are never logged and never appear in errors, because they hold
+// bearer tokens.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,19 @@ namespace windlass::kube {
 
 struct CurlOptions {
   TlsOptions tls = {};
-  std::string proxy_url = {};  // empty: none; the environment's proxies are not used
+  std::string proxy_url = {};  // empty: none; proxies from the environment are not used
   double connect_timeout_s = 10;
-  // What one stream holds before its peer is paused. Its reader comes once a step, and an API server that can send nothing for
-  // some seconds ends the watch: all that ten thousand pods report during a step of many writes has to fit.
+  // Bytes that a stream buffers before it pauses its peer. The reader polls once per step, and an API server that cannot send
+  // for some seconds ends the watch. So the buffer must hold everything that ten thousand pods report during a step with many
+  // writes.
   std::size_t max_stream_buffer_bytes = std::size_t{32} << 20;
-  std::size_t max_response_bytes = std::size_t{256} << 20;  // a larger body of send() is an error (kResourceExhausted)
+  std::size_t max_response_bytes = std::size_t{256} << 20;  // a larger body in send() is an error (kResourceExhausted)
   std::size_t max_responses_bytes = std::size_t{256}
-                                    << 20;  // of all bodies of one send_all(); those that come later fail alike
-  std::size_t max_parallel = 64;            // requests of one send_all() in flight at once
+                                    << 20;  // for all bodies of one send_all() together; bodies beyond it are errors too
+  std::size_t max_parallel = 64;            // concurrent requests of one send_all()
 
-  // Called from the I/O thread, without a lock held, when a stream has something new to poll. Must be quick and must not call
-  // the transport; an app's loop is woken with it.
+  // Called on the I/O thread, without a lock held, when a stream has new data to poll. It must be quick and must not call the
+  // transport. Apps use it to wake their loop.
   std::function<void()> on_activity = {};
 };
 
@@ -47,7 +48,7 @@ class CurlTransport final : public HttpTransport {
   [[nodiscard]] std::vector<Result<HttpResponse>> send_all(const std::vector<HttpRequest>& requests) override;
   [[nodiscard]] Result<std::unique_ptr<HttpStream>> stream(const HttpRequest& request) override;
 
-  // A renewed client certificate: requests from now on present it; connections made with the old one are not used again.
+  // Sets a renewed client certificate for future requests. Connections made with the old one are not reused.
   void set_client_certificate(ClientCertificate certificate);
 
  private:

@@ -1,4 +1,4 @@
-// Events: counted, limited, written.
+// Counts, limits and writes Events.
 #include "controller/kube/events.h"
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxMessageBytes = 1024;  // the API's limit
-constexpr std::size_t kMaxNamePrefix = 200;     // room for the suffix within 253
+constexpr std::size_t kMaxNamePrefix = 200;     // leaves room for the suffix within 253
 
 std::string cut(std::string text) {
   if (text.size() <= kMaxMessageBytes) return text;
   std::size_t end = kMaxMessageBytes - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // do not cut inside a UTF-8 character
   return text.substr(0, end) + "...";
 }
 
@@ -77,7 +77,7 @@ Result<void> EventRecorder::record(const json& object, EventType type, const std
     ApiResult<json> patched = client_.patch(resources::kEvents, known.name_space, known.name, PatchType::kMerge, patch);
     if (patched.ok()) return {};
     if (patched.error().code != ErrorCode::kNotFound) return patched.error();
-    known_.erase(it);  // the server forgets Events after an hour: a new one follows
+    known_.erase(it);  // the server deletes Events after an hour, so create a new one
   }
 
   Bucket& bucket = buckets_.try_emplace(whom, Bucket{options_.burst, wall_s}).first->second;

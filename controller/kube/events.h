@@ -1,8 +1,8 @@
-// EventRecorder: what happened, told to people through `kubectl describe` (core/v1 Events).
+// EventRecorder writes Kubernetes Events (core/v1), which `kubectl describe` shows.
 //
-// The same (object, type, reason, message) within the window raises the count of one Event instead of making another, and one
-// object may start only a few new Events per minute, so that a loop gone wrong cannot flood the cluster. Best effort: a failure
-// is returned and nothing is tried again. Single-threaded; bounded memory.
+// A repeated (object, type, reason, message) within the window raises the count of the existing Event. One object may create
+// only a few new Events per minute, so a runaway loop cannot flood the cluster. Best effort: a failure is returned and not
+// retried. Single-threaded; memory is bounded.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ enum class EventType { kNormal, kWarning };
 
 struct EventOptions {
   std::string component = "windlass-controller";  // reportingComponent and source.component
-  std::string instance = {};                      // which process: the pod's name
-  double window_s = 600;                          // within it the same event is counted, not repeated
-  double repeat_every_s = 30;                     // and its count is written at most this often
-  double burst = 25;                              // new Events that one object may start at once
-  double refill_per_s = 1.0 / 60;                 // and how fast more are allowed
+  std::string instance = {};                      // the process: the pod's name
+  double window_s = 600;                          // repeats within this time are counted, not written as new Events
+  double repeat_every_s = 30;                     // the count is written at most this often
+  double burst = 25;                              // new Events that one object may create in a burst
+  double refill_per_s = 1.0 / 60;                 // rate at which further ones are allowed
   std::size_t max_remembered = 4096;
 };
 
@@ -32,8 +32,8 @@ class EventRecorder {
  public:
   EventRecorder(KubeClient& client, EventOptions options);
 
-  // `object` is any API object (apiVersion, kind, metadata are read). `reason` in CamelCase. `wall_s`: Unix seconds. Events of
-  // cluster-scoped objects stand in namespace "default". Ok also when the event was held back by the limit (see dropped()).
+  // `object` is any API object; its apiVersion, kind and metadata are read. `reason` is CamelCase. `wall_s`: Unix seconds.
+  // Events of cluster-scoped objects go to namespace "default". Also ok if the limit held the event back (see dropped()).
   Result<void> record(const nlohmann::json& object, EventType type, const std::string& reason, const std::string& message,
                       double wall_s);
 
@@ -43,8 +43,8 @@ class EventRecorder {
   struct Known {
     std::string name_space, name;
     std::int64_t count = 0;
-    double last_s = 0;     // when it last happened
-    double written_s = 0;  // when the count was last sent
+    double last_s = 0;     // when it last occurred
+    double written_s = 0;  // when the count was last written
   };
   struct Bucket {
     double tokens = 0, at_s = 0;

@@ -1,4 +1,4 @@
-// Running a credential plugin and reading its ExecCredential.
+// Runs a credential plugin and parses its ExecCredential.
 #include "controller/kube/exec_credential.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kRefreshBefore_s = 10;  // so that a token does not run out on its way
+constexpr double kRefreshBefore_s = 10;  // so that a token does not expire in flight
 constexpr std::size_t kMaxShownStderr = 500;
 
 // "2026-05-01T10:00:00Z", also with fractions or an offset; nullopt: not RFC 3339.
@@ -71,7 +71,8 @@ class ExecCredentials final : public CredentialSource {
     std::string who = "credential plugin '" + plugin_.command + "'";
     bool terminal = isatty(STDIN_FILENO) != 0;
     if (plugin_.interactive_mode == ExecInteractiveMode::kAlways && !terminal) {
-      return Error{ErrorCode::kFailedPrecondition, who + ": interactiveMode is Always, but stdin is no terminal"};
+      return Error{ErrorCode::kFailedPrecondition,
+                   who + ": interactiveMode: must not be Always if stdin is not a terminal (got Always)"};
     }
     bool interactive = terminal && plugin_.interactive_mode != ExecInteractiveMode::kNever;
     json info{{"apiVersion", plugin_.api_version}, {"kind", "ExecCredential"}, {"spec", {{"interactive", interactive}}}};
@@ -94,29 +95,29 @@ class ExecCredentials final : public CredentialSource {
   Result<void> take(const std::string& who, const std::string& out) {
     auto refuse = [&](const std::string& message) { return Error{ErrorCode::kInvalidArgument, who + ": " + message}; };
     json credential = json::parse(out, nullptr, false);
-    if (!credential.is_object()) return refuse("its output is no JSON object; an ExecCredential is needed");
+    if (!credential.is_object()) return refuse("its output must be a JSON object, an ExecCredential (got other text)");
     if (text_at(credential, {"kind"}) != "ExecCredential") {
-      return refuse("kind: found '" + text_at(credential, {"kind"}) + "', allowed is 'ExecCredential'");
+      return refuse("kind: must be 'ExecCredential' (got '" + text_at(credential, {"kind"}) + "')");
     }
     if (text_at(credential, {"apiVersion"}) != plugin_.api_version) {
-      return refuse("apiVersion: found '" + text_at(credential, {"apiVersion"}) + "', allowed is '" + plugin_.api_version +
-                    "' as the kubeconfig says");
+      return refuse("apiVersion: must be '" + plugin_.api_version + "', as in the kubeconfig (got '" +
+                    text_at(credential, {"apiVersion"}) + "')");
     }
     auto status = credential.find("status");
     if (status == credential.end() || !status->is_object())
-      return refuse("status: found nothing, a token or a client certificate is needed");
+      return refuse("status: must have a token or a client certificate (got nothing)");
     std::string token = text_at(*status, {"token"});
     ClientCertificate certificate{text_at(*status, {"clientCertificateData"}), text_at(*status, {"clientKeyData"})};
     if (certificate.certificate_pem.empty() != certificate.private_key_pem.empty()) {
-      return refuse("status: clientCertificateData and clientKeyData are allowed only together");
+      return refuse("status: must have clientCertificateData and clientKeyData together (got one of them)");
     }
     if (token.empty() && certificate.certificate_pem.empty())
-      return refuse("status: found neither a token nor a client certificate");
+      return refuse("status: must have a token or a client certificate (got neither)");
     double expires_s = std::numeric_limits<double>::infinity();
     if (std::string text = text_at(*status, {"expirationTimestamp"}); !text.empty()) {
       std::optional<double> parsed = parse_rfc3339(text);
       if (!parsed)
-        return refuse("status.expirationTimestamp: found '" + text + "', allowed is RFC 3339 (2026-05-01T10:00:00Z)");
+        return refuse("status.expirationTimestamp: must be RFC 3339, such as 2026-05-01T10:00:00Z (got '" + text + "')");
       expires_s = *parsed;
     }
     token_ = std::move(token);

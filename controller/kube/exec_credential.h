@@ -1,9 +1,9 @@
-// Credentials from a program (client.authentication.k8s.io/v1 and v1beta1): run, read its ExecCredential from stdout, keep it
-// until shortly before it expires or the server answers 401.
+// Gets credentials from a program (client.authentication.k8s.io/v1 and v1beta1): runs it, reads its ExecCredential from stdout,
+// and caches the result until shortly before it expires or the server answers 401.
 //
-// The program gets no stdin unless interactiveMode is Always (or IfAvailable) and stdin is a terminal; Always without a
-// terminal is refused with the reason. It is ended after `timeout_s`. Its stderr (not its stdout, which holds the secret)
-// stands, cut short, in the error when it fails.
+// The program gets no stdin unless interactiveMode is Always (or IfAvailable) and stdin is a terminal. Always without a
+// terminal is an error. The program is killed after `timeout_s`. On failure the error includes its truncated stderr, never its
+// stdout, which holds the secret.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ enum class ExecInteractiveMode { kNever, kIfAvailable, kAlways };
 
 struct ExecPlugin {
   std::string api_version = {};  // client.authentication.k8s.io/v1 or /v1beta1
-  std::string command = {};      // a path when it holds a '/', else looked up on PATH
+  std::string command = {};      // a path if it contains '/', otherwise looked up on PATH
   std::vector<std::string> args = {};
   std::vector<std::pair<std::string, std::string>> env = {};  // added to our own environment
   ExecInteractiveMode interactive_mode = ExecInteractiveMode::kIfAvailable;
-  std::string install_hint = {};  // shown when the command is not found
-  std::string cluster_info = {};  // KUBERNETES_EXEC_INFO's spec.cluster as JSON when provideClusterInfo; else empty
+  std::string install_hint = {};  // shown if the command is not found
+  std::string cluster_info = {};  // KUBERNETES_EXEC_INFO's spec.cluster as JSON if provideClusterInfo; otherwise empty
   double timeout_s = 60;
 };
 

@@ -1,4 +1,4 @@
-// Reading a file, with the system's reason when it fails.
+// Reads a file and reports the system's reason on failure.
 #include "controller/kube/files.h"
 
 #include <cerrno>
@@ -16,7 +16,7 @@ constexpr std::uintmax_t kMaxBytes = 10 << 20;
 Result<std::string> read_file(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found a directory, a file is needed", path.string())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a file (got a directory)", path.string())};
   }
   errno = 0;
   std::ifstream in(path, std::ios::binary);
@@ -32,8 +32,7 @@ Result<std::string> read_file(const std::filesystem::path& path) {
   while (in.read(chunk, sizeof(chunk)) || in.gcount() > 0) {
     text.append(chunk, static_cast<std::size_t>(in.gcount()));
     if (text.size() > kMaxBytes) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}: larger than {} bytes, which no configuration is", path.string(), kMaxBytes)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must have at most {} bytes", path.string(), kMaxBytes)};
     }
   }
   if (in.bad()) return Error{ErrorCode::kUnavailable, fmt::format("{}: reading failed", path.string())};

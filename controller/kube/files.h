@@ -1,4 +1,4 @@
-// Reading small files of configuration. Contents may be secrets: errors name the path alone.
+// Reads small configuration files. Contents may be secrets, so errors have only the path.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace windlass::kube {
 
-// The whole file; refused above 10 MiB. kNotFound where there is none, kPermissionDenied where it may not be read.
+// The whole file. Error: larger than 10 MiB, kNotFound, or kPermissionDenied.
 [[nodiscard]] Result<std::string> read_file(const std::filesystem::path& path);
 
 }  // namespace windlass::kube

@@ -1,4 +1,4 @@
-// JSON written so that it never throws. Pure.
+// Serializes JSON without exceptions. Pure.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace windlass::kube {
 
-// Compact JSON; bytes that are not UTF-8 become U+FFFD instead of an exception.
+// Compact JSON. Invalid UTF-8 becomes U+FFFD.
 [[nodiscard]] std::string to_text(const nlohmann::json& value);
 
 }  // namespace windlass::kube

@@ -1,6 +1,6 @@
-// Which installation of Windlass an object belongs to, where a cluster has several. The label stands on ModelServices and
-// AcceleratorClasses by their users' hand, and on pods and disruption budgets by ours; what carries none belongs to the
-// installation that is called windlass, as most clusters' only one is.
+// The Windlass installation that an object belongs to, for clusters with several. Users set the label on ModelServices and
+// AcceleratorClasses; we set it on pods and disruption budgets. An object without the label belongs to the installation called
+// "windlass", the default name.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace windlass::kube {
 inline constexpr const char* kInstanceLabel = "windlass.dev/instance";
 inline constexpr const char* kDefaultInstance = "windlass";
 
-// Of an object of the API, whatever it holds.
+// The installation of any API object.
 inline std::string instance_of(const nlohmann::json& object) {
   const auto meta = object.find("metadata");
   if (meta == object.end() || !meta->is_object()) return kDefaultInstance;
@@ -22,7 +22,7 @@ inline std::string instance_of(const nlohmann::json& object) {
   return label != labels->end() && label->is_string() && *label != "" ? label->get<std::string>() : kDefaultInstance;
 }
 
-// The Lease by which its controllers find their leader.
+// The Lease with which the installation's controllers elect their leader.
 inline std::string lease_name(const std::string& instance) { return instance + "-controller"; }
 
 }  // namespace windlass::kube

@@ -1,4 +1,4 @@
-// Reading JSON that may lack anything: a path that is not there is nothing, never an exception.
+// Reads JSON objects that may lack fields. A missing path yields nothing, never an exception.
 #pragma once
 
 #include <initializer_list>
@@ -8,7 +8,7 @@
 
 namespace windlass::kube {
 
-// The value at the end of the path; nullptr where one of its keys is missing.
+// The value at the end of the path; nullptr if a key is missing.
 inline const nlohmann::json* at(const nlohmann::json& object, std::initializer_list<const char*> path) {
   const nlohmann::json* here = &object;
   for (const char* key : path) {
@@ -20,7 +20,7 @@ inline const nlohmann::json* at(const nlohmann::json& object, std::initializer_l
   return here;
 }
 
-// Empty where there is no text.
+// Empty if there is no text.
 inline std::string text_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
   const nlohmann::json* found = at(object, path);
   return found != nullptr && found->is_string() ? found->get<std::string>() : "";

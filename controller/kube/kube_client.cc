@@ -1,4 +1,4 @@
-// The calls of the Kubernetes API: URLs, bodies, the write gate and the one retry after a 401.
+// The calls of the Kubernetes API: URLs, bodies, the write gate and the single retry after a 401.
 #include "controller/kube/kube_client.h"
 
 #include <utility>
@@ -22,7 +22,7 @@ std::string metadata_text(const json& object, const char* key) {
   return it != metadata->end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-// An empty name would turn a request for one object into one for all of them.
+// An empty name would address all objects instead of one.
 Result<void> check_name(const std::string& verb, const Resource& resource, const std::string& name_space,
                         const std::string& name) {
   std::string what = verb + " " + describe(resource, name_space, name);
@@ -111,7 +111,7 @@ Result<HttpRequest> KubeClient::authorised(const Call& call) {
   return request;
 }
 
-// `what` begins with the verb and the resource: "apply modelservices.windlass.dev default/chat".
+// `what` starts with the verb and the resource: "apply modelservices.windlass.dev default/chat".
 void KubeClient::tell(const std::string& what, int status) const {
   if (!observer_) return;
   const std::size_t space = what.find(' ');
@@ -123,7 +123,7 @@ ApiResult<HttpResponse> KubeClient::perform(const Call& call) {
   for (int attempt = 0;; ++attempt) {
     Result<HttpRequest> request = authorised(call);
     if (!request.ok()) return request.error();
-    // Asked last, so that nothing slow (a credential plugin) stands between the answer and the request.
+    // Checked last, so that nothing slow (a credential plugin) runs between the check and the request.
     if (call.mutating && !call.passes_gate && may_write_ && !may_write_()) {
       return Error{ErrorCode::kFailedPrecondition, call.what + ": not the leader: this process may not write"};
     }
@@ -189,7 +189,7 @@ ApiResult<ObjectList> KubeClient::list(const Resource& resource, const std::stri
     ApiResult<json> page = perform_for_object(call);
     if (!page.ok()) {
       if (page.error().code == ErrorCode::kGone && !next.empty()) {
-        // The snapshot behind the continue token is gone: one whole list instead, since the next pages might be too slow again.
+        // The snapshot of the continue token has expired. Fetch everything in one list, because further pages might expire too.
         result = {};
         next.clear();
         page_size = 0;

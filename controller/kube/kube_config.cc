@@ -1,4 +1,4 @@
-// Kubeconfig files and the files of a pod's service account.
+// Reads kubeconfig files and the service-account files of a pod.
 #include "controller/kube/kube_config.h"
 
 #include <optional>
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A place in a kubeconfig file: what is there, and how to name it to a person.
+// A value in a kubeconfig file with its path, for error messages.
 struct Field {
   fs::path file;
   std::string path;  // "users[1].user.exec"
@@ -34,7 +34,7 @@ struct Field {
             fmt::format("{}: {}: {}", file.string(), path.empty() ? "the document" : path, message)};
   }
 
-  // REQUIRES: a map or nothing.
+  // REQUIRES: a map, or absent.
   [[nodiscard]] Field at(const std::string& key) const {
     const YAML::Node& holder = node;
     YAML::Node child = holder.IsDefined() && holder.IsMap() ? holder[key] : YAML::Node(YAML::NodeType::Undefined);
@@ -47,19 +47,19 @@ struct Field {
   }
 
   [[nodiscard]] Result<void> must_be_map() const {
-    if (present() && !node.IsMap()) return refuse(fmt::format("found {}, allowed is a map", kind()));
+    if (present() && !node.IsMap()) return refuse(fmt::format("must be a map (got {})", kind()));
     return {};
   }
 
   [[nodiscard]] Result<void> must_be_list() const {
-    if (present() && !node.IsSequence()) return refuse(fmt::format("found {}, allowed is a list", kind()));
+    if (present() && !node.IsSequence()) return refuse(fmt::format("must be a list (got {})", kind()));
     return {};
   }
 
-  // The text; empty where there is none.
+  // The text; empty if absent.
   [[nodiscard]] Result<std::string> text() const {
     if (!present()) return std::string();
-    if (!node.IsScalar()) return refuse(fmt::format("found {}, allowed is a string", kind()));
+    if (!node.IsScalar()) return refuse(fmt::format("must be a string (got {})", kind()));
     return node.Scalar();
   }
 
@@ -67,7 +67,7 @@ struct Field {
     WINDLASS_ASSIGN_OR_RETURN(std::string value, text());
     if (value.empty() || value == "false") return false;
     if (value == "true") return true;
-    return refuse("found '" + value + "', allowed are true and false");
+    return refuse("must be true or false (got '" + value + "')");
   }
 
   [[nodiscard]] const char* kind() const {
@@ -86,13 +86,12 @@ Result<Field> parse_file(const fs::path& path) {
   WINDLASS_ASSIGN_OR_RETURN(std::string text, read_file(path));
   try {
     Field document{path, "", YAML::Load(text)};
-    if (!document.present()) return Field{path, "", YAML::Node(YAML::NodeType::Map)};  // an empty file says nothing
+    if (!document.present()) return Field{path, "", YAML::Node(YAML::NodeType::Map)};  // an empty file is an empty map
     WINDLASS_RETURN_IF_ERROR(document.must_be_map());
     WINDLASS_ASSIGN_OR_RETURN(std::string kind, document.at("kind").text());
-    if (!kind.empty() && kind != "Config") return document.at("kind").refuse("found '" + kind + "', allowed is 'Config'");
+    if (!kind.empty() && kind != "Config") return document.at("kind").refuse("must be 'Config' (got '" + kind + "')");
     WINDLASS_ASSIGN_OR_RETURN(std::string version, document.at("apiVersion").text());
-    if (!version.empty() && version != "v1")
-      return document.at("apiVersion").refuse("found '" + version + "', allowed is 'v1'");
+    if (!version.empty() && version != "v1") return document.at("apiVersion").refuse("must be 'v1' (got '" + version + "')");
     return document;
   } catch (const YAML::Exception& error) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: line {}, column {}: not YAML: {}", path.string(),
@@ -100,7 +99,7 @@ Result<Field> parse_file(const fs::path& path) {
   }
 }
 
-// The entry called `name` of a list of {name, <item>}; the first file that has it wins. Answers with its <item>.
+// The <item> of the entry `name` in a list of {name, <item>}. The first file with such an entry wins.
 Result<std::optional<Field>> find_entry(const std::vector<Field>& documents, const std::string& list, const std::string& item,
                                         const std::string& name, std::vector<std::string>& known) {
   std::optional<Field> found;
@@ -109,10 +108,10 @@ Result<std::optional<Field>> find_entry(const std::vector<Field>& documents, con
     WINDLASS_RETURN_IF_ERROR(entries.must_be_list());
     for (std::size_t i = 0; entries.present() && i < entries.node.size(); ++i) {
       Field entry = entries.at(i);
-      if (!entry.present()) return entry.refuse("found nothing, allowed is a map with name and " + item);
+      if (!entry.present()) return entry.refuse("must be a map with name and " + item + " (got nothing)");
       WINDLASS_RETURN_IF_ERROR(entry.must_be_map());
       WINDLASS_ASSIGN_OR_RETURN(std::string entry_name, entry.at("name").text());
-      if (entry_name.empty()) return entry.at("name").refuse("found nothing, a name is needed");
+      if (entry_name.empty()) return entry.at("name").refuse("must be a name (got nothing)");
       known.push_back(entry_name);
       if (entry_name != name || found) continue;
       Field body = entry.at(item);
@@ -124,17 +123,18 @@ Result<std::optional<Field>> find_entry(const std::vector<Field>& documents, con
 }
 
 Result<std::string> must_be_pem(const Field& field, std::string text) {
-  if (text.find("-----BEGIN ") == std::string::npos) return field.refuse("found data that is no PEM (no '-----BEGIN ')");
+  if (text.find("-----BEGIN ") == std::string::npos)
+    return field.refuse("must be PEM, with a line '-----BEGIN ' (got other data)");
   return text;
 }
 
-// "<name>-data" (base64) or "<name>" (a path): the PEM; empty where neither is given.
+// The PEM of "<name>-data" (base64) or "<name>" (a path); empty if neither is set.
 Result<std::string> pem_of(const Field& holder, const std::string& name) {
   Field data = holder.at(name + "-data");
   WINDLASS_ASSIGN_OR_RETURN(std::string encoded, data.text());
   if (!encoded.empty()) {
     std::optional<std::string> decoded = base64_decode(encoded);
-    if (!decoded) return data.refuse("found text that is not base64");
+    if (!decoded) return data.refuse("must be base64 (got other text)");
     return must_be_pem(data, std::move(*decoded));
   }
   Field place = holder.at(name);
@@ -150,14 +150,13 @@ Result<void> read_cluster(const Field& cluster, ClusterConfig& config) {
   WINDLASS_ASSIGN_OR_RETURN(config.server, server.text());
   bool has_scheme = config.server.starts_with("https://") || config.server.starts_with("http://");
   if (!has_scheme || config.server.ends_with("://")) {
-    return server.refuse(fmt::format("found '{}', allowed is https://host[:port][/path] or http://...", config.server));
+    return server.refuse(fmt::format("must be https://host[:port][/path] or http://... (got '{}')", config.server));
   }
   while (config.server.back() == '/') config.server.pop_back();
   WINDLASS_ASSIGN_OR_RETURN(config.tls.ca_pem, pem_of(cluster, "certificate-authority"));
   WINDLASS_ASSIGN_OR_RETURN(config.tls.insecure_skip_verify, cluster.at("insecure-skip-tls-verify").boolean());
   if (config.tls.insecure_skip_verify && !config.tls.ca_pem.empty()) {
-    return cluster.at("insecure-skip-tls-verify")
-        .refuse("found true beside a certificate-authority, allowed is one of the two");
+    return cluster.at("insecure-skip-tls-verify").refuse("must be false if certificate-authority is set (got true)");
   }
   WINDLASS_ASSIGN_OR_RETURN(config.tls.server_name, cluster.at("tls-server-name").text());
   Field proxy = cluster.at("proxy-url");
@@ -165,11 +164,11 @@ Result<void> read_cluster(const Field& cluster, ClusterConfig& config) {
   bool known_proxy = config.proxy_url.empty();
   for (const char* scheme : {"http://", "https://", "socks5://"})
     known_proxy = known_proxy || config.proxy_url.starts_with(scheme);
-  if (!known_proxy) return proxy.refuse("found another scheme, allowed are http://, https:// and socks5://");
+  if (!known_proxy) return proxy.refuse("must begin with http://, https:// or socks5:// (got another scheme)");
   return {};
 }
 
-// For KUBERNETES_EXEC_INFO: what the plugin may know of the cluster.
+// For KUBERNETES_EXEC_INFO: the cluster data that the plugin may see.
 std::string cluster_info(const ClusterConfig& config) {
   json info{{"server", config.server}, {"config", nullptr}};
   if (!config.tls.server_name.empty()) info["tls-server-name"] = config.tls.server_name;
@@ -186,10 +185,10 @@ Result<ExecPlugin> read_exec(const Field& exec, const ClusterConfig& config) {
   bool v1 = plugin.api_version == "client.authentication.k8s.io/v1";
   if (!v1 && plugin.api_version != "client.authentication.k8s.io/v1beta1") {
     return exec.at("apiVersion")
-        .refuse(fmt::format("found '{}', allowed are client.authentication.k8s.io/v1 and /v1beta1", plugin.api_version));
+        .refuse(fmt::format("must be client.authentication.k8s.io/v1 or /v1beta1 (got '{}')", plugin.api_version));
   }
   WINDLASS_ASSIGN_OR_RETURN(plugin.command, exec.at("command").text());
-  if (plugin.command.empty()) return exec.at("command").refuse("found nothing, the program's name or path is needed");
+  if (plugin.command.empty()) return exec.at("command").refuse("must be the program's name or path (got nothing)");
   if (plugin.command.find('/') != std::string::npos) plugin.command = exec.resolved(plugin.command).string();
   Field args = exec.at("args");
   WINDLASS_RETURN_IF_ERROR(args.must_be_list());
@@ -204,7 +203,7 @@ Result<ExecPlugin> read_exec(const Field& exec, const ClusterConfig& config) {
     WINDLASS_RETURN_IF_ERROR(entry.must_be_map());
     WINDLASS_ASSIGN_OR_RETURN(std::string name, entry.at("name").text());
     if (name.empty() || name.find('=') != std::string::npos)
-      return entry.at("name").refuse("found '" + name + "', a variable's name is needed");
+      return entry.at("name").refuse("must be a variable's name (got '" + name + "')");
     WINDLASS_ASSIGN_OR_RETURN(std::string value, entry.at("value").text());
     plugin.env.emplace_back(std::move(name), std::move(value));
   }
@@ -215,7 +214,7 @@ Result<ExecPlugin> read_exec(const Field& exec, const ClusterConfig& config) {
   } else if (mode_name == "Always") {
     plugin.interactive_mode = ExecInteractiveMode::kAlways;
   } else if (mode_name != "IfAvailable" && (v1 || !mode_name.empty())) {
-    return mode.refuse(fmt::format("found '{}', allowed are Never, IfAvailable and Always", mode_name));
+    return mode.refuse(fmt::format("must be Never, IfAvailable or Always (got '{}')", mode_name));
   }
   WINDLASS_ASSIGN_OR_RETURN(plugin.install_hint, exec.at("installHint").text());
   WINDLASS_ASSIGN_OR_RETURN(bool wants_cluster, exec.at("provideClusterInfo").boolean());
@@ -227,24 +226,24 @@ Result<void> read_user(const Field& user, ClusterConfig& config) {
   for (const char* name : {"username", "password", "auth-provider", "as", "as-uid", "as-groups", "as-user-extra"}) {
     if (Field field = user.at(name); field.present()) {
       return field.refuse(
-          "found a value, but Windlass does not support this field; allowed are token, tokenFile, client-certificate(-data) "
-          "with client-key(-data), and exec");
+          "must not be set, because Windlass does not support it (got a value); use token, tokenFile, "
+          "client-certificate(-data) with client-key(-data), or exec");
     }
   }
   WINDLASS_ASSIGN_OR_RETURN(config.tls.client.certificate_pem, pem_of(user, "client-certificate"));
   WINDLASS_ASSIGN_OR_RETURN(config.tls.client.private_key_pem, pem_of(user, "client-key"));
   if (config.tls.client.certificate_pem.empty() != config.tls.client.private_key_pem.empty()) {
     const char* missing = config.tls.client.private_key_pem.empty() ? "client-key" : "client-certificate";
-    return user.at(missing).refuse("found nothing; client-certificate and client-key are allowed only together");
+    return user.at(missing).refuse("must be set (got nothing), because client-certificate and client-key belong together");
   }
   WINDLASS_ASSIGN_OR_RETURN(std::string token, user.at("token").text());
   WINDLASS_ASSIGN_OR_RETURN(std::string token_path, user.at("tokenFile").text());
   Field exec = user.at("exec");
   if (exec.present()) {
-    if (!token.empty() || !token_path.empty()) return exec.refuse("found beside a token, allowed is one of the two");
+    if (!token.empty() || !token_path.empty()) return exec.refuse("must not be set together with a token (got both)");
     WINDLASS_ASSIGN_OR_RETURN(ExecPlugin plugin, read_exec(exec, config));
     config.credentials = exec_credentials(std::move(plugin));
-  } else if (!token_path.empty()) {  // before token, as kubectl has it
+  } else if (!token_path.empty()) {  // wins over token, as in kubectl
     config.credentials = token_file(user.at("tokenFile").resolved(token_path));
   } else if (!token.empty()) {
     config.credentials = static_token(std::move(token));
@@ -264,7 +263,7 @@ Result<Field> must_find(const std::vector<Field>& documents, const std::string& 
   WINDLASS_ASSIGN_OR_RETURN(std::optional<Field> found, find_entry(documents, list, item, name, known));
   if (!found) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found '{}', but no {} has this name; {}", where, name, item, names_of(known))};
+                 fmt::format("{}: must be the name of a {} (got '{}'); {}", where, item, name, names_of(known))};
   }
   return *found;
 }
@@ -281,7 +280,7 @@ Result<ClusterConfig> load(const std::vector<Field>& documents, const std::strin
   if (config.context.empty()) {
     std::vector<std::string> known;
     WINDLASS_RETURN_IF_ERROR(find_entry(documents, "contexts", "context", "", known));
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: current-context: found nothing, a context's name is needed; {}",
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: current-context: must be a context's name (got nothing); {}",
                                                           documents.front().file.string(), names_of(known))};
   }
   WINDLASS_ASSIGN_OR_RETURN(Field context, must_find(documents, "contexts", "context", config.context, where));
@@ -289,7 +288,7 @@ Result<ClusterConfig> load(const std::vector<Field>& documents, const std::strin
   WINDLASS_ASSIGN_OR_RETURN(std::string user_name, context.at("user").text());
   WINDLASS_ASSIGN_OR_RETURN(std::string name_space, context.at("namespace").text());
   if (!name_space.empty()) config.name_space = name_space;
-  if (cluster_name.empty()) return context.at("cluster").refuse("found nothing, a cluster's name is needed");
+  if (cluster_name.empty()) return context.at("cluster").refuse("must be a cluster's name (got nothing)");
   auto place = [&](const char* field) { return context.file.string() + ": " + context.path + "." + field; };
   WINDLASS_ASSIGN_OR_RETURN(Field cluster, must_find(documents, "clusters", "cluster", cluster_name, place("cluster")));
   WINDLASS_RETURN_IF_ERROR(read_cluster(cluster, config));
@@ -342,16 +341,16 @@ Result<ClusterConfig> load_in_cluster(const InClusterOptions& options) {
     return Error{ErrorCode::kFailedPrecondition, "in-cluster configuration: " + message};
   };
   if (options.host.empty())
-    return refuse("KUBERNETES_SERVICE_HOST: found nothing, which means that this is no pod; give a kubeconfig");
+    return refuse("KUBERNETES_SERVICE_HOST: must be set, as in a pod (got nothing); outside of pods, give a kubeconfig");
   if (options.port.empty() || options.port.find_first_not_of("0123456789") != std::string::npos) {
-    return refuse("KUBERNETES_SERVICE_PORT: found '" + options.port + "', allowed is a port number");
+    return refuse("KUBERNETES_SERVICE_PORT: must be a port number (got '" + options.port + "')");
   }
   ClusterConfig config;
   config.server = "https://" + net::to_string({options.host, options.port});
   Result<std::string> authority = read_file(options.root / "ca.crt");
   if (!authority.ok()) return authority.error().within("in-cluster configuration");
   if (authority->find("-----BEGIN ") == std::string::npos)
-    return refuse((options.root / "ca.crt").string() + ": found data that is no PEM");
+    return refuse((options.root / "ca.crt").string() + ": must be PEM (got other data)");
   config.tls.ca_pem = std::move(*authority);
   if (Result<std::string> token = read_file(options.root / "token"); !token.ok())
     return token.error().within("in-cluster configuration");

@@ -1,7 +1,7 @@
-// Where the API server is and who we are to it: from kubeconfig files or from inside a pod.
+// Finds the API server and our credentials, from kubeconfig files or inside a pod.
 //
-// Reads files, never the environment: the app's edge passes KUBECONFIG, HOME and KUBERNETES_SERVICE_* in. Errors name the file,
-// the path of the field, what was found and what is allowed; contents of secrets never stand in them. Single-threaded.
+// Reads files, never the environment: the caller passes in KUBECONFIG, HOME and KUBERNETES_SERVICE_*. Errors have the file, the
+// field's path, the rule and the value, but never a secret. Single-threaded.
 #pragma once
 
 #include <filesystem>
@@ -16,23 +16,23 @@
 namespace windlass::kube {
 
 struct ClusterConfig {
-  std::string server;   // scheme://host[:port][/path], without a closing slash
-  std::string context;  // the kubeconfig context's name; empty in a cluster
+  std::string server;   // scheme://host[:port][/path], without a trailing slash
+  std::string context;  // the kubeconfig context's name; empty inside a cluster
   std::string name_space = "default";
   std::string proxy_url;
-  TlsOptions tls;  // a client certificate given by files or data stands here; one by an exec plugin in `credentials`
+  TlsOptions tls;  // has the client certificate from files or data; `credentials` has one from an exec plugin
   std::unique_ptr<CredentialSource> credentials;  // never null
 };
 
 struct KubeconfigOptions {
-  std::vector<std::filesystem::path> files = {};  // joined: the first file that has a name, a value or a current-context wins
+  std::vector<std::filesystem::path> files = {};  // merged: the first file that has a name, a value or a current-context wins
   std::string context = {};                       // overrides current-context
 };
 
-// The files that KUBECONFIG's value (colon-separated) names; when it is empty, HOME's .kube/config.
+// The files listed in KUBECONFIG's value (colon-separated); if it is empty, HOME's .kube/config.
 [[nodiscard]] std::vector<std::filesystem::path> kubeconfig_paths(const std::string& kubeconfig_env, const std::string& home);
 
-// Files that do not exist are passed over as long as one does (kubectl does so too).
+// Missing files are skipped if at least one exists, as in kubectl.
 [[nodiscard]] Result<ClusterConfig> load_kubeconfig(const KubeconfigOptions& options);
 
 struct InClusterOptions {

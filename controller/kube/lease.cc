@@ -1,4 +1,4 @@
-// Taking, renewing and giving back the Lease.
+// Acquires, renews and releases the Lease.
 #include "controller/kube/lease.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLongestBelievableLease_s = 3600;  // a record that claims more is waited for as long as our own would be
+constexpr double kLongestBelievableLease_s = 3600;  // a longer duration in a record is not believed: ours applies
 
 std::int64_t integer_at(const json& object, const char* key) {
   auto it = object.find(key);
@@ -29,18 +29,18 @@ LeaderElector::LeaderElector(KubeClient& client, LeaseOptions options)
 
 Result<void> LeaderElector::validate(const LeaseOptions& options) {
   auto refuse = [](std::string message) { return Error{ErrorCode::kInvalidArgument, "lease: " + message}; };
-  if (options.name_space.empty()) return refuse("namespace is empty");
-  if (options.name.empty()) return refuse("name is empty");
-  if (options.identity.empty()) return refuse("identity is empty");
+  if (options.name_space.empty()) return refuse("namespace: must be set (got nothing)");
+  if (options.name.empty()) return refuse("name: must be set (got nothing)");
+  if (options.identity.empty()) return refuse("identity: must be set (got nothing)");
   if (!(options.retry_period_s > 0))
-    return refuse(fmt::format("retry period: found {} s, allowed is more than 0", options.retry_period_s));
+    return refuse(fmt::format("retry period: must be more than 0 (got {} s)", options.retry_period_s));
   if (!(options.renew_deadline_s > options.retry_period_s)) {
-    return refuse(fmt::format("renew deadline: found {} s, allowed is more than the retry period ({} s)",
-                              options.renew_deadline_s, options.retry_period_s));
+    return refuse(fmt::format("renew deadline: must be more than the retry period of {} s (got {} s)", options.retry_period_s,
+                              options.renew_deadline_s));
   }
   if (!(options.lease_duration_s > options.renew_deadline_s)) {
-    return refuse(fmt::format("lease duration: found {} s, allowed is more than the renew deadline ({} s)",
-                              options.lease_duration_s, options.renew_deadline_s));
+    return refuse(fmt::format("lease duration: must be more than the renew deadline of {} s (got {} s)",
+                              options.renew_deadline_s, options.lease_duration_s));
   }
   return {};
 }
@@ -57,14 +57,14 @@ bool LeaderElector::expired(double monotonic_s) const {
 
 WriteOptions LeaderElector::lease_write() const {
   WriteOptions write;
-  write.passes_gate = true;  // the gate asks us; asking it before taking the lease would shut us out for good
+  write.passes_gate = true;  // the gate depends on this lease, so gating the write would lock us out for good
   write.timeout_s = options_.request_timeout_s;
   return write;
 }
 
 json LeaderElector::lease_object(double wall_s, std::int64_t transitions) const {
   json lease;
-  if (exists_) lease["metadata"] = observed_metadata_;  // with its resourceVersion: of two rivals, one is refused
+  if (exists_) lease["metadata"] = observed_metadata_;  // includes the resourceVersion, so one of two rivals is refused
   lease["metadata"]["namespace"] = options_.name_space;
   lease["metadata"]["name"] = options_.name;
   lease["spec"] = {{"holderIdentity", options_.identity},
@@ -88,7 +88,7 @@ void LeaderElector::observe(const json& lease) {
   observed_acquire_time_ = text_at(spec, {"acquireTime"});
   observed_transitions_ = integer_at(spec, "leaseTransitions");
   observed_duration_s_ = static_cast<double>(integer_at(spec, "leaseDurationSeconds"));
-  observed_at_s_.reset();  // the answer may have come long after the step began: the next step's time is the safe one
+  observed_at_s_.reset();  // the response may have come long after the step began; the next step's time is safe
   highest_term_seen_ = std::max(highest_term_seen_, observed_transitions_);
 }
 
@@ -118,7 +118,7 @@ Result<void> LeaderElector::renew(Instant now) {
 }
 
 Result<void> LeaderElector::acquire(Instant now) {
-  // Remembered before the request: when its answer is lost, the next read still recognises the tenure as ours.
+  // Saved before the request: if the response is lost, the next read still recognizes the term as ours.
   acquire_time_ = rfc3339_micro(now.wall_s);
   std::int64_t transitions = std::max(observed_transitions_, highest_term_seen_) + 1;
   json lease = lease_object(now.wall_s, transitions);
@@ -140,7 +140,7 @@ void LeaderElector::step(Instant now) {
 
   Result<void> outcome;
   if (leading_) {
-    outcome = renew(now);  // the usual case: one request, guarded by the version that we wrote last
+    outcome = renew(now);  // the usual case: one request, with the version that we wrote last as precondition
     if (outcome.ok()) {
       last_error_.reset();
       return;
@@ -165,14 +165,14 @@ void LeaderElector::step(Instant now) {
 }
 
 Result<void> LeaderElector::release(Instant now) {
-  leading_ = false;  // before the lease is free: a rival may hold it as soon as the server has our request
+  leading_ = false;  // before the lease is free: a rival may take it as soon as the server has our request
   if (!ours()) return {};
   json lease = lease_object(now.wall_s, observed_transitions_);
   lease["spec"].erase("holderIdentity");
   lease["spec"]["leaseDurationSeconds"] = 1;
   acquire_time_.clear();
   ApiResult<json> written = client_.update(resources::kLeases, lease, lease_write());
-  next_step_at_ = now.monotonic_s + options_.lease_duration_s;  // who let go does not snatch it back
+  next_step_at_ = now.monotonic_s + options_.lease_duration_s;  // after a release, give the others a chance first
   if (!written.ok()) return written.error();
   observe(*written);
   return {};

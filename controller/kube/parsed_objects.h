@@ -1,7 +1,7 @@
-// ParsedObjects: what a reflector's objects mean, read once for each version of each object and not at every look.
+// ParsedObjects caches the parsed form of a reflector's objects, so that each version of an object is parsed once.
 //
-// A cluster of ten thousand pods changes by a few of them between two looks; parsing all of them costs more than deciding does.
-// Single-threaded, as the reflector is.
+// A cluster of ten thousand pods changes by a few pods between two steps, and parsing all of them would cost more than the
+// decision itself. Single-threaded, like the reflector.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace windlass::kube {
 template <class Value>
 class ParsedObjects {
  public:
-  // Makes all() what the reflector's objects say by now; `parse` (a const json& -> Value) is asked for those that changed.
-  // True: something did.
+  // Brings all() up to date with the reflector. `parse` (const json& -> Value) is called for changed objects only. Returns
+  // whether anything changed.
   template <class Parse>
   bool update(const Reflector& reflector, Parse parse) {
     if (seen_ && generation_ == reflector.generation()) return false;
-    // A list may come from a server that was set back to a backup, where a version can stand for another state.
+    // A server restored from a backup may reuse a version for a different state, so a new list clears the cache.
     if (lists_ != reflector.counters().lists) held_.clear();
     seen_ = true;
     generation_ = reflector.generation();
     lists_ = reflector.counters().lists;
-    // Both are in the order of their keys.
+    // Both maps are sorted by key.
     auto mine = held_.begin();
     for (const auto& [key, object] : reflector.objects()) {
       while (mine != held_.end() && mine->first < key) mine = held_.erase(mine);
@@ -54,7 +54,7 @@ class ParsedObjects {
     const auto found = held_.find(name_space + "/" + name);
     return found == held_.end() ? nullptr : &found->second.value;
   }
-  // How many objects were parsed so far.
+  // Number of parse calls so far.
   [[nodiscard]] std::uint64_t parsed() const { return parsed_; }
 
  private:

@@ -1,4 +1,4 @@
-// List, watch, and what to do when either goes wrong.
+// Lists, watches, and recovers from failures of either.
 #include "controller/kube/reflector.h"
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;  // etcd keeps no object larger than 1.5 MiB
+constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;  // etcd's limit for an object is 1.5 MiB
 constexpr std::size_t kMaxRefusalBytes = 64 << 10;
 constexpr double kMaxRetryAfter_s = 300;
-constexpr double kShortWatch_s = 1;  // a watch that ended sooner and brought nothing is trouble, not routine
+constexpr double kShortWatch_s = 1;  // a watch that ended sooner without events is a failure, not routine
 
 std::string version_of(const json& object) { return text_at(object, {"metadata", "resourceVersion"}); }
 
-// Versions are opaque to clients save for this: we compare those of one resource to tell an echo of our own write from news.
-// nullopt where a server's versions are no numbers; nothing is then skipped.
+// Resource versions are opaque to clients, with one exception: we compare versions of one resource to tell an echo of our own
+// write from a newer state. nullopt if a server's versions are not numbers; then nothing is skipped.
 std::optional<std::uint64_t> as_number(const std::string& version) {
   std::uint64_t value = 0;
   const char* end = version.data() + version.size();
@@ -38,7 +38,7 @@ bool older(const std::string& version, const std::string& than) {
   return left && right && *left < *right;
 }
 
-// Who set which field is the server's book-keeping, and half of what an object takes.
+// managedFields is the server's own bookkeeping and half of an object's size.
 void forget_managers(json& object) {
   const auto metadata = object.find("metadata");
   if (metadata != object.end() && metadata->is_object()) metadata->erase("managedFields");
@@ -94,7 +94,7 @@ void Reflector::list_anew(double now_s) {
   if (synced_ && last_sync_s_ >= now_s) return;
   synced_ = false;
   must_list_ = true;
-  if (stream_) next_step_at_ = now_s;  // else a back-off may be running
+  if (stream_) next_step_at_ = now_s;  // otherwise a back-off may be running
   close_watch();
 }
 
@@ -123,7 +123,7 @@ void Reflector::list(double now_s) {
   last_sync_s_ = now_s;
   last_heard_s_ = now_s;
   last_error_.reset();
-  next_step_at_ = now_s;  // the watch follows at once
+  next_step_at_ = now_s;  // start the watch immediately
 }
 
 void Reflector::open_watch(double now_s) {
@@ -189,12 +189,12 @@ void Reflector::drain(double now_s) {
   if (poll->finished) {
     bool useful = watch_brought_something_ || now_s - watch_opened_s_ >= kShortWatch_s;
     close_watch();
-    // What stands in pending_ is an event cut short: the next watch brings it whole, for the version has not moved past it.
+    // pending_ holds a truncated event. The next watch delivers it whole, because the version has not advanced past it.
     if (useful) {
       next_step_at_ = now_s;
     } else {
-      back_off(now_s,
-               Error{ErrorCode::kUnavailable, fmt::format("watch {}: the server ended it at once", options_.resource.plural)});
+      back_off(now_s, Error{ErrorCode::kUnavailable,
+                            fmt::format("watch {}: the server closed it immediately", options_.resource.plural)});
     }
     return;
   }
@@ -202,8 +202,8 @@ void Reflector::drain(double now_s) {
     ++counters_.half_open;
     double silent_s = now_s - watch_heard_s_;
     close_watch();
-    last_error_ = Error{ErrorCode::kDeadlineExceeded, fmt::format("watch {}: nothing heard for {:.0f} s, connecting anew",
-                                                                  options_.resource.plural, silent_s)};
+    last_error_ = Error{ErrorCode::kDeadlineExceeded,
+                        fmt::format("watch {}: no data for {:.0f} s, reconnecting", options_.resource.plural, silent_s)};
     next_step_at_ = now_s;
     return;
   }
@@ -229,7 +229,7 @@ bool Reflector::take_line(const std::string& line, double now_s) {
   if (type.empty() || !has_object) {
     ++counters_.malformed;
     give_up_copy(now_s,
-                 Error{ErrorCode::kInternal, fmt::format("watch {}: a line is no watch event", options_.resource.plural)});
+                 Error{ErrorCode::kInternal, fmt::format("watch {}: a line is not a watch event", options_.resource.plural)});
     return false;
   }
   json& object = event["object"];
@@ -244,9 +244,10 @@ bool Reflector::take_line(const std::string& line, double now_s) {
   std::string key = object_key(object);
   if (version.empty() || !known_type || (type != "BOOKMARK" && key.back() == '/')) {
     ++counters_.malformed;
-    give_up_copy(now_s, Error{ErrorCode::kInternal,
-                              fmt::format("watch {}: an event of type '{}' without what it needs (type, name, resourceVersion)",
-                                          options_.resource.plural, type)});
+    give_up_copy(now_s,
+                 Error{ErrorCode::kInternal,
+                       fmt::format("watch {}: an event must have a known type, a name and a resourceVersion (got type '{}')",
+                                   options_.resource.plural, type)});
     return false;
   }
   resource_version_ = version;
@@ -260,7 +261,7 @@ bool Reflector::take_line(const std::string& line, double now_s) {
   }
   ++counters_.events;
   auto held = objects_.find(key);
-  // observe_write() may have put a newer state here than this event tells of.
+  // observe_write() may have stored a newer state than this event has.
   if (held != objects_.end() && older(version, version_of(held->second))) return true;
   if (type == "DELETED") {
     if (held != objects_.end()) {
@@ -284,7 +285,8 @@ bool Reflector::take_line(const std::string& line, double now_s) {
 
 void Reflector::observe_write(const json& object) {
   std::string version = version_of(object);
-  if (!synced_ || !as_number(version) || !older(resource_version_, version)) return;  // the watch has told of it, or more
+  // the watch has already reported this state or a newer one
+  if (!synced_ || !as_number(version) || !older(resource_version_, version)) return;
   std::string key = object_key(object);
   auto held = objects_.find(key);
   if (held != objects_.end() && !older(version_of(held->second), version)) return;
@@ -305,7 +307,7 @@ void Reflector::back_off(double now_s, Error error, std::optional<double> retry_
   ++counters_.failures;
   if (stream_ && now_s - watch_opened_s_ >= options_.backoff_reset_s) backoff_s_ = 0;
   close_watch();
-  // The delay is uniform between one half and the whole of backoff_s_, so that it starts no lower than backoff_min_s.
+  // The delay is uniform between backoff_s_/2 and backoff_s_, so it starts at backoff_min_s or more.
   backoff_s_ = backoff_s_ == 0 ? 2 * options_.backoff_min_s : std::min(options_.backoff_max_s, 2 * backoff_s_);
   double delay_s = random_.uniform(0.5, 1) * backoff_s_;
   if (retry_after_s) delay_s = std::max(delay_s, std::min(*retry_after_s, kMaxRetryAfter_s));

@@ -25,7 +25,7 @@ const ReflectorSet::Member* ReflectorSet::member_of(const std::string& name_spac
 }
 
 void ReflectorSet::step(double now_s) {
-  // The one behind the last without an answer goes first: one that never gets any must not keep the others from theirs.
+  // Start after the member whose list last got no answer, so that a member that never gets one does not block the others.
   auto next = members_.upper_bound(unanswered_);
   for (std::size_t i = 0; i < members_.size(); ++i, ++next) {
     if (next == members_.end()) next = members_.begin();

@@ -1,9 +1,9 @@
-// ReflectorSet: a local copy of the objects of one resource in all namespaces, by one Reflector, or in some, by one for each,
-// so that a Role in each of them suffices.
+// ReflectorSet is a local copy of one resource's objects, in all namespaces with one Reflector, or in some namespaces with one
+// Reflector each, so that a Role in each namespace is enough.
 //
-// A namespace that the server keeps refusing to list (it does not exist, or has no Role for us) does not hold up the others:
-// what was read of it before stays, and problem() names it. Where the server does not answer a list, the next one waits until
-// that one is tried again, so that a step waits for one timeout at most. Single-threaded, as Reflector is.
+// If the server keeps refusing to list a namespace (it does not exist, or we have no Role there), the others continue; the
+// objects read before stay, and problem() names the namespace. If the server does not answer one list, the next list waits
+// until the first is retried, so that a step waits for at most one timeout. Single-threaded, like Reflector.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ namespace windlass::kube {
 
 class ReflectorSet {
  public:
-  // `namespaces` take the place of options.name_space; empty: all.
+  // `namespaces` replaces options.name_space; empty: all.
   ReflectorSet(KubeClient& client, ReflectorOptions options, const std::set<std::string>& namespaces = {});
 
   void step(double now_s);
-  void list_anew(double now_s);  // as Reflector::list_anew, of each
+  void list_anew(double now_s);  // calls Reflector::list_anew on each
 
-  // Each namespace has been listed, but for those that are refused; never where all are.
+  // Whether each namespace has been listed, except the refused ones; false if all are refused.
   [[nodiscard]] bool synced() const;
-  // This one has been listed.
+  // Whether this namespace has been listed.
   [[nodiscard]] bool synced(const std::string& name_space) const;
 
-  // What fails now, a line each; "" if nothing does.
+  // Current failures, one per line; "" if there are none.
   [[nodiscard]] std::string problem() const;
 
   [[nodiscard]] std::uint64_t generation() const;  // grows with every change of any object
-  [[nodiscard]] std::uint64_t lists() const;       // begun so far
+  [[nodiscard]] std::uint64_t lists() const;       // started so far
 
-  // Calls see(key, object) for each, in the order of namespaces and then of the Reflector's keys.
+  // Calls see(key, object) for each object, ordered by namespace, then by key.
   template <class See>
   void visit(See see) const {
     for (const auto& [name_space, member] : members_) {
@@ -45,10 +45,11 @@ class ReflectorSet {
   }
   [[nodiscard]] const nlohmann::json* find(const std::string& name_space, const std::string& name) const;
 
-  void observe_write(const nlohmann::json& object);  // as Reflector's
+  void observe_write(const nlohmann::json& object);  // see Reflector::observe_write
 
  private:
-  static constexpr int kRefusalsToBelieve = 3;  // a server that has just started may refuse what its caches do not hold yet
+  // a server that has just started may refuse lists that its caches cannot serve yet
+  static constexpr int kRefusalsToBelieve = 3;
 
   struct Member {
     Member(KubeClient& client, const ReflectorOptions& options) : reflector(client, options) {}
@@ -58,8 +59,8 @@ class ReflectorSet {
   [[nodiscard]] const Member* member_of(const std::string& name_space) const;
 
   std::map<std::string, Member> members_;  // by namespace; "": of all
-  std::string unanswered_;                 // whose list was the last without an answer
-  double wait_until_s_ = 0;                // no list before this
+  std::string unanswered_;                 // namespace whose list last got no answer
+  double wait_until_s_ = 0;                // start no list before this; monotonic
 };
 
 }  // namespace windlass::kube

@@ -1,4 +1,4 @@
-// Resource: which kind of object of the Kubernetes API is meant, and the ones that Windlass uses. Plain data.
+// Resource identifies a kind of Kubernetes API object; includes constants for the kinds that Windlass uses. Plain data.
 #pragma once
 
 #include <string>

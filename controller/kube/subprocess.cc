@@ -1,4 +1,4 @@
-// Two pipes and a deadline.
+// Runs a program with two pipes and a deadline.
 #include "controller/kube/subprocess.h"
 
 #include <cerrno>
@@ -53,7 +53,7 @@ struct Pipe {
   }
 };
 
-// Where PATH has the command; empty: nowhere.
+// Path of the command on PATH; empty if not found.
 std::string find_on_path(const std::string& command) {
   if (command.find('/') != std::string::npos) return access(command.c_str(), X_OK) == 0 ? command : "";
   const char* path = std::getenv("PATH");
@@ -67,7 +67,7 @@ std::string find_on_path(const std::string& command) {
   return "";
 }
 
-// True while the pipe may bring more.
+// Returns whether the pipe may deliver more.
 bool read_some(Fd& from, std::string& into) {
   char chunk[4096];
   ssize_t got = ::read(from.get(), chunk, sizeof(chunk));
@@ -91,7 +91,7 @@ Result<ProgramRun> run_program(const std::string& command, const std::vector<std
   words.insert(words.end(), args.begin(), args.end());
   Pipe out, err;
   if (!out.open() || !err.open()) return Error{ErrorCode::kUnavailable, fmt::format("'{}': {}", command, std::strerror(errno))};
-  // A terminal's plugin stays in our group, or it could not read from the terminal.
+  // A plugin that uses the terminal stays in our process group; otherwise it could not read from the terminal.
   const auto started = spawn({.program = path,
                               .argv = words,
                               .environment = environment_with(env),
@@ -114,7 +114,7 @@ Result<ProgramRun> run_program(const std::string& command, const std::vector<std
       give_up = true;
       break;
     }
-    pollfd waiting[2] = {{out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}};  // poll passes over negative descriptors
+    pollfd waiting[2] = {{out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}};  // poll ignores negative descriptors
     if (poll(waiting, 2, static_cast<int>(left_s * 1000) + 1) < 0 && errno != EINTR) break;
     if (waiting[0].revents != 0) read_some(out.read, run.out);
     if (waiting[1].revents != 0) read_some(err.read, run.err);
@@ -123,7 +123,7 @@ Result<ProgramRun> run_program(const std::string& command, const std::vector<std
       give_up = true;
     }
   }
-  // Its pipes are closed; it may still take a moment to end, or never do so.
+  // Its pipes are closed, but it may still run for a while, or forever.
   int status = 0;
   while (!give_up && waitpid(pid, &status, WNOHANG) == 0) {
     if (monotonic_s() >= deadline_s) {

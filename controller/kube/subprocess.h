@@ -1,4 +1,4 @@
-// Runs a program to its end and gives back what it wrote. For credential plugins; short-lived programs only.
+// Runs a short-lived program to completion and returns its output. For credential plugins.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 namespace windlass::kube {
 
 struct ProgramRun {
-  int exit_code = 0;  // 128 + signal when a signal ended it
+  int exit_code = 0;  // 128 + signal if a signal ended it
   std::string out;    // may be a secret
   std::string err;
 };
 
-// `env` is added to our own environment. stdin is ours when `inherit_stdin`, else empty. kNotFound: no such program;
-// kDeadlineExceeded: it was ended after `timeout_s` (its whole process group); kResourceExhausted: it wrote more than 1 MiB.
+// `env` is added to our own environment. stdin is ours if `inherit_stdin`, otherwise empty. kNotFound: no such program.
+// kDeadlineExceeded: its process group was killed after `timeout_s`. kResourceExhausted: it wrote more than 1 MiB.
 [[nodiscard]] Result<ProgramRun> run_program(const std::string& command, const std::vector<std::string>& args,
                                              const std::vector<std::pair<std::string, std::string>>& env, bool inherit_stdin,
                                              double timeout_s);

@@ -1,5 +1,5 @@
-// TlsOptions: how one transport proves the peer and itself. PEM texts in memory, never paths, so that a rotated file is read in
-// one place (kube_config) and no library opens files behind our back. Plain data; the private key never reaches a log.
+// TlsOptions: how a transport verifies its peer and authenticates itself. PEM texts in memory, never paths: a rotated file is
+// then read in one place (kube_config), and no library opens files on its own. Plain data; the private key is never logged.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ struct ClientCertificate {
 };
 
 struct TlsOptions {
-  std::string ca_pem = {};  // who may sign the peer's certificate; empty: the system's store
+  std::string ca_pem = {};  // CAs that may sign the peer's certificate; empty: the system's store
   ClientCertificate client = {};
-  std::string server_name = {};       // the name expected in the peer's certificate; empty: the URL's host
-  bool insecure_skip_verify = false;  // only where a person wrote so in a kubeconfig
+  std::string server_name = {};       // name expected in the peer's certificate; empty: the URL's host
+  bool insecure_skip_verify = false;  // only if the kubeconfig says so
 
   bool operator==(const TlsOptions&) const = default;
 };

@@ -1,4 +1,4 @@
-// apply: the verbs, one after another, over every service; see apply.h. What each decides stands in apply/.
+// Applies the plan to every service, one verb after another; see apply.h. Each verb is in its own file in apply/.
 #include "controller/reconcile/apply.h"
 
 #include <utility>
@@ -33,7 +33,7 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
   return all;
 }
 
-// Where a class cannot be read now nobody knows what its workers should be: they stay as they are.
+// If a class cannot be read, it is unknown what its workers should be, so they stay as they are.
 void keep_unreadable(const ApplyStep& step, ServiceStep& own) {
   for (const planner::Pool& pool : own.plan.pools) {
     if (step.context.observation.classes.contains(pool.spec.accelerator)) continue;
@@ -45,11 +45,11 @@ void keep_unreadable(const ApplyStep& step, ServiceStep& own) {
   }
 }
 
-// As many workers of the pool as planned.
+// Brings the pool to the planned number of workers.
 void fill(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
   std::vector<const Worker*> mine;
   for (const Worker* worker : own.active) {
-    // One whose node is being emptied stands to be replaced elsewhere, as an outdated one does.
+    // A worker on a node that is being emptied is replaced elsewhere, like an outdated one.
     if (wanted.is(*worker) && !worker->node_leaving) mine.push_back(worker);
   }
   own.current.insert(mine.begin(), mine.end());
@@ -62,7 +62,7 @@ void fill(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
   if (surplus < 0) create_missing(step, own, wanted, mine);
 }
 
-// What people hear of the service's back-offs.
+// Selects the back-off that the service's status reports.
 void sum_up(const ApplyStep& step, ServiceMemory& memory, bool all_serve) {
   if (all_serve) memory.backoffs.forget_refusals(step.now_s());
   const Backoff* worst = all_serve ? memory.backoffs.refusal(step.now_s()) : memory.backoffs.worst();
@@ -75,7 +75,7 @@ void scale(ApplyStep& step, ServiceStep& own) {
   for (const Wanted& wanted : pools) {
     if (accepted(step, own, wanted)) continue;
     sum_up(step, own.memory, false);
-    return;  // what cannot be made changes nothing that runs
+    return;  // if new workers cannot be created, keep the running ones
   }
   keep_unreadable(step, own);
   for (const Wanted& wanted : pools) fill(step, own, wanted);
@@ -85,7 +85,7 @@ void scale(ApplyStep& step, ServiceStep& own) {
   replace_outdated(step, own);
 }
 
-// Returns the disruption budgets of the services that are acted on.
+// Returns the disruption budgets of the services that were handled.
 std::vector<DisruptionBudget> act_on_services(ApplyStep& step) {
   const Observation& observation = step.context.observation;
   std::vector<DisruptionBudget> budgets;
@@ -95,7 +95,7 @@ std::vector<DisruptionBudget> act_on_services(ApplyStep& step) {
   first_service = 0;
   for (std::size_t k = 0; k < count; ++k) {
     const std::size_t i = (first + k) % count;
-    // The services that the last step had no time for come first, so that none waits for ever behind slow others.
+    // Start next time with the first service that this step had no time for, so that none waits forever behind slow ones.
     if (first_service == 0 && step.out_of_time()) first_service = i;
     const api::ModelService& service = *observation.services[i];
     for (const Worker& worker : observation.workers.at(service.metadata.uid)) finish(step, service, worker);

@@ -1,6 +1,6 @@
-// apply: from a plan to workers. Creates what is missing, drains what is too much or outdated, ends what has drained, lets go
-// of what has ended. Level-based: it may run twice or after a crash and comes to the same end. One worker's trouble never holds
-// up another's.
+// apply turns a plan into workers: it creates missing ones, drains surplus or outdated ones, ends drained ones and removes
+// finished ones. Level-based: it may run twice or after a crash with the same final result. One worker's problem never delays
+// another's progress.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace windlass::controller {
 
-struct Happening {  // for an event
+struct Happening {  // becomes an event
   const api::ModelService* service = nullptr;
   bool warning = false;
   std::string reason;
@@ -21,10 +21,10 @@ struct Happening {  // for an event
 };
 
 struct Applied {
-  bool changed = false;  // workers were created, drained or ended: the observation is out of date
-  bool waiting = false;  // something is on its way that will need a further step soon
+  bool changed = false;  // workers were created, drained or ended, so the observation is outdated
+  bool waiting = false;  // something is under way that needs another step soon
   std::vector<Happening> happenings;
-  std::vector<std::string> errors;  // each is tried again by a later step
+  std::vector<std::string> errors;  // later steps retry each
 };
 
 struct ApplyContext {
@@ -33,9 +33,9 @@ struct ApplyContext {
   WorkerRuntime& runtime;
   const Signals& signals;
   const std::vector<GatewayPeer>& gateways;
-  dispatch::TableVersion table;  // in force
+  dispatch::TableVersion table;  // the version in force
   Instant now;
-  // The step has taken so long that the world must be looked at again before more is changed; empty: it never has.
+  // Returns true once the step has taken so long that the world must be observed again before further changes; empty: never.
   std::function<bool()> time_is_up = {};
 };
 

@@ -15,9 +15,9 @@ Bounds bounds_of(FailureKind kind) {
   switch (kind) {
     case FailureKind::kQuota:
     case FailureKind::kTemplate:
-    case FailureKind::kCreate: return {1, 60};  // a new try costs one request
+    case FailureKind::kCreate: return {1, 60};  // a retry costs one request
     case FailureKind::kEnded: return {1, 300};
-    case FailureKind::kFailing: return {120, 1800};  // the kubelet tries by itself meanwhile; a new pod loads all anew
+    case FailureKind::kFailing: return {120, 1800};  // the kubelet retries meanwhile, and a new pod loads everything again
   }
   return {1, 60};
 }

@@ -13,14 +13,14 @@ using planner::IterationEstimate;
 using planner::IterationModel;
 using planner::LinearCoefficients;
 
-// At which a fit and a belief are compared.
+// context length at which a fit and an estimate are compared
 constexpr double kContextTokens = 512;
 constexpr double kPromptTokens = 512;
 constexpr double kBatch = 8;
-constexpr double kAssumedError = 0.1;  // of a profile that does not say its own
+constexpr double kAssumedError = 0.1;  // for a profile without one
 constexpr double kLeastError = 0.02, kMaxError = 0.5;
 
-// A profile's fit as the planner asks it, with what its status has learnt.
+// A profile's fit as the planner's latency model, with the corrections in its status.
 class ProfiledWorker final : public planner::LatencyModel {
  public:
   ProfiledWorker(const IterationModel& fit, double prefill_scale, double decode_scale)
@@ -40,7 +40,7 @@ class ProfiledWorker final : public planner::LatencyModel {
   double prefill_scale_, decode_scale_;
 };
 
-// A status that somebody wrote by hand must not break the estimate.
+// A hand-written status must not break the estimate.
 double scale_of(const api::PhaseCalibrationStatus& phase) {
   return phase.samples > 0 && std::isfinite(phase.scale) && phase.scale > 0.01 && phase.scale < 100 ? phase.scale : 1;
 }

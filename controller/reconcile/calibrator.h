@@ -1,7 +1,7 @@
-// Calibrator: what is known of how long iterations take, by configuration: from PerformanceProfiles, from what workers measured
-// themselves, and from live workers' pages. How is planner/perf/iteration_windows.h and iteration_estimate.h.
+// Calibrator estimates iteration times per configuration, from PerformanceProfiles, from workers' own measurements and from
+// live workers' pages. The methods are in planner/perf/iteration_windows.h and iteration_estimate.h.
 //
-// Pure: times come in as arguments. Single-threaded.
+// Pure: times are arguments. Single-threaded.
 #pragma once
 
 #include <compare>
@@ -21,34 +21,34 @@ namespace windlass::controller {
 
 struct Configuration {
   std::string name_space;
-  std::string model;   // as a PerformanceProfile names it
-  std::string engine;  // spec.engine.type: another engine, other times
+  std::string model;   // as in a PerformanceProfile
+  std::string engine;  // spec.engine.type: engines have different times
   std::string accelerator;
   int gpus_per_worker = 0;
 
   auto operator<=>(const Configuration&) const = default;
 };
 
-// An engine's page as the planner reads it, whichever engine it is.
+// An engine's metrics page in the planner's form, the same for all engines.
 [[nodiscard]] planner::WorkerCounters counters_of(const WorkerPage& page);
 
 struct Calibration {
   planner::IterationLearner learner;
-  std::pair<std::string, std::int64_t> profile;  // uid and generation of what it began with; "": none
+  std::pair<std::string, std::int64_t> profile;  // uid and generation of the profile it started from; "": none
 };
 
 class Calibrator {
  public:
-  // A PerformanceProfile speaks of this configuration: the first time, and when it has changed, what it measured, as its status
-  // has corrected it, is where the estimate begins.
+  // Starts the configuration's estimate from a profile's measurements, corrected by its status. Applies when the profile is new
+  // or has changed.
   void adopt(const Configuration& configuration, const api::PerformanceProfile& profile,
              const planner::IterationModel& of_profile, const planner::LinearCoefficients& base);
 
-  // `base`: the data sheet's. Returns whether anything was learnt.
+  // `base`: from the data sheet. Returns whether anything was learned.
   bool learn(const Configuration& configuration, const std::string& worker, const WorkerPage& page,
              const planner::Lengths& lengths, const planner::LinearCoefficients& base);
 
-  // What was measured of a worker of it while it was idle, `at_s`.
+  // Adds measurements of one idle worker of the configuration, taken at `at_s`.
   bool learn(const Configuration& configuration, const std::vector<planner::MeasuredIteration>& measured,
              const planner::LinearCoefficients& base, double at_s);
 
@@ -57,21 +57,21 @@ class Calibrator {
   // nullopt: nothing is known yet.
   [[nodiscard]] std::optional<planner::WorkerEstimate> estimate(const Configuration& configuration) const;
 
-  // Forgets other workers' windows, and configurations that nobody asks for.
+  // Forgets the windows of all other workers, and all other configurations.
   void keep(const std::set<std::string>& workers, const std::set<Configuration>& configurations);
 
  private:
   std::map<Configuration, Calibration> known_;
 };
 
-// What is believed of each phase, at a load that was seen, over what something else says.
+// The estimate of each phase at an observed load, relative to another model's.
 struct PhaseScales {
   double prefill = 1;
   double decode = 1;
 };
 [[nodiscard]] PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known);
 
-// For the status of the profile whose fit this is.
+// For the status of the profile with this fit.
 [[nodiscard]] api::CalibrationStatus to_status(const Calibration& known, const planner::IterationModel& of_profile,
                                                const std::string& now_rfc3339);
 

@@ -17,17 +17,18 @@ namespace windlass::controller {
 namespace {
 
 constexpr double kSoonS = 0.25;     // while workers start, drain or end
-constexpr double kStandbyMaxS = 2;  // a standby looks at the lease at least this often
+constexpr double kStandbyMaxS = 2;  // maximum time between a standby's looks at the lease
 
-// Of one step, after which the world is looked at again; what was left comes first then.
+// Time limit of apply in one step. Then the world is observed again, and the rest comes first.
 constexpr double kMaxApplyS = 2;
 constexpr double kMaxStatusS = 1;
 constexpr double kMaxEventsS = 0.25;
 
-constexpr double kReportPeriodS = 1;  // of the gauges
-constexpr double kStatusGapS = 1;     // between two writes of one service's status: what flaps is not followed faster
-constexpr double kStatusAgainS = 5;   // a status that could not be written is tried again
-constexpr double kTellAgainS = 30;    // a condition that could not be written is tried again
+constexpr double kReportPeriodS = 1;  // for the gauges
+// between two writes of one service's status, so that a flapping service does not cause many writes
+constexpr double kStatusGapS = 1;
+constexpr double kStatusAgainS = 5;  // retry time of a status that could not be written
+constexpr double kTellAgainS = 30;   // retry time of a condition that could not be written
 
 }  // namespace
 
@@ -49,16 +50,16 @@ Outcome Controller::step(Instant now) {
   if (!plan_clock_offset_s_) plan_clock_offset_s_ = now.wall_s - now.monotonic_s;
   if (options_.stopwatch) now_taken_s_ = part_began_s_ = options_.stopwatch();
   leadership_.step(now);
-  // Standbys keep their caches too, so that a new leader has little to catch up with.
+  // Standbys keep their caches up to date too, so that a new leader has little to catch up on.
   store_.step(now);
   runtime_.step(now);
   timed("cache");
-  // The API server may have let us wait, or the process stood still: what is read from here on is dated by when that is.
+  // The API server may have made us wait, or the process may have been suspended. Take the time again for what follows.
   now = later(now);
   if (options_.stopwatch) now_taken_s_ = options_.stopwatch();
   const bool leads = leadership_.leading(now.monotonic_s);
   metrics_.leader.set(leads ? 1 : 0);
-  // Another tenure than that of the last step: somebody else may have led between them.
+  // A different term than in the last step: somebody else may have led in between.
   if (leading_ && (!leads || leadership_.term() != term_)) lose_lead();
   if (leads && !leading_) take_lead(now);
   if (!leads) return RequeueAfter{std::clamp(leadership_.next_step_at() - now.monotonic_s, 0.05, kStandbyMaxS)};
@@ -71,7 +72,7 @@ Outcome Controller::step(Instant now) {
   report_.count(plan);
   timed("plan");
 
-  // Another step finds out what became of us.
+  // The next step finds out whether we still lead.
   if (!keep_lead(now)) return RequeueAfter{0};
   const dispatch::TableVersion table =
       publisher_.publish(routes(observation, state_, options_.max_queued), term_, now.monotonic_s);
@@ -88,7 +89,7 @@ Outcome Controller::step(Instant now) {
   return outcome_of(applied);
 }
 
-// Logs and counts what is wrong with what we see. Returns it.
+// Logs and counts current problems. Returns them.
 std::string Controller::note_problems() {
   std::string problem = store_.problem();
   if (const std::string more = runtime_.problem(); !more.empty()) problem += (problem.empty() ? "" : "\n") + more;
@@ -116,7 +117,7 @@ Observation Controller::look(Instant now) {
   return observation;
 }
 
-// Statuses, events and metrics.
+// Writes statuses, events and metrics.
 void Controller::write_down(const Observation& observation, const planner::Plan& plan, Instant now,
                             std::vector<std::string>& errors) {
   const std::vector<api::ModelServiceStatus> statuses = write_statuses(observation, plan, now, errors);
@@ -148,9 +149,9 @@ void Controller::take_lead(Instant now) {
   leadership_.acts_for(term_);
   state_ = {};
   state_.leading_since_s = now.monotonic_s;
-  if (options_.probes != nullptr) options_.probes->keep({});  // what was learnt is gone with the state
-  // A standby may not have noticed yet that its watches are late or broken. What its predecessors did until now it must know,
-  // or it does it again; what is done from now on is its own.
+  if (options_.probes != nullptr) options_.probes->keep({});  // what was learned is lost with the state
+  // A standby's watches may be late or broken without its knowledge. A new leader must know everything that its predecessors
+  // did, or it would do it again, so read everything again.
   store_.read_anew(now);
   runtime_.read_anew(now);
   signals_ = std::make_unique<Signals>(scraper_, metrics_, options_.signals);
@@ -267,7 +268,7 @@ void Controller::write_class_statuses(const Observation& observation, Instant no
   }
 }
 
-// What was decided from an old state is soon decided anew; what else refuses one status refuses the next.
+// A conflict means that the decision used an old state, and a new one follows soon. Other errors will recur, so back off.
 void Controller::status_failed(const std::string& uid, const Error& error, Instant now, std::vector<std::string>& errors) {
   state_.status_again_s[uid] = now.monotonic_s + (error.code == ErrorCode::kConflict ? kStatusGapS : kStatusAgainS);
   errors.push_back(error.message);
@@ -279,7 +280,7 @@ void Controller::write_profile_statuses(Instant now, std::vector<std::string>& e
     auto status = state_.calibration.status_to_write(profile, now.monotonic_s, time);
     if (!status) continue;
     mark_readable(status->conditions, profile.metadata.generation, time);
-    // One that cannot be written is tried again as seldom as one that can.
+    // A failed write is retried as rarely as a successful one is repeated.
     state_.calibration.written(profile, now.monotonic_s);
     if (const auto written = store_.write_status(profile, *status); written.ok()) {
       metrics_.status_writes.with({{"kind", api::PerformanceProfile::kKind}}).add();
@@ -320,13 +321,13 @@ void Controller::calibrate(const Observation& observation, Instant now) {
                           options_.probes, now.wall_s);
 }
 
-// The time by now, within the step whose time is `began`.
+// The current time, given that the step's time is `began`.
 Instant Controller::later(Instant began) const {
   const double passed_s = options_.stopwatch ? options_.stopwatch() - now_taken_s_ : 0;
   return {began.wall_s + passed_s, began.monotonic_s + passed_s};
 }
 
-// A step at a thousand services may take longer than a lease is held without a renewal. Says whether we lead by now, and have
+// With a thousand services, a step may take longer than a lease lasts without renewal. Returns whether we lead now and have led
 // since the step began.
 bool Controller::keep_lead(Instant began) {
   const Instant now = later(began);
@@ -334,8 +335,8 @@ bool Controller::keep_lead(Instant began) {
   return leadership_.leading(now.monotonic_s) && leadership_.term() == term_;
 }
 
-// Says when so much time has passed since this call, or nothing may be written any more: what is then tried would be refused,
-// and every refusal taken for a failure. Empty without a stopwatch.
+// Returns a function that is true once `seconds` have passed since this call, or once nothing may be written any more. Later
+// writes would be refused, and each refusal would count as a failure. Empty without a stopwatch.
 std::function<bool()> Controller::within(double seconds, Instant began) {
   if (!options_.stopwatch) return {};
   return [this, began, until_s = options_.stopwatch() + seconds] {

@@ -1,7 +1,7 @@
-// Controller: the loop. step(now) observes, plans and applies once.
+// Controller is the control loop: step(now) observes, plans and applies once.
 //
-// Level-based and single-threaded: it may run at any time, twice, or after a crash, and comes to the same end. It never waits:
-// how soon it wants to run again is in the Outcome. All I/O passes through what it is given; all of it outlives this.
+// Level-based and single-threaded: it may run at any time, twice, or after a crash, with the same final result. It never waits;
+// the Outcome says when it wants to run again. All I/O goes through the constructor's arguments, which outlive this.
 #pragma once
 
 #include <functional>
@@ -31,12 +31,12 @@ namespace windlass::controller {
 struct ControllerOptions {
   SignalOptions signals;
   double scrape_period_s = 1;
-  double load_status_period_s = 30;        // status that differs only in its figures is written at most this often
+  double load_status_period_s = 30;        // a status that differs only in its figures is written at most this often
   int max_queued = 1024;                   // requests that may wait at one gateway for one model
-  SplitQuestions* splits = nullptr;        // borrowed; null: services that want split phases wait for advice
-  ProbeQuestions* probes = nullptr;        // borrowed; null: nobody probes workers
-  std::function<void()> on_question = {};  // there is something new to ask of either
-  std::function<double()> stopwatch = {};  // monotonic seconds, to time the parts of a step and to bound them; empty: neither
+  SplitQuestions* splits = nullptr;        // borrowed; null: services that want split phases keep waiting for advice
+  ProbeQuestions* probes = nullptr;        // borrowed; null: workers are not probed
+  std::function<void()> on_question = {};  // called when either has a new question
+  std::function<double()> stopwatch = {};  // monotonic seconds; used to time and limit the parts of a step; empty: neither
 };
 
 class Controller {
@@ -47,10 +47,10 @@ class Controller {
 
   [[nodiscard]] Outcome step(Instant now);
 
-  // What the last plan was made from, and the plan; nullopt before the first.
+  // The last plan and its input; nullopt before the first.
   [[nodiscard]] const std::optional<planner::Snapshot>& last_snapshot() const { return snapshot_; }
   [[nodiscard]] const std::optional<planner::Plan>& last_plan() const { return plan_; }
-  // Grows with every plan.
+  // Increases with every plan.
   [[nodiscard]] std::uint64_t plans_made() const { return plans_made_; }
 
  private:
@@ -63,7 +63,7 @@ class Controller {
   void scrape(std::vector<Worker>& workers, Instant now);
   void note(const Applied& applied);
   void remember(const Observation& observation, const planner::Plan& plan);
-  // Returns what the services' statuses say, beside observation.services.
+  // Returns the services' statuses, parallel to observation.services.
   std::vector<api::ModelServiceStatus> write_statuses(const Observation& observation, const planner::Plan& plan, Instant now,
                                                       std::vector<std::string>& errors);
   void write_class_statuses(const Observation& observation, Instant now, std::vector<std::string>& errors);
@@ -71,7 +71,7 @@ class Controller {
   void write_profile_statuses(Instant now, std::vector<std::string>& errors);
   void tell_broken(Instant now, std::vector<std::string>& errors);
   void calibrate(const Observation& observation, Instant now);
-  // The time since the last call counts for that part of the step.
+  // Adds the time since the last call to that part of the step.
   void timed(const char* part);
   [[nodiscard]] std::function<bool()> within(double seconds, Instant began);
   [[nodiscard]] Instant later(Instant began) const;
@@ -88,16 +88,17 @@ class Controller {
   std::unique_ptr<Signals> signals_;
   kube::HttpTransport& scraper_;
   bool leading_ = false;
-  std::int64_t term_ = 0;  // of the tenure that we lead in
+  std::int64_t term_ = 0;  // the term in which we lead
   double next_scrape_s_ = 0;
-  std::optional<double> plan_clock_offset_s_;  // plan clock - monotonic: near wall time, but it only grows
+  // plan clock - monotonic clock. The plan clock is near wall time and never goes back
+  std::optional<double> plan_clock_offset_s_;
   std::optional<planner::Snapshot> snapshot_;
   std::optional<planner::Plan> plan_;
   std::uint64_t plans_made_ = 0;
   EventQueue events_;
   MetricsReport report_;
   double next_report_s_ = 0;
-  double now_taken_s_ = 0;  // when the step's time was taken, by the stopwatch
+  double now_taken_s_ = 0;  // stopwatch time at which the step's time was taken
   double part_began_s_ = 0;
   std::string last_problem_;
 };

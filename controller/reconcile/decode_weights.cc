@@ -12,11 +12,11 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kWireValueBytes = 4;  // workers send FP32, whatever their caches hold (worker/parallel/kv_wire.h)
-constexpr double kWeightSteps = 1e6;   // of all requests: smaller changes are no news
-constexpr double kSamePart = 1e-4;     // of a prefill chain's requests
+constexpr double kWireValueBytes = 4;  // workers send FP32, whatever the cache's type (worker/parallel/kv_wire.h)
+constexpr double kWeightSteps = 1e6;   // as shares of all requests: smaller changes do not matter
+constexpr double kSamePart = 1e-4;     // as a share of a prefill chain's requests
 
-// The chains of one phase, as the flow sees their workers.
+// The chains of one phase, with their workers' rates.
 struct PhaseChains {
   std::vector<std::size_t> chains;  // indices in the route
   std::vector<hetero::PairedWorker> workers;
@@ -38,7 +38,7 @@ PhaseChains chains_of(const dispatch::ModelRoute& route, dispatch::Role role, co
     const auto known = std::find_if(snapshot.accelerators.begin(), snapshot.accelerators.end(),
                                     [&](const auto& one) { return one.spec.name == worker.accelerator; });
     if (known == snapshot.accelerators.end()) continue;
-    // Each GPU with a part of the cache sends it over its own link.
+    // Each GPU that holds part of the cache sends it over its own link.
     const double links = std::clamp(worker.gpus, 1, planner::kv_shards(shape));
     const auto caches_per_s = [&](double link_bytes_per_s, double unknown) {
       return link_bytes_per_s > 0 ? links * link_bytes_per_s / cache_bytes : unknown;
@@ -68,7 +68,7 @@ std::map<std::size_t, std::vector<dispatch::DecodeWeight>> decode_weights(const 
   const PhaseChains decode = chains_of(route, dispatch::Role::kDecode, *service.shape, snapshot, by_chain, cache_bytes);
 
   const std::size_t decodes = decode.chains.size();
-  std::vector<double> flows(prefill.chains.size() * decodes, 0);  // of each pair
+  std::vector<double> flows(prefill.chains.size() * decodes, 0);  // by pair
   for (const hetero::PairFlow& pair : hetero::pair_flow(prefill.workers, decode.workers)) {
     flows[pair.prefill * decodes + pair.decode] = pair.requests_per_s;
   }

@@ -1,5 +1,5 @@
-// Which decode workers the requests of each prefill worker go on to: the maximum flow between the workers of a service that has
-// both (planner/dispatch/pair_flow.h), as weights for the gateways. Pure.
+// Computes weights that tell the gateways which decode workers should continue the requests of each prefill worker: the maximum
+// flow between a service's prefill and decode workers (planner/dispatch/pair_flow.h). Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace windlass::controller {
 
-// By the index of a prefill chain in `route`: its pairs' parts of the whole flow, which add up to 1 but for rounding to a
-// millionth. `workers`: of the service. A chain's capacity is what its slots serve, a worker's links are those of its class for
-// each of its GPUs with a part of the cache; unknown links carry anything. A request's cache is that of the mean prompt as it
-// travels.
+// Returns, by index of a prefill chain in `route`, each pair's share of the total flow. The shares add up to 1, except for
+// rounding to a millionth. `workers`: those of the service. A chain's capacity is the rate of its slots. A worker's link
+// capacity is its class's link rate times the number of its GPUs that hold part of the cache; unknown links are unlimited. A
+// request's cache size is that of the mean prompt in its wire format.
 //
-// Empty where weights would say no more than the chains' rates, which gateways know: no prefill chain has another share of any
-// decode chain than its rate among them all. So it is where all workers are on one machine, or none shares one and links do not
-// limit anybody. The fastest free chain is then the best choice (docs/decisions/2026-11-22-weights-of-pairs.md).
+// Empty if the weights add nothing to the chains' rates, which the gateways know: every prefill chain would share each decode
+// chain in proportion to its rate. That is so if all workers are on one machine, or if no two share a machine and links limit
+// none. Then the fastest free chain is the best choice (docs/decisions/2026-11-22-weights-of-pairs.md).
 [[nodiscard]] std::map<std::size_t, std::vector<dispatch::DecodeWeight>> decode_weights(const planner::Service& service,
                                                                                         const planner::Snapshot& snapshot,
                                                                                         const std::vector<Worker>& workers,

@@ -11,8 +11,8 @@
 namespace windlass::controller {
 namespace {
 
-constexpr std::size_t kMaxNames = 20;    // of one message
-constexpr std::size_t kMaxMessages = 3;  // told in full, where more than a word differs
+constexpr std::size_t kMaxNames = 20;    // per message
+constexpr std::size_t kMaxMessages = 3;  // quoted in full, if more than one word differs
 
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
@@ -25,7 +25,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// The only word in which they differ; nullopt where they differ in more than that.
+// Index of the only word in which they differ; nullopt if more than one differs.
 std::optional<std::size_t> differing_word(const std::vector<std::vector<std::string>>& all) {
   std::optional<std::size_t> differing;
   for (const auto& words : all) {
@@ -50,7 +50,7 @@ std::string listed(std::vector<std::string> items, std::size_t most, const char*
 }  // namespace
 
 std::string joined(const std::vector<std::string>& messages) {
-  std::vector<std::string> different;  // in the order in which they came
+  std::vector<std::string> different;  // in order of arrival
   std::set<std::string> known;
   for (const std::string& message : messages) {
     if (known.insert(message).second) different.push_back(message);

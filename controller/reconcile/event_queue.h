@@ -1,9 +1,8 @@
-// EventQueue: what happened to services, on its way to their Events.
+// EventQueue collects what happened to services and writes it as Events.
 //
-// One Event tells of all that happened to a service for one reason at once, so that a thousand new workers cost a request for
-// each service and not for each worker. Where writing them takes too long the rest waits for the next step and grows together
-// with what happens then. Bounded: what finds no room is dropped, for an Event is for people and changes nothing.
-// Single-threaded.
+// Happenings of one service with one reason become a single Event, so that a thousand new workers cost one request per service,
+// not one per worker. If writing takes too long, the rest waits for the next step and merges with what happens then. Bounded:
+// what does not fit is dropped, because Events only inform people. Single-threaded.
 #pragma once
 
 #include <compare>
@@ -23,7 +22,7 @@ class EventQueue {
  public:
   void add(const Happening& happening);
 
-  // Writes the oldest first, until all are written or the time is up (empty: it never is); at least one.
+  // Writes Events, oldest first, until all are written or time_is_up() is true (empty: never); at least one.
   void write(ObjectStore& store, Instant now, const std::function<bool()>& time_is_up);
 
   void clear();
@@ -40,15 +39,15 @@ class EventQueue {
     auto operator<=>(const Key&) const = default;
   };
   struct Entry {
-    api::ModelService service;  // its metadata alone
+    api::ModelService service;  // metadata only
     std::vector<std::string> messages;
   };
   std::map<Key, Entry> waiting_;
-  std::deque<Key> order_;  // of waiting_, the oldest first
+  std::deque<Key> order_;  // of waiting_, oldest first
 };
 
-// One message for several of one kind. Where they differ in one word alone, such as the worker's name, it is said once for all:
-// "created worker a, b, c on 1 x h100".
+// Joins messages of one kind. If they differ in only one word, such as the worker's name, the rest appears once: "created
+// worker a, b, c on 1 x h100".
 [[nodiscard]] std::string joined(const std::vector<std::string>& messages);
 
 }  // namespace windlass::controller

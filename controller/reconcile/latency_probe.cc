@@ -16,20 +16,20 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kShortWords = 48, kLongWords = 1000;  // of prompts
-constexpr double kLongPromptS = 1;                  // a long prompt is shortened until it should take no longer than this
+constexpr int kShortWords = 48, kLongWords = 1000;  // prompt lengths
+constexpr double kLongPromptS = 1;                  // a long prompt is shortened until it should take at most this long
 constexpr int kProbedBatch = 4;
-constexpr int kFewTokens = 9, kManyTokens = 17;  // of answers
-constexpr int kRounds = 2;                       // the faster counts
+constexpr int kFewTokens = 9, kManyTokens = 17;  // answer lengths
+constexpr int kRounds = 2;                       // the fastest counts
 constexpr std::size_t kMaxAnswerBytes = std::size_t{1} << 20U;
-constexpr std::size_t kShownBytes = 200;  // of an answer that refuses
+constexpr std::size_t kShownBytes = 200;  // of an error response's body
 constexpr std::array<std::string_view, 16> kWords = {"river",   "stone", "cloud",  "paper", "garden", "winter",
                                                      "letter",  "music", "window", "table", "forest", "silver",
                                                      "morning", "road",  "story",  "water"};
 
 struct Answer {
   double seconds = 0;
-  int prompt_tokens = 0;  // of each
+  int prompt_tokens = 0;  // per request
   int answer_tokens = 0;
 };
 
@@ -39,13 +39,13 @@ class Probe {
         std::uint64_t nonce, const std::function<bool()>& stop)
       : transport_(transport), clock_(clock), question_(question), stop_(stop), nonce_(nonce) {}
 
-  // `requests` of them at once; the faster of `rounds`.
+  // Sends `requests` concurrently, `rounds` times; returns the fastest.
   Result<Answer> ask(int requests, int words, int tokens, int rounds = kRounds, double timeout_s = kProbeTimeoutS) {
     Answer fastest;
     for (int round = 0; round < rounds; ++round) {
       auto answer = asked(requests, words, tokens, timeout_s);
       if (!answer.ok() && ignore_eos_ && answer.error().code == ErrorCode::kInvalidArgument) {
-        ignore_eos_ = false;  // an endpoint that takes no more than OpenAI's
+        ignore_eos_ = false;  // for an endpoint that accepts only OpenAI's fields
         answer = asked(requests, words, tokens, timeout_s);
       }
       if (!answer.ok()) return answer;
@@ -54,7 +54,7 @@ class Probe {
     return fastest;
   }
 
-  // Of an iteration that decodes `batch` requests.
+  // Time of an iteration that decodes `batch` requests.
   Result<planner::MeasuredIteration> decode(int batch, int words) {
     WINDLASS_ASSIGN_OR_RETURN(const Answer few, ask(batch, words, kFewTokens));
     WINDLASS_ASSIGN_OR_RETURN(const Answer many, ask(batch, words, kManyTokens));
@@ -135,10 +135,10 @@ Result<std::vector<planner::MeasuredIteration>> probe_worker(kube::HttpTransport
                                                              const std::function<bool()>& stop) {
   Probe probe(transport, clock, question, nonce, stop);
   const int batch = std::clamp(question.max_concurrency, 1, kProbedBatch);
-  // A word is at most four tokens.
+  // A word has at most four tokens.
   const int most_words = static_cast<int>(std::clamp(question.max_context_tokens / 5, 2.0, double{kLongWords}));
   const int few_words = std::min(kShortWords, std::max(1, most_words / 2));
-  // The first request of a process and the connections pay for what no later one does.
+  // The first request pays for warm-up and for opening connections, so discard it.
   WINDLASS_RETURN_IF_ERROR(probe.ask(1, few_words, 2, 1, kWarmUpTimeoutS));
   WINDLASS_RETURN_IF_ERROR(probe.ask(batch, few_words, 2, 1, kWarmUpTimeoutS));
 

@@ -1,8 +1,8 @@
-// What a few short requests say of how long a worker's iterations take, for engines that do not measure themselves before they
-// are ready: prompts of two lengths, and decoding of two batches.
+// Measures a worker's iteration times with a few short requests, for engines that do not measure themselves before they are
+// ready: prompts of two lengths, and decoding with two batch sizes.
 //
-// Answers are not streamed: one of a single token takes a prompt's time, and the difference between longer ones of two lengths
-// that of the tokens between them, whatever else a request costs.
+// Answers are not streamed. An answer of one token takes the prompt's time. The difference between two longer answers is the
+// time of the tokens between them, free of other request costs.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@
 namespace windlass::controller {
 
 struct ProbeQuestion {
-  Configuration configuration;  // what is not known
+  Configuration configuration;  // the configuration to measure
   std::string worker, worker_uid;
   std::string address;            // host:port
   std::string token;              // sent as a bearer token; empty: none
-  std::string model;              // as its engine calls it
-  double max_context_tokens = 0;  // of one request
-  int max_concurrency = 1;        // requests that it runs at once
+  std::string model;              // the engine's name of it
+  double max_context_tokens = 0;  // per request
+  int max_concurrency = 1;        // requests that it can run at the same time
   double arrivals_total = 0;      // of its service, when the question was asked
 
   bool operator==(const ProbeQuestion&) const = default;
 };
 
-// Takes the time of a dozen rounds of requests: kWarmUpTimeoutS at most for the first, which may compile and tune, and
-// kProbeTimeoutS for each of the others. `nonce`: begins each prompt, or an engine's prefix cache would answer for it. `clock`:
-// seconds. What was measured before something failed is returned. Errors, of a probe that measured nothing: what a request
-// failed with; an engine that does not count tokens; kCancelled, once `stop` says so.
+// Takes about a dozen rounds of requests: at most kWarmUpTimeoutS for the first, which may compile and tune, and kProbeTimeoutS
+// for each other. `nonce` starts each prompt, because otherwise an engine's prefix cache would answer. `clock`: seconds. After
+// a failure it returns what was measured before. Errors, if nothing was measured: the failure of a request; an engine that does
+// not count tokens; kCancelled once `stop` returns true.
 inline constexpr double kWarmUpTimeoutS = 60, kProbeTimeoutS = 10;
 [[nodiscard]] Result<std::vector<planner::MeasuredIteration>> probe_worker(kube::HttpTransport& transport,
                                                                            const std::function<double()>& clock,

@@ -1,4 +1,5 @@
-// Leadership: may this process write now? A Lease in a cluster; always, where a folder's lock made us the only one.
+// Leadership answers whether this process may write now: by a Lease in a cluster, or always if a folder's lock makes it the
+// only process.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@ class Leadership {
 
   virtual void step(Instant now) = 0;
   [[nodiscard]] virtual bool leading(double monotonic_s) const = 0;
-  [[nodiscard]] virtual std::int64_t term() const = 0;    // grows with every tenure of anyone
-  [[nodiscard]] virtual double next_step_at() const = 0;  // monotonic; when step() wants to be called again
+  [[nodiscard]] virtual std::int64_t term() const = 0;    // increases with every new leader
+  [[nodiscard]] virtual double next_step_at() const = 0;  // monotonic; the latest time for the next step()
   [[nodiscard]] virtual std::string problem() const = 0;  // "" if there is none
-  // The loop has begun to act in this tenure.
+  // Called when the loop begins to act in this term.
   virtual void acts_for(std::int64_t /*term*/) {}
 };
 
-// The only one there can be. `term` is given by whoever knows how often this has been said before.
+// For the only possible leader. The caller provides `term`, a count of earlier terms.
 class SoleLeader final : public Leadership {
  public:
   explicit SoleLeader(std::int64_t term) : term_(term) {}

@@ -17,15 +17,15 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kNewsShare = 0.02;     // by which a correction must have moved to be worth a write
-constexpr double kSamplesGrowth = 1.1;  // or its samples have grown
-constexpr double kJustReadyS = 60;      // a worker that is probed
+constexpr double kNewsShare = 0.02;     // a correction must have changed this much to be worth a write
+constexpr double kSamplesGrowth = 1.1;  // or the samples must have grown this much
+constexpr double kJustReadyS = 60;      // a worker is probed within this time of becoming ready
 
 Configuration configuration_of(const api::ModelService& service, const std::string& accelerator, int gpus) {
   return {service.metadata.name_space, profile_model(service), api::to_string(service.spec.engine.type), accelerator, gpus};
 }
 
-// Those of the service: they stand together. To look at all of them for every service would take a million looks.
+// Visits the service's entries, which are adjacent. Visiting all entries for every service would be quadratic.
 template <class Known, class See>
 void for_each_of(const Known& all, const api::ModelService& service, See see) {
   const Configuration first = configuration_of(service, "", 0);
@@ -80,7 +80,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
   profile_of_.clear();
   const MeasuredProfiles by_model(profiles, accelerators);
   for (const ServiceView& view : services) {
-    // What was learnt is the service's as long as it is there, also while its shape or a class cannot be read.
+    // Keep what was learned as long as the service exists, even while its shape or a class cannot be read.
     for_each_of(calibrator_.all(), *view.service, [&](const Configuration& configuration) { asked_for.insert(configuration); });
     for (const Worker& worker : *view.workers) workers.insert(worker.uid);
     if (!view.planned->shape) continue;
@@ -96,7 +96,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       for (const MeasuredWorker& one : measured) {
         const api::PerformanceProfile& profile = *one.profile;
         if (one.accelerator != accelerator || profile.spec.gpus_per_worker != gpus) continue;
-        // Of two engines that run the same, the one that is listed first is the one that was measured.
+        // If two engines run the same configuration, the first one listed is the one that was measured.
         if (profile_of_.emplace(profile.metadata.uid, configuration).first->second != configuration) continue;
         const Fit& fit = fit_of(profile, configuration, *view.planned->shape, *spec->second, found->second);
         if (fit.model == nullptr) continue;
@@ -105,11 +105,11 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       }
       return &found->second;
     };
-    // A profile speaks before its first worker does.
+    // A profile applies before its first worker is ready.
     for (const MeasuredWorker& one : measured) static_cast<void>(base_of(one.accelerator, one.profile->spec.gpus_per_worker));
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
-      // One that has a phase alone shows the times of that phase, and those of handing over.
+      // A worker with only one phase shows that phase's times plus the times of handing over.
       const bool whole = role_of(worker) == dispatch::Role::kUnified;
       const WorkerPage* page = worker.ready && whole && signals != nullptr ? signals->worker_page(worker.uid) : nullptr;
       const auto* base = page == nullptr ? nullptr : base_of(worker.accelerator, worker.gpus);
@@ -128,8 +128,8 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
   std::erase_if(written_s_, [&](const auto& one) { return !there.contains(one.first); });
 }
 
-// Our own engine measures itself; a worker of another is probed where it has just become ready, nothing is known of its
-// configuration and no request comes: one that did would wait for the probe's, and spoil what is measured.
+// windlass-worker measures itself. A worker of another engine is probed if it has just become ready, its configuration is
+// unknown and no requests are arriving; a request would wait behind the probe's and distort the measurement.
 void LiveCalibration::probe(const ServiceView& view, const Configuration& configuration, const Worker& worker,
                             const WorkerPage& page, const planner::LinearCoefficients& base, ProbeQuestions& probes,
                             double wall_s) {
@@ -181,11 +181,11 @@ std::optional<api::PerformanceProfileStatus> LiveCalibration::status_to_write(co
   } else if (const Fit& fit = fits_.at(profile.metadata.uid); fit.model == nullptr) {
     usable.status = api::ConditionStatus::kFalse;
     usable.reason = "DoesNotApply";
-    usable.message = fit.problem + "; plans do without it";
+    usable.message = fit.problem + "; plans do not use it";
   } else {
     usable.status = api::ConditionStatus::kTrue;
     usable.reason = "InUse";
-    usable.message = fmt::format("plans of {} on {} x {} begin with it", profile.spec.model, profile.spec.gpus_per_worker,
+    usable.message = fmt::format("plans of {} on {} x {} start from it", profile.spec.model, profile.spec.gpus_per_worker,
                                  profile.spec.accelerator);
     if (const Calibration* known = calibrator_.find(configuration->second)) {
       const planner::IterationEstimate& estimate = known->learner.estimate();

@@ -1,9 +1,9 @@
-// LiveCalibration: the calibrator joined to the objects: which worker speaks of which configuration, which PerformanceProfile
-// measured it, and what that object's status says.
+// LiveCalibration connects the calibrator to the objects: each worker's configuration, the PerformanceProfile for it, and that
+// object's status.
 //
-// A profile that cannot be used (operator tables that were cut to another model) is so by itself: its condition says why, and
-// its configuration is calibrated without it. Where there is no profile, what is learnt lives and ends with this controller,
-// and a new one learns it within seconds. Single-threaded; monotonic seconds.
+// If a profile cannot be used (for instance, operator tables measured for another model), only that profile is affected: its
+// condition says why, and its configuration is calibrated without it. Without a profile, what is learned is lost with this
+// controller, and a new one relearns it within seconds. Single-threaded; times are monotonic seconds.
 #pragma once
 
 #include <map>
@@ -24,30 +24,30 @@ namespace windlass::controller {
 
 class Signals;
 
-// Condition of a PerformanceProfile.
+// Condition type of a PerformanceProfile.
 inline constexpr const char* kUsable = "Usable";
 
 class LiveCalibration {
  public:
-  static constexpr double kWritePeriodS = 30;  // of one profile's status
+  static constexpr double kWritePeriodS = 30;  // per profile
 
   struct ServiceView {
     const api::ModelService* service = nullptr;
     const planner::Service* planned = nullptr;
     const std::vector<Worker>* workers = nullptr;
   };
-  // Takes in profiles, the workers' newest pages and what `probes` has measured, and asks it to measure what is not known.
-  // `signals`: nullptr where there are no workers; `probes`: where nobody measures.
+  // Takes in the profiles, the workers' newest pages and the results of `probes`, and asks `probes` to measure unknown
+  // configurations. `signals`: nullptr if there are no workers. `probes`: nullptr if workers are not probed.
   void step(const std::vector<ServiceView>& services, const std::vector<planner::AcceleratorState>& accelerators,
             const std::vector<api::PerformanceProfile>& profiles, const Signals* signals, ProbeQuestions* probes = nullptr,
             double wall_s = 0);
 
-  // Of all configurations of the service, by accelerator and GPUs.
+  // Of all configurations of the service, by accelerator and number of GPUs.
   [[nodiscard]] std::vector<planner::WorkerEstimate> estimates(const api::ModelService& service) const;
 
   [[nodiscard]] const Calibrator& calibrator() const { return calibrator_; }
 
-  // What the profile's status should say; nullopt where writing it is not worth it or not due.
+  // The new status of the profile; nullopt if it is not worth writing or not due.
   [[nodiscard]] std::optional<api::PerformanceProfileStatus> status_to_write(const api::PerformanceProfile& profile,
                                                                              double now_s,
                                                                              const std::string& now_rfc3339) const;
@@ -56,7 +56,7 @@ class LiveCalibration {
  private:
   struct Fit {
     std::int64_t generation = 0;
-    Configuration of;  // the configuration whose shape and accelerator it was read with
+    Configuration of;  // the configuration whose shape and accelerator were used to read it
     std::shared_ptr<const planner::IterationModel> model;
     std::string problem;
   };
@@ -69,7 +69,7 @@ class LiveCalibration {
 
   Calibrator calibrator_;
   std::map<std::string, Fit> fits_;                  // by the profile's uid
-  std::map<std::string, Configuration> profile_of_;  // by the profile's uid; those that a service uses now
+  std::map<std::string, Configuration> profile_of_;  // by the profile's uid; only profiles that a service uses now
   std::map<std::string, double> written_s_;          // by the profile's uid
 };
 

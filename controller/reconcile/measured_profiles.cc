@@ -7,8 +7,8 @@
 namespace windlass::controller {
 namespace {
 
-// The AcceleratorClass that the profile means: of its name, or, where it was measured under the catalog's name (h100-80gb), the
-// class that ends in it (nvidia-h100-80gb).
+// The AcceleratorClass of the profile: the class with its name, or, if it was measured under the catalog's name (h100-80gb),
+// the class whose name ends in it (nvidia-h100-80gb).
 std::string class_of(const api::PerformanceProfile& profile, const std::set<std::string>& classes) {
   const std::string& name = profile.spec.accelerator;
   if (classes.contains(name)) return name;

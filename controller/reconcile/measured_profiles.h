@@ -1,5 +1,5 @@
-// Which PerformanceProfiles speak of a service's workers: those of its namespace and model, each with the AcceleratorClass that
-// it means, and what they measured of transfers. Pure.
+// Finds the PerformanceProfiles that apply to a service's workers: those of its namespace and model, each with its
+// AcceleratorClass, and their transfer measurements. Pure.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace windlass::controller {
 
-// What a PerformanceProfile calls the service's model: its name in the catalog, or the served name.
+// The service's model as a PerformanceProfile names it: its name in the catalog, or the served name.
 [[nodiscard]] std::string profile_model(const api::ModelService& service);
 
 // A profile and its AcceleratorClass.
@@ -28,9 +28,9 @@ class MeasuredProfiles {
   MeasuredProfiles(const std::vector<api::PerformanceProfile>& profiles,
                    const std::vector<planner::AcceleratorState>& accelerators);
 
-  // Those that speak of the service's model, in the order that they are listed in.
+  // The profiles of the service's model, in the order of the list.
   [[nodiscard]] std::vector<MeasuredWorker> of(const api::ModelService& service) const;
-  // What they measured of transfers: of several for one kind of worker the first.
+  // Their transfer measurements; if several profiles cover one kind of worker, the first.
   [[nodiscard]] std::vector<planner::TransferToWorker> transfers(const api::ModelService& service) const;
 
  private:

@@ -41,7 +41,7 @@ int workers_of(const std::vector<planner::Pool>& pools) {
   return sum;
 }
 
-// Of the workers' own pages: as old as the oldest ready worker's; nullopt where one of them was never read.
+// From the workers' own pages: as old as the oldest ready worker's page; nullopt if one was never read.
 struct WorkersSignal {
   bool any_ready = false;
   bool all_read = true;
@@ -97,7 +97,7 @@ void MetricsReport::sweep() {
 }
 
 void MetricsReport::clear() {
-  sweep();  // nothing was put since the last one
+  sweep();  // no put() since the last sweep
   for (const auto& [uid, counted] : counted_) forget(counted);
   counted_.clear();
 }
@@ -111,7 +111,7 @@ void MetricsReport::forget(const Counted& counted) {
 void MetricsReport::count(const planner::Plan& plan) {
   std::set<std::string> there;
   for (const planner::ServicePlan& service : plan.services) there.insert(service.id.uid);
-  // Those that ended first: another of the same name may have come.
+  // Handle ended workers first: a new one may have the same name.
   std::erase_if(counted_, [&](const auto& one) {
     if (there.contains(one.first)) return false;
     forget(one.second);

@@ -1,7 +1,7 @@
-// MetricsReport: what was seen and decided, as the controller's metrics. docs/metrics.md says what each means.
+// MetricsReport exports what was observed and decided as the controller's metrics. docs/metrics.md explains each.
 //
-// publish() sets what is and takes away what is no more; clear() takes away all of it, since only a leader speaks of services.
-// Single-threaded, like the step that it reports.
+// publish() sets the current series and removes stale ones. clear() removes all of them, because only a leader reports
+// services. Single-threaded, like the step that it reports.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace windlass::controller {
 
 class MetricsReport {
  public:
-  // Outlives this.
+  // `metrics` outlives this.
   explicit MetricsReport(metrics::ControllerMetrics& metrics) : metrics_(metrics) {}
 
-  // Counters: to be called once for every plan.
+  // Updates the counters. Call once per plan.
   void count(const planner::Plan& plan);
 
-  // Gauges. `statuses` stand beside observation.services.
+  // Updates the gauges. `statuses` is parallel to observation.services.
   void publish(const Observation& observation, const planner::Plan& plan, const std::vector<api::ModelServiceStatus>& statuses,
                const ControllerState& state, const std::vector<BrokenObject>& broken, Instant now);
 
@@ -40,9 +40,9 @@ class MetricsReport {
   };
   struct Counted {
     metrics::Labels labels;
-    std::set<std::string> reasons;              // that stood in the last plan
-    std::optional<int> desired;                 // by the last plan
-    std::set<std::string> decided, directions;  // of which there are series
+    std::set<std::string> reasons;              // in the last plan
+    std::optional<int> desired;                 // in the last plan
+    std::set<std::string> decided, directions;  // that have series
   };
   struct ServiceView;
 

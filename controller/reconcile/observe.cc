@@ -58,15 +58,15 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
   return out;
 }
 
-// The signals' monotonic times on the snapshot's clock.
+// Converts the signals' monotonic times to the snapshot's clock.
 planner::Demand on_plan_clock(planner::Demand demand, double by_s) {
   for (std::optional<planner::Reading>* reading : demand.readings()) shift(*reading, by_s);
   if (demand.last_arrival_at_s) *demand.last_arrival_at_s += by_s;
   return demand;
 }
 
-// Of services with one served name one has it: first any that has it without its namespace, since that may be anything, then
-// the oldest; of equally old ones the first by namespace and name.
+// If several services have the same served name, one keeps it: first a service whose name needs no namespace prefix, since that
+// name may be anything, then the oldest, then the first by namespace and name.
 std::map<std::string, std::string> names_taken(const std::vector<api::ModelService>& services) {
   std::map<std::string, const api::ModelService*> holders;
   const auto key = [](const api::ModelService& one) {
@@ -100,7 +100,7 @@ void look_at_classes(Observation& out, ObjectStore& store, const WorkerRuntime& 
   }
 }
 
-// Those that are served.
+// Collects the services that are served.
 void look_at_services(Observation& out, ObjectStore& store) {
   out.names_taken = names_taken(store.model_services());
   for (const api::ModelService& service : store.model_services()) {
@@ -111,7 +111,7 @@ void look_at_services(Observation& out, ObjectStore& store) {
   }
 }
 
-// Gives each worker to its service, or to those that have none.
+// Assigns each worker to its service, or to the orphans or strays.
 void sort_workers(Observation& out, ObjectStore& store, std::vector<Worker> workers) {
   std::set<std::string> known = store.foreign_uids();
   for (const api::ModelService& service : store.model_services()) known.insert(service.metadata.uid);
@@ -120,7 +120,7 @@ void sort_workers(Observation& out, ObjectStore& store, std::vector<Worker> work
       owner->second.push_back(std::move(worker));
       continue;
     }
-    // Nobody in the snapshot owns it, so for the planner its GPUs are in others' hands.
+    // Its owner is not in the snapshot, so to the planner others hold its GPUs.
     for (planner::AcceleratorState& accelerator : out.snapshot.accelerators) {
       const bool holds = !worker.finished && !worker.unschedulable;
       if (holds && accelerator.spec.name == worker.accelerator) accelerator.used_by_others += worker.gpus;
@@ -133,10 +133,10 @@ void sort_workers(Observation& out, ObjectStore& store, std::vector<Worker> work
 // The clocks of one observation.
 struct Times {
   Instant now;
-  double to_plan_clock = 0;  // from the monotonic one
+  double to_plan_clock = 0;  // add to monotonic time
 };
 
-// One service, without its measured transfers.
+// One service, without measured transfers.
 planner::Service planned_service(const api::ModelService& service, const std::vector<Worker>& workers, ObjectStore& store,
                                  const Signals& signals, const ControllerState& state, const Times& times) {
   std::optional<std::string> config;
@@ -159,7 +159,7 @@ planner::Service planned_service(const api::ModelService& service, const std::ve
       planned.refused = planner::CreationRefusal{refusal->code, refusal->message, refusal->until_s + times.to_plan_clock};
   }
   planned.estimates = state.calibration.estimates(service);
-  // After a restart the last decision stands in the status.
+  // After a restart, the status holds the last decision.
   if (!planned.last_desired && service.status.observed_generation > 0) {
     planned.last_desired = static_cast<int>(service.status.workers.desired);
   }

@@ -1,4 +1,4 @@
-// Outcome: how one step of the loop ended, and when the next should come. The core never waits; waiting is this data.
+// Outcome: how one step of the loop ended, and when the next is due. The core never waits; it returns this instead.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@ namespace windlass::controller {
 
 struct Done {};  // nothing is under way; the usual tick is soon enough
 
-struct RequeueAfter {  // something is expected: look again after so long
+struct RequeueAfter {  // something is expected; step again after this time
   double seconds = 0;
 };
 
-struct Retry {  // something failed that may work next time
+struct Retry {  // something failed that may succeed next time
   std::string reason;
 };
 
-struct Terminal {  // going on makes no sense; the process should say so and end
+struct Terminal {  // the loop cannot go on; the process should report it and end
   std::string reason;
 };
 

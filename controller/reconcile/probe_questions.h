@@ -1,7 +1,7 @@
-// ProbeQuestions: which workers are to be probed (latency_probe.h), and what was measured of them.
+// ProbeQuestions tracks which workers to probe (latency_probe.h), and the measurements.
 //
-// The control loop asks and does not wait; a thread of its own (app/answers.h) takes questions and brings answers. Of each
-// configuration one worker is asked at a time, and each worker once. Thread-safe.
+// The control loop asks and does not wait; a separate thread (app/answers.h) takes questions and brings answers. At most one
+// worker per configuration is probed at a time, and each worker only once. Thread-safe.
 #pragma once
 
 #include <deque>
@@ -23,25 +23,25 @@ struct ProbeAnswer {
 
 class ProbeQuestions {
  public:
-  // Nothing where the worker was asked before, or another of its configuration is being asked.
+  // Does nothing if the worker was probed before, or if another one of its configuration is being probed.
   void ask(const ProbeQuestion& question);
-  // Whether there is any question that ask() took and next() did not give yet.
+  // Whether ask() has stored a question that next() has not returned yet.
   [[nodiscard]] bool waits() const;
 
   [[nodiscard]] std::optional<ProbeQuestion> next();
-  // Of a question that was taken; empty: nothing could be measured.
+  // The answer to a question that was taken; empty: nothing could be measured.
   void answer(const ProbeQuestion& question, std::vector<planner::MeasuredIteration> measured);
 
-  // What was measured of this worker, once.
+  // The measurements of this worker; returned once.
   [[nodiscard]] std::optional<ProbeAnswer> take(const std::string& worker_uid);
-  // Forgets other workers; an answer that is still to come of one of them is not kept.
+  // Forgets all other workers, including answers that arrive later.
   void keep(const std::set<std::string>& worker_uids);
 
  private:
   mutable std::mutex mutex_;
   std::deque<ProbeQuestion> waiting_;
   std::set<Configuration> open_;  // asked and not answered
-  std::set<std::string> asked_;   // workers, by uid
+  std::set<std::string> asked_;   // UIDs of workers
   std::map<std::string, ProbeAnswer> answers_;
 };
 

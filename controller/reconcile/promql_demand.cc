@@ -14,7 +14,7 @@ namespace {
 using metrics::PromqlSample;
 using planner::Reading;
 
-constexpr double kSampleMostS = 30;  // a gateway that Prometheus has not scraped for this long is not scraped
+constexpr double kSampleMostS = 30;  // a gateway that Prometheus has not scraped for this long counts as not scraped
 constexpr double kArrivalsHistoryS = 60;
 
 constexpr const char* kStarted = "windlass_gateway_requests_started_total";
@@ -24,7 +24,7 @@ constexpr const char* kGenerationTokens = "windlass_gateway_request_generation_t
 constexpr const char* kMeasured = "windlass_gateway_requests_measured_total";
 constexpr const char* kAttained = "windlass_gateway_requests_attained_total";
 constexpr const char* kJudged = "windlass_gateway_requests_judged_total";
-// Every gateway has it from its start on, whatever it serves.
+// Every gateway has this series from its start, whatever it serves.
 constexpr const char* kPresence = "windlass_gateway_routing_table_revision";
 
 std::string by_model(const std::string& what) { return fmt::format("sum by (model) ({})", what); }
@@ -36,8 +36,8 @@ std::string label_of(const PromqlSample& sample, const char* label) {
 
 bool usable(double value) { return std::isfinite(value) && value >= 0; }
 
-// The buckets of one model's histogram, as increase() gives them: no whole numbers, and a later one may be the smaller one by
-// what Prometheus rounds.
+// The buckets of one model's histogram, as increase() returns them: not integers, and because Prometheus rounds, a later bucket
+// may be slightly smaller.
 metrics::LatencyCounts latencies_of(const std::map<double, double>& counts) {
   metrics::HistogramSnapshot histogram;
   for (const auto& [bound, count] : counts) {
@@ -82,7 +82,7 @@ std::vector<std::string> PromqlDemand::queries(const std::vector<ServiceQuery>& 
     for (const char* name : {metrics::kGatewayTtft.histogram, metrics::kGatewayTpot.histogram})
       all.insert(buckets(name, model.window_s));
   }
-  // These two first: what they say decides what the others mean.
+  // These two come first: the meaning of the others depends on them.
   std::vector<std::string> in_order = {fmt::format("timestamp({})", series(kPresence)), series(kStarted)};
   in_order.insert(in_order.end(), all.begin(), all.end());
   return in_order;
@@ -144,7 +144,7 @@ std::map<std::string, PromqlDemand::Samples> PromqlDemand::ask(const std::vector
   return fresh;
 }
 
-// Whether Prometheus has lately scraped as many gateways as there are; what it says counts only then.
+// Whether Prometheus has recently scraped as many gateways as exist; otherwise its data does not count.
 bool PromqlDemand::take_presence(const Samples& presence, std::size_t gateways, double now_s) {
   double oldest_s = 0;
   std::size_t scraped = 0;
@@ -155,11 +155,11 @@ bool PromqlDemand::take_presence(const Samples& presence, std::size_t gateways, 
     oldest_s = std::max(oldest_s, age_s);
   }
   if (scraped == 0 || scraped < gateways) {
-    fail(fmt::format("Prometheus: found {} gateways scraped in the last {} s, but {} are there", scraped, kSampleMostS,
-                     gateways));
+    fail(fmt::format("Prometheus: must have scraped all {} gateways in the last {} s (got {})", gateways, kSampleMostS,
+                     scraped));
     return false;
   }
-  // The same scrape seen again is some milliseconds older or younger by what the network takes: no reading goes back for it.
+  // Network delay makes the same scrape look some milliseconds older or younger; never let a reading go backwards.
   sampled_s_ = std::max(sampled_s_, now_s - oldest_s);
   gateways_ = gateways;
   return true;
@@ -178,7 +178,7 @@ PromqlDemand::Answer PromqlDemand::answer_of(const Samples& samples, double at_s
     }
   }
   for (const auto& [model, counts] : buckets) {
-    // Without the bucket of all it is not known how many there were.
+    // Without the +Inf bucket the total is unknown.
     if (std::isinf(counts.rbegin()->first)) answer.latencies.emplace(model, latencies_of(counts));
   }
   return answer;
@@ -190,7 +190,7 @@ void PromqlDemand::take_arrivals(const std::vector<ServiceQuery>& models, const 
   for (const PromqlSample& sample : samples) {
     const std::string model = label_of(sample, "model");
     const auto mine = seen.find(model);
-    if (mine == seen.end()) continue;  // nobody asks for it
+    if (mine == seen.end()) continue;  // no service asks for it
     mine->second.insert(sample.labels);
     Arrivals& arrivals = arrivals_[model];
     metrics::CounterTracker& tracker = arrivals.series.try_emplace(sample.labels, kArrivalsHistoryS).first->second;
@@ -231,8 +231,8 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   const auto raw = answers_.find(series(kStarted));
   if (raw == answers_.end()) return demand;
   const auto arrivals = arrivals_.find(query.model);
-  // Every gateway shows a model's series from the table that lists it on: where one does not, its part is unknown, and so is
-  // the sum; as is a series without a rate, which has too few samples yet.
+  // A gateway has a model's series once its routing table lists the model. If one gateway lacks the series, or it has too few
+  // samples for a rate, its part is unknown, and so is the sum.
   const bool seen = arrivals != arrivals_.end() && arrivals->second.series.size() >= std::max<std::size_t>(1, gateways_);
   if (seen)
     demand.arrivals_per_s = reading(by_model(fmt::format("rate({})", series(kStarted, options_.rate_window_s))), query.model);

@@ -1,10 +1,10 @@
-// PromqlDemand: the demand of every service as a Prometheus server tells it, in place of the gateways' own pages: for gateways
-// that the controller cannot reach, or where one source of numbers is wanted for people and machine.
+// PromqlDemand reads every service's demand from a Prometheus server instead of the gateways' own pages. Use it if the
+// controller cannot reach the gateways, or if people and controller should see the same numbers.
 //
-// What is asked stands in docs/metrics.md. A reading is as old as the sample that Prometheus took, by Prometheus' own clock,
-// not as old as the query, and never older than one that was given before. Where an answer fails, the last readings stay and
-// grow old. Prometheus must have scraped as many gateways as are known, each within the last half minute, and must have found
-// the model at as many: half of the gateways would look like half of the demand.
+// The queries are in docs/metrics.md. A reading is as old as Prometheus' sample by Prometheus' own clock, not as old as the
+// query, and never older than an earlier reading. If a query fails, the last readings stay and age. Results count only if
+// Prometheus has scraped as many gateways as are known, each within the last half minute, and has found the model on as many:
+// half of the gateways would look like half of the demand.
 //
 // Times are monotonic seconds of the caller's clock. Single-threaded.
 #pragma once
@@ -29,13 +29,13 @@ namespace windlass::controller {
 struct PromqlOptions {
   std::string server;                                        // scheme://host:port
   std::string selector;                                      // label matchers of this installation's gateways: namespace="llm"
-  std::shared_ptr<kube::HttpTransport> transport = {};       // its own way there; nullptr: that of the scrapes
+  std::shared_ptr<kube::HttpTransport> transport = {};       // transport to Prometheus; nullptr: the one for scrapes
   std::shared_ptr<kube::CredentialSource> credentials = {};  // nullptr: none
   double period_s = 5;                                       // between two rounds of queries
-  double timeout_s = 2;                                      // of one query
-  double rate_window_s = 60;                                 // of rate(): several scrapes must fall inside
+  double timeout_s = 2;                                      // per query
+  double rate_window_s = 60;                                 // of rate(); must cover several scrapes
   double lengths_window_s = 300;
-  double min_measured = 5;  // requests before their mean length says anything
+  double min_measured = 5;  // minimum number of requests for a mean length
 };
 
 class PromqlDemand {
@@ -43,12 +43,12 @@ class PromqlDemand {
   // Both outlive this.
   PromqlDemand(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, PromqlOptions options);
 
-  // Asks, when it is time to. `gateways`: how many are known to be there.
+  // Queries Prometheus if it is time to. `gateways`: the number of known gateways.
   void refresh(const std::vector<ServiceQuery>& models, std::size_t gateways, double now_s);
 
   [[nodiscard]] planner::Demand demand(const ServiceQuery& query) const;
 
-  // Why the last round failed, for a person; "" if it did not.
+  // Why the last round failed, as text for people; "" if it succeeded.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
@@ -59,9 +59,9 @@ class PromqlDemand {
   [[nodiscard]] std::string series(const std::string& name, double window_s = 0) const;
   [[nodiscard]] std::string buckets(const std::string& name, double window_s) const;
   [[nodiscard]] std::string increase(const std::string& name, double window_s) const;
-  // `part` for each of `whole`, in one query: two would be evaluated at two moments, over two windows.
+  // `part` divided by `whole` in one query; two queries would be evaluated at two times, over two windows.
   [[nodiscard]] std::string mean(const std::string& part, const std::string& whole, double window_s) const;
-  // Of the newest answer to it that there is.
+  // From the newest available answer to the query.
   [[nodiscard]] std::optional<planner::Reading> reading(const std::string& query, const std::string& model) const;
   [[nodiscard]] std::optional<planner::Reading> latency(const std::string& name, const ServiceQuery& query) const;
   void fail(const std::string& what);
@@ -71,12 +71,12 @@ class PromqlDemand {
 
   struct Answer {
     std::map<std::string, double> by_model;
-    std::map<std::string, metrics::LatencyCounts> latencies;  // by model; of queries for buckets
-    double at_s = 0;                                          // monotonic; when Prometheus took the samples behind it
+    std::map<std::string, metrics::LatencyCounts> latencies;  // by model; for bucket queries
+    double at_s = 0;                                          // monotonic; when Prometheus took the underlying samples
   };
   [[nodiscard]] static Answer answer_of(const Samples& samples, double at_s);
   struct Arrivals {
-    double total = 0;  // of series that are no more
+    double total = 0;  // of series that no longer exist
     std::map<Labels, metrics::CounterTracker> series;
     std::optional<double> last_arrival_s;
   };
@@ -85,10 +85,10 @@ class PromqlDemand {
   metrics::ControllerMetrics& metrics_;
   PromqlOptions options_;
   double next_s_ = 0;
-  // Of the last round that counted: when Prometheus had taken its oldest sample, and how many gateways there were.
+  // The last valid round: the time of Prometheus' oldest sample, and the number of gateways.
   double sampled_s_ = -std::numeric_limits<double>::infinity();
   std::size_t gateways_ = 0;
-  std::map<std::string, Answer> answers_;     // by query; those of the last round that succeeded for each
+  std::map<std::string, Answer> answers_;     // by query; the last success of each
   std::map<std::string, Arrivals> arrivals_;  // by model
   std::string problem_;
 };

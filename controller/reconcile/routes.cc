@@ -10,10 +10,10 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kAssumedStartS = 120;  // until a start of this service has been measured
-constexpr double kStartStepS = 5;       // what is told moves in such steps, or every tick would make a new table
+constexpr double kAssumedStartS = 120;  // used until a start of this service has been measured
+constexpr double kStartStepS = 5;       // rounding of the reported time; otherwise every tick would make a new table
 
-// Which of the latencies is the pool's; a new one when none is yet.
+// Index of the pool's latency model; adds it if it is new.
 int latency_of(const planner::Pool& pool, std::vector<dispatch::PackingModel>& latencies) {
   if (pool.each.packing == planner::Yield{}.packing) return -1;
   const auto found = std::find(latencies.begin(), latencies.end(), pool.each.packing);
@@ -32,7 +32,7 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std:
   if (memory != nullptr) {
     if (const auto pool = memory->pools.find(pool_of(worker)); pool != memory->pools.end()) {
       chain.service_rate_per_s = pool->second.each.service_rate_per_s;
-      // No more than keeps TPOT inside the objective, and no more than the worker takes.
+      // At most as many as keep TPOT within the objective, and at most as many as the worker accepts.
       chain.capacity = std::clamp(pool->second.each.slots, 1, std::max(1, worker.max_concurrency));
       chain.latency = latency_of(pool->second, latencies);
     }
@@ -40,8 +40,8 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std:
   return chain;
 }
 
-// How long until the first worker of a service that has none is ready: a start takes what nine in ten of its own took, and the
-// oldest of those under way has some of that behind it.
+// Time until the first worker of a service without any is ready: the 90th percentile of its start times, less the age of the
+// oldest start under way.
 double expected_start_s(const planner::Service& service, double now_s) {
   const double whole_s = service.starts ? service.starts->p90_s : kAssumedStartS;
   double left_s = whole_s;
@@ -73,7 +73,7 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
                                : planned.shape                ? planned.shape->max_context_tokens
                                                               : 0;
     if (memory != state.services.end()) {
-      // In the pools' order, whatever the workers' is: the same latencies make the same table.
+      // In the order of pools, not of workers, so that equal latencies give an equal table.
       for (const auto& [id, pool] : memory->second.pools) (void)latency_of(pool, route.latencies);
     }
     for (const Worker& worker : observation.workers.at(service.metadata.uid)) {
@@ -88,7 +88,7 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
       route.chains[k].decode_weights = std::move(weights);
     }
     const bool serves = std::any_of(route.chains.begin(), route.chains.end(), [](const auto& chain) {
-      return !chain.draining && chain.role != dispatch::Role::kPrefill;  // whose prompts nobody would answer
+      return !chain.draining && chain.role != dispatch::Role::kPrefill;  // nobody would continue its prompts
     });
     if (!serves) route.expected_start_s = expected_start_s(planned, observation.snapshot.now_s);
     all.push_back(std::move(route));

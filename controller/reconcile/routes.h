@@ -1,4 +1,4 @@
-// From a plan and the workers that are there to what the gateways are told. Pure.
+// Builds the gateways' routing table from a plan and the current workers. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace windlass::controller {
 
-// Names the worker's chain: "namespace/name", unique over all services.
+// Id of the worker's chain: "namespace/name", unique over all services.
 [[nodiscard]] std::string chain_id(const Worker& worker);
 
 // `max_queued`: requests that may wait at one gateway for one model.

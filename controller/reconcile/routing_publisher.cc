@@ -12,7 +12,7 @@ std::optional<dispatch::RoutingTable> RoutingPublisher::ask(const GatewayQuestio
   const std::lock_guard lock(mutex_);
   const bool known = gateways_.contains(question.id);
   const bool full = !known && gateways_.size() >= kMaxGateways;
-  if (!serving_ || full) forget_silent(now_s);  // else publish() does
+  if (!serving_ || full) forget_silent(now_s);  // otherwise publish() does
   if (full && gateways_.size() >= kMaxGateways) return std::nullopt;
   Gateway& gateway = gateways_[question.id];
   stirred_ = stirred_ || !known || !is_sharing(question.id) || gateway.peer.acknowledged != question.after;
@@ -22,7 +22,7 @@ std::optional<dispatch::RoutingTable> RoutingPublisher::ask(const GatewayQuestio
     note_over_share(gateway, *question.over_share);
     drop_superseded(gateway);
   }
-  // A gateway that has no share waits for the next publish(), which gives it one.
+  // A gateway without a share waits for the next publish(), which gives it one.
   if (!serving_ || !is_sharing(question.id) || table_.version <= question.after) return std::nullopt;
   return table_of(question.id);
 }
@@ -57,7 +57,7 @@ dispatch::TableVersion RoutingPublisher::publish(std::vector<dispatch::ModelRout
   forget_silent(now_s);
   const bool new_term = table_.version.term != term;
   if (new_term) {
-    // What an earlier leader gave is not known here, and versions of another term acknowledge nothing of this one.
+    // Shares from an earlier leader are not known here, and versions of another term acknowledge nothing in this one.
     models_.clear();
     for (auto& [id, gateway] : gateways_) gateway.grants.clear();
   }

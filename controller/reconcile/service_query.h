@@ -1,4 +1,4 @@
-// ServiceQuery: which model's numbers a service wants, and over which window. Plain data.
+// ServiceQuery: the model whose metrics a service wants, and the window. Plain data.
 #pragma once
 
 #include <string>

@@ -13,9 +13,9 @@ namespace {
 using metrics::Exposition;
 using planner::Reading;
 
-constexpr double kWindowSteps = 30;  // readings that a long window keeps: it may begin by a thirtieth too early
+constexpr double kWindowSteps = 30;  // readings kept for a long window, so its start may be early by a thirtieth
 
-// A worker's page is some tens of kilobytes. A gateway's two have some kilobytes for each model.
+// A worker's page has some tens of kilobytes. A gateway's two pages have a few kilobytes per model.
 constexpr std::size_t kMaxWorkerPageBytes = std::size_t{2} << 20U;
 constexpr std::size_t kMaxGatewayPageBytes = std::size_t{32} << 20U;
 
@@ -39,7 +39,7 @@ Result<Exposition> read(const Result<kube::HttpResponse>& answer) {
   return metrics::parse_exposition(body);
 }
 
-// A sum over gateways, absent if any part is: half a sum would look like less load. As old as its oldest part.
+// A sum over gateways, as old as its oldest part. Absent if any part is, because a partial sum would look like less load.
 class Sum {
  public:
   void add(const std::optional<double>& part, const std::optional<double>& at_s) {
@@ -115,7 +115,7 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
       auto latencies = read(answers[targets.gateways.size() + i]);
       if (latencies.ok()) {
         metrics::add_latency_bins(*page, std::move(*latencies));
-      } else if (latencies.error().code != ErrorCode::kNotFound) {  // a gateway of an older version has no such page
+      } else if (latencies.error().code != ErrorCode::kNotFound) {  // gateways of older versions lack this page
         metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
       }
       read_gateway(gateway, std::move(*page), targets.models, now_s);
@@ -142,7 +142,7 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
   if (promql_) promql_->refresh(targets.models, targets.gateways.size(), now_s);
 }
 
-// Each once, until its page is one again.
+// Logs each page that is too large once, until it is readable again.
 void Signals::name_those_too_large(const std::vector<Result<kube::HttpResponse>>& answers) {
   std::set<std::string> found;
   for (const auto& answer : answers) {
@@ -154,7 +154,7 @@ void Signals::name_those_too_large(const std::vector<Result<kube::HttpResponse>>
   too_large_ = std::move(found);
 }
 
-// Which workers are asked now.
+// The workers to read now.
 std::vector<const Worker*> Signals::due(const std::vector<Worker>& workers, double now_s) {
   std::vector<const Worker*> leaving, others;
   for (const Worker& worker : workers) {
@@ -186,9 +186,9 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     const auto chain = sample->labels.find("chain");
     if (chain != sample->labels.end()) gateway.in_flight[chain->second] += sample->value;
   }
-  // Each model's part of the page by itself, or every look-up would walk through the series of all models.
+  // Split the page by model; otherwise every lookup would scan the series of all models.
   std::map<std::string, Exposition> pages;
-  std::map<std::string, double> windows;  // the longest that a service of this name wants
+  std::map<std::string, double> windows;  // by model, the longest window that any service wants
   for (const ServiceQuery& query : models) {
     pages[query.model];
     windows[query.model] = std::max({windows[query.model], query.window_s, 60.0});
@@ -199,17 +199,17 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     if (const auto mine = pages.find(model->second); mine != pages.end()) mine->second.samples.push_back(std::move(sample));
   }
   for (const auto& [model, mine] : pages) {
-    // A gateway shows both from the table that lists the model on, at 0 if need be. Without them it has no table yet or is
-    // broken: nothing is known then, and that is no quiet gateway.
+    // A gateway shows both series, even at 0, once its table lists the model. Without them it has no table yet or is broken, so
+    // its load is unknown, not 0.
     if (!mine.sum("windlass_gateway_requests_started_total") || !mine.sum("windlass_gateway_queue_length")) {
       gateway.models.try_emplace(model, windows.at(model));
       continue;
     }
-    // Of the others, one that is absent from a page read in full stands at 0: no such request has come yet.
+    // A complete page that lacks one of the other series means 0: no such request has come yet.
     const auto value = [&page = mine](const char* name) { return page.sum(name).value_or(0); };
     const double window_s = windows.at(model);
     ModelSeries& series = gateway.models.try_emplace(model, window_s).first->second;
-    if (series.window_s != window_s) {  // the service's objective changed
+    if (series.window_s != window_s) {  // the service's objective has changed
       ModelSeries fresh(window_s);
       fresh.started = std::move(series.started);
       fresh.attained_lately = std::move(series.attained_lately);
@@ -256,7 +256,7 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     }
     const ModelSeries& series = found->second;
     const auto counted_at_s = series.started.last_reading_s();
-    // Of the time before it was last read: then it grows old, and is not missing.
+    // Counted up to the last read: without new reads it ages, but is not absent.
     arrivals.add(series.started.rate_per_s(counted_at_s.value_or(now_s), options_.arrivals_window_s), counted_at_s);
     total.add(series.started.total(), counted_at_s);
     queued.add(series.queued ? std::optional(series.queued->value) : std::nullopt,
@@ -310,7 +310,7 @@ std::optional<Reading> Signals::in_flight(const std::vector<GatewayPeer>& gatewa
     const auto on_chain = found->second.in_flight.find(chain);
     if (on_chain != found->second.in_flight.end()) sum.value += on_chain->second;
   }
-  if (!std::isfinite(sum.value)) return std::nullopt;  // no number is not 0
+  if (!std::isfinite(sum.value)) return std::nullopt;  // not a number: unknown, not 0
   return sum;
 }
 

@@ -1,11 +1,10 @@
-// Signals: what gateways and workers say of themselves, read from their /metrics (and the gateways' /latencies) and remembered
-// over the windows that the planner needs. Every reading carries the time it was taken; what could not be read is absent, not
-// 0.
+// Signals reads the metrics of gateways and workers (/metrics, and the gateways' /latencies) and keeps them for the windows
+// that the planner needs. Every reading has its time. What could not be read is absent, not 0.
 //
-// Demand comes from the gateways' own pages, or, with SignalOptions::promql, from a Prometheus that scrapes them; what a drain
-// waits for is always read from the gateways and workers themselves.
+// Demand comes from the gateways' own pages or, with SignalOptions::promql, from a Prometheus that scrapes them. Drains always
+// use the pages of the gateways and workers themselves.
 //
-// All times are monotonic seconds. Single-threaded; scraping goes through the HttpTransport given.
+// All times are monotonic seconds. Single-threaded; scrapes use the given HttpTransport.
 #pragma once
 
 #include <limits>
@@ -28,12 +27,12 @@
 namespace windlass::controller {
 
 struct SignalOptions {
-  double timeout_s = 1;           // of one scrape
-  double arrivals_window_s = 10;  // over which the arrival rate is counted
-  double lengths_window_s = 300;  // over which mean lengths are taken
-  double min_measured = 5;        // requests before their mean length says anything
-  // Workers beyond those that drain which one scrape reads, those not asked for the longest time first: ten thousand pages take
-  // two seconds of a core. At one scrape a second, ten thousand workers' readings are at most ten seconds old.
+  double timeout_s = 1;           // per scrape
+  double arrivals_window_s = 10;  // window of the arrival rate
+  double lengths_window_s = 300;  // window of mean lengths
+  double min_measured = 5;        // minimum number of requests for a mean length
+  // Maximum number of workers per scrape, in addition to draining ones; those read least recently come first. Ten thousand
+  // pages take two seconds of a core. With one scrape per second, ten thousand workers' readings are at most ten seconds old.
   std::size_t max_workers_per_scrape = 1000;
   std::optional<PromqlOptions> promql;
 };
@@ -41,7 +40,7 @@ struct SignalOptions {
 struct ScrapeTargets {
   std::vector<GatewayPeer> gateways;
   std::vector<Worker> workers;
-  std::vector<ServiceQuery> models;            // to follow; of several with one name the longest window is kept
+  std::vector<ServiceQuery> models;            // to follow; if a name appears twice, the longest window applies
   std::map<std::string, std::string> engines;  // spec.engine.type by the ModelService's UID
 };
 
@@ -50,18 +49,18 @@ class Signals {
   // Both outlive this.
   Signals(kube::HttpTransport& transport, metrics::ControllerMetrics& metrics, SignalOptions options);
 
-  // Reads every gateway and every worker that has an address (of very many, some in turn), all at once.
+  // Reads every gateway, and every worker with an address (a part of them if there are very many), concurrently.
   void scrape(const ScrapeTargets& targets, double now_s);
 
-  // Summed over the gateways that are known now. Readings' times are monotonic; each is as old as its oldest part.
+  // The sum over the currently known gateways. Times are monotonic; each reading is as old as its oldest part.
   [[nodiscard]] planner::Demand demand(const ServiceQuery& query, double now_s) const;
 
-  // By the worker's uid. nullptr: it could never be read.
+  // By the worker's uid. nullptr: never read.
   [[nodiscard]] const WorkerLoad* worker_load(const std::string& uid) const { return workers_.load(uid); }
   [[nodiscard]] const WorkerPage* worker_page(const std::string& uid) const { return workers_.page(uid); }
 
-  // Requests that the gateways have in flight on the chain, and the oldest of the scrapes that say so; nullopt if a gateway of
-  // `gateways` has not been read yet.
+  // Requests in flight from the gateways to the chain, as old as the oldest scrape; nullopt if one of `gateways` has not been
+  // read yet.
   [[nodiscard]] std::optional<planner::Reading> in_flight(const std::vector<GatewayPeer>& gateways,
                                                           const std::string& chain) const;
 
@@ -71,7 +70,7 @@ class Signals {
 
     double window_s;
     metrics::CounterTracker started, attained, judged, prompt_tokens, generation_tokens, measured;
-    // The same of the last minute alone: an hour's window keeps a reading every two minutes.
+    // Same, for the last minute: an hour's window has a reading only every two minutes.
     metrics::CounterTracker attained_lately, judged_lately;
     metrics::LatencyTracker ttft, tpot;
     std::optional<planner::Reading> queued;
@@ -91,14 +90,14 @@ class Signals {
   kube::HttpTransport& transport_;
   metrics::ControllerMetrics& metrics_;
   SignalOptions options_;
-  std::map<std::string, Gateway> gateways_;      // by id; only those known at the last scrape
-  std::map<std::string, double> retired_total_;  // arrivals at gateways that are no more, by model
+  std::map<std::string, Gateway> gateways_;      // by id; gateways known at the last scrape
+  std::map<std::string, double> retired_total_;  // arrivals at gateways that no longer exist, by model
   [[nodiscard]] std::vector<const Worker*> due(const std::vector<Worker>& workers, double now_s);
 
   WorkerSignals workers_;
-  std::map<std::string, double> asked_s_;  // when each worker was last asked, by uid
+  std::map<std::string, double> asked_s_;  // time of each worker's last read, by uid
   std::optional<PromqlDemand> promql_;
-  std::set<std::string> too_large_;  // what was said of the last scrape's pages
+  std::set<std::string> too_large_;  // problems of the last scrape's pages
 };
 
 }  // namespace windlass::controller

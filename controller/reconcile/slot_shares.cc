@@ -11,7 +11,7 @@ std::vector<double> ShareBalance::move(const std::vector<std::string>& gateways,
                                        const std::map<std::string, GatewayLoad>& loads, int slots, double now_s) {
   if (gateways.empty()) return {};
   const double even = 1.0 / static_cast<double>(gateways.size());
-  // Who comes begins with an even part, who goes leaves its part to the rest.
+  // A new gateway starts with an even share. A gateway that leaves gives its share to the rest.
   std::map<std::string, double> now;
   double sum = 0;
   for (const std::string& id : gateways) {
@@ -33,7 +33,7 @@ std::vector<double> ShareBalance::move(const std::vector<std::string>& gateways,
   if (fractions_.empty()) moved_s_ = now_s;
   const bool due = now_s - moved_s_ >= kPeriodS;
   if (queued > 0 && due) {
-    // With few slots a small step is less than one of them, and would never move any.
+    // With few slots, a small step is less than one slot and would never move any.
     const double step = std::max(kStep, slots > 0 ? 1.0 / slots : 1.0);
     std::map<std::string, double> change;
     double most = 0;
@@ -43,7 +43,7 @@ std::vector<double> ShareBalance::move(const std::vector<std::string>& gateways,
       most = std::max(most, std::abs(change[id]));
     }
     if (most > kDeadBand) {
-      // All in proportion: the sum stays 1.
+      // Scale all changes alike, so that the sum stays 1.
       const double part = std::min(1.0, step / most);
       for (const std::string& id : gateways) now[id] += part * change[id];
       moved_s_ = now_s;
@@ -59,7 +59,7 @@ std::vector<std::vector<int>> whole_slots(const std::vector<int>& capacities, co
   const std::size_t gateways = fractions.size();
   std::vector<std::vector<int>> out(capacities.size(), std::vector<int>(gateways, 0));
   if (gateways == 0) return out;
-  std::vector<double> owed(gateways, 0);  // what the fractions gave less what was given, over the chains so far
+  std::vector<double> owed(gateways, 0);  // fractional minus whole slots, over the chains so far
   for (std::size_t k = 0; k < capacities.size(); ++k) {
     const int capacity = std::max(0, capacities[k]);
     std::vector<int>& given = out[k];
@@ -70,14 +70,15 @@ std::vector<std::vector<int>> whole_slots(const std::vector<int>& capacities, co
     }
     int left = capacity - std::accumulate(given.begin(), given.end(), 0);
     const auto debt = [&](std::size_t g) { return owed[g] - given[g]; };
-    // One at a time to whom most is owed; where the least of 1 gave too many, back from whom least is owed.
+    // Give single slots to the gateways that are owed most. If the minimum of 1 gave out too many, take slots from those owed
+    // least.
     std::vector<bool> topped(gateways, false);
     for (; left > 0; --left) {
       std::size_t best = gateways;
       for (std::size_t g = 0; g < gateways; ++g) {
         if (!topped[g] && (best == gateways || debt(g) > debt(best) + 1e-9)) best = g;
       }
-      if (best == gateways) break;  // fractions of less than 1 in all
+      if (best == gateways) break;  // the fractions add up to less than 1
       ++given[best];
       topped[best] = true;
     }

@@ -16,7 +16,8 @@ planner::DType to_planner(api::Dtype dtype) {
     case api::Dtype::kBF16: return planner::DType::kBFloat16;
     case api::Dtype::kFP16: return planner::DType::kFloat16;
     case api::Dtype::kFP8: return planner::DType::kFloat8;
-    case api::Dtype::kINT8: return planner::DType::kFloat8;  // the planner counts bytes and operations: one byte is one byte
+    // the planner counts bytes and operations, and INT8 has one byte too
+    case api::Dtype::kINT8: return planner::DType::kFloat8;
   }
   return planner::DType::kBFloat16;
 }
@@ -84,13 +85,13 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
   out.max_context_tokens = static_cast<int>(spec.model.max_context_tokens.value_or(0));
   if (spec.engine.type == api::EngineType::kWindlass) {
     out.may_split = true;
-    // Its ranks have whole KV heads. Degrees that cut the model evenly and are no more than these divide them. What stands
-    // between embedding and layers is not cut.
+    // Ranks hold whole KV heads. A degree that divides the model evenly and is at most this divides the KV heads. A model with
+    // projections between embedding and layers is not divided.
     const int most = !out.shape ? kMaxWindlassRanks : out.shape->embedding_dim > 0 ? 1 : out.shape->kv_heads;
     out.max_gpus_per_worker = std::min(kMaxWindlassRanks, most);
   } else {
     out.may_split = false;
-    out.reserves_context = spec.engine.type == api::EngineType::kLlamaCpp;  // --ctx-size is shared out to the slots
+    out.reserves_context = spec.engine.type == api::EngineType::kLlamaCpp;  // --ctx-size is divided among the slots
   }
   out.slo = {spec.slo.time_to_first_token_s, spec.slo.time_per_output_token_s, spec.slo.percentile, spec.slo.window_s};
   if (spec.workload.requests_per_s) out.workload.requests_per_s = *spec.workload.requests_per_s;
@@ -121,7 +122,7 @@ planner::AcceleratorState to_planner(const api::AcceleratorClass& object, const 
   out.spec.name = object.metadata.name;
   out.spec.memory_bytes = static_cast<double>(spec.memory_bytes);
   for (const auto& [dtype, flops] : spec.peak_flops_per_s) {
-    // FP8 and INT8 share a slot: the faster one counts.
+    // FP8 and INT8 map to the same type; take the faster one.
     double& peak = out.spec.peak_flops[to_planner(dtype)];
     peak = std::max(peak, flops);
   }
@@ -180,7 +181,7 @@ Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, 
   out.model_uri = service.spec.model.uri;
   out.max_context_tokens = static_cast<int>(service.spec.model.max_context_tokens.value_or(0));
   if (out.max_context_tokens == 0 && engine.type == api::EngineType::kLlamaCpp) {
-    // It divides one context among its slots, so it must be told what a request's share is.
+    // The engine divides one context among its slots, so it needs the share of a request.
     if (const auto shape = model_shape_of(service.spec); shape.ok()) out.max_context_tokens = shape->max_context_tokens;
   }
   out.drain_timeout_s = service.spec.scaling.drain_timeout_s;

@@ -1,4 +1,4 @@
-// From the custom resources to the planner's plain types, and from a plan to what a worker is to be. Pure.
+// Converts the custom resources to the planner's plain types, and a plan to worker specifications. Pure.
 #pragma once
 
 #include <optional>
@@ -12,23 +12,23 @@
 
 namespace windlass::controller {
 
-// The model's shape from spec.model.architecture, spec.model.config.inline or the text of the ConfigMap that
-// spec.model.config.configMapKeyRef names; spec.model.dtype overrides the config's. kFailedPrecondition: the spec says none of
-// them; else the error names the field.
+// The model's shape from spec.model.architecture, spec.model.config.inline or the text of the ConfigMap in
+// spec.model.config.configMapKeyRef. spec.model.dtype overrides the config's dtype. kFailedPrecondition: the spec has none of
+// them. Other errors name the field.
 [[nodiscard]] Result<planner::ModelShape> model_shape_of(const api::ModelServiceSpec& spec,
                                                          const std::optional<std::string>& config_map_text = std::nullopt);
 
-// Everything that the spec alone says; demand, workers and memory are left as they are in a new service.
+// The parts that depend on the spec alone; demand, workers and memory are those of a new service.
 [[nodiscard]] planner::Service to_planner(const api::ModelService& service, const Result<planner::ModelShape>& shape,
                                           int priority = 0);
 
-// `capacity` is what the nodes have. For a plan made from files alone see capacity_from_spec().
+// `capacity` is what the nodes have. For a plan from files only, see capacity_from_spec().
 [[nodiscard]] planner::AcceleratorState to_planner(const api::AcceleratorClass& object, const GpuCapacity& capacity);
 
-// What a class promises where no node can be asked: spec.capacity.maxGPUs, or one node's GPUs.
+// The capacity of a class without nodes to read: spec.capacity.maxGPUs, or the GPUs of one node.
 [[nodiscard]] GpuCapacity capacity_from_spec(const api::AcceleratorClass& object);
 
-// A worker of `pool` in `slot`. `accelerator` is the pool's class.
+// The worker in `slot` of `pool`. `accelerator` is the pool's class.
 [[nodiscard]] Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, int slot,
                                  const api::AcceleratorClass& accelerator);
 

@@ -10,13 +10,13 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kMoved = 4.0 / 3;  // believed times of workers: they are another question then
+constexpr double kMoved = 4.0 / 3;  // a change of the estimated times by this factor makes a new question
 
 bool has_gpus(const planner::AcceleratorState& state) {
   return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
 }
 
-// What does not follow from the load, nor from who uses what.
+// The parts that do not depend on load or usage.
 SplitQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot) {
   SplitQuestion question;
   planner::Service& asked = question.service;
@@ -43,15 +43,15 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
   return question;
 }
 
-// Another measurement makes no other spec.
+// A new measurement does not change the spec.
 bool same_spec(planner::Service before, const planner::Service& now) {
   before.transfers = now.transfers;
   before.estimates = now.estimates;
   return before == now;
 }
 
-// Whether workers take clearly other times than was believed when it was asked. Estimates move a little with every page that is
-// read. A class that was edited is another question by itself.
+// Whether workers' times differ clearly from the estimates in the question. Estimates move a little with every page. An edited
+// class makes a new question anyway.
 bool estimates_moved(const SplitQuestion& before, const SplitQuestion& now) {
   const planner::ModelShape& shape = *now.service.shape;
   for (const planner::AcceleratorState& state : now.classes) {
@@ -69,7 +69,7 @@ bool estimates_moved(const SplitQuestion& before, const SplitQuestion& now) {
   return false;
 }
 
-// The classes with GPUs come and go with nodes, and what they are may be edited.
+// The classes with GPUs change with the nodes, and classes may be edited.
 bool must_ask_again(const SplitQuestion& before, const SplitQuestion& now, const std::optional<planner::SplitAdvice>& advice,
                     const planner::Service& service) {
   if (!same_spec(before.service, now.service) || before.service.transfers != now.service.transfers) return true;
@@ -105,8 +105,7 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
     const auto [found, is_new] = entries_.try_emplace(service.id.uid);
     Entry& entry = found->second;
     if (is_new || must_ask_again(entry.question, question, entry.advice, service)) {
-      // Another spec: what was said of the old one is no answer. Other classes or measurements: it stands until there
-      // is a new one.
+      // With a new spec the old answer is invalid. With other classes or measurements it stays until there is a new one.
       if (is_new || !same_spec(entry.question.service, question.service)) entry.advice.reset();
       entry.question = std::move(question);
       entry.asked = false;
@@ -114,11 +113,12 @@ bool SplitQuestions::advise(planner::Snapshot& snapshot) {
       if (!entry.worth && !planner::runs_split(service, service.memory)) entry.advice.reset();
       entry.due = true;
     }
-    // What is split already must hear what to do with it.
+    // A service that is already split needs an answer.
     if (entry.due && (entry.worth || planner::runs_split(service, service.memory))) {
       entry.due = false;
       entry.asked = news = true;
-      if (entry.place == 0) entry.place = ++asked_;  // else the question before waited: this one has its place
+      // otherwise the earlier question is queued, and this one takes its position
+      if (entry.place == 0) entry.place = ++asked_;
       entry.stands_still = !either || planner::runs_split(service, service.memory);
     }
     service.split = entry.advice;

@@ -1,11 +1,11 @@
-// SplitQuestions: which services want their phases split, or would save by it (strategy Auto), what the strategies have said of
-// each, and what they are to be asked.
+// SplitQuestions tracks which services want split phases, or would save money with them (strategy Auto): the questions to ask
+// the strategies, and their answers.
 //
-// The loop asks for advice in every step and goes on without an answer; somebody with time (app/answers.h) takes the
-// questions and brings the answers. An answer stands as long as the spec, for strategies that are asked again because a node
-// went must not restart every worker: it is asked again only where no split held, a class that the answer counts on has no GPUs
-// any more and runs none of the service's workers, another PerformanceProfile says how fast caches come, or workers are
-// measured at times that are off by a third from those that it was asked with. Thread-safe.
+// The loop asks for advice in every step and continues without an answer. A slower thread (app/answers.h) takes the questions
+// and brings the answers. An answer stays valid as long as the spec, because asking again whenever a node disappears could
+// restart every worker. A question is repeated only if no split was possible, if a class used by the answer has no GPUs any
+// more and runs none of the service's workers, if a different PerformanceProfile gives transfer times, or if the workers'
+// measured times differ by a third from those in the question. Thread-safe.
 #pragma once
 
 #include <map>
@@ -18,33 +18,34 @@
 
 namespace windlass::controller {
 
-// What split_advice() is to be asked.
+// Input of split_advice().
 struct SplitQuestion {
-  planner::Service service;                        // its spec, and what was measured of its workers and transfers to them
-  std::vector<planner::AcceleratorState> classes;  // with GPUs
+  planner::Service service;                        // its spec, with measurements of its workers and of transfers to them
+  std::vector<planner::AcceleratorState> classes;  // those with GPUs
 
   bool operator==(const SplitQuestion&) const = default;
 };
 
 class SplitQuestions {
  public:
-  // Gives the services that want it their advice, as far as it is there. Returns whether there is anything new to ask.
+  // Copies the available advice to the services that want it. Returns whether there is a new question.
   bool advise(planner::Snapshot& snapshot);
 
-  // The next question: of services that stand still without an answer before others, then oldest first; none: nothing is asked.
+  // The next question: first services that cannot scale without an answer, then oldest first. nullopt: there is none.
   [[nodiscard]] std::optional<SplitQuestion> next();
-  // Of a question that was taken. Is not counted where the spec has changed meanwhile.
+  // Stores the answer to a question that was taken; ignored if the spec has changed meanwhile.
   void answer(const SplitQuestion& question, planner::SplitAdvice advice);
 
  private:
   struct Entry {
     SplitQuestion question;
     std::optional<planner::SplitAdvice> advice;
-    bool worth = false;         // asking: always but with Auto (split_may_pay)
-    bool due = false;           // the question is new
-    bool asked = false;         // and not answered
-    bool stands_still = false;  // its service does not scale without an answer: it goes before those that would only save
-    std::uint64_t place = 0;    // in the line of those that nobody has taken yet; 0: in none
+    bool worth = false;  // whether a split is worth asking about; always true except with Auto (split_may_pay)
+    bool due = false;    // the question must be asked
+    bool asked = false;  // and not answered yet
+    // the service does not scale without an answer, so it comes before those that would only save money
+    bool stands_still = false;
+    std::uint64_t place = 0;  // position in the queue of questions that nobody has taken yet; 0: not queued
 
     [[nodiscard]] bool waits() const { return asked && place > 0; }
   };

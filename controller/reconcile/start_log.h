@@ -1,7 +1,7 @@
-// StartLog: how long a service's workers took from their creation to their first readiness, as this controller saw it.
+// StartLog measures how long a service's workers take from creation to first readiness, as seen by this controller.
 //
-// A start is measured only where the worker was seen before it was ready and then became so, and nothing of it had failed until
-// then: a worker that was ready when it was first seen may have been restarted, and a restart is no start. Pure.
+// A start is measured only if the worker was seen before it was ready and nothing of it failed until then. A worker that was
+// ready when first seen may have been restarted, and a restart is not a start. Pure.
 #pragma once
 
 #include <deque>
@@ -19,15 +19,15 @@ class StartLog {
  public:
   static constexpr std::size_t kMost = 20;
 
-  // The service's workers as they are now.
+  // Updates from the service's current workers.
   void observe(const std::vector<Worker>& workers);
 
   // nullopt: none measured yet.
   [[nodiscard]] std::optional<planner::StartTimes> times() const;
 
  private:
-  std::set<std::string> starting_;  // seen, and neither ready nor failed so far
-  std::set<std::string> settled_;   // measured, or not to be
+  std::set<std::string> starting_;  // seen, but neither ready nor failed so far
+  std::set<std::string> settled_;   // measured, or excluded
   std::deque<double> seconds_;      // oldest first
 };
 

@@ -56,7 +56,7 @@ bool has_trouble(const Worker& worker) {
   return worker.trouble != planner::WorkerTrouble::kNone || (!worker.ready && !worker.message.empty());
 }
 
-// "2 CrashLoop, 1 ImagePull: chat-h100-1-0: back-off pulling image": how many of each, and one of them in its own words.
+// "2 CrashLoop, 1 ImagePull: chat-h100-1-0: back-off pulling image": a count per trouble, and one worker's message.
 std::string troubles(const std::vector<Worker>& all) {
   std::map<std::string, int> counts;
   const Worker* first = nullptr;
@@ -74,8 +74,7 @@ std::string troubles(const std::vector<Worker>& all) {
 
 planner::Hint readiness(const api::WorkersStatus& workers, const std::vector<Worker>& all) {
   if (workers.desired == 0 && workers.current == 0) {
-    return {planner::Truth::kFalse, "ScaledToZero",
-            "no workers: nothing has asked for the model; the first request starts one"};
+    return {planner::Truth::kFalse, "ScaledToZero", "no workers, because there are no requests; the first request starts one"};
   }
   const std::string count = fmt::format("{} of {} workers ready", workers.ready, workers.desired);
   const std::string trouble = troubles(all);
@@ -93,7 +92,7 @@ planner::Hint readiness(const api::WorkersStatus& workers, const std::vector<Wor
   return {planner::Truth::kFalse, "WorkersStarting", message};
 }
 
-// Keeps `value` out of the status where it is no number.
+// Keeps NaN and infinities out of the status.
 std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional(value) : std::nullopt; }
 
 std::optional<double> value_of(const std::optional<planner::Reading>& reading) {
@@ -164,11 +163,11 @@ api::ModelServiceStatus name_taken_status(const api::ModelService& service, cons
   out.conditions = service.status.conditions;
   api::set_condition(
       out.conditions,
-      condition(
-          service, api::kReady,
-          {planner::Truth::kFalse, "NameTaken",
-           fmt::format("spec.model.servedName: '{}' is already served by {}; allowed is a name that no other ModelService has",
-                       service.served_name(), holder)}),
+      condition(service, api::kReady,
+                {planner::Truth::kFalse, "NameTaken",
+                 fmt::format(
+                     "spec.model.servedName: must differ from the name of every other ModelService (got '{}', which {} serves)",
+                     service.served_name(), holder)}),
       now_rfc3339);
   return out;
 }
@@ -209,7 +208,7 @@ std::optional<api::Condition> data_sheet_condition(const api::AcceleratorClass& 
       out.reason = "MeasuredOtherwise";
       out.message = fmt::format("{}/{} on {} x {}: {}", service.id.name_space, service.id.name, estimate.gpus_per_worker,
                                 object.metadata.name, advice->to_text(*service.shape));
-      // Figures move with every measurement: those that were first said stand as long as the sheet is off.
+      // Figures change with every measurement, so the message keeps its first ones while the data sheet is off.
       const api::Condition* before = api::find_condition(object.status.conditions, kDataSheetFits);
       if (before != nullptr && before->reason == out.reason && before->observed_generation == out.observed_generation)
         out.message = before->message;
@@ -219,7 +218,7 @@ std::optional<api::Condition> data_sheet_condition(const api::AcceleratorClass& 
   if (!measured) return std::nullopt;
   out.status = api::ConditionStatus::kTrue;
   out.reason = "AsMeasured";
-  out.message = "what was measured is within a third of it";
+  out.message = "the measurements are within a third of the data sheet";
   return out;
 }
 
@@ -231,7 +230,7 @@ api::Condition unreadable_condition(const BrokenObject& object, const std::strin
   out.last_transition_time = now_rfc3339;
   out.reason = "Unreadable";
   constexpr std::size_t kMost = 1024;
-  out.message = object.message.substr(0, kMost) + "; its last good state stays in force";
+  out.message = object.message.substr(0, kMost) + "; the last readable state stays in use";
   return out;
 }
 
@@ -242,7 +241,7 @@ void mark_readable(std::vector<api::Condition>& conditions, std::int64_t generat
   now.status = api::ConditionStatus::kTrue;
   now.observed_generation = generation;
   now.reason = "Read";
-  now.message = "it is understood again";
+  now.message = "the object can be read again";
   api::set_condition(conditions, now, now_rfc3339);
 }
 
@@ -251,8 +250,8 @@ bool meaningfully_different(const api::ModelServiceStatus& a, const api::ModelSe
     status.load = {};
     status.slo = {};
     status.plan.predicted = {};
-    status.plan.reasons.clear();   // they follow every figure
-    status.cost_per_hour.reset();  // it follows the workers, and is rounded on the wire
+    status.plan.reasons.clear();   // they depend on every figure
+    status.cost_per_hour.reset();  // it changes with the workers, and is rounded on the wire
     for (api::Condition& one : status.conditions) {
       one.last_transition_time.clear();
       one.message.clear();

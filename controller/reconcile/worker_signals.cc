@@ -28,7 +28,7 @@ std::string WorkerSignals::url(const std::string& uid, const std::string& addres
 
 WorkerSignals::Taken WorkerSignals::take(const std::string& uid, const Result<std::string>& body, double now_s) {
   State& state = workers_[uid];
-  // A worker that answers nothing has no page elsewhere either; one that answers something else may.
+  // If a worker does not answer at all, the other address will not work either; if it answers with something else, it may.
   const auto look_elsewhere = [&] {
     state.path = 1 - state.path;
     return Taken{};

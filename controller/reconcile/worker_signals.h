@@ -1,12 +1,11 @@
-// WorkerSignals: what workers say of themselves on their own metrics pages, whichever engine they run.
+// WorkerSignals reads the workers' own metrics pages, for all engines.
 //
-// An engine's page stands where the engine puts it: trtllm-serve's Prometheus text at /prometheus/metrics, every other's at
-// /metrics. A worker's first address follows its service's engine; a page that is none of an engine's is asked for at the other
-// address next time, so that a worker which outlives a change of its service's engine is still understood.
+// trtllm-serve serves its Prometheus text at /prometheus/metrics, every other engine at /metrics. A worker's first address
+// depends on its service's engine. If the page is not an engine's, the other address is tried next time, so that a worker that
+// outlives a change of its service's engine is still understood.
 //
-// Every reading carries the time it was taken. What a page does not show, or shows as no number, keeps its last reading, which
-// grows old; what was never shown is absent. A broken series takes nothing else with it. Times are monotonic seconds.
-// Single-threaded.
+// Every reading has its time. If a value is missing or not a number, the last reading stays and ages; a value never shown is
+// absent. A broken series does not affect others. Times are monotonic seconds. Single-threaded.
 #pragma once
 
 #include <map>
@@ -26,12 +25,12 @@ struct WorkerLoad {
   std::optional<planner::Reading> waiting;
   std::optional<planner::Reading> kv_use;  // 0..1
 
-  // Requests inside the worker, as old as the older part; nullopt where it does not tell what runs. What waits counts where it
-  // is told.
+  // Requests inside the worker, as old as the older part: those that run, plus those that wait, if reported. nullopt if the
+  // running ones are not reported.
   [[nodiscard]] std::optional<planner::Reading> requests() const;
 };
 
-// The newest page of a worker that could be read.
+// The newest readable page of a worker.
 struct WorkerPage {
   metrics::EngineMetrics metrics;
   double at_s = 0;
@@ -39,26 +38,26 @@ struct WorkerPage {
 
 class WorkerSignals {
  public:
-  // Where to ask the worker next. `engine`: ModelService's spec.engine.type; "" where it is not known.
+  // The address for the worker's next request. `engine`: the ModelService's spec.engine.type; "" if unknown.
   [[nodiscard]] std::string url(const std::string& uid, const std::string& address, const std::string& engine);
 
   struct Taken {
-    bool readable = false;            // an engine's page
-    std::vector<std::string> broken;  // names of series that were left out
+    bool readable = false;            // the page is an engine's
+    std::vector<std::string> broken;  // names of omitted series
   };
-  // The answer to that. `body`: of a response with status 200; an Error otherwise.
+  // Processes the response. `body`: of a response with status 200; otherwise an Error.
   Taken take(const std::string& uid, const Result<std::string>& body, double now_s);
 
-  // Forgets every other worker.
+  // Forgets all other workers.
   void keep(const std::set<std::string>& uids);
 
-  // nullptr: it was never read.
+  // nullptr: never read.
   [[nodiscard]] const WorkerLoad* load(const std::string& uid) const;
   [[nodiscard]] const WorkerPage* page(const std::string& uid) const;
 
  private:
   struct State {
-    std::size_t path = 0;  // of kPaths
+    std::size_t path = 0;  // index in kPaths
     WorkerLoad load;
     std::optional<WorkerPage> page;
   };

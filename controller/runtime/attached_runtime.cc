@@ -1,4 +1,4 @@
-// Servers that are only looked at; see attached_runtime.h.
+// Watches servers that somebody else runs; see attached_runtime.h.
 #include "controller/runtime/attached_runtime.h"
 
 #include <fmt/format.h>
@@ -12,13 +12,13 @@ namespace {
 constexpr const char* kNamespace = "default";
 constexpr double kLookPeriodS = 0.5;
 constexpr double kLookTimeoutS = 2;
-constexpr double kSilentS = 30;                               // without an answer: it is not slow but gone
-constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20U;  // of a page whose status alone counts
-constexpr int kAnyNumber = 1'000'000;                         // what servers could have is for whoever starts them to know
+constexpr double kSilentS = 30;                               // after this long without an answer, a server is gone, not slow
+constexpr std::size_t kMaxPageBytes = std::size_t{1} << 20U;  // only the page's status matters
+constexpr int kAnyNumber = 1'000'000;                         // capacity is up to whoever starts the servers
 
 Error not_ours(const std::string& what) {
   return Error{ErrorCode::kFailedPrecondition,
-               fmt::format("{}: attached servers are started and stopped by whoever runs them, not by Windlass", what)};
+               fmt::format("{}: Windlass does not start or stop attached servers; whoever runs them does", what)};
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ AttachedRuntime::AttachedRuntime(std::vector<AttachedServer> servers,
     worker.name = fmt::format("{}-attached-{}", one.service, worker.slot);
     worker.name_space = kNamespace;
     worker.service = one.service;
-    worker.pool = fmt::format("{}-{}", one.accelerator, one.gpus);  // as the planner calls it, whose figures are its
+    worker.pool = fmt::format("{}-{}", one.accelerator, one.gpus);  // the name of the planner's pool, so that its figures match
     worker.role = "unified";
     worker.accelerator = one.accelerator;
     worker.gpus = one.gpus;
@@ -88,7 +88,7 @@ void AttachedRuntime::step(Instant now) {
     Worker& worker = servers_[i].worker;
     if (worker.created_s == 0) worker.created_s = now.wall_s;
     const bool ready = answers[i].ok() && answers[i]->status == 200;
-    // A busy server may be slow to answer: once it serves, a refusal or half a minute of silence takes it out.
+    // A busy server may answer slowly. Once it is ready, only an error or half a minute of silence makes it unready.
     const bool slow = !answers[i].ok() && answers[i].error().code == ErrorCode::kDeadlineExceeded;
     any_slow = any_slow || slow;
     if (answers[i].ok()) servers_[i].answered_s = now.monotonic_s;
@@ -98,11 +98,12 @@ void AttachedRuntime::step(Instant now) {
     worker.ready = ready;
     worker.failed = !ready;
     worker.trouble = ready ? planner::WorkerTrouble::kNone : planner::WorkerTrouble::kFailed;
-    worker.message = ready             ? std::string()
-                     : answers[i].ok() ? fmt::format("{}: found status {}, expected 200", requests[i].url, answers[i]->status)
-                                       : answers[i].error().message;
+    worker.message = ready ? std::string()
+                     : answers[i].ok()
+                         ? fmt::format("{}: must answer with status 200 (got {})", requests[i].url, answers[i]->status)
+                         : answers[i].error().message;
   }
-  // A server that does not answer holds everything up each time: it is asked less often.
+  // Each request to a silent server delays the step, so poll less often.
   next_look_s_ = now.monotonic_s + kLookPeriodS + (any_slow ? 2 * kLookTimeoutS : 0);
   looked_ = true;
 }
@@ -112,7 +113,7 @@ std::vector<Worker> AttachedRuntime::workers() const {
   for (const Server& server : servers_) {
     all.push_back(server.worker);
     all.back().service_uid = uid_of_(server.service);
-    if (all.back().service_uid.empty()) all.pop_back();  // its ModelService has been taken out of the folder
+    if (all.back().service_uid.empty()) all.pop_back();  // its ModelService file was removed
   }
   return all;
 }

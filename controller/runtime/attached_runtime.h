@@ -1,5 +1,5 @@
-// AttachedRuntime: servers that somebody else runs, for `windlass attach`. It looks whether they answer, and starts and ends
-// nothing. Single-threaded; owned by the composition root.
+// AttachedRuntime watches servers that somebody else runs, for `windlass attach`. It checks whether they answer; it starts and
+// stops nothing. Single-threaded; owned by the composition root.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,19 @@ namespace windlass::controller {
 struct AttachedServer {
   std::string service;      // name of a ModelService in namespace "default"
   std::string address;      // HOST:PORT, without TLS
-  std::string accelerator;  // AcceleratorClass that it runs on
+  std::string accelerator;  // AcceleratorClass of its GPUs
   int gpus = 1;
-  int slots = 1;  // requests that it takes at once
+  int slots = 1;  // requests that it can run at the same time
 };
 
-// A JSON list of objects with the fields service, address, accelerator, gpus and slots. Error: names the item and the field.
+// Parses a JSON list of objects with the fields service, address, accelerator, gpus and slots. Error: has the item and the
+// field.
 [[nodiscard]] Result<std::vector<AttachedServer>> attached_servers_from_json(const std::string& text);
 [[nodiscard]] std::string to_json(const std::vector<AttachedServer>& servers);
 
 class AttachedRuntime final : public WorkerRuntime {
  public:
-  // `uid_of`: of the ModelService default/NAME, "" while there is none. `transport` outlives this.
+  // `uid_of`: the UID of ModelService default/NAME, "" if there is none. `transport` outlives this.
   AttachedRuntime(std::vector<AttachedServer> servers, std::function<std::string(const std::string& service)> uid_of,
                   kube::HttpTransport& transport);
 
@@ -47,7 +48,7 @@ class AttachedRuntime final : public WorkerRuntime {
   struct Server {
     Worker worker;
     std::string service;
-    double answered_s = 0;  // monotonic; the last time
+    double answered_s = 0;  // monotonic; time of the last answer
   };
 
   std::vector<Server> servers_;

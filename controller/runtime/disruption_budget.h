@@ -1,5 +1,5 @@
-// A service's PodDisruptionBudget. The number is an integer from the live plan: a percentage would be taken of the replica
-// count behind the scale subresource, which is minWorkers. Pods that are not ready may always be evicted. Pure.
+// A service's PodDisruptionBudget. minAvailable is an integer from the current plan, because Kubernetes computes a percentage
+// from the replica count of the scale subresource, which is minWorkers. Pods that are not ready may always be evicted. Pure.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace windlass::controller {
 
 [[nodiscard]] nlohmann::json budget_object(const DisruptionBudget& budget, const std::string& instance);
 
-// Whether the stored object says what is wanted, for the very same service.
+// Whether the stored budget equals the wanted one, for the same service.
 [[nodiscard]] bool budget_holds(const nlohmann::json& stored, const DisruptionBudget& wanted);
 
 }  // namespace windlass::controller

@@ -1,11 +1,12 @@
-// See engine_args.h. Where the names come from:
-//   vLLM         docs.vllm.ai "vllm serve" (engine and server arguments; the model is positional, --model is on its way out)
+// See engine_args.h. Sources of the names:
+//   vLLM         docs.vllm.ai "vllm serve" (engine and server arguments; the model is positional, --model is deprecated)
 //   SGLang       docs.sglang.io "Server Arguments"; metrics only with --enable-metrics
 //   TensorRT-LLM nvidia.github.io/TensorRT-LLM "trtllm-serve" (the model is positional; --tp_size, --max_batch_size,
-//   --max_seq_len) llama.cpp    tools/server/README.md: --ctx-size is the total over all --parallel slots (ggml-org/llama.cpp
-//   issue 11681); a GPU
-//                is used only for the --n-gpu-layers given; --split-mode row cuts every layer among the GPUs, where "layer",
-//                the default, puts whole layers on each and makes a token visit one after another; metrics only with --metrics
+//                --max_seq_len)
+//   llama.cpp    tools/server/README.md: --ctx-size is the total over all --parallel slots (ggml-org/llama.cpp issue 11681);
+//                a GPU is used only for the --n-gpu-layers given; --split-mode row cuts every layer among the GPUs, while the
+//                default, "layer", puts whole layers on each GPU, so that a token visits one after another; metrics only
+//                with --metrics
 #include "controller/runtime/engine_args.h"
 
 #include <algorithm>
@@ -22,19 +23,19 @@ namespace windlass::controller {
 namespace {
 
 struct Option {
-  std::vector<std::string> names;    // all that the engine knows it by; we use the first
+  std::vector<std::string> names;    // all names that the engine accepts; we use the first
   std::optional<std::string> value;  // nullopt: a switch
-  bool ours_alone = false;           // the gateway, the probes or the plan rely on it
+  bool ours_alone = false;           // the gateway, the probes or the plan rely on it, so users cannot set it
 };
 
 struct Grammar {
   std::vector<std::string> program;
   std::vector<std::string> positional;
   std::vector<Option> options;
-  bool joined = false;  // --name=value in one word
+  bool joined = false;  // --name=value as one argument
 };
 
-// Engines take _ for - in long names, or are about to.
+// Engines accept _ for - in long names, or soon will.
 std::string plain(std::string name) {
   if (name.rfind("--", 0) == 0) std::replace(name.begin(), name.end(), '_', '-');
   return name;
@@ -52,10 +53,10 @@ bool named(const Option& option, const std::string& name) {
 
 constexpr const char* kWholeGpus = "nvidia.com/gpu";
 
-// Units of such a resource are NVIDIA's GPUs, or slices of one, as its device plugin names them.
+// The NVIDIA device plugin names its GPUs and slices of GPUs this way.
 bool runs_cuda(const std::string& resource_name) { return resource_name.rfind("nvidia.com/", 0) == 0; }
 
-// What a worker is to be, in the words that the engines share.
+// The settings of a worker, in terms that the engines share.
 struct Asked {
   const Launch& spec;
   const EngineModel& model;
@@ -74,7 +75,7 @@ Grammar windlass_grammar(const Asked& asked) {
   Grammar out;
   out.joined = true;
   out.options = {{{"--model"}, asked.model.path, true},
-                 // The kubelet writes $(POD_IP) without brackets, which IPv6 needs; the worker takes them around IPv4 too.
+                 // The kubelet expands $(POD_IP) without brackets. IPv6 needs them; the worker accepts them around IPv4 too.
                  {{"--listen", "--port"}, fmt::format("[{}]:{}", asked.host(), asked.port()), true},
                  {{"--name"}, asked.spec.served_name, true},
                  {{"--max-concurrent"}, asked.batch()},
@@ -84,7 +85,7 @@ Grammar windlass_grammar(const Asked& asked) {
                                         [](const std::string& word) { return name_of(word) == "--backend"; });
   if (runs_cuda(asked.spec.resource_name) && !says_backend) {
     out.options.push_back({{"--backend"}, "cuda"});
-    // Slices have no collectives between them.
+    // GPU slices have no collectives between them.
     if (asked.spec.gpus > 1 && asked.spec.resource_name == kWholeGpus)
       out.options.push_back({{"--tensor-parallel"}, asked.gpus()});
   }
@@ -129,8 +130,8 @@ Result<Grammar> tensorrt_grammar(const Asked& asked) {
   if (!asked.model.revision.empty()) {
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format("spec.model.uri: found revision '{}', which trtllm-serve cannot be told; allowed is a repository's "
-                    "default revision or pvc://",
+        fmt::format("spec.model.uri: must not have a revision, because trtllm-serve has no option for it (got '{}'); use the "
+                    "repository's default revision or pvc://",
                     asked.model.revision)};
   }
   out.program = {"trtllm-serve"};
@@ -146,10 +147,11 @@ Result<Grammar> tensorrt_grammar(const Asked& asked) {
 Result<Grammar> llama_cpp_grammar(const Asked& asked) {
   Grammar out;
   if (!asked.model.revision.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("spec.model.uri: found revision '{}', which llama-server cannot be told; allowed is "
-                             "hf://OWNER/NAME[:QUANTISATION] or pvc://",
-                             asked.model.revision)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("spec.model.uri: must not have a revision, because llama-server has no option for it (got '{}'); use "
+                    "hf://OWNER/NAME[:QUANTISATION] or pvc://",
+                    asked.model.revision)};
   }
   if (asked.model.on_the_hub) {
     out.options.push_back({{"--hf-repo", "-hf", "-hfr"}, asked.model.path, true});
@@ -178,9 +180,9 @@ Result<Grammar> grammar_of(const Launch& spec, const EngineModel& model, const E
   if (spec.engine == "SGLang") return sglang_grammar(asked);
   if (spec.engine == "TensorRTLLM") return tensorrt_grammar(asked);
   if (spec.engine == "LlamaCpp") return llama_cpp_grammar(asked);
-  return Error{ErrorCode::kInvalidArgument, fmt::format("spec.engine.type: found '{}'; allowed are Windlass, VLLM, SGLang, "
-                                                        "TensorRTLLM and LlamaCpp",
-                                                        spec.engine)};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("spec.engine.type: must be Windlass, VLLM, SGLang, TensorRTLLM or LlamaCpp (got '{}')", spec.engine)};
 }
 
 }  // namespace
@@ -201,16 +203,16 @@ Result<EngineCommand> engine_command(const Launch& spec, const EngineModel& mode
     if (of_model || (ours != grammar.options.end() && ours->ours_alone)) {
       return Error{
           ErrorCode::kInvalidArgument,
-          fmt::format("spec.engine.args: found '{}', which Windlass sets itself, for the gateway and the probes rely on "
-                      "it; allowed is every other argument of the engine",
+          fmt::format("spec.engine.args: must not set what the gateway and the probes rely on (got '{}'); Windlass sets it",
                       word)};
     }
     if (ours != grammar.options.end()) grammar.options.erase(ours);
   }
   if (spec.engine == "LlamaCpp" && !says_context) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "spec.model.maxContextTokens: nothing found; llama-server divides its context among its slots, so a request's "
-                 "share must be said here or by the model's shape"};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "spec.model.maxContextTokens: must be set if the model's shape is unknown (got nothing); llama-server divides its "
+        "context among its slots, so it needs the share of one request"};
   }
   EngineCommand out;
   out.program = std::move(grammar.program);
@@ -233,7 +235,7 @@ std::vector<std::string> other_args(const Launch& spec, const std::vector<std::s
   Launch bare = spec;
   bare.extra_args.clear();
   const auto grammar = grammar_of(bare, {}, {});
-  // An option of ours under every name it has.
+  // Whether our arguments have this option, under any of its names.
   const auto said = [&](const std::string& name) {
     return std::any_of(ours.begin(), ours.end(), [&](const std::string& word) {
       if (!is_option(word)) return false;
@@ -244,7 +246,7 @@ std::vector<std::string> other_args(const Launch& spec, const std::vector<std::s
     });
   };
   std::vector<std::string> out;
-  bool skipping = false;  // the values of an option that is left out
+  bool skipping = false;  // inside the values of a dropped option
   for (const std::string& word : theirs) {
     if (is_option(word)) skipping = said(name_of(word));
     if (!skipping) out.push_back(word);

@@ -1,5 +1,5 @@
-// How each engine is told what to serve: its program, its own names for model, address, tensor parallelism, context and batch,
-// and what the user adds to them. Pure.
+// Builds each engine's command line: the program, the engine's own names for model, address, tensor parallelism, context and
+// batch size, and the user's extra arguments. Pure.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace windlass::controller {
 
-// The largest --tensor-parallel of our own engine.
+// The largest --tensor-parallel of windlass-worker.
 inline constexpr int kMaxWindlassRanks = 64;
 
 struct EngineModel {
-  std::string path;         // a folder or file in the container, or a repository's name on the Hub
-  std::string revision;     // of a repository; empty: its default
-  bool on_the_hub = false;  // the engine fetches it by itself
+  std::string path;         // a folder or file in the container, or the name of a Hub repository
+  std::string revision;     // of a repository; empty: the default
+  bool on_the_hub = false;  // the engine downloads it itself
 };
 
-// Where it listens.
+// The address that an engine listens on.
 struct EngineAddress {
   std::string host;
   int port = 0;
 };
-// A pod's own, which the kubelet fills in.
+// A pod's own address, which the kubelet fills in.
 [[nodiscard]] EngineAddress pod_address();
 
 struct EngineCommand {
@@ -32,12 +32,12 @@ struct EngineCommand {
   std::vector<std::string> args;
 };
 
-// spec.extra_args win over ours, whichever of an option's names they use, and nothing stands twice. Refused: what the gateway
-// and the probes rely on (address, served name), and what the engine cannot be told.
+// spec.extra_args override our arguments, under any of an option's names, and no option appears twice. Error: they set an
+// argument that the gateway and the probes rely on (address, served name), or the engine has no option for a requested setting.
 [[nodiscard]] Result<EngineCommand> engine_command(const Launch& spec, const EngineModel& model, const EngineAddress& address,
                                                    EngineVersion version = {});
 
-// The arguments of `theirs` that do not name an option which `ours` already says, under any of the engine's names.
+// The arguments of `theirs` without options that `ours` already has, under any of the engine's names.
 [[nodiscard]] std::vector<std::string> other_args(const Launch& spec, const std::vector<std::string>& ours,
                                                   const std::vector<std::string>& theirs);
 

@@ -23,7 +23,8 @@ EngineVersion version_in(const std::string& text) {
 EngineVersion engine_version_of_image(const std::string& image) {
   const std::string name = image.substr(0, image.find('@'));
   const auto colon = name.rfind(':');
-  if (colon == std::string::npos || name.find('/', colon) != std::string::npos) return {};  // a registry's port
+  // the colon belongs to a registry's port
+  if (colon == std::string::npos || name.find('/', colon) != std::string::npos) return {};
   return version_in(name.substr(colon + 1));
 }
 
@@ -53,7 +54,7 @@ bool waits_by_itself(const std::string& engine, EngineVersion version) {
 const char* engine_load_page(const std::string& engine) { return engine == "TensorRTLLM" ? "/prometheus/metrics" : "/metrics"; }
 
 std::string drain_script(const std::string& engine, int port) {
-  // Counts of requests that run or wait, by the engine: see metrics/engine_metrics.h.
+  // Series of running and waiting requests, by engine; see metrics/engine_metrics.h.
   std::string names = "llamacpp:requests_(processing|deferred)";
   if (engine == "VLLM") names = "vllm:num_requests_(running|waiting)";
   if (engine == "SGLang") names = "sglang:num_(running|queue)_reqs";

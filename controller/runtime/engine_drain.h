@@ -1,5 +1,5 @@
-// How engines of other projects end without cutting streams. Only vLLM of 0.18 and later can wait for its requests by itself
-// (--shutdown-timeout); the others are asked for their load, and told to end once they have none.
+// Ends engines of other projects without cutting their streams. Only vLLM 0.18 and later can wait for its requests
+// (--shutdown-timeout). For the others, we poll the load and send SIGTERM once no request is left.
 #pragma once
 
 #include <string>
@@ -8,26 +8,27 @@ namespace windlass::controller {
 
 struct EngineVersion {
   int major = 0;
-  int minor = 0;  // 0.0: not known
+  int minor = 0;  // 0.0: unknown
 };
 
-// Of an image, by its tag ("vllm/vllm-openai:v0.18.1"). Tags without a number, and digests alone, say nothing.
+// The version in an image's tag ("vllm/vllm-openai:v0.18.1"); unknown for tags without a number and for bare digests.
 [[nodiscard]] EngineVersion engine_version_of_image(const std::string& image);
 
-// Of a program in a Python environment, by the metadata that was installed with it; other programs say nothing.
+// The version of a program in a Python environment, from its installed metadata; unknown for other programs.
 [[nodiscard]] EngineVersion engine_version_of_program(const std::string& engine, const std::string& program);
 
-// Whether it knows --shutdown-timeout.
+// Whether this version has --shutdown-timeout.
 [[nodiscard]] bool waits_by_itself(const std::string& engine, EngineVersion version);
 
-// The path of the page that shows its load.
+// The path of the page that shows the engine's load.
 [[nodiscard]] const char* engine_load_page(const std::string& engine);
 
-// For a pod's preStop hook: a shell's words that end once the engine at $POD_IP, of either family, has shown no request twice,
-// or does not answer. What the image lacks (a shell, curl or wget, awk) makes it end at once. The pod's grace period bounds it.
+// A shell script for a pod's preStop hook. It ends once the engine at $POD_IP (IPv4 or IPv6) has shown no requests twice in a
+// row, or does not answer. It ends immediately if the image lacks what it needs (a shell, curl or wget, awk). The pod's grace
+// period limits it.
 [[nodiscard]] std::string drain_script(const std::string& engine, int port);
 
-// Whether a request runs or waits, by such a page. A page that says nothing of it: no.
+// Whether the page shows a running or waiting request; false if the page does not say.
 [[nodiscard]] bool is_busy(const std::string& page);
 
 }  // namespace windlass::controller

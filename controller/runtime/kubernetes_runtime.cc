@@ -51,7 +51,7 @@ std::map<std::string, int> held_by(const json& pod) {
   return held;
 }
 
-// "... exceeded quota: gpus, requested: ...": which quota it is stands first.
+// The quota's name follows the mark: "... exceeded quota: gpus, requested: ...".
 Error with_quota_named(const Error& refusal, const std::string& name_space) {
   constexpr std::string_view kMark = "exceeded quota: ";
   const auto mark = refusal.message.find(kMark);
@@ -134,7 +134,7 @@ void KubernetesRuntime::refresh() const {
 }
 
 void KubernetesRuntime::look_for_missing_nodes() {
-  // While the nodes cannot be read, nothing is known of who is missing.
+  // Without a current list of nodes it is unknown which are missing.
   const bool readable = nodes_.synced() && !nodes_.last_error();
   const std::tuple seen{pods_.generation(), nodes_.generation(), readable};
   if (seen == looked_at_ && missing_since_.empty()) return;
@@ -212,7 +212,7 @@ std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector
   return all;
 }
 
-// A refusal's error; what the server says of when to come back is remembered for all writes.
+// The error of a refusal. The server's Retry-After applies to all writes.
 template <class T>
 Error KubernetesRuntime::heard(const kube::ApiResult<T>& refused) {
   if (const auto& wait_s = refused.failure().retry_after_s; wait_s && refused.error().code == ErrorCode::kUnavailable) {
@@ -223,13 +223,13 @@ Error KubernetesRuntime::heard(const kube::ApiResult<T>& refused) {
 
 Result<void> KubernetesRuntime::check(const Launch& spec) {
   Launch trial = spec;
-  trial.name = fmt::format("{}-{}-check", spec.service, spec.pool);  // no slot has it
+  trial.name = fmt::format("{}-{}-check", spec.service, spec.pool);  // no slot has this name
   WINDLASS_ASSIGN_OR_RETURN(const json pod, pod_of(trial, defaults_));
   kube::WriteOptions options;
   options.dry_run = true;
   const auto checked = client_.create(kube::resources::kPods, pod, options);
   if (checked.ok()) return {};
-  // A webhook that cannot be asked without side effects says nothing about the pod.
+  // A webhook without dry-run support gives no verdict on the pod.
   if (checked.error().message.find("does not support dry run") != std::string::npos) return {};
   return heard(checked);
 }
@@ -256,7 +256,7 @@ Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<Disrupt
   Result<void> first;
   int written = 0;
   for (const DisruptionBudget& budget : budgets) {
-    if (!budgets_.synced(budget.name_space)) continue;  // never a reason to hold up anything else
+    if (!budgets_.synced(budget.name_space)) continue;  // an unsynced namespace must not delay the others
     const std::string key = budget.name_space + "/" + budget_name(budget.service);
     const json* stored = budgets_.find(budget.name_space, budget_name(budget.service));
     const bool holds = stored == nullptr ? budget.min_available == 0 : budget_holds(*stored, budget);
@@ -266,8 +266,9 @@ Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<Disrupt
     }
     const auto retry = budget_retry_s_.find(key);
     if (now_.monotonic_s < not_before_s_ || (retry != budget_retry_s_.end() && now_.monotonic_s < retry->second)) continue;
-    if (stored != nullptr && !text_at(member(*stored, "metadata"), {"deletionTimestamp"}).empty()) continue;  // it goes
-    if (written++ == kMaxBudgetWrites) break;  // those behind are set by the next calls: what was set holds by then
+    // it is being deleted
+    if (stored != nullptr && !text_at(member(*stored, "metadata"), {"deletionTimestamp"}).empty()) continue;
+    if (written++ == kMaxBudgetWrites) break;  // the next calls set the rest; budgets that were set stay valid
     const auto set = set_disruption_budget(budget);
     if (set.ok()) {
       budget_retry_s_.erase(key);
@@ -275,7 +276,7 @@ Result<void> KubernetesRuntime::set_disruption_budgets(const std::vector<Disrupt
     }
     budget_retry_s_[key] = now_.monotonic_s + kBudgetRetryS;
     if (first.ok()) first = set.error();
-    // Where one waits in vain the others would too, and the step with them.
+    // If one request times out, the others would too, and they would delay the step.
     const ErrorCode code = set.error().code;
     if (code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded) break;
   }
@@ -301,7 +302,7 @@ Result<void> KubernetesRuntime::set_disruption_budget(const DisruptionBudget& bu
     if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return heard(removed);
     return {};
   }
-  // Only what may differ, and only of the object that was looked at.
+  // A patch of only the mutable fields, conditional on the version that was read.
   const json patch = {{"metadata",
                        {{"uid", meta.value("uid", "")},
                         {"resourceVersion", meta.value("resourceVersion", "")},
@@ -315,14 +316,14 @@ Result<void> KubernetesRuntime::set_disruption_budget(const DisruptionBudget& bu
 }
 
 Result<void> KubernetesRuntime::begin_drain(const Worker& worker, Instant now) {
-  if (worker.terminating) return {};  // somebody deletes it already: no finalizer can be added any more
+  if (worker.terminating) return {};  // already being deleted: no finalizer can be added
   const json* pod = pods_.find(worker.name_space, worker.name);
   if (pod == nullptr) return Error{ErrorCode::kNotFound, fmt::format("pod {}/{} is gone", worker.name_space, worker.name)};
   json finalizers = member(member(*pod, "metadata"), "finalizers");
   if (!finalizers.is_array()) finalizers = json::array();
   if (std::find(finalizers.begin(), finalizers.end(), kDrainFinalizer) == finalizers.end())
     finalizers.push_back(kDrainFinalizer);
-  // One write for mark and finalizer, and only on the very pod that was decided on.
+  // Set mark and finalizer in one write, conditional on the pod that the decision was made for.
   const json patch = {{"metadata",
                        {{"uid", worker.uid},
                         {"resourceVersion", worker.resource_version},
@@ -343,11 +344,11 @@ Result<void> KubernetesRuntime::release(const Worker& worker) {
   const json* pod = pods_.find(worker.name_space, worker.name);
   if (pod == nullptr) return {};
   if (worker.node_gone) {
-    // Its kubelet cannot confirm the end, so the server's own word on the node is wanted, not our cache's.
+    // No kubelet can confirm the pod's end, so ask the server about the node instead of trusting our cache.
     const auto node = client_.get(kube::resources::kNodes, "", worker.node);
     if (!node.ok() && node.error().code != ErrorCode::kNotFound) return node.error();
     if (node.ok() && !out_of_service(*node)) {
-      return Error{ErrorCode::kUnavailable, fmt::format("node {} is there again", worker.node)};
+      return Error{ErrorCode::kUnavailable, fmt::format("node {} exists again", worker.node)};
     }
   }
   json finalizers = member(member(*pod, "metadata"), "finalizers");
@@ -360,10 +361,10 @@ Result<void> KubernetesRuntime::release(const Worker& worker) {
       const auto patched =
           client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
       if (!patched.ok() && patched.error().code != ErrorCode::kNotFound) return heard(patched);
-      return {};  // the object goes, or comes back without the finalizer and is deleted then
+      return {};  // the object disappears, or returns without the finalizer and is deleted then
     }
   }
-  // The object goes by itself once its kubelet has said so, but not where there is none any more.
+  // The object disappears once its kubelet confirms the end; without a node, nobody confirms it.
   return worker.terminating && !worker.node_gone ? Result<void>() : remove(worker, 0);
 }
 

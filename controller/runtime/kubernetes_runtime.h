@@ -1,13 +1,13 @@
-// KubernetesRuntime: workers as pods that their ModelService owns.
+// KubernetesRuntime runs workers as pods owned by their ModelService.
 //
-// Pod names are fixed by service, pool and slot, so a second create is a conflict; pods are adopted by their owner's UID alone,
-// and only those of this installation (label windlass.dev/instance); deletes carry uid and resourceVersion; a finalizer is held
-// only while draining, so that whoever deletes a draining pod cannot make it vanish before we have seen its end. A pod is
-// removed without its kubelet's word only when its node is no more.
+// Pod names depend only on service, pool and slot, so a second create is a conflict. Pods are adopted by their owner's UID
+// alone, and only those of this installation (label windlass.dev/instance). Deletes carry uid and resourceVersion. A finalizer
+// is held only while draining, so that a draining pod cannot be deleted and vanish before we have seen its end. A pod is
+// removed without its kubelet's confirmation only if its node no longer exists.
 //
-// Pods and nodes of the whole cluster are read, since what others hold counts too; once for each version (parsed_objects.h),
-// and workers() is put together only when one has changed. Its own workers and disruption budgets are in the namespaces that it
-// is given.
+// Pods and nodes of the whole cluster are read, because other owners' pods use resources too. Each version is parsed once
+// (parsed_objects.h), and workers() is rebuilt only after a change. Our workers and disruption budgets are in the given
+// namespaces.
 #pragma once
 
 #include <set>
@@ -23,7 +23,7 @@ namespace windlass::controller {
 
 class KubernetesRuntime final : public WorkerRuntime {
  public:
-  // `client` outlives this. `namespaces`: where its workers are; empty: anywhere.
+  // `client` outlives this. `namespaces`: where our workers are; empty: anywhere.
   KubernetesRuntime(kube::KubeClient& client, PodDefaults defaults, std::uint64_t seed, std::set<std::string> namespaces = {});
 
   void step(Instant now) override;
@@ -42,15 +42,16 @@ class KubernetesRuntime final : public WorkerRuntime {
   [[nodiscard]] Result<void> release(const Worker& worker) override;
 
  private:
-  static constexpr double kNodeMissingS = 30;    // longer than one cache lags behind another
-  static constexpr double kRetryAfterMaxS = 60;  // a server that asks for more is asked again all the same
+  static constexpr double kNodeMissingS = 30;    // longer than the lag between two caches
+  static constexpr double kRetryAfterMaxS = 60;  // upper bound for the server's Retry-After
   static constexpr double kBudgetRetryS = 30;
-  static constexpr int kMaxBudgetWrites = 25;  // at once: those of a thousand services would hold up a step for many seconds
+  // per call: writing thousands of budgets at once would delay a step by many seconds
+  static constexpr int kMaxBudgetWrites = 25;
 
   struct PodView {
-    std::optional<Worker> worker;     // one of this installation's
-    std::string node;                 // it is bound to; empty: none
-    std::map<std::string, int> held;  // units of each resource that it holds there; of pods that are not ours
+    std::optional<Worker> worker;     // if it belongs to this installation
+    std::string node;                 // node that it is bound to; empty: none
+    std::map<std::string, int> held;  // units of each resource that it holds there; for pods that are not ours
   };
   struct NodeView {
     std::map<std::string, std::string> labels;
@@ -60,8 +61,8 @@ class KubernetesRuntime final : public WorkerRuntime {
 
   [[nodiscard]] PodView view_of_pod(const nlohmann::json& pod) const;
   [[nodiscard]] static NodeView view_of_node(const nlohmann::json& node);
-  void refresh() const;       // the views
-  void put_together() const;  // what comes from them
+  void refresh() const;       // updates the views
+  void put_together() const;  // rebuilds what is derived from them
   void look_for_missing_nodes();
   [[nodiscard]] Result<void> remove(const Worker& worker, std::optional<double> grace_s);
   [[nodiscard]] Result<void> set_disruption_budget(const DisruptionBudget& budget);
@@ -71,23 +72,23 @@ class KubernetesRuntime final : public WorkerRuntime {
   kube::KubeClient& client_;
   PodDefaults defaults_;
   std::set<std::string> namespaces_;
-  kube::Reflector pods_;  // of all namespaces and owners: what others use counts too
+  kube::Reflector pods_;  // of all namespaces and owners, because others' usage counts too
   kube::Reflector nodes_;
-  kube::ReflectorSet budgets_;  // disruption budgets of this installation
+  kube::ReflectorSet budgets_;  // this installation's disruption budgets
   Instant now_;
   double not_before_s_ = 0;
-  std::map<std::string, double> budget_retry_s_;  // by "namespace/name": not to be tried before; monotonic
-  std::map<std::string, double> missing_since_;   // nodes that pods name but the cache does not hold; monotonic
-  std::set<std::string> missing_for_long_;        // of these, longer than kNodeMissingS
+  std::map<std::string, double> budget_retry_s_;  // by "namespace/name": no retry before this time; monotonic
+  std::map<std::string, double> missing_since_;   // since when nodes that pods refer to are missing from the cache; monotonic
+  std::set<std::string> missing_for_long_;        // those missing for longer than kNodeMissingS
   std::tuple<std::uint64_t, std::uint64_t, bool>
       looked_at_{};  // generations of pods and nodes, and whether nodes were readable
 
-  // From the reflectors' copies, brought up to date by whoever looks: a write's answer changes them between two steps.
+  // Built from the reflectors' copies and updated on access, because a write's response changes the copies between two steps.
   mutable kube::ParsedObjects<PodView> pod_views_;
   mutable kube::ParsedObjects<NodeView> node_views_;
   mutable std::vector<Worker> workers_;
-  mutable std::vector<const PodView*> others_;  // pods that hold something and are not ours
-  mutable bool outdated_ = true;                // workers_ and others_ are not what the views say
+  mutable std::vector<const PodView*> others_;  // pods that hold resources and are not ours
+  mutable bool outdated_ = true;                // workers_ and others_ do not match the views
 };
 
 }  // namespace windlass::controller

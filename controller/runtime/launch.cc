@@ -1,4 +1,4 @@
-// The hashes that say whether a worker is still the one that is wanted.
+// Computes the hashes that tell whether a worker still matches its specification.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 using dispatch::Role;
 using nlohmann::json;
 
-// What restarts a worker.
+// The fields that require a restart.
 json identity_of(const Launch& launch) {
   json variables = json::array();
   for (const WorkerEnv& one : launch.env) {
@@ -44,7 +44,7 @@ std::string digest_of(const char* version, const json& identity) {
   return fmt::format("{}-{:016x}", version, hash.value());
 }
 
-// What is as it is without a word enters no hash, so that a setting which a later version adds restarts nobody.
+// Default values are not hashed, so a setting added by a later version restarts no worker.
 std::string second_version(const Launch& launch) {
   json said = identity_of(launch);
   for (auto one = said.begin(); one != said.end();) {
@@ -54,7 +54,7 @@ std::string second_version(const Launch& launch) {
   return digest_of("v2", said);
 }
 
-// Versions until 2026-11-28 counted the role, which stood in the pool's name, too.
+// Versions until 2026-11-28 also hashed the role, which was part of the pool's name.
 std::string first_version(const Launch& launch, Role role) {
   json identity = identity_of(launch);
   if (launch.program.empty()) identity.erase("program");
@@ -79,11 +79,11 @@ std::string Launch::known_hashes() const {
 bool Launch::matches(std::string_view recorded_hash, std::string_view known_hashes) {
   constexpr std::size_t kDigits = 16, kWord = 3 + kDigits;
   const std::size_t own = recorded_hash.find("v2-");
-  // Where this version has a word of its own, a former one's, which knows less, does not count.
+  // If this version's hash is present, ignore the former one, which covers less.
   if (own != std::string_view::npos) recorded_hash = recorded_hash.substr(own, kWord);
   while (!recorded_hash.empty()) {
     const std::string_view word = recorded_hash.substr(0, recorded_hash.find(' '));
-    // Before there were versions the digits stood alone.
+    // The oldest records have bare digits without a version.
     const bool whole = word.size() == kWord || word.size() == kDigits;
     if (whole && known_hashes.find(word) != std::string_view::npos) return true;
     recorded_hash.remove_prefix(std::min(word.size() + 1, recorded_hash.size()));

@@ -43,12 +43,12 @@ fs::path engines_folder() {
 }
 
 struct Usual {
-  const char* name;       // of its program
+  const char* name;       // of the program
   const char* installed;  // below engines_folder()
   const char* script;     // what scripts/engines calls it
 };
 
-// Whether a file is the second or a later part of a model that is split: "NAME-00002-of-00003.gguf".
+// Whether a file is the second or a later part of a split model: "NAME-00002-of-00003.gguf".
 bool is_later_part(const fs::path& file) {
   const std::string stem = file.stem().string();
   constexpr std::size_t kLength = std::string_view("-00001-of-00003").size();
@@ -115,7 +115,7 @@ std::string last_words(const std::string& log, long from) {
   in.seekg(std::max(from, size - kMaxBytes));
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) {
-    // What a terminal would obey, or could not show, is left out.
+    // Remove control characters, which could change or confuse a terminal.
     std::erase_if(line, [](unsigned char byte) { return byte < ' ' || byte == 127; });
     const auto begin = line.find_first_not_of(' ');
     if (begin != std::string::npos) lines.push_back(line.substr(begin, 200));

@@ -28,16 +28,17 @@ Result<std::string> local_model(const std::string& uri, const std::string& root)
   constexpr std::string_view kScheme = "file://";
   if (!uri.starts_with(kScheme) || uri.size() == kScheme.size()) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("spec.model.uri: found '{}', allowed on one machine is file://PATH", uri)};
+                 fmt::format("spec.model.uri: must be file://PATH on one machine (got '{}')", uri)};
   }
   std::string path = uri.substr(kScheme.size());
   if (path.front() != '/' && !root.empty()) path = root + "/" + path;
   if (is_model(path)) return path;
   return Error{
       ErrorCode::kNotFound,
-      fmt::format("spec.model.uri: found no model at {}, allowed is a folder with a config.json, or a GGUF file; `windlass "
-                  "model fetch` gets a small real one, `windlass model init {}` makes a random one",
-                  path, path)};
+      fmt::format(
+          "spec.model.uri: must be a folder with a config.json, or a GGUF file (got {}); `windlass model fetch` gets a small "
+          "real model, `windlass model init {}` makes a random one",
+          path, path)};
 }
 
 }  // namespace windlass::controller

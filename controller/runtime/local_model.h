@@ -1,4 +1,4 @@
-// Where a model lies that processes on this machine are to load.
+// Finds the model file or folder that a process on this machine loads.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace windlass::controller {
 
-// The path of "file:///a/b", or below `root` of "file://a/b" and "file://./a/b": a Hugging Face folder, a GGUF file or a folder
-// with GGUF files. Error: "spec.model.uri: found ...", another scheme or no model there.
+// The path for "file:///a/b", or the path below `root` for "file://a/b" and "file://./a/b". It must be a Hugging Face folder, a
+// GGUF file or a folder with GGUF files. Error: "spec.model.uri: must be ...", for another scheme or a missing model.
 [[nodiscard]] Result<std::string> local_model(const std::string& uri, const std::string& root);
 
 }  // namespace windlass::controller

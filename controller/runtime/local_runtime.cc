@@ -1,4 +1,4 @@
-// Starts, signals and waits; see local_runtime.h.
+// Starts worker processes, signals them and waits for them; see local_runtime.h.
 #include "controller/runtime/local_runtime.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern "C" {  // which glibc 2.36 forgets
+extern "C" {  // missing in glibc 2.36
 #include <sys/pidfd.h>
 }
 
@@ -28,15 +28,15 @@ extern "C" {  // which glibc 2.36 forgets
 namespace windlass::controller {
 namespace {
 
-constexpr double kStopGraceS = 5;  // at our own end
-constexpr double kTermGraceS = 5;  // of another engine, between the end of its drain and SIGKILL
+constexpr double kStopGraceS = 5;  // when this program itself ends
+constexpr double kTermGraceS = 5;  // for another project's engine, from the end of its drain to SIGKILL
 constexpr int kMaxFailedStarts = 3;
 constexpr const char* kLoopback = "127.0.0.1";
 
 bool is_ours(const Launch& spec) { return spec.engine == "Windlass"; }
 
-// What an engine is told, as a pod of it would be, but for devices: a process has none to itself, so that a GPU is
-// for spec.engine.args to ask for.
+// The command line of a worker, like that of a pod, except for devices: a process has no GPU of its own, so spec.engine.args
+// must select one.
 Result<std::vector<std::string>> command_of(const Launch& spec, const std::string& binary, const std::string& model, int port) {
   Launch without_devices = spec;
   without_devices.resource_name.clear();
@@ -55,10 +55,10 @@ Result<std::vector<std::string>> command_of(const Launch& spec, const std::strin
   return words;
 }
 
-// A process that is not our child, by a descriptor that never comes to mean another one.
+// A process that is not our child, held by a pidfd, which cannot come to refer to another process.
 class AdoptedProcess {
  public:
-  // nullopt: it is gone, or its id is another's by now.
+  // nullopt: it is gone, or its id has been reused.
   static std::optional<AdoptedProcess> find(pid_t pid, long long start_ticks) {
     if (pid <= 0) return std::nullopt;
     AdoptedProcess found(::pidfd_open(pid, 0));
@@ -88,22 +88,22 @@ class AdoptedProcess {
 }  // namespace
 
 struct LocalRuntime::Process {
-  Launch spec;  // of one that is adopted: its name, engine and drain timeout alone
+  Launch spec;  // for an adopted process: only its name, engine and drain timeout
   Worker worker;
   HeldPort port;
   std::vector<std::string> command;
   pid_t pid = -1;
-  long long start_ticks = 0;              // with records
+  long long start_ticks = 0;              // if there are records
   std::optional<AdoptedProcess> adopted;  // none: it is our child
   bool stopping = false;
-  bool told = false;     // SIGTERM went out
+  bool told = false;     // SIGTERM was sent
   double kill_at_s = 0;  // monotonic; while stopping
   bool killed = false;
   int crashes = 0;
-  double restart_at_s = 0;  // monotonic; while it is down and not stopping
-  bool given_up = false;    // it is not started again
+  double restart_at_s = 0;  // monotonic; set while it is down and not stopping
+  bool given_up = false;    // it is not restarted any more
   std::string log;
-  long log_begin = 0;  // of this start's words
+  long log_begin = 0;  // where this start's output begins
 
   void signal(int number) const {
     if (pid <= 0) return;
@@ -114,13 +114,13 @@ struct LocalRuntime::Process {
     }
   }
 
-  // And what it has started: an engine's own processes do not all end with the one that was started here.
+  // Kills its whole process group, because an engine's own child processes may not end with it.
   void kill_all() const {
     signal(SIGKILL);
     if (pid > 0) ::kill(-pid, SIGKILL);
   }
 
-  // Whether it has ended since; its status is known of a child alone. What it has started does not go on without it.
+  // Whether the process has ended. The exit status is known only for a child. Its own child processes are killed.
   struct End {
     std::optional<int> status;
   };
@@ -131,7 +131,7 @@ struct LocalRuntime::Process {
       if (!adopted->ended()) return std::nullopt;
       ::kill(-pid, SIGKILL);
     } else {
-      siginfo_t ended{};  // not reaped yet: until then its group's id is no other's
+      siginfo_t ended{};  // not reaped yet: until then nobody else can get its process group's id
       if (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != pid)
         return std::nullopt;
       ::kill(-pid, SIGKILL);
@@ -152,7 +152,7 @@ LocalRuntime::LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& tra
 
 LocalRuntime::~LocalRuntime() {
   for (auto& [key, process] : processes_) {
-    // Some engines take a second signal for a request to drop everything.
+    // Some engines drop their requests at a second signal.
     if (!process->told) process->signal(SIGTERM);
   }
   const auto all_gone = [&] {
@@ -244,7 +244,7 @@ void LocalRuntime::reap(Process& process) {
     process.worker.message = fmt::format("{} has ended; its log is {}", process.spec.name, process.log);
   } else {
     const int status = *end->status;
-    note_crash(process, WIFSIGNALED(status) ? fmt::format("was ended by signal {}", WTERMSIG(status))
+    note_crash(process, WIFSIGNALED(status) ? fmt::format("was killed by signal {}", WTERMSIG(status))
                                             : fmt::format("exited with status {}", WEXITSTATUS(status)));
   }
 }
@@ -261,17 +261,17 @@ void LocalRuntime::note_crash(Process& process, const std::string& how) {
   if (!is_ours(process.spec)) note_failed_start(process, how);
 }
 
-// An engine that has never answered does so no better the tenth time: its words are told, and it is left alone until its spec
-// changes.
+// An engine that has never become ready will hardly do so in a further start. Report the end of its log and stop restarting it
+// until its spec changes.
 void LocalRuntime::note_failed_start(Process& process, const std::string& how) {
   const std::string words = last_words(process.log, process.log_begin);
-  if (!words.empty()) process.worker.message += "; its last words: " + words;
+  if (!words.empty()) process.worker.message += "; last log lines: " + words;
   Starts& starts = starts_[process.worker.spec_hash];
   if (starts.ever_ready || ++starts.failed < kMaxFailedStarts) return;
   process.given_up = true;
   starts.verdict =
-      fmt::format("spec.engine: {} {} at each of {} starts and is not started again until the spec changes; its log is {}{}{}",
-                  process.command.front(), how, starts.failed, process.log, words.empty() ? "" : "; its last words: ", words);
+      fmt::format("spec.engine: {} {} in each of {} starts; it is not started again until the spec changes; its log is {}{}{}",
+                  process.command.front(), how, starts.failed, process.log, words.empty() ? "" : "; last log lines: ", words);
   process.worker.message = starts.verdict;
 }
 
@@ -306,7 +306,7 @@ void LocalRuntime::probe_all() {
     const bool ready = answers[i].ok() && answers[i]->status == 200;
     const bool news = ready && !worker.ready;
     if (news) worker.ready_s = now_.wall_s;
-    // One slow answer of a busy worker is no reason to take it out: only a refusal is.
+    // A missing answer does not make a busy worker unready; only an answer other than 200 does.
     if (ready || answers[i].ok()) worker.ready = ready;
     if (ready) {
       if (!is_ours(asked[i]->spec)) starts_[worker.spec_hash].ever_ready = true;
@@ -380,8 +380,9 @@ Result<void> LocalRuntime::start(Process& process) {
     if (one.secret || one.config_map) {
       return Error{
           ErrorCode::kInvalidArgument,
-          fmt::format("spec.engine.env: {} refers to a Secret or ConfigMap; processes on this machine can only take values",
-                      one.name)};
+          fmt::format(
+              "spec.engine.env: must have a plain value for {} on this machine (got a reference to a Secret or ConfigMap)",
+              one.name)};
     }
     variables.emplace_back(one.name, one.value);
   }
@@ -399,10 +400,10 @@ Result<void> LocalRuntime::start(Process& process) {
               .environment = environment_with(variables),
               .out = log_fd,
               .err = log_fd,
-              .group = Spawn::Group::kOwn};  // Ctrl-C in a terminal is for us, who drain first
+              .group = Spawn::Group::kOwn};  // so that Ctrl-C in a terminal reaches only us, and we drain first
   bool unrecorded = false;
   if (records_) {
-    // It begins once it stands in a record: nobody would find it after our crash otherwise.
+    // The process starts to run only once its record is written; after a crash of ours nobody would find it otherwise.
     child.before = [&](pid_t pid) -> Result<void> {
       process.pid = pid;
       process.start_ticks = start_ticks_of(pid);
@@ -418,7 +419,7 @@ Result<void> LocalRuntime::start(Process& process) {
   process.pid = started.value_or(-1);
   if (started.ok()) return {};
   if (records_) records_->erase(spec.name_space, spec.name);
-  if (!unrecorded) {  // A program that does not run is tried again like one that ends at once.
+  if (!unrecorded) {  // A program that cannot run is retried like one that exits immediately.
     note_crash(process, fmt::format("cannot run: {}", started.error().message));
     return {};
   }
@@ -452,7 +453,7 @@ Result<void> LocalRuntime::terminate(const Worker& worker, std::optional<double>
   } else if (is_ours(process.spec) || !process.worker.ready_s) {
     tell_to_end(process);
   } else {
-    (void)save(process);  // Another engine cuts its streams at SIGTERM, which it gets once it has none.
+    (void)save(process);  // Other projects' engines cut their streams at SIGTERM, so it is sent only once no request is left.
   }
   return {};
 }

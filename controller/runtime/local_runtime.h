@@ -1,10 +1,10 @@
-// LocalRuntime: workers as processes on this machine. What the kubelet does for pods is done here: start, restart with
-// back-off, ask /ready, end with a grace period. Engines of other projects are told to end once they have no request, and given
-// up when they never start. Single-threaded; owned by the composition root.
+// LocalRuntime runs workers as processes on this machine. It does what the kubelet does for pods: it starts them, restarts them
+// with back-off, polls /ready and ends them with a grace period. Engines of other projects get SIGTERM once they have no
+// requests; one that never becomes ready is not restarted again. Single-threaded; owned by the composition root.
 //
-// Without WorkerRecords the workers die with this process (PR_SET_PDEATHSIG). With them they outlive a crash of it, and the
-// next LocalRuntime on the same records adopts them: an adopted worker that ends is finished, and not started again by its
-// name.
+// Without WorkerRecords, the workers die with this process (PR_SET_PDEATHSIG). With them, workers survive a crash of it, and
+// the next LocalRuntime with the same records adopts them. An adopted worker that ends is finished; it is not restarted under
+// its name.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,10 @@ namespace windlass::controller {
 
 struct LocalRuntimeOptions {
   std::string worker_binary;     // path of windlass-worker
-  std::string log_directory;     // one file per worker; must exist
-  std::string model_root;        // file:// paths that are not absolute start here
-  int gpus = 1;                  // what this machine offers of every class
-  double restart_backoff_s = 1;  // doubles with every crash up to restart_backoff_max_s
+  std::string log_directory;     // has one file per worker; must exist
+  std::string model_root;        // base of relative file:// paths
+  int gpus = 1;                  // GPUs that this machine offers of every class
+  double restart_backoff_s = 1;  // doubles with each crash, up to restart_backoff_max_s
   double restart_backoff_max_s = 60;
   double probe_period_s = 0.5;
 };
@@ -32,7 +32,7 @@ class LocalRuntime final : public WorkerRuntime {
   // `transport` carries the readiness probes and outlives this.
   LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport,
                std::optional<WorkerRecords> records = std::nullopt);
-  ~LocalRuntime() override;  // ends all workers: SIGTERM, then SIGKILL to what has not gone within a few seconds
+  ~LocalRuntime() override;  // ends all workers: SIGTERM, then SIGKILL for those that remain after a few seconds
   LocalRuntime(const LocalRuntime&) = delete;
   LocalRuntime& operator=(const LocalRuntime&) = delete;
 
@@ -45,7 +45,7 @@ class LocalRuntime final : public WorkerRuntime {
   [[nodiscard]] Result<void> create(const Launch& spec) override;
   [[nodiscard]] bool name_taken(const std::string&, const std::string&) const override { return false; }
   [[nodiscard]] double not_before_s() const override { return 0; }
-  // Nobody but us ends processes of this machine.
+  // There are no voluntary disruptions on this machine.
   [[nodiscard]] Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>&) override { return {}; }
   [[nodiscard]] Result<void> begin_drain(const Worker& worker, Instant now) override;
   [[nodiscard]] Result<void> terminate(const Worker& worker, std::optional<double> grace_s) override;
@@ -53,16 +53,16 @@ class LocalRuntime final : public WorkerRuntime {
 
  private:
   struct Process;
-  // Of another engine, by the hash of its spec.
+  // Start attempts of another project's engine, by spec hash.
   struct Starts {
     int failed = 0;
     bool ever_ready = false;
-    std::string verdict;  // why there will be no further start
+    std::string verdict;  // why it is not started again
   };
   using Key = std::pair<std::string, std::string>;  // (namespace, name)
 
   void adopt(const WorkerRecord& record);
-  bool save(const Process& process);  // false: problem() says why not
+  bool save(const Process& process);  // false: problem() has the reason
   [[nodiscard]] Result<void> start(Process& process);
   void reap(Process& process);
   void note_crash(Process& process, const std::string& how);

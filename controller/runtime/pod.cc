@@ -19,10 +19,10 @@ using nlohmann::json;
 
 constexpr const char* kModelMount = "/models";
 constexpr const char* kCacheMount = "/cache";
-constexpr int kUser = 65532;  // nobody in particular, as distroless images have it
+constexpr int kUser = 65532;  // an unprivileged user, as in distroless images
 
 struct ModelMount {
-  EngineModel model;    // as the engine is told
+  EngineModel model;    // the model path in the engine's arguments
   json volume;          // null: none
   json init_container;  // null: none
 };
@@ -38,7 +38,7 @@ Result<ModelMount> mount_model(const Launch& spec, const PodDefaults& defaults) 
     const std::string inside = slash == std::string::npos ? "" : rest->substr(slash);
     if (claim.empty()) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("spec.model.uri: found '{}'; allowed is pvc://CLAIM/PATH", spec.model_uri)};
+                   fmt::format("spec.model.uri: must be pvc://CLAIM/PATH (got '{}')", spec.model_uri)};
     }
     return ModelMount{{kModelMount + inside, "", false},
                       {{"name", "model"}, {"persistentVolumeClaim", {{"claimName", claim}, {"readOnly", true}}}},
@@ -46,15 +46,13 @@ Result<ModelMount> mount_model(const Launch& spec, const PodDefaults& defaults) 
   }
   if (const auto rest = rest_of("hf://")) {
     const auto at = rest->find('@');
-    if (spec.engine != "Windlass") {  // these engines fetch for themselves
+    if (spec.engine != "Windlass") {  // these engines download models themselves
       return ModelMount{{rest->substr(0, at), at == std::string::npos ? "" : rest->substr(at + 1), true}, nullptr, nullptr};
     }
     if (defaults.fetch_image.empty()) {
       return Error{
           ErrorCode::kFailedPrecondition,
-          fmt::format("spec.model.uri: found '{}', but the controller has no --fetch-image that could fetch it; allowed "
-                      "without one is pvc://",
-                      spec.model_uri)};
+          fmt::format("spec.model.uri: must be pvc:// if the controller has no --fetch-image (got '{}')", spec.model_uri)};
     }
     json command = {"hf", "download", rest->substr(0, at), "--local-dir", kModelMount};
     if (at != std::string::npos) {
@@ -65,7 +63,7 @@ Result<ModelMount> mount_model(const Launch& spec, const PodDefaults& defaults) 
     return ModelMount{{kModelMount, "", false}, {{"name", "model"}, {"emptyDir", json::object()}}, std::move(fetch)};
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("spec.model.uri: found '{}'; allowed in a cluster are pvc:// and hf:// (file:// is for windlass up)",
+               fmt::format("spec.model.uri: must be pvc:// or hf:// in a cluster (got '{}'); file:// is for windlass up",
                            spec.model_uri)};
 }
 
@@ -78,8 +76,8 @@ json probe(const char* path, int period_s, int failures) {
 
 json empty_dir(const char* name) { return {{"name", name}, {"emptyDir", json::object()}}; }
 
-// No root, no way to become it, no write to the image. Whatever an image's own user is, a number is said, so that images that
-// would run as root (most engines' do) run without.
+// No root, no privilege escalation, a read-only image. The explicit user number lets images run that would otherwise run as
+// root, as most engine images do.
 json container_security() {
   return {{"allowPrivilegeEscalation", false},
           {"readOnlyRootFilesystem", true},
@@ -92,7 +90,7 @@ json pod_security() {
       {"runAsNonRoot", true}, {"runAsUser", kUser}, {"runAsGroup", kUser}, {"seccompProfile", {{"type", "RuntimeDefault"}}}};
 }
 
-// The user's variables, and where none of theirs says otherwise, places that a user without a home can write.
+// The user's variables, plus directories that a user without a home can write to, unless the user sets them.
 json environment(const Launch& spec) {
   json env = {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}};
   for (const WorkerEnv& one : spec.env) {
@@ -109,7 +107,7 @@ json environment(const Launch& spec) {
   }
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
            {"HOME", kCacheMount},
-           {"USER", "windlass"},  // some libraries ask for the user's name, which a mere number has not
+           {"USER", "windlass"},  // some libraries look up the user's name, which a bare number lacks
            {"XDG_CACHE_HOME", kCacheMount},
            {"HF_HOME", "/cache/huggingface"},
            {"TMPDIR", "/tmp"}}) {
@@ -157,23 +155,24 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
                     {"ports", {{{"name", "http"}, {"containerPort", kWorkerPort}}}},
                     {"readinessProbe", probe(windlass ? "/ready" : "/health", 1, 3)},
                     {"livenessProbe", probe("/health", 10, 6)},
-                    {"startupProbe", probe("/health", 2, 900)},  // a large model may load for half an hour
-                    // The least that any worker needs, so that it is not the first to go when its node runs short; what a model
-                    // really needs is for spec.engine.podTemplate to say.
+                    {"startupProbe", probe("/health", 2, 900)},  // a large model may take half an hour to load
+                    // The minimum for any worker, so that it is not evicted first when its node runs short.
+                    // spec.engine.podTemplate sets what a model really needs.
                     {"resources", {{"requests", {{"cpu", "500m"}, {"memory", "1Gi"}}}, {"limits", units}}},
                     {"securityContext", container_security()},
-                    {"terminationMessagePolicy", "FallbackToLogsOnError"},  // its last words, for whoever asks why it ended
+                    // keeps the end of the log as the reason why it ended
+                    {"terminationMessagePolicy", "FallbackToLogsOnError"},
                     {"volumeMounts",
                      {{{"name", "cache"}, {"mountPath", kCacheMount}},
                       {{"name", "tmp"}, {"mountPath", "/tmp"}},
                       {{"name", "shm"}, {"mountPath", "/dev/shm"}}}}};
   container["resources"]["requests"].update(units);
   if (!windlass && !waits_by_itself(spec.engine, engine_version_of_image(image))) {
-    // It would cut its streams on SIGTERM, which a node that is being emptied sends without asking us.
+    // The engine would cut its streams on SIGTERM, which the pod also gets when its node is drained without asking us.
     container["lifecycle"]["preStop"]["exec"]["command"] = {"sh", "-c", drain_script(spec.engine, kWorkerPort)};
   }
   if (windlass && defaults.token) {
-    // Of one service alone: what its namespace's people can read opens nobody else's workers.
+    // Derived per service: people who can read secrets in its namespace cannot call other services' workers.
     const std::string token = security::derived_secret(defaults.token(), "worker of ModelService " + spec.service_uid);
     container["env"].push_back({{"name", kWorkerToken}, {"value", token}});
   }
@@ -183,7 +182,7 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
 
 // Without containers and the model's volume.
 json bare_pod_spec(const Launch& spec) {
-  // Between processes of one worker NCCL and the engines pass tensors through shared memory; the container's own is 64 MiB.
+  // NCCL and the engines pass tensors between a worker's processes through shared memory, and a container's default is 64 MiB.
   const json shm = {{"name", "shm"},
                     {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", fmt::format("{}Gi", 2 * std::max(1, spec.gpus))}}}};
   return {
@@ -205,8 +204,9 @@ json bare_pod_spec(const Launch& spec) {
 Result<json> pod_of(const Launch& spec, const PodDefaults& defaults) {
   const std::string image = !spec.image.empty() ? spec.image : spec.engine == "Windlass" ? defaults.worker_image : "";
   if (image.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("spec.engine.image: nothing found, and there is no default image for engine {}", spec.engine)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("spec.engine.image: must be set for engine {}, which has no default image (got nothing)", spec.engine)};
   }
   WINDLASS_ASSIGN_OR_RETURN(const ModelMount model, mount_model(spec, defaults));
   WINDLASS_ASSIGN_OR_RETURN(const EngineCommand command,
@@ -221,7 +221,7 @@ Result<json> pod_of(const Launch& spec, const PodDefaults& defaults) {
   }
   if (!model.init_container.is_null()) {
     json fetch = model.init_container;
-    fetch["env"] = env;  // the Hub's token, where the user gave the worker one
+    fetch["env"] = env;  // includes the Hub token, if the user gave the worker one
     fetch["securityContext"] = container_security();
     fetch["volumeMounts"] = container["volumeMounts"];
     fetch["terminationMessagePolicy"] = "FallbackToLogsOnError";

@@ -1,4 +1,4 @@
-// Reading Kubernetes objects that may lack anything: a path that is not there is nothing, never an exception. For this folder.
+// Reads Kubernetes objects that may lack fields. A missing path yields nothing, never an exception. Private to this folder.
 #pragma once
 
 #include <charconv>
@@ -24,7 +24,7 @@ inline bool true_at(const nlohmann::json& object, std::initializer_list<const ch
   return found != nullptr && found->is_boolean() && found->get<bool>();
 }
 
-// The list at the end of the path; an empty one where there is none.
+// The list at the end of the path; empty if absent.
 inline const nlohmann::json& list_at(const nlohmann::json& object, std::initializer_list<const char*> path) {
   static const nlohmann::json kNone = nlohmann::json::array();
   const nlohmann::json* found = at(object, path);
@@ -37,7 +37,7 @@ inline int number(const std::string& text, int fallback) {
   return error == std::errc() && end == text.data() + text.size() ? value : fallback;
 }
 
-// The condition of this type in status.conditions; nullptr where there is none.
+// The condition of this type in status.conditions; nullptr if absent.
 inline const nlohmann::json* condition_of(const nlohmann::json& object, const char* type) {
   for (const nlohmann::json& one : list_at(object, {"status", "conditions"})) {
     if (text_at(one, {"type"}) == type) return &one;

@@ -1,4 +1,4 @@
-// The list of what is allowed is data: a pod that is walked beside it.
+// Checks a pod against a table of allowed fields; see pod_policy.h.
 #include "controller/runtime/pod_policy.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// true: anything. An object: these fields. A list: elements that are all as its one. $in: one of these. $not: none of these.
+// true: any value. An object: these fields only. A list: each element matches its one rule. $in: one of these values. $not:
+// none of these values.
 constexpr const char* kAllowed = R"({
 "apiVersion": true, "kind": true,
 "metadata": {"name": true, "namespace": true, "labels": true, "annotations": true, "ownerReferences": true},
@@ -67,11 +68,11 @@ const json& allowed() {
   return kParsed;
 }
 
-Error refused(const std::string& path, const std::string& found, const std::string& may_be) {
+Error refused(const std::string& path, const std::string& got, const std::string& rule) {
   return {
       ErrorCode::kInvalidArgument,
-      fmt::format("spec.engine.podTemplate.{}: found {}; allowed is {} (an administrator may allow more: --any-pod-template)",
-                  path, found, may_be)};
+      fmt::format("spec.engine.podTemplate.{}: must be {} (got {}); an administrator may allow more with --any-pod-template",
+                  path, rule, got)};
 }
 
 std::string names_of(const json& fields) {
@@ -80,7 +81,7 @@ std::string names_of(const json& fields) {
   return names;
 }
 
-// REQUIRES: `rule` is a part of allowed().
+// REQUIRES: `rule` is part of allowed().
 Result<void> walk(const json& found, const json& rule, const std::string& path) {
   if (rule.is_boolean() || found.is_null()) return {};
   if (rule.is_string()) return walk(found, allowed().at(rule.get_ref<const std::string&>()), path);
@@ -101,13 +102,14 @@ Result<void> walk(const json& found, const json& rule, const std::string& path) 
   if (!found.is_object()) return refused(path, found.type_name(), "an object");
   for (const auto& [name, value] : found.items()) {
     const auto field = rule.find(name);
-    if (field == rule.end() || name.starts_with('$')) return refused(path, "'" + name.substr(0, 60) + "'", names_of(rule));
+    if (field == rule.end() || name.starts_with('$'))
+      return refused(path, "'" + name.substr(0, 60) + "'", "an object with only the fields " + names_of(rule));
     WINDLASS_RETURN_IF_ERROR(walk(value, *field, path.empty() ? name : path + "." + name));
   }
   return {};
 }
 
-// What "restricted" wants said, and not only not said otherwise.
+// "restricted" requires these fields to be set, not merely not set to something else.
 Result<void> check_container(const json& container, const json& pod, const std::string& path, const Launch& spec) {
   const json* escalates = at(container, {"securityContext", "allowPrivilegeEscalation"});
   if (escalates == nullptr || *escalates != false) {
@@ -132,7 +134,7 @@ Result<void> check_container(const json& container, const json& pod, const std::
       return one.secret && one.secret->first == text_at(*secret, {"name"}) && one.secret->second == text_at(*secret, {"key"});
     });
     if (named) continue;
-    return refused(path + ".env." + text_at(variable, {"name"}), "a Secret", "one that spec.engine.env names");
+    return refused(path + ".env." + text_at(variable, {"name"}), "another Secret", "a Secret that spec.engine.env names");
   }
   return {};
 }
@@ -141,19 +143,19 @@ Result<void> check_container(const json& container, const json& pod, const std::
 
 Result<void> check_pod(const json& pod, const Launch& spec) {
   WINDLASS_RETURN_IF_ERROR(walk(pod, allowed(), ""));
-  // To Kubernetes, nothing said is true.
+  // In Kubernetes an absent value means true.
   if (const json* mounts = at(pod, {"spec", "automountServiceAccountToken"}); mounts == nullptr || *mounts != false) {
     return refused("spec.automountServiceAccountToken", "nothing", "false");
   }
   if (const json* annotations = at(pod, {"metadata", "annotations"}); annotations != nullptr && annotations->is_object()) {
     for (const auto& [name, value] : annotations->items()) {
-      // Security profiles as they were said before there were fields for them.
+      // Annotations for security profiles, from before there were fields for them.
       if (name.find("security.") == std::string::npos || name.find("kubernetes.io/") == std::string::npos) continue;
-      return refused("metadata.annotations", "'" + name + "'", "none that sets a security profile");
+      return refused("metadata.annotations", "'" + name + "'", "without security profiles");
     }
   }
   if (const std::string priority = text_at(pod, {"spec", "priorityClassName"}); priority.starts_with("system-")) {
-    return refused("spec.priorityClassName", "'" + priority + "'", "one that does not begin with system-");
+    return refused("spec.priorityClassName", "'" + priority + "'", "a class that does not begin with system-");
   }
   for (const char* list : {"containers", "initContainers"}) {
     const json& containers = list_at(pod, {"spec", list});

@@ -1,9 +1,9 @@
-// What a worker's pod may be, whoever wrote its template. Pure.
+// Restricts what a worker's pod may contain, whoever wrote its template. Pure.
 //
-// Whoever may create a ModelService need not be allowed to create pods, and the controller creates pods for them: what a
-// template may say is therefore named, field by field, and what is not named is refused. It keeps the Pod Security Standard
-// "restricted" (https://kubernetes.io/docs/concepts/security/pod-security-standards/), and gives no other service account, no
-// Secret that the service does not name in spec.engine.env, no pod put on a node past the scheduler and no system priority.
+// Somebody may have the right to create ModelServices but not pods, and the controller creates pods for them. So an allowlist
+// names each permitted field, and everything else is refused. The allowlist follows the Pod Security Standard "restricted"
+// (https://kubernetes.io/docs/concepts/security/pod-security-standards/). It also forbids other service accounts, Secrets that
+// spec.engine.env does not name, placing a pod on a node without the scheduler, and system priorities.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@
 
 namespace windlass::controller {
 
-// Error: kInvalidArgument naming the field, what was found and what is allowed.
+// Error: kInvalidArgument with the field, the rule and the value.
 [[nodiscard]] Result<void> check_pod(const nlohmann::json& pod, const Launch& spec);
 
 }  // namespace windlass::controller

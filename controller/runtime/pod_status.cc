@@ -1,7 +1,7 @@
-// A pod as a worker: what its metadata says it is, and what its status says of it, in words. See pod.h.
+// Reads a pod as a worker: its identity from the metadata, and its state and message from the status. See pod.h.
 //
-// Reasons are those of the kubelet (pkg/kubelet/images/types.go, pkg/kubelet/container/sync_result.go), the scheduler and the
-// node lifecycle controller.
+// Reasons come from the kubelet (pkg/kubelet/images/types.go, pkg/kubelet/container/sync_result.go), the scheduler and the node
+// lifecycle controller.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -22,7 +22,7 @@ namespace {
 using nlohmann::json;
 using planner::WorkerTrouble;
 
-// A container that has ended this often without becoming ready in between is in a crash loop, even while it runs again.
+// A container that has ended this often without becoming ready is in a crash loop, even while it runs again.
 constexpr int kCrashLoopRestarts = 3;
 
 constexpr std::array<std::string_view, 7> kImageReasons = {
@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 7> kImageReasons = {
 
 struct Finding {
   WorkerTrouble trouble = WorkerTrouble::kNone;
-  bool failed = false;  // it does not look as if it would serve soon by itself
+  bool failed = false;  // unlikely to become ready by itself soon
   std::string message;
 };
 
@@ -41,14 +41,14 @@ std::string with_message(std::string text, const std::string& message) {
 
 std::string times(int count) { return count == 1 ? "once" : fmt::format("{} times", count); }
 
-// What keeps this container from running; nothing in particular: message is empty.
+// What keeps this container from running. The message is empty if nothing does.
 Finding finding_of(const json& status) {
   const std::string name = text_at(status, {"name"});
   const json* now_ended = at(status, {"state", "terminated"});
   const json* ended = now_ended != nullptr ? now_ended : at(status, {"lastState", "terminated"});
   if (true_at(status, {"ready"})) return {};
   if (now_ended != nullptr && integer_at(*now_ended, {"exitCode"}, -1) == 0 && integer_at(status, {"restartCount"}) == 0) {
-    return {};  // an init container that has done its work
+    return {};  // an init container that completed
   }
   const std::string waiting = text_at(status, {"state", "waiting", "reason"});
   const std::string waiting_message = text_at(status, {"state", "waiting", "message"});
@@ -60,8 +60,8 @@ Finding finding_of(const json& status) {
   }
   if (ended != nullptr && text_at(*ended, {"reason"}) == "OOMKilled") {
     return {WorkerTrouble::kOutOfMemory, again_and_again,
-            fmt::format("container {} was killed for want of memory (OOMKilled, exit code {}), restarted {}; its memory limit "
-                        "is set in spec.engine.podTemplate",
+            fmt::format("container {} ran out of memory (OOMKilled, exit code {}), restarted {}; its memory limit is set in "
+                        "spec.engine.podTemplate",
                         name, integer_at(*ended, {"exitCode"}, 137), times(restarts))};
   }
   std::string how;
@@ -74,7 +74,7 @@ Finding finding_of(const json& status) {
     how = with_message(how, last_words);
   }
   if (again_and_again) {
-    std::string what = fmt::format("container {} ends again and again: restarted {}", name, times(restarts));
+    std::string what = fmt::format("container {} keeps crashing: restarted {}", name, times(restarts));
     if (!how.empty()) what += ", " + how;
     return {WorkerTrouble::kCrashLoop, true, how.empty() ? with_message(what, waiting_message) : what};
   }
@@ -87,7 +87,7 @@ Finding finding_of(const json& status) {
   return {};
 }
 
-// The worst of all containers, init containers first: nothing after a failing one runs.
+// The most severe finding of all containers. Init containers come first, because nothing after a failing one runs.
 Finding finding_of_containers(const json& pod) {
   Finding first;
   for (const char* kind : {"initContainerStatuses", "containerStatuses"}) {
@@ -100,7 +100,7 @@ Finding finding_of_containers(const json& pod) {
   return first;
 }
 
-// Whether whoever watches the nodes has said that this pod's node does not answer.
+// Whether the node lifecycle controller has marked the pod's node as unreachable.
 bool lost_its_node(const json& pod) {
   if (text_at(pod, {"status", "reason"}) == "NodeLost" || text_at(pod, {"status", "phase"}) == "Unknown") return true;
   const json* target = condition_of(pod, "DisruptionTarget");
@@ -108,7 +108,7 @@ bool lost_its_node(const json& pod) {
          text_at(*target, {"reason"}) == "DeletionByTaintManager";
 }
 
-// A pod that has ended for good: evicted, refused by its node, its node shut down.
+// A pod that has ended for good: evicted, rejected by its node, or its node was shut down.
 Finding finding_of_failed(const json& pod, Finding containers) {
   const std::string reason = text_at(pod, {"status", "reason"});
   const std::string message = text_at(pod, {"status", "message"});
@@ -134,7 +134,7 @@ int container_units(const json& container, const std::string& resource) {
   return 0;
 }
 
-// Fills in what the pod's status says.
+// Copies the pod's status to the worker.
 void read_status(const json& pod, Worker& worker) {
   const std::string phase = text_at(pod, {"status", "phase"});
   const json* ready = condition_of(pod, "Ready");
@@ -146,7 +146,7 @@ void read_status(const json& pod, Worker& worker) {
   }
   const json& containers = list_at(pod, {"status", "containerStatuses"});
   for (const json& one : containers) {
-    // It has started in this incarnation, so it may have requests in flight even while a probe fails.
+    // This incarnation has been started, so it may have requests in flight even while a probe fails.
     if (!worker.ready_s && true_at(one, {"started"})) worker.ready_s = worker.created_s;
   }
   const bool all_ended = !containers.empty() && std::all_of(containers.begin(), containers.end(), [](const json& one) {
@@ -168,7 +168,7 @@ void read_status(const json& pod, Worker& worker) {
     found = {WorkerTrouble::kNodeLost, true,
              with_message(fmt::format("node {} does not answer", worker.node), text_at(pod, {"status", "message"}))};
   } else if (phase == "Succeeded" && !worker.terminating) {
-    found = {WorkerTrouble::kFailed, true, "it ended by itself"};
+    found = {WorkerTrouble::kFailed, true, "it exited without being asked to"};
   } else if (!worker.ready && !worker.terminating) {
     found = finding_of_containers(pod);
   }
@@ -272,7 +272,7 @@ void judge_node(const json* node, bool missing_for_long, Worker& worker) {
   worker.failed = true;
   worker.says_ready = worker.ready;
   worker.ready = false;
-  worker.finished = worker.node_gone;  // nobody is left who could report its end
+  worker.finished = worker.node_gone;  // nobody is left to report its end
 }
 
 int requested(const json& pod, const std::string& resource) {

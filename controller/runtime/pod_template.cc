@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// What names an element of a list of a pod's: the patchMergeKey of the Kubernetes API (k8s.io/api/core/v1/types.go). "": the
-// list is appended to, without what is there already. nullopt: their list replaces ours.
+// The key of a pod list's elements: the patchMergeKey of the Kubernetes API (k8s.io/api/core/v1/types.go). "": new elements are
+// appended. nullopt: the user's list replaces ours.
 std::optional<std::string_view> merge_key(std::string_view field) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kKeys = {
       {{"containers", "name"},
@@ -40,14 +40,14 @@ std::optional<std::string_view> merge_key(std::string_view field) {
   return std::nullopt;
 }
 
-// The sources of a volume and of a variable are one of many: theirs replaces ours whole, or both would stand there.
+// A volume or variable has exactly one source, so the user's element replaces ours; merging them could leave two sources.
 bool is_union(std::string_view list) { return list == "volumes" || list == "env"; }
 
 Result<json> merge(const json& ours, const json& theirs, const std::string& path, std::string_view field);
 
 Result<json> merge_list(const json& ours, const json& theirs, const std::string& path, std::string_view field) {
   if (!theirs.is_array()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}; allowed is a list", path, theirs.type_name())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be a list (got {})", path, theirs.type_name())};
   }
   const auto key = merge_key(field);
   if (!key) return theirs;
@@ -59,8 +59,7 @@ Result<json> merge_list(const json& ours, const json& theirs, const std::string&
       continue;
     }
     if (!one.is_object() || !one.contains(*key)) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{}[{}]: found no {}; allowed are objects that have one", path, i, *key)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("{}[{}]: must be an object with {} (got none)", path, i, *key)};
     }
     const auto same =
         std::find_if(out.begin(), out.end(), [&](const json& mine) { return mine.contains(*key) && mine[*key] == one[*key]; });
@@ -75,12 +74,12 @@ Result<json> merge_list(const json& ours, const json& theirs, const std::string&
   return out;
 }
 
-// Ours as the default, theirs over it.
+// `ours` holds the defaults; `theirs` overrides them.
 Result<json> merge(const json& ours, const json& theirs, const std::string& path, std::string_view field) {
   if (ours.is_array()) return merge_list(ours, theirs, path, field);
   if (!ours.is_object()) return theirs;
   if (!theirs.is_object()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found {}; allowed is an object", path, theirs.type_name())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be an object (got {})", path, theirs.type_name())};
   }
   json out = ours;
   for (const auto& [key, value] : theirs.items()) {
@@ -95,7 +94,7 @@ Result<json> merge(const json& ours, const json& theirs, const std::string& path
   return out;
 }
 
-// Puts back what must be as Windlass said it, at the same place of both.
+// Restores fields that users must not change, from the same place in `ours`.
 void restore(const json& ours, json& merged, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
     if (ours.contains(key)) {
@@ -111,7 +110,7 @@ void restore_all(const json& ours, json& merged) {
   for (const auto& [key, value] : ours.items()) merged[key] = value;
 }
 
-// const or not.
+// Const or not.
 template <class Json>
 Json* worker_container(Json& pod) {
   for (Json& one : pod["spec"]["containers"]) {
@@ -120,19 +119,19 @@ Json* worker_container(Json& pod) {
   return nullptr;
 }
 
-// What Windlass says of the pod, whatever they say.
+// Restores the pod's fields that users must not change.
 void restore_pod(const json& ours, json& out, const Launch& spec) {
   json& meta = out["metadata"];
   restore(ours["metadata"], meta, {"name", "namespace", "ownerReferences", "generateName"});
   restore_all(ours["metadata"]["labels"], meta["labels"]);
   restore_all(ours["metadata"]["annotations"], meta["annotations"]);
-  // The class says where its accelerators are; the user may narrow that further.
+  // The class selects the nodes with its accelerators; users may only narrow the selection.
   if (ours["spec"].contains("nodeSelector")) restore_all(ours["spec"]["nodeSelector"], out["spec"]["nodeSelector"]);
   restore(ours["spec"], out["spec"], {"terminationGracePeriodSeconds", "restartPolicy"});
   if (!spec.priority_class.empty()) restore(ours["spec"], out["spec"], {"priorityClassName"});
 }
 
-// Theirs may say more to the engine, but not again what we say.
+// Users may add engine arguments, but not repeat ours.
 std::vector<std::string> merged_args(const json& ours, const json& theirs, const Launch& spec) {
   std::vector<std::string> args = ours.get<std::vector<std::string>>();
   if (theirs == ours) return args;
@@ -145,7 +144,7 @@ std::vector<std::string> merged_args(const json& ours, const json& theirs, const
   return args;
 }
 
-// Of the worker's container: arguments, accelerators, our port and the pod's IP.
+// Restores fields of the worker's container: arguments, accelerators, our port and the pod's IP.
 void restore_worker(const json& mine, json& worker, const Launch& spec) {
   worker["args"] = merged_args(mine["args"], list_at(worker, {"args"}), spec);
   for (const char* kind : {"requests", "limits"}) worker["resources"][kind][spec.resource_name] = std::to_string(spec.gpus);
@@ -167,9 +166,9 @@ Result<void> check_other_containers(const json& pod, const Launch& spec, const s
         if (at(one, {"resources", kind, spec.resource_name.c_str()}) == nullptr) continue;
         return Error{
             ErrorCode::kInvalidArgument,
-            fmt::format("{}.spec.{}: container {} asks for {}; only the worker may hold accelerators, and how many is the "
-                        "plan's to say",
-                        path, list, text_at(one, {"name"}), spec.resource_name)};
+            fmt::format(
+                "{}.spec.{}: must request {} for no container but the worker, whose number the plan decides (got container {})",
+                path, list, spec.resource_name, text_at(one, {"name"}))};
       }
     }
   }
@@ -181,18 +180,20 @@ Result<void> check_other_containers(const json& pod, const Launch& spec, const s
 Result<json> merge_pod_template(const json& ours, const json& theirs, const Launch& spec) {
   const std::string path = "spec.engine.podTemplate";
   if (!theirs.is_object()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found no object; allowed is {{metadata, spec}}", path)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: must be an object with metadata and spec (got {})", path, theirs.type_name())};
   }
   for (const auto& [key, value] : theirs.items()) {
     if (key == "metadata" || key == "spec") continue;
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: found field '{}'; allowed are metadata and spec", path, key)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: must have only the fields metadata and spec (got '{}')", path, key)};
   }
   WINDLASS_ASSIGN_OR_RETURN(json out, merge(ours, theirs, path, ""));
   restore_pod(ours, out, spec);
   const json* mine = worker_container(ours);
   json* worker = worker_container(out);
   if (mine == nullptr || worker == nullptr) {
-    return Error{ErrorCode::kInvalidArgument, path + ".spec.containers: the container named worker cannot be taken away"};
+    return Error{ErrorCode::kInvalidArgument, path + ".spec.containers: must keep the container named worker"};
   }
   WINDLASS_RETURN_IF_ERROR(check_other_containers(out, spec, path));
   restore_worker(*mine, *worker, spec);

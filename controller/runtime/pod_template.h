@@ -1,9 +1,9 @@
-// The user's podTemplate merged with the pod that Windlass makes, as Kubernetes merges strategically: objects by key, lists of
-// named things by what names them (containers, volumes and env by name, mounts by mountPath, ports by number, tolerations and
-// the like appended), null takes a default of ours away.
+// Merges the user's podTemplate into the pod that Windlass builds, like a Kubernetes strategic merge: objects by key; named
+// list elements by their key (containers, volumes and env by name, mounts by mountPath, ports by number); other lists, such as
+// tolerations, by appending. null removes one of our defaults.
 //
-// Ours stay: what the worker is (name, owner, namespace, our labels and annotations, GPU count, address, drain time).
-// Everything else is a default that the user's word replaces: security context, probes, resources, scheduling, volumes. Pure.
+// Users cannot change the worker's identity (name, owner, namespace, our labels and annotations), GPU count, address and drain
+// time. Everything else is a default that they may override: security context, probes, resources, scheduling, volumes. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace windlass::controller {
 
 inline constexpr const char* kWorkerContainer = "worker";
 
-// Error: the template has a field of the wrong kind; the message names it.
+// Error: a field of the template has the wrong type; the message names it.
 [[nodiscard]] Result<nlohmann::json> merge_pod_template(const nlohmann::json& ours, const nlohmann::json& theirs,
                                                         const Launch& spec);
 

@@ -1,4 +1,4 @@
-// Worker processes as JSON files; see worker_records.h.
+// Stores worker processes as JSON files; see worker_records.h.
 #include "controller/runtime/worker_records.h"
 
 #include <algorithm>
@@ -105,7 +105,7 @@ fs::path WorkerRecords::file_of(const std::string& name_space, const std::string
 }
 
 Result<void> WorkerRecords::write(const WorkerRecord& record) const {
-  // A folder's name may be no UTF-8.
+  // A folder's name may not be valid UTF-8.
   return write_whole_file(file_of(record.worker.name_space, record.worker.name),
                           to_json(record).dump(2, ' ', false, json::error_handler_t::replace) + '\n');
 }
@@ -119,7 +119,7 @@ std::vector<WorkerRecord> WorkerRecords::read() const {
   std::vector<WorkerRecord> records;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory_, error)) {
-    bool usable = entry.path().extension() == ".json";  // else a draft that was never finished, perhaps of one that is
+    bool usable = entry.path().extension() == ".json";  // otherwise an unfinished draft, perhaps of a worker that has ended
     try {
       if (usable) records.push_back(record_of(json::parse(text_of(entry.path()))));
     } catch (const json::exception&) {
@@ -135,7 +135,7 @@ std::vector<WorkerRecord> WorkerRecords::read() const {
 }
 
 long long start_ticks_of(pid_t pid) {
-  // The second field, the program's name in parentheses, may hold anything: fields are counted from its end.
+  // The second field, the program's name in parentheses, may contain anything, so count the fields after its last parenthesis.
   const std::string stat = text_of(fmt::format("/proc/{}/stat", pid));
   const auto name_end = stat.rfind(')');
   if (name_end == std::string::npos) return 0;

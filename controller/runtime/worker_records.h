@@ -1,6 +1,5 @@
-// WorkerRecords: what is known of each local worker process, in a file of its own, so that a controller that is started again
-// finds those that its predecessor left running. A process is known by its id together with its start time, since ids are used
-// again. Not thread-safe.
+// WorkerRecords stores each local worker process in a file, so that a restarted controller finds the workers that its
+// predecessor left running. A process is identified by its id and start time, because ids are reused. Not thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -14,27 +13,27 @@
 namespace windlass::controller {
 
 struct WorkerRecord {
-  Worker worker;  // what it is, where it answers, and since when it is ready or drains
+  Worker worker;  // its identity, its address, and since when it is ready or draining
   std::string engine;
   std::string log;
   double drain_timeout_s = 0;
   pid_t pid = -1;
-  long long start_ticks = 0;  // field 22 of /proc/PID/stat: since boot
+  long long start_ticks = 0;  // since boot; field 22 of /proc/PID/stat
   bool stopping = false;
   bool sent_sigterm = false;
-  double kill_at_s = 0;  // monotonic, which goes on from one process to the next; while stopping
+  double kill_at_s = 0;  // monotonic time, valid across processes; set while stopping
 };
 
 class WorkerRecords {
  public:
-  // Makes the folder. Error: it cannot be made.
+  // Creates the folder. Error: that failed.
   [[nodiscard]] static Result<WorkerRecords> open(std::filesystem::path directory);
 
-  // Whole or not at all. Error: names the file.
+  // Atomic. Error: has the file's name.
   [[nodiscard]] Result<void> write(const WorkerRecord& record) const;
   void erase(const std::string& name_space, const std::string& name) const;
 
-  // In the order of (namespace, name). Files that say nothing usable are removed.
+  // In order of (namespace, name). Removes unusable files.
   [[nodiscard]] std::vector<WorkerRecord> read() const;
 
  private:

@@ -1,8 +1,9 @@
-// WorkerRuntime: where workers run. Kubernetes pods or processes on this machine; the reconciler cannot tell which.
+// WorkerRuntime is where workers run: Kubernetes pods or processes on this machine. The reconciler does not know which.
 //
-// Level-based: workers() says what is there now, the other methods ask for a change that shows up in a later workers().
-// Every method may be called again after a crash of the controller and comes to the same end: names are fixed by service,
-// pool and slot, whatever the role, so that a second create is a conflict (kAlreadyExists). Single-threaded, driven by step().
+// Level-based: workers() returns the current workers, and the other methods request changes that appear in a later workers().
+// Every method may be repeated after a crash of the controller with the same final result: a worker's name depends only on
+// service, pool and slot, not on the role, so a second create is a conflict (kAlreadyExists). Single-threaded, driven by
+// step().
 #pragma once
 
 #include <map>
@@ -18,7 +19,7 @@
 
 namespace windlass::controller {
 
-// One variable of a worker's environment: a value, or a key of a Secret or ConfigMap in its namespace (name, key).
+// A variable of a worker's environment: a value, or a key (name, key) of a Secret or ConfigMap in its namespace.
 struct WorkerEnv {
   std::string name;
   std::string value;
@@ -26,28 +27,28 @@ struct WorkerEnv {
   std::optional<std::pair<std::string, std::string>> config_map;
 };
 
-// What a worker is to be. Filled in by the reconciler from the ModelService and the plan.
+// The specification of a worker. The reconciler fills it in from the ModelService and the plan.
 struct Launch {
   std::string name;  // unique within the namespace
   std::string name_space;
   std::string service;      // the ModelService that owns it
-  std::string service_uid;  // by which it is adopted, never by its name alone
+  std::string service_uid;  // workers are adopted by this UID, never by name alone
   std::string pool;
   int slot = 0;
-  std::string role;  // "unified"; "prefill", "decode"
+  std::string role;  // "unified", "prefill" or "decode"
 
   std::string accelerator;    // AcceleratorClass
-  std::string resource_name;  // the class' resource, e.g. nvidia.com/gpu
+  std::string resource_name;  // the class's resource, e.g. nvidia.com/gpu
   std::map<std::string, std::string> node_selector;
   int gpus = 1;
-  int max_concurrency = 1;  // requests it may run at once
+  int max_concurrency = 1;  // requests that it may run at the same time
 
-  std::string engine;   // "Windlass" or another engine's type
-  std::string image;    // empty: the runtime's own default
-  std::string program;  // of a process on this machine; empty: found by the engine. Pods run what their image has
+  std::string engine;   // "Windlass" or another engine type
+  std::string image;    // empty: the runtime's default
+  std::string program;  // for a process on this machine; empty: found by engine. Pods use the program of their image
   std::vector<std::string> extra_args;
   std::vector<WorkerEnv> env;
-  std::string pod_template_json;  // spec.engine.podTemplate, "" where there is none; ignored by processes
+  std::string pod_template_json;  // spec.engine.podTemplate, "" if absent; ignored for processes
 
   std::string served_name;
   std::string model_uri;  // hf://, file:// or pvc://
@@ -55,29 +56,29 @@ struct Launch {
   double drain_timeout_s = 0;
   std::string priority_class;
 
-  // What a worker is recorded with. It covers what restarts a worker and nothing else: not its name and slot, not its role and
-  // so not its pool's name, not its concurrency. Workers with one hash are interchangeable, and one whose hash is no longer the
-  // wanted one is replaced. Only what a user says enters it, nothing that is as it is without a word, and nothing that a
-  // version of Windlass adds to a pod by itself, so that an upgrade replaces nobody.
+  // The hash that a worker is recorded with. It covers only what requires a restart: not the name and slot, not the role (nor
+  // the pool's name, which depends on it) and not the concurrency. Workers with equal hashes are interchangeable; a worker
+  // whose hash differs from the wanted one is replaced. The hash covers only values that a user set. Defaults, and what a
+  // version of Windlass adds to a pod itself, are excluded, so that an upgrade restarts no worker.
   //
-  // "v2-" and 16 hexadecimal digits. A version that has to count in another way writes its own beside the former one, separated
-  // by a space, so that each finds its own: behind it stands "v1-...", for a version that is rolled back to.
+  // The format is "v2-" and 16 hexadecimal digits. A version with a different hash writes its own next to the former one,
+  // separated by a space, so that each version finds its own. Today "v1-..." follows, for a rollback to the former version.
   [[nodiscard]] std::string hash() const;
-  // All that a worker which is what this launch says may be recorded with, by this version or one before.
+  // All hashes that this version or an earlier one may have recorded for a worker with this launch.
   [[nodiscard]] std::string known_hashes() const;
-  // Whether a worker that was recorded with this hash is what this launch says; `known_hashes`: its own, for whoever asks
-  // often.
+  // Whether a worker recorded with this hash matches this launch. Callers that check many workers pass the result of
+  // `known_hashes` in.
   [[nodiscard]] bool matches(const std::string& recorded_hash) const { return matches(recorded_hash, known_hashes()); }
   [[nodiscard]] static bool matches(std::string_view recorded_hash, std::string_view known_hashes);
 };
 
-// What a worker is now.
+// The current state of a worker.
 struct Worker {
   std::string name;
   std::string name_space;
   std::string service;
   std::string service_uid;
-  std::string instance;  // the installation of Windlass that started it
+  std::string instance;  // the Windlass installation that started it
   std::string pool;
   int slot = 0;
   std::string role;
@@ -87,93 +88,94 @@ struct Worker {
   std::string spec_hash;
 
   std::string address;  // "host:port", empty until it is known
-  std::string token;    // what it wants from whoever calls it; empty: nothing. Never to be logged
+  std::string token;    // callers must send this token; empty: none needed. Never log it
   bool ready = false;
-  bool failed = false;                     // it ended or crashes again and again; see message
-  bool unschedulable = false;              // no node has room for it
-  bool terminating = false;                // it was told to end
-  bool finished = false;                   // nothing of it runs any more
-  std::string node;                        // where it runs; empty: nowhere yet
-  bool says_ready = false;                 // its pod's own word, where its node does not answer and `ready` is false for that
-  bool node_gone = false;                  // that node is no more: nothing can run there
-  bool node_leaving = false;               // that node is being emptied: somebody else should take over
+  bool failed = false;         // it ended or keeps crashing; see message
+  bool unschedulable = false;  // no node has room for it
+  bool terminating = false;    // it was asked to end
+  bool finished = false;       // nothing of it is running
+  std::string node;            // node that it runs on; empty: none yet
+  // the pod's own readiness, if its node does not answer and `ready` is therefore false
+  bool says_ready = false;
+  bool node_gone = false;                  // its node no longer exists, so nothing runs there
+  bool node_leaving = false;               // its node is being emptied, so it should be replaced elsewhere
   std::optional<double> draining_since_s;  // wall clock; set by begin_drain()
   double created_s = 0;                    // wall clock
-  std::optional<double> scheduled_s;       // wall clock, where known: it has a node
+  std::optional<double> scheduled_s;       // wall clock, if known: when it got a node
   std::optional<double> ready_s;
   planner::WorkerTrouble trouble = planner::WorkerTrouble::kNone;
-  std::string message;  // why it is not ready, where that is known
+  std::string message;  // why it is not ready, if known
 
-  std::string uid;               // of this very incarnation
-  std::string resource_version;  // what a delete must still find
+  std::string uid;               // of this incarnation
+  std::string resource_version;  // a delete applies to this version only
 };
 
-// GPUs of one AcceleratorClass as they are.
+// Current GPUs of one AcceleratorClass.
 struct GpuCapacity {
   int nodes = 0;
   int allocatable = 0;
   int used_by_others = 0;  // held by pods that Windlass does not own
 };
 
-// What the runtime needs to know of a class to count its GPUs.
+// Selects the GPUs of a class, for counting.
 struct ClassSelector {
   std::string name;
   std::string resource_name;
   std::map<std::string, std::string> node_selector;
 };
 
-// How many ready workers of a service voluntary disruptions (a node that is being emptied) must leave.
+// The number of a service's ready workers that voluntary disruptions, such as emptying a node, must leave.
 struct DisruptionBudget {
   std::string name_space;
   std::string service;
   std::string service_uid;
-  int min_available = 0;  // 0: the service has no workers; nothing is to be protected
+  int min_available = 0;  // 0: the service has no workers, so nothing needs protection
 };
 
 class WorkerRuntime {
  public:
   virtual ~WorkerRuntime() = default;
 
-  // Takes in what has happened since the last step. Errors are retried by later steps and show in problem().
+  // Processes what has happened since the last step. Errors show in problem() and are retried by later steps.
   virtual void step(Instant now) = 0;
 
-  // What was read so far may lack what the cluster has by now: synced() is false until all has been read again.
+  // The data may be older than the cluster's current state: synced() is false until everything has been read again.
   virtual void read_anew(Instant /*now*/) {}
 
-  // Whether workers() is the whole truth yet. Nothing may be decided before.
+  // Whether workers() is complete. Before that, nothing may be decided.
   [[nodiscard]] virtual bool synced() const = 0;
 
-  // The last step's trouble, "" if there was none.
+  // The last step's problem, "" if there was none.
   [[nodiscard]] virtual std::string problem() const = 0;
 
-  // In the order of (namespace, name).
+  // In order of (namespace, name).
   [[nodiscard]] virtual std::vector<Worker> workers() const = 0;
 
   [[nodiscard]] virtual std::map<std::string, GpuCapacity> capacity(const std::vector<ClassSelector>& classes) const = 0;
 
-  // Whether the cluster would accept such a worker, without making one. kResourceExhausted: only a quota stands against it;
-  // kUnavailable: it could not be asked.
+  // Asks the cluster whether it would accept such a worker, without creating one. kResourceExhausted: only a quota prevents it.
+  // kUnavailable: the cluster could not be asked.
   [[nodiscard]] virtual Result<void> check(const Launch& spec) = 0;
 
   [[nodiscard]] virtual Result<void> create(const Launch& spec) = 0;
 
-  // Whether something that is none of workers() holds this name.
+  // Whether something that is not in workers() has this name.
   [[nodiscard]] virtual bool name_taken(const std::string& name_space, const std::string& name) const = 0;
 
-  // The cluster has asked for no more writes before this time (Retry-After); monotonic.
+  // The cluster asked for no writes before this time (Retry-After); monotonic.
   [[nodiscard]] virtual double not_before_s() const = 0;
 
-  // Makes the disruption budgets of these services what is said; others are left alone. Writes only what differs.
+  // Sets the disruption budgets of these services and leaves others alone. Writes only differences.
   [[nodiscard]] virtual Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) = 0;
 
-  // Marks the worker as draining where the next leader will find it. It goes on running.
+  // Marks the worker as draining, in a place where the next leader finds the mark. The worker keeps running.
   [[nodiscard]] virtual Result<void> begin_drain(const Worker& worker, Instant now) = 0;
 
-  // Tells it to end: no new requests, those in flight are finished within grace_s (nullopt: the
-  // drain timeout that it was started with), then it is killed.
+  // Asks the worker to end: it takes no new requests and has grace_s to finish those in flight (nullopt: the drain timeout that
+  // it was started with), then it is killed.
   [[nodiscard]] virtual Result<void> terminate(const Worker& worker, std::optional<double> grace_s) = 0;
 
-  // Lets go of a worker that has finished; without this it stays in workers().
+  // Removes a finished worker from workers(), where it would stay otherwise.
   [[nodiscard]] virtual Result<void> release(const Worker& worker) = 0;
 };
 

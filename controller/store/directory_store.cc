@@ -26,7 +26,7 @@ Result<std::string> read_file(const fs::path& path) {
   return text.str();
 }
 
-// What is no UTF-8 (a worker's last words, cut anywhere) is replaced: dump() would throw.
+// Replaces invalid UTF-8, which would make dump() throw: a worker's last log lines may be cut inside a character.
 std::string to_text(const nlohmann::json& value, int indent) {
   return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -40,7 +40,7 @@ bool earlier(const api::ObjectMeta& a, const api::ObjectMeta& b) {
 template <class Object>
 bool same_spec(const Object& a, const Object& b) {
   if constexpr (std::is_same_v<Object, api::PerformanceProfile>) {
-    return api::to_json(a).at("spec") == api::to_json(b).at("spec");  // tables have no equality of their own
+    return api::to_json(a).at("spec") == api::to_json(b).at("spec");  // tables have no equality operator
   } else {
     return a.spec == b.spec;
   }
@@ -54,7 +54,7 @@ Result<DirectoryStore> DirectoryStore::open(const fs::path& directory) {
     fs::create_directories(directory / folder, failed);
     if (failed) {
       return Error{ErrorCode::kPermissionDenied,
-                   fmt::format("--store: cannot make {}: {}", (directory / folder).string(), failed.message())};
+                   fmt::format("--store: cannot create {}: {}", (directory / folder).string(), failed.message())};
     }
   }
   return DirectoryStore(directory);
@@ -70,7 +70,7 @@ void DirectoryStore::step(Instant now) {
     Source source;
     source.modified = entry->last_write_time(gone);
     if (!gone) source.size = entry->file_size(gone);
-    if (gone) continue;  // removed while we looked: the next step sees the folder without it
+    if (gone) continue;  // removed while listing: the next step no longer sees it
     const auto old = sources_.find(entry->path());
     const bool known = old != sources_.end();
     const bool same = known && old->second.modified == source.modified && old->second.size == source.size;
@@ -82,7 +82,7 @@ void DirectoryStore::step(Instant now) {
       source.text = old->second.text;
       source.bad_reason = old->second.bad_reason;
     }
-    if (synced_ && !same) {  // just written, perhaps only half: the next step reads it, if it has come to rest by then
+    if (synced_ && !same) {  // just written, perhaps incompletely: the next step reads it if it has not changed again
       if (known) sources_.erase(old);
       found.emplace(entry->path(), std::move(source));
       continue;
@@ -105,7 +105,7 @@ void DirectoryStore::step(Instant now) {
     sources_.merge(found);
     return;
   }
-  changed = changed || !sources_.empty();  // what is left there has no file any more
+  changed = changed || !sources_.empty();  // the remaining sources have no file any more
   sources_ = std::move(found);
   if (changed) rebuild(now);
   synced_ = true;
@@ -119,7 +119,7 @@ void DirectoryStore::rebuild(Instant now) {
     if (!source.bad_reason.empty()) problem_ += (problem_.empty() ? "" : "\n") + source.bad_reason;
   }
   const auto objects = api::load_objects(texts);
-  if (!objects.ok()) {  // each file is good by itself: two of them define one object
+  if (!objects.ok()) {  // each file is valid alone, but two of them define the same object
     problem_ += (problem_.empty() ? "" : "\n") + objects.error().message;
     return;
   }
@@ -175,7 +175,7 @@ void DirectoryStore::adopt(Object& object, const std::vector<Object>& before, In
       return api::performance_profile_from_json(json);
     }
   }();
-  if (!old.ok()) return;  // written by another version: made anew
+  if (!old.ok()) return;  // written by another version: start over
   meta.uid = old->metadata.uid;
   meta.creation_timestamp = old->metadata.creation_timestamp;
   meta.generation = old->metadata.generation + (same_spec(*old, object) ? 0 : 1);
@@ -193,7 +193,7 @@ Result<void> DirectoryStore::write_file(const fs::path& path, const std::string&
   std::error_code failed;
   fs::create_directories(path.parent_path(), failed);
   const auto written = write_whole_file(path, text);
-  if (!written.ok()) return Error{ErrorCode::kUnavailable, written.error().message};  // no object is at fault
+  if (!written.ok()) return Error{ErrorCode::kUnavailable, written.error().message};  // not the fault of an object
   return {};
 }
 
@@ -253,18 +253,18 @@ Result<void> DirectoryStore::record_event(const api::ModelService& object, bool 
 }
 
 Result<std::string> DirectoryStore::config_map_value(const std::string& name_space, const api::KeyRef& ref, Instant) {
-  return Error{
-      ErrorCode::kInvalidArgument,
-      fmt::format("spec.model.config.configMapKeyRef: found {}/{}, but a folder of files holds no ConfigMaps; allowed are "
-                  "spec.model.config.inline and spec.model.architecture",
-                  name_space, ref.name)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("spec.model.config.configMapKeyRef: must not be set for objects in a "
+                                                        "folder, which has no ConfigMaps (got {}/{}); use "
+                                                        "spec.model.config.inline or spec.model.architecture",
+                                                        name_space, ref.name)};
 }
 
 Result<int> DirectoryStore::priority(const std::string& priority_class, Instant) {
   if (priority_class.empty()) return 0;
-  return Error{ErrorCode::kNotFound, fmt::format("spec.priorityClassName: found '{}', but a folder of files holds no "
-                                                 "PriorityClasses; allowed is none",
-                                                 priority_class)};
+  return Error{
+      ErrorCode::kNotFound,
+      fmt::format("spec.priorityClassName: must not be set for objects in a folder, which has no PriorityClasses (got '{}')",
+                  priority_class)};
 }
 
 }  // namespace windlass::controller

@@ -1,12 +1,11 @@
-// DirectoryStore: an ObjectStore that is a folder, for `windlass up`.
+// DirectoryStore is the ObjectStore for a folder, for `windlass up`.
 //
 //   DIR/objects/*.yaml                        ModelServices, AcceleratorClasses and PerformanceProfiles, written by people
-//   DIR/status/<kind>/<namespace>.<name>.json the whole object with its status, written here (whole files, never half)
-//   DIR/events.jsonl                          what happened, a line each
+//   DIR/status/<kind>/<namespace>.<name>.json the whole object with its status, written here, atomically
+//   DIR/events.jsonl                          events, one per line
 //
-// A file that has a mistake keeps its last good objects and shows in problem(); one that changes is read
-// once it has stayed the same for a step. uid, generation and creation time are given
-// here and found again after a restart in the status file.
+// A file with a mistake keeps its last good objects and shows in problem(). A changed file is read once it has stayed the same
+// for one step. The store assigns uid, generation and creation time, and finds them again in the status file after a restart.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +17,7 @@ namespace windlass::controller {
 
 class DirectoryStore final : public ObjectStore {
  public:
-  // Makes the folders. Error: they cannot be made.
+  // Creates the folders. Error: that failed.
   [[nodiscard]] static Result<DirectoryStore> open(const std::filesystem::path& directory);
 
   void step(Instant now) override;
@@ -30,7 +29,7 @@ class DirectoryStore final : public ObjectStore {
   [[nodiscard]] const std::vector<api::ModelService>& model_services() const override { return services_; }
   [[nodiscard]] const std::vector<api::AcceleratorClass>& accelerator_classes() const override { return classes_; }
   [[nodiscard]] const std::vector<api::PerformanceProfile>& performance_profiles() const override { return profiles_; }
-  // Mistakes are told by file, in problem().
+  // Empty: problem() reports mistakes by file.
   [[nodiscard]] const std::vector<BrokenObject>& broken_objects() const override { return none_broken_; }
   [[nodiscard]] Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) override;
   [[nodiscard]] Result<void> write_status(const api::AcceleratorClass& object,
@@ -50,9 +49,9 @@ class DirectoryStore final : public ObjectStore {
   struct Source {
     std::filesystem::file_time_type modified;
     std::uintmax_t size = 0;
-    bool settled = false;    // unchanged for a whole step: nobody is in the middle of writing it
-    std::string text;        // the last that could be read without a mistake
-    std::string bad_reason;  // what is wrong with the file as it is now
+    bool settled = false;    // unchanged for a whole step, so nobody is writing it
+    std::string text;        // the last text without mistakes
+    std::string bad_reason;  // the current problem of the file
   };
 
   void rebuild(Instant now);

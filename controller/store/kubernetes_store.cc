@@ -17,7 +17,7 @@ nlohmann::json identity(const kube::Resource& resource, const api::ObjectMeta& m
   return object;
 }
 
-// As the status of any object says; 0: it does not.
+// status.observedGeneration of any object; 0 if absent.
 std::int64_t observed_generation(const nlohmann::json& object) {
   const auto status = object.find("status");
   if (status == object.end() || !status->is_object()) return 0;
@@ -25,12 +25,13 @@ std::int64_t observed_generation(const nlohmann::json& object) {
   return observed != status->end() && observed->is_number_integer() ? observed->get<std::int64_t>() : 0;
 }
 
-// `manager`: whose fields these are from then on; empty: the client's own. Nobody else writes our status: what is there was
-// written by an older version of us.
+// `manager`: the field manager that owns these fields afterwards; empty: the client's own. Forcing is safe, because only older
+// versions of us have written our status before.
 Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resource, const api::ObjectMeta& meta,
                           nlohmann::json status, kube::ReflectorSet& cache, const std::string& manager = {}) {
   nlohmann::json object = identity(resource, meta);
-  // Of the state that it was decided from: what was sent while we led and arrives when another does changes nothing any more.
+  // Conditional on the version that the decision was made from, so that a write sent while we led changes nothing if it arrives
+  // under another leader.
   if (const nlohmann::json* known = cache.find(meta.name_space, meta.name))
     object["metadata"]["resourceVersion"] = known->at("metadata").value("resourceVersion", "");
   object["status"] = std::move(status);
@@ -60,7 +61,7 @@ template <class Object, class Parse>
 bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>& kind, Parse parse) {
   if (kind.generation == cache.generation()) return false;
   kind.generation = cache.generation();
-  // A list may come from a server that was set back to a backup, where a version can stand for another state.
+  // A server restored from a backup may reuse a version for a different state, so a new list is parsed again.
   const bool trusted = kind.lists == cache.lists();
   kind.lists = cache.lists();
   Kind<Object> fresh;
@@ -94,7 +95,7 @@ bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>
       keep(entry, std::move(*object));
       return;
     }
-    // What is behind metadata may be anything, and so may parts of it.
+    // Everything after metadata, and parts of metadata, may be malformed.
     const nlohmann::json& meta = json.at("metadata");
     const auto text = [&](const char* field) {
       const auto found = meta.find(field);
@@ -103,8 +104,8 @@ bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>
     BrokenObject broken{Object::kKind, text("namespace"), text("name"), text("uid"), 0, object.error().message};
     if (const auto found = meta.find("generation"); found != meta.end() && found->is_number_integer())
       broken.generation = found->template get<std::int64_t>();
-    // Its last good state stays: an object that a newer version wrote must not look deleted to us. But not one that is older
-    // than what a leader before us has acted on, or of an earlier object of this name: it would undo what came since.
+    // Keep the last good state: an object written by a newer version must not look deleted. Do not keep a state older than one
+    // that an earlier leader acted on, or one of an earlier object with this name: that would undo later changes.
     const bool ours = last_good != nullptr && last_good->metadata.uid == broken.uid &&
                       last_good->metadata.generation >= observed_generation(json);
     entry.broken = std::move(broken);
@@ -115,7 +116,7 @@ bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>
   return true;
 }
 
-// What is said of all kinds together.
+// Collects what all kinds report.
 void KubernetesStore::sum_up() {
   broken_.clear();
   unreadable_uids_.clear();
@@ -158,18 +159,19 @@ void KubernetesStore::read_anew(Instant now) {
   step(now);
 }
 
-// To a token that may read everything, a namespace that does not exist looks like an empty one.
+// To a token that may read everything, a namespace that does not exist looks empty.
 void KubernetesStore::look_for_namespaces(Instant now) {
   if (now.monotonic_s < next_namespaces_s_ || !service_cache_.synced()) return;
   next_namespaces_s_ = now.monotonic_s + kLookUpTtlS;
   for (const std::string& name : scope_.namespaces) {
     const auto found = client_.get(kube::resources::kNamespaces, "", name);
     const auto failed = [&](ErrorCode code) { return !found.ok() && found.error().code == code; };
-    if (failed(ErrorCode::kUnavailable) || failed(ErrorCode::kDeadlineExceeded)) return;  // nor would the others be answered
+    // the other requests would not be answered either
+    if (failed(ErrorCode::kUnavailable) || failed(ErrorCode::kDeadlineExceeded)) return;
     if (failed(ErrorCode::kNotFound)) {
       missing_namespaces_.insert(name);
     } else {
-      missing_namespaces_.erase(name);  // where it may not be read, the caches say so
+      missing_namespaces_.erase(name);  // if it may not be read, the caches report that
     }
   }
 }
@@ -187,8 +189,9 @@ Result<void> KubernetesStore::write_status(const api::ModelService& object, cons
 Result<void> KubernetesStore::write_status(const api::AcceleratorClass& object, const api::AcceleratorClassStatus& status) {
   const nlohmann::json* stored = class_cache_.find("", object.metadata.name);
   if (stored != nullptr && kube::instance_of(*stored) != scope_.instance) {
-    return Error{ErrorCode::kNotFound,
-                 fmt::format("AcceleratorClass {} is another installation's, which writes its status", object.metadata.name)};
+    return Error{
+        ErrorCode::kNotFound,
+        fmt::format("AcceleratorClass {} belongs to another installation, which writes its status", object.metadata.name)};
   }
   return apply_status(client_, kube::resources::kAcceleratorClasses, object.metadata, api::to_json(status), class_cache_);
 }
@@ -207,7 +210,7 @@ Result<void> KubernetesStore::write_condition(const BrokenObject& object, const 
   meta.name_space = object.name_space;
   meta.name = object.name;
   meta.uid = object.uid;
-  // A manager of this one condition: what else our status says stays ours.
+  // Uses a field manager for this one condition, so that the rest of our status stays ours.
   return apply_status(client_, resource, meta, {{"conditions", nlohmann::json::array({api::to_json(condition)})}}, cache,
                       "windlass-controller-unreadable");
 }

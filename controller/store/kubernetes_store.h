@@ -1,5 +1,5 @@
-// KubernetesStore: an ObjectStore that is the Kubernetes API, by list and watch, in the namespaces of its scope alone. Status
-// is written by server-side apply on the status subresource, so that it holds exactly what we say and nothing stale.
+// KubernetesStore is the ObjectStore for the Kubernetes API. It lists and watches only the namespaces of its scope. It writes
+// status by server-side apply on the status subresource, so that the status holds exactly what we set and nothing stale.
 #pragma once
 
 #include <map>
@@ -13,17 +13,17 @@
 
 namespace windlass::controller {
 
-// Which objects are this installation's, where a cluster has several. AcceleratorClasses are read by all; their status is
-// written by the one whose label they carry.
+// The objects of this installation, in a cluster with several. Every installation reads all AcceleratorClasses; only the one
+// named in a class's label writes its status.
 struct StoreScope {
   std::string instance = kube::kDefaultInstance;
-  std::set<std::string> namespaces;           // whose objects are read and served; empty: all
-  std::set<std::string> plain_names = {"*"};  // namespaces whose served names stand without them; "*": all
+  std::set<std::string> namespaces;           // namespaces whose objects are read and served; empty: all
+  std::set<std::string> plain_names = {"*"};  // namespaces whose served names have no namespace prefix; "*": all
 };
 
 class KubernetesStore final : public ObjectStore {
  public:
-  // `client` outlives this. `instance` names this process in events. `seed`: of back-off jitter.
+  // `client` outlives this. `instance` names this process in events. `seed`: for back-off jitter.
   KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed, StoreScope scope = {});
 
   void step(Instant now) override;
@@ -51,29 +51,29 @@ class KubernetesStore final : public ObjectStore {
 
  private:
   static constexpr double kLookUpRetryS = 5;
-  static constexpr double kLookUpTtlS = 60;    // ConfigMaps, PriorityClasses and Namespaces are read again after this
-  static constexpr double kLookUpKeepS = 600;  // and forgotten when nobody has asked for so long
+  static constexpr double kLookUpTtlS = 60;    // ConfigMaps, PriorityClasses and Namespaces are read again after this time
+  static constexpr double kLookUpKeepS = 600;  // unused entries are dropped after this time
 
-  // Answers from the cache; reads anew where that is due. A failed read leaves the last good value in force and is soon
-  // repeated. What nobody asks for any more is forgotten.
+  // Returns the cached value, or reads it again if due. After a failed read the last good value stays in use, and the read is
+  // retried soon. Unused entries are dropped.
   template <class Read>
   const Result<std::string>& look_up(const std::string& what, Instant now, Read read);
 
   struct LookUp {
     double until_s = 0;  // monotonic
-    double asked_s = 0;  // when somebody last wanted to know
-    bool known = false;  // value has been read, or is known not to exist
+    double asked_s = 0;  // last use
+    bool known = false;  // the value has been read, or is known not to exist
     Result<std::string> value = std::string();
   };
 
-  // The objects of one kind. Each is read once for each of its versions; one that cannot be read keeps its last good state.
+  // The objects of one kind. Each version is parsed once; an object that cannot be read keeps its last good state.
   template <class Object>
   struct Kind {
     struct Entry {
-      std::string version;               // version_key(); "": is read at every change
-      std::optional<std::size_t> index;  // in `objects`
+      std::string version;               // version_key(); "": parse on every change
+      std::optional<std::size_t> index;  // position in `objects`
       std::optional<BrokenObject> broken;
-      std::string foreign_uid = {};  // of another installation
+      std::string foreign_uid = {};  // if another installation's
     };
     std::vector<Object> objects;
     std::map<std::string, Entry> entries;  // by the cache's keys
@@ -97,7 +97,7 @@ class KubernetesStore final : public ObjectStore {
   std::vector<BrokenObject> broken_;  // of all kinds
   std::map<std::string, LookUp> look_ups_;
   double next_forget_s_ = 0;
-  std::set<std::string> missing_namespaces_;  // of the scope
+  std::set<std::string> missing_namespaces_;  // within the scope
   double next_namespaces_s_ = 0;
   std::string problem_;
   std::set<std::string> unreadable_uids_;

@@ -1,8 +1,8 @@
-// ObjectStore: where ModelServices, AcceleratorClasses and PerformanceProfiles are. The Kubernetes API, or a folder of YAML
+// ObjectStore holds the ModelServices, AcceleratorClasses and PerformanceProfiles: the Kubernetes API, or a folder of YAML
 // files.
 //
-// Level-based: the lists say what is there now. Single-threaded, driven by step(); lists and pointers into them hold until the
-// next step().
+// Level-based: the lists show the current objects. Single-threaded, driven by step(). Lists, and pointers into them, are valid
+// until the next step().
 #pragma once
 
 #include <set>
@@ -17,14 +17,14 @@
 
 namespace windlass::controller {
 
-// An object that is there and cannot be read as what it is now: written by a newer version, say.
+// An object whose current form cannot be read, for instance because a newer version wrote it.
 struct BrokenObject {
   std::string kind;
   std::string name_space;
   std::string name;
   std::string uid;
   std::int64_t generation = 0;
-  std::string message;  // what is wrong with it
+  std::string message;  // the problem
 
   bool operator==(const BrokenObject&) const = default;
 };
@@ -33,35 +33,35 @@ class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
 
-  // Takes in what has changed since the last step. Trouble is retried by later steps and shows in problem().
+  // Processes changes since the last step. Problems show in problem() and are retried by later steps.
   virtual void step(Instant now) = 0;
 
-  // What was read so far may lack what the cluster has by now: synced() is false until all has been read again.
+  // The data may be older than the cluster's current state: synced() is false until everything has been read again.
   virtual void read_anew(Instant /*now*/) {}
 
-  // Whether the lists of ModelServices and AcceleratorClasses are the whole truth yet. Nothing may be decided before.
+  // Whether the lists of ModelServices and AcceleratorClasses are complete. Before that, nothing may be decided.
   [[nodiscard]] virtual bool synced() const = 0;
 
-  // What is wrong now, for a person: an API server that refuses, a file that does not parse. "" if nothing is. An object that
-  // cannot be read keeps its last good state.
+  // Current problems, as text for people: an API server that refuses, a file that does not parse. "" if there are none. An
+  // object that cannot be read keeps its last good state.
   [[nodiscard]] virtual std::string problem() const = 0;
 
-  // UIDs of ModelServices that are there but cannot be read and were never read before: written by a newer version, say. Their
-  // workers are not ours to touch.
+  // UIDs of ModelServices that exist but were never readable, for instance because a newer version wrote them. Their workers
+  // must not be touched.
   [[nodiscard]] virtual const std::set<std::string>& unreadable_uids() const = 0;
 
-  // UIDs of ModelServices that belong to another installation: what works for them here is let go of.
+  // UIDs of ModelServices that belong to another installation. Workers that we still run for them are ended.
   [[nodiscard]] virtual const std::set<std::string>& foreign_uids() const = 0;
 
-  // Whether whoever keeps the objects also ends the workers of an object that is gone (Kubernetes' garbage collector does).
+  // Whether the store itself ends the workers of a deleted object, as Kubernetes' garbage collector does.
   [[nodiscard]] virtual bool collects_garbage() const = 0;
 
-  // In the order of (namespace, name).
+  // In order of (namespace, name).
   [[nodiscard]] virtual const std::vector<api::ModelService>& model_services() const = 0;
   [[nodiscard]] virtual const std::vector<api::AcceleratorClass>& accelerator_classes() const = 0;
-  // What is known of them; nothing waits for this list.
+  // Profiles known so far; synced() does not wait for them.
   [[nodiscard]] virtual const std::vector<api::PerformanceProfile>& performance_profiles() const = 0;
-  // Objects of any of the three kinds; where they were read before, their last good state stands in the lists above.
+  // Unreadable objects of all three kinds. If one was readable before, its last good state is in the lists above.
   [[nodiscard]] virtual const std::vector<BrokenObject>& broken_objects() const = 0;
 
   [[nodiscard]] virtual Result<void> write_status(const api::ModelService& object, const api::ModelServiceStatus& status) = 0;
@@ -70,10 +70,10 @@ class ObjectStore {
 
   [[nodiscard]] virtual Result<void> write_status(const api::PerformanceProfile& object,
                                                   const api::PerformanceProfileStatus& status) = 0;
-  // One condition of an object whose status as a whole cannot be written, since it cannot be read.
+  // Writes one condition of an object that cannot be read, so its status as a whole cannot be written.
   [[nodiscard]] virtual Result<void> write_condition(const BrokenObject& object, const api::Condition& condition) = 0;
 
-  // Tells people what happened to the service. Best effort.
+  // Records what happened to the service, for people. Best effort.
   [[nodiscard]] virtual Result<void> record_event(const api::ModelService& object, bool warning, const std::string& reason,
                                                   const std::string& message, Instant now) = 0;
 
@@ -81,7 +81,7 @@ class ObjectStore {
   [[nodiscard]] virtual Result<std::string> config_map_value(const std::string& name_space, const api::KeyRef& ref,
                                                              Instant now) = 0;
 
-  // The value of a PriorityClass; 0 for the empty name.
+  // The value of a PriorityClass; 0 for an empty name.
   [[nodiscard]] virtual Result<int> priority(const std::string& priority_class, Instant now) = 0;
 };
 

@@ -1,5 +1,5 @@
-// A walk over the tree. Numbers compare across int and double; values of different types are never equal; the order of other
-// mixed types is an error, as in CEL.
+// Evaluates a CEL tree recursively. Numbers compare across int and double. Values of different types are never equal. Ordering
+// other mixed types is an error, as in CEL.
 #include "controller/api/cel/evaluator.h"
 
 #include <limits>
@@ -138,7 +138,7 @@ class Evaluation {
     return arithmetic(op, left, right);
   }
 
-  // `deciding` is the value that settles the matter by itself: true for ||, false for &&.
+  // `deciding` is the operand that decides the result alone: true for ||, false for &&.
   Result<Value> logic(const Node& node, bool deciding) {
     const Result<Value> left = truth(*node.children[0]);
     if (left.ok() && left->json().get<bool>() == deciding) return boolean(deciding);
@@ -233,7 +233,7 @@ class Evaluation {
     return boolean(text.find(part) != std::string::npos);
   }
 
-  // all and exists take an error only if no other item decides, like && and ||; exists_one takes every error.
+  // Like && and ||, all and exists ignore an error if another item decides the result. exists_one reports every error.
   Result<Value> macro(const Node& node) {
     WINDLASS_ASSIGN_OR_RETURN(const Value over, run(*node.children[0]));
     if (over.is_type() || !over.json().is_structured()) return no_overload();
@@ -267,7 +267,7 @@ Result<Value> evaluate(const Node& expression, const json& self) { return Evalua
 Result<bool> evaluate_rule(const Node& expression, const json& self) {
   WINDLASS_ASSIGN_OR_RETURN(const Value value, evaluate(expression, self));
   if (value.is_type() || !value.json().is_boolean()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("found a {}, allowed is a bool", value.type_name())};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("must be a bool (got a {})", value.type_name())};
   }
   return value.json().get<bool>();
 }

@@ -1,4 +1,4 @@
-// One pass, no look-ahead beyond two characters.
+// Splits a CEL expression into tokens in one pass, with at most two characters of look-ahead.
 #include "controller/api/cel/lexer.h"
 
 #include <cctype>
@@ -58,7 +58,7 @@ class Lexer {
     const char quote = text_[at_++];
     std::string content;
     while (peek(0) != quote) {
-      if (at_ >= text_.size()) return refuse(begin, "the string has no end");
+      if (at_ >= text_.size()) return refuse(begin, "the string must end with its quote");
       char c = text_[at_++];
       if (c == '\\' && !raw) {
         const char escape = peek(0);
@@ -70,7 +70,7 @@ class Lexer {
           case '\\':
           case '\'':
           case '"': c = escape; break;
-          default: return refuse(at_ - 2, "this escape is outside the part of CEL that is interpreted");
+          default: return refuse(at_ - 2, "this escape is not supported");
         }
       }
       content += c;
@@ -87,7 +87,7 @@ class Lexer {
       ++at_;
       while (digit(peek(0))) ++at_;
     }
-    if (letter(peek(0))) return refuse(begin, "this number is outside the part of CEL that is interpreted");
+    if (letter(peek(0))) return refuse(begin, "this form of number is not supported");
     const std::string digits(text_.substr(begin, at_ - begin));
     if (decimals) {
       token->kind = TokenKind::kDouble;
@@ -97,7 +97,7 @@ class Lexer {
     errno = 0;
     token->kind = TokenKind::kInt;
     token->int_value = std::strtoll(digits.c_str(), nullptr, 10);
-    if (errno != 0) return refuse(begin, "the integer does not fit 64 bits");
+    if (errno != 0) return refuse(begin, "the integer must fit in 64 bits");
     return {};
   }
 
@@ -110,7 +110,7 @@ class Lexer {
     }
     const char c = text_[at_];
     if (std::string_view("()[].,?:!-+*/%<>").find(c) == std::string_view::npos) {
-      return refuse(at_, fmt::format("found '{}', which is outside the part of CEL that is interpreted", c));
+      return refuse(at_, fmt::format("must be a symbol of the supported part of CEL (got '{}')", c));
     }
     ++at_;
     return std::string(1, c);

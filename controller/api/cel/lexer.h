@@ -1,4 +1,4 @@
-// The words of a CEL expression.
+// Splits a CEL expression into tokens.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct Token {
   std::string text;  // identifier, symbol, or the string's content with its escapes resolved
   std::int64_t int_value = 0;
   double double_value = 0;
-  std::size_t offset = 0;  // in the expression, for messages
+  std::size_t offset = 0;  // in the expression; for error messages
 };
 
-// Symbols: ( ) [ ] . , ? : ! - + * / % < <= > >= == != && ||. Strings: '...' and "..." with escapes, r'...' without.
-// The last token is kEnd. The error names the offset and what was found.
+// Symbols: ( ) [ ] . , ? : ! - + * / % < <= > >= == != && ||. Strings: '...' and "..." with escapes, r'...' without. The last
+// token is kEnd. The error has the offset and the offending text.
 [[nodiscard]] Result<std::vector<Token>> lex(std::string_view expression);
 
 }  // namespace windlass::api::cel

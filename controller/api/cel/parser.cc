@@ -1,4 +1,4 @@
-// Pratt parser over the tokens; functions are checked by name and number of arguments as they are met.
+// A Pratt parser over the tokens. It checks each function's name and argument count.
 #include "controller/api/cel/parser.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 
-// CEL's precedences, weakest first; the ternary is handled apart.
+// CEL's precedences, weakest first. The ternary is handled separately.
 int binding(const Token& token) {
   if (token.kind == TokenKind::kIdentifier) return token.text == "in" ? 3 : 0;
   if (token.kind != TokenKind::kSymbol) return 0;
@@ -41,7 +41,7 @@ struct Function {
   std::string_view name;
   bool method;
   bool global;
-  std::size_t arguments;  // the receiver counts
+  std::size_t arguments;  // includes the receiver
 };
 constexpr std::array<Function, 6> kFunctions = {{{"size", true, true, 1},
                                                  {"type", false, true, 1},
@@ -78,7 +78,7 @@ class Parser {
   [[nodiscard]] Error refuse(const Token& token, const std::string& allowed) const {
     const std::string found = token.kind == TokenKind::kEnd ? "the end" : fmt::format("'{}'", text_of(token));
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("at character {} of `{}`: found {}, allowed is {}", token.offset + 1, text_, found, allowed)};
+                 fmt::format("at character {} of `{}`: must be {} (got {})", token.offset + 1, text_, allowed, found)};
   }
   static std::string text_of(const Token& token) {
     if (token.kind == TokenKind::kInt) return fmt::format("{}", token.int_value);
@@ -209,7 +209,7 @@ class Parser {
       if (function.name == name.text && (as_method ? function.method : function.global)) return &function;
     }
     return refuse(name,
-                  "a function of the part of CEL that is interpreted: has, size, type, startsWith, endsWith, contains, "
+                  "a function of the supported part of CEL:  has, size, type, startsWith, endsWith, contains, "
                   "matches, all, exists, exists_one");
   }
 

@@ -1,4 +1,4 @@
-// A CEL expression as a tree. Pratt parser; CEL's own precedences.
+// Parses a CEL expression into a tree.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ enum class NodeKind {
   kUnary,     // name ("!", "-") children[0]
   kBinary,    // children[0] name children[1]
   kTernary,   // children[0] ? children[1] : children[2]
-  kCall,      // name(children...); a method's receiver comes first
+  kCall,      // name(children...); a method's receiver is children[0]
   kMacro,     // children[0].name(variable, children[1]): all, exists, exists_one
 };
 
@@ -32,12 +32,12 @@ struct Node {
   std::string name;
   std::string variable;
   Value literal;
-  std::optional<std::regex> pattern;  // of matches() with a literal argument, compiled once
+  std::optional<std::regex> pattern;  // for matches() with a literal argument, compiled once
   std::vector<std::unique_ptr<Node>> children;
 };
 
-// Everything outside the subset is an error here, at load time: an unknown function, variable, macro or operator, a wrong
-// number of arguments, a pattern that is no literal or does not compile. The variable of the expression is `self`.
+// Reports everything outside the supported subset at load time: an unknown function, variable, macro or operator, a wrong
+// number of arguments, and a pattern that is not a literal or does not compile. The expression's variable is `self`.
 [[nodiscard]] Result<std::unique_ptr<Node>> parse(std::string_view expression);
 
 }  // namespace windlass::api::cel

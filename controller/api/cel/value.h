@@ -1,6 +1,6 @@
-// A CEL value: JSON, or one of CEL's types (what type(x) gives).
+// A CEL value: JSON, or a CEL type (the result of type(x)).
 //
-// Values share the JSON they came from, so that `self` is never copied. Plain data, usable on any thread.
+// Values share the JSON they came from, so that `self` is never copied. Plain data; usable on any thread.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class Value {
  public:
   Value() : Value(nlohmann::json(nullptr)) {}
   explicit Value(nlohmann::json owned) : json_(std::make_shared<const nlohmann::json>(std::move(owned))) {}
-  // A part of what `whole` owns, or (with an empty whole) of JSON that outlives the value.
+  // `part` belongs to `whole`. If `whole` is empty, `part` must outlive the value.
   Value(const std::shared_ptr<const nlohmann::json>& whole, const nlohmann::json& part) : json_(whole, &part) {}
 
   static Value of_type(std::string name) {

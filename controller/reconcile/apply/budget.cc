@@ -1,8 +1,8 @@
-// budget: decides how many of a service's workers may be evicted at once, as its PodDisruptionBudget says.
+// budget computes how many of a service's workers may be evicted at the same time, for its PodDisruptionBudget.
 //
-// As many ready workers as the plan wants may not be evicted at once, but one always may where there are several: a node must
-// be able to be emptied. The only one stays until its successor, which is started as soon as its node is cordoned, is ready.
-// Workers that drain are ready for Kubernetes, so they come on top, and end by themselves.
+// As many ready workers as the plan wants must remain, except that one of several may always be evicted, so that a node can be
+// emptied. A single worker stays until its replacement is ready; that starts as soon as the worker's node is cordoned. Draining
+// workers count as ready in Kubernetes, so they are added, and they end by themselves.
 #include <algorithm>
 
 #include "controller/reconcile/apply/step.h"

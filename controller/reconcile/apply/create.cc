@@ -1,4 +1,4 @@
-// create: decides whether the cluster would take a pool's workers, how many may be made now, and in which slots.
+// create decides whether the cluster would accept a pool's workers, how many may be created now, and in which slots.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -20,10 +20,10 @@ void back_off(ApplyStep& step, ServiceStep& own, const Backoffs::Place& place, c
   if (news) step.applied.happenings.push_back({&own.service, true, code, error.message});
 }
 
-// Where a pool's workers cannot be made now.
+// Slots in which no worker of the pool can be created now.
 struct Slots {
-  std::set<int> held;   // their turn, but not yet
-  std::set<int> taken;  // their names are in use, by workers that are going or have another role too
+  std::set<int> held;   // in back-off
+  std::set<int> taken;  // in use, by workers that are going or that have another role too
 };
 
 Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::PoolId& pool) {
@@ -37,7 +37,7 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::Poo
   }
   for (const Worker& worker : own.workers) {
     if (worker.pool != pool.name) continue;
-    // One that failed is followed in its own slot, where its failures are counted; the others need not wait for it.
+    // A failed worker's successor uses the same slot, which counts the failures. Other slots need not wait for it.
     const bool failed_here = pool_of(worker) == pool && (worker.finished || worker.terminating) &&
                              worker.trouble != planner::WorkerTrouble::kNodeLost &&
                              (backoffs.find({pool, worker.slot, FailureKind::kEnded}) != nullptr ||
@@ -47,7 +47,7 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::Poo
   const api::ObjectMeta& metadata = own.service.metadata;
   const Observation& observation = step.context.observation;
   for (const std::vector<Worker>* former : {&observation.orphans, &observation.strays}) {
-    for (const Worker& worker : *former) {  // of an earlier service of this name
+    for (const Worker& worker : *former) {  // of an earlier service with this name
       const bool same_name = worker.name_space == metadata.name_space && worker.service == metadata.name;
       if (same_name && worker.pool == pool.name) slots.taken.insert(worker.slot);
     }
@@ -55,7 +55,7 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::Poo
   return slots;
 }
 
-// Creates one worker. False: no further one of the pool can be made now.
+// Creates one worker. False: no more workers of the pool can be created now.
 bool create(ApplyStep& step, ServiceStep& own, const planner::Pool& pool, int slot, const Launch& spec) {
   Backoffs& backoffs = own.memory.backoffs;
   own.asked_for.push_back({spec.pool, slot, spec.accelerator, spec.gpus});
@@ -68,8 +68,8 @@ bool create(ApplyStep& step, ServiceStep& own, const planner::Pool& pool, int sl
     return true;
   }
   const ErrorCode code = created.error().code;
-  // The name is there although we do not see it yet: a matter of this slot alone. It counts, so that a cache which lags
-  // behind makes no worker too many.
+  // The name exists although we do not see the pod yet. Only this slot is affected. Count it, so that a lagging cache does not
+  // make us create too many.
   const bool of_slot = code == ErrorCode::kAlreadyExists;
   const FailureKind kind = code == ErrorCode::kResourceExhausted ? FailureKind::kQuota : FailureKind::kCreate;
   back_off(step, own, {pool.id(), of_slot ? slot : kWholePool, kind}, spec.name, created.error(),
@@ -88,10 +88,10 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
   for (int slot = 0; count > 0; ++slot) {
     if (slots.taken.contains(slot)) continue;
     const Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator);
-    if (step.context.runtime.name_taken(spec.name_space, spec.name)) continue;  // somebody else's
+    if (step.context.runtime.name_taken(spec.name_space, spec.name)) continue;  // not one of ours
     if (!step.may_write()) return;
     --count;
-    if (slots.held.contains(slot)) {  // its turn, but not yet; the others need not wait for it
+    if (slots.held.contains(slot)) {  // in back-off; other slots need not wait for it
       step.applied.waiting = true;
     } else if (!create(step, own, pool, slot, spec)) {
       return;
@@ -101,8 +101,8 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
 
 }  // namespace
 
-// Whether the cluster would take workers of this pool as the spec has them now. Asked once for each new spec, before anything
-// that runs is touched for it.
+// Whether the cluster would accept workers of this pool with the current spec. Checked once per new spec, before any running
+// worker is touched for it.
 bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
   const planner::Pool& pool = wanted.pool;
   if (pool.workers == 0) return true;
@@ -116,7 +116,7 @@ bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
       return false;
     }
     const auto checked = step.context.runtime.check(wanted.spec);
-    // A quota is no word on what the worker is; creating it will meet it again, where that matters.
+    // A quota says nothing about the spec itself. Creating the worker will run into it if it matters.
     if (!checked.ok() && checked.error().code != ErrorCode::kResourceExhausted) {
       const bool refused =
           checked.error().code == ErrorCode::kInvalidArgument || checked.error().code == ErrorCode::kPermissionDenied;
@@ -131,30 +131,30 @@ bool accepted(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
   return true;
 }
 
-// `mine`: the pool's workers that are as it wants them, fewer than planned. Workers of this pool that are outdated stand in the
-// new ones' place until they go: one more than planned at a time, and that only where every budget leaves it.
+// `mine`: the pool's workers that match the plan, fewer than planned. Outdated workers of this pool stand in for the new ones
+// until they go. The pool may exceed its planned size by one, and only if every budget allows it.
 void create_missing(ApplyStep& step, ServiceStep& own, const Wanted& wanted, const std::vector<const Worker*>& mine) {
   const planner::Pool& pool = wanted.pool;
   const int missing = pool.workers - static_cast<int>(mine.size());
   const int live = static_cast<int>(
       std::count_if(own.active.begin(), own.active.end(), [&](const Worker* worker) { return pool_of(*worker) == pool.id(); }));
   const bool replacing = live > static_cast<int>(mine.size());
-  // A surge comes on top of those that the plan is owed; next to a lost worker they come one by one.
+  // A surge comes in addition to the workers that the plan lacks. Next to a lost worker, create them one at a time.
   const int more = own.lost.empty() ? std::max(0, pool.workers - live) + 1 : 1;
   const bool room = (replacing || !own.lost.empty()) && has_room(step, own, wanted, more);
   const int surge = replacing && room ? 1 : 0;
   int may = std::clamp(pool.workers + surge - live, 0, missing);
   if (may > 0 && !own.lost.empty()) {
-    // A successor elsewhere may stand next to the lost one only inside every budget.
+    // A replacement may run in addition to the lost worker only within every budget.
     if (!room) give_up(step, own.service, *own.lost.front());
     may = room ? 1 : 0;
   }
-  // What this pool is planned to have fits next to what others are planned to keep, but those that are to go may be there yet:
-  // they make room first.
+  // This pool's planned size fits next to the planned sizes of others, but workers that must go may still be there; they make
+  // room first.
   int fits = 0;
   while (fits < may && inside_budget(step, own, pool, fits + 1)) ++fits;
   if (fits > 0) create_some(step, own, wanted, fits);
-  // The next one makes room only once those that came before it serve.
+  // Free room for the next worker only once the earlier new ones are ready.
   const bool all_serve = std::all_of(mine.begin(), mine.end(), [](const Worker* worker) { return worker->ready; });
   const bool none_fits = may > 0 && fits == 0;
   own.wants_room = own.wants_room || none_fits || (replacing && surge == 0 && fits == 0 && all_serve);

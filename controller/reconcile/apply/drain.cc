@@ -1,4 +1,4 @@
-// drain: decides which of several workers go first, and begins their drain.
+// drain decides which of several workers go first, and begins their drain.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ double running_requests(const Signals& signals, const Worker& worker) {
 void drain(ApplyStep& step, const api::ModelService& service, const Worker& worker) {
   if (!step.may_write()) return;
   WorkerRuntime& runtime = step.context.runtime;
-  // One that never became ready has nothing in flight.
+  // A worker that never became ready has nothing in flight.
   const auto result =
       worker.ready_s || worker.ready ? runtime.begin_drain(worker, step.context.now) : runtime.terminate(worker, kQuietGraceS);
   step.note(result, "draining " + chain_id(worker));
@@ -29,7 +29,7 @@ void drain(ApplyStep& step, const api::ModelService& service, const Worker& work
 
 }  // namespace
 
-// Those that give least go first: in trouble, not ready, then fewest requests, then the highest slot.
+// The least useful go first: in trouble, not ready, then fewest requests, then the highest slot.
 void drain_some(ApplyStep& step, const api::ModelService& service, std::vector<const Worker*> candidates, int count) {
   const Signals& signals = step.context.signals;
   std::sort(candidates.begin(), candidates.end(), [&](const Worker* a, const Worker* b) {

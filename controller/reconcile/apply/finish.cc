@@ -1,7 +1,7 @@
-// finish: decides when a worker that drains is ended, and lets go of one that has ended.
+// finish decides when a draining worker is ended, and removes ended workers.
 //
-// A drain is over once nobody needs the worker: every gateway knows that it drains, and what was read after that shows nothing
-// in flight. A worker that outlives its drainTimeout is ended anyway.
+// A drain is complete when nobody needs the worker: every gateway knows that it drains, and metrics read after that show no
+// requests in flight. A worker that exceeds its drainTimeout is ended anyway.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,12 +12,14 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kOverdueGraceS = 5;  // for a worker that has outlived its drainTimeout
-constexpr double kSettleS = 5;        // after taking the lead: time for the gateways to find us before anything is ended
-constexpr double kStuckS = 60;        // people hear of a worker that is still there this long after its drainTimeout
-constexpr double kDrainWatchS = 60;   // a drain that another leader began is watched at least this long before it is overdue
+constexpr double kOverdueGraceS = 5;  // for a worker that exceeded its drainTimeout
+constexpr double kSettleS = 5;        // after becoming leader: time for the gateways to find us before any worker is ended
+constexpr double kStuckS = 60;        // report a worker that still exists this long after its drainTimeout
+// a drain begun by another leader is watched at least this long before it counts as overdue
+constexpr double kDrainWatchS = 60;
 
-// Ended by itself (evicted, refused by its node): its successor must not follow at once, again and again.
+// The worker ended by itself (evicted, rejected by its node), so its replacement must back off instead of following immediately
+// each time.
 void back_off_if_failed(ApplyStep& step, const api::ModelService& service, const Worker& worker) {
   const bool by_itself = worker.failed && !worker.terminating && worker.trouble != planner::WorkerTrouble::kNodeLost;
   const Backoffs::Place place{pool_of(worker), worker.slot, FailureKind::kEnded};
@@ -31,13 +33,13 @@ void back_off_if_failed(ApplyStep& step, const api::ModelService& service, const
   (void)backoffs.failed(place, step.now_s(), "WorkerFailed", what);
 }
 
-// How long the worker has drained, by our own clock since we first saw it. What it had drained before under another leader is
-// known by that one's wall clock alone; so it is believed only as far as a minute remains, and a clock that is hours off
-// neither ends a request at once nor holds the worker for longer than one drainTimeout.
+// How long the worker has drained, by our own clock since we first saw it. Draining time under an earlier leader is known only
+// from that leader's wall clock. It is trusted only as far as at least a minute remains, so that a clock that is hours off
+// neither ends requests immediately nor keeps the worker for more than one drainTimeout.
 double drained_for_s(ApplyStep& step, const Worker& worker, double drain_timeout_s) {
   const auto [drain, is_new] = step.state.drains.try_emplace(worker.uid);
   if (is_new) {
-    // The table in force was made from the observation that shows the worker draining, so it is the first that can say so.
+    // The table in force was built from the observation in which the worker drains, so it is the first table that can say so.
     drain->second.version = step.context.table;
     drain->second.seen_s = step.now_s();
     const double most_s = drain_timeout_s - std::min(kDrainWatchS, drain_timeout_s);
@@ -56,7 +58,7 @@ void tell_if_stuck(ApplyStep& step, const api::ModelService& service, const Work
                    drained_s, drain_timeout_s, worker.message.empty() ? "" : ": ", worker.message)});
 }
 
-// Whether every gateway knows that the worker drains, and since then neither they nor it have a request in flight.
+// Whether every gateway knows that the worker drains, and neither they nor the worker have shown a request in flight since.
 bool is_quiet(ApplyStep& step, const Worker& worker) {
   const ApplyContext& context = step.context;
   if (step.now_s() - step.state.leading_since_s < kSettleS) return false;
@@ -65,13 +67,13 @@ bool is_quiet(ApplyStep& step, const Worker& worker) {
                                     [&](const GatewayPeer& gateway) { return gateway.acknowledged >= drain->second.version; });
   if (!all_know) return false;
   if (!drain->second.acknowledged_s) drain->second.acknowledged_s = step.now_s();
-  // Only what was read after the acknowledgement counts: an older page may have missed the last request.
+  // Only pages read after the acknowledgement count; an older page may have missed the last request.
   const double since_s = *drain->second.acknowledged_s;
   const auto in_flight = context.signals.in_flight(context.gateways, chain_id(worker));
   if (!in_flight || in_flight->at_s <= since_s || in_flight->value > 0) return false;
   const WorkerLoad* load = context.signals.worker_load(worker.uid);
   const auto inside = load == nullptr ? std::nullopt : load->requests();
-  // A worker that never told its load, or one that does not run: the gateways' word is all there is.
+  // The worker never reported its load, or it does not run, so only the gateways' data is available.
   if (!inside || worker.failed) return true;
   return inside->at_s > since_s && inside->value <= 0;
 }
@@ -106,7 +108,7 @@ void finish(ApplyStep& step, const api::ModelService& service, const Worker& wor
   }
 }
 
-// Nobody's worker any more. It is asked to end, and finishes what it has in flight.
+// A worker without a service. It is asked to end and finishes its requests.
 void let_go(ApplyStep& step, const Worker& worker) {
   if (!step.may_write()) return;
   if (worker.finished) {

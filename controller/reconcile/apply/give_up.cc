@@ -1,7 +1,7 @@
-// give up: decides which workers' nodes are lost, and when such a worker is asked to end although nobody can see it.
+// give up decides which workers' nodes are lost, and when such a worker is asked to end although nobody can see it.
 //
-// It ends when the node comes back or is removed. Nothing is given up while most nodes seem lost: then it is more likely that
-// the cluster cannot see.
+// The pod ends when its node comes back or is removed. While most nodes seem lost, no worker is given up: then the control
+// plane has more likely lost its view of the cluster.
 #include <map>
 #include <set>
 #include <string>
@@ -14,8 +14,9 @@
 namespace windlass::controller {
 namespace {
 
-constexpr double kNodeLostS = 300;  // a worker whose node does not answer for this long is given up, as Kubernetes does
-constexpr double kMassLoss = 0.55;  // beyond this share of lost workers it is more likely the cluster that cannot see
+// a worker is given up if its node has not answered for this long, the same as Kubernetes' default
+constexpr double kNodeLostS = 300;
+constexpr double kMassLoss = 0.55;  // if a larger share of workers seems lost, the control plane has more likely lost its view
 constexpr int kMassLossWorkers = 3;
 
 }  // namespace
@@ -38,8 +39,7 @@ void look_for_lost_nodes(ApplyStep& step) {
   step.mass_loss = count >= kMassLossWorkers && count > kMassLoss * placed;
 }
 
-// A pod that says it is ready is not given up: Kubernetes takes that back from the pods of a lost node, so we know of one of
-// them late.
+// A pod that reports ready is not given up: Kubernetes clears readiness on lost nodes, so our data is late.
 void give_up(ApplyStep& step, const api::ModelService& service, const Worker& worker) {
   if (step.mass_loss || worker.says_ready || !step.may_write()) return;
   const auto ended = step.context.runtime.terminate(worker, std::nullopt);

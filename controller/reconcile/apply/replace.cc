@@ -1,5 +1,4 @@
-// replace: decides which workers go because another shall stand in their place: those that fail where they are, and those of a
-// configuration that is no longer wanted.
+// replace decides which workers are replaced: those that keep failing where they are, and those with an outdated configuration.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -10,8 +9,8 @@
 namespace windlass::controller {
 namespace {
 
-// A worker that fails where it is (crash loop, out of memory, image) is made again after a back-off of its own, for another
-// node may do better. The kubelet goes on trying meanwhile.
+// A worker that keeps failing where it is (crash loop, out of memory, image) is recreated after a separate back-off, because
+// another node may do better. The kubelet keeps retrying meanwhile.
 void replace_if_failing(ApplyStep& step, ServiceStep& own, const Worker& worker) {
   if (!worker.failed) {
     step.state.failing.erase(worker.uid);
@@ -32,7 +31,7 @@ void replace_if_failing(ApplyStep& step, ServiceStep& own, const Worker& worker)
   if (!ended.ok()) return;
   step.state.failing.erase(worker.uid);
   step.applied.happenings.push_back({&own.service, false, "WorkerReplaced",
-                                     fmt::format("replacing worker {}, which failed for {:.0f} s: {}", worker.name,
+                                     fmt::format("replacing worker {}, which has been failing for {:.0f} s: {}", worker.name,
                                                  step.now_s() - running->failed_s, worker.message)});
 }
 
@@ -42,8 +41,8 @@ void replace_failing(ApplyStep& step, ServiceStep& own) {
   for (const Worker* worker : own.active) replace_if_failing(step, own, *worker);
 }
 
-// Outdated workers go as the new ones become ready; where the new ones find no room, one of the old ones makes it, unless one
-// is on its way out already.
+// Outdated workers go as new ones become ready. If there is no room for a new one, one outdated worker goes first, unless one
+// is already going.
 void replace_outdated(ApplyStep& step, const ServiceStep& own) {
   std::vector<const Worker*> outdated;
   int ready_outdated = 0;
@@ -61,7 +60,7 @@ void replace_outdated(ApplyStep& step, const ServiceStep& own) {
   if (const int count = not_ready + spare; count > 0) {
     drain_some(step, own.service, outdated, count);
   } else if (own.wants_room && !making_room) {
-    // On a node that is being emptied nobody finds room.
+    // Removing a worker from a node that is being emptied frees no room.
     std::erase_if(outdated, [](const Worker* worker) { return worker->node_leaving; });
     drain_some(step, own.service, outdated, 1);
   }

@@ -1,5 +1,5 @@
-// room: decides whether more workers may stand next to those that are there: inside the service's money, its limits and its
-// shares of classes, and on what the class has free.
+// room decides whether more workers may be added: within the service's budget, its worker limits, its shares of classes, and
+// the class's free GPUs.
 #include <algorithm>
 
 #include "controller/reconcile/apply/step.h"
@@ -12,11 +12,11 @@ double price(const Observation& observation, const std::string& accelerator) {
   return found == observation.classes.end() ? 0.0 : found->second->spec.price_per_hour.value_or(0);
 }
 
-// GPUs of the class that workers of ours hold, of any service.
+// GPUs of the class that our workers hold, over all services.
 std::int64_t held_gpus(const Observation& observation, const std::string& accelerator, bool elastic) {
   std::int64_t held = 0;
   const auto add = [&](const Worker& worker) {
-    // What the nodes offer does not count nodes that are lost or being emptied, nor then what is held on them.
+    // The nodes' capacity excludes lost nodes and nodes being emptied, so exclude the GPUs held there too.
     const bool counted = elastic || (worker.trouble != planner::WorkerTrouble::kNodeLost && !worker.node_leaving);
     if (worker.accelerator == accelerator && !worker.finished && counted) held += worker.gpus;
   };
@@ -28,7 +28,7 @@ std::int64_t held_gpus(const Observation& observation, const std::string& accele
 
 }  // namespace
 
-// `more` workers of the pool: the service's money and its shares of classes.
+// Whether `more` workers of the pool fit the service's budget and its shares of classes.
 bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::Pool& pool, int more) {
   const Observation& observation = step.context.observation;
   double cost = more * pool.spec.gpus() * price(observation, pool.spec.accelerator);
@@ -48,7 +48,7 @@ bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner:
   });
 }
 
-// `more` workers of the pool: the budget, the service's count of workers and what the class has free.
+// Whether `more` workers of the pool fit the budget, the service's worker limits and the class's free GPUs.
 bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more) {
   const Observation& observation = step.context.observation;
   const planner::Pool& pool = wanted.pool;

@@ -1,5 +1,5 @@
-// What the verbs of apply share: ApplyStep is one step over all services, ServiceStep the part of it that is one service.
-// apply.cc owns both and calls the verbs in order. Each verb stands in the file of its name, which opens with what it decides.
+// State that the verbs of apply share: ApplyStep is one step over all services, ServiceStep the part for one service. apply.cc
+// owns both and calls the verbs in order. Each verb is in the file of its name, whose header says what it decides.
 #pragma once
 
 #include <optional>
@@ -11,27 +11,27 @@
 
 namespace windlass::controller {
 
-inline constexpr double kQuietGraceS = 30;  // for a worker that nobody uses any more; it ends at once, unless we were wrong
+inline constexpr double kQuietGraceS = 30;  // for a worker without requests; it ends immediately unless that was wrong
 
 struct ApplyStep {
   const ApplyContext& context;
   ControllerState& state;
   Applied applied = {};
-  bool mass_loss = false;  // most workers' nodes seem lost at once
+  bool mass_loss = false;  // most workers' nodes seem to be lost
 
   [[nodiscard]] double now_s() const { return context.now.monotonic_s; }
 
-  // Ten thousand writes take minutes: meanwhile nobody would tell the gateways of a worker that is ready.
+  // Ten thousand writes take minutes, during which the gateways would not learn of ready workers.
   [[nodiscard]] bool out_of_time() const { return context.time_is_up && context.time_is_up(); }
 
-  // Whether the cluster takes writes now. What cannot be done yet is done by a later step.
+  // Whether the cluster accepts writes now. Later steps do the rest.
   [[nodiscard]] bool may_write() {
     if (now_s() >= context.runtime.not_before_s() && !out_of_time()) return true;
     applied.waiting = true;
     return false;
   }
 
-  // Remembers how an action on a worker went. That it is gone already is no error.
+  // Records the result of an action on a worker. A worker that is already gone is not an error.
   void note(const Result<void>& result, const std::string& what) {
     if (result.ok()) {
       applied.changed = true;
@@ -41,7 +41,7 @@ struct ApplyStep {
   }
 };
 
-// A worker that this step asked for: it stands in no observation yet.
+// A worker requested in this step; the observation does not contain it yet.
 struct AskedFor {
   std::string pool;
   int slot = 0;
@@ -54,19 +54,19 @@ struct ServiceStep {
   const planner::ServicePlan& plan;
   const std::vector<Worker>& workers;
   ServiceMemory& memory;
-  std::vector<const Worker*> active = {};  // those that are to stay, and whose node answers
-  std::vector<const Worker*> lost = {};    // those whose node does not
-  std::set<const Worker*> current = {};    // of the active, those that are as the plan wants them
-  int ready_current = 0;                   // of these, the ready ones
-  bool wants_room = false;                 // a new worker cannot be placed before an outdated one goes
+  std::vector<const Worker*> active = {};  // those that should stay and whose node answers
+  std::vector<const Worker*> lost = {};    // those whose node does not answer
+  std::set<const Worker*> current = {};    // the active ones that match the plan
+  int ready_current = 0;                   // the ready ones of these
+  bool wants_room = false;                 // a new worker has no room before an outdated one goes
   std::vector<AskedFor> asked_for = {};
 };
 
-// A pool of the plan as workers are made for it.
+// A pool of the plan, and the specification of its workers.
 struct Wanted {
   const planner::Pool& pool;
   const api::AcceleratorClass& accelerator;
-  Launch spec;         // of slot 0
+  Launch spec;         // for slot 0
   std::string hashes;  // Launch::known_hashes
 
   [[nodiscard]] bool is(const Worker& worker) const {

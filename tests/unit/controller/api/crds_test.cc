@@ -1,5 +1,5 @@
-// crds/, charts/ and examples/ as files: every field is described, copies are copies, examples load, the chart renders as it
-// did.
+// crds/, charts/ and examples/ as files: every field has a description, copies are identical, examples load, and the chart
+// renders to its golden file.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -53,7 +53,7 @@ json schema_of(const fs::path& file) {
   return crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema");
 }
 
-// Given each CRD, a description is expected on every field (but metadata, where the API server allows none), as a sentence.
+// Given each CRD; expects a description on every field (except metadata, where the API server allows none), as a sentence.
 TEST(Crds, DescribeEveryField) {
   int fields = 0;
   for (const fs::path& file : yaml_files("crds")) {
@@ -68,7 +68,7 @@ TEST(Crds, DescribeEveryField) {
   EXPECT_GT(fields, 130);
 }
 
-// Given each CRD, a maximum is expected on everything that the user writes and a rule may read: texts, lists and maps of spec.
+// Given each CRD; expects a maximum size for everything in spec that a user writes and a rule may read: texts, lists and maps.
 TEST(Crds, LimitTheSizeOfEverythingInSpec) {
   for (const fs::path& file : yaml_files("crds")) {
     each_field(schema_of(file)["properties"]["spec"], ".spec", [&](const std::string& path, const json& field) {
@@ -82,8 +82,8 @@ TEST(Crds, LimitTheSizeOfEverythingInSpec) {
   }
 }
 
-// Given a keyword or a rule that we don't interpret, loading the CRD is expected to fail with its file and line.
-TEST(Crds, RefuseWhatIsNotInterpreted) {
+// Given an unsupported keyword or rule; expects that loading the CRD fails with file and line.
+TEST(Crds, RefuseUnsupportedKeywords) {
   const std::string good = fakes::read_text(yaml_files("crds").front());
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;
@@ -93,13 +93,13 @@ TEST(Crds, RefuseWhatIsNotInterpreted) {
   };
   EXPECT_EQ(with("minProperties: 1", "oneOf: [{}]").rfind("crd.yaml:", 0), 0U);
   EXPECT_NE(with("minProperties: 1", "oneOf: [{}]").find("oneOf: this keyword is not interpreted"), std::string::npos);
-  EXPECT_NE(with("rule: self.mode != 'Elastic'", "rule: quantity(self.mode) != 'Elastic'").find("found 'quantity'"),
+  EXPECT_NE(with("rule: self.mode != 'Elastic'", "rule: quantity(self.mode) != 'Elastic'").find("(got 'quantity')"),
             std::string::npos);
   EXPECT_NE(with("reason: FieldValueRequired", "messageExpression: self.x").find("not interpreted"), std::string::npos);
-  EXPECT_NE(with("pattern: ^", "pattern: (^").find("does not compile"), std::string::npos);
+  EXPECT_NE(with("pattern: ^", "pattern: (^").find("must be a pattern that compiles"), std::string::npos);
 }
 
-// Given the chart's copies of the CRDs, they are expected to be exactly crds/.
+// Given the chart's copies of the CRDs; expects them to be identical to crds/.
 TEST(Charts, HoldExactCopiesOfTheCrds) {
   const auto sources = yaml_files("crds");
   const auto copies = yaml_files("charts/windlass-crds/files");
@@ -111,7 +111,7 @@ TEST(Charts, HoldExactCopiesOfTheCrds) {
   }
 }
 
-// Given each example, it is expected to load without a mistake.
+// Given each example; expects it to load without errors.
 TEST(Examples, Load) {
   int services = 0;
   for (const fs::path& file : yaml_files("examples")) {
@@ -122,7 +122,7 @@ TEST(Examples, Load) {
   EXPECT_EQ(services, 4);
 }
 
-// What a command writes, standard error left out; nothing when it fails.
+// A command's standard output; empty if it fails.
 std::string run(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"), pclose);
   if (pipe == nullptr) return "";
@@ -132,16 +132,16 @@ std::string run(const std::string& command) {
   return out;
 }
 
-// The real helm: on PATH, or as tests/cluster/tools built it. Empty when there is none.
+// The real helm: on PATH, or as built by tests/cluster/tools. Empty if there is none.
 std::string helm() {
   std::string found = run("command -v helm");
   if (found.empty()) found = run("f=$(" + source_path("/tests/cluster/tools/build --check) && [ -x $f/helm ] && echo $f/helm"));
   return found.empty() ? "" : found.substr(0, found.find('\n'));
 }
 
-// Given the real helm, the chart with its default values, but for the Secrets that it would make anew each time, is expected to
-// render to the golden file, and its AcceleratorClasses to be valid. WINDLASS_UPDATE_GOLDEN=1 writes the golden file anew.
-TEST(Charts, RenderAsTheyDid) {
+// Given the real helm and the chart's default values, without the Secrets that differ with each rendering; expects output equal
+// to the golden file, with valid AcceleratorClasses. WINDLASS_UPDATE_GOLDEN=1 rewrites the golden file.
+TEST(Charts, RenderToTheGoldenFile) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const std::string rendered = run(program + " template windlass " + source_path() +
@@ -150,7 +150,7 @@ TEST(Charts, RenderAsTheyDid) {
   ASSERT_FALSE(rendered.empty());
   const std::string golden = source_path("/tests/golden/chart_windlass.yaml");
   if (std::getenv("WINDLASS_UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << rendered;
-  EXPECT_TRUE(rendered == fakes::read_text(golden)) << "differs from " << golden << "; WINDLASS_UPDATE_GOLDEN=1 writes it anew";
+  EXPECT_TRUE(rendered == fakes::read_text(golden)) << "differs from " << golden << "; WINDLASS_UPDATE_GOLDEN=1 rewrites it";
 
   const auto documents = parse_yaml(rendered, "chart");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
@@ -165,9 +165,9 @@ TEST(Charts, RenderAsTheyDid) {
   EXPECT_EQ(classes, 6);
 }
 
-// Given the real helm and namespaces to watch, one of them named twice, the chart is expected to grant each a Role, and nothing
-// that writes in the whole cluster but for the status of AcceleratorClasses; no ModelService may be read elsewhere.
-TEST(Charts, RightsEndAtTheWatchedNamespaces) {
+// Given the real helm and namespaces to watch, one of them listed twice; expects a Role in each, no cluster-wide write
+// permission except for the status of AcceleratorClasses, and no permission to read ModelServices elsewhere.
+TEST(Charts, PermissionsEndAtTheWatchedNamespaces) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto documents =
@@ -196,7 +196,7 @@ TEST(Charts, RightsEndAtTheWatchedNamespaces) {
                                              "windlass-system/windlass-controller"}));
 }
 
-// Given the real helm, both charts are expected to pass its strict lint, and a value that is not listed to be refused.
+// Given the real helm; expects both charts to pass its strict lint, and an unknown value to be refused.
 TEST(Charts, PassHelmsLint) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
@@ -207,8 +207,8 @@ TEST(Charts, PassHelmsLint) {
   EXPECT_NE(bad.find("'replica' not allowed"), std::string::npos) << bad;
 }
 
-// Given images whose tag is moved (latest, or none, which means latest), expects the chart to be refused with the field, what
-// is allowed and what was found; given a digest beside it, or a tag of a version, expects it to render.
+// Given images with a moving tag (latest, or none, which means latest); expects the chart to be refused with the field, the
+// rule and the value. Given a digest next to it, or a version tag; expects it to render.
 TEST(Charts, MovingTagsAreRefused) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
@@ -241,7 +241,7 @@ TEST(Charts, MovingTagsAreRefused) {
   }
 }
 
-// Given the real helm, the CRD chart is expected to render the files of crds/ with the annotation that keeps them.
+// Given the real helm; expects the CRD chart to render the files of crds/ with the annotation that keeps them.
 TEST(Charts, RenderTheCrdsToBeKept) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";

@@ -1,4 +1,4 @@
-// Loading files of objects: parsed numbers, all mistakes at once with their lines, nothing half applied.
+// Loading files of objects: parsed numbers, all errors together with their lines, no partial results.
 #include "controller/api/load.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ spec:
   scaling: {minWorkers: 0, maxWorkers: 4, idleToZeroAfter: 10m, behavior: {scaleUp: {maxWorkersPerMinute: 6}, scaleDown: {stabilizationWindow: 10s, maxWorkersPerMinute: 2}, tolerance: "0.05"}}
 )";
 
-// Given a class and a service in one file, both are expected as plain data with parsed numbers and defaults.
+// Given a class and a service in one file; expects both as plain data with parsed numbers and defaults.
 TEST(Load, GivesParsedNumbers) {
   const auto objects = load_objects(kTwoObjects, "two.yaml");
   ASSERT_TRUE(objects.ok()) << objects.error().message;
@@ -66,7 +66,7 @@ TEST(Load, GivesParsedNumbers) {
   EXPECT_EQ(chat.spec.scaling.drain_timeout_s, 1800);
 }
 
-// Given several mistakes in two documents, one message with a line for each is expected, with file, line, object and path.
+// Given several mistakes in two documents; expects one message with a line for each, with file, line, object and path.
 TEST(Load, ReportsEverythingAtOnce) {
   const auto objects = load_objects(R"(apiVersion: windlass.dev/v1alpha1
 kind: ModelService
@@ -90,15 +90,15 @@ spec:
   EXPECT_EQ(
       objects.error().message,
       "bad.yaml:6: ModelService default/one: spec.model.uri: Invalid value: must be hf://REPOSITORY, file://FOLDER or "
-      "pvc://CLAIM/FOLDER (found \"ftp://x\")\n"
+      "pvc://CLAIM/FOLDER (got \"ftp://x\")\n"
       "bad.yaml:8: ModelService default/one: spec.slo.timeToFirstToken: Invalid value: must be longer than zero, for example "
-      "500ms (found \"0s\")\n"
-      "bad.yaml:16: ModelService team/two: spec.slo.timePerOutputToken: Required value: found nothing, a value is needed "
-      "(Between two tokens of an answer on average, for example 50ms.)");
+      "500ms (got \"0s\")\n"
+      "bad.yaml:16: ModelService team/two: spec.slo.timePerOutputToken: Required value: must be set (got nothing); "
+      "Maximum mean time between two tokens of an answer, for example 50ms.");
 }
 
-// Given an object with 150 unknown fields, one of a long name; expects a hundred errors, the long name cut, and the count of
-// the rest.
+// Given an object with 150 unknown fields, one with a long name; expects a hundred errors, the long name shortened, and the
+// number of remaining errors.
 TEST(Load, ListsAHundredErrorsOfOneObject) {
   std::string yaml = "apiVersion: windlass.dev/v1alpha1\nkind: ModelService\nmetadata: {name: chat}\nspec:\n";
   yaml += "  " + std::string(900, 'a') + ": 1\n";
@@ -112,7 +112,7 @@ TEST(Load, ListsAHundredErrorsOfOneObject) {
   EXPECT_EQ(message.find(std::string(100, 'a')), std::string::npos);
 }
 
-// Given one object in two files, an error that names both places is expected.
+// Given one object in two files; expects an error with both places.
 TEST(Load, RefusesOneObjectTwice) {
   const auto objects = load_objects({{"a.yaml", kTwoObjects}, {"b.yaml", kTwoObjects}});
   ASSERT_FALSE(objects.ok());
@@ -122,15 +122,15 @@ TEST(Load, RefusesOneObjectTwice) {
       << objects.error().message;
 }
 
-// Given text that is not YAML beside good text, the error is expected and none of the objects.
-TEST(Load, GivesNothingOfABadFile) {
+// Given invalid YAML next to good text; expects the error and no objects.
+TEST(Load, ReturnsNothingFromABadFile) {
   const auto objects = load_objects({{"a.yaml", kTwoObjects}, {"b.yaml", "a: [1,\n"}});
   ASSERT_FALSE(objects.ok());
   EXPECT_NE(objects.error().message.find("b.yaml:"), std::string::npos);
 }
 
-// Given a file without objects, an empty list is expected.
-TEST(Load, TakesAnEmptyFile) {
+// Given a file without objects; expects an empty list.
+TEST(Load, AcceptsAnEmptyFile) {
   const auto objects = load_objects("# nothing\n---\n", "empty.yaml");
   ASSERT_TRUE(objects.ok());
   EXPECT_TRUE(objects->empty());

@@ -1,4 +1,4 @@
-// Quantities and fractions: what is read, what is printed, and that printing and reading are each other's inverse.
+// Parsing and printing quantities and fractions, which are inverses of each other.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -12,7 +12,7 @@
 namespace windlass::api {
 namespace {
 
-// Given a quantity, its exact value is expected; given anything else, an error.
+// Given a quantity; expects its exact value. Given anything else; expects an error.
 TEST(Quantity, Reads) {
   const std::vector<std::pair<const char*, std::optional<double>>> table = {{"80Gi", 85899345920.0},
                                                                             {"989T", 989e12},
@@ -40,7 +40,7 @@ TEST(Quantity, Reads) {
   EXPECT_EQ(parse_bytes("80Gi").value(), 85899345920);
 }
 
-// Given values, the shortest exact text is expected.
+// Given values; expects the shortest exact text.
 TEST(Quantity, Prints) {
   EXPECT_EQ(print_bytes(85899345920), "80Gi");
   EXPECT_EQ(print_bytes(80000000000), "80G");
@@ -52,7 +52,7 @@ TEST(Quantity, Prints) {
   EXPECT_EQ(print_quantity(20e9), "20G");
 }
 
-// Given a fraction, its value is expected, an integer prints without a point, and large and small ones without an exponent.
+// Given a fraction; expects its value. Integers print without a point, and large and small values without an exponent.
 TEST(Fraction, ReadsAndPrints) {
   EXPECT_EQ(parse_fraction("2.50").value(), 2.5);
   EXPECT_EQ(parse_fraction("99").value(), 99);

@@ -1,4 +1,4 @@
-// Objects to JSON and YAML and back: nothing is lost, and what is printed passes the validator.
+// Objects to JSON and YAML and back: nothing is lost, and the output passes the validator.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ class Maker {
     return out;
   }
 
-  // Lines, with a status that says what was learnt from live workers.
+  // Lines, with a status that has learned corrections.
   PerformanceProfile profile() {
     PerformanceProfile out;
     out.metadata = meta();
@@ -158,7 +158,7 @@ class Maker {
   std::mt19937_64 random_;
 };
 
-// Given random services, each is expected back from its JSON and from its YAML, and to pass the validator as printed.
+// Given random services; expects each back from its JSON and its YAML, and the output to pass the validator.
 TEST(RoundTrip, ModelServices) {
   for (std::uint64_t seed = 0; seed < effort(60U, 200U); ++seed) {
     const ModelService service = Maker(seed).service();
@@ -175,7 +175,7 @@ TEST(RoundTrip, ModelServices) {
   }
 }
 
-// Given random classes, the same.
+// Given random classes; expects the same.
 TEST(RoundTrip, AcceleratorClasses) {
   for (std::uint64_t seed = 0; seed < effort(60U, 200U); ++seed) {
     const AcceleratorClass accelerator = Maker(seed).accelerator();
@@ -189,7 +189,7 @@ TEST(RoundTrip, AcceleratorClasses) {
   }
 }
 
-// Given random profiles, the same, their learnt corrections to the last digit.
+// Given random profiles; expects the same, with learned corrections exact to the last digit.
 TEST(RoundTrip, PerformanceProfiles) {
   for (std::uint64_t seed = 0; seed < effort(60U, 200U); ++seed) {
     const PerformanceProfile profile = Maker(seed).profile();
@@ -208,7 +208,7 @@ TEST(RoundTrip, PerformanceProfiles) {
   }
 }
 
-// Given JSON that no API server would send, an error with the object and the field's path is expected.
+// Given JSON that no API server would send; expects an error with the object and the field's path.
 TEST(RoundTrip, NamesTheFieldThatDoesNotFit) {
   nlohmann::json object = to_json(Maker(1).service());
   object["metadata"]["name"] = "bad";
@@ -216,10 +216,10 @@ TEST(RoundTrip, NamesTheFieldThatDoesNotFit) {
   const auto back = model_service_from_json(object);
   ASSERT_FALSE(back.ok());
   EXPECT_EQ(back.error().message,
-            "ModelService team-a/bad: spec.slo.window: found 'soon', allowed is a duration such as 500ms, 30s, 5m or 1h30m");
+            "ModelService team-a/bad: spec.slo.window: must be a duration such as 500ms, 30s, 5m or 1h30m (got 'soon')");
 }
 
-// Given a profile's coefficient that does not fit, the same.
+// Given an invalid coefficient in a profile; expects the same.
 TEST(RoundTrip, NamesTheCoefficientThatDoesNotFit) {
   PerformanceProfile profile = Maker(1).profile();
   profile.metadata.name = "bad";
@@ -227,17 +227,17 @@ TEST(RoundTrip, NamesTheCoefficientThatDoesNotFit) {
   object["spec"]["fit"]["linear"]["decode"]["constantSeconds"] = "slow";
   const auto spec = performance_profile_from_json(object);
   ASSERT_FALSE(spec.ok());
-  EXPECT_EQ(spec.error().message.find("PerformanceProfile team-a/bad: spec.fit.linear.decode.constantSeconds: found "), 0U)
+  EXPECT_EQ(spec.error().message.find("PerformanceProfile team-a/bad: spec.fit.linear.decode.constantSeconds: "), 0U)
       << spec.error().message;
   object = to_json(profile);
   object["status"]["calibration"] = {{"lastUpdateTime", "2026-01-31T10:00:00Z"}, {"decode", {{"scale", "one"}}}};
   const auto status = performance_profile_from_json(object);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().message,
-            "PerformanceProfile team-a/bad: status.calibration.decode.scale: found \"one\", allowed is a decimal number");
+            "PerformanceProfile team-a/bad: status.calibration.decode.scale: must be a decimal number (got \"one\")");
 }
 
-// Given conditions that are set again, the time is expected to change only with the status.
+// Given conditions that are set again; expects the time to change only with the status.
 TEST(Conditions, KeepTheTimeOfTheLastTransition) {
   std::vector<Condition> conditions;
   EXPECT_TRUE(set_condition(conditions, {kReady, ConditionStatus::kFalse, 1, "", "Starting", "x"}, "t1"));

@@ -1,4 +1,5 @@
-// Our validator on the table that the API server answers too (tests/golden/bad_objects.yaml), defaults, and what messages say.
+// The validator on the table that also runs against the real API server (tests/golden/bad_objects.yaml), defaults, and
+// messages.
 #include "controller/api/validation.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ spec:
   slo: {timeToFirstToken: 500ms, timePerOutputToken: 50ms}
 )";
 
-// Given crds/ as compiled in, all of it is expected to load: every schema keyword and CEL rule is within what we interpret.
+// Given crds/ as compiled in; expects all of it to load: every schema keyword and CEL rule is supported.
 TEST(Validation, InterpretsAllOfCrds) {
   const auto sound = check_crds();
   ASSERT_TRUE(sound.ok()) << sound.error().message;
@@ -45,15 +46,15 @@ TEST(Validation, InterpretsAllOfCrds) {
   EXPECT_FALSE(is_namespaced("AcceleratorClass"));
 }
 
-// Given the table's good objects, no error is expected.
-TEST(Validation, TakesGoodObjects) {
+// Given the table's good objects; expects no errors.
+TEST(Validation, AcceptsGoodObjects) {
   for (const json& good : fakes::load_bad_objects(source_path()).good) EXPECT_EQ(texts(validate(good)), "") << good.dump(2);
   EXPECT_EQ(texts(check(kGood)), "");
 }
 
-// Given each bad object of the table, exactly its errors are expected, a CEL rule's message word for word. Where a field is
-// unknown, other errors may stand beside it (the API server stops at the unknown field).
-TEST(Validation, AnswersTheTableAsTheApiServerDoes) {
+// Given each bad object of the table; expects exactly its errors, a CEL rule's message verbatim. If a field is unknown, other
+// errors may follow (the API server stops at the unknown field).
+TEST(Validation, ReportsTheSameErrorsAsTheApiServer) {
   for (const fakes::BadObject& bad : fakes::load_bad_objects(source_path()).cases) {
     const std::vector<FieldError> errors = validate(bad.object);
     std::vector<std::pair<std::string, std::string>> expected;
@@ -72,7 +73,7 @@ TEST(Validation, AnswersTheTableAsTheApiServerDoes) {
   }
 }
 
-// Given an object with only what is required, the schema's defaults are expected, nested ones too, and null counts as absent.
+// Given an object with only required fields; expects the schema's defaults, including nested ones; null counts as absent.
 TEST(Validation, FillsInDefaults) {
   auto object = yaml_to_json(kGood, "test");
   ASSERT_TRUE(object.ok());
@@ -94,30 +95,29 @@ TEST(Validation, FillsInDefaults) {
   EXPECT_EQ(texts(validate(*object)), "");
 }
 
-// Given a decimal that is not quoted, the message is expected to say that it must be.
+// Given an unquoted decimal; expects a message that says to quote it.
 TEST(Validation, SaysToQuoteADecimal) {
   auto object = yaml_to_json(kGood, "test");
   ASSERT_TRUE(object.ok());
   (*object)["spec"]["slo"]["percentile"] = 99.5;
   const auto errors = validate(*object);
   ASSERT_EQ(errors.size(), 1U);
-  EXPECT_EQ(errors[0].text(),
-            "spec.slo.percentile: Invalid value: found 99.5 (a number), allowed is an integer, or a quoted decimal: write "
-            "\"99.5\" in "
-            "quotes");
+  EXPECT_EQ(
+      errors[0].text(),
+      "spec.slo.percentile: Invalid value: must be an integer, or a quoted decimal such as \"2.5\" (got 99.5, a number); write "
+      "\"99.5\" in quotes");
 }
 
-// Given a broken rule, its message and what was found are expected.
-TEST(Validation, ShowsWhatWasFoundBesideARulesMessage) {
+// Given a violated rule; expects its message and the value.
+TEST(Validation, ShowsTheValueAfterARulesMessage) {
   auto object = yaml_to_json(kGood, "test");
   ASSERT_TRUE(object.ok());
   (*object)["spec"]["scaling"] = {{"minWorkers", 5}, {"maxWorkers", 3}};
-  EXPECT_EQ(
-      texts(validate(*object)),
-      "FieldValueInvalid spec.scaling.minWorkers: Invalid value: minWorkers must be between 0 and maxWorkers (found 5)\n");
+  EXPECT_EQ(texts(validate(*object)),
+            "FieldValueInvalid spec.scaling.minWorkers: Invalid value: minWorkers must be between 0 and maxWorkers (got 5)\n");
 }
 
-// Given a wrong value in an environment, which may be a secret, the message is expected not to show it.
+// Given a wrong value in an environment variable, which may be a secret; expects a message without it.
 TEST(Validation, NeverShowsAnEnvironmentsValue) {
   auto object = yaml_to_json(kGood, "test");
   ASSERT_TRUE(object.ok());
@@ -128,17 +128,19 @@ TEST(Validation, NeverShowsAnEnvironmentsValue) {
   EXPECT_EQ(errors[0].text().find("48151623"), std::string::npos) << errors[0].text();
 }
 
-// Given something that is no object of ours, an error at apiVersion, kind or the whole is expected.
-TEST(Validation, RefusesOtherThings) {
-  EXPECT_NE(texts(check("- a\n")).find("allowed is a map"), std::string::npos);
+// Given something that is not one of our objects; expects an error at apiVersion, kind or the whole.
+TEST(Validation, RefusesOtherKinds) {
+  EXPECT_NE(texts(check("- a\n")).find("must be a map"), std::string::npos);
   EXPECT_NE(texts(check("a: b\n")).find("apiVersion: Required value"), std::string::npos);
-  EXPECT_NE(texts(check("{apiVersion: v1, kind: Pod}")).find("apiVersion: Invalid value: found \"v1\""), std::string::npos);
+  EXPECT_NE(
+      texts(check("{apiVersion: v1, kind: Pod}")).find("apiVersion: Invalid value: must be windlass.dev/v1alpha1 (got \"v1\")"),
+      std::string::npos);
   EXPECT_NE(texts(check("{apiVersion: windlass.dev/v1alpha1, kind: Pod}"))
-                .find("kind: Invalid value: found \"Pod\", allowed are AcceleratorClass, ModelService and PerformanceProfile"),
+                .find("kind: Invalid value: must be AcceleratorClass, ModelService or PerformanceProfile (got \"Pod\")"),
             std::string::npos);
   const std::string wrong = texts(check("{apiVersion: windlass.dev/v1alpha1, kind: ModelService, metadata: [], spec: 3}"));
   EXPECT_NE(wrong.find("metadata: Invalid value"), std::string::npos) << wrong;
-  EXPECT_NE(wrong.find("spec: Invalid value: found 3"), std::string::npos) << wrong;
+  EXPECT_NE(wrong.find("spec: Invalid value: must be a map (got 3"), std::string::npos) << wrong;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// YAML as kubectl reads it: the types of scalars, documents, and what is refused with its line.
+// YAML as kubectl reads it: scalar types, documents, and errors with their lines.
 #include "controller/api/yaml.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ struct Scalar {
   json expected;
 };
 
-// Given a scalar in YAML, the JSON that kubectl sends for it is expected.
+// Given a YAML scalar; expects the JSON that kubectl sends for it.
 TEST(Yaml, TypesScalarsAsKubectlDoes) {
   const std::vector<Scalar> table = {
       {"text", "text"},
@@ -67,14 +67,14 @@ TEST(Yaml, TypesScalarsAsKubectlDoes) {
   }
 }
 
-// Given keys that are no text, the text that kubectl makes of them is expected.
+// Given keys that are not text; expects the text that kubectl makes of them.
 TEST(Yaml, KeysBecomeText) {
   const auto value = yaml_to_json("{1: a, true: b, 'x y': c}", "t");
   ASSERT_TRUE(value.ok()) << value.error().message;
   EXPECT_EQ(*value, (json{{"1", "a"}, {"true", "b"}, {"x y", "c"}}));
 }
 
-// Given anchors, aliases and a merge key, the values they stand for are expected, and that the map's own keys win.
+// Given anchors, aliases and a merge key; expects their values, with the map's own keys taking precedence.
 TEST(Yaml, AliasesAndMergeKeys) {
   const auto value = yaml_to_json("a: &a {p: 1, q: 2}\nb: {<<: *a, q: 3}\nc: *a\n", "t");
   ASSERT_TRUE(value.ok()) << value.error().message;
@@ -82,8 +82,8 @@ TEST(Yaml, AliasesAndMergeKeys) {
   EXPECT_EQ(value->at("c"), (json{{"p", 1}, {"q", 2}}));
 }
 
-// Given several documents, some of them empty, the others are expected in order, with the lines of their fields.
-TEST(Yaml, TellsDocumentsApart) {
+// Given several documents, some of them empty; expects the others in order, with the lines of their fields.
+TEST(Yaml, SplitsDocuments) {
   const auto documents = parse_yaml("# head\n---\na: 1\n---\n---\n# nothing\n---\nb:\n- c: 2\n", "t");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
   ASSERT_EQ(documents->size(), 2U);
@@ -98,7 +98,7 @@ struct BadText {
   const char* message;  // that the error must contain
 };
 
-// Given text that is not sound YAML, an error that names the file, the line and what was found is expected.
+// Given invalid YAML; expects an error with the file, the line and the offending text.
 TEST(Yaml, RefusesWithFileAndLine) {
   const std::string deep(300, '[');
   const std::vector<BadText> table = {
@@ -106,12 +106,12 @@ TEST(Yaml, RefusesWithFileAndLine) {
       {"a: [1,\n", "file.yaml:"},
       {"a: b: c\n", "file.yaml:1:"},
       {"a:\n\t- b\n", "file.yaml:2:"},
-      {"a: .nan\n", "file.yaml:1: found .nan"},
-      {"x: 1\na: 1e999\n", "file.yaml:2: found 1e999"},
-      {"a: !!int text\n", "file.yaml:1: found \"text\" with tag"},
-      {"a: !thing text\n", "file.yaml:1: found \"text\" with tag"},
-      {"? [1, 2]\n: a\n", "file.yaml:1: found a list or map as a key"},
-      {"a: {<<: 3}\n", "file.yaml:1: << needs a map"},
+      {"a: .nan\n", "file.yaml:1: must be a number that JSON can hold (got .nan)"},
+      {"x: 1\na: 1e999\n", "file.yaml:2: must be a number that JSON can hold (got 1e999)"},
+      {"a: !!int text\n", "(got \"text\" tagged tag:yaml.org,2002:int)"},
+      {"a: !thing text\n", "file.yaml:1: must be tagged !!str,"},
+      {"? [1, 2]\n: a\n", "file.yaml:1: must have text as keys"},
+      {"a: {<<: 3}\n", "file.yaml:1: <<: must be a map"},
       {"a: *nowhere\n", "file.yaml:1:"},
       {"a: \"\xff\xfe\"\n", "file.yaml:"},
       {deep.c_str(), "file.yaml:"},
@@ -125,7 +125,7 @@ TEST(Yaml, RefusesWithFileAndLine) {
   }
 }
 
-// Given a few lines whose aliases stand for a huge document, a refusal is expected, not a long wait.
+// Given a few lines whose aliases expand to a huge document; expects an error instead of a long wait.
 TEST(Yaml, RefusesAnAliasBomb) {
   std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {
@@ -136,10 +136,10 @@ TEST(Yaml, RefusesAnAliasBomb) {
   }
   const auto documents = parse_yaml(text, "bomb.yaml");
   ASSERT_FALSE(documents.ok());
-  EXPECT_NE(documents.error().message.find("holds more than"), std::string::npos) << documents.error().message;
+  EXPECT_NE(documents.error().message.find("must hold at most"), std::string::npos) << documents.error().message;
 }
 
-// Given JSON of every type, with texts that look like something else, the same JSON is expected back from its YAML.
+// Given JSON of every type, with texts that look like other types; expects the same JSON back from its YAML.
 TEST(Yaml, PrintsWhatItReadsBack) {
   const json value = {{"text", "plain"},
                       {"looks like a number", "95"},

@@ -1,4 +1,4 @@
-// The controller's HTTP, asked over loopback: what a standby learns from those whom it refuses.
+// The controller's HTTP server on loopback, and what a standby learns from gateways that it turns away.
 #include "controller/app/http_server.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace windlass::controller {
 namespace {
 
-// Given --listen with an IPv6 address, it answers there and takes a gateway's address of that family; without brackets the
+// Given --listen with an IPv6 address, expects an answer there and accepts a gateway's IPv6 address; without brackets the
 // address is refused.
 TEST(ControllerHttp, ListensOnIpv6) {
   if (!has_ipv6_loopback()) GTEST_SKIP() << "this machine has no ::1";
@@ -32,8 +32,8 @@ TEST(ControllerHttp, ListensOnIpv6) {
   EXPECT_FALSE(HttpServer(publisher, registry, {}, [] {}).open("::1:9401").ok());
 }
 
-// Given two gateways that hold an earlier leader's table and ask a standby, which sends them away and then leads; the first
-// table that one of them gets has its part of the slots only, because the other one is known to hold the rest.
+// Given two gateways with an earlier leader's table that poll a standby, which turns them away and then leads; expects that the
+// first table for one of them has only its part of the slots, because the other is known to hold the rest.
 TEST(ControllerHttp, AStandbyKnowsTheGatewaysBeforeItLeads) {
   RoutingPublisher publisher;
   metrics::Registry registry;
@@ -57,8 +57,8 @@ TEST(ControllerHttp, AStandbyKnowsTheGatewaysBeforeItLeads) {
   EXPECT_EQ(table->models.at(0).chains.at(0).capacity, 4);
 }
 
-// Given names of gateways without end, as whoever has the token may send them; expects that the controller keeps as many as it
-// allows, says so to the others, goes on to answer those it knows, and refuses names that no pod has.
+// Given an endless number of gateway names, as a client with the token may send them; expects that the controller registers up
+// to its limit, tells the others so, still answers registered ones, and refuses names that no pod can have.
 TEST(ControllerHttp, KeepsAsManyGatewaysAsItAllows) {
   RoutingPublisher publisher;
   (void)publisher.publish({}, 1, now().monotonic_s);
@@ -78,12 +78,13 @@ TEST(ControllerHttp, KeepsAsManyGatewaysAsItAllows) {
   }
   (void)publisher.publish({}, 1, now_s);
   EXPECT_EQ(ask("one-more", "127.0.0.1:1"),
-            "503 {\"error\":\"gateway one-more: found 256 others that ask; allowed are at most 256 at a time\"}\n");
+            "503 {\"error\":\"gateway one-more: must wait until one of 256 other gateways stops asking; at most 256 may ask at "
+            "a time\"}\n");
   EXPECT_EQ(ask("g0", "127.0.0.1:1").substr(0, 4), "200 ");
   EXPECT_EQ(publisher.gateways(now().monotonic_s).size(), RoutingPublisher::kMaxGateways);
   EXPECT_EQ(ask(std::string(254, 'a'), "127.0.0.1:1"),
-            "400 {\"error\":\"query gateway: found a name of 254 bytes; allowed are at most 253\"}\n");
-  EXPECT_EQ(ask("a", "nowhere").substr(0, 30), "400 {\"error\":\"query admin: fou");
+            "400 {\"error\":\"query gateway: must have at most 253 bytes (got 254)\"}\n");
+  EXPECT_EQ(ask("a", "nowhere").substr(0, 30), "400 {\"error\":\"query admin: mus");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The lease's own thread, on an API server at the wire that it alone uses.
+// The thread that renews the lease, on a fake API server that nothing else uses.
 #include "controller/app/lease_thread.h"
 
 #include <atomic>
@@ -13,9 +13,9 @@
 namespace windlass::controller {
 namespace {
 
-// Given a loop that is busy, and so asks for nothing, expects the lease to be renewed again and again, writes to be allowed for
-// the tenure that the loop knows of alone, and none once the lease is given back.
-TEST(LeaseThread, RenewsBesideABusyLoop) {
+// Given a busy loop that does not call the lease; expects the lease to be renewed repeatedly, writes to be allowed only in the
+// term that the loop knows of, and none once the lease is released.
+TEST(LeaseThread, RenewsDuringABusyLoop) {
   fakes::FakeApiServer api;
   std::atomic<int> writes = 0;
   std::promise<void> renewed;

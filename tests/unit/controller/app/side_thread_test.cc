@@ -1,4 +1,4 @@
-// The thread for what the loop does not wait for.
+// The thread for work that the loop does not wait for.
 #include "controller/app/side_thread.h"
 
 #include <atomic>
@@ -8,8 +8,8 @@
 namespace windlass::controller {
 namespace {
 
-// Given pieces of work that come while it waits and while it works; expects each to be done.
-TEST(SideThread, DoesAllThatComes) {
+// Given pieces of work that arrive while it waits and while it works; expects each to be done.
+TEST(SideThread, DoesEachPieceOfWork) {
   std::atomic<int> waiting = 3, done = 0;
   SideThread thread([&](const SideThread::Stop&) {
     if (waiting == 0) return false;
@@ -26,8 +26,8 @@ TEST(SideThread, DoesAllThatComes) {
   EXPECT_EQ(done, 103);
 }
 
-// Given a piece under way that looks whether to stop; expects the end to be told to it and to wait for it.
-TEST(SideThread, EndsWithThePieceUnderWay) {
+// Given a running piece of work that polls for a stop; expects that the destructor asks it to stop and waits for it.
+TEST(SideThread, DestructorStopsTheRunningPiece) {
   std::atomic<bool> begun = false, ended = false;
   {
     SideThread thread([&](const SideThread::Stop& stop) {

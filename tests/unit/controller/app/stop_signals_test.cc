@@ -1,4 +1,4 @@
-// Signals of a process in which threads run that block none.
+// Signals in a process with threads that do not block them.
 #include "controller/app/stop_signals.h"
 
 #include <condition_variable>
@@ -10,9 +10,9 @@
 namespace windlass {
 namespace {
 
-// Given a thread that blocks no signal, as a library starts before main; a signal that this very thread takes is a call, each
-// time.
-TEST(StopSignals, AreCallsWhicheverThreadTakesThem) {
+// Given a thread that does not block signals, such as one that a library starts before main; expects that a signal to this
+// thread becomes a call, each time.
+TEST(StopSignals, BecomeCallsOnAnyThread) {
   std::mutex mutex;
   std::condition_variable changed;
   int calls = 0;

@@ -1,4 +1,4 @@
-// Tokens that rotate, and credential plugins as real programs.
+// Rotating tokens, and credential plugins as real programs.
 #include "controller/kube/credentials.h"
 
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Given a token file that is replaced, expects the new token within a minute, at once after a 401, and the old one to serve
-// while the file is empty or away.
+// Given a token file that is replaced; expects the new token within a minute, and immediately after a 401, and the old one
+// while the file is empty or missing.
 TEST(TokenFile, IsReadAgain) {
   TempDir dir;
   auto file = dir.write("token", "one\n");
@@ -36,7 +36,7 @@ TEST(TokenFile, IsReadAgain) {
   EXPECT_EQ(source->bearer_token(900).value(), "five");  // the wall clock was set back
 }
 
-// Given a token file that never was, or is empty from the start, expects an error that names it.
+// Given a token file that never existed or is empty from the start; expects an error with its name.
 TEST(TokenFile, MustExistOnce) {
   TempDir dir;
   auto missing = token_file(dir.path() / "token")->bearer_token(0);
@@ -62,8 +62,8 @@ std::string credential(const std::string& status) {
   return R"(echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":)" + status + "}'\n";
 }
 
-// Given a plugin whose token expires, expects it to run once until shortly before that, and again after it, with its arguments,
-// its variables and KUBERNETES_EXEC_INFO.
+// Given a plugin whose token expires; expects one run until shortly before the expiry, and another after it, with its
+// arguments, its variables and KUBERNETES_EXEC_INFO.
 TEST(ExecCredentials, RunsWhenDue) {
   Plugin p("echo run >> runs; echo \"$1 $NAME $KUBERNETES_EXEC_INFO\" > seen\n" +
            credential(R"({"token":"t'$(wc -l < runs)'","expirationTimestamp":"2026-01-01T00:10:00Z"})"));
@@ -81,7 +81,7 @@ TEST(ExecCredentials, RunsWhenDue) {
   EXPECT_THAT(seen, HasSubstr(R"("interactive":false)"));
 }
 
-// Given a token without an expiry, expects one run until the server refuses it.
+// Given a token without an expiry; expects one run until the server refuses it.
 TEST(ExecCredentials, RunsAgainAfter401) {
   Plugin p("echo run >> runs\n" + credential(R"({"token":"t'$(wc -l < runs)'"})"));
   auto source = p.source();
@@ -91,7 +91,7 @@ TEST(ExecCredentials, RunsAgainAfter401) {
   EXPECT_EQ(source->bearer_token(1e9).value(), "t2");
 }
 
-// Given an expiry with an offset or fractions, expects it to be understood.
+// Given an expiry with an offset or fractions; expects it to be understood.
 TEST(ExecCredentials, ExpiryForms) {
   for (const char* stamp : {"2026-01-01T02:10:00+02:00", "2026-01-01T00:10:00.123456Z", "2025-12-31T19:10:00-05:00"}) {
     Plugin p("echo run >> runs\n" +
@@ -103,7 +103,7 @@ TEST(ExecCredentials, ExpiryForms) {
   }
 }
 
-// Given plugins that fail or answer wrongly, expects messages that name the plugin and the fault, and never what it printed on
+// Given plugins that fail or answer wrongly; expects messages with the plugin and the fault, and never what it printed on
 // stdout.
 TEST(ExecCredentials, BadPlugins) {
   struct Case {
@@ -112,15 +112,17 @@ TEST(ExecCredentials, BadPlugins) {
   std::vector<Case> cases{
       {"echo s3cret; echo 'please log in' >&2; exit 3\n", "ended with 3: please log in"},
       {"kill -9 $$\n", "ended with 137"},
-      {"echo s3cret\n", "its output is no JSON object"},
-      {R"(echo '{"kind":"s3c","apiVersion":"client.authentication.k8s.io/v1"}')",
-       "kind: found 's3c', allowed is 'ExecCredential'"},
+      {"echo s3cret\n", "its output must be a JSON object"},
+      {R"(echo '{"kind":"s3c","apiVersion":"client.authentication.k8s.io/v1"}')", "kind: must be 'ExecCredential' (got 's3c')"},
       {R"(echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","status":{"token":"s3cret"}}')",
-       "apiVersion: found 'client.authentication.k8s.io/v1beta1', allowed is 'client.authentication.k8s.io/v1'"},
-      {R"(echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1"}')", "status: found nothing"},
-      {credential("{}"), "status: found neither a token nor a client certificate"},
-      {credential(R"({"clientKeyData":"s3cret"})"), "clientCertificateData and clientKeyData are allowed only together"},
-      {credential(R"({"token":"s3cret","expirationTimestamp":"tomorrow"})"), "status.expirationTimestamp: found 'tomorrow'"},
+       "apiVersion: must be 'client.authentication.k8s.io/v1', as in the kubeconfig (got "
+       "'client.authentication.k8s.io/v1beta1')"},
+      {R"(echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1"}')",
+       "status: must have a token or a client certificate (got nothing)"},
+      {credential("{}"), "status: must have a token or a client certificate (got neither)"},
+      {credential(R"({"clientKeyData":"s3cret"})"), "must have clientCertificateData and clientKeyData together"},
+      {credential(R"({"token":"s3cret","expirationTimestamp":"tomorrow"})"),
+       "status.expirationTimestamp: must be RFC 3339, such as 2026-05-01T10:00:00Z (got 'tomorrow')"},
       {"head -c 2000000 /dev/zero\n", "wrote more than"},
   };
   for (const Case& c : cases) {
@@ -134,7 +136,7 @@ TEST(ExecCredentials, BadPlugins) {
   }
 }
 
-// Given a plugin that hangs, expects it to be ended after its timeout; given none of this name, the hint how to get it.
+// Given a plugin that hangs; expects it to be killed after its timeout. Given a missing one; expects the install hint.
 TEST(ExecCredentials, HangingAndMissingPlugins) {
   Plugin p("exec sleep 600\n");
   p.plugin.timeout_s = 0.2;

@@ -1,4 +1,4 @@
-// CurlTransport against real sockets: connections, TLS, timeouts, streams.
+// CurlTransport on real sockets: connections, TLS, timeouts, streams.
 #include "controller/kube/curl_transport.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void echo(const TestHttpServer::Request& request, TestHttpServer::Answer& answer
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Polls until `enough` bytes have come, the stream has ended or a minute has passed.
+// Polls until `enough` bytes have arrived, the stream has ended or a minute has passed.
 struct Drained {
   std::string bytes;
   bool finished = false;
@@ -63,8 +63,8 @@ Drained drain(HttpStream& stream, std::size_t enough) {
   return out;
 }
 
-// Given requests one after the other over TLS, expects one connection for all; methods, bodies and headers arrive as given.
-TEST(CurlTransport, UsesOneConnectionAgainAndAgain) {
+// Given consecutive requests over TLS; expects one connection for all; methods, bodies and headers arrive unchanged.
+TEST(CurlTransport, ReusesItsConnection) {
   TestHttpServer server(
       [](const auto& request, auto& answer) {
         answer.send(201, request.method + "|" + request.target + "|" + request.body + "|" + request.headers.at("x-test"),
@@ -87,12 +87,12 @@ TEST(CurlTransport, UsesOneConnectionAgainAndAgain) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-// Given several requests at once, one of them to nowhere, expects all answers in the order of the requests, made in parallel,
-// and the connections to be used again by the next round.
-TEST(CurlTransport, SendsAllAtOnce) {
+// Given several concurrent requests, one of them to an unreachable address; expects all results in the order of the requests,
+// parallel execution, and reused connections in the next round.
+TEST(CurlTransport, SendsConcurrently) {
   std::atomic<int> waiting = 0;
   TestHttpServer server([&](const auto& request, auto& answer) {
-    // Each waits until three are here: one after the other they would never be answered.
+    // Each waits until three have arrived, so sequential requests would never be answered.
     ++waiting;
     eventually([&] { return waiting >= 3; });
     answer.send(200, request.target);
@@ -115,8 +115,8 @@ TEST(CurlTransport, SendsAllAtOnce) {
   EXPECT_EQ(server.connections(), 3);
 }
 
-// Given bodies larger than their requests allow, or than all may be together, expects an error for these and the others whole.
-TEST(CurlTransport, BodiesAreBoundedEachAndTogether) {
+// Given bodies larger than their own limit or the joint limit; expects errors for these, and the others complete.
+TEST(CurlTransport, LimitsEachBodyAndTheirTotal) {
   TestHttpServer server(
       [](const auto& request, auto& answer) { answer.send(200, std::string(std::stoul(request.target.substr(1)), 'x')); });
   CurlOptions options;
@@ -134,10 +134,10 @@ TEST(CurlTransport, BodiesAreBoundedEachAndTogether) {
   EXPECT_EQ(responses[1].error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(responses[1].error().message, HasSubstr("/200001: the response has more than 200000 bytes"));
   EXPECT_EQ(responses[3].error().code, ErrorCode::kResourceExhausted);
-  EXPECT_THAT(responses[3].error().message, HasSubstr("/150000: no room is left for it"));
+  EXPECT_THAT(responses[3].error().message, HasSubstr("/150000: the responses together are too large"));
 }
 
-// Given an HTTP error status, expects a response, not an error.
+// Given an HTTP error status; expects a response, not an error.
 TEST(CurlTransport, AnErrorStatusIsAResponse) {
   TestHttpServer server([](const auto&, auto& answer) { answer.send(503, "later"); });
   CurlTransport transport({});
@@ -147,9 +147,9 @@ TEST(CurlTransport, AnErrorStatusIsAResponse) {
   EXPECT_EQ(response->body, "later");
 }
 
-// Given a server whose certificate another authority signed, or that is for another name, expects refusal; given the permission
-// to skip the check, or the name that it should have, success, with the real host in the Host header.
-TEST(CurlTransport, ProvesTheServer) {
+// Given a server whose certificate comes from another authority or has another name; expects an error. Given permission to skip
+// the check, or the name to expect; expects success, with the real host in the Host header.
+TEST(CurlTransport, VerifiesTheServer) {
   TestHttpServer server([](const auto& request, auto& answer) { answer.send(200, request.headers.at("host")); },
                         TestHttpServer::Tls{authority().issue("server", {"DNS:api.test"})});
   auto with = [&](TlsOptions tls) {
@@ -171,8 +171,8 @@ TEST(CurlTransport, ProvesTheServer) {
   EXPECT_EQ(named->body, "127.0.0.1:" + std::to_string(server.port()));
 }
 
-// Given a server that demands client certificates, expects ours to be presented from memory, a renewed one to take its place on
-// a new connection, and no answer without one.
+// Given a server that requires client certificates; expects ours to be presented from memory, a renewed one to replace it on a
+// new connection, and no answer without one.
 TEST(CurlTransport, PresentsClientCertificates) {
   TestHttpServer::Tls tls = server_tls();
   tls.client_ca_pem = authority().pem();
@@ -191,7 +191,7 @@ TEST(CurlTransport, PresentsClientCertificates) {
   EXPECT_EQ(response->body, "GET /x bob ");
 }
 
-// Given a server that never answers, expects kDeadlineExceeded after the request's timeout, and the transport to go on.
+// Given a server that never answers; expects kDeadlineExceeded after the request's timeout, and the transport to keep working.
 TEST(CurlTransport, TimesOut) {
   TestHttpServer server([](const auto& request, auto& answer) {
     if (request.target == "/slow") {
@@ -210,8 +210,8 @@ TEST(CurlTransport, TimesOut) {
   EXPECT_TRUE(transport.send(get(server.url() + "/fast")).ok());
 }
 
-// Given a connection that breaks within a body, and a body larger than allowed, expects errors, not half a body.
-TEST(CurlTransport, HalfABodyIsAnError) {
+// Given a connection that breaks within a body, and a body larger than the limit; expects errors, not a truncated body.
+TEST(CurlTransport, ATruncatedBodyIsAnError) {
   TestHttpServer server([](const auto& request, auto& answer) {
     if (request.target == "/broken") {
       answer.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
@@ -231,7 +231,7 @@ TEST(CurlTransport, HalfABodyIsAnError) {
   EXPECT_EQ(large.error().code, ErrorCode::kResourceExhausted);
 }
 
-// Given a token in a header and a failing request, and a header that would smuggle another, expects errors without the token.
+// Given a token in a header of a failing request, and a header that would inject another; expects errors without the token.
 TEST(CurlTransport, SecretsStayOutOfErrors) {
   CurlTransport transport({});
   HttpRequest request = get("http://127.0.0.1:1/x?secret-query");
@@ -247,7 +247,7 @@ TEST(CurlTransport, SecretsStayOutOfErrors) {
   EXPECT_THAT(failed.error().message, Not(HasSubstr("secret")));
 }
 
-// Given a watch, expects the status and the first line before the second is sent, a call of on_activity for each, and the end.
+// Given a watch; expects the status and the first line before the second is sent, a call of on_activity for each, and the end.
 TEST(CurlTransport, StreamsArriveAsTheyAreSent) {
   std::unique_ptr<TestHttpServer> server;
   server = std::make_unique<TestHttpServer>(
@@ -271,7 +271,7 @@ TEST(CurlTransport, StreamsArriveAsTheyAreSent) {
   ASSERT_TRUE(nothing.ok());
   EXPECT_TRUE(nothing->bytes.empty());
   EXPECT_FALSE(nothing->finished);
-  EXPECT_TRUE(eventually([&] { return activity >= 1; }));  // told of a moment after it is there
+  EXPECT_TRUE(eventually([&] { return activity >= 1; }));  // on_activity is called a moment after the data is there
   server->open_gate(1);
   EXPECT_EQ(drain(**stream, 7).bytes, "second\n");
   EXPECT_TRUE(eventually([&] { return activity >= 2; }));
@@ -280,7 +280,7 @@ TEST(CurlTransport, StreamsArriveAsTheyAreSent) {
   EXPECT_TRUE(eventually([&] { return activity >= 3; }));
 }
 
-// Given a stream that is destroyed, expects its connection to be closed while others go on.
+// Given a destroyed stream; expects its connection to be closed while others continue.
 TEST(CurlTransport, DestroyingAStreamCancelsIt) {
   std::atomic<int> left = 0;
   TestHttpServer server([&](const auto& request, auto& answer) {
@@ -300,8 +300,8 @@ TEST(CurlTransport, DestroyingAStreamCancelsIt) {
   EXPECT_TRUE(poll.ok() && !poll->finished);
 }
 
-// Given a reader that lags behind a fast server, expects the server to be held up (memory stays bounded), and every byte to
-// arrive in order once the reader goes on.
+// Given a reader that is slower than the server; expects the server to be paused, so that memory stays bounded, and every byte
+// to arrive in order once the reader continues.
 TEST(CurlTransport, SlowReadersPauseTheServer) {
   constexpr std::size_t kTotal = 24 << 20;
   const auto block = [](std::size_t index) { return std::string(1 << 16, static_cast<char>('a' + index % 26)); };
@@ -318,7 +318,7 @@ TEST(CurlTransport, SlowReadersPauseTheServer) {
   CurlTransport transport(options);
   auto stream = transport.stream(get(server.url()));
   ASSERT_TRUE(stream.ok());
-  // Unchanged over many looks: the server stands still, held up by full buffers.
+  // Unchanged over many polls: full buffers have stopped the server.
   std::size_t last = 0;
   int still = 0;
   ASSERT_TRUE(eventually([&] {
@@ -332,7 +332,7 @@ TEST(CurlTransport, SlowReadersPauseTheServer) {
   eventually([&] {
     auto poll = (*stream)->poll();
     if (!poll.ok()) return true;
-    // Whole pieces are compared: a check of every byte takes the thread sanitizer longer than the transfer.
+    // Compare whole pieces: checking every byte takes longer under the thread sanitizer than the transfer.
     for (std::size_t at = 0; at < poll->bytes.size();) {
       const std::size_t within = got % (1 << 16), length = std::min(poll->bytes.size() - at, (1 << 16) - within);
       in_order = in_order && poll->bytes.compare(at, length, block(got >> 16), within, length) == 0;
@@ -347,9 +347,9 @@ TEST(CurlTransport, SlowReadersPauseTheServer) {
   EXPECT_EQ(got, kTotal);
 }
 
-// Given refusals of a watch and watches that never answer or break, expects the status with its body, kDeadlineExceeded, and
-// what came before the break followed by an error.
-TEST(CurlTransport, StreamsThatFail) {
+// Given refused watches, and watches that never answer or break; expects the status with its body, kDeadlineExceeded, and the
+// bytes before the break followed by an error.
+TEST(CurlTransport, FailingStreamsReportTheReason) {
   TestHttpServer server([](const auto& request, auto& answer) {
     if (request.target == "/gone") {
       answer.send(410, "too old");
@@ -383,8 +383,8 @@ TEST(CurlTransport, StreamsThatFail) {
   EXPECT_FALSE(transport.stream(get("gopher://127.0.0.1/")).ok());
 }
 
-// Given a transport that is destroyed before a stream of it, expects the stream to say so and no crash.
-TEST(CurlTransport, StreamsOutliveTheirTransportInPeace) {
+// Given a transport that is destroyed before its stream; expects the stream to report it, and no crash.
+TEST(CurlTransport, AStreamMayOutliveItsTransport) {
   TestHttpServer server([](const auto&, auto& answer) {
     answer.write("HTTP/1.1 200 OK\r\n\r\nx");
     answer.wait_until_client_leaves();

@@ -1,4 +1,4 @@
-// EventRecorder: what becomes an Event, what becomes a count, and what is held back.
+// EventRecorder: what becomes an Event, what raises a count, and what is dropped.
 #include "controller/kube/events.h"
 
 #include <gmock/gmock.h>
@@ -29,8 +29,8 @@ struct Recorded : World {
   }
 };
 
-// Given an event on a service, expects one that `kubectl describe` finds: object, uid, reason, message, type, component.
-TEST(EventRecorder, WritesWhatDescribeShows) {
+// Given an event on a service; expects an Event that `kubectl describe` finds: object, uid, reason, message, type, component.
+TEST(EventRecorder, WritesEventsThatDescribeShows) {
   Recorded r;
   ASSERT_TRUE(r.record("QuotaExceeded", "no more GPUs").ok());
   auto events = r.api.objects(kEvents);
@@ -50,19 +50,19 @@ TEST(EventRecorder, WritesWhatDescribeShows) {
   EXPECT_EQ(event["reportingInstance"], "windlass-0");
 }
 
-// Given the same event every second for two minutes, expects one Event whose count grows, in few requests.
+// Given the same event every second for two minutes; expects one Event with a growing count, in few requests.
 TEST(EventRecorder, CountsRepeats) {
   Recorded r;
   for (int i = 0; i < 120; ++i, r.wall_s += 1) ASSERT_TRUE(r.record("QuotaExceeded", "no more GPUs").ok());
   auto events = r.api.objects(kEvents);
   ASSERT_EQ(events.size(), 1U);
-  EXPECT_EQ(events[0]["count"], 91);  // written at second 90; what came since waits for the next writing
+  EXPECT_EQ(events[0]["count"], 91);  // written at second 90; later ones wait for the next write
   EXPECT_EQ(events[0]["lastTimestamp"], "2023-11-14T22:14:50Z");
   EXPECT_EQ(r.wire->log().size(), 4U);
 }
 
-// Given the same event after the window, or once the server has forgotten the first, expects a new Event.
-TEST(EventRecorder, StartsAnewAfterTheWindow) {
+// Given the same event after the window, or after the server has deleted the first; expects a new Event.
+TEST(EventRecorder, StartsOverAfterTheWindow) {
   Recorded r;
   ASSERT_TRUE(r.record("A", "x").ok());
   r.wall_s += 601;
@@ -76,8 +76,8 @@ TEST(EventRecorder, StartsAnewAfterTheWindow) {
   EXPECT_EQ(r.api.objects(kEvents).size(), 1U);
 }
 
-// Given a flood of different events on one object, expects the burst to pass, the rest to be counted as dropped, another object
-// to be untouched, and more to pass later.
+// Given many different events on one object; expects a burst to pass, the rest to count as dropped, another object to be
+// unaffected, and more to pass later.
 TEST(EventRecorder, LimitsNewEventsPerObject) {
   Recorded r;
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(r.record("A", "message " + std::to_string(i)).ok());
@@ -91,8 +91,8 @@ TEST(EventRecorder, LimitsNewEventsPerObject) {
   EXPECT_EQ(r.api.objects(kEvents).size(), 5U);
 }
 
-// Given a cluster-scoped object and a message longer than the API takes, expects namespace default and a message cut between
-// characters.
+// Given a cluster-scoped object and a message longer than the API accepts; expects namespace default and a message truncated
+// between characters.
 TEST(EventRecorder, FitsTheApisLimits) {
   Recorded r;
   json node = r.api.seed_object({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "n1"}}}});
@@ -107,7 +107,7 @@ TEST(EventRecorder, FitsTheApisLimits) {
   EXPECT_TRUE(kept.ends_with("..."));
 }
 
-// Given a server that refuses, expects the error to come back and nothing to be counted as written.
+// Given a server that refuses; expects the error to be returned and nothing to count as written.
 TEST(EventRecorder, ReportsFailures) {
   Recorded r;
   r.wire->faults.error_500 = 1;

@@ -1,4 +1,4 @@
-// The fake API server's own promises, where a test that trusts it could be misled.
+// Properties of the fake API server that other tests rely on.
 #include "tests/fakes/fake_api_server.h"
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@ json owned(json object, const json& owner) {
   return object;
 }
 
-// Given pods owned by a service, expects them to go after it, once the collector runs; foreign pods stay.
-TEST(FakeApiServer, CollectsWhatTheDeletedOwned) {
+// Given pods owned by a service; expects them to be deleted after it once the garbage collector runs; other pods stay.
+TEST(FakeApiServer, CollectsDependentsOfDeletedOwners) {
   World world;
   json service = world.api.seed_object(model_service("m"));
   world.api.seed_object(owned(pod("mine"), service));
@@ -50,7 +50,7 @@ TEST(FakeApiServer, ForegroundDeletionWaitsForDependents) {
   EXPECT_FALSE(world.api.object(kModelServices, "default", "m"));
 }
 
-// Given a finalizer, expects deletion to wait for its removal, and no new finalizer to be taken meanwhile.
+// Given a finalizer; expects deletion to wait for its removal, and no new finalizer to be accepted meanwhile.
 TEST(FakeApiServer, FinalizersHoldDeletion) {
   World world;
   json object = config_map("a");
@@ -66,7 +66,7 @@ TEST(FakeApiServer, FinalizersHoldDeletion) {
   EXPECT_FALSE(world.api.object(kConfigMaps, "default", "a"));
 }
 
-// Given writes that change nothing, expects no new version; given any that does, a larger one.
+// Given writes that change nothing; expects no new version. Given any change; expects a larger one.
 TEST(FakeApiServer, VersionsGrowWithChangesOnly) {
   World world;
   json stored = world.api.seed_object(config_map("a"));
@@ -77,7 +77,7 @@ TEST(FakeApiServer, VersionsGrowWithChangesOnly) {
   EXPECT_EQ(world.api.version(), before + 1);
 }
 
-// Given a pod, expects changes to its spec to be refused but for the image, as the real server does.
+// Given a pod; expects changes to its spec to be refused, except for the image, as on the real server.
 TEST(FakeApiServer, PodSpecsAreFrozen) {
   World world;
   world.api.seed_object(pod("p"));
@@ -125,7 +125,7 @@ TEST(FakeApiServer, FaultsFollowTheSeed) {
   EXPECT_NE(run(5), run(6));
 }
 
-// Given a route for a worker's address, expects it to answer; given an address that nobody serves, a refused connection.
+// Given a route for a worker's address; expects it to answer. Given an address without a server; expects a refused connection.
 TEST(FakeApiServer, RoutesOtherAddresses) {
   World world;
   world.wire->route("http://127.0.0.9:8000/", [](const HttpRequest&) { return HttpResponse{200, {}, "up 1\n"}; });

@@ -1,4 +1,4 @@
-// KubeClient against the fake API server: calls, errors, the write gate and credentials.
+// KubeClient on the fake API server: calls, errors, the write gate and credentials.
 #include "controller/kube/kube_client.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-// Given a server, expects create, get, update, patch and remove to do what they say.
+// Given a server; expects create, get, update, patch and remove to work.
 TEST(KubeClient, TheLifeOfAnObject) {
   World world;
   auto created = world.client.create(kConfigMaps, config_map("a"));
@@ -41,7 +41,7 @@ TEST(KubeClient, TheLifeOfAnObject) {
   EXPECT_THAT(gone.error().message, HasSubstr("get configmaps default/a: 404 NotFound"));
 }
 
-// Given 25 objects and pages of 4, expects all of them in order, in 7 requests, each with its type.
+// Given 25 objects and pages of 4; expects all of them in order, in 7 requests, each with its type.
 TEST(KubeClient, ListsInPages) {
   World world;
   for (int i = 10; i < 35; ++i) world.api.seed_object(config_map("c" + std::to_string(i)));
@@ -59,7 +59,7 @@ TEST(KubeClient, ListsInPages) {
   EXPECT_EQ(listed->resource_version, std::to_string(world.api.version()));
 }
 
-// Given a continue token that expires between two pages, expects one whole list instead, with nothing lost or doubled.
+// Given a continue token that expires between two pages; expects one complete list instead, with nothing lost or duplicated.
 TEST(KubeClient, ListStartsOverWhenItsPagesExpire) {
   World world;
   for (int i = 10; i < 20; ++i) world.api.seed_object(config_map("c" + std::to_string(i)));
@@ -76,7 +76,7 @@ TEST(KubeClient, ListStartsOverWhenItsPagesExpire) {
   EXPECT_EQ(requests, 3);
 }
 
-// Given labels and phases, expects selectors to reach the server encoded and to select.
+// Given labels and phases; expects selectors to reach the server encoded and to select.
 TEST(KubeClient, ListsWithSelectors) {
   World world;
   world.api.seed_object(pod("a"));
@@ -93,7 +93,7 @@ TEST(KubeClient, ListsWithSelectors) {
   EXPECT_EQ(listed->items[0]["metadata"]["name"], "a");
 }
 
-// Given an object that somebody changed first, expects kConflict for update and for a delete with the old version.
+// Given an object that somebody else has changed; expects kConflict for update and for a delete with the old version.
 TEST(KubeClient, OptimisticConcurrency) {
   World world;
   json first = world.api.seed_object(config_map("a"));
@@ -122,7 +122,7 @@ TEST(KubeClient, CreateTwice) {
   EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
 }
 
-// Given server-side apply, expects creation, removal of fields left out, refusal with the other manager's name, and force.
+// Given server-side apply; expects creation, removal of omitted fields, a refusal with the other manager's name, and force.
 TEST(KubeClient, ServerSideApply) {
   World world;
   json mine = config_map("a");
@@ -149,7 +149,8 @@ TEST(KubeClient, ServerSideApply) {
   EXPECT_EQ(forced->at("data").at("one"), "theirs");
 }
 
-// Given a custom resource, expects main and status writes to keep out of each other's half, and generation to follow the spec.
+// Given a custom resource; expects spec writes and status writes not to affect each other, and the generation to follow the
+// spec.
 TEST(KubeClient, StatusIsASubresource) {
   World world;
   json object = model_service("m");
@@ -175,7 +176,7 @@ TEST(KubeClient, StatusIsASubresource) {
   EXPECT_EQ(applied->at("status").at("workers").at("ready"), 3);
 }
 
-// Given writes, expects strict field validation and the manager's name in every URL.
+// Given writes; expects strict field validation and the manager's name in every URL.
 TEST(KubeClient, WritesAskForStrictFields) {
   World world;
   ASSERT_TRUE(world.client.create(kConfigMaps, config_map("a")).ok());
@@ -183,7 +184,7 @@ TEST(KubeClient, WritesAskForStrictFields) {
   EXPECT_THAT(world.wire->log().back().url, HasSubstr("fieldManager=windlass"));
 }
 
-// Given a closed gate, expects every mutating call to be refused here, reads to pass, and a write that passes the gate to pass.
+// Given a closed gate; expects every mutating call to be refused locally, and reads and writes with passes_gate to succeed.
 TEST(KubeClient, WriteGate) {
   World world;
   world.api.seed_object(config_map("a"));
@@ -211,7 +212,7 @@ TEST(KubeClient, WriteGate) {
   EXPECT_TRUE(world.client.create(kConfigMaps, config_map("c")).ok());
 }
 
-// Given refusals of each kind, expects their codes, the details and the wait that the server asked for.
+// Given refusals of each kind; expects their codes, details and Retry-After.
 TEST(KubeClient, RefusalsBecomeErrors) {
   struct Case {
     fakes::Refusal refusal;
@@ -240,8 +241,8 @@ TEST(KubeClient, RefusalsBecomeErrors) {
   }
 }
 
-// Given answers of a proxy that are no Status, expects an error with the code and a piece of the text.
-TEST(KubeClient, AnswersThatAreNoStatus) {
+// Given a proxy's answers that are not a Status; expects an error with the code and part of the text.
+TEST(KubeClient, HandlesAnswersThatAreNotAStatus) {
   auto failure = failure_from_response("get pods default/p", {502, {{"retry-after", "7"}}, "<html>Bad Gateway</html>\n"});
   EXPECT_EQ(failure.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(failure.error().message, "get pods default/p: 502: <html>Bad Gateway</html>");
@@ -250,7 +251,7 @@ TEST(KubeClient, AnswersThatAreNoStatus) {
   EXPECT_EQ(liar.error().code, ErrorCode::kPermissionDenied);
 }
 
-// Given names that are empty, expects a refusal here: the URL would mean the whole collection.
+// Given empty names; expects a local error, because the URL would mean the whole collection.
 TEST(KubeClient, EmptyNamesAreRefused) {
   World world;
   EXPECT_EQ(world.client.get(kPods, "default", "").error().code, ErrorCode::kInvalidArgument);
@@ -259,7 +260,7 @@ TEST(KubeClient, EmptyNamesAreRefused) {
   EXPECT_TRUE(world.wire->log().empty());
 }
 
-// A source that counts how often it was told that its token is worth nothing, and then has another.
+// A source that counts refused tokens and then has another token.
 class CountingCredentials final : public CredentialSource {
  public:
   Result<std::string> bearer_token(double) override { return "token-" + std::to_string(refused_); }
@@ -267,8 +268,8 @@ class CountingCredentials final : public CredentialSource {
   int refused_ = 0;
 };
 
-// Given a token that the server no longer takes, expects one refresh and success; given none that it takes, one retry and an
-// error without the token in it.
+// Given a token that the server no longer accepts; expects one refresh and success. Given no acceptable token; expects one
+// retry and an error without the token in it.
 TEST(KubeClient, RefreshesCredentialsOnceAfter401) {
   for (const std::string accepted : {"token-1", "token-9"}) {
     fakes::FakeApiServer api({.token = accepted});
@@ -284,7 +285,7 @@ TEST(KubeClient, RefreshesCredentialsOnceAfter401) {
   }
 }
 
-// Given lost connections, expects kUnavailable with the verb and the object, and no retry of our own.
+// Given lost connections; expects kUnavailable with the verb and the object, and no retry.
 TEST(KubeClient, TransportErrorsSayWhatWasTried) {
   World world;
   world.wire->faults.drop_after = 1;
@@ -297,8 +298,8 @@ TEST(KubeClient, TransportErrorsSayWhatWasTried) {
   EXPECT_TRUE(world.api.object(kConfigMaps, "default", "a").has_value());
 }
 
-// Given a pod with a grace period, expects it to stay, terminating, until the kubelet confirms.
-TEST(KubeClient, DeletionTakesTheKubeletsWord) {
+// Given a pod with a grace period; expects it to stay, terminating, until the kubelet confirms.
+TEST(KubeClient, DeletionWaitsForTheKubelet) {
   World world;
   world.api.seed_object(pod("p"));
   world.api.kubelet_set("default", "p", {.phase = "Running", .ready = true, .pod_ip = "127.0.0.9", .node = "n1"});

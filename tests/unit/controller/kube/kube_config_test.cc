@@ -1,4 +1,4 @@
-// Kubeconfig files, good and bad; in-cluster files; and a connection made from them to a real TLS server.
+// Kubeconfig files, good and bad; in-cluster files; and a connection to a real TLS server that uses them.
 #include "controller/kube/kube_config.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ Result<ClusterConfig> load(const std::vector<std::filesystem::path>& files, cons
   return load_kubeconfig({.files = files, .context = context});
 }
 
-// Given a complete file, expects server, namespace, authority, token and TLS name.
+// Given a complete file; expects server, namespace, CA, token and TLS name.
 TEST(KubeConfig, ReadsAContext) {
   TempDir dir;
   auto file =
@@ -50,8 +50,8 @@ TEST(KubeConfig, ReadsAContext) {
   EXPECT_EQ(config->credentials->bearer_token(0).value(), "t0ken");
 }
 
-// Given paths relative to the file's folder, expects them to be read there; a tokenFile wins over a token.
-TEST(KubeConfig, ReadsFilesBesideIt) {
+// Given paths relative to the file's folder; expects them to be read there; a tokenFile wins over a token.
+TEST(KubeConfig, ReadsFilesRelativeToIt) {
   TempDir dir;
   dir.write("pki/ca.pem", kPem);
   dir.write("pki/client.pem", kPem);
@@ -68,7 +68,8 @@ TEST(KubeConfig, ReadsFilesBesideIt) {
   EXPECT_EQ(config->credentials->bearer_token(0).value(), "from-file");
 }
 
-// Given several files, one of them missing, expects the first current-context, the first entry of a name, and entries of all.
+// Given several files, one of them missing; expects the first current-context, the first entry of each name, and the entries of
+// all files.
 TEST(KubeConfig, JoinsFiles) {
   TempDir dir;
   auto one = dir.write(
@@ -81,7 +82,7 @@ TEST(KubeConfig, JoinsFiles) {
   EXPECT_EQ(config->credentials->bearer_token(0).value(), "first");
 }
 
-// Given KUBECONFIG and HOME, expects its files in order, or the one in the home folder.
+// Given KUBECONFIG and HOME; expects its files in order, or the one in the home folder.
 TEST(KubeConfig, Paths) {
   using Paths = std::vector<std::filesystem::path>;
   EXPECT_EQ(kubeconfig_paths("/a::/b", "/home/x"), (Paths{"/a", "/b"}));
@@ -89,8 +90,8 @@ TEST(KubeConfig, Paths) {
   EXPECT_EQ(kubeconfig_paths("", ""), Paths{});
 }
 
-// Given files with one mistake each, expects a message with the file, the field's path, what was found and what is allowed, and
-// never a secret.
+// Given files with one mistake each; expects a message with the file, the field's path, the rule and the value, and never a
+// secret.
 TEST(KubeConfig, BadFiles) {
   struct Case {
     std::string name, text, expected;
@@ -99,65 +100,65 @@ TEST(KubeConfig, BadFiles) {
   const std::string not_pem = base64_encode("s3cret no pem");
   std::vector<Case> cases{
       {"no YAML", "a: [1, 2\n", "config: line 2, column 1: not YAML"},
-      {"a list", "- a\n", "config: the document: found a list, allowed is a map"},
-      {"another kind", "kind: Pod\n", "config: kind: found 'Pod', allowed is 'Config'"},
-      {"another version", "apiVersion: v2\n", "config: apiVersion: found 'v2', allowed is 'v1'"},
-      {"empty", "", "config: current-context: found nothing, a context's name is needed; none is defined"},
+      {"a list", "- a\n", "config: the document: must be a map (got a list)"},
+      {"another kind", "kind: Pod\n", "config: kind: must be 'Config' (got 'Pod')"},
+      {"another version", "apiVersion: v2\n", "config: apiVersion: must be 'v1' (got 'v2')"},
+      {"empty", "", "config: current-context: must be a context's name (got nothing); none is defined"},
       {"no current context", "contexts:\n- name: a\n- name: b\n",
-       "current-context: found nothing, a context's name is needed; defined are: a, b"},
+       "current-context: must be a context's name (got nothing); defined are: a, b"},
       {"unknown context", "current-context: x\ncontexts:\n- name: a\n",
-       "current-context: found 'x', but no context has this name; defined are: a"},
-      {"contexts no list", "current-context: x\ncontexts: {a: b}\n", "contexts: found a map, allowed is a list"},
-      {"entry no map", "current-context: x\ncontexts: [5]\n", "contexts[0]: found a scalar, allowed is a map"},
+       "current-context: must be the name of a context (got 'x'); defined are: a"},
+      {"contexts no list", "current-context: x\ncontexts: {a: b}\n", "contexts: must be a list (got a map)"},
+      {"entry no map", "current-context: x\ncontexts: [5]\n", "contexts[0]: must be a map (got a scalar)"},
       {"entry without name", "current-context: x\ncontexts: [{context: {}}]\n",
-       "contexts[0].name: found nothing, a name is needed"},
+       "contexts[0].name: must be a name (got nothing)"},
       {"context no map", "current-context: x\ncontexts: [{name: x, context: 3}]\n",
-       "contexts[0].context: found a scalar, allowed is a map"},
+       "contexts[0].context: must be a map (got a scalar)"},
       {"no cluster", "current-context: x\ncontexts: [{name: x, context: {user: u}}]\n",
-       "contexts[0].context.cluster: found nothing"},
+       "contexts[0].context.cluster: must be a cluster's name (got nothing)"},
       {"unknown cluster", "current-context: x\ncontexts: [{name: x, context: {cluster: q}}]\n",
-       "contexts[0].context.cluster: found 'q', but no cluster has this name; none is defined"},
-      {"no server", config_text("{}", "{}"), "clusters[0].cluster.server: found '', allowed is https://host[:port][/path]"},
+       "contexts[0].context.cluster: must be the name of a cluster (got 'q'); none is defined"},
+      {"no server", config_text("{}", "{}"),
+       "clusters[0].cluster.server: must be https://host[:port][/path] or http://... (got '')"},
       {"server without scheme", config_text("{server: 'api.test:6443'}", "{}"),
-       "clusters[0].cluster.server: found 'api.test:6443'"},
-      {"server a list", config_text("{server: [a]}", "{}"), "clusters[0].cluster.server: found a list, allowed is a string"},
+       "clusters[0].cluster.server: must be https://host[:port][/path] or http://... (got 'api.test:6443')"},
+      {"server a list", config_text("{server: [a]}", "{}"), "clusters[0].cluster.server: must be a string (got a list)"},
       {"bad base64", config_text("{server: 'https://a', certificate-authority-data: '%%s3cret'}", "{}"),
-       "clusters[0].cluster.certificate-authority-data: found text that is not base64"},
+       "clusters[0].cluster.certificate-authority-data: must be base64"},
       {"no PEM", config_text("{server: 'https://a', certificate-authority-data: " + not_pem + "}", "{}"),
-       "clusters[0].cluster.certificate-authority-data: found data that is no PEM"},
+       "clusters[0].cluster.certificate-authority-data: must be PEM"},
       {"missing file", config_text("{server: 'https://a', certificate-authority: nowhere.pem}", "{}"),
        "clusters[0].cluster.certificate-authority: "},
       {"skip as a word", config_text("{server: 'https://a', insecure-skip-tls-verify: perhaps}", "{}"),
-       "clusters[0].cluster.insecure-skip-tls-verify: found 'perhaps', allowed are true and false"},
+       "clusters[0].cluster.insecure-skip-tls-verify: must be true or false (got 'perhaps')"},
       {"skip and authority",
        config_text(
            "{server: 'https://a', insecure-skip-tls-verify: true, certificate-authority-data: " + base64_encode(kPem) + "}",
            "{}"),
-       "insecure-skip-tls-verify: found true beside a certificate-authority"},
-      {"proxy", config_text("{server: 'https://a', proxy-url: 'ftp://x'}", "{}"),
-       "proxy-url: found another scheme, allowed are http://"},
-      {"user no map", config_text(ok, "[s3cret]"), "users[0].user: found a list, allowed is a map"},
+       "insecure-skip-tls-verify: must be false if certificate-authority is set (got true)"},
+      {"proxy", config_text("{server: 'https://a', proxy-url: 'ftp://x'}", "{}"), "proxy-url: must begin with http://"},
+      {"user no map", config_text(ok, "[s3cret]"), "users[0].user: must be a map (got a list)"},
       {"password", config_text(ok, "{username: u, password: s3cret}"),
-       "users[0].user.username: found a value, but Windlass does not support"},
-      {"impersonation", config_text(ok, "{as: admin}"), "users[0].user.as: found a value, but Windlass does not support"},
-      {"auth-provider", config_text(ok, "{auth-provider: {name: gcp}}"), "users[0].user.auth-provider: found a value"},
+       "users[0].user.username: must not be set, because Windlass does not support"},
+      {"impersonation", config_text(ok, "{as: admin}"), "users[0].user.as: must not be set, because Windlass does not support"},
+      {"auth-provider", config_text(ok, "{auth-provider: {name: gcp}}"), "users[0].user.auth-provider: must not be set"},
       {"certificate without key", config_text(ok, "{client-certificate-data: " + base64_encode(kPem) + "}"),
-       "users[0].user.client-key: found nothing; client-certificate and client-key are allowed only together"},
-      {"token a map", config_text(ok, "{token: {a: s3cret}}"), "users[0].user.token: found a map, allowed is a string"},
+       "users[0].user.client-key: must be set (got nothing), because client-certificate and client-key belong together"},
+      {"token a map", config_text(ok, "{token: {a: s3cret}}"), "users[0].user.token: must be a string (got a map)"},
       {"exec and token", config_text(ok, "{token: s3cret, exec: {apiVersion: client.authentication.k8s.io/v1, command: x}}"),
-       "users[0].user.exec: found beside a token, allowed is one of the two"},
+       "users[0].user.exec: must not be set together with a token (got both)"},
       {"exec version", config_text(ok, "{exec: {apiVersion: client.authentication.k8s.io/v1alpha1, command: x}}"),
-       "users[0].user.exec.apiVersion: found 'client.authentication.k8s.io/v1alpha1', allowed are "
-       "client.authentication.k8s.io/v1 and /v1beta1"},
+       "users[0].user.exec.apiVersion: must be client.authentication.k8s.io/v1 or /v1beta1 "
+       "(got 'client.authentication.k8s.io/v1alpha1')"},
       {"exec command", config_text(ok, "{exec: {apiVersion: client.authentication.k8s.io/v1beta1}}"),
-       "users[0].user.exec.command: found nothing"},
+       "users[0].user.exec.command: must be the program's name or path (got nothing)"},
       {"exec mode missing in v1", config_text(ok, "{exec: {apiVersion: client.authentication.k8s.io/v1, command: x}}"),
-       "users[0].user.exec.interactiveMode: found '', allowed are Never, IfAvailable and Always"},
+       "users[0].user.exec.interactiveMode: must be Never, IfAvailable or Always (got '')"},
       {"exec env",
        config_text(ok, "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x, env: [{value: s3cret}]}}"),
-       "users[0].user.exec.env[0].name: found ''"},
+       "users[0].user.exec.env[0].name: must be a variable's name (got '')"},
       {"exec args", config_text(ok, "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: x, args: s3cret}}"),
-       "users[0].user.exec.args: found a scalar, allowed is a list"},
+       "users[0].user.exec.args: must be a list (got a scalar)"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
@@ -172,7 +173,7 @@ TEST(KubeConfig, BadFiles) {
   }
 }
 
-// Given no file at all, expects kNotFound and the names that were tried; given a context by flag, its name in the message.
+// Given no file at all; expects kNotFound and the names tried. Given a context by flag; expects its name in the message.
 TEST(KubeConfig, MissingFilesAndContexts) {
   TempDir dir;
   auto missing = load({dir.path() / "a", dir.path() / "b"});
@@ -181,11 +182,11 @@ TEST(KubeConfig, MissingFilesAndContexts) {
   EXPECT_THAT(missing.error().message, HasSubstr((dir.path() / "b").string()));
   auto unknown = load({dir.write("config", config_text("{server: 'https://a'}", "{}"))}, "there");
   ASSERT_FALSE(unknown.ok());
-  EXPECT_EQ(unknown.error().message, "kubeconfig: --context: found 'there', but no context has this name; defined are: here");
+  EXPECT_EQ(unknown.error().message, "kubeconfig: --context: must be the name of a context (got 'there'); defined are: here");
 }
 
-// Given a pod's files and variables, expects the server, the authority and the namespace; given parts that are missing, errors
-// that name them.
+// Given a pod's files and variables; expects the server, the CA and the namespace. Given missing parts; expects errors that
+// name them.
 TEST(KubeConfig, InCluster) {
   TempDir dir;
   dir.write("token", "one\n");
@@ -200,15 +201,15 @@ TEST(KubeConfig, InCluster) {
   EXPECT_EQ(load_in_cluster({.root = dir.path(), .host = "fd00::1", .port = "443"})->server, "https://[fd00::1]:443");
 
   EXPECT_THAT(load_in_cluster({.root = dir.path(), .host = "", .port = "443"}).error().message,
-              HasSubstr("KUBERNETES_SERVICE_HOST: found nothing"));
+              HasSubstr("KUBERNETES_SERVICE_HOST: must be set"));
   EXPECT_THAT(load_in_cluster({.root = dir.path(), .host = "h", .port = "x"}).error().message,
-              HasSubstr("KUBERNETES_SERVICE_PORT: found 'x'"));
+              HasSubstr("KUBERNETES_SERVICE_PORT: must be a port number (got 'x')"));
   std::filesystem::remove(dir.path() / "ca.crt");
   EXPECT_THAT(load_in_cluster({.root = dir.path(), .host = "h", .port = "1"}).error().message,
               HasSubstr("ca.crt: No such file"));
 }
 
-// Given a kubeconfig whose plugin brings a client certificate and renews it after a 401, expects a real TLS server to see the
+// Given a kubeconfig whose plugin provides a client certificate and renews it after a 401; expects a real TLS server to see the
 // first and then the second.
 TEST(Cluster, PresentsAndRenewsThePluginsCertificate) {
   TestAuthority authority("authority");

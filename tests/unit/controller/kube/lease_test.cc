@@ -1,4 +1,5 @@
-// LeaderElector: taking, renewing, losing and giving back; and seeded runs in which no two may lead at one instant.
+// LeaderElector: acquiring, renewing, losing and releasing; and seeded runs in which two candidates must never lead at the same
+// time.
 #include "controller/kube/lease.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ LeaseOptions options_for(const std::string& identity) {
   return options;
 }
 
-// One controller: a wire, a client and an elector, with a clock that runs at its own rate from its own origin.
+// One controller: a transport, a client and an elector, with a clock of its own rate and origin.
 struct Candidate {
   Candidate(fakes::FakeApiServer& api, const std::string& identity, double origin_s = 0, double rate = 1)
       : wire(api.connect(identity)),
@@ -29,7 +30,7 @@ struct Candidate {
         elector(client, options_for(identity)),
         origin_s(origin_s),
         rate(rate) {
-    client.set_write_gate([] { return false; });  // the elector's own requests must pass it
+    client.set_write_gate([] { return false; });  // the elector's own requests must pass the gate
   }
   [[nodiscard]] double local(double true_s) const { return origin_s + true_s * rate; }
   [[nodiscard]] Instant instant(double true_s) const { return {wall_offset_s + true_s, local(true_s)}; }
@@ -48,8 +49,8 @@ struct Candidate {
 
 json lease_of(const fakes::FakeApiServer& api) { return *api.object(kLeases, "default", "windlass-controller"); }
 
-// Given no lease, expects the first step to make one with our name, and term 1.
-TEST(LeaderElector, TakesTheLeaseThatNobodyHas) {
+// Given no lease; expects the first step to create one with our name, and term 1.
+TEST(LeaderElector, CreatesTheLease) {
   fakes::FakeApiServer api;
   Candidate a(api, "a");
   EXPECT_FALSE(a.leading(0));
@@ -64,7 +65,8 @@ TEST(LeaderElector, TakesTheLeaseThatNobodyHas) {
   EXPECT_EQ(spec["acquireTime"], "2023-11-14T22:13:20.000000Z");
 }
 
-// Given a leader that nothing answers any more, expects leading() to end at the renew deadline without a call of step().
+// Given a leader that gets no answers any more; expects leading() to become false at the renew deadline without a call of
+// step().
 TEST(LeaderElector, LeadingEndsAtTheRenewDeadline) {
   fakes::FakeApiServer api;
   Candidate a(api, "a");
@@ -74,7 +76,7 @@ TEST(LeaderElector, LeadingEndsAtTheRenewDeadline) {
   EXPECT_FALSE(a.leading(1e9));
 }
 
-// Given renewals every retry period, expects to lead on, with one request each.
+// Given renewals every retry period; expects the leader to keep leading, with one request each.
 TEST(LeaderElector, Renews) {
   fakes::FakeApiServer api;
   Candidate a(api, "a");
@@ -86,8 +88,8 @@ TEST(LeaderElector, Renews) {
   EXPECT_LE(a.wire->log().size(), 2U + 50U);
 }
 
-// Given a leader that goes silent, expects a rival to take over no sooner than 15 s after it saw the last renewal, with the
-// next term, and the old leader, when it comes back, to follow.
+// Given a silent leader; expects a rival to take over no earlier than 15 s after it saw the last renewal, with the next term,
+// and the old leader to stand by when it returns.
 TEST(LeaderElector, RivalTakesOverAfterTheLeaseRanOut) {
   fakes::FakeApiServer api;
   Candidate a(api, "a"), b(api, "b", 5000, 1);
@@ -105,8 +107,8 @@ TEST(LeaderElector, RivalTakesOverAfterTheLeaseRanOut) {
   EXPECT_EQ(a.elector.holder(), "b");
 }
 
-// Given a candidate that stands still for 34 s within its look at the lease, while another takes it and renews it, expects it
-// not to take what it saw for 34 s old: two would lead.
+// Given a candidate whose read of the lease takes 34 s, while another acquires and renews it; expects that it does not treat
+// the record as 34 s old, because then two would lead.
 TEST(LeaderElector, ALongRequestDoesNotMakeTheRivalLookDead) {
   fakes::FakeApiServer api;
   Candidate a(api, "a"), b(api, "b");
@@ -129,7 +131,8 @@ TEST(LeaderElector, ALongRequestDoesNotMakeTheRivalLookDead) {
   EXPECT_EQ(a.elector.holder(), "b");
 }
 
-// Given a release, expects the leader to stop at once and a rival to lead at its next step, not after the lease's duration.
+// Given a release; expects the leader to stop immediately and a rival to lead at its next step, without waiting for the lease's
+// duration.
 TEST(LeaderElector, ReleaseLetsTheNextOneIn) {
   fakes::FakeApiServer api;
   Candidate a(api, "a"), b(api, "b");
@@ -143,9 +146,9 @@ TEST(LeaderElector, ReleaseLetsTheNextOneIn) {
   EXPECT_EQ(b.elector.term(), 2);
 }
 
-// Given a new process with the identity of a silent one, expects it to wait as any rival would, and to begin a new term; and
-// the old one, when it comes back, not to lead.
-TEST(LeaderElector, TheSameIdentityIsNotTheSameTenure) {
+// Given a new process with the identity of a silent one; expects it to wait like any rival and to start a new term, and the old
+// one not to lead when it returns.
+TEST(LeaderElector, TheSameIdentityIsNotTheSameTerm) {
   fakes::FakeApiServer api;
   Candidate first(api, "a"), second(api, "a");
   second.wall_offset_s += 3600;
@@ -159,8 +162,8 @@ TEST(LeaderElector, TheSameIdentityIsNotTheSameTenure) {
   EXPECT_FALSE(first.leading(25)) << "the holder has its name, but the tenure is another's";
 }
 
-// Given an acquisition whose answer is lost, expects the next step to see that the lease is ours and to lead.
-TEST(LeaderElector, RecognisesItsTenureWhenTheAnswerWasLost) {
+// Given an acquisition whose response is lost; expects the next step to see that the lease is ours and to lead.
+TEST(LeaderElector, RecognisesItsTermWhenTheAnswerWasLost) {
   fakes::FakeApiServer api;
   Candidate a(api, "a");
   int requests = 0;
@@ -176,7 +179,7 @@ TEST(LeaderElector, RecognisesItsTenureWhenTheAnswerWasLost) {
   EXPECT_EQ(a.elector.term(), 1);
 }
 
-// Given labels that somebody put on the Lease, expects them to survive our renewals.
+// Given labels that somebody else put on the Lease; expects our renewals to keep them.
 TEST(LeaderElector, KeepsOthersMetadata) {
   fakes::FakeApiServer api;
   Candidate a(api, "a");
@@ -187,7 +190,7 @@ TEST(LeaderElector, KeepsOthersMetadata) {
   EXPECT_EQ(lease_of(api)["metadata"]["labels"]["team"], "x");
 }
 
-// Given a lease that a person deleted, expects a term above every one seen before.
+// Given a deleted lease; expects a term above every earlier one.
 TEST(LeaderElector, TermsGrowPastADeletedLease) {
   fakes::FakeApiServer api;
   Candidate a(api, "a");
@@ -200,21 +203,22 @@ TEST(LeaderElector, TermsGrowPastADeletedLease) {
   EXPECT_EQ(a.elector.term(), 8);
 }
 
-// Given durations that contradict each other, expects messages with what was found and what is allowed.
+// Given contradictory durations; expects messages with the rule and the value.
 TEST(LeaderElector, RefusesImpossibleDurations) {
   LeaseOptions options = options_for("a");
   EXPECT_TRUE(LeaderElector::validate(options).ok());
   options.renew_deadline_s = 20;
   auto refused = LeaderElector::validate(options);
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().message, "lease: lease duration: found 15 s, allowed is more than the renew deadline (20 s)");
+  EXPECT_EQ(refused.error().message, "lease: lease duration: must be more than the renew deadline of 20 s (got 15 s)");
   options = options_for("");
-  EXPECT_EQ(LeaderElector::validate(options).error().message, "lease: identity is empty");
+  EXPECT_EQ(LeaderElector::validate(options).error().message, "lease: identity: must be set (got nothing)");
 }
 
-// Given two or three electors with clocks of their own, latency, lost requests and answers, errors, partitions and pauses, by
-// seed: expects never two leading at one instant, terms that grow with every tenure, and a leader again once all is well.
-TEST(LeaderElector, NoTwoLeadAtOneInstant) {
+// Given two or three electors with their own clocks, latency, lost requests and responses, errors, partitions and pauses, by
+// seed; expects that two never lead at the same time, that terms grow with every new leader, and that one leads again after
+// recovery.
+TEST(LeaderElector, TwoNeverLeadAtTheSameTime) {
   int failovers = 0;
   for (std::uint64_t seed = 1; seed <= effort(16U, 150U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -224,7 +228,7 @@ TEST(LeaderElector, NoTwoLeadAtOneInstant) {
     for (std::int64_t i = 0, n = random.integer(2, 3); i < n; ++i) {
       all.push_back(
           std::make_unique<Candidate>(api, "c" + std::to_string(i), random.uniform(0, 1e6), random.uniform(0.9, 1.1)));
-      all.back()->wall_offset_s += random.uniform(-1e5, 1e5);  // wall clocks that nobody set
+      all.back()->wall_offset_s += random.uniform(-1e5, 1e5);  // unsynchronized wall clocks
       fakes::FaultRates& faults = all.back()->wire->faults;
       faults.latency_s = random.uniform(0, 1.5);
       faults.drop_before = random.uniform(0, 0.2);
@@ -249,7 +253,7 @@ TEST(LeaderElector, NoTwoLeadAtOneInstant) {
       highest_term = term;
       last_leader = leader;
     };
-    // While one waits for its answer time passes for all, and the others go on with their own steps.
+    // While one candidate waits for a response, time passes for all, and the others take their own steps.
     std::function<void(double)> elapse = [&](double seconds) {
       double end_s = api.now() + seconds;
       ++depth;
@@ -271,7 +275,7 @@ TEST(LeaderElector, NoTwoLeadAtOneInstant) {
       auto& candidate = all[static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(all.size()) - 1))];
       double dice = random.uniform();
       if (dice < 0.15) candidate->wire->partitioned = !candidate->wire->partitioned;
-      if (dice > 0.9 && !candidate->busy) {  // the process is stopped for a while, as by a debugger or a live migration
+      if (dice > 0.9 && !candidate->busy) {  // the process is suspended for a while, as by a debugger or a live migration
         candidate->busy = true;
         elapse(random.uniform(0, 30));
         candidate->busy = false;

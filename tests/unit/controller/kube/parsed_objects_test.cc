@@ -1,4 +1,4 @@
-// ParsedObjects: what is read anew, and what not, as a reflector's copy changes.
+// ParsedObjects: which objects are parsed again when a reflector's copy changes.
 #include "controller/kube/parsed_objects.h"
 
 #include <gtest/gtest.h>
@@ -19,11 +19,11 @@ struct Parsed : World {
   bool update() {
     return parsed.update(reflector, [](const json& object) { return object["data"]["key"].get<std::string>(); });
   }
-  // Steps until the reflector has caught up with what was done.
+  // Steps until the reflector has caught up.
   void settle() {
     for (int i = 0; i < 3; ++i) step();
   }
-  // The views are exactly what reading everything would give.
+  // Whether the views equal a complete parse.
   [[nodiscard]] bool whole() const {
     std::map<std::string, std::string> wanted, held;
     for (const auto& [key, object] : reflector.objects()) wanted[key] = object["data"]["key"].get<std::string>();
@@ -38,8 +38,9 @@ struct Parsed : World {
   ParsedObjects<std::string> parsed;
 };
 
-// Given objects of which one changes, one goes and one comes; expects only what changed to be parsed, and nothing at rest.
-TEST(ParsedObjects, ReadsWhatChanged) {
+// Given objects of which one changes, one is deleted and one is added; expects only the changed ones to be parsed, and none
+// without a change.
+TEST(ParsedObjects, ParsesOnlyChangedObjects) {
   Parsed w;
   for (const char* name : {"b", "c", "d"}) w.api.seed_object(config_map(name));
   w.settle();
@@ -61,7 +62,7 @@ TEST(ParsedObjects, ReadsWhatChanged) {
   EXPECT_EQ(w.parsed.find("default", "d"), nullptr);
 }
 
-// Given an object that is deleted and made anew under its name, and a write's own answer; expects both to be seen.
+// Given an object that is deleted and recreated under its name, and a write's own response; expects both to be seen.
 TEST(ParsedObjects, SeesSuccessorsAndWrites) {
   Parsed w;
   w.api.seed_object(config_map("a", "first"));
@@ -80,9 +81,9 @@ TEST(ParsedObjects, SeesSuccessorsAndWrites) {
   EXPECT_EQ(*w.parsed.find("default", "a"), "third");
 }
 
-// Given a reflector that has to list anew, as after a backup was put back; expects everything to be read again, since a version
-// may stand for another state by then.
-TEST(ParsedObjects, TrustsNoVersionAcrossALists) {
+// Given a reflector that must list again, as after a restored backup; expects everything to be parsed again, because a version
+// may then stand for another state.
+TEST(ParsedObjects, TrustsNoVersionAcrossLists) {
   Parsed w;
   for (const char* name : {"a", "b"}) w.api.seed_object(config_map(name));
   w.settle();

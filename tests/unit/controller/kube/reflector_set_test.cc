@@ -1,4 +1,4 @@
-// ReflectorSet: what it reads, and whom a namespace that cannot be read holds up.
+// ReflectorSet: what it reads, and that an unreadable namespace does not delay others.
 #include "controller/kube/reflector_set.h"
 
 #include <gmock/gmock.h>
@@ -42,11 +42,11 @@ struct Namespaces : World {
   [[nodiscard]] std::string url_of(const std::string& name_space) const {
     return api.url() + "/api/v1/namespaces/" + name_space + "/";
   }
-  // The server answers every list of this namespace so.
+  // Makes the server answer every list of this namespace this way.
   void answer(const std::string& name_space, int status, const std::string& body) {
     wire->route(url_of(name_space), [=](const HttpRequest&) { return HttpResponse{status, {}, body}; });
   }
-  // Whose objects were asked for in what was sent, "" where it was everybody's; in order.
+  // The namespaces in the requests sent, in order; "" for all namespaces.
   [[nodiscard]] std::vector<std::string> asked() const {
     std::vector<std::string> all;
     for (const auto& sent : wire->log()) {
@@ -61,9 +61,9 @@ struct Namespaces : World {
   ReflectorSet set;
 };
 
-// Given objects in four namespaces and a set of three; expects these three to be asked for and no other, changes and our own
-// writes to be seen in each, and nothing of the fourth.
-TEST(ReflectorSet, ReadsItsNamespacesAlone) {
+// Given objects in four namespaces and a set of three; expects requests for these three only, changes and our own writes to
+// appear in each, and nothing of the fourth.
+TEST(ReflectorSet, ReadsOnlyItsNamespaces) {
   Namespaces w;
   EXPECT_FALSE(w.set.synced());
   w.run(1);
@@ -89,7 +89,7 @@ TEST(ReflectorSet, ReadsItsNamespacesAlone) {
   EXPECT_EQ(w.keys().size(), 3U);
 }
 
-// Given no namespaces, expects all objects to be read by one list and one watch, and our own write to be seen.
+// Given no namespaces; expects one list and one watch for all objects, and our own write to appear.
 TEST(ReflectorSet, ReadsAllByOneList) {
   Namespaces w(std::set<std::string>{});
   w.run(1);
@@ -102,9 +102,9 @@ TEST(ReflectorSet, ReadsAllByOneList) {
   EXPECT_EQ((*w.set.find("other", "map"))["data"]["key"], "ours");
 }
 
-// Given a namespace that is refused from the start, expects it to be named, not to be believed at the first refusal, and then
-// to hold up nobody; once it may be read it is.
-TEST(ReflectorSet, ARefusedNamespaceHoldsUpNobody) {
+// Given a namespace that is refused from the start; expects it to be named, not to be believed at the first refusal, and then
+// not to delay others. Once permitted, it is read.
+TEST(ReflectorSet, ARefusedNamespaceDoesNotDelayOthers) {
   Namespaces w;
   w.answer("team-b", 403, kRefusal);
   w.set.step(0);
@@ -124,8 +124,8 @@ TEST(ReflectorSet, ARefusedNamespaceHoldsUpNobody) {
   EXPECT_EQ(w.set.problem(), "");
 }
 
-// Given a namespace that was read and is refused when all is to be read anew, expects what was read of it to stay.
-TEST(ReflectorSet, WhatWasReadStays) {
+// Given a namespace that was read and is then refused when everything is read again; expects the earlier objects to stay.
+TEST(ReflectorSet, ObjectsOfARefusedNamespaceStay) {
   Namespaces w;
   w.run(1);
   w.answer("team-b", 403, kRefusal);
@@ -138,8 +138,8 @@ TEST(ReflectorSet, WhatWasReadStays) {
   EXPECT_EQ(w.keys().size(), 3U);
 }
 
-// Given every namespace refused, or one for which the server has no answer yet, expects the set never to be whole.
-TEST(ReflectorSet, OtherTroubleIsWaitedFor) {
+// Given that every namespace is refused, or that one has no answer yet; expects the set not to be synced.
+TEST(ReflectorSet, IsNotSyncedWithoutAnAnswer) {
   Namespaces refused;
   for (const char* one : {"team-a", "team-b", "team-c"}) refused.answer(one, 403, kRefusal);
   refused.run(60);
@@ -151,8 +151,8 @@ TEST(ReflectorSet, OtherTroubleIsWaitedFor) {
   EXPECT_TRUE(failing.set.synced("team-c"));
 }
 
-// Given a server that answers nobody, expects a step to wait for one list at most and each namespace to get its turn; given one
-// namespace alone whose lists get no answer, expects the others to be read all the same.
+// Given a server that answers nothing; expects each step to wait for at most one list, and each namespace to get its turn.
+// Given one namespace whose lists get no answer; expects the others to be read anyway.
 TEST(ReflectorSet, AStepWaitsForOneAnswerAtMost) {
   Namespaces w;
   w.wire->partitioned = true;

@@ -1,4 +1,4 @@
-// Reflector against the fake API server: the quiet path, each kind of trouble, and thousands of seeded runs of all at once.
+// Reflector on the fake API server: normal operation, each kind of failure, and thousands of seeded runs with all of them.
 #include "controller/kube/reflector.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ ReflectorOptions config_maps() {
   return options;
 }
 
-// A world with a clock that a test moves; step() whenever the reflector wants it, and once more at the end.
+// A world with a clock that the test moves. It calls step() whenever the reflector wants it, and once more at the end.
 struct Watched : World {
   explicit Watched(ReflectorOptions options = config_maps(), fakes::FakeApiOptions api_options = {})
       : World(std::move(api_options)), reflector(client, std::move(options)) {}
@@ -34,7 +34,7 @@ struct Watched : World {
     reflector.step(api.now());
   }
 
-  // The copy is exactly what the server has.
+  // Whether the copy equals the server's state.
   [[nodiscard]] bool equal() const {
     std::map<std::string, json> there;
     for (json& object : api.objects(kConfigMaps)) there[object_key(object)] = object;
@@ -48,7 +48,8 @@ struct Watched : World {
   Reflector reflector;
 };
 
-// Given objects, changes and deletions, expects the copy to follow by one list and one watch, its generation to grow with each.
+// Given objects, changes and deletions; expects the copy to follow with one list and one watch, and its generation to grow with
+// each change.
 TEST(Reflector, FollowsTheServer) {
   Watched w;
   for (const char* name : {"a", "b", "c", "d"}) w.api.seed_object(config_map(name));
@@ -72,8 +73,8 @@ TEST(Reflector, FollowsTheServer) {
   EXPECT_EQ(w.reflector.last_sync_s(), 0);
 }
 
-// Given objects that are listed, watched and written with managedFields; the copy has all of them but that.
-TEST(Reflector, ForgetsWhoSetWhichField) {
+// Given objects that are listed, watched and written with managedFields; expects copies without that field.
+TEST(Reflector, DropsManagedFields) {
   Watched w;
   const auto managed = [](const std::string& name) {
     json object = config_map(name);
@@ -95,13 +96,14 @@ TEST(Reflector, ForgetsWhoSetWhichField) {
   }
 }
 
-// Given quiet minutes, expects bookmarks to move the version, so that after a compaction and a cut no new list is needed.
+// Given quiet minutes; expects bookmarks to advance the version, so that after a compaction and a disconnect no new list is
+// needed.
 TEST(Reflector, BookmarksKeepTheVersionFresh) {
   Watched w;
   w.api.seed_object(config_map("a"));
   w.run(1);
   std::string before = w.reflector.resource_version();
-  for (int i = 0; i < 50; ++i) w.api.seed_object(pod("p" + std::to_string(i)));  // news of another resource
+  for (int i = 0; i < 50; ++i) w.api.seed_object(pod("p" + std::to_string(i)));  // changes of another resource
   w.run(70);
   EXPECT_NE(w.reflector.resource_version(), before);
   EXPECT_GE(w.reflector.counters().bookmarks, 1U);
@@ -112,9 +114,9 @@ TEST(Reflector, BookmarksKeepTheVersionFresh) {
   EXPECT_EQ(w.reflector.counters().lists, 1U);
 }
 
-// Given a version that the server no longer keeps, expects a new list and the same copy as the server's.
+// Given a version that the server no longer has; expects a new list and a copy equal to the server's state.
 TEST(Reflector, GoneMeansListAgain) {
-  for (std::uint64_t seed = 1; seed <= 8; ++seed) {  // the fake says Gone in the response or as an event, by seed
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {  // the fake reports Gone in the response or as an event, by seed
     Watched w(config_maps(), {.seed = seed});
     w.api.seed_object(config_map("a"));
     w.run(1);
@@ -132,9 +134,9 @@ TEST(Reflector, GoneMeansListAgain) {
   }
 }
 
-// Given a watch that falls silent without an end, expects list_anew() to take back that the copy is the whole truth until a
-// list has shown what the watch did not; and a copy that was listed at this moment to be left alone.
-TEST(Reflector, ListsAnewWhateverTheWatchSays) {
+// Given a watch that falls silent without ending; expects list_anew() to reset synced() until a list has shown what the watch
+// missed. A copy listed at the same time stays synced.
+TEST(Reflector, ListAnewResetsSynced) {
   Watched w;
   w.api.seed_object(config_map("a"));
   w.run(1);
@@ -155,7 +157,8 @@ TEST(Reflector, ListsAnewWhateverTheWatchSays) {
   EXPECT_EQ(w.reflector.counters().lists, lists);
 }
 
-// Given a watch that falls silent without an end and an idle limit of 90 s, expects a reconnect from the last version, no list.
+// Given a watch that falls silent without ending, and an idle limit of 90 s; expects a reconnect from the last version, without
+// a list.
 TEST(Reflector, NoticesHalfOpenWatchesByTheIdleLimit) {
   ReflectorOptions options = config_maps();
   options.idle_limit_s = 90;
@@ -172,7 +175,7 @@ TEST(Reflector, NoticesHalfOpenWatchesByTheIdleLimit) {
   EXPECT_EQ(w.reflector.counters().lists, 1U);
 }
 
-// Given the same without an idle limit, expects it to be noticed when the watch has outlived its timeout and the grace.
+// Given the same without an idle limit; expects detection once the watch exceeds its timeout and the grace.
 TEST(Reflector, NoticesHalfOpenWatchesByTheirTimeout) {
   ReflectorOptions options = config_maps();
   options.idle_limit_s.reset();
@@ -188,10 +191,11 @@ TEST(Reflector, NoticesHalfOpenWatchesByTheirTimeout) {
   EXPECT_EQ(w.reflector.counters().half_open, 1U);
 }
 
-// Given an API server without a word, not even a head, expects the watch to be given up after the connect timeout and grace.
+// Given an API server that sends nothing, not even a response head; expects the watch to be given up after the connect timeout
+// and grace.
 TEST(Reflector, NoticesWatchesWithoutAHead) {
   Watched w;
-  w.run(0.5);  // listed, and the watch opened but not yet polled
+  w.run(0.5);  // listed; the watch is open but not yet polled
   ASSERT_TRUE(w.reflector.watching());
   w.wire->partitioned = true;
   w.run(50);
@@ -200,7 +204,7 @@ TEST(Reflector, NoticesWatchesWithoutAHead) {
   EXPECT_EQ(w.reflector.counters().half_open, 1U);
 }
 
-// Given lines that are no events, expects a new list rather than a guess.
+// Given lines that are not events; expects a new list instead of a guess.
 TEST(Reflector, MalformedLinesMeanListAgain) {
   Watched w;
   w.api.seed_object(config_map("a"));
@@ -218,8 +222,8 @@ TEST(Reflector, MalformedLinesMeanListAgain) {
   EXPECT_FALSE(w.reflector.last_error().has_value());
 }
 
-// Given a server that always fails, expects delays that grow from 0.8 s to no more than 30 s, differ by seed, and start anew
-// after a success.
+// Given a server that always fails; expects delays that grow from 0.8 s to at most 30 s, differ by seed, and start over after a
+// success.
 TEST(Reflector, BacksOffWithJitter) {
   auto delays = [](std::uint64_t seed) {
     ReflectorOptions options = config_maps();
@@ -243,7 +247,7 @@ TEST(Reflector, BacksOffWithJitter) {
   EXPECT_EQ(one, delays(1));
 }
 
-// Given a server that asks for 1 s by Retry-After on every request, expects never less than that.
+// Given a server that sends Retry-After: 1 on every request; expects no shorter delay.
 TEST(Reflector, ObeysRetryAfter) {
   Watched w;
   w.wire->faults.error_429 = 1;
@@ -252,7 +256,7 @@ TEST(Reflector, ObeysRetryAfter) {
   EXPECT_EQ(w.reflector.last_error()->code, ErrorCode::kUnavailable);
 }
 
-// Given steps before the backoff is over, expects no request.
+// Given steps before the backoff is over; expects no request.
 TEST(Reflector, DoesNothingBeforeItIsDue) {
   Watched w;
   w.wire->faults.drop_before = 1;
@@ -262,8 +266,8 @@ TEST(Reflector, DoesNothingBeforeItIsDue) {
   EXPECT_EQ(w.wire->log().size(), sent);
 }
 
-// Given the answer to our own write, expects the copy to have it at once, and older news of the watch not to undo it.
-TEST(Reflector, OwnWritesShowAtOnce) {
+// Given the response to our own write; expects the copy to have it immediately, and older watch events not to undo it.
+TEST(Reflector, OwnWritesShowImmediately) {
   Watched w;
   w.api.seed_object(config_map("a"));
   w.run(1);
@@ -278,14 +282,14 @@ TEST(Reflector, OwnWritesShowAtOnce) {
     EXPECT_EQ(w.reflector.find("default", "a")->at("data").at("key"), "ours");
   }
   w.wire->faults.split_bytes = 0;
-  // And what the watch already knows to be deleted does not come back.
+  // An object that the watch has reported deleted does not come back.
   w.api.delete_object(kConfigMaps, "default", "a");
   w.run(1);
   w.reflector.observe_write(*written);
   EXPECT_EQ(w.reflector.find("default", "a"), nullptr);
 }
 
-// Given a token that the server stops taking, expects the credentials to be told, so that the next watch goes through.
+// Given a token that the server no longer accepts; expects the credentials to be refreshed, so that the next watch succeeds.
 TEST(Reflector, A401RefreshesTheCredentials) {
   class Renewing final : public CredentialSource {
    public:
@@ -305,8 +309,8 @@ TEST(Reflector, A401RefreshesTheCredentials) {
   EXPECT_TRUE(reflector.watching());
 }
 
-// Given seeded faults of every kind while objects change, expects the copy never to hold an object that the server never had,
-// and, once the faults stop, to become equal to the server's state within minutes.
+// Given seeded faults of every kind while objects change; expects that the copy never holds an object that the server never
+// had, and that it equals the server's state within minutes once the faults stop.
 TEST(Reflector, ConvergesUnderSeededFaults) {
   for (std::uint64_t seed = 1; seed <= effort(100U, 2000U); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

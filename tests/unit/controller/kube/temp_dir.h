@@ -1,4 +1,4 @@
-// A folder of a test's own, gone with it, and files in it.
+// A test's temporary folder, removed with the object, and files in it.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// X.509 through OpenSSL.
+// X.509 certificates made with OpenSSL.
 #include "tests/unit/controller/kube/test_certificates.h"
 
 #include <stdexcept>

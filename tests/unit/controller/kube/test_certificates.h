@@ -1,5 +1,5 @@
-// Certificates made on the spot for TLS tests: an authority and what it signs. Valid for an hour; EC keys, so that making one
-// costs a millisecond.
+// Certificates for TLS tests, made when needed: an authority and what it signs. Valid for an hour; EC keys, so that making one
+// takes a millisecond.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class TestAuthority {
 
   [[nodiscard]] const std::string& pem() const { return pem_; }
 
-  // A certificate with this common name, good for these names ("DNS:api.test", "IP:127.0.0.1"), as server and as client.
+  // A certificate with this common name, valid for these names ("DNS:api.test", "IP:127.0.0.1"), as server and as client.
   [[nodiscard]] ClientCertificate issue(const std::string& common_name,
                                         const std::vector<std::string>& alternative_names = {}) const;
 

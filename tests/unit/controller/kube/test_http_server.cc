@@ -1,4 +1,4 @@
-// Sockets, OpenSSL and just enough HTTP.
+// A test server with sockets, OpenSSL and minimal HTTP.
 #include "tests/unit/controller/kube/test_http_server.h"
 
 #include <algorithm>

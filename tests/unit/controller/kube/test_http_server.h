@@ -1,5 +1,5 @@
-// A small HTTP/1.1 server on 127.0.0.1, with TLS or without, that lets a test hold every byte in its hand: what the client's
-// side of a real connection is tested against. One thread per connection; all end with the object.
+// A small HTTP/1.1 server on 127.0.0.1, with or without TLS, for tests of clients on real connections. The test controls every
+// byte that it sends. One thread per connection; all end with the object.
 #pragma once
 
 #include <atomic>
@@ -27,14 +27,14 @@ class TestHttpServer {
     int connection = 0;       // counted from 1
   };
 
-  // One connection while a request is answered.
+  // A connection during one request.
   class Answer {
    public:
     virtual ~Answer() = default;
     virtual bool write(const std::string& bytes) = 0;  // false: the client is gone
     virtual bool wait_until_client_leaves() = 0;       // true: it left; false: the server stops
     virtual void close() = 0;                          // no further request on this connection
-    // A whole response with Content-Length.
+    // Sends a complete response with Content-Length.
     bool send(int status, const std::string& body, const std::string& extra_headers = "");
   };
   using Handler = std::function<void(const Request&, Answer&)>;
@@ -51,7 +51,7 @@ class TestHttpServer {
   [[nodiscard]] std::string url() const;
   [[nodiscard]] int connections() const { return connections_; }  // accepted so far
 
-  // A latch that handlers may wait at; false when the server stops meanwhile.
+  // A latch that handlers can wait for; false if the server stops meanwhile.
   bool wait_for_gate(int number);
   void open_gate(int number);
 
@@ -74,8 +74,8 @@ class TestHttpServer {
   std::thread acceptor_;
 };
 
-// Waits until the condition holds, at most a minute (a bound on hanging: sanitizers on a loaded machine are slow); answers
-// whether it does.
+// Waits for the condition, at most a minute (a generous limit, because sanitizers on a loaded machine are slow). Returns
+// whether it holds.
 bool eventually(const std::function<bool()>& condition);
 
 }  // namespace windlass::kube

@@ -1,4 +1,4 @@
-// A fake API server with one client on it, and objects to put there: what most tests of this folder start from.
+// A fake API server with a client, and objects to store in it: the base of most tests in this folder.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// apply over services whose phases are split: pools that have one name and differ in their role.
+// apply on services with split phases: pools with the same name and different roles.
 #include <set>
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ std::vector<planner::Pool> split(int answering, int prompts) {
   return {decode, prefill};
 }
 
-// Slots of workers that neither drain nor end.
+// Slots of workers that are neither draining nor ending.
 std::vector<int> slots_of(ApplyWorld& world, Role role) {
   std::vector<int> slots;
   for (const Worker& worker : world.runtime.workers()) {
@@ -32,8 +32,8 @@ std::vector<int> slots_of(ApplyWorld& world, Role role) {
   return slots;
 }
 
-// Given two pools of one name, expects as many workers of each role as planned, each in a slot of its own; another one of a
-// role takes the lowest slot that is free.
+// Given two pools with the same name; expects the planned number of workers of each role, each in its own slot; another worker
+// of a role takes the lowest free slot.
 TEST(ApplyRoles, ShareTheSlotsOfAName) {
   ApplyWorld world;
   world.plan.pools = split(2, 1);
@@ -46,9 +46,8 @@ TEST(ApplyRoles, ShareTheSlotsOfAName) {
   EXPECT_EQ(world.api.pods("default", "windlass.dev/pool=h100-1").size(), 4U);
 }
 
-// Given pods as versions until 2026-11-28 named, labelled and recorded them, expects an upgrade to create, change and end
-// nobody.
-TEST(ApplyRoles, AnUpgradeRestartsNobody) {
+// Given pods named, labelled and recorded by versions until 2026-11-28; expects an upgrade to create, change and end none.
+TEST(ApplyRoles, AnUpgradeRestartsNoWorker) {
   ApplyWorld world;
   for (const planner::Pool& pool : split(1, 1)) {
     Launch launch = worker_spec(world.service, pool, 0, world.h100);
@@ -72,9 +71,9 @@ TEST(ApplyRoles, AnUpgradeRestartsNobody) {
   EXPECT_EQ(world.runtime.workers().size(), 2U);
 }
 
-// Given a prefill worker that fails again and again, expects its back-off to hold up its own role alone: another worker that
-// answers is made meanwhile, in a slot of its own.
-TEST(ApplyRoles, AFailureHoldsUpItsOwnRoleAlone) {
+// Given a prefill worker that fails repeatedly; expects its back-off to delay only its own role: another decode worker is
+// created meanwhile, in its own slot.
+TEST(ApplyRoles, AFailureDelaysOnlyItsOwnRole) {
   ApplyWorld world;
   world.plan.pools = split(1, 1);
   world.run(2);

@@ -1,4 +1,4 @@
-// Acting on a fake API server: back-offs one by one, lost nodes, quotas, refused templates, drains under a clock that is wrong.
+// apply on a fake API server: separate back-offs, lost nodes, quotas, refused templates, and drains under a wrong clock.
 #include "controller/reconcile/apply.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-// Given: a pool of three, of which one crash-loops. Expected: the others are there; the failing one is made anew after its own
-// back-off, twice as long the second time, while the others are untouched.
-TEST(Apply, ACrashLoopHoldsUpItsOwnSlotAlone) {
+// Given: a pool of three workers, one of which crash-loops. Expected: the others are there; the failing one is recreated after
+// its own back-off, twice as long the second time, while the others are untouched.
+TEST(Apply, ACrashLoopDelaysOnlyItsOwnSlot) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(3)};
   world.run(2);
@@ -65,9 +65,9 @@ TEST(Apply, ARecoveredWorkerIsNotReplaced) {
   EXPECT_FALSE((*world.pod(0))["metadata"].contains("deletionTimestamp"));
 }
 
-// Given: the pod of slot 0 ends for good again and again, and the plan then wants two. Expected: it is made anew after one, two
-// and four seconds, and the second worker does not wait for it.
-TEST(Apply, AnEndedWorkerIsMadeAnewAfterItsBackOff) {
+// Given: the pod of slot 0 ends for good repeatedly, and the plan then wants two workers. Expected: it is recreated after one,
+// two and four seconds, and the second worker does not wait for it.
+TEST(Apply, AnEndedWorkerIsRecreatedAfterItsBackOff) {
   ApplyWorld world;
   world.run(2);
   for (const int wait_s : {1, 2, 4}) {
@@ -89,9 +89,9 @@ TEST(Apply, AnEndedWorkerIsMadeAnewAfterItsBackOff) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0, 1));
 }
 
-// Given: a worker whose image cannot be pulled, replaced once already so that its patience is minutes long, and a person who
-// deletes its pod. Expected: a new one is there at once, and what the old one did is not forgotten.
-TEST(Apply, AFailingWorkerThatAPersonDeletesIsMadeAnewAtOnce) {
+// Given: a worker whose image cannot be pulled, replaced once already so that its back-off is minutes long, and a person who
+// deletes its pod. Expected: a new one is created immediately, and the earlier failures are remembered.
+TEST(Apply, AFailingWorkerDeletedByAPersonIsRecreatedImmediately) {
   ApplyWorld world;
   const auto fail = [&] { world.report(0, {.phase = "Pending", .waiting_reason = "ImagePullBackOff"}); };
   world.run(2);
@@ -113,7 +113,7 @@ TEST(Apply, AFailingWorkerThatAPersonDeletesIsMadeAnewAtOnce) {
   EXPECT_EQ(patience->delay_s, 240);
 }
 
-// Given: a failure, then a quiet time longer than Backoffs::kStableS. Expected: the next failure begins at the shortest delay.
+// Given: a failure, then a quiet time longer than Backoffs::kStableS. Expected: the next failure starts at the shortest delay.
 TEST(Backoffs, AreForgottenAfterAStableTime) {
   Backoffs backoffs;
   const Backoffs::Place place{{"a"}, 0, FailureKind::kEnded};
@@ -125,9 +125,9 @@ TEST(Backoffs, AreForgottenAfterAStableTime) {
   EXPECT_EQ(backoffs.failed(place, 700, "WorkerFailed", "x").delay_s, 1);
 }
 
-// Given: back-offs of one pool's slot and of another whole pool, and a refusal of the former.
-// Expected: each holds its own place; a refusal is what people are told first; acceptance forgets refusals alone.
-TEST(Backoffs, HoldTheirOwnPlaceAlone) {
+// Given: back-offs of one pool's slot and of another whole pool, and a refusal of the former. Expected: each delays its own
+// place; the refusal is reported first; acceptance forgets only refusals.
+TEST(Backoffs, DelayOnlyTheirOwnPlace) {
   Backoffs backoffs;
   (void)backoffs.failed({{"a"}, 3, FailureKind::kEnded}, 10, "WorkerFailed", "ended");
   (void)backoffs.failed({{"b"}, kWholePool, FailureKind::kQuota}, 5, "QuotaExceeded", "quota", 30);
@@ -142,9 +142,9 @@ TEST(Backoffs, HoldTheirOwnPlaceAlone) {
   EXPECT_EQ(backoffs.refusal(34), nullptr);
 }
 
-// Given: two pools and eight slots of one service, each tried as soon as its own back-off lets it, all refused. Expected: of
-// all together no more than a dozen within any minute, and the pace is gone once a minute was quiet or all is well.
-TEST(Backoffs, TogetherKeepAJointPace) {
+// Given: two pools and eight slots of one service, each tried as soon as its own back-off permits, all refused. Expected: at
+// most a dozen in total within any minute, and the shared pace ends once a minute was quiet or all is well.
+TEST(Backoffs, RefusalsShareAPace) {
   Backoffs backoffs;
   std::vector<double> tries_s;
   for (double now_s = 0; now_s < 600; now_s += 0.25) {
@@ -170,10 +170,10 @@ TEST(Backoffs, TogetherKeepAJointPace) {
   EXPECT_FALSE(backoffs.holds({"d"}, tries_s.back() + 70)) << "after a quiet minute one refusal paces nobody";
 }
 
-// Given: a quota without room beyond what serves (nothing, one worker), and a plan that gives the service another worker and
-// takes it away every second, as two services do that yield to one another. Expected: the back-off goes on where it was: no
-// more tries than for a plan that stands.
-TEST(Apply, AServiceThatYieldsDoesNotBeginItsBackOffAnew) {
+// Given: a quota without room beyond the ready workers (none, one), and a plan that adds another worker and removes it every
+// second, as two services do that yield to each other. Expected: the back-off continues: no more tries than with a constant
+// plan.
+TEST(Apply, AYieldingServiceKeepsItsBackOff) {
   for (const int serving : {0, 1}) {
     ApplyWorld world;
     const auto planned = [](int workers) {
@@ -197,9 +197,9 @@ TEST(Apply, AServiceThatYieldsDoesNotBeginItsBackOffAnew) {
   }
 }
 
-// Given: two workers at 2 an hour, maxCostPerHour 5, and a new configuration of one worker at 4. Expected: at no time do those
-// that stay cost more than 5; the old ones make room, and the new one comes.
-TEST(Apply, AChangeOfConfigurationStaysInsideTheMoney) {
+// Given: two workers at 2 per hour, maxCostPerHour 5, and a new configuration of one worker at 4. Expected: the remaining
+// workers never cost more than 5; the old ones make room, and the new one comes.
+TEST(Apply, AChangeOfConfigurationStaysWithinTheBudget) {
   ApplyWorld world;
   world.h100.spec.price_per_hour = 2;
   world.service.spec.scaling.max_cost_per_hour = 5;
@@ -228,8 +228,8 @@ TEST(Apply, AChangeOfConfigurationStaysInsideTheMoney) {
   EXPECT_THAT(pools, ElementsAre("h100-2"));
 }
 
-// Given: a quota with room for two of four workers. Expected: two are there; the refusal is named with its quota, and repeated
-// ever more rarely; when there is room, the rest follow and the refusal is forgotten.
+// Given: a quota with room for two of four workers. Expected: two are created; the refusal names its quota and is retried less
+// and less often; once there is room, the rest follow and the refusal is forgotten.
 TEST(Apply, AQuotaIsANamedRefusalWithBackOff) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(4)};
@@ -254,7 +254,7 @@ TEST(Apply, AQuotaIsANamedRefusalWithBackOff) {
   EXPECT_FALSE(world.memory().create_backoff);
 }
 
-// Given: an API server that answers 429 with Retry-After: 20. Expected: nothing is written before that, then all is.
+// Given: an API server that answers 429 with Retry-After: 20. Expected: nothing is written before that time, then everything.
 TEST(Apply, RetryAfterIsHonoured) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(2)};
@@ -277,8 +277,8 @@ TEST(Apply, RetryAfterIsHonoured) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0, 1));
 }
 
-// Given: two workers that serve and an edit whose pod the API server refuses. Expected: nothing that runs is touched however
-// often the loop runs, and the refusal is named with the server's words; a corrected edit is rolled out.
+// Given: two ready workers and an edit whose pod the API server refuses. Expected: running workers are never touched, and the
+// refusal has the server's message; a corrected edit is rolled out.
 TEST(Apply, ARefusedTemplateChangesNothingThatRuns) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(2)};
@@ -314,8 +314,8 @@ TEST(Apply, ARefusedTemplateChangesNothingThatRuns) {
   for (const int slot : world.slots()) EXPECT_EQ((*world.pod(slot))["spec"]["schedulerName"], "mine");
 }
 
-// Given: of three workers one is unschedulable, one starts, one is busy with nothing; the plan falls to two, then to one.
-// Expected: the one in trouble goes first, then the one that is not ready.
+// Given: three workers, one unschedulable, one starting, one ready and idle; the plan falls to two, then to one. Expected: the
+// one in trouble goes first, then the one that is not ready.
 TEST(Apply, FailingWorkersGoFirst) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(3)};
@@ -331,8 +331,8 @@ TEST(Apply, FailingWorkersGoFirst) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0));
 }
 
-// Given: two nodes with a worker each, and one node falls silent. Expected: a successor is made in another slot at once, the
-// lost worker is told to end only after five minutes, and is removed for good only when its node is gone.
+// Given: two nodes with a worker each, and one node falls silent. Expected: a replacement is created in another slot
+// immediately; the lost worker is asked to end only after five minutes, and is removed only when its node is gone.
 TEST(Apply, AWorkerOnALostNodeIsReplacedElsewhere) {
   ApplyWorld world;
   world.serve_on_two_nodes();
@@ -356,9 +356,9 @@ TEST(Apply, AWorkerOnALostNodeIsReplacedElsewhere) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0, 2));
 }
 
-// Given one worker that serves and one that starts, and then a class that cannot be read for a while; expect both to stay, and
-// no other to be made, until it is there again.
-TEST(Apply, AClassThatCannotBeReadMovesNobody) {
+// Given one ready worker and one starting, and then a class that cannot be read for a while; expects both to stay, and no other
+// to be created, until the class is back.
+TEST(Apply, AnUnreadableClassChangesNoWorker) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(2)};
   world.run(2);
@@ -369,8 +369,8 @@ TEST(Apply, AClassThatCannotBeReadMovesNobody) {
   for (const int slot : {0, 1}) EXPECT_FALSE((*world.pod(slot))["metadata"].contains("deletionTimestamp")) << slot;
 }
 
-// Given: a lost node that answers again before the five minutes are over. Expected: what is too much then is drained, and never
-// more than one.
+// Given: a lost node that answers again before the five minutes are over. Expected: the surplus worker is drained, never more
+// than one.
 TEST(Apply, ALostNodeThatComesBackLeavesASurplus) {
   ApplyWorld world;
   world.serve_on_two_nodes();
@@ -384,9 +384,9 @@ TEST(Apply, ALostNodeThatComesBackLeavesASurplus) {
   EXPECT_EQ(world.slots().size(), 2U);
 }
 
-// Given: a node that seems silent for long while the pod on it says that it is ready, since one of the two is known late (seed
-// 5010). Expected: the worker stays; it goes once its pod is said not to be ready.
-TEST(Apply, AReadyWorkerIsNotGivenUpForItsNodesWord) {
+// Given: a node that seems silent for long while its pod reports ready, because one of the two is known late (seed 5010).
+// Expected: the worker stays; it goes once its pod is reported not ready.
+TEST(Apply, AReadyWorkerOnASilentNodeIsNotGivenUp) {
   ApplyWorld world;
   world.serve_on_two_nodes();
   world.step();
@@ -400,8 +400,9 @@ TEST(Apply, AReadyWorkerIsNotGivenUpForItsNodesWord) {
   EXPECT_TRUE(happened(world.step(10), "WorkerLost"));
 }
 
-// Given: maxWorkers is reached and a node falls silent. Expected: the lost worker is told to end before its successor is made.
-TEST(Apply, ALostWorkersSuccessorStaysInsideTheLimit) {
+// Given: maxWorkers is reached and a node falls silent. Expected: the lost worker is asked to end before its replacement is
+// created.
+TEST(Apply, ALostWorkersReplacementStaysWithinTheLimit) {
   ApplyWorld world;
   world.service.spec.scaling.max_workers = 2;
   world.serve_on_two_nodes();
@@ -413,8 +414,9 @@ TEST(Apply, ALostWorkersSuccessorStaysInsideTheLimit) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0, 2));
 }
 
-// Given: all three nodes seem silent at once. Expected: nobody is given up, however long: it is the cluster that cannot see.
-TEST(Apply, WhenMostNodesSeemLostNobodyIsGivenUp) {
+// Given: all three nodes seem silent at the same time. Expected: no worker is ever given up, because it is the control plane
+// that cannot see.
+TEST(Apply, NoWorkerIsGivenUpWhileMostNodesSeemLost) {
   ApplyWorld world;
   world.service.spec.scaling.max_workers = 3;
   world.add_node("n2", 8);
@@ -430,8 +432,8 @@ TEST(Apply, WhenMostNodesSeemLostNobodyIsGivenUp) {
   EXPECT_THAT(world.slots(), UnorderedElementsAre(0, 1, 2));
 }
 
-// Given: a worker's node is cordoned while another has room. Expected: a successor starts first; only when it serves does the
-// worker on the cordoned node drain.
+// Given: a worker's node is cordoned while another has room. Expected: a replacement starts first; the worker on the cordoned
+// node drains only once the replacement is ready.
 TEST(Apply, ACordonedNodesWorkersMoveFirst) {
   ApplyWorld world;
   world.add_node("n2", 8);
@@ -448,7 +450,7 @@ TEST(Apply, ACordonedNodesWorkersMoveFirst) {
   EXPECT_FALSE((*world.pod(1))["metadata"]["annotations"].contains(kDrainingSince));
 }
 
-// Given: the only node is cordoned. Expected: the worker stays and serves: nobody would find room.
+// Given: the only node is cordoned. Expected: the worker stays ready, because a replacement would have no room.
 TEST(Apply, ACordonedOnlyNodeKeepsItsWorkers) {
   ApplyWorld world;
   world.run(2);
@@ -460,8 +462,8 @@ TEST(Apply, ACordonedOnlyNodeKeepsItsWorkers) {
   EXPECT_FALSE((*world.pod(0))["metadata"]["annotations"].contains(kDrainingSince));
 }
 
-// Given: a name of ours that another pod holds. Expected: the next slot is taken, and the other's pod is left alone.
-TEST(Apply, ANameThatIsTakenIsPassedOver) {
+// Given: another owner's pod has one of our names. Expected: the next slot is used, and the other pod is left alone.
+TEST(Apply, ATakenNameIsSkipped) {
   ApplyWorld world;
   world.api.seed_object({{"apiVersion", "v1"},
                          {"kind", "Pod"},
@@ -473,10 +475,9 @@ TEST(Apply, ANameThatIsTakenIsPassedOver) {
   EXPECT_EQ((*world.pod(0))["metadata"]["resourceVersion"], version);
 }
 
-// Given: a worker that drains with a request in flight (no gateway says otherwise), and a new leader whose wall clock is two
-// hours ahead, or two hours behind. Expected: it is watched for a minute at least before it is ended, and ended after one
-// drainTimeout at most.
-TEST(Apply, AWrongClockNeitherEndsADrainAtOnceNorHoldsItForever) {
+// Given: a draining worker with a request in flight (no gateway says otherwise), and a new leader whose wall clock is two hours
+// ahead or behind. Expected: it is watched for at least a minute before it is ended, and ended after at most one drainTimeout.
+TEST(Apply, AWrongClockNeitherEndsNorProlongsADrain) {
   for (const double skew_s : {7200.0, -7200.0}) {
     ApplyWorld world;
     world.plan.pools = {ApplyWorld::pool(2)};
@@ -506,9 +507,9 @@ TEST(Apply, AWrongClockNeitherEndsADrainAtOnceNorHoldsItForever) {
   }
 }
 
-// Given: a draining worker that the gateways send nothing to, and that itself says that a request is still inside, then none.
-// Expected: it is ended only after it says so.
-TEST(Apply, ADrainingWorkerThatSaysItIsBusyIsNotEnded) {
+// Given: a draining worker that gets no requests from the gateways but reports one inside, then none. Expected: it is ended
+// only after it reports none.
+TEST(Apply, ABusyDrainingWorkerIsNotEnded) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(2)};
   world.run(2);
@@ -542,8 +543,8 @@ TEST(Apply, ADrainingWorkerThatSaysItIsBusyIsNotEnded) {
   EXPECT_FALSE(step());
 }
 
-// Given: a worker that is still there long after its drainTimeout. Expected: one warning says so, with the GPUs it holds.
-TEST(Apply, AStuckDrainIsTold) {
+// Given: a worker that still exists long after its drainTimeout. Expected: one warning says so, with the GPUs it holds.
+TEST(Apply, AStuckDrainIsReported) {
   ApplyWorld world;
   world.plan.pools = {ApplyWorld::pool(2)};
   world.run(2);
@@ -559,8 +560,8 @@ TEST(Apply, AStuckDrainIsTold) {
   EXPECT_FALSE(happened(world.step(70), "DrainStuck"));
 }
 
-// Given: a plan of three. Expected: the budget keeps one below what is ready once several serve, the only one while one serves,
-// and goes with the last worker; it belongs to the service, and is written only when it changes.
+// Given: a plan of three workers. Expected: the budget keeps one less than what is ready once several are ready, the only one
+// while one is, and is deleted with the last worker; it belongs to the service and is written only when it changes.
 TEST(Apply, DisruptionBudgetFollowsThePlan) {
   ApplyWorld world;
   const auto budget = [&] { return world.api.object(kube::resources::kPodDisruptionBudgets, "default", "windlass-chat"); };
@@ -585,9 +586,9 @@ TEST(Apply, DisruptionBudgetFollowsThePlan) {
   EXPECT_FALSE(budget());
 }
 
-// Given: a budget that is to go, and somebody who writes it while our deletion is on its way, as a new leader does. Expected:
-// the deletion changes nothing; once what was written has been seen, it is decided anew.
-TEST(Apply, ABudgetThatWasWrittenMeanwhileIsNotDeleted) {
+// Given: a budget to be deleted, and another writer, such as a new leader, that changes it while our deletion is on its way.
+// Expected: the deletion has no effect; once the change has been seen, a new decision is made.
+TEST(Apply, AChangedBudgetIsNotDeleted) {
   ApplyWorld world;
   const auto budget = [&] { return world.api.object(kube::resources::kPodDisruptionBudgets, "default", "windlass-chat"); };
   world.run(3);
@@ -613,7 +614,7 @@ TEST(Apply, ABudgetThatWasWrittenMeanwhileIsNotDeleted) {
   EXPECT_FALSE(budget());
 }
 
-// Given: a service in mode Recommend that has a worker. Expected: nothing at all is written for it.
+// Given: a service in mode Recommend with a worker. Expected: nothing is written for it.
 TEST(Apply, RecommendWritesNothing) {
   ApplyWorld world;
   world.mode = planner::Mode::kRecommend;
@@ -623,8 +624,8 @@ TEST(Apply, RecommendWritesNothing) {
   EXPECT_EQ(world.api.version(), before);
 }
 
-// Given: two installations in one cluster, with a service each and the pods of both in one namespace. Expected: each sees,
-// makes and ends its own alone, and counts the other's GPUs as in use.
+// Given: two installations in one cluster, with a service each and both services' pods in one namespace. Expected: each sees,
+// creates and ends only its own, and counts the other's GPUs as used.
 TEST(Apply, TwoInstallationsNeverTouchEachOthersPods) {
   fakes::FakeApiServer api;
   ApplyWorld blue("blue", &api, "chat");

@@ -1,5 +1,5 @@
-// A service, its plan and a real KubernetesRuntime on a fake API server: what the tests of acting start from. Time passes by
-// step() alone.
+// A service, its plan and a real KubernetesRuntime on a fake API server: the base of the tests of apply. Time passes only with
+// step().
 #pragma once
 
 #include <string>
@@ -85,12 +85,12 @@ class ApplyWorld {
     return apply(context, state);
   }
 
-  // Steps of a second each.
+  // Steps of one second each.
   void run(int steps) {
     for (int i = 0; i < steps; ++i) (void)step();
   }
 
-  // The kubelet's word on the pod of this slot.
+  // Reports the kubelet's status of this slot's pod.
   void report(int slot, fakes::PodReport report) {
     if (report.node.empty()) report.node = "n1";
     EXPECT_TRUE(api.kubelet_set("default", pod_name(slot), report)) << pod_name(slot);
@@ -106,7 +106,7 @@ class ApplyWorld {
     serve(0);
     serve(1, "n2");
   }
-  // A node that no longer answers, as whoever watches the nodes says it, and then of the pod that runs there.
+  // Makes a node silent, as the node controller reports it on the node and then on the pod that runs there.
   void silence(const std::string& node, int slot) {
     say_of_node(node, "Unknown");
     report(slot, {.phase = "Running", .ready = false, .node = node});
@@ -115,12 +115,12 @@ class ApplyWorld {
     api.edit(kube::resources::kNodes, "", node,
              [&](nlohmann::json& object) { object["status"]["conditions"][0]["status"] = ready; });
   }
-  // One that never acknowledges a table, so that no worker counts as quiet.
+  // A gateway that never acknowledges a table, so that no worker counts as quiet.
   void add_silent_gateway() {
     gateways.emplace_back();
     gateways.back().id = "gateway-0";
   }
-  // Pods that are being deleted end.
+  // Ends the pods that are being deleted.
   void finish_deletions() {
     for (const nlohmann::json& pod : api.terminating_pods()) {
       const std::string name = pod["metadata"]["name"];
@@ -133,7 +133,7 @@ class ApplyWorld {
   [[nodiscard]] std::optional<nlohmann::json> pod(int slot) const {
     return api.object(kube::resources::kPods, "default", pod_name(slot));
   }
-  // Slots of pods that neither drain nor end.
+  // Slots of pods that are neither draining nor ending.
   [[nodiscard]] std::vector<int> slots() const {
     std::vector<int> out;
     for (const nlohmann::json& one : api.pods("default", "windlass.dev/service=" + service.metadata.name)) {
@@ -172,7 +172,7 @@ class ApplyWorld {
   double now_s_ = 0;
 };
 
-// Whether something with this reason happened.
+// Whether something happened with this reason.
 inline bool happened(const Applied& applied, const std::string& reason) {
   for (const Happening& one : applied.happenings) {
     if (one.reason == reason) return true;

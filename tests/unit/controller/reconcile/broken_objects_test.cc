@@ -1,5 +1,5 @@
-// One object's failure is one object's condition: the whole controller on the API server at the wire, with objects that it
-// cannot read beside one that it can, and with a PerformanceProfile that was measured for what runs.
+// A failing object gets a condition of its own: the whole controller on a fake API server, with objects that it cannot read
+// next to one that it can, and with PerformanceProfiles for running workers.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -111,9 +111,9 @@ class BrokenObjects : public ::testing::Test {
   Controller core_{store_, runtime_, leader_, *scraper_, publisher_, metrics_, ControllerOptions{}};
 };
 
-// Given a service, a class, and one of each kind that this version cannot read; the service is planned, each of the others says
-// so in a condition that is written once, and is put right once it can be read.
-TEST_F(BrokenObjects, EachIsItsOwnCondition) {
+// Given a service, a class, and one object of each kind that this version cannot read; expects the service to be planned, and
+// each of the others to have a condition that is written once and corrected once the object can be read.
+TEST_F(BrokenObjects, EachGetsItsOwnCondition) {
   using namespace kube::resources;
   api_.seed_object(service("good"));
   api_.seed_object(accelerator("h100"));
@@ -157,9 +157,9 @@ TEST_F(BrokenObjects, EachIsItsOwnCondition) {
   }
 }
 
-// Given a profile of the service's model and one of another model; the first corrects the service's plans and says that it is
-// in use, the other that it is not. With nothing new, neither is written again.
-TEST_F(BrokenObjects, AProfileIsUsedByWhatItMeasured) {
+// Given a profile of the service's model and one of another model; expects the first to correct the service's plans and to say
+// that it is in use, and the other to say that it is not. Without changes, neither is written again.
+TEST_F(BrokenObjects, AProfileAppliesToItsModel) {
   using namespace kube::resources;
   api_.seed_object(service("good"));
   api_.seed_object(accelerator("h100"));
@@ -174,14 +174,15 @@ TEST_F(BrokenObjects, AProfileIsUsedByWhatItMeasured) {
   EXPECT_EQ(estimates[0].accelerator, "h100");
   EXPECT_EQ(estimates[0].gpus_per_worker, 1);
   EXPECT_TRUE(estimates[0].from_profile);
-  EXPECT_GT(estimates[0].estimate.mean[0], 1);  // the profile's decode is slower than the data sheet says
+  EXPECT_GT(estimates[0].estimate.mean[0], 1);  // the profile's decoding is slower than the data sheet's
   run(100);
   EXPECT_EQ(writes("/mine/status"), 1);
   EXPECT_EQ(writes("/other/status"), 1);
 }
 
-// Given a profile under the catalog's name of an accelerator, whose class has its vendor in front; it is the class's.
-TEST_F(BrokenObjects, AProfileUnderTheCatalogsNameIsItsClasss) {
+// Given a profile under an accelerator's catalog name, and a class with the vendor in front of that name; expects the profile
+// to apply to the class.
+TEST_F(BrokenObjects, AProfileUnderTheCatalogsNameAppliesToTheClass) {
   using namespace kube::resources;
   api_.seed_object(service("good"));
   api_.seed_object(accelerator("nvidia-h100"));
@@ -193,9 +194,9 @@ TEST_F(BrokenObjects, AProfileUnderTheCatalogsNameIsItsClasss) {
   EXPECT_EQ(estimates[0].accelerator, "nvidia-h100");
 }
 
-// Given profiles of the service's model that measured transfers, one of its namespace under the catalog's name of an
-// accelerator and a second one of the same worker, and one of another model; plans know the first from the first step on.
-TEST_F(BrokenObjects, TransfersAreThoseOfItsProfiles) {
+// Given profiles of the service's model that measured transfers, one in its namespace under an accelerator's catalog name, a
+// second one of the same worker, and one of another model; expects plans to use the first from the first step on.
+TEST_F(BrokenObjects, PlansUseTheProfilesTransfers) {
   using namespace kube::resources;
   api_.seed_object(service("good"));
   api_.seed_object(accelerator("nvidia-h100"));
@@ -213,9 +214,9 @@ TEST_F(BrokenObjects, TransfersAreThoseOfItsProfiles) {
   EXPECT_EQ(core_.last_snapshot()->services.at(0).transfers, expected);
 }
 
-// Given an API server that refuses every status of one service; the loop goes on, and tries again every few seconds, not at
-// every step. Once it is allowed, the status is written.
-TEST_F(BrokenObjects, ARefusedStatusIsTriedSeldom) {
+// Given an API server that refuses every status of one service; expects the loop to continue and to retry every few seconds,
+// not at every step. Once permitted, the status is written.
+TEST_F(BrokenObjects, ARefusedStatusIsRetriedRarely) {
   using namespace kube::resources;
   api_.seed_object(service("good"));
   api_.seed_object(service("refused"));
@@ -235,8 +236,9 @@ TEST_F(BrokenObjects, ARefusedStatusIsTriedSeldom) {
   EXPECT_GE(status(kModelServices, "refused").value("observedGeneration", 0), 1);
 }
 
-// Given a class whose nodes' GPUs come and go at every step; its status is written once a second, and ends with the truth.
-TEST_F(BrokenObjects, AClassThatFlapsIsNotFollowedFaster) {
+// Given a class whose nodes' GPUs come and go at every step; expects its status to be written once a second, and to end with
+// the current state.
+TEST_F(BrokenObjects, AFlappingClassIsWrittenOncePerSecond) {
   using namespace kube::resources;
   api_.seed_object(accelerator("h100"));
   const auto node = [&](int gpus) {
@@ -261,9 +263,9 @@ TEST_F(BrokenObjects, AClassThatFlapsIsNotFollowedFaster) {
   EXPECT_EQ(status(kAcceleratorClasses, "h100").value("allocatableGPUs", 0), 7);
 }
 
-// Given a vLLM worker that decodes slower than planned; after some minutes the profile's status holds what was learnt, written
-// seldom, and a new controller goes on from it.
-TEST_F(BrokenObjects, WhatIsLearntStandsInTheProfile) {
+// Given a vLLM worker that decodes slower than planned; expects the profile's status to hold what was learned after some
+// minutes, written rarely, and a new controller to start from it.
+TEST_F(BrokenObjects, TheProfileHoldsWhatWasLearned) {
   using namespace kube::resources;
   api_.seed_object(service("good"));
   api_.seed_object(accelerator("h100"));

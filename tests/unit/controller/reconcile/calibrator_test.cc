@@ -25,7 +25,7 @@ planner::AcceleratorSpec h100() {
   return spec;
 }
 
-// A worker that serves a steady batch and whose iterations take `decode_scale` and `prefill_scale` times what the model says.
+// A worker with a steady batch whose iterations take `decode_scale` and `prefill_scale` times the model's time.
 class LiveWorker {
  public:
   LiveWorker(const planner::LinearCoefficients& sheet, double decode_scale, double prefill_scale)
@@ -34,12 +34,12 @@ class LiveWorker {
   int batch = 8;
   double waiting = 0;
 
-  // One second passes. `rng` may be nullptr: no noise.
+  // Lets one second pass. `rng`: nullptr for no noise.
   const WorkerPage& second(Rng* rng = nullptr) {
     const double noise = rng == nullptr ? 1 : std::max(0.5, 1 + 0.05 * rng->normal());
     const double decode_s = decode_scale_ * noise * model_.decode_s(batch, 512 + 0.5 * 128);
     const double prefill_s = prefill_scale_ * noise * model_.prefill_s(512);
-    // In a second: each request's prefill beside the others' decoding, and its gaps with what others' prompts add to them.
+    // Per second: each request's prefill while the others decode, and its gaps, extended by others' prompts.
     const double prompt_s = prefill_s - prefill_scale_ * model_.prefill_s(0);
     const double gap_s = decode_s + (batch - 1) * prompt_s / 127;
     const double requests = batch / (prefill_s + 127 * gap_s);
@@ -86,9 +86,9 @@ class CalibratorTest : public ::testing::Test {
   }
 };
 
-// Given workers that decode and prefill at any of 0.2 to 4 times their data sheet, with noise, and show what vLLM's page does;
-// expects both within 7 % after two minutes at four batches.
-TEST_F(CalibratorTest, FindsWhatAWorkerReallyTakes) {
+// Given workers that decode and prefill at any of 0.2 to 4 times their data sheet, with noise, and pages like vLLM's; expects
+// both within 7 % after two minutes at four batch sizes.
+TEST_F(CalibratorTest, FindsAWorkersRealTimes) {
   for (const double decode : {0.2, 1.0, 4.0}) {
     for (const double prefill : {0.2, 1.0, 4.0}) {
       calibrator_ = {};
@@ -114,7 +114,8 @@ TEST_F(CalibratorTest, FindsWhatAWorkerReallyTakes) {
   }
 }
 
-// Given a worker in its first seconds, ten times as slow as it will be; expects nothing learnt from it, nor after its restart.
+// Given a worker in its first seconds, ten times slower than later; expects nothing to be learned from it, nor right after its
+// restart.
 TEST_F(CalibratorTest, ColdWorkersTeachNothing) {
   LiveWorker cold(sheet_, 10, 10);
   run(cold, 15);
@@ -128,8 +129,8 @@ TEST_F(CalibratorTest, ColdWorkersTeachNothing) {
   EXPECT_EQ(calibrator_.estimate(kHere)->estimate.samples, before->estimate.samples);
 }
 
-// Given a batch that swings between 2 and 20 inside every window; expects decoding within 10 %: means are as good as steady
-// ones.
+// Given a batch that varies between 2 and 20 within every window; expects decoding within 10 %: means are as good as steady
+// values.
 TEST_F(CalibratorTest, UnsteadyWindowsCarryInformation) {
   LiveWorker worker(sheet_, 2, 1);
   for (int i = 0; i < 100; ++i) {
@@ -140,8 +141,8 @@ TEST_F(CalibratorTest, UnsteadyWindowsCarryInformation) {
   EXPECT_NEAR(believed().decode_s(16, 576) / (2 * planner::LinearModel(sheet_).decode_s(16, 576)), 1, 0.1);
 }
 
-// Given pages that come every eight seconds only, as they do of very many workers; expects longer windows, and decoding learnt.
-TEST_F(CalibratorTest, SeldomPagesMakeLongerWindows) {
+// Given pages only every eight seconds, as with very many workers; expects longer windows, and decoding to be learned.
+TEST_F(CalibratorTest, RarePagesMakeLongerWindows) {
   LiveWorker worker(sheet_, 1.5, 1);
   for (int i = 0; i < 40; ++i) {
     for (int second = 0; second < 7; ++second) static_cast<void>(worker.second());
@@ -151,7 +152,7 @@ TEST_F(CalibratorTest, SeldomPagesMakeLongerWindows) {
   EXPECT_GT(calibrator_.estimate(kHere)->estimate.samples, 8);
 }
 
-// Given pages that are missing counters, hold zeros or go back in time; expects nothing learnt.
+// Given pages with missing counters, with zeros or with times that go back; expects nothing to be learned.
 TEST_F(CalibratorTest, PoorPagesTeachNothing) {
   WorkerPage page;
   for (int second = 0; second < 100; ++second) {
@@ -165,9 +166,9 @@ TEST_F(CalibratorTest, PoorPagesTeachNothing) {
   EXPECT_FALSE(calibrator_.estimate(kHere));
 }
 
-// Given a profile whose fit is twice the data sheet, before any worker has spoken; expects what it says to be believed at once.
-// The profile changes: expects the new one. Its status says that live workers take half as long again: expects that on top.
-TEST_F(CalibratorTest, AProfileIsWhereItBegins) {
+// Given a profile whose fit is twice the data sheet, and no worker yet; expects its values to be used immediately. The profile
+// changes: expects the new one. Its status says that live workers take half as long again: expects that factor on top.
+TEST_F(CalibratorTest, StartsFromAProfile) {
   const auto fit = [&](double times) {
     return planner::LinearIterationModel(planner::LinearPhase{{times * sheet_.k1, 0, 0, times * sheet_.c1}, {}},
                                          planner::LinearPhase{{times * sheet_.k2, times * sheet_.c2, 0, times * sheet_.c3}, {}},
@@ -188,7 +189,7 @@ TEST_F(CalibratorTest, AProfileIsWhereItBegins) {
   EXPECT_TRUE(estimate->from_profile);
   EXPECT_EQ(estimate->estimate.samples, 40);
   expect_times(2);
-  calibrator_.adopt(kHere, profile, fit(7), sheet_);  // the same generation: it stands
+  calibrator_.adopt(kHere, profile, fit(7), sheet_);  // the same generation: the estimate stays
   expect_times(2);
   profile.metadata.generation = 2;
   calibrator_.adopt(kHere, profile, fit(3), sheet_);
@@ -200,9 +201,8 @@ TEST_F(CalibratorTest, AProfileIsWhereItBegins) {
   expect_times(4.5);
 }
 
-// Given what live workers showed beside a profile's fit; expects its status to say by how much they differ. A status that makes
-// no sense is read as none.
-TEST_F(CalibratorTest, AStatusSaysWhatLiveWorkersTake) {
+// Given live measurements of a profile's configuration; expects its status to hold the ratio. An invalid status counts as none.
+TEST_F(CalibratorTest, AStatusHoldsTheLiveWorkersRatio) {
   const planner::LinearIterationModel fit(planner::LinearPhase{{sheet_.k1, 0, 0, sheet_.c1}, {}},
                                           planner::LinearPhase{{sheet_.k2, sheet_.c2, 0, sheet_.c3}, {}}, 0);
   LiveWorker worker(sheet_, 1.4, 1.1);
@@ -227,8 +227,8 @@ TEST_F(CalibratorTest, AStatusSaysWhatLiveWorkersTake) {
   }
 }
 
-// Given a configuration that no service asks for any more; expects it forgotten, and kept while one does.
-TEST_F(CalibratorTest, ForgetsWhatIsGone) {
+// Given a configuration that no service uses any more; expects it to be forgotten, and kept while one does.
+TEST_F(CalibratorTest, ForgetsUnusedConfigurations) {
   LiveWorker worker(sheet_, 1.4, 1.1);
   run(worker, 100);
   calibrator_.keep({}, {kHere});

@@ -1,4 +1,4 @@
-// EventQueue: how many Events what happened comes to, and what they say.
+// EventQueue: how many Events it writes, and their messages.
 #include "controller/reconcile/event_queue.h"
 
 #include <fmt/format.h>
@@ -33,8 +33,8 @@ struct Queue {
   EventQueue queue;
 };
 
-// Given a thousand workers of one service that are created at once, one that fails and a second service's one; expects an Event
-// for each service and reason, three requests in all.
+// Given a thousand workers of one service that are created together, one that fails and a second service's worker; expects one
+// Event per service and reason, three requests in all.
 TEST(EventQueue, OneEventForEachServiceAndReason) {
   Queue q;
   for (int i = 0; i < 1000; ++i) q.happen("big", "WorkerCreated", fmt::format("created worker big-{} on 1 x h100", i));
@@ -53,9 +53,9 @@ TEST(EventQueue, OneEventForEachServiceAndReason) {
   EXPECT_EQ(messages["small WorkerCreated"], "created worker small-0 on 1 x h100");
 }
 
-// Given happenings of three services and time for one; expects one to be written, and the others with what is added to them
-// meanwhile, each once.
-TEST(EventQueue, WhatWaitsGrowsTogether) {
+// Given happenings of three services and time for one; expects one to be written, and the others later together with what
+// happened meanwhile, each once.
+TEST(EventQueue, WaitingEventsMergeWithNewOnes) {
   Queue q;
   for (const char* name : {"a", "b", "c"})
     q.happen(name, "WorkerCreated", fmt::format("created worker {}-0 on 1 x h100", name));
@@ -71,8 +71,8 @@ TEST(EventQueue, WhatWaitsGrowsTogether) {
   EXPECT_TRUE(messages.contains("created worker b-0, b-1 on 1 x h100"));
 }
 
-// Given an API server that answers nothing; expects everything to be given up after one try each, and no crash.
-TEST(EventQueue, FailuresAreNotTriedAgain) {
+// Given an API server that does not answer; expects everything to be dropped after one try each, and no crash.
+TEST(EventQueue, FailuresAreNotRetried) {
   Queue q;
   q.wire->partitioned = true;
   for (const char* name : {"a", "b"}) q.happen(name, "WorkerCreated", "created worker");
@@ -81,7 +81,7 @@ TEST(EventQueue, FailuresAreNotTriedAgain) {
   EXPECT_TRUE(q.events().empty());
 }
 
-// Given more services than may wait; expects the queue to be bounded.
+// Given more services than the queue holds; expects the queue to stay bounded.
 TEST(EventQueue, IsBounded) {
   Queue q;
   for (int i = 0; i < 10'000; ++i) q.happen(fmt::format("s{}", i), "WorkerCreated", "created worker");
@@ -92,8 +92,8 @@ TEST(EventQueue, IsBounded) {
   EXPECT_TRUE(q.events().empty());
 }
 
-// Given messages alike but for a word, alike, and different; expects the word's values once in the sentence, one sentence, or
-// the first three and how many more there are.
+// Given messages that differ in one word, are equal, or differ; expects the word's values within one sentence, one sentence, or
+// the first three and the number of the rest.
 TEST(EventQueue, JoinsMessages) {
   EXPECT_EQ(joined({}), "");
   EXPECT_EQ(joined({"draining worker a"}), "draining worker a");

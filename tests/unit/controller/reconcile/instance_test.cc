@@ -1,4 +1,4 @@
-// Several installations in one cluster: which services each serves, and what becomes of a service that changes hands.
+// Several installations in one cluster: which services each serves, and what happens when a service moves from one to another.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -50,9 +50,9 @@ struct Installation {
     return names;
   }
 
-  // "MODEL: NAMESPACE" of each model that clients can ask for.
+  // "MODEL: NAMESPACE" of each model that clients can request.
   std::vector<std::string> models() {
-    (void)observe();  // asks for what has changed, which the next step reads
+    (void)observe();  // requests what has changed; the next step reads it
     std::vector<std::string> all;
     for (const dispatch::ModelRoute& one : routes(observe(), state, 100))
       all.push_back(one.served_name + ": " + one.name_space);
@@ -113,8 +113,8 @@ TEST(Instances, EachServiceBelongsToOne) {
   EXPECT_EQ(kube::lease_name("blue"), "blue-controller");
 }
 
-// Given: one namespace to watch, and a worker and its service in another. Expected: services, profiles and budgets are read in
-// that namespace alone, the worker's GPU is in others' hands, and a budget is written there and not elsewhere.
+// Given: one namespace to watch, and a worker and its service in another. Expected: services, profiles and budgets are read
+// only in the watched namespace, the worker's GPU counts as used by others, and a budget is written only there.
 TEST(Instances, NothingIsWrittenOutsideTheScope) {
   fakes::FakeApiServer api;
   Installation wide(api, "windlass"), narrow(api, "windlass", {"team"});
@@ -134,8 +134,8 @@ TEST(Instances, NothingIsWrittenOutsideTheScope) {
   }
 }
 
-// Given: one served name in two installations. Expected: both serve theirs; names are taken within one alone.
-TEST(Instances, ServedNamesAreEachOnesOwn) {
+// Given: one served name in two installations. Expected: both serve theirs; names must be unique only within one installation.
+TEST(Instances, EachHasItsOwnServedNames) {
   fakes::FakeApiServer api;
   json other = service("team", "chat", "blue");
   api.seed_object(service("default", "chat", ""));
@@ -144,8 +144,8 @@ TEST(Instances, ServedNamesAreEachOnesOwn) {
   EXPECT_THAT(Installation(api, "blue").served(), ElementsAre("chat"));
 }
 
-// Given a tenant who asks for the name of another's model, also by spelling out its namespace, expects each to be called by its
-// own namespace, and nobody to have the owner's name while the owner is deleted and made anew.
+// Given a tenant that requests the name of another's model, also by spelling out its namespace; expects each model to be called
+// by its own namespace, and nobody else to get the owner's name while the owner is deleted and recreated.
 TEST(Instances, AServedNameBelongsToItsNamespace) {
   fakes::FakeApiServer api;
   api.seed_object(service("owner", "chat", ""));
@@ -161,8 +161,8 @@ TEST(Instances, AServedNameBelongsToItsNamespace) {
   EXPECT_THAT(installation.models(), ElementsAre("owner/chat: owner", "tenant/chat: tenant", "tenant/owner/chat: tenant"));
 }
 
-// Given a namespace of plain names, where a name may hold a slash, and a namespace whose model makes the same text, expects the
-// plain one to have it, though it is younger.
+// Given a namespace of plain names, where a name may contain a slash, and a namespace whose model has the same full name;
+// expects the plain one to have it, although it is younger.
 TEST(Instances, APlainNameWins) {
   fakes::FakeApiServer api;
   api.seed_object(service("meta-llama", "llama-3", ""));
@@ -176,8 +176,8 @@ TEST(Instances, APlainNameWins) {
 }
 
 // Given: a service with a worker, whose label then names another installation. Expected: the worker is an orphan of the first,
-// which lets go of it, and nobody's in the second, which counts its GPU as in use.
-TEST(Instances, AServiceThatChangesHandsIsLetGo) {
+// which ends it, and is ignored by the second, which counts its GPU as used.
+TEST(Instances, AServiceMayMoveToAnotherInstallation) {
   fakes::FakeApiServer api;
   Installation first(api, "windlass"), second(api, "blue");
   const Launch spec = running_worker(first);

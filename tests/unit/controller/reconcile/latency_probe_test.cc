@@ -1,5 +1,5 @@
-// How fast a worker is, by a few requests: what is measured of an engine with known times, what is asked of whom, and engines
-// that answer badly.
+// Measuring a worker with a few requests: results on an engine with known times, which workers are probed, and engines that
+// answer badly.
 #include "controller/reconcile/latency_probe.h"
 
 #include <atomic>
@@ -24,16 +24,17 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-// Of an iteration: twice what the data sheet says of the model below.
+// Iteration times: twice what the data sheet gives for the model below.
 constexpr double kConstantS = 0.012, kPerRequestS = 0.0005;
 
-// An idle engine behind the wire, in virtual time: prompts of one call are one iteration, then every token one of the batch.
+// An idle engine behind the transport, in virtual time: the prompts of one call are one iteration, then every token is one
+// iteration of the batch.
 class Engine final : public kube::HttpTransport {
  public:
   double now_s = 0;
   bool takes_ignore_eos = true, counts_tokens = true;
   int status = 200, most_tokens = 1000, slots = 8, running = 0;
-  double per_token_s = 0.00006;  // of prompts
+  double per_token_s = 0.00006;  // per prompt token
   std::string token;
   std::set<std::string> beginnings;  // of prompts
   int asked = 0;
@@ -84,9 +85,9 @@ Result<std::vector<planner::MeasuredIteration>> probed(
       engine, [&] { return engine.now_s; }, asked, 7, stop);
 }
 
-// Given an engine whose iterations take known times; expects them of two prompts and two batches, whichever of OpenAI's fields
-// it takes, no prompt beginning like another, and the worker's token on each request.
-TEST(LatencyProbe, MeasuresWhatIterationsTake) {
+// Given an engine with known iteration times; expects these times from two prompts and two batches, whichever of OpenAI's
+// fields it accepts, with a unique beginning for each prompt and the worker's token on each request.
+TEST(LatencyProbe, MeasuresIterationTimes) {
   for (const bool takes_ignore_eos : {true, false}) {
     Engine engine;
     engine.takes_ignore_eos = takes_ignore_eos;
@@ -112,8 +113,8 @@ TEST(LatencyProbe, MeasuresWhatIterationsTake) {
   }
 }
 
-// Given an engine that takes 5 ms a token and one request at a time; expects a long prompt of about a second, and one batch.
-TEST(LatencyProbe, SlowEnginesAndThoseOfOneSlotAreAskedLess) {
+// Given an engine with 5 ms per token and one slot; expects a long prompt of about a second, and one batch.
+TEST(LatencyProbe, ShortensProbesOfSlowAndSingleSlotEngines) {
   Engine engine;
   engine.per_token_s = 0.005;
   engine.slots = 1;
@@ -126,7 +127,7 @@ TEST(LatencyProbe, SlowEnginesAndThoseOfOneSlotAreAskedLess) {
   EXPECT_EQ((*measured)[2].batch, 1);
 }
 
-// Given a model of a short context; expects prompts that fit it with their answers.
+// Given a model with a short context; expects prompts that fit it together with their answers.
 TEST(LatencyProbe, PromptsFitTheContext) {
   Engine engine;
   ProbeQuestion asked = question();
@@ -136,8 +137,8 @@ TEST(LatencyProbe, PromptsFitTheContext) {
   for (const planner::MeasuredIteration& one : *measured) EXPECT_LE(one.prompt_tokens, 40);
 }
 
-// Given engines that refuse, count nothing, or end their answers at once, and a controller that ends; expects an error that
-// says so, and no further request.
+// Given engines that refuse, count nothing, or end their answers immediately, and a controller that is stopping; expects an
+// error that says so, and no further request.
 TEST(LatencyProbe, BadAnswersAreErrors) {
   Engine engine;
   engine.status = 401;
@@ -154,8 +155,8 @@ TEST(LatencyProbe, BadAnswersAreErrors) {
   EXPECT_EQ(engine.asked, 0);
 }
 
-// Given workers of two configurations; expects one question of each at a time, each worker once, an answer that is taken once,
-// and nothing of workers that are gone.
+// Given workers of two configurations; expects one question per configuration at a time, each worker asked once, each answer
+// returned once, and none for workers that are gone.
 TEST(ProbeQuestions, OneOfEachConfigurationAtATime) {
   ProbeQuestions questions;
   EXPECT_FALSE(questions.waits());
@@ -181,7 +182,7 @@ TEST(ProbeQuestions, OneOfEachConfigurationAtATime) {
   EXPECT_FALSE(questions.take("c"));
 }
 
-// Given a thread that answers while the loop asks of a hundred kinds of workers; expects an answer of each in the end.
+// Given a thread that answers while the loop asks for a hundred kinds of workers; expects an answer for each in the end.
 TEST(ProbeQuestions, AnsweredFromAnotherThread) {
   ProbeQuestions questions;
   std::atomic<bool> done = false;
@@ -202,7 +203,7 @@ TEST(ProbeQuestions, AnsweredFromAnotherThread) {
   thread.join();
 }
 
-// One service of one worker, as the loop sees both.
+// A service with one worker, as the loop sees both.
 class ProbedService : public ::testing::Test {
  protected:
   ProbedService() {
@@ -248,9 +249,9 @@ class ProbedService : public ::testing::Test {
   std::vector<Worker> workers_;
 };
 
-// Given a vLLM worker that has just become ready and is idle; expects it to be asked, what it answers to be believed at the
-// next step, and no second worker of its kind to be asked then.
-TEST_F(ProbedService, ANewIdleWorkerIsAsked) {
+// Given an idle vLLM worker that has just become ready; expects it to be probed, the result to be used at the next step, and no
+// second worker of its kind to be probed then.
+TEST_F(ProbedService, ANewIdleWorkerIsProbed) {
   step(1001);
   const auto asked = probes_.next();
   ASSERT_TRUE(asked);
@@ -270,9 +271,9 @@ TEST_F(ProbedService, ANewIdleWorkerIsAsked) {
   EXPECT_NEAR(believed.prefill_s(192) / (kConstantS + 192 * 0.00006), 1, 0.15);
 }
 
-// Given our own engine, which measures itself; probe: Off; a worker that has long been ready, drains, or has work; requests
-// that come, wait, or are not known; expects nobody to be asked.
-TEST_F(ProbedService, OthersAreNot) {
+// Given windlass-worker, which measures itself; probe: Off; a worker that has long been ready, is draining, or has requests;
+// arriving, queued, or unknown requests; expects no probe.
+TEST_F(ProbedService, OtherWorkersAreNotProbed) {
   service_.spec.engine.type = api::EngineType::kWindlass;
   step(1001);
   EXPECT_FALSE(probes_.waits());
@@ -304,8 +305,8 @@ TEST_F(ProbedService, OthersAreNot) {
   EXPECT_TRUE(probes_.waits());
 }
 
-// Given an answer of a worker whose service had a request meanwhile, or another engine by now; expects it not to be believed.
-TEST_F(ProbedService, WhatWasDisturbedIsNotBelieved) {
+// Given a result from a worker whose service had a request meanwhile, or has another engine now; expects it to be ignored.
+TEST_F(ProbedService, DisturbedMeasurementsAreIgnored) {
   step(1001);
   const auto asked = probes_.next();
   ASSERT_TRUE(asked);

@@ -1,5 +1,5 @@
-// A step that takes longer than a lease is held: the whole controller on the API server at the wire, with a clock that every
-// look at it moves on.
+// Steps that take longer than a lease lasts: the whole controller on a fake API server, with a clock that advances with every
+// request.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr int kServices = 40;
 
-// Ten seconds from the last renewal, which it does when it is asked to and may.
+// A lease of ten seconds from the last renewal, which happens on request if permitted.
 class ShortLease final : public Leadership {
  public:
   void step(Instant now) override {
@@ -56,7 +56,7 @@ struct SlowWorld {
                         {{"model", {{"uri", "pvc://m/x"}, {"architecture", "llama3-8b"}}},
                          {"slo", {{"timeToFirstToken", "2s"}, {"timePerOutputToken", "100ms"}}}}}});
     }
-    // A write takes as long as `write_s` says; when the last worker was made is noted.
+    // A write takes `write_s`; the time of the last worker's creation is recorded.
     api.on_write = [this](const fakes::WriteAttempt& write) {
       now_s += write_s;
       if (write.resource.plural == kube::resources::kPods.plural) last_worker_s = now_s;
@@ -86,7 +86,7 @@ struct SlowWorld {
 };
 
 // Given writes of seven seconds each; expects the lease to be renewed within the step, between its parts.
-TEST(LongStep, RenewsTheLeaseOnItsWay) {
+TEST(LongStep, RenewsTheLeaseWithinTheStep) {
   SlowWorld w;
   for (int i = 0; i < 3; ++i) w.step();
   w.write_s = 7;
@@ -97,9 +97,9 @@ TEST(LongStep, RenewsTheLeaseOnItsWay) {
   EXPECT_GT(w.last_worker_s, 0);
 }
 
-// Given a lease that cannot be renewed any more while forty services want workers, and writes of a second and a half; expects
-// no more workers to be made once it has run out, and no service to be backed off or told of as if the cluster had refused it.
-TEST(LongStep, StopsWithTheLease) {
+// Given a lease that can no longer be renewed while forty services want workers, and writes of 1.5 s; expects no workers to be
+// created after it has expired, and no service to get a back-off or a message as if the cluster had refused it.
+TEST(LongStep, StopsWhenTheLeaseExpires) {
   SlowWorld w;
   w.write_s = 1.5;
   w.lease.step({w.api.wall_now(), w.now_s});
@@ -107,7 +107,7 @@ TEST(LongStep, StopsWithTheLease) {
   const double until_s = w.lease.until_s;
   for (int i = 0; i < 20; ++i) w.step();
   EXPECT_GT(w.last_worker_s, 0);
-  EXPECT_LE(w.last_worker_s, until_s + w.write_s);  // the last one was begun before
+  EXPECT_LE(w.last_worker_s, until_s + w.write_s);  // the last one was started before
   EXPECT_LT(w.api.pods().size(), static_cast<std::size_t>(kServices));
   EXPECT_FALSE(w.lease.leading(w.now_s));
 

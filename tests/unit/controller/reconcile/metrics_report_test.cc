@@ -1,5 +1,5 @@
-// The controller's metrics: what a report says of services, that nothing stays of those that are gone, and that docs/metrics.md
-// and the bundles name the same metrics.
+// The controller's metrics: what a report says about services, that no series of deleted services stay, and that
+// docs/metrics.md and the bundles list the same metrics.
 #include "controller/reconcile/metrics_report.h"
 
 #include <cmath>
@@ -64,7 +64,7 @@ class MetricsReportTest : public ::testing::Test {
     report_.publish(observation_, plan_, statuses_, state_, broken_, Instant{.wall_s = 1000, .monotonic_s = 50});
     return registry_.exposition();
   }
-  // Of a series, by the name and labels as they stand in the exposition; NaN where it is not there.
+  // A series' value, by name and labels as in the exposition; NaN if absent.
   double value(const std::string& name, const metrics::Labels& labels = {{"namespace", "default"}, {"name", "chat"}}) {
     const auto page = metrics::parse_exposition(published());
     EXPECT_TRUE(page.ok());
@@ -87,7 +87,7 @@ class MetricsReportTest : public ::testing::Test {
   std::vector<BrokenObject> broken_;
 };
 
-// Given three workers wanted, two granted, one ready, one draining for 600 s; each count, GPU and cost is told apart.
+// Given three workers wanted, two granted, one ready, one draining for 600 s; expects separate counts, GPUs and costs.
 TEST_F(MetricsReportTest, WorkersWantedReadyAndDenied) {
   pool(2);
   decided().memory.desired = 3;
@@ -110,9 +110,9 @@ TEST_F(MetricsReportTest, WorkersWantedReadyAndDenied) {
   EXPECT_EQ(value("used_gpus", {{"accelerator", "h100"}, {"by", "others"}}), 1);
 }
 
-// Given latencies of which a limit is all that is known, then known values; the limit's series carries a label that says so,
-// and nothing stays of it.
-TEST_F(MetricsReportTest, ALimitIsNoValue) {
+// Given latencies of which only a limit is known, then known values; expects the limit's series to have a label that says so,
+// and to be removed later.
+TEST_F(MetricsReportTest, ALimitIsNotAValue) {
   seen().demand.ttft_s = planner::Reading{0.01, 99, Bound::kBelow};
   seen().demand.tpot_s = planner::Reading{10, 99, Bound::kAbove};
   EXPECT_EQ(value("time_to_first_token_seconds", with("bound", "below")), 0.01);
@@ -123,7 +123,7 @@ TEST_F(MetricsReportTest, ALimitIsNoValue) {
   EXPECT_THAT(published(), Not(HasSubstr("bound=")));
 }
 
-// Given a quota that refuses two planned workers; they are denied under the quota's own name.
+// Given a quota that refuses two planned workers; expects them to be denied under the quota's name.
 TEST_F(MetricsReportTest, AQuotasRefusalIsADenial) {
   pool(3);
   worker("a", true);
@@ -132,8 +132,8 @@ TEST_F(MetricsReportTest, AQuotasRefusalIsADenial) {
   EXPECT_EQ(value("denied_gpus", with("reason", "QuotaExceeded")), 4);
 }
 
-// Given a fresh arrival rate, a queue that was read 60 s ago and no lengths; the signals are fresh, stale and missing, and the
-// age of what is missing is not told.
+// Given a fresh arrival rate, a queue that was read 60 s ago and no lengths; expects fresh, stale and missing signals, and no
+// age for the missing one.
 TEST_F(MetricsReportTest, FreshStaleAndMissingSignals) {
   seen().demand.arrivals_per_s = planner::Reading{2, 99};
   seen().demand.queued = planner::Reading{1, 40};
@@ -156,8 +156,8 @@ TEST_F(MetricsReportTest, FreshStaleAndMissingSignals) {
   EXPECT_TRUE(std::isnan(value("arrivals_per_second")));
 }
 
-// Given a reason that stands in three plans, goes and comes again, and desired workers that rise and fall; each is counted when
-// it begins.
+// Given a reason that appears in three plans, disappears and returns, and desired workers that rise and fall; expects each to
+// be counted when it starts.
 TEST_F(MetricsReportTest, DecisionsCountWhenTheyBegin) {
   decided().reasons = {{"Holding", "", {}}};
   for (int i = 0; i < 3; ++i) report_.count(plan_);
@@ -173,8 +173,9 @@ TEST_F(MetricsReportTest, DecisionsCountWhenTheyBegin) {
   EXPECT_EQ(value("scale_changes_total", with("direction", "down")), 1);
 }
 
-// Given a condition that changes its reason, a service that ends and a leader that loses the lead; no old series stays.
-TEST_F(MetricsReportTest, NothingStaysOfWhatIsGone) {
+// Given a condition that changes its reason, a service that is deleted and a leader that loses the lead; expects no old series
+// to stay.
+TEST_F(MetricsReportTest, RemovesOldSeries) {
   pool(1);
   api::Condition condition;
   condition.type = "Ready";
@@ -194,8 +195,8 @@ TEST_F(MetricsReportTest, NothingStaysOfWhatIsGone) {
   EXPECT_THAT(published(), Not(HasSubstr("name=\"chat\"")));
 }
 
-// Given decisions and changes that were counted of a service; their series end with it and with the lead, and a service of the
-// same name that comes after begins at its own.
+// Given counted decisions and changes of a service; expects their series to end with it and with the lead, and a later service
+// of the same name to start at its own values.
 TEST_F(MetricsReportTest, CountersEndWithTheirService) {
   const auto counted = [&] { return registry_.exposition(); };
   decided().reasons = {{"Holding", "", {}}};
@@ -219,7 +220,7 @@ TEST_F(MetricsReportTest, CountersEndWithTheirService) {
   EXPECT_THAT(counted(), Not(HasSubstr("name=\"chat\"")));
 }
 
-// Given docs/metrics.md; every metric of the controller that the bundle makes stands there, and none that it does not make.
+// Given docs/metrics.md; expects it to list every metric of the controller's bundle, and no others.
 TEST_F(MetricsReportTest, TheDocumentNamesEveryMetric) {
   std::ifstream file(source_path("/docs/metrics.md"));
   std::ostringstream text;

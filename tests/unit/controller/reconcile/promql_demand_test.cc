@@ -1,5 +1,5 @@
-// Demand from Prometheus' answers: what they mean, how old they are, and what is made of answers that fail. The real Prometheus
-// is asked in tests/process/controller/reconcile/promql_test.cc.
+// Demand from Prometheus' answers: their meaning, their age, and failed queries.
+// tests/process/controller/reconcile/promql_test.cc queries the real Prometheus.
 #include "controller/reconcile/promql_demand.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ constexpr const char* kRaw = "windlass_gateway_requests_started_total";
 constexpr const char* kRate = "sum by (model) (rate(windlass_gateway_requests_started_total";
 constexpr const char* kQueue = "sum by (model) (windlass_gateway_queue_length";
 
-// A Prometheus whose answers the test sets, by how the query begins; any other query matches nothing.
+// A Prometheus whose answers the test sets by the beginning of the query; other queries match nothing.
 class PromqlDemandTest : public ::testing::Test {
  protected:
   PromqlDemandTest() {
@@ -62,7 +62,7 @@ class PromqlDemandTest : public ::testing::Test {
       return kube::HttpResponse{status_, {}, vector("")};
     });
   }
-  // So many gateways, of which the first was scraped `age_s` before the query and the others at its moment.
+  // This many gateways; the first was scraped `age_s` before the query, the others at its time.
   void scraped(double age_s, int gateways = 1) {
     std::string samples;
     for (int i = 0; i < gateways; ++i) {
@@ -93,8 +93,8 @@ class PromqlDemandTest : public ::testing::Test {
   std::vector<kube::HttpRequest> asked_;
 };
 
-// Given answers to every query, scraped 8 s before they were asked for; each reading has its value and is 8 s old, and each
-// query carries the selector and the token.
+// Given answers to every query, scraped 8 s before; expects each reading to have its value and to be 8 s old, and each query to
+// carry the selector and the token.
 TEST_F(PromqlDemandTest, ReadsEverySignal) {
   scraped(8);
   answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "100"));
@@ -104,7 +104,7 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   answers_["sum by (model) (increase(windlass_gateway_request_prompt_tokens_total"] = of_tiny("100");
   answers_["sum by (model) (increase(windlass_gateway_request_generation_tokens_total"] = of_tiny("8");
   answers_["sum by (model) (increase(windlass_gateway_requests_attained_total"] = of_tiny("0.9");
-  // increase() extrapolates: no whole numbers.
+  // increase() extrapolates, so values are not integers.
   answers_["sum by (model, le) (increase(windlass_gateway_time_to_first_token_seconds_bucket"] =
       buckets({{"0.1", "20.5"}, {"0.2", "49.2"}, {"0.5", "51.25"}, {"+Inf", "51.25"}});
   answers_["sum by (model, le) (increase(windlass_gateway_time_per_output_token_seconds_bucket"] =
@@ -112,7 +112,7 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   const planner::Demand demand = at(500);
   EXPECT_EQ(demand_.problem(), "");
   EXPECT_EQ(demand.arrivals_per_s, (planner::Reading{2.5, 492}));
-  EXPECT_EQ(demand.arrivals_total, (planner::Reading{0, 492}));  // what came before is no arrival of ours
+  EXPECT_EQ(demand.arrivals_total, (planner::Reading{0, 492}));  // earlier requests do not count as our arrivals
   EXPECT_EQ(demand.queued, (planner::Reading{3, 492}));
   EXPECT_EQ(demand.input_tokens, (planner::Reading{100, 492}));
   EXPECT_EQ(demand.output_tokens, (planner::Reading{8, 492}));
@@ -120,7 +120,7 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   EXPECT_EQ(demand.ttft_s, (planner::Reading{0.2, 492, Bound::kBelow}));
   EXPECT_FALSE(demand.tpot_s);
   ASSERT_FALSE(asked_.empty());
-  // What stands for a mean is one: each part for each of its whole.
+  // A mean divides each part by the matching whole.
   for (const auto& [part, whole] : {std::pair{"request_prompt_tokens", "requests_measured"},
                                     {"request_generation_tokens", "requests_measured"},
                                     {"requests_attained", "requests_judged"}}) {
@@ -136,8 +136,8 @@ TEST_F(PromqlDemandTest, ReadsEverySignal) {
   }
 }
 
-// Given buckets in any order, with one that is no number and one that fell by what Prometheus rounds, latencies beyond the last
-// bound, and an answer without the bucket of all; each is the limit that it allows, and the last says nothing.
+// Given buckets in any order, one that is not a number and one that fell by Prometheus' rounding, latencies beyond the last
+// bound, and an answer without the +Inf bucket; expects the matching limit for each, and nothing from the last.
 TEST_F(PromqlDemandTest, ABucketIsALimit) {
   const std::string query = "sum by (model, le) (increase(windlass_gateway_time_to_first_token_seconds_bucket";
   scraped(0);
@@ -150,7 +150,7 @@ TEST_F(PromqlDemandTest, ABucketIsALimit) {
   EXPECT_FALSE(at(30).ttft_s);
 }
 
-// Given gateways without a series of the model, then with arrivals that have no rate yet; neither is called idle.
+// Given gateways without a series of the model, then with arrivals without a rate yet; expects neither to count as idle.
 TEST_F(PromqlDemandTest, NoSeriesIsUnknown) {
   scraped(1);
   EXPECT_FALSE(at(10).arrivals_per_s);
@@ -162,7 +162,7 @@ TEST_F(PromqlDemandTest, NoSeriesIsUnknown) {
   EXPECT_EQ(at(20).arrivals_total, (planner::Reading{0, 19}));
 }
 
-// Given counters of two gateways of which one restarts and the other ends; the total goes on and never falls.
+// Given counters of two gateways of which one restarts and the other ends; expects the total to continue and never to fall.
 TEST_F(PromqlDemandTest, TotalsSurviveTheGateways) {
   scraped(0, 2);
   const auto counters = [&](const std::string& one, const std::string& two) {
@@ -183,21 +183,20 @@ TEST_F(PromqlDemandTest, TotalsSurviveTheGateways) {
   EXPECT_EQ(at(40, 1).arrivals_total->value, 21);
 }
 
-// Given a Prometheus that scrapes one gateway of two, then one that it scraped a minute ago; there is no demand, rather than
-// half of it, and the reason is told without the token.
+// Given a Prometheus that scrapes one gateway of two, then one that scraped it a minute ago; expects no demand instead of half
+// of it, and a reason without the token.
 TEST_F(PromqlDemandTest, EveryGatewayMustBeScraped) {
   scraped(1, 1);
   answers_[kQueue] = of_tiny("3");
   EXPECT_FALSE(at(10, 2).queued);
-  EXPECT_THAT(demand_.problem(), HasSubstr("found 1 gateways"));
+  EXPECT_THAT(demand_.problem(), HasSubstr("must have scraped all 2 gateways in the last 30 s (got 1)"));
   scraped(60, 2);
   EXPECT_FALSE(at(20, 2).queued);
-  EXPECT_THAT(demand_.problem(), HasSubstr("but 2 are there"));
+  EXPECT_THAT(demand_.problem(), HasSubstr("all 2 gateways"));
   EXPECT_GE(metrics_.scrape_errors.with({{"target_kind", "prometheus"}}).value(), 2);
 }
 
-// Given two gateways that were scraped, one of which shows nothing of the model yet; there is no demand of it, rather than
-// half.
+// Given two scraped gateways, one of which shows nothing of the model yet; expects no demand for it instead of half.
 TEST_F(PromqlDemandTest, EveryGatewayMustShowTheModel) {
   scraped(0, 2);
   answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "100"));
@@ -214,8 +213,8 @@ TEST_F(PromqlDemandTest, EveryGatewayMustShowTheModel) {
   EXPECT_EQ(at(20, 2).queued, (planner::Reading{3, 20}));
 }
 
-// Given rounds that meet the same scrape again, whose age differs by what the network takes; readings' times never go back, or
-// who counts by them would begin anew each time.
+// Given rounds that see the same scrape again, with an age that varies with network delay; expects readings' times never to go
+// back, because a counter window would start over each time.
 TEST_F(PromqlDemandTest, ReadingsNeverGoBackInTime) {
   answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "100"));
   answers_[kQueue] = of_tiny("3");
@@ -228,8 +227,8 @@ TEST_F(PromqlDemandTest, ReadingsNeverGoBackInTime) {
   EXPECT_EQ(at(20).arrivals_total->at_s, 19);
 }
 
-// Given a round that succeeded, then a Prometheus that refuses the token, one that fails and one that is gone; the readings
-// stay and grow old.
+// Given a successful round, then a Prometheus that refuses the token, one that fails and one that is gone; expects the readings
+// to stay and age.
 TEST_F(PromqlDemandTest, FailedRoundsLeaveReadingsToAge) {
   scraped(0);
   answers_[kRaw] = vector(sample(R"("model":"tiny","instance":"g0")", "5"));
@@ -248,7 +247,7 @@ TEST_F(PromqlDemandTest, FailedRoundsLeaveReadingsToAge) {
   EXPECT_NE(demand_.problem(), "");
 }
 
-// Given steps every second; Prometheus is asked once in five.
+// Given steps every second; expects Prometheus to be queried every five seconds.
 TEST_F(PromqlDemandTest, AsksNoMoreOftenThanItsPeriod) {
   scraped(0);
   for (int second = 0; second < 20; ++second) static_cast<void>(at(second));

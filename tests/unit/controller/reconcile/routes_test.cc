@@ -1,4 +1,4 @@
-// From a plan and workers to what the gateways are told.
+// Building the gateways' routes from a plan and workers.
 #include "controller/reconcile/routes.h"
 
 #include <map>
@@ -47,9 +47,9 @@ class RoutesTest : public ::testing::Test {
   ControllerState state;
 };
 
-// Given workers of two pools in any order; each chain points to its pool's latency and has its
-// worker's token, and each latency is told once.
-TEST_F(RoutesTest, AChainSaysWhichLatencyItHas) {
+// Given workers of two pools in any order; expects each chain to refer to its pool's latency and to have its worker's token,
+// and each latency to be listed once.
+TEST_F(RoutesTest, AChainRefersToItsPoolsLatency) {
   add_pool({"a100-1"}, 2e-4);
   add_pool({"h100-1"}, 1e-4);
   add_worker("w2", "h100-1");
@@ -71,7 +71,7 @@ TEST_F(RoutesTest, AChainSaysWhichLatencyItHas) {
   EXPECT_EQ(route(), told) << "the order in which workers are seen makes no new table";
 }
 
-// Given a pool whose latency is not known, and a worker of a pool that was never planned; their chains say so.
+// Given a pool with an unknown latency, and a worker of a pool that was never planned; expects their chains to have none.
 TEST_F(RoutesTest, AnUnknownLatencyIsNone) {
   add_pool({"other-1"}, 0);
   add_worker("w1", "other-1");
@@ -84,8 +84,8 @@ TEST_F(RoutesTest, AnUnknownLatencyIsNone) {
   EXPECT_EQ(told.chains.at(1).capacity, 64);
 }
 
-// A service with prefill and decode workers of one GPU each that serve 4 requests/s, prompts of 512 tokens of Llama 3 8B: their
-// keys and values are 134 MB in FP32.
+// A service with prefill and decode workers of one GPU each that serve 4 requests/s, with prompts of 512 tokens of Llama 3 8B,
+// whose keys and values take 134 MB in FP32.
 class DecodeWeightsTest : public RoutesTest {
  protected:
   DecodeWeightsTest() {
@@ -130,8 +130,8 @@ class DecodeWeightsTest : public RoutesTest {
 
 using Weights = std::map<std::string, std::map<std::string, double>>;
 
-// Given two nodes with a worker of each phase, expect each prefill worker to have the decode worker beside it; while that one
-// drains, or its rate is not known, the other.
+// Given two nodes with a worker of each phase; expects each prefill worker to use the decode worker on its node, and the other
+// one while that drains or its rate is unknown.
 TEST_F(DecodeWeightsTest, PairsStayOnANode) {
   add("p1", "a");
   add("d1", "a");
@@ -148,9 +148,9 @@ TEST_F(DecodeWeightsTest, PairsStayOnANode) {
   EXPECT_EQ(weights(), Weights{});
 }
 
-// Given a node with more prompts than answers, one beside it whose network carries one cache a second, and one with a fast
-// network, expect what is over to go there by what each can take; with longer prompts, less over the slow network.
-TEST_F(DecodeWeightsTest, WhatIsOverFollowsTheLinks) {
+// Given a node with more prompts than answers, one next to it whose network carries one cache per second, and one with a fast
+// network; expects the excess to go there in proportion to what each can take; with longer prompts, less over the slow network.
+TEST_F(DecodeWeightsTest, TheExcessFollowsTheLinks) {
   add("p1", "a");
   add("p2", "a");
   add("d1", "a");
@@ -159,12 +159,12 @@ TEST_F(DecodeWeightsTest, WhatIsOverFollowsTheLinks) {
   const Weights::mapped_type each = {{"d1", 0.25}, {"d2", 0.05}, {"d3", 0.2}};
   EXPECT_EQ(weights(), (Weights{{"p1", each}, {"p2", each}}));
   observation.snapshot.services[0].workload.input_tokens = 1024;
-  // Of 7 caches a second p1 and p2 could send half: 3.5 each; d2 takes 0.5, d3 3.5.
+  // Of 7 caches per second p1 and p2 could send half: 3.5 each; d2 takes 0.5, d3 3.5.
   const Weights::mapped_type longer = {{"d1", 0.25}, {"d2", 0.03125}, {"d3", 0.21875}};
   EXPECT_EQ(weights(), (Weights{{"p1", longer}, {"p2", longer}}));
 }
 
-// Given two gateways that share the slots, expect both to read the same weights from what the publisher sends them.
+// Given two gateways that share the slots; expects both to read the same weights from the publisher's table.
 TEST_F(DecodeWeightsTest, ReachEveryGateway) {
   add("p1", "a");
   add("d1", "a");
@@ -189,9 +189,9 @@ TEST_F(DecodeWeightsTest, ReachEveryGateway) {
   }
 }
 
-// Given workers that are all on one node, or each on one of its own, with links that limit nobody, expect no weights: rates say
-// it all. The same where the model's shape is not known, or one phase has no worker.
-TEST_F(DecodeWeightsTest, AreLeftOutWhereRatesSayItAll) {
+// Given workers that are all on one node, or each on its own node, with links that limit none; expects no weights, because
+// rates are enough. The same if the model's shape is unknown or one phase has no worker.
+TEST_F(DecodeWeightsTest, AreOmittedIfRatesAreEnough) {
   add("p1", "");
   add("p2", "");
   add("d1", "");

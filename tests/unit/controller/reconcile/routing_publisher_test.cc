@@ -26,7 +26,7 @@ dispatch::ModelRoute route(std::vector<int> capacities) {
   return model;
 }
 
-// Given: nothing published yet. Expected: not serving; after publish() serving; after withdraw() not serving again.
+// Given: nothing published. Expected: not serving; after publish() serving; after withdraw() not serving.
 TEST(RoutingPublisher, ServesOnlyBetweenPublishAndWithdraw) {
   RoutingPublisher publisher;
   EXPECT_FALSE(publisher.serving());
@@ -36,8 +36,8 @@ TEST(RoutingPublisher, ServesOnlyBetweenPublishAndWithdraw) {
   EXPECT_FALSE(publisher.serving());
 }
 
-// Given: the same routes published twice, then others, then a new term. Expected: the version moves only when something
-// changed, and never back.
+// Given: the same routes published twice, then others, then a new term. Expected: the version changes only with the content,
+// and never goes back.
 TEST(RoutingPublisher, VersionMovesWithChangesOnly) {
   RoutingPublisher publisher;
   const auto first = publisher.publish({route({4})}, 3, 0);
@@ -49,7 +49,7 @@ TEST(RoutingPublisher, VersionMovesWithChangesOnly) {
   EXPECT_EQ(third.term, 4);
 }
 
-// Given: two gateways. Expected: each is told which share of a chain's slots it has, so that it can tell what others load.
+// Given: two gateways. Expected: each gets its share of a chain's slots, so that it can tell others' load from its own.
 TEST(RoutingPublisher, AGatewayKnowsItsShare) {
   RoutingPublisher publisher;
   (void)publisher.publish({route({4})}, 1, 0);
@@ -66,8 +66,8 @@ TEST(RoutingPublisher, AGatewayKnowsItsShare) {
   EXPECT_EQ(shared->models[0].chains[0].share, shared->models[0].chains[0].capacity / 4.0);
 }
 
-// Given: a gateway that asks for the first time. Expected: it waits for the next publish, which knows it; then it gets the
-// table once, and no more until something changes.
+// Given: a gateway that asks for the first time. Expected: it waits for the next publish, which includes it; then it gets the
+// table once, and nothing more until something changes.
 TEST(RoutingPublisher, AGatewayIsKnownByAsking) {
   RoutingPublisher publisher;
   (void)publisher.publish({route({4})}, 1, 0);
@@ -81,8 +81,8 @@ TEST(RoutingPublisher, AGatewayIsKnownByAsking) {
   EXPECT_EQ(publisher.gateways(4)[0].acknowledged, version);
 }
 
-// Given: 1 to 5 gateways and chains of capacity 0 to 9. Expected: the shares of each chain add up to its capacity, and differ
-// by at most one.
+// Given: 1 to 5 gateways and chains of capacity 0 to 9. Expected: the shares of each chain add up to its capacity and differ by
+// at most one.
 TEST(RoutingPublisher, SharesAddUpToTheCapacity) {
   for (int gateways = 1; gateways <= 5; ++gateways) {
     RoutingPublisher publisher;
@@ -107,7 +107,7 @@ TEST(RoutingPublisher, SharesAddUpToTheCapacity) {
   }
 }
 
-// Given: two gateways, one of which falls silent. Expected: after the time-out its share returns to the other.
+// Given: two gateways, one of which falls silent. Expected: after the timeout its share returns to the other.
 TEST(RoutingPublisher, ASilentGatewaysShareReturns) {
   RoutingPublisher publisher;
   (void)publisher.ask("a", "x:1", {}, 0);
@@ -120,8 +120,8 @@ TEST(RoutingPublisher, ASilentGatewaysShareReturns) {
   EXPECT_EQ(publisher.ask("a", "x:1", {}, later)->models[0].chains[0].capacity, 8);
 }
 
-// Given a queue at one of two gateways; over the next publishes its share of every chain grows and the other's shrinks, to no
-// less than one slot.
+// Given a queue at one of two gateways; expects that over the next publishes its share of every chain grows and the other's
+// shrinks, but not below one slot.
 TEST(RoutingPublisher, SharesFollowTheQueue) {
   RoutingPublisher publisher;
   dispatch::TableVersion a, b;
@@ -145,8 +145,8 @@ TEST(RoutingPublisher, SharesFollowTheQueue) {
   EXPECT_GE(share_b, 1);
 }
 
-// Given a gateway whose share shrinks while its requests run; the slots that they hold are given to nobody else before they
-// end, also when it cannot tell of them all, and then at once.
+// Given a gateway whose share shrinks while its requests run; expects that nobody else gets their slots before they end, even
+// if the gateway cannot report all of them, and then immediately.
 TEST(RoutingPublisher, ASlotIsFreeWhenItsRequestHasEnded) {
   RoutingPublisher publisher;
   const auto share_of = [&](const std::string& id) {
@@ -165,7 +165,7 @@ TEST(RoutingPublisher, ASlotIsFreeWhenItsRequestHasEnded) {
   (void)ask("a", 0);
   EXPECT_EQ(share_of("a"), 8);
   (void)ask("b", 0);
-  EXPECT_EQ(share_of("a"), 5);  // who comes gets half of what each of the others has
+  EXPECT_EQ(share_of("a"), 5);  // a new gateway gets half of what each of the others has
   EXPECT_EQ(share_of("b"), 0);
   (void)ask("a", std::nullopt);
   EXPECT_EQ(share_of("b"), 0);
@@ -180,10 +180,10 @@ TEST(RoutingPublisher, ASlotIsFreeWhenItsRequestHasEnded) {
   EXPECT_EQ(share_of("b"), 3);
 }
 
-// Given random runs of gateways that come, poll late, obey late, fall silent and return, with queues that wander, requests
-// that take long and chains whose capacity is fixed. What the gateways may hold (the share in the table that each obeys, or has
-// been given, or what still runs beyond it) never adds up to more than a chain's capacity; and when all is quiet the shares add
-// up to it.
+// Given random runs of gateways that join, poll late, apply tables late, fall silent and return, with changing queues, long
+// requests and chains of fixed capacity. Expects that what the gateways may use (their shares in the tables they apply or were
+// given, plus excess requests still running) never exceeds a chain's capacity, and that the shares add up to it once all is
+// quiet.
 TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
   const std::vector<int> capacities = {1, 2, 5, 16};
   for (std::uint64_t seed = 1; seed <= effort(25U, 100U); ++seed) {
@@ -191,7 +191,7 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
     RoutingPublisher publisher;
     struct Peer {
       std::string id;
-      dispatch::RoutingTable obeyed, received;  // a received table is obeyed a while later
+      dispatch::RoutingTable obeyed, received;  // a received table is applied some time later
       double seen_s = 0;
       bool lives = true;
       std::vector<int> in_flight = std::vector<int>(4);
@@ -227,16 +227,16 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
       Peer& peer = peers[static_cast<std::size_t>(rng.integer(0, 2))];
       if (rng.integer(0, 60) == 0) peer.lives = !peer.lives;
       if (!peer.lives && now_s - peer.seen_s > RoutingPublisher::kGatewayTimeoutS + 1) {
-        peer = {peer.id, {}, {}, peer.seen_s, false};  // it is gone; should it return, it has started anew
+        peer = {peer.id, {}, {}, peer.seen_s, false};  // it is gone; if it returns, it has restarted
       }
       if (peer.lives && rng.integer(0, 2) > 0) poll(peer, static_cast<int>(rng.integer(0, 3)) * 10);
-      // Those that live are never taken for silent here.
+      // Live gateways always poll in time here.
       for (Peer& one : peers) {
         if (one.lives && now_s - one.seen_s > 5) poll(one, 0);
         if (!one.lives && now_s - one.seen_s > RoutingPublisher::kGatewayTimeoutS) one = {one.id, {}, {}, one.seen_s, false};
       }
       if (rng.integer(0, 1) == 0) (void)publisher.publish({route(capacities)}, 1, now_s);
-      // Requests begin within the share and end whenever they end.
+      // Requests begin within the share and end at any time.
       for (Peer& one : peers) {
         for (std::size_t k = 0; k < capacities.size(); ++k) {
           int& held = one.in_flight[k];
@@ -264,8 +264,9 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
   }
 }
 
-// Given what gateways say; only what may change the table for others stirs it: a new gateway, another table obeyed.
-TEST(RoutingPublisher, WhatStirs) {
+// Given messages from gateways; expects that only those that may change the table for others count: a new gateway, another
+// table applied.
+TEST(RoutingPublisher, OnlyRelevantMessagesStir) {
   RoutingPublisher publisher;
   EXPECT_FALSE(publisher.stirred());
   (void)publisher.ask("a", "x:1", {}, 0);
@@ -288,7 +289,8 @@ TEST(RoutingPublisher, WhatStirs) {
   EXPECT_TRUE(publisher.stirred());
 }
 
-// Given a core that publishes while two gateways ask from threads of their own; every table is whole, and versions only grow.
+// Given a core that publishes while two gateways poll on their own threads; expects every table to be consistent, and versions
+// only to grow.
 TEST(RoutingPublisher, AskedFromManyThreads) {
   RoutingPublisher publisher;
   std::atomic<bool> done = false;
@@ -314,7 +316,7 @@ TEST(RoutingPublisher, AskedFromManyThreads) {
   b.join();
 }
 
-// Given as many gateways as are allowed; expects that another one is let in only after one of them has been silent for long.
+// Given the maximum number of gateways; expects another one to be admitted only after one of them has been silent for long.
 TEST(RoutingPublisher, MakesRoomWhenAGatewayFallsSilent) {
   RoutingPublisher publisher;
   (void)publisher.publish({}, 1, 0);

@@ -1,4 +1,4 @@
-// Signals, from pages on the wire to what the planner sees: every engine's page, ages, restarts, and pages that are broken.
+// Signals, from pages on the wire to the planner's readings: every engine's page, ages, restarts, and broken pages.
 #include "controller/reconcile/signals.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 namespace pages = metrics::pages;
 
-// One installation: gateways and workers whose pages the test sets, and the Signals that read them.
+// An installation: gateways and workers whose pages the test sets, and the Signals that read them.
 class SignalsTest : public ::testing::Test {
  protected:
   void serve(const std::string& address_and_path, std::string body, int status = 200) {
@@ -39,7 +39,7 @@ class SignalsTest : public ::testing::Test {
     silence(id + ":1/metrics");
     serve(id + ":1/metrics", registry.exposition());
   }
-  // As a gateway does from the first routing table on that lists the model.
+  // As a gateway does once its routing table lists the model.
   static void lists_tiny(const metrics::GatewayMetrics& gateway) {
     gateway.requests_started.with({{"model", "tiny"}}).add(0);
     gateway.queue_length.with({{"model", "tiny"}}).set(0);
@@ -68,9 +68,9 @@ class SignalsTest : public ::testing::Test {
   ScrapeTargets targets_{{}, {}, {{"tiny", 300, 95}}, {}};
 };
 
-// Given workers of five engines, each with its own names at its own address; the load of each is read, with the time of
-// reading, and what an engine does not tell stays absent.
-TEST_F(SignalsTest, EveryEngineTellsItsLoad) {
+// Given workers of five engines, each with its own names at its own address; expects each one's load with the time of reading;
+// what an engine does not report stays absent.
+TEST_F(SignalsTest, ReadsEveryEnginesLoad) {
   worker("vllm", "VLLM");
   worker("sglang", "SGLang");
   worker("trt", "TensorRTLLM");
@@ -106,8 +106,8 @@ TEST_F(SignalsTest, EveryEngineTellsItsLoad) {
   EXPECT_EQ(metrics_.broken_series.with({{"engine", "llama.cpp"}}).value(), 1);
 }
 
-// Given a TensorRT-LLM worker of a service that now says vLLM; the first page is no exposition, the next scrape finds the
-// other.
+// Given a TensorRT-LLM worker of a service that now says vLLM; expects the first page not to be an exposition, and the next
+// scrape to find the other address.
 TEST_F(SignalsTest, AWorkerIsFoundUnderItsEnginesOtherAddress) {
   worker("trt", "VLLM");
   serve("trt:8000/metrics", R"([{"iter": 1}])");
@@ -119,9 +119,9 @@ TEST_F(SignalsTest, AWorkerIsFoundUnderItsEnginesOtherAddress) {
   EXPECT_EQ(signals_.worker_load("trt")->running, (planner::Reading{3, 2}));
 }
 
-// Given a worker whose queue turns NaN and which then falls silent; what was read before stays with its age, and a worker that
-// never answered has nothing at all: stale and missing are two things.
-TEST_F(SignalsTest, FreshStaleAndMissingAreThreeThings) {
+// Given a worker whose queue becomes NaN and which then falls silent; expects earlier readings to stay and age, and a worker
+// that never answered to have none: stale and missing are different.
+TEST_F(SignalsTest, FreshStaleAndMissingDiffer) {
   worker("a", "VLLM");
   worker("never", "VLLM");
   serve("a:8000/metrics", "vllm:num_requests_running 1\nvllm:num_requests_waiting 2\n");
@@ -141,7 +141,7 @@ TEST_F(SignalsTest, FreshStaleAndMissingAreThreeThings) {
   EXPECT_EQ(scrape_errors("worker"), 1 + 1 + 2);
 }
 
-// Given two gateways of which one restarts and later one leaves; arrivals_total goes on from where it was and never falls.
+// Given two gateways of which one restarts and later one leaves; expects arrivals_total to continue and never to fall.
 TEST_F(SignalsTest, ArrivalsSurviveTheGateways) {
   gateway("g1");
   gateway("g2");
@@ -174,9 +174,9 @@ TEST_F(SignalsTest, ArrivalsSurviveTheGateways) {
   EXPECT_EQ(at(5).arrivals_total, (planner::Reading{20, 5}));
 }
 
-// Given two gateways of which one cannot be read from the beginning; there is no demand, rather than half of it. Once both were
-// read and one falls silent, the demand is as old as that one's last word.
-TEST_F(SignalsTest, HalfTheGatewaysAreNoDemand) {
+// Given two gateways of which one cannot be read from the start; expects no demand instead of half of it. Once both were read
+// and one falls silent, the demand is as old as that one's last page.
+TEST_F(SignalsTest, HalfTheGatewaysGiveNoDemand) {
   gateway("g1");
   gateway("g2");
   metrics::Registry registry;
@@ -199,8 +199,9 @@ TEST_F(SignalsTest, HalfTheGatewaysAreNoDemand) {
   EXPECT_EQ(demand.arrivals_per_s->at_s, 4);
 }
 
-// Given a gateway page with a malformed line, then one whose counters are NaN; neither is read as 0: readings keep their age.
-TEST_F(SignalsTest, ABrokenGatewayPageIsNoQuietGateway) {
+// Given a gateway page with a malformed line, then one whose counters are NaN; expects neither to be read as 0: readings keep
+// their age.
+TEST_F(SignalsTest, ABrokenGatewayPageIsNotZeroLoad) {
   gateway("g1");
   metrics::Registry registry;
   metrics::GatewayMetrics bundle(registry);
@@ -221,12 +222,12 @@ TEST_F(SignalsTest, ABrokenGatewayPageIsNoQuietGateway) {
   EXPECT_EQ(demand.queued, (planner::Reading{7, 2}));
   ASSERT_TRUE(demand.arrivals_total);
   EXPECT_EQ(demand.arrivals_total->at_s, 2);
-  EXPECT_FALSE(signals_.in_flight(targets_.gateways, "c"));  // no number is not 0: a drain goes on waiting
+  EXPECT_FALSE(signals_.in_flight(targets_.gateways, "c"));  // not a number is not 0: a drain keeps waiting
 }
 
-// Given an objective over an hour and ten minutes of misses that end; expects the last minute's attainment to be whole a minute
-// after that, whatever the hour's is.
-TEST_F(SignalsTest, TheLastMinuteIsOneOfLongWindowsToo) {
+// Given an objective over an hour and ten minutes of misses that then end; expects the last minute's attainment to be 1 a
+// minute after that, whatever the hour's is.
+TEST_F(SignalsTest, LongWindowsReportTheLastMinuteToo) {
   gateway("g1");
   metrics::Registry registry;
   metrics::GatewayMetrics bundle(registry);
@@ -247,9 +248,9 @@ TEST_F(SignalsTest, TheLastMinuteIsOneOfLongWindowsToo) {
   EXPECT_LT(hour->value, 0.2);
 }
 
-// Given two gateways that show fine bins of an overload whose client's latencies are known; the percentile of both together is
-// the client's to 2 %, however a gateway's restart or a page that fails for once lies between.
-TEST_F(SignalsTest, PercentilesAreTheClients) {
+// Given two gateways with the fine bins of an overload whose client latencies are known; expects the percentile of both
+// together to match the client's within 2 %, despite a gateway's restart and one failed page.
+TEST_F(SignalsTest, PercentilesMatchTheClients) {
   gateway("g1");
   gateway("g2");
   metrics::LatencyBins one, two;
@@ -258,14 +259,14 @@ TEST_F(SignalsTest, PercentilesAreTheClients) {
     metrics::GatewayMetrics bundle(registry);
     lists_tiny(bundle);
     bundle.process.start_time.set(start_s);
-    bundle.time_to_first_token.with({{"model", "tiny"}}).observe(9);  // a bucket of 5 s to 10 s, which is passed over
+    bundle.time_to_first_token.with({{"model", "tiny"}}).observe(9);  // a bucket from 5 s to 10 s, which is not used
     gateway_page(id, registry);
     std::string page;
     bins.write(page, metrics::kGatewayTtft, "tiny");
     silence(id + ":1/latencies");
     serve(id + ":1/latencies", page);
   };
-  one.observe(100);  // before the first reading: no part of the window
+  one.observe(100);  // before the first reading: not part of the window
   show("g1", one, 1);
   show("g2", two, 1);
   EXPECT_FALSE(at(1).ttft_s);
@@ -289,8 +290,8 @@ TEST_F(SignalsTest, PercentilesAreTheClients) {
   EXPECT_EQ(demand.ttft_s->at_s, 5);
 }
 
-// Given a gateway of an older version, whose histogram is all that it shows; its percentiles are limits, not the ends of
-// buckets as if they were measured.
+// Given a gateway of an older version that shows only a histogram; expects its percentiles to be limits, not bucket bounds
+// presented as measurements.
 TEST_F(SignalsTest, AnOlderGatewaysPercentileIsALimit) {
   gateway("g1");
   serve("g1:1/latencies", "allowed are /metrics, /health and /ready\n", 404);
@@ -313,9 +314,9 @@ TEST_F(SignalsTest, AnOlderGatewaysPercentileIsALimit) {
   EXPECT_EQ(scrape_errors("gateway"), 0);
 }
 
-// Given 400 seeded damages (bytes changed, cut or doubled) of every recorded page and of a gateway's; nothing crashes, every
-// reading is a number from 0 on, and the neighbour whose page is whole is read each time.
-TEST_F(SignalsTest, DamagedPagesHarmNobodyElse) {
+// Given 400 seeded corruptions (bytes changed, cut or duplicated) of every recorded page and of a gateway's; expects no crash,
+// every reading to be a non-negative number, and the neighbour's intact page to be read each time.
+TEST_F(SignalsTest, CorruptPagesDoNotAffectOthers) {
   Rng rng(20261121, "damaged pages");
   worker("a", "VLLM");
   worker("whole", "VLLM");
@@ -375,11 +376,11 @@ TEST_F(SignalsTest, DamagedPagesHarmNobodyElse) {
     ASSERT_NE(signals_.worker_load("whole"), nullptr);
     ASSERT_EQ(signals_.worker_load("whole")->running, (planner::Reading{2, 1.0 * round}));
   }
-  EXPECT_GT(read, 50);  // damage elsewhere on the page leaves what is whole
+  EXPECT_GT(read, 50);  // corruption elsewhere on the page leaves intact values
 }
 
-// Given more workers than one scrape reads, one of which drains and one of which never answers; every scrape reads the one that
-// drains, the others take turns, and the silent one keeps nobody's turn.
+// Given more workers than one scrape reads, one of which drains and one of which never answers; expects every scrape to read
+// the draining one, the others to take turns, and the silent one not to take others' turns.
 TEST_F(SignalsTest, VeryManyWorkersAreReadInTurn) {
   SignalOptions options;
   options.max_workers_per_scrape = 2;

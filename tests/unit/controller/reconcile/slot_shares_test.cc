@@ -1,4 +1,4 @@
-// Fractions that follow queues, and whole slots from fractions.
+// Fractions that follow the queues, and whole slots from fractions.
 #include "controller/reconcile/slot_shares.h"
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace windlass::controller {
 namespace {
 
-// Given random sets of chains and fractions; each chain's slots add up to its capacity, nobody has less than one where
-// the capacity allows, no one is off its fraction of a chain by more than one slot per gateway, and off its fraction of all
-// chains by no more than the number of gateways where no least of one interferes.
+// Given random sets of chains and fractions; expects each chain's slots to add up to its capacity, every gateway to get at
+// least one if the capacity allows, a deviation of at most one slot per gateway within a chain, and over all chains at most the
+// number of gateways unless the minimum of one interferes.
 TEST(WholeSlots, AddUpAndFollowTheFractions) {
   for (std::uint64_t seed = 1; seed <= effort(500U, 5000U); ++seed) {
     Rng rng(seed, "slots");
@@ -38,7 +38,7 @@ TEST(WholeSlots, AddUpAndFollowTheFractions) {
   }
 }
 
-// Given 100 chains of one slot and fractions of 0.7 and 0.3; the sums over all chains are 70 and 30.
+// Given 100 chains of one slot and fractions of 0.7 and 0.3; expects the sums over all chains to be 70 and 30.
 TEST(WholeSlots, SmallChainsFollowInSum) {
   const auto slots = whole_slots(std::vector<int>(100, 1), {0.7, 0.3});
   int first = 0;
@@ -46,15 +46,15 @@ TEST(WholeSlots, SmallChainsFollowInSum) {
   EXPECT_NEAR(first, 70, 1);
 }
 
-// Given no load, and load without a queue; the fractions stay even.
+// Given no load, and load without a queue; expects the fractions to stay equal.
 TEST(ShareBalance, NothingMovesWithoutAQueue) {
   ShareBalance balance;
   EXPECT_EQ(balance.move({"a", "b"}, {}, 10, 0), (std::vector<double>{0.5, 0.5}));
   EXPECT_EQ(balance.move({"a", "b"}, {{"a", {5, 0}}}, 10, 100), (std::vector<double>{0.5, 0.5}));
 }
 
-// Given a queue at one of two gateways; its fraction grows by a step every period and not faster, up to what an idle gateway
-// leaves, and then rests; and comes back when the queue is at the other one.
+// Given a queue at one of two gateways; expects its fraction to grow by one step per period, up to what an idle gateway leaves,
+// and to come back when the queue moves to the other one.
 TEST(ShareBalance, FollowsTheQueueInSteps) {
   ShareBalance balance;
   const std::map<std::string, GatewayLoad> at_a = {{"a", {5, 20}}, {"b", {0, 0}}};
@@ -63,7 +63,7 @@ TEST(ShareBalance, FollowsTheQueueInSteps) {
     const double now = balance.move({"a", "b"}, at_a, 100, now_s)[0];
     EXPECT_GE(now, before - 1e-12);
     EXPECT_LE(now - before, ShareBalance::kStep + 1e-9);
-    EXPECT_NEAR(balance.move({"a", "b"}, at_a, 100, now_s + 0.5)[0], now, 1e-12);  // before a period is over
+    EXPECT_NEAR(balance.move({"a", "b"}, at_a, 100, now_s + 0.5)[0], now, 1e-12);  // before a period has passed
     before = now;
     now_s += ShareBalance::kPeriodS;
   }
@@ -72,16 +72,17 @@ TEST(ShareBalance, FollowsTheQueueInSteps) {
   EXPECT_NEAR(before, ShareBalance::kEvenPart / 2, ShareBalance::kDeadBand + 1e-9);
 }
 
-// Given one slot in all and a queue at the gateway that has none; it has it after one period.
-TEST(ShareBalance, TheOnlySlotMovesAtOnce) {
+// Given one slot in total and a queue at the gateway without it; expects the gateway to have it after one period.
+TEST(ShareBalance, TheOnlySlotMovesAfterOnePeriod) {
   ShareBalance balance;
   EXPECT_EQ(whole_slots({1}, balance.move({"a", "b"}, {}, 1, 0))[0], (std::vector<int>{1, 0}));
   const auto fractions = balance.move({"a", "b"}, {{"b", {0, 1}}}, 1, ShareBalance::kPeriodS);
   EXPECT_EQ(whole_slots({1}, fractions)[0], (std::vector<int>{0, 1}));
 }
 
-// Given random loads, comings and goings; the fractions always add up to 1 and none is negative.
-TEST(ShareBalance, AlwaysOneInAll) {
+// Given random loads, arrivals and departures of gateways; expects the fractions always to add up to 1, and none to be
+// negative.
+TEST(ShareBalance, FractionsAlwaysAddUpToOne) {
   for (std::uint64_t seed = 1; seed <= effort(50U, 500U); ++seed) {
     Rng rng(seed, "balance");
     ShareBalance balance;

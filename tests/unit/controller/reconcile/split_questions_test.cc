@@ -1,4 +1,4 @@
-// What the strategies are asked, when, and for how long an answer stands.
+// Which questions the strategies get, when, and how long an answer is valid.
 #include "controller/reconcile/split_questions.h"
 
 #include <atomic>
@@ -30,7 +30,7 @@ planner::Snapshot snapshot(const std::string& name = "chat") {
   return out;
 }
 
-// A question that has been asked and answered.
+// Asks a question and stores an answer.
 void settle(SplitQuestions& questions, planner::Snapshot& at) {
   EXPECT_TRUE(questions.advise(at));
   const auto question = questions.next();
@@ -40,8 +40,8 @@ void settle(SplitQuestions& questions, planner::Snapshot& at) {
   EXPECT_EQ(at.services[0].split, advice());
 }
 
-// Given services of all strategies; those that want split phases are asked about once, with their spec and the classes that
-// have GPUs, and have their answer from then on; no other is asked about.
+// Given services of all strategies; expects that those with split phases are asked about once, with their spec and the classes
+// that have GPUs, and have their answer from then on; others are not asked about.
 TEST(SplitQuestions, EachIsAskedOnce) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
@@ -67,9 +67,9 @@ TEST(SplitQuestions, EachIsAskedOnce) {
   EXPECT_FALSE(at.services[1].split);
 }
 
-// Given services with strategy Auto; those for which split phases may pay are asked about, and one that is split already, and
-// no other. Given a spec for which they do not pay any more, the answer is gone.
-TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
+// Given services with strategy Auto; expects questions about those that split phases may pay for and about one that is already
+// split, and no others. Given a spec for which they no longer pay; expects the answer to be dropped.
+TEST(SplitQuestions, AutoIsAskedIfItMayPay) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot("long-prompts");
   planner::Service& long_prompts = at.services[0];
@@ -82,7 +82,7 @@ TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
   at.services[2].memory.prefill_share = 1;
   EXPECT_TRUE(questions.advise(at));
   EXPECT_FALSE(questions.advise(at));
-  for (const std::size_t asked : {2, 0}) {  // what is split already does not scale without an answer
+  for (const std::size_t asked : {2, 0}) {  // a service that is already split does not scale without an answer
     const auto question = questions.next();
     ASSERT_TRUE(question);
     EXPECT_EQ(question->service.id, at.services[asked].id);
@@ -105,15 +105,15 @@ TEST(SplitQuestions, AutoIsAskedWhereItMayPay) {
   EXPECT_TRUE(questions.next());
   at.services[0].workload = {40, 50, 1000};
   EXPECT_FALSE(questions.advise(at));
-  // It becomes split all the same, as by an edit of the strategy and back: then it is asked about.
+  // It becomes split anyway, as after an edit of the strategy and back; then it is asked about.
   at.services[0].memory = at.services[2].memory;
   EXPECT_TRUE(questions.advise(at));
   EXPECT_TRUE(questions.next());
 }
 
-// Given an answer and then other load, workers, free GPUs, and a class that nobody asked for; nothing is asked. Given another
-// spec, what was said of the old one is gone at once, and an answer that comes late for it is not counted.
-TEST(SplitQuestions, AnAnswerStandsAsLongAsTheSpec) {
+// Given an answer and then other load, workers, free GPUs, and an irrelevant class; expects no question. Given another spec;
+// expects the old answer to be dropped immediately, and a late answer for it to be ignored.
+TEST(SplitQuestions, AnAnswerIsValidAsLongAsTheSpec) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
   settle(questions, at);
@@ -140,8 +140,9 @@ TEST(SplitQuestions, AnAnswerStandsAsLongAsTheSpec) {
   EXPECT_EQ(question->service.slo.ttft_s, 3);
 }
 
-// Given classes that come and go; an answer stands while workers run on the class that went, and is asked for again when none
-// does, when the class has another price, or when it was that nothing holds. It is in force until the new one is there.
+// Given classes that come and go; expects an answer to stay valid while workers run on the class that went, and to be requested
+// again when none does, when the class has another price, or when the answer was that no split is possible. It stays in force
+// until the new one arrives.
 TEST(SplitQuestions, ClassesThatComeAndGo) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
@@ -166,9 +167,9 @@ TEST(SplitQuestions, ClassesThatComeAndGo) {
   EXPECT_TRUE(questions.advise(at));
 }
 
-// Given transfers that are measured, and measured anew; it is asked again with them, and the answer stands until there is a new
-// one. What was measured of a class that it may not use is nothing to it.
-TEST(SplitQuestions, TransfersThatAreMeasured) {
+// Given measured transfers, then new measurements; expects a new question with them, and the old answer to stay until there is
+// a new one. Measurements of a class that the service may not use have no effect.
+TEST(SplitQuestions, MeasuredTransfersAreANewQuestion) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
   settle(questions, at);
@@ -184,15 +185,15 @@ TEST(SplitQuestions, TransfersThatAreMeasured) {
     questions.answer(*question, advice("a100", "a100"));
     EXPECT_FALSE(questions.advise(at));
     EXPECT_EQ(at.services[0].split, advice("a100", "a100"));
-    at.services[0].slo.ttft_s += 1;  // another spec, for the answer by hand
+    at.services[0].slo.ttft_s += 1;  // another spec, to replace the hand-made answer
     settle(questions, at);
   }
 }
 
-// Given times that workers are measured at; what they say nearly as before is no question, what is off by more than a third is
-// asked, and the answer stands until there is a new one. An estimate that is not sure, or of a class that it may not use, is
-// nothing to it.
-TEST(SplitQuestions, TimesThatAreMeasured) {
+// Given measured worker times; expects no question for small changes, a question for changes of more than a third, and the old
+// answer to stay until there is a new one. Uncertain estimates, and those of a class that the service may not use, have no
+// effect.
+TEST(SplitQuestions, ClearlyDifferentTimesAreANewQuestion) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
   settle(questions, at);
@@ -221,12 +222,12 @@ TEST(SplitQuestions, TimesThatAreMeasured) {
     EXPECT_FALSE(questions.advise(at));
     EXPECT_EQ(service.split, advice());
   }
-  service.estimates.clear();  // forgotten: what was believed last is as good as anything
+  service.estimates.clear();  // forgotten: the last estimate stays valid
   EXPECT_FALSE(questions.advise(at));
 }
 
-// Given a service that may use one class alone; that others come and go is nothing to it, also where no split held.
-TEST(SplitQuestions, ClassesThatItMayNotUse) {
+// Given a service that may use only one class; expects other classes to have no effect, even if no split was possible.
+TEST(SplitQuestions, UnusableClassesHaveNoEffect) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();
   at.services[0].accelerators = {{"h100", std::nullopt}};
@@ -241,8 +242,8 @@ TEST(SplitQuestions, ClassesThatItMayNotUse) {
   EXPECT_TRUE(questions.advise(at));
 }
 
-// Given a question that waits behind another one, and that an edit makes a new one of; it keeps its place in the line.
-TEST(SplitQuestions, AnEditKeepsThePlace) {
+// Given a queued question that an edit replaces; expects the new one to keep its position.
+TEST(SplitQuestions, AnEditKeepsThePositionInTheQueue) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot("first");
   at.services.push_back(chat_service("second"));
@@ -254,8 +255,8 @@ TEST(SplitQuestions, AnEditKeepsThePlace) {
   EXPECT_EQ(questions.next()->service.id, at.services[1].id);
 }
 
-// Given a service that is deleted while its question is out; the answer is nobody's, and one of the same name is asked about
-// anew.
+// Given a service that is deleted while its question is out; expects the answer to be ignored, and a new service of the same
+// name to be asked about again.
 TEST(SplitQuestions, DeletedServicesAreForgotten) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot(), empty = snapshot();
@@ -269,7 +270,7 @@ TEST(SplitQuestions, DeletedServicesAreForgotten) {
   EXPECT_FALSE(at.services[0].split);
 }
 
-// Given a thread that answers while the loop asks for a hundred services; all have their answer in the end.
+// Given a thread that answers while the loop asks for a hundred services; expects all to have their answer in the end.
 TEST(SplitQuestions, AnsweredFromAnotherThread) {
   SplitQuestions questions;
   planner::Snapshot at = snapshot();

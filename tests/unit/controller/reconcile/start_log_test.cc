@@ -19,8 +19,8 @@ Worker ready(const std::string& uid, double created_s, double ready_s) {
   return worker;
 }
 
-// Given ten workers seen to start in 10, 20, ..., 100 s; the P90 is 90 s of ten starts.
-TEST(StartLog, P90OfWhatWasSeen) {
+// Given ten workers seen to start in 10, 20, ..., 100 s; expects a P90 of 90 s from ten starts.
+TEST(StartLog, ReportsTheP90) {
   StartLog log;
   EXPECT_FALSE(log.times());
   for (int i = 1; i <= 10; ++i) {
@@ -33,8 +33,8 @@ TEST(StartLog, P90OfWhatWasSeen) {
 }
 
 // Given a worker that was ready when first seen, one that crashed before it was ready, and one that lost its readiness and
-// found it again; only the last one's first start counts.
-TEST(StartLog, RestartsAreNoStarts) {
+// regained it; expects only the last one's first start to count.
+TEST(StartLog, RestartsDoNotCount) {
   StartLog log;
   log.observe({ready("old", 0, 5000)});
   EXPECT_FALSE(log.times());
@@ -51,7 +51,7 @@ TEST(StartLog, RestartsAreNoStarts) {
   EXPECT_EQ(log.times(), (planner::StartTimes{40, 1}));
 }
 
-// Given a worker that waited for a node; the wait is part of its start.
+// Given a worker that waited for a node; expects the wait to be part of its start.
 TEST(StartLog, WaitingForANodeCounts) {
   StartLog log;
   Worker waiting = starting("w", 0);
@@ -62,7 +62,7 @@ TEST(StartLog, WaitingForANodeCounts) {
   EXPECT_EQ(log.times(), (planner::StartTimes{300, 1}));
 }
 
-// Given 30 starts; the last 20 are remembered.
+// Given 30 starts; expects the last 20 to be remembered.
 TEST(StartLog, OldStartsAreForgotten) {
   StartLog log;
   for (int i = 0; i < 30; ++i) {

@@ -1,4 +1,4 @@
-// What a status says, and when it is worth writing.
+// The content of a status, and when it is worth writing.
 #include "controller/reconcile/status.h"
 
 #include <gmock/gmock.h>
@@ -27,8 +27,8 @@ planner::ServicePlan plan(int workers) {
   return p;
 }
 
-// Given: one ready, one starting, one draining worker, three wanted. Expected: they are counted apart and Ready says how far it
-// is.
+// Given: one ready, one starting and one draining worker, three wanted. Expected: separate counts, and Ready shows the
+// progress.
 TEST(Status, CountsWorkersByState) {
   api::ModelService service;
   const auto status = status_of(service, {}, {worker("a", true), worker("b", false), worker("c", true, true)}, plan(3), nullptr,
@@ -45,7 +45,7 @@ TEST(Status, CountsWorkersByState) {
   EXPECT_THAT(ready->message, HasSubstr("1 of 3"));
 }
 
-// Given: a quota that refused a worker. Expected: AbleToScale is False with its reason and the server's words.
+// Given: a quota that refused a worker. Expected: AbleToScale is False with its reason and the server's message.
 TEST(Status, AQuotasRefusalIsACondition) {
   ServiceMemory memory;
   memory.create_backoff = Backoff{10, 1, "QuotaExceeded", "exceeded quota: gpus"};
@@ -57,9 +57,9 @@ TEST(Status, AQuotasRefusalIsACondition) {
   EXPECT_THAT(able->message, HasSubstr("exceeded quota: gpus"));
 }
 
-// Given: one worker that serves, two in a crash loop and one whose image cannot be pulled. Expected: Ready stays True and
-// counts the troubles; without the one that serves it is False with the trouble's name as its reason.
-TEST(Status, TroublesAreToldApartInWords) {
+// Given: one ready worker, two in a crash loop and one whose image cannot be pulled. Expected: Ready stays True and counts the
+// troubles; without the ready worker it is False with the trouble's name as its reason.
+TEST(Status, ReadyCountsTheTroubles) {
   std::vector<Worker> workers = {worker("a", true), worker("b", false), worker("c", false), worker("d", false)};
   workers[1].trouble = workers[2].trouble = planner::WorkerTrouble::kCrashLoop;
   workers[1].message = "CrashLoopBackOff: exit code 1";
@@ -77,11 +77,11 @@ TEST(Status, TroublesAreToldApartInWords) {
   EXPECT_EQ(ready().reason, "WorkersStarting");
 }
 
-// Given: a condition that says an object cannot be read, and that object read again. Expected: it is put right, with its time;
-// where there was none, none is made.
-TEST(Status, WhatCanBeReadAgainSaysSo) {
-  const api::Condition broken =
-      unreadable_condition({"AcceleratorClass", "", "h100", "u", 3, "spec.memory: found 5"}, "2026-05-01T10:00:00Z");
+// Given: a condition that says an object cannot be read, and that object now readable. Expected: the condition is corrected,
+// with its time; if there was none, none is added.
+TEST(Status, AReadableObjectsConditionIsCorrected) {
+  const api::Condition broken = unreadable_condition(
+      {"AcceleratorClass", "", "h100", "u", 3, "spec.memory: must be a string (got 5)"}, "2026-05-01T10:00:00Z");
   EXPECT_THAT(broken.message, HasSubstr("spec.memory"));
   std::vector<api::Condition> conditions = {broken};
   mark_readable(conditions, 4, "2026-05-01T11:00:00Z");
@@ -93,8 +93,8 @@ TEST(Status, WhatCanBeReadAgainSaysSo) {
   EXPECT_TRUE(conditions.empty());
 }
 
-// Given: statuses that differ in load and messages alone, and one that differs in workers. Expected: only the latter counts.
-TEST(Status, LoadAloneIsNoMeaningfulChange) {
+// Given: statuses that differ only in load and messages, and one that differs in workers. Expected: only the latter counts.
+TEST(Status, LoadAloneIsNotAMeaningfulChange) {
   api::ModelServiceStatus a;
   a.workers.desired = 2;
   api::ModelServiceStatus b = a;
@@ -105,7 +105,7 @@ TEST(Status, LoadAloneIsNoMeaningfulChange) {
   EXPECT_TRUE(meaningfully_different(a, b));
 }
 
-// Given: a service whose name an older one holds. Expected: Ready=False/NameTaken that names both.
+// Given: a service whose name an older one holds. Expected: Ready=False/NameTaken with both names.
 TEST(Status, NameTakenNamesTheHolder) {
   api::ModelService service;
   service.metadata.name = "copy";

@@ -1,5 +1,5 @@
-// What the controller tells a pod of our own engine, read by that engine: every kind of worker that a plan can have, and what a
-// user may add to it.
+// The command line that the controller gives to windlass-worker, parsed by that program: every kind of worker that a plan can
+// have, and what a user may add.
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +21,7 @@ namespace {
 
 using worker::ServeFlags;
 
-// One worker that a ModelService and its plan ask for.
+// A worker as a ModelService and its plan define it.
 struct Asked {
   dispatch::Role role = dispatch::Role::kUnified;
   std::string resource = "nvidia.com/gpu";
@@ -35,7 +35,7 @@ struct Asked {
 
 constexpr int kBatch = 37;
 
-// What the kubelet starts the pod's container with; a pod has its address by then.
+// The arguments with which the kubelet starts the pod's container; the pod has its address by then.
 std::vector<std::string> arguments_of(const Asked& asked) {
   api::ModelService service;
   service.metadata.name = "chat";
@@ -75,8 +75,8 @@ ServeFlags flags_of(const Asked& asked) {
   return flags == nullptr ? ServeFlags() : *flags;
 }
 
-// Given every role, kind of device, number of devices and context, expect a worker that listens on the pod's port and has its
-// model, name, batch, drain, role, context and devices as they were meant; all else is the worker's own default.
+// Given every role, kind of device, number of devices and context; expects a worker that listens on the pod's port and has the
+// intended model, name, batch, drain, role, context and devices; everything else is the worker's default.
 TEST(WorkerFlags, EveryWorkerOfAPlanUnderstandsItsPod) {
   const ServeFlags defaults;
   for (const auto& [role, expected_role] : {std::pair{dispatch::Role::kUnified, worker::Role::kUnified},
@@ -113,9 +113,9 @@ TEST(WorkerFlags, EveryWorkerOfAPlanUnderstandsItsPod) {
   }
 }
 
-// Given a user's arguments, in one word or in two, for what we say too and for what we do not, expect the user's values and the
-// rest of ours.
-TEST(WorkerFlags, AUsersArgumentsStandBesideOurs) {
+// Given a user's arguments, as one word or two, for options that we set and ones that we do not; expects the user's values and
+// the rest of ours.
+TEST(WorkerFlags, AUsersArgumentsJoinOurs) {
   using worker::WeightFormat;
   const auto with = [](std::vector<std::string> args, int gpus = 4) {
     Asked asked;
@@ -148,9 +148,9 @@ TEST(WorkerFlags, AUsersArgumentsStandBesideOurs) {
   EXPECT_EQ(with({"--backend", "cpu"}).tensor_parallel, 1) << "several GPUs that are not used";
 }
 
-// Given drain timeouts from none to days, below a second and with a fraction, expect that the worker has them to the
+// Given drain timeouts from zero to days, below a second and with a fraction; expects the worker to have them exact to the
 // microsecond.
-TEST(WorkerFlags, DrainTimeoutsArriveWhole) {
+TEST(WorkerFlags, DrainTimeoutsArriveExactly) {
   for (const double timeout_s : {0.0, 0.000'001, 0.000'5, 0.25, 0.499, 1.5, 59.999, 5400.001, 86'400.0, 3e9}) {
     Asked asked;
     asked.drain_timeout_s = timeout_s;
@@ -158,12 +158,13 @@ TEST(WorkerFlags, DrainTimeoutsArriveWhole) {
   }
 }
 
-// Given models with from 1 to 128 KV heads, expect that the worker takes every degree that may be planned for it: those that
-// cut heads and widths evenly and are within what the controller tells the planner; without that it would refuse some.
-TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
+// Given models with 1 to 128 KV heads; expects the worker to accept every degree that may be planned for it: those that divide
+// heads and widths evenly and are within the limit that the controller gives the planner. Without that limit the worker would
+// refuse some.
+TEST(WorkerFlags, EveryPlannedDegreeIsAccepted) {
   EXPECT_EQ(kMaxWindlassRanks, worker::RankGroup::kMaxRanks);
   constexpr int kGpusOfANode = 1024;
-  constexpr int kNarrow = 4;  // stands for an embedding narrower than the layers, too
+  constexpr int kNarrow = 4;  // also stands for an embedding narrower than the layers
   int taken = 0, refused_beyond = 0;
   for (int kv_heads = 1; kv_heads <= 128; kv_heads *= 2) {
     for (const int group : {1, 2, 5, 7, 8, kNarrow}) {
@@ -197,7 +198,7 @@ TEST(WorkerFlags, EveryDegreeOfAPlanIsTaken) {
             kMaxWindlassRanks);
 }
 
-// Given a pod whose IP is IPv6, which the kubelet writes without brackets, expect a worker that listens there.
+// Given a pod with an IPv6 address, which the kubelet writes without brackets; expects a worker that listens there.
 TEST(WorkerFlags, APodsIpMayBeIpv6) {
   Asked asked;
   asked.pod_ip = "fd00::5";
@@ -205,9 +206,9 @@ TEST(WorkerFlags, APodsIpMayBeIpv6) {
   EXPECT_EQ(flags_of(asked).port, kWorkerPort);
 }
 
-// Given a pod template with arguments of the container's own, expect those that we do not say beside ours, and ours where both
-// do.
-TEST(WorkerFlags, APodTemplatesArgumentsStandBesideOurs) {
+// Given a pod template with arguments for the container; expects those that we do not set next to ours, and ours where both are
+// set.
+TEST(WorkerFlags, APodTemplatesArgumentsJoinOurs) {
   Asked asked;
   asked.gpus = 2;
   asked.pod_template = R"({"spec": {"containers": [{"name": "worker",

@@ -1,4 +1,4 @@
-// Servers of others as workers: seen as they are, never touched.
+// Servers run by others, as workers: they are observed and never changed.
 #include "controller/runtime/attached_runtime.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Servers by address with the answer that each gives.
+// Servers by address, each with its answer.
 class Servers final : public kube::HttpTransport {
  public:
   Result<kube::HttpResponse> send(const kube::HttpRequest&) override { return Error{}; }
@@ -37,7 +37,7 @@ class Attached : public testing::Test {
 };
 
 // Given a server that answers, is slow, refuses, fails and answers again; expects that refusals, failures and half a minute of
-// silence take it out.
+// silence make it unready.
 TEST_F(Attached, AreReadyWhileTheyAnswer) {
   EXPECT_FALSE(runtime_.synced());
   answer(kube::HttpResponse{200, {}, ""});
@@ -57,7 +57,7 @@ TEST_F(Attached, AreReadyWhileTheyAnswer) {
   answer(Error{ErrorCode::kDeadlineExceeded, "slow"});
   EXPECT_FALSE(at(11).ready) << "it has not come back";
   answer(kube::HttpResponse{500, {}, ""});
-  EXPECT_THAT(at(20).message, HasSubstr("found status 500, expected 200"));
+  EXPECT_THAT(at(20).message, HasSubstr("must answer with status 200 (got 500)"));
   answer(kube::HttpResponse{200, {}, ""});
   EXPECT_TRUE(at(30).ready);
   EXPECT_EQ(at(30).ready_s, 30);
@@ -69,7 +69,7 @@ TEST_F(Attached, AreReadyWhileTheyAnswer) {
   EXPECT_EQ(at(80).message, "slow");
 }
 
-// Given a service that is not in the folder any more; expects that its server is nobody's worker.
+// Given a service that is no longer in the folder; expects that its server is no longer a worker.
 TEST_F(Attached, BelongToAService) {
   answer(kube::HttpResponse{200, {}, ""});
   runtime_.step({1, 1});
@@ -77,8 +77,8 @@ TEST_F(Attached, BelongToAService) {
   EXPECT_TRUE(runtime_.workers().empty());
 }
 
-// Given a wish to start, drain or end one; expects an error that says whose they are.
-TEST_F(Attached, AreNeverTouched) {
+// Given requests to start, drain or end one; expects an error that says who runs it.
+TEST_F(Attached, AreNeverChanged) {
   answer(kube::HttpResponse{200, {}, ""});
   const Worker worker = at(1);
   Launch spec;
@@ -86,11 +86,11 @@ TEST_F(Attached, AreNeverTouched) {
   for (const auto& refused : {runtime_.check(spec), runtime_.create(spec), runtime_.begin_drain(worker, {}),
                               runtime_.terminate(worker, std::nullopt)}) {
     ASSERT_FALSE(refused.ok());
-    EXPECT_THAT(refused.error().message, HasSubstr("started and stopped by whoever runs them"));
+    EXPECT_THAT(refused.error().message, HasSubstr("does not start or stop attached servers"));
   }
 }
 
-// Given servers as JSON; expects them back; given what is wrong, the item and the field.
+// Given servers as JSON; expects them back. Given mistakes; expects errors with the item and the field.
 TEST(AttachedServers, AsJson) {
   const auto read = attached_servers_from_json(to_json({{"tiny", "h:1", "core", 2, 16}})).value();
   ASSERT_EQ(read.size(), 1U);

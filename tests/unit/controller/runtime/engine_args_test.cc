@@ -1,4 +1,4 @@
-// What each engine is told: the whole command line, and what a user's arguments change of it.
+// Each engine's whole command line, and how a user's arguments change it.
 #include "controller/runtime/engine_args.h"
 
 #include <fmt/ranges.h>
@@ -29,8 +29,8 @@ std::string command(const Launch& s, const EngineModel& model = {"meta-llama/Lla
   return fmt::format("{} | {}", fmt::join(made->program, " "), fmt::join(made->args, " "));
 }
 
-// Given: four GPUs, 32 requests at once, a context of 8192. Expected: each engine's own words for it.
-TEST(EngineArgs, EachEngineInItsOwnWords) {
+// Given: four GPUs, 32 concurrent requests, a context of 8192. Expected: the matching arguments of each engine.
+TEST(EngineArgs, EachEngineGetsItsOwnOptions) {
   EXPECT_EQ(command(spec("VLLM"), {"meta-llama/Llama-3", "abc123", true}),
             "vllm serve | meta-llama/Llama-3 --served-model-name chat --host $(POD_IP) --port 8000 --tensor-parallel-size 4 "
             "--max-num-seqs 32 --max-model-len 8192 --revision abc123");
@@ -46,9 +46,9 @@ TEST(EngineArgs, EachEngineInItsOwnWords) {
             "--max-context-tokens=8192");
 }
 
-// Given: our own engine on GPUs of NVIDIA's, and on a class that counts something else. Expected: on GPUs it is told to compute
-// there, on all of them unless they are slices; the user's word stands.
-TEST(EngineArgs, OwnEngineUsesTheGpusItHolds) {
+// Given: windlass-worker on NVIDIA GPUs, and on a class that counts something else. Expected: on GPUs it computes there, on all
+// of them unless they are slices; a user's argument wins.
+TEST(EngineArgs, WindlassWorkerUsesItsGpus) {
   Launch s = spec("Windlass");
   EXPECT_THAT(command(s), Not(HasSubstr("--backend")));
   s.resource_name = "nvidia.com/gpu";
@@ -62,8 +62,8 @@ TEST(EngineArgs, OwnEngineUsesTheGpusItHolds) {
   EXPECT_THAT(command(s), AllOf(HasSubstr(" --backend=cuda"), Not(HasSubstr("--tensor-parallel"))));
 }
 
-// Given: llama.cpp, whose --ctx-size is shared by all slots. Expected: 32 slots of 8192 tokens each; every layer on the GPUs,
-// cut among them where there are several; from the Hub by repository, from a volume by file.
+// Given: llama.cpp, whose --ctx-size is shared by all slots. Expected: 32 slots of 8192 tokens each; all layers on the GPUs,
+// split among several; a Hub model by repository, a volume's model by file.
 TEST(EngineArgs, LlamaCppsContextIsTheTotalOverItsSlots) {
   EXPECT_EQ(
       command(spec("LlamaCpp")),
@@ -79,8 +79,8 @@ TEST(EngineArgs, LlamaCppsContextIsTheTotalOverItsSlots) {
   EXPECT_THAT(command(unknown), HasSubstr("-c 65536"));
 }
 
-// Given: options of ours under another of their names, joined and apart, with _ for -. Expected: the user's word stands, once.
-TEST(EngineArgs, TheUsersWordWinsAndStandsOnce) {
+// Given: one of our options under other names, joined and separate, with _ for -. Expected: the user's value appears, once.
+TEST(EngineArgs, TheUsersValueWinsAndAppearsOnce) {
   Launch s = spec("VLLM");
   s.extra_args = {"-tp", "2", "--pipeline-parallel-size", "2", "--max_model_len=4096", "--enforce-eager"};
   EXPECT_EQ(command(s),
@@ -94,9 +94,9 @@ TEST(EngineArgs, TheUsersWordWinsAndStandsOnce) {
       "-sm layer --seed -1");
 }
 
-// Given: arguments that would move the worker away from where the gateway and the probes look, and revisions that an engine
-// cannot be told. Expected: refused by name.
-TEST(EngineArgs, RefusesWhatOthersRelyOn) {
+// Given: arguments that would move the worker away from where the gateway and the probes look, and revisions that an engine has
+// no option for. Expected: an error with the argument.
+TEST(EngineArgs, RefusesArgumentsThatOthersRelyOn) {
   for (const auto& [engine, arg] : std::vector<std::pair<const char*, const char*>>{{"VLLM", "--port=9000"},
                                                                                     {"VLLM", "--served_model_name"},
                                                                                     {"VLLM", "--model=x"},
@@ -108,13 +108,16 @@ TEST(EngineArgs, RefusesWhatOthersRelyOn) {
     s.extra_args = {arg};
     EXPECT_THAT(command(s), testing::AllOf(HasSubstr("spec.engine.args"), HasSubstr(arg))) << engine;
   }
-  EXPECT_THAT(command(spec("TensorRTLLM"), {"a/b", "rev", true}), HasSubstr("spec.model.uri: found revision 'rev'"));
-  EXPECT_THAT(command(spec("LlamaCpp"), {"a/b", "rev", true}), HasSubstr("spec.model.uri: found revision 'rev'"));
-  EXPECT_THAT(command(spec("Ollama")), HasSubstr("spec.engine.type: found 'Ollama'"));
+  EXPECT_THAT(command(spec("TensorRTLLM"), {"a/b", "rev", true}),
+              AllOf(HasSubstr("spec.model.uri: must not have a revision"), HasSubstr("(got 'rev')")));
+  EXPECT_THAT(command(spec("LlamaCpp"), {"a/b", "rev", true}),
+              AllOf(HasSubstr("spec.model.uri: must not have a revision"), HasSubstr("(got 'rev')")));
+  EXPECT_THAT(command(spec("Ollama")),
+              HasSubstr("spec.engine.type: must be Windlass, VLLM, SGLang, TensorRTLLM or LlamaCpp (got 'Ollama')"));
 }
 
-// Given: images and their tags. Expected: vLLM of 0.18 and later is told to finish its requests within drainTimeout; an older
-// one and one of an unknown version, which may not know the flag, are not.
+// Given: images and their tags. Expected: vLLM 0.18 and later gets an option to finish its requests within drainTimeout; older
+// and unknown versions, which may not know the flag, are not.
 TEST(EngineArgs, LetVllmWaitForItsRequests) {
   const Launch s = spec("VLLM");
   const auto waits = [&](const std::string& image) {
@@ -128,7 +131,7 @@ TEST(EngineArgs, LetVllmWaitForItsRequests) {
     EXPECT_EQ(waits(image), "") << image;
 }
 
-// Given: pages of llama.cpp with and without requests, and one that is no page. Expected: busy while one runs or waits.
+// Given: pages of llama.cpp with and without requests, and other text. Expected: busy while a request runs or waits.
 TEST(EngineDrain, ReadsTheLoad) {
   const auto page = [](int running, int waiting) {
     return "llamacpp:requests_processing " + std::to_string(running) + "\nllamacpp:requests_deferred " +
@@ -140,8 +143,9 @@ TEST(EngineDrain, ReadsTheLoad) {
   EXPECT_FALSE(is_busy("{}"));
 }
 
-// Given: a template's arguments beside ours. Expected: what ours already say is left out with its values, the rest stays.
-TEST(EngineArgs, OtherArgsLeaveOursAlone) {
+// Given: a template's arguments next to ours. Expected: options that ours already set are dropped with their values; the rest
+// stays.
+TEST(EngineArgs, OtherArgsDropRepeatedOptions) {
   const Launch s = spec("VLLM");
   const std::vector<std::string> ours = engine_command(s, {"m", "", true}, pod_address())->args;
   EXPECT_THAT(other_args(s, ours, {"-tp", "8", "--seed", "3", "--port=1", "--dtype", "half"}),

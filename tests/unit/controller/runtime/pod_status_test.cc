@@ -1,5 +1,5 @@
-// Pods in trouble, as real kubelets, schedulers and node controllers report them: each trouble is told from the others, and
-// said in words.
+// Pods in trouble, as real kubelets, schedulers and node controllers report them: the runtime distinguishes the troubles and
+// describes each in a message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ using planner::WorkerTrouble;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A worker's pod with this status, as the API server gives it out; `bound`: it has a node.
+// A worker's pod with this status, as the API server returns it; `bound`: it has a node.
 Worker read(const std::string& status, bool bound = true) {
   json pod = json::parse(R"({"apiVersion": "v1", "kind": "Pod",
     "metadata": {"name": "chat-h100-1-0", "namespace": "team", "uid": "p-1", "resourceVersion": "9",
@@ -31,9 +31,9 @@ Worker read(const std::string& status, bool bound = true) {
   return worker.value_or(Worker{});
 }
 
-// Given: a pod that no node has room for. Expected: unschedulable, in the scheduler's own words, and not failed: the scheduler
-// goes on trying.
-TEST(PodStatus, UnschedulableSaysWhatTheSchedulerSays) {
+// Given: a pod that no node has room for. Expected: unschedulable with the scheduler's message, but not failed, because the
+// scheduler keeps trying.
+TEST(PodStatus, UnschedulableHasTheSchedulersMessage) {
   const Worker worker = read(R"({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
     "lastTransitionTime": "2026-05-01T10:00:01Z", "reason": "Unschedulable",
     "message": "0/3 nodes are available: 1 node(s) had untolerated taint {gpu: true}, 2 Insufficient nvidia.com/gpu."}]})",
@@ -47,9 +47,9 @@ TEST(PodStatus, UnschedulableSaysWhatTheSchedulerSays) {
             "nvidia.com/gpu.");
 }
 
-// Given: the three ways in which a kubelet says that an image does not come.
-// Expected: each is image pull, with the image and the registry's words.
-TEST(PodStatus, ImagePullsThatFail) {
+// Given: the three reasons with which a kubelet reports a failed image pull. Expected: each is an image pull trouble, with the
+// image and the registry's message.
+TEST(PodStatus, FailedImagePulls) {
   for (const char* reason : {"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}) {
     json status = json::parse(R"({"phase": "Pending", "conditions": [
       {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-05-01T10:00:02Z"},
@@ -66,8 +66,8 @@ TEST(PodStatus, ImagePullsThatFail) {
   }
 }
 
-// Given: a container that the kubelet restarts with back-off, and one that runs again after its fourth end.
-// Expected: both are crash loops, with the count, the exit code and the last words.
+// Given: a container in restart back-off, and one that runs again after its fourth end. Expected: both are crash loops, with
+// the count, the exit code and the end of the log.
 TEST(PodStatus, CrashLoops) {
   const Worker waiting = read(R"({"phase": "Running", "containerStatuses": [{"name": "worker", "ready": false,
     "started": false, "restartCount": 5,
@@ -76,7 +76,7 @@ TEST(PodStatus, CrashLoops) {
   EXPECT_EQ(waiting.trouble, WorkerTrouble::kCrashLoop);
   EXPECT_TRUE(waiting.failed);
   EXPECT_EQ(waiting.message,
-            "container worker ends again and again: restarted 5 times, last with exit code 2: --model: no such folder");
+            "container worker keeps crashing: restarted 5 times, last with exit code 2: --model: no such folder");
 
   const Worker running = read(R"({"phase": "Running", "containerStatuses": [{"name": "worker", "ready": false,
     "started": false, "restartCount": 4, "lastState": {"terminated": {"exitCode": 139, "reason": "Error"}},
@@ -86,8 +86,8 @@ TEST(PodStatus, CrashLoops) {
   EXPECT_THAT(running.message, HasSubstr("exit code 139"));
 }
 
-// Given: a container that has ended once and runs again. Expected: no trouble yet, but it is said.
-TEST(PodStatus, OneEndIsNoCrashLoop) {
+// Given: a container that has ended once and runs again. Expected: no trouble yet, but a message.
+TEST(PodStatus, OneCrashIsNotACrashLoop) {
   const Worker worker = read(R"({"phase": "Running", "containerStatuses": [{"name": "worker", "ready": false,
     "started": false, "restartCount": 1, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
     "state": {"running": {}}}]})");
@@ -96,8 +96,8 @@ TEST(PodStatus, OneEndIsNoCrashLoop) {
   EXPECT_EQ(worker.message, "container worker was restarted once, last with exit code 1");
 }
 
-// Given: OOM kills: in the state, in the last state while the kubelet backs off, of an init container, and once only.
-// Expected: out of memory each time; failed only where it comes again and again.
+// Given: OOM kills: in the state, in the last state during the kubelet's back-off, of an init container, and a single one.
+// Expected: out of memory each time; failed only if it repeats.
 TEST(PodStatus, OutOfMemory) {
   const Worker now = read(R"({"phase": "Running", "containerStatuses": [{"name": "worker", "ready": false, "restartCount": 3,
     "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]})");
@@ -120,8 +120,8 @@ TEST(PodStatus, OutOfMemory) {
   EXPECT_THAT(fetching.message, HasSubstr("fetch-model"));
 }
 
-// Given: a container whose Secret is missing. Expected: failed, in the kubelet's words.
-TEST(PodStatus, ContainersThatCannotBeMade) {
+// Given: a container whose Secret is missing. Expected: failed, with the kubelet's message.
+TEST(PodStatus, ContainersThatCannotBeCreated) {
   const Worker worker = read(R"({"phase": "Pending", "containerStatuses": [{"name": "worker", "ready": false,
     "restartCount": 0, "state": {"waiting": {"reason": "CreateContainerConfigError",
                                              "message": "secret \"hub-token\" not found"}}}]})");
@@ -130,8 +130,8 @@ TEST(PodStatus, ContainersThatCannotBeMade) {
   EXPECT_EQ(worker.message, "container worker: CreateContainerConfigError: secret \"hub-token\" not found");
 }
 
-// Given: a pod on its way, its init container done. Expected: no trouble and no message.
-TEST(PodStatus, StartingIsNoTrouble) {
+// Given: a starting pod whose init container has completed. Expected: no trouble and no message.
+TEST(PodStatus, AStartingPodHasNoTrouble) {
   const Worker worker = read(R"({"phase": "Pending", "initContainerStatuses": [{"name": "fetch-model", "ready": false,
     "restartCount": 0, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}],
     "containerStatuses": [{"name": "worker", "ready": false, "restartCount": 0,
@@ -140,7 +140,7 @@ TEST(PodStatus, StartingIsNoTrouble) {
   EXPECT_EQ(worker.message, "");
 }
 
-// Given: a worker that was killed for want of memory and serves again. Expected: it has lost its trouble.
+// Given: a worker that was killed because it ran out of memory and is ready again. Expected: no trouble.
 TEST(PodStatus, ARecoveredWorkerHasNoTrouble) {
   const Worker worker = read(R"({"phase": "Running", "podIP": "10.0.0.7",
     "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T10:09:00Z"}],
@@ -152,8 +152,8 @@ TEST(PodStatus, ARecoveredWorkerHasNoTrouble) {
   EXPECT_EQ(worker.message, "");
 }
 
-// Given: pods that ended for good: evicted for memory, evicted for disk, refused by the node, a node that shut down.
-// Expected: finished each time, with the trouble that it was.
+// Given: pods that ended for good: evicted for memory, evicted for disk, rejected by the node, node shut down. Expected:
+// finished each time, with the matching trouble.
 TEST(PodStatus, PodsThatEndedForGood) {
   const auto failed = [](const std::string& reason, const std::string& message) {
     return read(json{{"phase", "Failed"}, {"reason", reason}, {"message", message}}.dump());
@@ -181,9 +181,9 @@ TEST(PodStatus, EvictionForAnUnreachableNode) {
   EXPECT_THAT(worker.message, HasSubstr("n1"));
 }
 
-// Given: a ready pod and what its node says. Expected: a node that answers changes nothing; one that does not makes the worker
-// lost and not ready; only one that is gone or out of service also means that nothing runs there any more.
-TEST(PodStatus, TheNodesWord) {
+// Given: a ready pod and its node's status. Expected: an answering node changes nothing; a silent one makes the worker lost and
+// not ready; only a node that is gone or out of service also means that nothing runs there any more.
+TEST(PodStatus, ASilentNodeMakesTheWorkerLost) {
   const std::string ready = R"({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})";
   const json well = json::parse(R"({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})");
   json silent = json::parse(R"({"status": {"conditions": [{"type": "Ready", "status": "Unknown",
@@ -213,8 +213,8 @@ TEST(PodStatus, TheNodesWord) {
   EXPECT_THAT(worker.message, HasSubstr("gone"));
 }
 
-// Given: a status of the wrong shape everywhere. Expected: a worker without trouble, no exception.
-TEST(PodStatus, SurvivesNonsense) {
+// Given: a status with wrong types everywhere. Expected: a worker without trouble, no exception.
+TEST(PodStatus, ToleratesWrongTypes) {
   for (const char* status : {"null", "[]", R"({"conditions": 7, "containerStatuses": {"a": 1}})",
                              R"({"phase": 3, "containerStatuses": [null, 5, {"state": "x", "restartCount": "many"}]})"}) {
     EXPECT_EQ(read(status).trouble, WorkerTrouble::kNone) << status;

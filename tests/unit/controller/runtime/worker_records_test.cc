@@ -1,4 +1,4 @@
-// The files by which a controller finds its workers again.
+// The record files with which a restarted controller finds its workers.
 #include "controller/runtime/worker_records.h"
 
 #include <fstream>
@@ -46,9 +46,9 @@ class Records : public testing::Test {
   WorkerRecords records_ = WorkerRecords::open(folder_.path() / "workers").value();
 };
 
-// Given drafts that were never finished and a log's name that is no UTF-8; expects that the former are passed over and the
-// latter is written.
-TEST_F(Records, SurviveADraftAndOddNames) {
+// Given unfinished drafts and a log name that is not valid UTF-8; expects that the drafts are ignored and the record is
+// written.
+TEST_F(Records, IgnoreDraftsAndAcceptOddNames) {
   WorkerRecord record = example();
   record.log = "/logs/\xff/chat-0.log";
   ASSERT_TRUE(records_.write(record).ok());
@@ -58,7 +58,7 @@ TEST_F(Records, SurviveADraftAndOddNames) {
   EXPECT_EQ(records_.read()[0].worker.name, "chat-0");
 }
 
-// A process that sleeps until it is ended; reaped with the object.
+// A sleeping process that is killed and reaped with this object.
 class Sleeper {
  public:
   Sleeper() : pid_(fork()) {
@@ -83,7 +83,7 @@ class Sleeper {
   pid_t pid_;
 };
 
-// Given a record as versions until 2026-11-28 wrote those of split services; expects the pool as it is named now.
+// Given a record of a split service's worker, written by a version until 2026-11-28; expects the pool's current name.
 TEST_F(Records, AreReadFromFormerVersions) {
   WorkerRecord record = example();
   record.worker.pool = planner::former_pool_name(record.worker.accelerator, record.worker.gpus, dispatch::Role::kDecode);
@@ -95,7 +95,7 @@ TEST_F(Records, AreReadFromFormerVersions) {
   EXPECT_EQ(read[0].worker.role, "decode");
 }
 
-// Given a record; expects it back as it was, once, with what follows from it; and nothing once it is erased.
+// Given a record; expects to read it back once, with its derived fields, and nothing after it is erased.
 TEST_F(Records, AreReadAsWritten) {
   WorkerRecord record = example();
   record.pid = 4711;
@@ -126,8 +126,8 @@ TEST_F(Records, AreReadAsWritten) {
   EXPECT_TRUE(records_.read().empty());
 }
 
-// Given files that are no records; expects none of them, and that they are gone.
-TEST_F(Records, ThatSayNothingAreRemoved) {
+// Given files that are not records; expects that they are not read and are removed.
+TEST_F(Records, InvalidFilesAreRemoved) {
   const auto folder = folder_.path() / "workers";
   std::ofstream(folder / "a.b.json") << "{\"name\": 1";
   std::ofstream(folder / "a.c.json") << "{\"name\": \"c\"}";
@@ -136,7 +136,7 @@ TEST_F(Records, ThatSayNothingAreRemoved) {
   EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
-// Given a folder that cannot be made; expects an error that names it.
+// Given a folder that cannot be created; expects an error with its name.
 TEST_F(Records, NeedAFolder) {
   std::ofstream(folder_.path() / "file") << "";
   const auto opened = WorkerRecords::open(folder_.path() / "file" / "workers");
@@ -144,7 +144,7 @@ TEST_F(Records, NeedAFolder) {
   EXPECT_THAT(opened.error().message, testing::HasSubstr("/file/workers"));
 }
 
-// Given a process; expects a start time that stays, and another for another process or none.
+// Given a process; expects a constant start time that differs from another process's, and 0 for no process.
 TEST(StartTicks, BelongToOneProcess) {
   Sleeper sleeper;
   const long long ticks = start_ticks_of(sleeper.pid());
@@ -155,9 +155,9 @@ TEST(StartTicks, BelongToOneProcess) {
   EXPECT_NE(start_ticks_of(gone), ticks);
 }
 
-// Given records of a process that runs, of one whose id belongs to another by now, and of one that is gone; expects a runtime
-// that has the first alone, sees it end, and forgets it when it is released.
-TEST_F(Records, ARuntimeAdoptsWhatStillRuns) {
+// Given records of a running process, of one whose id was reused, and of one that is gone; expects that the runtime adopts only
+// the first, sees it end, and forgets it when it is released.
+TEST_F(Records, ARuntimeAdoptsRunningWorkers) {
   Sleeper sleeper;
   WorkerRecord runs = example();
   runs.pid = sleeper.pid();
@@ -191,7 +191,7 @@ TEST_F(Records, ARuntimeAdoptsWhatStillRuns) {
   EXPECT_TRUE(records_.read().empty());
 }
 
-// Given a worker that is adopted while it drains; expects that it is told to end once, and that its end is no failure.
+// Given an adopted worker that is draining; expects that it is asked to end once, and that its end is not a failure.
 TEST_F(Records, AnAdoptedWorkerIsEnded) {
   Sleeper sleeper;
   WorkerRecord record = example();

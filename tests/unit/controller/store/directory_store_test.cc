@@ -24,7 +24,7 @@ class DirectoryStoreTest : public testing::Test {
 
   void write(const std::string& name, const std::string& text) {
     std::ofstream(directory_ / "objects" / name, std::ios::trunc) << text;
-    // Changes within one tick of the file system's clock differ in size or are told apart by this.
+    // Two changes within one tick of the file system's clock differ in size or in this time.
     fs::last_write_time(directory_ / "objects" / name, fs::file_time_type::clock::now() + std::chrono::seconds(++writes_));
   }
 
@@ -38,7 +38,7 @@ class DirectoryStoreTest : public testing::Test {
   int writes_ = 0;
 };
 
-// Given: a file, a change of its spec, a restart. Expected: uid and creation time stay, the generation grows with the spec.
+// Given: a file, a change of its spec, a restart. Expected: uid and creation time stay; the generation grows with the spec.
 TEST_F(DirectoryStoreTest, KeepsIdentityOverChangesAndRestarts) {
   auto store = DirectoryStore::open(directory_);
   ASSERT_TRUE(store.ok());
@@ -68,8 +68,8 @@ TEST_F(DirectoryStoreTest, KeepsIdentityOverChangesAndRestarts) {
   EXPECT_EQ(again->model_services()[0].status.workers.desired, 3);
 }
 
-// Given: a good file that is then broken. Expected: its last good object stays, the problem names file and field; mended, the
-// problem goes; removed, the object goes.
+// Given: a good file that then breaks. Expected: its last good object stays, and the problem has file and field. After a repair
+// the problem is gone; after removal the object is gone.
 TEST_F(DirectoryStoreTest, ABrokenFileKeepsItsLastGoodObjects) {
   auto store = DirectoryStore::open(directory_);
   ASSERT_TRUE(store.ok());
@@ -91,7 +91,7 @@ TEST_F(DirectoryStoreTest, ABrokenFileKeepsItsLastGoodObjects) {
   EXPECT_TRUE(store->model_services().empty());
 }
 
-// Given: two files that define one object. Expected: the problem says so; nothing is half applied.
+// Given: two files that define the same object. Expected: the problem says so; nothing is half applied.
 TEST_F(DirectoryStoreTest, OneObjectInTwoFilesIsAProblem) {
   auto store = DirectoryStore::open(directory_);
   ASSERT_TRUE(store.ok());
@@ -105,8 +105,8 @@ TEST_F(DirectoryStoreTest, OneObjectInTwoFilesIsAProblem) {
   EXPECT_EQ(store->model_services()[0].spec.slo.time_to_first_token_s, 0.5);
 }
 
-// Given: a PerformanceProfile whose calibration is written, then a restart, then a changed fit. Expected: the status is found
-// again, and the generation grows with the spec alone.
+// Given: a PerformanceProfile with a written calibration, then a restart, then a changed fit. Expected: the status is found
+// again, and the generation grows only with the spec.
 TEST_F(DirectoryStoreTest, KeepsProfilesAndTheirStatus) {
   const auto profile = [](const std::string& constant) {
     const std::string range =
@@ -142,9 +142,9 @@ TEST_F(DirectoryStoreTest, KeepsProfilesAndTheirStatus) {
   EXPECT_EQ(again->performance_profiles()[0].status, status);
 }
 
-// Given a message with bytes that are no UTF-8 (a worker's last words, cut anywhere); the status and the event are written,
-// with these bytes replaced, and are read after a restart.
-TEST_F(DirectoryStoreTest, BytesThatAreNoTextAreReplaced) {
+// Given a message with invalid UTF-8 (a worker's last log lines, cut inside a character); expects the status and the event to
+// be written with these bytes replaced, and to be readable after a restart.
+TEST_F(DirectoryStoreTest, InvalidUtf8IsReplaced) {
   auto store = DirectoryStore::open(directory_);
   ASSERT_TRUE(store.ok());
   write("a.yaml", service("chat", "500ms"));

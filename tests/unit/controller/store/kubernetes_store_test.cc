@@ -1,4 +1,4 @@
-// KubernetesStore: its lists are what the server has, although only what changed is read anew.
+// KubernetesStore: its lists match the server, although only changed objects are parsed again.
 #include "controller/store/kubernetes_store.h"
 
 #include <fmt/format.h>
@@ -63,9 +63,9 @@ struct Stored {
   KubernetesStore store;
 };
 
-// Given services of which one breaks, another never was readable and a third goes to another installation, each while others
-// change; expects the last good state to stay, what is wrong to stay said, and everything to follow when it is mended.
-TEST(KubernetesStore, EachObjectHasItsOwnFate) {
+// Given services of which one breaks, another was never readable and a third moves to another installation, while others
+// change; expects last good states to stay, problems to stay reported, and everything to recover after a repair.
+TEST(KubernetesStore, ABrokenObjectDoesNotAffectOthers) {
   Stored w;
   for (const char* name : {"a", "b", "c"}) w.api.seed_object(service(name));
   json never = service("never");
@@ -104,9 +104,9 @@ TEST(KubernetesStore, EachObjectHasItsOwnFate) {
   EXPECT_THAT(w.store.foreign_uids(), IsEmpty());
 }
 
-// Given services that turn unreadable, one when somebody else had acted on a newer state of it than we have read, one made anew
-// under its name; expects the states that we know of those two not to stay in force.
-TEST(KubernetesStore, AnOlderStateThanSomebodyActedOnIsNotTakenBack) {
+// Given services that become unreadable, one after somebody else acted on a newer state than we have read, and one recreated
+// under its name; expects that our last states of these two are not kept.
+TEST(KubernetesStore, ANewerStateIsNotReplacedByAnOlderOne) {
   Stored w;
   for (const char* name : {"kept", "newer", "other"}) w.api.seed_object(service(name));
   w.settle();
@@ -129,8 +129,8 @@ TEST(KubernetesStore, AnOlderStateThanSomebodyActedOnIsNotTakenBack) {
   EXPECT_EQ(w.store.unreadable_uids().size(), 2U);
 }
 
-// Given the condition of an unreadable object; expects it to name the state that it was decided from.
-TEST(KubernetesStore, AConditionIsBoundToAVersion) {
+// Given the condition of an unreadable object; expects the write to be conditional on the version that it was decided from.
+TEST(KubernetesStore, AConditionIsConditionalOnTheVersion) {
   Stored w;
   json never = service("never");
   never["spec"]["slo"] = "soon";
@@ -146,15 +146,15 @@ TEST(KubernetesStore, AConditionIsBoundToAVersion) {
   condition.type = "Readable";
   condition.status = api::ConditionStatus::kFalse;
   condition.reason = "Unreadable";
-  condition.message = "spec.slo: found string";
+  condition.message = "spec.slo: must be a map (got string)";
   const BrokenObject broken = w.store.broken_objects().front();
   EXPECT_TRUE(w.store.write_condition(broken, condition).ok());
   EXPECT_TRUE(w.store.write_condition(broken, condition).ok()) << "our own write is no stranger's";
   EXPECT_THAT(versioned, ElementsAre(true, true));
 }
 
-// Given namespaces to watch of which one does not exist and one is refused, expects the third to be served and written as ever,
-// the two to be named, and both to be served once they can be.
+// Given watched namespaces of which one does not exist and one is refused; expects the third to be served and written as
+// before, the two to be named, and both to be served once they can be.
 TEST(KubernetesStore, ANamespaceThatCannotBeReadIsNamed) {
   Stored w({"default", "nowhere", "refused"});
   for (const char* name : {"default", "refused"}) {
@@ -182,13 +182,13 @@ TEST(KubernetesStore, ANamespaceThatCannotBeReadIsNamed) {
   EXPECT_EQ(w.store.problem(), "");
 }
 
-// Given hundreds of seeded changes (new, edited, broken, mended, deleted, made anew under the old name); expects after each the
-// same lists as of a store that has just begun, but for last good states, which only the old one can know.
-TEST(KubernetesStore, SameAsReadingEverythingAnew) {
+// Given hundreds of seeded changes (created, edited, broken, repaired, deleted, recreated under the old name); expects after
+// each the same lists as in a freshly started store, except last good states, which only the old store can know.
+TEST(KubernetesStore, EqualsAFreshStore) {
   Stored w;
   Rng random(7, "changes");
   const auto pick = [&](int count) { return static_cast<int>(random.uniform() * count); };
-  std::map<std::string, std::string> good;  // by name: what was last readable
+  std::map<std::string, std::string> good;  // by name: the last readable state
   for (int round = 0; round < 300; ++round) {
     const std::string name = fmt::format("s{}", pick(8));
     const bool there = w.api.peek(kube::resources::kModelServices, "default", name) != nullptr;

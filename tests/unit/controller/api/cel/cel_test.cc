@@ -1,4 +1,4 @@
-// The CEL interpreter: values, CEL's own errors, and that everything outside the subset is refused when it is read.
+// The CEL interpreter: values, CEL's own errors, and parse errors for everything outside the supported subset.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +22,7 @@ const json& self() {
   return kSelf;
 }
 
-// Given an expression over `self`, the value that CEL's specification says is expected.
+// Given an expression over `self`; expects the value that CEL's specification defines.
 TEST(Cel, Evaluates) {
   const std::vector<std::pair<const char*, json>> table = {
       {"self.min <= self.max", true},
@@ -76,7 +76,7 @@ TEST(Cel, Evaluates) {
       {"self.list.all(a, self.list.exists(b, b == a))", true},
       {"[].all(x, false)", true},
       {"null == null", true},
-      // && and || take an error only if the other side does not decide.
+      // && and || ignore an error if the other operand decides the result.
       {"self.none > 1 || true", true},
       {"false && self.none > 1", false},
       {"self.items.exists(i, i.n == 1)", true},
@@ -90,8 +90,8 @@ TEST(Cel, Evaluates) {
   }
 }
 
-// Given an expression that fails on this `self`, CEL's own error is expected.
-TEST(Cel, FailsAsCelDoes) {
+// Given an expression that fails on this `self`; expects CEL's own error.
+TEST(Cel, ReportsCelsErrors) {
   const std::vector<std::pair<const char*, const char*>> table = {
       {"self.none", "no such key: none"},
       {"self.none > 1 || false", "no such key: none"},
@@ -123,43 +123,43 @@ TEST(Cel, FailsAsCelDoes) {
   }
 }
 
-// Given a rule whose value is no bool, an error that says so is expected.
-TEST(Cel, RuleMustBeTrueOrFalse) {
+// Given a rule whose value is not a bool; expects an error that says so.
+TEST(Cel, RuleMustBeABool) {
   const auto expression = parse("self.min");
   ASSERT_TRUE(expression.ok());
   EXPECT_FALSE(evaluate_rule(**expression, self()).ok());
 }
 
-// Given text outside the subset, an error at reading that names the place and what was found is expected.
-TEST(Cel, RefusesWhatIsOutsideTheSubset) {
+// Given text outside the subset; expects a parse error with the place and the offending text.
+TEST(Cel, RefusesUnsupportedExpressions) {
   const std::vector<std::pair<const char*, const char*>> table = {
-      {"", "found the end"},
-      {"self.a >", "found the end"},
+      {"", "(got the end)"},
+      {"self.a >", "(got the end)"},
       {"self.a = 1", "'='"},
       {"self.a & 1", "'&'"},
-      {"other.a", "found 'other'"},
-      {"oldSelf.a == self.a", "found 'oldSelf'"},
-      {"duration(self)", "found 'duration'"},
-      {"self.a.map(x, x)", "found 'map'"},
+      {"other.a", "(got 'other')"},
+      {"oldSelf.a == self.a", "(got 'oldSelf')"},
+      {"duration(self)", "(got 'duration')"},
+      {"self.a.map(x, x)", "(got 'map')"},
       {"self.a.startsWith()", "startsWith with 2 arguments"},
-      {"startsWith(self.a, 'b')", "found 'startsWith'"},
+      {"startsWith(self.a, 'b')", "(got 'startsWith')"},
       {"self.a.matches(self.b)", "matches('literal')"},
       {"self.a.matches('(')", "a pattern that compiles"},
       {"has(self)", "has(a.field)"},
       {"has(self.a, self.b)", "has(a.field)"},
-      {"'open", "the string has no end"},
+      {"'open", "the string must end"},
       {"'\\x41'", "escape"},
-      {"0x1F", "this number"},
-      {"1u", "this number"},
-      {"99999999999999999999", "does not fit 64 bits"},
-      {"self.a ? 1", "allowed is ':'"},
-      {"(1 + 2", "allowed is ')'"},
-      {"[1, 2", "allowed is ','"},
+      {"0x1F", "number is not supported"},
+      {"1u", "number is not supported"},
+      {"99999999999999999999", "must fit in 64 bits"},
+      {"self.a ? 1", "must be ':'"},
+      {"(1 + 2", "must be ')'"},
+      {"[1, 2", "must be ','"},
       {"1 2", "an operator or the end"},
       {"self.all(self, true)", "a new variable"},
       {"{'a': 1}", "'{'"},
       {"self.'a'", "a field's or function's name"},
-      {"x'abc'", "found 'x'"},
+      {"x'abc'", "(got 'x')"},
   };
   for (const auto& [text, message] : table) {
     const auto expression = parse(text);
@@ -168,7 +168,7 @@ TEST(Cel, RefusesWhatIsOutsideTheSubset) {
   }
   EXPECT_FALSE(parse(std::string(5000, '(')).ok());
   EXPECT_FALSE(parse(std::string(5000, '!') + "true").ok());
-  // A macro's variable is not known outside of it.
+  // A macro's variable is unknown outside it.
   EXPECT_FALSE(parse("self.a.all(x, x > 1) && x > 1").ok());
 }
 
