@@ -11,7 +11,6 @@ namespace windlass::tidy {
 namespace {
 
 constexpr const char* kPhrases = "tests/tidy/words.txt";
-constexpr const char* kExcuses = "tests/tidy/not_yet_rewritten.txt";
 constexpr std::size_t kMaxWords = 35, kMaxPageLines = 200, kMaxReadmeLines = 150;
 
 bool is_markdown(const SourceFile& file) { return ends_with(file.path, ".md"); }
@@ -142,20 +141,6 @@ class MarkdownSentences {
   Findings findings_;
 };
 
-struct Excuse {
-  std::string rule, path;
-  bool used = false;
-};
-
-std::vector<Excuse> parse_excuses(const std::string& text) {
-  std::vector<Excuse> excuses;
-  for (const std::string& line : lines_of(text)) {
-    const std::size_t space = line.find(' ');
-    excuses.push_back({line.substr(0, space), space == std::string::npos ? "" : line.substr(space + 1)});
-  }
-  return excuses;
-}
-
 }  // namespace
 
 std::optional<std::vector<AvoidedPhrase>> parse_phrases(std::string_view text) {
@@ -206,9 +191,7 @@ Findings long_pages(const SourceFile& file) {
 
 Findings plain_english(const std::vector<SourceFile>& tree) {
   std::vector<AvoidedPhrase> phrases;
-  std::vector<Excuse> excuses;
   for (const SourceFile& file : tree) {
-    if (file.path == kExcuses) excuses = parse_excuses(file.text);
     if (file.path != kPhrases) continue;
     const auto parsed = parse_phrases(file.text);
     if (!parsed) return {fmt::format("{}: each line must begin with at least three plain characters", kPhrases)};
@@ -217,22 +200,9 @@ Findings plain_english(const std::vector<SourceFile>& tree) {
   if (phrases.empty()) return {fmt::format("{}: must list the phrases to avoid", kPhrases)};
 
   Findings findings;
-  const auto take = [&](const char* rule, const SourceFile& file, const Findings& found) {
-    if (found.empty()) return;
-    bool excused = false;
-    for (Excuse& excuse : excuses) {
-      if (excuse.rule == rule && starts_with(file.path, excuse.path)) excused = excuse.used = true;
-    }
-    if (!excused) findings.insert(findings.end(), found.begin(), found.end());
-  };
   for (const SourceFile& file : tree) {
-    take("phrases", file, avoided_phrases(file, phrases));
-    take("sentences", file, long_sentences(file));
-    take("pages", file, long_pages(file));
-  }
-  for (const Excuse& excuse : excuses) {
-    if (!excuse.used) {
-      findings.push_back(fmt::format("{}: '{} {}' must be removed (the rule holds there)", kExcuses, excuse.rule, excuse.path));
+    for (const Findings& found : {avoided_phrases(file, phrases), long_sentences(file), long_pages(file)}) {
+      findings.insert(findings.end(), found.begin(), found.end());
     }
   }
   return findings;

@@ -1,7 +1,7 @@
 // The rules of plain English: words to avoid everywhere, long sentences and long pages in Markdown. shared/style.md says why.
 //
 // A block quote in Markdown ("> ...") is somebody else's text, or an example of what not to write, and no rule reads it.
-// Folders that still break a rule are listed in not_yet_rewritten.txt until they are rewritten. Pure functions, any thread.
+// Pure functions, any thread.
 #pragma once
 
 #include <optional>
@@ -34,9 +34,7 @@ Findings long_sentences(const SourceFile& file);
 // Pages of docs/ with more than 200 lines, and a README.md of the whole with more than 150.
 Findings long_pages(const SourceFile& file);
 
-// All three rules over the tree, with the phrases of its tests/tidy/words.txt. Each line "RULE PATH" of
-// tests/tidy/not_yet_rewritten.txt excuses what begins with this path from one rule: phrases, sentences or pages. A line that
-// excuses nothing is a finding, too: it must go.
+// All three rules over the tree, with the phrases of its tests/tidy/words.txt.
 Findings plain_english(const std::vector<SourceFile>& tree);
 
 }  // namespace windlass::tidy
