@@ -1,4 +1,4 @@
-// Sockets, by POSIX.
+// Implements http_connection.h with POSIX sockets.
 #include "tests/http_connection.h"
 
 #include <algorithm>

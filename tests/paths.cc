@@ -1,4 +1,4 @@
-// See paths.h.
+// Implements paths.h.
 #include "tests/paths.h"
 
 namespace windlass {

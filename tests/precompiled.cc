@@ -1,1 +1,1 @@
-// The headers of nearly every test, compiled once (CMakeLists.txt: windlass_precompiled): half of a test's compile time.
+// The headers of nearly every test, compiled once (CMakeLists.txt: windlass_precompiled); this halves a test's compile time.

@@ -8,11 +8,11 @@ import priority
 
 
 class BuildFailed(Exception):
-    """A configure or a build failed; what it printed stands above."""
+    """A configure or a build failed; its output is above."""
 
 
 def ccache_counts():
-    """(hits, misses) since the cache was made; zeros without ccache."""
+    """(hits, misses) since the cache was created; zeros without ccache."""
     try:
         text = subprocess.run(["ccache", "--print-stats"], capture_output=True, text=True).stdout
     except OSError:
@@ -23,7 +23,7 @@ def ccache_counts():
 
 
 def build(preset, targets, nice=0):
-    """Configures `preset` and builds `targets` with that niceness. Returns ccache's (hits, misses)."""
+    """Configures `preset` and builds `targets` with this niceness. Returns ccache's (hits, misses)."""
     configured = subprocess.run(["cmake", "--preset", preset], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if configured.returncode != 0:
         print(configured.stdout)
@@ -37,7 +37,7 @@ def build(preset, targets, nice=0):
     built = subprocess.Popen(command, env=environment, preexec_fn=lambda: priority.own_session(nice))
     try:
         status = built.wait()
-    except BaseException:  # Ctrl-C reaches this session alone
+    except BaseException:  # Ctrl-C reaches only this session
         os.killpg(built.pid, signal.SIGTERM)
         raise
     if status != 0:
@@ -62,6 +62,6 @@ def depending_objects(folder, files):
 
 
 def depends_on(folder, program, objects):
-    """Whether `program`, or a program that is built before it for its tests, is made of any of `objects`."""
+    """Whether any of `objects` is part of `program`, or of a program that is built first for its tests."""
     target = os.path.relpath(program, folder)
     return not objects.isdisjoint(_ninja(folder, "inputs", target).split("\n"))

@@ -1,4 +1,4 @@
-"""Which files changed, and which tests that concerns."""
+"""Finds changed files and the tests that depend on them."""
 import os
 import subprocess
 from functools import lru_cache
@@ -12,7 +12,7 @@ def _git(*arguments):
 
 
 def default_base():
-    """Where this branch left the upstream's main; on main itself, the commit before the newest one."""
+    """The merge base with the upstream's main; on main itself, the commit before the newest one."""
     head = _git("rev-parse", "HEAD")
     for upstream in ("origin/main", "main"):
         base = _git("merge-base", "HEAD", upstream)
@@ -23,13 +23,13 @@ def default_base():
 
 @lru_cache
 def changed_files(base):
-    """Files that differ from `base`, uncommitted and new ones included; deleted ones, too."""
+    """Files that differ from `base`, including uncommitted, new and deleted ones."""
     listed = _git("diff", "--name-only", base) + "\n" + _git("ls-files", "-o", "--exclude-standard")
     return sorted({f for f in listed.splitlines() if f})
 
 
 def _readers(path, sources):
-    """Sources that name a changed file that is no source, or its folder: charts/windlass, examples/tiny.yaml."""
+    """Sources that mention a changed file which is not a source, or its folder: charts/windlass, examples/tiny.yaml."""
     parts = path.split("/")
     name = "/".join(parts[:2]) if len(parts) > 2 else path
     found = []
@@ -41,7 +41,7 @@ def _readers(path, sources):
 
 
 def concerned(tests, folder, base):
-    """Those of `tests` (built in `folder`) whose program, or a program it starts, depends on what changed since `base`."""
+    """The `tests` (built in `folder`) whose program, or a program it starts, depends on a change since `base`."""
     changed = changed_files(base)
     compiled = (".h", ".cc", ".cu", ".cuh")
     sources = {f for f in changed if f.endswith(compiled)}

@@ -30,7 +30,7 @@ def _run(command):
 
 
 class Check:
-    """One tool's verdict; it counts as one test. An `optional` tool that is not installed is skipped: `reason` says so."""
+    """One tool's result; it counts as one test. An `optional` tool that is not installed is skipped: `reason` says so."""
 
     def __init__(self, name, commands, jobs, optional=False):
         self.name, self.ok, self.output, self.reason = name, True, "", ""
@@ -49,7 +49,7 @@ class Check:
 
 
 def run(jobs, base, all_sources):
-    """Runs all checks. clang-tidy judges the lines changed since `base`, in CI of the first MAX_TIDY sources only."""
+    """Runs all checks. clang-tidy checks the lines changed since `base`, in CI only of the first MAX_TIDY sources."""
     files = tracked()
     sources = [f for f in files if f.endswith(SOURCES)]
     shells = [f for f in files if is_shell(f)]
@@ -62,7 +62,7 @@ def run(jobs, base, all_sources):
     changed = [f for f in changes.changed_files(base) if f.endswith(".cc") and os.path.exists(f)]
     looked_at = changed if all_sources else changed[:MAX_TIDY]
     if looked_at:
-        # One source at a time, as an editor sees it: without unity files and without a precompiled header.
+        # One source at a time, as in an editor: without unity files and without a precompiled header.
         configured, output = _run(["cmake", "--preset", "tidy"])
         if not configured:
             print(output)

@@ -1,11 +1,11 @@
-"""Programs that stand back behind others."""
+"""Starts programs with a lower priority than others."""
 import os
 
 
 def own_session(nice):
-    """Runs in a child before its program: a session of its own, with that niceness.
+    """Runs in a child before its program: gives it its own session with this niceness.
 
-    Linux schedules sessions against each other (autogroups), whatever the niceness of their processes; so the session gets it, too.
+    Linux schedules sessions against each other (autogroups), whatever the niceness of their processes, so the session needs it as well.
     """
     os.setsid()
     if nice:

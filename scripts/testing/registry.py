@@ -1,7 +1,7 @@
-"""The tests that a build folder has, as ctest lists them.
+"""The tests of a build folder, as listed by ctest.
 
 A Test is one ctest entry. Unit and simulation tests are single cases of a GoogleTest program; process and cluster tests may be a
-whole suite. Their label says what kind they are (see tests/CMakeLists.txt).
+whole suite. The label names the kind (see tests/CMakeLists.txt).
 """
 import json
 import os
@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LABELS = ("unit", "long", "simulation", "process", "cluster", "engines")
-# What outlives a checkout: times of earlier runs, results of scripts/stress.
+# Kept across checkouts: times of earlier runs, results of scripts/stress.
 CACHE = Path(os.environ.get("WINDLASS_CACHE", Path.home() / ".cache/windlass"))
 
 
 @dataclass(frozen=True)
 class Test:
-    name: str  # as ctest has it: program.Suite.Case
+    name: str  # in ctest: program.Suite.Case
     preset: str
     label: str  # unit, long, simulation, process or cluster
-    program: str  # path of the executable; empty for what is no program of its own, as the check of the format
+    program: str  # path of the executable; empty for entries without a program, such as the format check
     arguments: tuple
-    filter: str  # the GoogleTest filter of a single case; empty where the entry is a suite or no GoogleTest program
-    timeout: float  # seconds without an end until it counts as hung
+    filter: str  # the GoogleTest filter of a single case; empty for a suite or another kind of program
+    timeout: float  # seconds after which the test counts as hung
     environment: tuple = field(default=())  # (name, value)
     alone: bool = False  # nothing else runs next to it
 
@@ -33,7 +33,7 @@ class Test:
 
 
 class CtestFailed(Exception):
-    """ctest could not list the tests, for instance since a program does not start."""
+    """ctest could not list the tests, for instance because a program does not start."""
 
 
 def _value(properties, name, default):
@@ -52,13 +52,13 @@ def _one(entry, preset):
     arguments = command[1:]
     case = next((a.split("=", 1)[1] for a in arguments if a.startswith("--gtest_filter=")), "")
     environment = tuple(tuple(e.split("=", 1)) for e in _value(properties, "ENVIRONMENT", []))
-    name = entry["name"].split("  # ")[0]  # CMake appends a parameter's bytes, which differ from build to build
+    name = entry["name"].split("  # ")[0]  # CMake appends a parameter's bytes, which differ between builds
     return Test(name, preset, _label(entry), command[0], tuple(arguments), "" if "*" in case else case,
                 float(_value(properties, "TIMEOUT", 600)), environment, bool(_value(properties, "RUN_SERIAL", False)))
 
 
 def list_tests(preset, folder, labels, regex=None):
-    """Tests of build folder `folder` with one of `labels`; with `regex`, only those whose name matches it as ctest understands it.
+    """Tests of build folder `folder` with one of `labels`; with `regex`, only those whose name matches it by ctest's rules.
 
     REQUIRES: the programs of those labels are built; others may be missing.
     """

@@ -1,7 +1,7 @@
-"""Runs tests, several side by side, and says how each one ended.
+"""Runs tests in parallel and reports how each one ended.
 
-Cases of one GoogleTest program run in batches of one process: a start costs more than most cases do, above all under a
-sanitizer. What happened to each is read from what the program prints, so that a crash costs the case that crashed alone: the
+Cases of one GoogleTest program run in batches, one process each: a start costs more than most cases, above all under a
+sanitizer. The result of each case is read from the program's output, so that a crash fails only the case that crashed: the
 rest of its batch runs again without it.
 """
 import atexit
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import priority
 
-BATCH = 24  # cases of a process at most: few enough that two cores end at about the same time
+BATCH = 24  # cases per process at most: few enough that two cores end at about the same time
 
-# What a sanitizer finds fails the test that it runs under.
+# A sanitizer's finding fails the test that it occurs in.
 SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1",
               "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
 
@@ -34,9 +34,9 @@ class Outcome:
     test: object  # registry.Test
     status: str  # passed, failed or skipped
     seconds: float
-    log: str = ""  # what it printed, where it failed
+    log: str = ""  # its output, if it failed
     reason: str = ""  # why it was skipped
-    first_failure: str = ""  # of a flaky test: what it printed when it failed
+    first_failure: str = ""  # of a flaky test: its output when it failed
     cases: int = 1  # GoogleTest cases that the entry holds
 
     @property
@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass
 class _Case:
-    """What was read about one case so far."""
+    """What is known about one case so far."""
     started: float
     lines: list = field(default_factory=list)
 
@@ -67,7 +67,7 @@ def _end_group(process):
 
 
 class _Watch:
-    """Ends a process whose current case takes longer than it may."""
+    """Ends a process whose current case exceeds its time limit."""
 
     def __init__(self, process, limit):
         self.process, self.limit = process, limit
@@ -88,7 +88,7 @@ class _Watch:
         self._thread.join()
 
 
-_running = set()  # ended with this program, however it ends
+_running = set()  # killed when this program ends, however it ends
 
 
 @atexit.register
@@ -107,7 +107,7 @@ def _start(tests, arguments, nice):
 
 
 def _wait(process, watch):
-    """The status of a program that has closed its output; what it left running goes with it."""
+    """The exit status of a program that has closed its output; also ends what it left running."""
     status = process.wait()
     process.stdout.close()
     watch.stop()
@@ -117,7 +117,7 @@ def _wait(process, watch):
 
 
 def _run_entry(test, nice):
-    """One ctest entry that is a program of its own, a suite or several: its outcome, and one of each case that was skipped."""
+    """Runs one ctest entry that is a whole program, a suite or several. Returns its outcome, and one for each skipped case."""
     started = time.monotonic()
     process = _start([test], test.arguments, nice)
     watch = _Watch(process, test.timeout)
@@ -141,7 +141,7 @@ def _run_entry(test, nice):
 
 
 def _run_cases(tests, nice):
-    """Cases of one program in one process. Returns (outcomes, cases that did not get their turn)."""
+    """Runs cases of one program in one process. Returns (outcomes, cases that did not run)."""
     by_filter = {test.filter: test for test in tests}
     arguments = [a for a in tests[0].arguments if not a.startswith("--gtest_filter=")]
     process = _start(tests, arguments + ["--gtest_filter=" + ":".join(by_filter)], nice)
@@ -171,7 +171,7 @@ def _run_cases(tests, nice):
         outcomes[name] = Outcome(by_filter[name], "failed", time.monotonic() - current.started, "".join(current.lines) + what)
     left = [test for key, test in by_filter.items() if key not in outcomes]
     if not left and status != 0 and not any(o.status == "failed" for o in outcomes.values()):
-        # A leak, or something else that shows only at the end: which case it was, each alone tells.
+        # A leak, or something else that shows only at the end: running each case alone tells which one it was.
         if len(tests) == 1:
             only = outcomes[tests[0].filter]
             only.status, only.log = "failed", "".join(between) + f"the case passed, the program ended with status {status}"
@@ -192,18 +192,18 @@ def _batches(tests):
     batches = []
     for cases in programs.values():
         count = -(-len(cases) // BATCH)
-        batches += [cases[i::count] for i in range(count)]  # dealt out: neighbours often cost alike
+        batches += [cases[i::count] for i in range(count)]  # dealt out in turn: neighbours often cost about the same
     return batches + entries
 
 
 class Runner:
-    """Runs lists of tests. `seconds_of`: what tests took before, by name, to start the longest ones first."""
+    """Runs lists of tests. `seconds_of`: earlier durations by name, to start the longest ones first."""
 
     def __init__(self, jobs, seconds_of, say):
         self.jobs, self.seconds_of, self.say = jobs, seconds_of, say
 
     def run(self, tests, jobs=None, nice=0, progress=True):
-        """The outcome of each test. Tests that want to be alone run after the others."""
+        """Returns the outcome of each test. Tests that must run alone run after the others."""
         outcomes = []
         together = [test for test in tests if not test.alone]
         alone = [test for test in tests if test.alone]
@@ -240,7 +240,7 @@ class Runner:
         return outcomes
 
     def again(self, outcomes):
-        """Runs each failed program once more, by itself. What passes then is flaky: it counts as passed, and is named."""
+        """Runs each failed test once more, alone. If it passes then, it is flaky: it counts as passed and is listed."""
         result = []
         for outcome in outcomes:
             if outcome.status == "failed" and outcome.test.program:
@@ -253,7 +253,7 @@ class Runner:
 
 
 def shorten(log, lines=30):
-    """The part of a log that says why: from the first failure on, else its end."""
+    """The part of a log that shows the reason: from the first failure on, otherwise its end."""
     text = log.strip("\n").splitlines()
     first = next((i for i, line in enumerate(text) if FAILURE_PLACE.search(line.strip())), max(0, len(text) - lines))
     return "\n".join("    " + line[:300] for line in text[first:first + lines])

@@ -9,7 +9,7 @@ import checks
 import registry
 import runner
 
-# Behaves as a GoogleTest program: what each case does stands in its name.
+# Behaves like a GoogleTest program: the name of each case determines what it does.
 PROGRAM = r"""#!/usr/bin/env python3
 import os, sys, time
 cases = next(a for a in sys.argv if a.startswith("--gtest_filter=")).split("=", 1)[1].split(":")

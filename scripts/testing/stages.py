@@ -1,7 +1,7 @@
-"""Stages of a run: which one it is on, how long the rest takes, and the tables at the end.
+"""Stages of a run: the current one, an estimate of the remaining time, and the tables at the end.
 
-How long each stage took is remembered in ~/.cache/windlass/test-times.json, and so are the tests' own times; a machine that has
-not run them yet estimates from what two cores took.
+The durations of stages and tests are kept in ~/.cache/windlass/test-times.json. A machine that has
+not run them yet estimates from the durations on two cores.
 """
 import json
 import os
@@ -48,7 +48,7 @@ class Stages:
             self.current = None
 
     def remember(self, outcomes):
-        """Keeps how long stages and tests took, for the next run's estimates and its order."""
+        """Saves the durations of stages and tests, for the next run's estimates and order."""
         self.remembered["stages"].update({name: round(seconds, 1) for name, seconds in self.times.items()})
         self.remembered["tests"].update({o.name: round(o.seconds, 2) for o in outcomes if o.seconds >= 0.05})
         TIMES.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ class Stages:
 
 
 def print_tables(stages, outcomes, caches):
-    """What took how long, and what the compiler caches knew."""
+    """Prints durations and the compiler caches' hits."""
     print("\nSeconds per stage")
     for name, seconds in stages.times.items():
         print(f"  {seconds:8.0f}  {name}")
@@ -68,7 +68,7 @@ def print_tables(stages, outcomes, caches):
         by_label[o.test.preset, o.test.label][0] += o.cases
         by_label[o.test.preset, o.test.label][1] += o.seconds
     if by_label:
-        print("\nTests: number, seconds of tests (they run side by side)")
+        print("\nTests: number, seconds of tests (they run in parallel)")
         for (preset, label), (count, seconds) in by_label.items():
             print(f"  {count:8}  {seconds:8.0f}  {preset} {label}")
     slow = sorted(outcomes, key=lambda o: -o.seconds)[:10]
@@ -83,7 +83,7 @@ def print_tables(stages, outcomes, caches):
 
 
 def print_verdict(outcomes, may_be_none=False):
-    """Skipped tests by reason, flaky and failed ones by name, then the closing line. Returns the exit status.
+    """Prints skipped tests by reason, flaky and failed ones by name, then the closing line. Returns the exit status.
 
     A run without a test fails, unless `may_be_none`.
     """
@@ -96,10 +96,10 @@ def print_verdict(outcomes, may_be_none=False):
             print(f"  {count:4}  {reason}\n        {', '.join(names if count <= 3 else programs)}")
     flaky = [o for o in outcomes if o.first_failure]
     for o in flaky:
-        print(f"\nFLAKY: {o.name}: failed, then passed when run once more. It had printed\n{o.first_failure.rstrip()[-3000:]}")
+        print(f"\nFLAKY: {o.name}: failed, then passed on a second run. Its output when it failed:\n{o.first_failure.rstrip()[-3000:]}")
     failed = [o for o in outcomes if o.status == "failed"]
     if failed:
-        print("\nFailed (what each printed stands above)")
+        print("\nFailed (see above for their output)")
         for o in failed:
             print(f"  {o.name}")
     passed = sum(o.cases for o in outcomes if o.status == "passed")

@@ -1,4 +1,4 @@
-"""scripts/stress: runs tests again and again next to artificial load; see its --help."""
+"""scripts/stress: runs tests repeatedly under artificial load; see its --help."""
 import argparse
 import json
 import os
@@ -17,37 +17,37 @@ import runner
 import stages
 
 STORE = registry.CACHE / "stress"
-RECORD = "tests/stress-record.tsv"  # what machines that are gone have run
+RECORD = "tests/stress-record.tsv"  # runs on machines that no longer exist
 SHORT = 2.0  # seconds: a test that takes less runs --times times
-LONG_SPAN, LONG_RUNS = 600, 20  # a longer one runs for ten minutes, and at least so often
+LONG_SPAN, LONG_RUNS = 600, 20  # a longer one runs for ten minutes, and at least this many times
 
-DESCRIPTION = """Runs every test whose name matches REGEX again and again next to artificial CPU, memory and I/O load (stress-ng), and prints how
+DESCRIPTION = """Runs every test whose name matches REGEX repeatedly under artificial CPU, memory and I/O load (stress-ng), and prints how
 often each one failed, with the log of its first failure. A test of less than 2 s runs --times times, a longer one for ten minutes
-and at least 20 times. Results add up by commit in ~/.cache/windlass/stress; a tree with uncommitted changes counts apart.
+and at least 20 times. Results accumulate by commit in ~/.cache/windlass/stress; a tree with uncommitted changes counts separately.
 
-With --owed, of all tests that have a thread, a socket, a process or a clock, those run that tests/stress-record.tsv does not have
-often enough yet, the rarest first, and what they did is added to it. Who mends a test takes its line out."""
+With --owed, runs the tests with a thread, a socket, a process or a clock that have too few runs in tests/stress-record.tsv,
+those with the fewest runs first, and adds the results to it. When you fix a test, delete its line."""
 
 
 def parse():
     parser = argparse.ArgumentParser(prog="scripts/stress", description=DESCRIPTION, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     epilog="Exits 0 when no run failed, 1 when one did, 2 for a wrong argument.")
+                                     epilog="Exits 0 if no run failed, 1 if one did, 2 for a wrong argument.")
     parser.add_argument("regex", metavar="REGEX", nargs="?", help="tests to run, by name: program.Suite.Case")
     parser.add_argument("--times", type=int, default=200, help="runs of a short test (default: 200)")
     parser.add_argument("--preset", choices=("release", "asan", "tsan"), default="release", help="build to use (default: release)")
     parser.add_argument("--label", choices=registry.LABELS, help="only tests of this kind")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="tests side by side (default: one per core)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="tests to run in parallel (default: one per core)")
     parser.add_argument("--no-load", action="store_true", help="without artificial load")
-    parser.add_argument("--no-build", action="store_true", help="run what is built")
+    parser.add_argument("--no-build", action="store_true", help="run the present programs without building")
     parser.add_argument("--minutes", type=float, help="start no further run after this many minutes")
-    parser.add_argument("--owed", action="store_true", help="what the record lacks (REGEX may narrow it), and add it there")
-    parser.add_argument("--report", action="store_true", help="print what has been collected for this commit, and run nothing")
+    parser.add_argument("--owed", action="store_true", help="run tests that the record lacks (REGEX may narrow them) and add their results to it")
+    parser.add_argument("--report", action="store_true", help="print the results for this commit without running tests")
     options = parser.parse_args()
     if not options.regex and not options.report and not options.owed:
-        parser.error("REGEX is missing: name the tests to run, for instance 'kube_test', or --owed or --report")
+        parser.error("argument REGEX: must name the tests to run, for instance 'kube_test', unless --owed or --report is given (got none)")
     if options.owed and (options.preset != "release" or options.no_load):
-        parser.error("argument --owed: the record is of release tests next to load")
+        parser.error("argument --owed: must be used with the release preset and with load")
     if options.times < 1:
         parser.error(f"argument --times: must be at least 1 (got {options.times})")
     if options.jobs < 1:
@@ -98,14 +98,14 @@ def is_enough(runs, seconds, times):
 
 
 def that_may_flake(tests):
-    """Those of the tests that have a thread, a socket, a process or a clock: process, cluster and threaded unit tests."""
+    """The tests with a thread, a socket, a process or a clock: process, cluster and threaded unit tests."""
     with open("build/release/threaded_tests.txt") as file:
         threaded = set(file.read().split())
     return [test for test in tests if test.label in ("process", "cluster") or test.name.split(".")[0] in threaded]
 
 
 class Load:
-    """Artificial load next to the tests: every core, half a gigabyte of memory, and files that are written and synced."""
+    """Artificial load: every core, half a gigabyte of memory, and files that are written and synced."""
 
     COMMAND = ["stress-ng", "--quiet", "--cpu", str(os.cpu_count() or 2), "--vm", "1", "--vm-bytes", "512M", "--hdd", "1",
                "--hdd-bytes", "128M", "--hdd-opts", "fsync"]
@@ -123,12 +123,12 @@ class Load:
 
 
 class Results:
-    """Runs and failures of each test at one commit, kept in a file that every run adds to."""
+    """Runs and failures of each test at one commit, in a file that every run adds to."""
 
     def __init__(self, key, record=None):
-        self.key, self.record = key, record  # the record that these are added to, too
+        self.key, self.record = key, record  # the record, which gets these results as well
         self.path, self.lock, self.new = STORE / f"{key}.json", threading.Lock(), {}
-        self.names = set()  # of the tests of this run
+        self.names = set()  # tests of this run
 
     def add(self, outcome):
         with self.lock:
@@ -147,7 +147,7 @@ class Results:
             return {}
 
     def save(self):
-        """Adds what is new to the file, which other runs may have written meanwhile."""
+        """Adds new results to the file, which other runs may have changed in the meantime."""
         with self.lock:
             kept = self.load()
             for name, one in self.new.items():
@@ -166,10 +166,10 @@ class Results:
 
 
 def report(kept):
-    """Prints the totals, tests that failed first. Returns how many failed."""
+    """Prints the totals, failed tests first. Returns the number of failed tests."""
     failing = {name: one for name, one in kept.items() if one["failures"]}
     for name, one in failing.items():
-        print(f"\n{name}: {one['failures']} of {one['runs']} runs failed. The first one had printed")
+        print(f"\n{name}: {one['failures']} of {one['runs']} runs failed. Output of the first failure:")
         print(runner.shorten(one["first_failure"], 60))
     runs = sum(one["runs"] for one in kept.values())
     skipped = sum(1 for one in kept.values() if one["skipped"] == one["runs"])
@@ -201,7 +201,7 @@ def run_all(tests, options, results):
                 break
             spent += time.monotonic() - since
             if spent / count >= SHORT:
-                results.save()  # a long run may be ended before its time
+                results.save()  # a long run may be stopped early
             if is_enough(count, spent, options.times):
                 break
         results.save()
@@ -232,7 +232,7 @@ def main():
         print(f"stress: no test of build/{options.preset} matches '{options.regex}'", file=sys.stderr)
         return 2
     load = None if options.no_load else Load()
-    print(f"{len(tests)} tests, {options.jobs} side by side, next to: {' '.join(Load.COMMAND) if load else 'nothing'}", flush=True)
+    print(f"{len(tests)} tests, {options.jobs} in parallel, load: {' '.join(Load.COMMAND) if load else 'none'}", flush=True)
     started = time.monotonic()
     try:
         if load:

@@ -1,4 +1,4 @@
-// Benchmarks of server chains: composing, one dispatch decision, simulated requests; each over the sizes by which it grows.
+// Benchmarks of server chains: composing, one dispatch decision, simulated requests; each over the sizes that it depends on.
 // `scripts/bench chains` runs them and writes docs/benchmarks.md.
 #include <algorithm>
 #include <string>
@@ -16,8 +16,8 @@
 namespace windlass {
 namespace {
 
-// The servers of the papers' setting: a fifth with 40 GB, or every memory different; delays of 20 to 80 ms. The demand takes
-// about `load` of what all of them serve.
+// Servers as in the papers' setting: a fifth with 40 GB, or all memories different; delays of 20 to 80 ms. The demand is about
+// `load` of what all servers together can serve.
 chain::Instance instance_of(int servers, int blocks, bool different_memories, double load) {
   Rng rng(1, "benchmark");
   chain::Instance instance{blocks, 1.32, 0.11, 0, 0.7, {}};
@@ -26,7 +26,7 @@ chain::Instance instance_of(int servers, int blocks, bool different_memories, do
     const bool fast = rng.uniform() < 0.2;
     const double memory_gb = different_memories ? rng.uniform(10, 80) : (fast ? 40 : 20);
     instance.servers.push_back({"s" + std::to_string(j), memory_gb, rng.uniform(0.02, 0.08), fast ? 0.109 : 0.175, 1, {}});
-    // About half of the memory is caches; each holds a block of a request for the request's whole time.
+    // About half of the memory holds caches; each holds a block of a request for the request's whole time.
     blocks_per_s += memory_gb / 2 / instance.cache_gb / (blocks * instance.servers.back().block_s) / blocks;
   }
   instance.arrival_rate_per_s = load * blocks_per_s;
@@ -59,8 +59,8 @@ void sizes(benchmark::internal::Benchmark* benchmark) {
 }
 BENCHMARK_CAPTURE(compose_auto, two_memories, false, chain::Tuning::kLowerBound)->Apply(sizes);
 BENCHMARK_CAPTURE(compose_auto, different_memories, true, chain::Tuning::kLowerBound)->Apply(sizes);
-// Where the search's bounds help least: more demand than any c can serve, so that the largest rate is looked for, and the upper
-// bound.
+// The case in which the search's bounds help least: more demand than any c can serve, so that it maximises the rate; and the
+// upper bound.
 BENCHMARK_CAPTURE(compose_auto, different_memories_overloaded, true, chain::Tuning::kLowerBound)
     ->Args({20, 70, 300})
     ->Args({1000, 126, 300})
@@ -80,7 +80,7 @@ BENCHMARK_CAPTURE(compose_auto, surrogate, false, chain::Tuning::kSurrogate)
     ->Args({1000, 126, 60})
     ->Unit(benchmark::kMicrosecond);
 
-// The same answer without the shortcuts of the search: every c composed to the end. What compose_auto is a ratio of.
+// The same result without the search's shortcuts: every c is composed completely. Baseline of the ratio for compose_auto.
 void compose_trying_every_capacity(benchmark::State& state) {
   const auto instance = instance_of(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), false,
                                     static_cast<double>(state.range(2)) / 100);
@@ -99,7 +99,7 @@ BENCHMARK(compose_trying_every_capacity)
     ->ArgNames({"J", "L", "load%"})
     ->Unit(benchmark::kMicrosecond);
 
-// JFFC by its definition: the fastest of the free chains, looking at all of them. What decide/jffc is a ratio of.
+// JFFC by definition: the fastest free chain, found by scanning all chains. Baseline of the ratio for decide/jffc.
 class ScanningJffc final : public dispatch::DispatchPolicy {
  public:
   void reset(std::span<const dispatch::ChainState> chains) override { chains_.assign(chains.begin(), chains.end()); }
@@ -117,15 +117,15 @@ class ScanningJffc final : public dispatch::DispatchPolicy {
   std::vector<dispatch::ChainState> chains_;
 };
 
-// One decision: an arrival (choose and take a slot) or a departure (give it back and ask for the queue's head), mixed at random
-// around a load at which most chains are full.
+// One decision: an arrival (choose and take a slot) or a departure (release it and ask for the head of the queue), mixed at
+// random at a load where most chains are full.
 void decide_with(benchmark::State& state, dispatch::DispatchPolicy* policy) {
   Rng rng(2, "chains");
   const auto count = static_cast<std::size_t>(state.range(0));
   std::vector<dispatch::ChainState> chains(count);
   for (auto& chain : chains) chain = {rng.uniform(0.05, 1), static_cast<int>(rng.integer(1, 16)), 0, false};
   policy->reset(chains);
-  // What happens is drawn beforehand: the draws are not the policy's time.
+  // Events are drawn beforehand, so that drawing does not count as the policy's time.
   constexpr std::size_t kEvents = 1 << 16;
   std::vector<std::uint32_t> draws(kEvents);
   for (auto& draw : draws) draw = static_cast<std::uint32_t>(rng.bits());
@@ -195,7 +195,7 @@ void simulate(benchmark::State& state, dispatch::PolicyKind kind) {
   state.SetItemsProcessed(state.iterations() * state.range(1));
   rusage usage{};
   getrusage(RUSAGE_SELF,
-            &usage);  // the largest of the process so far: it stands still if no run needs more than those before it
+            &usage);  // the process's maximum so far: it does not change if no run needs more than earlier ones
   state.SetLabel(std::to_string(usage.ru_maxrss / 1024) + " MiB");
 }
 BENCHMARK_CAPTURE(simulate, jffc, dispatch::PolicyKind::kJffc)

@@ -1,4 +1,4 @@
-// DistServe's results at a small scale, on the authors' profiles: the order of systems, and what its search costs.
+// DistServe's results at a small scale, on the authors' profiles: the order of systems, and the effort of its search.
 #include "planner/strategies/distserve/distserve.h"
 
 #include <filesystem>
@@ -14,9 +14,9 @@ namespace {
 
 const std::string kData = source_path("/../shared/data");
 
-// Given OPT-13B and OPT-66B on four nodes, with ShareGPT's lengths and those of the authors' own run: expect Algorithm 1 on a
+// Given OPT-13B and OPT-66B on four nodes, with ShareGPT's lengths and those of the authors' own run; expects Algorithm 1 on a
 // fast network to find at least the goodput per GPU that Algorithm 2 finds on a slow one, within the search's tolerance,
-// prefills to get as much tensor parallelism as decodes or more, and either search to end within 100 trials of 300 requests.
+// prefills to get at least as much tensor parallelism as decodes, and either search to end within 100 trials of 300 requests.
 TEST(DistServeResults, FewerConstraintsAreNoWorse) {
   if (!std::filesystem::exists(kData + "/profiles/distserve")) GTEST_SKIP() << "no " << kData << "/profiles/distserve";
   for (const char* model : {"opt-13b", "opt-66b"}) {

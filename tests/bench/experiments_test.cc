@@ -1,5 +1,5 @@
-// The experiments at a small scale: each still runs, fills its table, and shows what the docs say it shows. And the charts'
-// SVG.
+// Runs the experiments at a small scale: each fills its table and shows the result that the docs claim. Also tests the SVG
+// charts.
 #include "tests/bench/chains/experiments.h"
 
 #include <filesystem>
@@ -43,8 +43,7 @@ class Experiments : public testing::Test {
   std::optional<Inputs> inputs_;
 };
 
-// Given: three seeds. Expected: in every row GBP-CR is never worse than 100 random placements, and optimal under equal
-// memories.
+// Given three seeds; expects GBP-CR never to be worse than 100 random placements, and to be optimal under equal memories.
 TEST_F(Experiments, Placement) {
   const Report report = placement_experiment(*inputs_);
   EXPECT_GE(rows_of(report.tables), 10);
@@ -57,7 +56,8 @@ TEST_F(Experiments, Placement) {
   EXPECT_NE(report.tables.find("in 18 of 18 cases"), std::string::npos) << report.tables;
 }
 
-// Given: three seeds. Expected: nine loads; up to 20 % GCA needs what the integer program needs, on every seed.
+// Given three seeds; expects nine loads, and up to 20 % load GCA to need as many servers as the integer program, for every
+// seed.
 TEST_F(Experiments, Cache) {
   const Report report = cache_experiment(*inputs_);
   EXPECT_EQ(rows_of(report.tables), 1 + 9);
@@ -71,7 +71,7 @@ TEST_F(Experiments, Cache) {
   EXPECT_EQ(light, 3);
 }
 
-// Given: three seeds at 80 % load. Expected: JFFC responds faster than JSQ and random, and lies between its bounds.
+// Given three seeds at 80 % load; expects JFFC to respond faster than JSQ and random, and to lie between its bounds.
 TEST_F(Experiments, Policies) {
   auto instance = paper_instance(inputs_->network, {}, 1);
   instance.arrival_rate_per_s = 0.8 * compose_all(instance, kPaperCapacity).total_service_rate_per_s;
@@ -88,8 +88,8 @@ TEST_F(Experiments, Policies) {
   EXPECT_EQ(rows_of(policy_experiment(*inputs_).tables), 3 * (1 + 9));
 }
 
-// Given: two seeds. Expected: a row per rate, cell, reading and load; every chart has points.
-TEST_F(Experiments, TheOthersFillTheirTables) {
+// Given two seeds; expects a row per rate, cell, interpretation and load, and points in every chart.
+TEST_F(Experiments, RemainingExperimentsFillTheirTables) {
   inputs_->scale = Scale{2, 1000};
   const Report capacity = capacity_experiment(*inputs_);
   EXPECT_EQ(rows_of(capacity.tables), 1 + 7);
@@ -109,8 +109,7 @@ TEST_F(Experiments, TheOthersFillTheirTables) {
   }
 }
 
-// Given: a pair of places. Expected: the composition of 0.3 times both medians and 0.01 ms per kilometre (Berlin to Paris: 878
-// km).
+// Given a pair of places; expects 0.3 times both medians plus 0.01 ms per kilometre (Berlin to Paris: 878 km).
 TEST(RipeNetwork, ComposesRoundTrips) {
   const auto network = RipeNetwork::parse(
       "measure_id,anchor_id,dst_ip,init_time,latency_m1,latency_m2,latency_m3,latency_m4,latitude,longitude\n"
@@ -119,12 +118,13 @@ TEST(RipeNetwork, ComposesRoundTrips) {
   EXPECT_NEAR(network->rtt_s(0, 1), (0.3 * 25 + 0.3 * 4 + 8.78) / 1000, 1e-5);
   const auto wrong = RipeNetwork::parse("head\na,1,x,t,10,fast,30,40,52.52,13.405\n");
   ASSERT_FALSE(wrong.ok());
-  EXPECT_NE(wrong.error().message.find("line 2: field 6: found 'fast'"), std::string::npos) << wrong.error().message;
+  EXPECT_NE(wrong.error().message.find("line 2: field 6: must be a number (got 'fast')"), std::string::npos)
+      << wrong.error().message;
 }
 
-// Given: a chart with a name that XML must escape, an infinite point and a logarithmic axis. Expected: SVG with the name
-// escaped and the point left out.
-TEST(SvgChart, EscapesAndLeavesOut) {
+// Given a chart with a name that XML must escape, an infinite point and a logarithmic axis; expects SVG with the name escaped
+// and the point omitted.
+TEST(SvgChart, EscapesNamesAndOmitsInfinitePoints) {
   const Chart chart{"a < b & c", "x", "y", {{"s", {{0, 1, {}, {}}, {1, 100, 50, 200}, {2, 1.0 / 0.0, {}, {}}}}}, true};
   const std::string svg = svg_of(chart);
   EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);

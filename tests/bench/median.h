@@ -1,4 +1,4 @@
-// How long something takes that may fail: the median of several runs.
+// Times an operation that may fail: the median of several runs.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace windlass::bench {
 
-// In seconds, of `repeats` runs after `before` that do not count. `run` gives a Result<void>; its error ends it.
+// Seconds: the median of `repeats` runs after `before` warm-up runs. `run` returns a Result<void>; its first error is returned.
 template <typename Run>
 [[nodiscard]] Result<double> median_s(int repeats, int before, const Run& run) {
   std::vector<double> seconds;

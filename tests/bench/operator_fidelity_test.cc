@@ -1,5 +1,5 @@
-// The figures that operator models must reach on ../shared/data (docs/algorithms/latency.md), and the closed loop that prices
-// end-to-end measurements against arithmetic by hand.
+// The accuracy that operator models must reach on ../shared/data (docs/algorithms/latency.md), and the closed loop that
+// predicts end-to-end measurements, against hand calculations.
 #include <filesystem>
 #include <map>
 #include <string>
@@ -20,7 +20,7 @@ const std::string kData = source_path("/../shared/data");
 
 bool has(const std::string& path) { return std::filesystem::exists(kData + "/" + path); }
 
-// An iteration takes 1 s for each prompt token and 10 s for each sequence that decodes.
+// An iteration takes 1 s for each prompt token and 10 s for each decoding sequence.
 class CountingModel final : public planner::IterationModel {
  public:
   [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
@@ -30,8 +30,8 @@ class CountingModel final : public planner::IterationModel {
   [[nodiscard]] double kv_capacity_tokens() const override { return 1e6; }
 };
 
-// Given two clients with prompts of 4 tokens and answers of 3, prefill first: one wave takes a prefill of both (8 s) and two
-// decodes of 20 s.
+// Given two clients with prompts of 4 tokens and answers of 3, prefill first; expects one wave with a prefill of both (8 s) and
+// two decodes of 20 s.
 TEST(ClosedLoop, OneWaveByHand) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kVllm;
@@ -44,7 +44,8 @@ TEST(ClosedLoop, OneWaveByHand) {
   EXPECT_EQ(result.iterations, 3);
 }
 
-// Given one client and three requests: three times the same, one after the other; a cache too small for one: it does not fit.
+// Given one client and three requests; expects three equal times, one after the other. Given a cache too small for one request;
+// expects that it does not fit.
 TEST(ClosedLoop, OneClientTakesTurns) {
   planner::EngineSettings options;
   options.batching = planner::Batching::kSarathi;
@@ -58,7 +59,7 @@ TEST(ClosedLoop, OneClientTakesTurns) {
   EXPECT_FALSE(run_closed_loop(load, options, CountingModel()).fits);
 }
 
-// Given a step in one of two coordinates: the forest finds it, and answers with means of what it saw.
+// Given a step in one of two coordinates; expects the forest to find it and to predict means of the training values.
 TEST(RandomForest, FindsAStep) {
   Rng rng(1, "step");
   std::vector<double> points;
@@ -73,8 +74,8 @@ TEST(RandomForest, FindsAStep) {
   EXPECT_NEAR(forest.at(std::vector<double>{-0.9, 0.9}), 8, 1e-9);
 }
 
-// Given A100's and L40S' tables (H100's and H200's take longer, and stand in the page): held-out fifths interpolated to a
-// median error under 5 %.
+// Given A100's and L40S' tables (H100's and H200's take longer; docs have them); expects held-out fifths to be interpolated
+// with a median error under 5 %.
 TEST(OperatorFidelity, InterpolationOfHeldOutFifths) {
   if (!has("profiles/operators")) GTEST_SKIP() << "no " << kData << "/profiles/operators";
   for (const std::string folder : {"a100_sxm", "l40s"}) {
@@ -86,7 +87,7 @@ TEST(OperatorFidelity, InterpolationOfHeldOutFifths) {
   }
 }
 
-// Given the same, all rows by roofline: median error under 15 % for 16-bit products and attention.
+// Given the same tables, all rows by roofline; expects a median error under 15 % for 16-bit products and attention.
 TEST(OperatorFidelity, RooflineOverAllRows) {
   if (!has("profiles/operators")) GTEST_SKIP() << "no " << kData << "/profiles/operators";
   for (const std::string folder : {"a100_sxm", "h100_sxm", "l40s"}) {
@@ -102,7 +103,7 @@ TEST(OperatorFidelity, RooflineOverAllRows) {
   }
 }
 
-// Given Vidur's operators: MAPE of held-out fifths under 5 % for compute and 8 % for communication.
+// Given Vidur's operators; expects a MAPE of held-out fifths under 5 % for compute and 8 % for communication.
 TEST(OperatorFidelity, VidursOperators) {
   if (!has("profiles/vidur-a100-codellama34b-tp2")) GTEST_SKIP() << "no " << kData << "/profiles/vidur-a100-codellama34b-tp2";
   const auto samples = load_vidur(kData);
@@ -114,7 +115,8 @@ TEST(OperatorFidelity, VidursOperators) {
   EXPECT_LT(mape["all communication operators (MAPE)"], 0.08);
 }
 
-// Given the end-to-end rows: TPOT to a median error under 10 % over all, TTFT under 20 % for vLLM and SGLang.
+// Given the end-to-end rows; expects a median error under 10 % for TPOT over all rows, and under 20 % for TTFT of vLLM and
+// SGLang.
 TEST(OperatorFidelity, EndToEnd) {
   if (!has("measured/e2e_h100.csv")) GTEST_SKIP() << "no " << kData << "/measured/e2e_h100.csv";
   const auto gpu = load_operators(kData, "h100_sxm");

@@ -1,5 +1,5 @@
-// Orderings that papers report, at a small scale (docs/algorithms/latency.md has them in full): TetriInfer's, DistServe's and
-// Vidur's; and the search for a sustained rate against one that is known.
+// Orderings reported by papers, at a small scale: TetriInfer's, DistServe's and Vidur's (docs/algorithms/latency.md has the
+// full ones); and the search for a sustained rate against a known one.
 #include "tests/bench/fidelity/orderings.h"
 
 #include <filesystem>
@@ -20,8 +20,8 @@ const std::string kData = source_path("/../shared/data");
 
 bool has(const std::string& path) { return std::filesystem::exists(kData + "/" + path); }
 
-// Given clusters that hold up to 7.3, below the lowest rate asked, and below a rate that is known to be held by another: the
-// rate to 2 %, and 0; no question is asked twice.
+// Given clusters that hold up to a rate of 7.3, up to less than the lowest tried rate, and up to less than `only_above`;
+// expects the rate to 2 %, and 0 in the other cases. No rate is tried twice.
 TEST(HighestRate, FindsTheLimit) {
   int asked = 0;
   const auto up_to = [&](double limit) {
@@ -43,8 +43,8 @@ TEST(HighestRate, FindsTheLimit) {
   EXPECT_EQ(highest_rate(fails, 1).error().message, "no");
 }
 
-// Given three requests: they come at once, in their order, and no more.
-TEST(Burst, BringsAllAtOnce) {
+// Given three requests; expects them to arrive together, in order, and no others.
+TEST(Burst, RequestsArriveTogetherInOrder) {
   Burst burst({{5, 6}, {7, 8}});
   for (const auto& [input, output] : {std::pair(5, 6), std::pair(7, 8)}) {
     const auto request = burst.next();
@@ -56,12 +56,12 @@ TEST(Burst, BringsAllAtOnce) {
   EXPECT_FALSE(burst.next().has_value());
 }
 
-// Given 128 requests of each class at once, three seeds, against vLLM with a batch of 16. Expected, as in Fig. 11-15: first
-// tokens and answers come earlier in every class, first tokens most so with light prefill and heavy decode, least so with heavy
-// prefill and light decode; resource time falls with heavy decodes after light prefills and in the mix, and rises by about half
-// with heavy prefills before light decodes, the one class in which vLLM gives more for its money. Sizes: within 15 points for
-// that last class, within 20 for JCT wherever decodes are heavy and in the mix.
-TEST(TetriInferOrdering, ElevenToFifteen) {
+// Given 128 requests of each class at time 0, three seeds, against vLLM with a batch of 16. Expects, as in Fig. 11-15: first
+// tokens and answers come earlier in every class; first tokens most with light prefill and heavy decode, least with heavy
+// prefill and light decode. Resource time falls with heavy decodes after light prefills and in the mix. It rises by about half
+// with heavy prefills before light decodes, the only class in which vLLM has the better perf/$. Tolerances: 15 points for that
+// class, 20 for JCT with heavy decodes and in the mix.
+TEST(TetriInferOrdering, ReproducesFigures11To15) {
   if (!has("traces/sharegpt_lengths.csv")) GTEST_SKIP() << "no " << kData << "/traces/sharegpt_lengths.csv";
   const auto lengths = sharegpt_lengths(kData, 2048);
   ASSERT_TRUE(lengths.ok()) << lengths.error().message;
@@ -77,7 +77,7 @@ TEST(TetriInferOrdering, ElevenToFifteen) {
     EXPECT_LE(here.ttft_less(), of.at("LPHD").ttft_less()) << paper.name;
     EXPECT_GE(here.ttft_less(), of.at("HPLD").ttft_less()) << paper.name;
     EXPECT_EQ(here.perf_per_dollar() < 1, paper.name == "HPLD") << paper.name;
-    if (paper.name == "LPLD") continue;  // 66 % where the paper has 40 %
+    if (paper.name == "LPLD") continue;  // 66 %, while the paper has 40 %
     EXPECT_NEAR(here.jct_less(), paper.paper_jct, 0.2) << paper.name;
   }
   EXPECT_GT(of.at("LPHD").resource_less(), 0.3);
@@ -86,9 +86,9 @@ TEST(TetriInferOrdering, ElevenToFifteen) {
   EXPECT_NEAR(of.at("HPLD").resource_less(), -0.43, 0.15);
 }
 
-// Given OPT-66B on ShareGPT and LongBench, tensor parallelism 4 on every side. Expected: the best split holds both objectives
+// Given OPT-66B on ShareGPT and LongBench, tensor parallelism 4 on every side; expects the best split to meet both objectives
 // for 90 % of requests at more than 1.4 times vLLM's rate per GPU, and tighter objectives at vLLM's own rate.
-TEST(DistServeOrdering, FigureEight) {
+TEST(DistServeOrdering, ReproducesFigure8) {
   if (!has("profiles/distserve")) GTEST_SKIP() << "no " << kData << "/profiles/distserve";
   auto cases = distserve_cases(kData);
   ASSERT_TRUE(cases.ok()) << cases.error().message;
@@ -106,10 +106,10 @@ TEST(DistServeOrdering, FigureEight) {
   EXPECT_EQ(judged, 2);
 }
 
-// Given Vidur's models on four GPUs of one kind under Sarathi-Serve. Expected: Qwen-72B, with a key and value for every head,
-// costs about twice LLaMA2-70B; capacity falls from Chat-1M over Arxiv-4K to BWB-4K; H100's lead over A100 is larger on Chat-1M
-// than on BWB-4K, which waits for memory.
-TEST(VidurOrdering, WhatIf) {
+// Given Vidur's models on four GPUs of one kind under Sarathi-Serve; expects Qwen-72B, with a key and value per head, to cost
+// about twice as much as LLaMA2-70B, capacity to fall from Chat-1M over Arxiv-4K to BWB-4K, and H100's advantage over A100 to
+// be larger on Chat-1M than on BWB-4K, which is limited by memory.
+TEST(VidurOrdering, ReproducesTheWhatIfAnalysis) {
   if (!has("profiles/operators")) GTEST_SKIP() << "no " << kData << "/profiles/operators";
   auto search = VidurSearch::make(kData);
   const auto models = vidur_models();

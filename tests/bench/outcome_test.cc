@@ -1,4 +1,4 @@
-// The outcome experiment at a small scale: every rule runs, what must hold between them holds, and table and chart are whole.
+// The outcome experiment at a small scale: every rule runs, the relations between rules hold, table and chart are complete.
 #include <string>
 #include <vector>
 
@@ -24,9 +24,9 @@ OutcomeWorkload small_step() {
   return workload;
 }
 
-// Given: a small step. Expected: each rule ends and counts every request; the one that is fixed and the clairvoyant attain, the
-// clairvoyant costs no more than the fixed one and no less than the work itself; a rule that runs twice gives the same.
-TEST(Outcome, HoldsTogether) {
+// Given a small step; expects each rule to end and to count every request, "fixed" and "clairvoyant" to attain the objective,
+// the clairvoyant to cost no more than "fixed" and no less than the work itself, and repeated runs of a rule to be equal.
+TEST(Outcome, RulesKeepTheirRelations) {
   const OutcomeWorkload workload = small_step();
   const auto setting = OutcomeSetting::make(workload);
   ASSERT_TRUE(setting.ok()) << setting.error().message;
@@ -36,7 +36,7 @@ TEST(Outcome, HoldsTogether) {
     ASSERT_TRUE(run.ok()) << rule;
     EXPECT_EQ(run->rule, rule);
     EXPECT_GT(run->attainment, 0.1) << rule;
-    EXPECT_LE(run->most_workers, 2 * setting->most_workers) << rule;  // those that drain beside those that start
+    EXPECT_LE(run->most_workers, 2 * setting->most_workers) << rule;  // draining workers in addition to starting ones
     int arrived = 0;
     for (const OutcomeMinute& minute : run->minutes) arrived += minute.arrived;
     EXPECT_EQ(arrived, static_cast<int>(workload.requests.size())) << rule;
@@ -65,7 +65,7 @@ TEST(Outcome, HoldsTogether) {
   EXPECT_NE(chart.find("workers that hold GPUs"), std::string::npos);
 }
 
-// Given: no data, and a rule that there is not. Expected: an error that names them.
+// Given missing data, and an unknown rule; expects errors that name them.
 TEST(Outcome, NamesWhatIsMissing) {
   const auto workloads = outcome_workloads("/nowhere");
   ASSERT_FALSE(workloads.ok());

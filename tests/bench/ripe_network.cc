@@ -1,4 +1,4 @@
-// See ripe_network.h.
+// Implements ripe_network.h.
 #include "tests/bench/ripe_network.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Result<RipeNetwork> RipeNetwork::parse(std::string_view text) {
     if (lines[i].empty()) continue;
     const auto fields = split(lines[i], ',');
     if (fields.size() != 10) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: found {} fields, allowed are 10", i + 1, fields.size())};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: must have 10 fields (got {})", i + 1, fields.size())};
     }
     double values[7];  // id, four latencies, latitude, longitude
     constexpr std::size_t kColumns[7] = {1, 4, 5, 6, 7, 8, 9};
@@ -53,7 +53,7 @@ Result<RipeNetwork> RipeNetwork::parse(std::string_view text) {
       const auto [end, wrong] = std::from_chars(field.data(), field.data() + field.size(), values[column]);
       if (wrong != std::errc() || end != field.data() + field.size()) {
         return Error{ErrorCode::kInvalidArgument,
-                     fmt::format("line {}: field {}: found '{}', allowed is a number", i + 1, kColumns[column] + 1, field)};
+                     fmt::format("line {}: field {}: must be a number (got '{}')", i + 1, kColumns[column] + 1, field)};
       }
     }
     Measured& anchor = by_id[static_cast<int>(values[0])];

@@ -1,7 +1,7 @@
 // RipeNetwork: round-trip times between European hosts, composed from the RIPE Atlas measurements in ../shared/data/topology.
 //
-// The file gives latencies of single anchors, not of pairs. As the published simulator of Sun, He, Hou 2026 does, a pair's RTT
-// is 0.3 med_i + 0.3 med_j + 0.01 ms/km x great-circle distance, with med the median over all measurements of an anchor.
+// The file has latencies of single anchors, not of pairs. As in the published simulator of Sun, He, Hou 2026, a pair's RTT is
+// 0.3 med_i + 0.3 med_j + 0.01 ms/km x great-circle distance, with med the median over all measurements of an anchor.
 #pragma once
 
 #include <string>
@@ -19,14 +19,14 @@ struct Anchor {
 
 class RipeNetwork {
  public:
-  // The text of LearningDataset_RTT_RipeAtlasEU.csv. Errors name line and field.
+  // Parses LearningDataset_RTT_RipeAtlasEU.csv. Errors name line and field.
   [[nodiscard]] static Result<RipeNetwork> parse(std::string_view text);
 
   [[nodiscard]] std::size_t size() const { return anchors_.size(); }
   [[nodiscard]] double rtt_s(std::size_t i, std::size_t j) const;
 
  private:
-  std::vector<Anchor> anchors_;  // in the order of their ids
+  std::vector<Anchor> anchors_;  // ordered by id
 };
 
 }  // namespace windlass::bench

@@ -1,10 +1,9 @@
-// How our own work grows with the cluster: one global decision (make_plan), the controller's whole step and parts of it, and
-// what a gateway does with the routing table, at up to 1,000 ModelServices and 10,000 pods.
+// How Windlass' own work grows with the cluster: one global decision (make_plan), the controller's whole step and parts of it,
+// and a gateway's handling of the routing table, at up to 1,000 ModelServices and 10,000 pods.
 //
-// The real controller (store, runtime, reconcile, planner) runs in this process on the fake API server at the wire, with pages
-// of metrics as a gateway and workers give them. So the figures hold the controller's CPU time and no network, but for
-// read_workers, which asks a server on this machine; `scripts/bench scale` measures the same size on a real API server with
-// KWOK.
+// The real controller (store, runtime, reconcile, planner) runs in this process against the fake API server, with metrics pages
+// like those of a gateway and workers. So the figures are the controller's CPU time without network, except for read_workers,
+// which asks a server on this machine. `scripts/bench scale` measures the same size on a real API server with KWOK.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -53,7 +52,7 @@ constexpr Class kClasses[] = {{"h100", "80Gi", "989T", "3350G", "3.69"},
                               {"a100", "80Gi", "312T", "2039G", "1.79"},
                               {"l40s", "48Gi", "362T", "864G", "0.86"}};
 
-// No link between GPUs: a worker is one GPU, so that the number of pods is what the arguments say.
+// No link between GPUs: a worker is one GPU, so that the arguments determine the number of pods.
 json class_object(const Class& one) {
   return {{"apiVersion", "windlass.dev/v1alpha1"},
           {"kind", "AcceleratorClass"},
@@ -91,7 +90,7 @@ json service_object(int index, int workers) {
             {"scaling", {{"strategy", "Replicated"}, {"minWorkers", workers}, {"maxWorkers", 2 * workers}}}}}};
 }
 
-// Pages of metrics, as the gateway's and the workers' own registries print them.
+// Metrics pages, printed by the same registries as in the gateway and the workers.
 class Pages final : public kube::HttpTransport {
  public:
   std::string gateway, latencies, worker;
@@ -116,7 +115,7 @@ class World {
   World(int services, int workers_each) : services_(services), workers_each_(workers_each), wire_(api_.connect("controller")) {
     spdlog::set_level(spdlog::level::err);
     for (const Class& one : kClasses) api_.seed_object(class_object(one));
-    // Room in each class for everybody: which class a service takes is the planner's choice.
+    // Each class has room for all services: the planner chooses the class of each service.
     const int nodes = 3 * (services * workers_each / kGpusPerNode + 2);
     for (int i = 0; i < nodes; ++i) api_.seed_object(node_object(fmt::format("node-{:05}", i), kClasses[i % 3].name));
     for (int i = 0; i < services; ++i) api_.seed_object(service_object(i, workers_each));
@@ -143,7 +142,7 @@ class World {
     (void)core_->step({api_.wall_now(), now_s_});
   }
 
-  // Every pod is bound and becomes ready, until as many run as should.
+  // Binds all pods and makes them ready until the wanted number runs.
   void settle() {
     for (int round = 0; round < 100; ++round) {
       step();
@@ -170,11 +169,11 @@ class World {
       if (made == 0 && running >= services_ * workers_each_) break;
     }
     if (static_cast<int>(runtime_->workers().size()) < services_ * workers_each_) {
-      fmt::print(stderr, "scale_benchmark: {} workers came of {}\n", runtime_->workers().size(), services_ * workers_each_);
+      fmt::print(stderr, "scale_benchmark: got {} of {} workers\n", runtime_->workers().size(), services_ * workers_each_);
       for (const planner::Denied& one : core_->last_plan()->denied) fmt::print(stderr, "{}: {}\n", one.id.name, one.message);
       std::exit(1);
     }
-    // Statuses are written; their watch events are read.
+    // Statuses are written and their watch events read.
     for (int i = 0; i < 5; ++i) step();
   }
 
@@ -192,7 +191,7 @@ class World {
   void fill_pages() {
     metrics::Registry gateway;
     metrics::GatewayMetrics of_gateway(gateway);
-    metrics::LatencyBins bins;  // as many as latencies from 50 ms to 1 s fill
+    metrics::LatencyBins bins;  // as many bins as latencies from 50 ms to 1 s fill
     for (double seconds = 0.05; seconds < 1; seconds *= 1.04) bins.observe(seconds);
     for (int i = 0; i < services_; ++i) {
       const std::string model = fmt::format("svc-{:04}", i);
@@ -243,7 +242,7 @@ class World {
   int next_ip_ = 1;
 };
 
-// One world at a time: the largest holds hundreds of megabytes.
+// One world at a time: the largest takes hundreds of megabytes.
 World& world(const benchmark::State& state) {
   static std::unique_ptr<World> current;
   static std::pair<int, int> size;
@@ -272,7 +271,7 @@ void capacity(benchmark::State& state) {
   const World& one = world(state);
   for (auto _ : state) benchmark::DoNotOptimize(one.capacity());
 }
-// What a gateway does with a table of so many chains: reads its text, on a thread of its own, and obeys it, between two pieces
+// A gateway's work with a table of this many chains: parsing its text on a separate thread, and applying it between two pieces
 // of its streams.
 dispatch::RoutingTable table_of(int services, int workers_each) {
   dispatch::RoutingTable table;
@@ -311,7 +310,7 @@ void obey_table(benchmark::State& state) {
   }
 }
 
-// Answers everything on every address of this machine with one page, on a thread of its own.
+// Serves the same page on every address of this machine, on its own thread.
 class PageServer {
  public:
   PageServer() : acceptor_(io_, {boost::asio::ip::address_v4::any(), 0}) {
@@ -351,7 +350,7 @@ class PageServer {
   std::thread thread_;
 };
 
-// The controller's side of asking 1,000 workers for their pages, of so many that it asks in turn.
+// The controller's side of reading the pages of 1,000 workers, in turn.
 void read_workers(benchmark::State& state) {
   constexpr int kAtOnce = 1000;
   PageServer server;
@@ -372,7 +371,7 @@ void read_workers(benchmark::State& state) {
 void register_all() {
   const std::pair<const char*, void (*)(benchmark::State&)> all[] = {
       {"make_plan", make_plan}, {"step", step}, {"workers", workers}, {"capacity", capacity}};
-  // By size first, so that each world is built once.
+  // Ordered by size, so that each world is built once.
   for (const auto& [services, workers_each] : {std::pair{10, 10}, {100, 10}, {300, 10}, {1000, 10}}) {
     for (const auto& [name, function] : all) {
       benchmark::RegisterBenchmark(name, function)

@@ -1,6 +1,6 @@
-// Benchmarks of the serving simulator: iterations a second by latency model and batching, whole scenarios, memory,
+// Benchmarks of the serving simulator: iterations per second by latency model and batching, whole scenarios, memory,
 // replications. `scripts/bench serving` runs them and writes docs/benchmarks.md. Rows that need measured data read it from the
-// folder named by WINDLASS_BENCH_DATA, and are left out without it.
+// folder in WINDLASS_BENCH_DATA and are omitted without it.
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -59,7 +59,7 @@ std::string scenario(const std::string& latency, const std::string& batching, in
          "}\nscheduling: {batching: " + batching + "}\n";
 }
 
-// Replications of one scenario on all cores, and on one: the ratio is what the cores are worth.
+// Replications of one scenario on all cores and on one; the ratio is the speed-up.
 void replications(benchmark::State& state) {
   const auto prepared = prepare(scenario("source: linear", "vllm", 4, 12, 5'000));
   if (!prepared.ok()) return state.SkipWithError(prepared.error().message.c_str());

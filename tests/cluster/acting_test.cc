@@ -1,6 +1,6 @@
-// What the real API server and its controllers make of how we act: a refused pod template, a quota that is used up, disruption
-// budgets that the eviction API obeys, a change of the worker's spec that is rolled out under load, rights that end at a
-// namespace, and the Pod Security Standard restricted.
+// How a real API server and its controllers respond to what Windlass does: a rejected pod template, an exhausted quota,
+// disruption budgets and the eviction API, a rollout under load, rights limited to a namespace, and the Pod Security Standard
+// restricted.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -32,7 +32,7 @@ class ActingTest : public ControllerTest {
     options.pause_s = 0.5;
     return options;
   }
-  // Asks the API server as whoever holds the controllers' token does; the status.
+  // Sends a request with the controllers' token; returns the HTTP status.
   [[nodiscard]] static long ask(const std::string& token, const std::string& path, const json& body = nullptr) {
     HttpCall call;
     call.method = body.is_null() ? "GET" : "POST";
@@ -43,7 +43,7 @@ class ActingTest : public ControllerTest {
     call.tls.bearer_token = token;
     return http(call).status;
   }
-  // As many workers as before serve, and none of them was there before.
+  // Whether as many workers as before are ready and all of them are new.
   [[nodiscard]] bool replaced(const std::map<std::string, std::string>& before) const {
     const auto now = worker_uids();
     return now.size() == before.size() && ready_workers() == before.size() &&
@@ -53,9 +53,9 @@ class ActingTest : public ControllerTest {
   }
 };
 
-// Given two workers that serve and a pod template that the API server refuses: the condition says so in the server's words, and
-// the pods are the very same afterwards; a template that it accepts is then rolled out one by one while no request is lost.
-TEST_F(ActingTest, ARefusedTemplateTouchesNothingAndAGoodOneRolls) {
+// Given two ready workers and a pod template that the API server rejects; expects a condition with the server's message and
+// unchanged pods. A valid template is then rolled out one worker at a time, and no request is lost.
+TEST_F(ActingTest, ARejectedTemplateChangesNothingAndAValidOneRollsOut) {
   const Controller controller = start_controller("controller-a");
   const std::string gateway = start_gateway({&controller});
   serve(2);
@@ -78,12 +78,12 @@ TEST_F(ActingTest, ARefusedTemplateTouchesNothingAndAGoodOneRolls) {
   const LoadReport report = load.stop();
   EXPECT_GT(report.answered, 0) << report.describe();
   EXPECT_TRUE(report.failures.empty()) << report.describe();
-  EXPECT_TRUE(refusals().empty()) << "the chart's RBAC refuses what the controller does";
+  EXPECT_TRUE(refusals().empty()) << "the chart's RBAC refuses requests of the controller";
 }
 
-// Given a service under load and a new release, which brings a controller with another worker image: the old leader goes as a
-// rolling update ends it and the new one takes the lead, which replaces nobody; named by the service, the image is rolled out.
-// No request is lost by either.
+// Given a service under load and a new release whose controller has another worker image; expects the old leader to stop as in
+// a rolling update and the new leader to replace no worker. Once the service names the image, it is rolled out. Neither loses a
+// request.
 TEST_F(ActingTest, AnUpgradeOfControllerAndWorkersLosesNoRequest) {
   Controller old_release = start_controller("controller-a");
   ASSERT_TRUE(eventually(kPatience, [&] { return old_release.leads(); })) << describe_state();
@@ -106,9 +106,9 @@ TEST_F(ActingTest, AnUpgradeOfControllerAndWorkersLosesNoRequest) {
   expect_no_duplicates();
 }
 
-// Given a quota of two pods and a service that wants three: two serve, the condition names the quota, and the third follows
-// once the quota is raised.
-TEST_F(ActingTest, AQuotaIsNamedAndWaitedFor) {
+// Given a quota of two pods and a service that wants three; expects two to serve, a condition that names the quota, and the
+// third once the quota is raised.
+TEST_F(ActingTest, WaitsForAQuotaAndNamesIt) {
   const Controller controller = start_controller("controller-a");
   const auto quota = [&](int pods) {
     apply(fmt::format("{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: few}}, spec: {{hard: {{pods: \"{}\"}}}}}}",
@@ -135,8 +135,8 @@ TEST_F(ActingTest, AQuotaIsNamedAndWaitedFor) {
   EXPECT_TRUE(eventually(kPatience, [&] { return able_to_scale().value("status", "") == "True"; })) << describe_state();
 }
 
-// Given two workers that serve: the budget keeps one, so that the eviction API grants one eviction and refuses the next with
-// 429 until a successor serves; with the service the budget goes.
+// Given two ready workers; expects a budget that keeps one: the eviction API grants one eviction and refuses the next with 429
+// until a successor is ready. The budget goes with the service.
 TEST_F(ActingTest, EvictionsKeepTheBudget) {
   const Controller controller = start_controller("controller-a");
   serve(2);
@@ -162,9 +162,9 @@ TEST_F(ActingTest, EvictionsKeepTheBudget) {
   EXPECT_TRUE(eventually(kPatience, [&] { return plane().get(path).status == 404; }));
 }
 
-// Given the chart's rights for one namespace and a controller that is told to watch that one and one which does not exist: the
-// service gets its workers, budget and status, and only what is asked of the other is refused, which the log names. With the
-// token no pod can be made and no ModelService read elsewhere.
+// Given the chart's rights for one namespace, and a controller that watches this namespace and a missing one; expects the
+// service to get its workers, budget and status. Only requests for the missing namespace are refused, and the log names it. The
+// token cannot create pods or read ModelServices elsewhere.
 TEST_F(ActingTest, RightsEndAtTheWatchedNamespaces) {
   narrow_rights();
   const Controller controller =
@@ -192,9 +192,9 @@ TEST_F(ActingTest, RightsEndAtTheWatchedNamespaces) {
   EXPECT_EQ(ask(token, services + "/modelservices"), 403);
 }
 
-// Given pod templates that would hand over the node: the API server takes each ModelService, but the controller asks for no pod
-// and the condition names the field. In a namespace that enforces the Pod Security Standard restricted, and refuses even the
-// administrator such a pod, workers are then admitted, also one that fetches its model.
+// Given pod templates that would give access to the node; expects the API server to accept each ModelService, but the
+// controller to create no pod, and a condition that names the field. A namespace that enforces the Pod Security Standard
+// restricted refuses such a pod even from the administrator, but admits workers, including one that fetches its model.
 TEST_F(ActingTest, WorkersKeepToThePodSecurityStandard) {
   const Controller controller = start_controller("controller-a", kWorkerImage, {fmt::format("--fetch-image={}", kShellImage)});
   const json privileged = {{"name", "worker"}, {"image", kWorkerImage}, {"securityContext", {{"privileged", true}}}};

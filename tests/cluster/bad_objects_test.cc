@@ -1,5 +1,5 @@
-// The table of bad objects (tests/golden/bad_objects.yaml) sent to a real API server and to our own validator: both say the
-// same of each, field path, error class, and a broken CEL rule's message word for word.
+// Sends the table of invalid objects (tests/golden/bad_objects.yaml) to a real API server and to our own validator. Both must
+// report the same field path and error class for each, and the exact message of a broken CEL rule.
 #include "tests/fakes/bad_objects.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// One error as either side says it.
+// One error as reported by either side.
 struct Said {
   std::string path;
   std::string error_class;
@@ -51,7 +51,7 @@ class BadObjectsTest : public ClusterTest {
     ASSERT_TRUE(established.ok()) << established.describe();
   }
 
-  // A dry-run create with strict field validation: the answer.
+  // A dry-run create with strict field validation; returns the response.
   static HttpAnswer create(const json& object) {
     const std::string kind = object["kind"];
     const std::string collection = kind == "ModelService"         ? "namespaces/default/modelservices"
@@ -60,7 +60,7 @@ class BadObjectsTest : public ClusterTest {
     return plane().send("POST", "/apis/windlass.dev/v1alpha1/" + collection + "?dryRun=All&fieldValidation=Strict", object);
   }
 
-  // What the server said against it, without the causes that the table's head explains away.
+  // The server's errors, without the causes that the table's header exempts.
   static std::vector<Said> server_errors(const HttpAnswer& answer) {
     std::vector<Said> all;
     const json status = answer.json();
@@ -90,15 +90,15 @@ class BadObjectsTest : public ClusterTest {
     return all;
   }
 
-  // Whether the errors are those that the table expects, each with its message.
+  // Checks that the errors are those of the table, each with its message.
   static void expect_said(const std::string& side, const fakes::BadObject& bad, const std::vector<Said>& said) {
     const bool unknown_field = bad.errors.front().error_class == "UnknownField";
     for (const fakes::ExpectedError& expected : bad.errors) {
       const bool found = std::any_of(said.begin(), said.end(), [&](const Said& one) {
         return one.path == expected.path && one.error_class == expected.error_class && one.message.ends_with(expected.message);
       });
-      EXPECT_TRUE(found) << bad.name << ": " << side << " does not say " << expected.path << " " << expected.error_class << " '"
-                         << expected.message << "', but\n"
+      EXPECT_TRUE(found) << bad.name << ": " << side << " does not report " << expected.path << " " << expected.error_class
+                         << " '" << expected.message << "', but\n"
                          << list_of(said);
     }
     if (!unknown_field) {
@@ -107,8 +107,8 @@ class BadObjectsTest : public ClusterTest {
   }
 };
 
-// Given the table's good objects, both sides take them.
-TEST_F(BadObjectsTest, BothTakeTheGoodOnes) {
+// Given the table's valid objects; expects both sides to accept them.
+TEST_F(BadObjectsTest, ServerAndValidatorAcceptValidObjects) {
   for (const json& object : fakes::load_bad_objects(source_path()).good) {
     const HttpAnswer answer = create(object);
     EXPECT_EQ(answer.status, 201) << answer.describe();
@@ -116,8 +116,8 @@ TEST_F(BadObjectsTest, BothTakeTheGoodOnes) {
   }
 }
 
-// Given the examples that the repository ships, the API server takes each, every field known to it.
-TEST_F(BadObjectsTest, ServerTakesTheExamples) {
+// Given the examples in this repository; expects the API server to accept each and to know every field.
+TEST_F(BadObjectsTest, ServerAcceptsTheExamples) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source_path("/examples"))) {
     if (entry.path().extension() != ".yaml") continue;
@@ -129,8 +129,8 @@ TEST_F(BadObjectsTest, ServerTakesTheExamples) {
   EXPECT_GE(files, 1);
 }
 
-// Given each bad object, both sides refuse it with the errors of the table, and with the same ones as each other.
-TEST_F(BadObjectsTest, BothRefuseTheBadOnesAlike) {
+// Given each invalid object; expects both sides to report the errors of the table, and the same ones as each other.
+TEST_F(BadObjectsTest, ServerAndValidatorRejectInvalidObjectsAlike) {
   const fakes::BadObjectTable table = fakes::load_bad_objects(source_path());
   ASSERT_GE(table.cases.size(), 50U);
   for (const fakes::BadObject& bad : table.cases) {
@@ -141,7 +141,7 @@ TEST_F(BadObjectsTest, BothRefuseTheBadOnesAlike) {
     const std::vector<Said> ours = our_errors(bad.object);
     expect_said("the API server", bad, server);
     expect_said("our validator", bad, ours);
-    // An unknown field ends the server's examination; ours goes on.
+    // An unknown field ends the server's validation; ours continues.
     if (answer.status != 422) continue;
     EXPECT_EQ(keys_of(server), keys_of(ours)) << bad.name << "\nserver:\n" << list_of(server) << "ours:\n" << list_of(ours);
   }

@@ -1,4 +1,4 @@
-// See cluster_fixture.h.
+// Implements cluster_fixture.h.
 #include "tests/cluster/cluster_fixture.h"
 
 #include <cstdlib>
@@ -14,11 +14,11 @@ namespace {
 
 using std::chrono::seconds;
 
-// What all tests of this program share.
+// Shared by all tests of this program.
 struct Shared {
   std::unique_ptr<ControlPlane> plane;
   std::unique_ptr<Process> kubelet;
-  std::string error;  // why there is none
+  std::string error;  // why the control plane is missing
   bool tools_missing = false;
   bool tried = false;
   bool charts_installed = false;
@@ -29,7 +29,7 @@ Shared& shared() {
   return instance;
 }
 
-// Ends the shared processes before the program's static objects go.
+// Ends the shared processes before static objects are destroyed.
 class SharedPlane : public ::testing::Environment {
  public:
   void TearDown() override {
@@ -93,8 +93,8 @@ void ClusterTest::SetUp() {
   name_space_ = fmt::format("test-{}", ++number);
   const HttpAnswer answer = all.plane->send("POST", "/api/v1/namespaces", {{"metadata", {{"name", name_space_}}}});
   ASSERT_EQ(answer.status, 201) << answer.describe();
-  // Pods are refused until the namespace has its default ServiceAccount. After an API server's restart the controller manager
-  // lists again at up to a minute's distance: its informers wait longer after each loss.
+  // Pods are refused until the namespace has its default ServiceAccount. After a restart of the API server the controller
+  // manager may take up to a minute to list again: its informers back off after each failure.
   ASSERT_TRUE(eventually(kPatience, [&] {
     return all.plane->get(fmt::format("/api/v1/namespaces/{}/serviceaccounts/default", name_space_)).status == 200;
   })) << all.plane->tails();

@@ -1,7 +1,7 @@
-// ClusterTest: what every cluster test starts from: one real control plane and one node per test program, a namespace per test.
+// ClusterTest: the base of all cluster tests: one real control plane and one node per test program, one namespace per test.
 //
-// The plane and the node come up with the first test that needs them and go with the program. A test that fails prints the last
-// lines of every component's and program's log. Tests run one after the other on the main thread.
+// The control plane and the node start with the first test that needs them and end with the program. A failing test prints the
+// last lines of every log. Tests run one after the other on the main thread.
 #pragma once
 
 #include <map>
@@ -18,13 +18,13 @@
 
 namespace windlass::testing {
 
-// The resource that the test node has and that the tests' AcceleratorClass names.
+// The node's resource, named by the tests' AcceleratorClass.
 inline constexpr const char* kGpuResource = "windlass.dev/cpu";
 inline constexpr int kGpusOfNode = 8;
 inline constexpr const char* kNode = "node-1";
 inline constexpr const char* kWorkerImage = "windlass-worker:test";
 inline constexpr const char* kNextWorkerImage = "windlass-worker:next";  // the same program under another name
-// An image whose program is a shell: what a pod of a test does stands in its args.
+// An image whose program is a shell; the script is in the pod's args.
 inline constexpr const char* kShellImage = "shell:test";
 
 class ClusterTest : public ::testing::Test {
@@ -42,12 +42,12 @@ class ClusterTest : public ::testing::Test {
   // The pod, or null.
   [[nodiscard]] nlohmann::json pod(const std::string& name) const;
 
-  // Starts a program of ours and logs it to <folder>/<log_name>.log; the log's tail is printed if the test fails.
+  // Starts one of our programs and logs it to <folder>/<log_name>.log; prints the end of the log if the test fails.
   [[nodiscard]] std::unique_ptr<Process> start_program(const std::string& log_name, std::vector<std::string> argv,
                                                        const std::map<std::string, std::string>& env = {});
   [[nodiscard]] std::string log_of(const std::string& log_name) const;
 
-  // CRDs and the chart's RBAC, as a user installs them, into windlass-system; once per program.
+  // Installs the CRDs and the chart's RBAC as a user does, into windlass-system; once per program.
   static void install_charts();
 
  private:
@@ -55,11 +55,11 @@ class ClusterTest : public ::testing::Test {
   std::vector<std::string> logs_;
 };
 
-// What a condition of an object says ("True", "False", "Unknown"), or "" where it has none of that type.
+// The status of a condition ("True", "False", "Unknown"); "" if the object has none of that type.
 [[nodiscard]] std::string condition_of(const nlohmann::json& object, const std::string& type);
 [[nodiscard]] nlohmann::json condition_object(const nlohmann::json& object, const std::string& type);
 
-// A folder for what a test keeps for people: WINDLASS_TEST_OUTPUT, or test-output in the build folder.
+// A folder for output that people may want to read: WINDLASS_TEST_OUTPUT, or test-output in the build folder.
 [[nodiscard]] std::string output_folder();
 
 }  // namespace windlass::testing

@@ -1,4 +1,4 @@
-// What the test kubelet makes of a container's spec: variables, mounts, images, probes. No control plane is needed.
+// How the test kubelet reads a container's spec: variables, mounts, images, probes. Needs no control plane.
 #include "tests/cluster/kubelet/container.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-// Given known, unknown and escaped references, the known ones are replaced and the others stay as Kubernetes leaves them.
+// Given known, unknown and escaped references; expects the known ones to be replaced and the others to stay, as in Kubernetes.
 TEST(ContainerTest, ExpandsVariables) {
   const std::map<std::string, std::string> variables = {{"IP", "127.1.2.3"}, {"EMPTY", ""}};
   EXPECT_EQ(expand_variables("--listen=$(IP):8000", variables), "--listen=127.1.2.3:8000");
@@ -16,7 +16,8 @@ TEST(ContainerTest, ExpandsVariables) {
   EXPECT_EQ(expand_variables("$$(IP) $(IP", variables), "$(IP) $(IP");
 }
 
-// Given paths below, at and beside a mount path, only those at or below it move to the host's folder; the longest mount wins.
+// Given paths below, at and next to a mount path; expects only those at or below it to move to the host's folder. The longest
+// mount wins.
 TEST(ContainerTest, ReplacesMounts) {
   const std::map<std::string, std::string> mounts = {{"/models", "/host/m"}, {"/models/deep", "/host/d"}};
   EXPECT_EQ(replace_mounts("--model=/models/tiny", mounts), "--model=/host/m/tiny");
@@ -25,8 +26,8 @@ TEST(ContainerTest, ReplacesMounts) {
   EXPECT_EQ(replace_mounts("/modelsX /my/models", mounts), "/modelsX /my/models");
 }
 
-// Given a container of a known image, its command line is the image's program with the expanded arguments; a tag may be left
-// out of what the node knows.
+// Given a container with a known image; expects the image's program with the expanded arguments. The node may know the image
+// without its tag.
 TEST(ContainerTest, BuildsTheCommandLine) {
   const json pod = {{"metadata", {{"name", "chat-0"}, {"namespace", "ns"}}}, {"spec", {{"nodeName", "n"}}}};
   const json container = {
@@ -45,8 +46,8 @@ TEST(ContainerTest, BuildsTheCommandLine) {
   EXPECT_EQ(command->env.at("HOSTNAME"), "chat-0");
 }
 
-// Given an unknown image, the error is kNotFound (the kubelet says ErrImagePull); given a volume that is not there or a
-// fieldRef it does not know, kInvalidArgument with the name.
+// Given an unknown image; expects kNotFound (the kubelet reports ErrImagePull). Given a missing volume or an unknown fieldRef;
+// expects kInvalidArgument with its name.
 TEST(ContainerTest, RefusesWhatItDoesNotKnow) {
   const json pod = {{"metadata", {{"name", "p"}}}, {"spec", json::object()}};
   ContainerSurroundings around;
@@ -67,7 +68,8 @@ TEST(ContainerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(field.error().message.find("spec.x"), std::string::npos);
 }
 
-// Given an httpGet probe with a named port, the port is looked up and the defaults are Kubernetes'; another kind is refused.
+// Given an httpGet probe with a named port; expects the port's number and Kubernetes' defaults. Any other kind of probe is an
+// error.
 TEST(ContainerTest, ParsesProbes) {
   const json container = {{"ports", json::array({{{"name", "http"}, {"containerPort", 8000}}})}};
   const auto probe = parse_probe(container, {{"httpGet", {{"path", "/ready"}, {"port", "http"}}}, {"periodSeconds", 2}});

@@ -1,4 +1,4 @@
-// See controller_fixture.h.
+// Implements controller_fixture.h.
 #include "tests/cluster/controller_fixture.h"
 
 #include <ctime>
@@ -18,7 +18,7 @@ using std::chrono::seconds;
 constexpr const char* kSystemNamespace = "windlass-system";
 constexpr const char* kServicesPath = "/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices";
 
-// What the charts brought, once per program.
+// What the charts installed, once per program.
 struct Installed {
   std::string account;    // the controller's ServiceAccount
   std::string model_dir;  // the tiny model on this machine
@@ -43,7 +43,7 @@ std::vector<std::string> yaml_documents(const std::string& text) {
   return documents;
 }
 
-// The CRDs, then what charts/windlass holds but for its Deployments: its programs run as processes of this machine.
+// Installs the CRDs and charts/windlass without its Deployments: its programs run as processes of this machine.
 void install(ControlPlane& plane) {
   const CommandResult crds = plane.helm({"template", "windlass-crds", source_path("/charts/windlass-crds")});
   ASSERT_TRUE(crds.ok()) << crds.describe();
@@ -77,7 +77,7 @@ void install(ControlPlane& plane) {
   installed().done = true;
 }
 
-// One slot of this machine's CPU: slow enough on paper that a handful of requests per second needs several workers.
+// One slot of this machine's CPU, declared slow enough that a few requests per second need several workers.
 constexpr const char* kAcceleratorClass = R"yaml(
 apiVersion: windlass.dev/v1alpha1
 kind: AcceleratorClass
@@ -146,10 +146,10 @@ void ControllerTest::TearDown() {
   gateway_.reset();
   ClusterTest::TearDown();
   if (IsSkipped() || installed().account.empty()) return;
-  // The next test's controllers start without waiting for a killed one's lease to run out.
+  // The next test's controllers should not wait until a killed one's lease expires.
   (void)plane().kubectl({"delete", "lease", "--all", "-n", kSystemNamespace});
-  // Its objects go with the namespace, and the node is free for the next test once the pods are gone. No controller runs any
-  // more that would let go of a worker that was draining when the test ended.
+  // The namespace's deletion removes the objects. The node is free for the next test once the pods are gone, and no controller
+  // runs that could release the finalizer of a worker that was draining when the test ended.
   for (const json& pod : plane().list(pods_path())) {
     (void)plane().send("PATCH", pods_path() + "/" + pod["metadata"].value("name", ""),
                        {{"metadata", {{"finalizers", nullptr}}}}, "application/merge-patch+json");

@@ -1,5 +1,5 @@
-// The real helm against the real API server: both charts are installed, upgraded and uninstalled as a user does it, bad values
-// are refused in words, and kubectl sees the custom resources as people are told they will.
+// The real helm against a real API server: both charts are installed, upgraded and uninstalled as a user does it, invalid
+// values are rejected with clear messages, and kubectl shows the custom resources as documented.
 #include <set>
 
 #include <fmt/format.h>
@@ -39,12 +39,12 @@ class HelmTest : public ClusterTest {
     ClusterTest::TearDown();
   }
 
-  // helm as a user of this cluster runs it.
+  // Runs helm as a user of this cluster.
   [[nodiscard]] static CommandResult helm(std::vector<std::string> arguments) {
     arguments.push_back("--kubeconfig=" + plane().kubeconfig());
     return plane().helm(arguments);
   }
-  // `helm VERB windlass charts/windlass` in this test's namespace.
+  // Runs `helm VERB windlass charts/windlass` in this test's namespace.
   [[nodiscard]] CommandResult chart(const std::string& verb, std::vector<std::string> more = {}) const {
     std::vector<std::string> arguments = {verb, "windlass", kChart, "--namespace", name_space()};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -65,7 +65,7 @@ class HelmTest : public ClusterTest {
   [[nodiscard]] std::string service_path() const {
     return fmt::format("/apis/windlass.dev/v1alpha1/namespaces/{}/modelservices/chat", name_space());
   }
-  // KIND/NAME of what a selector finds in this test's namespace.
+  // KIND/NAME of each object that a selector finds in this test's namespace.
   [[nodiscard]] std::set<std::string> names(const std::string& kinds) const {
     const CommandResult listed =
         plane().kubectl({"get", kinds, "-n", name_space(), "-l", "app.kubernetes.io/instance=windlass", "-o", "name"});
@@ -77,7 +77,7 @@ class HelmTest : public ClusterTest {
   }
 };
 
-// Given both charts, helm's strict lint passes them, with every switch turned on too.
+// Given both charts; expects helm's strict lint to pass, also with every option enabled.
 TEST_F(HelmTest, LintsStrictly) {
   ok(plane().helm({"lint", "--strict", kCrdChart}));
   ok(plane().helm({"lint", "--strict", kChart}));
@@ -88,10 +88,10 @@ TEST_F(HelmTest, LintsStrictly) {
                    "gateway.tls.existingSecret=public,gateway.apiKeys.existingSecret=keys,controller.replicas=1"}));
 }
 
-// Given an empty cluster, the chart installs what it says: two controllers and two gateways with a budget each and spread over
-// nodes, the catalog, the dashboards, a token and a certificate, and a test; an upgrade changes what was asked for, such as
-// rights in the watched namespaces instead of the whole cluster, and keeps token and certificate; the upgrade of the custom
-// resources keeps the objects; and uninstalling both leaves custom resources and services.
+// Given an empty cluster; expects the chart to install two controllers and two gateways, each with a budget and spread over
+// nodes, the catalog, the dashboards, a token, a certificate and a test. An upgrade changes what was asked for (such as rights
+// in the watched namespaces instead of the whole cluster) and keeps token and certificate. Upgrading the custom resources keeps
+// the objects. Uninstalling both charts keeps custom resources and services.
 TEST_F(HelmTest, InstallUpgradeUninstall) {
   ok(chart("install", {"--set", "networkPolicy.workerNamespaces={" + name_space() + "}"}));
   for (const char* name : {"windlass-controller", "windlass-gateway"}) {
@@ -120,7 +120,7 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   const json certificate = secret("windlass-tls");
   EXPECT_GE(token.value("token", "").size(), 16U);
   for (const char* key : {"tls.crt", "tls.key", "ca.crt"}) EXPECT_NE(certificate.value(key, ""), "") << key;
-  // What was made is what the deployments mount.
+  // The deployments mount exactly what was created.
   std::set<std::string> mounted;
   const json controller = deployment("windlass-controller");
   for (const json& volume : controller["spec"]["template"]["spec"]["volumes"]) {
@@ -146,7 +146,7 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   EXPECT_EQ(plane().get(rbac + "/namespaces/default/roles/windlass-controller-services").status, 200);
   EXPECT_EQ(names("roles"), (std::set<std::string>{"role.rbac.authorization.k8s.io/windlass-controller",
                                                    "role.rbac.authorization.k8s.io/windlass-controller-services"}));
-  EXPECT_TRUE(names("networkpolicies").empty()) << "what is switched off goes";
+  EXPECT_TRUE(names("networkpolicies").empty()) << "a disabled option must remove its objects";
   EXPECT_EQ(plane().get("/apis/windlass.dev/v1alpha1/acceleratorclasses/nvidia-l4").status, 404);
   EXPECT_EQ(secret("windlass-token"), token);
   EXPECT_EQ(secret("windlass-tls"), certificate);
@@ -160,13 +160,13 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   EXPECT_EQ(plane().kubectl({"get", cluster_wide, "-l", "app.kubernetes.io/instance=windlass", "-o", "name"}).out, "");
   ok(helm({"uninstall", "windlass-crds", "--namespace", "default"}));
   EXPECT_EQ(plane().get(service_path()).status, 200) << "a ModelService went with the custom resources' release";
-  // A release that is gone can come again over what it kept.
+  // An uninstalled release can be installed again over the objects it left.
   ok(helm({"install", "windlass-crds", kCrdChart, "--namespace", "default"}));
 }
 
-// Given Secrets of the user's own, the chart makes none and mounts those, with flags that the programs have; TLS switched off,
-// probes and gateways speak HTTP.
-TEST_F(HelmTest, SecretsOfOnesOwn) {
+// Given the user's own Secrets; expects the chart to create none, to mount these, and to pass only flags that the programs
+// know. With TLS disabled, probes and gateways use HTTP.
+TEST_F(HelmTest, MountsTheUsersOwnSecrets) {
   ok(chart("install",
            {"--set",
             "security.tls.existingSecret=my-tls,security.token.existingSecret=my-token,gateway.tls.existingSecret=my-public,"
@@ -177,7 +177,7 @@ TEST_F(HelmTest, SecretsOfOnesOwn) {
     EXPECT_THAT(gateway, HasSubstr(fmt::format("\"secretName\":\"{}\"", name)));
   }
   EXPECT_THAT(gateway, HasSubstr("--api-keys=/etc/windlass/api-keys/keys.json"));
-  // Whatever the chart passes, the programs know.
+  // The programs know every flag that the chart passes.
   for (const std::string program : {"windlass-controller", "windlass-gateway"}) {
     const std::string help = run_command({build_path("/") + program, "--help"}).out;
     const json made = deployment(program);
@@ -193,8 +193,8 @@ TEST_F(HelmTest, SecretsOfOnesOwn) {
   EXPECT_EQ(plain.find("tls.crt"), std::string::npos);
 }
 
-// Given values that cannot be meant, helm refuses them before anything is made, and names the field and what is allowed.
-TEST_F(HelmTest, BadValuesAreRefused) {
+// Given invalid values; expects helm to reject them before it creates anything, naming the field and the rule.
+TEST_F(HelmTest, RejectsInvalidValues) {
   const std::vector<std::pair<std::string, std::string>> table = {
       {"gateway.replica=3", "at '/gateway': additional properties 'replica' not allowed"},
       {"controller.replicas=0", "at '/controller/replicas': minimum: got 0, want 1"},
@@ -203,10 +203,11 @@ TEST_F(HelmTest, BadValuesAreRefused) {
       {"gateway.queueTimeout=60", "at '/gateway/queueTimeout': got number, want string"},
       {"gateway.queueTimeout=soon", "at '/gateway/queueTimeout': 'soon' does not match pattern"},
       {"gateway.drainTimeout=30m",
-       "gateway.terminationGracePeriodSeconds: found 630, allowed is more than 1805: drainDelay and drainTimeout together"},
+       "gateway.terminationGracePeriodSeconds: must be more than 1805, the sum of drainDelay and drainTimeout (got 630)"},
       {"controller.prometheus.url=prometheus:9090",
        "at '/controller/prometheus/url': 'prometheus:9090' does not match pattern"},
-      {"controller.prometheus.tokenSecret.name=token", "controller.prometheus.url: missing beside a selector or tokenSecret"},
+      {"controller.prometheus.tokenSecret.name=token",
+       "controller.prometheus.url: must be http://HOST:PORT or https://HOST:PORT with a selector or tokenSecret"},
       {"image.registry=https://registry.example", "at '/image/registry'"},
       {"controller.image.tag=a b", "at '/controller/image/tag'"},
       {"controller.image.digest=sha256:123", "at '/controller/image/digest'"},
@@ -224,9 +225,9 @@ TEST_F(HelmTest, BadValuesAreRefused) {
   EXPECT_TRUE(names("deployments,secrets").empty());
 }
 
-// Given a ModelService, kubectl finds it under its short name with the columns that people are promised, `kubectl scale` sets
-// minWorkers, and the scale subresource tells the workers there are, with their selector.
-TEST_F(HelmTest, KubectlSeesWhatPeopleWant) {
+// Given a ModelService; expects kubectl to find it by its short name with the documented columns, `kubectl scale` to set
+// minWorkers, and the scale subresource to report the current workers with their selector.
+TEST_F(HelmTest, KubectlShowsColumnsAndScales) {
   apply(kService);
   const json status = {{"status",
                         {{"selector", "windlass.dev/service=chat"},
@@ -260,8 +261,8 @@ TEST_F(HelmTest, KubectlSeesWhatPeopleWant) {
   EXPECT_FALSE(refused.ok()) << refused.describe();
 }
 
-// Given the build's folder on PATH, kubectl runs windlass as its plugin: help speaks of `kubectl windlass`, and exit codes
-// pass.
+// Given the build folder on PATH; expects kubectl to run windlass as its plugin: the help shows `kubectl windlass`, and exit
+// codes are passed on.
 TEST_F(HelmTest, KubectlPlugin) {
   const auto plugin = [](std::vector<std::string> arguments) {
     const auto tools = find_cluster_tools();
@@ -275,7 +276,7 @@ TEST_F(HelmTest, KubectlPlugin) {
   EXPECT_THAT(help.out, HasSubstr("explain"));
   const CommandResult wrong = plugin({"explian", "ms/chat"});
   EXPECT_NE(wrong.exit_status, 0);
-  EXPECT_THAT(wrong.err, HasSubstr("kubectl windlass: found 'explian', allowed are the commands"));
+  EXPECT_THAT(wrong.err, HasSubstr("kubectl windlass: command must be one of up, attach"));
   const CommandResult valid = plugin({"validate", "-f", source_path("/examples/tiny.yaml")});
   EXPECT_TRUE(valid.ok()) << valid.describe();
 }

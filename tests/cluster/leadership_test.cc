@@ -1,5 +1,5 @@
-// Two controllers, one Lease: the standby takes over from a leader that dies, and a leader that was away too long writes no
-// more.
+// Two controllers, one Lease: the standby takes over from a leader that dies, and a leader that was paused too long writes
+// nothing afterwards.
 #include <algorithm>
 #include <csignal>
 
@@ -19,18 +19,18 @@ class LeadershipTest : public ControllerTest {
   // Waits until one of the two leads and returns (leader, standby).
   std::pair<Controller*, Controller*> leader_and_standby(Controller& a, Controller& b) {
     const bool one = eventually(kPatience, [&] { return a.leads() || b.leads(); });
-    EXPECT_TRUE(one) << "nobody leads";
+    EXPECT_TRUE(one) << "no controller leads";
     return a.leads() ? std::pair{&a, &b} : std::pair{&b, &a};
   }
 
-  // A successful write to the leaders' Lease.
+  // Whether this is a successful write to the leaders' Lease.
   static bool lease_write(const AuditEvent& event) {
     return event.mutating() && event.resource == "leases" && event.code < 300;
   }
 };
 
-// Given two controllers of which the leader is killed, the other takes over, adopts the workers as they are, and carries out
-// what is asked of it; no slot is filled twice.
+// Given two controllers, the leader of which is killed; expects the other to take over, to adopt the workers unchanged and to
+// carry out later requests. No slot is filled twice.
 TEST_F(LeadershipTest, StandbyTakesOver) {
   Controller a = start_controller("controller-a");
   Controller b = start_controller("controller-b");
@@ -51,7 +51,7 @@ TEST_F(LeadershipTest, StandbyTakesOver) {
   expect_no_duplicates();
   const std::map<std::string, std::string> after = worker_uids();
   for (const auto& [name, uid] : before) EXPECT_TRUE(after.contains(name) && after.at(name) == uid) << name << " was replaced";
-  // The gateway follows the new leader: it comes to know the worker that only that one has made.
+  // The gateway follows the new leader: it learns of a worker that only the new leader has created.
   LoadOptions options;
   options.url = gateway;
   options.model = served_name();
@@ -62,8 +62,8 @@ TEST_F(LeadershipTest, StandbyTakesOver) {
   EXPECT_TRUE(report.failures.empty()) << report.describe();
 }
 
-// Given a leader that stands still until the other has taken over, none of its writes is accepted after the Lease moved,
-// although there was something for it to write: the audit log and its own metric say so.
+// Given a leader that is paused until the other has taken over, with changes to make; expects none of its writes to be accepted
+// after the Lease moved, by the audit log and its own metric.
 TEST_F(LeadershipTest, DeposedLeaderWritesNothing) {
   Controller a = start_controller("controller-a");
   Controller b = start_controller("controller-b");
@@ -74,7 +74,7 @@ TEST_F(LeadershipTest, DeposedLeaderWritesNothing) {
 
   leader->process->signal(SIGSTOP);
   ASSERT_TRUE(eventually(kPatience, [&] { return standby->leads(); })) << tail_of_file(log_of(standby->name), 20);
-  // Both would act on this: the new leader now, the old one when it wakes.
+  // Both would act on this: the new leader now, the old one when it resumes.
   patch_spec({{"scaling", {{"minWorkers", 2}}}});
   leader->process->signal(SIGCONT);
   EXPECT_TRUE(eventually(kPatience, [&] {
@@ -82,7 +82,7 @@ TEST_F(LeadershipTest, DeposedLeaderWritesNothing) {
     return gone || sample(http_get(leader->url + "/metrics").body, "windlass_controller_leader").value == 0;
   })) << tail_of_file(log_of(leader->name), 20);
   ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() == 2; })) << describe_state();
-  // Time enough for the one that woke to have tried: it is back at reading the Lease.
+  // The resumed controller has had time to try: it is reading the Lease again.
   const std::string woken_credential = leader->credential;
   const auto reads_of_lease = [&] {
     int count = 0;
@@ -100,7 +100,7 @@ TEST_F(LeadershipTest, DeposedLeaderWritesNothing) {
   const auto moved = std::find_if(events.begin(), events.end(), [&](const AuditEvent& event) {
     return event.credential == standby->credential && lease_write(event);
   });
-  ASSERT_NE(moved, events.end()) << "the audit log has no write of the new leader to the Lease";
+  ASSERT_NE(moved, events.end()) << "the audit log has no write to the Lease by the new leader";
   int writes_before = 0;
   for (const AuditEvent& event : events) {
     if (event.credential != leader->credential || !event.mutating() || event.code >= 300) continue;
@@ -112,10 +112,10 @@ TEST_F(LeadershipTest, DeposedLeaderWritesNothing) {
                                  event.verb, event.resource, event.subresource, event.name_space, event.name, event.received,
                                  moved->received);
   }
-  EXPECT_GT(writes_before, 0) << "the old leader never wrote: the test shows nothing";
+  EXPECT_GT(writes_before, 0) << "the old leader never wrote: the test proves nothing";
   expect_no_duplicates();
   EXPECT_NE(read_text_file(log_of(leader->name)).find("lead"), std::string::npos)
-      << "its log does not say that it leads no more";
+      << "its log does not say that it stopped leading";
 }
 
 }  // namespace

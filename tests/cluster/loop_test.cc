@@ -1,5 +1,5 @@
-// The whole loop on a real API server: a ModelService becomes worker pods that answer through the gateway, follows the load up
-// and down, and leaves nothing behind; and the same while the API server is restarted.
+// The whole control loop on a real API server: a ModelService becomes worker pods that answer through the gateway, follows the
+// load up and down, and leaves nothing behind, also while the API server restarts.
 #include <algorithm>
 #include <csignal>
 #include <set>
@@ -36,13 +36,13 @@ class LoopTest : public ControllerTest {
   }
 };
 
-// A ctest of its own: it takes as long as the others together.
+// Its own ctest entry: it takes as long as the others together.
 class ScalingLoopTest : public LoopTest {};
 
-// Given a ModelService applied with kubectl under the chart's RBAC, a worker pod answers a chat request through the gateway,
-// and nobody without a token; a higher load brings more workers, a lower one fewer, no request is lost; after deletion
-// Kubernetes' garbage collection leaves nothing.
-TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
+// Given a ModelService applied with kubectl under the chart's RBAC; expects a worker pod to answer a chat request through the
+// gateway, but nobody without a token. More load brings more workers, less load fewer, and no request is lost. After the
+// deletion Kubernetes' garbage collection leaves nothing.
+TEST_F(ScalingLoopTest, ServesScalesAndIsDeleted) {
   const Controller controller = start_controller("controller-a");
   const std::string gateway = start_gateway({&controller});
   apply_object(model_service());
@@ -53,7 +53,7 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
       {{"model", served_name()}, {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}, {"max_tokens", 8}});
   ASSERT_EQ(answer.status, 200) << answer.describe();
   EXPECT_EQ(answer.json()["usage"]["completion_tokens"], 8) << answer.body;
-  // Who comes by the pod's address has no token, and gets no answer.
+  // A caller that uses the pod's address has no token and gets no response.
   const std::string worker = fmt::format("http://{}:8000", workers().at(0)["status"].value("podIP", ""));
   EXPECT_EQ(http_post_json(worker + "/v1/completions", {{"model", served_name()}, {"prompt", "hello"}}).status, 401);
   EXPECT_EQ(http_get(worker + "/metrics").status, 200);
@@ -77,7 +77,7 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
   expect_no_duplicates();
   std::set<std::string> tokens;
   for (const json& pod : workers()) tokens.insert(token_of_worker(pod));
-  EXPECT_EQ(tokens.size(), 2U) << "old workers keep theirs, new ones have one of the new token";
+  EXPECT_EQ(tokens.size(), 2U) << "old workers must keep their token, new workers use the new one";
   EXPECT_TRUE(tokens.contains(first_token));
   ASSERT_TRUE(eventually(kPatience, [&] { return service()["status"]["workers"].value("ready", 0) >= 3; })) << describe_state();
   const CommandResult shown = plane().kubectl({"get", "ms", "-n", name_space()});
@@ -89,7 +89,7 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
   std::istringstream head(shown.out.substr(0, shown.out.find('\n')));
   for (std::string column; head >> column;) columns += column + " ";
   EXPECT_EQ(columns, "NAME WORKERS READY GPUS TTFT-P95 TPOT-P95 ATTAINMENT COST/H AGE ") << shown.out;
-  EXPECT_TRUE(eventually(kPatience, [&] { return high.report().by_worker.size() >= 2; })) << "new workers take no request";
+  EXPECT_TRUE(eventually(kPatience, [&] { return high.report().by_worker.size() >= 2; })) << "new workers get no requests";
   const LoadReport heavy = high.stop();
   EXPECT_TRUE(heavy.failures.empty()) << heavy.describe();
   EXPECT_EQ(heavy.duplicates, 0) << heavy.describe();
@@ -107,18 +107,18 @@ TEST_F(ScalingLoopTest, ServesScalesAndGoes) {
       << describe_state();
   const CommandResult left =
       plane().kubectl({"get", "all,configmaps,secrets,leases,poddisruptionbudgets", "-n", name_space(), "-o", "name"});
-  EXPECT_EQ(left.out, "configmap/kube-root-ca.crt\n") << "something of the service is left";
+  EXPECT_EQ(left.out, "configmap/kube-root-ca.crt\n") << "objects of the service are left";
   const std::vector<AuditEvent> events = plane().audit_log();
   const auto pods_made = std::count_if(events.begin(), events.end(), [&](const AuditEvent& event) {
     return event.credential == controller.credential && event.verb == "create" && event.resource == "pods" && event.code == 201;
   });
   EXPECT_GE(pods_made, 3) << "the audit log does not show what the controller did";
   const std::vector<AuditEvent> refused = refusals();
-  EXPECT_TRUE(refused.empty()) << "the chart's RBAC refuses what the controller does:\n" << refusal_list(refused);
+  EXPECT_TRUE(refused.empty()) << "the chart's RBAC refuses requests of the controller:\n" << refusal_list(refused);
 }
 
-// Given examples/tiny.yaml as a newcomer applies it, but for the model's place (a volume instead of a folder), a worker answers
-// a chat request through the gateway and streams its first token before the last one is made.
+// Given examples/tiny.yaml with its model on a volume instead of in a folder; expects a worker to answer a chat request through
+// the gateway and to stream its first token before the last one is computed.
 TEST_F(LoopTest, ExampleServes) {
   const CommandResult model = run_command({build_path("/windlass-worker"), "model", "init", "--layers", "4", "--hidden", "256",
                                            "--seed", "1", plane().folder() + "/models/example"});
@@ -126,7 +126,7 @@ TEST_F(LoopTest, ExampleServes) {
   std::string example = read_text_file(source_path("/examples/tiny.yaml"));
   const std::string place = "file://./build/models/tiny";
   const std::size_t at = example.find("uri: " + place);
-  ASSERT_NE(at, std::string::npos) << "examples/tiny.yaml has another uri now";
+  ASSERT_NE(at, std::string::npos) << "examples/tiny.yaml has a different uri";
   example.replace(at + 5, place.size(), "pvc://models/example");
   const Controller controller = start_controller("controller-a");
   const std::string gateway = start_gateway({&controller});
@@ -147,7 +147,7 @@ TEST_F(LoopTest, ExampleServes) {
                    {"messages", json::array({{{"role", "user"}, {"content", "hello"}}})}}
                   .dump();
   call.timeout_s = 240;
-  // Whether the worker still runs the request when its first piece is here. A machine may be slow to look: then once more.
+  // Whether the worker still runs the request when its first piece arrives. A slow machine may check too late: then try again.
   const std::string worker = plane().list(pods_path())[0]["status"].value("podIP", "");
   const auto streams = [&] {
     bool running = false, first = true;
@@ -162,16 +162,16 @@ TEST_F(LoopTest, ExampleServes) {
     EXPECT_NE(answer.body.find("data: [DONE]"), std::string::npos);
     return running;
   };
-  EXPECT_TRUE(eventually(kPatience, streams)) << "the first piece comes when the answer is already made";
+  EXPECT_TRUE(eventually(kPatience, streams)) << "the first piece arrives only after the whole answer was computed";
   EXPECT_TRUE(plane().send("DELETE", "/apis/windlass.dev/v1alpha1/acceleratorclasses/local-cpu", nullptr).ok());
 }
 
-// Given a service that needs more accelerators than the node has, some pods stay Pending as unschedulable, those that fit
-// serve, and the service's conditions say so.
+// Given a service that needs more accelerators than the node has; expects the surplus pods to stay Pending as unschedulable,
+// the others to serve, and conditions that say so.
 TEST_F(LoopTest, UnschedulableWorkersDoNotFreezeTheOthers) {
   const Controller controller = start_controller("controller-a");
   const std::string gateway = start_gateway({&controller});
-  // Another tenant of the node leaves room for two workers.
+  // Another user of the node leaves room for two workers.
   apply(
       fmt::format("{{apiVersion: v1, kind: Pod, metadata: {{name: tenant}}, spec: {{terminationGracePeriodSeconds: 1, "
                   "containers: [{{name: main, image: \"{}\", "
@@ -190,8 +190,8 @@ TEST_F(LoopTest, UnschedulableWorkersDoNotFreezeTheOthers) {
   })) << describe_state();
 }
 
-// Given the API server killed and started again under load, no worker is lost or restarted, no request fails, and the
-// controller goes on: a change made afterwards is carried out.
+// Given the API server killed and restarted under load; expects no worker to be lost or restarted, no request to fail, and the
+// controller to carry out a later change.
 TEST_F(LoopTest, ApiServerRestartLosesNothing) {
   const Controller controller = start_controller("controller-a");
   const std::string gateway = start_gateway({&controller});
@@ -212,7 +212,7 @@ TEST_F(LoopTest, ApiServerRestartLosesNothing) {
   plane().stop_api_server(SIGKILL);
   const int answered = load.report().answered;
   EXPECT_TRUE(eventually(kPatience, [&] { return load.report().answered >= answered + 3; }))
-      << "requests wait for the API server: " << load.report().describe();
+      << "requests must not wait for the API server: " << load.report().describe();
   const auto started = plane().start_api_server();
   ASSERT_TRUE(started.ok()) << started.error().message;
 

@@ -1,4 +1,5 @@
-// The harness itself: the control plane schedules, the test kubelet runs, probes, restarts and ends pods as a real one would.
+// Tests the harness itself: the control plane schedules pods; the test kubelet runs, probes, restarts and ends them like a real
+// one.
 #include <csignal>
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ using std::chrono::seconds;
 
 class PlaneTest : public ClusterTest {
  protected:
-  // A pod of the shell image; `script` is what it runs.
+  // A pod with the shell image that runs `script`.
   static std::string shell_pod(const std::string& name, const std::string& script, const std::string& more = "") {
     return fmt::format(R"yaml(
 apiVersion: v1
@@ -32,7 +33,7 @@ spec:
                        name, kShellImage, json(script).dump(), more);
   }
 
-  // Of the first container; 0 before its first status.
+  // Restarts of the first container; 0 before its first status.
   static int restarts(const json& pod) {
     const json::json_pointer count("/status/containerStatuses/0/restartCount");
     return pod.is_object() && pod.contains(count) ? pod.at(count).get<int>() : 0;
@@ -44,7 +45,7 @@ spec:
   }
 };
 
-// Given a pod that asks for more accelerators than any node has, the scheduler leaves it Pending and says Unschedulable.
+// Given a pod that asks for more accelerators than any node has; expects the scheduler to leave it Pending as Unschedulable.
 TEST_F(PlaneTest, MoreAcceleratorsThanAllocatableStayPending) {
   apply(shell_pod("greedy", "exec sleep 1000",
                   fmt::format("    resources: {{limits: {{{}: {}}}}}\n", kGpuResource, kGpusOfNode + 1)));
@@ -54,8 +55,8 @@ TEST_F(PlaneTest, MoreAcceleratorsThanAllocatableStayPending) {
   EXPECT_NE(condition_object(pod("greedy"), "PodScheduled").value("message", "").find("Insufficient"), std::string::npos);
 }
 
-// Given a pod with variables, a config map and a host folder, its process sees them as Kubernetes says: fieldRef, $(NAME),
-// mounts.
+// Given a pod with variables, a config map and a host folder; expects its process to see them as in Kubernetes: fieldRef,
+// $(NAME), mounts.
 TEST_F(PlaneTest, ContainerSeesItsVariablesAndVolumes) {
   const std::string folder = plane().folder() + "/" + name_space();
   apply(fmt::format(R"yaml(
@@ -90,12 +91,12 @@ spec:
   EXPECT_EQ(read_text_file(folder + "/said"), fmt::format("ahoy {0}:8000 {0}:8000 \n", ip));
 }
 
-// Given a container that ends at once, it is started again with back-off, and the restarts are counted in its status.
+// Given a container that exits immediately; expects it to be restarted with back-off, and its status to count the restarts.
 TEST_F(PlaneTest, CrashingContainerIsRestarted) {
   apply(shell_pod("crasher", "exit 3"));
   ASSERT_TRUE(eventually(kPatience, [&] { return restarts(pod("crasher")) >= 2; })) << pod("crasher").dump(1);
   EXPECT_EQ(pod("crasher")["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 3);
-  // For the moment that a restarted container runs it is Ready; then it waits longer and longer.
+  // A restarted container is Ready for as long as it runs; then the back-off grows.
   EXPECT_TRUE(eventually(kPatience, [&] {
     const json object = pod("crasher");
     const json::json_pointer reason("/status/containerStatuses/0/state/waiting/reason");
@@ -104,7 +105,7 @@ TEST_F(PlaneTest, CrashingContainerIsRestarted) {
   })) << pod("crasher").dump(1);
 }
 
-// Given an image that the node does not have, the pod waits with ErrImagePull, and can be deleted.
+// Given an image that the node does not have; expects the pod to wait with ErrImagePull, and that it can be deleted.
 TEST_F(PlaneTest, UnknownImageWaits) {
   apply("{apiVersion: v1, kind: Pod, metadata: {name: lost}, spec: {containers: [{name: main, image: \"nowhere:1\"}]}}");
   ASSERT_TRUE(eventually(kPatience, [&] {
@@ -116,8 +117,8 @@ TEST_F(PlaneTest, UnknownImageWaits) {
   EXPECT_TRUE(eventually(kPatience, [&] { return pod("lost").is_null(); }));
 }
 
-// Given a pod that takes its time on SIGTERM, deletion waits for it, within the grace period; a finalizer keeps the object
-// until it is removed; one that ignores SIGTERM is killed when the grace period is over.
+// Given a pod that takes its time on SIGTERM; expects deletion to wait for it within the grace period. A finalizer keeps the
+// object until it is removed. A pod that ignores SIGTERM is killed after the grace period.
 TEST_F(PlaneTest, DeletionHonoursGraceAndFinalizers) {
   const std::string file = plane().folder() + "/" + name_space() + "-drained";
   const std::string yaml =
@@ -132,14 +133,14 @@ TEST_F(PlaneTest, DeletionHonoursGraceAndFinalizers) {
   ASSERT_TRUE(plane().send("DELETE", pods_path() + "/slow", nullptr).ok());
   ASSERT_TRUE(plane().send("DELETE", pods_path() + "/deaf?gracePeriodSeconds=2", nullptr).ok());
   EXPECT_TRUE(eventually(kPatience, [&] { return phase("slow") == "Succeeded"; })) << pod("slow").dump(1);
-  EXPECT_EQ(::access(file.c_str(), F_OK), 0) << "the process had no time to end in order";
+  EXPECT_EQ(::access(file.c_str(), F_OK), 0) << "the process had no time to end cleanly";
   EXPECT_TRUE(eventually(kPatience, [&] { return pod("deaf").is_null(); }));
   EXPECT_FALSE(pod("slow").is_null()) << "a finalizer was not honoured";
   ASSERT_TRUE(plane().send("PATCH", pods_path() + "/slow", {{"metadata", {{"finalizers", nullptr}}}}, merge).ok());
   EXPECT_TRUE(eventually(kPatience, [&] { return pod("slow").is_null(); }));
 }
 
-// Given a pod whose readiness answer comes and goes, its Ready condition follows.
+// Given a pod whose readiness endpoint succeeds and fails by turns; expects its Ready condition to follow.
 TEST_F(PlaneTest, ReadinessFollowsTheProbe) {
   const std::string folder = plane().folder() + "/" + name_space();
   std::string yaml = fmt::format(R"yaml(
@@ -172,7 +173,7 @@ spec:
   EXPECT_TRUE(eventually(kPatience, [&] { return condition_of(pod("server"), "Ready") == "False"; })) << pod("server").dump(1);
 }
 
-// Given a container whose liveness answer goes away, it is ended and started again.
+// Given a container whose liveness endpoint disappears; expects it to be restarted.
 TEST_F(PlaneTest, FailedLivenessRestartsTheContainer) {
   const std::string folder = plane().folder() + "/" + name_space();
   ASSERT_TRUE(run_command({"mkdir", "-p", folder}).ok());
@@ -197,7 +198,7 @@ spec:
   EXPECT_TRUE(eventually(kPatience, [&] { return restarts(pod("server")) >= 1; })) << pod("server").dump(1);
 }
 
-// Given a node agent that is killed, the processes of its pods go with it: a test that dies leaves nothing on the machine.
+// Given a node agent that is killed; expects its pods' processes to end: a test that dies leaves nothing on the machine.
 TEST_F(PlaneTest, KilledKubeletTakesItsProcesses) {
   const std::string file = plane().folder() + "/" + name_space() + "-pid";
   const auto kubelet =
@@ -224,11 +225,12 @@ spec:
   ASSERT_EQ(::kill(process, 0), 0);
   kubelet->signal(SIGKILL);
   EXPECT_TRUE(eventually(kPatience, [&] { return ::kill(process, 0) != 0; }));
-  // Nobody confirms this pod's deletion any more.
+  // Nobody is left to confirm this pod's deletion.
   EXPECT_TRUE(plane().send("DELETE", pods_path() + "/orphan?gracePeriodSeconds=0", nullptr).ok());
 }
 
-// Given an API server that is killed and started again, running pods keep their processes, and the kubelet serves new ones.
+// Given an API server that is killed and restarted; expects running pods to keep their processes, and the kubelet to run new
+// ones.
 TEST_F(PlaneTest, PodsOutliveTheApiServer) {
   apply(shell_pod("steady", "exec sleep 1000"));
   ASSERT_TRUE(eventually(kPatience, [&] { return condition_of(pod("steady"), "Ready") == "True"; }));
@@ -243,7 +245,7 @@ TEST_F(PlaneTest, PodsOutliveTheApiServer) {
   EXPECT_EQ(condition_of(steady, "Ready"), "True");
 }
 
-// Given an owner that is deleted, Kubernetes' garbage collection deletes what it owned.
+// Given an owner that is deleted; expects Kubernetes' garbage collection to delete its dependents.
 TEST_F(PlaneTest, GarbageCollectionFollowsOwners) {
   apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: owner}}");
   const std::string base = "/api/v1/namespaces/" + name_space() + "/configmaps";

@@ -1,5 +1,5 @@
-// Reads tests/golden/bad_objects.yaml, whose head says what the table means. Used by tests/unit/controller/api and
-// tests/cluster.
+// Loads tests/golden/bad_objects.yaml, a table of invalid Kubernetes objects; its header explains the format. Used by
+// tests/unit/controller/api and tests/cluster.
 #pragma once
 
 #include <fstream>
@@ -16,18 +16,18 @@ namespace windlass::fakes {
 
 struct ExpectedError {
   std::string path;
-  std::string error_class;  // a cause's reason, or "UnknownField"
-  std::string message;      // a CEL rule's message; empty where none is expected word for word
+  std::string error_class;  // the cause's reason, or "UnknownField"
+  std::string message;      // a CEL rule's message; empty if the exact text does not matter
 };
 
 struct BadObject {
   std::string name;
-  nlohmann::json object;  // the base with its patch
+  nlohmann::json object;  // the base object with its patch applied
   std::vector<ExpectedError> errors;
 };
 
 struct BadObjectTable {
-  std::vector<nlohmann::json> good;  // the bases
+  std::vector<nlohmann::json> good;  // the base objects
   std::vector<BadObject> cases;
 };
 
@@ -39,7 +39,7 @@ inline std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// source_dir: source_path(). Throws what is wrong with the table: a test can't go on without it.
+// `source_dir`: source_path(). Throws if the table is invalid; a test cannot continue without it.
 inline BadObjectTable load_bad_objects(const std::string& source_dir) {
   const std::string path = source_dir + "/tests/golden/bad_objects.yaml";
   const auto table = api::yaml_to_json(read_text(path), path);

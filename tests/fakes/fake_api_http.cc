@@ -1,4 +1,4 @@
-// The wire: URLs in, Status and objects out.
+// The HTTP side of FakeApiServer: parses URLs and returns objects or a Status.
 #include <algorithm>
 #include <utility>
 
@@ -36,7 +36,7 @@ HttpResponse refusal_response(const Refusal& refusal) {
 
 namespace {
 
-// A broken escape stays as it is.
+// A broken escape is kept as it is.
 std::string decoded(const std::string& text, bool plus_is_space = false) {
   return percent_decoded(text, plus_is_space).value_or(text);
 }
@@ -97,7 +97,7 @@ std::set<std::string> finalizers_of(const json& object) {
   return out;
 }
 
-// What of a pod's spec may still change once it exists.
+// The fields of a pod's spec that may still change after its creation.
 json frozen_pod_spec(const json& pod) {
   json spec = pod.value("spec", json::object());
   for (const char* field : {"nodeName", "tolerations", "activeDeadlineSeconds", "terminationGracePeriodSeconds"})
@@ -117,7 +117,7 @@ void with_pod_defaults(json& pod) {
   pod["status"] = {{"phase", "Pending"}};
 }
 
-// The part that server-side apply sees: no identity, nothing that the server writes itself.
+// The fields that server-side apply manages: neither the identity nor anything that only the server writes.
 json applied_fields(json object) {
   object.erase("apiVersion");
   object.erase("kind");

@@ -1,4 +1,4 @@
-// What the files of the fake API server share among themselves; not for tests.
+// Internals shared by the source files of FakeApiServer. Tests must not include this.
 #pragma once
 
 #include <map>
@@ -35,7 +35,7 @@ struct FakeApiServer::Write {
   Route route;
   const kube::HttpRequest* request = nullptr;
   nlohmann::json body;
-  bool versioned = false;  // it names the resourceVersion that it may change
+  bool versioned = false;  // it names the resourceVersion that it expects
 
   [[nodiscard]] Key key() const { return {route.name_space, route.name}; }
   [[nodiscard]] bool dry_run() const { return route.get("dryRun") == "All"; }

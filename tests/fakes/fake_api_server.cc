@@ -1,4 +1,4 @@
-// The server's state: storing, deleting, history, and the test's own hand on it.
+// State of FakeApiServer: storage, deletion and history, and the methods with which a test changes the state directly.
 #include "tests/fakes/fake_api_server.h"
 
 #include <algorithm>
@@ -101,7 +101,7 @@ json container_status(const json& container, const PodReport& report, double wal
   return status;
 }
 
-// Whether the objects say the same, metadata and status apart.
+// Whether two objects are equal, ignoring metadata and status.
 bool same_but_for_status(const json& a, const json& b) {
   const auto covers = [](const json& one, const json& other) {
     return std::all_of(one.items().begin(), one.items().end(), [&](const auto& field) {
@@ -198,7 +198,7 @@ FakeApiServer::Shared FakeApiServer::store(const Kind& kind, const Key& key, jso
       metadata["generation"] = same_but_for_status(*stored.object, next) ? generation : generation + 1;
     }
     metadata["resourceVersion"] = before.at("resourceVersion");
-    if (next == *stored.object) return stored.object;  // a write that changes nothing makes no version
+    if (next == *stored.object) return stored.object;  // a write that changes nothing creates no new version
   }
   metadata["resourceVersion"] = std::to_string(++version_);
   auto before = stored.object;

@@ -2,18 +2,18 @@
 //
 // It speaks the wire protocol (method, URL, body) of the resources it knows: list with paging, watch with bookmarks and
 // compacted history (410), create, replace, patch (merge, JSON, strategic by merge keys), server-side apply with field owners,
-// status subresources, finalizers, grace periods, preconditions and owner-reference garbage collection. Time is virtual:
-// nothing moves but by set_now() and by the calls made. Deterministic for one seed and one order of calls; single-threaded.
+// status subresources, finalizers, grace periods, preconditions and owner-reference garbage collection. Time is virtual: it
+// advances only through set_now() and simulated latency. Deterministic for one seed and one order of calls; single-threaded.
 //
 //   FakeApiServer api({.seed = 7});
-//   auto transport = api.connect("controller-a");          // one client's wire, with faults of its own
+//   auto transport = api.connect("controller-a");          // one client's connection, with its own faults
 //   kube::KubeClient client(*transport, api.url(), *credentials);
 //   api.seed_object(R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}})"_json);
 //   api.kubelet_set("default", "chat-0", {.phase = "Running", .ready = true, .pod_ip = "127.0.0.5"});
 //   transport->faults.cut_watch = 0.05;
 //
-// Methods without "faults" in their way (seed_object, object, objects, edit, ...) are the test's own hand: they never fail by
-// chance and bypass hooks. Streams refer to their server and must be destroyed before it.
+// A test changes the state directly with seed_object, object, objects, edit and the like: these never fail at random and skip
+// the hooks. Streams refer to their server and must be destroyed before it.
 #pragma once
 
 #include <cstdint>
@@ -38,47 +38,46 @@ namespace windlass::fakes {
 
 struct FakeApiOptions {
   std::uint64_t seed = 1;
-  double wall_epoch_s = 1767225600;  // Unix seconds at now = 0 (2026-01-01), for creationTimestamp and the like
-  double bookmark_every_s = 60;      // a bookmark on each watch that asked for them
+  double wall_epoch_s = 1767225600;  // Unix seconds at now = 0 (2026-01-01), for creationTimestamp and similar fields
+  double bookmark_every_s = 60;      // interval of bookmarks on each watch that asked for them
   std::size_t history = 1000;        // watch events kept; older versions are Gone
-  std::string token = {};            // a bearer token that every request must carry; empty: none
+  std::string token = {};            // bearer token that every request must carry; empty: none
 };
 
-// How often (probability per request or per poll) things go wrong on one client's wire. All zero: a perfect network.
+// Probabilities (per request or per poll) of faults on one client's connection. All zero: a perfect network.
 struct FaultRates {
   double drop_before = 0;      // the request never arrives: transport error, nothing applied
-  double drop_after = 0;       // the request is applied, the answer is lost: transport error
+  double drop_after = 0;       // the request is applied, the response is lost: transport error
   double error_429 = 0;        // refused with Retry-After, nothing applied
-  int retry_after_s = 1;       // of a 429
+  int retry_after_s = 1;       // of a 429 response
   double error_500 = 0;        // refused, nothing applied
   double error_503 = 0;        // refused, nothing applied
   double cut_watch = 0;        // per poll of a stream: the connection breaks (Error)
   double end_watch = 0;        // per poll: the server ends the watch cleanly
-  double garble_watch = 0;     // per event: the line arrives broken
-  double duplicate_event = 0;  // per event: it comes twice
-  double late_watch = 0;       // per opened watch: its events come up to late_watch_s after they happened, in their order
+  double garble_watch = 0;     // per event: the line arrives corrupted
+  double duplicate_event = 0;  // per event: it arrives twice
+  double late_watch = 0;       // per opened watch: its events arrive up to late_watch_s late, in order
   double late_watch_s = 5;
-  double half_open_watch = 0;  // per opened watch: from some moment on nothing more arrives and no end is seen
+  double half_open_watch = 0;  // per opened watch: at some point events stop, but the stream never ends
   double refuse_watch = 0;     // per opened watch: transport error
-  double stale_list =
-      0;  // per list: an older state of the server (its own older resourceVersion), as an API server's cache gives
-  double gone_watch = 0;   // per opened watch: 410, whatever the version
-  double split_bytes = 0;  // per poll: only a part of the bytes that are ready arrives
-  double latency_s = 0;    // virtual: each request calls FakeApiServer::on_elapse with a time uniform in [0, 2 * latency_s]
+  double stale_list = 0;       // per list: returns an older state (with its own resourceVersion), as an API server's cache may
+  double gone_watch = 0;       // per opened watch: 410, whatever the version
+  double split_bytes = 0;      // per poll: only some of the available bytes arrive
+  double latency_s = 0;        // virtual: each request calls FakeApiServer::on_elapse with a time uniform in [0, 2 * latency_s]
 };
 
 class FakeApiServer;
 
-// One client's wire to the server.
+// One client's connection to the server.
 class FakeConnection final : public kube::HttpTransport {
  public:
   FaultRates faults;
   bool partitioned =
-      false;  // nothing passes (each try costs its timeout when there is latency); open streams stay silent for good
+      false;  // nothing gets through (with latency, each try costs its timeout); open streams stay silent forever
   std::function<bool(const kube::HttpRequest&)> drop_request;  // true: lost before it arrives
 
-  // Also for other addresses than the API server's: the first whose prefix fits the URL answers (a worker's /metrics, a
-  // gateway). Faults' drop_before and latency apply to them as well.
+  // Routes other addresses than the API server's (a worker's /metrics, a gateway). The first prefix that matches the URL
+  // answers. The faults drop_before and latency apply here as well.
   void route(std::string url_prefix, std::function<Result<kube::HttpResponse>(const kube::HttpRequest&)> handler);
   void unroute(const std::string& url_prefix);
 
@@ -91,10 +90,10 @@ class FakeConnection final : public kube::HttpTransport {
     int status = 0;  // 0: a transport error
     double at_s = 0;
   };
-  [[nodiscard]] const std::vector<Sent>& log() const { return log_; }  // requests in order, streams too
+  [[nodiscard]] const std::vector<Sent>& log() const { return log_; }  // requests in order, including streams
   void clear_log() { log_.clear(); }
   [[nodiscard]] int open_streams() const;
-  // Breaks every open stream now; `half_open`: they fall silent instead.
+  // Breaks every open stream now. With `half_open` they fall silent instead.
   void cut_streams(bool half_open = false);
 
  private:
@@ -120,31 +119,31 @@ class FakeConnection final : public kube::HttpTransport {
   std::set<class FakeStream*> streams_;
 };
 
-// What a kubelet reports of a pod.
+// A pod's state as reported by its kubelet.
 struct PodReport {
   std::string phase = "Running";  // Pending | Running | Succeeded | Failed
   bool ready = false;
-  std::string pod_ip = {};  // empty: kept as it is
-  std::string node = {};    // empty: kept as it is
+  std::string pod_ip = {};  // empty: unchanged
+  std::string node = {};    // empty: unchanged
   int restarts = 0;
-  std::string waiting_reason = {};  // "CrashLoopBackOff", "ImagePullBackOff": containers wait with it
+  std::string waiting_reason = {};  // why containers wait: "CrashLoopBackOff", "ImagePullBackOff"
   std::string waiting_message = {};
-  std::string last_end_reason = {};   // why the container's previous run ended: "OOMKilled", "Error"; empty: it had none
+  std::string last_end_reason = {};   // why the container's previous run ended: "OOMKilled", "Error"; empty: no previous run
   std::string reason = {};            // of the whole pod: "Evicted", "NodeLost"
   std::optional<int> exit_code = {};  // of a terminated container (Succeeded, Failed)
   std::string unschedulable = {};     // message of PodScheduled=False/Unschedulable; empty: scheduled once `node` is known
 };
 
-// A refusal: what the Status says.
+// An error that the server returns as a Status.
 struct Refusal {
   int code = 403;
   std::string reason = "Forbidden";
   std::string message = {};
-  std::vector<std::pair<std::string, std::string>> causes = {};  // field, message
+  std::vector<std::pair<std::string, std::string>> causes = {};  // (field, message)
   int retry_after_s = 1;                                         // the header of a 429 or 503
 };
 
-// The refusal that a ResourceQuota gives ("... is forbidden: exceeded quota: ...").
+// The error that a ResourceQuota causes ("... is forbidden: exceeded quota: ...").
 [[nodiscard]] Refusal exceeded_quota(const std::string& detail);
 
 struct WriteAttempt {
@@ -152,9 +151,9 @@ struct WriteAttempt {
   std::string verb;    // create | update | patch | apply | delete
   kube::Resource resource;
   std::string subresource;
-  nlohmann::json object;   // as it would be stored; for delete: as it stands
+  nlohmann::json object;   // as it would be stored; for a delete: as it is stored now
   nlohmann::json before;   // null for a create
-  bool versioned = false;  // it named the resourceVersion that it was decided from: as it came through, nobody wrote since
+  bool versioned = false;  // it named the resourceVersion it was based on: if it succeeded, nobody else wrote in between
 };
 
 class FakeApiServer {
@@ -171,12 +170,12 @@ class FakeApiServer {
   [[nodiscard]] double now() const { return now_; }
   void set_now(double now_s);
   [[nodiscard]] double wall_now() const { return options_.wall_epoch_s + now_; }
-  std::function<void(double)> on_elapse;  // latency: default advances now() by that much
+  std::function<void(double)> on_elapse;  // called for latency; by default advances now() by that many seconds
 
-  // --- the world, by the test's own hand
-  // Known from the start: every resource of controller/kube/resource.h. `has_status`: status is a subresource.
+  // --- the state, changed directly by the test
+  // Every resource of controller/kube/resource.h is known from the start. `has_status`: status is a subresource.
   void add_resource(const kube::Resource& resource, bool has_status);
-  // Creates or replaces, found by apiVersion and kind; a status given is kept. Answers with what is stored.
+  // Creates or replaces the object with this apiVersion, kind and name; keeps a given status. Returns the stored object.
   nlohmann::json seed_object(nlohmann::json object);
   [[nodiscard]] std::optional<nlohmann::json> object(const kube::Resource& resource, const std::string& name_space,
                                                      const std::string& name) const;
@@ -186,15 +185,15 @@ class FakeApiServer {
                                                  const std::string& label_selector = "") const {
     return objects(kube::resources::kPods, name_space, label_selector);
   }
-  // Shows each object in place, in the order of (namespace, name). The objects must not be changed meanwhile.
+  // Calls back with each object in place, ordered by (namespace, name). The callback must not change the objects.
   void visit(const kube::Resource& resource, const std::function<void(const nlohmann::json&)>& see) const;
-  // The object where it stands, until the next change; nullptr: there is none.
+  // The stored object, valid until the next change; nullptr if it does not exist.
   [[nodiscard]] const nlohmann::json* peek(const kube::Resource& resource, const std::string& name_space,
                                            const std::string& name) const;
-  // Changes anything in place, status included; false: there is no such object.
+  // Changes any field in place, status included; false if the object does not exist.
   bool edit(const kube::Resource& resource, const std::string& name_space, const std::string& name,
             const std::function<void(nlohmann::json&)>& change);
-  // Deletes as `kubectl delete` would (finalizers and grace hold); `force`: at once. false: there is no such object.
+  // Deletes as `kubectl delete` does: finalizers and the grace period apply unless `force`. False if the object does not exist.
   bool delete_object(const kube::Resource& resource, const std::string& name_space, const std::string& name,
                      bool force = false);
   [[nodiscard]] std::uint64_t version() const { return version_; }  // the newest resourceVersion
@@ -202,23 +201,23 @@ class FakeApiServer {
 
   // --- as the kubelet
   bool kubelet_set(const std::string& name_space, const std::string& name, const PodReport& report);
-  // Confirms that a pod which is being deleted has ended; it goes once no finalizer holds it. false: none such, or not
-  // deleting.
+  // Confirms that a terminating pod has ended; the object goes once no finalizer holds it. False if there is no such pod or it
+  // is not terminating.
   bool kubelet_finish_deletion(const std::string& name_space, const std::string& name);
   // Pods with a deletionTimestamp whose end the kubelet has not confirmed.
   [[nodiscard]] std::vector<nlohmann::json> terminating_pods() const;
-  // Binds pods without a node to `node` (of which the test says that they fit); answers how many.
+  // Binds pods without a node to `node`, if the test's predicate says that they fit. Returns the number bound.
   int schedule_pending(const std::string& node, const std::function<bool(const nlohmann::json&)>& fits = {});
 
   // --- as the controller manager
-  // One pass of the garbage collector: deletes dependents whose owners are gone. Answers with the number of deletions begun.
+  // One pass of the garbage collector: deletes dependents whose owners are gone. Returns the number of deletions started.
   int collect_garbage();
 
   // --- hooks and history
   std::function<std::optional<Refusal>(const WriteAttempt&)>
-      admit;                                          // asked before each write by a connection: quotas, validation
-  std::function<void(const WriteAttempt&)> on_write;  // told of each write by a connection that was applied
-  void compact();                                     // forgets all history: every watch from an older version gets 410
+      admit;                                          // called before each write through a connection: quotas, validation
+  std::function<void(const WriteAttempt&)> on_write;  // called after each write through a connection
+  void compact();                                     // drops the history: every watch from an older version gets 410
   struct Change {
     std::uint64_t version = 0;
     std::string type;  // ADDED | MODIFIED | DELETED
@@ -243,8 +242,8 @@ class FakeApiServer {
     FieldOwners owners;  // for server-side apply
   };
   struct Route;  // a parsed URL
-  struct Page;   // what is left of a paged list
-  struct Write;  // one mutating request on its way
+  struct Page;   // the rest of a paged list
+  struct Write;  // one mutating request in progress
 
   std::optional<Route> parse(const std::string& url) const;
   kube::HttpResponse handle(const std::string& client, const kube::HttpRequest& request, bool stale);
@@ -255,13 +254,13 @@ class FakeApiServer {
   kube::HttpResponse handle_patch(Write& write);
   kube::HttpResponse handle_apply(Write& write);
   kube::HttpResponse handle_delete(Write& write);
-  // The rules that every change of an existing object obeys; then stores it.
+  // Checks the rules for changing an existing object, then stores it.
   kube::HttpResponse replace(Write& write, nlohmann::json next, std::optional<FieldOwners> owners);
   kube::HttpResponse insert(Write& write, nlohmann::json object, std::optional<FieldOwners> owners);
   std::optional<kube::HttpResponse> refused(Write& write, const std::string& verb, const nlohmann::json& next);
   void applied(Write& write, const std::string& verb, const nlohmann::json& next, const nlohmann::json& before = {});
 
-  // Stores `next`, with identity, version and generation as the rules have them.
+  // Stores `next` and sets its identity, version and generation.
   Shared store(const Kind& kind, const Key& key, nlohmann::json next);
   void erase(const Kind& kind, const Key& key);
   void begin_deletion(const Kind& kind, const Key& key, std::optional<std::int64_t> grace_s, const std::string& propagation);
@@ -278,7 +277,7 @@ class FakeApiServer {
   std::uint64_t version_ = 1;
   std::uint64_t uids_ = 0;
   std::size_t writes_ = 0;
-  std::uint64_t compacted_ = 0;  // versions up to here are forgotten
+  std::uint64_t compacted_ = 0;  // versions up to this one are dropped
   std::vector<Kind> kinds_;
   std::map<std::string, std::map<Key, Stored>> objects_;  // by "group/plural"
   std::deque<Change> history_;

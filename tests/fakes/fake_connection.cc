@@ -1,4 +1,4 @@
-// One client's wire: faults, latency, and watch streams.
+// One client's connection to FakeApiServer: faults, latency and watch streams.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ Error lost(const std::string& what) { return {ErrorCode::kUnavailable, "connecti
 
 }  // namespace
 
-// A watch. It reads the server's history from where it stands; nothing is copied ahead of time.
+// A watch. It reads the server's history from its cursor; nothing is copied ahead of time.
 class FakeStream final : public HttpStream {
  public:
   FakeStream(FakeConnection& connection, FakeApiServer::Route route)
@@ -34,7 +34,7 @@ class FakeStream final : public HttpStream {
     connection_->streams_.insert(this);
     std::string from = route_.get("resourceVersion");
     if (from.empty() || from == "0") {
-      // No version: the state first, as ADDED events, then what follows.
+      // Without a version: first the state as ADDED events, then the changes.
       for (const auto& [key, object] : server_.state_at(*route_.kind, server_.version_)) {
         if (route_.selects(*object)) ready_ += line("ADDED", *object);
       }
@@ -123,7 +123,7 @@ class FakeStream final : public HttpStream {
       bool was = first->before && route_.selects(*first->before);
       bool is = first->type != "DELETED" && route_.selects(*first->object);
       if (!was && !is) continue;
-      // An object that leaves the selection is DELETED for this watcher, one that enters it ADDED.
+      // If an object stops matching the selector, this watcher sees DELETED; if it starts to match, ADDED.
       const std::string event = line(!was ? "ADDED" : is ? "MODIFIED" : "DELETED", *first->object);
       ready_ += event;
       if (connection_->chance(connection_->faults.duplicate_event)) ready_ += event;
@@ -150,8 +150,8 @@ class FakeStream final : public HttpStream {
   std::uint64_t cursor_ = 0;
   int status_ = 200;
   std::string ready_;
-  bool heard_ = false;  // the head has arrived
-  bool ended_ = false;  // the server has closed; ready_ may still hold bytes
+  bool heard_ = false;  // the response head has arrived
+  bool ended_ = false;  // the server has closed the stream; ready_ may still hold bytes
   bool broken_ = false;
   bool silent_ = false;
 };
@@ -255,7 +255,7 @@ Result<std::unique_ptr<HttpStream>> FakeConnection::stream(const HttpRequest& re
   HttpResponse refusal = refusal_response({404, "NotFound", "the server could not find the requested resource", {}});
   bool refused = !route;
   if (!refused) {
-    HttpRequest probe = request;  // the same checks (the token) as any request's
+    HttpRequest probe = request;  // the same checks (the token) as for any request
     probe.url = server_.url() + "/readyz";
     if (HttpResponse checked = server_.handle(name_, probe, false); checked.status != 200) {
       refusal = checked;
@@ -266,7 +266,7 @@ Result<std::unique_ptr<HttpStream>> FakeConnection::stream(const HttpRequest& re
     } else if (std::string from = route->get("resourceVersion");
                chance(faults.gone_watch) ||
                (!from.empty() && from != "0" && std::stoull(from) < server_.compacted_ && chance(0.5))) {
-      // A real server says so in the response or as the first event; either comes here.
+      // A real server sends this in the response or as the first event; both happen here.
       refusal = refusal_response({410, "Expired", "too old resource version: " + from, {}});
       refused = true;
     }

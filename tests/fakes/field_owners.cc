@@ -1,4 +1,4 @@
-// Leaves, conflicts and merges.
+// Field ownership for FakeApiServer: listing leaves, finding conflicts, merging.
 #include "tests/fakes/field_owners.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using nlohmann::json;
 
 constexpr char kSeparator = '\x1f';
 
-// The key of a list's items, by the name of the field that holds the list; "" for a set of plain values.
+// The merge key of a list's items, by the name of the list's field; "" for a set of plain values.
 std::optional<std::string> list_key(const std::string& field) {
   static const std::map<std::string, std::string> kKeys{
       {"containers", "name"},     {"initContainers", "name"},    {"volumes", "name"},    {"env", "name"},
@@ -90,7 +90,7 @@ json* child_at(json& at, const std::string& step, bool make) {
 }
 
 const json* lookup(const json& root, const std::string& path) {
-  json* at = const_cast<json*>(&root);  // child_at changes nothing unless it may make
+  json* at = const_cast<json*>(&root);  // child_at changes nothing unless it is allowed to create
   for (const std::string& step : steps_of(path)) {
     at = child_at(*at, step, false);
     if (at == nullptr) return nullptr;
@@ -104,7 +104,7 @@ void set_at(json& root, const std::string& path, const json& value) {
   *at = value;
 }
 
-// Removes the leaf and every parent that it leaves empty.
+// Removes the leaf and every parent that becomes empty.
 bool remove_at(json& at, const std::vector<std::string>& steps, std::size_t index) {
   if (index == steps.size()) return true;
   json* child = child_at(at, steps[index], false);
@@ -120,7 +120,7 @@ bool remove_at(json& at, const std::vector<std::string>& steps, std::size_t inde
       }
     }
   }
-  return at.empty() && index > 1;  // the top fields (spec, status, metadata) stay
+  return at.empty() && index > 1;  // the top-level fields (spec, status, metadata) stay
 }
 
 bool is_item_key(const std::vector<std::string>& steps) {
@@ -159,14 +159,14 @@ ApplyOutcome apply_fields(const json& before, const FieldOwners& owners, const j
   for (auto& [path, managers] : outcome.owners) {
     if (leaves.count(path) == 0 && managers.erase(manager) > 0 && managers.empty()) dropped.push_back(steps_of(path));
   }
-  // An item's key goes last: without it the item's other fields could no longer be found.
+  // Remove an item's key last: without it, the item's other fields cannot be found.
   std::stable_partition(dropped.begin(), dropped.end(), [](const auto& steps) { return !is_item_key(steps); });
   for (const auto& steps : dropped) remove_at(outcome.object, steps, 0);
   std::erase_if(outcome.owners, [](const auto& entry) { return entry.second.empty(); });
   for (const auto& [path, value] : leaves) {
     const json* held = lookup(outcome.object, path);
     auto& managers = outcome.owners[path];
-    if (held != nullptr && *held != value) managers.clear();  // forced: taken from the others
+    if (held != nullptr && *held != value) managers.clear();  // forced: taken from the other managers
     managers.insert(manager);
     set_at(outcome.object, path, value);
   }

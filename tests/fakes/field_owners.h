@@ -1,7 +1,8 @@
-// Fields by path, and who owns them: what server-side apply and strategic merge patches need. Pure functions on JSON.
+// Tracks which manager owns each field of an object, as server-side apply and strategic merge patches need it. Pure functions
+// on JSON.
 //
-// A path's steps are field names, and for lists that Kubernetes keys (containers by name, conditions by type, ...) the item's
-// key; every other list is atomic: one leaf.
+// A path consists of field names and, for lists that Kubernetes keys (containers by name, conditions by type, ...), the item's
+// key. Every other list is atomic: one leaf.
 #pragma once
 
 #include <map>
@@ -15,7 +16,7 @@ namespace windlass::fakes {
 
 using FieldOwners = std::map<std::string, std::set<std::string>>;  // managers by leaf path
 
-// Every leaf of `value` by its path.
+// Every leaf of `value`, by path.
 [[nodiscard]] std::map<std::string, nlohmann::json> leaves_of(const nlohmann::json& value);
 
 struct FieldConflict {
@@ -33,10 +34,10 @@ struct ApplyOutcome {
 [[nodiscard]] ApplyOutcome apply_fields(const nlohmann::json& before, const FieldOwners& owners, const nlohmann::json& fields,
                                         const std::string& manager, bool force);
 
-// After another kind of write: what changed belongs to `manager` alone, what is gone to nobody.
+// Updates the owners after any other kind of write: `manager` alone owns the changed fields, nobody the removed ones.
 void take_ownership(FieldOwners& owners, const nlohmann::json& before, const nlohmann::json& after, const std::string& manager);
 
-// A strategic merge patch: as a merge patch, but keyed lists are merged by key ("$patch": "delete" removes an item).
+// A strategic merge patch: like a merge patch, but merges keyed lists by key ("$patch": "delete" removes an item).
 [[nodiscard]] nlohmann::json strategic_merge(nlohmann::json target, const nlohmann::json& patch, const std::string& field = "");
 
 }  // namespace windlass::fakes

@@ -1,4 +1,4 @@
-// Selectors, term by term.
+// Parses and evaluates selectors term by term.
 #include "tests/fakes/selectors.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
-// Splits at commas that stand outside parentheses.
+// Splits at commas outside parentheses.
 std::vector<std::string> terms_of(const std::string& selector) {
   std::vector<std::string> terms;
   std::string term;

@@ -1,4 +1,4 @@
-// Label and field selectors as the API server reads them. Pure functions.
+// Label and field selectors with the API server's syntax. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace windlass::fakes {
 // "a=b,c!=d,e in (f,g),h notin (i),j,!k"; empty selects everything.
 [[nodiscard]] bool labels_match(const nlohmann::json& object, const std::string& selector);
 
-// "metadata.name=x,status.phase!=Running": any path of the object; a field that is absent reads as "".
+// "metadata.name=x,status.phase!=Running": any path of the object; an absent field counts as "".
 [[nodiscard]] bool fields_match(const nlohmann::json& object, const std::string& selector);
 
 }  // namespace windlass::fakes

@@ -1,4 +1,4 @@
-// One target as libFuzzer calls it; WINDLASS_FUZZ_TARGET is its name.
+// libFuzzer's entry point for one target, named by WINDLASS_FUZZ_TARGET.
 #include <cstddef>
 #include <cstdint>
 

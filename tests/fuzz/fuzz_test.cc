@@ -1,4 +1,4 @@
-// Each target over its corpus: seeds that a person wrote, and what scripts/fuzz found.
+// Runs each fuzz target over its corpus: handwritten seeds, and inputs that scripts/fuzz found.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -19,7 +19,7 @@ struct Named {
 
 class Corpus : public ::testing::TestWithParam<Named> {};
 
-// Given every file of a corpus, whole and cut short, expects what the target says of its bytes.
+// Given every file of a corpus, whole and truncated; expects the target's conditions to hold.
 TEST_P(Corpus, HoldsNoFaults) {
   const auto folder = std::filesystem::path(source_path("/tests/fuzz/corpus")) / GetParam().name;
   int files = 0;
@@ -27,7 +27,7 @@ TEST_P(Corpus, HoldsNoFaults) {
     std::ifstream in(entry.path(), std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
     SCOPED_TRACE(entry.path().string());
-    // Also cut short, as networks do it.
+    // Truncated as well, as networks do it.
     for (std::size_t n = 0; n <= bytes.size(); n += 1 + bytes.size() / 50)
       GetParam().target(std::string_view(bytes).substr(0, n));
     GetParam().target(bytes);

@@ -1,4 +1,4 @@
-// What the gateway and every server of ours read.
+// Fuzz targets for input of the gateway and of all our HTTP servers.
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -28,7 +28,7 @@ void http_head(std::string_view bytes) {
   parser.header_limit(static_cast<std::uint32_t>(bytes.size() + 1));
   parser.put(net::asio::buffer(bytes.data(), bytes.size()), error);
   if (!parser.is_header_done()) return;
-  // What passed is framed in one way, and says so to Beast alike.
+  // An accepted head is framed in exactly one way, and Beast agrees.
   const auto& head = parser.get();
   require(head.count(http::field::host) == 1 || (head.version() == 10 && head.count(http::field::host) == 0));
   require(head.count(http::field::content_length) + head.count(http::field::transfer_encoding) <= 1);
@@ -43,7 +43,7 @@ void completion_request(std::string_view bytes) {
   require(after.at("model") == inspected.head.model);
   if (!inspected.head.stream || inspected.head.include_usage) return require(inspected.head.upstream_body == bytes);
   require(after.at("stream_options").at("include_usage") == true);
-  // Nothing else is changed.
+  // Nothing else has changed.
   after["stream_options"].erase("include_usage");
   if (before.contains("stream_options") && before["stream_options"].is_object()) {
     before["stream_options"].erase("include_usage");

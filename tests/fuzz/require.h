@@ -1,11 +1,11 @@
-// What a target says of its bytes.
+// Conditions that fuzz targets check.
 #pragma once
 
 #include <cstdlib>
 
 namespace windlass::fuzz {
 
-// Ends the program where it does not hold; what called it stands in the sanitizer's trace.
+// Aborts if the condition is false; the sanitizer's trace shows the caller.
 inline void require(bool holds) {
   if (!holds) std::abort();
 }

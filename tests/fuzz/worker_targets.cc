@@ -1,4 +1,4 @@
-// What a worker reads.
+// Fuzz targets for input of a worker.
 #include <algorithm>
 #include <span>
 #include <vector>

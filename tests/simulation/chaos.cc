@@ -1,4 +1,4 @@
-// See chaos.h.
+// Implements chaos.h.
 #include "tests/simulation/chaos.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using kube::resources::kModelServices;
 using kube::resources::kPods;
 using nlohmann::json;
 
-// What would keep the service from being served although nothing is wrong with it.
+// Reverts the edits that keep a healthy service from being served.
 void undo_harm(json& spec) {
   spec["scaling"]["mode"] = "Apply";
   spec["scaling"].erase("maxCostPerHour");
@@ -86,7 +86,7 @@ void Chaos::add_process_faults() {
   add("controller pause", plan.controller_pause_per_s, [=, this](Rng& random) {
     SimController* one = one_of(random);
     const double seconds = random.uniform(3, 60);
-    journal_.note(timeline_.now_s(), "{} stands still for {:.0f} s", one->name(), seconds);
+    journal_.note(timeline_.now_s(), "{} pauses for {:.0f} s", one->name(), seconds);
     one->pause_until(timeline_.now_s() + seconds);
   });
   add("wall clock jump", plan.wall_jump_per_s, [=, this](Rng& random) {
@@ -114,7 +114,7 @@ void Chaos::add_process_faults() {
       for (SimController* one : controllers_) one->partition(false);
     });
   });
-  // Old versions are forgotten: every watch that begins from one gets 410.
+  // Drops old versions: every watch that starts from one gets 410.
   add("compaction", plan.wire.gone_watch > 0 ? 0.02 : 0, [this](Rng&) {
     if (!cluster_.api_down) api_.compact();
   });
@@ -256,7 +256,7 @@ void Chaos::edit_one(Rng& random) {
       return;
     }
     default: {
-      edit(name, "a model that no pod can be made from", [](json& spec) { spec["model"]["uri"] = "hf://some/model"; });
+      edit(name, "a model that no pod can load", [](json& spec) { spec["model"]["uri"] = "hf://some/model"; });
       after(random.uniform(5, 60),
             [this, name] { edit(name, "the model again", [](json& spec) { spec["model"]["uri"] = "pvc://models/llama"; }); });
       return;
@@ -275,7 +275,7 @@ void Chaos::recreate(Rng& random) {
   invariants_.service_deleted(uid);
   timeline_.after(random.uniform() < 0.5 ? 0.1 : random.uniform(1, 60), [this, name, spec = spec]() mutable {
     if (!on_) undo_harm(spec);
-    journal_.note(timeline_.now_s(), "a person creates {} anew", name);
+    journal_.note(timeline_.now_s(), "a person creates {} again", name);
     invariants_.spec_changed(api_.seed_object({{"apiVersion", "windlass.dev/v1alpha1"},
                                                {"kind", "ModelService"},
                                                {"metadata", {{"name", name}, {"namespace", kNamespace}}},
@@ -286,8 +286,8 @@ void Chaos::recreate(Rng& random) {
 void Chaos::break_object(Rng& random) {
   if (cluster_.api_down) return;
   if (random.uniform() < 0.5) {
-    // Somebody else's object that nobody can read.
-    journal_.note(timeline_.now_s(), "a ModelService and an AcceleratorClass appear that cannot be read");
+    // Another user's object that cannot be parsed.
+    journal_.note(timeline_.now_s(), "an unreadable ModelService and an unreadable AcceleratorClass appear");
     api_.seed_object({{"apiVersion", "windlass.dev/v1alpha1"},
                       {"kind", "ModelService"},
                       {"metadata", {{"name", "broken"}, {"namespace", kNamespace}}},
@@ -301,7 +301,7 @@ void Chaos::break_object(Rng& random) {
   const std::string name = pick(random).name;
   const json* before = api_.peek(kModelServices, kNamespace, name);
   if (before == nullptr || broken_.contains(name)) return;
-  journal_.note(timeline_.now_s(), "{} turns unreadable", name);
+  journal_.note(timeline_.now_s(), "{} becomes unreadable", name);
   broken_[name] = before->at("spec");
   api_.edit(kModelServices, kNamespace, name, [](json& object) { object["spec"]["slo"] = "not an object"; });
   after(random.uniform(5, 60), [this, name] {
@@ -343,7 +343,7 @@ void Chaos::end() {
   }
   for (const auto& [name, spec] : std::exchange(broken_, {})) edit(name, "readable again", [&](json& now) { now = spec; });
   for (const ServiceScenario& service : scenario_.services) {
-    edit(service.name, "what keeps it from being served is undone", undo_harm);
+    edit(service.name, "edits that keep it from being served are reverted", undo_harm);
   }
 }
 

@@ -1,5 +1,5 @@
-// Chaos: makes go wrong what a seed's FaultPlan says, and plays the people who change objects meanwhile. Every kind of fault
-// draws from a stream of its own, so that turning one off leaves the others as they were.
+// Chaos: causes the faults of a seed's FaultPlan and plays the people who change objects meanwhile. Each kind of fault draws
+// from its own random stream, so that switching one off leaves the others unchanged.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ class Chaos {
         Invariants& invariants, std::vector<SimController*>& controllers, std::vector<std::unique_ptr<SimGateway>>& gateways);
 
   void begin();
-  // No more faults, and what people did that would keep a service from being served is undone.
+  // Stops all faults and reverts the edits that would keep a service from being served.
   void end();
 
  private:
@@ -49,7 +49,7 @@ class Chaos {
   void break_object(Rng& random);
   void kill_pod(Rng& random);
   [[nodiscard]] const ServiceScenario& pick(Rng& random) const;
-  void after(double seconds, std::function<void()> what);  // not once faults have stopped
+  void after(double seconds, std::function<void()> what);  // no longer runs once faults have stopped
 
   Timeline& timeline_;
   fakes::FakeApiServer& api_;
@@ -68,7 +68,7 @@ class Chaos {
   std::vector<Entry> faults_;
   bool on_ = false;
   bool quota_ = false;
-  std::map<std::string, nlohmann::json> broken_;  // service -> its spec before
+  std::map<std::string, nlohmann::json> broken_;  // service -> its original spec
 };
 
 }  // namespace windlass::simulation

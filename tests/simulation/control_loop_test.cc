@@ -1,5 +1,5 @@
-// The control loop on one service, scene by scene: a burst, steady load, signals that go missing, edits. The seeds of
-// vopr_test.cc throw everything at it at once; here one thing happens and the outcome is known. Every violation names its seed.
+// Scripted scenarios of the control loop on one service: a burst, steady load, missing signals, edits. vopr_test.cc combines
+// everything at random; here one thing happens and the outcome is known. Every violation names its seed.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -60,8 +60,8 @@ class ControlLoop : public testing::Test {
         (*world->api().peek(kube::resources::kModelServices, kNamespace, "chat"))["metadata"]["uid"]);
   }
 
-  // Every request was served, was turned away by a full queue or waited too long, or ended with its gateway: none is missing
-  // and none broke at a worker.
+  // Every request was served, was rejected by a full queue, waited too long, or ended with its gateway. None is missing and
+  // none failed at a worker.
   static testing::AssertionResult all_ended_by_load(const Tally& tally) {
     if (tally.with(200) + tally.with(429) + tally.with(503) + tally.with(0) == tally.arrived)
       return testing::AssertionSuccess();
@@ -74,8 +74,8 @@ class ControlLoop : public testing::Test {
   double worker_rate = 0;
 };
 
-// Given: no faults, load for one worker, then for nearly three, then for one again.
-// Expected: workers follow up at once and down after the window; every request is served; the status says what is there.
+// Given no faults; load for one worker, then for almost three, then for one again; expects workers to be added immediately and
+// removed after the window, every request to be served, and a correct status.
 TEST_F(ControlLoop, FollowsABurstAndComesBack) {
   begin(one_service(1));
   run(60, 0.4 * worker_rate);
@@ -96,8 +96,7 @@ TEST_F(ControlLoop, FollowsABurstAndComesBack) {
   EXPECT_EQ(status["workers"]["ready"], 1);
 }
 
-// Given: a steady Poisson load for half an hour.
-// Expected: the number of workers does not go up and down with the noise.
+// Given a steady Poisson load for half an hour; expects the number of workers not to follow the noise.
 TEST_F(ControlLoop, DoesNotOscillateUnderSteadyLoad) {
   begin(one_service(2));
   run(300, 1.6 * worker_rate);
@@ -106,8 +105,8 @@ TEST_F(ControlLoop, DoesNotOscillateUnderSteadyLoad) {
   EXPECT_LE(changes() - before, 4);
 }
 
-// Given: a loaded service whose gateway can no longer be read.
-// Expected: nothing is scaled down while that lasts, and the condition says why.
+// Given a loaded service whose gateway can no longer be scraped; expects nothing to be scaled down in that time, and a
+// condition that says why.
 TEST_F(ControlLoop, HoldsWhileSignalsAreMissing) {
   begin(one_service(3));
   run(180, 2.6 * worker_rate);
@@ -122,8 +121,8 @@ TEST_F(ControlLoop, HoldsWhileSignalsAreMissing) {
   EXPECT_EQ(world->active_workers("chat"), 1);
 }
 
-// Given: a loaded service whose gateway says NaN, and one whose page has lost the series of its demand.
-// Expected: neither is taken for no demand: nothing is scaled down, and the condition says why.
+// Given a loaded service whose gateway reports NaN, and one whose metrics page has lost its demand series; expects neither to
+// count as no demand: nothing is scaled down, and the condition says why.
 TEST_F(ControlLoop, HoldsOnNotANumberAndOnLostSeries) {
   begin(one_service(6));
   run(90, 2.6 * worker_rate);
@@ -137,9 +136,9 @@ TEST_F(ControlLoop, HoldsOnNotANumberAndOnLostSeries) {
   }
 }
 
-// Given: four workers that fill the cluster, and an edit that makes all of them outdated (another image).
-// Expected: they are replaced one by one: never fewer ready than one below the plan, never more workers than allowed, no
-// request lost, and in the end all are new.
+// Given four workers that fill the cluster, and an edit (another image) that makes all of them outdated; expects them to be
+// replaced one by one: never more than one fewer ready than planned, never more workers than allowed, no request lost, and in
+// the end all are new.
 TEST_F(ControlLoop, ReplacesOutdatedWorkersOneByOne) {
   begin(one_service(4, 1));
   const double load = 2.6 * worker_rate;
@@ -172,8 +171,8 @@ TEST_F(ControlLoop, ReplacesOutdatedWorkersOneByOne) {
   EXPECT_EQ(world->cluster().calls_broken(), 0);
 }
 
-// Given: several workers and an edit that no pod can be made from.
-// Expected: nothing is drained; the condition says why.
+// Given several workers, and an edit that no pod can be created from; expects nothing to be drained, and a condition that says
+// why.
 TEST_F(ControlLoop, AnImpossibleEditDrainsNothing) {
   begin(one_service(5));
   const double load = 2 * worker_rate;
@@ -187,8 +186,8 @@ TEST_F(ControlLoop, AnImpossibleEditDrainsNothing) {
   EXPECT_EQ(condition("AbleToScale")["reason"], "CreateFailed");
 }
 
-// Given: two gateways under load, and one is killed.
-// Expected: the other gets its slots back and serves everything that comes afterwards; only what the dead one held is lost.
+// Given two gateways under load, one of which is killed; expects the other to get its slots back and to serve all later
+// requests; only the dead gateway's open requests are lost.
 TEST_F(ControlLoop, TheOtherGatewayTakesOver) {
   Scenario scenario = one_service(7);
   scenario.gateways = 2;

@@ -1,11 +1,11 @@
-// Every decision of many snapshots, a line each: what a change that must change none is compared by (`scripts/goldens`).
+// Prints every decision of many snapshots, one per line, so that a refactoring can prove that it changes none
+// (`scripts/goldens`).
 //
-//   decisions [--snapshots N] [--seeds N]   of N random snapshots (default: 5000) and of every plan that the simulated systems
-//   of
-//                                           N seeds make (default: 50): its name, and a hash of its figures without messages
-//   decisions --show NAME                   the plan itself as JSON, messages left out; a name as above
-//   decisions --text [...]                  every plan's own text behind its name instead of a hash
-//   decisions --launches FILE...            the launch hash of each pool that each ModelService in these files gets
+//   decisions [--snapshots N] [--seeds N]   name and hash, without messages, of the plans of N random snapshots (default: 5000)
+//                                           and of every plan made in N simulated seeds (default: 50)
+//   decisions --show NAME                   one plan as JSON, without messages; NAME as printed above
+//   decisions --text [...]                  prints each plan's text after its name instead of a hash
+//   decisions --launches FILE...            the launch hash of each pool of each ModelService in these files
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -94,7 +94,7 @@ int launches(const std::vector<std::string>& files) {
       const auto* of = std::get_if<windlass::api::ModelService>(&object.value);
       if (of == nullptr) continue;
       for (const auto& pool : plan.services.at(service++).pools) {
-        windlass::api::AcceleratorClass accelerator;  // its labels and resource are the class's to say
+        windlass::api::AcceleratorClass accelerator;  // its labels and resource come from the class
         std::cout << fmt::format("{} {} {} {}\n", file, of->metadata.name, pool.name,
                                  windlass::controller::worker_spec(*of, pool, 0, accelerator).hash());
       }
@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
       continue;
     }
     if (i + 1 == argc || (name != "--show" && name != "--snapshots" && name != "--seeds")) {
-      std::cerr << "decisions: allowed are --snapshots N, --seeds N, --show NAME, --text, --launches FILE...\n";
+      std::cerr << "decisions: flags must be --snapshots N, --seeds N, --show NAME, --text or --launches FILE...\n";
       return 2;
     }
     const std::string value = argv[++i];

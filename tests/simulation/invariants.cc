@@ -1,4 +1,4 @@
-// See invariants.h.
+// Implements invariants.h.
 #include "tests/simulation/invariants.h"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kFreshS = 33;       // the policy's 30 s and a scrape or two
-constexpr double kMaxAgeS = 86'400;  // of a signal; no simulation lasts as long
+constexpr double kFreshS = 33;       // the policy's 30 s plus one or two scrapes
+constexpr double kMaxAgeS = 86'400;  // of a signal; longer than any simulation
 constexpr double kArrivalsKeptS = 130;
-constexpr int kMaxRefusedAMinute = 14;  // of creates, per service, with a back-off from 1 s that doubles
+constexpr int kMaxRefusedAMinute = 14;  // creates per service, with a back-off that starts at 1 s and doubles
 
 double seconds(const json& spec, const char* key, double fallback) {
   const auto found = spec.find(key);
@@ -92,7 +92,7 @@ std::vector<const Invariants::Limits*> Invariants::possible(const std::string& u
   for (const Limits& limits : track->second.limits) {
     if (limits.generation >= known) out.push_back(&limits);
   }
-  // A test's own edit is not told here: the last limits stand.
+  // A test's own edit is not reported here: the last limits hold.
   if (out.empty() && !track->second.limits.empty()) out.push_back(&track->second.limits.back());
   return out;
 }
@@ -101,8 +101,8 @@ void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimCo
   const SimController* writer = find_writer(write.client, controllers);
   if (writer != nullptr && write.resource.plural == "leases" &&
       kube::text_at(write.object, {"spec", "holderIdentity"}) != kube::text_at(write.before, {"spec", "holderIdentity"})) {
-    journal_.note(timeline_.now_s(), "the lease goes to {}", writer->identity());
-    refused_.clear();  // a leader knows of its own refusals alone
+    journal_.note(timeline_.now_s(), "{} takes the lease", writer->identity());
+    refused_.clear();  // a new leader knows only its own refusals
   }
   if (writer == nullptr || write.resource.plural == "leases") return;
   if (write.resource.plural != "events") {
@@ -127,7 +127,7 @@ void Invariants::wrote(const fakes::WriteAttempt& write, const std::vector<SimCo
     const json spec = write.object.value("spec", json::object());
     const json least = spec.value("minAvailable", json());
     if (!least.is_number_integer() || least.get<int>() < 0)
-      violate("disruption-budget", "minAvailable is " + least.dump() + ", allowed is an integer");
+      violate("disruption-budget", "minAvailable must be an integer (got " + least.dump() + ")");
   }
 }
 
@@ -135,12 +135,12 @@ void Invariants::check_fence(const fakes::WriteAttempt& write, const SimControll
   const json* lease = api_.peek(kube::resources::kLeases, SimController::kLeaseNamespace, "windlass-controller");
   const std::string holder = lease == nullptr ? "" : kube::text_at(*lease, {"spec", "holderIdentity"});
   if (holder == writer.identity()) return;
-  // A write that was on its way when the lease went. Kubernetes cannot stop it: no server asks who leads, and the process that
-  // stood still between its last look at the clock and the wire is not there to ask itself. What a client can do is to bind it
-  // to the version of the object that it was decided from. Such a write comes through only where nobody has written the object
-  // since, the successor included: it is what would have stood there had it come in time, and whoever leads sees it before he
-  // can write the object himself. Any other would undo what a successor did, and is a fault. A create is named by its slot; an
-  // event is for people.
+  // A write that was in flight when the lease changed hands. Kubernetes cannot prevent it: no server checks who leads, and a
+  // process that pauses between its last look at the clock and the wire cannot check either. A client can only bind the write
+  // to the version of the object that it was based on. Such a write succeeds only if nobody, the successor included, has
+  // changed the object since. It then has the same effect as if it had arrived in time, and the new leader sees it before it
+  // can write the object itself. Any other late write would undo a successor's change and is a violation. A create is named by
+  // its slot; an event is only for people.
   const bool under_way = writer.sent_while_leading();
   if (under_way && (write.verb == "create" || write.resource.plural == "events" || write.versioned)) return;
   violate(under_way ? "deposed-write" : "lease-fence",
@@ -151,13 +151,13 @@ void Invariants::check_fence(const fakes::WriteAttempt& write, const SimControll
 void Invariants::check_create(const fakes::WriteAttempt& write, const SimController& writer) {
   const auto created = controller::worker_of(write.object);
   if (!created) {
-    violate("pod-owned", "a pod was created that no ModelService owns: " + kube::text_at(write.object, {"metadata", "name"}));
+    violate("pod-owned", "no ModelService owns this new pod: " + kube::text_at(write.object, {"metadata", "name"}));
     return;
   }
   const auto all = possible(created->service_uid, writer);
   if (all.empty()) {
     violate("pod-owned",
-            fmt::format("worker {} was created for a service that never was: {}", created->name, created->service_uid));
+            fmt::format("worker {} was created for a service that never existed: {}", created->name, created->service_uid));
     return;
   }
   const bool may_apply = std::any_of(all.begin(), all.end(), [](const Limits* one) { return one->mode == "Apply"; });
@@ -174,10 +174,10 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
     const auto worker = controller::worker_of(pod);
     if (!worker || ended(pod)) return;
     if (worker->service_uid != created->service_uid || draining(pod) || deleting(pod)) return;
-    // Made by another after this create was sent: nobody could know of it.
+    // Another controller created it after this create was sent: this one could not know.
     const auto made = made_.find(worker->name);
     if (made != made_.end() && made->second.first != writer.identity() && made->second.second > writer.sent_s()) return;
-    // Of this configuration: those of a former one stay beside it until it is ready (findings in docs/simulation-tests.md).
+    // Only workers of this configuration count: those of a former one stay until it is ready (see docs/simulation-tests.md).
     workers += worker->pool == created->pool && worker->role == created->role ? 1 : 0;
     cost += worker->gpus * prices[worker->accelerator];
     gpus_of_service[worker->accelerator] += worker->gpus;
@@ -187,7 +187,7 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
   };
   if (!any([&](const Limits& one) { return !one.max_workers || workers <= *one.max_workers; })) {
     violate("max-workers",
-            fmt::format("{} is worker {} of its service, maxWorkers is {}", created->name, workers, *all.back()->max_workers));
+            fmt::format("{} is worker {} of its service; maxWorkers is {}", created->name, workers, *all.back()->max_workers));
   }
   if (!any([&](const Limits& one) { return !one.max_cost || cost <= *one.max_cost + 1e-6; })) {
     violate("max-cost", fmt::format("with {} the service costs {:.2f} an hour, maxCostPerHour is {:.2f}", created->name, cost,
@@ -261,22 +261,22 @@ void Invariants::check_status(const fakes::WriteAttempt& write) {
 }
 
 void Invariants::refused_create(const controller::Worker& worker) {
-  auto& times = refused_[worker.service_uid];  // one that is made anew under its name is another
+  auto& times = refused_[worker.service_uid];  // a new service with the same name is another one
   const double now_s = timeline_.now_s();
   std::erase_if(times, [&](double at_s) { return at_s < now_s - 60; });
   times.push_back(now_s);
   if (times.size() > kMaxRefusedAMinute) {
-    violate("quota-backoff", fmt::format("{} creates for {} were refused within a minute", times.size(), worker.service));
+    violate("quota-backoff", fmt::format("{} creates for {} were refused within one minute", times.size(), worker.service));
   }
 }
 
 void Invariants::stepped(const SimController& controller, const std::vector<SimController*>& controllers) {
   const auto leaders =
       std::count_if(controllers.begin(), controllers.end(), [](const SimController* one) { return one->leading(); });
-  if (leaders > 1) violate("one-leader", "two controllers lead at once");
+  if (leaders > 1) violate("one-leader", "two controllers lead at the same time");
   if (controller.leading()) {
     check_plan(controller);
-  } else {  // a step that stood still may end long after: its plan is none of the next tenure
+  } else {  // a paused step may end much later: its plan does not belong to the next tenure
     plans_seen_[controller.identity()] = controller.core().plans_made();
   }
 }
@@ -298,8 +298,8 @@ void Invariants::check_plan(const SimController& controller) {
   }
 }
 
-// A class: no plan asks for more GPUs than it has, or than the workers hold that are there already. Returns the GPUs that the
-// plan leaves of each.
+// Checks that no plan asks for more GPUs of a class than the class has or its present workers hold. Returns the GPUs of each
+// class that the plan leaves free.
 std::map<std::string, int> Invariants::check_gpu_budgets(const planner::Plan& plan, const planner::Snapshot& snapshot) {
   std::map<std::string, int> room;
   for (const planner::AcceleratorState& accelerator : snapshot.accelerators) {
@@ -318,7 +318,7 @@ std::map<std::string, int> Invariants::check_gpu_budgets(const planner::Plan& pl
     }
     room[accelerator.spec.name] = has - planned;
     if (planned > std::max(has, held)) {
-      violate("gpu-budget", fmt::format("{} GPUs of {} are planned, it has {} and workers hold {}", planned,
+      violate("gpu-budget", fmt::format("{} GPUs of {} are planned; the class has {} and workers hold {}", planned,
                                         accelerator.spec.name, has, held));
     }
   }
@@ -326,7 +326,7 @@ std::map<std::string, int> Invariants::check_gpu_budgets(const planner::Plan& pl
 }
 
 void Invariants::check_clock(const planner::ServicePlan& one, planner::Demand demand, double now_s) {
-  // A signal's time is on the plan's clock, which stands near the wall's and far from the monotonic one it was read by.
+  // A signal's time is on the plan's clock, close to the wall clock and far from the monotonic clock it was read by.
   for (const std::optional<planner::Reading>* reading : demand.readings()) {
     if (*reading && std::abs((*reading)->at_s - now_s) > kMaxAgeS) {
       violate("clock", fmt::format("a signal of {} was read {:.0f} s ago", one.id.name, now_s - (*reading)->at_s));
@@ -334,7 +334,7 @@ void Invariants::check_clock(const planner::ServicePlan& one, planner::Demand de
   }
 }
 
-// What changed since the last plan of this very tenure. Without fresh signals nothing is scaled down.
+// Compares the plan with the last one of the same tenure. Without fresh signals nothing may be scaled down.
 void Invariants::check_change(const SimController& controller, const planner::ServicePlan& one, const planner::Service& seen,
                               bool denied, const std::map<std::string, int>& room) {
   const double now_s = timeline_.now_s();
@@ -349,11 +349,11 @@ void Invariants::check_change(const SimController& controller, const planner::Se
     const LastPlan& before = last->second;
     if (before.desired != desired) {
       ++changes_[one.id.uid];
-      journal_.note(now_s, "{} plans {} workers for {}, before {}: {}", controller.identity(), desired, one.id.name,
+      journal_.note(now_s, "{} plans {} workers for {}, {} before: {}", controller.identity(), desired, one.id.name,
                     before.desired, one.reasons.empty() ? "" : one.reasons.back().message);
     }
-    // A drain mark that its predecessor sent may arrive late: what drains already when a plan leaves it out was not its
-    // choice.
+    // A drain mark sent by its predecessor may arrive late: a worker that drains already when the plan leaves it out was not
+    // this controller's choice.
     const auto drain_since = std::count_if(now.draining.begin(), now.draining.end(),
                                            [&](const std::string& name) { return !before.draining.contains(name); });
     const bool same_spec = before.generation == one.generation && seen.scaling.mode == planner::Mode::kApply;
@@ -368,8 +368,8 @@ void Invariants::check_change(const SimController& controller, const planner::Se
   plans_[key] = std::move(now);
 }
 
-// What is wanted stays, and only workers go whose accelerator a person took from the spec, as their successors serve, or whose
-// accelerator has no room for them any more, with its nodes: that is a change of place and no scaling down.
+// The wanted count is unchanged. The only workers that go are those whose accelerator a person removed from the spec, once
+// their successors serve, or whose accelerator lost its nodes. That moves workers and is no scaling down.
 bool Invariants::place_lost(const LastPlan& before, const LastPlan& now, const planner::Service& seen,
                             const std::map<std::string, int>& room) {
   if (now.wanted < before.wanted) return false;
@@ -384,20 +384,20 @@ bool Invariants::place_lost(const LastPlan& before, const LastPlan& now, const p
   });
 }
 
-// Signals that count as fresh come from a page of every gateway that was read lately.
+// Signals count as fresh only if a metrics page of every gateway was read recently.
 void Invariants::check_pages(const SimController& controller, const planner::ServicePlan& one) {
   const double now_s = timeline_.now_s();
   const std::vector<controller::GatewayPeer> peers = controller.gateways();
-  std::erase_if(peers_, [&](const auto& entry) {  // one that was silent for too long begins again when it is back
+  std::erase_if(peers_, [&](const auto& entry) {  // a gateway that was silent for too long starts again when it returns
     return entry.first.first == controller.identity() &&
            std::none_of(peers.begin(), peers.end(), [&](const auto& peer) { return peer.id == entry.first.second; });
   });
   for (const controller::GatewayPeer& peer : peers) {
-    // One that has made itself known since the plan was made is none of it.
+    // A gateway that registered after the plan was made does not count.
     const auto known = peers_.try_emplace({controller.identity(), peer.id}, now_s).first;
     if (now_s - known->second < 2) continue;
     const auto read = pages_.find({controller.identity(), peer.id});
-    // When it was decided: the process may have stood still on the way here.
+    // The age at the time of the decision: the process may have paused since.
     const double age_s = controller.step_began_s() - (read == pages_.end() ? controller.started_s() : read->second);
     if (age_s > kFreshS) {
       violate("fresh-means-read", fmt::format("{}: the signals of {} count as fresh, but {} was last read {:.0f} s ago",
@@ -406,11 +406,11 @@ void Invariants::check_pages(const SimController& controller, const planner::Ser
   }
 }
 
-// Demand is what arrived: never more than came, however counters are reset.
+// Demand is what arrived: never more than that, however counters are reset.
 void Invariants::check_demand(const planner::ServicePlan& one, const planner::Service& seen) {
   if (const auto& rate = seen.demand.arrivals_per_s; rate && std::isfinite(rate->value)) {
     const auto& times = arrivals_[seen.served_name];
-    // A reader that has just begun divides by the little time that it has seen: the busiest second is the bound.
+    // A reader that has just started divides by a short time: use the busiest second as the bound.
     std::size_t most = 0;
     std::size_t begin = 0;
     for (std::size_t end = 0; end < times.size(); ++end) {
@@ -418,8 +418,8 @@ void Invariants::check_demand(const planner::ServicePlan& one, const planner::Se
       most = std::max(most, end - begin + 1);
     }
     if (rate->value > 1.2 * static_cast<double>(most) + 1) {
-      violate("demand-is-arrivals",
-              fmt::format("{}: {:.2f} requests/s are seen, at most {} came within a second", one.id.name, rate->value, most));
+      violate("demand-is-arrivals", fmt::format("{}: the plan sees {:.2f} requests/s, but at most {} arrived within a second",
+                                                one.id.name, rate->value, most));
     }
   }
 }
@@ -440,14 +440,14 @@ void Invariants::killed_by_deletion(const json& pod, std::size_t calls) {
   if (track != services_.end()) {
     for (const Limits& limits : track->second.limits) shortest_s = std::min(shortest_s, limits.drain_timeout_s);
   }
-  // From the mark, or from the deletion where there was no mark.
+  // From the drain mark, or from the deletion if there was no mark.
   const double wall_s = api_.wall_now();
   const double grace_s = pod["metadata"].value("deletionGracePeriodSeconds", 0.0);
   double since_s = controller::unix_seconds(kube::text_at(pod, {"metadata", "deletionTimestamp"})) - grace_s;
   if (const auto marked = marked_.find(uid); marked != marked_.end()) since_s = std::min(since_s, marked->second);
   if (wall_s - since_s < shortest_s - 2) {
     violate("finish-in-flight",
-            fmt::format("worker {} was killed with {} requests {:.0f} s after its drain began, drainTimeout is {:.0f} s",
+            fmt::format("worker {} was killed with {} requests {:.0f} s after its drain began; drainTimeout is {:.0f} s",
                         worker->name, calls, wall_s - since_s, shortest_s));
   }
 }
@@ -469,14 +469,14 @@ void Invariants::request_ended(const std::string& model, int code, double arrive
   --tally.open;
   ++tally.ended[code];
   if (tally.open < 0)
-    violate("request-once", fmt::format("a request for {} that came at {:.2f} ended twice", model, arrived_s));
+    violate("request-once", fmt::format("a request for {} that arrived at {:.2f} ended twice", model, arrived_s));
   if (code == 200 || code == 499 || code == 0 || code == 429 || code == 502 || code == 503 || code == 504 || code == 404)
     return;
   violate("request-once", fmt::format("a request for {} ended with status {}", model, code));
 }
 
 void Invariants::gateways_hold(const std::vector<const dispatch::RoutingTable*>& tables) {
-  // Gateways that obey one table share every chain's slots: no more together than the chain has.
+  // Gateways with the same table share every chain's slots: together no more than the chain has.
   for (std::size_t a = 0; a < tables.size(); ++a) {
     for (std::size_t b = a + 1; b < tables.size(); ++b) {
       if (tables[a] == nullptr || tables[b] == nullptr || tables[a]->version != tables[b]->version) continue;

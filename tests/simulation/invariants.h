@@ -1,6 +1,6 @@
-// Invariants: what must hold in a simulated world whatever goes wrong in it. Each check has a name; docs/simulation-tests.md
-// says what each is for. They look at what the fake API server really holds, never at what a controller believes, save where a
-// rule is about belief: a controller that has not heard of an edit yet is held to what it could know.
+// Invariants: what must hold in a simulated world whatever goes wrong. Each check has a name; docs/simulation-tests.md says
+// what each is for. The checks look at what the fake API server holds, not at what a controller believes. The exceptions are
+// rules about belief: a controller that has not seen an edit yet is judged by what it could know.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@
 
 namespace windlass::simulation {
 
-// What clients saw of one model. Every request ends in exactly one of these.
+// Outcomes that clients of one model saw. Every request ends in exactly one of them.
 struct Tally {
   long arrived = 0;
   long open = 0;
-  std::map<int, long> ended;  // by HTTP status; 0: the gateway died with it
+  std::map<int, long> ended;  // by HTTP status; 0: its gateway died
 
   [[nodiscard]] long with(int code) const {
     const auto found = ended.find(code);
@@ -37,7 +37,7 @@ class Invariants {
  public:
   Invariants(const Timeline& timeline, fakes::FakeApiServer& api, Journal& journal);
 
-  // ---- told by the world
+  // ---- events reported by the world
 
   void wrote(const fakes::WriteAttempt& write, const std::vector<SimController*>& controllers);
   void refused_create(const controller::Worker& worker);  // by a quota
@@ -46,17 +46,17 @@ class Invariants {
   void request_began(const std::string& model);
   void request_ended(const std::string& model, int code, double arrived_s);
   void page_read(const std::string& controller, const std::string& gateway);
-  // A person made, changed or deleted a ModelService.
+  // A person created, changed or deleted a ModelService.
   void spec_changed(const nlohmann::json& service);
   void service_deleted(const std::string& uid);
   void person_deleted_pod(const std::string& uid, double grace_s);
   void gateways_hold(const std::vector<const dispatch::RoutingTable*>& tables);
 
   [[nodiscard]] const std::map<std::string, Tally>& tallies() const { return tallies_; }
-  // Of controllers; neither leases nor events nor statuses, whose figures follow the windows for minutes.
+  // Writes by controllers, without leases, events and statuses, whose figures keep moving for minutes.
   [[nodiscard]] long writes_besides_leases() const { return writes_; }
   [[nodiscard]] long status_writes() const { return status_writes_; }
-  // Of the last such write: who, what.
+  // The last such write: who and what.
   [[nodiscard]] const std::string& last_write() const { return last_write_; }
   [[nodiscard]] int changes_of_desired(const std::string& uid) const;
 
@@ -78,9 +78,9 @@ class Invariants {
 
   struct LastPlan {
     int desired = 0;
-    int wanted = 0;                       // by the policy: without workers of a former configuration
+    int wanted = 0;                       // by the policy, without workers of a former configuration
     std::map<std::string, int> by_class;  // desired, by accelerator
-    std::set<std::string> draining;       // names of its workers that drain
+    std::set<std::string> draining;       // names of its draining workers
     std::int64_t generation = 0;
     bool denied = false;
     double at_s = 0;
@@ -100,7 +100,7 @@ class Invariants {
                                        const std::map<std::string, int>& room);
   void check_pages(const SimController& controller, const planner::ServicePlan& one);
   void check_demand(const planner::ServicePlan& one, const planner::Service& seen);
-  // The generations that a controller which knows `known` may still go by.
+  // The generations that a controller may still act on if `known` is the newest it has seen.
   [[nodiscard]] std::vector<const Limits*> possible(const std::string& uid, const SimController& writer) const;
 
   const Timeline& timeline_;
@@ -109,15 +109,15 @@ class Invariants {
   std::map<std::string, ServiceTrack> services_;                   // by UID
   std::map<std::string, Tally> tallies_;                           // by model
   std::map<std::string, std::vector<double>> arrivals_;            // by model; recent times
-  std::map<std::string, double> pods_ended_by_people_;             // UID -> when the grace ends
-  std::map<std::string, double> marked_;                           // pod's UID -> true Unix time of its drain mark
+  std::map<std::string, double> pods_ended_by_people_;             // UID -> when the grace period ends
+  std::map<std::string, double> marked_;                           // pod UID -> true Unix time of its drain mark
   std::map<std::pair<std::string, std::string>, double> pages_;    // (controller, gateway) -> when last read
-  std::map<std::pair<std::string, std::string>, double> peers_;    // (identity, gateway) -> since when a plan may know of it
+  std::map<std::pair<std::string, std::string>, double> peers_;    // (identity, gateway) -> since when a plan may know it
   std::map<std::pair<std::string, std::string>, LastPlan> plans_;  // (identity, service UID)
   std::map<std::string, std::uint64_t> plans_seen_;                // by identity
   std::map<std::string, int> changes_;                             // of the desired count, by service UID
   std::map<std::string, std::vector<double>> refused_;             // creates under this lease, by service UID
-  std::map<std::string, std::pair<std::string, double>> made_;     // pods: by whom and when
+  std::map<std::string, std::pair<std::string, double>> made_;     // pods: who created them and when
   long writes_ = 0;
   long status_writes_ = 0;
   std::string last_write_;

@@ -1,7 +1,7 @@
-// Journal: what happened in a simulated world, for whoever looks into a failing seed, and what must not have happened.
+// Journal: records what happened in a simulated world, to explain a failing seed, and the invariants that were violated.
 //
-// Notes are kept in a ring, so that a run costs no memory; notes are text only where somebody wants them (`verbose`), for their
-// making costs more than the run.
+// Notes are kept in a ring, so that memory stays bounded. Their text is built only if `verbose`, because formatting costs more
+// than the run itself.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Journal {
     if (notes_.size() > kept_) notes_.pop_front();
   }
 
-  // Keeps the first of each check, and the notes up to it.
+  // Keeps the first violation of each check, and the notes before it.
   void violate(double now_s, const std::string& check, const std::string& what) {
     note(now_s, "VIOLATION {}: {}", check, what);
     ++violations_seen_[check];
@@ -43,7 +43,7 @@ class Journal {
   }
 
   [[nodiscard]] const std::vector<Violation>& violations() const { return violations_; }
-  // The last notes before the first violation (of the check `notes_until`, where that is set); of the run where there was none.
+  // The last notes before the first violation (of the check `notes_until`, if set), or of the whole run if there was none.
   [[nodiscard]] const std::deque<std::string>& notes() const { return notes_of_first_.empty() ? notes_ : notes_of_first_; }
   std::string notes_until;
   [[nodiscard]] bool verbose() const { return verbose_; }

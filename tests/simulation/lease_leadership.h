@@ -1,4 +1,4 @@
-// LeaseLeadership: Leadership by a coordination.k8s.io Lease.
+// LeaseLeadership: implements Leadership with a coordination.k8s.io Lease.
 #pragma once
 
 #include "controller/kube/lease.h"
@@ -8,7 +8,7 @@ namespace windlass::controller {
 
 class LeaseLeadership final : public Leadership {
  public:
-  // `client` outlives this.
+  // `client` must outlive this.
   LeaseLeadership(kube::KubeClient& client, kube::LeaseOptions options) : elector_(client, std::move(options)) {}
 
   void step(Instant now) override { elector_.step(now); }
@@ -17,7 +17,7 @@ class LeaseLeadership final : public Leadership {
   [[nodiscard]] double next_step_at() const override { return elector_.next_step_at(); }
   [[nodiscard]] std::string problem() const override { return elector_.last_error() ? elector_.last_error()->message : ""; }
 
-  // Gives the lease back, so that a standby need not wait it out.
+  // Releases the lease, so that a standby does not have to wait until it expires.
   [[nodiscard]] Result<void> release(Instant now) { return elector_.release(now); }
 
  private:

@@ -1,4 +1,4 @@
-// See scenario.h.
+// Implements scenario.h.
 #include "tests/simulation/scenario.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// Swarm testing: each kind of fault is off in half of the seeds, and of very different strength in the others, for a fault that
-// comes all the time hides what another would show.
+// Swarm testing: each kind of fault is off in half of the seeds and has a very different strength in the others, because a
+// constant fault hides what another would show.
 class Swarm {
  public:
   explicit Swarm(std::uint64_t seed) : random_(seed, "swarm") {}
@@ -126,7 +126,7 @@ json accelerator_class(const std::string& name, const std::string& memory, const
 void set_split_phases(json& spec, bool split) {
   spec["scaling"]["strategy"] = split ? "Disaggregated" : "Replicated";
   if (!split) return;
-  // A pair needs two of everything.
+  // A prefill and decode pair needs two of everything.
   if (spec["scaling"].value("maxWorkers", 2) < 2) spec["scaling"]["maxWorkers"] = 2;
   for (json& accelerator : spec["accelerators"]) {
     if (accelerator.value("maxGPUs", 2) < 2) accelerator["maxGPUs"] = 2;
@@ -162,11 +162,11 @@ Scenario draw_scenario(std::uint64_t seed) {
                                         elastic ? std::optional(scenario.nodes[1].gpus_per_node) : std::nullopt)};
   const int services = static_cast<int>(random.integer(2, 4));
   for (int i = 0; i < services; ++i) scenario.services.push_back(draw_service(random, i));
-  Rng split(seed, "split phases");  // of its own, so that the rest of a seed is what it was without them
+  Rng split(seed, "split phases");  // its own stream, so that the rest of the seed does not depend on it
   for (ServiceScenario& service : scenario.services) {
     if (split.uniform() < 0.15) set_split_phases(service.spec, true);
   }
-  // Caches that are slow between nodes: tables weigh the pairs of prefill and decode workers.
+  // Slow KV cache transfers between nodes: tables then weigh the pairs of prefill and decode workers.
   if (split.uniform() < 0.5) {
     for (json& one : scenario.classes) one["spec"]["interNodeLink"] = {{"bandwidthBytesPerSecond", "1G"}};
   }

@@ -1,4 +1,4 @@
-// See sim_cluster.h.
+// Implements sim_cluster.h.
 #include "tests/simulation/sim_cluster.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kGpu = "nvidia.com/gpu";
-constexpr double kNodeNoticedS = 10;  // until the node controller says that a node does not answer
+constexpr double kNodeNoticedS = 10;  // until the node controller marks a silent node
 constexpr double kEvictedS = 40;      // until its pods are deleted
 
 std::string label(const json& pod, const char* key) {
@@ -154,7 +154,7 @@ void SimCluster::run_pods() {
     }
     Process& process = found->second;
     if ((pod.phase == "Succeeded" || pod.phase == "Failed") && process.phase != Phase::kEnded) {
-      break_calls(process);  // others have declared it ended: its node was lost
+      break_calls(process);  // its node was lost and its pod declared ended
       process.phase = Phase::kEnded;
       process.changed = pod.deleting;
       continue;
@@ -164,7 +164,7 @@ void SimCluster::run_pods() {
     if (!process.stopping) {
       process.stopping = true;
       process.kill_at_s = kill_at_s;
-      journal_.note(now_s, "kubelet: {} is told to end within {:.0f} s", process.name, pod.grace_s);
+      journal_.note(now_s, "kubelet: {} must end within {:.0f} s", process.name, pod.grace_s);
     }
     if (reachable) advance(process);
   }
@@ -174,7 +174,7 @@ void SimCluster::run_pods() {
       ++it;
       continue;
     }
-    // The pod is gone from the API server by force: the kubelet ends its process.
+    // The pod was deleted by force: the kubelet ends its process.
     break_calls(process);
     by_ip_.erase(process.ip);
     it = processes_.erase(it);
@@ -421,7 +421,7 @@ void SimCluster::lose_node(std::size_t index, double seconds, bool removed) {
     for (const PodView& pod : pods) {
       if (pod.node != name) continue;
       if (removed) {
-        // What the pod collector does with pods of a node that no longer exists.
+        // As the pod garbage collector does with pods of a node that no longer exists.
         api_.kubelet_set(kNamespace, pod.name, {.phase = "Failed", .reason = "NodeLost"});
       }
       api_.delete_object(kube::resources::kPods, kNamespace, pod.name);

@@ -1,8 +1,8 @@
-// SimCluster: nodes, scheduler, kubelets and the workers' processes of a simulated world, acting on the fake API server.
+// SimCluster: nodes, scheduler, kubelets and worker processes of a simulated world, on top of the fake API server.
 //
-// It knows of a pod only what a kubelet would: node, probes, deletion and grace period. Gateways talk to the processes by
-// address, as over HTTP: a process takes a call, refuses it (not there, full, stopping), or dies with it. Whatever goes wrong
-// here is asked for by the chaos or drawn from the cluster's own streams when a process starts.
+// It knows only what a kubelet knows of a pod: node, probes, deletion and grace period. Gateways talk to the processes by
+// address, as over HTTP: a process accepts a call, refuses it (absent, full, stopping), or dies with it. Every fault here is
+// requested by Chaos or drawn from the cluster's own streams when a process starts.
 #pragma once
 
 #include <cstdint>
@@ -32,40 +32,40 @@ class SimCluster {
 
   void step();
 
-  // ---- towards the gateways
+  // ---- used by the gateways
 
   [[nodiscard]] CallId next_call() { return ++last_call_; }
   enum class Taken { kYes, kConnect, kFull, kDraining };
-  // `broken` is called when the process dies with the call; never after give_back().
+  // `broken` is called if the process dies during the call; never after give_back().
   [[nodiscard]] Taken take(const std::string& address, CallId call, std::function<void()> broken);
-  // The answer is complete, or the caller left.
+  // The response is complete, or the caller left.
   void give_back(CallId call);
-  // When a call that should end now may end: later where the process hangs. nullopt: it is gone.
+  // When a call that should end now may end: later if the process hangs. nullopt: the process is gone.
   [[nodiscard]] std::optional<double> free_at(CallId call) const;
-  // What GET url answers; an Error where nobody listens.
+  // The response to GET url; an Error if nobody listens.
   [[nodiscard]] Result<kube::HttpResponse> metrics_page(const std::string& url) const;
 
-  // ---- what may be done to it
+  // ---- faults
 
   void api_is_back();
   void stop_faults();
-  bool api_down = false;                 // kubelets and scheduler reach the API server no more
+  bool api_down = false;                 // kubelets and scheduler cannot reach the API server
   std::set<std::string> broken_images;   // services whose image cannot be pulled
-  std::set<std::string> mute_addresses;  // whose /metrics cannot be read now
+  std::set<std::string> mute_addresses;  // workers whose /metrics cannot be read now
 
-  // Somebody of those that serve, by the number drawn; "" where nobody serves. Answers with the pod's name.
+  // Crashes one of the serving workers, chosen by `draw`. Returns the pod's name; "" if nobody serves.
   std::string crash_one(std::uint64_t draw, bool out_of_memory);
   std::string hang_one(std::uint64_t draw, double seconds);
   std::string mute_one(std::uint64_t draw, double seconds);
-  // A node is gone for so long; `removed`: its object goes too.
+  // Takes a node away for `seconds`; `removed`: deletes its object too.
   void lose_node(std::size_t index, double seconds, bool removed);
   [[nodiscard]] std::size_t nodes() const { return nodes_.size(); }
-  // Somebody else's pod that takes `gpus` of a node for so long, where there is room. False: there is none.
+  // Another user's pod takes `gpus` of a node for `seconds`. False if they do not fit.
   bool foreign_pod(std::size_t index, int gpus, double seconds);
 
-  // ---- what others look at
+  // ---- observation
 
-  // Told before calls end with their process because the pod's deletion ran out of grace (`pod`: as it stands).
+  // Called before calls end with their process because the pod's grace period ran out (`pod`: the stored object).
   std::function<void(const nlohmann::json& pod, std::size_t calls)> on_killed_by_deletion;
   [[nodiscard]] int calls_in(const std::string& uid) const;
   [[nodiscard]] long calls_broken() const { return calls_broken_; }
@@ -76,13 +76,13 @@ class SimCluster {
     std::string name, accelerator;
     int gpus = 0;
     bool up = true;
-    int losses = 0;           // told apart, so that an old loss' end does not end a new one
-    bool unreported = false;  // it came back while no API server was there to hear so
+    int losses = 0;           // counts losses, so that the end of an old loss does not end a new one
+    bool unreported = false;  // it came back while the API server was down
   };
   struct Process {
     std::string name, uid, ip, node, service;
     Phase phase = Phase::kPulling;
-    double until_s = 0;  // the phase's end
+    double until_s = 0;  // end of the phase
     double pull_until_s = 0;
     double slow = 1;
     int crashes_left = 0;
@@ -92,7 +92,7 @@ class SimCluster {
     bool stopping = false;
     double kill_at_s = 0;
     double hung_until_s = 0;
-    bool changed = true;  // since the API server was last told
+    bool changed = true;  // since the last report to the API server
     std::map<CallId, std::function<void()>> calls;
   };
   struct PodView {

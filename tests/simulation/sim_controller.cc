@@ -1,4 +1,4 @@
-// See sim_controller.h. The wiring is that of controller/app/app.cc.
+// Implements sim_controller.h, wired like controller/app/app.cc.
 #include "tests/simulation/sim_controller.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace windlass::simulation {
 namespace {
 
-constexpr double kTickS = 1;         // as the app's default
-constexpr double kLeastGapS = 0.02;  // as the app's
+constexpr double kTickS = 1;         // the app's default
+constexpr double kLeastGapS = 0.02;  // the app's value
 constexpr double kApiTimeoutS = 4;
 
 }  // namespace
@@ -31,7 +31,7 @@ SimController::SimController(Timeline& timeline, fakes::FakeApiServer& api, Jour
 SimController::~SimController() = default;
 
 void SimController::start() {
-  // Those that refer to others go first.
+  // Objects that refer to others are destroyed first.
   core_.reset();
   splits_ = std::make_shared<controller::SplitQuestions>();
   publisher_.reset();
@@ -85,7 +85,7 @@ void SimController::start() {
   next_step_s_ = timeline_.now_s();
 }
 
-// What the strategies would take a while for, and say: prompts on the first class that there is, answers on the last one.
+// Stands in for the slow strategy search: prompts on the first class that exists, answers on the last one.
 void SimController::answer_split() {
   timeline_.after(troubles_.uniform(0.2, 5), [this, splits = splits_] {
     while (const auto question = splits->next()) {
@@ -96,7 +96,7 @@ void SimController::answer_split() {
           if (!advice.holds) advice.prefill = {allowed.accelerator, 1, 6};
           advice.decode = {allowed.accelerator, 1, 3};
           advice.holds = true;
-          advice.why = "so it was written";
+          advice.why = "canned answer";
         }
       }
       splits->answer(*question, advice);
@@ -134,11 +134,11 @@ void SimController::before_request(const kube::HttpRequest& request) {
   dies_before_next_write_ = troubles_.uniform() < faults_.crash_between_writes;
   if (troubles_.uniform() < faults_.pause_before_write) {
     const double seconds = troubles_.uniform(1, 35);
-    journal_.note(timeline_.now_s(), "{} stands still for {:.1f} s before {} {}", name_, seconds, request.method, request.url);
+    journal_.note(timeline_.now_s(), "{} pauses for {:.1f} s before {} {}", name_, seconds, request.method, request.url);
     const auto sent = std::pair(sent_while_leading_, sent_s_);
     timeline_.run_until(timeline_.now_s() + seconds);
     std::tie(sent_while_leading_, sent_s_) = sent;
-    journal_.note(timeline_.now_s(), "{} goes on", name_);
+    journal_.note(timeline_.now_s(), "{} continues", name_);
   }
 }
 

@@ -1,6 +1,6 @@
-// SimController: one controller process of a simulated world: the real store, runtime, lease, publisher and loop on one
-// client's wire to the fake API server. It may die between two steps or between two writes, and stand still anywhere, also with
-// a write under way: the rest of the world goes on meanwhile.
+// SimController: one controller process of a simulated world. The real store, runtime, lease, publisher and loop share one
+// client's connection to the fake API server. It may die between two steps or two writes, and may pause anywhere, even during a
+// write, while the rest of the world goes on.
 #pragma once
 
 #include <functional>
@@ -29,45 +29,45 @@ class SimController {
                 const FaultPlan& faults);
   ~SimController();
 
-  // How it reads /metrics: of gateways by admin address, of workers by theirs.
+  // How it reads /metrics of gateways and workers, by address.
   std::function<Result<kube::HttpResponse>(const kube::HttpRequest&)> scrape;
 
-  void start();  // a new process with nothing remembered; whatever ran is gone
-  // One step if it is due. Dies where the chaos wants it, and starts anew at once.
+  void start();  // starts a new process without memory; ends the running one
+  // Runs one step if one is due. Dies where Chaos says so, and restarts immediately.
   void run();
 
-  // ---- what may be done to it
+  // ---- faults
   void set_faults(bool on);
   void pause_until(double until_s) { paused_until_s_ = until_s; }
   void jump_wall(double by_s) { wall_offset_s_ += by_s; }
   void partition(bool on);
-  void steady();  // no fault at all any more
+  void steady();  // switches all faults off
 
-  // ---- what it is
+  // ---- state
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::string& identity() const { return identity_; }
   [[nodiscard]] double monotonic_s() const { return timeline_.now_s() + skew_s_; }
   [[nodiscard]] double wall_s() const { return api_.wall_now() + wall_offset_s_; }
   [[nodiscard]] bool leading() const { return leadership_->leading(monotonic_s()); }
-  [[nodiscard]] bool busy() const { return busy_; }  // in the middle of a step, standing still
+  [[nodiscard]] bool busy() const { return busy_; }  // in the middle of a step, paused
   [[nodiscard]] bool answers() const { return !busy_ && timeline_.now_s() >= paused_until_s_; }
   [[nodiscard]] TableSource table_source() const;
   [[nodiscard]] std::vector<controller::GatewayPeer> gateways() const { return publisher_->gateways(monotonic_s()); }
-  // Whether the gate was open when the write that is being applied was sent, although it may have shut since.
+  // Whether the controller led when it sent the write that is being applied, even if it no longer leads.
   [[nodiscard]] bool sent_while_leading() const { return sent_while_leading_; }
-  [[nodiscard]] double sent_s() const { return sent_s_; }  // when that was
+  [[nodiscard]] double sent_s() const { return sent_s_; }  // when it was sent
   [[nodiscard]] const controller::Controller& core() const { return *core_; }
   [[nodiscard]] const controller::KubernetesStore& store() const { return *store_; }
   [[nodiscard]] const controller::KubernetesRuntime& runtime() const { return *runtime_; }
   [[nodiscard]] double started_s() const { return started_s_; }
-  [[nodiscard]] double step_began_s() const { return step_began_s_; }  // the last one, or the one under way
-  [[nodiscard]] double due_s() const;                                  // when run() would do something
+  [[nodiscard]] double step_began_s() const { return step_began_s_; }  // the last or current step
+  [[nodiscard]] double due_s() const;                                  // when run() has something to do next
 
   std::function<void(const std::string& check, const std::string& what)> on_violation;
   std::function<void(SimController&)> after_step;
 
  private:
-  struct Death {};  // thrown through a step: the process ends where it stands
+  struct Death {};  // thrown through a step: the process ends there
 
   void before_request(const kube::HttpRequest& request);
   void answer_split();
@@ -78,7 +78,7 @@ class SimController {
   std::string name_;
   const FaultPlan& faults_;
   Rng random_;    // of the process itself: identities, jitter
-  Rng troubles_;  // of what is done to it
+  Rng troubles_;  // of the faults
   double skew_s_;
   double wall_offset_s_ = 0;
   bool faults_on_ = false;
@@ -94,7 +94,7 @@ class SimController {
   std::unique_ptr<metrics::Registry> registry_;
   std::unique_ptr<metrics::ControllerMetrics> metrics_;
   std::unique_ptr<controller::RoutingPublisher> publisher_;
-  std::shared_ptr<controller::SplitQuestions> splits_;  // answers that are under way outlive the process
+  std::shared_ptr<controller::SplitQuestions> splits_;  // answers in progress outlive the process
   std::unique_ptr<controller::Controller> core_;
 
   double started_s_ = 0;

@@ -1,4 +1,4 @@
-// See sim_gateway.h.
+// Implements sim_gateway.h.
 #include "tests/simulation/sim_gateway.h"
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace windlass::simulation {
 namespace {
 
 constexpr double kHopS = 0.001;       // one message to a worker
-constexpr double kConnectLimitS = 2;  // until a silent worker counts as not reachable
+constexpr double kConnectLimitS = 2;  // until a silent worker counts as unreachable
 constexpr double kLongPollS = 20;
 constexpr double kRoundPauseS = 0.5;  // after a controller that did not answer or does not lead
 
 }  // namespace
 
-// The instruments of one model, as gateway/dispatcher.cc keeps them.
+// The metrics of one model, as in gateway/dispatcher.cc.
 struct SimGateway::ModelMetrics {
   ModelMetrics(const metrics::GatewayMetrics& all, const std::string& model)
       : started(all.requests_started.with({{"model", model}})),
@@ -138,7 +138,7 @@ void SimGateway::perform(const gateway::Actions& actions) {
   wake();
 }
 
-// The router's own deadlines: one timer, which may fire early and finds nothing to do then.
+// The router's own deadlines. One timer, which may fire early and then does nothing.
 void SimGateway::wake() {
   const auto next_s = router_->next_deadline_s();
   if (!next_s || (wake_at_s_ && *wake_at_s_ <= *next_s)) return;
@@ -166,7 +166,7 @@ void SimGateway::send(const gateway::Dispatch& to) {
   if (found == open_.end() || found->second.call) return;
   const CallId call = cluster_.next_call();
   const SimCluster::Taken taken = cluster_.take(to.address, call, [this, id, call, life = lives_] {
-    // The connection broke with the worker. The router hears of it as soon as the loop turns.
+    // The connection broke together with the worker. The router notices in the next turn of the loop.
     timeline_.after(kHopS, [this, id, call, life] {
       if (life == lives_) call_broke(id, call);
     });
@@ -176,7 +176,7 @@ void SimGateway::send(const gateway::Dispatch& to) {
     case SimCluster::Taken::kFull: refuse(gateway::Refusal::kFull); return;
     case SimCluster::Taken::kDraining: refuse(gateway::Refusal::kDraining); return;
     case SimCluster::Taken::kConnect:
-      // Nobody there: refused at once, or silence until the limit.
+      // Nobody listens: refused immediately, or silence until the limit.
       timeline_.after(random_.uniform() < 0.5 ? kHopS : kConnectLimitS, [this, life = lives_, refuse] {
         if (life == lives_) refuse(gateway::Refusal::kConnect);
       });
@@ -184,7 +184,7 @@ void SimGateway::send(const gateway::Dispatch& to) {
     case SimCluster::Taken::kYes: break;
   }
   found->second.call = call;
-  // At most what the plan promises at a full batch: what misses the objective does so for the faults.
+  // At most what the plan promises for a full batch, so that only faults make a request miss its objective.
   const double total_s = slot_time_s(found->second.model, to.chain) * random_.uniform(0.6, 1.0);
   const double first_s = 0.15 * total_s;
   timeline_.after(first_s,
@@ -215,7 +215,7 @@ void SimGateway::prompt_computed(gateway::RequestId id, CallId call) {
   const auto found = open_.find(id);
   if (found == open_.end() || found->second.call != call) return;
   const auto free_s = cluster_.free_at(call);
-  if (!free_s) return;  // it broke; that is reported on its own
+  if (!free_s) return;  // the broken connection is reported separately
   if (*free_s > timeline_.now_s()) {
     timeline_.at(*free_s + 1e-6, [this, life = lives_, id, call] {
       if (life == lives_) prompt_computed(id, call);
@@ -230,7 +230,7 @@ void SimGateway::first_token(gateway::RequestId id, CallId call, double rest_s) 
   const auto found = open_.find(id);
   if (found == open_.end() || found->second.call != call) return;
   const auto free_s = cluster_.free_at(call);
-  if (!free_s) return;  // it broke; that is reported on its own
+  if (!free_s) return;  // the broken connection is reported separately
   if (*free_s > timeline_.now_s()) {
     timeline_.at(*free_s + 1e-6, [this, life = lives_, id, call, rest_s] {
       if (life == lives_) first_token(id, call, rest_s);
@@ -319,7 +319,7 @@ void SimGateway::poll(std::size_t controllers, const std::function<TableSource(s
   if (!table) return;
   poll_began_s_.reset();
   const double late_s = random_.uniform(0, std::max(0.02, table_late_s));
-  next_poll_s_ = now_s + late_s;  // one poll at a time: the next follows this answer
+  next_poll_s_ = now_s + late_s;  // one poll at a time: the next one waits for this response
   timeline_.after(late_s, [this, life = lives_, table = std::move(*table)] {
     if (life == lives_) obey(table);
   });

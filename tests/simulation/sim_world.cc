@@ -1,4 +1,4 @@
-// See sim_world.h.
+// Implements sim_world.h.
 #include "tests/simulation/sim_world.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ SimWorld::SimWorld(Scenario scenario)
     controller->scrape = [this, controller](const kube::HttpRequest& request) -> Result<kube::HttpResponse> {
       for (const auto& gateway : gateways_) {
         if (request.url.find(gateway->admin_address()) == std::string::npos) continue;
-        if (request.url.ends_with("/latencies")) return kube::HttpResponse{404, {}, ""};  // its histograms count
+        if (request.url.ends_with("/latencies")) return kube::HttpResponse{404, {}, ""};  // its histograms are not simulated
         auto page = gateway->metrics_page();
         if (page.ok() && gateway->page_fault == PageFault::kNone)
           invariants_.page_read(controller->identity(), gateway->name());
@@ -135,8 +135,8 @@ void SimWorld::stepped(const SimController& controller) {
   on_plan(*plan);
 }
 
-// One service's clients: the next request comes after an exponential time, looked at anew every second, so that a change of the
-// rate counts at once.
+// One service's clients. Requests arrive after exponential times, drawn again every second so that a change of the rate takes
+// effect immediately.
 void SimWorld::arrive(std::size_t index) {
   const ServiceScenario& service = scenario_.services[index];
   double rate_per_s = 0;

@@ -1,6 +1,6 @@
-// SimWorld: a whole Windlass in one thread and virtual time. Real controllers (store, runtime, lease, loop, policy), real
-// gateway routers and real tables between them; a fake API server at the wire, nodes and workers around it, and whatever a seed
-// makes go wrong. What must never happen is checked while it runs; what was found stands in journal().
+// SimWorld: the whole of Windlass in one thread and virtual time. Real controllers (store, runtime, lease, loop, policy), real
+// gateway routers and real routing tables; around them a fake API server, nodes, workers and the faults of a seed. Invariants
+// are checked throughout; journal() holds the violations.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ class SimWorld {
   explicit SimWorld(Scenario scenario);
   ~SimWorld();
 
-  std::function<void(const planner::Plan&)> on_plan;  // each that a controller makes
+  std::function<void(const planner::Plan&)> on_plan;  // called with each plan that a controller makes
 
   void run(double seconds) { timeline_.run_until(timeline_.now_s() + seconds); }
   void stop_faults();
-  // From now on; the scenario's own steps no longer count.
+  // From now on this load holds instead of the scenario's own steps.
   void set_load(const std::string& service, double rate_per_s);
 
   [[nodiscard]] double now_s() const { return timeline_.now_s(); }
@@ -45,13 +45,13 @@ class SimWorld {
   [[nodiscard]] const std::vector<std::unique_ptr<SimController>>& controllers() const { return controllers_; }
   [[nodiscard]] const SimController* leader() const;
 
-  // ---- of one service, as the API server has it
-  [[nodiscard]] int active_workers(const std::string& service) const;  // that neither drain nor end
+  // ---- of one service, as stored in the API server
+  [[nodiscard]] int active_workers(const std::string& service) const;  // neither draining nor ending
   [[nodiscard]] int ready_workers(const std::string& service) const;
   [[nodiscard]] nlohmann::json status(const std::string& service) const;
   [[nodiscard]] const planner::ServicePlan* plan(const std::string& service) const;  // the leader's; nullptr: none
   [[nodiscard]] Tally tally(const std::string& model) const;
-  // Requests per second that one worker can serve, by the leader's plan; 0: not planned.
+  // Requests per second that one worker can serve, by the leader's plan; 0: no plan.
   [[nodiscard]] double worker_rate(const std::string& service) const;
 
  private:

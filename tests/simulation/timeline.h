@@ -1,8 +1,8 @@
-// Timeline: virtual time and what happens in it. Events run in the order of (time, insertion); time is integer nanoseconds, so
-// that the same calls give the same order on every machine.
+// Timeline: virtual time and its events. Events run in the order of (time, insertion); time is integer nanoseconds, so that the
+// same calls give the same order on every machine.
 //
-// run_until() may be called from within an event: that is how a process stands still in the middle of its work while the rest
-// of the world goes on. Single-threaded.
+// An event may call run_until(): that is how a process pauses in the middle of its work while the rest of the world goes on.
+// Single-threaded.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ class Timeline {
  public:
   [[nodiscard]] double now_s() const { return static_cast<double>(now_ns_) * 1e-9; }
 
-  // A time that has passed means now.
+  // A time in the past means now.
   void at(double when_s, std::function<void()> what) {
     events_.push({std::max<std::int64_t>(now_ns_, std::llround(when_s * 1e9)), next_++, std::move(what)});
   }
   void after(double delay_s, std::function<void()> what) { at(now_s() + delay_s, std::move(what)); }
 
-  // Does `what` now and then every `period_s`, for good.
+  // Calls `what` now and then every `period_s`, forever.
   void every(double period_s, std::function<void()> what) {
     at(now_s(), [this, period_s, what = std::move(what)] { repeat(period_s, what); });
   }
@@ -43,7 +43,7 @@ class Timeline {
     if (on_advance) on_advance(now_s());
   }
 
-  std::function<void(double)> on_advance;  // told of every new time before what happens then
+  std::function<void(double)> on_advance;  // called with each new time before its events run
 
  private:
   struct Event {
@@ -51,7 +51,7 @@ class Timeline {
     std::uint64_t number = 0;
     std::function<void()> what;
 
-    bool operator<(const Event& other) const {  // the queue has its largest first
+    bool operator<(const Event& other) const {  // the queue pops its largest element first
       return when_ns != other.when_ns ? when_ns > other.when_ns : number > other.number;
     }
   };

@@ -1,5 +1,4 @@
-// See vopr.h. What a world must look like once its faults have stopped stands here; what must hold all the time, in
-// invariants.h.
+// Implements vopr.h: what a world must look like once its faults have stopped. What must hold all the time is in invariants.h.
 #include "tests/simulation/vopr.h"
 
 #include <algorithm>
@@ -17,19 +16,19 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kSettleS = 260;  // longer than a half-open watch can go unnoticed (180 s) and a pod's last back-off
-constexpr double kServedS = 60;   // then this long every request must be answered
-constexpr double kToRestS = 200;  // without load: until nothing is written any more
+constexpr double kSettleS = 260;  // longer than a half-open watch can stay unnoticed (180 s) plus a pod's last back-off
+constexpr double kServedS = 60;   // then every request must be answered for this long
+constexpr double kToRestS = 200;  // without load: until writes stop
 constexpr double kRestS = 40;
-constexpr int kMaxChanges = 4;         // of configurations, before there must be rest
-constexpr double kDeletedS = 150;      // from the services' deletion until nothing is left
-constexpr double kCalmRatePerS = 0.3;  // one worker serves it with ease
+constexpr int kMaxChanges = 4;         // of configurations, before the system must come to rest
+constexpr double kDeletedS = 150;      // from deleting the services until nothing is left
+constexpr double kCalmRatePerS = 0.3;  // one worker serves it easily
 
 void violate(SimWorld& world, const std::string& check, const std::string& what) {
   world.journal().violate(world.now_s(), check, what);
 }
 
-// Given calm: every request of a service that can have a worker is answered.
+// Given no faults: every request of a service that can have a worker is answered.
 void check_served(SimWorld& world) {
   std::map<std::string, Tally> before = world.invariants().tallies();
   world.run(kServedS);
@@ -37,10 +36,10 @@ void check_served(SimWorld& world) {
     if (service.broken_image) continue;
     const planner::ServicePlan* plan = world.plan(service.name);
     if (plan == nullptr) {
-      violate(world, "serves-again", fmt::format("nobody plans for {}", service.name));
+      violate(world, "serves-again", fmt::format("no controller plans for {}", service.name));
       continue;
     }
-    // Too few GPUs for all: those of lower priority may have none, and must say so.
+    // Too few GPUs for all services: those of lower priority may have none, and must say so.
     if (plan->desired_workers() == 0) {
       if (plan->able_to_scale.status != planner::Truth::kFalse && plan->feasible.status != planner::Truth::kFalse)
         violate(world, "reasons", fmt::format("{} has no workers and no condition says why", service.name));
@@ -48,7 +47,7 @@ void check_served(SimWorld& world) {
     }
     if (world.ready_workers(service.name) == 0) {
       violate(world, "serves-again",
-              fmt::format("{} has load, a plan of {} workers and none ready: {}", service.name, plan->desired_workers(),
+              fmt::format("{} has load and a plan of {} workers, but none is ready: {}", service.name, plan->desired_workers(),
                           world.status(service.name).value("conditions", json::array()).dump()));
       continue;
     }
@@ -57,7 +56,8 @@ void check_served(SimWorld& world) {
     for (const auto& [code, count] : now.ended) {
       if (code != 200 && count > old.with(code)) {
         violate(world, "serves-again",
-                fmt::format("{}: {} requests ended with {} although all is calm", service.name, count - old.with(code), code));
+                fmt::format("{}: {} requests ended with {} although there are no faults", service.name, count - old.with(code),
+                            code));
       }
     }
     if (now.with(200) == old.with(200) && now.arrived - old.arrived > 10)
@@ -65,8 +65,8 @@ void check_served(SimWorld& world) {
   }
 }
 
-// At rest the PodDisruptionBudget is that of the live plan, whoever wrote it last: one worker may go where there are several,
-// the only one not, and where there is none there is no budget.
+// At rest the PodDisruptionBudget matches the live plan, whoever wrote it last. With several workers one may go; a single
+// worker may not; without workers there is no budget.
 void check_budget(SimWorld& world, const std::string& service, const planner::ServicePlan& plan) {
   const json* budget = world.api().peek(kube::resources::kPodDisruptionBudgets, kNamespace, controller::budget_name(service));
   const int alive = world.active_workers(service);
@@ -84,7 +84,7 @@ bool every_image_pulls(SimWorld& world) {
                       [](const auto& one) { return one.broken_image; });
 }
 
-// Which pools the services have; of a service with several, one takes the place of the others.
+// The pools of each service. A service with several is in the middle of a change of configuration.
 std::map<std::string, std::vector<std::string>> pools_of(SimWorld& world) {
   std::map<std::string, std::vector<std::string>> pools;
   for (const ServiceScenario& service : world.scenario().services) {
@@ -95,8 +95,8 @@ std::map<std::string, std::vector<std::string>> pools_of(SimWorld& world) {
   return pools;
 }
 
-// Nothing is written for kRestS. A change of configuration that saves little pays back only after some minutes of quiet: what
-// falls into one is looked at again afterwards.
+// Nothing is written for kRestS. A change of configuration that saves little pays off only after some quiet minutes. If one
+// falls into this time, the check starts again after it.
 void check_quiet(SimWorld& world) {
   const bool all_pull = every_image_pulls(world);
   for (int round = 0;; ++round) {
@@ -106,43 +106,43 @@ void check_quiet(SimWorld& world) {
     const long statuses = world.invariants().status_writes();
     world.run(kRestS);
     if (round < kMaxChanges && (changing || pools_of(world) != pools)) continue;
-    // Figures that move are written every 30 s at most: two of each service, profile and class, and a change or two.
+    // Moving figures are written every 30 s at most: twice per service, profile and class, plus a change or two.
     if (const long count = world.invariants().status_writes() - statuses; all_pull && count > 30)
-      violate(world, "quiet-status", fmt::format("{} statuses were written within {:.0f} s without load", count, kRestS));
+      violate(world, "quiet-status", fmt::format("{} status writes within {:.0f} s without load", count, kRestS));
     if (all_pull && world.invariants().writes_besides_leases() > writes) {
       violate(world, "comes-to-rest",
-              fmt::format("{} writes within {:.0f} s without load, the last: {}",
+              fmt::format("{} writes within {:.0f} s without load, the last one: {}",
                           world.invariants().writes_besides_leases() - writes, kRestS, world.invariants().last_write()));
     }
     return;
   }
 }
 
-// Given no load: nothing moves, and what is there is what is planned and what the status says.
+// Given no load: nothing moves, and workers, plan and status agree.
 void check_rest(SimWorld& world) {
   for (const ServiceScenario& service : world.scenario().services) world.set_load(service.name, 0);
   world.run(kToRestS);
   check_quiet(world);
   if (world.leader() == nullptr) {
-    violate(world, "comes-to-rest", "nobody leads");
+    violate(world, "comes-to-rest", "no controller leads");
     return;
   }
   const bool all_pull = every_image_pulls(world);
   for (const ServiceScenario& service : world.scenario().services) {
     const planner::ServicePlan* plan = world.plan(service.name);
     if (plan == nullptr) {
-      violate(world, "comes-to-rest", fmt::format("nobody plans for {}", service.name));
+      violate(world, "comes-to-rest", fmt::format("no controller plans for {}", service.name));
       continue;
     }
     const int active = world.active_workers(service.name);
     if (active != plan->desired_workers())
       violate(world, "comes-to-rest",
-              fmt::format("{}: {} workers, planned are {}", service.name, active, plan->desired_workers()));
+              fmt::format("{}: {} workers exist, {} are planned", service.name, active, plan->desired_workers()));
     const json status = world.status(service.name);
     const json workers = status.value("workers", json::object());
     if (workers.value("desired", -1) != plan->desired_workers())
       violate(world, "status-truth",
-              fmt::format("{}: planned are {}, the status says {}", service.name, plan->desired_workers(), workers.dump()));
+              fmt::format("{}: {} are planned, the status says {}", service.name, plan->desired_workers(), workers.dump()));
     check_budget(world, service.name, *plan);
     if (workers.value("ready", -1) != world.ready_workers(service.name))
       violate(
@@ -168,7 +168,7 @@ void check_rest(SimWorld& world) {
   world.api().visit(kube::resources::kPods, [&](const json& pod) {
     const auto worker = controller::worker_of(pod);
     if (worker && (worker->draining_since_s || worker->terminating))
-      violate(world, "comes-to-rest", fmt::format("worker {} is still on its way out", worker->name));
+      violate(world, "comes-to-rest", fmt::format("worker {} has not ended", worker->name));
   });
 }
 
@@ -187,7 +187,7 @@ void check_deletion(SimWorld& world) {
 
 SeedResult run_seed(std::uint64_t seed, bool verbose, const std::string& notes_until,
                     const std::function<void(const planner::Plan&)>& on_plan) {
-  // A seed ends as it began, a second's pages and objects are gone with the second: memory that is free is soon wanted again.
+  // Keep freed memory: each seed needs about the same amount again.
   static const bool kept = ::mallopt(M_TRIM_THRESHOLD, 1 << 28) == 1 && ::mallopt(M_MMAP_THRESHOLD, 1 << 28) == 1 &&
                            ::mallopt(M_TOP_PAD, 1 << 24) == 1;
   static_cast<void>(kept);
@@ -221,7 +221,7 @@ std::string describe(const SeedResult& result) {
   std::string out;
   for (const Violation& one : result.violations)
     out += fmt::format("seed {} at {:.2f} s: {}: {}\n", result.seed, one.at_s, one.check, one.what);
-  if (!out.empty()) out += fmt::format("again, with a trace: scripts/bench vopr --seed {}\n", result.seed);
+  if (!out.empty()) out += fmt::format("run it again with a trace: scripts/bench vopr --seed {}\n", result.seed);
   return out;
 }
 

@@ -1,5 +1,5 @@
-// One seed of the whole-system simulation: a scenario is drawn, runs with its faults, then without, and must come to rest where
-// its load wants it; deleting the services must leave nothing.
+// One seed of the whole-system simulation: draws a scenario, runs it with faults, then without. The system must then come to
+// rest where its load needs it, and deleting the services must leave nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct SeedResult {
   std::vector<std::string> notes;  // the last ones before the first violation; only of a verbose run
   double simulated_s = 0;
   long requests = 0;
-  long served = 0;  // with status 200
-  long writes = 0;  // of controllers, leases not counted
+  long served = 0;  // with HTTP status 200
+  long writes = 0;  // by controllers, without leases
 };
 
-// The same seed gives the same result on every machine. `verbose` keeps notes; those before the first violation are of the
-// check `notes_until`, or of any where it is empty.
+// The same seed gives the same result on every machine. `verbose` keeps notes: those before the first violation of the check
+// `notes_until`, or of any check if it is empty.
 // `on_plan`: called with each plan that a controller makes.
 [[nodiscard]] SeedResult run_seed(std::uint64_t seed, bool verbose = false, const std::string& notes_until = "",
                                   const std::function<void(const planner::Plan&)>& on_plan = {});
 
-// "seed 17 at 123.45 s: max-workers: ..." for each violation, and how to see it again.
+// "seed 17 at 123.45 s: max-workers: ..." for each violation, and the command that repeats it.
 [[nodiscard]] std::string describe(const SeedResult& result);
 
 }  // namespace windlass::simulation

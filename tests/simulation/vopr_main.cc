@@ -1,5 +1,5 @@
-// Runs seeds of the whole-system simulation on all cores: `scripts/bench vopr`. Each core has a process of its own, so that a
-// seed which brings the program down is named like any other that fails.
+// Runs seeds of the whole-system simulation on all cores: `scripts/bench vopr`. Each job is its own process, so that a seed
+// which crashes the program is named like any other that fails.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -24,8 +24,8 @@ using windlass::simulation::run_seed;
 using windlass::simulation::SeedResult;
 
 constexpr const char* kUsage =
-    "vopr [--seeds N] [--from S] [--jobs J]   runs N seeds from S on J processes (default: 1000 from 1, one a core)\n"
-    "vopr --seed X [--check NAME]             runs one seed and prints what happened before it first failed (this check)\n";
+    "vopr [--seeds N] [--from S] [--jobs J]   runs N seeds from S in J processes (default: 1000 from 1, one per core)\n"
+    "vopr --seed X [--check NAME]             runs one seed and prints what happened before it first failed (NAME, if given)\n";
 
 struct Options {
   std::uint64_t seeds = 1000, from = 1, jobs = std::max(1U, std::thread::hardware_concurrency());
@@ -41,11 +41,11 @@ bool read_number(const char* text, std::uint64_t& into) {
   return true;
 }
 
-// What a child has said so far. A line is "start SEED", "done SEED REQUESTS SERVED SIMULATED_S WRITES" or "fail TEXT".
+// Output of one child process. A line is "start SEED", "done SEED REQUESTS SERVED SIMULATED_S WRITES" or "fail TEXT".
 struct Child {
   pid_t pid = -1;
   int fd = -1;
-  std::uint64_t next = 0;  // seed that it begins with
+  std::uint64_t next = 0;  // the next seed to run
   std::uint64_t running = 0;
   bool in_seed = false;
   std::string rest;
@@ -94,7 +94,7 @@ int run_one(std::uint64_t seed, const std::string& check) {
   const SeedResult result = run_seed(seed, true, check);
   for (const std::string& note : result.notes) std::cout << note << '\n';
   if (result.violations.empty()) {
-    std::cout << fmt::format("seed {}: nothing was violated in {:.0f} s; {} of {} requests served, {} writes\n", seed,
+    std::cout << fmt::format("seed {}: no violation in {:.0f} s; {} of {} requests served, {} writes\n", seed,
                              result.simulated_s, result.served, result.requests, result.writes);
     return 0;
   }
@@ -171,9 +171,10 @@ int run_many(const Options& options) {
       if (child.in_seed) {
         ++failed;
         ++done;
-        std::cout << fmt::format("seed {}: the program ended with {} {}\nagain, with a trace: scripts/bench vopr --seed {}\n",
-                                 child.running, WIFSIGNALED(status) ? "signal" : "status",
-                                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), child.running)
+        std::cout << fmt::format(
+                         "seed {}: the program ended with {} {}\nrun it again with a trace: scripts/bench vopr --seed {}\n",
+                         child.running, WIFSIGNALED(status) ? "signal" : "status",
+                         WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), child.running)
                   << std::flush;
         child.next = child.running + children.size();
         if (child.next < end && spawn(child, end, children.size())) continue;
@@ -214,14 +215,14 @@ int main(int argc, char** argv) {
                           : name == "--seed" ? &options.only
                                              : nullptr;
     if (into == nullptr || i + 1 >= argc || !read_number(argv[++i], *into)) {
-      std::cerr << "vopr: found '" << name << "'" << (into == nullptr ? "" : " without a number") << "; allowed are\n"
-                << kUsage;
+      std::cerr << "vopr: " << name
+                << (into == nullptr ? ": must be one of these flags:\n" : ": must be followed by a number:\n") << kUsage;
       return 2;
     }
     options.one = options.one || name == "--seed";
   }
   if (options.seeds == 0 || options.jobs == 0) {
-    std::cerr << "vopr: --seeds and --jobs: found 0, allowed is 1 or more\n";
+    std::cerr << "vopr: --seeds and --jobs: must be at least 1 (got 0)\n";
     return 2;
   }
   spdlog::set_level(options.one && std::getenv("WINDLASS_VOPR_LOG") != nullptr ? spdlog::level::debug : spdlog::level::off);

@@ -1,5 +1,5 @@
-// Seeds of the whole-system simulation, in lots that run side by side, and every seed that once found a fault. `scripts/bench
-// vopr` runs many more; docs/simulation-tests.md says what is checked and how to see one seed again.
+// Seeds of the whole-system simulation, in batches that run in parallel, and every seed that once found a fault. `scripts/bench
+// vopr` runs many more; docs/simulation-tests.md says what is checked and how to repeat one seed.
 #include "tests/simulation/vopr.h"
 
 #include <fstream>
@@ -21,7 +21,7 @@ constexpr int kLots = 20;
 constexpr int kSeedsALot = 25;
 constexpr int kRegressionLots = 4;
 
-// Faults that are known and not mended yet: open.txt.
+// Known faults that are not fixed yet, from open.txt.
 std::map<std::uint64_t, std::string> open_faults() {
   std::map<std::uint64_t, std::string> faults;
   std::ifstream file(source_path("/tests/simulation/open.txt"));
@@ -41,9 +41,9 @@ class Vopr : public testing::TestWithParam<int> {
   void SetUp() override { spdlog::set_level(spdlog::level::off); }
 };
 
-// Given: a lot of seeds, each with its own cluster, services, load and faults.
-// Expected: nothing that must not happen happens, and each comes to rest once its faults stop. A seed of open.txt breaks the
-// check named there and no other; one that no longer does belongs into regressions.txt.
+// Given a batch of seeds, each with its own cluster, services, load and faults; expects no invariant to be violated, and each
+// world to come to rest once its faults stop. A seed of open.txt breaks the check named there and no other; one that no longer
+// does belongs in regressions.txt.
 TEST_P(Vopr, KeepsItsPromisesAndComesToRest) {
   const std::map<std::uint64_t, std::string> open = open_faults();
   for (int i = 0; i < effort(5, kSeedsALot); ++i) {
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Lots, Vopr, testing::Range(0, kLots));
 
 class VoprRegressions : public Vopr {};
 
-// Given: every seed of regressions.txt, dealt out to the lots. Expected: none fails again.
+// Given every seed of regressions.txt, spread over the batches; expects none to fail again.
 TEST_P(VoprRegressions, StayMended) {
   std::ifstream file(source_path("/tests/simulation/regressions.txt"));
   ASSERT_TRUE(file);
@@ -78,8 +78,8 @@ TEST_P(VoprRegressions, StayMended) {
 
 INSTANTIATE_TEST_SUITE_P(Lots, VoprRegressions, testing::Range(0, kRegressionLots));
 
-// Given: one seed, run twice, and once more with its trace kept.
-// Expected: the same in every figure: a failing seed can be seen again.
+// Given one seed, run twice, and once more with its trace; expects the same figures each time, so that a failing seed can be
+// repeated.
 TEST(VoprSeeds, OneSeedIsOneRun) {
   spdlog::set_level(spdlog::level::off);
   const SeedResult first = run_seed(3), second = run_seed(3), traced = run_seed(3, true);

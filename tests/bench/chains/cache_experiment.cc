@@ -1,4 +1,4 @@
-// Fig. 4: how many job servers GCA needs for a required rate, against the disjoint chains, a lower bound and the integer
+// Fig. 4: how many job servers GCA needs for a required rate, compared with disjoint chains, a lower bound and the integer
 // program.
 #include <algorithm>
 #include <cmath>
@@ -13,10 +13,10 @@ namespace windlass::bench {
 namespace {
 
 struct Row {
-  double disjoint = -1, greedy = -1, optimal = -1, bound = -1;  // job servers; -1: the rate is out of reach
+  double disjoint = -1, greedy = -1, optimal = -1, bound = -1;  // job servers; -1: the rate cannot be reached
 };
 
-// GCA's chains fastest first, the last one only as far as needed.
+// GCA's chains, fastest first; the last one only as far as needed.
 double job_servers(const std::vector<chain::ServerChain>& chains, double rate_per_s) {
   double taken = 0;
   for (const chain::ServerChain& chain : chains) {
@@ -65,7 +65,7 @@ Report cache_experiment(const Inputs& inputs) {
     for_each_index(seeds, [&](int seed) {
       const auto instance = paper_instance(inputs.network, {}, static_cast<std::uint64_t>(seed));
       const auto all = compose_all(instance, kPaperCapacity);
-      // At 70 % the required rate is nu itself, which rounding must not put out of reach.
+      // At 70 % the required rate is nu itself; rounding must not make it unreachable.
       rows[static_cast<std::size_t>(seed)] = run(instance, all, share * all.total_service_rate_per_s / 0.7 * (1 - 1e-9));
     });
     const auto column = [&](double Row::*field, ChartSeries& series) {

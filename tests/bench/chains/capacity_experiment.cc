@@ -1,4 +1,4 @@
-// Fig. 6 and 7: the reserved capacity c, chosen by the lower bound, the upper bound and the surrogate, against the best
+// Fig. 6 and 7: the reserved capacity c as chosen by the lower bound, the upper bound and the surrogate, compared with the best
 // simulated c.
 #include <algorithm>
 #include <limits>
@@ -13,14 +13,14 @@
 namespace windlass::bench {
 namespace {
 
-// What one value of c gives for one seed; none where it is not defined.
+// Results of one value of c for one seed; nullopt if undefined.
 struct Judged {
   std::optional<double> simulated_s, lower_s, upper_s, surrogate_s;
 };
 
 constexpr int kLargestCapacity = 60;
 
-// By c. With every server placed, as in Fig. 5; values of c that give the same chains are simulated once.
+// Results by c. Every server is placed, as in Fig. 5; values of c that give the same chains are simulated once.
 std::vector<Judged> judge_all(const Inputs& inputs, const chain::Instance& instance, std::uint64_t seed) {
   std::vector<Judged> judged(kLargestCapacity + 1);
   chain::Placement before;
@@ -68,7 +68,7 @@ Report capacity_experiment(const Inputs& inputs) {
   });
 
   Report report;
-  // Fig. 6: lambda = 0.2, the mean over seeds by c, where every seed has a value.
+  // Fig. 6: lambda = 0.2, the mean over seeds by c, for each c that has a value in every seed.
   Chart fig6{"Mean response time by reserved capacity, 0.2 requests/s", "c", "seconds", {}, true};
   const std::pair<const char*, std::optional<double> Judged::*> curves[] = {{"JFFC, simulated", &Judged::simulated_s},
                                                                             {"lower bound", &Judged::lower_s},
@@ -89,7 +89,7 @@ Report capacity_experiment(const Inputs& inputs) {
   }
   report.figures.push_back({"fig6", fig6});
 
-  // Fig. 7: c* by each method, and what its choice costs beside the best simulated c.
+  // Fig. 7: c* by each method, and the loss of its choice against the best simulated c.
   report.tables = fmt::format(
       "Over {} seeds, every server placed, c from 1 to {}. c*: mean of the chosen c. \"loss\": the mean response simulated at "
       "that c over the least "

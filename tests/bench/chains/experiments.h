@@ -1,4 +1,4 @@
-// The results of the two papers on server chains, reproduced: one function per figure or table, each writing a Markdown table
+// Reproduces the results of the two papers on server chains: one function per figure or table, each writing a Markdown table
 // and SVG charts. `scripts/bench chains` runs them and puts the tables into docs/algorithms/chains.md.
 //
 // Setting of Section 4.1.1 of Sun, He, Hou 2026: L = 70, s_m = 1.32 GB, s_c = 0.11 GB; a share eta of the servers has 40 GB and
@@ -29,7 +29,7 @@ using charts::ChartSeries;
 
 struct Scale {
   int seeds = 20;
-  std::int64_t requests = 100'000;  // measured per seed and point, after a tenth of them to warm up
+  std::int64_t requests = 100'000;  // measured per seed and point, after a warm-up of a tenth of them
 };
 
 struct Inputs {
@@ -38,7 +38,7 @@ struct Inputs {
   Scale scale;
 };
 
-// What an experiment leaves: `tables` is Markdown, each chart a file.
+// Output of an experiment: `tables` is Markdown; each chart becomes a file.
 struct Report {
   struct Figure {
     std::string file;  // without the extension
@@ -58,18 +58,19 @@ inline constexpr int kPaperCapacity = 7;  // c
 
 [[nodiscard]] chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed);
 
-// GBP-CR without the stop rule, then GCA: every server is placed (Fig. 4 to 7).
+// GBP-CR without its stop rule, then GCA: every server is placed (Fig. 4 to 7).
 [[nodiscard]] chain::Composition compose_all(const chain::Instance& instance, int capacity);
 
-// Mean response of the chains under a policy, Poisson arrivals and exponential sizes. The seed fixes arrivals and sizes.
+// Mean response time of the chains under a policy, with Poisson arrivals and exponential sizes. The seed fixes arrivals and
+// sizes.
 [[nodiscard]] sim::SimulationResult simulate(const chain::Instance& instance, const chain::Composition& composition,
                                              dispatch::PolicyKind policy, double rate_per_s, const Scale& scale,
                                              std::uint64_t seed);
 
-// 0 ... count - 1 in a random order (Fisher and Yates). REQUIRES: count > 0.
+// 0 ... count - 1 in random order (Fisher and Yates). REQUIRES: count > 0.
 [[nodiscard]] std::vector<int> random_order(Rng& rng, std::size_t count);
 
-// Runs body(0) ... body(count - 1) on all cores; results go where the body puts them, by index.
+// Runs body(0) ... body(count - 1) on all cores; each call stores its own result by index.
 void for_each_index(int count, const std::function<void(int)>& body);
 
 // Mean and 95 % half-width over seeds, as text ("12.3 ± 0.4") and as a point.
@@ -83,6 +84,6 @@ void for_each_index(int count, const std::function<void(int)>& body);
 [[nodiscard]] Report overall_experiment(const Inputs& inputs);       // Fig. 8
 [[nodiscard]] Report trace_experiment(const Inputs& inputs);         // Table 1
 [[nodiscard]] Report block_counts_experiment(const Inputs& inputs);  // bprr_petals, Section 4.2
-[[nodiscard]] Report petals_sweep_experiment(const Inputs& inputs);  // what PETALS' unpublished constants do
+[[nodiscard]] Report petals_sweep_experiment(const Inputs& inputs);  // sensitivity to PETALS' unpublished constants
 
 }  // namespace windlass::bench

@@ -1,5 +1,5 @@
-// chain_experiments: runs the experiments of docs/algorithms/chains.md. Reads ../shared/data, writes tables (NAME.md) and
-// charts (NAME.svg) into a folder; `scripts/bench chains` puts them where they belong.
+// chain_experiments: runs the experiments of docs/algorithms/chains.md. Reads ../shared/data and writes tables (NAME.md) and
+// charts (NAME.svg) into a folder; `scripts/bench chains` copies them into docs/.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -28,7 +28,7 @@ Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     return Error{ErrorCode::kNotFound,
-                 fmt::format("{}: cannot be read; needed is the data that ../shared/data/README.md names", path)};
+                 fmt::format("{}: must be a readable file; ../shared/data/README.md lists the data", path)};
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
@@ -70,13 +70,13 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   app.add_option("--data", data, "Folder with topology/ and traces/")->capture_default_str();
   app.add_option("--out", out, "Folder for tables and charts")->required();
-  app.add_option("--seeds", scale.seeds, "Random sets of places")->check(CLI::Range(2, 1000))->capture_default_str();
+  app.add_option("--seeds", scale.seeds, "Number of random sets of places")->check(CLI::Range(2, 1000))->capture_default_str();
   app.add_option("--requests", scale.requests, "Measured requests per seed and point")
       ->check(CLI::Range(1000, 100'000'000))
       ->capture_default_str();
   std::vector<std::string> known;
   for (const auto& experiment : windlass::bench::kExperiments) known.emplace_back(experiment.name);
-  app.add_option("names", names, "Which experiments; all when none is named")->check(CLI::IsMember(known));
+  app.add_option("names", names, "Experiments to run; default: all")->check(CLI::IsMember(known));
   CLI11_PARSE(app, argc, argv);
   const auto inputs = windlass::bench::read_inputs(data, scale);
   if (!inputs.ok()) {

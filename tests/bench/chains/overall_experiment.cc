@@ -1,5 +1,5 @@
-// Fig. 8: the proposed composition with JFFC against BPRR (CG-BP and WS-RR) and PETALS, by servers and share of fast ones; and
-// what PETALS' unpublished constants do.
+// Fig. 8: the proposed composition with JFFC against BPRR (CG-BP and WS-RR) and PETALS, by number of servers and share of fast
+// ones; and the sensitivity to PETALS' unpublished constants.
 #include <map>
 #include <optional>
 
@@ -15,7 +15,7 @@
 namespace windlass::bench {
 namespace {
 
-// Mean response in seconds; none: no full chain, or unstable.
+// Mean response in seconds; nullopt: no full chain, or unstable.
 struct Cell {
   std::optional<double> proposed_s, tuned_s, bprr_s, bprr_backoff_s, petals_s, petals_share_s;
 };
@@ -81,7 +81,7 @@ Report overall_experiment(const Inputs& inputs) {
   constexpr int kServers[] = {10, 20, 30, 40};
   constexpr double kShares[] = {0.1, 0.2, 0.3, 0.4};
   Scale scale = inputs.scale;
-  scale.requests /= 5;  // the baselines' simulation works at the level of servers
+  scale.requests /= 5;  // simulating the baselines at the level of servers is slower
   const int seeds = scale.seeds;
   std::vector<Cell> cells(static_cast<std::size_t>(16 * seeds));
   for_each_index(16 * seeds, [&](int index) {

@@ -1,4 +1,4 @@
-// Fig. 3: GBP-CR's c K against random feasible placements, with equal and with unequal memories; and against brute force.
+// Fig. 3: GBP-CR's c K against random feasible placements, with equal and with unequal memories, and against brute force.
 #include <algorithm>
 #include <bit>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kPlacements = 100;
 
-// K of the disjoint chains that servers form in this order, until the rate is reached; 0: it is not.
+// K of the disjoint chains that the servers form in this order until the rate is reached; 0: it cannot be reached.
 int chains_in_order(const chain::Instance& instance, const std::vector<int>& order, int capacity) {
   double rate = 0, time_s = 0;
   int chains = 0, blocks = 0;
@@ -33,7 +33,7 @@ int chains_in_order(const chain::Instance& instance, const std::vector<int>& ord
 }
 
 // The optimum of Eq. 10 under equal memories, where every chain has the same number of servers: the largest total rate of K
-// such groups, over every choice of their servers. Dynamic programming over sets of servers; at most 16 servers.
+// such groups over every choice of servers. Dynamic programming over sets of servers; at most 16 servers.
 int optimum_under_equal_memories(const chain::Instance& instance, int capacity) {
   const auto servers = instance.servers.size();
   const int held = chain::blocks_for_capacity(instance, instance.servers[0].memory_gb, capacity);
@@ -72,7 +72,7 @@ int optimum_under_equal_memories(const chain::Instance& instance, int capacity) 
 
 struct Row {
   int greedy = 0;
-  std::vector<int> random;  // c K of the feasible ones, in rising order
+  std::vector<int> random;  // c K of the feasible ones, ascending
 };
 
 Row run(const chain::Instance& instance, std::uint64_t seed) {
@@ -144,7 +144,7 @@ Report placement_experiment(const Inputs& inputs) {
     report.figures.push_back({fast_share == 0 ? "fig3a" : "fig3b", chart});
   }
 
-  // Brute force: 12 servers with larger caches in use, so that chains of 4 and of 6 servers compete for them.
+  // Brute force: 12 servers with caches large enough that chains of 4 and of 6 servers compete for them.
   int optimal = 0, cases = 0;
   for (int seed = 0; seed < seeds; ++seed) {
     for (const double rate : {0.3, 0.6, 0.9, 1.2, 1.5, 1.8}) {

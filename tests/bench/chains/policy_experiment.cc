@@ -17,7 +17,7 @@ struct Point {
   double lower_s = 0, upper_s = 0;
 };
 
-// Those that place chains' requests, which have sizes and no lengths.
+// The policies for chains, whose requests have sizes instead of lengths.
 constexpr std::array kPolicies = {dispatch::PolicyKind::kJffc,      dispatch::PolicyKind::kJsq,   dispatch::PolicyKind::kJiq,
                                   dispatch::PolicyKind::kSed,       dispatch::PolicyKind::kSaJsq, dispatch::PolicyKind::kRandom,
                                   dispatch::PolicyKind::kRoundRobin};
@@ -103,7 +103,7 @@ Report policy_experiment(const Inputs& inputs) {
     simulated_series.points.push_back(point_of(kLoads[l], jffc));
     upper_series.points.push_back(point_of(kLoads[l], upper));
   }
-  // Random and round robin, and JIQ near full load, overload chains: they would flatten all others.
+  // Random, round robin, and JIQ near full load overload the chains: their curves would flatten all others.
   for (const auto policy :
        {dispatch::PolicyKind::kJffc, dispatch::PolicyKind::kSed, dispatch::PolicyKind::kJsq, dispatch::PolicyKind::kJiq}) {
     if (policy == dispatch::PolicyKind::kJiq) series[policy].points.pop_back();

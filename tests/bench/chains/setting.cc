@@ -1,4 +1,4 @@
-// The setting that the experiments share, and their way to run and to print.
+// The setting, runs and output that the experiments share.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -17,11 +17,11 @@ namespace windlass::bench {
 
 chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed) {
   Rng rng(seed, "places");
-  // The first of a random order of all places is the orchestrator's, the next are the servers'.
+  // The first of a random order of all places is the orchestrator, the next ones are the servers.
   const std::vector<int> order = random_order(rng, network.size());
   const auto place = [&](int i) { return static_cast<std::size_t>(order[static_cast<std::size_t>(i)]); };
   chain::Instance instance{70, 1.32, 0.11, setting.arrival_rate_per_s, 0.7, {}};
-  // Places are random, so that the first servers being the fast ones loses nothing.
+  // Places are random, so the first servers may as well be the fast ones.
   const auto fast = static_cast<int>(std::lround(setting.fast_share * setting.servers));
   for (int j = 0; j < setting.servers; ++j) {
     const double rtt_s = network.rtt_s(place(0), place(j + 1));

@@ -1,5 +1,5 @@
-// Table 1 in simulation: Llama-2-7B on three 3g.40gb and six 2g.20gb slices of A100, the first 1,000 requests of the Azure code
-// trace; and the block counts of bprr_petals, Section 4.2.
+// Table 1 in simulation: Llama-2-7B on three 3g.40gb and six 2g.20gb slices of A100, with the first 1,000 requests of the Azure
+// code trace; and the block counts of bprr_petals, Section 4.2.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::size_t kRequests = 1000;
 
-// How the paper's deployment is read, which it does not determine: 24 and 12 blocks under c = 35 (footnote 13) need caches of
-// about 2,150 tokens, the mean of the requests used; Section 4.2.3 has about 2 GiB a session, which is 4,096 tokens; and the
-// measured service times are longer than footnote 11 gives.
+// An interpretation of the paper's deployment, which it does not define fully. 24 and 12 blocks under c = 35 (footnote 13) need
+// caches of about 2,150 tokens, the mean of the requests. Section 4.2.3 has about 2 GiB per session, which is 4,096 tokens. The
+// measured service times are longer than those of footnote 11.
 struct Reading {
   const char* name;
   double cache_tokens;
@@ -33,9 +33,8 @@ constexpr Reading kReadings[] = {
     {"Caches of 4,096 tokens, block times 12 times as long, which gives \"JFFC only\" about the paper's service time", 4096,
      12}};
 
-// Llama-2-7B: 4 x 4096^2 + 3 x 4096 x 11008 parameters a block in BF16, keys and values of so many tokens, and footnote 11's
-// times with 2 FLOP per parameter and token. Every token pays the RTT and 18 ms once per server, as in the deployed system
-// (Fig. 10).
+// Llama-2-7B: 4 x 4096^2 + 3 x 4096 x 11008 parameters per block in BF16, keys and values of `tokens`, and footnote 11's times
+// with 2 FLOP per parameter and token. Every token pays the RTT and 18 ms once per server, as in the deployed system (Fig. 10).
 chain::Instance llama_instance(const Inputs& inputs, const Reading& reading, double input_tokens, double output_tokens,
                                double rate_per_s, std::uint64_t seed) {
   constexpr double kParameters = 4.0 * 4096 * 4096 + 3.0 * 4096 * 11008;
@@ -71,7 +70,7 @@ std::vector<Method> run(const Inputs& inputs, const Reading& reading, std::uint6
   }
   input /= static_cast<double>(kRequests);
   output /= static_cast<double>(kRequests);
-  // The paper tunes for the whole trace's rate.
+  // The paper tunes for the rate of the whole trace.
   const chain::Instance instance =
       llama_instance(inputs, reading, input, output, workload::mean_rate_per_s(inputs.code_trace).value(), seed);
 
@@ -209,7 +208,7 @@ Report block_counts_experiment(const Inputs&) {
     }
     report.tables += fmt::format(" {} |\n", chain::max_design_load(instance));
   }
-  // PETALS' rule with the constants of planner/chain/petals.h, whose cache share is one session of 2,048 tokens a block.
+  // PETALS' rule with the constants of planner/chain/petals.h, whose cache share is one session of 2,048 tokens per block.
   const auto petals = instance_for(2048);
   report.tables += fmt::format("\nPETALS' rule as in `planner/chain/petals.h` places {} and {} (paper: 53 and 4).\n",
                                chain::petals_blocks(petals, 0, {}), chain::petals_blocks(petals, 2, {}));

@@ -1,4 +1,4 @@
-// A closed loop of clients: see closed_loop.h.
+// Implements closed_loop.h.
 #include "tests/bench/fidelity/closed_loop.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ ClosedLoopResult run_closed_loop(const ClosedLoop& load, const planner::EngineSe
   }
   std::vector<double> arrival_s;
   std::vector<double> first_token_s(static_cast<std::size_t>(load.requests), 0);
-  // Arrivals are made in the order of time: the first ones staggered, each later one after an answer, which come in that order.
+  // Arrivals are created in order of time: the first ones staggered, each later one after an answer; answers come in order.
   std::queue<double> arrivals;
   int sent = std::min(load.clients, load.requests);
   for (int client = 0; client < sent; ++client) arrivals.push(client * load.stagger_s);

@@ -1,4 +1,4 @@
-// DistServe against vLLM: see distserve_ordering.h.
+// Implements distserve_ordering.h: DistServe against vLLM.
 #include "tests/bench/fidelity/distserve_ordering.h"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ class Models {
   planner::AcceleratorSpec a100_;
   planner::DistServeCapacities capacities_;
   std::map<ProfiledEngine, planner::DistServeProfile> profiles_;
-  MeasuredGpu measured_;  // no rows: the profiles have the model
+  MeasuredGpu measured_;  // no rows: the profiles cover the model
   std::map<std::pair<ProfiledEngine, DistServeParallelism>, ModelPtr> built_;
 };
 
@@ -100,7 +100,7 @@ sim::ServingPool pool_of(dispatch::Role role, const planner::IterationModel* mod
   return pool;
 }
 
-// Share of requests inside both objectives, `scale` times the case's.
+// Share of requests that meet both objectives, multiplied by `scale`.
 Result<double> attainment(sim::ServingOptions options, const DistServeCase& of, double rate_per_s, double scale) {
   options.objectives = sim::ServingObjectives{scale * of.ttft_s, scale * of.tpot_s};
   constexpr double kLeastSeconds = 120;
@@ -138,10 +138,11 @@ Result<std::vector<DistServeCase>> distserve_cases(const std::string& data) {
   WINDLASS_ASSIGN_OR_RETURN(const auto narrow, log_normal(755, 0.5, 200, 0.5));
   WINDLASS_ASSIGN_OR_RETURN(const auto humaneval, log_normal(171, 0.5, 98, 0.5));
   WINDLASS_ASSIGN_OR_RETURN(const auto longbench, log_normal(1738, 0.25, 91, 0.25));
-  const std::string kShareGpt = "2.0 to 3.41";  // of the three models together
+  const std::string kShareGpt = "2.0 to 3.41";  // range over the three models
   const std::vector<DistServeParallelism> small = {{1, 1}, {2, 1}, {1, 2}};
   const std::vector<DistServeParallelism> middle = {{2, 1}, {4, 1}, {2, 2}, {4, 2}};
-  const std::vector<DistServeParallelism> large = {{8, 1}, {4, 2}, {3, 3}, {4, 3}};  // the last two as the paper's search chose
+  const std::vector<DistServeParallelism> large = {
+      {8, 1}, {4, 2}, {3, 3}, {4, 3}};  // the last two are the choices of the paper's search
   return std::vector<DistServeCase>{{"OPT-13B, ShareGPT", "opt-13b", 0.2, 0.1, sharegpt, 1, small, kShareGpt},
                                     {"OPT-13B, as in Fig. 7, CV 1", "opt-13b", 0.2, 0.1, wide, 1, small, kShareGpt},
                                     {"OPT-13B, as in Fig. 7, CV 0.5", "opt-13b", 0.2, 0.1, narrow, 1, small, kShareGpt},

@@ -1,4 +1,4 @@
-// End-to-end predictions: see end_to_end.h.
+// Implements end_to_end.h.
 #include "tests/bench/fidelity/end_to_end.h"
 
 #include <cmath>
@@ -11,14 +11,14 @@ namespace windlass::bench {
 
 namespace {
 
-// Launching some ten kernels of a layer from Python, without a CUDA graph.
+// Launching about ten kernels per layer from Python, without a CUDA graph.
 constexpr double kEagerLayerSeconds = 300e-6;
 
 Result<planner::ModelShape> shape_of(const std::string& model) {
   if (model == "Qwen/Qwen3-32B") return planner::model_shape_by_name("qwen3-32b");
   if (model == "meta-llama/Llama-3.1-8B-Instruct") return planner::model_shape_by_name("llama3.1-8b");
   return Error{ErrorCode::kNotFound,
-               "model_path: found " + model + ", known are Qwen/Qwen3-32B, meta-llama/Llama-3.1-8B-Instruct"};
+               "model_path: must be Qwen/Qwen3-32B or meta-llama/Llama-3.1-8B-Instruct (got " + model + ")"};
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ Result<CpuTime> cpu_time(const std::vector<planner::VidurSample>& samples, const
       xy += sample.x[0] * sample.time_s;
     }
     const double spread = count * xx - x * x;
-    if (spread <= 0) return Error{ErrorCode::kNotFound, name + ": found fewer than two batch sizes among Vidur's samples"};
+    if (spread <= 0) return Error{ErrorCode::kNotFound, name + ": must have at least two batch sizes among Vidur's samples"};
     const double slope = (count * xy - x * y) / spread;
     sum.sequence_s += slope;
     sum.iteration_s += (y - slope * x) / count;
@@ -51,7 +51,7 @@ Result<CpuTime> cpu_time(const std::vector<planner::VidurSample>& samples, const
 Result<EngineSetting> engine_setting(const std::string& engine, const std::vector<planner::VidurSample>& vidur) {
   WINDLASS_ASSIGN_OR_RETURN(const CpuTime whole, cpu_time(vidur, {"cpu_schedule", "cpu_prepare_inputs_e2e", "cpu_sampler_e2e",
                                                                   "cpu_process_model_outputs"}));
-  // An engine that prepares the next batch while the GPU works on this one hides all but the sampler.
+  // An engine that prepares the next batch while the GPU computes hides everything except the sampler.
   WINDLASS_ASSIGN_OR_RETURN(const CpuTime overlapped, cpu_time(vidur, {"cpu_sampler_e2e"}));
   EngineSetting setting;
   setting.name = engine;
@@ -60,14 +60,15 @@ Result<EngineSetting> engine_setting(const std::string& engine, const std::vecto
   setting.load.turnaround_s = 5e-3;
   planner::EngineOverhead& overhead = setting.overhead;
   if (engine == "vllm") {
-    // V1 0.12: chunks of prompts beside decodes; its API server's 8,192 tokens an iteration on H100; CUDA graphs up to 512
-    // tokens; no overlap of scheduling yet. Ten requests a client, the clients started one after the other.
+    // V1 0.12: prompt chunks run together with decodes; its API server allows 8,192 tokens per iteration on H100; CUDA graphs
+    // up to 512 tokens; scheduling does not overlap yet. Ten requests per client; clients start one after the other.
     setting.batching = planner::Batching::kSarathi;
     setting.rounds = 10;
     setting.load.stagger_s = 20e-3;
     overhead = {whole.iteration_s, whole.sequence_s, kEagerLayerSeconds, 512, 0.9, 4e9};
   } else if (engine == "sglang") {
-    // Prefills first, in batches of up to 8,192 tokens; scheduling overlaps; graphs for decode alone. One wave: all at once.
+    // Prefills first, in batches of up to 8,192 tokens; scheduling overlaps; CUDA graphs only for decode. All requests start
+    // together.
     setting.batching = planner::Batching::kVllm;
     overhead = {overlapped.iteration_s, overlapped.sequence_s, kEagerLayerSeconds, 256, 0.84, 1e9};
   } else if (engine == "trtllm") {
@@ -76,7 +77,7 @@ Result<EngineSetting> engine_setting(const std::string& engine, const std::vecto
     setting.load.stagger_s = 20e-3;
     overhead = {overlapped.iteration_s, overlapped.sequence_s, kEagerLayerSeconds / 2, 128, 0.9, 4e9};
   } else {
-    return Error{ErrorCode::kInvalidArgument, "backend: found " + engine + ", allowed are vllm, sglang, trtllm"};
+    return Error{ErrorCode::kInvalidArgument, "backend: must be vllm, sglang or trtllm (got " + engine + ")"};
   }
   return setting;
 }

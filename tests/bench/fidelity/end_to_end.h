@@ -1,4 +1,4 @@
-// The operator model against end-to-end measurements on H100, with nothing fitted on them.
+// Compares the operator model with end-to-end measurements on H100. Nothing is fitted on them.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace windlass::bench {
 
-// An engine as the measurements ran it, as far as its documentation and defaults tell; none of it is fitted.
+// An engine's settings in the measurements, from its documentation and defaults. None of them is fitted.
 struct EngineSetting {
   std::string name;
   planner::Batching batching = planner::Batching::kSarathi;
@@ -21,15 +21,15 @@ struct EngineSetting {
   planner::EngineOverhead overhead;
 };
 
-// CPU time of an iteration as Vidur measured it (CodeLlama-34B, A100): a line over the batch by least squares.
+// CPU time of an iteration as measured by Vidur (CodeLlama-34B, A100): a least-squares line over the batch size.
 struct CpuTime {
   double iteration_s = 0;
   double sequence_s = 0;
 };
-// Sum of the named operators ("cpu_schedule", ...). Error kNotFound: one has fewer than two batch sizes.
+// Sum of the named operators ("cpu_schedule", ...). Error kNotFound: one of them has fewer than two batch sizes.
 [[nodiscard]] Result<CpuTime> cpu_time(const std::vector<planner::VidurSample>& samples, const std::vector<std::string>& names);
 
-// Error: an engine that is not known.
+// Fails for an unknown engine.
 [[nodiscard]] Result<EngineSetting> engine_setting(const std::string& engine, const std::vector<planner::VidurSample>& vidur);
 
 struct EndToEndPrediction {
@@ -38,11 +38,11 @@ struct EndToEndPrediction {
 };
 
 struct EndToEndOptions {
-  bool roofline_only = false;  // without the measured operators
-  double stagger_s = -1;       // another than the setting's
+  bool roofline_only = false;  // ignore the measured operators
+  double stagger_s = -1;       // overrides the setting's value if >= 0
 };
 
-// One prediction per row, in their order.
+// One prediction per row, in the same order.
 [[nodiscard]] Result<std::vector<EndToEndPrediction>> predict_end_to_end(const std::vector<EndToEndRow>& rows,
                                                                          const MeasuredGpu& h100,
                                                                          const std::vector<planner::VidurSample>& vidur,

@@ -1,5 +1,5 @@
-// latency_fidelity: how true the latency models are on ../shared/data, as the Markdown tables
-// of docs/algorithms/latency.md. `scripts/bench fidelity` puts them there.
+// latency_fidelity: measures the error of the latency models on ../shared/data and prints the Markdown tables of
+// docs/algorithms/latency.md. `scripts/bench fidelity` puts them there.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -22,8 +22,8 @@ int main(int argc, char** argv) {
   }
   for (const auto& table : tables) known.emplace_back(table.name);
   app.add_option("--data", data, "Folder with profiles/")->capture_default_str();
-  app.add_option("--out", out, "Folder for the tables, one NAME.md each; printed when it is not given");
-  app.add_option("names", names, "Which tables; all when none is named")->check(CLI::IsMember(known));
+  app.add_option("--out", out, "Folder for the tables, one NAME.md each; default: print them");
+  app.add_option("names", names, "Tables to make; default: all")->check(CLI::IsMember(known));
   CLI11_PARSE(app, argc, argv);
   if (!out.empty()) std::filesystem::create_directories(out);
   for (const auto& table : tables) {

@@ -1,4 +1,4 @@
-// See latency_tables.h.
+// Implements latency_tables.h.
 #include "tests/bench/fidelity/latency_tables.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr int kSplits = 20;
 
 Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, fmt::format("{}: cannot be read", path)};
+  if (!file) return Error{ErrorCode::kNotFound, fmt::format("{}: must be a readable file", path)};
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
@@ -36,7 +36,7 @@ Result<std::vector<planner::ProfileRow>> read_splitwise(const std::string& data)
 
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
-// Mean of the splits' own figures, and the lowest and highest of them.
+// Mean, minimum and maximum over the splits.
 struct Spread {
   double mean = 0, low = 0, high = 0;
 };
@@ -71,7 +71,7 @@ Result<std::string> splitwise_table(const std::string& data) {
   std::vector<planner::ProfileRow> as_given = all;
   for (planner::ProfileRow& row : as_given) row.end_to_end_s = 0;
 
-  // Some measurements stand in the file three times, and would be in both parts of a split.
+  // Some measurements occur three times in the file and would be in both parts of a split.
   std::vector<planner::ProfileRow> once;
   for (const planner::ProfileRow& row : rows) {
     if (std::find(once.begin(), once.end(), row) == once.end()) once.push_back(row);
@@ -104,7 +104,7 @@ Result<std::string> splitwise_table(const std::string& data) {
   return table;
 }
 
-// The published formulas evaluated from the JSON tree itself, in the order of operations of their own program: times 1 / pp.
+// Evaluates the published formulas from the JSON tree itself, in the order of operations of the original program: times 1 / pp.
 struct OwnFormulas {
   const nlohmann::json& file;
   double pp = 1;

@@ -10,11 +10,11 @@
 namespace windlass::bench {
 
 struct LatencyTable {
-  const char* name;  // of the block in the page
+  const char* name;  // of the block on the page
   std::function<Result<std::string>(const std::string& data)> make;
 };
 
-// `data` is ../shared/data or another folder like it.
+// `data`: ../shared/data or a folder with the same layout.
 [[nodiscard]] const std::vector<LatencyTable>& latency_tables();
 
 }  // namespace windlass::bench

@@ -1,4 +1,4 @@
-// Reading of measured operators: see operator_data.h.
+// Implements operator_data.h.
 #include "tests/bench/fidelity/operator_data.h"
 
 #include <array>
@@ -33,15 +33,15 @@ Result<void> append(std::vector<Row>& to, const std::string& path, Result<std::v
 }  // namespace
 
 Result<std::string> read_text(const std::string& path) {
-  // gzread passes plain text through.
+  // gzread passes uncompressed text through.
   gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) return Error{ErrorCode::kNotFound, path + ": cannot be opened"};
+  if (file == nullptr) return Error{ErrorCode::kNotFound, path + ": must be a readable file"};
   std::string text;
   std::array<char, 1 << 16> buffer{};
   int got = 0;
   while ((got = gzread(file, buffer.data(), buffer.size())) > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
   gzclose(file);
-  if (got < 0) return Error{ErrorCode::kInvalidArgument, path + ": is not gzip, or cut short"};
+  if (got < 0) return Error{ErrorCode::kInvalidArgument, path + ": must be complete gzip data or plain text"};
   return text;
 }
 

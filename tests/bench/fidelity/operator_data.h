@@ -1,5 +1,4 @@
-// The measured operators of ../shared/data, read and decompressed: one OperatorTables per GPU, Vidur's samples, and the
-// end-to-end rows.
+// Reads the measured operators of ../shared/data: one OperatorTables per GPU, Vidur's samples, and the end-to-end rows.
 #pragma once
 
 #include <string>
@@ -13,12 +12,12 @@ namespace windlass::bench {
 
 struct MeasuredGpu {
   std::string folder;       // "h100_sxm"
-  std::string accelerator;  // its name in the catalog
+  std::string accelerator;  // name in the catalog
   planner::OperatorTables tables;
-  planner::OperatorHardware hardware;  // of the catalog
+  planner::OperatorHardware hardware;  // from the catalog
 };
 
-// The folders of profiles/operators, in the order in which tables show them.
+// The folders of profiles/operators, in the order of the tables.
 [[nodiscard]] std::vector<std::string> operator_folders();
 [[nodiscard]] Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder);
 
@@ -39,7 +38,7 @@ struct EndToEndRow {
 };
 [[nodiscard]] Result<std::vector<EndToEndRow>> load_end_to_end(const std::string& data);
 
-// The file's bytes, decompressed where the name ends in .gz.
+// The file's contents, decompressed if the name ends in .gz.
 [[nodiscard]] Result<std::string> read_text(const std::string& path);
 
 }  // namespace windlass::bench

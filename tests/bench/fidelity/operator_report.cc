@@ -1,4 +1,4 @@
-// Tables of the operators' fidelity: see operator_report.h.
+// Implements operator_report.h.
 #include "tests/bench/fidelity/operator_report.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ FidelityLine line(std::string group, const std::vector<double>& actual, const st
   return {std::move(group), summary.samples, summary.median_ape, summary.mape};
 }
 
-// One row per distinct key, with the median time; in the order of the keys.
+// One row per distinct key, with the median time, ordered by key.
 template <class Row, class KeyOf>
 std::vector<Row> distinct(const std::vector<Row>& rows, const KeyOf& key_of) {
   std::map<decltype(key_of(rows.front())), std::pair<Row, std::vector<double>>> groups;
@@ -56,8 +56,8 @@ std::vector<Row> distinct(const std::vector<Row>& rows, const KeyOf& key_of) {
 
 using Splits = std::vector<planner::Split>;
 
-// Folds of whole columns of a table: all rows of one `column_of`, as a model asks for shapes that were not measured at any
-// size.
+// Folds over whole columns of a table: a fold holds out all rows with one `column_of`, like shapes that were not measured at
+// any size.
 template <class Row, class ColumnOf>
 Splits column_folds(const std::vector<Row>& rows, const ColumnOf& column_of) {
   std::map<std::pair<double, double>, std::size_t> columns;
@@ -85,7 +85,7 @@ struct Predictions {
   }
 };
 
-// Predicts every row by a model made of the other folds.
+// Predicts every row with a model built from the other folds.
 template <class Row, class Make>
 Predictions held_out_predictions(const std::vector<Row>& rows, const Make& make, const Splits& splits) {
   Predictions result;
@@ -169,7 +169,7 @@ Surface make_surface(const std::vector<Row>& rows, const SizesOf& sizes_of, cons
   return {planner::LocalRegression(dimensions, std::move(points), std::move(values), options)};
 }
 
-// A plane through neighbours in all directions; a huge ridge leaves their weighted mean.
+// Fits a plane through neighbours in all directions; a huge ridge leaves their weighted mean.
 template <class Row, class SizesOf, class ReferenceOf>
 Predictions held_out_surface(const std::vector<Row>& rows, const SizesOf& sizes_of, const ReferenceOf& reference_of,
                              const planner::LocalRegression::Options& options, const Splits& splits) {
@@ -207,7 +207,7 @@ Predictions held_out_forest(const std::vector<Row>& rows, const SizesOf& sizes_o
 constexpr const char* kPlane = "plane by 12 neighbours in all sizes";
 constexpr const char* kPlaneInNK = "plane by 8 neighbours in n and k";
 
-// The ways of interpolation that were tried, on one table and one kind of folds; `blank` says whose table and folds.
+// Errors of each tried way of interpolation, on one table and one kind of folds; `blank` names table and folds.
 template <class Row, class SizesOf, class ReferenceOf>
 void add_rivals(std::vector<Candidate>& to, const Candidate& blank, const std::vector<Row>& rows, const SizesOf& sizes,
                 const ReferenceOf& reference, const Splits& splits) {
@@ -320,9 +320,9 @@ std::vector<Candidate> candidates(const MeasuredGpu& gpu) {
 std::string as_candidate_table(const std::vector<Candidate>& all) {
   const std::array<const char*, 6> ways = {
       kPlaneInNK, kPlane, "mean of 8 neighbours", "random forest", "plane, on times", "random forest, on times"};
-  // Tables in the order in which they come, those of all GPUs after them.
+  // Tables in order of appearance, then those of all GPUs.
   std::vector<std::string> order, pooled_order;
-  std::map<std::string, std::map<std::string, std::vector<double>>> errors;  // by line and way
+  std::map<std::string, std::map<std::string, std::vector<double>>> errors;  // by line and way of interpolation
   for (const Candidate& candidate : all) {
     const std::string of_all = fmt::format("all: {}, {}", candidate.table, candidate.folds);
     const std::string own = fmt::format("{} {}, {}", candidate.gpu, candidate.table, candidate.folds);
@@ -397,7 +397,8 @@ std::vector<FidelityLine> roofline_lines(const MeasuredGpu& gpu) {
 }
 
 std::vector<FidelityLine> vidur_lines(const std::vector<planner::VidurSample>& samples) {
-  // Operators that only move data between layouts take 0 or 1 us, the resolution of the profile: a share of 0 is no error.
+  // Operators that only move data between layouts take 0 or 1 us, the profile's resolution: skip times of 0, which have no
+  // relative error.
   std::map<std::tuple<std::string, int, int>, std::vector<planner::VidurSample>> operators;
   for (const planner::VidurSample& sample : samples) {
     if (sample.time_s > 0) operators[{sample.name, sample.gpus, sample.gpus_per_node}].push_back(sample);

@@ -1,5 +1,5 @@
-// The tables of docs/algorithms/latency.md on operators: held-out errors of the interpolation, its rivals, the roofline,
-// Vidur's operators, and the end-to-end predictions. Each is markdown. Errors are shares of the measured time.
+// The tables of docs/algorithms/latency.md on operators, as Markdown: held-out errors of the interpolation and its
+// alternatives, the roofline, Vidur's operators, and the end-to-end predictions. Errors are shares of the measured time.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace windlass::bench {
 
-// One table line: errors of a group of points.
+// One line of a table: errors of a group of points.
 struct FidelityLine {
   std::string group;  // "H100 GEMM fp8"
   std::size_t points = 0;
@@ -18,10 +18,10 @@ struct FidelityLine {
   double mean = 0;
 };
 
-// Five folds over distinct points; what was measured twice at one point is one point, or its twin would give it away.
+// Five folds over distinct points. Repeated measurements of a point count as one point; otherwise one would reveal the other.
 [[nodiscard]] std::vector<FidelityLine> interpolation_lines(const MeasuredGpu& gpu);
-// The same for every way to interpolate that was tried, on one GPU's tables of GEMM and attention (head dimension 128, 16-bit
-// cache) that do not contradict the data sheet.
+// Errors of one way of interpolation that was tried, on one GPU's tables of GEMM and attention (head dimension 128, 16-bit
+// cache), without rows that contradict the data sheet.
 struct Candidate {
   std::string gpu;    // folder
   std::string table;  // "GEMM bfloat16"
@@ -30,12 +30,12 @@ struct Candidate {
   std::vector<double> errors;  // of each point
 };
 [[nodiscard]] std::vector<Candidate> candidates(const MeasuredGpu& gpu);
-// One line per GPU, table and folds, then those of all GPUs pooled; a column per way: median (mean).
+// One line per GPU, table and folds, then those of all GPUs pooled; a column per way of interpolation: median (mean).
 [[nodiscard]] std::string as_candidate_table(const std::vector<Candidate>& all);
-// All rows, then those of above 3 x the shortest row of their table.
+// All rows, then the rows above 3 x the shortest one of their table.
 [[nodiscard]] std::vector<FidelityLine> roofline_lines(const MeasuredGpu& gpu);
 [[nodiscard]] std::vector<FidelityLine> vidur_lines(const std::vector<planner::VidurSample>& samples);
-// By engine, TPOT and TTFT; one line for all TPOT.
+// By engine: TPOT and TTFT; one line for all TPOT.
 [[nodiscard]] std::vector<FidelityLine> end_to_end_lines(const std::vector<EndToEndPrediction>& predictions);
 
 [[nodiscard]] std::string as_table(const std::vector<FidelityLine>& lines);

@@ -1,4 +1,4 @@
-// Tables on operators: see operator_tables.h.
+// Implements operator_tables.h.
 #include "tests/bench/fidelity/operator_tables.h"
 
 #include <functional>

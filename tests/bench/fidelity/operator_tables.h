@@ -1,4 +1,4 @@
-// The tables of docs/algorithms/latency.md on operators and on end-to-end measurements, as Markdown.
+// The tables of docs/algorithms/latency.md on operators and end-to-end measurements, as Markdown.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace windlass::bench {
 
-// Also "operator-efficiencies", which is the source between the marks in planner/catalog/efficiency.cc, and "operator-rows",
-// the end-to-end rows one by one; the page holds neither.
+// Also "operator-efficiencies" (the source between the marks in planner/catalog/efficiency.cc) and "operator-rows" (the single
+// end-to-end rows); the page contains neither.
 [[nodiscard]] const std::vector<LatencyTable>& operator_tables();
 
 }  // namespace windlass::bench

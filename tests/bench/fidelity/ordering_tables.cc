@@ -1,4 +1,4 @@
-// Tables on orderings: see ordering_tables.h.
+// Implements ordering_tables.h.
 #include "tests/bench/fidelity/ordering_tables.h"
 
 #include "tests/bench/fidelity/distserve_ordering.h"

@@ -1,5 +1,5 @@
-// The tables of docs/algorithms/latency.md on what papers found out about clusters: Splitwise's
-// number of machines, the orderings of Vidur, DistServe and TetriInfer.
+// The tables of docs/algorithms/latency.md on results of papers about clusters: Splitwise's number of machines, and the
+// orderings of Vidur, DistServe and TetriInfer.
 #pragma once
 
 #include <vector>

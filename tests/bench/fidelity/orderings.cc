@@ -1,4 +1,4 @@
-// What the orderings share: see orderings.h.
+// Implements orderings.h.
 #include "tests/bench/fidelity/orderings.h"
 
 #include <algorithm>

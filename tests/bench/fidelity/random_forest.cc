@@ -1,4 +1,4 @@
-// RandomForest: see random_forest.h.
+// Implements random_forest.h.
 #include "tests/bench/fidelity/random_forest.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// RandomForest: regression trees on bootstrap samples, averaged (Breiman, "Random Forests", Machine Learning 45, 2001): what
-// Vidur interpolates its operators with. Here as a rival of the planner's own interpolation; the planner does not use it.
+// RandomForest: averaged regression trees on bootstrap samples (Breiman, "Random Forests", Machine Learning 45, 2001), the
+// method with which Vidur interpolates its operators. Only compared with the planner's own interpolation; the planner does not
+// use it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Fit of the roofline's coefficients: see roofline_fit.h.
+// Implements roofline_fit.h.
 #include "tests/bench/fidelity/roofline_fit.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace {
 using planner::OperatorEfficiency;
 using planner::OperatorWork;
 
-constexpr std::size_t kMaxRows = 6000;  // per fit; more change the third digit
-constexpr double kSoft = 0.1;           // relative error at which the loss turns from square to linear
+constexpr std::size_t kMaxRows = 6000;  // per fit; more rows change only the third digit
+constexpr double kSoft = 0.1;           // relative error at which the loss turns from quadratic to linear
 
-// One coefficient that is fitted: a member, and the range that makes sense.
+// One fitted coefficient: a member and its plausible range.
 template <class T>
 struct Coefficient {
   double T::*member;
@@ -145,7 +145,7 @@ OperatorEfficiency fit_attention(const MeasuredGpu& gpu, planner::AttentionPhase
        consistent_rows(context ? gpu.tables.context_attention : gpu.tables.generation_attention, phase, gpu.hardware)) {
     if (!row.key.float8_cache && row.key.window_tokens == 0) rows.push_back(row);
   }
-  // Only head dimensions that differ tell the softmax from the products.
+  // Softmax and products can only be told apart if head dimensions differ.
   std::set<int> head_dims;
   for (const planner::AttentionRow& row : rows) head_dims.insert(row.key.head_dim);
   std::vector<Sample> samples;
@@ -157,7 +157,7 @@ OperatorEfficiency fit_attention(const MeasuredGpu& gpu, planner::AttentionPhase
 }
 
 void fit_collectives(const MeasuredGpu& gpu, planner::AcceleratorEfficiency& efficiency) {
-  // The faster of the implementations at each size, as engines choose.
+  // The fastest implementation at each size, as engines choose.
   std::map<std::pair<int, double>, double> fastest;
   for (const planner::CollectiveRow& row : gpu.tables.collectives) {
     if (row.operation != "all_reduce" || row.element_bytes != 2 || row.implementation == "vllm_eager") continue;
@@ -205,7 +205,7 @@ FittedEfficiency fit_efficiency(const MeasuredGpu& gpu) {
   efficiency.gemm_float8_block = fit_gemm(gpu, planner::GemmKind::kFloat8Block);
   std::set<planner::GemmKind> kinds;
   for (const planner::GemmRow& row : gpu.tables.gemm) kinds.insert(row.kind);
-  // What was not measured takes the coefficients of the kind that it is nearest to.
+  // Kinds without measurements take the coefficients of the most similar kind.
   if (!kinds.contains(planner::GemmKind::kFloat8)) efficiency.gemm_float8 = efficiency.gemm_16bit;
   if (!kinds.contains(planner::GemmKind::kFloat8Block)) efficiency.gemm_float8_block = efficiency.gemm_float8;
   efficiency.context_attention = fit_attention(gpu, planner::AttentionPhase::kContext);

@@ -1,4 +1,4 @@
-// Splitwise's Fig. 12: see splitwise_cluster.h.
+// Implements splitwise_cluster.h.
 #include "tests/bench/fidelity/splitwise_cluster.h"
 
 #include <map>

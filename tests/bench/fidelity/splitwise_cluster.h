@@ -10,7 +10,7 @@
 
 namespace windlass::bench {
 
-// Table VI: slowdowns against the same request alone on 8 A100.
+// Table VI: slowdown relative to the same request alone on 8 A100.
 [[nodiscard]] inline bool meets_all_nine(const sim::ServingResult::Slowdown& slowdown) {
   const auto within = [](const sim::TimeSummary& summary, double p50, double p90, double p99) {
     return summary.p50_s <= p50 && summary.p90_s <= p90 && summary.p99_s <= p99;
@@ -21,9 +21,9 @@ namespace windlass::bench {
 struct SplitwiseSeeds {
   int met = 0;
   int seeds = 20;
-  double mean_ttft_p90 = 0;  // slowdown, mean over seeds; its objective is 3
+  double mean_ttft_p90 = 0;  // slowdown, mean over seeds; the objective is 3
 };
-// `dispatch` as in a SCENARIO file: "jsq", "jsq-tokens".
+// `dispatch`: as in a SCENARIO file, "jsq" or "jsq-tokens".
 [[nodiscard]] Result<SplitwiseSeeds> splitwise_seeds(const std::string& data, int prompt_machines, const std::string& dispatch);
 
 [[nodiscard]] Result<std::string> splitwise_cluster_table(const std::string& data);

@@ -1,4 +1,4 @@
-// See splitwise_fidelity.h.
+// Implements splitwise_fidelity.h.
 #include "tests/bench/fidelity/splitwise_fidelity.h"
 
 #include <algorithm>

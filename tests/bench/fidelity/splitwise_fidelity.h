@@ -1,6 +1,6 @@
-// How well models that are fitted on part of Splitwise's measured rows predict the rest.
+// How well models fitted on part of Splitwise's measured rows predict the rest.
 //
-// Rows that are no single batch (planner/perf/profile_table.h) are for the caller to leave out. Pure.
+// The caller leaves out rows that are not a single batch (planner/perf/profile_table.h). Pure.
 #pragma once
 
 #include <span>
@@ -13,19 +13,20 @@
 
 namespace windlass::bench {
 
-// What is fitted per model, hardware and tensor parallel degree, and how a row's token time is asked for.
+// What is fitted per model, hardware and tensor parallel degree, and how the token time of a row is read.
 enum class Candidate {
-  kOwnValidation,  // ProfileReading::kBatchTokens; the token time read at prompt_size x batch_size, as Splitwise validated it
-  kSimulator,  // ProfileReading::kBatchTokens; the token time read at one token per request, as Splitwise's simulator reads it
-  kShape,      // ProfileReading::kBatchShape
-  kAladdin,    // LinearForm::kAladdin, relative non-negative least squares
-  kHuawei,     // LinearForm::kHuawei, likewise
+  kOwnValidation,  // ProfileReading::kBatchTokens; token time read at prompt_size x batch_size, as in Splitwise's own
+                   // validation
+  kSimulator,      // ProfileReading::kBatchTokens; token time read at one token per request, as in Splitwise's simulator
+  kShape,          // ProfileReading::kBatchShape
+  kAladdin,        // LinearForm::kAladdin, relative non-negative least squares
+  kHuawei,         // LinearForm::kHuawei, fitted in the same way
 };
 
 struct PhaseErrors {
   planner::ErrorSummary prompt;
   planner::ErrorSummary token;
-  double both_mape = 0;  // over prompt and token times together, as Splitwise counts
+  double both_mape = 0;  // over prompt and token times together, as in Splitwise
 };
 
 // Over the test sets of all splits together.

@@ -1,4 +1,4 @@
-// TetriInfer against vLLM: see tetriinfer_ordering.h.
+// Implements tetriinfer_ordering.h: TetriInfer against vLLM.
 #include "tests/bench/fidelity/tetriinfer_ordering.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr int kHeavyDecodeTokens = 128;
 constexpr int kChunkTokens = 512;
 constexpr int kVllmBatchTokens = 2560;  // vLLM's default in 2023
 
-// The same model, each iteration slower by a factor.
+// The same model, with each iteration slower by a factor.
 class Slowed final : public planner::IterationModel {
  public:
   Slowed(const planner::IterationModel& model, double factor) : model_(model), factor_(factor) {}
@@ -37,7 +37,7 @@ class Slowed final : public planner::IterationModel {
   double factor_;
 };
 
-// When the first and last prompt were done, and the last answer.
+// Records when the first and the last prompt were done, and the last answer.
 class Spans final : public sim::ServingObserver {
  public:
   void on_request(const sim::ServedRequest& request) override {

@@ -1,13 +1,14 @@
 // TetriInfer's Fig. 11-15 (Hu et al., 2024, Section 5.1) in simulation: OPT-13B on V100-32GB with tensor parallelism 2, 128
 // requests of ShareGPT lengths by class, vLLM on one instance against one prefill and one decode instance.
 //
-// As the paper has it: heavy prefill is above 512 prompt tokens, heavy decode above 128 tokens; chunks of 512, shortest first
-// in windows of 16, reserve-dynamic admission by predicted lengths (buckets of 200, right in 74.9 %), a prefill instance slowed
-// by a tenth by its predictor, KV over 200 Gbit/s RoCE or 300 GB/s NVLink. Resource time: the prefill instance's and the decode
-// instance's wall times added up, vLLM's makespan. perf/$ is (1 + what JCT fell by) / relative resource time, which is what
-// gives the paper's own numbers. Assumed, where the paper is silent: all requests come at once; vLLM's batch is 16 (Section 5.2
-// names it); iteration times by roofline with A100's efficiencies, without and with the CPU times that Vidur measured; only
-// requests within OPT's 2,048 tokens.
+// From the paper: heavy prefill is above 512 prompt tokens, heavy decode above 128 tokens; chunks of 512, shortest first in
+// windows of 16, reserve-dynamic admission by predicted lengths (buckets of 200, right in 74.9 %), a prefill instance slowed by
+// a tenth by its predictor, KV over 200 Gbit/s RoCE or 300 GB/s NVLink. Resource time is the sum of both instances' wall times,
+// or vLLM's makespan. perf/$ is (1 + reduction of JCT) / relative resource time, which reproduces the paper's own numbers.
+//
+// Assumptions where the paper is silent: all requests arrive together; vLLM's batch is 16 (named in Section 5.2); iteration
+// times by roofline with A100's efficiencies, without and with the CPU times that Vidur measured; only requests within OPT's
+// 2,048 tokens.
 #pragma once
 
 #include <string>
@@ -21,10 +22,10 @@ namespace windlass::bench {
 
 struct TetriInferWorkload {
   std::string name;  // "LPLD"
-  // What the paper's figures say that TetriInfer takes less: shares; resource time may be more, and then is negative.
+  // The paper's reductions, as shares. Resource time may increase; then it is negative.
   double paper_ttft = 0, paper_jct = 0, paper_resource = 0, paper_perf_per_dollar = 0;
 };
-// LPLD, LPHD, HPLD, HPHD, Mixed; -1 where the text has no number.
+// LPLD, LPHD, HPLD, HPHD, Mixed; -1 if the text has no number.
 [[nodiscard]] const std::vector<TetriInferWorkload>& tetriinfer_workloads();
 
 struct TetriInferOptions {
@@ -32,10 +33,10 @@ struct TetriInferOptions {
   int seeds = 10;
   int requests = 128;
   int vllm_batch = 16;
-  // Of what TetriInfer brings beside the split.
+  // Features of TetriInfer other than the split.
   bool shortest_first = true;
   bool reserve_dynamic = true;
-  planner::EngineOverhead overhead = {};  // of both
+  planner::EngineOverhead overhead = {};  // of both systems
 };
 
 struct TetriInferRun {

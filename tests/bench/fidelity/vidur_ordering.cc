@@ -1,4 +1,4 @@
-// Vidur's what-if analysis: see vidur_ordering.h.
+// Implements vidur_ordering.h: Vidur's what-if analysis.
 #include "tests/bench/fidelity/vidur_ordering.h"
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace windlass::bench {
 namespace {
 
 constexpr int kContextTokens = 4096;
-constexpr double kDurationSeconds = 240;  // several times what a request of BWB-4K takes
+constexpr double kDurationSeconds = 240;  // several times the duration of a BWB-4K request
 constexpr double kLowestPerSecond = 0.02;
-constexpr int kThroughputTokens = 4096;  // vLLM's and Orca+'s limit of an iteration
+constexpr int kThroughputTokens = 4096;  // limit per iteration of vLLM and Orca+
 
 struct Engine {
   planner::Batching batching;
   int max_batch_tokens;
 };
-// Likely winners first: those behind are then told apart from them by one question each.
+// Likely winners first: a single evaluation then rules out each of the others.
 constexpr std::array<Engine, 5> kEngines = {{{planner::Batching::kSarathi, 512},
                                              {planner::Batching::kSarathi, 1024},
                                              {planner::Batching::kSarathi, 2048},
@@ -83,7 +83,7 @@ Result<std::vector<VidurWorkload>> vidur_workloads() {
 Result<std::vector<VidurModel>> vidur_models() {
   WINDLASS_ASSIGN_OR_RETURN(const auto llama7, planner::model_shape_by_name("llama2-7b"));
   WINDLASS_ASSIGN_OR_RETURN(const auto llama70, planner::model_shape_by_name("llama2-70b"));
-  // Llama's architecture; a key and value of every head.
+  // Llama's architecture, with a key and a value per head.
   WINDLASS_ASSIGN_OR_RETURN(
       const auto intern, planner::model_shape_from_config_json(
                              R"({"model_type": "llama", "torch_dtype": "float16", "num_hidden_layers": 60, "hidden_size": 5120,
@@ -138,7 +138,7 @@ Result<double> VidurSearch::capacity_per_s(const VidurModel& model, const VidurW
                                            const VidurConfiguration& configuration, const VidurObjectives& objectives,
                                            double only_above_per_s) {
   WINDLASS_ASSIGN_OR_RETURN(const ModelPtr latency_model, latency(model, configuration));
-  // A microbatch's share of the cache has to hold the longest request.
+  // A microbatch's share of the cache must hold the longest request.
   if (latency_model->kv_capacity_tokens() < kContextTokens * configuration.pipeline_parallel) return 0.0;
   sim::ServingOptions options;
   sim::ServingPool pool;
@@ -200,7 +200,7 @@ Result<std::string> vidur_ordering_table(const std::string& data) {
     }
   }
 
-  // Fig. 1b: what it costs to serve a workload by another one's best configuration.
+  // Fig. 1b: the cost of serving a workload with another workload's best configuration.
   const VidurModel& llama70 = models[2];
   text += "\n| LLaMA2-70B, cost over its own best | by Chat-1M's best | by Arxiv-4K's | by BWB-4K's |\n|---|---:|---:|---:|\n";
   for (const VidurWorkload& served : workloads) {
@@ -214,7 +214,7 @@ Result<std::string> vidur_ordering_table(const std::string& data) {
     text += "\n";
   }
 
-  // Fig. 5a: what a tighter TBT costs.
+  // Fig. 5a: the cost of a tighter TBT.
   text += "\n| LLaMA2-70B, Chat-1M, TBT P99 below | best configuration | requests/s for a $/h |\n|---|---|---:|\n";
   for (const double tbt_s : {0.03, 0.04, 0.05, 0.06, 0.08, 0.10, 0.12, 0.14, 0.20}) {
     WINDLASS_ASSIGN_OR_RETURN(const auto found, search.best(llama70, workloads[0], {.tbt_p99_s = tbt_s}));

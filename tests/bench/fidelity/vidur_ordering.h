@@ -1,14 +1,16 @@
-// Vidur's what-if analysis (Agrawal et al., MLSys 2024, Section 7.3) in simulation: for a model and a workload the
-// configuration that serves most requests per dollar, and what the paper says follows.
+// Vidur's what-if analysis (Agrawal et al., MLSys 2024, Section 7.3) in simulation: for each model and workload the
+// configuration that serves most requests per dollar, and the paper's conclusions from it.
 //
-// As the paper has it: LLaMA2-7B and 70B, InternLM-20B, Qwen-72B; Chat-1M, Arxiv-4K and BWB-4K of its Table 1; A100 or H100,
-// tensor and pipeline parallelism 1, 2 and 4; vLLM, Orca+ (prompts join decodes, paged caches: "mixed" here) with at most 4,096
-// tokens an iteration, Sarathi-Serve with 512, 1,024 and 2,048; batches of 32 to 512, divided by the pipeline's microbatches;
-// TTFT P90 < 2 s, TBT P99 < 200 ms, scheduling delay P99 < 5 s. Assumed: lengths are log-normal with the table's mean and
-// median (BWB's answers: median and P90; Arxiv's prompts: uniform, their mean lies below the median), input and output
-// independent, cut at 4,096 tokens in all; one replica stands for all; TBT is a request's mean gap, as our simulator has it,
-// not each token's; operators are measured on SXM boards, whose GPUs are all joined by NVLink where the paper's are joined in
-// pairs; prices are the catalog's. What a GPU's price decides is shown as the ratio of capacities.
+// From the paper: LLaMA2-7B and 70B, InternLM-20B, Qwen-72B; Chat-1M, Arxiv-4K and BWB-4K of its Table 1; A100 or H100, tensor
+// and pipeline parallelism 1, 2 and 4; vLLM, Orca+ (prompts join decodes, paged caches: "mixed" here) with at most 4,096 tokens
+// per iteration, Sarathi-Serve with 512, 1,024 and 2,048; batches of 32 to 512, divided by the pipeline's microbatches; TTFT
+// P90 < 2 s, TBT P99 < 200 ms, scheduling delay P99 < 5 s.
+//
+// Assumptions: lengths are log-normal with the table's mean and median (BWB's answers: median and P90; Arxiv's prompts:
+// uniform, because their mean is below the median), input and output are independent and cut at 4,096 tokens in total; one
+// replica stands for all; TBT is a request's mean gap, as in our simulator, not each token's; operators are measured on SXM
+// boards with NVLink between all GPUs, while the paper's GPUs are linked in pairs; prices are the catalog's. Results that
+// depend on GPU prices are shown as ratios of capacities.
 #pragma once
 
 #include <map>
@@ -39,7 +41,7 @@ struct VidurModel {
 [[nodiscard]] Result<std::vector<VidurModel>> vidur_models();
 
 struct VidurConfiguration {
-  std::string accelerator;  // of the catalog
+  std::string accelerator;  // name in the catalog
   int tensor_parallel = 1;
   int pipeline_parallel = 1;
   planner::Batching batching = planner::Batching::kVllm;
@@ -55,24 +57,24 @@ struct VidurObjectives {
   double scheduling_delay_p99_s = 5;
 };
 
-// Capacities of configurations, with the latency models that they share.
+// Capacities of configurations, and the latency models that they share.
 class VidurSearch {
  public:
   [[nodiscard]] static Result<VidurSearch> make(const std::string& data);
 
-  // Requests a second that one replica sustains; 0 where the model does not fit, or where it is not above `only_above`.
+  // Requests per second that one replica sustains; 0 if the model does not fit or if the capacity is not above `only_above`.
   [[nodiscard]] Result<double> capacity_per_s(const VidurModel& model, const VidurWorkload& workload,
                                               const VidurConfiguration& configuration, const VidurObjectives& objectives,
                                               double only_above_per_s = 0);
-  // Dollars an hour of one replica.
+  // Dollars per hour of one replica.
   [[nodiscard]] double price_per_hour(const VidurConfiguration& configuration) const;
 
   struct Best {
     VidurConfiguration configuration;
-    double capacity_per_s = 0;  // 0: nothing holds the objectives
-    double per_dollar = 0;      // requests a second for a dollar an hour
+    double capacity_per_s = 0;  // 0: no configuration meets the objectives
+    double per_dollar = 0;      // requests per second for one dollar per hour
   };
-  // Over all configurations, or those of one accelerator.
+  // Over all configurations, or only those of one accelerator.
   [[nodiscard]] Result<Best> best(const VidurModel& model, const VidurWorkload& workload, const VidurObjectives& objectives,
                                   const std::string& accelerator = "");
 

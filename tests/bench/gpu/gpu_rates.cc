@@ -1,4 +1,4 @@
-// Times by the device's own events.
+// Implements gpu_rates.h, timed with the device's own events.
 #include "tests/bench/gpu/gpu_rates.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Error failed(const char* what, cudaError_t status) {
   return Error{ErrorCode::kUnavailable, fmt::format("{}: {}", what, cudaGetErrorString(status))};
 }
 
-// Seconds that the work takes on the stream: the median of ten, after three.
+// Seconds that the work takes on the stream: the median of ten runs, after three warm-up runs.
 Result<double> seconds_of(cudaStream_t stream, const std::function<void()>& work) {
   std::array<cudaEvent_t, 2> events = {};
   for (cudaEvent_t& event : events) {

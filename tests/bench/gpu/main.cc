@@ -1,7 +1,7 @@
-// The worker's CUDA backend on this machine's GPU: decode, prefill and the copies of keys and values, as shares of what the
-// GPU's memory, tensor cores and link reach (gpu_rates.h). Models have random weights and the shapes of Llama 3.1 8B, in BF16
-// and with weights of eight bits, and of Qwen3 30B-A3B (a mixture of experts), a quarter of whose layers. Decode is greedy.
-// Prints a table; exits 3, saying what is missing, where there is no GPU.
+// Benchmarks the worker's CUDA backend on this machine's GPU: decode, prefill and copies of keys and values, as shares of what
+// the GPU's memory, tensor cores and link reach (gpu_rates.h). Models have random weights. Shapes: Llama 3.1 8B in BF16 and
+// with 8-bit weights, and a quarter of the layers of Qwen3 30B-A3B (a mixture of experts). Decode is greedy. Prints a table;
+// without a GPU, exits 3 and says what is missing.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -30,7 +30,7 @@ using worker::WeightMatrix;
 constexpr std::int64_t kPromptTokens = 2048;
 constexpr std::int64_t kMaxSequences = 64;
 constexpr std::int64_t kContext = 4096;
-constexpr int kBefore = 3;  // runs that do not count
+constexpr int kBefore = 3;  // warm-up runs
 
 ModelConfig llama_8b() {
   ModelConfig config;
@@ -70,7 +70,7 @@ struct Model {
   bool fp8_activations = false;
 };
 
-// Numbers in (-scale, scale): fast ones, since there are billions.
+// Numbers in (-scale, scale), from a fast generator, since there are billions.
 std::vector<float> numbers(std::int64_t count, float scale) {
   std::vector<float> out(static_cast<std::size_t>(count));
   std::uint32_t state = 0x9E3779B9U;
@@ -81,7 +81,7 @@ std::vector<float> numbers(std::int64_t count, float scale) {
   return out;
 }
 
-// Every block has the same weights.
+// All blocks share the same weights.
 Result<ModelWeights> weights_of(const ModelConfig& config, const LayerWeights& layer, BlockRange blocks) {
   ModelWeights weights;
   weights.layers.push_back(layer);
@@ -161,13 +161,13 @@ class Bench {
     const auto each = static_cast<std::size_t>(worker::blocks_for(kContext));
     return std::span(blocks_).subspan(static_cast<std::size_t>(sequence) * each, each);
   }
-  // Numbers of all layers' matrices, with so many MLPs in each.
+  // Numbers in the matrices of all layers, with `mlps` MLPs per layer.
   [[nodiscard]] double in_layers(double mlps) const {
     const std::int64_t width = config_.experts > 0 ? config_.expert_intermediate_size : config_.intermediate_size;
     const auto attention = static_cast<double>(2 * config_.q_size() + 2 * config_.kv_size());
     return static_cast<double>(config_.layers * config_.hidden_size) * (attention + mlps * static_cast<double>(3 * width));
   }
-  // MLPs of a layer that so many tokens go to, if routers are even.
+  // Expected number of a layer's MLPs that `tokens` tokens use, if routers are even.
   [[nodiscard]] double mlps_of(std::int64_t tokens) const {
     if (config_.experts == 0) return 1;
     const auto all = static_cast<double>(config_.experts);
@@ -175,7 +175,7 @@ class Bench {
     return all * (1 - std::pow(idle, static_cast<double>(tokens)));
   }
 
-  // The least that must be read: the weights that tokens go to once, and each sequence's keys and values.
+  // The minimum to read: the used weights once, and each sequence's keys and values.
   Result<void> decode(std::int64_t sequences, std::int64_t context) {
     std::vector<SequenceChunk> chunks;
     for (std::int64_t s = 0; s < sequences; ++s) {
@@ -187,7 +187,7 @@ class Bench {
                                 return {};
                               }));
     const auto kv = static_cast<double>(sequences * (context + 1) * config_.layers * 2 * config_.kv_size());
-    const int bytes = model_.weights == WeightFormat::kFp32 ? 2 : 1;  // of a number in layers
+    const int bytes = model_.weights == WeightFormat::kFp32 ? 2 : 1;  // per number in layers
     const auto output = static_cast<double>(config_.vocab_size * config_.hidden_size);
     const double share = (bytes * in_layers(mlps_of(sequences)) + 2 * (output + kv)) / seconds / rates_.memory_bytes_per_s;
     fmt::print("| decode, {} sequence{} at {} tokens | {:.2f} ms a token, {:.0f} tokens/s | {:.0f} % of memory bandwidth |\n",
@@ -204,7 +204,7 @@ class Bench {
                               }));
     const auto tokens = static_cast<double>(kPromptTokens);
     const double mlps = config_.experts > 0 ? static_cast<double>(config_.experts_per_token) : 1;
-    // Each token attends to half of the prompt on average: scores, and the mixing of values.
+    // Each token attends to half of the prompt on average: scores, and mixing of values.
     const double attention = 2 * tokens * tokens * static_cast<double>(config_.q_size() * config_.layers);
     const double share = (2 * in_layers(mlps) * tokens + attention) / seconds / rates_.bf16_flop_per_s;
     fmt::print("| prefill of {} tokens | {:.1f} ms, {:.0f} tokens/s | {:.0f} % of the dense BF16 rate |\n", kPromptTokens,
@@ -251,7 +251,7 @@ Result<void> run_bench() {
                              Model{"Llama 3.1 8B, FP8 weights and activations", llama_8b(), WeightFormat::kFp8, true},
                              Model{"Qwen3 30B-A3B, 12 of 48 layers, BF16", qwen3_30b_a3b_quarter(), WeightFormat::kFp32}}) {
     if (model.fp8_activations && !device->multiplies_fp8()) {
-      fmt::print("\n{}: not on this GPU, whose tensor cores have no products of FP8.\n", model.name);
+      fmt::print("\n{}: skipped, this GPU's tensor cores do not support FP8.\n", model.name);
       continue;
     }
     WINDLASS_ASSIGN_OR_RETURN(const auto backend, make_backend(model));
@@ -263,7 +263,7 @@ Result<void> run_bench() {
 }  // namespace
 }  // namespace windlass::bench
 
-// With any argument it only says whether there is a GPU.
+// With any argument, only reports whether there is a GPU.
 int main(int argc, char**) {
   using namespace windlass;
   if (const auto usable = worker::cuda::usable_devices(); !usable.ok()) {

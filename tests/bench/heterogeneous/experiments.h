@@ -1,4 +1,4 @@
-// The papers' results on heterogeneous clusters: a function a paper, which gives tables for docs/algorithms.
+// Reproduces the papers' results on heterogeneous clusters: one function per paper, which returns tables for docs/algorithms.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace windlass::bench {
 
-// A table's name is its place in docs/algorithms/PAPER.md: PAPER-WHAT; a chart's (extension "svg") its file in
+// A table's name is its place in docs/algorithms/PAPER.md: PAPER-TABLE; a chart's (extension "svg") its file in
 // docs/algorithms/PAPER/.
 struct HeterogeneousTable {
   std::string name;
@@ -18,12 +18,12 @@ struct HeterogeneousTable {
 };
 
 struct HeterogeneousOptions {
-  std::string data;              // the folder that ../shared/data/README.md describes
+  std::string data;              // the folder described by ../shared/data/README.md
   Executor* executor = nullptr;  // borrowed
-  double scale = 1;              // of the numbers of random instances: 1 is what docs/algorithms show
+  double scale = 1;              // factor on the number of random instances; docs/algorithms uses 1
 };
 
-// Errors: data that cannot be read, a plan that cannot be made.
+// Fails if data cannot be read or a plan cannot be made.
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> hexgen2_tables(const HeterogeneousOptions& options);
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> huawei_tables(const HeterogeneousOptions& options);
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> mix_tables(const HeterogeneousOptions& options);

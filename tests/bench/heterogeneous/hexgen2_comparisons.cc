@@ -1,4 +1,4 @@
-// HexGen-2's search beside exhaustive search, its baselines, an upper bound and the clock, for docs/algorithms/hexgen2.md.
+// Implements hexgen2_comparisons.h, for docs/algorithms/hexgen2.md.
 #include "tests/bench/heterogeneous/hexgen2_comparisons.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Result<InferenceTask> task_of(const std::string& model, const HexGenWorkload& wo
 
 double rate(std::int64_t units) { return static_cast<double>(units) / kFlowUnitsPerRequest; }
 
-// Of this process, all threads.
+// CPU time of this process, all threads.
 double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct RandomCase {

@@ -1,4 +1,4 @@
-// See hexgen2_setting.h.
+// Implements hexgen2_setting.h.
 #include "tests/bench/heterogeneous/hexgen2_setting.h"
 
 #include <algorithm>

@@ -44,7 +44,7 @@ std::string group_text(const hetero::GpuCluster& cluster, const hetero::PlacedGr
   return fmt::format("{} (TP {}, PP {})", text, degree, group.stages().size());
 }
 
-// DistServe's space: instances of one size for each phase on GPUs of one machine.
+// DistServe's search space: instances of one size per phase, on GPUs of one machine.
 double distserve_rate(const hetero::GpuCluster& cluster, const InferenceTask& task) {
   hetero::StrategyTable table(cluster, task);
   const int gpus = cluster.nodes.front().gpus;

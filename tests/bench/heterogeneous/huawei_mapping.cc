@@ -1,4 +1,4 @@
-// See huawei_mapping.h.
+// Implements huawei_mapping.h.
 #include "tests/bench/heterogeneous/huawei_mapping.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Small cases of Huawei's mapping (Xiong et al. 2025, Alg. 2): a burst of requests on unlike instances, what the policy makes
-// of it, and the best that any mapping could. For the tables and the test.
+// Small cases of Huawei's mapping (Xiong et al. 2025, Alg. 2): a burst of requests on heterogeneous instances, the policy's
+// mapping, and the best possible mapping. Used by the tables and the test.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace windlass::bench {
 struct MappingCase {
   double theta = 2;
   std::vector<dispatch::PackingModel> instances;
-  std::vector<dispatch::RequestLengths> requests;  // with known outputs, in the order of their arrival; none ends
+  std::vector<dispatch::RequestLengths> requests;  // with known outputs, in order of arrival; none ends
 };
 
-// 2 to `most_instances` instances whose speeds and caches differ by up to 8, and 2 to `most_requests` requests of 16 to 2,048
-// tokens in and out.
+// 2 to `most_instances` instances whose speeds and caches differ by up to 8 times, and 2 to `most_requests` requests of 16 to
+// 2,048 tokens in and out.
 [[nodiscard]] MappingCase random_mapping_case(std::uint64_t seed, int most_instances, int most_requests, double theta);
 
-// The largest load that HuaweiPolicy leaves (of the sums of w, Eq. 7).
+// The largest load under HuaweiPolicy (of the sums of w, Eq. 7).
 [[nodiscard]] double mapped_load(const MappingCase& of);
-// The smallest largest load over all mappings of the requests, each with w as Eq. 7 has it when the request arrives. Walks the
-// instances^requests mappings, but for those that are no better than the best so far.
+// The smallest largest load over all mappings of the requests, with each w computed by Eq. 7 when the request arrives. Searches
+// the instances^requests mappings, pruning those that are no better than the best so far.
 [[nodiscard]] double least_load(const MappingCase& of);
 
 }  // namespace windlass::bench

@@ -1,4 +1,4 @@
-// See huawei_setting.h.
+// Implements huawei_setting.h.
 #include "tests/bench/heterogeneous/huawei_setting.h"
 
 #include <utility>
@@ -26,7 +26,7 @@ hetero::ClusterNode v100_machine(const HuaweiRoofline& roofline) {
   return {"v100", v100, 8, {roofline.link_bytes_per_s, roofline.hop_s}};
 }
 
-// "NVIDIA A800 80GB PCIe" data sheet: an A100 80GB PCIe with a slower NVLink; alone here.
+// "NVIDIA A800 80GB PCIe" data sheet: an A100 80GB PCIe with a slower NVLink, which one GPU alone does not use.
 hetero::ClusterNode a800_machine() {
   planner::AcceleratorSpec a800 = planner::accelerator_by_name("a100-80gb").value();
   a800.memory_bandwidth_bytes_per_s = 1935e9;

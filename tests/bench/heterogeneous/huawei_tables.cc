@@ -1,5 +1,6 @@
-// Huawei's results (Xiong et al. 2025): the order of the degrees of tensor parallelism (Fig. 4), its scheduler beside the
-// paper's other rules on two unlike instances (Fig. 5) and on two machines (Fig. 6), and its mapping beside the best of all.
+// Huawei's results (Xiong et al. 2025): the order of the degrees of tensor parallelism (Fig. 4), its scheduler against the
+// paper's other rules on two heterogeneous instances (Fig. 5) and on two machines (Fig. 6), and its mapping against the
+// optimum.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -27,11 +28,11 @@ constexpr std::array kDegrees = {1, 2, 4, 8};
 
 // ---- Fig. 4: which degree ----
 
-// The rooflines of Fig. 5 and 6: the link that the paper names and the one that its V100s (SXM2) have, and V100s that reach as
-// much of their peak as A100s do, or 60 % of that.
+// The rooflines of Fig. 5 and 6: the link that the paper names or the one that its V100s (SXM2) have, and V100s that reach the
+// same share of their peak as A100s, or 60 % of it.
 struct Stated {
   std::string name;
-  std::string place;  // of its tables; empty: in the summary alone
+  std::string place;  // of its tables; empty: only in the summary
   HuaweiRoofline roofline;
 };
 
@@ -68,8 +69,8 @@ std::string order_of(const std::vector<double>& by_degree) {
   return fmt::format("{}", fmt::join(degrees, " > "));
 }
 
-// Alg. 1's tokens/s of the machine by degree, on 200 requests of the seed. `as_written`: a token's cache takes 2 l h values, as
-// if each head had its own keys and values.
+// Alg. 1's tokens/s of the machine by degree, for 200 requests of the seed. `as_written`: a token's cache takes 2 l h values,
+// as if each head had its own keys and values.
 Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const workload::LengthDistribution& lengths,
                                       std::uint64_t seed, bool as_written) {
   WINDLASS_ASSIGN_OR_RETURN(const auto requests, search::DrawnRequests::make(lengths));
@@ -100,7 +101,7 @@ Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const work
   return tokens_per_s;
 }
 
-// The paper's measurement: 1,000 requests eight times each, all at once, dealt out to the instances in turn.
+// The paper's measurement: 1,000 requests, eight times each, all at time 0, assigned to the instances in turn.
 Result<double> simulated(const HuaweiRoofline& roofline, const workload::LengthDistribution& lengths, std::uint64_t seed,
                          int degree, double scale) {
   WINDLASS_ASSIGN_OR_RETURN(const auto shape, planner::model_shape_by_name("llama3-8b"));
@@ -138,7 +139,7 @@ Result<std::string> ranking(const workload::LengthDistribution& all, const workl
       }
     }
   }
-  // Of each row: Alg. 1 on two samples, Alg. 1 as written, simulated.
+  // For each row: Alg. 1 on two samples, Alg. 1 as written, simulated.
   std::vector<std::vector<Result<std::vector<double>>>> cells(rows.size());
   executor.run(rows.size(), [&](std::size_t i) {
     const HuaweiRoofline& roofline = rows[i].roofline;
@@ -195,7 +196,7 @@ constexpr Rule kRules[] = {
     {"JFFC", PolicyKind::kJffc, Rule::Outputs::kDrawn, false},
 };
 
-// When the last request of each pool ended.
+// Records when the last request of each pool ended.
 class LastEnds final : public sim::ServingObserver {
  public:
   explicit LastEnds(const std::vector<sim::ServingPool>& pools) : ends_s_(pools.size()) {
@@ -211,7 +212,7 @@ class LastEnds final : public sim::ServingObserver {
   [[nodiscard]] const std::vector<double>& ends_s() const { return ends_s_; }
 
  private:
-  std::vector<std::size_t> pool_of_;  // of a worker
+  std::vector<std::size_t> pool_of_;  // by worker
   std::vector<double> ends_s_;
 };
 
@@ -219,7 +220,7 @@ struct Fleet {
   planner::ModelShape shape;
   HuaweiRoofline roofline;
   std::vector<HuaweiInstances> instances;
-  std::vector<double> rates;  // infinite: all at once
+  std::vector<double> rates;  // infinite: all at time 0
   int requests = 4000;
 };
 
@@ -291,12 +292,12 @@ Result<Served> serve(const Fleet& fleet, const workload::LengthDistribution& len
 }
 
 constexpr int kSeeds = 3;
-constexpr std::size_t kLooked = 2;  // of Fleet::rates: where the ends are shown
+constexpr std::size_t kLooked = 2;  // index into Fleet::rates for the table of last ends
 
 struct Scheduled {
   std::string table;
-  std::vector<std::vector<double>> over_rr;  // [rule][rate]: tokens/s over round robin's, less 1
-  double room = 0;                           // at once: what the pools serve alone together, over round robin, less 1
+  std::vector<std::vector<double>> over_rr;  // [rule][rate]: tokens/s relative to round robin, less 1
+  double room = 0;                           // all at time 0: what the pools serve separately, relative to round robin, less 1
 };
 
 Result<Scheduled> scheduling(const Fleet& fleet, const workload::LengthDistribution& lengths, Executor& executor,
@@ -351,7 +352,7 @@ Result<Scheduled> scheduling(const Fleet& fleet, const workload::LengthDistribut
 }
 
 std::string summary_row(const std::string& what, const std::string& roofline, const Scheduled& of) {
-  constexpr std::size_t kScheduler = 3, kHistory = 5;  // of kRules
+  constexpr std::size_t kScheduler = 3, kHistory = 5;  // indices into kRules
   static_assert(kRules[kScheduler].policy == PolicyKind::kHuawei && kRules[kHistory].outputs == Rule::Outputs::kLearned);
   std::string text = fmt::format("| {} | {} |", what, roofline);
   for (const std::size_t rate : {1, 2, 3}) {
@@ -360,7 +361,7 @@ std::string summary_row(const std::string& what, const std::string& roofline, co
   return text + fmt::format(" {:+.1f} % |\n", 100 * of.room);
 }
 
-// ---- Alg. 2 beside the best mapping ----
+// ---- Alg. 2 against the best mapping ----
 
 std::string mapping(Executor& executor, double scale) {
   const int cases = std::max(10, static_cast<int>(2000 * scale));

@@ -1,5 +1,5 @@
-// heterogeneous_experiments: repeats the papers' results on heterogeneous clusters. Reads ../shared/data, writes tables
-// (NAME.md) and charts (NAME.svg) into a folder; `scripts/bench heterogeneous` puts them where they belong.
+// heterogeneous_experiments: reproduces the papers' results on heterogeneous clusters. Reads ../shared/data and writes tables
+// (NAME.md) and charts (NAME.svg) into a folder; `scripts/bench heterogeneous` copies them into docs/.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -51,18 +51,18 @@ int run(HeterogeneousOptions options, const std::vector<std::string>& names, con
 }  // namespace windlass::bench
 
 int main(int argc, char** argv) {
-  CLI::App app{"Repeats the papers' results on heterogeneous clusters."};
+  CLI::App app{"Reproduces the papers' results on heterogeneous clusters."};
   windlass::bench::HeterogeneousOptions options;
   options.data = "../shared/data";
   std::string out;
   std::vector<std::string> names, known;
   app.add_option("--data", options.data, "Folder with traces/ and profiles/")->capture_default_str();
-  app.add_option("--scale", options.scale, "Share of the random instances")
+  app.add_option("--scale", options.scale, "Factor on the number of random instances")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1.0));
   app.add_option("--out", out, "Folder for tables and charts")->required();
   for (const auto& experiment : windlass::bench::kExperiments) known.emplace_back(experiment.name);
-  app.add_option("names", names, "Which papers; all when none is named")->check(CLI::IsMember(known));
+  app.add_option("names", names, "Papers to reproduce; default: all")->check(CLI::IsMember(known));
   CLI11_PARSE(app, argc, argv);
   return windlass::bench::run(options, names, out);
 }

@@ -1,4 +1,4 @@
-// Random instances of the cheapest mix, for its tests and experiments.
+// Random instances of the cheapest-mix problem, for its tests and experiments.
 #pragma once
 
 #include <cmath>
@@ -15,12 +15,12 @@ struct MixInstanceSpec {
   int accelerators = 3;
   int kinds = 3;             // of each model
   int buckets = 4;           // of each model
-  double workers = 4;        // of a middling kind that a model takes, about
-  double impossible = 0.15;  // of loads
-  bool budgets = false;      // GPUs and cost that may be short
+  double workers = 4;        // approximate number of workers of an average kind that a model needs
+  double impossible = 0.15;  // share of loads that cannot be served
+  bool budgets = false;      // limits on GPUs and cost, which may be too low
 };
 
-// Dear kinds are faster, and unevenly so by bucket: what makes a mix of several worth its while.
+// Expensive kinds are faster, by different factors per bucket, so that a mix of several kinds pays off.
 inline MixProblem random_mix(const MixInstanceSpec& spec, std::uint64_t seed) {
   Rng rng(seed, "mix");
   MixProblem problem;

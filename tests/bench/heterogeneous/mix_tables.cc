@@ -1,5 +1,5 @@
-// The cheapest mix: its heuristic beside the integer program on random instances, and what a mix saves over the best single
-// accelerator, for docs/algorithms/mix.md.
+// The cheapest mix: its heuristic against the integer program on random instances, and the savings of a mix over the best
+// single accelerator, for docs/algorithms/mix.md.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,7 +31,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Of this program: what other programs on the machine take is not in it.
+// CPU time of this program only.
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct Group {
@@ -78,7 +78,7 @@ Result<std::string> instances_table(const HeterogeneousOptions& options) {
       gaps.push_back(fast.gap());
       if (!exact.optimal || seconds_since(begin) > kMinute_s) continue;
       ++solved;
-      // Where not all can be served, the unserved requests count.
+      // If not all requests can be served, compare the unserved ones.
       const double dearer = exact.cost_per_hour > 0 ? fast.cost_per_hour / exact.cost_per_hour - 1 : 0;
       const double rate = [&] {
         double sum = 0;
@@ -193,7 +193,7 @@ Result<std::vector<HeterogeneousTable>> mix_tables(const HeterogeneousOptions& o
   WINDLASS_ASSIGN_OR_RETURN(tables.emplace_back().text,
                             saving_table(options, {{"l4", 0}, {"a10g", 0}, {"l40s", 0}, {"a100-80gb", 0}, {"h100-80gb", 0}}));
   tables.back().name = "mix-catalog";
-  // HexGen-2's GPUs, at the prices that fit its budgets (docs/algorithms/hexgen2.md).
+  // HexGen-2's GPUs, at prices that fit its budgets (docs/algorithms/hexgen2.md).
   WINDLASS_ASSIGN_OR_RETURN(tables.emplace_back().text,
                             saving_table(options, {{"a6000", 0.75}, {"l40", 1.04}, {"a100-80gb", 1.69}, {"h100-80gb", 3.69}}));
   tables.back().name = "mix-hexgen2";

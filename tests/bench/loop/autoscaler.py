@@ -1,8 +1,8 @@
-"""KEDA's rule on requests in flight. Pure: the caller brings the time and the metric.
+"""KEDA's rule on requests in flight. Pure: the caller passes the time and the metric.
 
-As in tests/reference/autoscalers/baseline_keda.h: between one and the most workers KEDA leaves the work to a HorizontalPodAutoscaler with the
-trigger's threshold as AverageValue, so that KEDA's own polling (30 s) and cooldown (300 s), which go to zero and back, have
-nothing to do here. The defaults of that autoscaler: every 15 s, a tolerance of 0.1, up at once, down to the most that was
+As in tests/reference/autoscalers/baseline_keda.h: between one worker and the maximum KEDA delegates to a HorizontalPodAutoscaler with the
+trigger's threshold as AverageValue. KEDA's own polling (30 s) and cooldown (300 s) only matter for scaling to zero and back, so they have
+no effect here. That autoscaler's defaults: every 15 s, a tolerance of 0.1, up immediately, down to the largest count
 recommended in the last 300 s.
 """
 
@@ -20,7 +20,7 @@ class ConcurrencyRule:
         self.next_s = 0.0
 
     def decide(self, now_s, workers, in_flight):
-        """The workers that should be there. Workers that start count as there."""
+        """Returns the desired number of workers. Starting workers count as present."""
         if now_s < self.next_s:
             return workers
         self.next_s = now_s + SYNC_S

@@ -1,4 +1,4 @@
-// See closed_loop.h.
+// Implements closed_loop.h.
 #include "tests/bench/loop/closed_loop.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr double kSampleS = 5;
 constexpr double kCurve = 1.4;
 constexpr double kFlatBatch = 16;
 
-// What workers really take.
+// The workers' true iteration times.
 class TrueTimes final : public planner::IterationModel {
  public:
   TrueTimes(planner::LinearCoefficients sheet, const LoopCase& of) : c_(sheet), of_(of) {}
@@ -52,7 +52,7 @@ class TrueTimes final : public planner::IterationModel {
   LoopCase of_;
 };
 
-// The truth as the planner's search asks it.
+// The truth, behind the interface that the planner's search uses.
 class TrueLatency final : public planner::LatencyModel {
  public:
   explicit TrueLatency(const TrueTimes& times) : times_(times) {}
@@ -126,7 +126,7 @@ class Watch final : public sim::ServingObserver {
   std::vector<double> came_, attained_;
 };
 
-// Slows the workers down on the way.
+// Slows the workers down during the run.
 class Slowing final : public sim::ClusterController {
  public:
   Slowing(sim::ClusterController& inner, TrueTimes& times, std::optional<double> from_s)
@@ -165,7 +165,7 @@ struct Setting {
     service.id = {"default", "chat", "uid"};
     service.served_name = "chat";
     service.slo = {std::max(1.0, 10 * alone.prefill_s), 2.5 * alone.tpot_s + alone.prefill_s / 20, kPercentile, 300};
-    if (of.slower_from_s) {  // twice as slow must hold it, too
+    if (of.slower_from_s) {  // the objective must be attainable at half speed, too
       service.slo.tpot_s *= 2;
       service.slo.ttft_s *= 2;
     }
@@ -196,8 +196,8 @@ struct Setting {
   }
 };
 
-// The later of two cold starts after the load's start and a minute after metrics return; and the same after the step, which is
-// beyond what anybody can know.
+// The later of two cold starts after the load's start and a minute after metrics return; and the same after the step, which
+// nobody can foresee.
 double grace_of(const LoopCase& of) { return 2 * of.start_s * of.start_factor; }
 
 LoopRun simulate(const LoopCase& of, Setting& setting, sim::ClusterController& controller, dispatch::PolicyKind policy,

@@ -28,7 +28,7 @@ def recovery(case):
 
 
 def summary(case):
-    """A line for whoever watches."""
+    """One progress line."""
     if case.get("refused"):
         return f"refused: {case['refused']}"
     back = {"never": "not back at the objective after the step", "0 s": "the step was no trouble"}

@@ -1,7 +1,7 @@
-"""The engines that the bench runs: how each is started without Windlass, and what the ModelService says of it.
+"""The engines of the bench: how to start each one without Windlass, and its part of the ModelService.
 
-Every worker computes on one thread. SmolLM2-135M is the model: its GGUF file for our workers and llama.cpp. vLLM wants a folder in
-Hugging Face's format, so it gets a random model of the same shape, which takes as long.
+Every worker computes on one thread. The model is SmolLM2-135M: its GGUF file for our workers and llama.cpp. vLLM needs a folder in
+Hugging Face's format, so it gets a random model of the same shape, which takes the same time.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from judge import Objectives
 
 SERVED = "smollm2"
 CONTEXT = 2048
-BATCH = 8  # sequences at once of a worker without Windlass: our worker's default, for all engines
+BATCH = 8  # concurrent sequences of a worker without Windlass: our worker's default, used for all engines
 GGUF = "build/models/smollm2-135m.gguf"
 RANDOM = "build/models/smollm2-random"
 RANDOM_SHAPE = "--layers 30 --hidden 576 --heads 9 --kv-heads 3 --intermediate 1536 --vocab 49152".split()
@@ -42,12 +42,12 @@ class Engine:
     name: str
     title: str
     program: Path
-    words: tuple  # of the command; {port} is the worker's
+    words: tuple  # command line; {port} is replaced by the worker's port
     model: Path
     shape: str
     spec: str  # of spec.engine
     ready_page: str
-    start_s: float  # patience with a start
+    start_s: float  # start-up timeout
     objectives: Objectives
     env: dict = dataclasses.field(default_factory=dict)
 
@@ -62,7 +62,7 @@ def _program(name, installed):
 
 
 def all_engines(root, binaries):
-    """By name: an Engine, or a text that says why it is missing."""
+    """Maps names to an Engine, or to a text that says why it is missing."""
     gguf, random = root / GGUF, root / RANDOM
     threads = {"OMP_NUM_THREADS": "1"}
     found = {}
@@ -78,7 +78,7 @@ def all_engines(root, binaries):
         gguf, GGUF_SHAPE, '{type: LlamaCpp, args: [--threads, "1"]}', "/health", 60,
         Objectives(3.0, 0.3))  # a prompt alone takes 0.7 s
     program = _program("vllm", "vllm/bin/vllm")
-    # Without binding: vLLM would put the threads of all workers on the same cores.
+    # No binding: vLLM would put the threads of all workers on the same cores.
     env = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", **threads}
     found["vllm"] = "no vllm; `scripts/engines vllm` installs it" if program is None else Engine(
         "vllm", "vLLM", program,
@@ -90,7 +90,7 @@ def all_engines(root, binaries):
     return found
 
 
-# What one core can do, about; the factor makes the sheet wrong.
+# Approximate rates of one core; the factor makes the data sheet wrong.
 RIGHT_BYTES_PER_S = 25e9
 RIGHT_FLOPS_PER_S = 300e9
 OBJECTS = """# Made by scripts/bench loop: a data sheet {factor:g} times what a core can do.
@@ -117,7 +117,7 @@ spec:
         {shape}
   engine: {engine}
   slo: {{timeToFirstToken: {ttft_ms:.0f}ms, timePerOutputToken: {tpot_ms:.0f}ms, percentile: {percentile:g}, window: 1m}}
-  workload: {{requestsPerSecond: "0.1", inputTokens: {prompt}, outputTokens: {answer}}} # assumed until it has been observed
+  workload: {{requestsPerSecond: "0.1", inputTokens: {prompt}, outputTokens: {answer}}}  # assumed until observed
   accelerators: [{{class: core}}]
   scaling:
     strategy: Replicated

@@ -1,7 +1,7 @@
-"""Workers without Windlass: processes of an engine behind plain round robin, as behind a Kubernetes Service.
+"""Workers without Windlass: engine processes behind plain round robin, as behind a Kubernetes Service.
 
-Nothing of Windlass decides here: one request after the other goes to the next worker, however many it has. `windlass load` opens a
-connection per request, so that turns of connections are turns of requests.
+Windlass decides nothing here: each request goes to the next worker, whatever its load. `windlass load` opens a
+connection per request, so round robin over connections is round robin over requests.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from engines import BATCH
 
 
 class RoundRobin:
-    """A TCP proxy on a thread of its own. `in_flight` counts open connections by the worker's port."""
+    """A TCP proxy on its own thread. `in_flight` counts open connections by the worker's port."""
 
     def __init__(self):
-        self.targets = []  # ports of workers; replaced as a whole
+        self.targets = []  # the workers' ports; replaced as a whole
         self.in_flight = {}
         self._turn = 0
         self._loop = asyncio.new_event_loop()
@@ -74,7 +74,7 @@ class Worker:
 
 
 class Fleet:
-    """`workers` of an engine; a ConcurrencyRule may change how many. tick() once a second does all that is to be done."""
+    """`workers` of an engine; a ConcurrencyRule may change their number. Call tick() once a second."""
 
     def __init__(self, engine, folder, workers, rule=None):
         self.engine, self.folder, self.rule = engine, folder, rule
@@ -87,7 +87,7 @@ class Fleet:
         processes.wait_until(lambda: self._look() or all(one.ready for one in self.workers), self.engine.start_s, "workers ready")
 
     def tick(self, now_s):
-        """Returns what is there now: workers that exist, those that take requests, requests in flight."""
+        """Returns the numbers of existing workers, of workers that accept requests, and of requests in flight."""
         self._look()
         in_flight = sum(self.proxy.in_flight.values())
         staying = [one for one in self.workers if not one.draining]
@@ -118,7 +118,7 @@ class Fleet:
 
 
 def measure_capacity(engine, folder, load):
-    """Requests a second of one worker that has more than it can serve, for long enough that start and end count for little."""
+    """Requests per second of one overloaded worker, over a time long enough that start and end hardly matter."""
     fleet = Fleet(engine, folder, 1)
     try:
         fleet.wait()
@@ -127,7 +127,7 @@ def measure_capacity(engine, folder, load):
             if not record["completed"]:
                 raise processes.RunFailed("the worker answered nothing while its capacity was measured")
             return record["completed"] / record["elapsedSeconds"]
-        # Prompts of one seed are the same each time, and a cache would know them.
+        # Prompts of one seed are the same each time, and a cache would hit.
         about = served_per_s(f"{BATCH}/2s", 1001)
         return served_per_s(f"{3 * about:.2f}/8s", 1002)
     finally:

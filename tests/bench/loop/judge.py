@@ -1,6 +1,6 @@
-"""Judges runs: which requests kept their objectives, how attainment went over time, what the workers cost. Pure arithmetic.
+"""Evaluates runs: which requests met their objectives, attainment over time, worker-seconds. Pure arithmetic.
 
-All times are seconds since the load began. A request counts at the time at which it was due, whenever its answer came.
+All times are seconds since the load's start. A request counts at the time at which it was due, whenever its answer arrived.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ class Objectives:
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """Phases of (requests per second, seconds). A worker has the work of a phase where its rate is at most `one_worker`."""
+    """Phases of (requests per second, seconds). One worker suffices for a phase whose rate is at most `one_worker`."""
 
     phases: tuple
     step_s: float  # when the rate jumps
@@ -27,7 +27,7 @@ class Load:
 
     @property
     def text(self):
-        """As `windlass load --phases` takes it."""
+        """Formatted for `windlass load --phases`."""
         return ",".join(f"{rate:.3f}/{seconds:g}s" for rate, seconds in self.phases)
 
     def share_for_one_worker(self):
@@ -46,7 +46,7 @@ def step_and_ramp(low, high, minutes):
 
 
 def judged(record, objectives):
-    """(when it was due, whether it attained) of each request in what `windlass load -o json` wrote."""
+    """(due time, whether it attained) of each request in the output of `windlass load -o json`."""
     out = []
     for one in record["requests"]:
         kept = one["outcome"] == "completed"
@@ -60,12 +60,12 @@ def judged(record, objectives):
 
 
 def share(requests):
-    """Share that attained; None of no requests."""
+    """Share that attained; None without requests."""
     return sum(kept for _, kept in requests) / len(requests) if requests else None
 
 
 def rolling(requests, end_s, window_s=30, every_s=1):
-    """[(t, share of the requests due in the window that ends at t)]. Times at which none were due are left out."""
+    """[(t, share of the requests due in the window that ends at t)]. Times without due requests are omitted."""
     out = []
     for i in range(int(end_s / every_s) + 1):
         t = i * every_s
@@ -88,7 +88,7 @@ def time_to_recover(course, step_s, target):
 
 
 def worker_seconds(samples, end_s):
-    """Of samples [(t, workers)] that hold until the next one; the first also holds before it."""
+    """Computed from samples [(t, workers)]. Each holds until the next one; the first also holds before it."""
     total = 0.0
     for i, (t, workers) in enumerate(samples):
         begin = 0.0 if i == 0 else min(t, end_s)

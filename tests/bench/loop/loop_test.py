@@ -1,4 +1,4 @@
-"""Tests of what the bench judges with, decides with and draws, and of its round robin. scripts/test runs them with its other checks."""
+"""Tests of the bench's evaluation, KEDA rule, charts and round robin. scripts/test runs them with its other checks."""
 
 import contextlib
 import io
@@ -68,7 +68,7 @@ class ConcurrencyRuleTest(unittest.TestCase):
     def test_goes_up_at_once_and_down_after_five_minutes(self):
         rule = ConcurrencyRule(6, 1, 4)
         self.assertEqual(rule.decide(0, 1, 6.5), 1)  # within the tolerance
-        self.assertEqual(rule.decide(14, 1, 24), 1)  # between two looks
+        self.assertEqual(rule.decide(14, 1, 24), 1)  # between two evaluations of the rule
         self.assertEqual(rule.decide(15, 1, 13), 3)
         self.assertEqual(rule.decide(30, 3, 100), 4)
         self.assertEqual([rule.decide(t, 4, 1) for t in range(45, 330, 15)], [4] * 19)
@@ -79,7 +79,7 @@ class ConcurrencyRuleTest(unittest.TestCase):
 
 
 class RoundRobinTest(unittest.TestCase):
-    """Given two servers that say their name and one client after another; expects turns, and counts that return to zero."""
+    """Given two servers that send their name, and one client after another; expects alternating servers and counts that return to zero."""
 
     def setUp(self):
         self.proxy = fleet.RoundRobin()

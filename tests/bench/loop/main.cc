@@ -1,4 +1,4 @@
-// closed_loop_experiment: the control loop where workers are not what their data sheet says, as tables in Markdown.
+// closed_loop_experiment: simulates the control loop with workers that differ from their data sheet; prints Markdown tables.
 // `scripts/bench loop --simulated` puts them into docs/control-loop-measured.md.
 #include <algorithm>
 #include <cstdint>
@@ -40,8 +40,8 @@ void print_decisions(const LoopRun& run) {
   }
 }
 
-// Of cases that come with several factors for both phases, "vllm x 4", a row each; figures as in print_grid, then what the same
-// workers attain behind round robin.
+// Cases with one factor for both phases, such as "vllm x 4", one row each: figures as in print_grid, then the attainment of the
+// same workers behind round robin.
 void print_rows(const std::vector<Figures>& all) {
   std::vector<std::string> names;
   std::set<double> factors;
@@ -71,7 +71,7 @@ void print_rows(const std::vector<Figures>& all) {
   fmt::print("\n");
 }
 
-// Prompts down, decoding across.
+// One row per prefill factor, one column per decode factor.
 void print_grid(const std::vector<Figures>& grid) {
   std::set<double> prefill, decode;
   std::map<std::pair<double, double>, const Figures*> at;
@@ -99,13 +99,13 @@ void print_grid(const std::vector<Figures>& grid) {
 
 int main(int argc, char** argv) {
   using namespace windlass::bench;
-  CLI::App app("The control loop where workers are not what their data sheet says, in the serving simulator");
+  CLI::App app("Simulates the control loop with workers that differ from their data sheet");
   std::string only;
   std::uint64_t seed = 1;
   bool verbose = false;
-  app.add_option("--only", only, "cases whose name has this in it");
-  app.add_option("--seed", seed, "of arrivals and lengths");
-  app.add_flag("--verbose", verbose, "every decision, and attainment and workers by the minute");
+  app.add_option("--only", only, "run only cases whose name contains this");
+  app.add_option("--seed", seed, "seed of arrivals and lengths");
+  app.add_flag("--verbose", verbose, "print every decision, and attainment and workers by the minute");
   CLI11_PARSE(app, argc, argv);
   std::vector<Figures> grid, others;
   const std::vector<LoopCase> cases = loop_cases();

@@ -1,17 +1,17 @@
-"""The control loop with a real model, next to the same workers without Windlass.
+"""Measures the control loop with a real model, compared with the same workers without Windlass.
 
   scripts/bench loop                    all cases, and the tables and the chart in docs/control-loop-measured.md (under an hour)
-  scripts/bench loop --quick            one case for one minute, to see that everything works
-  scripts/bench loop --only own-low     one case; an engine's name means all of its cases; repeatable
-  scripts/bench loop --list             the cases
+  scripts/bench loop --quick            one case for one minute, to check that everything works
+  scripts/bench loop --only own-low     one case, or with an engine's name all of its cases; repeatable
+  scripts/bench loop --list             list the cases
 
-SmolLM2-135M on one thread a worker, at most two workers. Each engine that is installed (Windlass' worker, llama.cpp, vLLM) serves the
-same Poisson load, with a step and a ramp, run by Windlass with a data sheet that is right (ENGINE-right), four times too low
-(ENGINE-low) and four times too high (ENGINE-high), and without Windlass, behind round robin and without slot limits: by one worker
-(ENGINE-one), by the most workers all the time (ENGINE-fleet), and by as many as KEDA's rule on requests in flight says (ENGINE-keda).
+SmolLM2-135M on one thread per worker, at most two workers. Each engine that is installed (Windlass' worker, llama.cpp, vLLM) serves the
+same Poisson load, with a step and a ramp. Windlass runs it with a data sheet that is right (ENGINE-right), four times too low
+(ENGINE-low) and four times too high (ENGINE-high). Without Windlass, behind round robin and without slot limits, it runs on one worker
+(ENGINE-one), on two workers all the time (ENGINE-fleet), and on the number that KEDA's rule for requests in flight gives (ENGINE-keda).
 
-Results are in build/bench/loop: results.json, loop.md, loop.svg, and a folder per case with what the programs wrote. Exits 0 when every
-case was measured, whatever the figures; 1 when one was not; 2 for a wrong argument.
+Results are in build/bench/loop: results.json, loop.md, loop.svg, and a folder per case with the programs' output. Exits 0 if every
+case was measured, whatever the figures; 1 if one was not; 2 for a wrong argument.
 """
 
 import argparse
@@ -42,9 +42,9 @@ SYSTEMS = ("one", "fleet", "keda")
 ENGINES = ("own", "llama.cpp", "vllm")
 MOST = 2  # workers
 PROMPT_WORDS, ANSWER_TOKENS = 60, 40
-LOW_SHARE, HIGH_SHARE = 0.5, 1.3  # of one worker's measured capacity: it can serve the low rate alone, and not the high one
-KEDA_TARGET = 6  # requests in flight a worker; one kept the objectives with 8
-PATIENCE_S = 20  # after the load; what has no answer then has missed in any case
+LOW_SHARE, HIGH_SHARE = 0.5, 1.3  # of one worker's measured capacity: it can serve the low rate alone, but not the high one
+KEDA_TARGET = 6  # requests in flight per worker; one worker kept the objectives with 8
+PATIENCE_S = 20  # after the load; requests without an answer by then have missed anyway
 WHOLE_MINUTES, QUICK_MINUTES = 2.5, 1.0
 
 
@@ -74,12 +74,12 @@ def rates(text):
     except ValueError:
         low = high = math.nan
     if not 0 < low < high < 1000:
-        raise argparse.ArgumentTypeError(f"must be LOW,HIGH in requests a second, such as 1.2,2.0 (got '{text}')")
+        raise argparse.ArgumentTypeError(f"must be LOW,HIGH in requests per second, such as 1.2,2.0 (got '{text}')")
     return low, high
 
 
 def rates_of(case):
-    """Low and high, of a case in results.json."""
+    """Low and high rate of a case in results.json."""
     return case["phases"][0][0], case["phases"][1][0]
 
 
@@ -98,19 +98,19 @@ def bounded(kind, least, most):
 def parse(words):
     parser = argparse.ArgumentParser(prog="scripts/bench loop", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="print the cases and end")
-    parser.add_argument("--quick", action="store_true", help="own-low alone, or what --only says, for one minute")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
+    parser.add_argument("--quick", action="store_true", help="run only own-low, or the cases of --only, for one minute")
     parser.add_argument("--only", action="append", metavar="CASE", help="run this case, or this engine's; repeatable")
-    parser.add_argument("--minutes", type=bounded(float, 0.5, 600), help=f"of load per case (default: {WHOLE_MINUTES:g})")
+    parser.add_argument("--minutes", type=bounded(float, 0.5, 600), help=f"minutes of load per case (default: {WHOLE_MINUTES:g})")
     parser.add_argument("--rates", type=rates, metavar="LOW,HIGH", 
-                        help="requests a second before and after the step (default: those of --before, otherwise "
-                        f" {LOW_SHARE:g} and {HIGH_SHARE:g} times what one worker of the engine is measured to serve)")
-    parser.add_argument("--seed", type=bounded(int, 0, 2**32), help="of arrivals and prompts (default: 1)")
+                        help="requests per second before and after the step (default: those of --before, otherwise "
+                        f" {LOW_SHARE:g} and {HIGH_SHARE:g} times the measured capacity of one worker of the engine)")
+    parser.add_argument("--seed", type=bounded(int, 0, 2**32), help="seed of arrivals and prompts (default: 1)")
     parser.add_argument("--before", type=Path, metavar="FILE",
-                        help="results.json of an earlier run, to draw and print next to this one, with the same load")
+                        help="results.json of an earlier run; repeat its load and show both runs")
     parser.add_argument("--bin", type=Path, metavar="DIR",
-                        help="use the programs in DIR and build nothing (default: build/release, built first)")
-    parser.add_argument("--out", type=Path, default=ROOT / "build/bench/loop", metavar="DIR", help="where results go (default: build/bench/loop)")
+                        help="use the programs in DIR without building (default: build/release, built first)")
+    parser.add_argument("--out", type=Path, default=ROOT / "build/bench/loop", metavar="DIR", help="folder for the results (default: build/bench/loop)")
     arguments = parser.parse_args(words)
     names = [case.name for case in all_cases()]
     for name in arguments.only or []:
@@ -120,7 +120,7 @@ def parse(words):
         try:
             earlier = json.loads(arguments.before.read_text())
             arguments.earlier = earlier["cases"]
-            # The same load again.
+            # The same load as before.
             arguments.minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else earlier["minutes"])
             arguments.seed = earlier["seed"] if arguments.seed is None else arguments.seed
         except (OSError, ValueError, KeyError, TypeError):
@@ -143,7 +143,7 @@ def build():
     subprocess.run([ROOT / "scripts/setup"], cwd=ROOT, check=True)
     log = ROOT / "build/bench/loop-build.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    say("building (the first time takes minutes)")
+    say("building (the first build takes minutes)")
     with open(log, "w", encoding="utf-8") as out:
         for command in (["cmake", "--preset", "release"], ["cmake", "--build", "--preset", "release", "--target", *TARGETS]):
             if subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False).returncode != 0:
@@ -174,7 +174,7 @@ class Bench:
     def make_model(self, engine):
         if engine.model.exists():
             return
-        say(f"  getting {engine.model.relative_to(ROOT)}")
+        say(f"  fetching {engine.model.relative_to(ROOT)}")
         random = engine.model.suffix != ".gguf"
         command = ["init", *RANDOM_SHAPE, engine.model] if random else ["fetch", "smollm2-135m", "-o", engine.model]
         done = subprocess.run([self.windlass, "model", *command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -182,7 +182,7 @@ class Bench:
             raise processes.RunFailed(f"windlass model {command[0]}: {done.stderr.strip()}")
 
     def send(self, engine, folder, url, phases, end_s, tick=lambda now_s: None, seed=None):
-        """Sends the load and calls tick every second. Returns what the load measured."""
+        """Sends the load and calls tick every second. Returns the load's measurements."""
         record = folder / "load.json"
         objectives = engine.objectives
         command = [self.windlass, "load", "--url", url, "--model", SERVED, "--phases", phases, "--prompt-tokens", str(PROMPT_WORDS),
@@ -196,7 +196,7 @@ class Bench:
                 now_s = time.monotonic() - begun
                 tick(now_s)
                 if now_s > end_s + PATIENCE_S:
-                    process.terminate()  # what has no answer yet is lost, and missed
+                    process.terminate()  # requests without an answer yet are lost and count as missed
                 time.sleep(max(0.05, math.floor(now_s) + 1 - (time.monotonic() - begun)))
         finally:
             processes.stop(process, 10)
@@ -210,7 +210,7 @@ class Bench:
         if engine.name not in self.loads:
             low, high = self.rates or next((rates_of(case) for case in self.earlier if case["engine"] == engine.name), (None, None))
             if low is None:
-                say(f"  measuring how many requests one worker serves ({engine.title})")
+                say(f"  measuring the capacity of one worker ({engine.title})")
                 folder = self.folder(f"{engine.name}-capacity")
                 can = measure_capacity(engine, folder, lambda url, phases, seed: self.send(engine, folder, url, phases, 60, seed=seed))
                 low, high = round(LOW_SHARE * can, 2), round(HIGH_SHARE * can, 2)
@@ -266,12 +266,12 @@ def main(words):
     missing = {name: engine for name, engine in bench.engines.items() if isinstance(engine, str)}
     for name, why in missing.items():
         if any(case.engine == name for case in cases):
-            say(f"leaving out {name}: {why}")
+            say(f"skipping {name}: {why}")
     cases = [case for case in cases if case.engine not in missing]
     results = {"machine": machine(), "when": time.strftime("%Y-%m-%d %H:%M"), "load_average_before": os.getloadavg()[0],
                "minutes": bench.minutes, "seed": bench.seed, "left_out": missing, "cases": []}
     if results["load_average_before"] > 0.5:
-        say(f"other programs use this machine (load average {results['load_average_before']:.1f}): do not believe the figures")
+        say(f"other programs are using this machine (load average {results['load_average_before']:.1f}): the figures are unreliable")
     failed = 0
     try:
         for number, case in enumerate(cases, 1):

@@ -1,4 +1,4 @@
-"""Child processes that leave nothing behind, and small HTTP readings."""
+"""Child processes that are always cleaned up, and small HTTP helpers."""
 
 import contextlib
 import ctypes
@@ -15,11 +15,11 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class RunFailed(Exception):
-    """A case could not be measured; the text says why."""
+    """A case could not be measured; the message says why."""
 
 
 def adopt_orphans():
-    """What our children leave behind becomes our child, and end_all() ends it."""
+    """Makes orphaned descendants our children, so that end_all() ends them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -30,7 +30,7 @@ def descendants(pid):
             if folder.name.isdigit() and int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1]) == pid:
                 found += [int(folder.name), *descendants(int(folder.name))]
         except (OSError, ValueError):
-            pass  # it ended meanwhile
+            pass  # it has ended in the meantime
     return found
 
 
@@ -51,14 +51,14 @@ def end_all(patience_s=5):
 
 
 def start(command, log, cwd, env=None):
-    """In a process group of its own, with all that it prints in the file `log`."""
+    """Starts a process in its own process group; all its output goes to the file `log`."""
     with open(log, "ab") as out:
         return subprocess.Popen([str(word) for word in command], stdout=out, stderr=out, cwd=cwd, start_new_session=True,
                                 env={**os.environ, **(env or {})})
 
 
 def stop(process, patience_s):
-    """SIGTERM, and after that time SIGKILL for its whole group. Returns the exit status."""
+    """Sends SIGTERM, then after the given time SIGKILL to the whole group. Returns the exit status."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -92,5 +92,5 @@ def wait_until(condition, patience_s, what):
     deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
-            raise RunFailed(f"{what}: not within {patience_s:.0f} s")
+            raise RunFailed(f"{what}: must happen within {patience_s:.0f} s")
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""`windlass up` for one case: started in a fresh folder, read once a second, ended whole."""
+"""`windlass up` for one case: started in a fresh folder, sampled once a second, ended with all its processes."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def metric_sum(text, name, **labels):
 
 
 class Refused(processes.RunFailed):
-    """Windlass says that the objective cannot be met."""
+    """Windlass reports that the objective cannot be met."""
 
 
 class Stack:
@@ -40,7 +40,7 @@ class Stack:
         processes.wait_until(lambda: self._read().get("slots"), self.start_s, "a worker that takes requests")
 
     def tick(self, now_s):
-        """As Fleet.tick(), with the slots and the queue at the gateway; where nothing can be read, what was read last."""
+        """Like Fleet.tick(), plus the slots and the gateway's queue. If nothing can be read, returns the last reading."""
         return self._read()
 
     def close(self):
@@ -59,7 +59,7 @@ class Stack:
             return self.last
         controller = processes.page(endpoints["controller"] + "/metrics")
         gateway = processes.page(endpoints["gatewayAdmin"][0] + "/metrics")
-        # The states of workers: each that exists is in one of them.
+        # Each existing worker is in exactly one of these states.
         workers = metric_sum(controller, "windlass_controller_workers")
         if workers is not None and gateway is not None:
             self.last = {"workers": workers, "ready": metric_sum(controller, "windlass_controller_workers", state="ready") or 0,

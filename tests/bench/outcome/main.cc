@@ -1,6 +1,6 @@
-// outcome_experiment: attainment and GPU-hours of Windlass against other rules, in the serving simulator. Reads ../shared/data,
-// writes outcome.md, outcome.svg and, for a look at a rule minute by minute, WORKLOAD.RULE.tsv into a folder; `scripts/bench
-// outcome` puts table and chart into docs/.
+// outcome_experiment: attainment and GPU-hours of Windlass against other autoscaling rules, in the serving simulator. Reads
+// ../shared/data. Writes outcome.md, outcome.svg and WORKLOAD.RULE.tsv (a run minute by minute) into a folder; `scripts/bench
+// outcome` copies table and chart into docs/.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -19,9 +19,9 @@
 namespace windlass::bench {
 namespace {
 
-constexpr const char* kOverTime = "day";  // the workload whose workers are drawn over time
+constexpr const char* kOverTime = "day";  // the workload whose workers are plotted over time
 
-// A run as a file: its figures, then a line a minute. What is written is read again by read_run().
+// Writes a run to a file: its figures, then one line per minute. read_run() reads it back.
 void write_run(const OutcomeRun& run, const std::filesystem::path& path) {
   std::ofstream file(path);
   file << fmt::format("attained\tgpu_hours\tttft_p99_s\ttpot_p99_s\tmost_workers\n{}\t{}\t{}\t{}\t{}\n", run.attainment,
@@ -33,7 +33,7 @@ void write_run(const OutcomeRun& run, const std::filesystem::path& path) {
   }
 }
 
-// None where there is no such file, or it is none of ours.
+// nullopt if the file is missing or has another format.
 std::optional<OutcomeRun> read_run(const std::string& rule, const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string header;
@@ -89,7 +89,7 @@ int run(const std::string& data, const std::filesystem::path& out, const std::ve
     for (const std::string& rule : rules) tasks.push_back({rows.size(), rule});
     rows.push_back({&workload, &s, {}});
   }
-  // The longest first: they are what the last core waits for.
+  // The longest first, so that no core waits long for the last one.
   std::stable_sort(tasks.begin(), tasks.end(),
                    [](const Task& a, const Task& b) { return (a.rule == "clairvoyant") > (b.rule == "clairvoyant"); });
   cli::ThreadExecutor executor(threads);
@@ -145,11 +145,11 @@ int main(int argc, char** argv) {
   int threads = 0;
   app.add_option("--data", data, "Folder with traces/")->capture_default_str();
   app.add_option("--out", out, "Folder for tables and charts")->required();
-  app.add_option("--rules", rules, "Which rules; of the others table and chart show what an earlier run left in OUT")
+  app.add_option("--rules", rules, "Rules to run; table and chart show the other rules from an earlier run's files in OUT")
       ->check(CLI::IsMember(windlass::bench::outcome_rules()));
-  app.add_option("--seed", seed, "Of arrivals and lengths; the tables in docs/ are of the default")->capture_default_str();
-  app.add_option("--threads", threads, "0: one a core")->capture_default_str();
-  app.add_option("workloads", workloads, "Which workloads; all when none is named");
+  app.add_option("--seed", seed, "Seed of arrivals and lengths; the tables in docs/ use the default")->capture_default_str();
+  app.add_option("--threads", threads, "Number of threads; 0: one per core")->capture_default_str();
+  app.add_option("workloads", workloads, "Workloads to run; default: all");
   CLI11_PARSE(app, argc, argv);
   return windlass::bench::run(data, out, workloads, rules, seed, threads);
 }

@@ -1,4 +1,4 @@
-// See report.h.
+// Implements report.h.
 #include "tests/bench/outcome/report.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 using charts::Chart;
 using charts::ChartSeries;
 
-constexpr double kLeastMissed = 0.01;  // %, as a logarithm has no 0
-// The rules whose workers are drawn over time; all of them would hide each other.
+constexpr double kLeastMissed = 0.01;  // %, because a logarithmic axis has no 0
+// The rules whose workers are plotted over time; with all of them, curves would hide each other.
 constexpr std::array kOverTime = {"windlass", "fixed", "wva", "dynamo", "clairvoyant"};
 constexpr double kPanelWidth = 720, kPanelHeight = 420;  // of svg_of()
 
@@ -33,7 +33,7 @@ double floor_gpu_hours(const OutcomeRow& row) {
 
 std::string bold(const std::string& text, bool yes) { return yes ? "**" + text + "**" : text; }
 
-// Those that both charts show first, so that a rule has one colour in all.
+// Rules that appear in both charts come first, so that each rule has the same colour everywhere.
 std::vector<const OutcomeRun*> in_chart_order(const OutcomeRow& row) {
   std::vector<const OutcomeRun*> order;
   for (const char* rule : kOverTime) {
@@ -81,7 +81,7 @@ Chart workers_chart(const OutcomeRow& row) {
     ChartSeries series;
     series.name = title_of(run.rule);
     series.marked = false;
-    // The last minutes are the run's end, not the rule's.
+    // The last minutes show the end of the run, not the rule.
     const auto last = static_cast<std::size_t>(row.workload->end_s / 60);
     for (std::size_t minute = 0; minute < std::min(last, run.minutes.size()); ++minute)
       series.points.push_back({static_cast<double>(minute), run.minutes[minute].held, {}, {}});

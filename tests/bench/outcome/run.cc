@@ -1,4 +1,4 @@
-// See run.h.
+// Implements run.h.
 #include "tests/bench/outcome/run.h"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ Result<OutcomeRun> run_windlass(const OutcomeWorkload& workload, const OutcomeSe
   return run;
 }
 
-// The fewest workers that attain, all the time: what someone would buy who knew the peak.
+// The smallest fixed number of workers that attains the objective: what a user would buy who knew the peak.
 Result<OutcomeRun> run_fixed(const OutcomeWorkload& workload, const OutcomeSetting& setting) {
   const auto with = [&](int workers, bool minutes) {
     sim::BaselineSchedule controller(deployment_of(setting), {{0, workers}}, 60);
@@ -199,7 +199,7 @@ Result<OutcomeRun> run_rule(const std::string& rule, const OutcomeWorkload& work
     options.max_replicas = setting.most_workers;
     controller = std::make_unique<sim::BaselineDynamo>(deployment_of(setting), options);
   } else {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("rule: found {}", rule)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("rule: must be one of outcome_rules() (got {})", rule)};
   }
   return finished(run_outcome(workload, setting, controller.get(), setting.first_workers, true));
 }

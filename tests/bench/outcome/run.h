@@ -1,5 +1,4 @@
-// One run of the outcome experiment: a workload under one rule in the serving simulator, and what it came to, in total and by
-// the minute.
+// One run of the outcome experiment: a workload under one rule in the serving simulator, with totals and figures by the minute.
 #pragma once
 
 #include <map>
@@ -18,7 +17,7 @@ struct OutcomeMinute {
   int missed_ttft = 0;  // of these
   int missed_tpot = 0;
   double ready = 0;  // workers, mean over the minute
-  double held = 0;   // those and the ones that start or drain
+  double held = 0;   // ready workers plus those that start or drain
 };
 
 struct OutcomeRun {
@@ -33,7 +32,7 @@ struct OutcomeRun {
   std::vector<sim::ScheduleStep> steps;                    // of a schedule
 };
 
-// `controller` may be null: the first workers stay. `minutes`: by the minute too, which costs time.
+// `controller` may be null: then the first workers stay. `minutes`: also record figures by the minute, which costs time.
 [[nodiscard]] Result<OutcomeRun> run_outcome(const OutcomeWorkload& workload, const OutcomeSetting& setting,
                                              sim::ClusterController* controller, int first_workers, bool minutes);
 

@@ -1,4 +1,4 @@
-// See setting.h.
+// Implements setting.h.
 #include "tests/bench/outcome/setting.h"
 
 #include <algorithm>
@@ -24,15 +24,15 @@ constexpr const char* kModel = "llama3-70b";
 constexpr const char* kAccelerator = "h100-80gb";
 constexpr double kTtftS = 2;
 constexpr double kTpotS = 0.075;
-constexpr double kRoom = 2;            // GPUs of the cluster, over those that the plan for the busiest minute has
-constexpr double kTraceRate = 16;      // copies of a trace
-constexpr double kFirstSeconds = 300;  // whose busiest minute the first workers are for
+constexpr double kRoom = 2;            // GPUs of the cluster, relative to the plan for the busiest minute
+constexpr double kTraceRate = 16;      // number of overlaid copies of a trace
+constexpr double kFirstSeconds = 300;  // the first workers suffice for the busiest minute of this time
 
 Result<std::vector<workload::TraceRow>> read_trace(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     return Error{ErrorCode::kNotFound,
-                 fmt::format("{}: cannot be read; needed is the data that ../shared/data/README.md names", path)};
+                 fmt::format("{}: must be a readable file; ../shared/data/README.md lists the data", path)};
   std::ostringstream text;
   text << file.rdbuf();
   auto rows = workload::parse_azure_trace(text.str());
@@ -60,7 +60,7 @@ OutcomeWorkload of_trace(const std::string& name, const std::string& title, cons
   return finished(std::move(workload));
 }
 
-// Arrivals with the lengths of a trace's rows.
+// Arrivals from a rate curve, with the lengths of a trace's rows.
 OutcomeWorkload of_process(const std::string& name, const std::string& title, workload::ArrivalProcess& arrivals, double end_s,
                            const std::vector<workload::TraceRow>& rows, std::uint64_t seed) {
   OutcomeWorkload workload{name, title, {}, 0, {}};
@@ -73,7 +73,7 @@ OutcomeWorkload of_process(const std::string& name, const std::string& title, wo
   return finished(std::move(workload));
 }
 
-// Requests a second in the busiest whole minute that ends within `seconds`.
+// Requests per second in the busiest whole minute that ends within `seconds`.
 double busiest_minute(const OutcomeWorkload& workload, double seconds) {
   std::vector<int> minutes(static_cast<std::size_t>(seconds / 60));
   for (const workload::Request& request : workload.requests) {

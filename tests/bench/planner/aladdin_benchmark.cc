@@ -1,4 +1,4 @@
-// Benchmarks of Aladdin's placement: one request among workers that each run many, and what keeping their state costs.
+// Benchmarks of Aladdin's placement: placing one request among workers that each run many, and the cost of keeping their state.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -17,7 +17,7 @@ using dispatch::BestFit;
 using dispatch::PackingModel;
 using dispatch::PackingRules;
 
-// Either the context of (b) or the cache of (e) is what fills a worker, at a tenth above 50 requests of these lengths.
+// Either the context of (b) or the cache of (e) limits a worker, at a tenth above 50 requests of these lengths.
 constexpr PackingModel kContextBinds = {1.7e-4, 1.9e-2, 1.75e-6, 1.7e-4, 1.9e-2, 100'000, 16, 256};
 constexpr PackingModel kCacheBinds = {1.7e-4, 1.9e-2, 5e-7, 1.7e-4, 1.9e-2, 26'000, 16, 256};
 constexpr PackingRules kRules = {0.6, 0.065, 0.5, 0.9, dispatch::PackingPhase::kBoth};
@@ -40,7 +40,7 @@ struct Cluster {
   Cluster(int workers, int requests, const PackingModel& model) {
     for (int w = 0; w < workers; ++w) {
       fit.add_worker(model);
-      // Around the mean number, so that workers differ in how full they are.
+      // Around the mean number, so that workers are filled differently.
       const auto here = rng.integer(requests - requests / 5, requests + requests / 5);
       for (int i = 0; i < here; ++i) place(static_cast<std::size_t>(w));
       for (std::int64_t i = rng.integer(20, 60); i > 0; --i) fit.iterated(static_cast<std::size_t>(w));
@@ -59,7 +59,7 @@ void sizes(benchmark::internal::Benchmark* benchmark) {
   benchmark->Unit(benchmark::kMicrosecond);
 }
 
-// A request is placed, and one that runs ends: the cluster stays as full as it was. `found` is the share that had room.
+// Places a request and ends a running one, so that the cluster stays equally full. `found` is the share that fitted.
 void place_request(benchmark::State& state, const PackingModel& model) {
   Cluster cluster(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), model);
   double found = 0, asked = 0;
@@ -83,7 +83,7 @@ void place_request(benchmark::State& state, const PackingModel& model) {
 BENCHMARK_CAPTURE(place_request, context_binds, kContextBinds)->Apply(sizes);
 BENCHMARK_CAPTURE(place_request, cache_binds, kCacheBinds)->Apply(sizes);
 
-// The same by a look at every worker and every request that it runs, as Alg. 1 is written. What place_request is a ratio of.
+// The same by scanning every worker and each of its requests, as Alg. 1 is written. Baseline of the ratio for place_request.
 void place_request_looking_at_all(benchmark::State& state) {
   Cluster cluster(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), kContextBinds);
   std::vector<std::size_t> order(cluster.fit.workers());
@@ -99,7 +99,7 @@ void place_request_looking_at_all(benchmark::State& state) {
 }
 BENCHMARK(place_request_looking_at_all)->Args({1000, 50})->ArgNames({"workers", "running"})->Unit(benchmark::kMicrosecond);
 
-// An iteration of one worker: each of its requests has a token more.
+// One iteration of a worker: each of its requests gets one more token.
 void tell_iteration(benchmark::State& state) {
   Cluster cluster(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), kContextBinds);
   std::size_t worker = 0;

@@ -1,5 +1,5 @@
-// Aladdin's results (Nie, Fonseca, Liu 2024): Table 3 over efficiency and link, GPUs needed over the rate with and without
-// split phases (Fig. 11, 12), and the scheduler's time (Fig. 13).
+// Aladdin's results (Nie, Fonseca, Liu 2024): Table 3 over efficiency and link, GPUs needed by rate with and without split
+// phases (Fig. 11, 12), and the scheduler's time (Fig. 13).
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -30,14 +30,14 @@ namespace {
 using dispatch::PolicyKind;
 using search::Problem;
 
-constexpr double kPcie_bytes_per_s = 32e9;  // PCIe 4.0 x 16, as the authors' A100s are connected
+constexpr double kPcie_bytes_per_s = 32e9;  // PCIe 4.0 x 16, the link of the authors' A100s
 constexpr int kMachineGpus = 4;
 constexpr int kContext = 4096, kMaxOutput = 2048;
-// The authors' prefill objective is the time of a prompt of 4,096 tokens, beside which nothing may wait; a prompt of half that
-// leaves as much for waiting as it takes.
+// The authors' prefill objective is the time of a prompt of 4,096 tokens, which leaves no time to wait. A prompt of half that
+// length may wait as long as it takes.
 constexpr int kMaxPrompt = 2048;
-constexpr double kInside = 0.99;                  // of the requests; docs/algorithms/aladdin.md says why not all
-constexpr std::array kRates = {5.0, 15.0, 25.0};  // requests a second; the paper adopts about 25
+constexpr double kInside = 0.99;                  // of the requests; docs/algorithms/aladdin.md explains why not all
+constexpr std::array kRates = {5.0, 15.0, 25.0};  // requests per second; the paper uses about 25
 constexpr double kSeconds = 60;                   // of arrivals in a trial
 constexpr int kSeeds = 2;
 
@@ -59,7 +59,7 @@ Result<workload::LengthDistribution> sharegpt(const std::string& data, int most_
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return Error{ErrorCode::kNotFound,
-                 fmt::format("{}: cannot be read; needed is the data that ../shared/data/README.md names", path)};
+                 fmt::format("{}: must be a readable file; ../shared/data/README.md lists the data", path)};
   }
   std::ostringstream text;
   text << file.rdbuf();
@@ -91,7 +91,7 @@ std::string table_3(const workload::LengthDistribution& lengths) {
         planner::WorkerSearchInput input;
         input.shape = planner::model_shape_by_name(setting.model).value();
         input.accelerator = accelerator(setting.accelerator, link);
-        // The data sheet's figures stand for the shares that linear_coefficients() takes of them.
+        // The data sheet's figures, multiplied by the shares that linear_coefficients() uses.
         const planner::Efficiency usual;
         for (auto& [type, flops] : input.accelerator.peak_flops) flops *= compute / usual.compute;
         input.accelerator.memory_bandwidth_bytes_per_s *= bandwidth / usual.bandwidth;
@@ -111,13 +111,13 @@ std::string table_3(const workload::LengthDistribution& lengths) {
 
 // ---- Fig. 11 and 12 ----
 
-// A model on machines of four A100s, as the linear model has them.
+// A model on machines of four A100s, by the linear model.
 struct Testbed {
   Setting setting;
   std::unique_ptr<search::DrawnRequests> requests;
   Problem problem;
-  int best = 0;   // kind that the authors measured to be the best
-  int whole = 0;  // all GPUs of a machine
+  int best = 0;   // the kind that was best in the authors' measurements
+  int whole = 0;  // the kind that uses all GPUs of a machine
 };
 
 Testbed testbed(const Setting& setting, const workload::LengthDistribution& lengths) {
@@ -156,7 +156,7 @@ search::Deployment deployment(const Testbed& bed, Rule rule, bool split) {
                                                                                  : PolicyKind::kJsq;
   made.dispatch.placement.learns_lengths = rule != Rule::kAladdinKnown;
   if (split) {
-    // Prefill workers beyond any need; the decode workers are what is counted.
+    // More prefill workers than needed; only decode workers are counted.
     search::Pool prefill = made.pools.front();
     prefill.role = dispatch::Role::kPrefill;
     prefill.workers = 100;
@@ -168,7 +168,7 @@ search::Deployment deployment(const Testbed& bed, Rule rule, bool split) {
 }
 
 struct Needed {
-  int gpus = 0;  // 0: more than anybody would pay for
+  int gpus = 0;  // 0: more than the largest tried number
 };
 
 struct Asked {
@@ -177,8 +177,7 @@ struct Asked {
   Rule rule;
 };
 
-// GPUs with which 99 % of the requests of every seed are inside their objectives; with split phases, of the decode workers,
-// inside TPOT.
+// GPUs with which 99 % of the requests of every seed meet their objectives; with split phases: decode workers for TPOT.
 Needed gpus_needed(const Asked& asked, bool split, int seeds) {
   constexpr int kMost = 200;
   Problem problem = asked.bed->problem;
@@ -189,7 +188,7 @@ Needed gpus_needed(const Asked& asked, bool split, int seeds) {
   for (int seed = 1; seed <= seeds; ++seed) {
     search::WorkersAsked count;
     count.pool = pool;
-    count.least = workers;  // what one seed needs is the least of all
+    count.least = workers;  // the number for one seed is a lower bound for all
     count.first = std::max(workers, seed == 1 ? static_cast<int>(asked.rate_per_s) : workers);
     count.most = kMost;
     count.trial = {asked.rate_per_s, static_cast<std::int64_t>(asked.rate_per_s * kSeconds), static_cast<std::uint64_t>(seed)};
@@ -202,7 +201,7 @@ Needed gpus_needed(const Asked& asked, bool split, int seeds) {
 
 struct Comparison {
   std::string table;
-  std::vector<std::pair<Rule, double>> most_saved;  // by Aladdin against the rule, in the best case
+  std::vector<std::pair<Rule, double>> most_saved;  // by Aladdin compared with the rule, in the best case
   charts::Chart chart;
 };
 
@@ -323,7 +322,7 @@ struct SchedulingTime {
   std::size_t workers = 0;
 };
 
-// A steady cluster whose requests stay for 15 s; heartbeats of a second.
+// A steady cluster whose requests stay for 15 s; heartbeats every second.
 SchedulingTime scheduling_time(const Testbed& bed, const workload::LengthDistribution& lengths, double rate_per_s,
                                std::size_t groups, int heartbeats, Executor& executor) {
   constexpr int kStays = 15;

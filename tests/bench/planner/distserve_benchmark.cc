@@ -1,5 +1,5 @@
-// Benchmarks of DistServe's search: Fig. 12's question, how long Algorithms 1 and 2 take over the GPUs that an instance may
-// have, with 300 requests a probe. On the executor's threads, as `windlass plan` runs it.
+// Benchmarks of DistServe's search, as in Fig. 12: the time of Algorithms 1 and 2 by the GPUs that an instance may have, with
+// 300 requests per probe. Runs on the executor's threads, like `windlass plan`.
 #include <cstdlib>
 #include <string>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRequestsPerProbe = 300;
 
-// Arguments: nodes, GPUs of each, algorithm.
+// Arguments: nodes, GPUs per node, algorithm.
 void search_time(benchmark::State& state, const char* model) {
   const char* data = std::getenv("WINDLASS_BENCH_DATA");
   DistServeSpec spec;

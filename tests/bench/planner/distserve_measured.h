@@ -1,7 +1,7 @@
-// One of the validation runs that DistServe's authors published beside their simulator: 100 requests to vLLM with OPT-13B on
-// one A100-80GB, about one a second (github.com/LLMServe/DistServe, simdistserve/benchmarks/alignment/data-ground-truth/
-// opt-13b-sharegpt/vllm-100-1.exp; Apache 2.0), rounded to milliseconds and microseconds. Their lengths are ShareGPT's as the
-// authors sampled them, which their paper does not print.
+// One of the validation runs that DistServe's authors published with their simulator: 100 requests to vLLM with OPT-13B on one
+// A100-80GB, about one per second (github.com/LLMServe/DistServe, simdistserve/benchmarks/alignment/data-ground-truth/
+// opt-13b-sharegpt/vllm-100-1.exp; Apache 2.0), rounded to milliseconds and microseconds. Lengths are ShareGPT's as the authors
+// sampled them; their paper does not print them.
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@
 namespace windlass::bench {
 
 struct MeasuredRequest {
-  double issued_s;  // from a moment before the first
+  double issued_s;  // since a moment before the first
   int input_tokens;
   int output_tokens;
   double ttft_ms;
   double tpot_ms;
 };
 
-// In the order in which they ended.
+// Ordered by completion.
 inline constexpr std::array<MeasuredRequest, 100> kDistServeMeasured = {{
     {1.748, 55, 4, 69.563, 26.158},       {5.006, 1316, 9, 220.019, 26.006},    {3.128, 829, 170, 141.100, 30.379},
     {7.382, 1717, 36, 262.871, 28.045},   {9.824, 907, 13, 147.152, 26.571},    {5.611, 56, 235, 55.596, 28.736},

@@ -1,4 +1,4 @@
-// See distserve_setting.h.
+// Implements distserve_setting.h.
 #include "tests/bench/planner/distserve_setting.h"
 
 #include <utility>
@@ -47,7 +47,7 @@ Result<DistServeSetting> distserve_setting(const std::string& data, const DistSe
     return search::KindModel{std::move(shared), kv_capacity_tokens};
   };
   search::Kinds kinds = search::worker_kinds(problem.shape, problem.accelerators, space, model_of);
-  // A microbatch's cache is its stage's share, and holds the longest request.
+  // A microbatch's cache is its stage's share and must hold the longest request.
   for (const search::WorkerKind& kind : kinds.kinds) {
     if (kind.kv_capacity_tokens >= kContextTokens * kind.pipeline_stages) problem.kinds.push_back(kind);
   }

@@ -1,7 +1,7 @@
 // The setting of DistServe's evaluation (Zhong et al., OSDI 2024, Section 6.1) as a placement problem: OPT-13B and OPT-66B on
-// nodes of A100-80GB joined by NVLink inside and 25 Gbit/s between them, Poisson arrivals of ShareGPT's lengths within OPT's
-// 2,048 tokens, Table 1's chat objectives for 90 % of the requests, and the latencies and KV capacities of the authors' own
-// profile files. For the tables, the benchmark and the test.
+// nodes of A100-80GB with NVLink inside and 25 Gbit/s between them, Poisson arrivals of ShareGPT's lengths within OPT's 2,048
+// tokens, Table 1's chat objectives for 90 % of the requests, and the latencies and KV capacities of the authors' own profile
+// files. Used by the tables, the benchmark and the test.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 namespace windlass::bench {
 
 enum class DistServeLengths {
-  kShareGpt,  // of ../shared/data
-  kMeasured,  // of the authors' own run (distserve_measured.h)
+  kShareGpt,  // from ../shared/data
+  kMeasured,  // from the authors' own run (distserve_measured.h)
 };
 
 struct DistServeSpec {
@@ -27,7 +27,7 @@ struct DistServeSpec {
   int gpus_per_node = 8;
 };
 
-// A problem with the requests that it borrows. Worth is counted in GPUs.
+// A problem and the requests that it refers to. Worth is counted in GPUs.
 struct DistServeSetting {
   std::unique_ptr<search::DrawnRequests> requests;
   search::Problem problem;

@@ -1,6 +1,6 @@
 // DistServe's Fig. 8 and 11 and Table 2 (Zhong et al., OSDI 2024, Section 6) on the authors' profile files: goodput per GPU of
-// colocated vLLM and of DistServe's placements with their parallelism, attainment over the rate, and what the simulator says at
-// the rates of Table 2. Fig. 12, running time, is distserve_benchmark.cc's.
+// colocated vLLM and of DistServe's placements with their parallelism, attainment by rate, and the simulator's results at the
+// rates of Table 2. Fig. 12, the running time, is in distserve_benchmark.cc.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -27,9 +27,9 @@ using search::DistServeChoice;
 using search::NodeAffinity;
 using search::Problem;
 
-constexpr std::int64_t kRequests = 4000;  // of a probe
+constexpr std::int64_t kRequests = 4000;  // per probe
 constexpr int kVllmBatchTokens = 2560;    // vLLM's default in 2023
-constexpr double kBelowTheEdge = 0.9;     // of vLLM's goodput: other seeds fail at the goodput itself
+constexpr double kBelowTheEdge = 0.9;     // share of vLLM's goodput: at the goodput itself other seeds fail
 constexpr double kFastNetwork_bytes_per_s = 800e9 / 8;
 constexpr std::array kModels = {"opt-13b", "opt-66b"};
 
@@ -46,7 +46,7 @@ Deployment colocated(const Problem& problem, int kind) {
   return search::unified(problem, kind, engine, 1);
 }
 
-// One system: what runs, and at which rate a GPU.
+// One system: its deployment and its rate per GPU.
 struct System {
   std::string name;
   std::string parallelism;
@@ -55,7 +55,7 @@ struct System {
   double per_gpu_s = 0;
 };
 
-// vLLM with the parallelism of its own paper, or, where that is 0, with the best (vLLM++).
+// vLLM with the parallelism of its own paper, or, if that is 0, with the best one (vLLM++).
 Result<System> vllm(const Problem& problem, int tensor_parallel, Executor& executor) {
   std::vector<search::Unit> units;
   std::vector<int> kinds;
@@ -79,7 +79,7 @@ Result<System> vllm(const Problem& problem, int tensor_parallel, Executor& execu
   return system;
 }
 
-// Numbers of instances of both phases whose goodputs are about even.
+// Numbers of instances of both phases that make their goodputs about equal.
 std::pair<int, int> even_counts(const DistServeChoice& choice) {
   constexpr int kMost = 5;
   std::pair<int, int> best{1, 1};
@@ -114,7 +114,7 @@ Result<System> distserve(const Problem& problem, NodeAffinity affinity, std::str
   return system;
 }
 
-// Requests inside the objectives, `scale` times the problem's; only_ttft and only_tpot leave the other one out.
+// Share of requests that meet the objectives, scaled by `scale`; only_ttft and only_tpot ignore the other objective.
 struct Attained {
   double both = 0, only_ttft = 0, only_tpot = 0;
 };
@@ -135,7 +135,7 @@ Result<Attained> attained(const System& system, double per_gpu_s, double scale =
   return result;
 }
 
-// The tightest objectives, in multiples of the problem's, that the system holds at this rate; 0: none below the largest asked.
+// The tightest objectives, as a multiple of the problem's, that the system meets at this rate; 0: none up to the largest tried.
 Result<double> tightest(const System& system, double per_gpu_s) {
   constexpr double kMost = 8;
   double low = 0.02, high = kMost;
@@ -152,7 +152,7 @@ struct Paper {
   const char* parallelism;
 };
 
-// What the paper's text and its published validation run say of a system.
+// A system's figures in the paper's text and in its published validation run.
 Paper paper(const std::string& model, const std::string& system) {
   if (system == "vLLM") return {"1", model == "opt-13b" ? "TP 1" : "TP 4"};
   if (system == "vLLM++") return {model == "opt-13b" ? "1 (Fig. 11)" : "", model == "opt-13b" ? "TP 1" : ""};
@@ -161,7 +161,7 @@ Paper paper(const std::string& model, const std::string& system) {
   return {"", ""};
 }
 
-// All systems of a model. Borrows from the settings.
+// All systems of a model. Keeps pointers into the settings.
 struct Systems {
   DistServeSetting own, fast, as_vllm;
   std::vector<System> all;
@@ -226,7 +226,7 @@ Result<std::string> attainment_rows(const std::string& model, const Systems& sys
   return text;
 }
 
-// The requests of the authors' run at the moments at which they were sent.
+// The requests of the authors' run at the times at which they were sent.
 class MeasuredSource final : public workload::RequestSource {
  public:
   MeasuredSource() : requests_(kDistServeMeasured) {
@@ -282,7 +282,7 @@ std::string run_row(const char* name, RunFigures figures) {
                      figures.inside);
 }
 
-// The simulator beside a run that was measured: the same requests at the same moments.
+// The simulator against a measured run: the same requests at the same times.
 Result<std::string> measured_rows(const System& vllm) {
   const sim::ServingObjectives& objectives = *vllm.problem->objectives.both;
   RunFigures measured, simulated;
@@ -300,7 +300,7 @@ Result<std::string> measured_rows(const System& vllm) {
   return run_row("measured", std::move(measured)) + run_row("simulated", std::move(simulated));
 }
 
-// Runs of 100 s, as the names of the authors' files have it, with different seeds.
+// Runs of 100 s, as in the names of the authors' files, with different seeds.
 Result<double> attained_in_short_runs(const System& system, double per_gpu_s) {
   constexpr double kRun_s = 100;
   constexpr int kRuns = 20;
@@ -314,7 +314,7 @@ Result<double> attained_in_short_runs(const System& system, double per_gpu_s) {
   return sum / kRuns;
 }
 
-// Table 2: OPT-13B; the authors' validation run had DistServe with TP 2 for prefills and TP 1 for decodes.
+// Table 2: OPT-13B; in the authors' validation run DistServe had TP 2 for prefills and TP 1 for decodes.
 Result<std::string> accuracy_rows(const char* lengths, const Systems& systems) {
   struct Row {
     double per_gpu_s, vllm_real, vllm_simulated, split_real, split_simulated;

@@ -1,4 +1,4 @@
-// The papers' results on placement: a function a paper, which gives tables for docs/algorithms.
+// Reproduces the papers' results on placement: one function per paper, which returns tables for docs/algorithms.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace windlass::bench {
 
-// A table's name is its place in docs/algorithms/PAPER.md: PAPER-WHAT; a chart's (extension "svg") its file in
+// A table's name is its place in docs/algorithms/PAPER.md: PAPER-TABLE; a chart's (extension "svg") its file in
 // docs/algorithms/PAPER/.
 struct PlannerTable {
   std::string name;
@@ -17,7 +17,7 @@ struct PlannerTable {
   std::string extension = "md";
 };
 
-// `data`: the folder that ../shared/data/README.md describes. Errors: data that cannot be read, a plan that cannot be made.
+// `data`: the folder described by ../shared/data/README.md. Fails if data cannot be read or a plan cannot be made.
 [[nodiscard]] Result<std::vector<PlannerTable>> aladdin_tables(const std::string& data, Executor& executor);
 [[nodiscard]] Result<std::vector<PlannerTable>> distserve_tables(const std::string& data, Executor& executor);
 [[nodiscard]] Result<std::vector<PlannerTable>> splitwise_tables(const std::string& data, Executor& executor);

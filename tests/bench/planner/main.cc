@@ -1,5 +1,5 @@
-// planner_experiments: repeats the papers' results on placement. Reads ../shared/data, writes tables (NAME.md) and charts
-// (NAME.svg) into a folder; `scripts/bench planner` puts them where they belong.
+// planner_experiments: reproduces the papers' results on placement. Reads ../shared/data and writes tables (NAME.md) and charts
+// (NAME.svg) into a folder; `scripts/bench planner` copies them into docs/.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -49,13 +49,13 @@ int run(const std::string& data, const std::vector<std::string>& names, const st
 }  // namespace windlass::bench
 
 int main(int argc, char** argv) {
-  CLI::App app{"Repeats the papers' results on placement."};
+  CLI::App app{"Reproduces the papers' results on placement."};
   std::string data = "../shared/data", out;
   std::vector<std::string> names, known;
   app.add_option("--data", data, "Folder with traces/ and profiles/")->capture_default_str();
   app.add_option("--out", out, "Folder for tables and charts")->required();
   for (const auto& experiment : windlass::bench::kExperiments) known.emplace_back(experiment.name);
-  app.add_option("names", names, "Which papers; all when none is named")->check(CLI::IsMember(known));
+  app.add_option("names", names, "Papers to reproduce; default: all")->check(CLI::IsMember(known));
   CLI11_PARSE(app, argc, argv);
   return windlass::bench::run(data, names, out);
 }

@@ -1,5 +1,5 @@
-// Benchmarks of Splitwise's search: Fig. 12's question, BLOOM-176B on H100 machines for the code service at 70 requests/s,
-// three trials of 8,400 requests a deployment. On one thread and on the executor's.
+// Benchmarks of Splitwise's search, as in Fig. 12: BLOOM-176B on H100 machines for the code service at 70 requests/s, three
+// trials of 8,400 requests per deployment. On one thread and on the executor's.
 #include <cstdlib>
 #include <string>
 
@@ -29,7 +29,7 @@ void splitwise_figure_twelve(benchmark::State& state) {
   for (auto _ : state) {
     auto plan = search::splitwise_plan(setting->problem, effort, options);
     if (!plan.ok() || !plan->holds) {
-      state.SkipWithError(plan.ok() ? "nothing holds" : plan.error().message.c_str());
+      state.SkipWithError(plan.ok() ? "no deployment meets the objectives" : plan.error().message.c_str());
       return;
     }
     last = std::move(plan).value();

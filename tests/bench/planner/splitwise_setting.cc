@@ -1,4 +1,4 @@
-// See splitwise_setting.h.
+// Implements splitwise_setting.h.
 #include "tests/bench/planner/splitwise_setting.h"
 
 #include <utility>
@@ -25,7 +25,7 @@ Result<SplitwiseSetting> splitwise_setting(const std::string& data, const std::s
     WINDLASS_ASSIGN_OR_RETURN(planner::AcceleratorSpec spec, planner::accelerator_by_name(name));
     spec.price_per_hour = cost / kGpus;
     spec.power_watts = power / kGpus;
-    // As `windlass simulate` has it for a profile.
+    // As `windlass simulate` does for a profile.
     const double kv_tokens = planner::linear_coefficients(problem.shape, spec, kGpus).kv_capacity_tokens;
     WINDLASS_ASSIGN_OR_RETURN(
         auto table, planner::ProfileTable::make(rows, {model, name, kGpus}, planner::ProfileReading::kBatchTokens, kv_tokens));

@@ -1,6 +1,6 @@
 // The setting of Splitwise's evaluation (Patel et al., ISCA 2024, Sections III and V) as a problem: BLOOM-176B or Llama2-70B on
 // machines of 8 A100 or H100 by its authors' profile, with requests of the lengths of one of Azure's traces, Poisson arrivals,
-// the nine objectives of Table VI, and machines' cost and power as in Table V (A100 is 1; H100 costs 2.35 and takes 1.75).
+// the nine objectives of Table VI, and machines' cost and power as in Table V (A100 is 1; H100 costs 2.35 and draws 1.75).
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // Splitwise's Fig. 12, 18 and 19 (Patel et al., ISCA 2024): BLOOM-176B on machines of 8 A100 or H100; see splitwise_setting.h.
 //
-// Iso-power and iso-cost: the most requests a second inside what 40 H100 machines take, for each design. Iso-throughput: the
-// least power, or cost, for what 40 H100 machines without a split serve.
+// Iso-power and iso-cost: the highest rate of each design within the budget of 40 H100 machines. Iso-throughput: the least
+// power, or cost, that serves the rate of 40 H100 machines without a split.
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -49,7 +49,7 @@ int machines_of(const Offer& plan) {
   return machines;
 }
 
-// The most of each design within a budget; a column for the ratio to each baseline.
+// The highest rate of each design within a budget, with its ratio to each baseline.
 Result<std::string> budget_table(const std::string& data, Executor& executor, const std::string& trace, double power,
                                  double cost) {
   std::string text =
@@ -80,7 +80,7 @@ Result<std::string> budget_table(const std::string& data, Executor& executor, co
   return text;
 }
 
-// What 40 H100 machines without a split hold.
+// The rate that 40 H100 machines sustain without a split.
 Result<double> baseline_rate(const std::string& data, Executor& executor, const std::string& trace) {
   WINDLASS_ASSIGN_OR_RETURN(SplitwiseSetting setting, splitwise_setting(data, "bloom-176b", trace, 70));
   setting.problem.goal = Goal::kThroughput;
@@ -122,7 +122,7 @@ Result<std::string> throughput_table(const std::string& data, Executor& executor
   return text;
 }
 
-// In how many of 20 seeds all nine objectives hold.
+// The number of 20 seeds in which all nine objectives are met.
 Result<int> seeds_held(const Problem& problem, const search::Deployment& deployment) {
   int held = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
@@ -132,7 +132,7 @@ Result<int> seeds_held(const Problem& problem, const search::Deployment& deploym
   return held;
 }
 
-// Fig. 12: what the search finds, and how the neighbourhood of both optima fares.
+// Fig. 12: the search's result, and the neighbourhood of both optima.
 Result<std::string> figure_twelve(const std::string& data, Executor& executor) {
   WINDLASS_ASSIGN_OR_RETURN(SplitwiseSetting setting, splitwise_setting(data, "bloom-176b", "code", 70));
   search::SplitwiseOptions options;

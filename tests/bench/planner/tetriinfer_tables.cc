@@ -1,8 +1,8 @@
 // TetriInfer's Fig. 11 to 16, 18 and 19 (Hu et al. 2024): OPT-13B with tensor parallelism 2 on V100-32GB, ShareGPT lengths
 // within OPT's 2,048 tokens.
 //
-// No profile of OPT-13B on V100 is published: iteration times are a roofline of its data sheet with the efficiencies that were
-// fitted on A100. Requests come all at once, as nothing is said of arrivals. Fig. 11 to 15 are tetriinfer_ordering.h's.
+// No profile of OPT-13B on V100 is published: iteration times are a roofline of its data sheet with the efficiencies fitted on
+// A100. All requests arrive together, because the paper does not describe arrivals. Fig. 11 to 15 are in tetriinfer_ordering.h.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -83,7 +83,7 @@ Result<sim::ServingResult> run(const Problem& problem, const Deployment& deploym
   return sim::simulate_serving(source, options);
 }
 
-// Means over the seeds of a figure of a run.
+// The mean of one figure of a run over the seeds.
 Result<double> mean(const Setting& setting, const Deployment& deployment, int requests, bool prefill_only,
                     double (*figure)(const sim::ServingResult&)) {
   double sum = 0;
@@ -99,7 +99,7 @@ Result<double> mean(const Setting& setting, const Deployment& deployment, int re
 double ttft(const sim::ServingResult& result) { return result.ttft.mean_s; }
 double jct(const sim::ServingResult& result) { return result.e2e.mean_s; }
 
-// Fig. 16: prefill alone, in chunks and in vLLM's fixed batches of 16.
+// Fig. 16: only prefill, in chunks and in vLLM's fixed batches of 16.
 Result<std::string> figure_sixteen(const Setting& setting) {
   constexpr int kRequests = 128;
   Deployment vllm;
@@ -136,7 +136,7 @@ Result<std::string> figure_sixteen(const Setting& setting) {
   return text;
 }
 
-// Prefill takes no time, on the problem's last kind: what is studied is decode alone.
+// Prefill takes no time, on the problem's last kind, so that only decode is studied.
 Deployment decode_alone(const Problem& problem, const TetriInferKnobs& knobs, double accuracy, int workers) {
   TetriInferOptions options;
   options.prediction.accuracy = accuracy;
@@ -147,7 +147,7 @@ Deployment decode_alone(const Problem& problem, const TetriInferKnobs& knobs, do
   return deployment;
 }
 
-// Fig. 18: who is let in on one decode instance, 256 requests.
+// Fig. 18: admission on one decode instance, 256 requests.
 Result<std::string> figure_eighteen(const Setting& setting) {
   std::string text =
       "| admission | prediction right in | mean JCT | less than greedy | preemptions |\n|---|---:|---:|---:|---:|\n";
@@ -172,7 +172,7 @@ Result<std::string> figure_eighteen(const Setting& setting) {
   return text;
 }
 
-// Where decodes went.
+// Records the placement of decodes.
 class Places final : public sim::ServingObserver {
  public:
   explicit Places(int heavy_above) : heavy_above_(heavy_above) {}
@@ -227,7 +227,7 @@ Result<std::string> figure_nineteen(const Setting& setting) {
           return {};
         };
         if (name == "imbalance") {
-          // All heavy ones on one instance, the light ones on the others.
+          // All heavy requests on one instance, the light ones on the others.
           const auto middle = std::stable_partition(burst.begin(), burst.end(),
                                                     [](const TokenPair& pair) { return pair.output_tokens > kHeavy; });
           deployment.pools[1].workers = 1;
@@ -248,7 +248,7 @@ Result<std::string> figure_nineteen(const Setting& setting) {
   return text;
 }
 
-// What the strategy chooses, beside workers that do both phases.
+// The strategy's choice, compared with workers that do both phases.
 Result<std::string> plans(const std::string& data, Executor& executor) {
   std::string text =
       "| requests/s | prefill | decode | policies | GPUs | unified workers | GPUs |\n|---:|---:|---:|---|---:|---:|---:|\n";

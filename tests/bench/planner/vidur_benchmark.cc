@@ -1,5 +1,5 @@
-// Benchmarks of Vidur-Search over the paper's space, and of `auto`: a plan at once, after two seconds, and a thousand services
-// asked again. On data sheets: measured operators change the times of iterations, not the work of a search.
+// Benchmarks of Vidur-Search over the paper's space, and of `auto`: a plan immediately, after two seconds, and replanning a
+// thousand services. Uses data sheets: measured operators change iteration times, not the work of a search.
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -51,8 +51,8 @@ Asked asked(double requests_per_s, const std::vector<int>& stages) {
   return made;
 }
 
-// Two accelerators, TP and PP 1, 2, 4, three policies, five batch sizes, three chunk sizes, 16 GPUs; every capacity or those
-// that can win.
+// Two accelerators, TP and PP 1, 2, 4, three policies, five batch sizes, three chunk sizes, 16 GPUs; evaluates every capacity,
+// or only those that can win.
 void vidur(benchmark::State& state) {
   Asked made = asked(1, {1, 2, 4});
   made.problem.objectives.limits = {{Metric::kTtft, 90, 2}, {Metric::kTpot, 99, 0.2}};
@@ -64,7 +64,7 @@ void vidur(benchmark::State& state) {
   effort.executor = &executor;
   for (auto _ : state) {
     const auto found = vidur_search(made.problem, options, effort);
-    if (!found.ok() || found->best < 0) return state.SkipWithError("nothing was found");
+    if (!found.ok() || found->best < 0) return state.SkipWithError("no configuration was found");
     state.SetLabel(fmt::format("{} configurations; {} trials", found->points.size(), found->trials));
   }
 }
@@ -87,7 +87,7 @@ void plan_within(benchmark::State& state, double most_s) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(most_s);
     effort.stop = [until] { return std::chrono::steady_clock::now() >= until; };
     const auto plan = (*strategy_by_name("auto"))->plan(made.problem, effort);
-    if (!plan.ok() || !plan->holds) return state.SkipWithError("nothing holds");
+    if (!plan.ok() || !plan->holds) return state.SkipWithError("no deployment meets the objectives");
     cost = plan->cost_per_hour;
   }
   state.SetLabel(fmt::format("{:.4g} $ an hour", cost));
@@ -96,7 +96,7 @@ BENCHMARK_CAPTURE(plan_within, at_once, 0.0)->Unit(benchmark::kMillisecond)->Mea
 BENCHMARK_CAPTURE(plan_within, 2_s, 2.0)->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime()->UseRealTime();
 BENCHMARK_CAPTURE(plan_within, 60_s, 60.0)->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime()->UseRealTime();
 
-// A thousand services whose rates have moved by up to 2 % since their last plans.
+// A thousand services whose rates have changed by up to 2 % since their last plans.
 void replan(benchmark::State& state) {
   constexpr int kServices = 1000;
   Asked made = asked(60, {1});

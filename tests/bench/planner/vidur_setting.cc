@@ -1,4 +1,4 @@
-// See vidur_setting.h.
+// Implements vidur_setting.h.
 #include "tests/bench/planner/vidur_setting.h"
 
 #include <map>

@@ -14,10 +14,10 @@ namespace windlass::bench {
 
 struct VidurProblem {
   std::unique_ptr<search::DrawnRequests> requests;
-  search::Problem problem;  // borrows them; TTFT P90 < 2 s, TBT P99 < 200 ms
+  search::Problem problem;  // refers to the members above; TTFT P90 < 2 s, TBT P99 < 200 ms
 };
 
-// Error: data that cannot be read.
+// Fails if data cannot be read.
 [[nodiscard]] Result<VidurProblem> vidur_problem(const std::string& data, const VidurModel& model,
                                                  const VidurWorkload& workload);
 

@@ -1,5 +1,5 @@
 // Vidur's what-if analysis (Agrawal et al., MLSys 2024, Section 7.3) by Vidur-Search: the best configuration of each model and
-// workload, what it costs to serve one workload with another's, what a tighter TBT costs, and what the early stops save.
+// workload, the cost of serving one workload with another's best, the cost of a tighter TBT, and the savings of early stops.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -33,7 +33,7 @@ std::string best_text(const Problem& problem, const VidurFound& found) {
                      point.per_worth);
 }
 
-// Requests a second for a dollar an hour of one configuration.
+// Requests per second for one dollar per hour of a configuration.
 Result<double> per_dollar(const Problem& problem, const VidurPoint& point, const Effort& effort, VidurOptions options) {
   Problem alone = problem;
   alone.kinds = {problem.kinds[static_cast<std::size_t>(point.kind)]};
@@ -45,7 +45,7 @@ Result<double> per_dollar(const Problem& problem, const VidurPoint& point, const
   return found.best < 0 ? 0.0 : best_of(found).per_worth;
 }
 
-// The most per dollar inside a TBT, of points whose capacities are all known.
+// The point with most requests per dollar within a TBT limit, among points with known capacities.
 const VidurPoint* best_inside(const VidurFound& every, double tbt_s) {
   const VidurPoint* best = nullptr;
   for (const VidurPoint& point : every.points) {
@@ -67,7 +67,7 @@ charts::ChartSeries series_of(const char* name, const VidurFound& every, double 
   return series;
 }
 
-// What Fig. 1a, 1b and 6 show.
+// The content of Fig. 1a, 1b and 6.
 Result<std::vector<PlannerTable>> best_tables(const std::string& data, const Effort& effort) {
   WINDLASS_ASSIGN_OR_RETURN(const auto models, vidur_models());
   WINDLASS_ASSIGN_OR_RETURN(const auto workloads, vidur_workloads());
@@ -98,7 +98,7 @@ Result<std::vector<PlannerTable>> best_tables(const std::string& data, const Eff
   return std::vector<PlannerTable>{{"vidur-best", best, "md"}, {"vidur-misconfiguration", wrong, "md"}};
 }
 
-// The most per dollar inside TTFT P90 < 2 s and ever tighter TBTs, by both readings of the limits (Fig. 5a).
+// Most requests per dollar within TTFT P90 < 2 s and ever tighter TBTs, by both interpretations of the limits (Fig. 5a).
 Result<PlannerTable> tbt_table(const VidurProblem& made, const VidurFound& every, const Effort& effort) {
   std::string tbt =
       "| TBT P99 below | best, limits looked at at its capacity (the paper) | for a $/h | best, limits part of the capacity "
@@ -116,7 +116,7 @@ Result<PlannerTable> tbt_table(const VidurProblem& made, const VidurFound& every
   return PlannerTable{"vidur-tbt", tbt, "md"};
 }
 
-// Every capacity of one pair: fronts, and what the early stops save.
+// Every capacity of one model and workload: Pareto fronts, and the savings of early stops.
 Result<std::vector<PlannerTable>> front_tables(const VidurProblem& made, const std::string& name, const Effort& effort,
                                                VidurFound& every, std::string& stops) {
   VidurOptions options;

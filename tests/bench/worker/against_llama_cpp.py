@@ -1,6 +1,6 @@
-"""The worker's CPU backend against llama.cpp's own tools on one GGUF file, in turns on the same threads; prints a table.
+"""Compares the worker's CPU backend with llama.cpp's own tools on one GGUF file, in turn on the same threads; prints a table.
 
-Speed: medians over rounds, in each of which every side is measured once. Perplexity: of the text, in windows of 512 tokens.
+Speed: medians over rounds; each round measures every side once. Perplexity: of the text, in windows of 512 tokens.
 `scripts/bench worker --llama-cpp` runs it.
 """
 
@@ -17,7 +17,7 @@ KINDS = {"prefill": "prefill, 512 tokens", "decode_1": "decode, batch 1", "decod
 
 
 def output_of(command):
-    """What a program prints; ends this one, with its last words, when it fails."""
+    """Returns a program's output. If it fails, exits with its last lines."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"against_llama_cpp: {command[0]} ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -34,7 +34,7 @@ def ours(args, weights):
 
 
 def theirs(args):
-    """llama-bench starts with a warm-up run of each kind, as our program does."""
+    """llama-bench starts with a warm-up run of each kind, like our program."""
     common = ["-m", args.model, "-t", args.threads]
     bench = json_lines(output_of([args.llama / "llama-bench", *common, "-p", 512, "-n", 128, "-r", 1, "-o", "jsonl"]))
     batched = json_lines(output_of([args.llama / "llama-batched-bench", *common, "-c", 2048, "-npp", 16, "-ntg", 128,
@@ -87,12 +87,12 @@ def perplexities(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worker", required=True, type=pathlib.Path, help="worker_gguf_benchmark")
-    parser.add_argument("--llama", required=True, type=pathlib.Path, help="the folder of llama.cpp's programs")
+    parser.add_argument("--llama", required=True, type=pathlib.Path, help="folder with llama.cpp's programs")
     parser.add_argument("--model", required=True, type=pathlib.Path, help="a GGUF file")
-    parser.add_argument("--text", required=True, nargs="+", help="files whose perplexity is measured, one after the other")
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="a folder for the joined text")
+    parser.add_argument("--text", required=True, nargs="+", help="files to measure the perplexity of, joined in this order")
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder for the joined text")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--windows", type=int, default=16, help="of 512 tokens of the text, at most")
+    parser.add_argument("--windows", type=int, default=16, help="maximum number of windows of 512 tokens")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     speeds(args)

@@ -1,4 +1,4 @@
-// Real sessions, stages and servers on both sides; nothing but the computing is left out.
+// Implements chain_link.h with real sessions, stages and servers on both sides; only the computing is replaced.
 #include "tests/bench/worker/chain_link.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::int64_t kVocabulary = 32000, kMaxRows = 64, kPositions = 4096;
-constexpr std::size_t kGreedyBytes = 24;  // of a token in the answer
+constexpr std::size_t kGreedyBytes = 24;  // per token in the answer
 constexpr double kPlainS = 10;
 
 ChainModel model() { return {1, 2, ChainLink::kHiddenSize, kVocabulary}; }
@@ -57,7 +57,7 @@ class InstantBlocks final : public Backend {
   const std::vector<float> hidden_;
 };
 
-// Of the plain exchange: so many bytes follow, so many are to come back.
+// Header of the plain exchange: this many bytes follow, this many are expected back.
 struct PlainCall {
   std::uint64_t bytes = 0, answer_bytes = 0;
 };
@@ -97,7 +97,7 @@ void answer_plainly(int socket) {
   for (;;) ::pause();
 }
 
-// One sequence's prompt, in steps of as many tokens as one may have; or a token of each of several.
+// One sequence's prompt, in steps of as many tokens as one may have; or one token for each of several sequences.
 std::vector<std::vector<SequenceChunk>> steps_of(const std::vector<std::string>& sessions,
                                                  std::span<const std::int32_t> tokens) {
   std::vector<std::vector<SequenceChunk>> steps;
@@ -118,7 +118,7 @@ std::vector<std::vector<SequenceChunk>> steps_of(const std::vector<std::string>&
   return steps;
 }
 
-constexpr int kBefore = 3;  // runs that do not count
+constexpr int kBefore = 3;  // warm-up runs
 
 Result<double> median_of_chain(ChainPost post, int http_port, std::int64_t sequences, std::int64_t tokens, int repeats) {
   const SteadyClock clock;
@@ -161,7 +161,7 @@ Result<double> median_of_plain(int port, std::int64_t sequences, std::int64_t to
       PlainCall head{std::min(most, all - done) * kTokenBytes, answer.size()};
       iovec parts[] = {{&head, sizeof(head)}, {bytes.data(), head.bytes}};
       if (!send_all(socket, parts) || !receive_all(socket, answer.data(), answer.size()))
-        return missing("plain exchange: it broke off");
+        return missing("plain exchange: the connection broke");
     }
     return {};
   });

@@ -1,5 +1,5 @@
-// How long a chain's step takes from one worker to the next and back, beside what an exchange of as many bytes over a plain TCP
-// connection takes between two processes on the same link, which is this machine's loopback. Linux alone.
+// Measures a chain's step from one worker to the next and back, and for comparison an exchange of as many bytes over a plain
+// TCP connection between two processes. Both use this machine's loopback. Linux only.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace windlass::worker {
 
 struct ChainLinkTimes {
-  double seconds = 0;        // of the hidden states of so many tokens: medians
-  double http_seconds = 0;   // where steps go over HTTP
-  double plain_seconds = 0;  // of an exchange of as many bytes
+  double seconds = 0;        // median time for the hidden states of these tokens
+  double http_seconds = 0;   // the same with steps over HTTP
+  double plain_seconds = 0;  // of a plain exchange of as many bytes
   double bytes = 0;          // of hidden states
 };
 
@@ -22,11 +22,11 @@ class ChainLink {
  public:
   static constexpr std::int64_t kHiddenSize = 4096;
 
-  // Call it before any thread is started.
+  // Call this before starting any thread.
   [[nodiscard]] static Result<std::unique_ptr<ChainLink>> start();
 
-  // `sequences` that bring `tokens` each, in as many steps as that takes and `repeats` times, one after the other; each draws a
-  // token at the end. Error: kInternal saying what did not come.
+  // Sends `tokens` for each of `sequences`, in as many steps as needed, `repeats` times in a row; each sequence samples a token
+  // at the end. Error: kInternal, naming what is missing.
   [[nodiscard]] Result<ChainLinkTimes> measure(std::int64_t sequences, std::int64_t tokens, int repeats);
 
  private:

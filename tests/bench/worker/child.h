@@ -1,4 +1,4 @@
-// Child processes that a benchmark measures against: each ends with who started it. Linux alone.
+// Child processes that a benchmark measures against; each ends with its parent. Linux only.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace windlass::worker {
 
-// Ends with this.
+// Ends the process when destroyed.
 class Child {
  public:
   explicit Child(pid_t id) : id_(id) {}
@@ -35,12 +35,12 @@ struct StartedChild {
   int port = 0;
 };
 
-// Runs `be` in a child, which tells the port that it listens on once it is ready and then never returns. Call it before any
-// thread is started. Error: kInternal.
+// Runs `be` in a child process, which reports its listening port once it is ready and then never returns. Call this before
+// starting any thread. Error: kInternal.
 [[nodiscard]] inline Result<StartedChild> start_child(
     const std::function<void(const std::function<void(int port)>& tell)>& be) {
   std::array<int, 2> told{};
-  if (::pipe(told.data()) != 0) return Error{ErrorCode::kInternal, "pipe: found none"};
+  if (::pipe(told.data()) != 0) return Error{ErrorCode::kInternal, "pipe: cannot be created"};
   const pid_t id = ::fork();
   if (id == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -54,7 +54,7 @@ struct StartedChild {
   if (id > 0) started.child = std::make_unique<Child>(id);
   const bool ready = id > 0 && ::read(told[0], &started.port, sizeof(started.port)) == sizeof(started.port);
   ::close(told[0]);
-  if (!ready) return Error{ErrorCode::kInternal, id < 0 ? "process: found none" : "child: found none that is ready"};
+  if (!ready) return Error{ErrorCode::kInternal, id < 0 ? "process: cannot be started" : "child: must become ready"};
   return started;
 }
 

@@ -1,8 +1,9 @@
-// worker_gguf_benchmark: the CPU backend on a GGUF file, as llama.cpp's own tools measure it, as one line of JSON.
+// worker_gguf_benchmark: measures the CPU backend on a GGUF file like llama.cpp's own tools; prints one line of JSON.
 //
-// Speed: tokens a second of a prompt of 512 (llama-bench -p 512), and of 128 steps after nothing (-n 128) and of 8 sequences
-// after prompts of 16 (llama-batched-bench -npp 16 -ntg 128 -npl 8). Perplexity: of windows of 512 tokens the last 255, as
-// llama-perplexity has it. `scripts/bench worker --llama-cpp` runs both sides and puts the table into docs/benchmarks.md.
+// Speed in tokens per second: of a prompt of 512 (llama-bench -p 512), of 128 steps from an empty context (-n 128), and of 8
+// sequences after prompts of 16 (llama-batched-bench -npp 16 -ntg 128 -npl 8). Perplexity: over the last 255 tokens of windows
+// of 512, as llama-perplexity does. `scripts/bench worker --llama-cpp` runs both sides and puts the table into
+// docs/benchmarks.md.
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -31,12 +32,12 @@ constexpr std::int64_t kWindow = 512, kFirstJudged = kWindow / 2;
 struct Options {
   std::string model;
   std::string weights = to_string(WeightFormat::kBlocks);
-  std::string text;  // perplexity of it instead of speed
+  std::string text;  // measure its perplexity instead of speed
   int windows = 16;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
 };
 
-// Sequences of tokens that are computed piece by piece.
+// Token sequences that are computed piece by piece.
 class Sequences {
  public:
   Sequences(Backend& backend, std::int64_t count) : backend_(backend) {
@@ -47,7 +48,7 @@ class Sequences {
     }
   }
 
-  // Tokens from `start` on of each sequence, all of which have the same; the first one's logits after the last of them.
+  // Computes the same tokens from `start` on for each sequence; returns the first sequence's logits after the last token.
   [[nodiscard]] Result<std::span<const float>> run(std::span<const std::int32_t> tokens, std::int64_t start) {
     std::vector<SequenceChunk> chunks;
     for (const auto& blocks : blocks_) chunks.push_back({tokens, start, blocks, true});
@@ -63,7 +64,7 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
-// Tokens a second of the steps of `sequences` after a prompt.
+// Tokens per second of decode steps of `sequences` after a prompt.
 Result<double> decode_rate(Backend& backend, const std::vector<std::int32_t>& tokens, std::int64_t sequences,
                            std::int64_t prompt) {
   Sequences all(backend, sequences);
@@ -79,7 +80,7 @@ Result<std::string> speed(Backend& backend, const ModelConfig& config) {
   Rng rng(1, "tokens");
   const std::vector<std::int32_t> tokens = testing::random_tokens(rng, config, kPrompt);
   Sequences one(backend, 1);
-  WINDLASS_RETURN_IF_ERROR(one.run(tokens, 0));  // does not count
+  WINDLASS_RETURN_IF_ERROR(one.run(tokens, 0));  // warm-up
   const auto begun = std::chrono::steady_clock::now();
   WINDLASS_RETURN_IF_ERROR(one.run(tokens, 0));
   const double prefill = static_cast<double>(kPrompt) / seconds_since(begun);
@@ -97,7 +98,7 @@ double nats_of(std::span<const float> logits, std::int32_t token) {
 
 Result<std::string> perplexity(Backend& backend, const Options& options) {
   std::ifstream file(options.text, std::ios::binary);
-  if (!file) return Error{ErrorCode::kNotFound, fmt::format("{}: found no file that can be read", options.text)};
+  if (!file) return Error{ErrorCode::kNotFound, fmt::format("{}: must be a readable file", options.text)};
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   WINDLASS_ASSIGN_OR_RETURN(const Tokenizer tokenizer, Tokenizer::load(options.model));
   const std::vector<std::int32_t> tokens = tokenizer.encode(text, SpecialText::kLiteral);
@@ -105,7 +106,7 @@ Result<std::string> perplexity(Backend& backend, const Options& options) {
   const auto windows = std::min<std::int64_t>(options.windows, static_cast<std::int64_t>(tokens.size()) / kWindow);
   if (windows == 0) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}: found {} tokens, allowed is at least {}", options.text, tokens.size(), kWindow)};
+                 fmt::format("{}: must have at least {} tokens (got {})", options.text, kWindow, tokens.size())};
   }
   Sequences one(backend, 1);
   double nats = 0;
@@ -146,10 +147,10 @@ int run(int argc, char** argv) {
   Options options;
   CLI::App app("Measures the CPU backend on a GGUF file.");
   app.add_option("--model", options.model, "a GGUF file")->required();
-  app.add_option("--weights", options.weights, "as of windlass-worker")->capture_default_str();
-  app.add_option("--perplexity", options.text, "of this text, instead of speed");
-  app.add_option("--windows", options.windows, "of 512 tokens of the text, at most")->capture_default_str();
-  app.add_option("--threads", options.threads, "that compute")->capture_default_str();
+  app.add_option("--weights", options.weights, "weight format, as in windlass-worker")->capture_default_str();
+  app.add_option("--perplexity", options.text, "measure the perplexity of this text instead of speed");
+  app.add_option("--windows", options.windows, "maximum number of windows of 512 tokens")->capture_default_str();
+  app.add_option("--threads", options.threads, "number of threads")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const auto line = measured(options);
   if (!line.ok()) {

@@ -1,5 +1,5 @@
-// InstantBackend: a model that takes no time: logits that were drawn before, other ones each time; or their summaries,
-// as a GPU gives them.
+// InstantBackend: a model that takes no time. It returns logits drawn beforehand, different ones each time, or their summaries,
+// as a GPU does.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace windlass::worker {
 
 class InstantBackend : public Backend {
  public:
-  // `rows`: at most so many are wanted of a forward(). `need`: what summaries are made for; without one there are none.
+  // `rows`: maximum number of rows per forward(). `need`: what summaries are made for; without it there are none.
   InstantBackend(std::int64_t vocab, std::int64_t rows, const RowNeed& need = {}) : vocab_(vocab) {
     Rng rng(2, "logits");
     for (std::int64_t i = 0; i < (rows + kDraws) * vocab; ++i) logits_.push_back(static_cast<float>(rng.uniform(-10, 10)));

@@ -1,4 +1,5 @@
-// Real exports, imports, HTTP and caches of the CPU backend on both sides; nothing but the prompt's computing is left out.
+// Implements kv_link.h with real exports, imports, HTTP and caches of the CPU backend on both sides; only the prompt's
+// computing is left out.
 #include "tests/bench/worker/kv_link.h"
 
 #include <algorithm>
@@ -33,9 +34,9 @@ constexpr double kPlainS = 10;
 constexpr std::uint64_t kModel = 1;
 constexpr const char* kSession = "0123456789abcdef0123456789abcdef";
 
-Error broken(const char* what) { return Error{ErrorCode::kInternal, fmt::format("{}: it broke off", what)}; }
+Error broken(const char* what) { return Error{ErrorCode::kInternal, fmt::format("{}: the connection broke", what)}; }
 
-// Keys and values of Llama 3.1 8B; whatever else there is of the model is small.
+// Keys and values of Llama 3.1 8B; the rest of the model is small.
 ModelConfig shape() {
   ModelConfig config;
   config.hidden_size = 64;
@@ -66,7 +67,7 @@ struct Cache {
   std::unique_ptr<Backend> backend;
 };
 
-// Sends as many bytes as it is asked for.
+// Sends as many bytes as requested.
 void be_stream(int socket) {
   set_limits(socket, kPlainS, kPlainS);
   std::vector<char> part(kStreamPart, 'k');

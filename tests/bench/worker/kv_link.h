@@ -1,5 +1,5 @@
-// How fast one worker's keys and values come into another's cache, beside what a plain stream of bytes between two processes
-// reaches on the same link, which is this machine's loopback. Linux alone.
+// Measures how fast one worker's keys and values reach another's cache, and for comparison a plain stream of bytes between two
+// processes. Both use this machine's loopback. Linux only.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 namespace windlass::worker {
 
 struct KvLinkRates {
-  double seconds = 0;        // of a prompt's keys and values: medians
-  double http_seconds = 0;   // where only questions over HTTP are possible
+  double seconds = 0;        // median time for a prompt's keys and values
+  double http_seconds = 0;   // the same if only requests over HTTP are possible
   double plain_seconds = 0;  // of as many bytes in a plain stream
   double bytes = 0;          // of all keys and values, as FP32
 };
@@ -20,9 +20,9 @@ struct KvLinkRates {
 // The sending worker: a child process.
 class KvLink {
  public:
-  // Call it before any thread is started.
+  // Call this before starting any thread.
   [[nodiscard]] static Result<std::unique_ptr<KvLink>> start();
-  // `repeats` times each, one after the other. Error: kInternal saying what did not come.
+  // Measures each `repeats` times in a row. Error: kInternal, naming what is missing.
   [[nodiscard]] Result<KvLinkRates> measure(int repeats);
 
  private:

@@ -1,6 +1,6 @@
-// worker_benchmark: how near the CPU backend comes to what this machine can do, and what the engine adds to an iteration.
+// worker_benchmark: how close the CPU backend comes to what this machine can do, and what the engine adds to an iteration.
 //
-// One run measures the machine (bytes a second that all cores read, floating-point operations a second of a large matrix
+// One run measures the machine (bytes per second that all cores read, floating-point operations per second of a large matrix
 // product) and the worker (decode and prefill of a random model of Llama 3.2 1B's shape, the engine around it), so that the
 // shares in the table are ratios within this run; medians of `--repeats`. `scripts/bench worker` puts the table into
 // docs/benchmarks.md.
@@ -65,7 +65,7 @@ ModelConfig llama_1b(std::int64_t layers) {
   return config;
 }
 
-// Of the matrices that every token goes through; the embedding is the output matrix, too.
+// Parameters of the matrices that every token passes through; the embedding is also the output matrix.
 double matrix_parameters(const ModelConfig& config) {
   const auto layer = static_cast<double>(config.hidden_size * (2 * config.q_size() + 2 * config.kv_size()) +
                                          3 * config.hidden_size * config.intermediate_size);
@@ -74,7 +74,7 @@ double matrix_parameters(const ModelConfig& config) {
 
 constexpr std::int64_t kContext = 512, kMaxSequences = 64;
 
-// Sequences of kContext tokens, and of one token more over and over.
+// Sequences of kContext tokens, extended by one more token again and again.
 class Batch {
  public:
   Batch(Backend& backend, const ModelConfig& config, std::int64_t sequences) : backend_(backend) {
@@ -116,7 +116,8 @@ class Batch {
   std::vector<std::vector<std::int32_t>> blocks_;
 };
 
-// Seconds that the engine takes for an iteration of 64 sequences beside the forward pass, from rows or from their summaries.
+// Seconds per iteration of 64 sequences that the engine takes in addition to the forward pass, from rows or from their
+// summaries.
 double engine_iteration_s(const Options& options, const ModelConfig& config, const SamplingParams& sampling, bool summaries) {
   InstantBackend backend(config.vocab_size, kMaxSequences, summaries ? Sampler(sampling).need() : RowNeed());
   const SteadyClock clock;
@@ -175,8 +176,8 @@ std::unique_ptr<Backend> backend_or_exit(const ModelConfig& config, std::shared_
   std::exit(1);
 }
 
-// What it takes a sequence alone to decode with threads that stay on their processors, and with threads that the system moves,
-// each step of one after one of the other. Nothing where there are fewer processors than threads.
+// Compares decoding of one sequence by threads pinned to processors with threads that the system moves, in alternating steps.
+// Adds nothing if there are fewer processors than threads.
 void add_pinned(Table& table, const Options& options, const ModelConfig& config,
                 const std::shared_ptr<const ModelWeights>& weights, CpuBackendOptions backend_options) {
   const auto allowed = cpu::allowed_processors();
@@ -192,7 +193,7 @@ void add_pinned(Table& table, const Options& options, const ModelConfig& config,
   std::vector<double> moved_s, pinned_s;
   for (int i = 0; i < 4 * options.repeats; ++i) {
     moved_s.push_back(seconds_of([&] { moved.decode(); }));
-    // Who brings the work stays on a processor, too; so it is nobody else.
+    // The calling thread is pinned as well, so use a separate thread for it.
     std::jthread([&] { pinned_s.push_back(seconds_of([&] { pinned.decode(); })); }).join();
   }
   const double median_pinned_s = median_of(std::move(pinned_s));
@@ -200,7 +201,7 @@ void add_pinned(Table& table, const Options& options, const ModelConfig& config,
                    fmt::format("{:.3g} of the time without", median_pinned_s / median_of(std::move(moved_s))));
 }
 
-// A model's rows, and how long a step of kMaxSequences takes where that is among them.
+// Adds a model's rows. Returns the time of a step of kMaxSequences, if that is among them.
 double add_model(Table& table, const Options& options, const ModelConfig& config, WeightFormat format) {
   const auto progress = [&](const std::string& what) { std::cerr << to_string(format) << ": " << what << '\n'; };
   progress(fmt::format("a model of {} layers", config.layers));
@@ -220,7 +221,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
   double step_s = 0;
   for (const std::int64_t sequences : {std::int64_t{1}, std::int64_t{8}, kMaxSequences}) {
     progress(fmt::format("decode of {}", sequences));
-    Batch batch(backend, config, sequences);  // how long it takes does not depend on what is in the cache
+    Batch batch(backend, config, sequences);  // the time does not depend on the cache's contents
     step_s = cpu::median_s(options.repeats, [&] { batch.decode(); });
     const auto count = static_cast<double>(sequences);
     table.add_tokens(fmt::format("{}: decode, batch {}", to_string(format), sequences), step_s, count,
@@ -242,7 +243,7 @@ double add_model(Table& table, const Options& options, const ModelConfig& config
 
 // From one worker to the next and back.
 Result<void> add_chain_steps(Table& table, const Result<std::unique_ptr<ChainLink>>& chain, int repeats) {
-  constexpr int kMoreRepeats = 20;  // of what takes a moment
+  constexpr int kMoreRepeats = 20;  // for short measurements
   if (!chain.ok()) return chain.error();
   for (const auto& [sequences, tokens, what] :
        {std::tuple{std::int64_t{1}, std::int64_t{1}, "a token"}, std::tuple{std::int64_t{64}, std::int64_t{1}, "a token of 64"},
@@ -325,14 +326,16 @@ int run(const Options& options) {
 }  // namespace windlass::worker
 
 int main(int argc, char** argv) {
-  CLI::App app{"How near the worker's CPU backend comes to what this machine can do."};
+  CLI::App app{"Measures how close the worker's CPU backend comes to what this machine can do."};
   windlass::worker::Options options;
   options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  app.add_option("--threads", options.threads, "Of matrix products")->capture_default_str()->check(CLI::Range(1, 1024));
-  app.add_option("--repeats", options.repeats, "Of each measurement; the median counts")
+  app.add_option("--threads", options.threads, "Threads for matrix products")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--repeats", options.repeats, "Repeats of each measurement; the median counts")
       ->capture_default_str()
       ->check(CLI::Range(1, 40));
-  app.add_option("--layers", options.layers, "Of the model; 16 as Llama 3.2 1B has")
+  app.add_option("--layers", options.layers, "Layers of the model; Llama 3.2 1B has 16")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   CLI11_PARSE(app, argc, argv);

@@ -1,4 +1,5 @@
-// The model itself looks at the clocks: between two of its calls lies all that the worker does for an iteration.
+// Implements through_http.h. The model itself reads the clocks: between two of its calls lies all of the worker's own work for
+// an iteration.
 #include "tests/bench/worker/through_http.h"
 
 #include <atomic>
@@ -30,7 +31,7 @@ constexpr std::int64_t kTokens = 500;
 constexpr int kForwardMs = 5;
 constexpr const char* kName = "instant";
 
-// In memory that parent and child share; the child alone writes.
+// In memory shared by parent and child; only the child writes.
 struct Measured {
   std::atomic<std::int64_t> iterations{0};
   std::atomic<std::int64_t> engine_ns{0}, all_ns{0};
@@ -42,7 +43,7 @@ std::int64_t cpu_ns(clockid_t clock) {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-// Adds up what passes between calls for all sequences.
+// Adds up the time between calls that cover all sequences.
 class Watched final : public InstantBackend {
  public:
   Watched(std::int64_t vocab, std::int64_t sequences, Measured& measured)
@@ -99,7 +100,7 @@ class Watched final : public InstantBackend {
   }
 }
 
-// All streams at once; each must have all of its tokens.
+// Starts all streams together; each must get all of its tokens.
 Result<void> ask_for_streams(int port, std::int64_t sequences) {
   const std::string body = nlohmann::json{
       {"model", kName},    {"prompt", "the anchor chain is out"}, {"max_tokens", kTokens}, {"temperature", 0}, {"stream", true},
@@ -112,7 +113,7 @@ Result<void> ask_for_streams(int port, std::int64_t sequences) {
   for (const auto& each : streams) {
     const auto stream = testing::parse_stream(testing::parse_answer(each->read_all()).body);
     if (stream.done != 1 || stream.tokens != kTokens)
-      return Error{ErrorCode::kInternal, fmt::format("stream: found {} tokens of {}", stream.tokens, kTokens)};
+      return Error{ErrorCode::kInternal, fmt::format("stream: must have {} tokens (got {})", kTokens, stream.tokens)};
   }
   return {};
 }
@@ -121,7 +122,7 @@ Result<void> ask_for_streams(int port, std::int64_t sequences) {
 
 Result<WorkerOverhead> overhead_through_http(std::int64_t sequences) {
   std::string folder = (std::filesystem::temp_directory_path() / "windlass-bench-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) return Error{ErrorCode::kInternal, "temporary folder: found none that can be made"};
+  if (::mkdtemp(folder.data()) == nullptr) return Error{ErrorCode::kInternal, "temporary folder: cannot be created"};
   const std::unique_ptr<const std::string, void (*)(const std::string*)> remove(&folder, [](const std::string* made) {
     std::error_code ignored;
     std::filesystem::remove_all(*made, ignored);
@@ -130,18 +131,18 @@ Result<WorkerOverhead> overhead_through_http(std::int64_t sequences) {
   shape.layers = 1;
   WINDLASS_RETURN_IF_ERROR(init_model(shape, folder));
   void* shared = ::mmap(nullptr, sizeof(Measured), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) return Error{ErrorCode::kResourceExhausted, "shared memory: found none"};
-  auto& measured = *new (shared) Measured;  // as long as the process
+  if (shared == MAP_FAILED) return Error{ErrorCode::kResourceExhausted, "shared memory: cannot be mapped"};
+  auto& measured = *new (shared) Measured;  // lives as long as the process
   const int port = testing::free_port();
   const pid_t id = ::fork();
   if (id == 0) be_worker(folder, port, sequences, measured);
   const Child child(id);
   const bool ready = testing::eventually([&] { return testing::ask(port, "GET", "/ready").status == 200; });
-  if (!ready) return Error{ErrorCode::kInternal, "worker: found none that is ready"};
+  if (!ready) return Error{ErrorCode::kInternal, "worker: must become ready"};
   WINDLASS_RETURN_IF_ERROR(ask_for_streams(port, sequences));
   const auto iterations = static_cast<double>(measured.iterations);
   if (iterations < static_cast<double>(kTokens) / 2)
-    return Error{ErrorCode::kInternal, fmt::format("iterations with all sequences: found {}", iterations)};
+    return Error{ErrorCode::kInternal, fmt::format("too few iterations with all sequences: {}", iterations)};
   return WorkerOverhead{static_cast<double>(measured.engine_ns) / iterations * 1e-9,
                         static_cast<double>(measured.all_ns) / iterations * 1e-9};
 }

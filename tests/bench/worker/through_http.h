@@ -1,7 +1,7 @@
-// What a worker adds to a model: listener, JSON, tokenizer, scheduler, sampling, streams.
+// Measures the time that a worker adds to a model: listener, JSON, tokenizer, scheduler, sampling, streams.
 //
-// A child process is the worker, with the very classes of windlass-worker and a model that waits for some milliseconds, as for
-// a GPU, and whose logits are already there; this one is its clients. Linux alone.
+// A child process is the worker. It uses the same classes as windlass-worker and a model that waits for some milliseconds, like
+// a GPU, and whose logits are precomputed. This process is its clients. Linux only.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace windlass::worker {
 
 // Of an iteration with all sequences, in seconds.
 struct WorkerOverhead {
-  double engine_cpu_s = 0;  // of the engine's thread, which is what delays the next iteration
+  double engine_cpu_s = 0;  // of the engine's thread, which delays the next iteration
   double all_cpu_s = 0;     // of all threads
 };
 
-// `sequences` streamed completions run beside each other, greedy, over a vocabulary of 512 tokens. Call it before any thread is
-// started. Error: kInternal saying which stream was not whole, or what did not start.
+// Runs `sequences` concurrent streamed completions, greedy, over a vocabulary of 512 tokens. Call this before starting any
+// thread. Error: kInternal, naming the stream that was incomplete or the part that did not start.
 [[nodiscard]] Result<WorkerOverhead> overhead_through_http(std::int64_t sequences);
 
 }  // namespace windlass::worker

@@ -1,4 +1,4 @@
-// See certificates.h.
+// Implements certificates.h.
 #include "tests/cluster/harness/certificates.h"
 
 #include <cstdio>
@@ -33,7 +33,7 @@ bool add_extension(X509* certificate, X509* issuer, int nid, const std::string& 
 struct Subject {
   std::string common_name;
   std::string organization;
-  std::string usage;      // extendedKeyUsage; empty for an authority
+  std::string usage;      // extendedKeyUsage; empty for a certificate authority
   std::string alt_names;  // subjectAltName; may be empty
   long serial = 1;
 };

@@ -1,6 +1,5 @@
-// Certificates for a control plane of one test: a certificate authority, the API server's certificate, an administrator's
-// client certificate, and the key that signs ServiceAccount tokens. Made afresh in a folder, valid for a day, known to nobody
-// else.
+// Makes the certificates of one test's control plane: a certificate authority, the API server's certificate, an administrator's
+// client certificate, and the key that signs ServiceAccount tokens. They are new each time and valid for one day.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// See control_plane.h.
+// Implements control_plane.h.
 #include "tests/cluster/harness/control_plane.h"
 
 #include <csignal>
@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// Every request but reads of health is logged by its metadata once it is answered.
+// Logs the metadata of every completed request except health checks.
 constexpr const char* kAuditPolicy = R"(apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -29,7 +29,7 @@ rules:
 - level: Metadata
 )";
 
-// What the tests rely on, and no more: every controller costs watches and memory.
+// Only the controllers that the tests need: each one costs watches and memory.
 constexpr const char* kControllers =
     "serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,namespace-controller,"
     "garbage-collector-controller,pod-garbage-collector-controller,deployment-controller,replicaset-controller,"
@@ -62,7 +62,7 @@ ControlPlane::ControlPlane(std::string tools, std::unique_ptr<TempDir> folder)
       kubeconfig_(folder_->file("admin.kubeconfig")) {}
 
 ControlPlane::~ControlPlane() {
-  // The readers first, so that none of them fills its log with complaints about those already gone.
+  // Clients first, so that none of them fills its log with errors about servers that are gone.
   for (auto* process : {&scheduler_, &controller_manager_, &api_server_, &etcd_}) {
     if (*process) (*process)->signal(SIGKILL);
     process->reset();
@@ -96,7 +96,7 @@ Result<std::unique_ptr<Process>> ControlPlane::launch(const std::string& program
   options.log_path = folder() + "/" + program + ".log";
   options.working_dir = folder();
   options.clean_env = true;
-  // A small machine: collect garbage a little less eagerly than memory would force, and never start a thread per core twice.
+  // A small machine: collect garbage less often.
   options.env = {{"GOGC", "200"}};
   return Process::start(options);
 }
@@ -157,7 +157,8 @@ Result<void> ControlPlane::start_managers() {
                                                       "--kube-api-qps=500", "--kube-api-burst=1000", "--v=0"}));
   const bool accounts =
       eventually(kPatience, [&] { return get("/api/v1/namespaces/default/serviceaccounts/default").status == 200; });
-  if (!accounts) return Error{ErrorCode::kUnavailable, "kube-controller-manager made no default ServiceAccount\n" + tails(40)};
+  if (!accounts)
+    return Error{ErrorCode::kUnavailable, "kube-controller-manager created no default ServiceAccount\n" + tails(40)};
   return {};
 }
 
@@ -254,7 +255,7 @@ std::vector<AuditEvent> ControlPlane::audit_log() const {
   std::stringstream lines(read_text_file(folder() + "/audit.log"));
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json entry = nlohmann::json::parse(line, nullptr, false);
-    if (!entry.is_object()) continue;  // the last line may be half written
+    if (!entry.is_object()) continue;  // the last line may be incomplete
     AuditEvent event;
     event.verb = text_at(entry, "/verb");
     event.resource = text_at(entry, "/objectRef/resource");

@@ -1,9 +1,9 @@
-// ControlPlane: a real Kubernetes control plane for tests, on free ports of 127.0.0.1 and in a folder of its own.
+// ControlPlane: a real Kubernetes control plane for tests, on free ports of 127.0.0.1 and in its own folder.
 //
 // etcd, kube-apiserver (TLS, RBAC, audit log), kube-controller-manager (garbage collection, namespaces, service accounts,
-// volumes, deployments, node life cycle) and kube-scheduler run as child processes and end with the object, or with the test
-// where that is killed. Used from one thread (the one that made it), but for admin(), get() and the paths, which any thread may
-// use.
+// volumes, deployments, node life cycle) and kube-scheduler run as child processes. They end with the object, or with the test
+// if it is killed. Only the thread that created the object may use it, except for admin(), get() and the paths, which any
+// thread may use.
 //
 //   auto plane = ControlPlane::start();
 //   plane.value()->kubectl({"apply", "-f", "-"}, yaml);
@@ -21,10 +21,10 @@
 
 namespace windlass::testing {
 
-// The folder with etcd, kube-apiserver, ... or an error that says how to get them.
+// The folder with etcd, kube-apiserver, ... or an error that says how to build them.
 [[nodiscard]] Result<std::string> find_cluster_tools();
 
-// One mutating or reading request as the API server's audit log tells it.
+// One request, as recorded in the API server's audit log.
 struct AuditEvent {
   std::string verb;         // create, update, patch, delete, get, list, watch
   std::string resource;     // "pods"
@@ -32,8 +32,8 @@ struct AuditEvent {
   std::string name_space;
   std::string name;
   std::string user;
-  std::string credential;  // "JTI=..." of the ServiceAccount token that was used; may be empty
-  std::string received;    // RFC 3339 with microseconds: they compare as strings
+  std::string credential;  // "JTI=..." of the ServiceAccount token; may be empty
+  std::string received;    // RFC 3339 with microseconds; sorts as a string
   int code = 0;
 
   [[nodiscard]] bool mutating() const {
@@ -43,7 +43,7 @@ struct AuditEvent {
 
 class ControlPlane {
  public:
-  // Starts all and returns once the API server is ready and the default ServiceAccount exists.
+  // Starts everything; returns once the API server is ready and the default ServiceAccount exists.
   [[nodiscard]] static Result<std::unique_ptr<ControlPlane>> start();
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
@@ -54,7 +54,7 @@ class ControlPlane {
   [[nodiscard]] const std::string& kubeconfig() const { return kubeconfig_; }  // the administrator's (client certificate)
   [[nodiscard]] Tls admin() const;
 
-  // kubectl as the administrator.
+  // Runs kubectl as the administrator.
   CommandResult kubectl(const std::vector<std::string>& arguments, const std::string& input = "") const;
   CommandResult helm(const std::vector<std::string>& arguments) const;
 
@@ -62,26 +62,26 @@ class ControlPlane {
   [[nodiscard]] HttpAnswer get(const std::string& path) const;
   [[nodiscard]] HttpAnswer send(const std::string& method, const std::string& path, const nlohmann::json& body,
                                 const std::string& content_type = "application/json") const;
-  // The items of a list; empty where the request failed.
+  // The items of a list; empty if the request failed.
   [[nodiscard]] std::vector<nlohmann::json> list(const std::string& path) const;
 
-  // A token of a ServiceAccount through the TokenRequest API, and a kubeconfig (a file in folder()) that carries it.
+  // Creates a token of a ServiceAccount through the TokenRequest API, and a kubeconfig (a file in folder()) that contains it.
   [[nodiscard]] Result<std::string> token(const std::string& name_space, const std::string& account) const;
   [[nodiscard]] std::string write_kubeconfig(const std::string& name, const std::string& bearer_token) const;
 
-  // Ends the API server with `signal_number` and waits until it is gone; starts it again on the same port and waits until
+  // Ends the API server with `signal_number` and waits until it is gone; starts it again on the same port and waits until it is
   // ready.
   void stop_api_server(int signal_number);
   [[nodiscard]] Result<void> start_api_server();
   [[nodiscard]] bool ready() const;
-  // The same for etcd, whose data stays.
+  // The same for etcd, which keeps its data.
   void stop_etcd(int signal_number);
   [[nodiscard]] Result<void> start_etcd();
 
-  // What the audit log holds so far, oldest first.
+  // The audit log so far, oldest first.
   [[nodiscard]] std::vector<AuditEvent> audit_log() const;
 
-  // The last lines of every component's log, for a failure's message.
+  // The last lines of every component's log, for failure messages.
   [[nodiscard]] std::string tails(int lines = 15) const;
 
  private:

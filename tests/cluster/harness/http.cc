@@ -1,4 +1,4 @@
-// See http.h.
+// Implements http.h.
 #include "tests/cluster/harness/http.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::size_t take_header(char* data, std::size_t size, std::size_t count, void* u
   return size * count;
 }
 
-// libcurl's global state, made once before the first call.
+// Initialises libcurl's global state once, before the first call.
 void initialise_curl() {
   static const CURLcode once = curl_global_init(CURL_GLOBAL_DEFAULT);
   (void)once;
@@ -61,7 +61,7 @@ HttpAnswer http(const HttpCall& call) {
   thread_local const Handle kept(curl_easy_init(), curl_easy_cleanup);
   const Handle fresh(call.keep_connection ? nullptr : curl_easy_init(), curl_easy_cleanup);
   CURL* curl = call.keep_connection ? kept.get() : fresh.get();
-  curl_easy_reset(curl);  // options only; an open connection stays
+  curl_easy_reset(curl);  // resets options only; the connection stays open
   // With HTTP/1.1 libcurl notices that a kept connection is dead and opens another one.
   if (call.keep_connection) curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   Exchange exchange{&call, {}};

@@ -1,7 +1,7 @@
-// A small HTTP client for tests: one request, one answer, as a user's curl would see it.
+// A small HTTP client for tests: one request, one response, as with a user's curl.
 //
-// It is not the product's client on purpose: what the tests say about the programs is seen from outside. Every call opens its
-// own connection; any thread may call.
+// It is deliberately not the product's own client, so that tests see the programs from outside. Every call opens its own
+// connection by default. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -28,20 +28,20 @@ struct HttpCall {
   std::string body;
   double timeout_s = 10;
   Tls tls;
-  // Use the calling thread's open connection, and leave it open: a TLS handshake costs milliseconds.
+  // Use the calling thread's open connection and leave it open: a TLS handshake costs milliseconds.
   bool keep_connection = false;
-  // Called with each piece of the body as it arrives (it still ends in HttpAnswer::body); return false to hang up.
+  // Called with each piece of the body as it arrives (HttpAnswer::body still gets all of it); return false to hang up.
   std::function<bool(std::string_view)> on_bytes;
 };
 
 struct HttpAnswer {
-  long status = 0;  // 0: no answer, see error
+  long status = 0;  // 0: no response, see error
   std::string body;
-  std::map<std::string, std::string> headers;  // names in lower case
+  std::map<std::string, std::string> headers;  // names in lowercase
   std::string error;
 
   [[nodiscard]] bool ok() const { return status >= 200 && status < 300; }
-  // The body as JSON; a discarded value where it is none.
+  // The body as JSON; a discarded value if it is not JSON.
   [[nodiscard]] nlohmann::json json() const;
   // "HTTP 503: body" or the transport's error.
   [[nodiscard]] std::string describe() const;
@@ -51,11 +51,11 @@ struct HttpAnswer {
 [[nodiscard]] HttpAnswer http_get(const std::string& url, double timeout_s = 5);
 [[nodiscard]] HttpAnswer http_post_json(const std::string& url, const nlohmann::json& body, double timeout_s = 60);
 
-// "a b{c}" as it may stand in a URL's query.
+// Escapes text such as "a b{c}" for a URL's query.
 [[nodiscard]] std::string url_escape(const std::string& text);
 
-// The value of a sample in Prometheus text, e.g. sample(text, "windlass_gateway_queue_length", {{"model", "tiny"}}); all
-// samples of the name that carry those labels are added up. `found` says whether there was one.
+// The value of a sample in Prometheus text, e.g. sample(text, "windlass_gateway_queue_length", {{"model", "tiny"}}); the sum of
+// all samples of that name with these labels. `found`: whether there was one.
 struct Sample {
   bool found = false;
   double value = 0;

@@ -1,4 +1,4 @@
-// See load.h.
+// Implements load.h.
 #include "tests/cluster/harness/load.h"
 
 #include <chrono>
@@ -71,12 +71,12 @@ void Load::one_request(int number) {
   } else if (options_.stream) {
     const std::size_t ends = count_of(answer.body, "data: [DONE]");
     twice = ends > 1;
-    if (ends == 0) failure = "a stream without its end: " + answer.body.substr(0, 200);
+    if (ends == 0) failure = "incomplete stream: " + answer.body.substr(0, 200);
     if (answer.body.find("\"error\"") != std::string::npos) failure = "an error in the stream: " + answer.body.substr(0, 400);
   } else {
     const json parsed = answer.json();
     if (!parsed.is_object() || !parsed.contains("choices") || parsed["choices"].size() != 1) {
-      failure = "a body without its choice: " + answer.body.substr(0, 200);
+      failure = "body without a choice: " + answer.body.substr(0, 200);
     }
   }
   const auto id = answer.headers.find("x-request-id");

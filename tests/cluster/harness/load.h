@@ -1,8 +1,7 @@
-// Load: chat requests to an OpenAI-compatible address of this machine, from a bounded number of threads, until told to stop.
+// Load: sends chat requests to an OpenAI-compatible address of this machine, from a fixed number of threads, until stopped.
 //
-// Closed loop: every thread sends its next request when it has the answer to the last (and, where `pause_s` is set, has waited
-// that long). Each answer is checked: the status, that it is whole, that nobody else got the same one. Start and stop from one
-// thread.
+// Closed loop: every thread sends its next request once the last one is answered (plus `pause_s`, if set). Each response is
+// checked: its status, that it is complete, and that nobody else got the same one. Start and stop from one thread.
 #pragma once
 
 #include <atomic>
@@ -29,10 +28,10 @@ struct LoadOptions {
 
 struct LoadReport {
   int sent = 0;
-  int answered = 0;                      // whole answers of status 200
-  std::map<std::string, int> failures;   // what else came back -> how often
-  std::map<std::string, int> by_worker;  // X-Windlass-Worker of the answers
-  int duplicates = 0;                    // answers whose request id had been seen before, or streams that ended twice
+  int answered = 0;                      // complete responses of status 200
+  std::map<std::string, int> failures;   // every other result -> how often
+  std::map<std::string, int> by_worker;  // X-Windlass-Worker of the responses
+  int duplicates = 0;                    // responses with a request id that was seen before, or streams that ended twice
 
   [[nodiscard]] std::string describe() const;
 };
@@ -40,15 +39,15 @@ struct LoadReport {
 class Load {
  public:
   explicit Load(LoadOptions options);
-  ~Load();  // stops
+  ~Load();  // stops the load
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
 
-  // All threads have ended by themselves (max_requests reached).
+  // All threads have ended (max_requests reached).
   [[nodiscard]] bool finished() const { return running_ == 0; }
-  // What has come back so far.
+  // The results so far.
   [[nodiscard]] LoadReport report() const;
-  // Lets the requests in flight end and returns what came back in all.
+  // Waits for the requests in flight; returns all results.
   LoadReport stop();
 
  private:

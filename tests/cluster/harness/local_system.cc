@@ -1,4 +1,4 @@
-// See local_system.h.
+// Implements local_system.h.
 #include "tests/cluster/harness/local_system.h"
 
 #include <filesystem>
@@ -68,7 +68,7 @@ json LocalSystem::model_service(int min_workers, int max_workers) const {
               {"behavior", {{"scaleDown", {{"stabilizationWindow", "1s"}}}}}}}}}};
 }
 
-// Written beside and moved into place, so that the controller never reads half of it.
+// Write a temporary file and rename it, so that the controller never reads half of it.
 void LocalSystem::write_service(const json& object) const {
   write_text_file(file("tiny.yaml.new"), object.dump(2));
   std::filesystem::rename(file("tiny.yaml.new"), file("store/objects/tiny.yaml"));

@@ -16,16 +16,16 @@ namespace windlass::testing {
 
 class LocalSystem {
  public:
-  // `programs`: the folder of our executables. Makes the model and the ports; starts nothing.
+  // Creates the model and picks the ports; starts nothing. `programs`: the folder of our executables.
   [[nodiscard]] static Result<std::unique_ptr<LocalSystem>> make(const std::string& programs);
 
-  // The ModelService "tiny" with min and max workers as given; a test changes it and hands it to write_service().
+  // The ModelService "tiny" with these limits. A test may change it and passes it to write_service().
   [[nodiscard]] nlohmann::json model_service(int min_workers, int max_workers) const;
   void write_service(const nlohmann::json& object) const;
 
-  // Starts the controller and the gateway and waits until both answer. `controller_flags`: further ones.
+  // Starts the controller and the gateway and waits until both answer. `controller_flags`: additional flags.
   [[nodiscard]] Result<void> start(int local_gpus, const std::vector<std::string>& controller_flags = {});
-  // Any further program, logged to <folder>/<name>.log.
+  // Starts another program, logged to <folder>/<name>.log.
   [[nodiscard]] Result<void> start_program(const std::string& name, const std::vector<std::string>& argv);
 
   [[nodiscard]] std::string file(const std::string& name) const { return folder_.file(name); }
@@ -34,9 +34,9 @@ class LocalSystem {
   [[nodiscard]] const std::string& gateway_admin() const { return gateway_admin_; }
   [[nodiscard]] Process& program(const std::string& name) { return *processes_.at(name); }
 
-  // The routing table as the gateway gets it (asked for under the gateway's own name); null while there is none.
+  // The routing table as the gateway gets it (requested under the gateway's own name); null if there is none.
   [[nodiscard]] nlohmann::json routing_table() const;
-  // The addresses of the chains that take requests.
+  // The addresses of the chains that accept requests.
   [[nodiscard]] std::vector<std::string> serving() const;
 
   // The last lines of every program's log.

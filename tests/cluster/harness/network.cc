@@ -1,4 +1,4 @@
-// See network.h.
+// Implements network.h.
 #include "tests/cluster/harness/network.h"
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace windlass::testing {
 namespace {
 
-// 127.0.0.0/16 and its neighbour have users of their own on many machines.
+// 127.0.0.0/16 and 127.1.0.0/16 are in use on many machines.
 constexpr int kFirst = 2, kLast = 254;
-// Below the ports that the system hands out, and none that a pod listens on.
+// Below the kernel's ephemeral ports; no pod listens on it.
 constexpr std::uint16_t kClaimPort = 19999;
 
-// A socket that holds 127.`network`.255.254, or -1 where another process holds it.
+// A socket bound to 127.`network`.255.254, or -1 if another process holds it.
 int claim(int network) {
   const int holder = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -1,4 +1,4 @@
-// See process.h.
+// Implements process.h.
 #include "tests/cluster/harness/process.h"
 
 #include <cerrno>
@@ -107,7 +107,7 @@ std::optional<int> Process::wait(std::chrono::milliseconds deadline) {
 int Process::stop(std::chrono::milliseconds grace) {
   if (!poll()) {
     ::kill(pid_, SIGTERM);
-    ::kill(pid_, SIGCONT);  // a stopped one could not end
+    ::kill(pid_, SIGCONT);  // a stopped process could not end
     if (!wait(grace)) {
       ::kill(-pid_, SIGKILL);
       (void)wait(std::chrono::seconds(10));

@@ -1,4 +1,4 @@
-// See wait.h.
+// Implements wait.h.
 #include "tests/cluster/harness/wait.h"
 
 #include <thread>

@@ -1,7 +1,7 @@
-// Waiting on conditions: a test never sleeps to be right, it asks until something holds or a deadline passes.
+// Waiting for conditions: tests never rely on sleeping; they poll until a condition holds or a deadline passes.
 //
-// eventually() asks every `interval` on the caller's thread; the deadline is kPatience (the machine may be slow), the condition
-// is what the test is about. Conditions may log what they saw last, so that a failure says what was missing.
+// eventually() polls every `interval` on the caller's thread. Use kPatience as the deadline (the machine may be slow); the
+// condition is what the test checks. Conditions may log what they saw last, so that a failure says what was missing.
 #pragma once
 
 #include <chrono>
@@ -9,14 +9,14 @@
 
 namespace windlass::testing {
 
-// Ends a test that hangs, and nothing else: no test may depend on how long something takes.
+// Only ends tests that hang: no test may depend on how long something takes.
 inline constexpr std::chrono::seconds kPatience{240};
 
-// True as soon as `condition` returns true; false when it has not within `deadline`.
+// Returns true once `condition` returns true; false if it did not within `deadline`.
 [[nodiscard]] bool eventually(std::chrono::milliseconds deadline, const std::function<bool()>& condition,
                               std::chrono::milliseconds interval = std::chrono::milliseconds(100));
 
-// True when `condition` held at every look during `span`; false as soon as it does not.
+// True if `condition` held at every check during `span`; false as soon as it does not.
 [[nodiscard]] bool throughout(std::chrono::milliseconds span, const std::function<bool()>& condition,
                               std::chrono::milliseconds interval = std::chrono::milliseconds(100));
 

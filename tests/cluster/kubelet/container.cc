@@ -1,4 +1,4 @@
-// See container.h.
+// Implements container.h.
 #include "tests/cluster/kubelet/container.h"
 
 #include <algorithm>
@@ -138,8 +138,8 @@ Result<ContainerCommand> container_command(const json& pod, const json& containe
     }
     command.env[name] = replace_mounts(value, mounts);
   }
-  // The entry point is the image's program, unless `command` names another one: our program under its container path, or a tool
-  // of this machine.
+  // The entry point is the image's program, unless `command` names another one: our program by its path in the container, or a
+  // tool of this machine.
   std::vector<std::string> words = container.value("command", std::vector<std::string>{});
   const std::vector<std::string> arguments = container.value("args", std::vector<std::string>{});
   if (words.empty()) words.push_back(program);

@@ -1,7 +1,7 @@
-// What a container of a pod means as a local process: pure functions from the pod's JSON to a command line.
+// Translates a pod's container into a local process: pure functions from the pod's JSON to a command line.
 //
-// The test kubelet has no images and no mounts: an image is a program of this machine, and where an argument or a variable
-// names a path below a mountPath, the host's folder stands in its place. Nothing here reads a file or talks to anybody.
+// The test kubelet has no images and no mounts. An image is a program of this machine. If an argument or a variable names a
+// path below a mountPath, the host's folder replaces it. Nothing here does I/O.
 #pragma once
 
 #include <map>
@@ -14,19 +14,19 @@
 
 namespace windlass::testing {
 
-// "$(NAME)" becomes the variable's value, "$$(NAME)" stays as "$(NAME)", an unknown name stays as it is: as Kubernetes does it.
+// As in Kubernetes: "$(NAME)" becomes the variable's value, "$$(NAME)" becomes "$(NAME)", an unknown name stays unchanged.
 [[nodiscard]] std::string expand_variables(const std::string& text, const std::map<std::string, std::string>& variables);
 
-// Where `text` names `mount_path` itself or something below it, the host's folder stands in its place.
+// Replaces `mount_path`, or a path below it, by the host's folder wherever it occurs in `text`.
 [[nodiscard]] std::string replace_mounts(const std::string& text, const std::map<std::string, std::string>& host_by_mount_path);
 
-// What the kubelet knows that the pod's spec does not say.
+// What the kubelet knows in addition to the pod's spec.
 struct ContainerSurroundings {
   std::string pod_ip;
   std::string host_ip;
   std::map<std::string, std::string> program_by_image;  // "example/worker:1" or "example/worker" -> path of a program
   std::map<std::string, std::string> host_by_volume;    // volume name -> folder of this machine
-  std::map<std::string, nlohmann::json> config_maps;    // name -> object, those that env refers to
+  std::map<std::string, nlohmann::json> config_maps;    // name -> object, for those that env refers to
 };
 
 struct ContainerCommand {
@@ -34,12 +34,12 @@ struct ContainerCommand {
   std::map<std::string, std::string> env;
 };
 
-// kNotFound: the image is unknown (ErrImagePull); kInvalidArgument: the kubelet can't do what the spec asks
+// kNotFound: the image is unknown (ErrImagePull); kInvalidArgument: the spec asks for something that the test kubelet cannot do
 // (CreateContainerConfigError).
 [[nodiscard]] Result<ContainerCommand> container_command(const nlohmann::json& pod, const nlohmann::json& container,
                                                          const ContainerSurroundings& surroundings);
 
-// An httpGet probe, with Kubernetes' defaults filled in.
+// An httpGet probe with Kubernetes' defaults filled in.
 struct Probe {
   std::string path = "/";
   int port = 0;
@@ -50,7 +50,7 @@ struct Probe {
   int failure_threshold = 3;
 };
 
-// kInvalidArgument for another kind of probe than httpGet and for a port name that no port of the container has.
+// kInvalidArgument for probes other than httpGet and for a port name that the container does not define.
 [[nodiscard]] Result<Probe> parse_probe(const nlohmann::json& container, const nlohmann::json& probe);
 
 }  // namespace windlass::testing

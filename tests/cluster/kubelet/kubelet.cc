@@ -1,4 +1,4 @@
-// See kubelet.h.
+// Implements kubelet.h.
 #include "tests/cluster/kubelet/kubelet.h"
 
 #include <chrono>
@@ -81,7 +81,7 @@ Result<void> Kubelet::run() {
 void Kubelet::step(double now_s, const std::string& wall) {
   if (!registered_ && now_s >= next_registration_s_) register_node(now_s, wall);
   if (registered_ && now_s >= next_lease_s_) renew_lease(now_s);
-  reflector_->step(now_s);  // cheap: it only takes what its watch has brought
+  reflector_->step(now_s);  // cheap: it only takes what its watch has received
   follow_pods();
   for (auto& [uid, pod] : pods_) pod->tick(now_s, wall);
   ask_probes(now_s);
@@ -130,7 +130,7 @@ void Kubelet::register_node(double now_s, const std::string& wall) {
                          {"conditions", json::array({{{"type", "Ready"},
                                                       {"status", "True"},
                                                       {"reason", "KubeletReady"},
-                                                      {"message", "the test kubelet runs"},
+                                                      {"message", "the test kubelet is running"},
                                                       {"lastHeartbeatTime", wall},
                                                       {"lastTransitionTime", wall}}})}}}};
   kube::WriteOptions options;
@@ -197,7 +197,7 @@ void Kubelet::ask_probes(double now_s) {
       kube::HttpRequest request;
       request.url = call.url;
       request.timeout_s = call.timeout_s;
-      // As the real kubelet does it: a connection per probe.
+      // One connection per probe, like the real kubelet.
       request.headers = {{"Connection", "close"}, {"User-Agent", "windlass-test-kubelet"}};
       requests.push_back(std::move(request));
     }
@@ -229,7 +229,7 @@ void Kubelet::report(Pod& pod, double now_s, const std::string& wall) {
     }
   }
   if (!pod.ended() || reported.confirmed) return;
-  // Every process has ended: the API server may drop the object, as soon as its finalizers are gone.
+  // Every process has ended: the API server may delete the object once its finalizers are gone.
   kube::DeleteOptions options;
   options.uid = pod.uid();
   options.grace_period_s = 0;

@@ -1,9 +1,8 @@
-// Kubelet: a node of the tests, whose containers are local processes.
+// Kubelet: a node for tests whose containers are local processes.
 //
-// It registers its Node with allocatable accelerators, renews the node's Lease, watches the pods bound to it (our own
-// KubeClient and Reflector), runs them (see pod.h) on addresses of 127.0.0.0/8, asks their probes, reports their status and
-// confirms their deletion. Everything runs on the thread that calls run(). When the API server is away it goes on with what it
-// has.
+// It registers its Node with allocatable accelerators, renews the node's Lease, watches the pods bound to it (with our own
+// KubeClient and Reflector), runs them (see pod.h) on addresses of 127.0.0.0/8, probes them, reports their status and confirms
+// their deletion. Everything runs on the thread that calls run(). While the API server is away it continues with what it knows.
 #pragma once
 
 #include <condition_variable>
@@ -26,7 +25,7 @@ struct KubeletOptions {
   std::map<std::string, std::string> allocatable;  // extended resources: "windlass.dev/cpu" -> "8"
   std::map<std::string, std::string> labels;       // of the node
   std::map<std::string, std::string> program_by_image;
-  bool cordoned = false;  // the scheduler passes the node over; pods come by their nodeName
+  bool cordoned = false;  // unschedulable: only pods with a nodeName come here
   int network = 42;       // pods get 127.<network>.x.y
   double crash_backoff_s = 1;
 };
@@ -36,16 +35,16 @@ class Kubelet {
   explicit Kubelet(KubeletOptions options);
   ~Kubelet();
 
-  // Works until stop() is called; the pods' processes end with the object. An error: the kubeconfig is of no use.
+  // Works until stop() is called; the pods' processes end with the object. Fails if the kubeconfig cannot be used.
   [[nodiscard]] Result<void> run();
-  // From any thread, and from a signal handler's thread of its own.
+  // May be called from any thread, including a dedicated signal handling thread.
   void stop();
 
  private:
   struct Reported {
-    nlohmann::json status;  // what the API server has accepted
+    nlohmann::json status;  // as last accepted by the API server
     double next_try_s = 0;
-    bool confirmed = false;  // it has accepted our confirmation of the deletion
+    bool confirmed = false;  // the API server has accepted our confirmation of the deletion
   };
 
   void step(double now_s, const std::string& wall);

@@ -1,5 +1,5 @@
-// windlass-test-kubelet: the tests' node agent as a program (see kubelet.h). It ends on SIGTERM and takes its pods' processes
-// with it; killed, the kernel does so (PR_SET_PDEATHSIG).
+// windlass-test-kubelet: the tests' node agent as a program (see kubelet.h). It ends on SIGTERM and stops its pods' processes.
+// If it is killed, the kernel stops them (PR_SET_PDEATHSIG).
 #include <csignal>
 #include <string>
 #include <thread>
@@ -20,7 +20,7 @@ std::map<std::string, std::string> as_map(const std::vector<std::string>& pairs)
   for (const std::string& pair : pairs) {
     const std::size_t equals = pair.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw CLI::ValidationError("'" + pair + "': allowed is NAME=VALUE");
+      throw CLI::ValidationError("'" + pair + "': must be NAME=VALUE");
     }
     result[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
@@ -35,12 +35,12 @@ int main(int argc, char** argv) {
   std::vector<std::string> labels;
   std::vector<std::string> images;
   CLI::App app{"A Kubernetes node for tests: runs the containers of its pods as local processes"};
-  app.add_option("--kubeconfig", options.kubeconfig, "who to talk to and as whom")->required();
+  app.add_option("--kubeconfig", options.kubeconfig, "kubeconfig with the API server and the credentials")->required();
   app.add_option("--node", options.node, "the node's name");
-  app.add_option("--folder", options.folder, "where pods' logs and volumes go")->required();
+  app.add_option("--folder", options.folder, "folder for the pods' logs and volumes")->required();
   app.add_option("--allocatable", allocatable, "an extended resource of the node, RESOURCE=COUNT");
   app.add_option("--label", labels, "a label of the node, KEY=VALUE");
-  app.add_option("--image", images, "which program an image is, IMAGE=PATH");
+  app.add_option("--image", images, "the program that stands for an image, IMAGE=PATH");
   app.add_option("--network", options.network, "pods get 127.NETWORK.x.y")->check(CLI::Range(1, 254));
   app.add_flag("--cordoned", options.cordoned, "register the node as unschedulable");
   app.add_option("--crash-backoff", options.crash_backoff_s, "seconds before the first restart of a crashed container");

@@ -1,4 +1,4 @@
-// See pod.h.
+// Implements pod.h.
 #include "tests/cluster/kubelet/pod.h"
 
 #include <algorithm>
@@ -183,7 +183,7 @@ void Pod::take_probe(const ProbeCall& call, bool success, double now_s) {
   state.successes = success ? state.successes + 1 : 0;
   state.failures = success ? 0 : state.failures + 1;
   const bool passed = state.successes >= state.probe->success_threshold;
-  // Asked more often, a container has as long to start as its spec says.
+  // A container probed more often still has as long to start as its spec says.
   const bool failed = state.failures * period_s >= state.probe->failure_threshold * asked_s;
   if (call.kind == kReadiness) {
     if (passed) container.ready = true;

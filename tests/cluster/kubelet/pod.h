@@ -1,9 +1,9 @@
 // Pod: one pod on the test kubelet's node, from Pending to gone.
 //
-// A state machine that the kubelet ticks on its one thread: it starts the containers as processes, reaps and restarts them with
-// back-off, takes the probes' answers, and on deletion sends SIGTERM, waits out the grace period and kills. What the API server
-// should hear stands in status(); what should be asked over HTTP in due_probes(). No I/O here but processes and the pod's own
-// folder.
+// A state machine that the kubelet ticks on its one thread. It starts the containers as processes, reaps and restarts them with
+// back-off, and takes probe results. On deletion it sends SIGTERM, waits for the grace period and kills. status() is the status
+// to report to the API server; due_probes() lists the HTTP probes to send. It does no I/O except for processes and the pod's
+// own folder.
 #pragma once
 
 #include <functional>
@@ -21,14 +21,16 @@
 namespace windlass::testing {
 
 struct PodOptions {
-  std::string folder;  // the pod's own, on this machine
+  std::string folder;  // this pod's folder on this machine
   std::string ip;
   std::string host_ip;
   std::map<std::string, std::string> program_by_image;
   double crash_backoff_s = 1;
   double crash_backoff_max_s = 10;
-  double startup_probe_period_s = 0.2;  // at most: a container that has just started is not worth waiting two seconds for
-  // Fetches what the volumes and variables refer to: kind is "ConfigMap", "PersistentVolumeClaim" or "PersistentVolume".
+  double startup_probe_period_s =
+      0.2;  // upper bound, so that tests do not wait two seconds for a container that has just started
+  // Fetches the objects that volumes and variables refer to: kind is "ConfigMap", "PersistentVolumeClaim" or
+  // "PersistentVolume".
   std::function<Result<nlohmann::json>(const std::string& kind, const std::string& name)> fetch;
 };
 
@@ -36,12 +38,12 @@ class Pod {
  public:
   Pod(nlohmann::json object, PodOptions options);
 
-  // The newest the API server has of it.
+  // Takes the newest version from the API server.
   void update(nlohmann::json object) { object_ = std::move(object); }
-  // It is gone from the API server (forced deletion): the processes end all the same.
+  // The object is gone from the API server (forced deletion); the processes still end.
   void forget() { forgotten_ = true; }
 
-  // `now_s` is monotonic; `wall` the same instant as RFC 3339.
+  // `now_s` is monotonic; `wall` is the same moment as RFC 3339.
   void tick(double now_s, const std::string& wall);
 
   struct ProbeCall {
@@ -53,9 +55,9 @@ class Pod {
   [[nodiscard]] std::vector<ProbeCall> due_probes(double now_s) const;
   void take_probe(const ProbeCall& call, bool success, double now_s);
 
-  // `wall` is now: a condition that has just changed carries it.
+  // `wall`: the current time, for conditions that have just changed.
   [[nodiscard]] nlohmann::json status(const std::string& wall);
-  // Deletion was asked for and every process has ended.
+  // Deletion was requested and every process has ended.
   [[nodiscard]] bool ended() const { return ending_ && all_ended(); }
   [[nodiscard]] bool forgotten() const { return forgotten_; }
 
@@ -91,14 +93,14 @@ class Pod {
     std::string finished_at;
     double next_start_s = 0;
     double backoff_s = 0;
-    double kill_at_s = 0;  // a failed liveness probe: SIGKILL then
+    double kill_at_s = 0;  // after a failed liveness probe: when to send SIGKILL
     nlohmann::json last_state;
     ProbeState probes[3];
   };
 
   struct Condition {
     bool holds = false;
-    std::string since;  // RFC 3339; the controller measures a worker's start by it
+    std::string since;  // RFC 3339; the controller measures a worker's start time by it
   };
 
   [[nodiscard]] nlohmann::json condition(const char* type, bool holds, const char* reason, const std::string& wall);

@@ -1,4 +1,4 @@
-// See fake_engine.h.
+// Implements fake_engine.h.
 #include "tests/cluster/kwok/fake_engine.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace windlass::testing {
 
 bool FakeEngine::submit(std::int64_t request, int input_tokens, int output_tokens, double now_s) {
   if (waiting() >= options_.max_waiting) return false;
-  // An iteration that is cut short by the prefill is done again after it.
+  // An iteration interrupted by a prefill is repeated after it.
   if (!prefilling_) now_s_ = std::max(now_s_, now_s);
   waiting_.push_back({request, input_tokens, output_tokens, 0, 0});
   begin_prefill();

@@ -1,9 +1,10 @@
-// FakeEngine: one worker's continuous batching in time, with the latencies of the planner's own model and no model behind it.
+// FakeEngine: simulates one worker's continuous batching over time, with the latencies of the planner's own model and without a
+// language model.
 //
-// Prompts are prefilled one after the other, in the order they came; while one is, those that decode stand still, as the
-// planner's worker_times() has it. All others decode together, one token each an iteration. Text leaves in pieces of
-// `piece_tokens`, but for the first token, so that a thousand workers cost little; the last piece leaves when the last token is
-// made. Pure: time comes in.
+// Prompts are prefilled one at a time, in order of arrival. Meanwhile decoding pauses, as in the planner's worker_times(). All
+// other requests decode together, one token per iteration. Except for the first token, text is sent in pieces of
+// `piece_tokens`, so that a thousand workers are cheap; the last piece is sent with the last token. Pure: the caller passes the
+// time.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace windlass::testing {
 
 struct FakeEngineOptions {
   planner::LinearCoefficients times;
-  int max_concurrency = 1;  // requests prefilled or decoded at once; more wait
-  int max_waiting = 64;     // more than this are refused
+  int max_concurrency = 1;  // requests in prefill or decode at the same time; more wait
+  int max_waiting = 64;     // waiting requests; more are refused
   int piece_tokens = 32;
 };
 
@@ -34,13 +35,13 @@ class FakeEngine {
  public:
   explicit FakeEngine(const FakeEngineOptions& options) : options_(options) {}
 
-  // False: full. REQUIRES: now_s does not fall from call to call; tokens at least 1.
+  // False: full. REQUIRES: now_s never decreases between calls; tokens at least 1.
   [[nodiscard]] bool submit(std::int64_t request, int input_tokens, int output_tokens, double now_s);
   void cancel(std::int64_t request, double now_s);
 
   // Everything that has happened until now, in order.
   [[nodiscard]] std::vector<Emission> advance(double now_s);
-  // When something happens next; nullopt: nothing under way.
+  // Time of the next event; nullopt if nothing is running.
   [[nodiscard]] std::optional<double> next_event_s() const;
 
   [[nodiscard]] int running() const { return static_cast<int>(decoding_.size()) + (prefilling_ ? 1 : 0); }

@@ -1,4 +1,4 @@
-// The fake workers' times against the planner's model.
+// Compares the fake workers' times with the planner's model.
 #include "tests/cluster/kwok/fake_engine.h"
 
 #include <map>
@@ -26,8 +26,8 @@ std::vector<Emission> run_all(FakeEngine& engine) {
   return all;
 }
 
-// Given one request alone: its first token comes after the prefill, the last after one decode iteration for each further token,
-// and its pieces add up to what was asked for.
+// Given a single request; expects the first token after the prefill, the last after one decode iteration per further token, and
+// pieces that add up to the requested length.
 TEST(FakeEngineTest, OneRequestTakesPrefillAndIterations) {
   const FakeEngineOptions options = options_of(4);
   FakeEngine engine(options);
@@ -45,15 +45,15 @@ TEST(FakeEngineTest, OneRequestTakesPrefillAndIterations) {
   EXPECT_FALSE(engine.next_event_s().has_value());
 }
 
-// Given a full batch that is always refilled: the time from first to last token is what the planner believes of that batch,
-// within a tenth.
-TEST(FakeEngineTest, AFullBatchIsAsSlowAsThePlannerBelieves) {
+// Given a full batch that is always refilled; expects the time from first to last token to be within a tenth of the planner's
+// prediction for that batch.
+TEST(FakeEngineTest, AFullBatchIsAsSlowAsThePlannerPredicts) {
   const FakeEngineOptions options = options_of(8);
   FakeEngine engine(options);
   constexpr int kIn = 500, kOut = 200;
   double now_s = 0;
   std::int64_t next = 0;
-  // Evenly spread, as a worker in use is: the n-th begins n eighths of a service time after the first.
+  // Evenly spread, as in a busy worker: request n starts n eighths of a service time after the first.
   const planner::WorkerTimes believed = planner::worker_times(planner::LinearModel(options.times), 8, {kIn, kOut});
   std::map<std::int64_t, double> first_s;
   double sum_s = 0;
@@ -73,8 +73,8 @@ TEST(FakeEngineTest, AFullBatchIsAsSlowAsThePlannerBelieves) {
   EXPECT_NEAR(sum_s / finished, believed.tpot_s, believed.tpot_s * 0.1);
 }
 
-// Given more requests than may run and wait: the surplus is refused, and one that is cancelled makes room.
-TEST(FakeEngineTest, RefusesWhatNeitherRunsNorWaits) {
+// Given more requests than may run and wait; expects the surplus to be refused, and a cancelled one to make room.
+TEST(FakeEngineTest, RefusesRequestsThatExceedTheQueue) {
   FakeEngineOptions options = options_of(1);
   options.max_waiting = 2;
   FakeEngine engine(options);

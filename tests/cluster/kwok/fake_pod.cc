@@ -1,4 +1,4 @@
-// See fake_pod.h.
+// Implements fake_pod.h.
 #include "tests/cluster/kwok/fake_pod.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::string error_text(int status, const std::string& message, const std::string
                rejected.empty() ? "" : fmt::format("X-Windlass-Rejected: {}\r\nRetry-After: 1\r\n", rejected));
 }
 
-// Tokens of a text: its words.
+// The number of tokens of a text: its words.
 int words_of(const json& text) {
   if (!text.is_string()) return 0;
   int words = 0;
@@ -173,14 +173,14 @@ asio::awaitable<bool> FakePod::answer(Stream& stream, const Message& message) {
   } else if (path == "/v1/models") {
     text = whole(200, "application/json", json{{"object", "list"}, {"data", {{{"id", options_.served_name}}}}}.dump());
   } else {
-    text = error_text(404, "path: found " + path);
+    text = error_text(404, "path: must be one of this server's paths (got " + path + ")");
   }
   error_code error;
   co_await asio::async_write(stream, asio::buffer(text), to(error));
   co_return !error;
 }
 
-// A request on its way: what it asked for and how far it is.
+// A request in progress: what it asked for and how far it is.
 struct FakePod::Asked {
   int input = 0, output = 0;
   bool streamed = false, usage = false, chat = false;
@@ -234,22 +234,23 @@ json FakePod::whole_answer(const Asked& asked) {
   return answer;
 }
 
-// Empty: the engine has it. Otherwise the answer that refuses it.
+// Empty if the engine accepted it; otherwise the response that refuses it.
 std::string FakePod::submit(const json& body, std::int64_t id, Asked& asked) {
-  if (!body.is_object()) return error_text(400, "the body is no JSON object");
+  if (!body.is_object()) return error_text(400, "body: must be a JSON object");
   if (body.value("model", "") != options_.served_name) {
-    return error_text(404,
-                      fmt::format("model: found '{}', this worker serves '{}'", body.value("model", ""), options_.served_name));
+    return error_text(404, fmt::format("model: must be '{}', the model of this worker (got '{}')", options_.served_name,
+                                       body.value("model", "")));
   }
-  if (draining_) return error_text(503, "this worker is draining and takes no requests", "draining");
+  if (draining_) return error_text(503, "this worker is draining and accepts no requests", "draining");
   asked.input = prompt_tokens(body);
   asked.output = std::max(1, body.value("max_tokens", body.value("max_completion_tokens", 16)));
   tick();
-  if (!engine_.submit(id, asked.input, asked.output, asked.begin_s)) return error_text(503, "too many requests wait", "full");
+  if (!engine_.submit(id, asked.input, asked.output, asked.begin_s))
+    return error_text(503, "too many requests are waiting", "full");
   return "";
 }
 
-// Takes what the engine has made of a request and counts it. Returns the events of a stream.
+// Takes what the engine has produced for a request and counts it. Returns the events of a stream.
 std::string FakePod::take_ready(Request& request, Asked& asked) {
   std::string out;
   while (!request.ready.empty()) {
@@ -325,7 +326,7 @@ asio::awaitable<bool> FakePod::generate(Stream& stream, const Message& message) 
   co_return !error;
 }
 
-// Brings the engine to now, hands out what it made and sets the timer for what comes next.
+// Advances the engine to now, sends out what it produced and sets the timer for the next event.
 void FakePod::tick() {
   for (const Emission& piece : engine_.advance(now_s())) {
     const auto found = requests_.find(piece.request);

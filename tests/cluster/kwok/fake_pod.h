@@ -1,8 +1,8 @@
-// FakePod: what a worker's container is to its neighbours: it listens on its pod's own address, answers OpenAI's API with the
-// latencies of the planner's model, and gives /health, /ready and /metrics as windlass-worker does.
+// FakePod: a worker's container as seen over the network. It listens on its pod's own address, answers OpenAI's API with the
+// latencies of the planner's model, and serves /health, /ready and /metrics like windlass-worker.
 //
-// A request's answer is as many words as it asked for. A draining pod finishes what it has and refuses the rest; one that is
-// gone breaks every connection, as a killed process does. Runs on its io_context's one thread.
+// A response has as many words as the request asks tokens for. A draining pod finishes its requests and refuses new ones; a
+// killed pod breaks every connection, like a killed process. Runs on its io_context's one thread.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +41,10 @@ class FakePod : public std::enable_shared_from_this<FakePod> {
   FakePod(boost::asio::io_context& io, FakePodOptions options);
   ~FakePod();
 
-  // Error kUnavailable: the address cannot be listened on.
+  // kUnavailable: cannot listen on the address.
   [[nodiscard]] Result<void> open();
   void drain() { draining_ = true; }
-  // Requests that this breaks are counted in broken().
+  // The requests this breaks are counted in broken().
   void kill();
 
   [[nodiscard]] const FakePodOptions& options() const { return options_; }

@@ -1,10 +1,11 @@
-// windlass-fake-worker: every worker of a simulated cluster in one process. It watches the pods that windlass-controller made
-// and, for each that has an address in 127.0.0.0/8, listens there (see fake_pod.h) with the latencies that the planner
-// believes of this model on that many GPUs of that class. All of 127.0.0.0/8 is this machine, so no address has to be set up.
+// windlass-fake-worker: every worker of a simulated cluster in one process. It watches the pods that windlass-controller
+// created. For each pod with an address in 127.0.0.0/8 it listens there (see fake_pod.h), with the latencies that the planner
+// predicts for this model on that many GPUs of that class. All of 127.0.0.0/8 is this machine, so no address has to be
+// configured.
 //
-// A pod that is being deleted drains; one whose object is gone, or whose containers KWOK has ended, is killed: what it had in
-// flight is broken and counted. While the API server is away nothing changes. On stdout, every second that brings a change: one
-// line of JSON with pods, requests in flight and broken ones.
+// A pod that is being deleted drains. A pod whose object is gone, or whose containers KWOK has ended, is killed: its requests
+// in flight break and are counted. While the API server is away nothing changes. On every second with a change, prints one line
+// of JSON to stdout: pods, requests in flight, broken requests.
 #include <chrono>
 #include <csignal>
 #include <map>
@@ -57,7 +58,7 @@ class FakeWorkers {
     if (!changed && waiting_.empty()) return;
     std::set<std::string> before;
     before.swap(waiting_);
-    // Both in the order of their keys: what is there and what runs.
+    // Both are in key order: what exists and what runs.
     auto running = running_.begin();
     const auto end_it = [&] {
       FakePod& pod = *running->second.pod;
@@ -71,8 +72,7 @@ class FakeWorkers {
       const std::optional<controller::Worker>& worker = one.value;
       if (!worker || worker->address.empty() || worker->finished) continue;
       while (running != running_.end() && running->first < key) end_it();
-      // KWOK, whose view of a pod may be old, gives a second address to one that has its first: the last one counts, as it does
-      // for the controller.
+      // KWOK may see an old version of a pod and give it a second address: the last one counts, as it does for the controller.
       if (running != running_.end() && running->first == key &&
           (running->second.uid != worker->uid || running->second.address != worker->address)) {
         end_it();
@@ -94,7 +94,7 @@ class FakeWorkers {
   }
 
  private:
-  // What it is made from may come later than the pod does, and its address may be taken for a moment: it is tried again.
+  // Its service or class may appear later than the pod, and its address may be in use for a moment: such a start is retried.
   void start(const std::string& key, const controller::Worker& worker, bool tried) {
     const auto options = options_of(worker);
     Result<void> opened = options.ok() ? Result<void>() : Result<void>(options.error());
@@ -113,7 +113,7 @@ class FakeWorkers {
   [[nodiscard]] Result<FakePodOptions> options_of(const controller::Worker& worker) const {
     const json* service = services_.find(worker.name_space, worker.service);
     const json* accelerator = classes_.find("", worker.accelerator);
-    if (service == nullptr || accelerator == nullptr) return Error{ErrorCode::kNotFound, "its service or class is not known"};
+    if (service == nullptr || accelerator == nullptr) return Error{ErrorCode::kNotFound, "its service or class is unknown"};
     WINDLASS_ASSIGN_OR_RETURN(const api::ModelService parsed, api::model_service_from_json(*service));
     WINDLASS_ASSIGN_OR_RETURN(const api::AcceleratorClass of_class, api::accelerator_class_from_json(*accelerator));
     WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, controller::model_shape_of(parsed.spec));
@@ -124,8 +124,7 @@ class FakeWorkers {
     options.address = worker.address.substr(0, colon);
     options.port = std::stoi(worker.address.substr(colon + 1));
     if (options.address.rfind("127.", 0) != 0) {
-      return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("its address is {}; allowed are those of 127.0.0.0/8", options.address)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("its address must be in 127.0.0.0/8 (got {})", options.address)};
     }
     options.engine.times = planner::linear_coefficients(shape, controller::to_planner(of_class, {}).spec, worker.gpus);
     options.engine.max_concurrency = worker.max_concurrency;
@@ -143,7 +142,7 @@ class FakeWorkers {
   };
   kube::ParsedObjects<std::optional<controller::Worker>> workers_;
   std::map<std::string, Running> running_;  // by the pod's namespace and name
-  std::set<std::string> waiting_;           // uids of pods with an address that do not answer there yet
+  std::set<std::string> waiting_;           // UIDs of pods with an address that do not answer there yet
 };
 
 Result<void> run(const std::string& kubeconfig) {
@@ -185,9 +184,9 @@ Result<void> run(const std::string& kubeconfig) {
 int main(int argc, char** argv) {
   std::string kubeconfig;
   CLI::App app{"Answers for every worker pod of a cluster that KWOK simulates"};
-  app.add_option("--kubeconfig", kubeconfig, "who to talk to and as whom")->required();
+  app.add_option("--kubeconfig", kubeconfig, "kubeconfig with the API server and the credentials")->required();
   CLI11_PARSE(app, argc, argv);
-  // A listening socket for each pod, and a connection for each request.
+  // One listening socket per pod and one connection per request.
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;

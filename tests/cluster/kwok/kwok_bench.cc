@@ -1,4 +1,4 @@
-// kwok_bench: an Azure trace on a simulated cluster of 200 nodes, as `scripts/bench kwok` runs it.
+// kwok_bench: runs an Azure trace on a simulated cluster of 200 nodes; used by `scripts/bench kwok`.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -12,11 +12,11 @@ int main(int argc, char** argv) {
   double minutes = 60;
   CLI::App app{"An hour of an Azure trace on KWOK's nodes, with real controllers and gateways"};
   app.add_option("--trace", options.trace_path, "AzureLLMInferenceTrace_conv.csv")->required();
-  app.add_option("--minutes", minutes, "of the trace")->check(CLI::Range(1.0, 60.0));
-  app.add_option("--acceleration", options.acceleration, "how many times as fast as the trace")->check(CLI::Range(1.0, 10.0));
+  app.add_option("--minutes", minutes, "minutes of the trace to replay")->check(CLI::Range(1.0, 60.0));
+  app.add_option("--acceleration", options.acceleration, "speed-up over the trace")->check(CLI::Range(1.0, 10.0));
   app.add_option("--services", options.services, "ModelServices")->check(CLI::Range(1, 100));
-  app.add_option("--seed", options.seed, "of start-up times and of who is asked");
-  app.add_flag("!--no-kills", kills, "kill nobody");
+  app.add_option("--seed", options.seed, "seed of start-up times and of the services that requests go to");
+  app.add_flag("!--no-kills", kills, "kill no component");
   app.add_option("--out", out, "folder for kwok.md and kwok-workers.csv");
   CLI11_PARSE(app, argc, argv);
   options.trace_s = minutes * 60;

@@ -1,4 +1,4 @@
-// See kwok_cluster.h.
+// Implements kwok_cluster.h.
 #include "tests/cluster/kwok/kwok_cluster.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ struct SimulatedClass {
   const char* price;
 };
 
-// A twentieth of what the data sheets of an H100, an A100 and an L40S say: the trace's five requests a second, spread over
-// fifty services, would leave one real GPU for each of them idle.
+// A twentieth of the data sheets' figures for an H100, an A100 and an L40S: the trace has five requests per second. Spread over
+// fifty services, they would leave one real GPU for each of them idle.
 constexpr double kShare = 1.0 / 20;
 constexpr std::array<SimulatedClass, 3> kFigures = {{{"80Gi", 989e12 * kShare, 3350e9 * kShare, "3.69"},
                                                      {"80Gi", 312e12 * kShare, 2039e9 * kShare, "1.79"},
@@ -116,7 +116,7 @@ Result<std::unique_ptr<Process>> KwokCluster::launch(const std::string& name, st
   return Process::start(options);
 }
 
-// The CRDs, then what charts/windlass holds but for its Deployments: its programs run as processes of this machine.
+// Installs the CRDs and charts/windlass without its Deployments: its programs run as processes of this machine.
 Result<void> KwokCluster::install() {
   const CommandResult crds = plane_->helm({"template", "windlass-crds", source_path("/charts/windlass-crds")});
   WINDLASS_RETURN_IF_ERROR(succeeded(crds));
@@ -134,7 +134,7 @@ Result<void> KwokCluster::install() {
       document += line + "\n";
       continue;
     }
-    // Only who the controller is and what it may do: the classes are our own.
+    // Only the controller's account and rights: the tests bring their own classes.
     for (const char* kind : {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret"}) {
       if (document.find(fmt::format("\nkind: {}\n", kind)) != std::string::npos) wanted += "---\n" + document;
     }
@@ -214,7 +214,7 @@ Result<void> KwokCluster::create_namespaces(const std::vector<std::string>& name
     const json object = {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", name}}}};
     WINDLASS_RETURN_IF_ERROR(created(plane_->send("POST", "/api/v1/namespaces", object), "namespace " + name));
   }
-  // The controller manager gives each the account that a pod is refused without.
+  // The controller manager creates each namespace's ServiceAccount; pods are refused without it.
   for (const std::string& name : names) {
     const std::string account = fmt::format("/api/v1/namespaces/{}/serviceaccounts/default", name);
     if (!eventually(kPatience, [&] { return plane_->get(account).status == 200; })) {

@@ -1,8 +1,8 @@
 // KwokCluster: a real control plane whose nodes and pods KWOK simulates, with a process that answers for every worker.
 //
-// Nodes carry GPUs of three AcceleratorClasses, a fast, a middle and a slow one. Pods become ready after a start-up time that
-// is a function of the seed and the pod's name, on addresses of 127.64.0.0/10, where windlass-fake-worker listens. Used from
-// one thread. Everything ends with the object.
+// Nodes carry GPUs of three AcceleratorClasses: fast, medium and slow. Pods become ready after a start-up time that depends
+// only on the seed and the pod's name, on addresses of 127.64.0.0/10, where windlass-fake-worker listens. Used from one thread.
+// Everything ends with the object.
 #pragma once
 
 #include <array>
@@ -27,14 +27,14 @@ struct KwokOptions {
   int gpus_per_node = 8;
   int pods_per_node = 110;
   double acceleration = 1;    // everything runs this many times as fast as the GPUs' figures say
-  double start_min_s = 2;     // a pod's time from its creation to ready
-  double start_spread_s = 2;  // on top, uniform
-  bool links = true;          // GPUs of a node are linked: a worker may take several
+  double start_min_s = 2;     // a pod's time from creation to ready
+  double start_spread_s = 2;  // added to it, uniform
+  bool links = true;          // GPUs of a node are linked: a worker may use several
   bool answer = true;         // start windlass-fake-worker
   std::uint64_t seed = 1;
 };
 
-// What stands beside a program of ours that was started here.
+// A Windlass program started here, with its addresses.
 struct Program {
   std::string name;
   std::string url;
@@ -47,7 +47,7 @@ struct Program {
 
 class KwokCluster {
  public:
-  // Whether KWOK is among the tools; else why not.
+  // Whether KWOK is among the tools; an error says why not.
   [[nodiscard]] static Result<void> available();
 
   [[nodiscard]] static Result<std::unique_ptr<KwokCluster>> start(const KwokOptions& options);
@@ -58,22 +58,22 @@ class KwokCluster {
   [[nodiscard]] ControlPlane& plane() { return *plane_; }
   [[nodiscard]] const KwokOptions& options() const { return options_; }
 
-  // Pods can be created in them once this returns.
+  // Returns once pods can be created in the namespaces.
   [[nodiscard]] Result<void> create_namespaces(const std::vector<std::string>& names);
-  // A ModelService; `spec` is merged over what every service here has.
+  // Creates a ModelService; `spec` is merged over the defaults of this cluster's services.
   [[nodiscard]] Result<void> create_service(const std::string& name, const nlohmann::json& spec,
                                             const std::string& name_space = "default");
-  // Of the namespace "default".
+  // The ModelServices of namespace "default".
   [[nodiscard]] std::vector<nlohmann::json> services() const;
-  [[nodiscard]] std::vector<nlohmann::json> workers() const;  // pods of services that do not end
+  [[nodiscard]] std::vector<nlohmann::json> workers() const;  // pods of services that are not terminating
 
   [[nodiscard]] Result<Program> start_controller(const std::string& name, const std::vector<std::string>& more = {});
   [[nodiscard]] Result<Program> start_gateway(const std::string& name, const std::vector<const Program*>& controllers,
                                               const std::vector<std::string>& more = {});
   [[nodiscard]] std::string log_of(const std::string& name) const { return plane_->folder() + "/" + name + ".log"; }
 
-  // What the process behind the workers counts: "pods" that answer, "waiting" ones that have an address and do not yet,
-  // requests "in_flight" and "broken" by their worker's end.
+  // A counter of windlass-fake-worker: "pods" that answer, pods "waiting" that have an address and do not answer yet, requests
+  // "in_flight", and requests "broken" because their worker ended.
   [[nodiscard]] std::int64_t of_fake_workers(const char* count) const;
   [[nodiscard]] std::string tails() const;
 

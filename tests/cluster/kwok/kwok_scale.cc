@@ -1,6 +1,5 @@
-// kwok_scale: the controller with 1,000 ModelServices and 10,000 pods on a real API server, as `scripts/bench scale` runs it:
-// how long its decisions and steps take, from an edit to the pod that follows from it, how much it asks of the API server, its
-// memory.
+// kwok_scale: measures the controller with 1,000 ModelServices and 10,000 pods on a real API server, for `scripts/bench scale`:
+// the time of its decisions and steps, the latency from an edit to the pod, its API requests and its memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,7 +22,7 @@ namespace {
 using nlohmann::json;
 using std::chrono::seconds;
 
-constexpr const char* kGatewayProgram = "windlass-gatewa";  // the kernel keeps fifteen letters of a name
+constexpr const char* kGatewayProgram = "windlass-gatewa";  // the kernel keeps fifteen characters of a name
 
 struct Flags {
   int services = 1000;
@@ -34,13 +33,13 @@ struct Flags {
   std::string out = ".";
 };
 
-// What the controller says of itself, and what the kernel says of it.
+// Figures from the controller's own metrics and from the kernel.
 struct Reading {
   double at_s = 0;
   double requests = 0, steps = 0, steps_s = 0, plans = 0, plans_s = 0, scrapes = 0, scrapes_s = 0;
   double cpu_s = 0, rss_mib = 0, peak_mib = 0;
   std::map<std::string, double> cpu_of_s;  // by program, of all that were started here
-  double machine_s = 0;                    // CPU time that anybody on this machine used
+  double machine_s = 0;                    // CPU time used by all processes of this machine
 };
 
 double monotonic_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -50,7 +49,7 @@ double kib_of(const std::string& status, const std::string& key) {
   return at == std::string::npos ? 0 : std::stod(status.substr(at + key.size()));
 }
 
-// What /proc/PID/stat says: the program's name, its parent and its CPU time.
+// Fields of /proc/PID/stat: the program's name, its parent and its CPU time.
 struct ProcessStat {
   std::string name;
   int parent = 0;
@@ -85,7 +84,7 @@ std::map<std::string, double> cpu_of_children_s() {
   return all;
 }
 
-// User, nice, system, interrupts and what a hypervisor took are in use; idle and waiting for a disk are not.
+// User, nice, system, interrupt and steal time count as used; idle and iowait do not.
 double machine_cpu_s() {
   std::istringstream fields(read_text_file("/proc/stat"));
   std::string cpu;
@@ -127,16 +126,16 @@ double second_of_day(const std::string& rfc3339) {
   return std::stod(rfc3339.substr(11, 2)) * 3600 + std::stod(rfc3339.substr(14, 2)) * 60 + std::stod(rfc3339.substr(17));
 }
 
-// CPU time a pod, by program: of the first tenth of the pods, of those up to three tenths and of the rest. What grows from left
-// to right grows with the cluster.
+// CPU time per pod, by program: of the first tenth of the pods, of those up to three tenths, and of the rest. Figures that grow
+// from left to right grow with the cluster.
 struct Stage {
   int ready = 0;
   Reading reading;
 };
 std::string cpu_table(const std::vector<Stage>& stages) {
-  std::string table = "| CPU ms a pod |", ruler = "|---|";
+  std::string table = "| CPU ms per pod |", ruler = "|---|";
   std::map<std::string, std::string> rows;
-  std::string whole = "| all of them |", others = "| (cores that anything else took) |", pace = "| (pods a second) |";
+  std::string whole = "| all programs |", others = "| (cores used by anything else) |", pace = "| (pods per second) |";
   for (std::size_t i = 1; i < stages.size(); ++i) {
     const Stage &from = stages[i - 1], &to = stages[i];
     table += fmt::format(" pods {} to {} |", from.ready, to.ready);
@@ -161,8 +160,8 @@ std::string cpu_table(const std::vector<Stage>& stages) {
 
 std::string name_of(int index) { return fmt::format("svc-{:04}", index); }
 
-// Ten services a namespace, a team's. The controller manager looks through all pods of a namespace for each of its disruption
-// budgets, so that all services in one would cost the control plane the product of both.
+// Ten services per namespace, like those of a team. For each disruption budget the controller manager scans all pods of the
+// namespace: with all services in one namespace that cost would grow quadratically.
 constexpr int kServicesOfANamespace = 10;
 std::string namespace_of(int index) { return fmt::format("team-{:03}", index / kServicesOfANamespace); }
 
@@ -211,11 +210,11 @@ Result<std::vector<Stage>> fill(KwokCluster& cluster, const Program& controller,
       std::chrono::milliseconds(5000));
   if (!full) return Error{ErrorCode::kUnavailable, "not all workers became ready\n" + cluster.tails()};
   if (!controller.leads())
-    return Error{ErrorCode::kUnavailable, "the controller lost its lease on the way\n" + cluster.tails()};
+    return Error{ErrorCode::kUnavailable, "the controller lost its lease during the run\n" + cluster.tails()};
   return stages;
 }
 
-// Waits until what is still on its way (statuses, events) has come to rest.
+// Waits until pending writes (statuses, events) have settled.
 void come_to_rest(const Program& controller, const Flags& flags) {
   double last_requests = read(controller).requests;
   (void)eventually(
@@ -229,7 +228,7 @@ void come_to_rest(const Program& controller, const Flags& flags) {
       std::chrono::milliseconds(3000));
 }
 
-// Five edits a second, each of which asks for one more worker; waits for all of these.
+// Makes five edits per second, each asking for one more worker; waits for all of these workers.
 Result<void> edit_services(KwokCluster& cluster, const Program& controller, const Flags& flags) {
   for (int i = 0; i < flags.edits; ++i) {
     const HttpAnswer edited = cluster.plane().send(
@@ -243,11 +242,11 @@ Result<void> edit_services(KwokCluster& cluster, const Program& controller, cons
   const bool grown = eventually(
       seconds(120), [&] { return ready_workers(controller) >= wanted_workers(flags) + flags.edits; },
       std::chrono::milliseconds(2000));
-  if (!grown) return Error{ErrorCode::kUnavailable, "the edits did not come to ready workers\n" + cluster.tails()};
+  if (!grown) return Error{ErrorCode::kUnavailable, "not every edit led to a ready worker\n" + cluster.tails()};
   return {};
 }
 
-// From each edit to the first pod that followed from it, in ascending order.
+// From each edit to the creation of the first pod it caused, in ascending order.
 std::vector<double> latencies_s(KwokCluster& cluster, const Program& controller) {
   std::map<std::string, double> edited_s;
   std::vector<double> all_s;
@@ -281,14 +280,14 @@ std::string figures(const Flags& flags, const Readings& seen, const std::vector<
   row("from no pod to all ready",
       fmt::format("{:.0f} s, {:.0f} API requests/s of the controller", seen.filled.at_s - seen.before.at_s,
                   rate(seen.filled.requests - seen.before.requests, seen.before, seen.filled)));
-  row("one global decision (make_plan and what it is remembered by), mean",
+  row("one global decision (make_plan and storing its memory), mean",
       fmt::format("{:.0f} ms", mean_ms(seen.steady.plans_s - seen.rest.plans_s, seen.steady.plans - seen.rest.plans)));
   row("whole step, steady, mean",
       fmt::format("{:.0f} ms", mean_ms(seen.steady.steps_s - seen.rest.steps_s, seen.steady.steps - seen.rest.steps)));
-  row("of it scraping the gateway and up to 1,000 workers, mean",
+  row("part of it: scraping the gateway and up to 1,000 workers, mean",
       fmt::format("{:.0f} ms", mean_ms(seen.steady.scrapes_s - seen.rest.scrapes_s, seen.steady.scrapes - seen.rest.scrapes)));
   row("edit of a ModelService to the pod's creation, p50 / p99",
-      fmt::format("{:.2f} s / {:.2f} s ({} of {} edits, 5 a second)", quantile(latencies_s, 0.5), quantile(latencies_s, 0.99),
+      fmt::format("{:.2f} s / {:.2f} s ({} of {} edits, 5 per second)", quantile(latencies_s, 0.5), quantile(latencies_s, 0.99),
                   latencies_s.size(), flags.edits));
   row("API requests of the controller, steady",
       fmt::format("{:.1f} /s", rate(seen.steady.requests - seen.rest.requests, seen.rest, seen.steady)));
@@ -305,7 +304,7 @@ std::string figures(const Flags& flags, const Readings& seen, const std::vector<
 
 Result<void> run(const Flags& flags) {
   WINDLASS_ASSIGN_OR_RETURN(const auto cluster, cluster_with_services(flags));
-  fmt::print(stderr, "{} ModelServices are there\n", flags.services);
+  fmt::print(stderr, "{} ModelServices exist\n", flags.services);
   WINDLASS_ASSIGN_OR_RETURN(const Program controller, cluster->start_controller("controller"));
   WINDLASS_ASSIGN_OR_RETURN(const Program gateway, cluster->start_gateway("gateway", {&controller}));
   Readings seen;
@@ -314,9 +313,9 @@ Result<void> run(const Flags& flags) {
   seen.filled = read(controller);
   come_to_rest(controller, flags);
   seen.rest = read(controller);
-  std::this_thread::sleep_for(std::chrono::duration<double>(flags.steady_s));  // the span that is measured
+  std::this_thread::sleep_for(std::chrono::duration<double>(flags.steady_s));  // the measured time span
   seen.steady = read(controller);
-  fmt::print(stderr, "steady state measured; {} edits follow\n", flags.edits);
+  fmt::print(stderr, "steady state measured; now making {} edits\n", flags.edits);
   seen.calm = read(controller);
   WINDLASS_RETURN_IF_ERROR(edit_services(*cluster, controller, flags));
   seen.busy = read(controller);
@@ -333,10 +332,10 @@ int main(int argc, char** argv) {
   windlass::testing::Flags flags;
   CLI::App app{"The controller at 1,000 ModelServices and 10,000 pods on KWOK's nodes"};
   app.add_option("--services", flags.services, "ModelServices")->check(CLI::Range(1, 2000));
-  app.add_option("--workers", flags.workers_each, "workers of each")->check(CLI::Range(1, 10));
-  app.add_option("--edits", flags.edits, "ModelServices that are edited")->check(CLI::Range(1, 1000));
-  app.add_option("--steady", flags.steady_s, "seconds of the steady state that are measured");
-  app.add_option("--patience", flags.patience_s, "seconds in which all workers are to be ready");
+  app.add_option("--workers", flags.workers_each, "workers of each ModelService")->check(CLI::Range(1, 10));
+  app.add_option("--edits", flags.edits, "number of ModelServices to edit")->check(CLI::Range(1, 1000));
+  app.add_option("--steady", flags.steady_s, "seconds of steady state to measure");
+  app.add_option("--patience", flags.patience_s, "seconds within which all workers must be ready");
   app.add_option("--out", flags.out, "folder for scale.md");
   CLI11_PARSE(app, argc, argv);
   flags.edits = std::min(flags.edits, flags.services);

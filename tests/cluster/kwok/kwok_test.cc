@@ -1,5 +1,5 @@
-// Minutes of a real trace on 200 simulated nodes, with the API server, etcd and the leading controller killed on the way; and
-// what the fake workers answer.
+// Replays minutes of a real trace on 200 simulated nodes while the API server, etcd and the leading controller are killed, and
+// checks the fake workers' responses.
 #include <cstdlib>
 #include <filesystem>
 
@@ -14,9 +14,9 @@ namespace {
 
 const std::string kTrace = source_path("/../shared/data/traces/AzureLLMInferenceTrace_conv.csv");
 
-// Given eight minutes of Azure's conversation trace, six times as fast, for fifty services on 200 nodes, and SIGKILL of the
-// API server, etcd and the leader in turn: every request is answered whole, nothing that must never happen is seen, and after
-// each kill somebody leads again within a minute and a half.
+// Given eight minutes of Azure's conversation trace at six times its speed, for fifty services on 200 nodes, and SIGKILL of the
+// API server, etcd and the leader in turn; expects every request to be answered completely, no violation, and a leader again
+// within 90 s after each kill.
 TEST(KwokTest, NoRequestIsLostWhileComponentsAreKilled) {
   if (const auto tools = KwokCluster::available(); !tools.ok()) {
     if (std::getenv("WINDLASS_REQUIRE_CLUSTER") == nullptr || std::getenv("KUBEBUILDER_ASSETS") != nullptr) {
@@ -24,7 +24,7 @@ TEST(KwokTest, NoRequestIsLostWhileComponentsAreKilled) {
     }
     FAIL() << tools.error().message;
   }
-  if (!std::filesystem::exists(kTrace)) GTEST_SKIP() << kTrace << " is not there";
+  if (!std::filesystem::exists(kTrace)) GTEST_SKIP() << kTrace << " does not exist";
   TraceRunOptions options;
   options.trace_path = kTrace;
   options.acceleration = 6;

@@ -1,4 +1,4 @@
-// See trace_load.h.
+// Implements trace_load.h.
 #include "tests/cluster/kwok/trace_load.h"
 
 #include <algorithm>
@@ -102,7 +102,7 @@ struct TraceLoad::Impl {
       co_await asio::async_write(stream, asio::buffer(text), to(error));
     }
     http::response_parser<http::buffer_body> parser;
-    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 takes "none" for 0
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Beast 1.74 treats "none" as 0
     beast::flat_buffer buffer;
     if (!error) {
       co_await http::async_read_header(stream, buffer, parser, to(error));
@@ -130,7 +130,7 @@ struct TraceLoad::Impl {
     }
     if (error && failure.empty()) failure = fmt::format("status {}: {}", status, error.message());
     if (status != 200 && failure.empty()) failure = fmt::format("HTTP {}: {}", status, partial.substr(0, 160));
-    if (status == 200 && !done && failure.empty()) failure = "the stream has no end";
+    if (status == 200 && !done && failure.empty()) failure = "incomplete stream";
     note(planned, status, failure, begin_s, first_s - begin_s, last_s - first_s);
   }
 
@@ -161,7 +161,7 @@ struct TraceLoad::Impl {
   Clock::time_point began;
   mutable std::mutex mutex;
   TraceLoadReport so_far;  // guarded by mutex
-  std::jthread thread;     // last: it uses all of the above
+  std::jthread thread;     // last: it uses everything above
 };
 
 TraceLoad::TraceLoad(TraceLoadOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

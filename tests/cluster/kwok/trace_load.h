@@ -1,8 +1,8 @@
-// TraceLoad: sends a planned list of streamed requests to several gateways, each at its time whether or not earlier ones were
-// answered, and judges what comes back as a client does: TTFT, TPOT, whole or not. One thread of its own.
+// TraceLoad: sends a planned list of streamed requests to several gateways, each at its own time whether or not earlier ones
+// were answered, and judges the responses as a client does: TTFT, TPOT, complete or not. It has its own thread.
 //
-// A request is lost when no whole answer came back: no connection, a cut stream, a stream without its end, a status that is
-// neither 200 nor a refusal (429, 503). A refusal is what an overloaded gateway says in time; it misses its objective.
+// A request is lost if no complete response came back: no connection, a cut or incomplete stream, or a status other than 200,
+// 429 and 503. With 429 and 503 an overloaded gateway refuses a request in time; the request misses its objective.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 namespace windlass::testing {
 
 struct PlannedRequest {
-  double at_s = 0;  // from the start
+  double at_s = 0;  // since the start
   std::string model;
   int input_tokens = 1;
   int output_tokens = 1;
 };
 
 struct TraceLoadOptions {
-  std::vector<std::string> gateways;  // "127.0.0.1:8080"; taken in turn
+  std::vector<std::string> gateways;  // "127.0.0.1:8080"; used in turn
   std::vector<PlannedRequest> requests;
   double ttft_slo_s = 1;
   double tpot_slo_s = 0.05;
   double timeout_s = 120;  // of one request
 };
 
-// An answer whose first token came late: whom to ask about it.
+// A response whose first token was late, with the details needed to investigate.
 struct SlowAnswer {
   double ttft_s = 0;
   double sent_at_s = 0;
@@ -42,10 +42,10 @@ struct TraceLoadReport {
   int refused = 0;
   int lost = 0;
   int attained = 0;
-  std::map<std::string, int> failures;  // model and what its refused and lost requests got -> how often
+  std::map<std::string, int> failures;  // model and error of refused and lost requests -> how often
   std::vector<double> ttft_s, tpot_s;   // of answered requests, sorted
-  std::vector<SlowAnswer> slowest;      // to the first token, slowest first; kSlowest of them
-  int most_late_ms = 0;                 // by which a request left after its time: the load generator's own lag
+  std::vector<SlowAnswer> slowest;      // the kSlowest largest times to first token, slowest first
+  int most_late_ms = 0;                 // the load generator's own lag: how late a request was sent
 
   static constexpr std::size_t kSlowest = 12;
 
@@ -55,18 +55,18 @@ struct TraceLoadReport {
   }
 };
 
-// The value below which the share q of the sorted values lies; 0 for none.
+// The quantile q of the sorted values; 0 if there are none.
 [[nodiscard]] double quantile(const std::vector<double>& sorted, double q);
 
 class TraceLoad {
  public:
-  explicit TraceLoad(TraceLoadOptions options);  // starts at once
-  ~TraceLoad();                                  // breaks off what is in flight
+  explicit TraceLoad(TraceLoadOptions options);  // starts immediately
+  ~TraceLoad();                                  // aborts the requests in flight
   TraceLoad(const TraceLoad&) = delete;
   TraceLoad& operator=(const TraceLoad&) = delete;
 
   [[nodiscard]] double elapsed_s() const;
-  // All were sent and have come to their end.
+  // All requests were sent and have ended.
   [[nodiscard]] bool finished() const;
   [[nodiscard]] TraceLoadReport report() const;  // so far
 

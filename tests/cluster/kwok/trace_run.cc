@@ -1,4 +1,4 @@
-// See trace_run.h.
+// Implements trace_run.h.
 #include "tests/cluster/kwok/trace_run.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Of a service in the trace's own time.
+// Objective of every service, in the trace's own time.
 constexpr double kTtftSloS = 8;
 constexpr double kTpotSloS = 0.4;
 constexpr double kWindowS = 300;
@@ -58,7 +58,7 @@ class TraceRun {
     }
     const bool up = eventually(
         kPatience, [&] { return all_served(); }, milliseconds(500));
-    if (!up) return Error{ErrorCode::kUnavailable, "not every service came to a ready worker\n" + cluster_->tails()};
+    if (!up) return Error{ErrorCode::kUnavailable, "not every service got a ready worker\n" + cluster_->tails()};
     say("{} services have their first worker; sending {} requests", options_.services, requests.size());
 
     TraceLoadOptions load;
@@ -77,7 +77,7 @@ class TraceRun {
         WINDLASS_RETURN_IF_ERROR(kill(next.what));
       }
       look();
-      std::this_thread::sleep_for(milliseconds(1000));  // the pace of looking; nothing is concluded from it
+      std::this_thread::sleep_for(milliseconds(1000));  // polling interval; no result depends on it
     }
     return conclude();
   }
@@ -122,7 +122,7 @@ class TraceRun {
     }
     if (static_cast<int>(served.size()) < options_.services || cluster_->of_fake_workers("pods") < options_.services)
       return false;
-    // And the gateways know them.
+    // The gateways must know them, too.
     return std::all_of(gateways_.begin(), gateways_.end(), [&](const Program& gateway) {
       const HttpAnswer models = http_get(gateway.url + "/v1/models");
       return models.ok() && models.json().value("data", json::array()).size() >= static_cast<std::size_t>(options_.services);
@@ -147,7 +147,7 @@ class TraceRun {
     return sum;
   }
 
-  // Kills, waits until it serves again, and until a controller leads and decides.
+  // Kills a component, waits until it serves again and until a controller leads and decides.
   Result<void> kill(const std::string& what) {
     const double begin_s = load_->elapsed_s();
     say("{:.0f} s: SIGKILL of {}", begin_s, what);
@@ -162,7 +162,7 @@ class TraceRun {
         return Error{ErrorCode::kUnavailable, "kube-apiserver did not become ready after etcd's restart\n" + cluster_->tails()};
     } else {
       Program* leading = leader();
-      if (leading == nullptr) return Error{ErrorCode::kFailedPrecondition, "nobody leads: there is no leader to kill"};
+      if (leading == nullptr) return Error{ErrorCode::kFailedPrecondition, "no controller leads: there is no leader to kill"};
       retired_decisions_ +=
           sample(http_get(leading->url + "/metrics").body, "windlass_controller_reconcile_duration_seconds_count").value;
       leading->process->signal(SIGKILL);
@@ -176,10 +176,10 @@ class TraceRun {
       return plan.ok() && cluster_->plane().ready();
     });
     recovery.recovered_s = load_->elapsed_s() - begin_s;
-    if (!recovered) violate(fmt::format("90 s after the kill of {} nobody leads", what));
+    if (!recovered) violate(fmt::format("90 s after the kill of {} no controller leads", what));
     report_.recoveries.push_back(recovery);
-    say("{:.0f} s: {} serves again after {:.1f} s, somebody leads after {:.1f} s", load_->elapsed_s(), what, recovery.down_s,
-        recovery.recovered_s);
+    say("{:.0f} s: {} serves again after {:.1f} s, a controller leads after {:.1f} s", load_->elapsed_s(), what,
+        recovery.down_s, recovery.recovered_s);
     return {};
   }
 
@@ -208,12 +208,12 @@ class TraceRun {
       if (const auto before = desired_.find(name); before != desired_.end() && before->second != desired) ++report_.changes;
       desired_[name] = desired;
       if (live[name] > kMaxWorkers)
-        violate(fmt::format("{} has {} workers, its maxWorkers is {}", name, live[name], kMaxWorkers));
-      if (desired < 1) violate(fmt::format("{} wants {} workers, its minWorkers is 1", name, desired));
+        violate(fmt::format("{} has {} workers; its maxWorkers is {}", name, live[name], kMaxWorkers));
+      if (desired < 1) violate(fmt::format("{} wants {} workers; its minWorkers is 1", name, desired));
     }
     const auto leaders =
         std::count_if(controllers_.begin(), controllers_.end(), [](const Program& one) { return one.leads(); });
-    if (leaders > 1) violate("two controllers say that they lead");
+    if (leaders > 1) violate("two controllers claim to lead");
     if (!report_.sightings.empty()) {
       report_.gpu_hours += seen.gpus * (seen.at_s - report_.sightings.back().at_s) * options_.acceleration / 3600;
     }
@@ -225,8 +225,8 @@ class TraceRun {
     }
   }
 
-  // Writes of the controllers in the audit log: who writes changes at most as often as something was killed. Two that write in
-  // turn show as many changes.
+  // The controllers' writes in the audit log: the writer changes at most once per kill. Two that write in turn would show as
+  // many changes.
   void check_audit() {
     std::vector<std::string> order;
     int deleted = 0;
@@ -242,7 +242,7 @@ class TraceRun {
     report_.pods_deleted = deleted;
     const std::size_t changes = order.empty() ? 0 : order.size() - 1;
     if (changes > options_.kills.size()) {
-      report_.violations.push_back(fmt::format("the writer changed {} times, with {} kills", changes, options_.kills.size()));
+      report_.violations.push_back(fmt::format("the writer changed {} times in {} kills", changes, options_.kills.size()));
     }
   }
 
@@ -316,7 +316,7 @@ std::string TraceRunReport::table() const {
   const auto row = [&](const std::string& name, const std::string& value) {
     text += fmt::format("| {} | {} |\n", name, value);
   };
-  row("requests sent / answered whole / refused (429, 503) / lost",
+  row("requests sent / completely answered / refused (429, 503) / lost",
       fmt::format("{} / {} / {} / {}", load.sent, load.answered, load.refused, load.lost));
   row("attainment (TTFT and TPOT both inside, of all requests)", fmt::format("{:.2f} %", load.attainment() * 100));
   row("TTFT p50 / p95 / p99, s (accelerated)", fmt::format("{:.3f} / {:.3f} / {:.3f}", quantile(load.ttft_s, 0.5),
@@ -324,16 +324,16 @@ std::string TraceRunReport::table() const {
   row("TPOT p50 / p95 / p99, ms (accelerated)",
       fmt::format("{:.1f} / {:.1f} / {:.1f}", quantile(load.tpot_s, 0.5) * 1e3, quantile(load.tpot_s, 0.95) * 1e3,
                   quantile(load.tpot_s, 0.99) * 1e3));
-  row("ready workers, mean / most", fmt::format("{:.1f} / {}", mean, most));
+  row("ready workers, mean / maximum", fmt::format("{:.1f} / {}", mean, most));
   row("GPU-hours in the trace's time", fmt::format("{:.1f}", gpu_hours));
   row("steps of the controllers / changes of a wanted count / pods created / deleted",
       fmt::format("{:.0f} / {} / {} / {}", plans, changes, pods_created, pods_deleted));
   for (const Recovery& one : recoveries) {
-    row(fmt::format("SIGKILL of {}: serves again / somebody leads", one.what),
+    row(fmt::format("SIGKILL of {}: serves again / a controller leads", one.what),
         fmt::format("{:.1f} s / {:.1f} s", one.down_s, one.recovered_s));
   }
   row("violations seen from outside", violations.empty() ? "none" : fmt::format("{}", fmt::join(violations, "; ")));
-  row("most that the load generator itself was late", fmt::format("{} ms", load.most_late_ms));
+  row("largest lag of the load generator itself", fmt::format("{} ms", load.most_late_ms));
   row("wall time of the trace", fmt::format("{:.0f} s", wall_s));
   return text;
 }

@@ -1,8 +1,8 @@
-// A run of a real trace on a simulated cluster: fifty ModelServices over three classes, two real controllers, two real
-// gateways, an Azure trace through them, and components killed on the way.
+// Runs a real trace on a simulated cluster: fifty ModelServices on three classes, two real controllers, two real gateways, an
+// Azure trace through them, and components that are killed during the run.
 //
-// What can be seen from outside is watched every second and stands in the report: services below their floor or above their
-// ceiling, two leaders, requests that a worker's end broke. Used by kwok_test and by kwok_bench.
+// Every second it checks from outside for violations: services below their minimum or above their maximum, two leaders,
+// requests broken by a worker's end. They are listed in the report. Used by kwok_test and kwok_bench.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace windlass::testing {
 
 struct Kill {
   std::string what;  // "kube-apiserver", "etcd" or "leader"
-  double at_s = 0;   // of the run's own time
+  double at_s = 0;   // since the run's start
 };
 
 struct TraceRunOptions {
@@ -41,18 +41,18 @@ struct Sighting {  // once a second
 struct Recovery {
   std::string what;
   double down_s = 0;       // from the kill until the component serves again
-  double recovered_s = 0;  // from the kill until a controller leads and has decided anew
+  double recovered_s = 0;  // from the kill until a controller leads and has decided again
 };
 
 struct TraceRunReport {
   TraceLoadReport load;
   std::vector<Sighting> sightings;
   std::vector<Recovery> recoveries;
-  std::vector<std::string> violations;  // each once; empty is what is wanted
+  std::vector<std::string> violations;  // each once; empty: none
   int changes = 0;                      // of the wanted number of workers, summed over the services
   int pods_created = 0;
   int pods_deleted = 0;
-  double plans = 0;  // decisions that were made, by all controllers
+  double plans = 0;  // decisions made by all controllers
   double wall_s = 0;
   double gpu_hours = 0;  // in the trace's time
 
@@ -60,12 +60,12 @@ struct TraceRunReport {
   [[nodiscard]] std::string workers_csv() const;
 };
 
-// The trace's rows of [from, from + length) with a service each, drawn by the seed: a few services get most of the requests.
+// The trace's rows of [from, from + length), each with a service drawn by the seed: a few services get most of the requests.
 [[nodiscard]] Result<std::vector<PlannedRequest>> plan_requests(const TraceRunOptions& options);
 
 [[nodiscard]] std::string service_name(int index);
 
-// Everything from the empty plane to the report. An error: something did not start.
+// The whole run, from starting the control plane to the report. Fails if something did not start.
 [[nodiscard]] Result<TraceRunReport> run_trace(const TraceRunOptions& options);
 
 }  // namespace windlass::testing

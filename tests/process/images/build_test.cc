@@ -1,5 +1,5 @@
-// scripts/images/build with a program that stands for the container engine, in a repository of its own: which tags, bases and
-// contexts it asks for, and what it refuses. No image is built.
+// Runs scripts/images/build with a fake container engine in a repository of its own: which tags, bases and contexts it uses,
+// and what it refuses. Builds no image.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Writes each call into the file `calls`; knows the images of the files `local` and `remote`, and says `answer` of others.
+// Logs each call to the file `calls`. Knows the images listed in `local` and `remote`; for others it prints `answer`.
 constexpr const char* kEngine = R"sh(#!/bin/sh
 cd "$(dirname "$0")"
 echo "$*" >>calls
@@ -68,9 +68,9 @@ class ImageBuildTest : public ::testing::Test {
   TempDir folder_{"windlass-build-"};
 };
 
-// Given commits with and without a release's git tag, expects the version alone for the release, and another tag for each
+// Given commits with and without a release's git tag; expects only the version as the release's tag, and another tag for each
 // commit.
-TEST_F(ImageBuildTest, TagIsOfTheCommit) {
+TEST_F(ImageBuildTest, TagsNameTheCommit) {
   const std::string first = tag();
   EXPECT_THAT(first, ::testing::MatchesRegex("[0-9]+[.][0-9]+[.][0-9]+-g[0-9a-f]{12}"));
   const std::string version = first.substr(0, first.find('-'));
@@ -79,29 +79,29 @@ TEST_F(ImageBuildTest, TagIsOfTheCommit) {
   commit();
   EXPECT_EQ(tag().rfind(version + "-g", 0), 0U);
   EXPECT_NE(tag(), first);
-  // The chart's default is the release's.
+  // The chart's default is the release's tag.
   for (const char* chart : {"windlass", "windlass-crds"}) {
     const std::string text = read_text_file(source_path(fmt::format("/charts/{}/Chart.yaml", chart)));
     EXPECT_THAT(text, HasSubstr("\nappVersion: " + version + "\n")) << chart;
   }
 }
 
-// Given a file that is not committed, expects a warning, a context of the commit alone, and nothing written outside of build/.
+// Given a file that is not committed; expects a warning, a context of the commit alone, and no files written outside of build/.
 TEST_F(ImageBuildTest, BuildsTheCommit) {
   write_text_file(folder_.file("repository/secret"), "not committed");
   const std::string name = tag();
   const CommandResult result = build({"controller", "gateway"});
   ASSERT_TRUE(result.ok()) << result.describe();
   EXPECT_EQ(written("context"), "CMakeLists.txt\nscripts\n");
-  EXPECT_THAT(result.err, HasSubstr("some files here are not as in commit"));
+  EXPECT_THAT(result.err, HasSubstr("some files here differ from commit"));
   EXPECT_THAT(written("calls"), HasSubstr("--tag=windlass/gateway:" + name + " "));
   const std::string out = folder_.file("repository/build/images/" + name);
   EXPECT_TRUE(fs::exists(out + "/controller.spdx.json") && fs::exists(out + "/gateway.spdx.json"));
   EXPECT_THAT(read_text_file(out + "/values.yaml"), HasSubstr("tag: \"" + name + "\""));
 }
 
-// Given no digest, one in scripts/images/bases, and one in an argument, expects builds from each in turn, and a word where
-// there is none; a digest that is none is refused.
+// Given no digest, one in scripts/images/bases, and one in an argument; expects builds from each, and a warning if there is
+// none. An invalid digest is rejected.
 TEST_F(ImageBuildTest, BaseImagesByDigest) {
   const std::string digest = "sha256:" + std::string(64, 'b');
   CommandResult result = build({"gateway"});
@@ -128,9 +128,9 @@ TEST_F(ImageBuildTest, BaseImagesByDigest) {
   EXPECT_THAT(written("calls"), Not(HasSubstr("build ")));
 }
 
-// Given a tag that is on this machine or at the registry already, or a registry that does not say, expects that nothing is
-// built or pushed; given a registry that does not know the tag, expects a push and the digests in the chart's values.
-TEST_F(ImageBuildTest, NoTagIsWrittenTwice) {
+// Given a tag that already exists on this machine or at the registry, or a registry that gives no clear answer; expects no
+// build and no push. Given a registry without the tag; expects a push, and the digests in the chart's values.
+TEST_F(ImageBuildTest, NeverOverwritesATag) {
   const std::string name = "registry.example/team/windlass/gateway:" + tag();
   const std::vector<std::string> push = {"--push", "--registry", "registry.example/team", "gateway", "worker-cuda"};
   const auto refused = [&](const std::string& because) {
@@ -161,7 +161,7 @@ TEST_F(ImageBuildTest, NoTagIsWrittenTwice) {
   EXPECT_THAT(values, HasSubstr("controller: {image: {repository: windlass/controller, digest: \"\"}}"));
 }
 
-// Given arguments that cannot be meant, expects what is allowed.
+// Given invalid arguments; expects errors that name the valid ones.
 TEST_F(ImageBuildTest, BadArguments) {
   EXPECT_THAT(build({"worker"}).err, HasSubstr("one of controller gateway worker-cpu worker-cuda (got 'worker')"));
   EXPECT_THAT(build({"--push"}).err, HasSubstr("--push: must come with --registry (got none)"));

@@ -1,4 +1,4 @@
-// See dockerfiles.h.
+// Implements dockerfiles.h.
 #include "tests/process/images/dockerfiles.h"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The Dockerfiles of scripts/images as text, for the tests beside it.
+// Reads the Dockerfiles of scripts/images as text, for the tests in this folder.
 #pragma once
 
 #include <set>
@@ -12,12 +12,12 @@ extern const std::string kImages;  // the folder
 [[nodiscard]] std::vector<std::string> words_of(const std::string& text);
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 
-// X of each Dockerfile.X.
+// The X of each Dockerfile.X.
 [[nodiscard]] std::set<std::string> dockerfiles();
 // The text of Dockerfile.IMAGE.
 [[nodiscard]] std::string dockerfile(const std::string& image);
 
-// What stands between the quotes of ARG RUNTIME_PACKAGES="...".
+// The packages in ARG RUNTIME_PACKAGES="...".
 [[nodiscard]] std::set<std::string> runtime_packages(const std::string& text);
 // The programs that the last stage copies from /build.
 [[nodiscard]] std::vector<std::string> programs(const std::string& text);

@@ -1,5 +1,5 @@
-// The Dockerfiles without a container engine: each installs the packages of every shared library that its programs of this
-// build link (as Debian's dpkg names them) and no other, runs as a number, and is what the chart's values name.
+// Checks the Dockerfiles without a container engine: each installs exactly the packages (by Debian's dpkg) of the shared
+// libraries that its programs link in this build, runs with a numeric user, and is named by the chart's values.
 #include <filesystem>
 #include <map>
 #include <set>
@@ -20,10 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// In every Debian base image: nothing runs without them.
+// Part of every Debian base image: nothing runs without them.
 const std::set<std::string> kOfTheBase = {"libc6", "libgcc-s1"};
 
-// Library -> the file that the loader takes for it here.
+// Library -> the file that the loader uses for it here.
 std::map<std::string, std::string> loaded_by(const std::string& program) {
   std::map<std::string, std::string> result;
   const CommandResult listed = run_command({"ldd", program});
@@ -34,7 +34,7 @@ std::map<std::string, std::string> loaded_by(const std::string& program) {
   return result;
 }
 
-// The libraries that the program itself names.
+// The libraries that the program itself links.
 std::set<std::string> needed_by(const std::string& program) {
   std::set<std::string> result;
   const CommandResult read = run_command({"readelf", "-d", program});
@@ -45,11 +45,11 @@ std::set<std::string> needed_by(const std::string& program) {
   return result;
 }
 
-// The package that owns the file; empty where none does.
+// The package that owns the file; empty if none does.
 std::string owner_of(const std::string& path) {
   const std::string real = fs::weakly_canonical(path).string();
   std::vector<std::string> candidates = {real};
-  if (real.rfind("/usr/", 0) == 0) candidates.push_back(real.substr(4));  // dpkg knows some under /lib
+  if (real.rfind("/usr/", 0) == 0) candidates.push_back(real.substr(4));  // dpkg lists some files under /lib
   for (const std::string& candidate : candidates) {
     const CommandResult found = run_command({"dpkg", "-S", candidate});
     if (found.ok()) return found.out.substr(0, found.out.find(':'));
@@ -60,11 +60,11 @@ std::string owner_of(const std::string& path) {
 class ImagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!run_command({"dpkg-query", "--version"}).ok()) GTEST_SKIP() << "this machine is no Debian: there is no dpkg to ask";
+    if (!run_command({"dpkg-query", "--version"}).ok()) GTEST_SKIP() << "needs dpkg-query, which only Debian has";
   }
 };
 
-// Given the images that the issue names, there is a Dockerfile for each, and one for each that the chart's values name.
+// Given the required images; expects a Dockerfile for each, and for each image that the chart's values name.
 TEST_F(ImagesTest, OneForEachProgram) {
   const std::set<std::string> images = dockerfiles();
   EXPECT_EQ(images, (std::set<std::string>{"controller", "gateway", "worker-cpu", "worker-cuda"}));
@@ -78,8 +78,8 @@ TEST_F(ImagesTest, OneForEachProgram) {
   EXPECT_EQ(named, 3);
 }
 
-// Given the programs of this build, each shared library that they name comes from a package of the image's list, or is copied
-// into the image, and no package is listed that nothing names. (What those libraries need, apt brings along.)
+// Given the programs of this build; expects each shared library that they link to come from a package of the image's list or to
+// be copied into the image, and no unused package in the list. (apt installs the libraries' own dependencies.)
 TEST_F(ImagesTest, PackagesHoldEveryLibrary) {
   std::map<std::string, std::string> owners;
   for (const std::string& image : dockerfiles()) {
@@ -99,7 +99,8 @@ TEST_F(ImagesTest, PackagesHoldEveryLibrary) {
         if (file == loaded.end()) continue;  // the loader itself
         if (!owners.contains(library)) owners[library] = owner_of(file->second);
         const std::string& package = owners.at(library);
-        if (package.empty() && image == "worker-cpu") continue;  // CUDA's, where this build has it: that image is built without
+        if (package.empty() && image == "worker-cpu")
+          continue;  // CUDA's libraries, if this build uses them: that image is built without CUDA
         EXPECT_NE(package, "") << image << ": " << file->second;
         if (package.empty() || kOfTheBase.contains(package)) continue;
         EXPECT_TRUE(listed.contains(package)) << image << ": " << name << " needs " << library << ", list " << package;
@@ -110,7 +111,8 @@ TEST_F(ImagesTest, PackagesHoldEveryLibrary) {
   }
 }
 
-// Given the Dockerfiles, the programs run as the number that the chart runs them as, and the chart's command is in the image.
+// Given the Dockerfiles; expects the programs to run as the same numeric user as in the chart, and the chart's command to be in
+// the image.
 TEST_F(ImagesTest, RunAsTheChartRunsThem) {
   const std::string helpers = read_text_file(source_path("/charts/windlass/templates/_helpers.tpl"));
   EXPECT_THAT(helpers, HasSubstr("runAsUser: 65532\n"));
@@ -122,11 +124,11 @@ TEST_F(ImagesTest, RunAsTheChartRunsThem) {
   EXPECT_EQ(programs(dockerfile("controller")), (std::vector<std::string>{"windlass-controller", "windlass"}));
 }
 
-// Given the script that installs packages into an image, it is sound shell.
+// Given the script that installs packages into an image; expects valid shell.
 TEST_F(ImagesTest, InstallerIsShell) {
   const CommandResult checked = run_command({"sh", "-n", kImages + "/apt-install"});
   EXPECT_TRUE(checked.ok()) << checked.describe();
-  EXPECT_NE(run_command({"sh", kImages + "/apt-install"}).exit_status, 0) << "it wants arguments";
+  EXPECT_NE(run_command({"sh", kImages + "/apt-install"}).exit_status, 0) << "it must require arguments";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// scripts/images/sbom as the Dockerfiles call it, against the packages and programs of this machine: a folder stands for the
+// Runs scripts/images/sbom as the Dockerfiles do, against the packages and programs of this machine; a folder stands for the
 // image.
 #include <filesystem>
 #include <map>
@@ -22,13 +22,13 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-// A package of no machine, whose version has every character that an address must not have.
+// A package that no machine has. Its version contains every character that a URL must escape.
 constexpr const char* kOddPackage =
     "Package: odd+1\nStatus: install ok installed\nMaintainer: \"A\\B\" <a@b>\nArchitecture: all\n"
     "Source: strange (3:4+5)\nVersion: 1:2.0+ds~1-3\nDescription: odd\n\n"
     "Package: gone\nStatus: deinstall ok config-files\nMaintainer: a <a@b>\nArchitecture: all\nVersion: 1\nDescription: gone\n";
 
-// Between two texts; both must be there.
+// The text between two markers; both must exist.
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
   const std::size_t from = text.find(begin);
   const std::size_t to = text.find(end, from);
@@ -43,11 +43,11 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 class SbomTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!run_command({"dpkg-query", "--version"}).ok()) GTEST_SKIP() << "this machine is no Debian: there is no dpkg to ask";
-    if (!fs::exists(build_path("/.ninja_deps"))) GTEST_SKIP() << "the build is not Ninja's, which remembers the headers";
+    if (!run_command({"dpkg-query", "--version"}).ok()) GTEST_SKIP() << "needs dpkg-query, which only Debian has";
+    if (!fs::exists(build_path("/.ninja_deps"))) GTEST_SKIP() << "needs a Ninja build, which records the headers";
   }
 
-  // What the build stage writes to /compiled. Ninja's own files are copied, since another Ninja may be at work on them.
+  // What the build stage writes to /compiled. Copies Ninja's own files, since another Ninja may be using them.
   CommandResult compile() {
     fs::create_directories(folder_.file("build/CMakeFiles"));
     for (const char* name : {"build.ninja", ".ninja_deps", ".ninja_log", "CMakeFiles/rules.ninja"}) {
@@ -86,7 +86,7 @@ class SbomTest : public ::testing::Test {
     return run_command({"sh", "-c", "sh " + kImages + "/sbom " + command}, "", env);
   }
 
-  // "NAME VERSION" of what dpkg has here.
+  // "NAME VERSION" of an installed package.
   static std::string installed(const std::string& package) {
     return run_command({"dpkg-query", "-W", "-f", "${Package} ${Version}", package}).out;
   }
@@ -96,9 +96,9 @@ class SbomTest : public ::testing::Test {
 };
 using SbomSchemaTest = SbomTest;
 
-// Given what Ninja remembers of this build, expects each package whose headers were read with its version here, libraries of
-// headers alone among them, and each wheel of the CUDA toolkit with its hash.
-TEST_F(SbomTest, CompiledCodeIsNamed) {
+// Given Ninja's records of this build; expects each package whose headers were read, with its version on this machine,
+// including header-only libraries, and each wheel of the CUDA toolkit with its hash.
+TEST_F(SbomTest, ListsCompiledInPackages) {
   const CommandResult result = compile();
   ASSERT_TRUE(result.ok()) << result.describe();
   std::set<std::string> names;
@@ -116,9 +116,9 @@ TEST_F(SbomTest, CompiledCodeIsNamed) {
   EXPECT_THAT(result.out, HasSubstr("pypi nvidia-nccl-cu13 2.28.9 e4553a30"));
 }
 
-// Given the SBOM step of each Dockerfile, expects it to name the image with its base, each package of the runtime list in this
-// machine's version, each file that the last stage copies with its hash, and what was compiled in; and the same twice.
-TEST_F(SbomTest, EachImageNamesWhatItHolds) {
+// Given the SBOM step of each Dockerfile; expects it to list the image with its base, each runtime package in this machine's
+// version, each copied file with its hash, and what was compiled in. A second run gives the same SBOM.
+TEST_F(SbomTest, ListsTheContentsOfEachImage) {
   ASSERT_TRUE(compile().ok());
   for (const std::string& image : dockerfiles()) {
     const CommandResult result = run_in_image(image);
@@ -165,8 +165,8 @@ TEST_F(SbomTest, EachImageNamesWhatItHolds) {
   }
 }
 
-// Given a base image with a digest, expects the digest as its version; given another version, another name of the document.
-TEST_F(SbomTest, BaseImageIsNamed) {
+// Given a base image with a digest; expects the digest as its version. Given another version; expects another document name.
+TEST_F(SbomTest, NamesTheBaseImage) {
   ASSERT_TRUE(compile().ok());
   const std::string digest = "sha256:" + std::string(64, '0');
   const json pinned = json::parse(run_in_image("gateway", {{"DEBIAN", "debian@" + digest}}).out);
@@ -175,7 +175,7 @@ TEST_F(SbomTest, BaseImageIsNamed) {
   EXPECT_NE(pinned["documentNamespace"], other["documentNamespace"]);
 }
 
-// Given an image without a file that the Dockerfile copies, expects an error instead of an SBOM.
+// Given an image that lacks a file copied by the Dockerfile; expects an error instead of an SBOM.
 TEST_F(SbomTest, MissingFileIsAnError) {
   write_text_file(folder_.file("compiled"), "");
   const CommandResult result =
@@ -184,7 +184,7 @@ TEST_F(SbomTest, MissingFileIsAnError) {
   EXPECT_THAT(result.err, HasSubstr("/no/such/program"));
 }
 
-// Given the SBOM of each image, expects the SPDX project's own tool to find it valid, and one with a wrong id not to be.
+// Given the SBOM of each image; expects the SPDX project's own tool to accept it, and to reject one with a wrong id.
 TEST_F(SbomSchemaTest, SpdxToolsAgree) {
   ASSERT_TRUE(compile().ok());
   const std::string tool = source_path("/tests/process/images/validate-sbom");

@@ -1,4 +1,4 @@
-// See baseline_clairvoyant.h.
+// Implements baseline_clairvoyant.h.
 #include "tests/reference/autoscalers/baseline_clairvoyant.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::vector<ScheduleStep> steps_of(const std::vector<int>& workers, double cell_
   return steps;
 }
 
-// Mean of the cells around each.
+// The mean of the cells around each one.
 std::vector<double> averaged(const std::vector<double>& values, double over_cells) {
   const auto half = static_cast<std::size_t>(std::max(0.0, std::round((over_cells - 1) / 2)));
   std::vector<double> sums(values.size() + 1, 0);
@@ -39,7 +39,7 @@ class Search {
   Search(const ClairvoyantOptions& options, const std::function<ScheduleTrial(std::vector<ScheduleStep>)>& run)
       : options_(options), run_(run) {}
 
-  // Runs it, keeps it where it is the best so far, and says whether it attains.
+  // Runs the schedule, keeps it if it is the best so far, and returns whether it attains.
   bool attains(const std::vector<int>& workers) {
     ScheduleTrial trial = run_(steps_of(workers, options_.cell_s));
     const bool good = trial.attainment >= options_.attainment;
@@ -71,7 +71,8 @@ class Search {
     }
   }
 
-  // Longest blocks first: they win most where the whole schedule is too high. Block by block until none wins any more.
+  // Longest blocks first: they save most where the whole schedule is too high. Repeats for each length until no block saves
+  // anything.
   void thin_out() {
     if (!found_) return;
     int runs = 0;
@@ -105,8 +106,8 @@ class Search {
   const ClairvoyantOptions& options_;
   const std::function<ScheduleTrial(std::vector<ScheduleStep>)>& run_;
   ScheduleTrial best_;        // no steps: none yet
-  std::vector<int> workers_;  // the best's
-  bool found_ = false;        // the best attains
+  std::vector<int> workers_;  // of the best trial
+  bool found_ = false;        // the best trial attains
   bool improved_ = false;
 };
 
@@ -119,7 +120,7 @@ double work_floor_s(std::span<const workload::Request> requests, const planner::
   work_s.reserve(requests.size());
   for (const workload::Request& request : requests) {
     const double input = std::max(1, request.input_tokens), steps = std::max(1, request.output_tokens) - 1;
-    // The i-th decode iteration attends to the prompt and the i tokens that are made.
+    // Decode iteration i attends to the prompt and i generated tokens.
     const double context_tokens = steps * input + steps * (steps + 1) / 2;
     work_s.push_back(model.k1 * input + model.k2 * context_tokens + steps * (model.c2 + model.c3 / most_sequences));
   }

@@ -1,4 +1,4 @@
-// See baseline_deployment.h.
+// Implements baseline_deployment.h.
 #include "tests/reference/autoscalers/baseline_deployment.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// BaselineDeployment: what a rule of tests/reference/autoscalers scales: the workers of one service, all of one pool, as a
-// Kubernetes Deployment with one pod a worker. For comparisons: every rule starts and drains workers in the same way, the same
-// as PolicyAutoscaler's, and the gateway gives each worker the same number of slots.
+// BaselineDeployment: what the rules of tests/reference/autoscalers scale: the workers of one service, all in one pool, like a
+// Kubernetes Deployment with one pod per worker. To compare rules fairly, all start and drain workers in the same way, which is
+// PolicyAutoscaler's, and the gateway gives each worker the same number of slots.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace windlass::sim {
 
-inline constexpr double kRounding = 1e-9;  // what the published rules, in doubles, may be off by
+inline constexpr double kRounding = 1e-9;  // tolerance for rounding in the published rules, which use doubles
 
 struct ReplicaCount {
   int ready = 0;
@@ -18,14 +18,14 @@ struct ReplicaCount {
   [[nodiscard]] int all() const { return ready + starting; }
 };
 
-[[nodiscard]] ReplicaCount count_replicas(const ObservedService& seen);  // draining ones are none
+[[nodiscard]] ReplicaCount count_replicas(const ObservedService& seen);  // draining ones do not count
 
 class BaselineDeployment {
  public:
-  // `pool` is borrowed and outlives the run. `slots`: requests that one worker is sent at once.
+  // `pool` must outlive this. `slots`: concurrent requests per worker.
   BaselineDeployment(const ServingPool* pool, int slots) : pool_(pool), slots_(slots) {}
 
-  // Orders for service 0 so that `desired` workers are ready or starting. The first order also says the slots.
+  // Orders for service 0 that make `desired` workers ready or starting. The first order also sets the slots.
   [[nodiscard]] ClusterOrders scale_to(const ObservedService& seen, int desired);
 
   [[nodiscard]] const ServingPool& pool() const { return *pool_; }

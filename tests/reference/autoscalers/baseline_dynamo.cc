@@ -1,4 +1,4 @@
-// See baseline_dynamo.h.
+// Implements baseline_dynamo.h.
 #include "tests/reference/autoscalers/baseline_dynamo.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace windlass::sim {
 namespace {
 
-// Autoregression of `order` terms and a constant on `series`: the forecast, and the sum of squared errors over the last
-// `judged` values. None where the series says too little.
+// Autoregression with `order` terms and a constant on `series`: the forecast, and the sum of squared errors over the last
+// `judged` values. nullopt if the series is too short.
 struct Fit {
   double next = 0;
   double squared_error = 0;
@@ -38,7 +38,7 @@ std::optional<Fit> fit_autoregression(const std::vector<double>& series, int ord
   return fit;
 }
 
-// Time of an iteration with so many prompt tokens beside decodes that hold so many KV tokens.
+// Time of an iteration with this many prompt tokens and decodes that hold this many KV tokens.
 double wall_s(const DynamoEngine& engine, const DynamoLengths& lengths, double prefill_tokens, double kv_tokens) {
   planner::Batch batch;
   if (prefill_tokens > 0) {
@@ -67,7 +67,7 @@ double predict_next(const std::vector<double>& values, std::size_t fewest) {
   if (values.size() < fewest || values.size() < 5) return values.back();
   std::vector<double> differences;
   for (std::size_t i = 1; i < values.size(); ++i) differences.push_back(values[i] - values[i - 1]);
-  // All are judged on the same values, so that their errors compare.
+  // All orders are judged on the same values, so that their errors are comparable.
   const std::size_t judged = values.size() - 3;
   double best = values.back(), best_aic = std::numeric_limits<double>::infinity();
   for (const bool differenced : {false, true}) {
@@ -91,7 +91,7 @@ double best_engine_rate(const DynamoEngine& engine, const DynamoLengths& lengths
   const int most = std::min({by_kv, engine.max_sequences, engine.max_batch_tokens - 1});
   double rate_per_s = 0;
   for (int batch = 1; batch <= std::max(1, most); ++batch) {
-    // As many prompts have to be prefilled as requests end.
+    // In steady state as many prompts are prefilled as requests end.
     if (batch > 1 && lengths.input_tokens / (engine.max_batch_tokens - batch) > output) break;
     const double prefill = std::min(batch * lengths.input_tokens / output, static_cast<double>(engine.max_batch_tokens));
     const double itl_s = wall_s(engine, lengths, prefill, batch * context);

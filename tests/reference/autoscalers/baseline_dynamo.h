@@ -4,20 +4,19 @@
 // As published: ai-dynamo/dynamo components/src/dynamo/planner/{config/defaults.py, core/state_machine.py,
 // core/throughput_scaling.py, core/load_scaling.py, core/perf_model/agg.py, core/load/predictors.py}.
 //
-//   every 180 s (throughput)  the next interval's requests and mean lengths are predicted; an engine's best rate R is that of
-//                             the largest batch b with  wall(b I / O prefill tokens, b (I + O / 2) KV tokens)  within ITL and
+//   every 180 s (throughput)  predicts the next interval's requests and mean lengths; an engine's best rate R is that of the
+//                             largest batch b with  wall(b I / O prefill tokens, b (I + O / 2) KV tokens)  within ITL and
 //                             TTFT;  the lower bound = ceil(rate / R)
-//   every 5 s (load)          no decision while workers start or end; TTFT is estimated of each engine by the prompt tokens
-//   that
-//                             wait at it, and ITL by its KV tokens.
-//                             +1 when all engines are above the TTFT or all above the ITL objective;
-//                             -1 when of each the estimate with n / (n - 1) times its load stays below 80 % of what the
-//                             objective leaves; never below the lower bound
+//   every 5 s (load)          no decision while workers start or end; estimates each engine's TTFT from its waiting prompt
+//                             tokens, and ITL from its KV tokens.
+//                             +1 if all engines are above the TTFT objective or all above the ITL objective;
+//                             -1 if the estimate of each with n / (n - 1) times its load stays below 80 % of the objective;
+//                             never below the lower bound
 //
-// Where this one is given the benefit of the doubt: its regression wall(prefill tokens, KV tokens) is the latency model of the
-// run itself, and its load predictor, ARIMA with an order searched for, is an autoregression of up to two terms on the values
-// or their differences, by AIC, with the last value until there are five. Requests that wait at the gateway count as spread
-// evenly over the engines, where Dynamo's own router would have sent them.
+// Assumptions in its favour: its regression wall(prefill tokens, KV tokens) is the latency model of the run itself. Its load
+// predictor, ARIMA with a searched order, is an autoregression of up to two terms on the values or their differences, by AIC,
+// and the last value until there are five. Requests waiting at the gateway count as spread evenly over the engines, as Dynamo's
+// own router would have sent them.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ struct DynamoOptions {
   double scale_down_sensitivity = 0.8;
   int min_replicas = 1;
   int max_replicas = 1 << 20;
-  std::size_t predictor_points = 5;  // fewer: the last value
+  std::size_t predictor_points = 5;  // with fewer: the last value
 };
 
 // The next value of a series; the last one while there are fewer than `fewest`. Never negative. REQUIRES: a value.
@@ -53,7 +52,7 @@ struct DynamoEngine {
   int max_batch_tokens = 0;
 };
 
-// Requests per second of one engine inside the objectives; that of one request at a time where even that is outside.
+// Requests per second of one engine within the objectives; the rate of one request at a time if even that exceeds them.
 [[nodiscard]] double best_engine_rate(const DynamoEngine& engine, const DynamoLengths& lengths, const DynamoOptions& options);
 
 struct DynamoLoad {  // of one engine
@@ -61,7 +60,7 @@ struct DynamoLoad {  // of one engine
   double kv_tokens = 0;
 };
 
-// Workers by the load loop alone: engines.size() less one, as many, or one more. `prefill_tokens`: of an iteration in the mean.
+// Workers by the load loop alone: engines.size() less one, the same, or one more. `prefill_tokens`: mean per iteration.
 [[nodiscard]] int load_decision(const DynamoEngine& engine, const std::vector<DynamoLoad>& engines,
                                 const DynamoLengths& lengths, double prefill_tokens, const DynamoOptions& options);
 
@@ -84,7 +83,7 @@ class BaselineDynamo final : public ClusterController {
   DynamoLengths lengths_;
   double rate_per_s_ = 0;
   int lower_bound_ = 1;
-  int wanted_ = 0;  // 0: nothing was said yet
+  int wanted_ = 0;  // 0: no decision yet
 };
 
 }  // namespace windlass::sim

@@ -1,4 +1,4 @@
-// See baseline_hpa.h.
+// Implements baseline_hpa.h.
 #include "tests/reference/autoscalers/baseline_hpa.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ int HpaRule::formula(int replicas, double metric) const {
   return static_cast<int>(std::clamp(desired, 0.0, static_cast<double>(options_.max_replicas)));
 }
 
-// Up: never above the smallest that was recommended within its window; down: never below the largest within its own.
+// Up: at most the smallest recommendation within its window; down: at least the largest within its own.
 int HpaRule::stabilised(double now_s, int replicas, int desired) {
   if (recommended_.empty()) recommended_.push_back({now_s, replicas});
   recommended_.push_back({now_s, desired});

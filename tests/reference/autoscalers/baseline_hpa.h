@@ -4,11 +4,12 @@
 // kubernetes/kubernetes pkg/controller/podautoscaler/{horizontal,replica_calculator}.go. For an External metric with an
 // AverageValue target:
 //
-//   every 15 s: ratio = metric / (target * replicas);  |ratio - 1| <= 0.1: as it is, else  desired = ceil(metric / target)
+//   every 15 s: ratio = metric / (target * replicas);  |ratio - 1| <= 0.1: unchanged, otherwise  desired = ceil(metric /
+//   target)
 //
-// Scale-down takes the largest desired number of the last 300 s (what was there at the beginning counts as one), scale-up the
-// latest; in 15 s at most the larger of 4 pods and 100 % are added, and down to the minimum removed. Replicas are what is
-// wanted: workers that start count.
+// Scale-down uses the largest desired number of the last 300 s (the initial number counts as one), scale-up the latest. Within
+// 15 s at most the larger of 4 pods and 100 % is added; any number down to the minimum is removed. Replicas are the wanted
+// ones: starting workers count.
 #pragma once
 
 #include <deque>
@@ -36,7 +37,7 @@ class HpaRule {
  public:
   explicit HpaRule(const HpaOptions& options) : options_(options) {}  // REQUIRES: target > 0
 
-  // The replicas that should be. `metric`: summed over the replicas. REQUIRES: now_s never falls.
+  // The desired replicas. `metric`: summed over the replicas. REQUIRES: now_s never decreases.
   [[nodiscard]] int decide(double now_s, int replicas, double metric);
 
  private:
@@ -49,13 +50,13 @@ class HpaRule {
   [[nodiscard]] int most_by_policies(double now_s, int replicas);
 
   HpaOptions options_;
-  std::deque<Recommendation> recommended_;  // of the longer window
+  std::deque<Recommendation> recommended_;  // within the longer window
   std::deque<Recommendation> added_;        // within the policies' period: how many, and when
 };
 
 enum class HpaMetric {
-  kWaiting,   // requests that wait, at the gateway and inside workers
-  kInFlight,  // requests that wait or run
+  kWaiting,   // waiting requests, at the gateway and inside workers
+  kInFlight,  // waiting and running requests
 };
 
 [[nodiscard]] double value_of(HpaMetric metric, const ObservedService& seen);

@@ -1,4 +1,4 @@
-// See baseline_keda.h.
+// Implements baseline_keda.h.
 #include "tests/reference/autoscalers/baseline_keda.h"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-// BaselineKeda: KEDA's ScaledObject on the requests per replica (in flight, waiting ones included), for comparisons.
+// BaselineKeda: KEDA's ScaledObject on the requests per replica (in flight, including waiting ones), for comparisons.
 //
 // As published: kedacore/keda-docs content/docs/*/{concepts/scaling-deployments,reference/scaledobject-spec}.md. Between one
-// and the most replicas KEDA leaves the work to a HorizontalPodAutoscaler that it makes (baseline_hpa.h) with the trigger's
-// threshold as AverageValue. Only where minReplicaCount is 0 it acts itself, every pollingInterval (30 s): the first replica is
-// started when the metric is above activationThreshold (0), and the last goes when it has not been so for cooldownPeriod
-// (300 s).
+// replica and the maximum KEDA delegates to a HorizontalPodAutoscaler that it creates (baseline_hpa.h), with the trigger's
+// threshold as AverageValue. Only if minReplicaCount is 0 does it act itself, every pollingInterval (30 s): it starts the first
+// replica when the metric is above activationThreshold (0), and removes the last one when it has not been above for
+// cooldownPeriod (300 s).
 #pragma once
 
 #include "tests/reference/autoscalers/baseline_hpa.h"
@@ -12,7 +12,7 @@
 namespace windlass::sim {
 
 struct KedaOptions {
-  HpaOptions hpa;  // target: the trigger's threshold; min_replicas: minReplicaCount, where 0 means to zero and back
+  HpaOptions hpa;  // target: the trigger's threshold; min_replicas: minReplicaCount; 0: scale to zero and back
   double polling_s = 30;
   double cooldown_s = 300;
   double activation = 0;

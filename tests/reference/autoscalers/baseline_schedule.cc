@@ -1,4 +1,4 @@
-// See baseline_schedule.h.
+// Implements baseline_schedule.h.
 #include "tests/reference/autoscalers/baseline_schedule.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ int BaselineSchedule::most_within(double from_s, double to_s) const {
   return most;
 }
 
-// What is to be ready within the time that a start takes has to be there or starting by now; a worker that would have to come
-// back sooner than that stays.
+// Workers that must be ready within the start-up time must exist or start by now; a worker that would be needed again sooner
+// than that stays.
 ClusterOrders BaselineSchedule::decide(const ClusterObservation& observation) {
   const double now_s = observation.now_s;
   return deployment_.scale_to(observation.services.front(), most_within(now_s, now_s + deployment_.pool().start_s));

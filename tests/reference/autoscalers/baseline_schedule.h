@@ -1,5 +1,5 @@
-// BaselineSchedule: a number of ready workers over time, given beforehand: fixed at the peak, or what a clairvoyant has worked
-// out (baseline_clairvoyant.h). Workers are started so much earlier that they are ready when they should be.
+// BaselineSchedule: a given number of ready workers over time: fixed at the peak, or computed by the clairvoyant
+// (baseline_clairvoyant.h). Workers are started early enough to be ready in time.
 #pragma once
 
 #include <vector>
@@ -10,15 +10,15 @@ namespace windlass::sim {
 
 struct ScheduleStep {
   double from_s = 0;
-  int workers = 0;  // ready from then on, to the next step
+  int workers = 0;  // ready from then on until the next step
 
   bool operator==(const ScheduleStep&) const = default;
 };
 
 class BaselineSchedule final : public ClusterController {
  public:
-  // REQUIRES: at least one step, in order of time. Times and the pool's start_s should be multiples of the interval: a worker
-  // is ready up to an interval late where they are not.
+  // REQUIRES: at least one step, in order of time. Times and the pool's start_s should be multiples of the interval; otherwise
+  // a worker is ready up to an interval late.
   BaselineSchedule(BaselineDeployment deployment, std::vector<ScheduleStep> steps, double interval_s = 1);
 
   [[nodiscard]] double interval_s() const override { return interval_s_; }

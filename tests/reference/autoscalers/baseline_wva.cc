@@ -1,4 +1,4 @@
-// See baseline_wva.h.
+// Implements baseline_wva.h.
 #include "tests/reference/autoscalers/baseline_wva.h"
 
 #include <algorithm>

@@ -6,17 +6,17 @@
 // the last minute:
 //
 //   demand of a replica    tokens in its KV cache + its waiting requests * mean input
-//   capacity of a replica  min(k1, k2), of all replicas the median
+//   capacity of a replica  min(k1, k2), the median over all replicas
 //     k1 = 0.80 * KV cache                       memory
-//     k2 = compute: the tokens in use when 5 or more wait (mean of the last 10 such), else from the engine's arguments:
-//          N * (I + O / 2) with N = min(B * O / (I + O), S), S sequences and B tokens an iteration at most
+//     k2 = compute: the tokens in use when 5 or more wait (mean of the last 10 such), otherwise from the engine's arguments:
+//          N * (I + O / 2) with N = min(B * O / (I + O), S), at most S sequences and B tokens per iteration
 //   demand at the gateway  queue * (mean input + mean output)
 //   required = demand / 0.85 - (ready + pending) * capacity  > 0: ceil(required / capacity) more replicas
 //   spare    = ready * capacity - demand / 0.70              > 0: floor(spare / capacity) fewer, at least one stays
 //
 // The number goes to a HorizontalPodAutoscaler as an external metric with the AverageValue 1 (docs/integrations/
-// hpa-integration.md), whose tolerance and windows are in force too (baseline_hpa.h). Requests count in one bucket of output
-// lengths; prefix caching is not simulated.
+// hpa-integration.md), whose tolerance and windows also apply (baseline_hpa.h). Requests count in one bucket of output lengths;
+// prefix caching is not simulated.
 #pragma once
 
 #include <deque>
@@ -34,11 +34,11 @@ struct WvaOptions {
   int compute_samples = 10;
   double interval_s = 30;
   double metrics_window_s = 60;
-  double lengths_window_s = 300;  // over which mean lengths are taken
+  double lengths_window_s = 300;  // window of the mean lengths
   HpaOptions hpa;                 // target is 1
 };
 
-// What the rule sees of one replica: peaks of its metrics' window.
+// The rule's input for one replica: peaks within the metrics window.
 struct WvaReplica {
   double tokens_in_use = 0;
   int waiting = 0;
@@ -60,7 +60,7 @@ class WvaRule {
  public:
   WvaRule(const WvaOptions& options, const WvaEngine& engine) : options_(options), engine_(engine) {}
 
-  // Replicas that should be, of `replicas.size()` ready and `pending` starting ones.
+  // The desired replicas, given `replicas.size()` ready and `pending` starting ones.
   [[nodiscard]] int decide(const std::vector<WvaReplica>& replicas, int pending, int queued, const WvaLengths& lengths);
 
  private:
@@ -96,10 +96,10 @@ class BaselineWva final : public ClusterController {
   WvaEngine engine_;
   WvaRule rule_;
   HpaRule hpa_;
-  std::map<int, std::deque<Look>> looks_;  // of ready workers
+  std::map<int, std::deque<Look>> looks_;  // by ready worker
   std::deque<Totals> totals_;
   double next_s_ = 0;
-  int wanted_ = 0;  // 0: nothing was said yet
+  int wanted_ = 0;  // 0: no decision yet
 };
 
 }  // namespace windlass::sim

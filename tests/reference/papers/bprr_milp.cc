@@ -1,4 +1,4 @@
-// The MILP of joint block placement and request routing; see bprr_milp.h.
+// Implements bprr_milp.h: the MILP of joint block placement and request routing.
 #include "tests/reference/papers/bprr_milp.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using mip::Term;
 
-// One request may pass from server `from` (kSource: from its client) to server `to` (kSink: back to it).
+// A possible step of one request from server `from` (kSource: from its client) to server `to` (kSink: back to it).
 constexpr int kSource = -1;
 constexpr int kSink = -2;
 
@@ -81,7 +81,7 @@ class BprrProgram {
     }
   }
 
-  // Adds scale * (a_i + m_i), the block that comes after node i, to terms; returns the constant part of it.
+  // Adds scale * (a_i + m_i), the block after node i, to terms; returns its constant part.
   double add_next_block(int node, double scale, std::vector<Term>& terms) const {
     if (node == kSource) return scale;
     terms.push_back({first_[static_cast<std::size_t>(node)], scale});
@@ -89,12 +89,12 @@ class BprrProgram {
     return 0;
   }
 
-  // The link's variables, and what they have to do with the placement. L + 1 is more than any difference of two blocks.
+  // The link's variables and their constraints with the placement. L + 1 exceeds any difference of two blocks.
   Link link(int from, int to, double rtt_s) {
     Link link{from, to, 0, 0};
     const double big = model_blocks() + 1;
     if (to == kSink) {
-      // The sink holds block L + 1 alone: only what ends with L may go there.
+      // The sink holds only block L + 1: only servers that end with L may precede it.
       link.used = program_.add_variable({.lower = 0, .upper = 1, .integer = true});
       std::vector<Term> last{{link.used, -big}};
       const double constant = add_next_block(from, 1, last);
@@ -110,7 +110,7 @@ class BprrProgram {
     double constant = add_next_block(from, -1, held);
     program_.add_at_most(std::move(held), big - constant);
 
-    // m_ij x_ij^r: 0 if not used, else m_ij = (a_j + m_j) - (a_i + m_i), and at least 1, which is Eq. 12.
+    // m_ij x_ij^r: 0 if not used, otherwise m_ij = (a_j + m_j) - (a_i + m_i), and at least 1, which is Eq. 12.
     program_.add_at_most({{link.processed, 1}, {link.used, -model_blocks()}}, 0);
     program_.add_at_least({{link.processed, 1}, {link.used, -1}}, 0);
     std::vector<Term> upper{{link.processed, 1}, {link.used, big}};
@@ -143,12 +143,12 @@ class BprrProgram {
     }
     program_.add_equal(std::move(begins), 1);
     for (auto& terms : balance) program_.add_equal(std::move(terms), 0);
-    // Follows from the rest for whole routes, and keeps the relaxation from routing through fractions of servers for nothing.
+    // Implied for whole routes; stops the relaxation from routing through fractions of servers at no cost.
     program_.add_equal(std::move(all_blocks), model_blocks());
     return links;
   }
 
-  // Requests of one client are alike: the earlier one takes the cheaper route, which spares the search their permutations.
+  // Requests of one client are equal: the earlier one takes the cheaper route, which saves the search their permutations.
   void order_equal_requests() {
     for (std::size_t r = 0; r < links_.size(); ++r) {
       for (std::size_t later = r + 1; later < links_.size(); ++later) {
@@ -199,14 +199,14 @@ class BprrProgram {
 Result<RoutedPlacement> optimal_placement_and_routes(const Instance& instance, const OfflineDemand& demand, long max_nodes) {
   for (std::size_t client = 0; client < demand.rtt_s.size(); ++client) {
     if (demand.rtt_s[client].size() != instance.servers.size()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("rtt_s of client {}: found {} servers, allowed are {}", client,
+      return Error{ErrorCode::kInvalidArgument, fmt::format("rtt_s of client {0}: must have {2} servers (got {1})", client,
                                                             demand.rtt_s[client].size(), instance.servers.size())};
     }
   }
   for (std::size_t r = 0; r < demand.request_clients.size(); ++r) {
     const int client = demand.request_clients[r];
     if (client < 0 || client >= static_cast<long>(demand.rtt_s.size())) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("client of request {}: found {}, allowed are 0 to {}", r, client,
+      return Error{ErrorCode::kInvalidArgument, fmt::format("client of request {0}: must be 0 to {2} (got {1})", r, client,
                                                             static_cast<long>(demand.rtt_s.size()) - 1)};
     }
   }

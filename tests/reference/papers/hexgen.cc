@@ -1,4 +1,4 @@
-// See hexgen.h.
+// Implements hexgen.h.
 #include "tests/reference/papers/hexgen.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask
                                   const search::Effort& effort, const HexgenOptions& options) {
   WINDLASS_RETURN_IF_ERROR(validate(cluster));
   const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
-  if (options.chains < 1) return wrong(fmt::format("chains: found {}, allowed is at least 1", options.chains));
-  if (options.idle < 1) return wrong(fmt::format("idle: found {}, allowed is at least 1", options.idle));
+  if (options.chains < 1) return wrong(fmt::format("chains: must be at least 1 (got {})", options.chains));
+  if (options.idle < 1) return wrong(fmt::format("idle: must be at least 1 (got {})", options.idle));
   const int groups = std::clamp(groups_by_memory(task, cluster), 1, cluster.gpus());
   std::vector<std::optional<GeneticChain>> done(static_cast<std::size_t>(options.chains));
   const auto run = [&](std::size_t index) {
@@ -64,8 +64,8 @@ Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask
     scheduled.groups = std::move(chain->evolved.groups);
     scheduled.table = std::move(chain->table);
   }
-  if (!scheduled.table) return Error{ErrorCode::kCancelled, "stopped before anything was placed"};
-  // Orders belong to phases, and here is none.
+  if (!scheduled.table) return Error{ErrorCode::kCancelled, "stopped before the first placement"};
+  // Orders belong to phases, which do not exist here.
   for (PlacedGroup& group : scheduled.groups) group.order = 0;
   return scheduled;
 }
@@ -76,7 +76,7 @@ Result<Offer> hexgen_plan(const Problem& problem, const search::Effort& effort, 
   auto scheduled = hexgen_schedule(*problem.cluster, task, problem.seed, effort, options);
   if (!scheduled.ok()) return scheduled.error().within(problem.name + ": hexgen");
   if (scheduled->flow == 0) {
-    if (scheduled->stopped) return Error{ErrorCode::kCancelled, "stopped before anything that serves was found"};
+    if (scheduled->stopped) return Error{ErrorCode::kCancelled, "stopped before a placement that serves was found"};
     return does_not_fit(problem, task, 1, "hexgen");
   }
   Offer plan;
@@ -85,7 +85,7 @@ Result<Offer> hexgen_plan(const Problem& problem, const search::Effort& effort, 
   for (const Chain& chain : plan.deployment.chains) plan.predicted.capacity_requests_per_s += chain.requests_per_s;
   plan.iterations = scheduled->steps;
   plan.stopped = scheduled->stopped;
-  plan.reasons.push_back(fmt::format("{} groups serve both phases by turns", plan.deployment.chains.size()));
+  plan.reasons.push_back(fmt::format("{} groups alternate between both phases", plan.deployment.chains.size()));
   complete(problem, plan);
   return plan;
 }

@@ -1,11 +1,10 @@
-// HexGen (Jiang et al., ICML 2024): groups of unlike GPUs that do prefill and decode on the same GPUs: what HexGen-2 is
-// compared with (Section 5.1, Table 3).
+// HexGen (Jiang et al., ICML 2024): groups of heterogeneous GPUs that do prefill and decode on the same GPUs. HexGen-2 is
+// compared with it (Section 5.1, Table 3).
 //
-// The cost model, the parallel strategies and the genetic search over groups are HexGen's; a group's requests/s are those of
-// one request's prompt after the other and decode in the largest batch that fits, by turns: 1 / (prefill + decode / batch), the
-// same strategy for both phases. HexGen's objective is the share of requests inside a deadline; where arrivals fill the
-// cluster, as in the comparison, that share grows with the sum of the groups' requests/s, which is what is searched for here.
-// Pure.
+// The cost model, the parallel strategies and the genetic search over groups are HexGen's. A group alternates between single
+// prompts and decode in the largest batch that fits: 1 / (prefill + decode / batch) requests/s, with the same strategy for both
+// phases. HexGen's objective is the share of requests within a deadline. If arrivals saturate the cluster, as in the
+// comparison, that share grows with the sum of the groups' requests/s, which is the objective here. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +16,10 @@ namespace windlass::hetero {
 struct HexgenOptions {
   double memory_share = 0.9;
   int chains = 2;
-  std::int64_t idle = 20'000;  // offspring in a row that may find nothing better
+  std::int64_t idle = 20'000;  // offspring in a row without improvement before the search ends
 };
 
-// The search alone; Scheduled::flow is the sum of the groups' capacities, units. Errors as of hexgen2_schedule().
+// The search alone; Scheduled::flow is the sum of the groups' capacities, units. Errors as in hexgen2_schedule().
 [[nodiscard]] Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask& task, std::uint64_t seed,
                                                 const search::Effort& effort, const HexgenOptions& options = {});
 

@@ -1,4 +1,4 @@
-// See hexgen2_bound.h.
+// Implements hexgen2_bound.h.
 #include "tests/reference/papers/hexgen2_bound.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ Result<double> flow_bound(const StrategyTable& table, int groups) {
       if (degree > most_on_a_node[kind]) break;
       const StageFigures& figures = table.figures(static_cast<int>(kind), degree);
       if (!std::isfinite(figures.prefill_layer_s)) continue;
-      // Groups whose fastest stage this is.
+      // Groups whose fastest stage is of this kind.
       const int prefills = program.add_variable({});
       all_groups.push_back({prefills, 1});
       prefill_gpus.push_back({prefills, static_cast<double>(degree)});

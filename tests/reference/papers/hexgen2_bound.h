@@ -1,10 +1,10 @@
-// An upper bound on the flow of any placement, by a fractional relaxation: what HexGen-2's search is measured by where
-// exhaustive search cannot go.
+// An upper bound on the flow of any placement, by a fractional relaxation. It measures HexGen-2's search where exhaustive
+// search is too slow.
 //
-// GPUs of a kind are divided freely, KV caches cross for nothing, and a group's layers all run on its fastest stage (a latency
-// is a weighted mean of its stages', so that is no slower). What stays: GPUs of each kind, memory for weights and caches, the
-// number of groups, and what batches save: a decode group's requests/s are a concave function of its batch, which tangents
-// bound. A linear program in numbers of groups and batches by kind and tensor parallelism. Pure.
+// Relaxed: GPUs of a kind are divided freely, KV transfers are free, and a group's layers all run on its fastest stage (a
+// latency is a weighted mean of its stages', so that is no slower). Kept: GPUs of each kind, memory for weights and caches, the
+// number of groups, and the gain of batches: a decode group's requests/s are a concave function of its batch, bounded by
+// tangents. A linear program in numbers of groups and batches by kind and tensor parallelism. Pure.
 #pragma once
 
 #include "planner/base/result.h"
@@ -12,7 +12,7 @@
 
 namespace windlass::hetero {
 
-// Requests/s that no placement of at most `groups` groups passes. Errors: those of mip::solve().
+// An upper bound in requests/s for placements of at most `groups` groups. Errors: those of mip::solve().
 [[nodiscard]] Result<double> flow_bound(const StrategyTable& table, int groups);
 
 }  // namespace windlass::hetero

@@ -1,4 +1,4 @@
-// The clairvoyant's bound and its search.
+// Tests of the clairvoyant's bound and its search.
 #include "tests/reference/autoscalers/baseline_clairvoyant.h"
 
 #include <cmath>
@@ -22,8 +22,8 @@ planner::LinearCoefficients lines() {
   return c;
 }
 
-// Given: a request of 100 + 3 tokens, alone. Expected: its prompt, and two decode iterations with 101 and 102 tokens of context
-// and a tenth of the constant each. Of a hundred requests the dearest is left out.
+// Given a single request of 100 + 3 tokens; expects its prompt, and two decode iterations with 101 and 102 tokens of context
+// and a tenth of the constant each. Given a hundred requests; expects the most expensive one to be left out.
 TEST(Clairvoyant, FloorIsTheWorkItself) {
   const workload::Request small{0, 1, 100, 3};
   const double small_s = 100 * 1e-4 + 203 * 1e-6 + 2 * (1e-3 + 0.02 / 10);
@@ -34,7 +34,7 @@ TEST(Clairvoyant, FloorIsTheWorkItself) {
   EXPECT_GT(work_floor_s(requests, lines(), 10, 1), 99 * small_s + 0.9);
 }
 
-// Given: one request in the middle of the second cell. Expected: its service time over the slots, in that cell and the next.
+// Given one request in the middle of the second cell; expects its service time divided by the slots, in that cell and the next.
 TEST(Clairvoyant, LoadIsTheTimeInSlots) {
   const planner::LinearModel model(lines());
   const double seconds = planner::worker_times(model, 2, {100, 300}).service_s;
@@ -47,8 +47,8 @@ TEST(Clairvoyant, LoadIsTheTimeInSlots) {
   EXPECT_NEAR(sum * 20, seconds, 1e-9);
 }
 
-// Given: a load of 2.5, then 7.5, then 2.5 workers, and runs that attain where at most one cell in a hundred lacks a worker.
-// Expected: what is found attains, costs no more than 3 and 8 workers, and not a worker less would do anywhere but in one cell.
+// Given a load of 2.5, then 7.5, then 2.5 workers, and runs that attain if at most one cell in a hundred lacks a worker;
+// expects a schedule that attains, costs no more than 3 and 8 workers, and cannot lose a worker anywhere except in one cell.
 TEST(Clairvoyant, FindsACheapSchedule) {
   std::vector<double> load(100, 2.5);
   for (std::size_t cell = 40; cell < 60; ++cell) load[cell] = 7.5;
@@ -74,8 +74,8 @@ TEST(Clairvoyant, FindsACheapSchedule) {
   EXPECT_GE(best.gpu_hours, 80 * 3 + 19 * 8 + 1);
 }
 
-// Given: runs that never attain. Expected: the one that attained most.
-TEST(Clairvoyant, SaysWhatCameNearest) {
+// Given runs that never attain; expects the one with the best attainment.
+TEST(Clairvoyant, ReturnsTheBestAttemptIfNoneAttains) {
   const auto run = [](std::vector<ScheduleStep> steps) {
     ScheduleTrial trial;
     trial.attainment = 0.5 + 0.01 * std::min(20, steps.front().workers);

@@ -1,4 +1,4 @@
-// What the tests of tests/reference/autoscalers share: an observation of one service, and a deployment of a small worker.
+// Shared by the tests of tests/reference/autoscalers: an observation of one service, and a deployment of a small worker.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace windlass::sim {
 
-// Prefill 0.1 ms a token and 10 ms, decode 1 ms a sequence and 20 ms; 10,000 tokens of KV cache.
+// Prefill 0.1 ms per token and 10 ms, decode 1 ms per sequence and 20 ms; 10,000 tokens of KV cache.
 inline const planner::LinearIterationModel& plain_model() {
   static const planner::LinearIterationModel model({{1e-4, 0, 0, 0.01}, {}}, {{0, 1e-3, 0, 0.02}, {}}, 10'000);
   return model;

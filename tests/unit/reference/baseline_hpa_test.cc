@@ -1,4 +1,4 @@
-// The formulas of the HorizontalPodAutoscaler and of KEDA by hand, and what both order.
+// Tests of the HorizontalPodAutoscaler's and KEDA's formulas by hand, and of their orders.
 #include "tests/reference/autoscalers/baseline_hpa.h"
 
 #include <vector>
@@ -18,8 +18,8 @@ HpaOptions target(double value) {
   return options;
 }
 
-// Given: 4 replicas with 10 requests each wanted. Expected: ceil(metric / 10), but 4 as long as the ratio is within 10 %.
-TEST(HpaRule, IsTheFormulaWithItsTolerance) {
+// Given 4 replicas and a target of 10 requests each; expects ceil(metric / 10), but 4 while the ratio is within 10 %.
+TEST(HpaRule, AppliesTheFormulaWithItsTolerance) {
   const auto next = [](double metric) {
     HpaRule rule(target(10));
     (void)rule.decide(0, 4, 40);
@@ -33,38 +33,38 @@ TEST(HpaRule, IsTheFormulaWithItsTolerance) {
   EXPECT_EQ(next(30), 3);
 }
 
-// Given: more is wanted than two or four times what is there. Expected: at most the larger of 4 and 100 % more in 15 s, and the
-// next 15 s again.
+// Given a target of more than two or four times the present replicas; expects at most the larger of 4 and 100 % more within 15
+// s, and the same in the next 15 s.
 TEST(HpaRule, GrowsByItsPolicies) {
   HpaRule rule(target(1));
   EXPECT_EQ(rule.decide(0, 1, 100), 5);
-  EXPECT_EQ(rule.decide(5, 5, 100), 5);  // still the same 15 s
+  EXPECT_EQ(rule.decide(5, 5, 100), 5);  // still within the same 15 s
   EXPECT_EQ(rule.decide(15, 5, 100), 10);
   EXPECT_EQ(rule.decide(30, 10, 100), 20);
   EXPECT_EQ(rule.decide(45, 20, 100), 40);
 }
 
-// Given: a first look that sees nothing yet. Expected: what is there stays for the window.
-TEST(HpaRule, BeginsWithWhatIsThere) {
+// Given a first reading without requests; expects the present replicas to stay for the window.
+TEST(HpaRule, KeepsTheFirstReplicasForTheWindow) {
   HpaRule rule(target(10));
   EXPECT_EQ(rule.decide(0, 8, 0), 8);
   EXPECT_EQ(rule.decide(299, 8, 0), 8);
   EXPECT_EQ(rule.decide(300, 8, 0), 1);
 }
 
-// Given: a metric that falls and then stays. Expected: the largest desired number of the last 300 s holds.
-TEST(HpaRule, ShrinksBehindItsWindow) {
+// Given a metric that falls and then stays; expects the largest desired number of the last 300 s to hold.
+TEST(HpaRule, HonoursTheScaleDownWindow) {
   HpaRule rule(target(10));
   EXPECT_EQ(rule.decide(0, 8, 80), 8);
   EXPECT_EQ(rule.decide(15, 8, 20), 8);
   EXPECT_EQ(rule.decide(30, 8, 50), 8);
   EXPECT_EQ(rule.decide(299, 8, 20), 8);
-  EXPECT_EQ(rule.decide(300, 8, 20), 5);  // what 50 wanted at 30 s
+  EXPECT_EQ(rule.decide(300, 8, 20), 5);  // the number for 50 at 30 s
   EXPECT_EQ(rule.decide(330, 5, 20), 2);
 }
 
-// Given: a window for growth too. Expected: the smallest desired number within it.
-TEST(HpaRule, GrowsBehindItsWindowWhereThereIsOne) {
+// Given a window for scaling up as well; expects the smallest desired number within it.
+TEST(HpaRule, HonoursAScaleUpWindow) {
   HpaOptions options = target(10);
   options.scale_up_window_s = 60;
   HpaRule rule(options);
@@ -74,7 +74,7 @@ TEST(HpaRule, GrowsBehindItsWindowWhereThereIsOne) {
   EXPECT_EQ(rule.decide(60, 2, 50), 5);
 }
 
-// Given: limits. Expected: never fewer or more.
+// Given limits; expects never fewer or more.
 TEST(HpaRule, KeepsItsLimits) {
   HpaOptions options = target(1);
   options.min_replicas = 2;
@@ -84,9 +84,9 @@ TEST(HpaRule, KeepsItsLimits) {
   EXPECT_EQ(rule.decide(1000, 6, 0), 2);
 }
 
-// Given: requests that wait at the gateway and in workers, and requests that run. Expected: each metric counts its own; workers
-// that start are replicas already, those that drain are none, and the gateway's slots are said once.
-TEST(BaselineHpa, OrdersWhatIsMissing) {
+// Given requests waiting at the gateway and in workers, and running requests; expects each metric to count its own. Starting
+// workers count as replicas, draining ones do not, and the gateway's slots are set once.
+TEST(BaselineHpa, StartsTheMissingReplicas) {
   const auto seen =
       observed(0, {ready_worker(0, 5, 2), worker_in(WorkerPhase::kStarting, 1), worker_in(WorkerPhase::kDraining, 2)}, 10);
   EXPECT_EQ(value_of(HpaMetric::kWaiting, seen.services.front()), 12);
@@ -100,8 +100,8 @@ TEST(BaselineHpa, OrdersWhatIsMissing) {
   EXPECT_TRUE(hpa.decide(observed(15, {ready_worker(0)}, 3)).slots.empty());
 }
 
-// Given: too many workers. Expected: those go first that start, then the emptiest, then the latest.
-TEST(BaselineDeployment, DrainsThoseThatGiveLeast) {
+// Given too many workers; expects the starting ones to go first, then the emptiest, then the latest.
+TEST(BaselineDeployment, DrainsTheLeastUsefulFirst) {
   BaselineDeployment deployment = plain_deployment();
   const auto seen =
       observed(0, {ready_worker(0, 4), ready_worker(1, 1), ready_worker(2, 1), worker_in(WorkerPhase::kStarting, 3)});
@@ -109,8 +109,8 @@ TEST(BaselineDeployment, DrainsThoseThatGiveLeast) {
   EXPECT_TRUE(deployment.scale_to(seen.services.front(), 4).drain.empty());
 }
 
-// Given: no requests, and minReplicaCount 0. Expected: the last replica stays for the cooldown, then goes; with the next
-// request one comes at the next poll, not before.
+// Given no requests, and minReplicaCount 0; expects the last replica to stay for the cooldown and then to go. The next request
+// starts one at the next poll, not before.
 TEST(BaselineKeda, GoesToZeroAndBack) {
   KedaOptions options;
   options.hpa = target(8);
@@ -123,8 +123,8 @@ TEST(BaselineKeda, GoesToZeroAndBack) {
   EXPECT_EQ(started(keda.decide(observed(345, {}, 5))), 1);
 }
 
-// Given: minReplicaCount 1 and 20 requests in flight, 8 a replica wanted. Expected: three replicas; without any, one stays.
-TEST(BaselineKeda, IsAnHpaFromOneOn) {
+// Given minReplicaCount 1, 20 requests in flight and a target of 8 per replica; expects three replicas; without requests, one.
+TEST(BaselineKeda, ActsAsAnHpaFromOneReplica) {
   KedaOptions options;
   options.hpa = target(8);
   BaselineKeda keda(plain_deployment(), options);
@@ -133,8 +133,8 @@ TEST(BaselineKeda, IsAnHpaFromOneOn) {
   EXPECT_EQ(later.drain.size(), 2u);
 }
 
-// Given: a schedule, and starts of 60 s. Expected: workers are started 60 s before they should be ready, and one that would
-// have to come back within that time stays.
+// Given a schedule, and a start-up time of 60 s; expects workers to start 60 s before they must be ready, and a worker that
+// would be needed again within that time to stay.
 TEST(BaselineSchedule, StartsInTime) {
   BaselineSchedule schedule(plain_deployment(), {{0, 1}, {100, 3}, {200, 1}, {240, 2}, {400, 1}});
   EXPECT_EQ(started(schedule.decide(observed(39, {ready_worker(0)}))), 0);

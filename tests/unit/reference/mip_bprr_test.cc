@@ -1,5 +1,5 @@
-// Tests of the MILP of joint block placement and request routing: worked cases, every placement and routing of small random
-// instances, and the fast algorithms, which must not beat it.
+// Tests of the MILP of joint block placement and request routing: worked cases, enumeration of small random instances, and the
+// fast algorithms, which must not beat it.
 #include <limits>
 #include <optional>
 
@@ -30,7 +30,7 @@ Server server(const char* name, double memory_gb, double block_s) {
   return server;
 }
 
-// Memory, caches and times in quarters and the like, so that no floor hangs on a rounding.
+// Memory, caches and times are simple fractions, so that no floor depends on rounding.
 Case random_case(Rng& rng, int max_servers, int max_blocks, int max_requests) {
   Case c;
   c.instance.blocks = static_cast<int>(rng.integer(1, max_blocks));
@@ -51,7 +51,7 @@ Case random_case(Rng& rng, int max_servers, int max_blocks, int max_requests) {
   return c;
 }
 
-// All ways through a placement, whatever their memory.
+// All routes through a placement, ignoring memory.
 std::vector<std::vector<int>> all_routes(const Instance& instance, const Placement& placement) {
   std::vector<std::vector<int>> routes;
   std::vector<int> route;
@@ -71,7 +71,7 @@ std::vector<std::vector<int>> all_routes(const Instance& instance, const Placeme
   return routes;
 }
 
-// What memory holds: Eq. 5 for whole routes.
+// Whether memory suffices: Eq. 5 for whole routes.
 bool memory_holds(const Instance& instance, const Placement& placement, const std::vector<std::vector<int>>& routes) {
   std::vector<double> used_gb;
   for (const BlockRange& range : placement) used_gb.push_back(instance.block_gb * range.blocks);
@@ -89,7 +89,7 @@ bool memory_holds(const Instance& instance, const Placement& placement, const st
   return true;
 }
 
-// The least total time over all placements and all ways to route the requests.
+// The least total time over all placements and all routings of the requests.
 std::optional<double> best_by_enumeration(const Case& c) {
   std::optional<double> best;
   each_placement(c.instance, 0, [&](const Placement& placement) {
@@ -115,7 +115,7 @@ std::optional<double> best_by_enumeration(const Case& c) {
   return best;
 }
 
-// One server that holds all: one hop, RTT + tau L for each request.
+// Given one server that holds all blocks; expects one hop, RTT + tau L for each request.
 TEST(BprrMilp, UsesTheOnlyServer) {
   Case c;
   c.instance.blocks = 3;
@@ -129,7 +129,7 @@ TEST(BprrMilp, UsesTheOnlyServer) {
   EXPECT_EQ(result->placement, (Placement{{1, 3}}));
   EXPECT_EQ(result->routes, (std::vector<std::vector<int>>{{0}, {0}}));
   EXPECT_NEAR(result->total_s, 0.125 + 1 + 2 * 1.5, 1e-9);
-  // Two requests take 6 caches of a quarter: with less memory than 4.5 GB they do not fit.
+  // Two requests need 6 caches of a quarter GB: with less than 4.5 GB of memory they do not fit.
   c.instance.servers[0].memory_gb = 4.25;
   const auto none = optimal_placement_and_routes(c.instance, c.demand);
   ASSERT_TRUE(none.ok());
@@ -137,8 +137,8 @@ TEST(BprrMilp, UsesTheOnlyServer) {
   EXPECT_TRUE(none->proved);
 }
 
-// The memory contention of Theorem 3.2: two blocks, a fast server with room for one block and one request, a slow one with room
-// for all. One request takes the fast server for a block, the other cannot.
+// Given the memory contention of Theorem 3.2: two blocks, a fast server with room for one block and one request, a slow one
+// with room for all; expects one request to use the fast server for a block, the other not.
 TEST(BprrMilp, SharesScarceMemory) {
   Case c;
   c.instance.blocks = 2;
@@ -151,8 +151,8 @@ TEST(BprrMilp, SharesScarceMemory) {
   EXPECT_NEAR(result->total_s, (0.125 + 1) + 2, 1e-9);
 }
 
-// Random instances of up to 3 servers, 4 blocks and 3 requests of two clients: feasible exactly when some placement and
-// routing is, with the same least time; what is returned is itself feasible and takes the time that is said.
+// Given random instances of up to 3 servers, 4 blocks and 3 requests of two clients; expects a result exactly if some placement
+// and routing is feasible, with the same least time. The result is itself feasible and takes the reported time.
 TEST(BprrMilp, AgreesWithEnumeration) {
   int feasible = 0, infeasible = 0, shared = 0;
   for (std::uint64_t seed = 0; seed < effort(30U, 300U); ++seed) {
@@ -186,8 +186,8 @@ TEST(BprrMilp, AgreesWithEnumeration) {
   EXPECT_GT(shared, effort(1, 10)) << "no instance in which requests had to part: memory was never scarce";
 }
 
-// CG-BP for |R| requests with each client's shortest path is feasible (Lemma 3.4), so it never beats the MILP; with one client
-// and ample memory for everything on the fastest server, both come to the same.
+// Given CG-BP for |R| requests with each client's shortest path, which is feasible (Lemma 3.4); expects it never to beat the
+// MILP. Given one client and memory for everything on the fastest server; expects equal results.
 TEST(BprrMilp, IsNeverBeatenByCgBpWithShortestPaths) {
   int compared = 0, equal = 0;
   for (std::uint64_t seed = 0; seed < effort(40U, 300U); ++seed) {
@@ -222,7 +222,7 @@ TEST(BprrMilp, IsNeverBeatenByCgBpWithShortestPaths) {
   EXPECT_LT(equal, compared);
 }
 
-// A demand that does not fit the instance: named.
+// Given a demand that does not match the instance; expects an error that names it.
 TEST(BprrMilp, RejectsBadDemand) {
   Case c;
   c.instance.blocks = 1;
@@ -231,13 +231,13 @@ TEST(BprrMilp, RejectsBadDemand) {
   c.instance.servers = {server("only", 4, 1)};
   const auto rtts = optimal_placement_and_routes(c.instance, {{{1, 2}}, {0}});
   ASSERT_FALSE(rtts.ok());
-  EXPECT_THAT(rtts.error().message, HasSubstr("rtt_s of client 0: found 2 servers, allowed are 1"));
+  EXPECT_THAT(rtts.error().message, HasSubstr("rtt_s of client 0: must have 1 servers (got 2)"));
   const auto client = optimal_placement_and_routes(c.instance, {{{1}}, {0, 1}});
   ASSERT_FALSE(client.ok());
-  EXPECT_THAT(client.error().message, HasSubstr("client of request 1: found 1, allowed are 0 to 0"));
+  EXPECT_THAT(client.error().message, HasSubstr("client of request 1: must be 0 to 0 (got 1)"));
 }
 
-// A route's time: hops in order with all blocks, or none.
+// Given routes; expects the time of hops in order with all blocks, or none.
 TEST(BprrMilp, RouteTimesFollowEq4) {
   Instance instance;
   instance.blocks = 3;

@@ -1,5 +1,5 @@
-// What strangers may send to each of the programs: all are asked the same, none ends, and honest requests are answered
-// meanwhile.
+// Malformed and hostile requests to each of the programs: all respond in the same way, none crashes, and valid requests are
+// answered meanwhile.
 #include <algorithm>
 #include <set>
 
@@ -39,7 +39,7 @@ class Abuse : public ::testing::Test {
     return {now.begin(), now.end()};
   }
 
-  // Each program on a connection of its own, and the whole way of a request.
+  // Each program on its own connection, and a request through the whole system.
   void expect_honest_answers(const std::string& when) {
     for (const auto& [name, port] : ports_) {
       const std::string path = name == "gateway" ? "/v1/models" : "/metrics";
@@ -59,7 +59,7 @@ class Abuse : public ::testing::Test {
   std::set<int> before_;
 };
 
-// Given what is no request after RFC 9112, or is too large; every program says so with the same status and closes.
+// Given requests that are invalid by RFC 9112 or too large; expects every program to respond with the same status and to close.
 TEST_F(Abuse, WhatIsNoRequest) {
   const std::string host = "Host: a\r\n";
   const std::string chunked = "POST /v1/completions HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n";
@@ -97,10 +97,10 @@ TEST_F(Abuse, WhatIsNoRequest) {
   }
 }
 
-// Given connections that send nothing, half a head or half a body, more than any of these programs has threads; whoever asks
-// for something is answered.
+// Given more connections that send nothing, half a head or half a body than any program has threads; expects valid requests to
+// be answered.
 TEST_F(Abuse, WhoWaits) {
-  constexpr int kEach = 60;  // of each kind; with 1024 open files there is room for them
+  constexpr int kEach = 60;  // of each kind; fits within 1024 open files
   std::vector<Connection> held;
   for (const auto& [name, port] : ports_) {
     for (int i = 0; i < kEach; ++i) {
@@ -114,7 +114,7 @@ TEST_F(Abuse, WhoWaits) {
   expect_honest_answers("with connections that wait");
 }
 
-// Given the chat requests that ended every worker; each is answered, by the worker that was there before.
+// Given chat requests that used to crash every worker; expects each to be answered by the same worker process.
 TEST_F(Abuse, ChatRequestsThatEndedWorkers) {
   const auto chat_with = [](const std::string& member) {
     return R"({"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":"hi"}],)" + member + "}";
