@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/free_port.h"
 #include "tests/loopback.h"
 #include "tests/process/gateway/real_workers.h"
 
@@ -29,8 +30,9 @@ class SplitSystem : public RealWorkers {
     std::vector<dispatch::Chain> chains;
     for (const char* role : {"prefill", "decode"}) {
       for (int i = 0; i < 2; ++i) {
-        const std::string port = std::to_string(windlass::free_port());
-        const std::string listen = host_ == "127.0.0.1" ? host_ : "[::]";  // the test itself asks over IPv4
+        const bool four = host_ == "127.0.0.1";
+        const std::string port = std::to_string(four ? windlass::free_port() : free_port_of_both_families());
+        const std::string listen = four ? host_ : "[::]";  // the test itself asks over IPv4
         workers_.push_back({std::stoi(port), start_at(std::stoi(port), {"--role", role, "--listen", listen + ":" + port})});
         const dispatch::Role is = role == std::string("prefill") ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
         chains.push_back(in_role(is, chain(role + std::to_string(i), host_ + ":" + port, 1 + i, 4)));

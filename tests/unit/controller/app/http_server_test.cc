@@ -18,7 +18,7 @@ TEST(ControllerHttp, ListensOnIpv6) {
   RoutingPublisher publisher;
   metrics::Registry registry;
   HttpServer server(publisher, registry, {}, [] {});
-  const std::string address = "[::1]:" + std::to_string(free_port());
+  const std::string address = "[::1]:" + std::to_string(free_port_of_both_families());
   const auto opened = server.open(address);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   kube::CurlTransport client{kube::CurlOptions{}};

@@ -71,7 +71,7 @@ LocalRun::LocalRun(std::vector<std::string> attach)
 }
 
 void LocalRun::start(int workers) {
-  port_ = windlass::free_port();
+  port_ = host_ == "[::1]" ? free_port_of_both_families() : windlass::free_port();
   command_ = {"up", "-f", folder_.file("tiny.yaml", yaml(workers, "Auto")), "--gpus", "4"};
   launch();
 }
