@@ -70,23 +70,22 @@ Result<SeenLatencies> read_latencies(const Exposition& page, const GatewayLatenc
   }
   std::map<std::string_view, std::vector<LatencyInterval>> by_model;
   for (const Sample* sample : page.find(latency.bin, match)) {
-    const auto above_s = end_of(*sample, "gt"), most_s = end_of(*sample, "le");
-    if (!above_s || !most_s || !(*above_s >= 0) || !(*above_s < *most_s))
+    const auto above_s = end_of(*sample, "gt"), max_s = end_of(*sample, "le");
+    if (!above_s || !max_s || !(*above_s >= 0) || !(*above_s < *max_s))
       return bad_bins(fmt::format("{}: labels gt and le: must be numbers of at least 0, gt less than le", latency.bin));
     if (!std::isfinite(sample->value) || sample->value < 0)
       return bad_bins(fmt::format("{}: must be a count (got {})", latency.bin, sample->value));
     const auto model = sample->labels.find("model");
-    by_model[model == sample->labels.end() ? "" : std::string_view(model->second)].push_back(
-        {*above_s, *most_s, sample->value});
+    by_model[model == sample->labels.end() ? "" : std::string_view(model->second)].push_back({*above_s, *max_s, sample->value});
   }
   LatencyCounts counts;
   for (auto& [model, intervals] : by_model) {
     const LatencyCounts one(std::move(intervals));
     const auto& sorted = one.intervals();
     const auto overlap = std::adjacent_find(
-        sorted.begin(), sorted.end(), [](const LatencyInterval& a, const LatencyInterval& b) { return b.above_s < a.most_s; });
+        sorted.begin(), sorted.end(), [](const LatencyInterval& a, const LatencyInterval& b) { return b.above_s < a.max_s; });
     if (overlap != sorted.end())
-      return bad_bins(fmt::format("{}: bins must not overlap (gt {}, le {})", latency.bin, overlap->above_s, overlap->most_s));
+      return bad_bins(fmt::format("{}: bins must not overlap (gt {}, le {})", latency.bin, overlap->above_s, overlap->max_s));
     counts.add(one);
   }
   if (counts.total() != *total)

@@ -13,7 +13,7 @@ namespace {
 constexpr double kMaxRelativeError = 0.05;  // largest error of a value that stands for an interval
 
 bool before(const LatencyInterval& a, const LatencyInterval& b) {
-  return std::tie(a.above_s, a.most_s) < std::tie(b.above_s, b.most_s);
+  return std::tie(a.above_s, a.max_s) < std::tie(b.above_s, b.max_s);
 }
 
 // The latency at that rank if every latency were at the given end of its interval. REQUIRES: not empty.
@@ -85,11 +85,11 @@ std::optional<Percentile> LatencyCounts::percentile(double percent) const {
   // end.
   const double rank = percent / 100 * total() * (1 - 1e-12);  // 0.07 * 100 is slightly more than 7
   const double least_s = at_rank(intervals_, &LatencyInterval::above_s, rank);
-  const double most_s = at_rank(intervals_, &LatencyInterval::most_s, rank);
-  if (std::isinf(most_s)) return Percentile{least_s, Bound::kAbove};
+  const double max_s = at_rank(intervals_, &LatencyInterval::max_s, rank);
+  if (std::isinf(max_s)) return Percentile{least_s, Bound::kAbove};
   // This value has the same relative error at both ends, the smallest possible.
-  if (most_s - least_s <= kMaxRelativeError * (most_s + least_s)) return Percentile{least_s * (2 / (1 + least_s / most_s))};
-  return Percentile{most_s, Bound::kBelow};
+  if (max_s - least_s <= kMaxRelativeError * (max_s + least_s)) return Percentile{least_s * (2 / (1 + least_s / max_s))};
+  return Percentile{max_s, Bound::kBelow};
 }
 
 }  // namespace windlass::metrics

@@ -20,10 +20,10 @@ struct Percentile {
   bool operator==(const Percentile&) const = default;
 };
 
-// `count` latencies were above above_s and at most most_s, which may be +Inf.
+// `count` latencies were above above_s and at most max_s, which may be +Inf.
 struct LatencyInterval {
   double above_s = 0;
-  double most_s = 0;
+  double max_s = 0;
   double count = 0;
 
   bool operator==(const LatencyInterval&) const = default;

@@ -23,7 +23,7 @@ bool answer_split(SplitQuestions& questions, const SideThread::Stop& stop) {
   if (!question) return false;
   search::Effort effort;
   effort.stop = stop;
-  effort.most_iterations = kMaxIterations;
+  effort.max_iterations = kMaxIterations;
   const auto advice = search::split_advice(question->service, question->classes, effort);
   if (!advice.ok()) return true;  // shutting down
   const planner::ServiceId& id = question->service.id;

@@ -370,9 +370,9 @@ Result<void> decide_until_stopped(Controller& controller, Parts& parts, HttpServ
     server.set_ready(parts.store().synced() && parts.runtime().synced());
     server.flush();
 
-    WINDLASS_ASSIGN_OR_RETURN(const double most_s, wait_s(outcome, tick_s, shown));
+    WINDLASS_ASSIGN_OR_RETURN(const double max_s, wait_s(outcome, tick_s, shown));
     const double renew_s = parts.leadership().next_step_at() - now().monotonic_s;
-    waker.wait(kLeastStepGapS, std::clamp(renew_s, 0.0, most_s));
+    waker.wait(kLeastStepGapS, std::clamp(renew_s, 0.0, max_s));
   }
   return {};
 }

@@ -22,7 +22,7 @@ namespace windlass::kube {
 namespace {
 
 constexpr std::size_t kMaxIdleConnections = 64;
-constexpr int kPollAtMost_ms = 1000;
+constexpr int kMaxPoll_ms = 1000;
 
 // "http://10.0.0.1:9400/metrics" -> "http://10.0.0.1:9400".
 std::string_view origin_of(std::string_view url) {
@@ -240,7 +240,7 @@ class CurlTransport::Impl::Batch {
       if (in_flight_.empty()) continue;
       int running = 0;
       curl_multi_perform(multi_, &running);
-      if (!take_ended()) curl_multi_poll(multi_, nullptr, 0, kPollAtMost_ms, nullptr);
+      if (!take_ended()) curl_multi_poll(multi_, nullptr, 0, kMaxPoll_ms, nullptr);
     }
     return std::move(results_);
   }
@@ -374,7 +374,7 @@ void CurlTransport::Impl::reap() {
 
 // Ends the streams whose head is late. Returns when to check again.
 double CurlTransport::Impl::check_heads(double now_s) {
-  double next_s = now_s + kPollAtMost_ms / 1000.0;
+  double next_s = now_s + kMaxPoll_ms / 1000.0;
   for (auto it = streams_.begin(); it != streams_.end();) {
     auto current = it++;
     OpenStream& stream = current->second;

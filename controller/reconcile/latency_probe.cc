@@ -136,8 +136,8 @@ Result<std::vector<planner::MeasuredIteration>> probe_worker(kube::HttpTransport
   Probe probe(transport, clock, question, nonce, stop);
   const int batch = std::clamp(question.max_concurrency, 1, kProbedBatch);
   // A word has at most four tokens.
-  const int most_words = static_cast<int>(std::clamp(question.max_context_tokens / 5, 2.0, double{kLongWords}));
-  const int few_words = std::min(kShortWords, std::max(1, most_words / 2));
+  const int max_words = static_cast<int>(std::clamp(question.max_context_tokens / 5, 2.0, double{kLongWords}));
+  const int few_words = std::min(kShortWords, std::max(1, max_words / 2));
   // The first request pays for warm-up and for opening connections, so discard it.
   WINDLASS_RETURN_IF_ERROR(probe.ask(1, few_words, 2, 1, kWarmUpTimeoutS));
   WINDLASS_RETURN_IF_ERROR(probe.ask(batch, few_words, 2, 1, kWarmUpTimeoutS));
@@ -148,7 +148,7 @@ Result<std::vector<planner::MeasuredIteration>> probe_worker(kube::HttpTransport
     if (error.code == ErrorCode::kCancelled) return error;
     return measured;
   };
-  const int words_in_time = static_cast<int>(std::min<double>(most_words, kLongPromptS * few_words / few.seconds));
+  const int words_in_time = static_cast<int>(std::min<double>(max_words, kLongPromptS * few_words / few.seconds));
   if (words_in_time >= 2 * few_words) {
     const auto many = probe.ask(1, words_in_time, 1);
     if (!many.ok()) return stopped_at(many.error());

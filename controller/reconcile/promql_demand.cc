@@ -14,7 +14,7 @@ namespace {
 using metrics::PromqlSample;
 using planner::Reading;
 
-constexpr double kSampleMostS = 30;  // a gateway that Prometheus has not scraped for this long counts as not scraped
+constexpr double kSampleMaxS = 30;  // a gateway that Prometheus has not scraped for this long counts as not scraped
 constexpr double kArrivalsHistoryS = 60;
 
 constexpr const char* kStarted = "windlass_gateway_requests_started_total";
@@ -150,13 +150,13 @@ bool PromqlDemand::take_presence(const Samples& presence, std::size_t gateways, 
   std::size_t scraped = 0;
   for (const PromqlSample& sample : presence) {
     const double age_s = std::max(0.0, sample.at_s - sample.value);
-    if (!(age_s <= kSampleMostS)) continue;
+    if (!(age_s <= kSampleMaxS)) continue;
     ++scraped;
     oldest_s = std::max(oldest_s, age_s);
   }
   if (scraped == 0 || scraped < gateways) {
-    fail(fmt::format("Prometheus: must have scraped all {} gateways in the last {} s (got {})", gateways, kSampleMostS,
-                     scraped));
+    fail(
+        fmt::format("Prometheus: must have scraped all {} gateways in the last {} s (got {})", gateways, kSampleMaxS, scraped));
     return false;
   }
   // Network delay makes the same scrape look some milliseconds older or younger; never let a reading go backwards.

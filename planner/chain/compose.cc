@@ -62,9 +62,9 @@ class CapacitySearch {
  private:
   struct Candidate {
     int capacity;
-    double floor_s;          // lower bound of the mean response; infinite: certainly unstable
-    double most_rate_per_s;  // upper bound of the total service rate
-    double surrogate;        // c K(c); infinite if undefined
+    double floor_s;         // lower bound of the mean response; infinite: certainly unstable
+    double max_rate_per_s;  // upper bound of the total service rate
+    double surrogate;       // c K(c); infinite if undefined
   };
 
   // Collects every c at which GBP-CR's placement changes. Between two of them the chains are the same, so the smallest c
@@ -125,11 +125,11 @@ class CapacitySearch {
   // No c is sufficient: choose the one with the largest rate.
   [[nodiscard]] std::optional<int> largest_rate() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const auto& a, const auto& b) { return a.most_rate_per_s > b.most_rate_per_s; });
+                     [](const auto& a, const auto& b) { return a.max_rate_per_s > b.max_rate_per_s; });
     std::vector<std::pair<int, double>> rates;
     double largest_per_s = 0;
     for (const Candidate& candidate : candidates_) {
-      if (candidate.most_rate_per_s * kSlack < largest_per_s) break;
+      if (candidate.max_rate_per_s * kSlack < largest_per_s) break;
       allocate(candidate.capacity);
       double rate_per_s = 0;
       while (const auto found = finder_.next()) rate_per_s += found->capacity / found->service_time_s;

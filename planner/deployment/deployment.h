@@ -37,7 +37,7 @@ struct Yield {
   double service_rate_per_s = 0;     // requests per second of one slot, at a full batch (mu)
   std::int64_t kv_cache_tokens = 0;  // KV cache of one worker
   // Eq. 1 to 3 of one worker, in steps of two digits, for gateways that place requests by length. All 0: unknown.
-  dispatch::PackingModel packing{.kv_request_tokens = 0, .most_requests = 0};
+  dispatch::PackingModel packing{.kv_request_tokens = 0, .max_requests = 0};
 
   bool operator==(const Yield&) const = default;
 };

@@ -12,10 +12,10 @@ namespace {
 
 PackingModel model_of(const ChainState& chain) {
   PackingModel model;
-  model.most_requests = chain.capacity;
+  model.max_requests = chain.capacity;
   if (chain.packing == nullptr) return model;
   model = *chain.packing;
-  model.most_requests = std::min(model.most_requests, chain.capacity);
+  model.max_requests = std::min(model.max_requests, chain.capacity);
   return model;
 }
 

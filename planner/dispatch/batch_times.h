@@ -42,9 +42,9 @@ struct BatchTimes {
 [[nodiscard]] BatchTimes batch_times(const PackingModel& model);
 
 // T of a request in seconds (Eq. 5 and 6). The batch is the number of such requests that fit in a cache of `kv_tokens` (0: no
-// limit). It is at least 1, at most `most_requests` (a limit that the paper omits), and need not be whole. `phase`: the part of
-// the request that is served here. REQUIRES: tokens >= 1, most_requests >= 1.
-[[nodiscard]] double request_workload_s(const BatchTimes& times, double kv_tokens, double most_requests, double input_tokens,
+// limit). It is at least 1, at most `max_requests` (a limit that the paper omits), and need not be whole. `phase`: the part of
+// the request that is served here. REQUIRES: tokens >= 1, max_requests >= 1.
+[[nodiscard]] double request_workload_s(const BatchTimes& times, double kv_tokens, double max_requests, double input_tokens,
                                         double output_tokens, PackingPhase phase = PackingPhase::kBoth);
 
 }  // namespace windlass::dispatch

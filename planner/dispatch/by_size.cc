@@ -22,7 +22,7 @@ double worker_seconds(const PackingModel& model, const PackingRules& rules, int 
   if (model.kv_capacity_tokens > 0 && whole > model.kv_capacity_tokens) return std::numeric_limits<double>::infinity();
   const double context = input + output / 2;
   const double each_s = model.decode_request_s + model.context_token_s * context;
-  double batch = model.most_requests;
+  double batch = model.max_requests;
   if (model.kv_capacity_tokens > 0) batch = std::min(batch, model.kv_capacity_tokens / (context + model.kv_request_tokens));
   if (rules.tpot_s > 0 && each_s > 0) batch = std::min(batch, (rules.tpot_s - model.decode_s) / each_s);
   batch = std::max(1.0, batch);

@@ -14,11 +14,11 @@ void HuaweiPolicy::set(Instance& instance, const ChainState& state) {
   if (state.capacity > 0) instance.slots_s = 1 / (state.service_rate_per_s * state.capacity);
   instance.times = {};
   instance.kv_tokens = 0;
-  instance.most_requests = std::max(1, state.capacity);
+  instance.max_requests = std::max(1, state.capacity);
   if (state.packing == nullptr) return;
   instance.times = batch_times(*state.packing);
   instance.kv_tokens = state.packing->kv_capacity_tokens;
-  instance.most_requests = std::max(1, std::min(state.packing->most_requests, state.capacity));
+  instance.max_requests = std::max(1, std::min(state.packing->max_requests, state.capacity));
 }
 
 void HuaweiPolicy::reset(std::span<const ChainState> chains) {
@@ -77,7 +77,7 @@ double HuaweiPolicy::load_of(const Instance& instance) const {
 double HuaweiPolicy::time_of(const Instance& instance, int input_tokens, int output_tokens) const {
   if (rules_.memory_only) return 1;
   if (!instance.times.known()) return instance.slots_s;
-  return request_workload_s(instance.times, instance.kv_tokens, instance.most_requests, input_tokens, output_tokens,
+  return request_workload_s(instance.times, instance.kv_tokens, instance.max_requests, input_tokens, output_tokens,
                             rules_.phase);
 }
 

@@ -87,7 +87,7 @@ class HuaweiPolicy final : public DispatchPolicy, public RequestTracker {
     double slots_s = 0;  // 1 / (service_rate x capacity)
     BatchTimes times;
     double kv_tokens = 0;  // 0: unknown
-    double most_requests = 1;
+    double max_requests = 1;
     // Of the requests reported to the policy.
     double told_load = 0;
     double told_tokens = 0;

@@ -33,10 +33,10 @@ PackedWorker::PackedWorker(const PackingModel& model, const PackingRules& rules)
 void PackedWorker::set_model(const PackingModel& model) {
   model_ = model;
   const double left_s = std::max(1e-9, rules_.tpot_s - model.decode_s);  // no time left: only empty workers take requests
-  most_context_ = model.context_token_s > 0 ? left_s / model.context_token_s : kUnbounded;
-  if (model.kv_capacity_tokens > 0) most_context_ = std::min(most_context_, model.kv_capacity_tokens);
-  most_batch_ = model.decode_request_s > 0 ? left_s / model.decode_request_s : kUnbounded;
-  most_batch_ = std::min(most_batch_, static_cast<double>(std::max(1, model.most_requests)));
+  max_context_ = model.context_token_s > 0 ? left_s / model.context_token_s : kUnbounded;
+  if (model.kv_capacity_tokens > 0) max_context_ = std::min(max_context_, model.kv_capacity_tokens);
+  max_batch_ = model.decode_request_s > 0 ? left_s / model.decode_request_s : kUnbounded;
+  max_batch_ = std::min(max_batch_, static_cast<double>(std::max(1, model.max_requests)));
   weigh();
 }
 
@@ -60,7 +60,7 @@ PackedWorker::Entry PackedWorker::take(Handle request) {
 }
 
 void PackedWorker::weigh() {
-  const double batch = static_cast<double>(entries_.size()) / most_batch_, context = context_ / most_context_;
+  const double batch = static_cast<double>(entries_.size()) / max_batch_, context = context_ / max_context_;
   norm_ = std::sqrt(batch * batch + context * context);
 }
 
@@ -142,7 +142,7 @@ std::optional<PackedWorker::Overdue> PackedWorker::overdue() const {
 }
 
 double PackedWorker::context_limit(int requests) const {
-  if (requests > model_.most_requests) return -kUnbounded;
+  if (requests > model_.max_requests) return -kUnbounded;
   if (rules_.phase == PackingPhase::kPrefill || model_.context_token_s <= 0) return kUnbounded;
   return (rules_.theta * rules_.tpot_s - model_.decode_s - model_.decode_request_s * requests) / model_.context_token_s;
 }

@@ -36,7 +36,7 @@ struct PackingModel {
   double decode_s = 0;            // c3
   double kv_capacity_tokens = 0;  // M; 0: no constraint
   double kv_request_tokens = 16;  // j: paging rounds up by at most one block
-  int most_requests = 256;        // maximum of concurrent requests in the engine
+  int max_requests = 256;         // maximum of concurrent requests in the engine
   // Additional terms of Huawei's lines (batch_times.h); packing ignores them.
   double prefill_request_s = 0;  // p2
   double prefill_length_s = 0;   // p3
@@ -46,7 +46,7 @@ struct PackingModel {
 };
 
 // The model as seen by a gateway that has a share of the worker's slots, if other gateways load theirs alike: each of its
-// tokens costs as much as those of all gateways together, and it may use its share of the cache. most_requests stays the same.
+// tokens costs as much as those of all gateways together, and it may use its share of the cache. max_requests stays the same.
 // REQUIRES: 0 < share <= 1.
 [[nodiscard]] PackingModel shared(const PackingModel& model, double share);
 
@@ -158,7 +158,7 @@ class PackedWorker {
   double earliest_deadline_s_ = 0;  // of the entries, minus earned_s_; infinite if nothing decodes
   std::int64_t iteration_ = 0;
   double norm_ = 0;
-  double most_context_ = 0, most_batch_ = 0;  // maxima by Eq. 4 alone
+  double max_context_ = 0, max_batch_ = 0;  // maxima by Eq. 4 alone
 };
 
 }  // namespace windlass::dispatch

@@ -24,7 +24,7 @@ constexpr auto json_fields(JsonType<PackingModel>) {
                      amount("contextTokenS", &T::context_token_s), amount("decodeRequestS", &T::decode_request_s),
                      amount("decodeS", &T::decode_s), amount("kvCapacityTokens", &T::kv_capacity_tokens),
                      amount("kvRequestTokens", &T::kv_request_tokens),
-                     field("mostRequests", &T::most_requests, 0, kLargestCount))
+                     field("mostRequests", &T::max_requests, 0, kLargestCount))
       .passing_over_unknown_keys();
 }
 

@@ -141,7 +141,7 @@ std::vector<IterationObservation> observations_of(const std::vector<MeasuredIter
 
 void IterationWindows::begin(const WorkerCounters& now) {
   first_ = now;
-  least_running_ = most_running_ = running_sum_ = running_squares_ = 0;
+  least_running_ = max_running_ = running_sum_ = running_squares_ = 0;
   readings_ = busy_ = 0;
   waited_ = false;
 }
@@ -159,7 +159,7 @@ std::vector<IterationObservation> IterationWindows::take(const WorkerCounters& n
   waited_ = waited_ || !now.waiting || *now.waiting > 0;
   if (now.running && *now.running > 0) {
     least_running_ = busy_ == 0 ? *now.running : std::min(least_running_, *now.running);
-    most_running_ = std::max(most_running_, *now.running);
+    max_running_ = std::max(max_running_, *now.running);
     running_sum_ += *now.running;
     running_squares_ += *now.running * *now.running;
     ++busy_;
@@ -187,7 +187,7 @@ std::vector<IterationObservation> IterationWindows::close(const WorkerCounters& 
   }
   if (!(batch >= 1)) return {};
 
-  const double spread = running_sum_ > 0 ? (most_running_ - least_running_) * busy_ / running_sum_ : 0;
+  const double spread = running_sum_ > 0 ? (max_running_ - least_running_) * busy_ / running_sum_ : 0;
   const double late = now.gaps_at_end ? kSpreadNoise * spread : 0;
   std::vector<IterationObservation> out;
   if (window.any_gap()) out.push_back(mean_gap(window, batch, late));

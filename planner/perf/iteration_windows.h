@@ -80,7 +80,7 @@ class IterationWindows {
   std::optional<WorkerCounters> first_;
   std::optional<double> last_at_s_;
   double warm_at_s_ = 0;
-  double least_running_ = 0, most_running_ = 0, running_sum_ = 0, running_squares_ = 0;
+  double least_running_ = 0, max_running_ = 0, running_sum_ = 0, running_squares_ = 0;
   int readings_ = 0, busy_ = 0;
   bool waited_ = false;  // or may have waited: it does not report it
 };

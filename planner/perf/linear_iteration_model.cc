@@ -50,11 +50,11 @@ Result<FittedPhase> fit_phase(const std::vector<PhaseSample>& samples, Terms ter
     PhaseRange& range = phase.range;
     if (i == 0) range = {sample.sequences, sample.sequences, mean, mean, sample.tokens, sample.tokens};
     range.fewest_sequences = std::min(range.fewest_sequences, sample.sequences);
-    range.most_sequences = std::max(range.most_sequences, sample.sequences);
+    range.max_sequences = std::max(range.max_sequences, sample.sequences);
     range.fewest_mean_tokens = std::min(range.fewest_mean_tokens, mean);
-    range.most_mean_tokens = std::max(range.most_mean_tokens, mean);
+    range.max_mean_tokens = std::max(range.max_mean_tokens, mean);
     range.fewest_tokens = std::min(range.fewest_tokens, sample.tokens);
-    range.most_tokens = std::max(range.most_tokens, sample.tokens);
+    range.max_tokens = std::max(range.max_tokens, sample.tokens);
   }
   WINDLASS_ASSIGN_OR_RETURN(LinearFit fit, fit_linear(features, targets, options));
   Eigen::Index column = 0;
@@ -69,8 +69,8 @@ Result<FittedPhase> fit_phase(const std::vector<PhaseSample>& samples, Terms ter
 
 bool PhaseRange::covers(double sequences, double tokens) const {
   const double mean = tokens / sequences;
-  return fewest_sequences <= sequences && sequences <= most_sequences && fewest_mean_tokens <= mean &&
-         mean <= most_mean_tokens && fewest_tokens <= tokens && tokens <= most_tokens;
+  return fewest_sequences <= sequences && sequences <= max_sequences && fewest_mean_tokens <= mean && mean <= max_mean_tokens &&
+         fewest_tokens <= tokens && tokens <= max_tokens;
 }
 
 double LinearIterationModel::iteration_s(const Batch& batch) const {

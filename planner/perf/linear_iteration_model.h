@@ -43,9 +43,9 @@ struct PhaseCoefficients {
 
 // The range of the samples of one phase.
 struct PhaseRange {
-  double fewest_sequences = 0, most_sequences = 0;
-  double fewest_mean_tokens = 0, most_mean_tokens = 0;
-  double fewest_tokens = 0, most_tokens = 0;  // summed over the batch
+  double fewest_sequences = 0, max_sequences = 0;
+  double fewest_mean_tokens = 0, max_mean_tokens = 0;
+  double fewest_tokens = 0, max_tokens = 0;  // summed over the batch
 
   [[nodiscard]] bool covers(double sequences, double tokens) const;
   bool operator==(const PhaseRange&) const = default;

@@ -117,10 +117,10 @@ double OperatorModel::Surface::at(double batch, double length) const {
   const double low = below[0] + column.share * (below[1] - below[0]);
   const double high = above[0] + column.share * (above[1] - above[0]);
   double time_s = low + row.share * (high - low);
-  const double most_batch = kNodes[kBatchNodes - 1];
-  const double most_length = kNodes[kLengthNodes - 1];
-  if (batch > most_batch) time_s *= batch / most_batch;
-  if (length > most_length) time_s *= std::pow(length / most_length, growth);
+  const double max_batch = kNodes[kBatchNodes - 1];
+  const double max_length = kNodes[kLengthNodes - 1];
+  if (batch > max_batch) time_s *= batch / max_batch;
+  if (length > max_length) time_s *= std::pow(length / max_length, growth);
   return time_s;
 }
 

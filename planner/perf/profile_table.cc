@@ -157,7 +157,7 @@ void ProfileTable::read_batch_shapes(const std::vector<ProfileRow>& rows) {
     if (row.batch_size == 1) prompt.push_back({row.prompt_tokens, row.prompt_s});
     if (row.prompt_tokens == reference_prompt_tokens_) batches.push_back({batch_tokens(row), row.prompt_s});
     by_batch_size[row.batch_size].push_back({context_tokens(row), row.token_s});
-    most_context_tokens_ = std::max(most_context_tokens_, context_tokens(row));
+    max_context_tokens_ = std::max(max_context_tokens_, context_tokens(row));
   }
   token_s_per_context_token_ = common_slope(by_batch_size);
   for (const ProfileRow& row : rows) {
@@ -232,7 +232,7 @@ Coverage ProfileTable::coverage(const Batch& batch) const {
                          prompt_of_batches_.covers(tokens);
     covered = batch.decode_sequences == 0 && (single || between);
   } else {
-    covered = token_.covers(batch.decode_sequences) && batch.decode_context_tokens <= most_context_tokens_;
+    covered = token_.covers(batch.decode_sequences) && batch.decode_context_tokens <= max_context_tokens_;
   }
   return covered ? Coverage::kMeasured : Coverage::kExtrapolated;
 }

@@ -97,7 +97,7 @@ class ProfileTable final : public IterationModel {
   double prompt_s_per_pair_ = 0;  // per pair of a token and one that it attends to
   PiecewiseLinear token_;         // by batch tokens, or by batch size without the context part
   double token_s_per_context_token_ = 0;
-  double most_context_tokens_ = 0;  // of a batch
+  double max_context_tokens_ = 0;  // of a batch
   double kv_capacity_tokens_ = 0;
   std::size_t rows_left_out_ = 0;
 };

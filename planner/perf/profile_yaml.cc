@@ -71,9 +71,9 @@ auto limits(const char* key, double PhaseRange::*from, double PhaseRange::*to) {
 auto phase(const char* key, LinearPhase FittedLines::*member) {
   using C = PhaseCoefficients;
   using R = PhaseRange;
-  const auto range = map(limits("sequences", &R::fewest_sequences, &R::most_sequences),
-                         limits("meanTokens", &R::fewest_mean_tokens, &R::most_mean_tokens),
-                         limits("tokens", &R::fewest_tokens, &R::most_tokens));
+  const auto range = map(limits("sequences", &R::fewest_sequences, &R::max_sequences),
+                         limits("meanTokens", &R::fewest_mean_tokens, &R::max_mean_tokens),
+                         limits("tokens", &R::fewest_tokens, &R::max_tokens));
   return section(key, member,
                  map(part(&LinearPhase::coefficients, decimal("constantSeconds", &C::constant_s, kNotNegative_s),
                           decimal("secondsPerToken", &C::per_token_s, kNotNegative_s),

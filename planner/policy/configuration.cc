@@ -55,7 +55,7 @@ double stepped(double value) {
 }
 
 // Aladdin's linear model, fitted to ours at contexts of one to two thousand tokens.
-dispatch::PackingModel packing_of(const LatencyModel& model, int most_requests) {
+dispatch::PackingModel packing_of(const LatencyModel& model, int max_requests) {
   constexpr double kShort = 1024, kLong = 2048;
   const double prefill_token_s = (model.prefill_s(kLong) - model.prefill_s(kShort)) / (kLong - kShort);
   const double one_s = model.decode_s(1, kShort);
@@ -69,7 +69,7 @@ dispatch::PackingModel packing_of(const LatencyModel& model, int most_requests) 
   packing.decode_s = stepped(one_s - context_token_s * kShort - request_s);
   packing.kv_capacity_tokens = std::floor(std::max(0.0, model.kv_capacity_tokens()));
   packing.kv_request_tokens = kKvBlockTokens;
-  packing.most_requests = most_requests;
+  packing.max_requests = max_requests;
   return packing;
 }
 

@@ -250,7 +250,7 @@ int limit_pair(const Service& service, const Configuration& answering, const Pre
     return objection_to_both(service, answering, prefill.configuration, retiring, workers, beside);
   };
   // The most workers below `too_many` without an objection; 0 counts as allowed.
-  const auto most_of = [](int too_many, const auto& objects) {
+  const auto max_of = [](int too_many, const auto& objects) {
     int fits = 0;
     while (too_many - fits > 1) {
       const int middle = fits + (too_many - fits) / 2;
@@ -268,11 +268,11 @@ int limit_pair(const Service& service, const Configuration& answering, const Pre
   const auto [code, message] = objection(wanted, prefill.workers(wanted));
   if (message.empty()) return prefill.workers(wanted);
   const auto too_many = [&](int workers) { return !objection(workers, prefill.workers(workers)).second.empty(); };
-  target.allowed = most_of(wanted, too_many);
+  target.allowed = max_of(wanted, too_many);
   int beside = prefill.workers(target.allowed);
   if (target.allowed == 0 && objection(1, 0).second.empty()) {
     target.allowed = 1;
-    beside = most_of(prefill.workers(1), [&](int prefills) { return !objection(1, prefills).second.empty(); });
+    beside = max_of(prefill.workers(1), [&](int prefills) { return !objection(1, prefills).second.empty(); });
   }
   target.on_any_class = std::min(target.on_any_class, target.allowed);
   target.floor = std::min(target.floor, target.allowed);

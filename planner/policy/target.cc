@@ -248,8 +248,8 @@ class Decision {
   // The forecast, if it exceeds the observed demand and can be trusted; otherwise 0.
   [[nodiscard]] double forecast_per_s(double observed) const {
     if (!view_.forecast || view_.forecast->judged < kForecastsToBelieve) return 0;
-    if (!(view_.forecast->relative_error <= kForecastMostError)) return 0;
-    const double expected = std::min(view_.forecast->requests_per_s, kForecastMostRise * observed);
+    if (!(view_.forecast->relative_error <= kForecastMaxError)) return 0;
+    const double expected = std::min(view_.forecast->requests_per_s, kForecastMaxRise * observed);
     return expected > observed ? expected : 0;
   }
 
@@ -393,11 +393,11 @@ class Decision {
       const int step = memory_.wanted[i].workers - memory_.wanted[i - 1].workers;
       (step > 0 ? added : removed) += std::abs(step);
     }
-    const auto& most_up = scaling_.scale_up_max_per_minute;
-    const auto& most_down = scaling_.scale_down_max_per_minute;
+    const auto& max_up = scaling_.scale_up_max_per_minute;
+    const auto& max_down = scaling_.scale_down_max_per_minute;
     int allowed = wanted;
-    if (most_up && current_ > 0) allowed = std::min(allowed, current_ + std::max(0, *most_up - added));
-    if (most_down && wanted < current_) allowed = std::max(allowed, current_ - std::max(0, *most_down - removed));
+    if (max_up && current_ > 0) allowed = std::min(allowed, current_ + std::max(0, *max_up - added));
+    if (max_down && wanted < current_) allowed = std::max(allowed, current_ - std::max(0, *max_down - removed));
     if (wanted > current_) allowed = std::max(allowed, current_);
     if (allowed != wanted) {
       say(wanted > current_ ? "ScaleUpRateLimited" : "ScaleDownRateLimited",
@@ -523,13 +523,13 @@ class Decision {
 // Workers at which the tail of timePerOutputToken meets the objective. Each serves at most rate_within_tpot, minus what an
 // uneven spread over few workers costs (kUnevenShare standard deviations of a worker's batch, as far as its slots allow).
 int workers_within_tpot(const Configuration& configuration, double arrivals_per_s) {
-  const double most_per_s = configuration.rate_within_tpot_per_s;
-  if (!(most_per_s > 0) || !(arrivals_per_s > 0)) return 0;
+  const double max_per_s = configuration.rate_within_tpot_per_s;
+  if (!(max_per_s > 0) || !(arrivals_per_s > 0)) return 0;
   const double batch =
-      std::clamp(most_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.each.slots));
+      std::clamp(max_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.each.slots));
   // Solve n * (1 - u / (n sqrt(batch))) * most = arrivals for n.
   const double uneven = std::min(kUnevenShare / std::sqrt(batch), configuration.pool.each.slots / batch - 1);
-  return to_int(std::ceil(arrivals_per_s / most_per_s + uneven - 1e-9));
+  return to_int(std::ceil(arrivals_per_s / max_per_s + uneven - 1e-9));
 }
 
 }  // namespace

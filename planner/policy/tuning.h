@@ -33,9 +33,9 @@ inline constexpr double kFewStartsMargin = 3;
 // Judged forecasts required before one may raise a plan. One start-up time has 8.
 inline constexpr std::int64_t kForecastsToBelieve = 8;
 // Forecasts with a larger relative error are ignored.
-inline constexpr double kForecastMostError = 1;
+inline constexpr double kForecastMaxError = 1;
 // Upper bound of a forecast, as a multiple of the current rate; a trend extrapolated further is a guess.
-inline constexpr double kForecastMostRise = 2;
+inline constexpr double kForecastMaxRise = 2;
 
 // Bursts shorter than a start cannot be followed, only provided for. Burstiness is averaged over this time.
 inline constexpr double kBurstinessMemoryS = 1800;

@@ -7,7 +7,7 @@
 
 namespace windlass::sim {
 
-PackingFit packing_model(const planner::IterationModel& model, double kv_capacity_tokens, int block_tokens, int most_requests,
+PackingFit packing_model(const planner::IterationModel& model, double kv_capacity_tokens, int block_tokens, int max_requests,
                          planner::LinearForm form) {
   std::vector<planner::IterationSample> samples;
   const auto take = [&](const planner::Batch& batch) { samples.push_back({batch, model.iteration_s(batch)}); };
@@ -16,7 +16,7 @@ PackingFit packing_model(const planner::IterationModel& model, double kv_capacit
     for (const double tokens : {64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0}) take(planner::prefill_batch(batch, tokens));
   }
   // At least two batch sizes, to separate the cost per request from the cost per iteration.
-  for (int batch = 1; batch <= std::max(2, most_requests); batch *= 2) {
+  for (int batch = 1; batch <= std::max(2, max_requests); batch *= 2) {
     for (const double context : {64.0, 256.0, 1024.0, 4096.0}) {
       if (batch > 2 && batch * context > kv_capacity_tokens) continue;
       take(planner::decode_batch(batch, context));
@@ -39,7 +39,7 @@ PackingFit packing_model(const planner::IterationModel& model, double kv_capacit
   made.model.context_length_s = decode.per_mean_token_s;
   made.model.kv_capacity_tokens = kv_capacity_tokens;
   made.model.kv_request_tokens = block_tokens;
-  made.model.most_requests = most_requests;
+  made.model.max_requests = max_requests;
   made.prefill_error = fit->prefill.error.mape;
   made.decode_error = fit->decode.error.mape;
   return made;

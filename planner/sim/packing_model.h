@@ -15,8 +15,8 @@ struct PackingFit {
 };
 
 // Samples: prompts of 64 to 4,096 tokens, alone, for Huawei's form also 2, 4 and 8 at a time; and batches of 1 to
-// `most_requests` with contexts of 64 to 4,096 tokens that the cache holds. REQUIRES: most_requests >= 1.
+// `max_requests` with contexts of 64 to 4,096 tokens that the cache holds. REQUIRES: max_requests >= 1.
 [[nodiscard]] PackingFit packing_model(const planner::IterationModel& model, double kv_capacity_tokens, int block_tokens,
-                                       int most_requests, planner::LinearForm form = planner::LinearForm::kAladdin);
+                                       int max_requests, planner::LinearForm form = planner::LinearForm::kAladdin);
 
 }  // namespace windlass::sim

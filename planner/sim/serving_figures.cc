@@ -10,7 +10,7 @@ namespace windlass::sim {
 
 void ServingFigures::worker_created() {
   ++workers_now_;
-  counts.most_workers = std::max(counts.most_workers, workers_now_);
+  counts.max_workers = std::max(counts.max_workers, workers_now_);
 }
 
 EarlyVerdict ServingFigures::early_verdict(std::int64_t in_system, bool all_under_way) const {

@@ -277,7 +277,7 @@ void ServingRun::take_other_role(ServingWorker& at) {
 void ServingRun::check_repurposing(int s) {
   const dispatch::RepurposePolicy& policy = *service(s).options->dispatch.repurpose;
   push(after(now_ns_, policy.window_s), ServingEventKind::kRepurposeCheck, s);
-  int prefill = 0, decode = 0, most_mixed = -1;
+  int prefill = 0, decode = 0, max_mixed = -1;
   double most = policy.above;
   for (const auto& at : workers_) {
     if (at->service != s || at->phase == WorkerPhase::kEnded) continue;
@@ -286,10 +286,10 @@ void ServingRun::check_repurposing(int s) {
     ++(at->role == dispatch::Role::kPrefill ? prefill : decode);
     if (share <= most || after(at->role_since_ns, policy.window_s) > now_ns_) continue;
     most = share;
-    most_mixed = at->id;
+    max_mixed = at->id;
   }
-  if (most_mixed < 0) return;
-  ServingWorker& at = worker(most_mixed);
+  if (max_mixed < 0) return;
+  ServingWorker& at = worker(max_mixed);
   if ((at.role == dispatch::Role::kPrefill ? prefill : decode) > 1) take_other_role(at);
 }
 

@@ -110,7 +110,7 @@ struct ServingResult {
   double mfu = 0;
   double simulated_s = 0;
   double mean_workers = 0;  // mean number that hold GPUs: from created to ended
-  int most_workers = 0;
+  int max_workers = 0;
   double gpu_hours = 0;
   double cost = 0;
   double energy_kwh = 0;  // every GPU at its power rating while a worker holds it

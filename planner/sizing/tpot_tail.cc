@@ -78,15 +78,15 @@ double rate_within_tpot(const LatencyModel& model, const Objective& objective, c
   // No batch decodes faster than a single request, so the slots cannot hold more.
   const double alone_s =
       lengths.output_tokens * model.decode_s(1, lengths.input_tokens + kContextGrowth * lengths.output_tokens);
-  const double most_per_s = std::min(kMaxPrefillShare / prompt_s, slots / std::max(1e-9, alone_s));
+  const double max_per_s = std::min(kMaxPrefillShare / prompt_s, slots / std::max(1e-9, alone_s));
   double low = 0;
-  double high = most_per_s;
+  double high = max_per_s;
   if (inside(high)) return high;
   for (int i = 0; i < kTailBisections; ++i) {
     const double middle = (low + high) / 2;
     (inside(middle) ? low : high) = middle;
   }
-  return low > 1e-6 * most_per_s ? low : 0;
+  return low > 1e-6 * max_per_s ? low : 0;
 }
 
 }  // namespace windlass::planner

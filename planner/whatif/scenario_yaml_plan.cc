@@ -66,7 +66,7 @@ void read_most(YamlReader& reader, Limit& limit, Reading& reading) {
 void read_search(YamlReader& parent, Reading& reading) {
   static const auto kSearch = section("search", map(part(&Plan::space, degrees("tensorParallel", &KindSpace::tensor_parallel),
                                                          degrees("pipelineStages", &KindSpace::pipeline_stages),
-                                                         whole("maxGpusPerWorker", &KindSpace::most_gpus, 1, 1024)),
+                                                         whole("maxGpusPerWorker", &KindSpace::max_gpus, 1, 1024)),
                                                     whole("maxGpus", &Plan::max_gpus, 1, kMaxWorkers),
                                                     number("maxCostPerHour", &Plan::max_cost_per_hour, kBudget),
                                                     whole("requestsPerTrial", &Plan::requests_per_trial, 100, 10'000'000)));

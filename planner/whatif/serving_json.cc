@@ -97,7 +97,7 @@ ServingReport report_of(std::span<const ServingResult> results, std::uint64_t fi
     report.swapped_tokens += result.swapped_tokens;
     report.prefix_hit_tokens += result.prefix_hit_tokens;
     report.flips += result.flips;
-    report.most_workers = std::max(report.most_workers, result.most_workers);
+    report.max_workers = std::max(report.max_workers, result.max_workers);
   }
   const auto times = [&](TimeSummary ServingResult::*member) {
     return times_over(results, [member](const ServingResult& result) { return result.*member; });
@@ -161,7 +161,7 @@ Json to_json(const ServingReport& report) {
   json["meanKvInUse"] = report.mean_kv_in_use.mean;
   json["mfu"] = report.mfu.mean;
   json["meanWorkers"] = report.mean_workers.mean;
-  json["mostWorkers"] = report.most_workers;
+  json["mostWorkers"] = report.max_workers;
   json["preemptions"] = report.preemptions;
   json["swappedTokens"] = report.swapped_tokens;
   json["prefixHitTokens"] = report.prefix_hit_tokens;

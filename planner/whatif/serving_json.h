@@ -38,7 +38,7 @@ struct ServingReport {
   std::int64_t iterations = 0, extrapolated_iterations = 0, preemptions = 0, kv_transfers = 0;
   std::int64_t swapped_tokens = 0, prefix_hit_tokens = 0, flips = 0;
   MeanEstimate mean_batch, busy_share, mean_kv_in_use, mfu, mean_workers, simulated_s, gpu_hours, cost, energy_kwh;
-  int most_workers = 0;
+  int max_workers = 0;
   std::vector<WorkerFigures> workers;
   std::vector<PolicyAutoscaler::Decision> decisions;  // of the autoscaler in the first replication; set by the caller
   double wall_s = 0;

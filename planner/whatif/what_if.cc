@@ -48,10 +48,10 @@ std::optional<WhatIf> what_if(const Snapshot& snapshot, std::size_t index) {
     }
     return changed;
   };
-  const double most_per_s = std::max(rate_per_s, kLeastRatePerS) * kMaxTimes;
+  const double max_per_s = std::max(rate_per_s, kLeastRatePerS) * kMaxTimes;
   const auto is_more = [&](int workers) { return workers > out.workers; };
-  if (is_more(wanted_at(most_per_s))) {
-    out.more_at_per_s = narrow(rate_per_s, most_per_s, is_more);
+  if (is_more(wanted_at(max_per_s))) {
+    out.more_at_per_s = narrow(rate_per_s, max_per_s, is_more);
     out.more_workers = wanted_at(*out.more_at_per_s);
   }
   const auto is_fewer = [&](int workers) { return workers < out.workers; };

@@ -36,7 +36,7 @@ TEST(Outcome, RulesKeepTheirRelations) {
     ASSERT_TRUE(run.ok()) << rule;
     EXPECT_EQ(run->rule, rule);
     EXPECT_GT(run->attainment, 0.1) << rule;
-    EXPECT_LE(run->most_workers, 2 * setting->most_workers) << rule;  // draining workers in addition to starting ones
+    EXPECT_LE(run->max_workers, 2 * setting->max_workers) << rule;  // draining workers in addition to starting ones
     int arrived = 0;
     for (const OutcomeMinute& minute : run->minutes) arrived += minute.arrived;
     EXPECT_EQ(arrived, static_cast<int>(workload.requests.size())) << rule;

@@ -167,7 +167,7 @@ Result<void> ChainBackend::take_logits(const Group& group, std::string_view logi
 void ChainBackend::ask(const std::vector<Group>& groups, std::span<const SequenceChunk> chunks, const float* hidden) {
   const auto answers = std::make_shared<Answers>(groups.size());
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::size_t most = groups[i].logit_bytes + most_refusal_bytes(groups[i].chunks.size());
+    const std::size_t most = groups[i].logit_bytes + max_refusal_bytes(groups[i].chunks.size());
     sessions_.step(groups[i].chain, step_of(groups[i], chunks, hidden), most,
                    [answers, i](ChainAnswer answer) { answers->take(i, std::move(answer)); });
   }

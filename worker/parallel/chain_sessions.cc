@@ -113,7 +113,7 @@ void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::
   const std::string next = hops.front();
   const double timeout_s = patience_s(ChainVerb::kReserve, hops.size() - 1);
   ChainReservation reservation{shared_->model, shared_->block, tokens, sessions, {hops.begin() + 1, hops.end()}};
-  shared_->post({next, ChainVerb::kReserve, to_json(reservation), timeout_s, kChainMostErrorBytes},
+  shared_->post({next, ChainVerb::kReserve, to_json(reservation), timeout_s, kChainMaxErrorBytes},
                 [shared = shared_, next, hops = std::move(hops), sessions = std::move(sessions),
                  reserved = std::move(reserved)](const ChainAnswer& answer) {
                   bool closed = false;
@@ -132,7 +132,7 @@ void ChainSessions::reserve(std::vector<std::string> sessions, std::vector<std::
                   // Without an answer the reservation may exist there, and at other workers the lease would hold it for a
                   // while: release it.
                   if (answer.ok() || answer.status == 0) {
-                    shared->post({next, ChainVerb::kRelease, sessions_text(sessions), kChainKeepAnswerS, kChainMostErrorBytes},
+                    shared->post({next, ChainVerb::kRelease, sessions_text(sessions), kChainKeepAnswerS, kChainMaxErrorBytes},
                                  [](const ChainAnswer&) {});
                   }
                   reserved(answer.ok() ? Error{ErrorCode::kUnavailable, "this worker is stopping"} : error_of(next, answer));
@@ -148,7 +148,7 @@ void ChainSessions::release(const std::string& session) {
     chain = std::move(it->second.chain);
     shared_->sessions.erase(it);
   }
-  shared_->post({chain->next(), ChainVerb::kRelease, session, kChainKeepAnswerS, kChainMostErrorBytes},
+  shared_->post({chain->next(), ChainVerb::kRelease, session, kChainKeepAnswerS, kChainMaxErrorBytes},
                 [](const ChainAnswer&) {});
 }
 
@@ -177,16 +177,16 @@ bool ChainSessions::silent(const ChainPtr& chain) const {
   return (kept.asking || kept.unanswered) && shared_->clock.now_s() - kept.answered_s > kSilentS;
 }
 
-void ChainSessions::step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const {
+void ChainSessions::step(const ChainPtr& chain, std::string body, std::size_t max_bytes, ChainAnswered answered) const {
   shared_->metrics.chain_bytes("sent").add(static_cast<double>(body.size()));
   shared_->post(
-      {chain->next(), ChainVerb::kStep, std::move(body), patience_s(ChainVerb::kStep, chain->hops.size() - 1), most_bytes},
+      {chain->next(), ChainVerb::kStep, std::move(body), patience_s(ChainVerb::kStep, chain->hops.size() - 1), max_bytes},
       std::move(answered));
 }
 
 void ChainSessions::row(const ChainPtr& chain, const std::string& session, ChainAnswered answered) const {
-  const std::size_t most_bytes = static_cast<std::size_t>(shared_->model.vocab_size) * sizeof(float) + most_refusal_bytes(1);
-  shared_->post({chain->next(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, chain->hops.size() - 1), most_bytes},
+  const std::size_t max_bytes = static_cast<std::size_t>(shared_->model.vocab_size) * sizeof(float) + max_refusal_bytes(1);
+  shared_->post({chain->next(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, chain->hops.size() - 1), max_bytes},
                 std::move(answered));
 }
 
@@ -213,7 +213,7 @@ void ChainSessions::tick() {
   }
   for (const auto& [hops, sessions] : due) {
     shared_->post({hops.front(), ChainVerb::kKeep, sessions_text(sessions), patience_s(ChainVerb::kKeep, hops.size() - 1),
-                   most_refusal_bytes(sessions.size())},
+                   max_refusal_bytes(sessions.size())},
                   [shared = shared_, hops = hops](const ChainAnswer& answer) {
                     const std::scoped_lock lock(shared->mutex);
                     const auto it = shared->chains.find(hops);

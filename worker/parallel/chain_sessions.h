@@ -58,7 +58,7 @@ class ChainSessions {
   void end(const ChainPtr& chain, std::span<const std::string> sessions);
   [[nodiscard]] bool silent(const ChainPtr& chain) const;
   // Sends a step of sessions of one chain.
-  void step(const ChainPtr& chain, std::string body, std::size_t most_bytes, ChainAnswered answered) const;
+  void step(const ChainPtr& chain, std::string body, std::size_t max_bytes, ChainAnswered answered) const;
   // Fetches the row of logits behind the summary of the session's last step.
   void row(const ChainPtr& chain, const std::string& session, ChainAnswered answered) const;
 

@@ -55,10 +55,10 @@ struct ChainStage::Impl : std::enable_shared_from_this<ChainStage::Impl> {
   using SessionPtr = std::shared_ptr<Session>;
 
   struct Job {
-    std::string head;                  // of the step, as passed on
-    std::vector<float> hidden;         // (tokens, hidden size)
-    std::string out;                   // the next step, or logits
-    std::size_t most_logit_bytes = 0;  // limit of the answer
+    std::string head;                 // of the step, as passed on
+    std::vector<float> hidden;        // (tokens, hidden size)
+    std::string out;                  // the next step, or logits
+    std::size_t max_logit_bytes = 0;  // limit of the answer
     std::size_t unfinished = 0;
     std::optional<Error> error;
     SessionPtr any;  // all chunks of a step take the same route
@@ -216,7 +216,7 @@ void ChainStage::Impl::reserve(const std::string& body, ChainAnswered answered) 
   further.next_hops.erase(further.next_hops.begin());
   const std::string next = reservation->next_hops.front();
   const double timeout_s = patience_s(ChainVerb::kReserve, further.next_hops.size());
-  post({next, ChainVerb::kReserve, to_json(further), timeout_s, kChainMostErrorBytes},
+  post({next, ChainVerb::kReserve, to_json(further), timeout_s, kChainMaxErrorBytes},
        [self = shared_from_this(), reservation = std::move(*reservation), answered = std::move(answered)](ChainAnswer answer) {
          self->reserved_further(reservation, std::move(answer), answered);
        });
@@ -235,7 +235,7 @@ void ChainStage::Impl::reserved_further(const ChainReservation& reservation, Cha
     if (!stopping && (gone || !answer.ok())) remove(reservation.sessions);
   }
   if (unknown || (gone && answer.ok())) {
-    post({next, ChainVerb::kRelease, sessions_text(reservation.sessions), kChainKeepAnswerS, kChainMostErrorBytes},
+    post({next, ChainVerb::kRelease, sessions_text(reservation.sessions), kChainKeepAnswerS, kChainMaxErrorBytes},
          [](const ChainAnswer&) {});
   }
   if (gone && answer.ok()) return answered(refusal(409, "sessions: released before they were reserved"));
@@ -274,7 +274,7 @@ void ChainStage::Impl::keep(const std::string& body, const ChainAnswered& answer
   round->open = further.size();
   for (const auto& [hops, theirs] : further) {
     const double timeout_s = patience_s(ChainVerb::kKeep, hops.size() - 1);
-    post({hops.front(), ChainVerb::kKeep, sessions_text(theirs), timeout_s, most_refusal_bytes(theirs.size())},
+    post({hops.front(), ChainVerb::kKeep, sessions_text(theirs), timeout_s, max_refusal_bytes(theirs.size())},
          [round, address = hops.front(), answered](ChainAnswer answer) {
            {
              const std::scoped_lock lock(round->mutex);
@@ -302,7 +302,7 @@ void ChainStage::Impl::release(const std::string& body, const ChainAnswered& ans
   }
   // If this call gets lost, the lease ends the sessions.
   for (const auto& [address, theirs] : further) {
-    post({address, ChainVerb::kRelease, sessions_text(theirs), kChainKeepAnswerS, kChainMostErrorBytes},
+    post({address, ChainVerb::kRelease, sessions_text(theirs), kChainKeepAnswerS, kChainMaxErrorBytes},
          [](const ChainAnswer&) {});
   }
   answered({});
@@ -344,7 +344,7 @@ void ChainStage::Impl::row(const std::string& session, ChainAnswered answered) {
   }
   if (over) return answered(sessions_over(std::span(&session, 1)));
   if (!hops.empty()) {
-    const std::size_t most = static_cast<std::size_t>(options.model.vocab_size) * sizeof(float) + most_refusal_bytes(1);
+    const std::size_t most = static_cast<std::size_t>(options.model.vocab_size) * sizeof(float) + max_refusal_bytes(1);
     post({hops.front(), ChainVerb::kRow, session, patience_s(ChainVerb::kRow, hops.size() - 1), most},
          [answered = std::move(answered), next = hops.front()](ChainAnswer answer) {
            answered(from_further(next, std::move(answer), 502));
@@ -395,7 +395,7 @@ ChainAnswer ChainStage::Impl::enqueue(const ChainStep& step, const std::shared_p
     job->out = job->head;
     job->out.resize(job->head.size() + static_cast<std::size_t>(step.tokens * options.model.hidden_size) * sizeof(float));
   }
-  job->most_logit_bytes = at;
+  job->max_logit_bytes = at;
   job->unfinished = entries.size();
   return {};
 }
@@ -523,7 +523,7 @@ void ChainStage::Impl::pass_on(const std::shared_ptr<Job>& job) {
   const std::string& next = job->any->next_hops.front();
   const double began_s = clock.now_s();
   metrics.chain_bytes("sent").add(static_cast<double>(job->out.size()));
-  const std::size_t most = job->most_logit_bytes + most_refusal_bytes(kChainMostTokens);
+  const std::size_t most = job->max_logit_bytes + max_refusal_bytes(kChainMaxTokens);
   post({next, ChainVerb::kStep, std::move(job->out), patience_s(ChainVerb::kStep, job->any->next_hops.size() - 1), most},
        [self = shared_from_this(), answered = job->answered, next, began_s](ChainAnswer answer) {
          {

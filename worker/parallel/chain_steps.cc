@@ -24,7 +24,7 @@ constexpr double kNoStepS =
     2 * ChainStepClient::kIdleS;  // the client normally ends the connection first, so it is gone by then
 constexpr double kNoAnswerTakenS = 10;
 // Limit of a step at the stage; the client has given up by then.
-constexpr std::chrono::duration<double> kLongestStep{kChainStepS + kChainHopS * static_cast<double>(kChainMostHops + 1)};
+constexpr std::chrono::duration<double> kLongestStep{kChainStepS + kChainHopS * static_cast<double>(kChainMaxHops + 1)};
 constexpr std::size_t kMaxRejectedBytes = 64;
 constexpr std::size_t kMaxPeers = 256;
 constexpr std::size_t kFirstBytes = 1U << 20U;
@@ -68,7 +68,7 @@ class StepsAnswered {
 
   bool answer_next() {
     ChainStepHead head{};
-    if (!receive_all(socket_, &head, sizeof(head)) || head.bytes > most_bytes()) return false;
+    if (!receive_all(socket_, &head, sizeof(head)) || head.bytes > max_bytes()) return false;
     if (!receive_step(socket_, step_, head.bytes)) return false;
     const auto waiting = std::make_shared<Waiting>();
     {
@@ -85,9 +85,9 @@ class StepsAnswered {
     return waiting->answer && send(std::move(*waiting->answer));
   }
 
-  [[nodiscard]] std::size_t most_bytes() const {
+  [[nodiscard]] std::size_t max_bytes() const {
     const auto stage = stage_();
-    return stage == nullptr ? 0 : most_step_bytes(stage->options().model.hidden_size);
+    return stage == nullptr ? 0 : max_step_bytes(stage->options().model.hidden_size);
   }
 
   bool send(ChainAnswer answer) const {
@@ -138,9 +138,9 @@ StepOutcome ask_for_step(int socket, ChainCall& call) {
   ChainStepAnswerHead found{};
   if (!receive_all(socket, &found, sizeof(found))) return broke_before_answer();
   if (found.status < 100 || found.status > 599 || found.rejected_bytes > kMaxRejectedBytes ||
-      found.body_bytes > call.most_bytes) {
+      found.body_bytes > call.max_bytes) {
     return no_answer(fmt::format("answer: must have a status from 100 to 599 and at most {} bytes (got {} and {})",
-                                 call.most_bytes, found.status, found.body_bytes));
+                                 call.max_bytes, found.status, found.body_bytes));
   }
   ChainAnswer answer;
   answer.status = static_cast<int>(found.status);

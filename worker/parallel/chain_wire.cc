@@ -138,7 +138,7 @@ std::vector<std::string> sessions_over(const ChainAnswer& answer) {
   return names.ok() ? std::move(names).value() : std::vector<std::string>{};
 }
 
-std::size_t most_refusal_bytes(std::size_t sessions) { return std::max(kChainMostErrorBytes, sessions * (kSessionBytes + 1)); }
+std::size_t max_refusal_bytes(std::size_t sessions) { return std::max(kChainMaxErrorBytes, sessions * (kSessionBytes + 1)); }
 
 ChainModel chain_model(const ModelConfig& config, std::uint64_t weights) {
   Fnv1a hash;
@@ -188,8 +188,8 @@ Result<ChainReservation> reservation_from_json(std::string_view text) {
   reservation.model.vocab_size = fields.number("vocabSize", 1, 1 << 28);
   reservation.block = fields.number("block", 1, 1 << 20);
   reservation.tokens = fields.number("tokens", 1, kMaxPositions);
-  reservation.sessions = fields.texts("sessions", 1, kChainMostSessions, "names of 32 hexadecimal digits", is_session_id);
-  reservation.next_hops = fields.texts("nextHops", 0, kChainMostHops, "addresses HOST:PORT", is_worker_address);
+  reservation.sessions = fields.texts("sessions", 1, kChainMaxSessions, "names of 32 hexadecimal digits", is_session_id);
+  reservation.next_hops = fields.texts("nextHops", 0, kChainMaxHops, "addresses HOST:PORT", is_worker_address);
   if (fields.complaint()) return *fields.complaint();
   const std::set<std::string> different(reservation.sessions.begin(), reservation.sessions.end());
   if (different.size() != reservation.sessions.size()) return wrong("reservation: sessions: must be different (got one twice)");
@@ -216,8 +216,8 @@ Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
   const std::size_t all = bytes.size();
   if (all < sizeof(std::uint32_t)) return wrong(fmt::format("step: must have at least 4 bytes (got {})", all));
   const std::uint32_t count = take_number(bytes);
-  if (count < 1 || count > kChainMostTokens || bytes.size() / kChunkBytes < count) {
-    return wrong(fmt::format("step: must have 1 to {} chunks of {} bytes each (got {} in {} bytes)", kChainMostTokens,
+  if (count < 1 || count > kChainMaxTokens || bytes.size() / kChunkBytes < count) {
+    return wrong(fmt::format("step: must have 1 to {} chunks of {} bytes each (got {} in {} bytes)", kChainMaxTokens,
                              kChunkBytes, count, all));
   }
   ChainStep step;
@@ -233,12 +233,12 @@ Result<ChainStep> step_from(std::string_view bytes, std::int64_t hidden_size) {
     const std::uint32_t keeps = take_number(bytes);
     chunk.keeps_row = keeps == 1;
     step.tokens += chunk.tokens;
-    if (!is_session_id(session) || chunk.tokens < 1 || step.tokens > kChainMostTokens || chunk.start > kMaxPositions ||
+    if (!is_session_id(session) || chunk.tokens < 1 || step.tokens > kChainMaxTokens || chunk.start > kMaxPositions ||
         wants > 1 || !sessions.insert(session).second) {
       return wrong(
           fmt::format("step: chunk {}: must be the only one of its session, with up to {} tokens in all, wanting 0 or 1 (got "
                       "{} tokens from {}, {} in all, wanting {})",
-                      i, kChainMostTokens, chunk.tokens, chunk.start, step.tokens, wants));
+                      i, kChainMaxTokens, chunk.tokens, chunk.start, step.tokens, wants));
     }
     if (likeliest > kMaxLikeliest || !std::isfinite(chunk.need.steepness) || keeps > 1) {
       return wrong(fmt::format(
@@ -299,9 +299,9 @@ Result<LogitSummary> summary_from(std::string_view bytes, const RowNeed& need, s
   return summary;
 }
 
-std::size_t most_step_bytes(std::int64_t hidden_size) {
+std::size_t max_step_bytes(std::int64_t hidden_size) {
   return sizeof(std::uint32_t) +
-         static_cast<std::size_t>(kChainMostTokens) * (kChunkBytes + static_cast<std::size_t>(hidden_size) * sizeof(float));
+         static_cast<std::size_t>(kChainMaxTokens) * (kChunkBytes + static_cast<std::size_t>(hidden_size) * sizeof(float));
 }
 
 Result<std::vector<std::string>> hops_from(std::string_view text) {
@@ -309,8 +309,8 @@ Result<std::vector<std::string>> hops_from(std::string_view text) {
   for (;;) {
     const std::size_t comma = text.find(',');
     const std::string_view one = text.substr(0, comma);
-    if (!is_worker_address(one) || hops.size() == kChainMostHops) {
-      return wrong(fmt::format("must be up to {} addresses HOST:PORT, separated by commas (got {})", kChainMostHops,
+    if (!is_worker_address(one) || hops.size() == kChainMaxHops) {
+      return wrong(fmt::format("must be up to {} addresses HOST:PORT, separated by commas (got {})", kChainMaxHops,
                                shown(nlohmann::json(std::string(one)))));
     }
     hops.emplace_back(one);

@@ -17,9 +17,9 @@
 namespace windlass::worker {
 
 // Limit of tokens in one step, over all sequences.
-inline constexpr std::int64_t kChainMostTokens = 1024;
-inline constexpr std::size_t kChainMostSessions = 128;  // per reservation
-inline constexpr std::size_t kChainMostHops = 64;
+inline constexpr std::int64_t kChainMaxTokens = 1024;
+inline constexpr std::size_t kChainMaxSessions = 128;  // per reservation
+inline constexpr std::size_t kChainMaxHops = 64;
 
 // Interval at which the first worker renews its sessions. A worker that hears nothing of a session for the lease forgets it.
 inline constexpr double kChainKeepS = 2;
@@ -32,7 +32,7 @@ inline constexpr double kChainStepS = 120;
 inline constexpr double kChainRowS = 10;
 inline constexpr double kChainHopS = 0.25;
 // Longest error, in bytes.
-inline constexpr std::size_t kChainMostErrorBytes = 4096;
+inline constexpr std::size_t kChainMaxErrorBytes = 4096;
 
 enum class ChainVerb {
   kReserve,  // body: ChainReservation; answer: empty, once all later workers have reserved, too
@@ -51,7 +51,7 @@ struct ChainCall {
   ChainVerb verb = ChainVerb::kKeep;
   std::string body;
   double timeout_s = 0;
-  std::size_t most_bytes = 0;  // limit of the answer
+  std::size_t max_bytes = 0;  // limit of the answer
 };
 
 struct ChainAnswer {
@@ -67,7 +67,7 @@ struct ChainAnswer {
 // The sessions named in such an answer; empty for any other answer.
 [[nodiscard]] std::vector<std::string> sessions_over(const ChainAnswer& answer);
 // Size limit of an error answer to a call for this many sessions.
-[[nodiscard]] std::size_t most_refusal_bytes(std::size_t sessions);
+[[nodiscard]] std::size_t max_refusal_bytes(std::size_t sessions);
 using ChainAnswered = std::function<void(ChainAnswer)>;
 // Starts the call and returns; answers once, on any thread, perhaps before it returns.
 using ChainPost = std::function<void(ChainCall call, ChainAnswered answered)>;
@@ -123,7 +123,7 @@ void write_summary(const LogitSummary& summary, const RowNeed& need, char* to);
 [[nodiscard]] Result<LogitSummary> summary_from(std::string_view bytes, const RowNeed& need, std::int64_t vocab_size);
 
 // Size limit of a step.
-[[nodiscard]] std::size_t most_step_bytes(std::int64_t hidden_size);
+[[nodiscard]] std::size_t max_step_bytes(std::int64_t hidden_size);
 
 // Parses "host:port,host:port", the value of X-Windlass-Chain and --next. Error: kInvalidArgument.
 [[nodiscard]] Result<std::vector<std::string>> hops_from(std::string_view text);

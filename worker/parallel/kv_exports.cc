@@ -167,7 +167,7 @@ Result<KvExports::Ready> KvExports::ready(const std::string& session, const std:
   for (found.next = piece; found.next < count; ++found.next) {
     const KvRange& range = from->pieces[static_cast<std::size_t>(found.next)];
     bytes += kv_piece_bytes(backend_.kv_shape(), range.tokens);
-    if (bytes > kKvMostBytes && !found.pieces.empty()) break;
+    if (bytes > kKvMaxBytes && !found.pieces.empty()) break;
     found.pieces.push_back(range);
   }
   if (found.next == count) found.last = from->first;

@@ -60,7 +60,7 @@ class KvExports final : public KvSender {
     std::int64_t next = 0;        // number of the piece after these
     std::optional<Sampled> last;  // the first token, if no piece follows
   };
-  // Pieces from number `from` on: at most kKvMostBytes, or a single piece. Errors: kNotFound; kFailedPrecondition if the hash
+  // Pieces from number `from` on: at most kKvMaxBytes, or a single piece. Errors: kNotFound; kFailedPrecondition if the hash
   // is of another prompt; kInvalidArgument for a number beyond the next piece.
   [[nodiscard]] Result<Pieces> read(const std::string& session, const std::string& hash, std::int64_t piece);
 

@@ -33,12 +33,12 @@ void KvImports::receive(RequestId request, const KvSession& session, std::span<c
   auto import = std::make_shared<Import>();
   import->request = request;
   // The other worker may send longer pieces than the usual limit, but none longer than the prompt.
-  const std::size_t most_bytes = std::max(kKvMostBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
+  const std::size_t max_bytes = std::max(kKvMaxBytes, kv_piece_bytes(shape, static_cast<std::int64_t>(prompt.size())));
   import->question = {session.address,
                       session.id,
                       kv_prompt_hash(prompt, shared_->model),
                       0,
-                      most_bytes,
+                      max_bytes,
                       shared_->stream != nullptr,
                       kv_piece_bytes(shape, 1) - kKvPieceHeadBytes};
   import->blocks.assign(blocks.begin(), blocks.end());

@@ -25,7 +25,7 @@ namespace windlass::worker {
 struct KvQuestion {
   std::string address, session, hash;
   std::int64_t piece = 0;
-  std::size_t most_bytes = 0;   // size limit of the answer
+  std::size_t max_bytes = 0;    // size limit of the answer
   bool stream = false;          // prefer the port of a stream over pieces
   std::size_t token_bytes = 0;  // per position and layer
 };

@@ -21,7 +21,7 @@ inline constexpr std::size_t kKvPieceHeadBytes = sizeof(KvPieceHead);
 [[nodiscard]] KvPieceHead kv_piece_head(const KvRange& range);
 [[nodiscard]] KvRange kv_range_of(const KvPieceHead& head);
 // Limits of an answer: bytes of pieces (a single piece may be larger), and the longest wait.
-inline constexpr std::size_t kKvMostBytes = 8U << 20U;
+inline constexpr std::size_t kKvMaxBytes = 8U << 20U;
 inline constexpr double kKvLongestWaitS = 1;
 
 // Bytes of a piece with this many positions.

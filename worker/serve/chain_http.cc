@@ -58,7 +58,7 @@ ChainPost call_over_http(std::shared_ptr<HttpClient> client) {
     // Retrying a reservation would find it already made, and a step may also arrive over its own connection.
     const bool repeatable = call.verb != ChainVerb::kReserve && call.verb != ChainVerb::kStep;
     client->ask(
-        {std::move(call.address), "POST", std::move(target), std::move(call.body), call.timeout_s, call.most_bytes, repeatable},
+        {std::move(call.address), "POST", std::move(target), std::move(call.body), call.timeout_s, call.max_bytes, repeatable},
         [answered = std::move(answered)](Result<HttpAnswer> found) {
           if (!found.ok()) return answered({0, "", found.error().message});
           const int step_port = step_port_of(*found);

@@ -96,8 +96,8 @@ Error no_answer(const HttpCall& call, std::string_view what, std::string_view wh
   return {ErrorCode::kUnavailable, fmt::format("{}: {}: {}", call.address, what, why)};
 }
 
-std::string why_no_answer(const error_code& error, std::size_t most_bytes) {
-  if (error == beast::http::error::body_limit) return fmt::format("must have at most {} bytes (got more)", most_bytes);
+std::string why_no_answer(const error_code& error, std::size_t max_bytes) {
+  if (error == beast::http::error::body_limit) return fmt::format("must have at most {} bytes (got more)", max_bytes);
   if (error == beast::error::timeout) return "did not arrive in time";
   return error.message();
 }
@@ -228,14 +228,14 @@ class HttpClient::Io {
       co_return Exchanged{no_answer(call, "call", why_no_answer(error, 0)), false, unheard, false};
     }
     HeadParser head;
-    head.body_limit(call.most_bytes);
+    head.body_limit(call.max_bytes);
     while (!error && !head.is_header_done()) {
       connection.stream.expires_after(patience);
       co_await beast::http::async_read_some(connection.stream, connection.buffer, head, to(error));
     }
     if (error) {
       const bool unheard = !head.got_some() && error != beast::error::timeout;
-      co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.most_bytes)), false, unheard, true};
+      co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.max_bytes)), false, unheard, true};
     }
     HttpAnswer answer;
     answer.status = static_cast<int>(head.get().result_int());
@@ -246,7 +246,7 @@ class HttpClient::Io {
     if (const auto length = head.content_length()) answer.body.reserve(*length);
     BodyParser body(std::move(head));
     error = co_await read_body(connection, body, patience, answer.body);
-    if (error) co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.most_bytes))};
+    if (error) co_return Exchanged{no_answer(call, "answer", why_no_answer(error, call.max_bytes))};
     connection.stream.expires_never();
     // A connection with bytes after the answer cannot be reused.
     co_return Exchanged{std::move(answer), body.keep_alive() && connection.buffer.size() == 0};

@@ -20,8 +20,8 @@ namespace windlass::worker {
 struct HttpCall {
   std::string address;  // "host:port"
   std::string method = "GET", target, body;
-  double timeout_s = 0;        // a worker that is silent for this long counts as lost
-  std::size_t most_bytes = 0;  // limit of the answer's body
+  double timeout_s = 0;       // a worker that is silent for this long counts as lost
+  std::size_t max_bytes = 0;  // limit of the answer's body
   // Whether the call may reach the other worker twice. If false, a call that has been sent completely is not retried.
   bool repeatable = true;
 };

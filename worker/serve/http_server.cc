@@ -150,7 +150,7 @@ void HttpServer::Impl::handle(const net::ServerCall& call) {
 std::size_t HttpServer::Impl::max_body(std::string_view target) const {
   if (chain_verb_of(target) != ChainVerb::kStep) return kMaxBodyBytes;
   const Lease lease = current();
-  return lease && lease->blocks ? std::max(kMaxBodyBytes, most_step_bytes(lease->blocks->config.hidden_size)) : kMaxBodyBytes;
+  return lease && lease->blocks ? std::max(kMaxBodyBytes, max_step_bytes(lease->blocks->config.hidden_size)) : kMaxBodyBytes;
 }
 
 // Checks the caller's token before the body is read. /role and /blocks check another token later, in may_change().

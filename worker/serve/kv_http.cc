@@ -111,7 +111,7 @@ KvImports::Ask ask_over_http(std::shared_ptr<HttpClient> client) {
     // Needs no escaping: sessions and hashes are digits and letters.
     std::string target = fmt::format("{}{}?piece={}&prompt={}{}", kKvPath, question.session, question.piece, question.hash,
                                      question.stream ? "&stream=1" : "");
-    client->ask({question.address, "GET", std::move(target), "", kAskTimeoutS, question.most_bytes},
+    client->ask({question.address, "GET", std::move(target), "", kAskTimeoutS, question.max_bytes},
                 [answered = std::move(answered)](Result<HttpAnswer> found) {
                   if (!found.ok()) return answered(found.error());
                   answered(answer_of(std::move(*found)));

@@ -367,8 +367,8 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
   generation.sampling = sampling_of(endpoint, body, model, seed);
   // A request for more choices than the worker ever accepts would otherwise be rejected as if the worker were full.
   const std::int64_t places = model.engine.max_running + model.engine.max_waiting;
-  const std::int64_t most_choices = std::min<std::int64_t>(kMaxChoices, places);
-  request.choices_each = static_cast<int>(whole_number(body, "n", 1, 1, most_choices));
+  const std::int64_t max_choices = std::min<std::int64_t>(kMaxChoices, places);
+  request.choices_each = static_cast<int>(whole_number(body, "n", 1, 1, max_choices));
   generation.stop = stops_of(body);
   generation.ignore_eos = boolean(body, "ignore_eos", false);
   request.stream = boolean(body, "stream", false);
@@ -383,7 +383,7 @@ ApiRequest parse(Endpoint endpoint, std::string_view text, const ApiModel& model
     prompts.push_back(chat_prompt(body, text, model));
     generation.stop_tokens = model.chat.stop_tokens();
   } else {
-    prompts = prompts_of(body, model, most_choices / request.choices_each);
+    prompts = prompts_of(body, model, max_choices / request.choices_each);
   }
   request.choices = request.choices_each * static_cast<int>(prompts.size());
   const std::int64_t context = model.engine.max_context_tokens;

@@ -29,7 +29,7 @@ constexpr std::int64_t kDefaultKvBytes = 2LL << 30U;
 // products.
 constexpr std::int64_t kStepTokens = 256;
 constexpr std::int64_t kCudaStepTokens = 1024;
-static_assert(std::max(kStepTokens, kCudaStepTokens) <= kChainMostTokens);
+static_assert(std::max(kStepTokens, kCudaStepTokens) <= kChainMaxTokens);
 
 // The result of flags and config.json, before any weight is read.
 struct Shape {

@@ -126,7 +126,7 @@ class ProfileRun {
       why_ = batch.error().message;
       return Tried::kRefused;
     }
-    most_at_once_ = std::max(most_at_once_, batch->at_once);
+    max_at_once_ = std::max(max_at_once_, batch->at_once);
     if (batch->at_once < result.requests.size()) return Tried::kQueued;
     if (batch->row.prompt_tokens <= 0) batch->row.prompt_tokens = cell.prompt;
     cell.runs.push_back(std::move(batch->row));
@@ -138,7 +138,7 @@ class ProfileRun {
   // delayed once.
   Result<Tried> measure(int prompt, int batch, int runs) {
     ProfileCell cell{prompt, batch, max_tokens_, {}};
-    most_at_once_ = 0;
+    max_at_once_ = 0;
     for (int in_queue = 0; static_cast<int>(cell.runs.size()) < runs;) {
       WINDLASS_ASSIGN_OR_RETURN(Tried tried, run_once(cell));
       if (tried == Tried::kMeasured) continue;
@@ -148,7 +148,7 @@ class ProfileRun {
         continue;
       }
       if (tried == Tried::kQueued && ++in_queue < kTries) continue;
-      if (tried == Tried::kQueued) why_ = fmt::format("only {} of them ran concurrently", most_at_once_);
+      if (tried == Tried::kQueued) why_ = fmt::format("only {} of them ran concurrently", max_at_once_);
       measured_.notes.push_back(name_of(prompt, batch) + " skipped: " + why_);
       return tried;
     }
@@ -185,10 +185,10 @@ class ProfileRun {
       }
       WINDLASS_ASSIGN_OR_RETURN(const Tried tried, measure(prompt, batch, std::max(grid_.repeats, kTries)));
       if (tried != Tried::kMeasured) {
-        const int most = static_cast<int>(most_at_once_);
+        const int most = static_cast<int>(max_at_once_);
         if (tried == Tried::kQueued && most > 1 && find(prompt, most) == nullptr) {
-          WINDLASS_ASSIGN_OR_RETURN(const Tried most_at_once, measure(prompt, most, grid_.repeats));
-          if (most_at_once == Tried::kMeasured) batches.push_back(most);
+          WINDLASS_ASSIGN_OR_RETURN(const Tried max_at_once, measure(prompt, most, grid_.repeats));
+          if (max_at_once == Tried::kMeasured) batches.push_back(most);
         }
         break;
       }
@@ -339,8 +339,8 @@ class ProfileRun {
   const double begun_s_;
   int max_tokens_ = kFewestTokens;
   bool short_of_time_ = false;
-  std::size_t most_at_once_ = 0;  // highest concurrency of the last load point
-  std::string why_;               // why the last run failed
+  std::size_t max_at_once_ = 0;  // highest concurrency of the last load point
+  std::string why_;              // why the last run failed
   ProfileProgress now_;
   MeasuredProfile measured_;
 };

@@ -64,7 +64,7 @@ std::string workers_text(const sim::ServingReport& report) {
   if (report.replications > 1) text += "Workers of the first replication.\n";
   if (changes) {
     text +=
-        fmt::format("Workers holding GPUs: mean {}, maximum {}.\n", number_text(report.mean_workers.mean), report.most_workers);
+        fmt::format("Workers holding GPUs: mean {}, maximum {}.\n", number_text(report.mean_workers.mean), report.max_workers);
   }
   return text;
 }

@@ -42,8 +42,8 @@ double drained_for_s(ApplyStep& step, const Worker& worker, double drain_timeout
     // The table in force was built from the observation in which the worker drains, so it is the first table that can say so.
     drain->second.version = step.context.table;
     drain->second.seen_s = step.now_s();
-    const double most_s = drain_timeout_s - std::min(kDrainWatchS, drain_timeout_s);
-    drain->second.inherited_s = std::clamp(step.context.now.wall_s - *worker.draining_since_s, 0.0, most_s);
+    const double max_s = drain_timeout_s - std::min(kDrainWatchS, drain_timeout_s);
+    drain->second.inherited_s = std::clamp(step.context.now.wall_s - *worker.draining_since_s, 0.0, max_s);
   }
   return drain->second.inherited_s + step.now_s() - drain->second.seen_s;
 }

@@ -94,7 +94,7 @@ struct PhaseKinds {
 
 PhaseKinds phase_kinds(const Problem& problem, const planner::Objective& objective, int accelerator) {
   PhaseKinds best;
-  double most_prompts = 0, most_tokens = 0;
+  double max_prompts = 0, max_tokens = 0;
   const planner::Lengths lengths = mean_lengths(problem);
   const planner::Objective decode_only{std::numeric_limits<double>::infinity(), objective.tpot_s, objective.percentile};
   for (int kind = 0; kind < static_cast<int>(problem.kinds.size()); ++kind) {
@@ -102,8 +102,8 @@ PhaseKinds phase_kinds(const Problem& problem, const planner::Objective& objecti
     if (of.accelerator != accelerator || of.pipeline_stages > 1) continue;
     const KindLatency model(of);
     const double prefill_s = model.prefill_s(lengths.input_tokens);
-    if (prefill_s <= objective.ttft_s && 1 / (of.gpus() * prefill_s) > most_prompts) {
-      most_prompts = 1 / (of.gpus() * prefill_s);
+    if (prefill_s <= objective.ttft_s && 1 / (of.gpus() * prefill_s) > max_prompts) {
+      max_prompts = 1 / (of.gpus() * prefill_s);
       best.prefill = kind;
       best.prefill_s = prefill_s;
     }
@@ -121,8 +121,8 @@ PhaseKinds phase_kinds(const Problem& problem, const planner::Objective& objecti
     const planner::BatchChoice choice = planner::largest_batch(Decode(model), decode_only, lengths);
     if (choice.batch < 1) continue;
     const double tokens = planner::tokens_per_s_per_gpu(choice, decode_only, of.gpus());
-    if (tokens > most_tokens) {
-      most_tokens = tokens;
+    if (tokens > max_tokens) {
+      max_tokens = tokens;
       best.decode = kind;
       best.decoding = choice;
     }

@@ -58,7 +58,7 @@ class Model {
     const dispatch::PackingModel& model = worker.model();
     for (std::size_t j = 0; j < requests_.size(); ++j) program_.add_at_most({{x(i, j), 1}, {used_[i], -1}}, 0);  // (f)
     limit(
-        i, [](const NewRequest&) { return 1.0; }, model.most_requests - worker.requests());
+        i, [](const NewRequest&) { return 1.0; }, model.max_requests - worker.requests());
     if (rules_.phase != dispatch::PackingPhase::kPrefill && model.context_token_s > 0) {  // (b)
       limit(
           i,
@@ -69,11 +69,11 @@ class Model {
               model.context_token_s * worker.context());
     }
     if (rules_.phase != dispatch::PackingPhase::kDecode && model.prefill_token_s > 0) {  // (c), (d)
-      const double most_s = std::min(rules_.ttft_s, rules_.theta * worker.saved_s(now_s_)) - model.prefill_s -
-                            model.prefill_token_s * worker.waiting_prompt_tokens();
-      if (std::isfinite(most_s)) {
+      const double max_s = std::min(rules_.ttft_s, rules_.theta * worker.saved_s(now_s_)) - model.prefill_s -
+                           model.prefill_token_s * worker.waiting_prompt_tokens();
+      if (std::isfinite(max_s)) {
         limit(
-            i, [&](const NewRequest& r) { return model.prefill_token_s * r.input_tokens; }, most_s);
+            i, [&](const NewRequest& r) { return model.prefill_token_s * r.input_tokens; }, max_s);
       }
     }
     if (model.kv_capacity_tokens <= 0) return;

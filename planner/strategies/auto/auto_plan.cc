@@ -78,7 +78,7 @@ class Auto {
   };
 
   [[nodiscard]] bool go_on() {
-    if (iterations_ >= effort_.most_iterations || stop_requested(effort_.stop)) stopped_ = true;
+    if (iterations_ >= effort_.max_iterations || stop_requested(effort_.stop)) stopped_ = true;
     return !stopped_;
   }
   void progress(std::string_view what, double share) const {
@@ -116,7 +116,7 @@ class Auto {
     }
     double inside = 0, all = 0;
     std::uint64_t seed = trial_.seed;
-    for (std::int64_t requests = trial_.requests; requests <= options_.most_requests; requests *= kMoreRequests) {
+    for (std::int64_t requests = trial_.requests; requests <= options_.max_requests; requests *= kMoreRequests) {
       WINDLASS_ASSIGN_OR_RETURN(const auto result, try_out(problem_, deployment, {trial_.requests_per_s, requests, seed++}));
       ++trials_;
       iterations_ += result.iterations;
@@ -266,7 +266,7 @@ class Auto {
       if (std::string_view(strategy.name) == "auto" || strategy.needs_cluster) continue;
       if (!go_on()) return {};
       Effort effort = effort_;
-      effort.most_iterations = effort_.most_iterations - iterations_;
+      effort.max_iterations = effort_.max_iterations - iterations_;
       effort.progress = nullptr;
       progress(strategy.name, 0.7);
       auto proposed = strategy.plan(problem_, effort);
@@ -346,7 +346,7 @@ class Auto {
   Result<Offer> nearest() {
     std::vector<Deployment> deployments;
     for (int k = 0; k < static_cast<int>(problem_.kinds.size()) && deployments.size() < kMaxNearestTried; ++k) {
-      const int room = most_workers(problem_, k);
+      const int room = max_workers(problem_, k);
       if (room < 1) continue;
       const double each = steady_state(problem_.kinds[static_cast<std::size_t>(k)], problem_.engine, lengths_).requests_per_s;
       const double wanted = each > 0 ? 2 * std::ceil(problem_.requests_per_s / each) : 1;

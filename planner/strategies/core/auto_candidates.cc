@@ -23,9 +23,9 @@ struct Phases {
   std::string too_slow_to_prefill, too_slow_to_decode;
 };
 
-// The largest rate whose mean time in an M/D/1 queue is at most `most_s` (DistServe, Eq. 1: s + rate s^2 / 2 (1 - rate s)).
-double md1_rate(double service_s, double most_s) {
-  const double wait_s = most_s - service_s;
+// The largest rate whose mean time in an M/D/1 queue is at most `max_s` (DistServe, Eq. 1: s + rate s^2 / 2 (1 - rate s)).
+double md1_rate(double service_s, double max_s) {
+  const double wait_s = max_s - service_s;
   if (wait_s <= 0) return 0;
   if (std::isinf(wait_s)) return 1 / service_s;
   return 2 * wait_s / (service_s * (service_s + 2 * wait_s));

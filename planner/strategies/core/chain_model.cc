@@ -13,12 +13,12 @@
 namespace windlass::hetero {
 
 Result<ChainModel> ChainModel::make(const planner::ModelShape& shape, const GpuCluster& cluster, const planner::Chain& chain) {
-  int most_gpus = 1;
-  for (const planner::Hop& hop : chain.hops) most_gpus = std::max(most_gpus, static_cast<int>(hop.gpus.size()));
+  int max_gpus = 1;
+  for (const planner::Hop& hop : chain.hops) max_gpus = std::max(max_gpus, static_cast<int>(hop.gpus.size()));
   // Requests of one and of two tokens show the cost of a token; one output token is one iteration.
   const double memory_share = kMemoryShare;
-  WINDLASS_ASSIGN_OR_RETURN(const InferenceTask one, inference_task(shape, 1, 1, most_gpus, memory_share));
-  WINDLASS_ASSIGN_OR_RETURN(const InferenceTask two, inference_task(shape, 2, 1, most_gpus, memory_share));
+  WINDLASS_ASSIGN_OR_RETURN(const InferenceTask one, inference_task(shape, 1, 1, max_gpus, memory_share));
+  WINDLASS_ASSIGN_OR_RETURN(const InferenceTask two, inference_task(shape, 2, 1, max_gpus, memory_share));
   ChainModel model;
   model.kv_capacity_tokens_ = std::numeric_limits<double>::infinity();
   int before = -1;  // node of the previous hop

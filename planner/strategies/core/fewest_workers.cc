@@ -19,7 +19,7 @@ std::int64_t trial_requests(const Problem& problem, double requests_per_s) {
   return std::max(problem.requests_per_trial, arrivals);
 }
 
-int most_workers(const Problem& problem, int kind) {
+int max_workers(const Problem& problem, int kind) {
   const WorkerKind& of = problem.kinds[static_cast<std::size_t>(kind)];
   const AcceleratorChoice& choice = problem.accelerators[static_cast<std::size_t>(of.accelerator)];
   int most = std::min(kMaxWorkers, std::min(choice.gpus, problem.max_gpus) / of.gpus());

@@ -17,7 +17,7 @@ namespace windlass::search {
 [[nodiscard]] std::int64_t trial_requests(const Problem& problem, double requests_per_s);
 
 // The most workers of a kind that fit: within the GPUs of its class, the plan's GPUs and its cost. At most 100,000.
-[[nodiscard]] int most_workers(const Problem& problem, int kind);
+[[nodiscard]] int max_workers(const Problem& problem, int kind);
 
 inline constexpr int kMaxWorkers = 100'000;  // upper bound for one kind
 

@@ -65,7 +65,7 @@ Result<std::vector<char>> CountWalk::hold(std::span<const PhaseCounts> counts) {
 }
 
 int CountWalk::widest(int decode) const {
-  return largest_good(questions_.most_workers, [&](int prefill) {
+  return largest_good(questions_.max_workers, [&](int prefill) {
     const PhaseCounts counts{prefill, decode};
     return worth(counts) < below_ * kCheaper && questions_.fits(counts);
   });
@@ -75,7 +75,7 @@ Result<bool> CountWalk::grow(const PhaseCounts& guess) {
   const auto larger = [&](int count) { return std::max(count + 1, static_cast<int>(std::ceil(kCountsGrowth * count))); };
   PhaseCounts counts = guess;
   while (questions_.fits(counts) && worth(counts) < below_ * kCheaper) {
-    if (std::max(counts.prefill, counts.decode) > questions_.most_workers) return false;
+    if (std::max(counts.prefill, counts.decode) > questions_.max_workers) return false;
     WINDLASS_ASSIGN_OR_RETURN(const std::vector<char> holds, hold({&counts, 1}));
     if (holds[0] != 0) {
       WINDLASS_RETURN_IF_ERROR(descend(counts));
@@ -132,7 +132,7 @@ Result<void> CountWalk::run(const PhaseCounts& guess, double below) {
   const int middle = best_ ? best_->decode : guess.decode;
   for (int up = middle, down = middle - 1;; ++up, --down) {
     std::vector<PhaseCounts> tops;
-    const bool fewer = down >= 1, more = up <= questions_.most_workers && widest(up) > 0;
+    const bool fewer = down >= 1, more = up <= questions_.max_workers && widest(up) > 0;
     if (!fewer && !more) return {};
     if (more) tops.push_back({widest(up), up});
     if (fewer && widest(down) > 0) tops.push_back({widest(down), down});

@@ -35,7 +35,7 @@ struct CountQuestions {
   std::function<bool(const PhaseCounts&)> fits;
   // Whether each pair is feasible, in order. An error ends the walk, which keeps its result so far.
   std::function<Result<std::vector<char>>(std::span<const PhaseCounts>)> hold;
-  int most_workers = 100'000;  // of either kind
+  int max_workers = 100'000;  // of either kind
 };
 
 class CountWalk {

@@ -80,24 +80,24 @@ SplitSearch::SplitSearch(const Problem& problem, const Effort& effort, const Spl
   bounded_ = problem.max_gpus != kNoLimit || every([](const AcceleratorChoice& choice) { return choice.gpus != kNoLimit; }) ||
              (std::isfinite(problem.max_cost_per_hour) &&
               every([](const AcceleratorChoice& choice) { return choice.spec.price_per_hour > 0; })) ||
-             (std::isfinite(options.most_power_watts) &&
+             (std::isfinite(options.max_power_watts) &&
               every([](const AcceleratorChoice& choice) { return choice.spec.power_watts > 0; }));
 }
 
 std::int64_t SplitSearch::requests_at(double requests_per_s) const {
   const double of_time = std::round(std::min(1e9, requests_per_s * options_.trial_s));
-  const auto most = std::max(options_.most_requests, problem_.requests_per_trial);
+  const auto most = std::max(options_.max_requests, problem_.requests_per_trial);
   return std::clamp(static_cast<std::int64_t>(of_time), problem_.requests_per_trial, most);
 }
 
 Result<void> SplitSearch::go_on() const {
   if (stop_requested(effort_.stop)) return Error{ErrorCode::kCancelled, "stopped before the search was complete"};
-  if (iterations_ >= effort_.most_iterations) return Error{ErrorCode::kCancelled, "the step budget is used up"};
+  if (iterations_ >= effort_.max_iterations) return Error{ErrorCode::kCancelled, "the step budget is used up"};
   return {};
 }
 
 bool SplitSearch::fits(const Deployment& deployment) const {
-  return check_room(problem_, deployment).ok() && power_watts(problem_, deployment) <= options_.most_power_watts;
+  return check_room(problem_, deployment).ok() && power_watts(problem_, deployment) <= options_.max_power_watts;
 }
 
 // Runs the first seeds for all, then the other seeds for those that passed.
@@ -175,7 +175,7 @@ Result<void> SplitSearch::look(const SplitDesign& design) {
   if (effort_.progress) effort_.progress(design.name, 0);
   WINDLASS_ASSIGN_OR_RETURN(const bool alone, holds_alone(design));
   if (!alone) return {};
-  return most_throughput() ? look_for_most(design) : look_for_least(design);
+  return max_throughput() ? look_for_most(design) : look_for_least(design);
 }
 
 Result<void> SplitSearch::look_for_least(const SplitDesign& design) {
@@ -187,7 +187,7 @@ Result<void> SplitSearch::look_for_least(const SplitDesign& design) {
   questions.decode_worth = design.unified ? 0 : worth_in(problem_, design.deploy({1, 2})) - one;
   questions.unified = design.unified;
   questions.fits = [&](const PhaseCounts& counts) { return fits(design.deploy(counts)); };
-  questions.most_workers = static_cast<int>(std::min<std::int64_t>(requests_at(rate), 100'000));
+  questions.max_workers = static_cast<int>(std::min<std::int64_t>(requests_at(rate), 100'000));
   // Among the failing ones, take the one nearest to the guess, which is close to the frontier in both directions.
   const auto share = [&](const PhaseCounts& counts) { return share_of(design, counts); };
   PhaseCounts failed = {0, 0};
@@ -350,7 +350,7 @@ Result<void> SplitSearch::say_why(Offer& plan, const std::string& name, const st
       plan.reasons.push_back(fmt::format("It misses the objectives: {}.", verdict.broken));
       break;
     }
-  } else if (most_throughput()) {
+  } else if (max_throughput()) {
     plan.predicted.capacity_requests_per_s = best_->requests_per_s;
     plan.reasons.push_back(fmt::format(
         "{} ({}): meets the objectives at {:.4g} requests/s in all of {} trials, the most that the available room allows{}.",
@@ -383,7 +383,7 @@ Result<Rejection> SplitSearch::consider(const Candidate& asked, const Offer& pla
   iterations_ += run->iterations;
   other.predicted = predict(problem_, {&*run, 1});
   const Verdict verdict = judge(problem_, *run);
-  if (asked.held && most_throughput()) {
+  if (asked.held && max_throughput()) {
     other.predicted.capacity_requests_per_s = asked.requests_per_s;
     other.rejected_because =
         fmt::format("{}: {:.4g} requests/s, the plan {:.4g}", asked.design.name, asked.requests_per_s, best_->requests_per_s);

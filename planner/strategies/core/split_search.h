@@ -27,9 +27,9 @@ struct SplitOptions {
   int seeds = 3;         // trials per deployment, with the problem's seed and the following ones
   double trial_s = 120;  // seconds of arrivals per trial (Splitwise: a 2-minute trace), ...
   // ... but at least Problem::requests_per_trial requests, and at most this many.
-  std::int64_t most_requests = 20'000;
-  double most_power_watts = std::numeric_limits<double>::infinity();  // for the whole plan
-  double tolerance = 0.02;                                            // relative tolerance of a largest rate
+  std::int64_t max_requests = 20'000;
+  double max_power_watts = std::numeric_limits<double>::infinity();  // for the whole plan
+  double tolerance = 0.02;                                           // relative tolerance of a largest rate
 };
 
 struct SplitDesign {
@@ -99,7 +99,7 @@ class SplitSearch {
   [[nodiscard]] Result<void> look_for_most(const SplitDesign& design);
   // The largest feasible rate of a deployment that is feasible at `holds_at`.
   [[nodiscard]] Result<double> rate_of(const Deployment& deployment, double holds_at);
-  [[nodiscard]] bool most_throughput() const { return problem_.goal == Goal::kThroughput && bounded_; }
+  [[nodiscard]] bool max_throughput() const { return problem_.goal == Goal::kThroughput && bounded_; }
   [[nodiscard]] Result<Candidate> nearest();
   [[nodiscard]] Result<void> say_why(Offer& plan, const std::string& name, const std::vector<sim::ServingResult>& runs);
   [[nodiscard]] Result<Rejection> consider(const Candidate& asked, const Offer& plan);

@@ -22,7 +22,7 @@ double message_s(const Link& link, double bytes) {
 
 double InferenceTask::replica_bytes() const { return model_bytes + kConcurrentRequests * layers * layer_kv_bytes; }
 
-Result<InferenceTask> inference_task(const planner::ModelShape& shape, double input_tokens, double output_tokens, int most_gpus,
+Result<InferenceTask> inference_task(const planner::ModelShape& shape, double input_tokens, double output_tokens, int max_gpus,
                                      double memory_share) {
   const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
   WINDLASS_RETURN_IF_ERROR(planner::validate(shape));
@@ -55,12 +55,12 @@ Result<InferenceTask> inference_task(const planner::ModelShape& shape, double in
   task.compute_dtype = planner::compute_dtype(shape);
   task.input_tokens = input_tokens;
   task.output_tokens = output_tokens;
-  task.tensor_parallel = planner::tensor_parallel_degrees(shape, most_gpus);
+  task.tensor_parallel = planner::tensor_parallel_degrees(shape, max_gpus);
   task.memory_share = memory_share;
   return task;
 }
 
-int StageFigures::most_layers(int batch, int layers) const {
+int StageFigures::max_layers(int batch, int layers) const {
   const double left = memory_bytes - batch * activation_bytes;
   if (!(left > 0) || !std::isfinite(prefill_layer_s)) return 0;
   return static_cast<int>(std::min<double>(layers, std::floor(left / (weight_bytes + batch * kv_bytes))));

@@ -43,9 +43,9 @@ struct InferenceTask {
 inline constexpr double kMemoryShare = 0.9;     // default share of a GPU's memory
 inline constexpr int kConcurrentRequests = 32;  // Appendix A's b_t for the number of groups
 
-// `most_gpus`: per stage. Errors: lengths that are not positive, a share outside (0, 1], a shape that validate() rejects.
+// `max_gpus`: per stage. Errors: lengths that are not positive, a share outside (0, 1], a shape that validate() rejects.
 [[nodiscard]] Result<InferenceTask> inference_task(const planner::ModelShape& shape, double input_tokens, double output_tokens,
-                                                   int most_gpus, double memory_share = 1);
+                                                   int max_gpus, double memory_share = 1);
 
 // Table 1 for one stage of `tensor_parallel` GPUs, per layer.
 struct StageFigures {
@@ -59,7 +59,7 @@ struct StageFigures {
   double memory_bytes = 0;            // usable on each GPU
 
   // Layers that fit with this many concurrent requests, at most `layers`; 0: none.
-  [[nodiscard]] int most_layers(int batch, int layers) const;
+  [[nodiscard]] int max_layers(int batch, int layers) const;
 };
 
 // REQUIRES: tensor_parallel >= 1. Times are infinite if the GPU cannot compute in the type, or has no link to its peers.

@@ -90,7 +90,7 @@ LengthMoments length_moments(std::span<const std::pair<int, int>> lengths) {
 }
 
 SteadyState steady_state(const planner::IterationModel& model, double kv_capacity_tokens, const planner::EngineSettings& engine,
-                         const LengthMoments& lengths, double most_iteration_s, SteadyPart part) {
+                         const LengthMoments& lengths, double max_iteration_s, SteadyPart part) {
   const double stages = std::max(1, model.pipeline_stages());
   const double held = reserves(engine.batching) ? lengths.whole_tokens : lengths.decode_context_tokens;
   double most = std::min<double>(engine.max_sequences, kv_capacity_tokens / stages / held);
@@ -101,11 +101,11 @@ SteadyState steady_state(const planner::IterationModel& model, double kv_capacit
   if (most < 1 && kv_capacity_tokens / stages < lengths.input_tokens + lengths.output_tokens) return {};
   most = std::max(1.0, most);
   const auto at = [&](double batch) { return share_of(model, engine, lengths, batch, part); };
-  if (std::isfinite(most_iteration_s) && at(most).iteration_s > most_iteration_s) {
+  if (std::isfinite(max_iteration_s) && at(most).iteration_s > max_iteration_s) {
     double inside = 1, outside = most;
     for (int i = 0; i < kBatchBisections && outside - inside > 0.5; ++i) {
       const double middle = (inside + outside) / 2;
-      (at(middle).iteration_s <= most_iteration_s ? inside : outside) = middle;
+      (at(middle).iteration_s <= max_iteration_s ? inside : outside) = middle;
     }
     most = inside;
   }
@@ -121,8 +121,8 @@ SteadyState steady_state(const planner::IterationModel& model, double kv_capacit
 }
 
 SteadyState steady_state(const WorkerKind& kind, const planner::EngineSettings& engine, const LengthMoments& lengths,
-                         double most_iteration_s, SteadyPart part) {
-  return steady_state(*kind.model, kind.kv_capacity_tokens, engine, lengths, most_iteration_s, part);
+                         double max_iteration_s, SteadyPart part) {
+  return steady_state(*kind.model, kind.kv_capacity_tokens, engine, lengths, max_iteration_s, part);
 }
 
 }  // namespace windlass::search

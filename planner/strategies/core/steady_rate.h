@@ -47,14 +47,14 @@ struct SteadyState {
 enum class SteadyPart { kWhole, kDecode };
 
 // kv_capacity_tokens and stages are of the whole worker; engine.max_sequences of one lane. Batches whose iterations take longer
-// than `most_iteration_s` are left out, except a batch of one.
+// than `max_iteration_s` are left out, except a batch of one.
 [[nodiscard]] SteadyState steady_state(const planner::IterationModel& model, double kv_capacity_tokens,
                                        const planner::EngineSettings& engine, const LengthMoments& lengths,
-                                       double most_iteration_s = std::numeric_limits<double>::infinity(),
+                                       double max_iteration_s = std::numeric_limits<double>::infinity(),
                                        SteadyPart part = SteadyPart::kWhole);
 [[nodiscard]] SteadyState steady_state(const WorkerKind& kind, const planner::EngineSettings& engine,
                                        const LengthMoments& lengths,
-                                       double most_iteration_s = std::numeric_limits<double>::infinity(),
+                                       double max_iteration_s = std::numeric_limits<double>::infinity(),
                                        SteadyPart part = SteadyPart::kWhole);
 
 // Upper bound of simulated capacities of a worker (P99 scheduling delay below 5 s), as a multiple of its steady rate.

@@ -151,7 +151,7 @@ Result<Capacity> capacity_of(const Problem& problem, const Deployment& deploymen
   const auto place_of = [step](double rate) { return std::log(rate) / step; };
   const auto passes_in = [&](std::int64_t place) { return passes_at(std::exp(static_cast<double>(place) * step)); };
   const auto least = static_cast<std::int64_t>(std::ceil(place_of(search.least_per_s)));
-  const auto most = static_cast<std::int64_t>(std::floor(place_of(search.most_per_s)));
+  const auto most = static_cast<std::int64_t>(std::floor(place_of(search.max_per_s)));
   std::int64_t passed = least - 1, failed = most + 1;
   if (search.only_above_per_s > search.least_per_s) {
     const auto above = static_cast<std::int64_t>(std::floor(place_of(search.only_above_per_s) + kOnGrid)) + 1;
@@ -160,7 +160,7 @@ Result<Capacity> capacity_of(const Problem& problem, const Deployment& deploymen
     if (!passes) return found();
     passed = above;
   }
-  const double guess = std::min(std::max(search.first_guess_per_s, search.least_per_s), search.most_per_s);
+  const double guess = std::min(std::max(search.first_guess_per_s, search.least_per_s), search.max_per_s);
   std::int64_t place = std::llround(place_of(guess)), stride = std::llround(kFirstStride / step) + 1;
   while (failed - passed > 1) {
     place = std::clamp(place, passed + 1, failed - 1);

@@ -56,7 +56,7 @@ struct CapacitySearch {
   double only_above_per_s = 0;   // capacities up to this are reported as 0, at the price of one trial
   double tolerance = 0.02;       // relative tolerance of the answer
   double least_per_s = 1e-4;     // smallest rate tried
-  double most_per_s = 1e6;       // largest rate tried
+  double max_per_s = 1e6;        // largest rate tried
   // Criterion; empty: judge() says that the objectives are met, and trials end as soon as that is certain.
   std::function<bool(const sim::ServingResult&)> passes;
   bool figures = true;  // fill Capacity::at from a complete run, which takes one more trial if trials end early

@@ -41,7 +41,7 @@ Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<Accelerat
         made.unfit.push_back({static_cast<int>(a), tp, pp, fmt::format("{}: {}", kind_text(spec, tp, pp), why)});
       };
       const int gpus = tensor_parallel * stages;
-      if (space.most_gpus > 0 && gpus > space.most_gpus) continue;
+      if (space.max_gpus > 0 && gpus > space.max_gpus) continue;
       if (tensor_parallel > node || gpus > accelerators[a].gpus) {
         unfit(fmt::format("needs {} GPUs, but there are {}{}", tensor_parallel > node ? tensor_parallel : gpus,
                           tensor_parallel > node ? node : accelerators[a].gpus, tensor_parallel > node ? " on a node" : ""));

@@ -16,7 +16,7 @@ struct KindSpace {
   // Degrees that do not divide the model evenly are skipped; empty: all that do, up to the GPUs of a node.
   std::vector<int> tensor_parallel;
   std::vector<int> pipeline_stages = {1};  // more stages than layers are skipped
-  int most_gpus = 0;                       // per worker; 0: those of a node, for each stage
+  int max_gpus = 0;                        // per worker; 0: those of a node, for each stage
   double least_kv_tokens = 1;              // a worker must hold this: its longest request
 };
 

@@ -220,7 +220,7 @@ class DistServe {
       }
     }
     std::optional<std::pair<Split, Counts>> least, most;
-    double least_worth = std::numeric_limits<double>::infinity(), most_per_s = -1;
+    double least_worth = std::numeric_limits<double>::infinity(), max_per_s = -1;
     for (const Split& split : splits) {
       split_ = split;
       Counts counts = asked();
@@ -233,8 +233,8 @@ class DistServe {
       if (least || !check_room(problem_, deployment({1, 1})).ok()) continue;
       counts = fill_room();
       const double per_s = goodput ? std::min(counts.prefill * prefill_rate(), counts.decode * decode_rate()) : 0;
-      if (per_s > most_per_s) {
-        most_per_s = per_s;
+      if (per_s > max_per_s) {
+        max_per_s = per_s;
         most = {split, counts};
       }
     }
@@ -300,7 +300,7 @@ class DistServe {
     int added_prefill = 0, added_decode = 0;
     bool holds = false;
     for (int turn = 0;; ++turn) {
-      if (turn > 0 && (stop_requested(effort_.stop) || answers_.iterations >= effort_.most_iterations)) {
+      if (turn > 0 && (stop_requested(effort_.stop) || answers_.iterations >= effort_.max_iterations)) {
         answers_.stopped = true;
         break;
       }
@@ -346,7 +346,7 @@ class DistServe {
     search.tolerance = options_.tolerance;
     search.first_guess_per_s = std::min(counts_.prefill * prefill_rate(), counts_.decode * decode_rate());
     search.least_per_s = problem_.requests_per_s;
-    search.most_per_s =
+    search.max_per_s =
         std::max(problem_.requests_per_s, std::min(counts_.prefill * units_.prefill_screen(split_.prefill).ceiling_per_s,
                                                    counts_.decode * units_.decode_screen(split_.decode).ceiling_per_s));
     search.figures = false;

@@ -61,16 +61,16 @@ double WaitTail::exceeds(double t_s) const {
   return std::min(utilisation_, factor_ * std::exp(-decay_ * t_s));
 }
 
-int critical_prompt_tokens(const planner::IterationModel& model, double saturation, int most_tokens) {
+int critical_prompt_tokens(const planner::IterationModel& model, double saturation, int max_tokens) {
   const auto tokens_per_s = [&](int tokens) { return tokens / std::max(prefill_s(model, tokens), 1e-12); };
   double best = 0;
-  for (int tokens = kTokensStep; tokens <= most_tokens; tokens += std::max(kTokensStep, tokens / 16 / 16 * 16)) {
+  for (int tokens = kTokensStep; tokens <= max_tokens; tokens += std::max(kTokensStep, tokens / 16 / 16 * 16)) {
     best = std::max(best, tokens_per_s(tokens));
   }
-  for (int tokens = kTokensStep; tokens <= most_tokens; tokens += kTokensStep) {
+  for (int tokens = kTokensStep; tokens <= max_tokens; tokens += kTokensStep) {
     if (tokens_per_s(tokens) >= saturation * best) return tokens;
   }
-  return std::max(kTokensStep, most_tokens);
+  return std::max(kTokensStep, max_tokens);
 }
 
 PhaseLengths phase_lengths(std::vector<std::pair<int, int>> lengths) {
@@ -125,14 +125,14 @@ PhaseScreen screen_prefill(const planner::IterationModel& model, const PhaseLeng
 }
 
 PhaseScreen screen_decode(const planner::IterationModel& model, double kv_capacity_tokens, const PhaseLengths& lengths,
-                          int most_sequences, double tpot_s) {
+                          int max_sequences, double tpot_s) {
   if (lengths.mean_decode_steps <= 0) return {kNeverServed, kNeverServed};
   const double stages = std::max(1, model.pipeline_stages());
   const auto pass_s = [&](int batch) {
     return std::max(1e-12, model.iteration_s(planner::decode_batch(batch, lengths.mean_context_tokens)));
   };
   const double by_cache = kv_capacity_tokens / stages / lengths.mean_context_tokens;
-  const auto most = static_cast<int>(std::clamp(std::floor(by_cache), 1.0, static_cast<double>(most_sequences)));
+  const auto most = static_cast<int>(std::clamp(std::floor(by_cache), 1.0, static_cast<double>(max_sequences)));
   int fits = 0, too_many = most + 1;
   while (too_many - fits > 1) {
     const int middle = fits + (too_many - fits) / 2;

@@ -35,8 +35,8 @@ class WaitTail {
 };
 
 // L_m (Sections 3.1 and 4.3): the shortest prompt at which one prefill reaches `saturation` of the highest tokens per second of
-// any prompt up to `most_tokens`. Longer batches delay their requests and gain little. A multiple of 16.
-[[nodiscard]] int critical_prompt_tokens(const planner::IterationModel& model, double saturation, int most_tokens);
+// any prompt up to `max_tokens`. Longer batches delay their requests and gain little. A multiple of 16.
+[[nodiscard]] int critical_prompt_tokens(const planner::IterationModel& model, double saturation, int max_tokens);
 
 // Screening result of a phase: the estimated largest rate within the objectives, and an upper bound for any steady state.
 struct PhaseScreen {
@@ -60,6 +60,6 @@ struct PhaseLengths {
 // Sequences decode in `pipeline_stages` concurrent microbatches. The highest rate is at the largest batch that TPOT, the cache
 // and the engine allow.
 [[nodiscard]] PhaseScreen screen_decode(const planner::IterationModel& model, double kv_capacity_tokens,
-                                        const PhaseLengths& lengths, int most_sequences, double tpot_s);
+                                        const PhaseLengths& lengths, int max_sequences, double tpot_s);
 
 }  // namespace windlass::search

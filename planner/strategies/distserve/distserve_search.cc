@@ -28,7 +28,7 @@ Result<Capacity> goodput_of(const Unit& unit, double beat_per_s, const UnitSearc
   search.requests = options.requests;
   search.seed = options.seed;
   search.tolerance = options.tolerance;
-  search.most_per_s = std::min(search.most_per_s, unit.ceiling_per_s);
+  search.max_per_s = std::min(search.max_per_s, unit.ceiling_per_s);
   search.least_per_s = std::max(search.least_per_s, std::min(kLeastShare * unit.ceiling_per_s, 1.0));
   search.first_guess_per_s = std::max(unit.estimate_per_s, std::max(beat_per_s, kLeastGuess_per_s));
   search.only_above_per_s = beat_per_s;
@@ -62,7 +62,7 @@ class UnitSearch {
 
   Result<UnitAnswers> run() {
     for (std::size_t from = 0; from < longest_ && !answers_.stopped; from += kWave) {
-      answers_.stopped = stop_requested(effort_.stop) || answers_.iterations >= effort_.most_iterations;
+      answers_.stopped = stop_requested(effort_.stop) || answers_.iterations >= effort_.max_iterations;
       if (!answers_.stopped) WINDLASS_RETURN_IF_ERROR(ask(wave(from)));
     }
     const bool without_winner =

@@ -40,7 +40,7 @@ struct SwapChain {
 };
 
 SwapChain run_chain(const GpuCluster& cluster, const InferenceTask& task, int groups, std::uint64_t seed, std::size_t index,
-                    std::int64_t most_steps, const search::Effort& effort, const Hexgen2Options& options) {
+                    std::int64_t max_steps, const search::Effort& effort, const Hexgen2Options& options) {
   SwapChain chain;
   chain.table = std::make_unique<StrategyTable>(cluster, task);
   StrategyTable& table = *chain.table;
@@ -51,8 +51,8 @@ SwapChain run_chain(const GpuCluster& cluster, const InferenceTask& task, int gr
     GeneticOptions genetic;
     genetic.idle = idle;
     genetic.keep_groups = !options.fewer_groups;
-    genetic.most_groups = groups;
-    genetic.most_steps = most_steps;
+    genetic.max_groups = groups;
+    genetic.max_steps = max_steps;
     genetic.stop = effort.stop;
     Evolved evolved = evolve(
         table, groups, {}, [&](Placement& placement) { return second_phase(table, placement, flow); }, genetic, std::move(rng));
@@ -72,7 +72,7 @@ SwapChain run_chain(const GpuCluster& cluster, const InferenceTask& task, int gr
   refinement.may_empty = options.fewer_groups;
   refinement.rounds = guided ? rounds_for(groups, options) : static_cast<int>(std::min<std::int64_t>(idle, 1'000'000'000));
   refinement.shake_until = shake_steps(cluster);
-  refinement.most_steps = most_steps;
+  refinement.max_steps = max_steps;
   refinement.stop = effort.stop;
   Refined refined = refine(table, std::move(start), refinement, std::move(rng));
   chain.groups = std::move(refined.groups);
@@ -95,7 +95,7 @@ Result<Scheduled> exhaust(const GpuCluster& cluster, const InferenceTask& task, 
   }
   Scheduled scheduled;
   scheduled.table = std::make_unique<StrategyTable>(cluster, task);
-  scheduled.most_groups = groups;
+  scheduled.max_groups = groups;
   for (int count = options.fewer_groups ? 2 : groups; count <= groups; ++count) {
     WINDLASS_ASSIGN_OR_RETURN(Exhausted exhausted, exhaustive_placement(*scheduled.table, count, effort.stop));
     scheduled.steps += exhausted.placements;
@@ -146,14 +146,14 @@ Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTas
   if (options.search == Hexgen2Search::kExhaustive) return exhaust(cluster, task, groups, effort, options);
   const auto chains = static_cast<std::size_t>(options.chains);
   std::vector<std::optional<SwapChain>> done(chains);
-  const std::int64_t most_steps = std::max<std::int64_t>(1, effort.most_iterations / options.chains);
+  const std::int64_t max_steps = std::max<std::int64_t>(1, effort.max_iterations / options.chains);
   const auto run = [&](std::size_t index) {
-    if (!stop_requested(effort.stop)) done[index] = run_chain(cluster, task, groups, seed, index, most_steps, effort, options);
+    if (!stop_requested(effort.stop)) done[index] = run_chain(cluster, task, groups, seed, index, max_steps, effort, options);
   };
   SerialExecutor own;
   (effort.executor != nullptr ? *effort.executor : own).run(chains, run);
   Scheduled scheduled;
-  scheduled.most_groups = groups;
+  scheduled.max_groups = groups;
   for (std::optional<SwapChain>& chain : done) {
     if (!chain) {
       scheduled.stopped = true;
@@ -184,9 +184,9 @@ Result<void> validate_task(const Problem& problem) {
 }
 
 Result<InferenceTask> task_of(const Problem& problem, double memory_share) {
-  int most_gpus = 1;
-  for (const ClusterNode& node : problem.cluster->nodes) most_gpus = std::max(most_gpus, node.gpus);
-  return inference_task(problem.shape, problem.requests->mean_input_tokens(), problem.requests->mean_output_tokens(), most_gpus,
+  int max_gpus = 1;
+  for (const ClusterNode& node : problem.cluster->nodes) max_gpus = std::max(max_gpus, node.gpus);
+  return inference_task(problem.shape, problem.requests->mean_input_tokens(), problem.requests->mean_output_tokens(), max_gpus,
                         memory_share);
 }
 
@@ -239,7 +239,7 @@ Error does_not_fit(const Problem& problem, const InferenceTask& task, int copies
   std::vector<std::string> nodes;
   int layers = 0;
   for (const ClusterNode& node : problem.cluster->nodes) {
-    const int held = node.gpus * stage_figures(task, node.accelerator, node.within, 1).most_layers(1, task.layers);
+    const int held = node.gpus * stage_figures(task, node.accelerator, node.within, 1).max_layers(1, task.layers);
     layers += held;
     if (nodes.size() < kMaxNamed) {
       nodes.push_back(fmt::format("{} ({} x {}) {}", node.name, node.gpus, node.accelerator.name, held));
@@ -299,7 +299,7 @@ Result<Offer> hexgen2_plan(const Problem& problem, const search::Effort& effort,
   plan.stopped = scheduled->stopped;
   plan.reasons.push_back(
       fmt::format("at most {} groups: the cluster's memory divided by that of a copy with {} requests ({:.1f} GB)",
-                  scheduled->most_groups, kConcurrentRequests, task.replica_bytes() / 1e9));
+                  scheduled->max_groups, kConcurrentRequests, task.replica_bytes() / 1e9));
   plan.reasons.push_back(bottleneck(network, flow.value));
   if (options.search == Hexgen2Search::kMaxFlowGuided) {
     const double first = static_cast<double>(scheduled->first_flow) / kFlowUnitsPerRequest;

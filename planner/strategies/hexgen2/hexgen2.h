@@ -47,13 +47,13 @@ struct Scheduled {
   Placement groups;
   std::int64_t flow = 0;        // in flow units
   std::int64_t first_flow = 0;  // of the first phase's placement; 0 if the search starts elsewhere
-  int most_groups = 0;
+  int max_groups = 0;
   std::int64_t steps = 0;
   std::int64_t improvements = 0;
   bool stopped = false;
 };
 
-// The search alone. A flow of 0 means that nothing can serve. The same seed and step budget (Effort::most_iterations) give the
+// The search alone. A flow of 0 means that nothing can serve. The same seed and step budget (Effort::max_iterations) give the
 // same placement on any number of cores. Errors: kInvalidArgument for options or a number of groups that the GPUs do not allow;
 // Cancelled.
 [[nodiscard]] Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTask& task, std::uint64_t seed,

@@ -154,7 +154,7 @@ class Search {
 
   bool out_of_steps() {
     if (stopped_) return true;
-    if (steps_ >= options_.most_steps || (steps_ >= next_look_ && stop_requested(options_.stop))) stopped_ = true;
+    if (steps_ >= options_.max_steps || (steps_ >= next_look_ && stop_requested(options_.stop))) stopped_ = true;
     if (steps_ >= next_look_) next_look_ = steps_ + kStopEvery;
     return stopped_;
   }

@@ -23,7 +23,7 @@ struct RefineOptions {
   bool may_empty = false;        // a group may lose its last GPU, which reduces the number of groups
   int rounds = 0;                // consecutive random exchanges out of local optima without improvement before it stops
   std::int64_t shake_until = 0;  // steps after which no exchange is random; the current climb continues normally
-  std::int64_t most_steps = 0;   // limit of evaluated exchanges; computing a flow counts by its size
+  std::int64_t max_steps = 0;    // limit of evaluated exchanges; computing a flow counts by its size
   StopCheck stop;
 };
 
@@ -32,7 +32,7 @@ struct Refined {
   std::int64_t flow = 0;  // units
   std::int64_t steps = 0;
   std::int64_t improvements = 0;  // exchanges made
-  bool stopped = false;           // by `stop` or most_steps, before the search was complete
+  bool stopped = false;           // by `stop` or max_steps, before the search was complete
 };
 
 // REQUIRES: every group has a GPU. Deterministic except for `stop`.

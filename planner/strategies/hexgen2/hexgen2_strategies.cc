@@ -251,7 +251,7 @@ class Solver {
   }
 
   [[nodiscard]] bool fits(int batch) const {
-    // StageFigures::most_layers(), with the constant parts computed once.
+    // StageFigures::max_layers(), with the constant parts computed once.
     int sum = 0;
     for (const StageFigures* figures : figures_) {
       const double left = figures->memory_bytes - batch * figures->activation_bytes;
@@ -290,7 +290,7 @@ class Solver {
         room = false;
         for (std::size_t at = first; at < end && left > 0; ++at) {
           OrderedStage& stage = stages_[order_[at]];
-          if (stage.layers >= figures_[order_[at]]->most_layers(batch, task_.layers)) continue;
+          if (stage.layers >= figures_[order_[at]]->max_layers(batch, task_.layers)) continue;
           ++stage.layers;
           --left;
           room = true;

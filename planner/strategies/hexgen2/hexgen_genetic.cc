@@ -25,7 +25,7 @@ class Evolution {
     for (Placement& placement : first) add(std::move(placement));
     while (static_cast<int>(population.size()) < options_.population) add(random_placement(table_, groups, rng_));
     for (std::int64_t idle = 0; idle < options_.idle; ++idle) {
-      if (best.steps >= options_.most_steps || stop_requested(options_.stop)) {
+      if (best.steps >= options_.max_steps || stop_requested(options_.stop)) {
         best.stopped = true;
         break;
       }
@@ -77,7 +77,7 @@ class Evolution {
 
   // A random part of a random group becomes a new group.
   void split(Placement& groups) {
-    if (options_.most_groups > 0 && static_cast<int>(groups.size()) >= options_.most_groups) return;
+    if (options_.max_groups > 0 && static_cast<int>(groups.size()) >= options_.max_groups) return;
     const std::size_t from = any(groups);
     Composition kept, gone;
     for (const NodeShare& share : groups[from].gpus) {

@@ -14,12 +14,12 @@ namespace windlass::hetero {
 
 struct GeneticOptions {
   int population = 24;
-  int tournament = 3;           // size of the tournament whose winner becomes a parent
-  std::int64_t idle = 2000;     // consecutive offspring without improvement before it stops
-  std::int64_t most_steps = 0;  // offspring
-  bool keep_groups = true;      // keep the number of groups: a merge comes with a split
-  int most_groups = 0;          // maximum after splits; 0: no limit
-  bool phases = true;           // changing a group's phase is also a step
+  int tournament = 3;          // size of the tournament whose winner becomes a parent
+  std::int64_t idle = 2000;    // consecutive offspring without improvement before it stops
+  std::int64_t max_steps = 0;  // offspring
+  bool keep_groups = true;     // keep the number of groups: a merge comes with a split
+  int max_groups = 0;          // maximum after splits; 0: no limit
+  bool phases = true;          // changing a group's phase is also a step
   StopCheck stop;
 };
 
@@ -27,7 +27,7 @@ struct Evolved {
   Placement groups;
   std::int64_t fitness = 0;
   std::int64_t steps = 0;
-  bool stopped = false;  // by `stop` or at most_steps
+  bool stopped = false;  // by `stop` or at max_steps
 };
 
 // `fitness` may reorder its argument; more is better. Deterministic except for `stop`. REQUIRES: population >= 2, each

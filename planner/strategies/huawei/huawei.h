@@ -36,7 +36,7 @@ using BatchTimesOf =
 struct HuaweiOptions {
   MemoryRules memory;
   int sampled_requests = 200;  // drawn with the problem's seed, for Alg. 1; the paper's number
-  int most_requests = 256;     // per batch: vLLM's limit
+  int max_requests = 256;      // per batch: vLLM's limit
   int max_input_tokens = 0;    // I_max and O_max of Eq. 2; 0: the longest sampled request
   int max_output_tokens = 0;
   BatchTimesOf times_of;  // empty: roofline_batch_times()

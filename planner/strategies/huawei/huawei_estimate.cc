@@ -18,7 +18,7 @@ double kv_token_bytes(const planner::ModelShape& shape, int tensor_parallel) {
   return planner::kv_bytes_per_token(shape) * tensor_parallel / shards;
 }
 
-Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times, double kv_tokens, int most_requests,
+Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times, double kv_tokens, int max_requests,
                                                std::span<const Lengths> requests) {
   const auto wrong = [](std::string what) { return Error{ErrorCode::kInvalidArgument, std::move(what)}; };
   if (requests.empty()) return wrong("throughput: must have at least one request (got none)");
@@ -27,7 +27,7 @@ Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times
   for (std::size_t begin = 0; begin < requests.size();) {
     double inputs = 0;
     int longest_input = 0, longest_output = 0, batch = 0;
-    for (std::size_t r = begin; r < requests.size() && batch < most_requests; ++r) {
+    for (std::size_t r = begin; r < requests.size() && batch < max_requests; ++r) {
       const auto [input, output] = requests[r];
       const int maximum = std::max(longest_output, output);
       if (inputs + input + (batch + 1.0) * maximum > kv_tokens) break;

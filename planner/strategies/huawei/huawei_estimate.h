@@ -41,10 +41,10 @@ struct ThroughputEstimate {
   int largest_batch = 0;
 };
 
-// Alg. 1 for one instance, with `kv_tokens` for caches and batches of at most `most_requests` (no limit in the paper). A
+// Alg. 1 for one instance, with `kv_tokens` for caches and batches of at most `max_requests` (no limit in the paper). A
 // machine serves u / t times that; the algorithm's last line says t, which contradicts Section 3.2. Errors kInvalidArgument: no
 // requests, one that alone exceeds the cache (Eq. 2), with its number, or times that are all 0.
 [[nodiscard]] Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times, double kv_tokens,
-                                                             int most_requests, std::span<const Lengths> requests);
+                                                             int max_requests, std::span<const Lengths> requests);
 
 }  // namespace windlass::hetero

@@ -33,8 +33,8 @@ Result<Sampled> sampled(const search::Problem& problem, const HuaweiOptions& opt
   if (options.sampled_requests < 1) {
     return wrong(fmt::format("sampled requests: must be at least 1 (got {})", options.sampled_requests));
   }
-  if (options.most_requests < 1) {
-    return wrong(fmt::format("requests in a batch: must be at least 1 (got {})", options.most_requests));
+  if (options.max_requests < 1) {
+    return wrong(fmt::format("requests in a batch: must be at least 1 (got {})", options.max_requests));
   }
   if (!(options.memory.share > 0 && options.memory.share <= 1) || !(options.memory.engine_bytes >= 0)) {
     return wrong(
@@ -77,7 +77,7 @@ InstanceOption estimated(const planner::ModelShape& shape, const ClusterNode& ma
     return made;
   }
   made.times = *times;
-  const auto one = estimate_throughput(made.times, made.kv_tokens, options.most_requests, sample.requests);
+  const auto one = estimate_throughput(made.times, made.kv_tokens, options.max_requests, sample.requests);
   if (one.ok()) {
     made.one = *one;
   } else {

@@ -82,7 +82,7 @@ Result<void> say_missing(const MixProblem& problem, Mix& mix) {
   open.max_cost_per_hour = std::numeric_limits<double>::infinity();
   MixHeuristicOptions quick;
   quick.bound_rounds = 0;
-  quick.most_programs = 100;
+  quick.max_programs = 100;
   WINDLASS_ASSIGN_OR_RETURN(const Mix all, heuristic_mix(open, quick, {}));
   std::vector<double> gpus(problem.accelerators.size(), 0.0);
   double sum = 0;

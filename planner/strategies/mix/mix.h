@@ -91,8 +91,8 @@ struct Mix {
 };
 
 struct MixEffort {
-  std::int64_t most_nodes = 10'000'000;  // total branch-and-bound nodes
-  StopCheck stop;                        // checked between programs; returns the best so far
+  std::int64_t max_nodes = 10'000'000;  // total branch-and-bound nodes
+  StopCheck stop;                       // checked between programs; returns the best so far
 };
 
 // Unserved requests below this share of all count as served: programs are solved in floating point.
@@ -103,7 +103,7 @@ inline constexpr double kMixTolerance = 1e-6;
 [[nodiscard]] Result<Mix> exact_mix(const MixProblem& problem, const MixEffort& effort = {});
 
 struct MixHeuristicOptions {
-  int most_programs = 2000;       // linear programs of the local search
+  int max_programs = 2000;        // linear programs of the local search
   int bound_rounds = 12;          // programs over counts only, which raise the bound
   long nodes_of_a_round = 2'000;  // branch-and-bound nodes
 };

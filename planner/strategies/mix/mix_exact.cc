@@ -77,11 +77,11 @@ class Exact {
     best.values = known;
     long nodes = kFirstNodes;
     for (;;) {
-      if (stop_requested(effort_.stop) || nodes_ >= effort_.most_nodes) {
+      if (stop_requested(effort_.stop) || nodes_ >= effort_.max_nodes) {
         stopped_ = true;
         break;
       }
-      nodes = static_cast<long>(std::min<std::int64_t>(nodes, effort_.most_nodes - nodes_));
+      nodes = static_cast<long>(std::min<std::int64_t>(nodes, effort_.max_nodes - nodes_));
       ++programs_;
       WINDLASS_ASSIGN_OR_RETURN(mip::Solution solution, mip::solve(program, nodes, best.values));
       nodes_ += std::max<std::int64_t>(1, solution.nodes);

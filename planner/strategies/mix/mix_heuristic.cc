@@ -59,7 +59,7 @@ class Search {
 
  private:
   [[nodiscard]] bool go_on() {
-    if (stop_requested(effort_.stop) || nodes_ >= effort_.most_nodes) stopped_ = true;
+    if (stop_requested(effort_.stop) || nodes_ >= effort_.max_nodes) stopped_ = true;
     return !stopped_;
   }
 
@@ -248,9 +248,9 @@ class Search {
       Worth at_least;
     };
     std::vector<Group> gone, come;
-    for (const auto& [most_gone, most_come] : {std::pair(3, 3), {2, 3}, {2, 2}, {1, 2}, {1, 1}}) {
-      gone = groups(most_gone, &now);
-      come = groups(most_come, nullptr);
+    for (const auto& [max_gone, max_come] : {std::pair(3, 3), {2, 3}, {2, 2}, {1, 2}, {1, 1}}) {
+      gone = groups(max_gone, &now);
+      come = groups(max_come, nullptr);
       if (gone.size() * come.size() <= kMaxPairs) break;
     }
     weigh_cuts(now);
@@ -272,7 +272,7 @@ class Search {
     std::stable_sort(exchanges.begin(), exchanges.end(),
                      [&](const Exchange& a, const Exchange& b) { return better(a.at_least, b.at_least); });
     for (const Exchange& exchange : exchanges) {
-      if (programs_ >= options_.most_programs || !go_on()) return false;
+      if (programs_ >= options_.max_programs || !go_on()) return false;
       weigh_cuts(now);
       if (!better(at_least(now, exchange.gone, exchange.come), worth)) continue;
       Counts next = exchanged(now, exchange.gone, exchange.come);

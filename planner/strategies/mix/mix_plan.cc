@@ -56,7 +56,7 @@ class MixPlanning {
   };
 
   [[nodiscard]] bool go_on() {
-    if (iterations_ >= effort_.most_iterations || stop_requested(effort_.stop)) stopped_ = true;
+    if (iterations_ >= effort_.max_iterations || stop_requested(effort_.stop)) stopped_ = true;
     return !stopped_;
   }
 
@@ -190,7 +190,7 @@ class MixPlanning {
       const double least = std::max(1.0, std::ceil(problem_.requests_per_s / (kSteadyRateMargin * one)));
       const double guess = std::ceil(kMaxAlone * problem_.requests_per_s / one);
       const double below = best_ ? std::ceil(worth_of(problem_, deploy(best_->workers)) / worth * (1 - kSame)) - 1 : guess;
-      double most = std::min({guess, below, static_cast<double>(most_workers(problem_, kind))});
+      double most = std::min({guess, below, static_cast<double>(max_workers(problem_, kind))});
       while (most >= least) {
         if (!go_on()) return {};
         Asked asked;

@@ -189,8 +189,7 @@ void add_budgets(const MixColumns& columns, mip::MixedIntegerProgram& program) {
   }
 }
 
-MixProgram mix_program(const MixColumns& columns, bool integer, MixGoal goal, int of,
-                       const std::vector<double>& most_unserved) {
+MixProgram mix_program(const MixColumns& columns, bool integer, MixGoal goal, int of, const std::vector<double>& max_unserved) {
   const MixProblem& problem = *columns.problem;
   MixProgram made;
   mip::MixedIntegerProgram rows;  // rows of the shares, before the objective is added
@@ -239,8 +238,8 @@ MixProgram mix_program(const MixColumns& columns, bool integer, MixGoal goal, in
     made.program.add_variable(variable);
   }
   for (const mip::Constraint& row : rows.constraints()) made.program.add_range(row.terms, row.lower, row.upper);
-  for (std::size_t c = 0; c < std::min(most_unserved.size(), made.unserved.size()); ++c) {
-    if (!made.unserved[c].empty()) made.program.add_at_most(made.unserved[c], most_unserved[c]);
+  for (std::size_t c = 0; c < std::min(max_unserved.size(), made.unserved.size()); ++c) {
+    if (!made.unserved[c].empty()) made.program.add_at_most(made.unserved[c], max_unserved[c]);
   }
   add_budgets(columns, made.program);
   return made;

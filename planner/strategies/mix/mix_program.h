@@ -62,9 +62,9 @@ struct MixProgram {
   std::vector<std::vector<mip::Term>> unserved;  // by class, in requests/s
 };
 enum class MixGoal { kCost, kUnserved };
-// Counts may be integer. `most_unserved`: requests/s by class (empty: no limits). With kUnserved, the objective is class `of`.
+// Counts may be integer. `max_unserved`: requests/s by class (empty: no limits). With kUnserved, the objective is class `of`.
 [[nodiscard]] MixProgram mix_program(const MixColumns& columns, bool integer, MixGoal goal, int of,
-                                     const std::vector<double>& most_unserved);
+                                     const std::vector<double>& max_unserved);
 
 // Adds budgets over variables that begin with the counts.
 void add_budgets(const MixColumns& columns, mip::MixedIntegerProgram& program);

@@ -110,7 +110,7 @@ Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const
     return phase_loads(problem, *kind.model, kind).prefill;
   };
   const std::vector<int> machines = options.machines.empty() ? whole_machines(problem) : options.machines;
-  const bool power_counts = problem.goal == Goal::kPower || std::isfinite(options.search.most_power_watts);
+  const bool power_counts = problem.goal == Goal::kPower || std::isfinite(options.search.max_power_watts);
   const int fastest =
       *std::min_element(machines.begin(), machines.end(), [&](int a, int b) { return prompt_load(a) < prompt_load(b); });
   std::vector<SplitDesign> designs;

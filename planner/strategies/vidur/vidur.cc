@@ -75,7 +75,7 @@ class Search {
         problem_.accelerators[static_cast<std::size_t>(problem_.kinds[static_cast<std::size_t>(point.kind)].accelerator)];
     const bool bounded =
         std::min(choice.gpus, problem_.max_gpus) < std::numeric_limits<int>::max() || std::isfinite(problem_.max_cost_per_hour);
-    return bounded ? most_workers(problem_, point.kind) : 1;
+    return bounded ? max_workers(problem_, point.kind) : 1;
   }
 
   // Rates at most `above` need not be distinguished.
@@ -111,7 +111,7 @@ class Search {
   // Determines capacities in rounds. Skips a configuration if it cannot exceed `share` of the best one.
   [[nodiscard]] Result<void> look_at(const std::vector<std::size_t>& order, double share, bool replicas) {
     for (std::size_t begin = 0; begin < order.size(); begin += kVidurRound) {
-      if (found_.iterations >= effort_.most_iterations || stop_requested(effort_.stop)) {
+      if (found_.iterations >= effort_.max_iterations || stop_requested(effort_.stop)) {
         found_.stopped = true;
         return begin == 0 && !replicas ? Result<void>(Error{ErrorCode::kCancelled, "stopped before a capacity was found"})
                                        : Result<void>{};

@@ -41,7 +41,7 @@ class VidurPlanning {
   Result<Offer> run() {
     WINDLASS_RETURN_IF_ERROR(list());
     for (std::size_t begin = 0; begin < candidates_.size() && !stopped_; begin += kVidurRound) {
-      if (iterations_ >= effort_.most_iterations || stop_requested(effort_.stop)) {
+      if (iterations_ >= effort_.max_iterations || stop_requested(effort_.stop)) {
         stopped_ = true;
         break;
       }
@@ -65,7 +65,7 @@ class VidurPlanning {
       }
       Candidate candidate;
       const double rate = problem_.requests_per_s, one = point.steady_requests_per_s;
-      candidate.room = most_workers(problem_, point.kind);
+      candidate.room = max_workers(problem_, point.kind);
       const double guess = std::ceil(rate / (one * kVidurGuess)), least = std::ceil(rate / (one * kSteadyRateMargin));
       candidate.guess = static_cast<int>(std::clamp<double>(guess, 1, candidate.room));
       candidate.least = static_cast<int>(std::clamp<double>(least, 1, candidate.room));

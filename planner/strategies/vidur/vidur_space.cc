@@ -53,7 +53,7 @@ std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& s
   std::vector<VidurPoint> points;
   for (int k = 0; k < static_cast<int>(problem.kinds.size()); ++k) {
     const WorkerKind& kind = problem.kinds[static_cast<std::size_t>(k)];
-    const int room = most_workers(problem, k);
+    const int room = max_workers(problem, k);
     const double lane_tokens = kind.kv_capacity_tokens / kind.pipeline_stages;
     for (const planner::Batching batching : space.batchings) {
       for (const int tokens :

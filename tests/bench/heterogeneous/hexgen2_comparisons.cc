@@ -38,10 +38,10 @@ struct RandomCase {
   InferenceTask task;
 };
 
-Result<RandomCase> random_case(std::uint64_t seed, const char* stream, int least_gpus, int most_gpus) {
+Result<RandomCase> random_case(std::uint64_t seed, const char* stream, int least_gpus, int max_gpus) {
   Rng rng(seed, stream);
   RandomCase made;
-  made.cluster = random_cluster(static_cast<int>(rng.integer(least_gpus, most_gpus)), rng);
+  made.cluster = random_cluster(static_cast<int>(rng.integer(least_gpus, max_gpus)), rng);
   const HexGenWorkload& workload = kHexGenWorkloads[static_cast<std::size_t>(rng.integer(0, 3))];
   WINDLASS_ASSIGN_OR_RETURN(made.task, task_of(rng.integer(0, 1) == 0 ? "opt-30b" : "llama2-70b", workload));
   return made;
@@ -105,11 +105,11 @@ Result<std::string> baselines_table(int count) {
   std::string text =
       "| GPUs | clusters | over genetic: least | mean | over random swaps: least | mean | of the upper bound: least | mean |\n"
       "|---|---:|---:|---:|---:|---:|---:|---:|\n";
-  for (const auto& [least_gpus, most_gpus] : {std::pair(16, 31), {32, 47}, {48, 64}}) {
+  for (const auto& [least_gpus, max_gpus] : {std::pair(16, 31), {32, 47}, {48, 64}}) {
     double least[3] = {1e9, 1e9, 1e9}, sum[3] = {0, 0, 0};
     for (int i = 0; i < count; ++i) {
       WINDLASS_ASSIGN_OR_RETURN(const RandomCase test,
-                                random_case(static_cast<std::uint64_t>(i), "baselines", least_gpus, most_gpus));
+                                random_case(static_cast<std::uint64_t>(i), "baselines", least_gpus, max_gpus));
       const double begin = processor_s();
       WINDLASS_ASSIGN_OR_RETURN(const auto found, hexgen2_schedule(test.cluster, test.task, 1, {}));
       const double took_s = processor_s() - begin;
@@ -126,14 +126,14 @@ Result<std::string> baselines_table(int count) {
         WINDLASS_ASSIGN_OR_RETURN(const auto other, hexgen2_schedule(test.cluster, test.task, 1, effort, options));
         ratios[at++] = static_cast<double>(found.flow) / static_cast<double>(std::max<std::int64_t>(1, other.flow));
       }
-      WINDLASS_ASSIGN_OR_RETURN(const double bound, flow_bound(*found.table, found.most_groups));
+      WINDLASS_ASSIGN_OR_RETURN(const double bound, flow_bound(*found.table, found.max_groups));
       ratios[2] = rate(found.flow) / bound;
       for (int r = 0; r < 3; ++r) {
         least[r] = std::min(least[r], ratios[r]);
         sum[r] += ratios[r];
       }
     }
-    text += fmt::format("| {} to {} | {} |", least_gpus, most_gpus, count);
+    text += fmt::format("| {} to {} | {} |", least_gpus, max_gpus, count);
     for (int r = 0; r < 3; ++r) text += fmt::format(" {:.3f} | {:.3f} |", least[r], sum[r] / count);
     text += "\n";
   }
@@ -157,8 +157,8 @@ Result<std::string> convergence_table(Executor& executor, bool largest) {
     WINDLASS_ASSIGN_OR_RETURN(const auto found, hexgen2_schedule(cluster, task, 1, effort));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const double worked_s = processor_s() - processor;
-    WINDLASS_ASSIGN_OR_RETURN(const double bound, flow_bound(*found.table, found.most_groups));
-    text += fmt::format("| {} | {} | {} | {:.2f} | {:.2f} | {} | {:.1f} | {:.1f} | {:.3f} |\n", gpus, found.most_groups,
+    WINDLASS_ASSIGN_OR_RETURN(const double bound, flow_bound(*found.table, found.max_groups));
+    text += fmt::format("| {} | {} | {} | {:.2f} | {:.2f} | {} | {:.1f} | {:.1f} | {:.3f} |\n", gpus, found.max_groups,
                         paper_min > 0 ? fmt::format("{:.0f}", paper_min * 60) : "", seconds, worked_s, found.steps,
                         rate(found.first_flow), rate(found.flow), rate(found.flow) / bound);
   }

@@ -24,7 +24,7 @@ class AllMappings {
       times_.emplace_back();
       for (const auto& instance : of.instances) {
         times_.back().push_back(dispatch::request_workload_s(dispatch::batch_times(instance), instance.kv_capacity_tokens,
-                                                             instance.most_requests, request.input_tokens,
+                                                             instance.max_requests, request.input_tokens,
                                                              request.output_tokens));
       }
     }
@@ -60,11 +60,11 @@ class AllMappings {
 
 }  // namespace
 
-MappingCase random_mapping_case(std::uint64_t seed, int most_instances, int most_requests, double theta) {
+MappingCase random_mapping_case(std::uint64_t seed, int max_instances, int max_requests, double theta) {
   Rng rng(seed, "mapping");
   MappingCase made;
   made.theta = theta;
-  const auto instances = rng.integer(2, most_instances), requests = rng.integer(2, most_requests);
+  const auto instances = rng.integer(2, max_instances), requests = rng.integer(2, max_requests);
   for (std::int64_t s = 0; s < instances; ++s) {
     const double slower = std::exp2(rng.uniform(0, 3));
     dispatch::PackingModel model;
@@ -90,7 +90,7 @@ double mapped_load(const MappingCase& of) {
   dispatch::HuaweiPolicy policy(rules, Rng(1, "unused"));
   std::vector<dispatch::ChainState> chains;
   for (std::size_t s = 0; s < of.instances.size(); ++s) {
-    chains.push_back({1, of.instances[s].most_requests, 0, false, s, &of.instances[s]});
+    chains.push_back({1, of.instances[s].max_requests, 0, false, s, &of.instances[s]});
   }
   policy.reset(chains);
   for (const auto& request : of.requests) {

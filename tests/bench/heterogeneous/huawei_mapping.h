@@ -15,9 +15,9 @@ struct MappingCase {
   std::vector<dispatch::RequestLengths> requests;  // with known outputs, in order of arrival; none ends
 };
 
-// 2 to `most_instances` instances whose speeds and caches differ by up to 8 times, and 2 to `most_requests` requests of 16 to
+// 2 to `max_instances` instances whose speeds and caches differ by up to 8 times, and 2 to `max_requests` requests of 16 to
 // 2,048 tokens in and out.
-[[nodiscard]] MappingCase random_mapping_case(std::uint64_t seed, int most_instances, int most_requests, double theta);
+[[nodiscard]] MappingCase random_mapping_case(std::uint64_t seed, int max_instances, int max_requests, double theta);
 
 // The largest load under HuaweiPolicy (of the sums of w, Eq. 7).
 [[nodiscard]] double mapped_load(const MappingCase& of);

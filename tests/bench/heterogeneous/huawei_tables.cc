@@ -94,8 +94,8 @@ Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const work
       continue;
     }
     const double token_bytes = 2.0 * problem.shape.layers * problem.shape.hidden * 2;
-    WINDLASS_ASSIGN_OR_RETURN(const auto one, hetero::estimate_throughput(option.times, option.kv_bytes / token_bytes,
-                                                                          options.most_requests, sample));
+    WINDLASS_ASSIGN_OR_RETURN(
+        const auto one, hetero::estimate_throughput(option.times, option.kv_bytes / token_bytes, options.max_requests, sample));
     tokens_per_s.push_back(option.instances * one.tokens_per_s);
   }
   return tokens_per_s;
@@ -371,8 +371,8 @@ std::string mapping(Executor& executor, double scale) {
   for (const auto& [instances, requests] : {std::pair{2, 8}, {3, 8}, {4, 8}}) {
     for (const double theta : {0.0, 2.0}) {
       std::vector<double> ratios(static_cast<std::size_t>(cases));
-      executor.run(ratios.size(), [&, most_instances = instances, most_requests = requests](std::size_t i) {
-        const MappingCase made = random_mapping_case(i + 1, most_instances, most_requests, theta);
+      executor.run(ratios.size(), [&, max_instances = instances, max_requests = requests](std::size_t i) {
+        const MappingCase made = random_mapping_case(i + 1, max_instances, max_requests, theta);
         ratios[i] = mapped_load(made) / least_load(made);
       });
       std::sort(ratios.begin(), ratios.end());

@@ -217,7 +217,7 @@ LoopRun simulate(const LoopCase& of, Setting& setting, sim::ClusterController& c
   watch.finish();
   if (!results.ok()) return run;
   run.worker_hours = results->front().gpu_hours;
-  run.most_workers = results->front().most_workers;
+  run.max_workers = results->front().max_workers;
   return run;
 }
 

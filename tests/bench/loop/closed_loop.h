@@ -43,7 +43,7 @@ struct LoopRun {
   double attainment = 0;  // of the requests that arrived after the grace period
   double worker_hours = 0;
   double unmanaged = 0;  // attainment of the same number of workers at each moment, behind round robin without slots
-  int most_workers = 0;
+  int max_workers = 0;
   int changes = 0;              // of the desired number of workers
   std::vector<double> minutes;  // attainment by minute of arrival; below 0: no arrivals
   std::vector<double> workers;  // ready, by minute

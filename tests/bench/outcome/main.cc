@@ -25,7 +25,7 @@ constexpr const char* kOverTime = "day";  // the workload whose workers are plot
 void write_run(const OutcomeRun& run, const std::filesystem::path& path) {
   std::ofstream file(path);
   file << fmt::format("attained\tgpu_hours\tttft_p99_s\ttpot_p99_s\tmost_workers\n{}\t{}\t{}\t{}\t{}\n", run.attainment,
-                      run.gpu_hours, run.ttft_p99_s, run.tpot_p99_s, run.most_workers);
+                      run.gpu_hours, run.ttft_p99_s, run.tpot_p99_s, run.max_workers);
   file << "minute\tarrived\tmissed_ttft\tmissed_tpot\tready\theld\n";
   for (std::size_t i = 0; i < run.minutes.size(); ++i) {
     const OutcomeMinute& m = run.minutes[i];
@@ -40,7 +40,7 @@ std::optional<OutcomeRun> read_run(const std::string& rule, const std::filesyste
   OutcomeRun run;
   run.rule = rule;
   if (!std::getline(file, header) || header.rfind("attained\t", 0) != 0) return std::nullopt;
-  if (!(file >> run.attainment >> run.gpu_hours >> run.ttft_p99_s >> run.tpot_p99_s >> run.most_workers)) return std::nullopt;
+  if (!(file >> run.attainment >> run.gpu_hours >> run.ttft_p99_s >> run.tpot_p99_s >> run.max_workers)) return std::nullopt;
   std::getline(file, header);
   std::getline(file, header);
   std::size_t minute = 0;
@@ -85,7 +85,7 @@ int run(const std::string& data, const std::filesystem::path& out, const std::ve
     std::cerr << fmt::format(
         "{}: {} requests, {:.1f}/s, {:.0f} + {:.0f} tokens; {} with {} slots serves {:.2f}/s; begins with {}, at most {}\n",
         workload.name, workload.requests.size(), workload.rate_per_s(), workload.lengths.input_tokens,
-        workload.lengths.output_tokens, s.pool.name, s.slots, s.worker_per_s, s.first_workers, s.most_workers);
+        workload.lengths.output_tokens, s.pool.name, s.slots, s.worker_per_s, s.first_workers, s.max_workers);
     for (const std::string& rule : rules) tasks.push_back({rows.size(), rule});
     rows.push_back({&workload, &s, {}});
   }

@@ -113,7 +113,7 @@ std::string outcome_table(const std::vector<OutcomeRow>& rows) {
       const bool ours = run.rule == "windlass";
       text += fmt::format("| {} | {:.1f} | {} | {} | {} | {} | {} |\n", row.workload->title, row.workload->rate_per_s(),
                           bold(title_of(run.rule), ours), bold(fmt::format("{:.2f} %", run.attainment * 100), ours),
-                          bold(fmt::format("{:.1f}", run.gpu_hours), ours), bold(share(run.gpu_hours), ours), run.most_workers);
+                          bold(fmt::format("{:.1f}", run.gpu_hours), ours), bold(share(run.gpu_hours), ours), run.max_workers);
     }
     const double floor_hours = floor_gpu_hours(row);
     text += fmt::format("| {} | {:.1f} | bound: the work itself | 99 % | {:.1f} | {} | |\n", row.workload->title,

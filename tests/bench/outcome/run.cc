@@ -90,7 +90,7 @@ Result<OutcomeRun> run_fixed(const OutcomeWorkload& workload, const OutcomeSetti
     sim::BaselineSchedule controller(deployment_of(setting), {{0, workers}}, 60);
     return run_outcome(workload, setting, &controller, workers, minutes);
   };
-  int too_few = 0, enough = setting.most_workers;
+  int too_few = 0, enough = setting.max_workers;
   while (enough - too_few > 1) {
     const int middle = too_few == 0 ? std::min(enough - 1, setting.first_workers + too_few) : (too_few + enough) / 2;
     const int tried = std::clamp(middle, too_few + 1, enough - 1);
@@ -109,7 +109,7 @@ Result<OutcomeRun> run_fixed(const OutcomeWorkload& workload, const OutcomeSetti
 Result<OutcomeRun> run_clairvoyant(const OutcomeWorkload& workload, const OutcomeSetting& setting) {
   sim::ClairvoyantOptions options;
   options.attainment = kAttainment;
-  options.most_workers = setting.most_workers;
+  options.max_workers = setting.max_workers;
   const bool long_run = workload.end_s > 4 * 3600;
   options.cell_s = long_run ? 60 : 10;
   options.averages_s = long_run ? std::vector<double>{300} : std::vector<double>{10, 60, 300};
@@ -161,7 +161,7 @@ Result<OutcomeRun> run_outcome(const OutcomeWorkload& workload, const OutcomeSet
   outcome.gpu_hours = result.gpu_hours;
   outcome.ttft_p99_s = result.ttft.p99_s;
   outcome.tpot_p99_s = result.tpot.p99_s;
-  outcome.most_workers = result.most_workers;
+  outcome.max_workers = result.max_workers;
   return outcome;
 }
 
@@ -180,7 +180,7 @@ Result<OutcomeRun> run_rule(const std::string& rule, const OutcomeWorkload& work
   if (rule == "clairvoyant") return finished(run_clairvoyant(workload, setting));
 
   sim::HpaOptions hpa;
-  hpa.max_replicas = setting.most_workers;
+  hpa.max_replicas = setting.max_workers;
   std::unique_ptr<sim::ClusterController> controller;
   if (rule == "hpa") {
     hpa.target = 3;
@@ -196,7 +196,7 @@ Result<OutcomeRun> run_rule(const std::string& rule, const OutcomeWorkload& work
     sim::DynamoOptions options;
     options.ttft_s = setting.service.slo.ttft_s;
     options.itl_s = setting.service.slo.tpot_s;
-    options.max_replicas = setting.most_workers;
+    options.max_replicas = setting.max_workers;
     controller = std::make_unique<sim::BaselineDynamo>(deployment_of(setting), options);
   } else {
     return Error{ErrorCode::kInvalidArgument, fmt::format("rule: must be one of outcome_rules() (got {})", rule)};

@@ -26,7 +26,7 @@ struct OutcomeRun {
   double gpu_hours = 0;
   double ttft_p99_s = 0;
   double tpot_p99_s = 0;
-  int most_workers = 0;
+  int max_workers = 0;
   std::vector<OutcomeMinute> minutes;
   std::vector<sim::PolicyAutoscaler::Decision> decisions;  // of Windlass
   std::vector<sim::ScheduleStep> steps;                    // of a schedule

@@ -165,8 +165,8 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
     return std::max(1, planner::make_plan(snapshot).services.front().desired_workers());
   };
   setting.first_workers = workers_for_rate(busiest_minute(workload, kFirstSeconds));
-  setting.most_workers = static_cast<int>(kRoom * workers_for_rate(busiest_minute(workload, workload.end_s)));
-  setting.accelerator.allocatable_gpus = setting.most_workers * chosen.spec.tensor_parallel;
+  setting.max_workers = static_cast<int>(kRoom * workers_for_rate(busiest_minute(workload, workload.end_s)));
+  setting.accelerator.allocatable_gpus = setting.max_workers * chosen.spec.tensor_parallel;
   return setting;
 }
 

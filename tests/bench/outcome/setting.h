@@ -50,7 +50,7 @@ class OutcomeSetting {
   int slots = 0;            // per worker, at the workload's mean lengths
   double worker_per_s = 0;  // requests per second of one worker
   int first_workers = 0;    // ready at the start of the run
-  int most_workers = 0;
+  int max_workers = 0;
 
   [[nodiscard]] sim::ServingService serving() const;  // with the first workers
 };

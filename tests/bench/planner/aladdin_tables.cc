@@ -54,7 +54,7 @@ constexpr Setting kSettings[] = {
     {"llama2-7b", "v100-32gb", 0.8, 0.030, 1},
 };
 
-Result<workload::LengthDistribution> sharegpt(const std::string& data, int most_prompt) {
+Result<workload::LengthDistribution> sharegpt(const std::string& data, int max_prompt) {
   const std::string path = data + "/traces/sharegpt_lengths.csv";
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -65,7 +65,7 @@ Result<workload::LengthDistribution> sharegpt(const std::string& data, int most_
   text << file.rdbuf();
   WINDLASS_ASSIGN_OR_RETURN(auto pairs, workload::parse_length_file(text.str()));
   std::erase_if(pairs, [&](const workload::TokenPair& pair) {
-    return pair.input_tokens > most_prompt || pair.output_tokens > kMaxOutput ||
+    return pair.input_tokens > max_prompt || pair.output_tokens > kMaxOutput ||
            pair.input_tokens + pair.output_tokens > kContext;
   });
   return workload::LengthDistribution::empirical(std::move(pairs));
@@ -201,7 +201,7 @@ Needed gpus_needed(const Asked& asked, bool split, int seeds) {
 
 struct Comparison {
   std::string table;
-  std::vector<std::pair<Rule, double>> most_saved;  // by Aladdin compared with the rule, in the best case
+  std::vector<std::pair<Rule, double>> max_saved;  // by Aladdin compared with the rule, in the best case
   charts::Chart chart;
 };
 
@@ -232,7 +232,7 @@ Comparison compare(const std::vector<Testbed>& beds, const std::vector<Rule>& ru
   for (std::size_t i = 0; i < rules.size(); ++i) made.table += "---|";
   made.table += "---|---|\n";
   for (const Rule rule : rules) {
-    if (rule != Rule::kAladdin && rule != Rule::kAladdinKnown) made.most_saved.emplace_back(rule, -1);
+    if (rule != Rule::kAladdin && rule != Rule::kAladdinKnown) made.max_saved.emplace_back(rule, -1);
   }
   std::size_t at = 0;
   for (const Testbed& bed : beds) {
@@ -250,7 +250,7 @@ Comparison compare(const std::vector<Testbed>& beds, const std::vector<Rule>& ru
       }
       const auto aladdin = static_cast<std::size_t>(std::find(rules.begin(), rules.end(), Rule::kAladdin) - rules.begin());
       double least = 1, most = -1;
-      for (auto& [rule, saved] : made.most_saved) {
+      for (auto& [rule, saved] : made.max_saved) {
         const auto other = static_cast<std::size_t>(std::find(rules.begin(), rules.end(), rule) - rules.begin());
         if (gpus[other] == 0 || gpus[aladdin] == 0) continue;
         const double here = 1 - static_cast<double>(gpus[aladdin]) / gpus[other];
@@ -277,7 +277,7 @@ std::string summary(const Comparison& mixed, const Comparison& split) {
   std::string text = "| against | the paper: up to | here: up to |\n|---|---|---|\n";
   const auto row = [&](const char* what, const char* paper, const Comparison& of, Rule rule) {
     const auto found =
-        std::find_if(of.most_saved.begin(), of.most_saved.end(), [&](const auto& saved) { return saved.first == rule; });
+        std::find_if(of.max_saved.begin(), of.max_saved.end(), [&](const auto& saved) { return saved.first == rule; });
     text += found->second < 0 ? fmt::format("| {} | {} | nothing |\n", what, paper)
                               : fmt::format("| {} | {} | {:.0f} % |\n", what, paper, 100 * found->second);
   };

@@ -37,7 +37,7 @@ Result<DistServeSetting> distserve_setting(const std::string& data, const DistSe
   search::KindSpace space;
   space.tensor_parallel = {1, 2, 3, 4, 5, 6, 8};
   space.pipeline_stages = {1, 2, 4, 5, 8};
-  space.most_gpus = spec.nodes * spec.gpus_per_node;
+  space.max_gpus = spec.nodes * spec.gpus_per_node;
   space.least_kv_tokens = kContextTokens;
   const auto model_of = [&](const planner::AcceleratorSpec&, int tensor_parallel, int stages) -> Result<search::KindModel> {
     WINDLASS_ASSIGN_OR_RETURN(auto model,

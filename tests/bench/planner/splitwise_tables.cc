@@ -62,7 +62,7 @@ Result<std::string> budget_table(const std::string& data, Executor& executor, co
     problem.goal = Goal::kThroughput;
     problem.max_cost_per_hour = cost;
     search::SplitwiseOptions options;
-    options.search.most_power_watts = power;
+    options.search.max_power_watts = power;
     search::Effort effort;
     effort.executor = &executor;
     WINDLASS_ASSIGN_OR_RETURN(const Offer plan, search::plan_of_designs(problem, effort, options.search, design.name,

@@ -76,7 +76,7 @@ BENCHMARK(vidur)
     ->MeasureProcessCPUTime()
     ->UseRealTime();
 
-void plan_within(benchmark::State& state, double most_s) {
+void plan_within(benchmark::State& state, double max_s) {
   Asked made = asked(60, {1});
   made.problem.objectives.both = sim::ServingObjectives{1, 0.05};
   cli::ThreadExecutor executor;
@@ -84,7 +84,7 @@ void plan_within(benchmark::State& state, double most_s) {
   for (auto _ : state) {
     Effort effort;
     effort.executor = &executor;
-    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(most_s);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(max_s);
     effort.stop = [until] { return std::chrono::steady_clock::now() >= until; };
     const auto plan = (*strategy_by_name("auto"))->plan(made.problem, effort);
     if (!plan.ok() || !plan->holds) return state.SkipWithError("no deployment meets the objectives");

@@ -38,7 +38,7 @@ Error missing(const std::string& what) { return Error{ErrorCode::kInternal, what
 // The model's first block, which takes no time.
 class InstantBlocks final : public Backend {
  public:
-  InstantBlocks() : hidden_(static_cast<std::size_t>(kChainMostTokens * ChainLink::kHiddenSize), 0.5F) {}
+  InstantBlocks() : hidden_(static_cast<std::size_t>(kChainMaxTokens * ChainLink::kHiddenSize), 0.5F) {}
 
   [[nodiscard]] std::int64_t vocab_size() const override { return kVocabulary; }
   [[nodiscard]] std::int64_t kv_blocks() const override { return 1; }
@@ -89,7 +89,7 @@ void answer_plainly(int socket) {
   served.blocks->config.hidden_size = ChainLink::kHiddenSize;
   served.blocks->config.layers = model().layers;
   served.blocks->stage = std::make_unique<ChainStage>(
-      ChainStageOptions{model(), {1, 2}, kPositions, kChainMostTokens, kMaxRows},
+      ChainStageOptions{model(), {1, 2}, kPositions, kChainMaxTokens, kMaxRows},
       std::make_unique<InstantBackend>(kVocabulary, kMaxRows, greedy_need()), [](auto /*call*/, auto /*answered*/) {}, clock,
       metrics);
   server.serve(served);
@@ -102,7 +102,7 @@ std::vector<std::vector<SequenceChunk>> steps_of(const std::vector<std::string>&
                                                  std::span<const std::int32_t> tokens) {
   std::vector<std::vector<SequenceChunk>> steps;
   const auto count = static_cast<std::int64_t>(tokens.size());
-  const std::int64_t most = kChainMostTokens / static_cast<std::int64_t>(sessions.size());
+  const std::int64_t most = kChainMaxTokens / static_cast<std::int64_t>(sessions.size());
   for (std::int64_t start = 0; start < count; start += most) {
     auto& step = steps.emplace_back();
     for (const std::string& session : sessions) {
@@ -152,7 +152,7 @@ Result<double> median_of_plain(int port, std::int64_t sequences, std::int64_t to
   const std::unique_ptr<const int, void (*)(const int*)> close(&socket, [](const int* open) { ::close(*open); });
   set_limits(socket, kPlainS, kPlainS);
   const auto all = static_cast<std::size_t>(sequences * tokens);
-  const std::size_t most = static_cast<std::size_t>(kChainMostTokens);
+  const std::size_t most = static_cast<std::size_t>(kChainMaxTokens);
   constexpr std::size_t kTokenBytes = static_cast<std::size_t>(ChainLink::kHiddenSize) * sizeof(float);
   std::vector<char> bytes(std::min(all, most) * kTokenBytes, 'h');
   std::vector<char> answer(static_cast<std::size_t>(sequences) * kGreedyBytes);

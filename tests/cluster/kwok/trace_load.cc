@@ -79,7 +79,7 @@ struct TraceLoad::Impl {
       {
         const std::lock_guard lock(mutex);
         ++so_far.sent;
-        so_far.most_late_ms = std::max(so_far.most_late_ms, static_cast<int>((now_s() - options.requests[i].at_s) * 1e3));
+        so_far.max_late_ms = std::max(so_far.max_late_ms, static_cast<int>((now_s() - options.requests[i].at_s) * 1e3));
       }
       asio::co_spawn(io, request(i), asio::detached);
     }

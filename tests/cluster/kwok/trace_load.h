@@ -45,7 +45,7 @@ struct TraceLoadReport {
   std::map<std::string, int> failures;  // model and error of refused and lost requests -> how often
   std::vector<double> ttft_s, tpot_s;   // of answered requests, sorted
   std::vector<SlowAnswer> slowest;      // the kSlowest largest times to first token, slowest first
-  int most_late_ms = 0;                 // the load generator's own lag: how late a request was sent
+  int max_late_ms = 0;                  // the load generator's own lag: how late a request was sent
 
   static constexpr std::size_t kSlowest = 12;
 

@@ -333,7 +333,7 @@ std::string TraceRunReport::table() const {
         fmt::format("{:.1f} s / {:.1f} s", one.down_s, one.recovered_s));
   }
   row("violations seen from outside", violations.empty() ? "none" : fmt::format("{}", fmt::join(violations, "; ")));
-  row("largest lag of the load generator itself", fmt::format("{} ms", load.most_late_ms));
+  row("largest lag of the load generator itself", fmt::format("{} ms", load.max_late_ms));
   row("wall time of the trace", fmt::format("{:.0f} s", wall_s));
   return text;
 }

@@ -98,7 +98,7 @@ class Search {
     std::vector<int> workers(load.size());
     for (std::size_t cell = 0; cell < load.size(); ++cell) {
       const double wanted = std::ceil(std::min(load[cell], most) * factor - 1e-9);
-      workers[cell] = static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(options_.most_workers)));
+      workers[cell] = static_cast<int>(std::clamp(wanted, 1.0, static_cast<double>(options_.max_workers)));
     }
     return workers;
   }
@@ -113,16 +113,16 @@ class Search {
 
 }  // namespace
 
-double work_floor_s(std::span<const workload::Request> requests, const planner::LinearCoefficients& model, int most_sequences,
+double work_floor_s(std::span<const workload::Request> requests, const planner::LinearCoefficients& model, int max_sequences,
                     double share) {
-  assert(most_sequences >= 1);
+  assert(max_sequences >= 1);
   std::vector<double> work_s;
   work_s.reserve(requests.size());
   for (const workload::Request& request : requests) {
     const double input = std::max(1, request.input_tokens), steps = std::max(1, request.output_tokens) - 1;
     // Decode iteration i attends to the prompt and i generated tokens.
     const double context_tokens = steps * input + steps * (steps + 1) / 2;
-    work_s.push_back(model.k1 * input + model.k2 * context_tokens + steps * (model.c2 + model.c3 / most_sequences));
+    work_s.push_back(model.k1 * input + model.k2 * context_tokens + steps * (model.c2 + model.c3 / max_sequences));
   }
   std::sort(work_s.begin(), work_s.end());
   const auto needed = static_cast<std::size_t>(std::ceil(share * static_cast<double>(work_s.size()) - 1e-9));

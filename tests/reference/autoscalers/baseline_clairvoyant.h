@@ -28,9 +28,9 @@
 
 namespace windlass::sim {
 
-// `share` of the requests must attain. REQUIRES: most_sequences >= 1.
+// `share` of the requests must attain. REQUIRES: max_sequences >= 1.
 [[nodiscard]] double work_floor_s(std::span<const workload::Request> requests, const planner::LinearCoefficients& model,
-                                  int most_sequences, double share);
+                                  int max_sequences, double share);
 
 struct ScheduleTrial {
   std::vector<ScheduleStep> steps;
@@ -44,7 +44,7 @@ struct ClairvoyantOptions {
   std::vector<double> averages_s = {10, 30, 60, 120, 300};
   std::vector<double> caps = {1, 0.95, 0.9, 0.8};  // relative to the highest load
   int improvement_runs = 400;
-  int most_workers = 1 << 20;
+  int max_workers = 1 << 20;
 };
 
 // Occupied workers over time, one value per cell: each request adds its share of the slots while it is served at a full batch.

@@ -31,7 +31,7 @@ int HpaRule::stabilised(double now_s, int replicas, int desired) {
   return std::min(replicas, down);
 }
 
-int HpaRule::most_by_policies(double now_s, int replicas) {
+int HpaRule::max_by_policies(double now_s, int replicas) {
   while (!added_.empty() && added_.front().at_s <= now_s - options_.policy_period_s + kRounding) added_.pop_front();
   int before = replicas;
   for (const Recommendation& past : added_) before -= past.replicas;
@@ -41,7 +41,7 @@ int HpaRule::most_by_policies(double now_s, int replicas) {
 
 int HpaRule::decide(double now_s, int replicas, double metric) {
   int desired = stabilised(now_s, replicas, formula(replicas, metric));
-  if (desired > replicas) desired = std::max(replicas, std::min(desired, most_by_policies(now_s, replicas)));
+  if (desired > replicas) desired = std::max(replicas, std::min(desired, max_by_policies(now_s, replicas)));
   desired = std::clamp(desired, options_.min_replicas, options_.max_replicas);
   if (desired > replicas) added_.push_back({now_s, desired - replicas});
   return desired;

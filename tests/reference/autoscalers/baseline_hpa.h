@@ -47,7 +47,7 @@ class HpaRule {
   };
   [[nodiscard]] int formula(int replicas, double metric) const;
   [[nodiscard]] int stabilised(double now_s, int replicas, int desired);
-  [[nodiscard]] int most_by_policies(double now_s, int replicas);
+  [[nodiscard]] int max_by_policies(double now_s, int replicas);
 
   HpaOptions options_;
   std::deque<Recommendation> recommended_;  // within the longer window

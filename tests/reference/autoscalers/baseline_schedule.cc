@@ -12,7 +12,7 @@ BaselineSchedule::BaselineSchedule(BaselineDeployment deployment, std::vector<Sc
   assert(!steps_.empty() && interval_s_ > 0);
 }
 
-int BaselineSchedule::most_within(double from_s, double to_s) const {
+int BaselineSchedule::max_within(double from_s, double to_s) const {
   auto step = std::upper_bound(steps_.begin(), steps_.end(), from_s + 1e-6,
                                [](double time_s, const ScheduleStep& at) { return time_s < at.from_s; });
   if (step != steps_.begin()) --step;
@@ -25,7 +25,7 @@ int BaselineSchedule::most_within(double from_s, double to_s) const {
 // than that stays.
 ClusterOrders BaselineSchedule::decide(const ClusterObservation& observation) {
   const double now_s = observation.now_s;
-  return deployment_.scale_to(observation.services.front(), most_within(now_s, now_s + deployment_.pool().start_s));
+  return deployment_.scale_to(observation.services.front(), max_within(now_s, now_s + deployment_.pool().start_s));
 }
 
 }  // namespace windlass::sim

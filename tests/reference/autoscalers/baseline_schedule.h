@@ -25,7 +25,7 @@ class BaselineSchedule final : public ClusterController {
   [[nodiscard]] ClusterOrders decide(const ClusterObservation& observation) override;
 
  private:
-  [[nodiscard]] int most_within(double from_s, double to_s) const;
+  [[nodiscard]] int max_within(double from_s, double to_s) const;
 
   BaselineDeployment deployment_;
   std::vector<ScheduleStep> steps_;

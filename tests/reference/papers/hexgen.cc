@@ -40,7 +40,7 @@ Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask
     chain.table = std::make_unique<StrategyTable>(cluster, task, Service::kUnified);
     GeneticOptions genetic;
     genetic.idle = options.idle;
-    genetic.most_steps = std::max<std::int64_t>(1, effort.most_iterations / options.chains);
+    genetic.max_steps = std::max<std::int64_t>(1, effort.max_iterations / options.chains);
     genetic.keep_groups = false;
     genetic.phases = false;
     genetic.stop = effort.stop;
@@ -51,7 +51,7 @@ Result<Scheduled> hexgen_schedule(const GpuCluster& cluster, const InferenceTask
   SerialExecutor own;
   (effort.executor != nullptr ? *effort.executor : own).run(done.size(), run);
   Scheduled scheduled;
-  scheduled.most_groups = groups;
+  scheduled.max_groups = groups;
   for (std::optional<GeneticChain>& chain : done) {
     if (!chain) {
       scheduled.stopped = true;

@@ -28,16 +28,16 @@ class CutSequences {
     std::vector<const Row*> expected;
   };
 
-  // `kv_blocks`: size of the cache. `most_tokens`: longest sequence.
+  // `kv_blocks`: size of the cache. `max_tokens`: longest sequence.
   CutSequences(Rng& rng, const ModelConfig& config, const ModelWeights& weights, std::int64_t kv_blocks,
-               std::int64_t most_tokens)
+               std::int64_t max_tokens)
       : rng_(rng), sequences_(3) {
     std::vector<std::int32_t> blocks(static_cast<std::size_t>(kv_blocks));
     std::iota(blocks.begin(), blocks.end(), 0);
     for (std::size_t i = blocks.size() - 1; i > 0; --i)
       std::swap(blocks[i], blocks[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i)))]);
     for (Sequence& sequence : sequences_) {
-      sequence.tokens = random_tokens(rng, config, rng.integer(1, most_tokens));
+      sequence.tokens = random_tokens(rng, config, rng.integer(1, max_tokens));
       sequence.expected = reference_logits(config, weights, sequence.tokens);
       for (std::int64_t n = blocks_for(static_cast<std::int64_t>(sequence.tokens.size())); n > 0; --n) {
         sequence.blocks.push_back(blocks.back());

@@ -137,7 +137,7 @@ class GoldenModel {
   TemporaryFolder folder_;
 };
 
-inline double most_difference(std::span<const float> found, std::span<const float> expected) {
+inline double max_difference(std::span<const float> found, std::span<const float> expected) {
   double most = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
     most = std::max(most, std::fabs(static_cast<double>(found[i]) - static_cast<double>(expected[i])));
@@ -162,9 +162,9 @@ inline void expect_golden_logits(
     for (std::size_t step = 0; step < steps; ++step) {
       ASSERT_EQ(model.greedy(found, step), static_cast<std::size_t>(model.tokens[step])) << "step " << step;
     }
-    const double most = most_difference(found, wanted);
+    const double most = max_difference(found, wanted);
     EXPECT_LE(most, kMaxGoldenDifference);
-    ::testing::Test::RecordProperty("most_difference", std::to_string(most));
+    ::testing::Test::RecordProperty("max_difference", std::to_string(most));
   }
 }
 

@@ -118,7 +118,7 @@ class Writer {
 
 }  // namespace
 
-std::int64_t most_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks) {
+std::int64_t max_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks) {
   return tokens * (3 + std::max(kDecodeRowNumbers, kTileNumbers)) + logit_rows * (1 + kNeedNumbers) + blocks;
 }
 

@@ -39,7 +39,7 @@ struct PackedBatch {
 }
 
 // Upper bound of pack()'s size for this many tokens and cache blocks of all sequences; a shared block counts once per sequence.
-[[nodiscard]] std::int64_t most_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks);
+[[nodiscard]] std::int64_t max_packed(std::int64_t tokens, std::int64_t logit_rows, std::int64_t blocks);
 
 // Writes the chunks to `to`. `padded_rows`: if not 0, all chunks must be single tokens, and their lists (except tables) are
 // padded with rows that compute nothing, so that the offsets depend only on that number. Error: kInternal if `to` is too short.

@@ -585,7 +585,7 @@ class CudaBackend final : public Backend {
     Gemm part = work;
     part.w = working_.unpacked.get();
     part.y_stride = work.out;
-    const std::int64_t most = unpacked_rows(work.out, work.in, options_.most_unpacked);
+    const std::int64_t most = unpacked_rows(work.out, work.in, options_.max_unpacked);
     for (std::int64_t first = 0; first < work.out; first += most) {
       part.out = std::min(most, work.out - first);
       part.y = static_cast<std::byte*>(work.y) + first * element;
@@ -603,7 +603,7 @@ class CudaBackend final : public Backend {
     auto* const products = working_.fp8_products.as<float>();
     const auto rows = static_cast<int>(work.rows);
     kernels.quantise_rows(stream, {work.x, x, row_scales, rows, static_cast<int>(work.in)});
-    const std::int64_t most = unpacked_rows(work.out, work.rows, options_.most_unpacked);
+    const std::int64_t most = unpacked_rows(work.out, work.rows, options_.max_unpacked);
     for (std::int64_t first = 0; first < work.out; first += most) {
       Gemm part{
           x, w.numbers.as<std::uint8_t>() + first * work.in, products, work.rows, work.in, std::min(most, work.out - first)};

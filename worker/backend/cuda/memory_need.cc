@@ -95,12 +95,12 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
     for (std::int64_t layer = blocks.first; layer < blocks.end; ++layer) {
       for (const auto& [count, out, in] : layer_matrices(config, layer)) {
         if (count > 1) continue;  // experts' products read codes directly
-        sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.most_unpacked) * in);
+        sizes.unpacked = std::max(sizes.unpacked, unpacked_rows(out, in, options.max_unpacked) * in);
         if (!options.fp8_activations) continue;
         sizes.activations = std::max(sizes.activations, sizes.rows * in);
         sizes.row_scales = sizes.rows;
         // For fewer rows, more channels, but never more numbers than this.
-        const std::int64_t most = std::max(options.most_unpacked, sizes.rows * kUnpackedStep);
+        const std::int64_t most = std::max(options.max_unpacked, sizes.rows * kUnpackedStep);
         sizes.fp8_products = std::max(sizes.fp8_products, std::min(sizes.rows * out, most));
       }
     }
@@ -113,7 +113,7 @@ WorkingSizes working_sizes(const ModelConfig& whole, const CudaBackendOptions& o
   sizes.partial = split_rows * config.heads * config.head_dim;
   sizes.partial_stats = split_rows * config.heads * 2;
   sizes.angles = config.positions == Positions::kRotary ? options.max_context_tokens * (config.head_dim / 2) : 0;
-  sizes.batch = most_packed(sizes.rows, logit_rows, sizes.rows * blocks_for(options.max_context_tokens));
+  sizes.batch = max_packed(sizes.rows, logit_rows, sizes.rows * blocks_for(options.max_context_tokens));
   sizes.kv_copy = kKvCopyTokens * (2 * config.kv_size() + 1);
   return sizes;
 }

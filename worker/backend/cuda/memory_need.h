@@ -24,7 +24,7 @@ struct CudaBackendOptions {
   RankGroup* group = nullptr;  // with device_rank_sizes(); null: only one rank
   // Format of the layers' matrices: kFp32 means the device's precision; otherwise 8 bits.
   WeightFormat weights = WeightFormat::kFp32;
-  std::int64_t most_unpacked = 16LL << 20U;  // 8-bit weights unpacked at a time, in numbers: unpacked_rows()
+  std::int64_t max_unpacked = 16LL << 20U;  // 8-bit weights unpacked at a time, in numbers: unpacked_rows()
   // Only with kFp8 weights and precision BF16: for more than kMaxFewRows rows, activations are converted to FP8 too, row by
   // row.
   bool fp8_activations = false;

@@ -33,7 +33,7 @@ class Engine final : public kube::HttpTransport {
  public:
   double now_s = 0;
   bool takes_ignore_eos = true, counts_tokens = true;
-  int status = 200, most_tokens = 1000, slots = 8, running = 0;
+  int status = 200, max_tokens = 1000, slots = 8, running = 0;
   double per_token_s = 0.00006;  // per prompt token
   std::string token;
   std::set<std::string> beginnings;  // of prompts
@@ -61,7 +61,7 @@ class Engine final : public kube::HttpTransport {
       beginnings.insert(prompt.substr(0, prompt.find(' ')));
       const bool refused = body.contains("ignore_eos") && !takes_ignore_eos;
       const int prompt_tokens = 2 + static_cast<int>(std::count(prompt.begin(), prompt.end(), ' '));
-      const int tokens = std::min(body.at("max_tokens").get<int>(), most_tokens);
+      const int tokens = std::min(body.at("max_tokens").get<int>(), max_tokens);
       json answer = {{"choices", json::array()}};
       if (counts_tokens) answer["usage"] = {{"prompt_tokens", prompt_tokens}, {"completion_tokens", tokens}};
       answers.push_back(kube::HttpResponse{refused ? 400 : status, {}, answer.dump()});
@@ -148,7 +148,7 @@ TEST(LatencyProbe, BadAnswersAreErrors) {
   engine.counts_tokens = false;
   EXPECT_THAT(probed(engine).error().message, HasSubstr("does not say how many tokens"));
   engine = {};
-  engine.most_tokens = 2;
+  engine.max_tokens = 2;
   EXPECT_EQ(probed(engine).value().size(), 2U) << "the prompts";
   engine = {};
   EXPECT_EQ(probed(engine, question(), [] { return true; }).error().code, ErrorCode::kCancelled);

@@ -199,7 +199,7 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
       [[nodiscard]] int share(std::size_t k) const { return obeyed.models.empty() ? 0 : obeyed.models[0].chains[k].capacity; }
     };
     std::vector<Peer> peers = {{"a", {}, {}}, {"b", {}, {}}, {"c", {}, {}}};
-    const auto most_held = [&](std::size_t k) {
+    const auto max_held = [&](std::size_t k) {
       int sum = 0;
       for (const Peer& peer : peers) {
         int most = peer.in_flight[k];
@@ -244,7 +244,7 @@ TEST(RoutingPublisher, HeldSharesNeverExceedTheCapacity) {
           if (rng.integer(0, 3) == 0) held -= static_cast<int>(rng.integer(0, held));
         }
       }
-      for (std::size_t k = 0; k < capacities.size(); ++k) ASSERT_LE(most_held(k), capacities[k]) << "seed " << seed;
+      for (std::size_t k = 0; k < capacities.size(); ++k) ASSERT_LE(max_held(k), capacities[k]) << "seed " << seed;
     }
     for (int round = 0; round < 6; ++round) {
       now_s += 1;

@@ -46,7 +46,7 @@ struct Winch {
 
 struct Ship {
   bool sails = false;
-  double most_metres = 100;
+  double max_metres = 100;
 };
 
 auto winch_fields() {
@@ -60,7 +60,7 @@ auto winch_fields() {
              list("ropes", &Winch::ropes, 2, "maps with metres", map(number("metres", &Rope::metres, {0, 500}).required())))
       .checked_by([](YamlReader& reader, const Winch& winch, const Ship& ship) {
         for (const Rope& rope : winch.ropes) {
-          if (rope.metres > ship.most_metres) reader.wrong("ropes", "must be shorter ones (got one that is too long)");
+          if (rope.metres > ship.max_metres) reader.wrong("ropes", "must be shorter ones (got one that is too long)");
         }
       });
 }

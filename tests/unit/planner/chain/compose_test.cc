@@ -64,7 +64,7 @@ TEST(Compose, ChoosesTheBestCapacity) {
   int stable = 0, unstable = 0;
   for (int round = 0; round < effort(300, 3000); ++round) {
     const Instance instance =
-        round % 2 == 0 ? random_instance(rng, {.most_servers = 10, .most_blocks = 9}) : instance_full_of_ties(rng);
+        round % 2 == 0 ? random_instance(rng, {.max_servers = 10, .max_blocks = 9}) : instance_full_of_ties(rng);
     for (const Tuning tuning : {Tuning::kLowerBound, Tuning::kUpperBound, Tuning::kSurrogate}) {
       for (const Servers servers : {Servers::kAsNeeded, Servers::kAll}) {
         const auto composed = compose(instance, tuning, servers);
@@ -85,7 +85,7 @@ TEST(Compose, ChoosesTheBestCapacity) {
 TEST(Compose, IsStableWithBothBoundsOrNot) {
   Rng rng(10, "edge");
   for (int round = 0; round < effort(200, 2000); ++round) {
-    Instance instance = random_instance(rng, {.most_servers = 6, .most_blocks = 6});
+    Instance instance = random_instance(rng, {.max_servers = 6, .max_blocks = 6});
     const auto before = compose(instance, 1);
     if (!before.ok()) continue;
     instance.arrival_rate_per_s = before->total_service_rate_per_s * (1 + static_cast<double>(rng.integer(-3, 3)) * 1e-16);
@@ -101,7 +101,7 @@ TEST(Compose, ReportsWhatItComposed) {
   Rng rng(9, "compose-says");
   int composed_count = 0;
   for (int round = 0; round < effort(200, 2000); ++round) {
-    const Instance instance = random_instance(rng, {.most_servers = 10, .most_blocks = 9});
+    const Instance instance = random_instance(rng, {.max_servers = 10, .max_blocks = 9});
     const int capacity = static_cast<int>(rng.integer(1, 5));
     const auto composed = compose(instance, capacity);
     if (!composed.ok()) continue;

@@ -68,7 +68,7 @@ TEST(GbpCr, StopsAtTheRateAndKeepsAnUnfinishedChain) {
 TEST(GbpCr, FollowsItsDefinition) {
   Rng rng(1, "gbp-cr");
   for (int round = 0; round < effort(300, 3000); ++round) {
-    const Instance instance = random_instance(rng, {.most_servers = 12, .most_blocks = 12});
+    const Instance instance = random_instance(rng, {.max_servers = 12, .max_blocks = 12});
     const int capacity = static_cast<int>(rng.integer(1, 12));
     std::vector<int> order;
     std::vector<int> blocks;
@@ -150,7 +150,7 @@ TEST(GbpCr, IsOptimalUnderEqualMemories) {
   Rng rng(2, "theorem-3.4");
   int feasible = 0;
   for (int round = 0; round < effort(150, 1500); ++round) {
-    const Instance instance = random_instance(rng, {.most_servers = 6, .most_blocks = 6, .equal_memories = true});
+    const Instance instance = random_instance(rng, {.max_servers = 6, .max_blocks = 6, .equal_memories = true});
     const int capacity = static_cast<int>(rng.integer(1, 6));
     if (blocks_for_capacity(instance, instance.servers[0].memory_gb, capacity) == 0) continue;
     const int best = fewest_chains(instance, capacity);
@@ -167,7 +167,7 @@ TEST(GbpCr, IsOptimalUnderEqualMemories) {
 TEST(GbpCr, NextChangeSkipsNothing) {
   Rng rng(3, "next-change");
   for (int round = 0; round < effort(50, 300); ++round) {
-    const Instance instance = random_instance(rng, {.most_servers = 8, .most_blocks = 10});
+    const Instance instance = random_instance(rng, {.max_servers = 8, .max_blocks = 10});
     constexpr int kMost = 150;
     GreedyPlacement greedy(instance);
     std::vector<bool> visited(kMost + 2, false);

@@ -80,7 +80,7 @@ TEST(Gca, IsAlgorithm2OnEveryPath) {
   Rng rng(4, "gca");
   int chains_seen = 0;
   for (int round = 0; round < effort(400, 4000); ++round) {
-    const Instance instance = random_instance(rng, {.most_servers = 7, .most_blocks = 7});
+    const Instance instance = random_instance(rng, {.max_servers = 7, .max_blocks = 7});
     const Placement placement = random_placement(rng, instance);
     std::vector<long> slots = cache_slots(instance, placement);
     for (const ServerChain& chain : gca(instance, placement)) {
@@ -122,7 +122,7 @@ TEST(Gca, ChainsAreEnoughForJffc) {
   Rng rng(5, "theorem-3.5");
   int assigned = 0;
   for (int round = 0; round < effort(60, 400); ++round) {
-    const Instance instance = random_instance(rng, {.most_servers = 6, .most_blocks = 6});
+    const Instance instance = random_instance(rng, {.max_servers = 6, .max_blocks = 6});
     const Placement placement = random_placement(rng, instance);
     const auto chains = gca(instance, placement);
     std::vector<long> slots = cache_slots(instance, placement);

@@ -40,7 +40,7 @@ inline Instance random_instance(Rng& rng, const InstanceShape& shape = {}) {
 }
 
 // The largest number of blocks that fit without caches.
-inline int most_blocks(const Instance& instance, std::size_t server) {
+inline int max_blocks(const Instance& instance, std::size_t server) {
   const double fit = std::floor(instance.servers[server].memory_gb / instance.block_gb);
   return static_cast<int>(std::min(fit, static_cast<double>(instance.blocks)));
 }
@@ -48,21 +48,21 @@ inline int most_blocks(const Instance& instance, std::size_t server) {
 inline Placement random_placement(Rng& rng, const Instance& instance) {
   Placement placement(instance.servers.size());
   for (std::size_t j = 0; j < placement.size(); ++j) {
-    const auto blocks = static_cast<int>(rng.integer(0, most_blocks(instance, j)));
+    const auto blocks = static_cast<int>(rng.integer(0, max_blocks(instance, j)));
     if (blocks == 0) continue;
     placement[j] = BlockRange{static_cast<int>(rng.integer(1, instance.blocks - blocks + 1)), blocks};
   }
   return placement;
 }
 
-// Calls visit(placement) for every placement in which server j holds between `fewest` and most_blocks(j) blocks, or as many as
+// Calls visit(placement) for every placement in which server j holds between `fewest` and max_blocks(j) blocks, or as many as
 // fit.
 template <class Visit>
 void each_placement(const Instance& instance, int fewest, const Visit& visit) {
   Placement placement(instance.servers.size());
   const auto place = [&](const auto& self, std::size_t j) -> void {
     if (j == placement.size()) return visit(placement);
-    const int most = most_blocks(instance, j);
+    const int most = max_blocks(instance, j);
     for (int blocks = std::min(fewest, most); blocks <= most; ++blocks) {
       const int last_first = blocks == 0 ? 1 : instance.blocks - blocks + 1;
       for (int first = 1; first <= last_first; ++first) {

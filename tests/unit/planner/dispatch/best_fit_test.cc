@@ -56,10 +56,10 @@ class WorkerByDefinition {
   [[nodiscard]] bool fits(int input, int predicted, double now_s) const {
     if (requests.empty()) return input + model_.kv_request_tokens <= model_.kv_capacity_tokens;
     const auto batch = static_cast<double>(requests.size() + 1);
-    if (batch > model_.most_requests) return false;
+    if (batch > model_.max_requests) return false;
     if (rules_.phase != PackingPhase::kPrefill) {
-      const double most_s = rules_.theta * rules_.tpot_s - model_.decode_s - model_.decode_request_s * batch;
-      if (context() + input + rules_.gamma * predicted > most_s / model_.context_token_s) return false;  // (b)
+      const double max_s = rules_.theta * rules_.tpot_s - model_.decode_s - model_.decode_request_s * batch;
+      if (context() + input + rules_.gamma * predicted > max_s / model_.context_token_s) return false;  // (b)
     }
     if (rules_.phase != PackingPhase::kDecode) {
       double prompts = input, saved_s = std::numeric_limits<double>::infinity();
@@ -172,7 +172,7 @@ TEST(BestFit, AgreesWithASearchOfAllWorkers) {
 // Given two workers with room; expects the fuller one. Given that one full; expects the other. Given both full; expects none.
 TEST(BestFit, FillsTheFullest) {
   PackingModel model;
-  model.most_requests = 3;
+  model.max_requests = 3;
   BestFit fit(kRules);
   fit.add_worker(model);
   fit.add_worker(model);

@@ -22,7 +22,7 @@ std::vector<ChainState> chains(int small, int large) {
   std::vector<ChainState> made;
   for (int i = 0; i < small + large; ++i) {
     const PackingModel& model = i < small ? kSmall : kLarge;
-    made.push_back({1, model.most_requests, 0, false, static_cast<std::uint64_t>(i), &model});
+    made.push_back({1, model.max_requests, 0, false, static_cast<std::uint64_t>(i), &model});
   }
   return made;
 }

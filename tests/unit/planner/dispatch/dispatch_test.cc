@@ -218,7 +218,7 @@ ChainState random_state(Rng& rng) {
           rng.integer(0, 5) == 0};
 }
 
-void follow(PolicyKind kind, std::uint64_t seed, std::int64_t most_chains, int steps) {
+void follow(PolicyKind kind, std::uint64_t seed, std::int64_t max_chains, int steps) {
   Rng rng(seed, "history");
   const Rng draws(seed, "draws");
   const auto policy = make_policy(kind, draws);
@@ -227,7 +227,7 @@ void follow(PolicyKind kind, std::uint64_t seed, std::int64_t most_chains, int s
   for (int step = 0; step < steps; ++step) {
     const auto what = rng.integer(0, 19);
     if (step == 0 || what == 0) {
-      chains.resize(static_cast<std::size_t>(rng.integer(step == 0 ? 1 : 0, most_chains)));
+      chains.resize(static_cast<std::size_t>(rng.integer(step == 0 ? 1 : 0, max_chains)));
       for (ChainState& chain : chains) chain = random_state(rng);
       policy->reset(chains);
       definition.reset();

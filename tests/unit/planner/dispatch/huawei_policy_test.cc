@@ -125,7 +125,7 @@ class Algorithm2 {
   [[nodiscard]] double workload(std::size_t s, const RequestLengths& request) const {
     const PackingModel& model = models_[s];
     const double time_s = memory_only_ ? 1
-                                       : request_workload_s(batch_times(model), model.kv_capacity_tokens, model.most_requests,
+                                       : request_workload_s(batch_times(model), model.kv_capacity_tokens, model.max_requests,
                                                             request.input_tokens, request.output_tokens);
     return time_s * std::exp(theta_ * lengths_[s] / model.kv_capacity_tokens);
   }

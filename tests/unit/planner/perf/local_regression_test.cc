@@ -26,10 +26,10 @@ struct Cloud {
   }
 };
 
-Cloud random_cloud(Rng& rng, int most_points) {
+Cloud random_cloud(Rng& rng, int max_points) {
   Cloud cloud;
   cloud.dimensions = static_cast<int>(rng.integer(1, 4));
-  const std::int64_t count = rng.integer(1, most_points);
+  const std::int64_t count = rng.integer(1, max_points);
   for (std::int64_t i = 0; i < count; ++i) {
     for (int d = 0; d < cloud.dimensions; ++d) cloud.points.push_back(rng.uniform(-5, 5));
     cloud.values.push_back(rng.uniform(-2, 2));

@@ -89,9 +89,9 @@ class Loop {
   }
 
   // Seconds at this rate until a plan keeps only one worker.
-  double until_one(double rate_per_s, double most_s) {
+  double until_one(double rate_per_s, double max_s) {
     double took_s = 0;
-    while (snapshot_.services[0].workers.size() > 1 && took_s < most_s) {
+    while (snapshot_.services[0].workers.size() > 1 && took_s < max_s) {
       tick(rate_per_s);
       took_s += kTickS;
     }
@@ -187,8 +187,8 @@ TEST(NearIdle, IsBackAtOneWorkerSoonAfterABurst) {
       const double quiet_per_s = example ? 1 : 0.25;
       loop.run(quiet_per_s, 20);
       EXPECT_GE(loop.run(example ? 8 : 5, 50), 3) << loop.words();
-      const double most_s = kLevelWindowS + 2 * kCountIntervalS + of.first.scaling.scale_down_stabilization_s + kStartS;
-      EXPECT_LE(loop.until_one(quiet_per_s, 2 * most_s), most_s) << loop.words();
+      const double max_s = kLevelWindowS + 2 * kCountIntervalS + of.first.scaling.scale_down_stabilization_s + kStartS;
+      EXPECT_LE(loop.until_one(quiet_per_s, 2 * max_s), max_s) << loop.words();
       EXPECT_EQ(loop.run(quiet_per_s, 120), 1) << loop.words();
     }
   }

@@ -15,9 +15,9 @@
 namespace windlass::planner {
 namespace {
 
-std::vector<ChainRate> random_chains(Rng& rng, int most_chains, int most_capacity) {
-  std::vector<ChainRate> chains(static_cast<std::size_t>(rng.integer(1, most_chains)));
-  for (ChainRate& chain : chains) chain = ChainRate{rng.uniform(0.05, 2), rng.integer(1, most_capacity)};
+std::vector<ChainRate> random_chains(Rng& rng, int max_chains, int max_capacity) {
+  std::vector<ChainRate> chains(static_cast<std::size_t>(rng.integer(1, max_chains)));
+  for (ChainRate& chain : chains) chain = ChainRate{rng.uniform(0.05, 2), rng.integer(1, max_capacity)};
   std::sort(chains.begin(), chains.end(),
             [](const auto& a, const auto& b) { return a.service_rate_per_s > b.service_rate_per_s; });
   return chains;

@@ -55,14 +55,12 @@ class ScriptedController final : public ClusterController {
   }
 };
 
-inline std::vector<workload::Request> random_requests(Rng& rng, int count, double rate_per_s, int most_prompt,
-                                                      int most_output) {
+inline std::vector<workload::Request> random_requests(Rng& rng, int count, double rate_per_s, int max_prompt, int max_output) {
   std::vector<workload::Request> requests;
   double now_s = 0;
   for (int i = 0; i < count; ++i) {
     now_s += rng.exponential(rate_per_s);
-    requests.push_back(
-        {now_s, 1, static_cast<int>(rng.integer(1, most_prompt)), static_cast<int>(rng.integer(1, most_output))});
+    requests.push_back({now_s, 1, static_cast<int>(rng.integer(1, max_prompt)), static_cast<int>(rng.integer(1, max_output))});
   }
   return requests;
 }

@@ -76,7 +76,7 @@ TEST(ServingLifecycle, AWorkerIsReadyAfterItsStart) {
   EXPECT_NEAR(result->gpu_hours, 4 * (result->simulated_s - 1) / 3600, 1e-12);
   EXPECT_EQ(result->workers[0].created_s, 1);
   EXPECT_EQ(result->workers[0].ready_s, 6);
-  EXPECT_EQ(result->most_workers, 1);
+  EXPECT_EQ(result->max_workers, 1);
 }
 
 // Given eight waiting requests, and four workers that become ready at the same time; expects two for each.

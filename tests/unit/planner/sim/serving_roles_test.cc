@@ -203,12 +203,12 @@ TEST(ServingRoles, TwoChoicesAreBetterThanOneAtRandom) {
         ++all[any];
         heavy[any] += is_heavy;
       }
-      int most_heavy = 0, most = 0;
+      int max_heavy = 0, most = 0;
       for (const auto& worker : candidates.workers) {
-        most_heavy = std::max(most_heavy, worker->heavy_decodes);
+        max_heavy = std::max(max_heavy, worker->heavy_decodes);
         most = std::max(most, worker->decodes);
       }
-      heavy_by_choice += most_heavy / 50.0;
+      heavy_by_choice += max_heavy / 50.0;
       all_by_choice += most / 50.0;
       heavy_at_random += *std::max_element(heavy.begin(), heavy.end()) / 50.0;
       all_at_random += *std::max_element(all.begin(), all.end()) / 50.0;

@@ -149,13 +149,13 @@ TEST(PolicyAutoscaler, FollowsTheLoad) {
   EXPECT_EQ(watch.at(290, 0), 1);
   EXPECT_GE(watch.at(600, 0), 2);
   EXPECT_EQ(watch.at(1450, 0), 1);
-  EXPECT_GT(result.most_workers, 2);
+  EXPECT_GT(result.max_workers, 2);
   for (const WorkerFigures& worker : result.workers) {
     if (worker.created_s > 0) {
       EXPECT_NEAR(worker.ready_s - worker.created_s, 30, 1e-9);
     }
   }
-  EXPECT_LT(result.gpu_hours, 0.75 * result.most_workers * result.simulated_s / 3600);
+  EXPECT_LT(result.gpu_hours, 0.75 * result.max_workers * result.simulated_s / 3600);
   ASSERT_GE(loop.decisions.size(), 3u);
   for (const auto& decision : loop.decisions) EXPECT_FALSE(decision.reasons.empty());
 }
@@ -181,7 +181,7 @@ TEST(PolicyAutoscaler, StaysWithinTheGpus) {
   const auto result = loop.run(phases({{150, 240}}, 0, "short"), &watch).front();
   EXPECT_EQ(result.completed, result.requests);
   EXPECT_LE(watch.most(), 3);
-  EXPECT_EQ(result.most_workers, 3);
+  EXPECT_EQ(result.max_workers, 3);
   EXPECT_FALSE(loop.denied.empty());
 }
 
@@ -312,7 +312,7 @@ TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
   ListSource source(phases({{2, 60}, {100, 180}}, 0, "fields"));
   ASSERT_TRUE(simulate_cluster(source, cluster).ok());
   ASSERT_GT(recorded.snapshots.size(), 200u);
-  double before = 0, most_use = 0;
+  double before = 0, max_use = 0;
   std::optional<double> first_start_s;
   for (std::size_t i = 1; i < recorded.snapshots.size(); ++i) {
     const planner::Service& seen = recorded.snapshots[i].services.front();
@@ -328,7 +328,7 @@ TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
       if (worker.kv_use) {
         EXPECT_GE(worker.kv_use->value, 0);
         EXPECT_LE(worker.kv_use->value, 1);
-        most_use = std::max(most_use, worker.kv_use->value);
+        max_use = std::max(max_use, worker.kv_use->value);
       }
       one_is_ready = one_is_ready || (worker.created_s > 0 && worker.ready_s);
     }
@@ -340,7 +340,7 @@ TEST(PolicyAutoscaler, ReadsTotalsCachesAndStarts) {
       EXPECT_LE(seen.starts->count, 20);
     }
   }
-  EXPECT_GT(most_use, 0.01);
+  EXPECT_GT(max_use, 0.01);
   EXPECT_TRUE(first_start_s);
 }
 

@@ -257,7 +257,7 @@ TEST(ScenarioServices, Autoscaling) {
     EXPECT_TRUE(autoscaler->problem().ok());
     const ServingResult& result = results->front();
     EXPECT_EQ(result.completed, result.requests);
-    EXPECT_GT(result.most_workers, 1);
+    EXPECT_GT(result.max_workers, 1);
     int gpus = 0;
     for (const WorkerFigures& worker : result.workers) {
       const ServingPool* pool = &options.services[0].pools[0];

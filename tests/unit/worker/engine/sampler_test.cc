@@ -227,7 +227,7 @@ TEST(Sampler, SummariesFollowTheDistribution) {
     const char* name;
     const std::vector<float>& logits;
     SamplingParams params;
-    int least_rows, most_rows;  // requested, of 40,000
+    int least_rows, max_rows;  // requested, of 40,000
   } cases[] = {
       {"temperature", steep, {.seed = 3}, 500, 3000},
       {"temperature of a flat row", flat, {.seed = 4}, 25000, 33000},
@@ -260,7 +260,7 @@ TEST(Sampler, SummariesFollowTheDistribution) {
       ASSERT_EQ(sampled->top.size(), 2U);
     }
     EXPECT_GE(rows, each.least_rows);
-    EXPECT_LE(rows, each.most_rows);
+    EXPECT_LE(rows, each.max_rows);
     double total = 0;
     const auto kept = kept_by_the_book(each.logits, each.params);
     for (const auto& [id, weight] : kept) total += weight;

@@ -52,9 +52,9 @@ class ChainStepCalls : public ::testing::Test {
         idle_s);
     post_ = client_->post();
   }
-  ChainAnswer ask(ChainVerb verb, const std::string& body = "", double timeout_s = 20, std::size_t most_bytes = 1000) {
+  ChainAnswer ask(ChainVerb verb, const std::string& body = "", double timeout_s = 20, std::size_t max_bytes = 1000) {
     std::promise<ChainAnswer> answer;
-    post_({kWorkerOfSteps, verb, body, timeout_s, most_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
+    post_({kWorkerOfSteps, verb, body, timeout_s, max_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
     return answer.get_future().get();
   }
   // Returns false if there is no connection.
@@ -316,7 +316,7 @@ TEST(ChainStepServing, StrangersAreTurnedAway) {
         step_head(chunks) + std::string(static_cast<std::size_t>(mesh.model.hidden_size) * sizeof(float), '\0');
     caller.send_step(step, step.size());
     EXPECT_EQ(caller.status(), 404);
-    caller.send_step("", most_step_bytes(mesh.model.hidden_size) + 1);
+    caller.send_step("", max_step_bytes(mesh.model.hidden_size) + 1);
     EXPECT_TRUE(caller.ended());
   }
   const Caller caller(server->port());

@@ -101,10 +101,10 @@ class Answering {
   std::thread thread_;
 };
 
-ChainAnswer answer_of(const ChainPost& post, const std::string& address, std::size_t most_bytes, double timeout_s = 5,
+ChainAnswer answer_of(const ChainPost& post, const std::string& address, std::size_t max_bytes, double timeout_s = 5,
                       ChainVerb verb = ChainVerb::kStep) {
   std::promise<ChainAnswer> answer;
-  post({address, verb, kCall, timeout_s, most_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
+  post({address, verb, kCall, timeout_s, max_bytes}, [&](ChainAnswer found) { answer.set_value(std::move(found)); });
   return answer.get_future().get();
 }
 

@@ -26,7 +26,7 @@ const planner::ProfileKey kKey{"tiny", "cpu", 1};
 struct Formula {
   double noise = 0;
   int held_up_every = 0;
-  std::size_t most_at_once = 1000, most_taken = 1000;
+  std::size_t max_at_once = 1000, max_taken = 1000;
   int longest_prompt = 1'000'000;
   double iteration_s = 5e-3, per_request_s = 5e-4;
 
@@ -42,10 +42,10 @@ struct Formula {
   load::RequestResult answered(std::size_t index, std::size_t batch, const load::LoadOptions& options) {
     load::RequestResult request;
     request.index = index;
-    if (batch > most_taken || options.prompt_tokens > longest_prompt) {
+    if (batch > max_taken || options.prompt_tokens > longest_prompt) {
       request.outcome = load::Outcome::kRejected;
-      request.status = batch > most_taken ? 503 : 400;
-      request.problem = batch > most_taken ? "503 this worker is full" : "400 too long";
+      request.status = batch > max_taken ? 503 : 400;
+      request.problem = batch > max_taken ? "503 this worker is full" : "400 too long";
       return request;
     }
     request.outcome = load::Outcome::kCompleted;
@@ -53,8 +53,8 @@ struct Formula {
     request.prompt_tokens = options.prompt_tokens;
     request.tokens = options.max_tokens;
     request.ttft_s = 2e-3 + 1e-4 * options.prompt_tokens * static_cast<double>(index + 1);
-    request.tpot_s = iteration_s + per_request_s * static_cast<double>(std::min(batch, most_at_once));
-    if (index >= most_at_once) *request.ttft_s += *request.tpot_s * options.max_tokens;
+    request.tpot_s = iteration_s + per_request_s * static_cast<double>(std::min(batch, max_at_once));
+    if (index >= max_at_once) *request.ttft_s += *request.tpot_s * options.max_tokens;
     return request;
   }
 
@@ -214,7 +214,7 @@ ProfileGrid chosen() { return {.repeats = 2}; }
 // Given no sizes and a worker that runs eight requests concurrently, queues more and takes 1,500 words; expects batches to
 // double up to eight, and prompts up to the longest that it takes, with one between the last two.
 TEST(ProfileRun, ChoosesSizesUpToWhatTheEndpointTakes) {
-  Formula worker{.most_at_once = 8, .longest_prompt = 1500};
+  Formula worker{.max_at_once = 8, .longest_prompt = 1500};
   const auto profiled = measured(worker, chosen());
   ASSERT_TRUE(profiled.ok()) << profiled.error().message;
   EXPECT_EQ(profiled->problem, "");
@@ -226,14 +226,14 @@ TEST(ProfileRun, ChoosesSizesUpToWhatTheEndpointTakes) {
   EXPECT_THAT(profiled->notes, Contains("16 prompts of 16 words skipped: only 8 of them ran concurrently"));
   EXPECT_THAT(profiled->notes, Contains("1 prompt of 4096 words skipped: rejected: 400 too long"));
 
-  Formula odd{.most_at_once = 6, .longest_prompt = 700};
+  Formula odd{.max_at_once = 6, .longest_prompt = 700};
   const auto between = measured(odd, chosen());
   ASSERT_TRUE(between.ok());
   EXPECT_THAT(points(*between), Contains(std::pair(512, 1)));
   EXPECT_THAT(points(*between), Contains(std::pair(16, 6)));
   EXPECT_THAT(points(*between), Not(Contains(std::pair(16, 8))));
 
-  Formula full{.most_taken = 4, .longest_prompt = 100};
+  Formula full{.max_taken = 4, .longest_prompt = 100};
   const auto refused = measured(full, chosen());
   ASSERT_TRUE(refused.ok());
   EXPECT_EQ(points(*refused).size(), 6U);
@@ -285,7 +285,7 @@ TEST(ProfileRun, TheBudgetBoundsWhatIsChosen) {
 // Given a worker that rejects batches above two; expects a note for those, and the others measured. Given one that answers
 // nothing at first, or loses a request; expects an error that says which.
 TEST(ProfileRun, SkipsLoadPointsThatFail) {
-  Formula full{.most_taken = 2};
+  Formula full{.max_taken = 2};
   const auto profiled = measured(full, grid());
   ASSERT_TRUE(profiled.ok());
   EXPECT_EQ(profiled->cells.size(), 6U);

@@ -106,11 +106,11 @@ struct SmallCase {
 };
 
 // Up to two workers that run something and some empty ones; each request fits on an empty worker.
-SmallCase small_case(std::uint64_t seed, std::int64_t most_requests) {
+SmallCase small_case(std::uint64_t seed, std::int64_t max_requests) {
   Rng rng(seed, "small case");
   SmallCase made;
   dispatch::PackedWorker::Handle handle = 0;
-  const auto busy = rng.integer(0, 2), count = rng.integer(1, most_requests);
+  const auto busy = rng.integer(0, 2), count = rng.integer(1, max_requests);
   for (int w = 0; w < busy; ++w) {
     dispatch::PackedWorker worker(kModel, kRules);
     for (int i = 0; i < rng.integer(1, 5); ++i) {
@@ -207,7 +207,7 @@ TEST(ExactPlacement, MayBeNone) {
 
 struct Lived {
   std::vector<std::size_t> workers;  // of all requests
-  std::size_t most_busy = 0;
+  std::size_t max_busy = 0;
   int moves = 0;
 };
 
@@ -237,7 +237,7 @@ Lived live(std::size_t groups, Executor& executor) {
       running.push_back({requests[i].id, workers[i], outputs[i] - 1, requests[i].predicted_tokens, 1});
       lived.workers.push_back(workers[i]);
     }
-    lived.most_busy = std::max(lived.most_busy, scheduler.busy_workers());
+    lived.max_busy = std::max(lived.max_busy, scheduler.busy_workers());
     for (int iteration = 0; iteration < 50; ++iteration) {
       now_s += 0.02;
       for (Running& request : running) {
@@ -269,7 +269,7 @@ TEST(AladdinScheduler, HandlesPredictionErrors) {
   const Lived lived = live(1, serial);
   EXPECT_EQ(lived.workers.size(), 800U);
   EXPECT_GT(lived.moves, 0);
-  EXPECT_GT(lived.most_busy, 1U);
+  EXPECT_GT(lived.max_busy, 1U);
 }
 
 // Given four groups; expects the same placements on one thread and on three, requests in every group, and at most one worker
@@ -282,7 +282,7 @@ TEST(AladdinScheduler, GroupsAreTheSameOnAnyNumberOfCores) {
   std::vector<int> in_group(4, 0);
   for (const std::size_t worker : a.workers) ++in_group[worker % 4];
   EXPECT_EQ(in_group, (std::vector<int>{200, 200, 200, 200}));
-  EXPECT_LE(static_cast<double>(a.most_busy), 1.25 * static_cast<double>(alone.most_busy) + 4);
+  EXPECT_LE(static_cast<double>(a.max_busy), 1.25 * static_cast<double>(alone.max_busy) + 4);
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ TEST(AutoPlan, IsTheSameOnAnyNumberOfThreads) {
     Effort first, second;
     first.executor = &one;
     second.executor = &three;
-    first.most_iterations = second.most_iterations = budget;
+    first.max_iterations = second.max_iterations = budget;
     const auto a = auto_plan(owned.problem, options, first);
     const auto b = auto_plan(owned.problem, options, second);
     ASSERT_TRUE(a.ok() && b.ok());

@@ -78,7 +78,7 @@ TEST(CountWalk, CountsUnifiedWorkers) {
     CountQuestions questions;
     questions.unified = true;
     questions.decode_worth = 0;
-    questions.most_workers = 100;
+    questions.max_workers = 100;
     questions.fits = [](const PhaseCounts&) { return true; };
     questions.hold = [&](std::span<const PhaseCounts> counts) -> Result<std::vector<char>> {
       std::vector<char> answers;

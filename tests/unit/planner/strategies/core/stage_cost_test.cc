@@ -38,7 +38,7 @@ TEST(Hexgen2Cost, IsTable1) {
         12 * h * h * type * out / (n * 2039e9) + 24 * kBatch * out * h * h / (n * 312e12) + peers_decode_b * 4 * out;
     EXPECT_NEAR(stage.decode_layer_s + kBatch * stage.decode_layer_request_s, decode, 1e-9 * decode);
     // The memory limit: as many layers as it allows, and no more.
-    const int layers = stage.most_layers(kBatch, 1000);
+    const int layers = stage.max_layers(kBatch, 1000);
     const auto limit = [&](int l) {
       return (12 * h * h * type / n + 2 * kBatch * (in + out) * h * type / n) * l + 4 * kBatch * (in + out) * h * type;
     };
@@ -87,8 +87,8 @@ void brute_split(const InferenceTask& task, const std::vector<StageFigures>& sta
     double prefill = prefill_hops_s, decode = decode_hops_s(batch);
     bool fits = true, fits_one = true;
     for (std::size_t i = 0; i < stages.size(); ++i) {
-      fits = fits && layers[i] <= stages[i].most_layers(batch, task.layers);
-      fits_one = fits_one && layers[i] <= stages[i].most_layers(1, task.layers);
+      fits = fits && layers[i] <= stages[i].max_layers(batch, task.layers);
+      fits_one = fits_one && layers[i] <= stages[i].max_layers(1, task.layers);
       prefill += layers[i] * stages[i].prefill_layer_s;
       decode += layers[i] * (stages[i].decode_layer_s + batch * stages[i].decode_layer_request_s);
     }
@@ -138,8 +138,8 @@ TEST(Hexgen2Strategies, AreTheBestOfAll) {
             int sum = 0;
             bool each = true;
             for (const StageFigures& stage : stages) {
-              sum += stage.most_layers(more, task.layers);
-              each = each && stage.most_layers(more, task.layers) > 0;
+              sum += stage.max_layers(more, task.layers);
+              each = each && stage.max_layers(more, task.layers) > 0;
             }
             if (!each || sum < task.layers) break;
             batch = more;
@@ -182,7 +182,7 @@ TEST(Hexgen2Strategies, HoldEachLayerOnce) {
           gpus[static_cast<std::size_t>(stage.slot)] += stage.tensor_parallel;
           const int node = entry.nodes[static_cast<std::size_t>(stage.slot)];
           EXPECT_LE(stage.layers,
-                    table.figures(table.kind(node), stage.tensor_parallel).most_layers(strategy->batch, test.task.layers));
+                    table.figures(table.kind(node), stage.tensor_parallel).max_layers(strategy->batch, test.task.layers));
         }
         EXPECT_EQ(layer, test.task.layers);
         for (std::size_t slot = 0; slot < gpus.size(); ++slot) {

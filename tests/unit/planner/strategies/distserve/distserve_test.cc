@@ -304,7 +304,7 @@ TEST(DistServe, StopsEarly) {
   ASSERT_FALSE(cancelled.ok());
   EXPECT_EQ(cancelled.error().code, ErrorCode::kCancelled);
   Effort budget;
-  budget.most_iterations = 1;
+  budget.max_iterations = 1;
   std::vector<double> shares;
   budget.progress = [&](std::string_view, double share) { shares.push_back(share); };
   const auto plan = distserve_plan(owned.problem, budget, quick(NodeAffinity::kHigh));

@@ -28,10 +28,10 @@ struct RandomCase {
   InferenceTask task;
 };
 
-inline RandomCase random_case(std::uint64_t seed, int least_gpus, int most_gpus) {
+inline RandomCase random_case(std::uint64_t seed, int least_gpus, int max_gpus) {
   Rng rng(seed, "random case");
   RandomCase made;
-  made.cluster = bench::random_cluster(static_cast<int>(rng.integer(least_gpus, most_gpus)), rng);
+  made.cluster = bench::random_cluster(static_cast<int>(rng.integer(least_gpus, max_gpus)), rng);
   const auto& workload = bench::kHexGenWorkloads[static_cast<std::size_t>(rng.integer(0, 3))];
   made.task = make_task(rng.integer(0, 1) == 0 ? "opt-30b" : "llama2-70b", workload);
   return made;

@@ -108,7 +108,7 @@ TEST(Hexgen2, IsBetweenItsBaselinesAndTheBound) {
       options.idle = 500;
       EXPECT_GE(found->flow, flow_with(test, options)) << seed << " " << to_string(search);
     }
-    const auto bound = flow_bound(*found->table, found->most_groups);
+    const auto bound = flow_bound(*found->table, found->max_groups);
     ASSERT_TRUE(bound.ok()) << bound.error().message;
     EXPECT_LE(static_cast<double>(found->flow) / kFlowUnitsPerRequest, *bound * (1 + 1e-6)) << seed;
     EXPECT_GE(found->flow, found->first_flow);
@@ -117,8 +117,7 @@ TEST(Hexgen2, IsBetweenItsBaselinesAndTheBound) {
     const RandomCase test = random_case(seed, 4, 7);
     const auto best = hexgen2_schedule(test.cluster, test.task, 1, {}, exhaustive(true));
     if (!best.ok()) continue;
-    EXPECT_LE(static_cast<double>(best->flow) / kFlowUnitsPerRequest,
-              *flow_bound(*best->table, best->most_groups) * (1 + 1e-6));
+    EXPECT_LE(static_cast<double>(best->flow) / kFlowUnitsPerRequest, *flow_bound(*best->table, best->max_groups) * (1 + 1e-6));
   }
 }
 
@@ -130,7 +129,7 @@ TEST(Hexgen2, IsTheSamePlacementOnAnyNumberOfCores) {
   options.chains = 3;
   cli::ThreadExecutor threads;
   search::Effort alone, together;
-  alone.most_iterations = together.most_iterations = 30'000;
+  alone.max_iterations = together.max_iterations = 30'000;
   together.executor = &threads;
   const auto a = hexgen2_schedule(test.cluster, test.task, 5, alone, options);
   const auto b = hexgen2_schedule(test.cluster, test.task, 5, together, options);

@@ -62,9 +62,9 @@ TEST(MixQuestion, CutsRequestsBySize) {
     for (std::size_t k = 0; k < model.kinds.size(); ++k) {
       if (!std::isfinite(model.buckets[b].load_s[k])) continue;
       const WorkerKind& kind = owned.problem.kinds[static_cast<std::size_t>(question.kinds[k])];
-      const double most_s = question.buckets[b].outside ? std::numeric_limits<double>::infinity() : 0.12;
+      const double max_s = question.buckets[b].outside ? std::numeric_limits<double>::infinity() : 0.12;
       EXPECT_DOUBLE_EQ(1 / model.buckets[b].load_s[k],
-                       steady_state(kind, owned.problem.engine, question.buckets[b].lengths, most_s).requests_per_s);
+                       steady_state(kind, owned.problem.engine, question.buckets[b].lengths, max_s).requests_per_s);
     }
   }
 }
@@ -202,7 +202,7 @@ TEST(MixPlan, IsTheSameTwiceAndStops) {
   EXPECT_EQ(once->reasons, twice->reasons);
   EXPECT_EQ(once->iterations, twice->iterations);
   Effort effort;
-  effort.most_iterations = 1;
+  effort.max_iterations = 1;
   const auto stopped = mix_plan(owned.problem, effort);
   ASSERT_TRUE(stopped.ok());
   EXPECT_TRUE(stopped->stopped);

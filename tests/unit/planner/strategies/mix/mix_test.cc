@@ -199,7 +199,7 @@ TEST(Mix, HeuristicIsNearTheProgramOnLargerInstances) {
     spec.workers = 5 + 10 * static_cast<double>(seed % 3);
     const MixProblem problem = random_mix(spec, 2000 + seed);
     MixEffort effort;
-    effort.most_nodes = 100'000;
+    effort.max_nodes = 100'000;
     const auto exact = exact_mix(problem, effort);
     const auto near = heuristic_mix(problem);
     ASSERT_TRUE(exact.ok() && near.ok()) << seed;

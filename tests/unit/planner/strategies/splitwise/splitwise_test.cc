@@ -120,7 +120,7 @@ TEST(Splitwise, IsTheSameOnAnyNumberOfCores) {
       cli::ThreadExecutor executor(threads);
       Effort effort;
       effort.executor = &executor;
-      effort.most_iterations = budget;
+      effort.max_iterations = budget;
       auto plan = splitwise_plan(owned.problem, effort, quick_splitwise());
       ASSERT_TRUE(plan.ok()) << plan.error().message;
       plans.push_back(std::move(plan).value());

@@ -138,7 +138,7 @@ TEST(TetriInfer, IsTheSameOnAnyNumberOfCores) {
       cli::ThreadExecutor executor(threads);
       Effort effort;
       effort.executor = &executor;
-      effort.most_iterations = budget;
+      effort.max_iterations = budget;
       auto plan = tetriinfer_plan(owned.problem, effort, quick_tetriinfer());
       ASSERT_TRUE(plan.ok()) << plan.error().message;
       plans.push_back(std::move(plan).value());

@@ -112,7 +112,7 @@ TEST(VidurSearch, IsTheSameOnAnyNumberOfThreads) {
     Effort first, second;
     first.executor = &one;
     second.executor = &three;
-    first.most_iterations = second.most_iterations = budget;
+    first.max_iterations = second.max_iterations = budget;
     const auto a = vidur_search(owned.problem, small_options(), first);
     const auto b = vidur_search(owned.problem, small_options(), second);
     ASSERT_TRUE(a.ok() && b.ok());
@@ -188,7 +188,7 @@ double least_worth(Problem problem, const VidurFound& space) {
   problem.objectives.limits.push_back({Metric::kSchedulingDelay, 99, 5});
   double least = std::numeric_limits<double>::infinity();
   for (const VidurPoint& point : space.points) {
-    for (int workers = 1; workers <= most_workers(problem, point.kind); ++workers) {
+    for (int workers = 1; workers <= max_workers(problem, point.kind); ++workers) {
       const Deployment deployment = unified(problem, point.kind, point.engine, workers);
       const double worth = worth_of(problem, deployment);
       if (worth >= least) break;
@@ -215,7 +215,7 @@ TEST(VidurPlan, IsTheCheapestOfBruteForce) {
       ASSERT_TRUE(plan.ok());
       options.every_capacity = true;
       Effort none;
-      none.most_iterations = 1;  // only its own space
+      none.max_iterations = 1;  // only its own space
       const auto space = vidur_search(owned.problem, options, none);
       ASSERT_TRUE(space.ok());
       EXPECT_DOUBLE_EQ(worth_of(owned.problem, plan->deployment), least_worth(owned.problem, *space));

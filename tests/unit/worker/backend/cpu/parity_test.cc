@@ -16,7 +16,7 @@ using testing::kGoldenSteps;
 // Limits for logits from -3.5 to 3.5.
 struct Nearness {
   WeightFormat format;
-  double most_difference;
+  double max_difference;
   double with_experts;
   std::size_t same_of;  // at most one greedy token in this many may differ
 };
@@ -44,7 +44,7 @@ TEST_P(Parity, LogitsAreThoseOfTransformers) { EXPECT_NO_FATAL_FAILURE(testing::
 // experts, one row in ten may exceed the limit, because a token close to two experts may switch.
 TEST_P(Parity, QuantisedWeightsStayNear) {
   const std::size_t vocab = model_.vocab();
-  for (const auto& [format, most_difference, with_experts, same_of] : kNear) {
+  for (const auto& [format, max_difference, with_experts, same_of] : kNear) {
     SCOPED_TRACE(to_string(format));
     auto backend = cpu_backend(model_.config, model_.weights(format));
     ASSERT_TRUE(backend.ok()) << backend.error().message;
@@ -53,18 +53,18 @@ TEST_P(Parity, QuantisedWeightsStayNear) {
     std::vector<double> differences;  // one per row
     std::size_t others = 0;
     for (std::size_t step = 0; step <= kGoldenSteps; ++step) {
-      differences.push_back(testing::most_difference(std::span(found).subspan(step * vocab, vocab),
-                                                     std::span(model_.expected).subspan(step * vocab, vocab)));
+      differences.push_back(testing::max_difference(std::span(found).subspan(step * vocab, vocab),
+                                                    std::span(model_.expected).subspan(step * vocab, vocab)));
       if (model_.greedy(found, step) != model_.greedy(model_.expected, step)) ++others;
     }
     std::sort(differences.begin(), differences.end());
     const std::size_t rerouted = model_.config.experts > 0 ? differences.size() / 10 : 0;
     const double most = differences[differences.size() - 1 - rerouted];
-    EXPECT_LE(most, model_.config.experts > 0 ? with_experts : most_difference);
+    EXPECT_LE(most, model_.config.experts > 0 ? with_experts : max_difference);
     // OPT-350M's likeliest tokens are close together.
     const bool exact = format == WeightFormat::kBf16 && model_.config.experts == 0 && !model_.config.norm_after;
     EXPECT_LE(others, exact ? 0 : kGoldenSteps / same_of);
-    RecordProperty(fmt::format("most_difference_{}", to_string(format)), std::to_string(most));
+    RecordProperty(fmt::format("max_difference_{}", to_string(format)), std::to_string(most));
     RecordProperty(fmt::format("other_tokens_{}", to_string(format)), std::to_string(others));
   }
 }
@@ -110,7 +110,7 @@ TEST(ParityOfParts, ProjectionsStandAtTheEnds) {
   passed.hidden = *hidden;
   const auto logits = backends[1]->forward(std::span(&passed, 1));
   ASSERT_TRUE(logits.ok()) << logits.error().message;
-  EXPECT_LE(testing::most_difference(*logits, std::span(model.expected).first(model.vocab())), testing::kMaxGoldenDifference);
+  EXPECT_LE(testing::max_difference(*logits, std::span(model.expected).first(model.vocab())), testing::kMaxGoldenDifference);
 }
 
 std::string golden_name(const ::testing::TestParamInfo<const char*>& made) { return made.param; }

@@ -195,7 +195,7 @@ TEST_P(CudaBackend, EightBitWeights) {
       options.max_logit_rows = 1;
       options.max_context_tokens = config.max_context_tokens;
       options.weights = format;
-      options.most_unpacked = 1;  // 128 rows at a time
+      options.max_unpacked = 1;  // 128 rows at a time
       auto backend = make(config, weights, options);
       ASSERT_TRUE(backend.ok()) << backend.error().message;
       const auto tokens = random_tokens(rng, config, 84);
@@ -239,7 +239,7 @@ TEST_P(CudaBackendInBf16, Fp8Activations) {
   options.max_logit_rows = 1;
   options.max_context_tokens = 96;
   options.weights = WeightFormat::kFp8;
-  options.most_unpacked = 1;
+  options.max_unpacked = 1;
   const auto plain = make(config, weights, options);
   options.fp8_activations = true;
   const auto backend = make(config, weights, options);
