@@ -88,7 +88,7 @@ std::string seen_text(const planner::Service& service, double now_s) {
   text += "  TPOT:       " + seen(demand.tpot_s, now_s, latency_text(demand.tpot_s)) + "\n";
   text += "  attainment: " + seen(demand.attainment, now_s, percent_text(value(demand.attainment))) + "\n";
   if (service.starts) {
-    text += fmt::format("  starts:     9 of 10 workers were ready within {} ({} starts measured)\n",
+    text += fmt::format("  starts:     9 of 10 workers were ready within {} (starts measured: {})\n",
                         seconds_text(service.starts->p90_s), service.starts->count);
   }
   for (const planner::WorkerEstimate& one : service.estimates) {

@@ -106,7 +106,7 @@ TEST(ExplainText, PrintsForecastStartsMeasuredTimesAndAlternatives) {
   plan.services[0].forecast = planner::DemandForecast{"HoltWinters", 95, 61, 0.12, 40};
   plan.services[0].considered = {{{"h100", 1}, 4, 16, 0.03, 0.2, ""}, {{"l4", 1}, 0, 0, 0.4, 0, "TPOT 400ms is above 50ms"}};
   const std::string text = flat(explanation(snapshot, plan, 0));
-  EXPECT_THAT(text, HasSubstr("within 95.0s (12 starts measured)"));
+  EXPECT_THAT(text, HasSubstr("within 95.0s (starts measured: 12)"));
   EXPECT_THAT(text, HasSubstr("iterations of 1 x h100: 500 observations, batches up to 12; typical error 7.0% per iteration"));
   EXPECT_THAT(text, HasSubstr("61.00 requests/s, forecast by HoltWinters with a mean error of 12.0% over 40"));
   EXPECT_THAT(text, HasSubstr("1 x h100"));
