@@ -1,9 +1,10 @@
-// Backoffs tracks recent failures, and when each may be retried.
+// Backoffs remembers recent failures to create or run workers, and says when to try again.
 //
-// A failure is identified by its kind and its place: a slot of a pool, or the whole pool if the cluster would refuse all of its
-// workers alike. Each failure doubles its own delay up to its kind's limit and delays only its own place. It is forgotten if
-// nothing more has happened for kStableS after it was due. Refusals also share a pace, because many places that each wait would
-// together still send requests all the time. Pure: monotonic seconds are arguments.
+// A failure is identified by its kind and its place. The place is a slot of a pool, or the whole pool if the cluster would
+// refuse all of its workers for the same reason. Each repeat doubles the delay, up to the kind's limit, and delays only this
+// place. A failure is forgotten if nothing more happens for kStableS after its delay has ended. Refusals also share a rate
+// limit: otherwise many places, each with its own delay, would together send requests all the time. Pure: monotonic seconds are
+// arguments.
 #pragma once
 
 #include <deque>
@@ -38,7 +39,8 @@ inline constexpr int kWholePool = -1;
 class Backoffs {
  public:
   static constexpr double kStableS = 300;
-  // After this many refusals within a minute, in any places, the next worker is tried this long after the last refusal.
+  // After kRefusalsAMinute refusals within a minute, in any places, the next attempt comes kRefusalPaceS after the last
+  // refusal.
   static constexpr int kRefusalsAMinute = 6;
   static constexpr double kRefusalPaceS = 10;
 
@@ -55,15 +57,15 @@ class Backoffs {
 
   // Whether the whole pool must not create workers now, for its own failure or the shared pace.
   [[nodiscard]] bool holds(const planner::PoolId& pool, double now_s) const;
-  // Slots in which no worker may be created now. A worker that keeps failing does not block its slot once it is gone: its
-  // back-off delays its replacement, and whoever deletes its pod wants a new one.
+  // Slots in which no worker may be created now. kFailing blocks no slot: its back-off only delays replacing a worker that
+  // still exists. If somebody deletes that worker's pod, they want a new one immediately.
   [[nodiscard]] std::set<int> held_slots(const planner::PoolId& pool, double now_s) const;
   [[nodiscard]] const Backoff* find(const Place& place) const;
 
   // The cluster accepted a worker in this slot: forgets its refusals for the pool and the slot.
   void accepted(const planner::PoolId& pool, int slot);
-  // Forgets the refusals that have been due for a minute. Failures of existing workers and the shared pace stay. That all
-  // wanted workers are ready proves nothing about the next one: the plan may ask for fewer because of it.
+  // Forgets refusals whose delay ended at least a minute ago. Failures of existing workers and the shared rate limit stay.
+  // Newer refusals stay even if all wanted workers are ready, because the plan may want fewer workers due to the refusal.
   void forget_refusals(double now_s);
   // Forgets failures that have been quiet for long enough.
   void expire(double now_s);

@@ -1,5 +1,6 @@
-// Calibrator estimates iteration times per configuration, from PerformanceProfiles, from workers' own measurements and from
-// live workers' pages. The methods are in planner/perf/iteration_windows.h and iteration_estimate.h.
+// Calibrator estimates how long an iteration takes in each configuration (model, engine, GPU class and number of GPUs). It
+// learns from PerformanceProfiles, from measurements of idle workers and from the metrics pages of live workers. The methods
+// are in planner/perf/iteration_windows.h and iteration_estimate.h.
 //
 // Pure: times are arguments. Single-threaded.
 #pragma once

@@ -1,5 +1,5 @@
-// Computes weights that tell the gateways which decode workers should continue the requests of each prefill worker: the maximum
-// flow between a service's prefill and decode workers (planner/dispatch/pair_flow.h). Pure.
+// Computes, for each prefill worker, which share of its requests each decode worker should continue. Gateways use these
+// weights. They come from the maximum flow between a service's prefill and decode workers (planner/dispatch/pair_flow.h). Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,10 @@ namespace windlass::controller {
 // capacity is its class's link rate times the number of its GPUs that hold part of the cache; unknown links are unlimited. A
 // request's cache size is that of the mean prompt in its wire format.
 //
-// Empty if the weights add nothing to the chains' rates, which the gateways know: every prefill chain would share each decode
-// chain in proportion to its rate. That is so if all workers are on one machine, or if no two share a machine and links limit
-// none. Then the fastest free chain is the best choice (docs/decisions/2026-11-22-weights-of-pairs.md).
+// Empty if the weights would tell the gateways no more than the chains' rates, which they know: every prefill chain would share
+// each decode chain in proportion to its rate. This is the case if all workers are on one machine, or if no two workers share a
+// machine and no link limits the flow. Then the fastest free chain is the best choice
+// (docs/decisions/2026-11-22-weights-of-pairs.md).
 [[nodiscard]] std::map<std::size_t, std::vector<dispatch::DecodeWeight>> decode_weights(const planner::Service& service,
                                                                                         const planner::Snapshot& snapshot,
                                                                                         const std::vector<Worker>& workers,

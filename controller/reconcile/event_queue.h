@@ -1,7 +1,7 @@
-// EventQueue collects what happened to services and writes it as Events.
+// EventQueue collects events of services (such as "worker created") and writes them as Kubernetes Events.
 //
-// Happenings of one service with one reason become a single Event, so that a thousand new workers cost one request per service,
-// not one per worker. If writing takes too long, the rest waits for the next step and merges with what happens then. Bounded:
+// Events of one service with the same reason are merged, so that a thousand new workers cost one request per service, not one
+// per worker. If writing takes too long, the rest waits for the next step and merges with new events. The queue is bounded:
 // what does not fit is dropped, because Events only inform people. Single-threaded.
 #pragma once
 

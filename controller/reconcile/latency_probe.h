@@ -1,8 +1,8 @@
-// Measures a worker's iteration times with a few short requests, for engines that do not measure themselves before they are
-// ready: prompts of two lengths, and decoding with two batch sizes.
+// Measures a worker's iteration times with a few short requests: prompts of two lengths, and decoding with two batch sizes.
+// Used for engines that do not measure themselves before they are ready.
 //
-// Answers are not streamed. An answer of one token takes the prompt's time. The difference between two longer answers is the
-// time of the tokens between them, free of other request costs.
+// Answers are not streamed. The time of a one-token answer is the time of its prompt. The difference between the times of two
+// longer answers is the time of the additional tokens, without the other costs of a request.
 #pragma once
 
 #include <cstdint>

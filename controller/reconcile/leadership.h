@@ -1,5 +1,5 @@
-// Leadership answers whether this process may write now: by a Lease in a cluster, or always if a folder's lock makes it the
-// only process.
+// Leadership says whether this process may write now. In a cluster a Lease decides. With a folder, the answer is always yes,
+// because the folder's lock makes this the only process.
 #pragma once
 
 #include <cstdint>

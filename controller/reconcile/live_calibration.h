@@ -1,5 +1,5 @@
-// LiveCalibration connects the calibrator to the objects: each worker's configuration, the PerformanceProfile for it, and that
-// object's status.
+// LiveCalibration feeds the calibrator: it finds each worker's configuration and the PerformanceProfile for it, and prepares
+// the status of each profile.
 //
 // If a profile cannot be used (for instance, operator tables measured for another model), only that profile is affected: its
 // condition says why, and its configuration is calibrated without it. Without a profile, what is learned is lost with this

@@ -1,6 +1,7 @@
-// ProbeQuestions tracks which workers to probe (latency_probe.h), and the measurements.
+// ProbeQuestions passes work between the control loop and the thread that probes workers (latency_probe.h): which workers to
+// measure, and the results.
 //
-// The control loop asks and does not wait; a separate thread (app/answers.h) takes questions and brings answers. At most one
+// The control loop asks and does not wait; the other thread (app/answers.h) takes questions and stores answers. At most one
 // worker per configuration is probed at a time, and each worker only once. Thread-safe.
 #pragma once
 

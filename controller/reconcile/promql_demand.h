@@ -1,10 +1,10 @@
 // PromqlDemand reads every service's demand from a Prometheus server instead of the gateways' own pages. Use it if the
 // controller cannot reach the gateways, or if people and controller should see the same numbers.
 //
-// The queries are in docs/metrics.md. A reading is as old as Prometheus' sample by Prometheus' own clock, not as old as the
-// query, and never older than an earlier reading. If a query fails, the last readings stay and age. Results count only if
-// Prometheus has scraped as many gateways as are known, each within the last half minute, and has found the model on as many:
-// half of the gateways would look like half of the demand.
+// The queries are in docs/metrics.md. The time of a reading is the time of Prometheus' sample by Prometheus' own clock, not the
+// time of the query, and it never goes back. If a query fails, the last readings stay and age. Results are used only if
+// Prometheus has scraped as many gateways as are known, each within the last half minute, and has found the model on that many
+// gateways. Otherwise missing gateways would look like less demand.
 //
 // Times are monotonic seconds of the caller's clock. Single-threaded.
 #pragma once

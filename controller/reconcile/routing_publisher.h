@@ -2,11 +2,8 @@
 //
 // Thread-safe: the core publishes from its loop; the HTTP server asks from its own threads. A gateway registers by asking, and
 // stays registered until kGatewayTimeoutS after its last request. Each gateway gets a share of every chain's capacity
-// (slot_shares.h). Together the gateways never use more than a chain's capacity while shares move:
-//   - A share that shrinks is in the next table. A share grows only by slots that no gateway may still use.
-//   - A gateway may use the largest share in any table since the one that it acknowledged (by asking for a newer one), plus the
-//     excess requests that it reports. Those end without being replaced, but until then they occupy slots.
-//   - So the sum of what gateways may use is at most the capacity, or the former sum if the capacity itself shrank.
+// (slot_shares.h). When shares move from one gateway to another, the gateways together still never use more than a chain's
+// capacity:
 //
 // Two events break this rule. A new leader does not know its predecessor's shares, only which gateways polled it before; until
 // each has its first table, old and new shares count together. And a gateway that is silent for kGatewayTimeoutS loses its

@@ -1,4 +1,4 @@
-// ServiceQuery: the model whose metrics a service wants, and the window. Plain data.
+// ServiceQuery says which metrics to compute for a service: its model, the time window and the percentile. Plain data.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Signals reads the metrics of gateways and workers (/metrics, and the gateways' /latencies) and keeps them for the windows
-// that the planner needs. Every reading has its time. What could not be read is absent, not 0.
+// Signals reads the metrics of gateways and workers (/metrics, and the gateways' /latencies). It keeps them long enough to
+// compute the rates, means and latencies that the planner needs. Every reading has its time. What could not be read is absent,
+// not 0.
 //
 // Demand comes from the gateways' own pages or, with SignalOptions::promql, from a Prometheus that scrapes them. Drains always
 // use the pages of the gateways and workers themselves.

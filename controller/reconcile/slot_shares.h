@@ -1,4 +1,5 @@
-// Divides a model's slots among gateways: fractions that follow the queues, and whole slots from fractions. Pure.
+// Divides a model's slots (requests that may run at the same time) among gateways. First it computes each gateway's fraction,
+// which follows the lengths of the gateways' queues; then it turns fractions into whole slots. Pure.
 #pragma once
 
 #include <map>

@@ -1,9 +1,9 @@
-// SplitQuestions tracks which services want split phases, or would save money with them (strategy Auto): the questions to ask
-// the strategies, and their answers.
+// SplitQuestions passes questions and answers about splitting services into prefill and decode workers between the control loop
+// and a slower thread. It covers services that ask for a split, and services with strategy Auto that would save money with one.
 //
-// The loop asks for advice in every step and continues without an answer. A slower thread (app/answers.h) takes the questions
-// and brings the answers. An answer stays valid as long as the spec, because asking again whenever a node disappears could
-// restart every worker. A question is repeated only if no split was possible, if a class used by the answer has no GPUs any
+// The loop asks for advice in every step and continues without an answer. The slower thread (app/answers.h) takes the questions
+// and stores the answers. An answer stays valid while the spec is unchanged: asking again whenever a node disappears could
+// restart every worker. A question is repeated only if no split was possible, if a class that the answer uses has no GPUs any
 // more and runs none of the service's workers, if a different PerformanceProfile gives transfer times, or if the workers'
 // measured times differ by a third from those in the question. Thread-safe.
 #pragma once

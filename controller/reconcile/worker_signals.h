@@ -1,8 +1,8 @@
 // WorkerSignals reads the workers' own metrics pages, for all engines.
 //
-// trtllm-serve serves its Prometheus text at /prometheus/metrics, every other engine at /metrics. A worker's first address
-// depends on its service's engine. If the page is not an engine's, the other address is tried next time, so that a worker that
-// outlives a change of its service's engine is still understood.
+// trtllm-serve serves its Prometheus text at /prometheus/metrics, every other engine at /metrics. The engine of a worker's
+// service decides which path is tried first. If that page is not an engine's, the other path is tried next time. So a worker
+// that was started before its service changed engines can still be read.
 //
 // Every reading has its time. If a value is missing or not a number, the last reading stays and ages; a value never shown is
 // absent. A broken series does not affect others. Times are monotonic seconds. Single-threaded.
@@ -25,8 +25,8 @@ struct WorkerLoad {
   std::optional<planner::Reading> waiting;
   std::optional<planner::Reading> kv_use;  // 0..1
 
-  // Requests inside the worker, as old as the older part: those that run, plus those that wait, if reported. nullopt if the
-  // running ones are not reported.
+  // Requests inside the worker: running ones, plus waiting ones if reported. The time is that of the older reading. nullopt if
+  // the running ones are not reported.
   [[nodiscard]] std::optional<planner::Reading> requests() const;
 };
 

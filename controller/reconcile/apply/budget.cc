@@ -1,8 +1,10 @@
-// budget computes how many of a service's workers may be evicted at the same time, for its PodDisruptionBudget.
+// budget computes how many of a service's workers must stay ready while nodes are being emptied (minAvailable of its
+// PodDisruptionBudget).
 //
-// As many ready workers as the plan wants must remain, except that one of several may always be evicted, so that a node can be
-// emptied. A single worker stays until its replacement is ready; that starts as soon as the worker's node is cordoned. Draining
-// workers count as ready in Kubernetes, so they are added, and they end by themselves.
+// At least as many ready workers stay as the plan wants. The exception: with two or more ready workers, one may always be
+// evicted, so that a node can be emptied. A single worker stays until its replacement is ready; the replacement starts as soon
+// as the worker's node is cordoned. Kubernetes counts draining workers as ready too, so the minimum includes them; they end
+// when their drain does.
 #include <algorithm>
 
 #include "controller/reconcile/apply/step.h"

@@ -1,4 +1,4 @@
-// drain decides which of several workers go first, and begins their drain.
+// drain decides which of a group of workers to remove first, and starts draining them.
 #include <algorithm>
 
 #include <fmt/format.h>

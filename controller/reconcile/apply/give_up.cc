@@ -1,7 +1,8 @@
-// give up decides which workers' nodes are lost, and when such a worker is asked to end although nobody can see it.
+// give up finds workers whose node no longer answers, and asks the runtime to end those that have been lost for too long or
+// leave no room for their replacement.
 //
-// The pod ends when its node comes back or is removed. While most nodes seem lost, no worker is given up: then the control
-// plane has more likely lost its view of the cluster.
+// Kubernetes removes the pod of such a worker only when its node comes back or is removed. If most workers seem lost, none is
+// given up, because the control plane has more likely lost its view of the cluster.
 #include <map>
 #include <set>
 #include <string>

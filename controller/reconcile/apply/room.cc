@@ -1,5 +1,5 @@
-// room decides whether more workers may be added: within the service's budget, its worker limits, its shares of classes, and
-// the class's free GPUs.
+// room decides whether a pool may get more workers. Four limits apply: the service's cost limit, its maximum number of workers,
+// its maximum number of GPUs per class, and the class's free GPUs.
 #include <algorithm>
 
 #include "controller/reconcile/apply/step.h"

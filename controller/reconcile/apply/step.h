@@ -1,5 +1,6 @@
-// State that the verbs of apply share: ApplyStep is one step over all services, ServiceStep the part for one service. apply.cc
-// owns both and calls the verbs in order. Each verb is in the file of its name, whose header says what it decides.
+// The state that the parts of apply share: ApplyStep is one step over all services, ServiceStep the part for one service. Each
+// part (create, drain, finish, ...) has its own .cc file, which opens with what that part decides. apply.cc owns the state and
+// calls the parts in order.
 #pragma once
 
 #include <optional>
