@@ -1,4 +1,4 @@
-// ASCII digits, independent of the locale.
+// Tells whether a character is an ASCII digit, whatever the locale.
 #pragma once
 
 namespace windlass::api {

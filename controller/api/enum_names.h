@@ -1,4 +1,4 @@
-// The schema's name of each enumerator: kEnumNames<Enum>[i] is the name of enumerator i. Errors list the names in this order.
+// The names of enumerators in the schema: kEnumNames<Enum>[i] is the name of enumerator i. Errors list the names in this order.
 // Private to controller/api; other code uses to_string().
 #pragma once
 

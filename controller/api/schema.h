@@ -1,4 +1,5 @@
-// A CRD's structural schema, compiled once with its patterns and CEL rules.
+// Schema is the structural schema of a CRD, loaded from its YAML. Regular expressions and CEL rules are compiled once, when it
+// is loaded.
 //
 // Private to controller/api. Loading fails on any keyword that is not interpreted here; otherwise the API server could enforce
 // something in crds/ that this code ignores. Immutable after loading, so any thread may use it.

@@ -1,4 +1,5 @@
-// Answers slow questions of the main loop on another thread: how to split a service's phases, and how fast a new worker is.
+// Answers questions of the main loop that take seconds, on another thread: how to split a service into prefill and decode
+// workers, and how fast a new worker is.
 #pragma once
 
 #include "controller/app/side_thread.h"

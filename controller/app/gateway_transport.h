@@ -1,6 +1,6 @@
-// GatewayTransport is the HttpTransport for scrapes. A request to the admin address of a known gateway carries the
-// installation's token, and uses TLS if the gateway announced TLS. All other requests pass unchanged: a worker must never see
-// the token.
+// GatewayTransport is the HttpTransport for reading metrics pages. It adds the installation's token to requests to gateways,
+// and to no others: a worker must never see the token. A gateway is recognized by the admin address that it announced. If the
+// gateway announced TLS, its requests use TLS.
 //
 // A changed CA file replaces the inner transport. Called by one thread, the core's.
 #pragma once

@@ -1,10 +1,12 @@
-// LeaseThread implements Leadership with a Lease that its own thread renews over its own connection. A long step or a slow
-// answer to another request therefore does not let the lease expire.
+// LeaseThread implements Leadership with a Lease. Its own thread renews the Lease over its own connection, so the Lease does
+// not expire during a long step or while another request waits for its answer.
 //
-// Two rules fence writes. leading() is false from the renew deadline on, whatever the thread does. may_write(), the
-// KubeClient's gate, is true only for the term that the loop knows of: if the lease was lost and regained within a step, that
-// is a new term, and somebody else may have acted in between. If the loop has not started a step for `patience_s`, it counts as
-// stuck: the lease is no longer renewed, and a standby takes over.
+// Two rules keep a former leader from writing. leading() is false from the renew deadline on, whatever the thread does.
+// may_write(), the KubeClient's gate, is true only in the term that the loop knows of: if the lease was lost and regained
+// within a step, that is a new term, and another process may have acted in between.
+//
+// If the loop has not started a step for `patience_s`, it counts as stuck: the lease is no longer renewed, and a standby takes
+// over.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// Delivers SIGTERM and SIGINT as calls on a thread of their own. It uses handlers instead of blocking the signals: a library
-// may start threads before main (OpenBLAS, a dependency of Cbc, does), and a signal to a thread without the mask would end the
-// process.
+// Calls a function when SIGTERM or SIGINT arrives, on a separate thread. It installs handlers instead of blocking the signals.
+// Blocking is not safe: a library may start threads before main (OpenBLAS, a dependency of Cbc, does), and a signal to a thread
+// that does not block it would end the process.
 #pragma once
 
 #include <csignal>

@@ -1,4 +1,5 @@
-// Converts a refusal of the API server (a metav1.Status, or any body that a proxy sends) to an Error with the useful details.
+// Converts an error response of the API server to an Error with the useful details. The response's body is a metav1.Status, or
+// any text if a proxy sent it.
 #include <charconv>
 #include <string>
 

@@ -1,4 +1,5 @@
-// Cluster is a wired connection to an API server: CurlTransport, credentials and KubeClient for one ClusterConfig.
+// Cluster is a complete connection to an API server: it builds and connects CurlTransport, credentials and KubeClient from one
+// ClusterConfig.
 //
 // Used by the composition root and by tests against a real API server. Owns all three; streams opened through the client must
 // be destroyed first. Passes client certificates that a credential plugin renews to the transport.

@@ -1,4 +1,4 @@
-// CurlTransfer is one request as a libcurl easy handle. Private to CurlTransport; nothing else includes this file.
+// CurlTransfer wraps one HTTP request as a libcurl easy handle. Private to CurlTransport; nothing else includes this file.
 //
 // Owns its easy handle, its header lists and a copy of the request. The receiver must outlive it. Used by one thread at a time.
 // Not movable, because libcurl holds pointers into it.

@@ -1,4 +1,4 @@
-// Serializes JSON without exceptions. Pure.
+// Converts JSON to text without exceptions. Pure.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// The Windlass installation that an object belongs to, for clusters with several. Users set the label on ModelServices and
-// AcceleratorClasses; we set it on pods and disruption budgets. An object without the label belongs to the installation called
-// "windlass", the default name.
+// Names the Windlass installation that an object belongs to, by a label, for clusters with several installations. Users set the
+// label on ModelServices and AcceleratorClasses; we set it on pods and disruption budgets. An object without the label belongs
+// to the installation with the default name, "windlass".
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Reads JSON objects that may lack fields. A missing path yields nothing, never an exception.
+// Looks up values in JSON objects by path. A missing field yields nothing, never an exception.
 #pragma once
 
 #include <initializer_list>

@@ -1,11 +1,12 @@
 // KubeClient: the Kubernetes API as typed calls on JSON objects, over an HttpTransport.
 //
-// Stateless except for the credentials and the write gate. Single-threaded; every call except watch() waits for its response. A
-// Status from the server becomes an Error with the verb, the object and the server's reason, message and causes;
-// ApiResult::failure() has the details. Codes: 404 kNotFound; 409 kConflict or kAlreadyExists; 410 kGone; 400, 422
-// kInvalidArgument; 401, 403 kPermissionDenied, except that an exceeded quota is kResourceExhausted and a namespace that is
-// being deleted kFailedPrecondition; 429 and 5xx kUnavailable (with retry_after_s). After a 401 the credentials are refreshed
-// and the call is retried once; nothing else is retried here.
+// Stateless except for the credentials and the write gate. Single-threaded; every call except watch() waits for its response.
+//
+// If the server refuses, the Error has the verb, the object and the server's reason, message and causes; ApiResult::failure()
+// has the details. The codes, by HTTP status: 404 kNotFound; 409 kConflict or kAlreadyExists; 410 kGone; 400 and 422
+// kInvalidArgument; 401 and 403 kPermissionDenied, except that an exceeded quota is kResourceExhausted and a namespace that is
+// being deleted is kFailedPrecondition; 429 and 5xx kUnavailable (with retry_after_s). After a 401 the credentials are
+// refreshed and the call is retried once; nothing else is retried here.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +83,7 @@ class KubeClient {
   void set_write_gate(std::function<bool()> may_write) { may_write_ = std::move(may_write); }
 
   // Called after every request with its verb ("get", "apply", ...), the resource's plural and the HTTP status. The status is 0
-  // if there was no response, and for a watch, whose opening alone is known.
+  // if there was no response. It is always 0 for a watch, because the call comes before the response.
   using Observer = std::function<void(const std::string& verb, const std::string& resource, int status)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
 

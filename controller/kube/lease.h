@@ -1,10 +1,12 @@
 // LeaderElector elects one leader among the controllers with a coordination.k8s.io/v1 Lease.
 //
-// step() does what is due; it waits for the server, at most request_timeout_s per request. next_step_at() returns when it
-// should be called again. leading(now) depends only on the start time of the last successful renewal: it is false from the
-// renew deadline on, whatever else happens, so it can serve as KubeClient's write gate. All durations are measured on our own
-// monotonic clock, never on another machine's wall clock: a rival's lease has expired when we have seen the same record
-// unchanged for its whole duration. Writes carry the resourceVersion, so one of two rivals gets a conflict.
+// step() does what is due; it waits for the server, at most request_timeout_s per request. next_step_at() returns when to call
+// it again.
+//
+// leading(now) depends only on the start time of the last successful renewal. It is false from the renew deadline on, whatever
+// else happens, so it can serve as KubeClient's write gate. All durations are measured on our own monotonic clock, never on
+// another machine's wall clock: a rival's lease has expired when we have seen the same record unchanged for its whole duration.
+// Writes carry the resourceVersion, so if two rivals write, one gets a conflict.
 //
 // Why two processes never lead at the same time (if clock rates differ by less than leaseDuration/renewDeadline): a leader
 // stops renewDeadline after it STARTED its last successful renewal. A rival takes over no earlier than leaseDuration after it

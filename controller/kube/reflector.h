@@ -1,4 +1,5 @@
-// Reflector keeps a local copy of one resource's objects up to date by list and watch, without metadata.managedFields.
+// Reflector keeps a local copy of one resource's objects and updates it by list and watch. The copy leaves out
+// metadata.managedFields.
 //
 // Poll-driven and single-threaded. step(now) does at most one list, which waits for the server, or reads what the watch has
 // delivered. It never sleeps; next_step_at() returns the latest time for the next call. An app also calls it when the
@@ -52,8 +53,8 @@ class Reflector {
 
   void step(double now_s);
 
-  // The copy may lack events that a late or half-open watch has not delivered. synced() is false from here on until a list
-  // completes; one that completes at this very time counts.
+  // Lists again, because the copy may lack events that a late or half-open watch has not delivered. synced() is false until
+  // that list completes. Does nothing if a list completed at now_s or later.
   void list_anew(double now_s);
 
   // Latest time for the next step(); a time in the past means now.

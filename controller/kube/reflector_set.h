@@ -1,9 +1,9 @@
-// ReflectorSet is a local copy of one resource's objects, in all namespaces with one Reflector, or in some namespaces with one
-// Reflector each, so that a Role in each namespace is enough.
+// ReflectorSet keeps a local copy of one resource's objects, in all namespaces or in some. For all namespaces it uses one
+// Reflector. For some namespaces it uses one Reflector each, so that a Role in each namespace is enough.
 //
-// If the server keeps refusing to list a namespace (it does not exist, or we have no Role there), the others continue; the
-// objects read before stay, and problem() names the namespace. If the server does not answer one list, the next list waits
-// until the first is retried, so that a step waits for at most one timeout. Single-threaded, like Reflector.
+// If the server keeps refusing to list a namespace (it does not exist, or we have no Role there), the other namespaces
+// continue, the objects read before stay, and problem() names the namespace. If the server does not answer a list at all, no
+// other list starts until that one has been retried. So a step waits for at most one timeout. Single-threaded, like Reflector.
 #pragma once
 
 #include <cstdint>

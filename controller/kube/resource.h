@@ -1,4 +1,5 @@
-// Resource identifies a kind of Kubernetes API object; includes constants for the kinds that Windlass uses. Plain data.
+// Resource names a kind of Kubernetes API object: its group, version, plural and kind. The file also has constants for the
+// kinds that Windlass uses. Plain data.
 #pragma once
 
 #include <string>

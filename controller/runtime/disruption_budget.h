@@ -1,5 +1,6 @@
-// A service's PodDisruptionBudget. minAvailable is an integer from the current plan, because Kubernetes computes a percentage
-// from the replica count of the scale subresource, which is minWorkers. Pods that are not ready may always be evicted. Pure.
+// Builds the PodDisruptionBudget of a service. minAvailable is an integer from the current plan. A percentage would not work:
+// Kubernetes computes it from the replica count of the scale subresource, which is minWorkers. Pods that are not ready may
+// always be evicted. Pure.
 #pragma once
 
 #include <string>

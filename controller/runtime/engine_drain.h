@@ -1,5 +1,5 @@
-// Ends engines of other projects without cutting their streams. Only vLLM 0.18 and later can wait for its requests
-// (--shutdown-timeout). For the others, we poll the load and send SIGTERM once no request is left.
+// Lets engines of other projects finish their streams before they are stopped. Only vLLM 0.18 and later can wait for its
+// requests (--shutdown-timeout). For the others, we poll the load and send SIGTERM once no request is left.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Computes the hashes that tell whether a worker still matches its specification.
+// Computes the hash of a worker's specification. If the hash that a worker was started with no longer matches, the worker is
+// replaced.
 #include <algorithm>
 
 #include <fmt/format.h>

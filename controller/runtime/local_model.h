@@ -1,4 +1,4 @@
-// Finds the model file or folder that a process on this machine loads.
+// Finds the model file or folder that a worker process on this machine should load.
 #pragma once
 
 #include <string>

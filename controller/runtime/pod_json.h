@@ -1,4 +1,5 @@
-// Reads Kubernetes objects that may lack fields. A missing path yields nothing, never an exception. Private to this folder.
+// Reads numbers, flags, lists and conditions from Kubernetes objects. A missing field yields a default, never an exception.
+// Private to this folder.
 #pragma once
 
 #include <charconv>

@@ -1,4 +1,4 @@
-// Restricts what a worker's pod may contain, whoever wrote its template. Pure.
+// Restricts what a worker's pod may contain, no matter who wrote the pod template. Pure.
 //
 // Somebody may have the right to create ModelServices but not pods, and the controller creates pods for them. So an allowlist
 // names each permitted field, and everything else is refused. The allowlist follows the Pod Security Standard "restricted"

@@ -139,7 +139,8 @@ class WorkerRuntime {
   // Processes what has happened since the last step. Errors show in problem() and are retried by later steps.
   virtual void step(Instant now) = 0;
 
-  // The data may be older than the cluster's current state: synced() is false until everything has been read again.
+  // Reads everything again, because the data may be older than the cluster's current state. Until that is done, synced() is
+  // false.
   virtual void read_anew(Instant /*now*/) {}
 
   // Whether workers() is complete. Before that, nothing may be decided.

@@ -1,5 +1,5 @@
-// ObjectStore holds the ModelServices, AcceleratorClasses and PerformanceProfiles: the Kubernetes API, or a folder of YAML
-// files.
+// ObjectStore holds the ModelServices, AcceleratorClasses and PerformanceProfiles. They come from the Kubernetes API or from a
+// folder of YAML files.
 //
 // Level-based: the lists show the current objects. Single-threaded, driven by step(). Lists, and pointers into them, are valid
 // until the next step().
@@ -36,7 +36,8 @@ class ObjectStore {
   // Processes changes since the last step. Problems show in problem() and are retried by later steps.
   virtual void step(Instant now) = 0;
 
-  // The data may be older than the cluster's current state: synced() is false until everything has been read again.
+  // Reads everything again, because the data may be older than the cluster's current state. Until that is done, synced() is
+  // false.
   virtual void read_anew(Instant /*now*/) {}
 
   // Whether the lists of ModelServices and AcceleratorClasses are complete. Before that, nothing may be decided.

@@ -1,4 +1,5 @@
-// `windlass attach URL...`: puts a gateway, objectives and recommendations in front of servers that already run.
+// `windlass attach URL...`: runs Windlass in front of inference servers that already run. It adds a gateway, objectives and
+// scaling recommendations; it does not start or stop the servers.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>

@@ -1,4 +1,4 @@
-// `windlass chain`: server chains, for a model too large for one server.
+// `windlass chain`: groups the commands for server chains, which serve a model that is too large for one server.
 #include <CLI/CLI.hpp>
 
 #include "controller/cli/console/commands.h"

@@ -1,5 +1,5 @@
-// `windlass check URL...`: waits until every address has answered 200, or a deadline. For `helm test` and for people who want
-// to know what is up.
+// `windlass check URL...`: waits until every URL answers with status 200, or until a deadline. For `helm test`, and for people
+// who want to know whether everything is up.
 #include <algorithm>
 #include <ctime>
 #include <map>

@@ -1,4 +1,4 @@
-// The options that `windlass chain compose` and `windlass chain simulate` share: reads the INSTANCE file, applies the options,
+// The options that `windlass chain compose` and `windlass chain simulate` share. Reads the INSTANCE file, applies the options,
 // and composes the chains with the chosen placement algorithm.
 //
 // Reads files; the planner does the rest. Single-threaded.

@@ -1,4 +1,4 @@
-// Builds reports: the parts of one self-contained HTML page with figures and text. Pure.
+// The building blocks of HTML reports: the head and end of a self-contained page, figures and preformatted text. Pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Reads the YAML files given with -f, checks their objects together, and builds a snapshot of a system without load from them.
+// Reads the YAML files given with -f and checks that their objects fit together. Also builds the planner's snapshot of these
+// objects, as if nothing had run yet.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Reads the files that a SCENARIO names, for `windlass simulate` and `windlass plan`.
+// Reads the files that a SCENARIO file refers to, for `windlass simulate` and `windlass plan`.
 #pragma once
 
 #include <map>

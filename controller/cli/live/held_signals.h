@@ -1,6 +1,7 @@
 // HeldSignals: blocks signals so that the program's first thread can wait for them with sigtimedwait() or a signalfd. Blocking
-// them on that thread is not enough: a library may have started threads before main() (OpenBLAS does), and a signal delivered
-// to one of those would end the program. Such a thread forwards the signal to the first one.
+// them on the first thread is not enough: a library may have started threads before main() (OpenBLAS does), and a signal
+// delivered to one of those would end the program. So a signal handler on those threads forwards the signal to the first
+// thread.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
-// LiveDisplay: prints the rows of running services as they change. A terminal shows one table that redraws itself; other
-// outputs get a line per service when its workers or its trouble change, and one after each quiet period.
+// LiveDisplay: prints the state of running services as it changes. On a terminal it draws one table again and again. Other
+// outputs get a line for a service when its workers or its trouble change, or when it has had no line for a while.
 #pragma once
 
 #include <map>

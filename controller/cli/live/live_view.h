@@ -1,7 +1,8 @@
-// LiveView: the state of running services for a person, from the controller's last snapshot and plan and the gateways' metrics.
+// LiveView: computes what a person sees of each running service, from the controller's last snapshot and plan and from the
+// gateways' metrics.
 //
-// Pure: texts and times come in, rows come out. Latencies and arrivals cover the last few seconds if gateways' pages are given;
-// otherwise they are the controller's last measurements.
+// Pure: takes snapshots, plans, metrics pages and times, and returns rows. Latencies and arrivals cover the last few seconds if
+// gateways' pages are given; otherwise they are the controller's last measurements.
 #pragma once
 
 #include <map>

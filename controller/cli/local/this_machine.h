@@ -1,5 +1,5 @@
-// Defines the AcceleratorClass `this-machine`: one core of the local machine, with figures measured when the command starts, so
-// that a laptop needs no data sheet. A class of that name in a file takes precedence.
+// Defines the AcceleratorClass `this-machine`: one core of the local machine. Its figures are measured when the command starts,
+// so that a laptop needs no data sheet. If a file defines a class of that name, that one is used.
 #pragma once
 
 #include <iosfwd>

@@ -1,4 +1,4 @@
-// Implements `windlass plan` with a named strategy: plans a SCENARIO without `cluster`, a CLUSTER file or a ModelService, and
+// Runs `windlass plan` with a named strategy. Plans a SCENARIO file without `cluster`, a CLUSTER file or a ModelService, and
 // prints a table, JSON, YAML or a page.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Turns measured rows into a PerformanceProfile file and a table of its errors; shared by `windlass fit` and `windlass
-// profile`.
+// Fits a PerformanceProfile to measured rows, writes it to a file and prints a table of its errors. Shared by `windlass fit`
+// and `windlass profile`.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace windlass::cli {
 
-// Which fit: the values of --model or --fit (here linear, profile, or best: lines, or medians if only they meet the bound),
-// --form and --reading.
+// Which fit to compute: the values of --model or --fit, --form and --reading. `model` is "linear" (lines), "profile" (medians)
+// or "best": lines if they meet max_error, otherwise whichever has the smaller error.
 struct RowFit {
   std::string model = "linear";
   std::string form = "best";

@@ -1,7 +1,8 @@
-// The measurements of `windlass profile` per load point: its runs, and the row that represents them in the fit.
+// ProfileCell holds the repeated measurements of one load point (prompt length and batch size) of `windlass profile`, and
+// combines them into the one row that the fit uses.
 //
-// A run's time includes whatever else the machine did meanwhile. So the fit uses and is judged by the medians of each point's
-// runs without outliers, and more runs improve it. Pure.
+// A run's time includes whatever else the machine did meanwhile. So the row has the medians of the runs without outliers, and
+// more runs make it more accurate. The fit is computed and judged from these rows. Pure.
 #pragma once
 
 #include <cstdint>

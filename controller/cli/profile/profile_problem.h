@@ -1,5 +1,5 @@
-// Decides whether a fitted profile is good enough, and otherwise explains which phase has which error, why, and what would
-// help. Pure.
+// Decides whether a fitted profile is accurate enough. If not, explains in words which phase has which error, why, and what
+// would help. Pure.
 #pragma once
 
 #include <cstddef>

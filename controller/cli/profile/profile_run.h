@@ -1,9 +1,9 @@
-// The measurements of `windlass profile`: sends batches of equal prompts to an otherwise idle worker and turns them into load
-// points with a prompt time and a token time each.
+// Takes the measurements of `windlass profile`: sends batches of equal prompts to an otherwise idle worker. Each load point
+// (prompt length and batch size) gets a prompt time and a token time.
 //
 // Times are measured at the client, so they include HTTP and the worker's scheduling. A batch's prompt time is the time until
-// its last first token. Its token time is that of the request with the last first token, since no prompt is processed after
-// that. Batches whose requests did not run concurrently represent another batch size and are skipped.
+// every request has its first token. Its token time is that of the request whose first token came last, because no prompt is
+// processed after that. Batches whose requests did not run concurrently represent another batch size and are skipped.
 //
 // Sizes that are not given are chosen: batches double until an objective is missed, the throughput stops growing or the
 // endpoint queues requests; then prompts get four times longer until an objective is missed or the endpoint rejects them. Then

@@ -1,4 +1,4 @@
-// `windlass top` shows a live table of a running Windlass. `windlass wait` waits until a service is stable.
+// `windlass top` and `windlass wait`: show a live table of a running Windlass, or wait until a service is stable.
 #include <csignal>
 #include <fstream>
 #include <memory>
