@@ -42,7 +42,8 @@ struct KeyFile {
 // Error: kInvalidArgument, with the field, the rule and the value found; it never contains a key.
 [[nodiscard]] Result<KeyFile> key_file_from_json(std::string_view text);
 
-// Holds at most one minute's worth and starts full. take() may overdraw it; callers then wait until it is positive again.
+// Limits a rate per minute. The bucket holds at most one minute's amount and starts full. take() may make the level
+// negative; callers then wait until it is positive again.
 class TokenBucket {
  public:
   TokenBucket(double per_minute, double now_s) : per_minute_(per_minute), level_(per_minute), at_s_(now_s) {}
@@ -60,7 +61,7 @@ class TokenBucket {
   double at_s_;
 };
 
-// Usage per key. Accounts go by key id, so a key that is rotated in the file keeps its account.
+// Tracks the usage of each key. Usage is counted by key id, so a key that is rotated in the file keeps its count.
 class KeyLimits {
  public:
   struct Verdict {

@@ -1,5 +1,5 @@
-// PrefillAnswer: a prefill worker's answer to the first step of a request, after its head. The body stays open until the decode
-// worker has fetched the keys and values, or until they are given up (docs/decisions/2026-11-22-kv-is-pulled.md).
+// PrefillAnswer: keeps a prefill worker's answer open after its head has arrived, while the decode worker fetches the keys
+// and values. The body stays open until they have been fetched or given up (docs/decisions/2026-11-22-kv-is-pulled.md).
 //
 // The body is read in the background and discarded; its end is reported to the router. The exchange owns this object, and this
 // object owns the connection. Destroying it closes a connection that is still open, which tells the worker that nobody will

@@ -1,4 +1,4 @@
-// HTTP/1.1 heads as text: the headers that the proxy passes on, and the heads that the gateway writes itself.
+// Builds the text of HTTP/1.1 heads: the headers that the proxy passes on, and the heads that the gateway writes itself.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Load that a gateway reports when it polls the controller for the routing table: requests per model, which the controller
-// shares slots by, and requests beyond the gateway's shares. Nobody else may use the slots of the latter until those requests
-// end.
+// Writes the load report that a gateway sends with each poll of the routing table. It has two parts: requests per model, by
+// which the controller divides slots among gateways, and requests beyond this gateway's share of a chain. No other gateway
+// may use the slots of the second part until those requests end.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Short names for metrics/net in the gateway's shell. Slow to compile: only .cc files and the shell's own headers include it.
+// Short names for metrics/net (Asio, Beast, HTTP) in the gateway's shell, the part that does I/O. Slow to compile: only .cc
+// files and the shell's own headers include it.
 //
 // The whole shell runs on one thread and one io_context, without locks or strands.
 #pragma once

@@ -1,10 +1,10 @@
 // ProbeSchedule: decides which workers to probe now. Pure: time is an argument; the Prober sends the probes.
 //
-// A worker that holds requests of ours and sends nothing is probed every kProbePeriodS, so that a dead worker is noticed within
-// 2 s (contact.h), however large the table is. A worker that sends bytes is not probed. Workers without requests share
-// kIdleProbesPerS, and workers that do not answer share the same rate again: up to a hundred workers get the full pace, and
-// with ten thousand each is probed every 40 s. That delay costs little: the first request sent to an idle worker makes it a
-// busy one, and the next look probes it. One thread.
+// A worker that holds requests of ours and sends nothing is probed every kProbePeriodS, so that a dead worker is noticed
+// within 2 s (contact.h), however large the table is. A worker that sends bytes is not probed. Workers without requests
+// share kIdleProbesPerS, and workers that do not answer share the same rate again: up to a hundred workers get the full
+// pace, and with ten thousand each is probed every 40 s. That delay costs little: an idle worker that gets a request is
+// probed at the next check. One thread.
 #pragma once
 
 #include <functional>

@@ -28,8 +28,8 @@
 //   - while no decode chain is full or closed, each takes its weighted share of a prefill chain's second steps, to within two
 //     requests
 //   - while a request waits for a decode chain, no decode chain has a free slot (other than chains that refused us a moment
-//     ago); the line for decode chains has the order of the first line. The table lists a decode chain that is not draining:
-//     when the last one goes, requests that wait for it start over, at their old place in the line
+//     ago); the queue for decode chains has the same order as the first queue. When the table no longer lists a decode chain
+//     that is not draining, the requests that wait for one start over, at their old place in the first queue
 //   - whatever happens to a prefill worker after its head, its request loses only time: the decode worker computes the prompt
 //   - a draining or vanished chain gets no new request; its current requests go on
 //   - a worker that does not answer (contact.h) gets no new request. A request whose worker was lost or broke, and may have
@@ -40,10 +40,11 @@
 //   - a policy that places requests by their lengths (RequestTracker) receives each placement, the first token, the tokens and,
 //     once, the end. Requests that it holds back are offered again about every kPlacementRetryS. For this policy a request of
 //     two steps ends with the prefill chain's slot, and the length of its answer is not learned
-//   - under a policy that sends requests to full chains, requests wait here, in one queue per chain, each in that order. None
-//     waits for a chain that has a free slot. When a chain stops taking requests, the policy places its waiting requests again
-//   - nobody is refused because others went first: the queue timeout ends only the wait of requests whose turn would not have
-//     come in arrival order either; others wait until the request timeout
+//   - under a policy that sends requests to full chains, requests wait here, in one queue per chain, each in the order of
+//     waiting_line.h. None waits for a chain that has a free slot. When a chain stops taking requests, the policy places its
+//     waiting requests again
+//   - no request is refused because later ones went first: the queue timeout applies only to requests that would still be
+//     waiting in order of arrival; others wait until the request timeout
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Takes and releases slots. One function frees slots (release), one fills them (send).
+// The router's slots: gives free slots to waiting requests and takes them back. Only send() fills a slot, and only release()
+// frees one.
 #include "gateway/router_state.h"
 
 namespace windlass::gateway {

@@ -1,8 +1,10 @@
-// The router's state: a chain's slots, a model's chains and lines, a request. Only the router's own sources include it.
+// The router's state: chains with their slots, models with their queues, and requests. Only the router's own sources include
+// it.
 //
-// A model's policy knows the listed slots by their index in the list. Model::tell reports every change of a slot to it, and
-// every table makes it start over. A second policy, over decode chains alone, places second steps that have no weights. Each
-// policy sees the chains of the other as draining.
+// A model's policy chooses where a request begins. A model with decode chains has a second policy, which chooses the decode
+// chain of a second step that has no weights. Each sees the chains of the other as draining. Policies know the chains in the
+// table by their index in Model::slots. Model::tell() reports every change of a slot to them, and Model::start_over() resets
+// them after every new table.
 #pragma once
 
 #include <algorithm>

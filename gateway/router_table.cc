@@ -1,4 +1,4 @@
-// Applies tables and probe results to chains and requests.
+// How the router reacts to a new routing table and to a worker whose contact changed: updates chains and moves requests.
 #include <string_view>
 
 #include <fmt/format.h>

@@ -1,9 +1,10 @@
 // SseFilter: reads the event stream of an answer as it passes, and removes what the client did not ask for. Pure.
 //
-// It counts events with generated text, finds the usage figures, the closing [DONE] and an engine's error, and drops the extra
-// usage chunk when the gateway, not the client, asked for it. Events are forwarded byte for byte as soon as they are complete,
-// except openings (a role, but no text yet). Those are held until the next event, so that a request whose engine fails before
-// its first token can still go to another engine. Nothing else is parsed: a token costs a few scans over its bytes.
+// It counts events with generated text, finds the usage figures, the closing [DONE] and an engine's error, and drops the
+// extra usage chunk when the gateway, not the client, asked for it. Events are forwarded byte for byte as soon as they are
+// complete, except openings, which name a role but have no text yet. Openings are held until the next event, so that a
+// request whose engine fails before its first token can still go to another engine. Nothing else is parsed: a token costs a
+// few scans over its bytes.
 #pragma once
 
 #include <optional>

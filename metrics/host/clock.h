@@ -1,4 +1,5 @@
-// The clocks of this machine. Code whose time tests control does not use them: it takes an Instant, or seconds.
+// Reads the clocks of this machine. Code whose tests control the time must not use them; it takes the time as an argument,
+// as an Instant or in seconds.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// "HOST:PORT", as flags and addresses have it.
+// HostPort: parses and prints "HOST:PORT" addresses, as in flags and URLs.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct HostPort {
 // "127.0.0.1:8080", "[::1]:8080", "gateway.default:8080". Brackets may stand around IPv4 too, for [$(POD_IP)]:8080, where the
 // family is not known yet. Error: kInvalidArgument.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
-// As in URLs: without ":PORT" it is the default one.
+// As in URLs: without ":PORT", the port is default_port.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text, int default_port);
 [[nodiscard]] std::string to_string(const HostPort& address);  // brackets around IPv6
 

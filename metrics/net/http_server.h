@@ -45,11 +45,12 @@ class HttpServer {
 
   struct Options {
     HttpLimits limits = {};
-    // Budget for the bodies of current requests (beyond: 503), and for what handlers add to it.
+    // Limits the memory of the bodies of current requests (beyond: 503) and of what handlers charge to it.
     std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::size_t{512} << 20U);
     // Called for every connection; null: no TLS.
     std::function<std::shared_ptr<ssl::context>()> tls = nullptr;
-    // Both are called when the head is complete, before the body is read: a reason to refuse it, or a different body limit.
+    // Both are called when the head is complete, before the body is read. admit() may refuse the request; max_body() returns
+    // the limit for its body.
     std::function<std::optional<Refusal>(const http::request_header<>& head)> admit = nullptr;
     std::function<std::size_t(const http::request_header<>& head)> max_body = nullptr;
     // Returns the JSON body of a refusal.
@@ -61,7 +62,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Binds, listens and begins to accept; at "::" from IPv4 too, and from IPv4 alone where the machine has no IPv6. Error:
+  // Binds, listens and begins to accept. At "::" it also accepts IPv4, and only IPv4 if the machine has no IPv6. Error:
   // kUnavailable, naming the address.
   [[nodiscard]] Result<void> listen(const HostPort& address);
   // Takes ownership of a socket that already listens. Nothing is accepted before accept(); connections wait in the socket's

@@ -49,7 +49,8 @@ class ServerCall {
   void answer(HttpResponse response, Done done = nullptr) const;
   // Sends the head and first piece of a body of unknown length. finish() or break_off() ends it.
   void begin(HttpResponse response, Done done = nullptr) const;
-  // Ignored if nothing was begun, and after the end. Breaks off when the peer leaves more than 64 MiB unread.
+  // Sends the next piece of the body. Ignored before begin() and after the end. Breaks off when the peer leaves more than 64
+  // MiB unread.
   void write(std::string piece) const;
   void finish() const;
   // Breaks the connection, so that the peer knows that the answer is incomplete. Before begin(), the peer gets no answer at

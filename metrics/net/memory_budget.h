@@ -1,5 +1,5 @@
-// MemoryBudget: limits the memory that many parts hold together. Thread-safe: a part may be released on any thread. Shared,
-// because it must outlive its parts, and these may be in coroutines that are never resumed.
+// MemoryBudget: limits the total memory of many parts, such as request bodies. Thread-safe: a part may be released on any
+// thread. Each part shares ownership of the budget, because a part may live in a coroutine that is never resumed.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Tokens and digests. No error here contains a secret.
+// Parses, derives and compares secrets such as bearer tokens, and computes digests. No error here contains a secret.
 #pragma once
 
 #include <string>
