@@ -4,8 +4,8 @@
 // number of blocks of kKvBlockTokens positions; position p of a sequence is in block blocks[p / kKvBlockTokens]. A backend is
 // owned by the engine's loop or a chain's stage, and used only from its thread.
 //
-// A backend may have only some of the model's transformer blocks: the embedding belongs to the first block, the final norm and
-// the output matrix to the last. Between backends pass hidden states, the rows that enter and leave a block.
+// A backend may have only some of the model's transformer blocks: the embedding belongs to the first block, the final norm
+// and the output matrix to the last. Backends pass hidden states to each other: the rows that enter and leave a block.
 #pragma once
 
 #include <cstdint>

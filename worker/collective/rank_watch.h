@@ -1,5 +1,5 @@
-// RankWatch: detects ranks that are lost while this rank waits for them outside of RankGroup, on a GPU: its collectives do not
-// notice a lost process, and the call may never return.
+// RankWatch: detects lost ranks while this rank waits for them on its GPU. The GPU's collectives do not notice that a
+// process is lost, so the waiting call may never return.
 //
 // While a step runs, a thread checks every RankGroup::kLookS whether a rank is lost or silent, the step takes too long, or
 // another fault exists, and reports that once. The receiver should end the process, because the thread of the step may never

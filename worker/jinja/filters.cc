@@ -1,4 +1,4 @@
-// Filters, tests, functions, attributes and items.
+// Implements builtins.h: filters, tests, functions, attributes and items. String methods are in text_methods.cc.
 #include <algorithm>
 #include <array>
 #include <charconv>

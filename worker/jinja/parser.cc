@@ -1,5 +1,6 @@
-// Recursive descent in the order of Jinja's grammar: conditional, or, and, not, comparison, sum, ~, product, power, unary, then
-// what follows a primary: attributes, items, calls, filters and tests.
+// Parses a template's tokens into a syntax tree (syntax.h) by recursive descent. Expressions follow the order of Jinja's
+// grammar: conditional, or, and, not, comparison, sum, ~, product, power, unary, then the suffixes of a primary: attributes,
+// items, calls, filters and tests.
 #include <algorithm>
 #include <array>
 

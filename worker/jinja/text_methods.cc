@@ -1,4 +1,5 @@
-// Python's str methods. Results keep the origin of each byte.
+// Implements the string methods that templates may call, with the semantics of Python's str. Results keep the origin of each
+// byte (text.h).
 #include <algorithm>
 #include <array>
 #include <utility>

@@ -85,7 +85,7 @@ class Value {
   Value(Callable callable) : value_(std::move(callable)) {}
   Value(const char*) = delete;  // would convert to bool
 
-  // Its strings, including keys, are marked as input.
+  // Converts JSON from a request. All strings, including keys, are marked as input (text.h).
   [[nodiscard]] static Value of_input(const nlohmann::ordered_json& json);
 
   template <class T>

@@ -2,8 +2,8 @@
 // own (ggml's quants.c).
 //
 // A block of the legacy types has 32 numbers d * (q - offset), or d * q + m if the name ends in _1, with d and m in F16. A
-// block of the K types has 256 numbers in groups of 32 or 16; a group's low-bit scale is multiplied by the block's. Here all
-// types share one coding. Pure functions; any thread.
+// block of the K types has 256 numbers in groups of 32 or 16; a group's low-bit scale is multiplied by the block's.
+// CodedBlock holds a block of any of these types. Pure functions; any thread.
 #pragma once
 
 #include <array>

@@ -17,8 +17,8 @@
 namespace windlass::worker {
 
 inline constexpr int kMaxJsonNesting = 64;
-// For a request: two bytes of text can create a part of some hundred bytes of memory. Model files may have more, for
-// vocabularies.
+// Maximum number of objects, lists and fields in a request: two bytes of text can create one that takes some hundred bytes
+// of memory. Model files may have more, because vocabularies need them.
 inline constexpr std::size_t kMaxRequestParts = 100'000;
 
 // nlohmann's ordered_map searches all keys for each new one, which takes minutes for a body with many keys. This map keeps an

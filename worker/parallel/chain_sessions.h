@@ -1,8 +1,8 @@
 // ChainSessions: the first worker's record of its sessions at the later workers of its chains. It reserves them before a
 // request begins, keeps them alive, and releases them at the end.
 //
-// A session stands for one sequence. It is held by all workers of the chain or by none: if one refuses, those before it release
-// the session; a release that gets lost is made up by the lease (kChainLeaseS). Thread-safe.
+// A session stands for one sequence. It is held by all workers of the chain or by none: if one refuses, those before it
+// release the session. If a release gets lost, the session ends when its lease (kChainLeaseS) expires. Thread-safe.
 #pragma once
 
 #include <functional>

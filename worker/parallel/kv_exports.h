@@ -47,12 +47,13 @@ class KvExports final : public KvSender {
     double silent_s = 0;  // lower bound of the time without a question
     bool operator==(const Abandoned&) const = default;
   };
-  // Answers readers that have waited long enough. Returns sessions whose reading started but that nobody asked for in kLeaseS
-  // and, after drain(), computed sessions that nobody started to read in kUnaskedS.
+  // Answers readers that have waited long enough. Returns abandoned sessions: sessions whose reader has sent no question for
+  // kLeaseS and, after drain(), computed sessions that no reader started to read within kUnaskedS.
   [[nodiscard]] std::vector<Abandoned> tick();
   static constexpr double kLeaseS = 10;
   static constexpr double kUnaskedS = 30;
-  // The worker is about to stop or to change its blocks: from now on an unread session blocks that for at most kUnaskedS.
+  // Call when the worker is about to stop or to change its blocks. From now on, a session that nobody reads delays that by
+  // at most kUnaskedS.
   void drain();
 
   struct Pieces {

@@ -21,7 +21,7 @@
 
 namespace windlass::worker {
 
-// A request to the worker at `address`: pieces of a session from a number on.
+// Asks the worker at `address` for pieces of a session, starting with number `piece`.
 struct KvQuestion {
   std::string address, session, hash;
   std::int64_t piece = 0;
@@ -53,7 +53,7 @@ class KvImports final : public KvReceiver {
   using Ask = std::function<void(const KvQuestion&, std::function<void(Result<KvAnswer>)> answered)>;
   // Starts a stream from this port of the worker that the question names. Calls back from inside the call only to refuse.
   using Stream = std::function<void(const KvQuestion&, int port, const KvStreamSink& sink)>;
-  // `last`: the question answered last, or without success.
+  // Called when an import ends. `first`: the first token, or the error. `last`: the last question, answered or failed.
   using Done = std::function<void(RequestId request, const KvQuestion& last, const Result<Sampled>& first)>;
 
   // REQUIRES: backend, clock and metrics outlive the engine; all sessions are stopped before this object is destroyed. `done`

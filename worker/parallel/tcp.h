@@ -16,8 +16,8 @@
 
 namespace windlass::worker {
 
-// Sets the time in seconds that a call may wait without any progress, and in total beyond what its bytes take at 100 kB/s.
-// Disables Nagle's algorithm.
+// Limits, in seconds, how long a call may wait without any progress. The same limit applies to the call's total time beyond
+// what its bytes take at 100 kB/s. Disables Nagle's algorithm.
 void set_limits(int socket, double receive_s, double send_s);
 // Returns false if the connection broke or timed out (then errno is EAGAIN or EWOULDBLOCK).
 [[nodiscard]] bool receive_all(int socket, void* to, std::size_t bytes);

@@ -1,8 +1,9 @@
-// Products with a matrix of quantised blocks, in integer arithmetic.
+// Multiplies activations with a matrix of quantised blocks (BlockMatrix), in integer arithmetic.
 //
-// Activations are quantised to integers from -127 to 127 with one FP32 scale per 32 of them, as in llama.cpp's Q8_1. The
-// product of codes is an exact integer; it is scaled, and the group's minimum times the sum of its activations is added, in
-// FP32, group by group. With one kernel, a row's result therefore has the same bits whatever the other rows and tokens are.
+// Activations are quantised to integers from -127 to 127 with one FP32 scale per 32 of them, as in llama.cpp's Q8_1. For
+// each group of columns, the product of codes is an exact integer. In FP32, it is multiplied by the scales, and the group's
+// minimum times the sum of its activations is added. So with the same kernel, a result has the same bits whatever the other
+// rows and tokens are.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 //
 // Quantised blocks are multiplied as integers, for any number of tokens (block_product.h).
 //
-// For up to kFewTokens tokens (any number with blocks), one format and one kernel, a token's result has the same bits whatever
-// the other tokens, their number and the number of threads are.
+// With the same format and kernel, a token's result has the same bits whatever the other tokens, their number and the number
+// of threads are. This holds for up to kFewTokens tokens, and with blocks for any number.
 #pragma once
 
 #include <cstdint>

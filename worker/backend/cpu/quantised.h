@@ -1,6 +1,6 @@
 // Converts 16-bit and 8-bit weights to the FP32 values that products use (matrix_product.h).
 //
-// The result equals a product in FP32 with the numbers that the codes stand for. Pure functions; any thread.
+// A product with them is an FP32 product with exactly the numbers that the codes stand for. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

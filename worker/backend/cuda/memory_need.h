@@ -82,9 +82,9 @@ struct MemoryNeed {
 // Tokens moved in one piece by read_kv() and write_kv().
 inline constexpr std::int64_t kKvCopyTokens = 256;
 
-// Rows of an 8-bit matrix (out, in) unpacked at a time: up to `most` numbers, but at least 128 rows, and a multiple of 128, so
-// that a product's output starts where products may write. For FP8 products (rows, out), with `in` as their rows: the number of
-// channels computed at a time.
+// Number of rows of an 8-bit matrix (out, in) to unpack at a time: together at most `most` numbers, but at least 128 rows.
+// It is a multiple of 128, or all rows, so that each product's output starts at an address where products may write. Also
+// used for FP8 products (rows, out), with `in` as their rows: then the number of channels to compute at a time.
 [[nodiscard]] std::int64_t unpacked_rows(std::int64_t out, std::int64_t in, std::int64_t most);
 
 // Parts of a context that decode attention computes in parallel so that `rows` rows fill the device: a power of two, at most

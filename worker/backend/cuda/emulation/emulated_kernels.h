@@ -1,4 +1,4 @@
-// The kernels for the emulation; their streams are Queues.
+// The CUDA kernels as the emulated device runs them, on the CPU. Their stream handles point to Queues (queue.h).
 #pragma once
 
 #include "worker/backend/cuda/device.h"

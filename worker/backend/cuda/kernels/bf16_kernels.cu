@@ -1,4 +1,4 @@
-// The kernels over Bf16, compiled by nvcc.
+// Compiles all kernels for BF16 with nvcc.
 #include "worker/backend/cuda/kernels/kernel_set.cuh"
 
 namespace windlass::worker::cuda {

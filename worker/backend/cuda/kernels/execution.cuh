@@ -1,4 +1,5 @@
-// The language of the kernels: CUDA's execution model, from nvcc or from the emulation, and the storage types.
+// What every kernel file includes: CUDA's built-ins, from nvcc or from the emulation, and helpers for the storage types and
+// the tensor cores.
 //
 // All kernels and helpers are in unnamed namespaces, because a test program contains them twice, compiled by nvcc and by the
 // C++ compiler, and the linker must not merge them.

@@ -1,4 +1,4 @@
-// The kernels over float, compiled by nvcc.
+// Compiles all kernels for FP32 with nvcc.
 #include "worker/backend/cuda/kernels/kernel_set.cuh"
 
 namespace windlass::worker::cuda {
