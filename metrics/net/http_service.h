@@ -32,7 +32,7 @@ struct ServiceCore;
 // A request and the place for its answer. Copies share both; any thread.
 class ServerCall {
  public:
-  // Called with whether the whole answer was sent.
+  // Called at the end of an answer. `sent`: the whole answer was sent.
   using Done = std::function<void(bool sent)>;
 
   [[nodiscard]] const std::string& method() const;

@@ -1,6 +1,7 @@
-// Vectors of floats, for loops that the compiler leaves scalar or vectorises badly. The helpers are inlined into functions
-// compiled for a certain processor with its vector width: gcc 12 splits wider sums and products into pieces, but breaks wider
-// comparisons down lane by lane. For the same reason only `<` and `>` are used.
+// Vectors of floats, for loops that the compiler leaves scalar or vectorises badly. Each loop is compiled once per vector
+// width, with the helpers inlined into it. Vectors must not be wider than the processor's: gcc 12 splits wider sums and
+// products into pieces, but breaks wider comparisons down lane by lane. For the same reason, `<` and `>` are the only
+// comparisons used.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,9 @@
 //
 // submit(), cancel(), taken(), abandoned(), received(), drain() and the getters may be called from any thread and never wait
 // for a step. Each sink is called once per TokenEvent of its request, in order, on the delivery thread, so a slow write to a
-// client does not delay an iteration. Sinks must not block and may call only cancel() on the loop. Counts and times are written
-// to the injected WorkerMetrics before a sink sees the event; the load gauges may run ahead of both.
+// client does not delay an iteration. Sinks must not block and may call only cancel() on the loop. Counts and times are
+// written to the injected WorkerMetrics before a sink sees the event. The load gauges may already describe a later
+// iteration.
 #pragma once
 
 #include <condition_variable>

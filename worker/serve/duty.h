@@ -27,7 +27,7 @@ struct PhaseTexts {
 };
 [[nodiscard]] PhaseTexts texts_of(Phase phase);
 
-// The refusal of a change of blocks in this phase.
+// The error for a request to change the blocks in a phase that does not allow it.
 [[nodiscard]] ApiError no_change(Phase phase);
 
 // Parse the bodies of POST /role and POST /blocks. Error: 400.

@@ -1,4 +1,4 @@
-// SideThreads: a small thread pool for work that would block threads serving everyone.
+// SideThreads: a small thread pool for slow work, which would otherwise block the threads that serve all requests.
 #pragma once
 
 #include <condition_variable>

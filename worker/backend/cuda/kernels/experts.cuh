@@ -96,7 +96,7 @@ struct EntriesShared {
   int warps[kRowWarps];
 };
 
-// The sum over the block's threads before this one, and over all.
+// The sum of a value over the block's threads before this one (`sum`), and over all threads (`total`).
 struct Before {
   int sum, total;
 };
