@@ -1,12 +1,15 @@
-// CG-BP: conservative greedy block placement (Sun et al., "Optimizing Resource Allocation for Geographically-Distributed
-// Inference by Large Language Models", Alg. 1 Steps 1-2, Eq. 14-15, Theorem 3.5).
+// CG-BP decides which blocks of the model each server holds: conservative greedy block placement (Sun et al., "Optimizing
+// Resource Allocation for Geographically-Distributed Inference by Large Language Models", Alg. 1 Steps 1-2, Eq. 14-15, Theorem
+// 3.5).
 //
-// Every server gets as many blocks as leave it room for the caches of |R| requests on all of them, so |R| requests cannot run
-// out of memory however they are routed. Servers are placed in the order of their amortised time per block: on the range with
-// the largest total amortised time while a block is unserved, then on the range with the least capacity. By the proof of Lemma
-// 3.3 the first rule means "the next blocks in order, and the last blocks for the server that completes the model", provided
-// the time of the paper's dummy server exceeds all others. The code uses that form; tests compare it with the original rule.
-// Pure; O(J L log L).
+// Each server gets as many blocks as it can hold and still have room for the caches of |R| requests on all of them. So |R|
+// requests cannot run out of memory, however they are routed. Servers are placed in the order of their amortised time per
+// block. While some block is unserved, a server takes the range with the largest total amortised time; after that, the range
+// with the least capacity.
+//
+// By the proof of Lemma 3.3 the first rule means "the next blocks in order, and the last blocks for the server that completes
+// the model", if the time of the paper's dummy server exceeds all others. The code uses that form; tests compare it with the
+// original rule. Pure; O(J L log L).
 //
 // Times may be per token or per request: communication_s stands for t*_j and block_s for tau_j.
 #pragma once

@@ -1,5 +1,5 @@
-// Computes what is left after servers fail: the chains that the surviving placement serves immediately, without loading blocks.
-// Pure.
+// Computes which chains remain after servers fail: those that the surviving servers can form immediately, without loading
+// blocks. Pure.
 #pragma once
 
 #include <vector>

@@ -1,11 +1,13 @@
-// Reduces the bytes that a new composition has to load: reassigns its block ranges among servers so that fewer blocks must be
-// loaded and the objective gets no worse. Part of recomposition; pure and deterministic.
+// Changes a new composition so that servers have to load fewer bytes: it exchanges block ranges among servers as long as the
+// objective gets no worse. Part of recomposition; pure and deterministic.
 //
-// Two methods alternate while they help. First, identical servers (same memory and times) exchange ranges: ranges that some
-// server already holds stay there, and the rest is an assignment problem. Second, the servers of one disjoint chain of GBP-CR,
-// or of its unfinished chain, are reordered: for up to 12 servers the order with the fewest loads is found by dynamic
-// programming over subsets; longer chains use the order of their old ranges. The new placement must serve at least as well by
-// compose_on(): judged by the lower bound of the mean response time, or by the total rate if that is unstable.
+// Two methods alternate while they help. First, identical servers (same memory and times) exchange ranges. A range that one of
+// them already holds stays there; the rest is an assignment problem. Second, the servers of one disjoint chain of GBP-CR, or of
+// its unfinished chain, are put in another order. For up to 12 servers, dynamic programming over subsets finds the order with
+// the fewest loads. Longer chains use the order of their old ranges.
+//
+// The new placement must serve at least as well by compose_on(). The measure is the lower bound of the mean response time, or
+// the total rate if that is unstable.
 #pragma once
 
 #include "planner/chain/compose.h"

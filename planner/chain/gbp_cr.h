@@ -1,4 +1,5 @@
-// GBP-CR: greedy block placement with cache reservation (Sun, He, Hou 2026, Alg. 1, Eq. 8-12).
+// GBP-CR decides which blocks of the model each server holds: greedy block placement with cache reservation (Sun, He, Hou 2026,
+// Alg. 1, Eq. 8-12).
 //
 // Every server gets as many blocks as leave room for c concurrent requests on each. Servers join disjoint chains in the order
 // of their amortised time per block, until the scaled total rate of the chains reaches lambda / (rho c). Optimal for Eq. 10 if

@@ -1,10 +1,11 @@
-// GCA: greedy cache allocation (Sun, He, Hou 2026, Alg. 2).
+// GCA decides how many requests each chain of servers may hold at once: greedy cache allocation (Sun, He, Hou 2026, Alg. 2).
 //
-// For a given placement, the fastest chain with room gets as many requests as the caches of its servers hold, then the next
-// fastest, until no chain has room. By Theorem 3.5 JFFC never needs other chains. The state of a path is only the next block,
-// so the search runs over the at most L+1 blocks at which a server's range ends, and not over pairs of servers. Links are
-// removed as soon as their server has no room for them, also off the path just filled; Alg. 2 would find them later with
-// capacity 0.
+// The fastest chain of a given placement gets as many requests as the caches of its servers hold. Then comes the next fastest
+// chain, until no chain has room. By Theorem 3.5 JFFC never needs other chains.
+//
+// The state of a path is only the next block. So the search runs over the at most L+1 blocks at which a server's range ends,
+// and not over pairs of servers. A link is removed as soon as its server has no room for it, even if the link is not on the
+// path just filled. Alg. 2 would find such links later, with capacity 0.
 #pragma once
 
 #include <optional>

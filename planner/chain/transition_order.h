@@ -1,12 +1,14 @@
 // Plans the steps from one placement to another, in an order that keeps a full chain at every moment if any order does. Part of
 // recomposition; recompose.h defines steps and waves. Pure and deterministic.
 //
-// While some server still has to drop before it can load, it is best to load first on all servers that can, and to keep both
-// their old and new blocks until the end: this only covers more blocks. So only the order of the servers that drop first
-// matters, and changing one at a time is as good as any order, because several at a time are all without their blocks together.
-// Greedy takes the server that leaves most blocks on two servers. If it is stuck, Dijkstra's algorithm runs over the subsets of
-// changed servers, with seconds without service as distance. Afterwards, steps are merged into waves as far as that costs no
-// service, and drops move to the front as far as that costs none, because they free caches.
+// Servers that can load before they drop do so first, and keep both their old and new blocks until the end. This only covers
+// more blocks, so it is best while some other server still has to drop before it can load. So only the order of the servers
+// that drop first matters. Changing one at a time is as good as any order, because servers that change together are all without
+// their blocks at the same time.
+//
+// The greedy search takes the server whose change leaves most blocks on two servers. If it is stuck, Dijkstra's algorithm
+// searches the subsets of changed servers, with seconds without service as distance. Afterwards, steps are merged into waves if
+// that costs no service. Drops move to the front if that costs none, because they free caches.
 #pragma once
 
 #include <vector>

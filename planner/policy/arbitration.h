@@ -1,17 +1,18 @@
 // Arbitration decides, over all services at once, who gets the GPUs when there are too few.
 //
-// The order: (1) every service's floor (minWorkers), by priority; among equals, floors that already run come first. (2) From
-// the highest priority down: what a service already has and still wants. (3) Growth, one worker at a time, to the claim for
-// which it is predicted to save the most SLO violations per GPU. (4) Last, claims that yield: the cluster refuses their new
-// workers, or no node takes them.
+// The order:
+// - First, the floor (minWorkers) of every service, by priority. Among equals, floors that already run come first.
+// - From the highest priority down: the workers that a service already has and still wants.
+// - Growth, one worker at a time, for the service where one more worker is predicted to avoid the most SLO violations per GPU.
+// - Last, services whose new workers cannot start, because the cluster refuses them or no node takes them.
 //
-// A running worker is never taken from one service for another of equal priority, however much more the other would gain. The
-// loser wants it by the same prediction and would miss its objective immediately, while the winner gains only after a drain and
-// a start; and two services in need would pass the same GPUs back and forth. Use a PriorityClass to put a service first.
+// A running worker is never taken from one service for another of equal priority, even if the other would gain more. The first
+// service would miss its objective immediately, while the second gains only after a drain and a start. Two services in need
+// would also pass the same GPUs back and forth. Use a PriorityClass to put a service first.
 //
-// GPUs of draining workers count as available in the division, but nobody starts on them before they are free. So a running
-// worker is taken only for a claim that those GPUs cannot meet; otherwise a worker that is still draining would cost another
-// one at every plan.
+// GPUs of draining workers count as available when GPUs are divided, but nobody starts on them before they are free. A running
+// worker is taken only if those GPUs are not enough. Otherwise every plan would take one more worker while the first one still
+// drains.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// See choose_configuration.h.
+// Chooses a configuration among workers that each process whole requests. See choose_configuration.h.
 #include <algorithm>
 #include <map>
 #include <optional>

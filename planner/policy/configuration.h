@@ -1,7 +1,8 @@
-// Configuration: one kind of worker, with its current number of slots and believed times.
+// Configuration: one kind of worker for a service, with its slots and the best known times (measured, otherwise from the data
+// sheet).
 //
-// Measurements on a class replace its data sheet, for any number of its GPUs. A worker's batch limit depends only on its
-// memory, so that learning never restarts a worker. Slots limit how many requests the gateways send it.
+// Measurements on a class replace its data sheet, for any number of its GPUs. The batch limit of a worker depends only on its
+// memory, so what is learned later never restarts a worker. Slots limit how many requests the gateways send to a worker.
 #pragma once
 
 #include <optional>

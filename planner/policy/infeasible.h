@@ -1,4 +1,4 @@
-// Handles an objective that no configuration meets: what to run anyway, and what would meet it.
+// Decides what to run if no configuration meets the objective, and explains which objective could be met.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,9 @@
-// Plans split phases: separate workers compute prompts (prefill) and answers (decode). For services with scaling.strategy
-// Disaggregated, or Auto where splitting is clearly cheaper.
+// Chooses a configuration with split phases: some workers compute prompts (prefill), others compute answers (decode). For
+// services with scaling.strategy Disaggregated, and for Auto where splitting is clearly cheaper.
 //
-// A strategy decides the kinds of workers and the proportion between them (SplitAdvice). The number follows demand as for any
-// service: the target counts decode workers, and prefill workers follow in the strategy's proportion, corrected by the closed
-// forms for lengths that differ from the assumed ones. If one side is short of GPUs, workers of the other still serve: a decode
+// A strategy decides which kinds of workers to use and in what proportion (SplitAdvice). The number of workers follows demand,
+// as for any service: the target counts decode workers. Prefill workers follow in the strategy's proportion, which closed forms
+// correct if lengths differ from the assumed ones. If one side is short of GPUs, the workers of the other still serve: a decode
 // worker computes the prompts of requests that found no prefill worker.
 #pragma once
 

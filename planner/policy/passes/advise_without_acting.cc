@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Advice" pass: computes what the plan would be for services in mode Recommend or Paused. See passes.h.
 #include <map>
 #include <string>
 #include <vector>

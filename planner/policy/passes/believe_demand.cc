@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Demand" pass: decides which signals of each service can be trusted. See passes.h.
 #include "planner/policy/passes/passes.h"
 
 namespace windlass::planner {

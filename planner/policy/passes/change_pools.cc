@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Change" pass: decides which workers of an earlier configuration stay until the new ones are ready. See passes.h.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Configuration" pass: chooses the accelerator and the number of GPUs per worker for each service. See passes.h.
 #include <algorithm>
 #include <utility>
 

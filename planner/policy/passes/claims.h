@@ -1,4 +1,4 @@
-// Claims in arbitration: the GPUs that each service asks for. A claim borrows its draft.
+// Claims: how many GPUs each service asks for when GPUs are divided (planner/policy/arbitration.h). A claim borrows its draft.
 #pragma once
 
 #include "planner/policy/arbitration.h"

@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Denials" pass: explains which workers limits and missing GPUs withheld, and who holds those GPUs. See passes.h.
 #include <algorithm>
 #include <map>
 #include <string>

@@ -1,5 +1,5 @@
-// The passes of make_plan(), in order. Each makes one decision for all services; it writes the result into the draft and the
-// explanation into the plan's reasons. All are pure.
+// The passes of make_plan(), in the order in which they run. Each pass makes one decision for all services. It writes the
+// decision into the draft, and the explanation into the reasons of the plan. All passes are pure.
 #pragma once
 
 #include <span>

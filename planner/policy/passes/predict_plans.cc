@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Prediction" pass: predicts how each plan will behave, and what every other configuration would need. See passes.h.
 #include <algorithm>
 #include <cstdint>
 #include <limits>

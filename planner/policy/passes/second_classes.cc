@@ -1,4 +1,4 @@
-// See passes.h.
+// The "SecondClass" pass: gives a service workers of a second class while its own class is short of GPUs. See passes.h.
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Target" pass: sets how many workers each service should have before it competes with others. See passes.h.
 #include "planner/policy/passes/passes.h"
 
 namespace windlass::planner {

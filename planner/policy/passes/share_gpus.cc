@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Arbitration" pass: divides the GPUs among the services. See passes.h.
 #include <algorithm>
 #include <cmath>
 #include <map>

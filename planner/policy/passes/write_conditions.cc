@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Conditions" pass: writes MetricsFresh, SLOMet and AbleToScale. See passes.h.
 #include <algorithm>
 
 #include <fmt/format.h>

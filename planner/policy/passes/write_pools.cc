@@ -1,4 +1,4 @@
-// See passes.h.
+// The "Pools" pass: writes the pools of the plan, and the memory for the next plan. See passes.h.
 #include <algorithm>
 #include <optional>
 #include <vector>
