@@ -1,11 +1,11 @@
-// Predicts the number of workers for a demand before placing any request, by Aladdin's Eq. 7; says where Eq. 7 is valid, and
-// detects when to reconfigure (Nie, Fonseca, Liu 2024, Section 5.2).
+// Predicts how many workers a demand needs before any request is placed, by Aladdin's Eq. 7 (Nie, Fonseca, Liu 2024, Section
+// 5.2). It also says from which rate Eq. 7 is valid, and detects when to reconfigure.
 //
 //   N_w = ceil(k5 r_a + c5),  r_a > R                                                                     Eq. 7
 //
-// k5 and c5 are fitted to numbers of workers that Alg. 1 needed. R: at a lower rate a heartbeat has too few requests for their
-// lengths to represent all. The measure is the standard error of the mean, sigma / sqrt(n) for n requests; a rate is high
-// enough if it is within a given share of the mean, for inputs and for outputs. Pure.
+// k5 and c5 are fitted to numbers of workers that Alg. 1 needed. R is the rate below which a heartbeat has too few requests for
+// their lengths to represent all. The measure is the standard error of the mean length, sigma / sqrt(n) for n requests. A rate
+// is high enough if this error is within a given share of the mean, for inputs and for outputs. Pure.
 #pragma once
 
 #include <cstdint>

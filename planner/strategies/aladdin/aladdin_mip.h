@@ -1,5 +1,5 @@
-// Aladdin's placement as the mixed-integer program that its heuristic approximates (Nie, Fonseca, Liu 2024, Section 4.2, a to
-// h): the optimum of small cases, for tests and experiments. Solved by Cbc (planner/mip). Pure.
+// Finds the optimal placement of small cases, for tests and experiments: the mixed-integer program that Aladdin's heuristic
+// approximates (Nie, Fonseca, Liu 2024, Section 4.2, a to h). Solved by Cbc (planner/mip). Pure.
 //
 // Running requests stay; new ones are placed so that the fewest workers are used. Constraint (e) is checked at the iterations
 // at which a request is predicted to end, since cache use rises between them. The constant cost of a prefill counts only if

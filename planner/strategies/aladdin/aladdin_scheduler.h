@@ -1,5 +1,6 @@
-// AladdinScheduler runs Aladdin's request scheduler at heartbeats: Alg. 1 for each new request, opening workers if none has
-// room, then Alg. 2 for the prediction errors since the last heartbeat (Nie, Fonseca, Liu 2024, Section 4).
+// AladdinScheduler assigns requests to workers at regular heartbeats, as Aladdin does (Nie, Fonseca, Liu 2024, Section 4). Alg.
+// 1 places each new request and opens a worker if none has room. Then Alg. 2 moves new requests to even out the prediction
+// errors since the last heartbeat.
 //
 // With several groups it is the distributed scheduler for rates that are too high for one (Section 5.2). Workers and requests
 // are dealt to the groups in turn, so each sees similar lengths, and an executor runs a heartbeat's groups in parallel. The

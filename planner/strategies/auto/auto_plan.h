@@ -1,11 +1,14 @@
 // auto: lets all strategies and the whole space of unified and split deployments compete in the simulator, and returns the
 // cheapest that meets the objectives with a stated confidence.
 //
-// Candidates are screened by closed forms (auto_candidates.h) and simulated in the order of the goal's figure, each bounded by
-// the best so far. Anytime: after a few trials there is a plan that passed one trial; more time gives a cheaper one, and then
-// the proposals of the other strategies, judged by the same rules. With joint objectives, a plan is confident if the lower end
-// of the 95 % Wilson interval of the requests that meet them reaches the required attainment; close cases use more requests.
-// With limits only, they must hold on three seeds. Neighbouring requests share a queue, so the interval is nominal.
+// Closed forms screen the candidates (auto_candidates.h). The simulator then tries them in the order of their cost, power or
+// GPUs (by the goal), each only as far as it can still beat the best so far. The search may stop at any time: after a few
+// trials it has a plan that passed one trial. More time gives a cheaper plan, and then compares the proposals of the other
+// strategies by the same rules.
+//
+// With joint objectives, a plan is confident if the lower end of the 95 % Wilson interval of the share of requests that meet
+// them reaches the required attainment. Close cases use more requests. With limits only, they must hold on three seeds.
+// Neighbouring requests share a queue, so the interval is nominal.
 //
 // One seed and step budget give the same plan on any number of cores. Pure.
 #pragma once

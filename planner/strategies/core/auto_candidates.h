@@ -1,10 +1,14 @@
 // AutoCandidates: the deployments that `auto` considers, screened by closed forms: unified workers of each kind, and prefill
 // and decode workers of each pair of kinds, with the expected number of workers at the problem's rate. Only for auto_*.cc.
 //
-// Excluded, with the reason: kinds on which a single request is too slow, because then more requests than allowed miss the
-// objectives in any deployment. Bounds: no worker serves more than its steady rate times kSteadyRateMargin; no prefill worker
-// serves more than prompts back to back. Guesses: the steady rate of batches within the TPOT objective; the M/D/1 queue
-// (DistServe, Eq. 1) within the TTFT objective. Pure.
+// A kind on which a single request is too slow is excluded, with the reason: more requests than allowed would miss the
+// objectives in any deployment.
+// - Bounds: no worker serves more than its steady rate times kSteadyRateMargin. No prefill worker serves more than prompts back
+//   to back.
+// - Guesses of the expected number of workers: the steady rate of batches within the TPOT objective, and the M/D/1 queue
+//   (DistServe, Eq. 1) within the TTFT objective.
+//
+// Pure.
 #pragma once
 
 #include <limits>

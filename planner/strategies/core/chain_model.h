@@ -1,5 +1,5 @@
-// ChainModel: the latency of a chain per iteration, for the simulator, from the times per request of HexGen-2's Table 1
-// (stage_cost.h).
+// ChainModel predicts how long an iteration of a chain takes, for the simulator. It uses the times per request of HexGen-2's
+// Table 1 (stage_cost.h).
 //
 // Table 1 is linear in tokens, so four numbers describe a chain. As in its capacities, stages add up and do not overlap: the
 // chain works on one batch at a time, as one engine and not a pipeline of lanes. Immutable; pure.

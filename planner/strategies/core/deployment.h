@@ -1,4 +1,4 @@
-// What a deployment costs in a problem, whether it has room, and its conversion for the simulator. Pure.
+// Computes what a deployment costs in a problem and whether it has room, and converts it for the simulator. Pure.
 #pragma once
 
 #include <memory>

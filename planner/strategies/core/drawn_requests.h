@@ -1,5 +1,5 @@
-// DrawnRequests: requests with random arrivals and lengths, for a ModelService's assumed workload and for length files at any
-// rate. Immutable. Pure.
+// DrawnRequests supplies requests with random arrivals and lengths at any rate: those of a ModelService's assumed workload, or
+// of a length file. Immutable. Pure.
 #pragma once
 
 #include <cstdint>

@@ -2,10 +2,12 @@
 // instead of the whole grid.
 //
 // Feasibility is assumed to be monotone: more workers of either kind never make a pair infeasible. So each number of decode
-// workers has a least number of prefill workers. Once a feasible pair is known, another column matters only below that pair's
-// worth, and one query decides it: the largest pair below that worth is feasible if any is. A grid of a x b pairs takes about a
-// + b queries. Simulations are monotone except for noise; an inferred result is as certain as the query it comes from. Pure;
-// not thread-safe.
+// workers has a smallest feasible number of prefill workers. Once a feasible pair is known, another number of decode workers
+// matters only if it gives a cheaper pair. One query decides that: if any cheaper pair with this number of decode workers is
+// feasible, the one with the most prefill workers is.
+//
+// A grid of a x b pairs takes about a + b queries. Simulations are monotone except for noise; an inferred result is as certain
+// as the query it comes from. Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>

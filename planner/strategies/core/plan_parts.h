@@ -1,6 +1,5 @@
-// Parts that plans of all strategies share: figures of a deployment and its simulation, as numbers and as text.
-//
-// Pure.
+// Parts of a plan that all strategies fill in the same way: the figures of a deployment and of its simulation, as numbers and
+// as text. Pure.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// SteadyRate: approximate requests per second that a unified worker sustains, in closed form. Searches order candidates by it
-// and use it as a bound.
+// SteadyRate: the requests per second that a unified worker sustains, approximately and in closed form. Searches use it to
+// order candidates and as a bound.
 //
 // In the steady state an engine lane decodes B sequences at a time, each iteration makes B tokens, and in each iteration B / (n
 // - 1) requests of n tokens end and as many prompts start. So, of a stage's time (T over the stages), a request takes

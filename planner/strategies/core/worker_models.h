@@ -1,5 +1,5 @@
-// The latency of a worker by its spec: the model of the problem's kind, modified by a power cap, padded chunks and a length
-// predictor. Pure.
+// Finds the latency model of a worker from its spec: the model of the problem's kind, changed if the worker has a power cap,
+// padded chunks or a length predictor. Pure.
 #pragma once
 
 #include <memory>

@@ -1,14 +1,14 @@
 // DistServe's placement (Zhong et al., OSDI 2024, Section 4): chooses prefill and decode workers for the most goodput per GPU
 // (here: per worth, in dollars, watts or GPUs by the problem's goal).
 //
-// - Algorithm 1, high node affinity: the best prefill instance and the best decoding instance independently, each by the
-// largest
-//   rate at which its phase alone meets the objectives in the simulator.
-// - Algorithm 2, low node affinity: caches may not leave a node, so the unit is a pair of one prefill and one decoding instance
+// - Algorithm 1, high node affinity: finds the best prefill instance and the best decoding instance independently. The best one
+//   has the largest rate at which its phase alone meets the objectives in the simulator.
+// - Algorithm 2, low node affinity: caches may not leave a node. So the unit is a pair of one prefill and one decoding instance
 //   whose stages share nodes, simulated together, with cache transfers inside a node.
-// Then replication: n = ceil(rate / goodput). Prefill instances batch up to L_m; the decoding instance pulls caches when it has
-// room. Finally the whole deployment is simulated at the rate with another seed. Phases that each just meet their objective may
-// miss it together; then instances are added to the phase that lags.
+//
+// The unit is then replicated: n = ceil(rate / goodput). Prefill instances batch up to L_m tokens; the decoding instance pulls
+// caches when it has room. Finally the whole deployment is simulated at the rate with another seed. Phases that each just meet
+// their objective may miss it together; then instances are added to the phase that lags.
 //
 // See docs/algorithms/distserve.md. Pure.
 #pragma once

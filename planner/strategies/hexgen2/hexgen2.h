@@ -1,5 +1,5 @@
-// HexGen-2 (Jiang, Yan, Yuan, ICLR 2025): prefill and decode groups on heterogeneous GPUs and an uneven network, for the
-// largest flow of requests.
+// HexGen-2 (Jiang, Yan, Yuan, ICLR 2025): forms prefill and decode groups from heterogeneous GPUs on an uneven network, so that
+// the largest flow of requests can pass through them.
 //
 // It partitions GPUs into groups and assigns phases to them (hexgen2_partition.h), finds the best parallel strategy of each
 // group for its phase (hexgen2_strategies.h) and its pipeline's order (hexgen2_placement.h), routes requests by max-flow

@@ -1,7 +1,9 @@
-// Exhaustive placement: every partition of a cluster's GPUs into a number of groups with every choice of phases, and HexGen-2's
-// second phase for the strategies. It is the reference for the search (Appendix E). GPUs of one node are interchangeable, so
-// partitions that differ only by exchanging them count once; the flow is computed only if the capacities could beat the best so
-// far. Grows like Stirling numbers: for up to about ten GPUs. Pure.
+// Finds the best placement on a small cluster by trying every one. It is the reference for HexGen-2's search (Appendix E).
+//
+// It tries every partition of the GPUs into a number of groups, with every choice of phases for the groups; HexGen-2's second
+// phase finds the strategies. GPUs of one node are interchangeable, so partitions that differ only by exchanging them count
+// once. The flow is computed only if the capacities could beat the best so far. The number of partitions grows like Stirling
+// numbers, so this is for up to about ten GPUs. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,14 @@
 // HexGen-2's first phase (Section 3.2): partitions GPUs into K groups and assigns a phase to each.
 //
-// (i) Spectral partitioning (Alpert and Yao 1995): nodes of the cluster become points in the space of the Laplacian's first
-// eigenvectors, are ordered so that neighbours are adjacent, and are cut into K groups of similar memory. Kernighan-Lin passes
-// over pairs of groups then raise the bandwidth within groups and even out their memory. (ii) Groups are merged into points and
-// divided into prefill and decode with as much bandwidth between the two as possible. (iii) The division is applied to the
-// GPUs. GPUs of one node are interchangeable: the graph has nodes weighted by their GPUs (the eigenvectors of the GPUs' graph
-// that are constant on nodes). Pure.
+// - Spectral partitioning (Alpert and Yao 1995): the nodes of the cluster become points in the space of the Laplacian's first
+//   eigenvectors. They are ordered so that neighbours are adjacent, and cut into K groups of similar memory. Kernighan-Lin
+//   passes over pairs of groups then raise the bandwidth within groups and even out their memory.
+// - Each group becomes one point. The points are divided into prefill and decode with as much bandwidth between the two as
+//   possible.
+// - That division is applied to the GPUs.
+//
+// GPUs of one node are interchangeable, so the graph has nodes weighted by their GPUs (the eigenvectors of the GPUs' graph that
+// are constant on nodes). Pure.
 #pragma once
 
 #include <vector>

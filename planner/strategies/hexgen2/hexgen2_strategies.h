@@ -1,12 +1,13 @@
 // HexGen-2's second phase, first step: finds the best parallel strategy of a group of GPUs, for each phase of inference.
 //
-// A group is a composition: the number of GPUs per node (those of one node are interchangeable). It tries every way to divide
-// each node's share into tensor-parallel stages (asymmetric: degrees may differ between stages), with a node's stages adjacent.
-// Table 1 adds up the stages' times, so the best split of layers over different stages fills the fastest first (ties evenly),
-// as far as memory allows and with at least one layer each. Prefill: the least latency of one request. Decode: the largest
-// batch that fits, then the most requests/s. Among node orders with the least communication between stages, the KV transfer
-// decides (hexgen2_placement.h). Groups of equivalent composition (same accelerators and links) share their strategies, which
-// are computed once.
+// A group is a composition: the number of GPUs per node (those of one node are interchangeable). The search tries every way to
+// divide each node's share into tensor-parallel stages. Degrees may differ between stages, and the stages of a node are
+// adjacent. Table 1 adds up the times of the stages. So the best split of layers gives the fastest stages as many as their
+// memory allows, equally fast ones the same number, and every stage at least one.
+//
+// Prefill: the least latency of one request. Decode: the largest batch that fits, then the most requests/s. Among node orders
+// with the least communication between stages, the KV transfer decides (hexgen2_placement.h). Groups of equivalent composition
+// (same accelerators and links) share their strategies, which are computed once.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,14 @@
-// Huawei's deployment for a heterogeneous cluster, Xiong et al. 2025 ("High-Throughput LLM inference on Heterogeneous
-// Clusters"), Section 3: for each machine, the tensor-parallel degree t whose u / t instances have the highest throughput.
+// Huawei's planner for a heterogeneous cluster: it chooses the tensor-parallel degree of each machine (Xiong et al. 2025,
+// "High-Throughput LLM inference on Heterogeneous Clusters", Section 3). A machine with u GPUs runs u / t instances of degree
+// t; the degree with the highest total throughput wins.
 //
-// An instance uses one machine; a machine has GPUs of one kind and instances of one degree, which divides its GPUs and cuts the
-// model evenly. The plan is the best product of degrees over the machines. It is not enumerated: throughputs of machines add
-// up, and a machine uses the same GPUs, money and power at any degree, so the best degree of each machine dominates. Identical
-// machines are evaluated once. All machines that can serve do so; if the problem limits GPUs or cost, those that serve most
-// within the limits (a small integer program). docs/algorithms/huawei.md lists differences from the paper. Pure.
+// An instance uses one machine. A machine has GPUs of one kind and instances of one degree, which divides its GPUs and cuts the
+// model evenly. The paper looks for the best combination of degrees over all machines. The code need not enumerate them:
+// throughputs of machines add up, and a machine uses the same GPUs, money and power at any degree. So the best degree of each
+// machine is part of the best plan. Identical machines are evaluated once.
+//
+// All machines that can serve do so. If the problem limits GPUs or cost, a small integer program chooses the machines that
+// serve most within the limits. docs/algorithms/huawei.md lists differences from the paper. Pure.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Memory and throughput of an instance with t GPUs, as estimated by the Huawei planner: Xiong et al. 2025 ("High-Throughput LLM
-// inference on Heterogeneous Clusters"), Eq. 1, Eq. 2 and Alg. 1.
+// Estimates the memory and throughput of an instance with t GPUs as Huawei's planner does: Xiong et al. 2025 ("High-Throughput
+// LLM inference on Heterogeneous Clusters"), Eq. 1, Eq. 2 and Alg. 1.
 //
 // The estimate is for static batches: as many sampled requests as the cache holds, in order; each batch takes as long as its
 // longest prompt and answer. Engines with continuous batching serve several times more; the paper only claims, and only uses,

@@ -1,5 +1,5 @@
-// Latency of an instance as in the Huawei planner: p1 to p8 of Eq. 3 and 4 (Xiong et al. 2025, "High-Throughput LLM inference
-// on Heterogeneous Clusters", Section 3.1.2), fitted by least squares to samples of whole batches.
+// Fits the latency model of Huawei's planner: p1 to p8 of Eq. 3 and 4 (Xiong et al. 2025, "High-Throughput LLM inference on
+// Heterogeneous Clusters", Section 3.1.2), by least squares on samples of whole batches.
 //
 // A sample is what the paper's light profiling records: a batch of equal requests, the time of its prefill, and the total time
 // of its decode iterations. profile_batches() takes such samples from a latency model (a stated roofline) instead of a machine.

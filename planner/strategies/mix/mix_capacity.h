@@ -1,10 +1,11 @@
 // Turns a placement problem into a mix problem (mix.h): groups its requests by size and computes the worker time that each size
 // takes on each kind within the objectives.
 //
-// Buckets are doublings of input and output tokens. A request's time is 1 / the steady rate (steady_rate.h) of a worker that
-// serves only this bucket, in batches whose iterations meet TPOT. A kind is excluded for a bucket if a request of its mean
-// length misses TTFT or TPOT alone, or the longest does not fit into its cache. Buckets that no kind serves within the
-// objectives may be missed as far as the attainment allows: they go where they take the least time. Pure.
+// Buckets are doublings of input and output tokens. The time of a request is 1 / the steady rate (steady_rate.h) of a worker
+// that serves only its bucket, in batches whose iterations meet TPOT. A bucket may not use a kind on which a request of its
+// mean length, running alone, misses TTFT or TPOT, or on which its longest request does not fit into the cache. Requests of
+// buckets that no kind serves within the objectives may miss them as far as the attainment allows; they go where they take the
+// least time. Pure.
 #pragma once
 
 #include <string>

@@ -1,9 +1,12 @@
 // mix: unified workers of several kinds, in the numbers that serve requests of every size at the least cost.
 //
-// The cheapest mix (mix.h), from the time each size takes on each kind (mix_capacity.h), gives the numbers. The closed forms
-// ignore queues, so the simulator decides for which rate to compute the mix: the rate is raised until its mix is feasible and
-// lowered until it is not; then workers are removed one by one while the rest stays feasible. Each request goes to the kind on
-// which its size is relatively cheap (planner/dispatch/by_size.h). docs/algorithms/mix.md. Pure.
+// The numbers of workers are those of the cheapest mix (mix.h), computed from the time that each size takes on each kind
+// (mix_capacity.h). These closed forms ignore queues, so a mix computed for the problem's own rate may be wrong. The
+// simulator finds the rate to compute it for: the rate is raised until its mix is feasible and lowered until it is not. Then
+// workers are removed one by one while the rest stays feasible.
+//
+// Each request goes to the kind on which its size is relatively cheap (planner/dispatch/by_size.h). See docs/algorithms/mix.md.
+// Pure.
 #pragma once
 
 #include "planner/base/result.h"

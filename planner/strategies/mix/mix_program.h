@@ -1,9 +1,10 @@
 // The linear and integer programs of a mix, and their dual bounds. Only for mix*.cc.
 //
-// Whether given workers carry a model's requests is a linear program of that model alone: models share only budgets. Its dual
-// prices say what one more worker of each kind is worth. Any prices y >= 0 give a cut,
+// Whether given workers can carry a model's requests is a linear program of that model alone, because models share only
+// budgets. Its dual prices say what one more worker of each kind is worth. Any prices y >= 0 give a cut, which holds for all
+// counts n:
 //   unserved(n) >= sum_b rate_b min(1, min_k load_bk y_k) - sum_k y_k n_k
-// for all counts n. So one program shows for many counts that they are too few. Pure.
+// So one program rules out many counts at once as too few. Pure.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Splitwise (Patel et al., ISCA 2024): separate machines for prompts and for tokens; finds how many of each, and of which kind.
+// Splitwise (Patel et al., ISCA 2024) uses separate machines for prompts and for tokens. This file finds how many machines of
+// each, and of which kind.
 //
 // Section IV-D: a cluster design states the kind of machine of each phase; a search by simulation finds both numbers for the
 // goal, under the objectives. Designs here: the same kind for both phases (AA, HH), the faster one for prompts and a slower one

@@ -1,4 +1,5 @@
-// TetriInfer (Hu et al. 2024): separate prefill and decode instances, and how requests are scheduled on both.
+// TetriInfer (Hu et al. 2024) uses separate prefill and decode instances. This file finds how many of each, and how requests
+// are scheduled on both.
 //
 // The paper has: prompts in fixed chunks at the accelerator-saturate threshold (Section 3.3.3), first come, shortest or longest
 // first within PrefillSchedBatch (3.3.1); a predictor of length ranges (3.3.2); decode instances chosen by the power of two

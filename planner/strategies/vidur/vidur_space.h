@@ -1,5 +1,5 @@
-// Configurations of Vidur-Search: every kind with every engine of the space, each with its closed-form rate. Only for
-// vidur*.cc.
+// Lists the configurations that Vidur-Search compares: every kind with every engine of the space, each with its closed-form
+// rate. Only for vidur*.cc.
 #pragma once
 
 #include <cstdint>
