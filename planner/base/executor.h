@@ -2,8 +2,8 @@
 // test) owns them and lends them through this interface.
 //
 //   SerialExecutor executor;
-//   Result<std::vector<Metrics>> runs = parallel_map<Metrics>(executor, seeds.size(), [&](std::size_t i) { return
-//   simulate(seeds[i]); });
+//   Result<std::vector<Metrics>> runs =
+//       parallel_map<Metrics>(executor, seeds.size(), [&](std::size_t i) { return simulate(seeds[i]); });
 //
 // Determinism: a task is a pure function of its index and results are returned in index order, so the outcome does not depend
 // on the number of cores. Only a stop request depends on time. It never changes a result: the whole call returns Cancelled

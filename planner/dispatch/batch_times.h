@@ -1,4 +1,4 @@
-// BatchTimes gives the time that an instance needs for a whole batch, and what one request adds to it: Xiong et al. 2025
+// BatchTimes computes how long an instance takes for a whole batch, and how much of that one request adds: Xiong et al. 2025
 // ("High-Throughput LLM inference on Heterogeneous Clusters", Huawei), Eq. 3 to 6.
 //
 //   prefill   p1 b I + p2 b + p3 I + p4                                         Eq. 3, b sequences, longest prompt I

@@ -45,9 +45,9 @@ struct PackingModel {
   bool operator==(const PackingModel&) const = default;
 };
 
-// The model as seen by a gateway that has a share of the worker's slots, if other gateways load theirs alike: each of its
-// tokens costs as much as those of all gateways together, and it may use its share of the cache. max_requests stays the same.
-// REQUIRES: 0 < share <= 1.
+// The model as a gateway sees it that has this share of the worker's slots. Assumes that all gateways load their shares
+// equally, so each of its tokens and requests costs 1 / share times as much, and it may use its share of the cache.
+// max_requests stays the same. REQUIRES: 0 < share <= 1.
 [[nodiscard]] PackingModel shared(const PackingModel& model, double share);
 
 // The part of a request that a worker serves (Section 5.1): both phases, (b) to (e); prefill, (c); decode, (b) and (e).

@@ -1,4 +1,4 @@
-// JSON shared by the routing table and plans: PackingModel and roles. Pure.
+// Reads and writes the JSON that the routing table and plans share: PackingModel and roles. Pure.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Computes the flow of requests from the prefill workers of a service to its decode workers: HexGen-2's maximum flow (Jiang,
-// Yan, Yuan, ICLR 2025, Section 3.3) for running workers, from what is known about their machines. Its shares are the pair
-// weights of the gateways.
+// Computes what share of a service's requests goes from each of its prefill workers to each of its decode workers. The gateways
+// use the shares as pair weights. The method is HexGen-2's maximum flow (Jiang, Yan, Yuan, ICLR 2025, Section 3.3) for running
+// workers, from what is known about their machines.
 //
 // As in the paper, a request flows from the coordinator through a prefill worker, over a connection to a decode worker, and
 // back; workers have capacities. The paper gives every pair of groups its own connection. But a GPU has one link to the others

@@ -1,4 +1,4 @@
-// Dispatch policies by name, for command lines, simulations and experiments.
+// Creates dispatch policies by name, for command lines, simulations and experiments.
 #pragma once
 
 #include <array>

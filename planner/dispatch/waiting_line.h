@@ -1,10 +1,10 @@
-// WaitingLine holds the requests of one model that wait for a slot, and decides which is next. Used as the gateway's queue and
-// in the simulator.
+// WaitingLine holds the requests of one model that wait for a slot, and decides which request is next. The gateway and the
+// simulator use it as their queue.
 //
 // After a burst, first come, first served makes every request late: once the wait exceeds timeToFirstToken, each request served
 // has already missed it, and so will the next one. So with QueueOrder::kObjective, requests that can still get their first
 // token in time go first, by deadline. Late ones wait behind them, by arrival. The slots then work for requests that can still
-// be in time, and only as many miss the objective as there are no slots for.
+// be in time, and a request misses the objective only if the slots are too few.
 //
 // The wait of late requests is bounded: at least one of kTurns consecutive turns is theirs, so none waits for more than kTurns
 // times as many turns as under first come, first served.
@@ -45,7 +45,8 @@ class WaitingLine {
     std::uint64_t id = 0;
     double deadline_s = 0;
   };
-  // The next request, if a first token takes `margin_s` from now. A request that is late by that stays late.
+  // The next request. `margin_s`: the assumed time from now to its first token. A request that would miss its deadline with
+  // this margin counts as late from then on.
   [[nodiscard]] std::optional<Waiting> next(double now_s, double margin_s);
   // The request last returned by next() gets its turn and leaves.
   void take(std::uint64_t place);

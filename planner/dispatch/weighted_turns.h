@@ -1,9 +1,9 @@
 // WeightedTurns is a smooth weighted round robin: places take turns in proportion to their weights, and the turns of each place
 // are spread out instead of coming in bursts.
 //
-// In each turn every open place earns its weight; the one that has earned most takes the turn and pays the total of that round.
-// Closed places keep what they have earned. HexGen-2 (Section 3.3) sends requests to pairs of prefill and decode groups
-// "proportional to these flow values ... without creating bursts". Not thread-safe; pure.
+// In each turn every open place earns its weight. The place that has earned most takes the turn, and pays the sum of the
+// weights of all open places. Closed places keep what they have earned. HexGen-2 (Section 3.3) sends requests to pairs of
+// prefill and decode groups "proportional to these flow values ... without creating bursts". Not thread-safe; pure.
 #pragma once
 
 #include <cassert>

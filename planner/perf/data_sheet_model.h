@@ -1,4 +1,5 @@
-// The linear iteration model computed from data sheets (linear_model.h), for workers without measurements. Pure.
+// Makes the iteration model of a worker without measurements: the linear model (linear_model.h), computed from data sheets.
+// Pure.
 #pragma once
 
 #include "planner/perf/linear_iteration_model.h"

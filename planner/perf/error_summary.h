@@ -1,4 +1,4 @@
-// ErrorSummary: how far predictions are from measurements, in the measures used by papers on latency models.
+// ErrorSummary says how far predictions are from measurements, in the measures that papers on latency models use.
 //
 // Values are fractions and not per cent: a MAPE of 0.03 is 3 %. Pure.
 #pragma once

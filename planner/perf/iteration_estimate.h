@@ -1,17 +1,18 @@
-// IterationEstimate estimates how long a worker's iterations take, from live workers, by a regression over the content of an
-// iteration:
+// IterationEstimate estimates how long the iterations of a kind of worker take, from measurements of running workers. It is a
+// regression over the content of an iteration:
 //
 //   t = constant + per_request * batch + per_prompt_token * prompt tokens + per_prompt * prompts
 //
-// Its units are the coefficients of a LinearModel. They supply only the prior, and how the cost of a request grows with its
-// context. The prior may be wrong by a factor of several: its spread is so wide that two seconds of measurement outweigh it.
+// Its units are the coefficients of a LinearModel. That model supplies only the prior, and how the cost of a request grows with
+// its context. The prior may be wrong by a factor of several, so its spread is wide: two seconds of measurement outweigh it.
 //
 // It uses recursive least squares with forgetting. Residuals are relative to the measurement, so that one noise figure serves
-// short and long iterations. What was learnt fades over time to the spread of the prior, in terms of information, so a steady
-// load that adds no information widens the spread no further than that. An observation more than kGateDeviations away from the
-// fit's own expectation is ignored. Three of them in a row on the same side are a change (another engine version, a throttled
-// GPU): the fit then keeps its values and discards its certainty. Observations are never judged against the prior, because its
-// spread would accept anything.
+// short and long iterations. What was learnt fades over time until the spread is that of the prior again. It never widens
+// beyond that, even under a steady load that adds no information.
+//
+// An observation more than kGateDeviations away from the fit's own expectation is ignored. Three of them in a row on the same
+// side are a change (another engine version, a throttled GPU): the fit then keeps its values and discards its certainty.
+// Observations are never judged against the prior, because its spread would accept anything.
 //
 // Plain data and pure functions.
 #pragma once

@@ -6,10 +6,10 @@
 //   first token  time from the start of a request's processing to its first token, or from its arrival if nothing waited
 //   measured     what a worker measured itself before it took requests
 //
-// Times are linear in the content of iterations, so means over windows with a changing batch are as good as steady ones. Only
-// if an engine counts the times of a request at its end, and so includes iterations before the window, does the spread of the
-// batch add noise. No model decides whether a window is valid. The first seconds of a worker are slow, also after its process
-// restarts.
+// Times are linear in the content of iterations, so means over windows with a changing batch are as good as steady ones. There
+// is one exception: an engine that counts the times of a request only when it ends also includes iterations before the window.
+// Then a changing batch adds noise. No model decides whether a window is valid. The first seconds of a worker are slow, also
+// after its process restarts.
 //
 // Pure: times are arguments. Single-threaded.
 #pragma once

@@ -1,4 +1,5 @@
-// LatencyModel: how long a worker takes and how much it can hold, for one model on one accelerator with a fixed number of GPUs.
+// LatencyModel says how long a worker takes and how much it can hold, for one model on one accelerator with a fixed number of
+// GPUs.
 //
 // The search needs only these three functions, so a measured profile can replace a formula. Neither time may fall when an
 // argument grows, because the search uses bisection.

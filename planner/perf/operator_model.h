@@ -11,12 +11,15 @@
 // routed to it, and only the experts expected to be chosen are read.
 //
 // The same class serves measured tables and the roofline, depending on what OperatorTimes knows. basis() says how many seconds
-// of a prediction were interpolated, extrapolated or modelled, and coverage() follows from it: kMeasured if at least
-// kMeasuredShare of the kernel time was interpolated within measured tables; otherwise kModelled if more of the rest comes from
-// data sheets than from beyond the edges of tables; otherwise kExtrapolated. So a norm, which no table has, or an output
-// projection larger than the measured ones, does not make a prediction a guess, but attention without a table does if it takes
-// a large share. The CPU time of the engine does not count, because the caller supplies it. Everything is tabulated when the
-// model is built, so iteration_s() takes a few array reads. Immutable; pure.
+// of a prediction were interpolated, extrapolated or modelled. coverage() follows from it:
+// - kMeasured if at least kMeasuredShare of the kernel time was interpolated within measured tables;
+// - otherwise kModelled if more of the rest comes from data sheets than from beyond the edges of tables;
+// - otherwise kExtrapolated.
+// So small parts do not make a prediction a guess: a norm, which no table has, or an output projection larger than the measured
+// ones. Attention without a table does, if it takes a large share. The CPU time of the engine does not count, because the
+// caller supplies it.
+//
+// Everything is tabulated when the model is built, so iteration_s() takes a few array reads. Immutable; pure.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
-// PerformanceProfile is a fitted latency model for one model, accelerator and number of GPUs per worker, as plain data, in the
-// form of files and of the custom resource (crds/performanceprofiles.yaml): what was measured, the fit, and its error on
-// measurements that it had not seen.
+// PerformanceProfile is a fitted latency model for one model, accelerator and number of GPUs per worker, as plain data. It
+// holds what was measured, the fit, and the error of the fit on measurements that it had not seen. Files and the custom
+// resource (crds/performanceprofiles.yaml) have the same form.
 //
 // profile_yaml.h reads and writes it; profile_fit.h and profile_operators.h create it from measurements. Predictions depend
 // only on the values in the file and on the shape and data sheet supplied by the caller. Pure.

@@ -1,8 +1,8 @@
 // Fits latency models to Splitwise's CSV rows, as lines or a table of medians, with cross-validated errors, and returns a
 // PerformanceProfile.
 //
-// Errors are those of predictions by fits on the other folds. `unseen` holds out all runs of one prompt size and batch size at
-// a time, which measures interpolation between measured shapes. Pure; deterministic by seed.
+// The errors are cross-validated: each sample is predicted by a fit that has not seen it. `unseen` holds out all runs of one
+// prompt size and batch size at a time, which measures interpolation between measured shapes. Pure; deterministic by seed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Turns operator measurements into a PerformanceProfile: tables reduced to what one model needs on one number of GPUs, so that
-// they fit in an object of the API server, with the cross-validated error of each operator.
+// Turns operator measurements into a PerformanceProfile that is small enough for an object of the API server. It keeps only
+// what one model needs on one number of GPUs, and adds the cross-validated error of each operator.
 //
 // It keeps the rows used by interpolation at the model's own products and heads (LocalRegression's neighbours, including ties)
 // and the rows that span the measured range, so that coverage stays the same. Times are rounded to six digits. Pure;

@@ -39,7 +39,7 @@ struct PrefillSide {
   Configuration configuration;
   double share = 1;  // prefill workers per decode worker
 
-  // Prefill workers for this many decode workers; and both together.
+  // Prefill workers for this many decode workers; then both kinds together.
   [[nodiscard]] int workers(int answering) const;
   [[nodiscard]] int total(int answering) const { return answering + workers(answering); }
   // The most decode workers if `total_workers` are allowed, at least one if any are; and the fewest for a minimum total.

@@ -99,7 +99,7 @@ struct Scaling {
 
 enum class WorkerState { kStarting, kReady, kDraining, kFailed, kUnschedulable };
 
-// What keeps a worker from serving. One value per remedy.
+// Why a worker does not serve. Each value has its own remedy.
 enum class WorkerTrouble {
   kNone,
   kUnschedulable,  // no node has room for it

@@ -27,7 +27,7 @@ inline constexpr double kLevelWindowS = 60;
 // weights load at 1 GB/s.
 inline constexpr double kAssumedStartS = 120;
 inline constexpr int kStartsToBelieve = 3;
-// With fewer starts than that, assume the longest so far times this, up to kAssumedStartS.
+// With fewer measured starts than kStartsToBelieve, assume the longest so far times this, up to kAssumedStartS.
 inline constexpr double kFewStartsMargin = 3;
 
 // Judged forecasts required before one may raise a plan. One start-up time has 8.

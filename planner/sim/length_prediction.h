@@ -1,4 +1,5 @@
-// Predicts a request's output length before it is generated, where lengths are predicted.
+// Draws the output length that the simulated length predictor reports for a request: the request's bucket or, if the predictor
+// errs, a neighbouring one.
 #pragma once
 
 #include "planner/base/rng.h"

@@ -1,10 +1,12 @@
-// VerdictWatch decides when a run's verdict is certain before its last request has ended.
+// VerdictWatch ends a run early: it decides when it is certain whether the run meets its objectives, before the last request
+// has ended.
 //
 // A search tries deployments at many rates, and most trials fail long before they end: once more requests miss an objective
-// than allowed, no later one can make up for it. So a run may be given its criteria (VerdictOnly). It ends when enough requests
-// have missed, when one is lost, or, once all have arrived, when enough have met the objectives. The verdict equals that of the
-// whole run, exactly: percentiles come from buckets of width 1/256 (recorder.h), so a value that close to its bound decides
-// nothing before the end. Belongs to one run. Pure.
+// than allowed, no later request can make up for it. So a run may be given its criteria (VerdictOnly). It ends when enough
+// requests have missed, when one is lost, or, once all have arrived, when enough have met the objectives.
+//
+// The verdict equals that of the whole run, exactly. Percentiles come from buckets of width 1/256 (recorder.h), so a value
+// within that distance of its bound decides nothing before the end. Belongs to one run. Pure.
 #pragma once
 
 #include <cstdint>

@@ -2,12 +2,12 @@
 //
 // TetriInfer Section 3.4, "working-set-aware scheduling policies", names the rules but gives no formula. We read them as
 // follows:
-// - reserve-static: "only if its predicted memory usage is smaller than the available accelerator memory": all running
-// sequences
-//   grow to their predicted ends, and the new one's predicted whole length must fit next to them.
-// - reserve-dynamic: "only if there is still spare memory when the shortest remaining job in the batch finishes": the job with
-//   the fewest predicted tokens left, including the new one, ends r iterations from now; the pages of all of them, each r
-//   tokens longer, must fit at that time, before the ended one's are freed.
+// - reserve-static, "only if its predicted memory usage is smaller than the available accelerator memory": all running
+//   sequences grow to their predicted ends. The predicted whole length of the new one must fit next to them.
+// - reserve-dynamic, "only if there is still spare memory when the shortest remaining job in the batch finishes": the job with
+//   the fewest predicted tokens left, including the new one, ends r iterations from now. By then every sequence is r tokens
+//   longer. The pages of all must fit at that time, before those of the ended one are freed.
+//
 // Incoming sequences (a cache in transfer, a prompt in prefill) count with the length at which they will begin to decode, and
 // for reserve-dynamic as if they decoded from now on. A sequence that has outlived its prediction is assumed to need no further
 // page (reserve-static), or to keep growing without being the shortest job (reserve-dynamic). Admission is also limited by the

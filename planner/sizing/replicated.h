@@ -1,5 +1,5 @@
-// Replicated placement: every worker holds the whole model. For each accelerator it uses Aladdin's worker configuration, then
-// takes the accelerator whose workers cost least for the demand.
+// Chooses the accelerator and the workers of a service whose workers each hold the whole model. For each accelerator it uses
+// Aladdin's worker configuration. Then it takes the accelerator whose workers cost least for the demand.
 #pragma once
 
 #include <cstdint>

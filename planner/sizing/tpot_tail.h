@@ -7,8 +7,9 @@
 // the constant, which the iteration pays anyway. The result is the largest rate with P[more than k] <= 1 - percentile. Long
 // answers average the stalls out, and the mean decides; short answers (code, classification) feel each stall.
 //
-// Compared with the serving simulator (vllm-v1 batching, many workers, 99 %): for Azure's conversations the result is 1.03 of
-// the full batch's rate and 1.02 attains the objective; for Azure's code 0.53, where 0.52 attains it.
+// Compared with the serving simulator (vllm-v1 batching, many workers, 99 %), relative to the rate of the full batch: for
+// Azure's conversations the result is 1.03, and 1.02 meets the objective in the simulator. For Azure's code the result is 0.53,
+// and 0.52 meets it.
 #pragma once
 
 #include "planner/perf/latency_model.h"

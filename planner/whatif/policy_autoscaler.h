@@ -1,7 +1,8 @@
-// PolicyAutoscaler puts the controller into the simulation loop. It learns from workers' counters with the controller's code,
-// builds the Snapshot that windlass-controller would build from what it can see, calls make_plan(), and applies the plan like
-// the controller: surplus workers drain, the least useful first; new ones start once their accelerators are free, until when
-// their pods wait. The pool's model defines how workers really behave; the plan may use a different one.
+// PolicyAutoscaler runs the controller's decisions inside a simulation. It learns from the counters of workers with the
+// controller's code, builds the Snapshot that windlass-controller would build from what it can see, and calls make_plan(). It
+// applies the plan as the controller does: surplus workers drain, the least useful first. New workers start once their
+// accelerators are free; until then their pods wait. The pool's model defines how workers really behave; the plan may use a
+// different one.
 //
 // Not simulated: drainTimeout (requests always finish), and everything that can fail in a cluster.
 #pragma once

@@ -1,6 +1,6 @@
 // Question: a strategy's Problem together with the data it borrows. All questions are made here, so that `windlass plan`, the
-// controller and the simulator ask the same way: from a ModelService here, from files in plan_scenario.h and
-// cluster_scenario.h. Pure.
+// controller and the simulator ask in the same way. This file makes them from a ModelService; plan_scenario.h and
+// cluster_scenario.h make them from files. Pure.
 #pragma once
 
 #include <map>

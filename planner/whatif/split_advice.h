@@ -1,6 +1,8 @@
-// split_advice: how to split the phases of a ModelService with scaling.strategy Disaggregated. It runs the strategies
-// DistServe, Splitwise and TetriInfer and takes the cheapest feasible plan. With strategy Auto it also runs auto_plan.h, for
-// itself and for the cheapest plan of whole workers for the same load, which decides whether to split at all.
+// split_advice recommends how to split the phases of a ModelService with scaling.strategy Disaggregated. It runs the strategies
+// DistServe, Splitwise and TetriInfer and takes the cheapest feasible plan.
+//
+// With strategy Auto it also runs auto_plan.h twice. The first run is another candidate for the cheapest plan. The second finds
+// the cheapest plan of whole workers for the same load; the comparison with it decides whether to split at all.
 //
 // The strategies plan for the spec's assumed workload with unlimited GPUs of each class. The policy decides the number of
 // workers, because it follows demand and knows who else needs GPUs. The rate of one worker is what the plan serves divided by

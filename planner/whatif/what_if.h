@@ -1,6 +1,6 @@
-// what_if: which arrival rates would change the number of workers of one service. It sizes the configuration as the policy
-// does, with what it has learned about lengths and bursts. Each rate is treated as if it had been observed for longer than
-// every window with nothing waiting.
+// what_if answers at which arrival rates the number of workers of one service would change. It sizes the configuration as the
+// policy does, with what the policy has learned about lengths and bursts. Each rate is treated as if it had been observed for
+// longer than every window, with nothing waiting.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // Lewis and Shedler, "Simulation of nonhomogeneous Poisson processes by thinning" (1979), Theorem 1: candidates arrive at a
 // constant rate that the true rate never exceeds, and each is kept with probability true / constant. The constant is the peak
 // of the curve plus the rate of the active bursts. It changes when a burst starts or ends; a candidate beyond that moment is
-// drawn again. Bursts have a stream of their own, so another curve has the same bursts.
+// drawn again. Bursts have a random stream of their own, so they stay the same if the curve changes.
 #pragma once
 
 #include <cstdint>
