@@ -1,4 +1,4 @@
-// Names of pools: workers with the same accelerator and number of GPUs. Pure.
+// Makes and parses the names of pools. The workers of a pool have the same accelerator and number of GPUs. Pure.
 //
 // A name describes what a worker is and not its role, because workers change their role while they run. Two pools of a service
 // may share a name, so a pool is identified by name and role.

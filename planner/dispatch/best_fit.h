@@ -1,6 +1,6 @@
-// BestFit keeps workers sorted by capacity norm and finds the first one that a request fits: Aladdin's Alg. 1.
+// BestFit finds the fullest worker that a request fits: Aladdin's Alg. 1. It keeps the workers sorted by capacity norm.
 //
-// Best fit means the fullest worker that still keeps all constraints of packed_worker.h; at equal norm the first one wins.
+// A request fits a worker if the worker still keeps all constraints of packed_worker.h. At equal norm the first worker wins.
 //
 // Workers are stored in blocks, fullest first. A block knows the most room that any of its workers has for each constraint, so
 // a search skips most blocks and workers. With W workers a placement costs O(W / kBlock) steps of a few nanoseconds, and a

@@ -1,4 +1,5 @@
-// PackedWorker treats one worker as a bin that requests are packed into: Nie, Fonseca, Liu 2024 ("Aladdin"), Section 4.2.
+// PackedWorker decides whether one more request fits on a worker. It treats the worker as a bin that requests are packed into:
+// Nie, Fonseca, Liu 2024 ("Aladdin"), Section 4.2.
 //
 // A request fits if all of these hold with it:
 //   (b) sum(l_in + gamma l_pred) <= l_d(b)            the context of the batch keeps theta T_dec (Eq. 4)
@@ -27,7 +28,7 @@
 
 namespace windlass::dispatch {
 
-// Eq. 1 to 3 of one worker. A coefficient of 0 disables its constraint.
+// The latency and memory of one worker: the coefficients of Eq. 1 to 3. A coefficient of 0 disables its constraint.
 struct PackingModel {
   double prefill_token_s = 0;     // k1
   double prefill_s = 0;           // c1

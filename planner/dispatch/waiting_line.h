@@ -50,7 +50,7 @@ class WaitingLine {
   [[nodiscard]] std::optional<Waiting> next(double now_s, double margin_s);
   // The request last returned by next() gets its turn and leaves.
   void take(std::uint64_t place);
-  // A request that was taken returns: it has overtaken no one.
+  // A request that was taken returns to the line, so its turn does not count.
   void give_back();
   // Whether the request would have had its turn by now under arrival order.
   [[nodiscard]] bool overtaken(std::uint64_t place) const;

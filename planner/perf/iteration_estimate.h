@@ -31,7 +31,7 @@ namespace windlass::planner {
 
 // Content of an iteration: the mean over observed iterations, or the part that a figure refers to.
 struct IterationContent {
-  double iterations = 1;      // number of constants paid: 1.5 if the rest of the current iteration comes first
+  double iterations = 1;      // iterations whose constant counts: 1.5 if the rest of the current iteration comes first
   double batch = 0;           // decoding requests
   double context_tokens = 0;  // mean per decoding request
   double prompt_tokens = 0;   // of all its prompts

@@ -42,7 +42,7 @@ struct CountedTime {
 // Counters that a worker reported at one time. A counter that it does not report is absent, never 0.
 struct WorkerCounters {
   double at_s = 0;
-  double run = 0;  // another value: another process, with new counters
+  double run = 0;  // a different value means a different process, with new counters
   std::optional<double> running;
   std::optional<double> waiting;
   std::optional<CountedTime> iterations;    // time per iteration

@@ -1,4 +1,4 @@
-// Capacity: how many GPUs of each AcceleratorClass our workers may use.
+// Computes how many GPUs of each AcceleratorClass our workers may use.
 #pragma once
 
 #include <map>

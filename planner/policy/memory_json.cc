@@ -1,4 +1,4 @@
-// The fields of PolicyMemory, including the forecaster's plain state.
+// Lists the JSON fields of PolicyMemory, including the forecaster's plain state. See json_fields.h.
 #include <array>
 #include <variant>
 

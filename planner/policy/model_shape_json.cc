@@ -1,5 +1,5 @@
-// The fields of a ModelShape. Differences from the Llama family are written only if present, so that snapshots stay short and
-// those of earlier versions still parse.
+// Lists the JSON fields of a ModelShape. Differences from the Llama family are written only if present, so that snapshots stay
+// short and those of earlier versions still parse. See json_fields.h.
 #include "planner/policy/json_fields.h"
 
 namespace windlass::planner {

@@ -1,4 +1,4 @@
-// Names of the policy's enumerations, and sums over a plan.
+// Gives the policy's enumerations their names, and sums the workers of a plan.
 #include "planner/policy/plan.h"
 
 namespace windlass::planner {

@@ -1,4 +1,4 @@
-// The fields of a Plan.
+// Lists the JSON fields of a Plan. See json_fields.h.
 #include "planner/policy/json_fields.h"
 
 namespace windlass::planner {

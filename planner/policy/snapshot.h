@@ -149,7 +149,7 @@ struct Demand {
   std::optional<double> last_arrival_at_s;
   std::optional<Reading> attainment;         // share of judged requests that met the objective over slo.window_s, 0 to 1
   std::optional<Reading> recent_attainment;  // the same over the last kRecentS
-  double recently_judged = 0;                // number of requests behind it
+  double recently_judged = 0;                // number of requests that it is computed from
   std::optional<Reading> ttft_s;             // at slo.percentile
   std::optional<Reading> tpot_s;
 

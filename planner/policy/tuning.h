@@ -41,9 +41,9 @@ inline constexpr double kForecastMaxRise = 2;
 inline constexpr double kBurstinessMemoryS = 1800;
 // Upper bound of burstiness: a single step of the load must not look like half an hour of bursts.
 inline constexpr double kMaxBurstiness = 200;
-// Excess variance over Poisson is proportional to the rate (as in any thinned process). Below this share of the rate at which
-// bursts were seen, burstiness fades with the square of the ratio; otherwise one burst would keep workers through half an hour
-// of quiet. At a quarter of that rate it equals what thinning leaves.
+// Excess variance over Poisson is proportional to the rate, as in any thinned process. But then one burst would keep workers
+// through half an hour of quiet. So below this share of the rate at which bursts were seen, burstiness fades with the square of
+// the ratio. At a quarter of that rate it equals what thinning leaves.
 inline constexpr double kBurstsFade = 0.5;
 // Free slots for bursts, in standard deviations of the busy slots they cause.
 inline constexpr double kBurstDeviations = 2.5;

@@ -1,4 +1,4 @@
-// See serving_run.h: arrival of requests and their assignment to workers.
+// Handles the requests of a simulation run: their arrival and their assignment to workers. See serving_run.h.
 #include <algorithm>
 #include <cassert>
 

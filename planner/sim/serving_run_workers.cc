@@ -1,4 +1,5 @@
-// See serving_run.h: workers start, drain, fail and change roles; the controller's orders.
+// Handles the workers of a simulation run: they start, drain, fail and change roles, and follow the controller's orders. See
+// serving_run.h.
 #include <algorithm>
 #include <cassert>
 #include <set>

@@ -1,5 +1,5 @@
-// Sections about the hardware of a service: pools and the link between them, or accelerators to choose among; start times; and
-// the reference of slowdowns. See scenario_sections.h.
+// Reads the sections about the hardware of a service: pools and the link between them, or accelerators to choose among; start
+// times; and the reference of slowdowns. See scenario_sections.h.
 #include <algorithm>
 #include <array>
 #include <string>

@@ -1,5 +1,5 @@
-// The nodes and links of a cluster, and what a plan derives from them: accelerators to choose among and a network. See
-// scenario_sections.h.
+// Reads the nodes and links of a cluster, and derives what a plan needs from them: accelerators to choose among and a network.
+// See scenario_sections.h.
 #include <algorithm>
 #include <limits>
 #include <map>

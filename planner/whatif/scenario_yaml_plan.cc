@@ -1,4 +1,4 @@
-// Sections that only plans have: search, network and limits. See scenario_sections.h.
+// Reads the sections that only plans have: search, network and limits. See scenario_sections.h.
 #include <algorithm>
 #include <array>
 #include <string>

@@ -1,4 +1,4 @@
-// A service's scheduling, objectives and scaling. See scenario_sections.h.
+// Reads the sections about a service's scheduling, objectives and scaling. See scenario_sections.h.
 #include <algorithm>
 #include <array>
 #include <optional>

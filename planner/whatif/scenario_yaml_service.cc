@@ -1,4 +1,4 @@
-// A service's model and latency. See scenario_sections.h.
+// Reads the sections about a service's model and latency. See scenario_sections.h.
 #include <array>
 #include <string>
 

@@ -1,4 +1,4 @@
-// A service's workload: lengths, arrivals, shared prefixes. See scenario_sections.h.
+// Reads the sections about a service's workload: lengths, arrivals and shared prefixes. See scenario_sections.h.
 #include <algorithm>
 #include <array>
 #include <string>
