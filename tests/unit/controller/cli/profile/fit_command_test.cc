@@ -264,7 +264,7 @@ TEST(Fit, OperatorTablesOfAFolder) {
                             "--accelerator", "l40s", "-o", path});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   for (const char* expected : {"Operators fit", "gemm", "Note: ", "other.csv: skipped", "measured on NVIDIA L40S",
-                               "nothing was measured of attention to the cache"}) {
+                               "no measurements of attention to the cache"}) {
     EXPECT_THAT(outcome.out, HasSubstr(expected));
   }
   EXPECT_THAT(outcome.out, testing::Not(HasSubstr("NEW SHAPES")));  // operators have no such column
