@@ -23,7 +23,7 @@
 namespace windlass::worker {
 namespace {
 
-// Longer than kKvLongestWaitS, the interval of the sender's keep-alives; the receiver always reads promptly.
+// Longer than kKvLongestWaitS, the interval of the sender's keep-alive messages; the receiver always reads promptly.
 constexpr double kSilentS = 5;
 constexpr double kNothingTakenS = KvExports::kLeaseS;
 // Bytes per frame: fits a core's cache, so that copies on both sides find the data there.
