@@ -149,7 +149,8 @@ TEST(StrategyPlan, WrongInputs) {
           "--time-limit: must be a duration above 0 such as 10s (got 'ten')");
   refused({"plan", "--snapshot", "x.json", "--strategy", "auto"}, kUsage, "--strategy");
   refused({"plan", "-f", "/nowhere.yaml"}, kFailed, "/nowhere.yaml: must be");
-  refused({"plan", "-f", file_with(kPlanExample, "cluster.yaml", "accelerators:", "cluster:")}, kFailed, "cluster: must be left out");
+  refused({"plan", "-f", file_with(kPlanExample, "cluster.yaml", "accelerators:", "cluster:")}, kFailed,
+          "cluster: must be left out");
   refused({"plan", "-f", file_with(kPlanExample, "unknown.yaml", "a100-80gb", "a100")}, kFailed,
           "accelerators[0].accelerator: must be one of");
   refused({"plan", "-f", kPlanExample, "-f", kPlanExample}, kFailed, "-f: must be one file with a SCENARIO");
