@@ -73,15 +73,15 @@ int gpus_of(const Deployment& deployment) {
 std::string pool_name(const WorkerSpec& spec) {
   std::string rest = fmt::format("-{}", spec.gpus());
   if (spec.pipeline_stages > 1) rest += fmt::format("-pp{}", spec.pipeline_stages);
-  WorkerSpec plain{spec.accelerator, spec.tensor_parallel, spec.pipeline_stages};
-  if (spec == plain) return class_label(spec.accelerator, rest);
-  const EngineSettings& engine = spec.engine;
+  // By their members' names, so that a new setting does not compile until it is hashed, too.
+  const auto& [accelerator, tensor_parallel, stages, engine, power_share, predictor] = spec;
+  if (spec == WorkerSpec{accelerator, tensor_parallel, stages}) return class_label(accelerator, rest);
+  const auto& [batching, sequences, tokens, block, blocks, reserve, preemption, host_blocks, caching, order, window, admission,
+               pads] = engine;
   Fnv1a hash;
-  hash.mix(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_string(engine.batching), engine.max_sequences,
-                       engine.max_batch_tokens, engine.block_tokens, engine.kv_blocks, engine.admission_reserve,
-                       to_string(engine.preemption), engine.host_blocks, engine.prefix_caching, to_string(engine.prompt_order),
-                       engine.prompt_order_window, to_string(engine.admission), engine.pads_chunks, spec.power_share,
-                       spec.length_predictor));
+  hash.mix(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_string(batching), sequences, tokens, block, blocks,
+                       reserve, to_string(preemption), host_blocks, caching, to_string(order), window, to_string(admission),
+                       pads, power_share, predictor));
   return class_label(spec.accelerator, fmt::format("{}-{:06x}", rest, hash.value() & 0xFFFFFF));
 }
 
