@@ -102,12 +102,10 @@ void explain_losers(const ReplicatedResult& result, const Candidate& winner, Con
   for (const Candidate& loser : result.candidates) {
     if (loser.config.spec.accelerator == winner.config.spec.accelerator) continue;
     const char* code = loser.has_room ? "NotChosen" : "NoRoom";
-    std::string message = loser.has_room
-                              ? fmt::format("{} workers of {} x {} would cost {:.4g} per hour, against {:.4g} on {}",
-                                            loser.workers, loser.config.spec.gpus(), loser.config.spec.accelerator,
-                                            loser.cost_per_hour, winner.cost_per_hour, winner.config.spec.accelerator)
-                              : fmt::format("too few free GPUs for one worker of {} x {}", loser.config.spec.gpus(),
-                                            loser.config.spec.accelerator);
+    std::string message = loser.has_room ? fmt::format("{} workers of {} would cost {:.4g} per hour, against {:.4g} on {}",
+                                                       loser.workers, text_of(loser.config.spec), loser.cost_per_hour,
+                                                       winner.cost_per_hour, winner.config.spec.accelerator)
+                                         : fmt::format("too few free GPUs for one worker of {}", text_of(loser.config.spec));
     choice.reasons.push_back(
         Reason{code,
                std::move(message),

@@ -28,8 +28,8 @@ std::string others_that_would_do(const ReplicatedInput& asked, const Snapshot& s
   if (result.candidates.empty()) return {};
   const Candidate& best = result.candidates.front();
   return fmt::format(
-      "; {} x {} would meet it, with {:.4g} ms to the first token and {:.4g} ms per token, if spec.accelerators allowed it",
-      best.config.spec.gpus(), best.config.spec.accelerator, best.config.times.ttft_s * 1e3, best.config.times.tpot_s * 1e3);
+      "; {} would meet it, with {:.4g} ms to the first token and {:.4g} ms per token, if spec.accelerators allowed it",
+      text_of(best.config.spec), best.config.times.ttft_s * 1e3, best.config.times.tpot_s * 1e3);
 }
 
 // Which objectives the best candidate misses (TtftTooTight or TpotTooTight), and the values that could be met.

@@ -204,8 +204,7 @@ ConfigurationChoice choose_split(const ConfigurationInput& input) {
   if (before && std::abs(share / *before - 1) <= kShareBand) share = *before;
 
   const auto describe = [&](const Phase& phase) {
-    return fmt::format("{} x {} ({:.4g} requests/s each)", phase.configuration.pool.spec.gpus(),
-                       phase.configuration.pool.spec.accelerator, phase.requests_per_s);
+    return fmt::format("{} ({:.4g} requests/s each)", text_of(phase.configuration.pool.spec), phase.requests_per_s);
   };
   choice.feasible =
       Hint{Truth::kTrue, "ObjectiveCanBeMet", fmt::format("prefill on {}, decode on {}", describe(prefill), describe(decode))};

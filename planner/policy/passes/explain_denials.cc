@@ -79,17 +79,16 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
   if (const int needed = needed_now(draft); draft.granted < needed) {
     fleet.denied.push_back(
         Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} workers of {} x {} needed, {} granted: {}", needed, draft.chosen->pool.spec.gpus(), accelerator,
-                           draft.granted, who_has(draft, accelerator, fleet, holders)),
+               fmt::format("{} workers of {} needed, {} granted: {}", needed, text_of(draft.chosen->pool.spec), draft.granted,
+                           who_has(draft, accelerator, fleet, holders)),
                accelerator, needed, draft.granted});
   }
   if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
     const Pool& pool = draft.prefill->configuration.pool;
-    fleet.denied.push_back(
-        Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} prefill workers of {} x {} needed, {} granted: {}", prompts, pool.spec.gpus(),
-                           pool.spec.accelerator, draft.prefill_granted, who_has(draft, pool.spec.accelerator, fleet, holders)),
-               pool.spec.accelerator, prompts, draft.prefill_granted});
+    fleet.denied.push_back(Denied{service.id, "InsufficientCapacity",
+                                  fmt::format("{} prefill workers of {} needed, {} granted: {}", prompts, text_of(pool.spec),
+                                              draft.prefill_granted, who_has(draft, pool.spec.accelerator, fleet, holders)),
+                                  pool.spec.accelerator, prompts, draft.prefill_granted});
   }
   const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {

@@ -50,17 +50,15 @@ Hint scale_hint(const Draft& draft, double now_s) {
   }
   if (draft.granted < needed_now(draft)) {
     return Hint{Truth::kFalse, "InsufficientCapacity",
-                fmt::format("{} workers of {} x {} are needed, but only {} can get GPUs", needed_now(draft),
-                            draft.chosen->pool.spec.gpus(), draft.chosen->pool.spec.accelerator, draft.granted)};
+                fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_now(draft),
+                            text_of(draft.chosen->pool.spec), draft.granted)};
   }
   const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
   if (draft.prefill_granted < prompts) {
     return Hint{
         Truth::kFalse, "InsufficientCapacity",
-        fmt::format(
-            "{} prefill workers of {} x {} are needed, but only {} can get GPUs; decode workers compute the other prompts",
-            prompts, draft.prefill->configuration.pool.spec.gpus(), draft.prefill->configuration.pool.spec.accelerator,
-            draft.prefill_granted)};
+        fmt::format("{} prefill workers of {} are needed, but only {} can get GPUs; decode workers compute the other prompts",
+                    prompts, text_of(draft.prefill->configuration.pool.spec), draft.prefill_granted)};
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
   if (auto trouble = trouble_hint(service)) return *trouble;
