@@ -106,7 +106,7 @@ Result<nlohmann::json> service_of(const Group& group, const AttachOptions& optio
   const ProbedServer& first = group.servers.front();
   const std::string files = options.model.empty() ? first.model_path : options.model;
   nlohmann::json model = {{"servedName", first.model},
-                          {"uri", "file://" + (files.empty() ? first.model : files)},  // a placeholder: nothing reads it
+                          {"uri", "file://" + (files.empty() ? first.model : files)},  // required, but nothing loads it
                           {"maxContextTokens", first.context_tokens.value_or(kAssumedContextTokens)}};
   std::error_code failure;
   const bool here = !files.empty() && is_loopback(first.address) && std::filesystem::exists(files, failure);

@@ -104,7 +104,7 @@ Result<void> write_profile(Fitted fitted, const ProfileOutput& output, Console& 
   object.spec = profile;
   const nlohmann::json json = api::to_json(object);
   nlohmann::json checked = json;
-  checked["metadata"]["namespace"] = "default";  // a placeholder for validation: kubectl apply decides
+  checked["metadata"]["namespace"] = "default";  // validate() needs one; kubectl apply decides
   if (const auto mistakes = api::validate(checked); !mistakes.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("{}: must give a valid profile: {}", output.source, mistakes.front().text())};
