@@ -60,10 +60,10 @@ std::string drain_script(const std::string& engine, int port) {
   if (engine == "SGLang") names = "sglang:num_(running|queue)_reqs";
   if (engine == "TensorRTLLM") names = "trtllm[:_]num_requests_(running|waiting)";
   return fmt::format(
-      "case $POD_IP in *:*) host=[$POD_IP];; *) host=$POD_IP;; esac; page_at=http://$host:{0}{1}; "
+      "case $POD_IP in *:*) host=[$POD_IP];; *) host=$POD_IP;; esac; page_at=http://$host:{}{}; "
       "quiet=0; while [ $quiet -lt 2 ]; do sleep 1; "
       "page=$(curl -gfsS -m 2 \"$page_at\" || wget -qO- -T 2 \"$page_at\") || exit 0; "
-      "if printf '%s\\n' \"$page\" | awk '/^{2}[ {{]/ {{n += $NF}} END {{exit n > 0}}'; "
+      "if printf '%s\\n' \"$page\" | awk '/^{}[ {{]/ {{n += $NF}} END {{exit n > 0}}'; "
       "then quiet=$((quiet + 1)); else quiet=0; fi; done",
       port, engine_load_page(engine), names);
 }

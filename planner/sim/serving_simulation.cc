@@ -18,7 +18,7 @@ bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
 Result<void> validate(const RunOptions& options, std::size_t services) {
   const auto wrong = [](const std::string& field, const std::string& found, const char* allowed) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{0}: must be {2} (got {1})", field, found, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: must be {} (got {})", field, allowed, found)};
   };
   const WorkerFailures& failures = options.failures;
   for (std::size_t i = 0; i < failures.at.size(); ++i) {
@@ -51,7 +51,7 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
     const PoolPair& pair = service.pairs[i];
     const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("{0}pairs[{1}].{2}: must be {4} (got {3})", prefix, i, field, found, allowed)};
+                   fmt::format("{}pairs[{}].{}: must be {} (got {})", prefix, i, field, allowed, found)};
     };
     if (!has_role(pair.prefill, dispatch::Role::kPrefill))
       return wrong("prefill", std::to_string(pair.prefill), "the index of a prefill pool");
@@ -71,7 +71,7 @@ Result<void> validate_pairs(const ServingService& service, const std::string& pr
 Result<void> validate_pool(const ServingPool& pool, std::size_t i, bool controlled, const std::string& prefix) {
   const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{0}cluster.pools[{1}].{2}: must be {4} (got {3})", prefix, i, field, found, allowed)};
+                 fmt::format("{}cluster.pools[{}].{}: must be {} (got {})", prefix, i, field, allowed, found)};
   };
   if (pool.workers < (controlled ? 0 : 1)) {
     return wrong("workers", std::to_string(pool.workers), controlled ? "a number of at least 0" : "a number of at least 1");
@@ -93,7 +93,7 @@ Result<void> validate_pool(const ServingPool& pool, std::size_t i, bool controll
 Result<void> validate_settings(const dispatch::DispatchSettings& dispatch, const std::string& prefix) {
   const auto wrong = [&](const char* field, const std::string& found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{0}scheduling.{1}: must be {3} (got {2})", prefix, field, found, allowed)};
+                 fmt::format("{}scheduling.{}: must be {} (got {})", prefix, field, allowed, found)};
   };
   if (const auto& flip = dispatch.flip) {
     if (!is_time(flip->window_s) || flip->window_s == 0)

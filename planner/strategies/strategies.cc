@@ -53,7 +53,7 @@ Result<const NamedStrategy*> strategy_by_name(std::string_view name) {
     names.emplace_back(strategy.name);
   }
   return Error{ErrorCode::kInvalidArgument,
-               fmt::format("strategy: must be one of {1} (got '{0}')", name, fmt::join(names, ", "))};
+               fmt::format("strategy: must be one of {} (got '{}')", fmt::join(names, ", "), name)};
 }
 
 }  // namespace windlass::search

@@ -46,9 +46,9 @@ Result<search::Question> question_of(ClusterScenario scenario, const std::map<st
   }
   if (!fits) {
     return Error{ErrorCode::kNotFound,
-                 fmt::format("{0}:{1}: cluster: must have connected nodes with at least {5:.0f} GB for {2} (weights {3:.0f} "
-                             "GB, a mean request's KV cache {4:.2g} GB); got {6}",
-                             source, line, model, weight_bytes / 1e9, request_bytes / 1e9, needed_bytes / 1e9, rooms)};
+                 fmt::format("{}:{}: cluster: must have connected nodes with at least {:.0f} GB for {} (weights {:.0f} "
+                             "GB, a mean request's KV cache {:.2g} GB); got {}",
+                             source, line, needed_bytes / 1e9, model, weight_bytes / 1e9, request_bytes / 1e9, rooms)};
   }
   if (parts.size() > 1) {
     made.note(

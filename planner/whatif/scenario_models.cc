@@ -150,8 +150,8 @@ Result<void> check_agrees(const std::string& source_file, const ScenarioService&
   const ScenarioLatency& latency = service.latency;
   const auto refused = [&](const char* field, const std::string& found, const std::string& allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{0}:{1}: {2}latency.{3}: must be {5}, as {6} was fitted (got {4})", source_file, latency.line,
-                             service.prefix, field, found, allowed, file)};
+                 fmt::format("{}:{}: {}latency.{}: must be {}, as {} was fitted (got {})", source_file, latency.line,
+                             service.prefix, field, allowed, file, found)};
   };
   const std::string type = planner::fit_type(profile);
   if (fit_of(latency.source) != type) {
@@ -204,8 +204,8 @@ Result<std::optional<planner::PerformanceProfile>> profile_of(const Place& at, c
   WINDLASS_ASSIGN_OR_RETURN(profile, planner::parse_performance_profile(*text, file));
   WINDLASS_RETURN_IF_ERROR(check_agrees(at.source, at.service, file, *profile));
   if (profile->accelerator != accelerator.name || profile->gpus_per_worker != gpus) {
-    return at.error(fmt::format("must be {2} x {3}, on which {4} was fitted (got {0} x {1})", gpus, accelerator.name,
-                                profile->gpus_per_worker, profile->accelerator, file));
+    return at.error(fmt::format("must be {} x {}, on which {} was fitted (got {} x {})", profile->gpus_per_worker,
+                                profile->accelerator, file, gpus, accelerator.name));
   }
   return profile;
 }
@@ -216,10 +216,10 @@ Result<double> sheet_kv_tokens(const Place& at, const planner::ModelShape& shape
   const double tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
   if (tokens >= at.service.engine.block_tokens) return tokens;
   return at.error(
-      fmt::format("must have memory for {3}, whose weights take {4:.0f} GB besides activations and KV cache (got {0} x {1} "
-                  "with {2:.0f} GB); use more GPUs per worker, or larger ones",
-                  gpus, accelerator.name, gpus * accelerator.memory_bytes / 1e9, model_name(at.service),
-                  planner::weight_bytes(shape) / 1e9));
+      fmt::format("must have memory for {}, whose weights take {:.0f} GB besides activations and KV cache (got {} x {} "
+                  "with {:.0f} GB); use more GPUs per worker, or larger ones",
+                  model_name(at.service), planner::weight_bytes(shape) / 1e9, gpus, accelerator.name,
+                  gpus * accelerator.memory_bytes / 1e9));
 }
 
 // The source of a worker's times and memory, for people.
@@ -253,8 +253,7 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
     WINDLASS_ASSIGN_OR_RETURN(kv_capacity_tokens, sheet_kv_tokens(here, shape, accelerator, gpus));
   }
   if (latency.source == LatencySource::kLinear && file.empty() && !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
-    return here.error(
-        fmt::format("must be able to compute in {1} (got {0})", accelerator.name, planner::to_string(shape.dtype)));
+    return here.error(fmt::format("must be able to compute in {} (got {})", planner::to_string(shape.dtype), accelerator.name));
   }
   const Asked asked{service, shape, file, text == nullptr ? kNone : *text, accelerator, gpus, kv_capacity_tokens};
   auto built = profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts);
@@ -271,8 +270,8 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
   // The model's own values override the catalog's, unless the scenario sets them.
   worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));
   if (!(worker.kv_capacity_tokens >= service.engine.block_tokens)) {
-    return here.error(fmt::format("must have a KV cache of at least scheduling.blockTokens, {1} tokens (got {0:.0f})",
-                                  worker.kv_capacity_tokens, service.engine.block_tokens));
+    return here.error(fmt::format("must have a KV cache of at least scheduling.blockTokens, {} tokens (got {:.0f})",
+                                  service.engine.block_tokens, worker.kv_capacity_tokens));
   }
   worker.basis = basis_of(asked, profile, worker.kv_capacity_tokens);
   return worker;

@@ -101,8 +101,8 @@ Result<ScenarioRequests> ScenarioRequests::make(const Scenario& scenario, const 
   if (!own && !workload.trace_file.empty()) {
     requests.rate_is_free_ = !replayed;
     if (replayed == workload.requests_per_second.has_value()) {
-      return here(fmt::format("workload.requestsPerSecond: must be {1}, because all rows of {0} arrive at the same time",
-                              workload.trace_file, replayed ? "left out" : "set"));
+      return here(fmt::format("workload.requestsPerSecond: must be {}, because all rows of {} arrive at the same time",
+                              replayed ? "left out" : "set", workload.trace_file));
     }
   }
   requests.base_rate_per_s_ = workload.requests_per_second.value_or(requests.own_rate_per_s_);

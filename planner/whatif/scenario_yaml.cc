@@ -116,7 +116,7 @@ void check_workers(YamlReader& file, const Scenario& scenario) {
       if (gpus[accelerator] <= there_are) continue;
       file.wrong_at(
           autoscaling->line, "cluster.autoscaling.gpus." + accelerator,
-          fmt::format("must be at least {1}, the GPUs that the pools begin with (got {0})", there_are, gpus[accelerator]));
+          fmt::format("must be at least {}, the GPUs that the pools begin with (got {})", gpus[accelerator], there_are));
     }
   }
   const WorkerFailures& failures = scenario.failures;
@@ -124,8 +124,8 @@ void check_workers(YamlReader& file, const Scenario& scenario) {
     const bool others_start = failures.restart || scenario.autoscaling.has_value();
     if (others_start || failures.at[i].worker < workers) continue;
     file.wrong_at(scenario.failures_line, fmt::format("cluster.failures.at[{}].worker", i),
-                  fmt::format("must be from 0 to {1}, because no worker starts during the run (got {0})", failures.at[i].worker,
-                              workers - 1));
+                  fmt::format("must be from 0 to {}, because no worker starts during the run (got {})", workers - 1,
+                              failures.at[i].worker));
   }
 }
 

@@ -34,7 +34,7 @@ void read_gpus(YamlReader& reader, Worker& worker, Reading& reading) {
     reader.wrong("gpusPerWorker", fmt::format("must be latency.tensorParallel{}, {} (got {})",
                                               stages == 1 ? "" : " times pipelineParallel", *tensor_parallel * stages, gpus));
   } else if (gpus % stages != 0) {
-    reader.wrong("gpusPerWorker", fmt::format("must be a multiple of latency.pipelineParallel, {1} (got {0})", gpus, stages));
+    reader.wrong("gpusPerWorker", fmt::format("must be a multiple of latency.pipelineParallel, {} (got {})", stages, gpus));
   }
 }
 
@@ -52,8 +52,7 @@ void check_pools(YamlReader& cluster, ScenarioService& service) {
   for (const Pool& pool : service.pools) {
     workers += pool.workers;
     if (workers > kMaxWorkers) {
-      cluster.wrong_at(pool.line, "pools",
-                       fmt::format("must have at most {1} workers in total (got {0})", workers, kMaxWorkers));
+      cluster.wrong_at(pool.line, "pools", fmt::format("must have at most {} workers in total (got {})", kMaxWorkers, workers));
     }
     unified = unified || pool.role == dispatch::Role::kUnified;
     prefill = prefill || pool.role == dispatch::Role::kPrefill;
@@ -128,8 +127,8 @@ void check_files(YamlReader& parent, const ScenarioService& service, const char*
     } else if (of_one && spec.name != first) {
       parent.wrong_at(
           line, field + ".accelerator",
-          fmt::format("must be {1}, because latency.file has one accelerator (got {0}); use latency.files for several",
-                      spec.name, first));
+          fmt::format("must be {}, because latency.file has one accelerator (got {}); use latency.files for several", first,
+                      spec.name));
     }
   };
   for (std::size_t i = 0; i < service.pools.size(); ++i) {
@@ -142,7 +141,7 @@ void check_files(YamlReader& parent, const ScenarioService& service, const char*
 
 void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name,
                  const std::vector<std::string>& allowed) {
-  reader.wrong_at(line, key, fmt::format("must be one of {1} (got '{0}')", shown_text(name), fmt::join(allowed, ", ")));
+  reader.wrong_at(line, key, fmt::format("must be one of {} (got '{}')", fmt::join(allowed, ", "), shown_text(name)));
 }
 
 void check_accelerator(YamlReader& reader, const char* key, int line, const std::string& name) {

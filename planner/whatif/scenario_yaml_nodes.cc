@@ -54,8 +54,8 @@ void read_price(YamlReader& reader, ClusterNode& node, NodesReading& reading) {
   const double price = reader.number("pricePerGpuHour", kPrice);
   const auto [stated, is_new] = reading.prices.emplace(node.accelerator.name, price);
   if (is_new || stated->second == price) return;
-  reader.wrong("pricePerGpuHour", fmt::format("must be the same on all nodes with {2} (got {0:g}, another node has {1:g})",
-                                              price, stated->second, node.accelerator.name));
+  reader.wrong("pricePerGpuHour", fmt::format("must be the same on all nodes with {} (got {:g}, another node has {:g})",
+                                              node.accelerator.name, price, stated->second));
 }
 
 void check_nodes(YamlReader& reader, GpuCluster& cluster) {
@@ -116,7 +116,7 @@ std::vector<int> read_ends(YamlReader& reader, const NodesReading& reading) {
       std::vector<int> some;
       for (int node = 0; node < std::min(9, static_cast<int>(reading.cluster.nodes.size())); ++node) some.push_back(node);
       reader.wrong_at(end.line, "nodes",
-                      fmt::format("must be names of nodes: {1} (got {0})", found_text(end), names_text(reading.cluster, some)));
+                      fmt::format("must be names of nodes: {} (got {})", names_text(reading.cluster, some), found_text(end)));
       return {};
     }
     nodes.push_back(found->second);

@@ -148,9 +148,9 @@ Result<std::shared_ptr<RankGroup>> RankGroup::create(const RankGroupSizes& sizes
   const double machine_bytes = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (const double bytes = bytes_of(sizes); bytes > machine_bytes) {
     return Error{ErrorCode::kResourceExhausted,
-                 fmt::format("the ranks' KV cache and buffers: must be at most {1:.1f} GiB, this machine's memory (got {0:.1f} "
+                 fmt::format("the ranks' KV cache and buffers: must be at most {:.1f} GiB, this machine's memory (got {:.1f} "
                              "GiB); lower --kv-cache-tokens or --max-context-tokens",
-                             bytes / (1ULL << 30U), machine_bytes / (1ULL << 30U))};
+                             machine_bytes / (1ULL << 30U), bytes / (1ULL << 30U))};
   }
   const std::int64_t bytes = Layout(sizes).end;
   // Not shm_open(): its names outlive a killed process, and a container's /dev/shm is limited to 64 MiB.
@@ -184,9 +184,9 @@ Result<std::shared_ptr<RankGroup>> RankGroup::join(int descriptor, int rank, con
   const int own = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return call_failed("fcntl");
   const Error other{ErrorCode::kFailedPrecondition,
-                    fmt::format("memory for the ranks: must be {2} bytes at rank {1} (got {0}); it does not read the same "
+                    fmt::format("memory for the ranks: must be {} bytes at rank {} (got {}); it does not read the same "
                                 "model, or was not started by rank 0",
-                                info.st_size, rank, bytes)};
+                                bytes, rank, info.st_size)};
   if (info.st_size != bytes) {
     ::close(own);
     return other;

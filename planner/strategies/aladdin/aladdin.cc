@@ -154,7 +154,7 @@ SplitDesign split_design(const Problem& problem, const PhaseKinds& kinds, const 
 Result<void> check(const Problem& problem, const AladdinOptions& options) {
   const auto wrong = [&](const char* field, double found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{0}: aladdin: {1}: must be {3} (got {2})", problem.name, field, found, allowed)};
+                 fmt::format("{}: aladdin: {}: must be {} (got {})", problem.name, field, allowed, found)};
   };
   const double gamma = options.placement.gamma, theta = options.placement.theta;
   if (!(gamma >= 0 && gamma <= 1)) return wrong("gamma", gamma, "from 0 to 1");

@@ -388,9 +388,8 @@ Result<Rejection> SplitSearch::consider(const Candidate& asked, const Offer& pla
     other.rejected_because =
         fmt::format("{}: {:.4g} requests/s, the plan {:.4g}", asked.design.name, asked.requests_per_s, best_->requests_per_s);
   } else if (asked.held) {
-    other.rejected_because =
-        fmt::format("{0}: {2} {1:.6g}, the plan {3:.6g}", asked.design.name, worth_of(problem_, other.deployment),
-                    to_string(problem_.goal), worth_of(problem_, plan.deployment));
+    other.rejected_because = fmt::format("{}: {} {:.6g}, the plan {:.6g}", asked.design.name, to_string(problem_.goal),
+                                         worth_of(problem_, other.deployment), worth_of(problem_, plan.deployment));
   } else {
     other.rejected_because =
         fmt::format("{}: {}", asked.design.name, verdict.holds ? "misses the objectives in some trials" : verdict.broken);

@@ -42,7 +42,7 @@ int instances(double requests_per_s, double goodput_per_s) {
 Result<void> check(const Problem& problem, const DistServeOptions& options) {
   const auto wrong = [&](const char* field, double found, const char* allowed) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{0}: distserve.{1}: must be {3} (got {2})", problem.name, field, found, allowed)};
+                 fmt::format("{}: distserve.{}: must be {} (got {})", problem.name, field, allowed, found)};
   };
   if (options.requests_per_probe < 0)
     return wrong("requestsPerProbe", static_cast<double>(options.requests_per_probe),

@@ -29,7 +29,7 @@ std::string Shift::text() const { return fmt::format("{} went from {:.4g} to {:.
 
 Result<WorkloadShift> WorkloadShift::make(const WorkloadFigures& planned, double now_s, const ShiftOptions& options) {
   const auto wrong = [](const char* field, double found, const char* allowed) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("shift.{0}: must be {2} (got {1})", field, found, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("shift.{}: must be {} (got {})", field, allowed, found)};
   };
   if (!above_zero(options.window_s)) return wrong("window", options.window_s, "a time above 0");
   if (!not_negative(options.rest_s)) return wrong("rest", options.rest_s, "a time of at least 0");

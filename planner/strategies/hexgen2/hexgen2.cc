@@ -91,7 +91,7 @@ Result<Scheduled> exhaust(const GpuCluster& cluster, const InferenceTask& task, 
                           const Hexgen2Options& options) {
   if (cluster.gpus() > kMaxExhaustive) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("exhaustive search: must have at most {1} GPUs (got {0})", cluster.gpus(), kMaxExhaustive)};
+                 fmt::format("exhaustive search: must have at most {} GPUs (got {})", kMaxExhaustive, cluster.gpus())};
   }
   Scheduled scheduled;
   scheduled.table = std::make_unique<StrategyTable>(cluster, task);
@@ -137,7 +137,7 @@ Result<Scheduled> hexgen2_schedule(const GpuCluster& cluster, const InferenceTas
   const int gpus = cluster.gpus();
   if (gpus < 2) return wrong(fmt::format("cluster: must have at least 2 GPUs, one per phase (got {})", gpus));
   if (options.groups != 0 && (options.groups < 2 || options.groups > gpus)) {
-    return wrong(fmt::format("groups: must be from 2 to {1}, or 0 to compute it from memory (got {0})", options.groups, gpus));
+    return wrong(fmt::format("groups: must be from 2 to {}, or 0 to compute it from memory (got {})", gpus, options.groups));
   }
   if (options.chains < 1) return wrong(fmt::format("chains: must be at least 1 (got {})", options.chains));
   if (options.rounds < 0) return wrong(fmt::format("rounds: must be at least 0 (got {})", options.rounds));

@@ -124,8 +124,7 @@ class Enumeration {
 Result<Exhausted> exhaustive_placement(StrategyTable& table, int groups, const StopCheck& stop) {
   const int gpus = table.cluster().gpus();
   if (groups < 2 || groups > gpus || groups > 20) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("groups: must be from 2 to {1} (got {0})", groups, std::min(gpus, 20))};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("groups: must be from 2 to {} (got {})", std::min(gpus, 20), groups)};
   }
   Enumeration enumeration(table, groups, stop);
   if (!enumeration.run()) return Error{ErrorCode::kCancelled, "stopped before every placement was tried"};

@@ -37,8 +37,8 @@ Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times
       ++batch;
     }
     if (batch == 0) {
-      return wrong(fmt::format("request {0}: must have at most {3:.0f} tokens, which the cache holds (got {1} in and {2} out)",
-                               begin, requests[begin].first, requests[begin].second, std::max(0.0, kv_tokens)));
+      return wrong(fmt::format("request {}: must have at most {:.0f} tokens, which the cache holds (got {} in and {} out)",
+                               begin, std::max(0.0, kv_tokens), requests[begin].first, requests[begin].second));
     }
     made.total_s += times.prefill_time_s(batch, longest_input) + times.decode_time_s(batch, longest_input, longest_output);
     made.largest_batch = std::max(made.largest_batch, batch);

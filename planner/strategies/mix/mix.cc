@@ -21,8 +21,8 @@ Result<void> validate(const MixModel& model, std::size_t accelerators) {
     const MixKind& kind = model.kinds[k];
     const std::string where = fmt::format("{}: kind {} ({})", model.name, k, kind.name);
     if (kind.accelerator < 0 || static_cast<std::size_t>(kind.accelerator) >= accelerators) {
-      return wrong(fmt::format("{0}: accelerator: must be from 0 to {2} (got {1})", where, kind.accelerator,
-                               static_cast<long>(accelerators) - 1));
+      return wrong(fmt::format("{}: accelerator: must be from 0 to {} (got {})", where, static_cast<long>(accelerators) - 1,
+                               kind.accelerator));
     }
     if (kind.gpus < 1) return wrong(fmt::format("{}: gpus: must be at least 1 (got {})", where, kind.gpus));
     if (!(kind.price_per_hour >= 0) || !std::isfinite(kind.price_per_hour)) {
@@ -36,8 +36,8 @@ Result<void> validate(const MixModel& model, std::size_t accelerators) {
       return wrong(fmt::format("{}: requests per second: must be at least 0 (got {})", where, bucket.requests_per_s));
     }
     if (bucket.load_s.size() != model.kinds.size()) {
-      return wrong(fmt::format("{0}: loads: must be one for each of {2} kinds (got {1})", where, bucket.load_s.size(),
-                               model.kinds.size()));
+      return wrong(
+          fmt::format("{}: loads: must be one for each of {} kinds (got {})", where, model.kinds.size(), bucket.load_s.size()));
     }
     for (const double load : bucket.load_s) {
       if (!(load > 0)) return wrong(fmt::format("{}: load: must be above 0 (got {})", where, load));

@@ -98,8 +98,8 @@ Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const
   WINDLASS_RETURN_IF_ERROR(validate(problem));
   for (const int machine : options.machines) {
     if (machine >= 0 && machine < static_cast<int>(problem.kinds.size())) continue;
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{0}: machines: must be kinds from 0 to {2} (got {1})", problem.name,
-                                                          machine, problem.kinds.size() - 1)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: machines: must be kinds from 0 to {} (got {})", problem.name,
+                                                          problem.kinds.size() - 1, machine)};
   }
   if (options.search.seeds < 1) {
     return Error{ErrorCode::kInvalidArgument,

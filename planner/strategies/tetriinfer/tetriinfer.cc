@@ -47,8 +47,7 @@ std::vector<TetriInferKnobs> neighbours(const TetriInferKnobs& knobs) {
 
 Result<void> validate_options(const Problem& problem, const TetriInferOptions& options) {
   const auto wrong = [&](const char* field, const auto& found, const std::string& allowed) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{0}: {1}: must be {3} (got {2})", problem.name, field, found, allowed)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: {}: must be {} (got {})", problem.name, field, allowed, found)};
   };
   for (const int kind : options.kinds) {
     if (kind >= 0 && kind < static_cast<int>(problem.kinds.size())) continue;

@@ -13,7 +13,7 @@ namespace windlass::search {
 namespace {
 
 Error wrong(const char* field, const std::string& found, const char* allowed) {
-  return Error{ErrorCode::kInvalidArgument, fmt::format("vidur: {0}: must be {2} (got {1})", field, found, allowed)};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("vidur: {}: must be {} (got {})", field, allowed, found)};
 }
 
 }  // namespace

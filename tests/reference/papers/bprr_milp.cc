@@ -199,15 +199,15 @@ class BprrProgram {
 Result<RoutedPlacement> optimal_placement_and_routes(const Instance& instance, const OfflineDemand& demand, long max_nodes) {
   for (std::size_t client = 0; client < demand.rtt_s.size(); ++client) {
     if (demand.rtt_s[client].size() != instance.servers.size()) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("rtt_s of client {0}: must have {2} servers (got {1})", client,
-                                                            demand.rtt_s[client].size(), instance.servers.size())};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("rtt_s of client {}: must have {} servers (got {})", client,
+                                                            instance.servers.size(), demand.rtt_s[client].size())};
     }
   }
   for (std::size_t r = 0; r < demand.request_clients.size(); ++r) {
     const int client = demand.request_clients[r];
     if (client < 0 || client >= static_cast<long>(demand.rtt_s.size())) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("client of request {0}: must be 0 to {2} (got {1})", r, client,
-                                                            static_cast<long>(demand.rtt_s.size()) - 1)};
+      return Error{ErrorCode::kInvalidArgument, fmt::format("client of request {}: must be 0 to {} (got {})", r,
+                                                            static_cast<long>(demand.rtt_s.size()) - 1, client)};
     }
   }
   const BprrProgram program(instance, demand);
