@@ -8,28 +8,25 @@
 #include <spdlog/spdlog.h>
 
 #include "metrics/host/clock.h"
-#include "planner/whatif/split_advice.h"
+#include "planner/whatif/offer_search.h"
 
 namespace windlass::controller {
-namespace {
-
-// Limit of simulated iterations per strategy: at most about ten seconds of one core, and the same answer on any machine.
-constexpr std::int64_t kMaxIterations = 20'000'000;
-
-}  // namespace
-
-bool answer_split(SplitQuestions& questions, const SideThread::Stop& stop) {
+bool answer_offers(OfferQuestions& questions, const SideThread::Stop& stop) {
   const auto question = questions.next();
   if (!question) return false;
   search::Effort effort;
   effort.stop = stop;
-  effort.max_iterations = kMaxIterations;
-  const auto advice = search::split_advice(question->service, question->classes, effort);
-  if (!advice.ok()) return true;  // shutting down
+  const auto offers = search::search_offers(*question, effort);
+  if (!offers.ok()) return true;  // shutting down
   const planner::ServiceId& id = question->service.id;
-  spdlog::info("{}/{}: split phases: {}", id.name_space, id.name,
-               advice->holds ? advice->strategy + " (" + advice->why + ")" : advice->why);
-  questions.answer(*question, *advice);
+  if (offers->confirmed.empty()) {
+    spdlog::info("{}/{}: {}", id.name_space, id.name, offers->why);
+  } else {
+    const planner::Offer& best = offers->confirmed.front();
+    spdlog::info("{}/{}: {} offers {} for {:.4g} per hour at {:.4g} requests/s", id.name_space, id.name, best.strategy,
+                 describe(best), best.cost_per_hour, best.requests_per_s);
+  }
+  questions.answer(*question, *offers);
   return true;
 }
 

@@ -396,7 +396,7 @@ Result<void> run(const AppOptions& options, Waker& waker) {
 
   GatewayTransport scraper(publisher, {secrets.token, secrets.gateway_ca, options.gateway_server_name});
   ControllerOptions controller_options = options_of_controller(options);
-  SplitQuestions splits;
+  OfferQuestions offers;
   ProbeQuestions probes;
   kube::CurlTransport to_workers(kube::CurlOptions{});
   // A finished piece of work wakes the loop.
@@ -404,12 +404,12 @@ Result<void> run(const AppOptions& options, Waker& waker) {
     if (any) waker.wake();
     return any;
   };
-  SideThread split_thread([&](const SideThread::Stop& stop) { return done(answer_split(splits, stop)); });
+  SideThread search_thread([&](const SideThread::Stop& stop) { return done(answer_offers(offers, stop)); });
   SideThread probe_thread([&](const SideThread::Stop& stop) { return done(answer_probe(probes, to_workers, stop)); });
-  controller_options.splits = &splits;
+  controller_options.offers = &offers;
   controller_options.probes = &probes;
   controller_options.on_question = [&] {
-    split_thread.wake();
+    search_thread.wake();
     probe_thread.wake();
   };
   Controller controller(parts->store(), parts->runtime(), parts->leadership(), scraper, publisher, bundle, controller_options);

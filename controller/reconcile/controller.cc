@@ -110,9 +110,9 @@ Observation Controller::look(Instant now) {
   Observation observation =
       observe(store_, runtime_, std::move(workers), *signals_, state_, now, now.monotonic_s + *plan_clock_offset_s_);
   calibrate(observation, now);
-  const bool new_splits = options_.splits != nullptr && options_.splits->advise(observation.snapshot);
+  const bool new_offers = options_.offers != nullptr && options_.offers->attach(observation.snapshot);
   const bool new_probes = options_.probes != nullptr && options_.probes->waits();
-  if ((new_splits || new_probes) && options_.on_question) options_.on_question();
+  if ((new_offers || new_probes) && options_.on_question) options_.on_question();
   timed("observe");
   return observation;
 }

@@ -19,7 +19,7 @@
 #include "controller/reconcile/probe_questions.h"
 #include "controller/reconcile/routing_publisher.h"
 #include "controller/reconcile/signals.h"
-#include "controller/reconcile/split_questions.h"
+#include "controller/reconcile/offer_questions.h"
 #include "controller/reconcile/state.h"
 #include "controller/runtime/worker_runtime.h"
 #include "controller/store/object_store.h"
@@ -33,7 +33,7 @@ struct ControllerOptions {
   double scrape_period_s = 1;
   double load_status_period_s = 30;        // a status that differs only in its figures is written at most this often
   int max_queued = 1024;                   // requests that may wait at one gateway for one model
-  SplitQuestions* splits = nullptr;        // borrowed; null: services that want split phases keep waiting for advice
+  OfferQuestions* offers = nullptr;        // borrowed; null: closed forms decide alone
   ProbeQuestions* probes = nullptr;        // borrowed; null: workers are not probed
   std::function<void()> on_question = {};  // called when either has a new question
   std::function<double()> stopwatch = {};  // monotonic seconds; used to time and limit the parts of a step; empty: neither

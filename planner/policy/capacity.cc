@@ -36,6 +36,11 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
   return capacities;
 }
 
+int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
+  const ClassCapacity& capacity = capacities.at(accelerator);
+  return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
+}
+
 int live_gpus(const Service& service, const std::string& accelerator) {
   int gpus = 0;
   for (const Worker& worker : service.workers) {

@@ -23,6 +23,8 @@ using CapacityByClass = std::map<std::string, ClassCapacity>;
 
 // GPUs of a class held by `service`'s workers, without draining ones.
 [[nodiscard]] int live_gpus(const Service& service, const std::string& accelerator);
+// GPUs available to this service: the class's total minus what other services' workers hold.
+[[nodiscard]] int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator);
 
 [[nodiscard]] const AcceleratorState* find_accelerator(const Snapshot& snapshot, const std::string& name);
 

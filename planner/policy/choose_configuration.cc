@@ -2,121 +2,116 @@
 #include "planner/policy/choose_configuration.h"
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "planner/policy/costly_change.h"
+#include "planner/policy/choose_offer.h"
 #include "planner/policy/split.h"
 #include "planner/policy/trouble.h"
-#include "planner/policy/tuning.h"
 
 namespace windlass::planner {
 namespace {
 
-bool runs_nothing(const Service& service) { return std::none_of(service.workers.begin(), service.workers.end(), holds_gpus); }
-
-// Why the running kind stays although the other meets the objective too; an empty code means it does not stay.
-Reason objection_to_other(const ConfigurationInput& given, bool split, const ConfigurationChoice& running,
-                          const ConfigurationChoice& other) {
-  const SplitAdvice& advice = *given.service->split;
-  const bool nothing_runs = runs_nothing(*given.service);
-  const double never = std::numeric_limits<double>::infinity();
-  const double whole_cost = advice.whole_cost_per_hour.value_or(never);
-  const double running_cost = split ? advice.cost_per_hour : whole_cost;
-  const double other_cost = split ? whole_cost : advice.cost_per_hour;
-  const char* const name = split ? "split phases" : "whole workers";
-  const char* const other_name = split ? "whole workers" : "split phases";
-  const double share = nothing_runs ? 1 : kSwitchCostShare;
-  if (!(other_cost < share * running_cost)) {
-    const auto said = [&](double cost) {
-      return cost < never ? fmt::format("{:.4g} per hour", cost) : "infinite (no plan meets the objective)";
-    };
-    return Reason{"NotChosen",
-                  fmt::format("{} not chosen: the simulated cost is {}, against {} for {}; it must be below {:.0f} % of that",
-                              other_name, said(other_cost), said(running_cost), name, share * 100),
-                  {{"costPerHour", figure(advice.cost_per_hour)}, {"wholeCostPerHour", figure(whole_cost)}}};
-  }
-  if (!nothing_runs && !given.signals_complete) {
-    return Reason{"HeldOnMissingSignals",
-                  fmt::format("no change to {} while the arrival rate or queue length is missing or stale", other_name),
-                  {}};
-  }
-  if (!nothing_runs && running_cost < never) {
-    CostlyChange change{fmt::format("from {} to {}", name, other_name),
-                        running_cost,
-                        other_cost,
-                        running.chosen->times.service_s,
-                        {first_of(*other.chosen)}};
-    if (other.prefill) change.first.push_back(first_of(other.prefill->configuration));
-    return objection_to_change(given, change);
-  }
-  return {};
+ConfigurationChoice refuse(Truth status, const char* code, std::string message) {
+  ConfigurationChoice choice;
+  choice.feasible = Hint{status, code, message};
+  choice.reasons.push_back(Reason{code, std::move(message), {}});
+  return choice;
 }
 
-// Strategy Auto: whole workers, or split phases if the strategies find them clearly cheaper. The running kind stays unless the
-// other one is worth a change, as among classes.
-ConfigurationChoice choose_either(const ConfigurationInput& given) {
+// The offer that runs by the last plan, if the spec still allows it.
+const Offer* running_offer(const ConfigurationInput& given, bool whole, bool split) {
+  const std::optional<Offer>& offer = given.memory->offer;
+  if (!offer || offer->pools.empty() || !(offer->split() ? split : whole)) return nullptr;
+  const bool allowed = std::all_of(offer->pools.begin(), offer->pools.end(), [&](const OfferedPool& pool) {
+    return may_use(*given.service, pool.spec.accelerator);
+  });
+  return allowed ? &*offer : nullptr;
+}
+
+// Split phases without a confirmed offer: closed forms start a new service; a running one waits for the search.
+ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool nothing_runs) {
+  const std::optional<Offers>& offers = given.service->offers;
+  if (offers && offers->complete) return refuse(Truth::kFalse, "NoSplitHolds", offers->why);
+  if (nothing_runs) {
+    if (const auto closed = split_by_closed_forms(given)) return choice_of(given, *closed);
+  }
+  return refuse(Truth::kUnknown, "StrategySearching",
+                "still searching for a way to split the phases; workers are left unchanged");
+}
+
+// Adds what each strategy answered.
+void explain_answers(const Service& service, ConfigurationChoice& choice) {
+  if (!service.offers) return;
+  for (const StrategyAnswer& answer : service.offers->answers) {
+    std::string message = answer.deployment.empty()
+                              ? fmt::format("{}: {}", answer.strategy, answer.outcome)
+                              : fmt::format("{}: {} for {:.4g} per hour: {}", answer.strategy, answer.deployment,
+                                            answer.cost_per_hour, answer.outcome);
+    choice.reasons.push_back(Reason{"StrategyAnswer", std::move(message), {{"strategy", answer.strategy}}});
+  }
+}
+
+// `whole`, `split`: which kinds of deployments the service may run.
+ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, bool split) {
   const Service& service = *given.service;
-  if (!service.may_split) return choose_whole(given);
-  const bool split = runs_split(service, *given.memory);
-  if (!service.split) return split ? choose_split(given) : choose_whole(given);
-  const SplitAdvice& advice = *service.split;
-  const bool may_change = runs_nothing(service) || given.signals_complete;
-  // If split phases no longer meet the objective, nothing is chosen and the workers stay.
-  if (!advice.holds) return split && !may_change ? choose_split(given) : choose_whole(given);
-
-  ConfigurationChoice whole = choose_whole(given);
-  ConfigurationChoice parts = choose_split(given);
-  const auto holds = [](const ConfigurationChoice& choice) { return choice.chosen && choice.feasible.status == Truth::kTrue; };
-  // If whole workers meet the objective, start splitting only with room for a pair in its proportion; keep a running split with
-  // room for any pair.
-  if (parts.chosen && holds(whole)) {
-    const int prompt_workers = split ? 1 : parts.prefill->workers(1);
-    Reason objection = objection_to_pair(service, *parts.chosen, *parts.prefill, prompt_workers);
-    if (!objection.code.empty()) {
-      parts = {};
-      parts.feasible = Hint{Truth::kFalse, objection.code, objection.message};
-      parts.reasons.push_back(std::move(objection));
+  const auto& most = service.scaling.max_workers;
+  if (!whole && most && *most < 2) {
+    return refuse(Truth::kFalse, "MaxWorkers",
+                  fmt::format("scaling.maxWorkers: must be at least 2 for split phases, one prefill and one decode worker "
+                              "(got {})",
+                              *most));
+  }
+  const bool nothing_runs = std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
+  std::vector<Reason> rejected;
+  const std::optional<Offer> best = cheapest_offer(given, whole, split, rejected);
+  const Offer* running = nothing_runs ? nullptr : running_offer(given, whole, split);
+  ConfigurationChoice choice;
+  if (!best) {
+    const bool none_holds = service.offers && service.offers->complete && service.offers->confirmed.empty();
+    if (running != nullptr && !none_holds) {
+      choice = choice_of(given, *running);
+    } else if (whole && (none_holds || nothing_runs || !runs_split(service, *given.memory))) {
+      choice = choose_whole(given);
+    } else {
+      choice = split_without_offer(given, nothing_runs);
     }
+  } else if (nothing_runs) {
+    choice = choice_of(given, *best);
+  } else if (running != nullptr) {
+    choice = current_or_offer(given, choice_of(given, *running), *best);
+  } else if (whole && !runs_split(service, *given.memory)) {
+    choice = current_or_offer(given, choose_whole(given), *best);
+  } else {
+    choice = choice_of(given, *best);
   }
-  ConfigurationChoice& running = split ? parts : whole;
-  ConfigurationChoice& other = split ? whole : parts;
-  // The running kind cannot be read, or misses the objective: change only if the other is feasible.
-  if (!running.chosen) {
-    return std::move(running.feasible.status == Truth::kFalse && holds(other) && may_change ? other : running);
+  if (choice.offer && choice.sides.empty() && service.scaling.strategy == Family::kAuto) {
+    choice.others = other_classes(given, choice.chosen->pool.spec.accelerator);
   }
-  if (!other.chosen) return std::move(running);
-
-  Reason objection = objection_to_other(given, split, running, other);
-  if (objection.code.empty()) return std::move(other);
-  running.reasons.push_back(std::move(objection));
-  return std::move(running);
+  choice.reasons.insert(choice.reasons.end(), std::make_move_iterator(rejected.begin()), std::make_move_iterator(rejected.end()));
+  explain_answers(service, choice);
+  return choice;
 }
 
 }  // namespace
 
 ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
   const Service& service = *given.service;
-  const auto refuse = [](Hint feasible) {
-    ConfigurationChoice choice;
-    choice.reasons.push_back(Reason{feasible.reason, feasible.message, {}});
-    choice.feasible = std::move(feasible);
-    return choice;
-  };
   if (!service.shape) {
-    return refuse({Truth::kUnknown, "ModelShapeUnknown",
-                   service.shape_unknown_reason.empty() ? "the model's shape is unknown" : service.shape_unknown_reason});
+    return refuse(Truth::kUnknown, "ModelShapeUnknown",
+                  service.shape_unknown_reason.empty() ? "the model's shape is unknown" : service.shape_unknown_reason);
   }
   switch (service.scaling.strategy) {
-    case Family::kAuto: return choose_either(given);
-    case Family::kReplicated: return choose_whole(given);
-    case Family::kDisaggregated: return choose_split(given);
+    case Family::kAuto: return choose_kind(given, true, service.may_split);
+    case Family::kReplicated: return choose_kind(given, true, false);
+    case Family::kDisaggregated: return choose_kind(given, false, true);
     case Family::kChained: break;
   }
-  return refuse(
-      {Truth::kFalse, "StrategyNotAvailable", "scaling.strategy: must be Auto, Replicated or Disaggregated (got Chained)"});
+  return refuse(Truth::kFalse, "StrategyNotAvailable",
+                "scaling.strategy: must be Auto, Replicated or Disaggregated (got Chained)");
 }
 
 }  // namespace windlass::planner

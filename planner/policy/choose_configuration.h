@@ -2,8 +2,9 @@
 // load never restarts a worker. The choice is sticky: the running configuration stays unless it misses the objective, or
 // another costs clearly less and pays for the change.
 //
-// A class without room for one worker is skipped if another has room. A service runs on two classes only during a change.
-// choose_whole.cc chooses whole workers, split.cc split phases; Auto compares the two.
+// Closed forms (choose_whole.cc, split.cc) start a new service. Offers that the simulator confirmed (choose_offer.h) replace
+// them: at once where the same workers run, otherwise if the change pays back. A class without room for one worker is skipped
+// if another has room.
 #pragma once
 
 #include "planner/policy/configuration.h"
@@ -18,7 +19,10 @@ namespace windlass::planner {
 // missing (HeldOnMissingSignals), because then nobody can tell whether the new workers handle the load.
 [[nodiscard]] ConfigurationChoice choose_configuration(const ConfigurationInput& input);
 
-// Chooses workers that each process whole requests.
+// Chooses workers that each process whole requests, by closed forms.
 [[nodiscard]] ConfigurationChoice choose_whole(const ConfigurationInput& input);
+
+// The best configuration of every class but this one, by closed forms, cheapest per request first.
+[[nodiscard]] std::vector<Configuration> other_classes(const ConfigurationInput& input, const std::string& accelerator);
 
 }  // namespace windlass::planner

@@ -20,12 +20,6 @@
 namespace windlass::planner {
 namespace {
 
-// GPUs available to this service: the class's total minus what other services' workers hold.
-int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
-  const ClassCapacity& capacity = capacities.at(accelerator);
-  return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
-}
-
 // Accelerator and GPUs of the whole workers that run: the last choice if any of its workers exist, otherwise those of most
 // workers.
 std::optional<WorkerSpec> running_configuration(const Service& service, const PolicyMemory& memory) {
@@ -117,25 +111,23 @@ std::optional<Candidate> keep_running(const ConfigurationInput& given, const Ask
 }
 
 Configuration configuration_of(const ConfigurationInput& given, const Asked& asked, const WorkerConfig& config) {
-  const Service& service = *given.service;
-  const int context = service.max_context_tokens > 0 ? service.max_context_tokens : service.shape->max_context_tokens;
-  const int may_run = batch_in_memory(config.kv_capacity_tokens, asked.input.lengths, service.reserves_context ? context : 0);
+  const int may_run = max_concurrency_of(*given.service, config.kv_capacity_tokens);
   Configuration made = make_configuration(given, find_accelerator(*given.snapshot, config.spec.accelerator)->spec,
                                           config.spec.gpus(), may_run, pool_name(config.spec));
   made.max_gpus = asked.max_gpus.at(config.spec.accelerator);
   return made;
 }
 
-// The best configuration of every other class, cheapest per request first.
-std::vector<Configuration> other_classes(const ConfigurationInput& given, const Asked& asked, const ReplicatedResult& result,
-                                         const Candidate& winner) {
+// The best configuration of every class but this one, cheapest per request first.
+std::vector<Configuration> other_classes_of(const ConfigurationInput& given, const Asked& asked, const ReplicatedResult& result,
+                                            const std::string& accelerator) {
   std::vector<Configuration> others;
   for (const Candidate& candidate : result.candidates) {
     const WorkerConfig& config = candidate.config;
     const bool listed = std::any_of(others.begin(), others.end(), [&](const Configuration& other) {
       return other.pool.spec.accelerator == config.spec.accelerator;
     });
-    if (config.spec.accelerator == winner.config.spec.accelerator || listed) continue;
+    if (config.spec.accelerator == accelerator || listed) continue;
     others.push_back(configuration_of(given, asked, config));
   }
   const auto price_per_request = [](const Configuration& of) { return of.price_per_hour / requests_per_s(of); };
@@ -184,6 +176,12 @@ void explain_winner(const WorkerConfig& config, ConfigurationChoice& choice) {
 
 }  // namespace
 
+std::vector<Configuration> other_classes(const ConfigurationInput& given, const std::string& accelerator) {
+  ConfigurationChoice unread;  // a class that cannot be read is explained elsewhere
+  const Asked asked = ask(given, unread);
+  return other_classes_of(given, asked, place_replicated(asked.input), accelerator);
+}
+
 ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   const Service& service = *given.service;
   const Snapshot& snapshot = *given.snapshot;
@@ -210,7 +208,7 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   }
 
   choice.chosen = configuration_of(given, asked, winner.config);
-  if (service.scaling.strategy == Family::kAuto) choice.others = other_classes(given, asked, result, winner);
+  if (service.scaling.strategy == Family::kAuto) choice.others = other_classes_of(given, asked, result, winner.config.spec.accelerator);
   if (!infeasible) explain_winner(winner.config, choice);
   explain_belief(service, find_accelerator(snapshot, winner.config.spec.accelerator)->spec, *choice.chosen, given.believed,
                  choice);

@@ -168,7 +168,19 @@ std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapsho
 
 double requests_per_s(const Configuration& configuration) {
   const double full = configuration.pool.each.slots * configuration.pool.each.service_rate_per_s;
-  return configuration.rate_within_tpot_per_s > 0 ? std::min(full, configuration.rate_within_tpot_per_s) : full;
+  const double closed =
+      configuration.rate_within_tpot_per_s > 0 ? std::min(full, configuration.rate_within_tpot_per_s) : full;
+  return closed * configuration.capacity_ratio;
+}
+
+double effective_service_s(const Configuration& configuration) {
+  return configuration.times.service_s * configuration.load_share / configuration.capacity_ratio;
+}
+
+int max_concurrency_of(const Service& service, double kv_capacity_tokens) {
+  const int context = service.max_context_tokens > 0 ? service.max_context_tokens : service.shape->max_context_tokens;
+  return batch_in_memory(kv_capacity_tokens, Lengths{service.workload.input_tokens, service.workload.output_tokens},
+                         service.reserves_context ? context : 0);
 }
 
 std::string figure(double value) { return fmt::format("{:.6g}", value); }

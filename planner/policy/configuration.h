@@ -27,24 +27,40 @@ struct Configuration {
   // was measured.
   std::optional<double> uncertainty = {};
   bool keeps_objective = true;  // a request running alone meets it, for the lengths believed now
+  double load_share = 1;        // of the requests of its role, if several pools share them
+  double capacity_ratio = 1;    // OfferedPool::capacity_ratio; 1: closed forms alone
 };
 
 // Requests per second of one worker with all slots taken, while the percentile keeps timePerOutputToken where that rate is
-// known.
+// known; times what the simulator found.
 [[nodiscard]] double requests_per_s(const Configuration& configuration);
 
-// The prefill workers of a service with split phases. If a whole unit (one decode worker and its prefill workers) does not fit,
-// one decode worker still runs with the prefill workers that fit; it computes the other prompts itself.
-struct PrefillSide {
-  Configuration configuration;
-  double share = 1;  // prefill workers per decode worker
+// Seconds that one of the service's requests takes of a slot, as the simulator found, if the pool serves a share of them.
+[[nodiscard]] double effective_service_s(const Configuration& configuration);
 
-  // Prefill workers for this many decode workers; then both kinds together.
-  [[nodiscard]] int workers(int answering) const;
-  [[nodiscard]] int total(int answering) const { return answering + workers(answering); }
-  // The most decode workers if `total_workers` are allowed, at least one if any are; and the fewest for a minimum total.
-  [[nodiscard]] int answering_within(int total_workers) const;
-  [[nodiscard]] int answering_from(int total_workers) const;
+// A pool next to the chosen one, in proportion to it: prefill workers next to decode workers, or a second kind in a mix.
+struct SidePool {
+  Configuration configuration;
+  double share = 1;  // workers per worker of the chosen pool
+
+  // Its workers for this many of the chosen pool.
+  [[nodiscard]] int workers(int chosen) const;
+  [[nodiscard]] bool is_prefill() const { return configuration.pool.role == dispatch::Role::kPrefill; }
+};
+
+// All pools next to the chosen one. A unit is one chosen worker and its share of each side pool. If a whole unit does not fit,
+// one chosen worker still runs with the side workers that fit; a decode worker then computes the other prompts itself.
+struct SidePools {
+  std::vector<SidePool> pools;
+
+  [[nodiscard]] bool empty() const { return pools.empty(); }
+  [[nodiscard]] bool split() const;  // whether there are prefill workers
+  // Of each pool for this many chosen workers; and of all pools together with the chosen one.
+  [[nodiscard]] std::vector<int> workers(int chosen) const;
+  [[nodiscard]] int total(int chosen) const;
+  // The most chosen workers if `total_workers` are allowed, at least one if any are; and the fewest for a minimum total.
+  [[nodiscard]] int chosen_within(int total_workers) const;
+  [[nodiscard]] int chosen_from(int total_workers) const;
 };
 
 // A configuration that was compared. It has no slots if it misses the objective.
@@ -56,7 +72,8 @@ struct Weighed {
 
 struct ConfigurationChoice {
   std::optional<Configuration> chosen;  // the decode workers, if phases are split
-  std::optional<PrefillSide> prefill;   // only if phases are split
+  SidePools sides;
+  std::optional<Offer> offer;  // that was taken; none: closed forms
   // Strategy Auto: the best feasible configuration of every other allowed class, cheapest per request first. Workers go there
   // while the chosen class is short of GPUs.
   std::vector<Configuration> others;
@@ -79,6 +96,8 @@ struct ConfigurationInput {
 // Workers of one kind, with times and slots for the lengths believed now. `batch`: the most requests one may run at once.
 [[nodiscard]] Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus,
                                                int batch, std::string pool, dispatch::Role role = dispatch::Role::kUnified);
+// The most requests that whole workers with this KV cache may run at once. Depends on the spec only.
+[[nodiscard]] int max_concurrency_of(const Service& service, double kv_capacity_tokens);
 
 [[nodiscard]] Objective objective_of(const Service& service);
 

@@ -47,6 +47,46 @@ constexpr auto json_fields(JsonType<Reading>) {
   return json_object(field("value", &Reading::value), field("atS", &Reading::at_s), rare("bound", &Reading::bound));
 }
 
+constexpr auto json_values(JsonType<Batching>) { return kAllBatchings; }
+constexpr auto json_values(JsonType<Preemption>) { return kAllPreemptions; }
+constexpr auto json_values(JsonType<PromptOrder>) { return kAllPromptOrders; }
+constexpr auto json_values(JsonType<DecodeAdmission>) { return kAllDecodeAdmissions; }
+
+constexpr auto json_fields(JsonType<EngineSettings>) {
+  using T = EngineSettings;
+  return json_object(rare("batching", &T::batching), rare("maxSequences", &T::max_sequences, 1),
+                     rare("maxBatchTokens", &T::max_batch_tokens, 1), rare("blockTokens", &T::block_tokens, 1),
+                     rare("kvBlocks", &T::kv_blocks, 0), rare("admissionReserve", &T::admission_reserve),
+                     rare("preemption", &T::preemption), rare("hostBlocks", &T::host_blocks, 0),
+                     rare("prefixCaching", &T::prefix_caching), rare("promptOrder", &T::prompt_order),
+                     rare("promptOrderWindow", &T::prompt_order_window, 1), rare("admission", &T::admission),
+                     rare("padsChunks", &T::pads_chunks));
+}
+
+constexpr auto json_fields(JsonType<WorkerSpec>) {
+  using T = WorkerSpec;
+  return json_object(field("accelerator", &T::accelerator), field("gpusPerWorker", &T::tensor_parallel, 0),
+                     rare("pipelineStages", &T::pipeline_stages, 1), rare("engine", &T::engine),
+                     rare("powerShare", &T::power_share), rare("lengthPredictor", &T::length_predictor));
+}
+
+constexpr JsonLimit kPositive{[](double value) { return value > 0; }, "greater than 0"};
+
+constexpr auto json_fields(JsonType<OfferedPool>) {
+  using T = OfferedPool;
+  return json_object(field("role", &T::role), part(&T::spec), field("workers", &T::workers, 1),
+                     rare("loadShare", &T::load_share).within(kPositive), field("requestsPerS", &T::requests_per_s),
+                     rare("closedFormPerS", &T::closed_form_per_s), rare("capacityRatio", &T::capacity_ratio).within(kPositive),
+                     limit("requestsPerS", &T::requests_per_s, kPositive));
+}
+
+constexpr auto json_fields(JsonType<Offer>) {
+  using T = Offer;
+  return json_object(field("strategy", &T::strategy), field("pools", &T::pools), field("requestsPerS", &T::requests_per_s),
+                     field("capacityPerS", &T::capacity_per_s), field("attainment", &T::attainment),
+                     field("costPerHour", &T::cost_per_hour), rare("why", &T::why));
+}
+
 // A value that upgrades a text of an older version after the fields above it in the table have been read.
 template <class Change>
 [[nodiscard]] constexpr auto once_read(Change change) {

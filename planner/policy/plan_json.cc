@@ -24,11 +24,6 @@ constexpr auto json_fields(JsonType<Reason>) {
                      rare("pass", &T::pass));
 }
 
-// The policy's workers have no pipeline stages and use their engine's own settings.
-constexpr auto json_fields(JsonType<WorkerSpec>) {
-  return json_object(field("accelerator", &WorkerSpec::accelerator), field("gpusPerWorker", &WorkerSpec::tensor_parallel, 0));
-}
-
 constexpr auto json_fields(JsonType<Yield>) {
   using T = Yield;
   const auto write_packing = [](Json& json, const T& each) {

@@ -13,6 +13,7 @@
 #include "planner/base/bound.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/deployment/offer.h"
 #include "planner/deployment/pool_name.h"
 #include "planner/dispatch/routing_table.h"
 #include "planner/perf/iteration_estimate.h"
@@ -179,32 +180,6 @@ struct TransferToWorker {
   bool operator==(const TransferToWorker&) const = default;
 };
 
-// Workers of one phase, as a strategy recommends them.
-struct PhaseAdvice {
-  std::string accelerator;
-  int gpus_per_worker = 0;
-  double requests_per_s = 0;  // per worker, meeting the objective at the spec's assumed lengths
-  // Result of phase_rate_per_s() for those lengths and the times the strategy was run with; absent: the data sheet's times.
-  std::optional<double> closed_form_per_s = {};
-
-  bool operator==(const PhaseAdvice&) const = default;
-};
-
-// A strategy's recommendation for split phases (scaling.strategy Disaggregated, or Auto where splitting may pay). Strategies
-// simulate, which takes too long for every plan. They run in the background (controller/reconcile/split_questions.h), and their
-// answer is data.
-struct SplitAdvice {
-  std::string strategy;  // the strategy that answered, for example "distserve"
-  bool holds = false;    // meets the objective at the assumed workload; otherwise only `why` is valid
-  PhaseAdvice prefill, decode;
-  std::string why;  // explanation for people
-  // Costs simulated for the same load: of this plan; and, for strategy Auto, of the cheapest feasible plan of whole workers.
-  double cost_per_hour = 0;
-  std::optional<double> whole_cost_per_hour = {};  // none: no whole workers meet the objective, or the question was not asked
-
-  bool operator==(const SplitAdvice&) const = default;
-};
-
 // The cluster rejects new workers of this service (a ResourceQuota or an admission rule).
 struct CreationRefusal {
   std::string code;     // CamelCase
@@ -271,6 +246,7 @@ struct PolicyMemory {
   std::optional<Shortfall> shortfall;   // the most recent one
   std::vector<PoolSlots> slots;         // by pool
   std::optional<double> prefill_share;  // prefill workers per decode worker, if phases are split
+  std::optional<Offer> offer;           // that the service runs; none: workers that closed forms chose
   std::string configuration;            // chosen pool (the decode pool, if phases are split), and since when
   std::optional<double> configuration_since_s;
   // Arrivals: start of the current interval, the closed intervals of the last minute, and the forecasts.
@@ -308,7 +284,8 @@ struct Service {
   std::vector<TransferToWorker> transfers;  // one entry per accelerator and GPUs per worker; none: computed from the class's
                                             // links
   std::optional<CreationRefusal> refused;   // while it applies
-  std::optional<SplitAdvice> split;         // none: not asked, or not answered yet
+  std::optional<Offers> offers;             // none: not asked, or not answered yet
+  std::optional<double> searching_since_s;  // while the first answer is awaited
   PolicyMemory memory;
 
   bool operator==(const Service&) const = default;

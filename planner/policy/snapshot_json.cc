@@ -168,19 +168,16 @@ constexpr auto json_fields(JsonType<CreationRefusal>) {
   return json_object(field("code", &T::code), field("message", &T::message), field("untilS", &T::until_s));
 }
 
-constexpr auto json_fields(JsonType<PhaseAdvice>) {
-  using T = PhaseAdvice;
-  return json_object(field("accelerator", &T::accelerator), field("gpusPerWorker", &T::gpus_per_worker, 1),
-                     field("requestsPerS", &T::requests_per_s), field("closedFormPerS", &T::closed_form_per_s),
-                     limit("requestsPerS", &T::requests_per_s, kAboveZero));
+constexpr auto json_fields(JsonType<StrategyAnswer>) {
+  using T = StrategyAnswer;
+  return json_object(field("strategy", &T::strategy), field("deployment", &T::deployment),
+                     field("costPerHour", &T::cost_per_hour), field("outcome", &T::outcome));
 }
 
-constexpr auto json_fields(JsonType<SplitAdvice>) {
-  using T = SplitAdvice;
-  return json_object(field("strategy", &T::strategy), added("holds", &T::holds).or_null(),
-                     when(&T::holds, field("prefill", &T::prefill), field("decode", &T::decode),
-                          added("costPerHour", &T::cost_per_hour), field("wholeCostPerHour", &T::whole_cost_per_hour)),
-                     field("why", &T::why));
+constexpr auto json_fields(JsonType<Offers>) {
+  using T = Offers;
+  return json_object(field("requestsPerS", &T::requests_per_s), field("complete", &T::complete),
+                     field("confirmed", &T::confirmed), field("answers", &T::answers), rare("why", &T::why));
 }
 
 // ---- the snapshot
@@ -195,7 +192,8 @@ constexpr auto json_fields(JsonType<Service>) {
       field("workload", &T::workload), field("accelerators", &T::accelerators), field("scaling", &T::scaling),
       field("priority", &T::priority), field("lastDesired", &T::last_desired, 0), field("demand", &T::demand),
       field("workers", &T::workers), field("starts", &T::starts), rare("estimates", &T::estimates),
-      rare("transfers", &T::transfers), field("refused", &T::refused), field("split", &T::split), field("memory", &T::memory));
+      rare("transfers", &T::transfers), field("refused", &T::refused), field("offers", &T::offers),
+      field("searchingSinceS", &T::searching_since_s), field("memory", &T::memory));
 }
 
 constexpr auto json_fields(JsonType<Snapshot>) {

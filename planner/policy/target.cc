@@ -121,7 +121,7 @@ class Decision {
         configuration_(configuration),
         start_s_(start_time_s(service)),
         current_(current_workers(service)),
-        worker_rate_per_s_(configuration.pool.each.slots / configuration.times.service_s) {}
+        worker_rate_per_s_(configuration.pool.each.slots / effective_service_s(configuration)) {}
 
   Target decide() {
     const bool first_plan = !service_.last_desired && service_.workers.empty() && !service_.memory.history_since_s;
@@ -350,7 +350,8 @@ class Decision {
     if (view_.any_demand()) recommended = std::max(recommended, 1);
     // Busy workers are needed, whatever the arrival rate says: an optimistic model must not remove them.
     const double in_system = view_.in_workers + view_.queued;
-    const int occupied = to_int(std::ceil(in_system / (configuration_.pool.each.slots * kMaxUtilisation)));
+    const double in_pool = in_system * configuration_.load_share;
+    const int occupied = to_int(std::ceil(in_pool / (configuration_.pool.each.slots * kMaxUtilisation)));
     if (const int kept = std::min(occupied, current_); kept > recommended) {
       recommended = kept;
       say("Occupied", fmt::format("{:.0f} requests are running or waiting; {} workers are kept for them", in_system, kept),
@@ -541,8 +542,10 @@ int current_workers(const Service& service) {
                                         [](const Worker& w) { return w.state != WorkerState::kDraining; }));
 }
 
-int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s, double burstiness,
+int workers_for(const Service& service, const Configuration& configuration, double requests_per_s, double burstiness,
                 double tolerance) {
+  // What the simulator found makes a worker as fast as one that has fewer arrivals.
+  const double arrivals_per_s = requests_per_s * configuration.load_share / configuration.capacity_ratio;
   SizingInput sizing;
   sizing.arrival_rate_per_s = arrivals_per_s;
   sizing.service_time_s = configuration.times.service_s;
@@ -561,6 +564,16 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.each.slots * (1 + tolerance)) - 1e-9));
   return std::max({static_cast<int>(workers_needed(sizing, kMaxWorkers)), for_bursts,
                    workers_within_tpot(configuration, arrivals_per_s / (1 + tolerance))});
+}
+
+double capacity_of(const Service& service, const Configuration& configuration, int workers) {
+  constexpr int kSteps = 40;  // to the last digit that matters
+  double fits = 0, too_much = workers * configuration.pool.each.slots / effective_service_s(configuration);
+  for (int step = 0; step < kSteps; ++step) {
+    const double middle = (fits + too_much) / 2;
+    (workers_for(service, configuration, middle) <= workers ? fits : too_much) = middle;
+  }
+  return fits;
 }
 
 PolicyMemory advance_memory(const Service& service, double now_s) {

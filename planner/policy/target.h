@@ -30,9 +30,12 @@ struct Target {
 [[nodiscard]] int current_workers(const Service& service);
 
 // Workers needed for these arrivals, so that the wait meets the objective (Erlang C) and some slots stay free on average;
-// `tolerance` reduces both. `burstiness`: PolicyMemory::burstiness at this rate; more slots stay free for it.
-[[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double arrivals_per_s,
+// `tolerance` reduces both. `burstiness`: PolicyMemory::burstiness at this rate; more slots stay free for it. Counts the
+// configuration's share of the requests, and its capacity ratio.
+[[nodiscard]] int workers_for(const Service& service, const Configuration& configuration, double requests_per_s,
                               double burstiness = 1, double tolerance = 0);
+// The largest rate that needs at most this many workers. REQUIRES: workers >= 1.
+[[nodiscard]] double capacity_of(const Service& service, const Configuration& configuration, int workers);
 
 // How much of the service's own limits workers of an earlier configuration still use.
 struct Retiring {

@@ -32,9 +32,7 @@ std::optional<WhatIf> what_if(const Snapshot& snapshot, std::size_t index) {
   const auto wanted_at = [&](double other_per_s) {
     const int needed = workers_for(service, *choice.chosen, other_per_s, burstiness_at(memory, other_per_s));
     const int least = service.scaling.min_workers;
-    const int answering =
-        std::max({needed, other_per_s > 0 ? 1 : 0, choice.prefill ? choice.prefill->answering_from(least) : least});
-    return choice.prefill ? choice.prefill->total(answering) : answering;
+    return choice.sides.total(std::max({needed, other_per_s > 0 ? 1 : 0, choice.sides.chosen_from(least)}));
   };
 
   WhatIf out;

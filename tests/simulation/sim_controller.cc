@@ -33,7 +33,7 @@ SimController::~SimController() = default;
 void SimController::start() {
   // Objects that refer to others are destroyed first.
   core_.reset();
-  splits_ = std::make_shared<controller::SplitQuestions>();
+  offers_ = std::make_shared<controller::OfferQuestions>();
   publisher_.reset();
   metrics_.reset();
   registry_.reset();
@@ -78,28 +78,40 @@ void SimController::start() {
   publisher_ = std::make_unique<controller::RoutingPublisher>();
   controller::ControllerOptions options;
   options.stopwatch = [this] { return monotonic_s(); };
-  options.splits = splits_.get();
-  options.on_question = [this] { answer_split(); };
+  options.offers = offers_.get();
+  options.on_question = [this] { answer_offers(); };
   core_ =
       std::make_unique<controller::Controller>(*store_, *runtime_, *leadership_, *scraper_, *publisher_, *metrics_, options);
   next_step_s_ = timeline_.now_s();
 }
 
-// Stands in for the slow strategy search: prompts on the first class that exists, answers on the last one.
-void SimController::answer_split() {
-  timeline_.after(troubles_.uniform(0.2, 5), [this, splits = splits_] {
-    while (const auto question = splits->next()) {
-      planner::SplitAdvice advice{"canned", false, {}, {}, "no class has GPUs"};
+// Stands in for the slow search: split phases with prompts on the first class that exists and answers on the last one; or whole
+// workers on the first.
+void SimController::answer_offers() {
+  timeline_.after(troubles_.uniform(0.2, 5), [this, questions = offers_] {
+    while (const auto question = questions->next()) {
+      std::vector<std::string> classes;
       for (const planner::AllowedAccelerator& allowed : question->service.accelerators) {
         for (const planner::AcceleratorState& there : question->classes) {
-          if (there.spec.name != allowed.accelerator) continue;
-          if (!advice.holds) advice.prefill = {allowed.accelerator, 1, 6};
-          advice.decode = {allowed.accelerator, 1, 3};
-          advice.holds = true;
-          advice.why = "canned answer";
+          if (there.spec.name == allowed.accelerator) classes.push_back(allowed.accelerator);
         }
       }
-      splits->answer(*question, advice);
+      planner::Offers offers;
+      offers.requests_per_s = question->service.workload.requests_per_s;
+      offers.complete = true;
+      offers.why = "no class has GPUs";
+      const bool split = question->service.scaling.strategy == planner::Family::kDisaggregated;
+      if (!classes.empty()) {
+        planner::Offer offer{"canned", {}, offers.requests_per_s, 6, 1, 1};
+        if (split) {
+          offer.pools = {{{classes.back(), 1}, dispatch::Role::kDecode, 2, 1, 3},
+                         {{classes.front(), 1}, dispatch::Role::kPrefill, 1, 1, 6}};
+        } else {
+          offer.pools = {{{classes.front(), 1}, dispatch::Role::kUnified, 2, 1, 3, 0, 1.2}};
+        }
+        offers.confirmed.push_back(offer);
+      }
+      questions->answer(*question, offers);
     }
   });
 }

@@ -70,7 +70,7 @@ class SimController {
   struct Death {};  // thrown through a step: the process ends there
 
   void before_request(const kube::HttpRequest& request);
-  void answer_split();
+  void answer_offers();
 
   Timeline& timeline_;
   fakes::FakeApiServer& api_;
@@ -94,7 +94,7 @@ class SimController {
   std::unique_ptr<metrics::Registry> registry_;
   std::unique_ptr<metrics::ControllerMetrics> metrics_;
   std::unique_ptr<controller::RoutingPublisher> publisher_;
-  std::shared_ptr<controller::SplitQuestions> splits_;  // answers in progress outlive the process
+  std::shared_ptr<controller::OfferQuestions> offers_;  // answers in progress outlive the process
   std::unique_ptr<controller::Controller> core_;
 
   double started_s_ = 0;

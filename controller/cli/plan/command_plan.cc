@@ -12,12 +12,15 @@
 #include "controller/cli/console/commands.h"
 #include "controller/cli/console/object_files.h"
 #include "controller/cli/console/plan_text.h"
+#include "controller/cli/console/progress_line.h"
 #include "controller/cli/console/text_file.h"
+#include "controller/cli/console/thread_executor.h"
 #include "controller/cli/local/this_machine.h"
 #include "controller/cli/plan/strategy_plan.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "planner/strategies/strategies.h"
+#include "planner/whatif/offer_book.h"
 
 namespace windlass::cli {
 namespace {
@@ -65,13 +68,27 @@ struct PlanAnswer {
   int exit_code = kDone;
 };
 
-Result<PlanAnswer> plan_answer(const PlanOptions& options, std::ostream& notes) {
-  WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options, notes));
+Result<PlanAnswer> plan_answer(const PlanOptions& options, Console& console) {
+  WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options, console.err));
   if (options.rate_per_s >= 0) {
     for (auto& service : snapshot.services) {
       service.workload.requests_per_s = options.rate_per_s;
       service.demand.arrivals_per_s = planner::Reading{options.rate_per_s, snapshot.now_s};
     }
+  }
+  if (options.snapshot.empty()) {  // a recorded snapshot holds the offers of its time
+    ProgressLine line(console);
+    search::OfferBook book;
+    ThreadExecutor executor(options.by_strategy.jobs);
+    search::Effort effort;
+    effort.executor = &executor;
+    WINDLASS_RETURN_IF_ERROR(
+        search::attach_all_offers(book, snapshot, effort, [&](const search::OfferQuestion& question) {
+          line.tell([&](double elapsed_s) {
+            return fmt::format("{}/{}: the strategies are searching ({:.0f} s)", question.service.id.name_space,
+                               question.service.id.name, elapsed_s);
+          });
+        }));
   }
   const planner::Plan plan = planner::make_plan(snapshot);
   PlanAnswer answer;
@@ -137,7 +154,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
       context.exit_code = plan_by_strategy(asked, context.console);
       return;
     }
-    const auto answer = plan_answer(*options, context.console.err);
+    const auto answer = plan_answer(*options, context.console);
     if (!answer.ok()) {
       context.console.err << answer.error().message << "\n";
       context.exit_code = kFailed;

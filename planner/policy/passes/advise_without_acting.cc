@@ -15,10 +15,10 @@ void advise_without_acting(FleetDraft& fleet) {
     std::map<std::string, int> left = fleet.free_gpus;
     for (const Configuration& pool : draft.as_is) left[pool.pool.spec.accelerator] += gpus_of(pool);
     std::vector<Claim> own = {claim_of(draft, now_s)};
-    if (draft.prefill) own.push_back(prefill_claim_of(draft, now_s));
+    for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) own.push_back(side_claim_of(draft, i, now_s));
     const std::vector<int> would = arbitrate(own, left);
     draft.granted = would[0];
-    if (draft.prefill) draft.prefill_granted = would[1];
+    draft.sides_granted.assign(would.begin() + 1, would.end());
   }
 }
 

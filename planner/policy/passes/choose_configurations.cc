@@ -37,16 +37,18 @@ void choose(Draft& draft, const FleetDraft& fleet) {
                                  draft.view.lengths, draft.view.complete, draft.view.queued >= 1};
   ConfigurationChoice choice = choose_configuration(input);
   draft.chosen = std::move(choice.chosen);
-  draft.prefill = std::move(choice.prefill);
-  const bool split = draft.chosen ? draft.prefill.has_value()
+  draft.sides = std::move(choice.sides);
+  const bool split = draft.chosen ? draft.sides.split()
                                   : service.scaling.strategy == Family::kDisaggregated || runs_split(service, draft.memory);
   draft.plan.strategy = split ? Family::kDisaggregated : Family::kReplicated;
   const bool changes = draft.chosen && (draft.memory.configuration != draft.chosen->pool.name ||
-                                        draft.memory.prefill_share.has_value() != draft.prefill.has_value());
-  if (draft.prefill) {
-    draft.memory.prefill_share = draft.prefill->share;
-  } else if (draft.chosen) {
+                                        draft.memory.prefill_share.has_value() != draft.sides.split());
+  if (draft.chosen) {
     draft.memory.prefill_share.reset();
+    for (const SidePool& side : draft.sides.pools) {
+      if (side.is_prefill() && !draft.memory.prefill_share) draft.memory.prefill_share = side.share;
+    }
+    draft.memory.offer = std::move(choice.offer);
   }
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);

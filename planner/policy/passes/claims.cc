@@ -19,10 +19,10 @@ double missed_per_s(const Draft& draft, int workers) {
   const Configuration& chosen = *draft.chosen;
   const double demand_per_s = draft.target.demand_per_s + draft.view.queued / kBacklogDrainS;
   const auto slots = static_cast<std::int64_t>(workers) * chosen.pool.each.slots;
-  const double served_per_s =
-      std::min(demand_per_s, kBusiest * static_cast<double>(slots) / std::max(1e-9, chosen.times.service_s));
+  const double service_s = effective_service_s(chosen);
+  const double served_per_s = std::min(demand_per_s, kBusiest * static_cast<double>(slots) / std::max(1e-9, service_s));
   if (slots == 0 || served_per_s <= 0) return demand_per_s;
-  const MmcQueue queue{slots, served_per_s, chosen.times.service_s};
+  const MmcQueue queue{slots, served_per_s, service_s};
   const double budget_s = std::max(0.0, draft.service->slo.ttft_s - chosen.times.ttft_s);
   return demand_per_s - served_per_s + served_per_s * queue.wait_exceeds(budget_s);
 }
@@ -49,16 +49,16 @@ Claim claim_of(const Draft& draft, double now_s) {
                [&draft](int workers) { return missed_per_s(draft, workers); }};
 }
 
-Claim prefill_claim_of(const Draft& draft, double now_s) {
-  const PrefillSide& prefill = *draft.prefill;
-  const Pool& pool = prefill.configuration.pool;
-  const int wanted = draft.prefill_wanted;
+Claim side_claim_of(const Draft& draft, std::size_t index, double now_s) {
+  const SidePool& side = draft.sides.pools[index];
+  const Pool& pool = side.configuration.pool;
+  const int wanted = draft.sides_wanted[index];
   const int existing = count_existing(*draft.service, pool.id());
   return Claim{draft.service->priority, pool.spec.accelerator, pool.spec.gpus(),
-               // The part of minWorkers beyond the decode workers: the second worker of a pair has a floor too.
+               // The part of minWorkers beyond the chosen pool: the second worker of a pair has a floor too.
                std::clamp(draft.service->scaling.min_workers - draft.target.floor, 0, wanted), std::min(existing, wanted),
-               wanted, yields(draft, now_s), [&draft, &prefill](int workers) {
-                 return missed_per_s(draft, static_cast<int>(std::min(1e6, std::floor(workers / prefill.share + 1e-9))));
+               wanted, yields(draft, now_s), [&draft, &side](int workers) {
+                 return missed_per_s(draft, static_cast<int>(std::min(1e6, std::floor(workers / side.share + 1e-9))));
                }};
 }
 

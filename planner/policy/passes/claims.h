@@ -13,9 +13,9 @@ namespace windlass::planner {
 // For the chosen configuration.
 [[nodiscard]] Claim claim_of(const Draft& draft, double now_s);
 
-// For the prefill workers. Without one, decode workers compute its prompts too, so it costs as many missed requests as a
+// For a side pool. Without a prefill worker, decode workers compute its prompts too, so it costs as many missed requests as a
 // missing decode worker.
-[[nodiscard]] Claim prefill_claim_of(const Draft& draft, double now_s);
+[[nodiscard]] Claim side_claim_of(const Draft& draft, std::size_t index, double now_s);
 
 // A pool on a second class competes for its GPUs as a running pool.
 [[nodiscard]] Claim second_claim_of(const Draft& draft, const Configuration& pool, int wanted);

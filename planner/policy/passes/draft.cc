@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/policy/split.h"
+#include "planner/policy/side_pools.h"
 #include "planner/policy/trouble.h"
 
 namespace windlass::planner {
@@ -54,13 +54,14 @@ Retiring sum_retiring(const Draft& draft) {
 void set_target(Draft& draft, double now_s) {
   const Retiring retiring = sum_retiring(draft);
   const Service& service = *draft.service;
-  if (!draft.prefill) {
+  if (draft.sides.empty()) {
     draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring);
   } else {
-    const Service side = answering_side(service, *draft.prefill);
+    const Service side = chosen_side(service, draft.sides);
     draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
-    draft.prefill_wanted = limit_pair(service, *draft.chosen, *draft.prefill, retiring, draft.target);
+    draft.sides_wanted = limit_units(service, *draft.chosen, draft.sides, retiring, draft.target);
   }
+  draft.sides_granted.assign(draft.sides.pools.size(), 0);
   for (Reason& reason : draft.target.reasons) reason.pass = "Target";  // also if retiring pools make it run again
 }
 

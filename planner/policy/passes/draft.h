@@ -2,6 +2,7 @@
 // The passes of make_plan() (passes.h) fill them in order; each reads what earlier passes wrote.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,21 +24,20 @@ struct Draft {
   DemandView view;
   // Configuration:
   std::optional<Configuration> chosen;
-  std::optional<PrefillSide> prefill;  // prefill workers, next to the decode workers of `chosen`, which `target` and `granted`
-                                       // count
+  SidePools sides;  // pools next to `chosen`, whose workers `target` and `granted` count
   std::vector<Weighed> weighed;
   std::vector<Configuration> others;  // possible second classes, cheapest first
   std::vector<Configuration> as_is;   // running pools; pool.workers excludes draining workers
   // Target, and again Change if pools retire:
   Target target;
-  int prefill_wanted = 0;  // for target.allowed, within the service's own limits
+  std::vector<int> sides_wanted;  // of each side pool for target.allowed, within the service's own limits
   // Change, then SecondClass: pools of an earlier configuration that stay until the new one is ready, and workers on a second
   // class while the chosen class is full.
   std::vector<Configuration> retiring;
   // Arbitration:
   int granted = 0;
   int promised = 0;  // `granted` plus its part of the GPUs that are being drained
-  int prefill_granted = 0;
+  std::vector<int> sides_granted;  // of each side pool
   // Pools:
   std::vector<Configuration> effective;  // what runs after this plan: the planned pools, or the current ones
   // The result for the user. Each pass adds its reasons.
@@ -47,7 +47,9 @@ struct Draft {
   [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_held() const { return !chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_planned(const PoolId& pool) const {
-    return pool == chosen->pool.id() || (prefill && pool == prefill->configuration.pool.id());
+    return pool == chosen->pool.id() || std::any_of(sides.pools.begin(), sides.pools.end(), [&](const SidePool& side) {
+             return side.configuration.pool.id() == pool;
+           });
   }
 };
 

@@ -26,9 +26,9 @@ Holders holders_of(const std::vector<Draft>& drafts) {
       gpus[pool.pool.spec.accelerator] += gpus_of(pool);
     if (draft.applies()) {
       gpus[draft.chosen->pool.spec.accelerator] += draft.granted * draft.chosen->pool.spec.gpus();
-      if (draft.prefill) {
-        const Pool& pool = draft.prefill->configuration.pool;
-        gpus[pool.spec.accelerator] += draft.prefill_granted * pool.spec.gpus();
+      for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
+        const Pool& pool = draft.sides.pools[i].configuration.pool;
+        gpus[pool.spec.accelerator] += draft.sides_granted[i] * pool.spec.gpus();
       }
     }
     for (const auto& [accelerator, count] : gpus) {
@@ -83,12 +83,16 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
                            who_has(draft, accelerator, fleet, holders)),
                accelerator, needed, draft.granted});
   }
-  if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
-    const Pool& pool = draft.prefill->configuration.pool;
+  for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
+    const SidePool& side = draft.sides.pools[i];
+    const Pool& pool = side.configuration.pool;
+    const int wanted_beside = draft.sides_wanted[i], granted = draft.sides_granted[i];
+    if (granted >= wanted_beside) continue;
     fleet.denied.push_back(Denied{service.id, "InsufficientCapacity",
-                                  fmt::format("{} prefill workers of {} needed, {} granted: {}", prompts, text_of(pool.spec),
-                                              draft.prefill_granted, who_has(draft, pool.spec.accelerator, fleet, holders)),
-                                  pool.spec.accelerator, prompts, draft.prefill_granted});
+                                  fmt::format("{} {}workers of {} needed, {} granted: {}", wanted_beside,
+                                              side.is_prefill() ? "prefill " : "", text_of(pool.spec), granted,
+                                              who_has(draft, pool.spec.accelerator, fleet, holders)),
+                                  pool.spec.accelerator, wanted_beside, granted});
   }
   const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {

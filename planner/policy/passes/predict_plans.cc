@@ -23,7 +23,8 @@ Predicted predict(const std::vector<Configuration>& pools, const DemandView& vie
     predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
     if (pool.workers == 0 || pool.role == dispatch::Role::kPrefill) continue;
     slots += static_cast<double>(pool.workers) * pool.each.slots;
-    predicted.requests_per_s += pool.workers * pool.each.slots * pool.each.service_rate_per_s;
+    predicted.requests_per_s +=
+        pool.workers * pool.each.slots * pool.each.service_rate_per_s * configuration.capacity_ratio;
     predicted.tpot_s = std::max(predicted.tpot_s, configuration.times.tpot_s);
     predicted.ttft_s = std::max(predicted.ttft_s, configuration.times.ttft_s);
   }

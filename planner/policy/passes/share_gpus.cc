@@ -12,14 +12,19 @@
 namespace windlass::planner {
 namespace {
 
-constexpr int kPairRounds = 3;  // rounds of arbitration in which the two sides of split services are matched
+constexpr int kPairRounds = 3;  // rounds of arbitration in which the two phases of split services are matched
 
-// All claims: first one per service for its decode or whole workers, then for prefill workers, then for pools on second
-// classes.
+// The claims of a service: for its chosen pool, and for each side pool.
+struct UnitClaims {
+  std::size_t chosen = 0;
+  std::vector<std::size_t> sides;
+};
+
+// All claims: first one per service for its chosen pool, then for side pools, then for pools on second classes.
 struct Claims {
   std::vector<Claim> all;
-  std::vector<Draft*> claimants;                           // services behind the first claims
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;  // the claims of a service's two sides: decode, prefill
+  std::vector<Draft*> claimants;  // services behind the first claims
+  std::vector<UnitClaims> units;  // of services with side pools
   std::size_t first_second = 0;
   std::vector<Configuration*> second_pools;  // pools behind the claims from there on
 };
@@ -33,9 +38,14 @@ Claims claims_of(FleetDraft& fleet) {
     claims.claimants.push_back(&draft);
   }
   for (std::size_t i = 0; i < claims.claimants.size(); ++i) {
-    if (!claims.claimants[i]->prefill) continue;
-    claims.pairs.emplace_back(i, claims.all.size());
-    claims.all.push_back(prefill_claim_of(*claims.claimants[i], now_s));
+    const Draft& draft = *claims.claimants[i];
+    if (draft.sides.empty()) continue;
+    UnitClaims unit{i, {}};
+    for (std::size_t side = 0; side < draft.sides.pools.size(); ++side) {
+      unit.sides.push_back(claims.all.size());
+      claims.all.push_back(side_claim_of(draft, side, now_s));
+    }
+    claims.units.push_back(std::move(unit));
   }
   claims.first_second = claims.all.size();
   for (Draft* draft : claims.claimants) {
@@ -48,9 +58,9 @@ Claims claims_of(FleetDraft& fleet) {
   return claims;
 }
 
-// Lowers each side of a split service to what it can use with the other side's grant. Running workers stay, except prefill
+// Lowers each phase of a split service to what it can use with the other phase's grant. Running workers stay, except prefill
 // workers without any decode worker. Returns whether anything changed.
-bool shrink_pairs(const std::vector<int>& promised, Claims& claims) {
+bool shrink_units(const std::vector<int>& promised, Claims& claims) {
   bool changed = false;
   const auto shrink = [&](Claim& claim, int useful) {
     const int wanted = useful == 0 ? 0 : std::max(useful, claim.keep);
@@ -60,13 +70,26 @@ bool shrink_pairs(const std::vector<int>& promised, Claims& claims) {
     claim.floor = std::min(claim.floor, wanted);
     changed = true;
   };
-  for (const auto& [answers, prefills] : claims.pairs) {
-    const PrefillSide& side = *claims.claimants[answers]->prefill;
-    const int prompts = promised[prefills];
+  for (const UnitClaims& unit : claims.units) {
+    const Draft& draft = *claims.claimants[unit.chosen];
+    if (!draft.sides.split()) continue;
+    // What each phase can serve, in units of one chosen worker and its share of the side pools.
+    double answers = draft.chosen->load_share * promised[unit.chosen], prompts = 0;
+    for (std::size_t i = 0; i < unit.sides.size(); ++i) {
+      const SidePool& side = draft.sides.pools[i];
+      (side.is_prefill() ? prompts : answers) += side.configuration.load_share * promised[unit.sides[i]] / side.share;
+    }
     // No prefill workers at all: the decode workers compute prompts too.
-    if (prompts > 0)
-      shrink(claims.all[answers], static_cast<int>(std::clamp(std::floor(prompts / side.share + 1e-9), 1.0, 1e6)));
-    shrink(claims.all[prefills], side.workers(promised[answers]));
+    const int units = static_cast<int>(std::clamp(std::floor(prompts + 1e-9), 1.0, 1e6));
+    if (prompts > 0) shrink(claims.all[unit.chosen], units);
+    for (std::size_t i = 0; i < unit.sides.size(); ++i) {
+      const SidePool& side = draft.sides.pools[i];
+      if (side.is_prefill()) {
+        shrink(claims.all[unit.sides[i]], side.workers(static_cast<int>(std::ceil(answers - 1e-9))));
+      } else if (prompts > 0) {
+        shrink(claims.all[unit.sides[i]], side.workers(units));
+      }
+    }
   }
   return changed;
 }
@@ -77,8 +100,8 @@ void share_gpus(FleetDraft& fleet) {
   Claims claims = claims_of(fleet);
   const std::map<std::string, int> all_gpus = free_or_coming(fleet);
   std::vector<int> promised = arbitrate(claims.all, all_gpus);
-  // One side is useless without the other: release what it cannot use to other services.
-  for (int round = 0; round < kPairRounds && shrink_pairs(promised, claims); ++round) {
+  // One phase is useless without the other: release what it cannot use to other services.
+  for (int round = 0; round < kPairRounds && shrink_units(promised, claims); ++round) {
     promised = arbitrate(claims.all, all_gpus);
   }
   const std::vector<int> grants = startable(claims.all, promised, fleet.free_gpus);
@@ -92,7 +115,9 @@ void share_gpus(FleetDraft& fleet) {
     // Reserved for this claim even before they are free.
     fleet.free_gpus[claims.all[i].accelerator] -= promised[i] * claims.all[i].gpus_per_worker;
   }
-  for (const auto& [answers, prefills] : claims.pairs) claims.claimants[answers]->prefill_granted = grants[prefills];
+  for (const UnitClaims& unit : claims.units) {
+    for (std::size_t i = 0; i < unit.sides.size(); ++i) claims.claimants[unit.chosen]->sides_granted[i] = grants[unit.sides[i]];
+  }
   for (Draft* draft : claims.claimants)
     std::erase_if(draft->retiring, [](const Configuration& pool) { return pool.pool.workers == 0; });
 }

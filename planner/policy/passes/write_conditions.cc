@@ -53,12 +53,17 @@ Hint scale_hint(const Draft& draft, double now_s) {
                 fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_now(draft),
                             text_of(draft.chosen->pool.spec), draft.granted)};
   }
-  const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
-  if (draft.prefill_granted < prompts) {
-    return Hint{
-        Truth::kFalse, "InsufficientCapacity",
-        fmt::format("{} prefill workers of {} are needed, but only {} can get GPUs; decode workers compute the other prompts",
-                    prompts, text_of(draft.prefill->configuration.pool.spec), draft.prefill_granted)};
+  for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
+    const SidePool& side = draft.sides.pools[i];
+    const int needed_beside = std::min(draft.sides_wanted[i], side.workers(draft.granted));
+    if (draft.sides_granted[i] >= needed_beside) continue;
+    const std::string kind = text_of(side.configuration.pool.spec);
+    return Hint{Truth::kFalse, "InsufficientCapacity",
+                side.is_prefill() ? fmt::format("{} prefill workers of {} are needed, but only {} can get GPUs; decode workers "
+                                                "compute the other prompts",
+                                                needed_beside, kind, draft.sides_granted[i])
+                                  : fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_beside, kind,
+                                                draft.sides_granted[i])};
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
   if (auto trouble = trouble_hint(service)) return *trouble;

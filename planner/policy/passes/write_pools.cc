@@ -16,9 +16,9 @@ std::vector<Configuration> planned_pools(const Draft& draft) {
   if (!draft.chosen) return planned;
   planned.insert(planned.begin(), *draft.chosen);
   planned.front().pool.workers = draft.granted;
-  if (draft.prefill) {
-    planned.insert(planned.begin() + 1, draft.prefill->configuration);
-    planned[1].pool.workers = draft.prefill_granted;
+  for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
+    const auto at = planned.insert(planned.begin() + 1 + static_cast<std::ptrdiff_t>(i), draft.sides.pools[i].configuration);
+    at->pool.workers = draft.sides_granted[i];
   }
   return planned;
 }

@@ -51,7 +51,7 @@ class Auto {
     AutoCandidates found = auto_candidates(problem_, lengths_, problem_.requests_per_s);
     candidates_ = std::move(found.candidates);
     screened_ = std::move(found.screened);
-    if (!options_.split) std::erase_if(candidates_, [](const AutoCandidate& of) { return !of.unified(); });
+    std::erase_if(candidates_, [&](const AutoCandidate& of) { return of.unified() ? !options_.unified : !options_.split; });
     std::erase_if(candidates_, [&](const AutoCandidate& of) { return !check_room(problem_, deploy(of, of.least)).ok(); });
     if (options_.incumbent) WINDLASS_RETURN_IF_ERROR(offer(*options_.incumbent, "keeping the current deployment"));
     // If a single request is too slow on every kind, no proposal can be feasible.

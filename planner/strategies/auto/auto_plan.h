@@ -25,7 +25,8 @@ namespace windlass::search {
 struct AutoOptions {
   // Strategies that propose further deployments, in this order; their errors become reasons. Borrowed.
   const std::vector<NamedStrategy>* proposers = nullptr;
-  bool split = true;                    // also consider separate prefill and decode workers
+  bool unified = true;                  // consider workers of whole requests
+  bool split = true;                    // consider separate prefill and decode workers
   std::int64_t max_requests = 100'000;  // per trial that establishes confidence
   // Tried first: the running deployment, when planning again.
   std::optional<Deployment> incumbent;

@@ -1,0 +1,250 @@
+// See choose_offer.h.
+#include "planner/policy/choose_offer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "planner/perf/linear_model.h"
+#include "planner/policy/costly_change.h"
+#include "planner/policy/side_pools.h"
+#include "planner/policy/split.h"
+#include "planner/policy/trouble.h"
+#include "planner/policy/tuning.h"
+
+namespace windlass::planner {
+namespace {
+
+// As with slots in configuration.cc: the proportion changes only by more than this, or workers would come and go for nothing.
+constexpr double kShareBand = 0.2;
+
+// One pool of an offer, and the rate of one of its workers for the lengths and times believed now.
+struct Believed {
+  Configuration configuration;
+  double requests_per_s = 0;
+  double closed_form_per_s = 0;  // the same by the closed forms alone
+};
+
+Believed believe(const ConfigurationInput& input, const OfferedPool& offered) {
+  const Service& service = *input.service;
+  const AcceleratorSpec& spec = find_accelerator(*input.snapshot, offered.spec.accelerator)->spec;
+  const int gpus = offered.spec.gpus();
+  const bool whole = offered.role == dispatch::Role::kUnified;
+  const LinearModel sheet(linear_coefficients(*service.shape, spec, gpus));
+  int most = whole ? max_concurrency_of(service, sheet.kv_capacity_tokens())
+                   : max_concurrency_of_phase(service, spec, gpus, offered.role);
+  if (offered.spec.engine != EngineSettings{}) most = std::min(most, offered.spec.engine.max_sequences);
+  Believed believed{make_configuration(input, spec, gpus, most, pool_name(offered.spec), offered.role)};
+  Configuration& configuration = believed.configuration;
+  configuration.pool.spec = offered.spec;
+  double then = offered.closed_form_per_s, now = 0;
+  if (whole) {
+    now = requests_per_s(configuration);
+    if (!(then > 0)) then = now;
+  } else {
+    const LinearModel model(believed_coefficients(*service.shape, spec, gpus, service.estimates));
+    const Lengths assumed{service.workload.input_tokens, service.workload.output_tokens};
+    now = phase_rate_per_s(service, model, input.believed, offered.role);
+    if (!(then > 0)) then = phase_rate_per_s(service, sheet, assumed, offered.role);
+  }
+  believed.closed_form_per_s = now;
+  believed.requests_per_s = offered.requests_per_s * (then > 0 && now > 0 ? now / then : 1);
+  if (!whole) configuration.rate_within_tpot_per_s = believed.requests_per_s;
+  configuration.load_share = offered.load_share;
+  configuration.capacity_ratio = offered.capacity_ratio;
+  for (const AllowedAccelerator& allowed : allowed_of(service, *input.snapshot)) {
+    if (allowed.accelerator != spec.name) continue;
+    configuration.max_gpus = allowed.max_gpus;
+    break;
+  }
+  return believed;
+}
+
+std::string rate_text(const Believed& of) {
+  return fmt::format("{} ({:.4g} requests/s each)", text_of(of.configuration.pool.spec), of.requests_per_s);
+}
+
+void explain_split(const Offer& offer, const std::vector<Believed>& pools, const SidePools& sides, ConfigurationChoice& choice) {
+  const auto prefill = std::find_if(sides.pools.begin(), sides.pools.end(), [](const SidePool& side) { return side.is_prefill(); });
+  const Believed& prompts = pools[static_cast<std::size_t>(prefill - sides.pools.begin()) + 1];
+  choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet",
+                         fmt::format("prefill on {}, decode on {}", rate_text(prompts), rate_text(pools.front()))};
+  const WorkerSpec& decode = pools.front().configuration.pool.spec;
+  choice.reasons.push_back(
+      Reason{"SplitPhases",
+             fmt::format("{}: prefill on {}, decode on {}, {:.3g} prefill workers per decode worker; {}", offer.strategy,
+                         rate_text(prompts), rate_text(pools.front()), prefill->share, offer.why),
+             {{"strategy", offer.strategy},
+              {"prefillAccelerator", prefill->configuration.pool.spec.accelerator},
+              {"prefillGpusPerWorker", std::to_string(prefill->configuration.pool.spec.gpus())},
+              {"prefillRequestsPerS", figure(prompts.requests_per_s)},
+              {"decodeAccelerator", decode.accelerator},
+              {"decodeGpusPerWorker", std::to_string(decode.gpus())},
+              {"decodeRequestsPerS", figure(pools.front().requests_per_s)},
+              {"prefillShare", figure(prefill->share)}}});
+}
+
+void explain_whole(const Offer& offer, const std::vector<Believed>& pools, ConfigurationChoice& choice) {
+  std::string text;
+  for (const Believed& pool : pools) text += (text.empty() ? "" : " and ") + rate_text(pool);
+  choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet", text};
+  choice.reasons.push_back(Reason{
+      "ConfirmedOffer",
+      fmt::format("{}: {}; in simulation {} for {:.4g} per hour meet the objective up to {:.4g} requests/s", offer.strategy, text,
+                  describe(offer), offer.cost_per_hour, offer.capacity_per_s),
+      {{"strategy", offer.strategy},
+       {"deployment", describe(offer)},
+       {"requestsPerS", figure(offer.requests_per_s)},
+       {"capacityPerS", figure(offer.capacity_per_s)},
+       {"attainment", figure(offer.attainment)},
+       {"costPerHour", figure(offer.cost_per_hour)},
+       {"capacityRatio", figure(offer.pools.front().capacity_ratio)}}});
+}
+
+bool runs_nothing(const Service& service) { return std::none_of(service.workers.begin(), service.workers.end(), holds_gpus); }
+
+std::vector<PoolId> ids_of(const ConfigurationChoice& choice) {
+  std::vector<PoolId> ids = {choice.chosen->pool.id()};
+  for (const SidePool& side : choice.sides.pools) ids.push_back(side.configuration.pool.id());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+// Whether the classes have room for one worker of the chosen pool with its share of the others.
+bool has_room(const ConfigurationInput& input, const ConfigurationChoice& choice) {
+  std::map<std::string, int> gpus;
+  const auto add = [&](const Pool& pool, int workers) { gpus[pool.spec.accelerator] += workers * pool.spec.gpus(); };
+  add(choice.chosen->pool, 1);
+  for (const SidePool& side : choice.sides.pools) add(side.configuration.pool, side.workers(1));
+  return std::all_of(gpus.begin(), gpus.end(), [&](const auto& of) {
+    return available_to(*input.service, *input.capacities, of.first) >= of.second;
+  });
+}
+
+std::string text_of_choice(const ConfigurationChoice& choice) {
+  if (choice.sides.split()) return "split phases";
+  std::string text = text_of(choice.chosen->pool.spec);
+  for (const SidePool& side : choice.sides.pools) text += " and " + text_of(side.configuration.pool.spec);
+  return text;
+}
+
+}  // namespace
+
+ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offer) {
+  ConfigurationChoice choice;
+  for (const OfferedPool& pool : offer.pools) {
+    if (find_accelerator(*input.snapshot, pool.spec.accelerator) != nullptr) continue;
+    choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
+                           fmt::format("the plan needs AcceleratorClass {}, which cannot be read; workers are left unchanged",
+                                       pool.spec.accelerator)};
+    choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
+    return choice;
+  }
+  std::vector<Believed> pools;
+  for (const OfferedPool& pool : offer.pools) pools.push_back(believe(input, pool));
+  const Believed& first = pools.front();
+  const double unit_per_s = first.requests_per_s / std::max(1e-9, first.configuration.load_share);
+  for (std::size_t i = 1; i < pools.size(); ++i) {
+    double share = pools[i].requests_per_s > 0 ? unit_per_s * pools[i].configuration.load_share / pools[i].requests_per_s : 1;
+    const bool prefill = pools[i].configuration.pool.role == dispatch::Role::kPrefill;
+    const std::optional<double>& before = input.memory->prefill_share;
+    if (prefill && before && std::abs(share / *before - 1) <= kShareBand) share = *before;
+    choice.sides.pools.push_back({pools[i].configuration, share});
+  }
+  choice.chosen = first.configuration;
+  if (choice.sides.split()) {
+    // Keys and values are transferred layer by layer during the prompt; what remains afterwards is short compared with an
+    // iteration.
+    const WorkerTimes& prompts = std::find_if(choice.sides.pools.begin(), choice.sides.pools.end(), [](const SidePool& side) {
+                                   return side.is_prefill();
+                                 })->configuration.times;
+    choice.chosen->times.prefill_s = prompts.prefill_s;
+    choice.chosen->times.ttft_s = prompts.ttft_s + choice.chosen->times.decode_s;
+    explain_split(offer, pools, choice.sides, choice);
+  } else {
+    explain_whole(offer, pools, choice);
+  }
+  choice.offer = offer;
+  return choice;
+}
+
+double closed_form_per_s(const ConfigurationInput& input, const OfferedPool& pool) {
+  return believe(input, pool).closed_form_per_s;
+}
+
+double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice& choice, double requests_per_s) {
+  const int chosen = std::max(1, workers_for(*input.service, *choice.chosen, requests_per_s));
+  double cost = chosen * choice.chosen->price_per_hour;
+  for (const SidePool& side : choice.sides.pools) cost += side.workers(chosen) * side.configuration.price_per_hour;
+  return cost;
+}
+
+std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole, bool split, std::vector<Reason>& reasons) {
+  const Service& service = *input.service;
+  if (!service.offers) return std::nullopt;
+  std::optional<Offer> without_room;
+  for (const Offer& offer : service.offers->confirmed) {
+    if (offer.pools.empty() || !(offer.split() ? split : whole)) continue;
+    const ConfigurationChoice choice = choice_of(input, offer);
+    if (!choice.chosen) {
+      reasons.push_back(choice.reasons.front());
+      continue;
+    }
+    Reason objection = objection_to_unit(service, *choice.chosen, choice.sides, choice.sides.workers(1));
+    if (!objection.code.empty()) {
+      reasons.push_back(std::move(objection));
+      continue;
+    }
+    if (has_room(input, choice)) return offer;
+    reasons.push_back(Reason{"NoRoom", fmt::format("too few free GPUs for {}", describe(offer)), {}});
+    if (!without_room) without_room = offer;
+  }
+  return without_room;
+}
+
+ConfigurationChoice current_or_offer(const ConfigurationInput& input, ConfigurationChoice current, const Offer& best) {
+  const Service& service = *input.service;
+  ConfigurationChoice other = choice_of(input, best);
+  const bool may_change = runs_nothing(service) || input.signals_complete;
+  if (!current.chosen) {
+    // It cannot be read, or misses the objective: change only in the latter case.
+    return current.feasible.status == Truth::kFalse && may_change ? other : current;
+  }
+  if (runs_nothing(service) || ids_of(current) == ids_of(other)) return other;
+  const double never = std::numeric_limits<double>::infinity();
+  const std::vector<Offer>& confirmed = service.offers->confirmed;
+  const bool its_kind_holds = std::any_of(confirmed.begin(), confirmed.end(),
+                                          [&](const Offer& offer) { return offer.split() == current.sides.split(); });
+  const double rate = service.offers->requests_per_s;
+  const double running_cost = its_kind_holds || !service.offers->complete ? cost_per_hour(input, current, rate) : never;
+  const double other_cost = cost_per_hour(input, other, rate);
+  const std::string from = text_of_choice(current), to = text_of_choice(other);
+  Reason objection;
+  if (!(other_cost < kSwitchCostShare * running_cost)) {
+    objection = Reason{"KeptConfiguration",
+                       fmt::format("{} runs and costs {:.4g} per hour for {:.4g} requests/s; {} ({}) would cost {:.4g}, but a "
+                                   "change needs less than {:.0f} % of the cost",
+                                   from, running_cost, rate, to, best.strategy, other_cost, kSwitchCostShare * 100),
+                       {{"costPerHour", figure(running_cost)}, {"otherCostPerHour", figure(other_cost)}}};
+  } else if (!input.signals_complete) {
+    objection = Reason{"HeldOnMissingSignals",
+                       fmt::format("no change from {} to {} while the arrival rate or queue length is missing or stale", from, to),
+                       {}};
+  } else if (running_cost < never) {
+    CostlyChange change{fmt::format("from {} to {}", from, to), running_cost, other_cost, current.chosen->times.service_s,
+                        {first_of(*other.chosen)}};
+    for (const SidePool& side : other.sides.pools) change.first.push_back(first_of(side.configuration));
+    objection = objection_to_change(input, change);
+  }
+  if (objection.code.empty()) return other;
+  current.reasons.push_back(std::move(objection));
+  return current;
+}
+
+}  // namespace windlass::planner

@@ -1,0 +1,181 @@
+// See offer_book.h.
+#include "planner/whatif/offer_book.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "planner/policy/configuration.h"
+#include "planner/policy/split.h"
+
+namespace windlass::search {
+namespace {
+
+constexpr double kMoved = 4.0 / 3;  // a change of the estimated times by this factor makes a new question
+
+bool has_gpus(const planner::AcceleratorState& state) {
+  return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
+}
+
+// The parts that do not depend on load or usage.
+OfferQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot) {
+  OfferQuestion question;
+  planner::Service& asked = question.service;
+  asked.id = service.id;
+  asked.shape = service.shape;
+  asked.shape_unknown_reason = service.shape_unknown_reason;
+  asked.max_context_tokens = service.max_context_tokens;
+  asked.may_split = service.may_split && (!service.scaling.max_workers || *service.scaling.max_workers >= 2);
+  asked.reserves_context = service.reserves_context;
+  asked.max_gpus_per_worker = service.max_gpus_per_worker;
+  asked.slo = service.slo;
+  asked.workload = service.workload;
+  asked.accelerators = service.accelerators;
+  asked.scaling.strategy = service.scaling.strategy;
+  asked.scaling.max_cost_per_hour = service.scaling.max_cost_per_hour;
+  for (const planner::TransferToWorker& transfer : service.transfers) {
+    if (planner::may_use(service, transfer.accelerator)) asked.transfers.push_back(transfer);
+  }
+  for (const planner::WorkerEstimate& estimate : service.estimates) {
+    if (planner::may_use(service, estimate.accelerator)) asked.estimates.push_back(estimate);
+  }
+  for (const planner::AcceleratorState& state : snapshot.accelerators) {
+    if (!has_gpus(state) || !planner::may_use(service, state.spec.name)) continue;
+    question.classes.push_back({state.spec, planner::CapacityMode::kElastic, 0, 0, std::nullopt});
+  }
+  return question;
+}
+
+// A new measurement does not change the spec.
+bool same_spec(planner::Service before, const planner::Service& now) {
+  before.transfers = now.transfers;
+  before.estimates = now.estimates;
+  return before == now;
+}
+
+// Whether workers' times differ clearly from the estimates in the question. Estimates move a little with every page. An edited
+// class makes a new question anyway.
+bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
+  const planner::ModelShape& shape = *now.service.shape;
+  for (const planner::AcceleratorState& state : now.classes) {
+    const auto then = std::find_if(before.classes.begin(), before.classes.end(),
+                                   [&](const auto& one) { return one.spec.name == state.spec.name; });
+    if (then == before.classes.end()) continue;
+    for (const planner::WorkerEstimate& estimate : now.service.estimates) {
+      if (estimate.accelerator != state.spec.name) continue;
+      const int gpus = estimate.gpus_per_worker;
+      const auto believed = planner::believed_coefficients(shape, then->spec, gpus, before.service.estimates);
+      if (planner::moved_by(believed, planner::linear_coefficients(shape, state.spec, gpus), estimate.estimate) > kMoved)
+        return true;
+    }
+  }
+  return false;
+}
+
+// The classes with GPUs change with the nodes, and classes may be edited.
+bool must_ask_again(const OfferQuestion& before, const OfferQuestion& now, const std::optional<planner::Offers>& offers,
+                    const planner::Service& service) {
+  if (!same_spec(before.service, now.service) || before.service.transfers != now.service.transfers) return true;
+  if (estimates_moved(before, now)) return true;
+  if (before.classes == now.classes) return false;
+  if (!offers || offers->confirmed.empty()) return true;
+  const auto of_class = [](const std::vector<planner::AcceleratorState>& classes, const std::string& name) {
+    const auto found = std::find_if(classes.begin(), classes.end(), [&](const auto& state) { return state.spec.name == name; });
+    return found == classes.end() ? nullptr : &*found;
+  };
+  for (const planner::Offer& offer : offers->confirmed) {
+    for (const planner::OfferedPool& pool : offer.pools) {
+      const std::string& name = pool.spec.accelerator;
+      const planner::AcceleratorState* then = of_class(before.classes, name);
+      const planner::AcceleratorState* there = of_class(now.classes, name);
+      if (there != nullptr && (then == nullptr || then->spec != there->spec)) return true;
+      const bool runs = std::any_of(service.workers.begin(), service.workers.end(),
+                                    [&](const planner::Worker& worker) { return worker.accelerator == name; });
+      if (there == nullptr && !runs) return true;
+    }
+  }
+  return false;
+}
+
+// Whether both ask the same; the services may differ in name.
+bool equal_questions(OfferQuestion one, const OfferQuestion& other) {
+  one.service.id = other.service.id;
+  return one == other;
+}
+
+bool wants_offers(const planner::Service& service) {
+  return service.shape && service.scaling.strategy != planner::Family::kChained;
+}
+
+}  // namespace
+
+bool OfferBook::attach(planner::Snapshot& snapshot) {
+  std::set<planner::ServiceId> there;
+  bool news = false;
+  for (planner::Service& service : snapshot.services) {
+    if (!wants_offers(service)) continue;
+    there.insert(service.id);
+    OfferQuestion question = question_of(service, snapshot);
+    const auto [found, is_new] = entries_.try_emplace(service.id);
+    Entry& entry = found->second;
+    if (is_new || must_ask_again(entry.question, question, entry.offers, service)) {
+      // With a new spec the old answer is invalid. With other classes or measurements it stays until there is a new one.
+      if (is_new || !same_spec(entry.question.service, question.service)) entry.offers.reset();
+      entry.question = std::move(question);
+      entry.taken = false;
+      if (!entry.due) {
+        entry.due = true;
+        entry.place = ++asked_;
+        entry.asked_at_s = snapshot.now_s;
+      }
+      entry.stands_still = service.scaling.strategy == planner::Family::kDisaggregated ||
+                           planner::runs_split(service, service.memory);
+      news = true;
+    }
+    service.offers = entry.offers;
+    if (entry.due && !entry.offers) service.searching_since_s = entry.asked_at_s;
+  }
+  std::erase_if(entries_, [&](const auto& entry) { return !there.contains(entry.first); });
+  return news;
+}
+
+std::optional<OfferQuestion> OfferBook::next() {
+  Entry* first = nullptr;
+  const auto rank = [](const Entry& entry) { return std::tuple(entry.question.round, !entry.stands_still, entry.place); };
+  for (auto& [id, entry] : entries_) {
+    if (entry.due && !entry.taken && (first == nullptr || rank(entry) < rank(*first))) first = &entry;
+  }
+  if (first == nullptr) return std::nullopt;
+  for (auto& [id, entry] : entries_) {
+    if (entry.due && equal_questions(entry.question, first->question)) entry.taken = true;
+  }
+  return first->question;
+}
+
+void OfferBook::answer(const OfferQuestion& question, const planner::Offers& offers) {
+  for (auto& [id, entry] : entries_) {
+    if (!entry.due || !entry.taken || !equal_questions(entry.question, question)) continue;
+    entry.offers = offers;
+    entry.taken = false;
+    entry.due = !offers.complete;  // a longer search follows
+    if (entry.due) {
+      ++entry.question.round;
+      entry.place = ++asked_;
+    }
+  }
+}
+
+Result<void> attach_all_offers(OfferBook& book, planner::Snapshot& snapshot, const Effort& effort,
+                               const std::function<void(const OfferQuestion&)>& told) {
+  book.attach(snapshot);
+  while (const auto question = book.next()) {
+    if (told) told(*question);
+    WINDLASS_ASSIGN_OR_RETURN(const planner::Offers offers, search_offers(*question, effort));
+    book.answer(*question, offers);
+  }
+  book.attach(snapshot);
+  return {};
+}
+
+}  // namespace windlass::search

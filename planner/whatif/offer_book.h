@@ -1,0 +1,52 @@
+// OfferBook keeps the strategies' answers for the services of a snapshot, and the questions that are still to be answered.
+//
+// The loop attaches offers in every plan and continues without an answer. Somebody else takes the questions, one at a time,
+// searches (offer_search.h) and stores the answers: another thread in the controller, the caller itself in `windlass plan` and
+// in simulations. Equal questions are answered once. An answer stays valid while the spec is unchanged: asking again whenever a
+// node disappears could restart every worker. A question is repeated only if nothing was confirmed, if a class that an offer
+// uses has no GPUs any more and runs none of the service's workers, if a different PerformanceProfile gives transfer times, or
+// if the workers' measured times differ by a third from those in the question. Pure; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "planner/policy/snapshot.h"
+#include "planner/whatif/offer_search.h"
+
+namespace windlass::search {
+
+class OfferBook {
+ public:
+  // Copies the available offers to the services. Returns whether there is a new question.
+  bool attach(planner::Snapshot& snapshot);
+
+  // The next question: first those without any answer, among them services that cannot scale without one, then oldest first.
+  // nullopt: there is none.
+  [[nodiscard]] std::optional<OfferQuestion> next();
+  // Stores the answer to a question that was taken, for every service that still asks it.
+  void answer(const OfferQuestion& question, const planner::Offers& offers);
+
+ private:
+  struct Entry {
+    OfferQuestion question;
+    std::optional<planner::Offers> offers;
+    double asked_at_s = 0;
+    bool due = false;    // waits for an answer
+    bool taken = false;  // somebody is searching
+    bool stands_still = false;
+    std::uint64_t place = 0;  // order of the questions
+  };
+
+  std::map<planner::ServiceId, Entry> entries_;
+  std::uint64_t asked_ = 0;
+};
+
+// For callers that may wait: answers every question of the snapshot's services and attaches the offers. `told`: called before
+// each search. Error: Cancelled.
+[[nodiscard]] Result<void> attach_all_offers(OfferBook& book, planner::Snapshot& snapshot, const Effort& effort,
+                                             const std::function<void(const OfferQuestion&)>& told = {});
+
+}  // namespace windlass::search

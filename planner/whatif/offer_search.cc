@@ -1,0 +1,318 @@
+// See offer_search.h.
+#include "planner/whatif/offer_search.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "planner/policy/choose_offer.h"
+#include "planner/strategies/auto/auto_plan.h"
+#include "planner/strategies/core/trial.h"
+#include "planner/strategies/strategies.h"
+#include "planner/whatif/question.h"
+
+namespace windlass::search {
+namespace {
+
+constexpr std::array<std::string_view, 3> kWhole = {"aladdin", "vidur", "mix"};
+constexpr std::array<std::string_view, 3> kSplit = {"distserve", "splitwise", "tetriinfer"};
+constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
+constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
+// The rate is searched only up to what about this many of the service's best workers serve.
+constexpr int kMostWorkers = 24;
+constexpr std::array<std::int64_t, 2> kMaxIterations = {4'000'000, 40'000'000};
+
+using planner::Family;
+using planner::OfferedPool;
+
+// The service with the limits that a search respects. Drops classes without GPUs, even if the spec allows them. Nullopt if no
+// class remains.
+std::optional<planner::Service> within_reach(const planner::Service& asked,
+                                             const std::vector<planner::AcceleratorState>& classes) {
+  planner::Service service = asked;
+  service.workload.requests_per_s = std::max(kLeastRatePerS, service.workload.requests_per_s);
+  if (service.accelerators.empty()) return classes.empty() ? std::nullopt : std::optional(std::move(service));
+  std::erase_if(service.accelerators, [&](const planner::AllowedAccelerator& allowed) {
+    return std::none_of(classes.begin(), classes.end(),
+                        [&](const auto& state) { return state.spec.name == allowed.accelerator; });
+  });
+  return service.accelerators.empty() ? std::nullopt : std::optional(std::move(service));
+}
+
+std::vector<planner::AcceleratorState> plenty_of(const std::vector<planner::AcceleratorState>& classes) {
+  std::vector<planner::AcceleratorState> plenty = classes;
+  for (planner::AcceleratorState& state : plenty) {
+    state.mode = planner::CapacityMode::kElastic;
+    state.max_gpus = kNodes * std::max(1, state.spec.gpus_per_node);
+  }
+  return plenty;
+}
+
+// The policy's view of a service without load, for its closed forms.
+class ClosedForms {
+ public:
+  ClosedForms(planner::Service service, std::vector<planner::AcceleratorState> classes) {
+    service.memory = {};
+    service.workers.clear();
+    snapshot_.accelerators = std::move(classes);
+    snapshot_.services = {std::move(service)};
+    capacities_ = planner::capacity_by_class(snapshot_);
+    const planner::AssumedWorkload& workload = this->service().workload;
+    input_ = {&this->service(), &snapshot_, &capacities_, &this->service().memory,
+              planner::Lengths{workload.input_tokens, workload.output_tokens}};
+  }
+  ClosedForms(const ClosedForms&) = delete;
+  ClosedForms& operator=(const ClosedForms&) = delete;
+
+  [[nodiscard]] const planner::Service& service() const { return snapshot_.services.front(); }
+  [[nodiscard]] const planner::ConfigurationInput& input() const { return input_; }
+
+  // The highest rate of one whole worker; 0: none meets the objective.
+  [[nodiscard]] double best_worker_per_s() const {
+    const planner::ConfigurationChoice choice = planner::choose_whole(input_);
+    return choice.chosen ? planner::requests_per_s(*choice.chosen) : 0;
+  }
+
+ private:
+  planner::Snapshot snapshot_;
+  planner::CapacityByClass capacities_;
+  planner::ConfigurationInput input_;
+};
+
+// The share of its role's requests that each pool of a deployment ends, from one run.
+std::vector<double> load_shares(const Problem& problem, const Deployment& deployment) {
+  std::vector<double> shares(deployment.pools.size(), 1);
+  std::map<dispatch::Role, int> pools;
+  for (const Pool& pool : deployment.pools) ++pools[pool.role];
+  const bool alone = std::all_of(pools.begin(), pools.end(), [](const auto& of) { return of.second == 1; });
+  if (alone) return shares;
+  const auto run = try_out(problem, deployment, {problem.requests_per_s, problem.requests_per_trial, problem.seed});
+  if (!run.ok()) return shares;
+  // Workers are numbered by pool, in order.
+  std::map<dispatch::Role, double> tokens;
+  std::size_t worker = 0;
+  std::vector<double> done(shares.size(), 0);
+  for (std::size_t p = 0; p < shares.size(); ++p) {
+    for (int i = 0; i < deployment.pools[p].workers && worker < run->workers.size(); ++i, ++worker) {
+      const sim::WorkerFigures& figures = run->workers[worker];
+      done[p] += deployment.pools[p].role == dispatch::Role::kPrefill ? static_cast<double>(figures.prefill_tokens)
+                                                                      : static_cast<double>(figures.completed);
+    }
+    tokens[deployment.pools[p].role] += done[p];
+  }
+  for (std::size_t p = 0; p < shares.size(); ++p) {
+    const double all = tokens[deployment.pools[p].role];
+    shares[p] = all > 0 ? done[p] / all : 1.0 / pools[deployment.pools[p].role];
+  }
+  return shares;
+}
+
+// The simulator's capacity of a plan. Fewer workers were found too few for the rate, so it is less than what would let one of
+// the chosen pool go.
+double capacity_of_plan(const Problem& problem, const search::Offer& plan, int chosen_workers) {
+  const double found = std::max(problem.requests_per_s, plan.predicted.capacity_requests_per_s);
+  if (chosen_workers < 2) return found;
+  return std::min(found, problem.requests_per_s * (chosen_workers - 0.01) / (chosen_workers - 1));
+}
+
+// The policy's form of a plan; nullopt if the controller cannot run it.
+std::optional<planner::Offer> offer_of(const Problem& problem, const search::Offer& plan, const ClosedForms& closed) {
+  if (!plan.deployment.chains.empty()) return std::nullopt;
+  planner::Offer offer;
+  offer.strategy = plan.strategy;
+  offer.requests_per_s = problem.requests_per_s;
+  offer.attainment = plan.predicted.attainment;
+  offer.cost_per_hour = plan.cost_per_hour;
+  const std::vector<double> shares = load_shares(problem, plan.deployment);
+  for (std::size_t p = 0; p < plan.deployment.pools.size(); ++p) {
+    const Pool& pool = plan.deployment.pools[p];
+    if (pool.workers < 1) continue;
+    OfferedPool offered{pool.spec, pool.role, pool.workers, shares[p]};
+    if (offered.spec.engine == problem.engine) offered.spec.engine = {};  // the engine's own
+    if (offered.spec != WorkerSpec{pool.spec.accelerator, pool.spec.tensor_parallel}) return std::nullopt;
+    offer.pools.push_back(std::move(offered));
+  }
+  if (offer.pools.empty()) return std::nullopt;
+  // First the pool whose workers are counted: of the decode or whole workers, the one with most of the requests.
+  std::stable_sort(offer.pools.begin(), offer.pools.end(), [](const OfferedPool& a, const OfferedPool& b) {
+    const bool a_last = a.role == dispatch::Role::kPrefill, b_last = b.role == dispatch::Role::kPrefill;
+    return a_last != b_last ? b_last : a.load_share > b.load_share;
+  });
+  offer.capacity_per_s = capacity_of_plan(problem, plan, offer.pools.front().workers);
+  for (OfferedPool& pool : offer.pools) {
+    pool.requests_per_s = offer.capacity_per_s * pool.load_share / pool.workers;
+    if (!(pool.requests_per_s > 0)) return std::nullopt;
+  }
+  const planner::ConfigurationChoice choice = planner::choice_of(closed.input(), offer);
+  if (!choice.chosen) return std::nullopt;
+  for (std::size_t p = 0; p < offer.pools.size(); ++p) {
+    offer.pools[p].closed_form_per_s = planner::closed_form_per_s(closed.input(), offer.pools[p]);
+  }
+  const double by_closed_forms = planner::capacity_of(closed.service(), *choice.chosen, offer.pools.front().workers);
+  if (by_closed_forms > 0) offer.pools.front().capacity_ratio = offer.capacity_per_s / by_closed_forms;
+  return offer;
+}
+
+// The strategies of a family, each remembering its last plan.
+class Proposers {
+ public:
+  explicit Proposers(Family family) {
+    for (const NamedStrategy& strategy : strategies()) {
+      const std::string_view name = strategy.name;
+      const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
+      const bool whole = among(kWhole) && family != Family::kDisaggregated;
+      const bool split = among(kSplit) && family != Family::kReplicated;
+      if (!whole && !split) continue;
+      auto last = std::make_shared<std::optional<Result<search::Offer>>>();
+      plans_.emplace_back(strategy.name, last);
+      NamedStrategy remembering = strategy;
+      remembering.plan = [plan = strategy.plan, last](const Problem& problem, const Effort& effort) {
+        auto made = plan(problem, effort);
+        *last = made;
+        return made;
+      };
+      strategies_.push_back(std::move(remembering));
+    }
+  }
+
+  [[nodiscard]] const std::vector<NamedStrategy>& strategies_to_ask() const { return strategies_; }
+  [[nodiscard]] const auto& plans() const { return plans_; }
+
+ private:
+  std::vector<NamedStrategy> strategies_;
+  std::vector<std::pair<std::string, std::shared_ptr<std::optional<Result<search::Offer>>>>> plans_;
+};
+
+// Collects what was found, for the policy and for people.
+class Collected {
+ public:
+  Collected(const Problem& problem, const ClosedForms& closed) : problem_(problem), closed_(closed) {
+    offers_.requests_per_s = problem.requests_per_s;
+  }
+
+  void add(const std::string& strategy, const Result<search::Offer>& plan) {
+    planner::StrategyAnswer answer;
+    answer.strategy = strategy;
+    if (!plan.ok()) {
+      answer.outcome = plan.error().message;
+    } else {
+      answer.deployment = describe(plan->deployment);
+      answer.cost_per_hour = plan->cost_per_hour;
+      std::optional<planner::Offer> offer;
+      if (plan->holds) offer = offer_of(problem_, *plan, closed_);
+      if (!plan->holds) {
+        answer.outcome = plan->missed.empty() ? fmt::format("meets the objective for {:.4g} % of the requests only",
+                                                            plan->predicted.attainment * 100)
+                                              : fmt::format("misses the objective: {}", plan->missed);
+      } else if (!offer) {
+        answer.outcome = "needs settings or a placement that the service's engine cannot be given";
+      } else {
+        answer.outcome = "";  // from the costs, once all are known
+        found_.push_back(*std::move(offer));
+      }
+    }
+    offers_.answers.push_back(std::move(answer));
+  }
+
+  // `least`: cost of the plan that was confirmed with confidence; cheaper ones were not.
+  planner::Offers finish(bool complete, std::optional<double> least) {
+    const double floor = least.value_or(0) * (1 - 1e-9);
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const auto& a, const auto& b) { return a.cost_per_hour < b.cost_per_hour; });
+    std::set<std::pair<bool, std::set<std::string>>> listed;
+    for (planner::Offer& offer : found_) {
+      if (!least || offer.cost_per_hour < floor) continue;
+      std::set<std::string> classes;
+      for (const OfferedPool& pool : offer.pools) classes.insert(pool.spec.accelerator);
+      if (!listed.emplace(offer.split(), classes).second) continue;
+      offers_.confirmed.push_back(std::move(offer));
+    }
+    keep_each_family();
+    for (planner::StrategyAnswer& answer : offers_.answers) {
+      if (!answer.outcome.empty()) continue;
+      const double cheapest = offers_.confirmed.empty() ? 0 : offers_.confirmed.front().cost_per_hour;
+      answer.outcome = answer.cost_per_hour < floor ? "met the objective in its own trials, but not with 95 % confidence"
+                       : answer.cost_per_hour > cheapest * (1 + 1e-9) ? fmt::format("the cheapest costs {:.4g}", cheapest)
+                                                                      : "none is cheaper";
+    }
+    offers_.complete = complete;
+    return std::move(offers_);
+  }
+
+ private:
+  // At most kMaxOffers, among them the cheapest of each family.
+  void keep_each_family() {
+    std::vector<planner::Offer>& all = offers_.confirmed;
+    if (all.size() <= planner::kMaxOffers) return;
+    const auto last = all.begin() + static_cast<std::ptrdiff_t>(planner::kMaxOffers) - 1;
+    const bool first_split = all.front().split();
+    const auto other = std::find_if(all.begin(), all.end(), [&](const auto& of) { return of.split() != first_split; });
+    if (other != all.end() && other > last) *last = std::move(*other);
+    all.resize(planner::kMaxOffers);
+  }
+
+  const Problem& problem_;
+  const ClosedForms& closed_;
+  planner::Offers offers_;
+  std::vector<planner::Offer> found_;
+};
+
+planner::Offers nothing(double requests_per_s, std::string why) {
+  planner::Offers none;
+  none.requests_per_s = requests_per_s;
+  none.complete = true;
+  none.why = std::move(why);
+  return none;
+}
+
+}  // namespace
+
+std::int64_t max_iterations(const OfferQuestion& question) {
+  return kMaxIterations[static_cast<std::size_t>(std::clamp(question.round, 0, 1))];
+}
+
+Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effort) {
+  effort.max_iterations = max_iterations(question);
+  std::optional<planner::Service> service = within_reach(question.service, question.classes);
+  const double asked_per_s = question.service.workload.requests_per_s;
+  if (!service) return nothing(asked_per_s, "no class in spec.accelerators has GPUs");
+  const ClosedForms closed(*service, plenty_of(question.classes));
+  if (const double one = closed.best_worker_per_s(); one > 0) {
+    service->workload.requests_per_s = std::min(service->workload.requests_per_s, kMostWorkers * one);
+  }
+  const auto made = question_of(*service, plenty_of(question.classes));
+  if (!made.ok()) return nothing(asked_per_s, made.error().message);
+  const Problem& problem = made->problem();
+  const Family family = service->may_split ? service->scaling.strategy : Family::kReplicated;
+  const Proposers proposers(family);
+  AutoOptions options;
+  options.proposers = &proposers.strategies_to_ask();
+  options.unified = family != Family::kDisaggregated;
+  options.split = family != Family::kReplicated;
+  const auto best = auto_plan(problem, options, effort);
+  if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "search_offers: stopped"};
+  Collected collected(problem, closed);
+  collected.add("auto", best);
+  for (const auto& [name, plan] : proposers.plans()) {
+    if (*plan) collected.add(name, **plan);
+  }
+  const bool holds = best.ok() && best->holds;
+  planner::Offers offers = collected.finish(question.round > 0 || !best.ok() || !best->stopped,
+                                            holds ? std::optional(best->cost_per_hour) : std::nullopt);
+  if (offers.confirmed.empty()) {
+    for (const planner::StrategyAnswer& answer : offers.answers) {
+      offers.why += fmt::format("{}{}: {}", offers.why.empty() ? "no deployment meets the objective: " : "; ", answer.strategy,
+                                answer.outcome);
+    }
+  }
+  return offers;
+}
+
+}  // namespace windlass::search
