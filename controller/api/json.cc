@@ -280,10 +280,16 @@ constexpr auto json_fields(JsonType<Prediction>) {
                      field("requestsPerSecond", &T::requests_per_s, kMeasured), field("attainment", &T::attainment, kMeasured));
 }
 
+constexpr auto json_fields(JsonType<StrategyStatus>) {
+  using T = StrategyStatus;
+  return json_object(field("strategy", &T::strategy), rare("deployment", &T::deployment),
+                     field("costPerHour", &T::cost_per_hour, kMeasured), rare("outcome", &T::outcome));
+}
+
 constexpr auto json_fields(JsonType<PlanStatus>) {
   using T = PlanStatus;
   return json_object(field("strategy", &T::strategy), field("pools", &T::pools), field("predicted", &T::predicted),
-                     field("reasons", &T::reasons));
+                     field("reasons", &T::reasons), rare("strategies", &T::strategies), rare("offer", &T::offer));
 }
 
 constexpr auto json_fields(JsonType<WorkersStatus>) {

@@ -157,11 +157,23 @@ struct Prediction {
   bool operator==(const Prediction&) const = default;
 };
 
+// What a strategy offered, and why it lost.
+struct StrategyStatus {
+  std::string strategy;
+  std::string deployment;  // empty: none
+  std::optional<double> cost_per_hour;
+  std::string outcome;
+
+  bool operator==(const StrategyStatus&) const = default;
+};
+
 struct PlanStatus {
   std::optional<Strategy> strategy;
   std::vector<PoolStatus> pools;
   Prediction predicted;
   std::vector<Reason> reasons;
+  std::vector<StrategyStatus> strategies;
+  std::string offer;  // that runs, as JSON (planner/policy/json.h), for the next leader; empty: none
 
   bool operator==(const PlanStatus&) const = default;
 };

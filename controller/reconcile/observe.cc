@@ -8,6 +8,7 @@
 
 #include "controller/reconcile/measured_profiles.h"
 #include "controller/reconcile/spec.h"
+#include "planner/policy/json.h"
 
 namespace windlass::controller {
 
@@ -162,6 +163,8 @@ planner::Service planned_service(const api::ModelService& service, const std::ve
   // After a restart, the status holds the last decision.
   if (!planned.last_desired && service.status.observed_generation > 0) {
     planned.last_desired = static_cast<int>(service.status.workers.desired);
+    // An offer of an older version that cannot be read is searched again.
+    if (auto offer = planner::offer_from_json(service.status.plan.offer); offer.ok()) planned.last_offer = *std::move(offer);
   }
   return planned;
 }

@@ -9,6 +9,7 @@
 
 #include "planner/dispatch/routing_table.h"
 #include "planner/policy/capacity.h"
+#include "planner/policy/json.h"
 
 namespace windlass::controller {
 namespace {
@@ -117,6 +118,12 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   out.plan.predicted.time_per_output_token_s = finite(plan.predicted.tpot_s);
   out.plan.predicted.requests_per_s = finite(plan.predicted.requests_per_s);
   for (const planner::Reason& reason : plan.reasons) out.plan.reasons.push_back({reason.code, reason.message, reason.inputs});
+
+  for (const planner::StrategyAnswer& answer : plan.strategies) {
+    out.plan.strategies.push_back({answer.strategy, answer.deployment,
+                                   answer.deployment.empty() ? std::nullopt : finite(answer.cost_per_hour), answer.outcome});
+  }
+  if (plan.memory.offer) out.plan.offer = planner::to_json(*plan.memory.offer);
 
   out.workers.desired = plan.desired_workers();
   for (const Worker& worker : all) {

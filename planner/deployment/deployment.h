@@ -35,6 +35,7 @@ struct Yield {
       0;  // requests in its batch; a flag of the worker. Depends on the spec alone, so that load never restarts a worker
   int slots = 0;  // capacity of its chain in the routing table: 1..max_concurrency; depends on the observed lengths
   double service_rate_per_s = 0;     // requests per second of one slot, at a full batch (mu)
+  double requests_per_s = 0;         // of the worker within the objective, with room for waiting; 0: unknown
   std::int64_t kv_cache_tokens = 0;  // KV cache of one worker
   // Eq. 1 to 3 of one worker, in steps of two digits, for gateways that place requests by length. All 0: unknown.
   dispatch::PackingModel packing{.kv_request_tokens = 0, .max_requests = 0};

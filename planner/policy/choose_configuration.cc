@@ -43,18 +43,6 @@ ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool no
                 "still searching for a way to split the phases; workers are left unchanged");
 }
 
-// Adds what each strategy answered.
-void explain_answers(const Service& service, ConfigurationChoice& choice) {
-  if (!service.offers) return;
-  for (const StrategyAnswer& answer : service.offers->answers) {
-    std::string message = answer.deployment.empty()
-                              ? fmt::format("{}: {}", answer.strategy, answer.outcome)
-                              : fmt::format("{}: {} for {:.4g} per hour: {}", answer.strategy, answer.deployment,
-                                            answer.cost_per_hour, answer.outcome);
-    choice.reasons.push_back(Reason{"StrategyAnswer", std::move(message), {{"strategy", answer.strategy}}});
-  }
-}
-
 // `whole`, `split`: which kinds of deployments the service may run.
 ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, bool split) {
   const Service& service = *given.service;
@@ -92,7 +80,12 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
     choice.others = other_classes(given, choice.chosen->pool.spec.accelerator);
   }
   choice.reasons.insert(choice.reasons.end(), std::make_move_iterator(rejected.begin()), std::make_move_iterator(rejected.end()));
-  explain_answers(service, choice);
+  if (service.searching_since_s) {
+    choice.reasons.push_back(Reason{"StrategiesSearching",
+                                    fmt::format("the strategies have been searching for {:.0f} s; closed forms decide until then",
+                                                given.snapshot->now_s - *service.searching_since_s),
+                                    {}});
+  }
   return choice;
 }
 

@@ -18,9 +18,18 @@ std::string dump(const nlohmann::ordered_json& value, bool pretty) {
 
 std::string to_json(const Snapshot& snapshot, bool pretty) { return dump(fields_of(snapshot), pretty); }
 
+std::string to_json(const Offer& offer) { return dump(fields_of(offer), false); }
+
 std::string to_json(const Plan& plan, bool pretty) { return dump(fields_of(plan), pretty); }
 
 nlohmann::ordered_json to_json_value(const ServicePlan& plan) { return fields_of(plan); }
+
+Result<Offer> offer_from_json(std::string_view text) {
+  WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json document, parse_json(text, "offer"));
+  Result<Offer> offer = read_json<Offer>(document, "");
+  if (!offer.ok()) return offer.error().within("offer");
+  return offer;
+}
 
 Result<Snapshot> snapshot_from_json(std::string_view text) {
   WINDLASS_ASSIGN_OR_RETURN(const nlohmann::json document, parse_json(text, "snapshot"));

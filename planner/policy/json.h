@@ -22,6 +22,10 @@ namespace windlass::planner {
 [[nodiscard]] Result<Snapshot> snapshot_from_json(std::string_view text);
 [[nodiscard]] Result<Plan> plan_from_json(std::string_view text);
 
+// One offer, for status.plan.
+[[nodiscard]] std::string to_json(const Offer& offer);
+[[nodiscard]] Result<Offer> offer_from_json(std::string_view text);
+
 // One service's plan as a JSON value, for status and reports.
 [[nodiscard]] nlohmann::ordered_json to_json_value(const ServicePlan& plan);
 

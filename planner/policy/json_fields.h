@@ -87,6 +87,12 @@ constexpr auto json_fields(JsonType<Offer>) {
                      field("costPerHour", &T::cost_per_hour), rare("why", &T::why));
 }
 
+constexpr auto json_fields(JsonType<StrategyAnswer>) {
+  using T = StrategyAnswer;
+  return json_object(field("strategy", &T::strategy), field("deployment", &T::deployment),
+                     field("costPerHour", &T::cost_per_hour), field("outcome", &T::outcome));
+}
+
 // A value that upgrades a text of an older version after the fields above it in the table have been read.
 template <class Change>
 [[nodiscard]] constexpr auto once_read(Change change) {
@@ -105,11 +111,13 @@ inline constexpr auto kValidated = [](const auto& value, const std::string& path
 namespace windlass {
 
 extern template void write_fields(planner::Json&, const planner::ModelShape&);
+extern template void write_fields(planner::Json&, const planner::Offer&);
 extern template void write_fields(planner::Json&, const planner::PolicyMemory&);
 extern template void write_fields(planner::Json&, const planner::Snapshot&);
 extern template void write_fields(planner::Json&, const planner::ServicePlan&);
 extern template void write_fields(planner::Json&, const planner::Plan&);
 extern template Result<planner::ModelShape> read_json(const nlohmann::json&, const std::string&);
+extern template Result<planner::Offer> read_json(const nlohmann::json&, const std::string&);
 extern template Result<planner::PolicyMemory> read_json(const nlohmann::json&, const std::string&);
 extern template Result<planner::Snapshot> read_json(const nlohmann::json&, const std::string&);
 extern template Result<planner::Plan> read_json(const nlohmann::json&, const std::string&);

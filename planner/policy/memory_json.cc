@@ -151,7 +151,9 @@ constexpr auto json_fields(JsonType<PolicyMemory>) {
 
 namespace windlass {
 
+template void write_fields(planner::Json&, const planner::Offer&);
 template void write_fields(planner::Json&, const planner::PolicyMemory&);
+template Result<planner::Offer> read_json(const nlohmann::json&, const std::string&);
 template Result<planner::PolicyMemory> read_json(const nlohmann::json&, const std::string&);
 
 }  // namespace windlass

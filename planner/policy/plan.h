@@ -27,7 +27,7 @@ struct Reason {
 struct Predicted {
   double ttft_s = 0;          // at slo.percentile, including waiting; infinite if demand exceeds requests_per_s
   double tpot_s = 0;          // at a full batch
-  double requests_per_s = 0;  // capacity of the planned workers
+  double requests_per_s = 0;  // that the planned workers serve within the objective
   double utilisation = 0;     // demand / requests_per_s; 0 without workers
   double cost_per_hour = 0;
   int gpus = 0;
@@ -79,6 +79,7 @@ struct ServicePlan {
   Predicted predicted;
   std::optional<DemandForecast> forecast;
   std::vector<Considered> considered;  // cheapest first
+  std::vector<StrategyAnswer> strategies;  // what each one offered, and why it lost
   std::vector<Reason> reasons;
   Hint feasible;        // condition Feasible
   Hint able_to_scale;   // condition AbleToScale

@@ -277,6 +277,7 @@ struct Service {
   Scaling scaling;
   int priority = 0;                 // higher is served first
   std::optional<int> last_desired;  // workers that the last plan requested (status.workers.desired); none for a new service
+  std::optional<Offer> last_offer;  // the offer behind status.plan, for a controller that has just taken over
   Demand demand;
   std::vector<Worker> workers;
   std::optional<StartTimes> starts;         // none measured yet: the policy uses an assumption

@@ -168,12 +168,6 @@ constexpr auto json_fields(JsonType<CreationRefusal>) {
   return json_object(field("code", &T::code), field("message", &T::message), field("untilS", &T::until_s));
 }
 
-constexpr auto json_fields(JsonType<StrategyAnswer>) {
-  using T = StrategyAnswer;
-  return json_object(field("strategy", &T::strategy), field("deployment", &T::deployment),
-                     field("costPerHour", &T::cost_per_hour), field("outcome", &T::outcome));
-}
-
 constexpr auto json_fields(JsonType<Offers>) {
   using T = Offers;
   return json_object(field("requestsPerS", &T::requests_per_s), field("complete", &T::complete),
@@ -190,7 +184,8 @@ constexpr auto json_fields(JsonType<Service>) {
       field("maxContextTokens", &T::max_context_tokens, 0), rare("reservesContext", &T::reserves_context).or_null(),
       rare("maySplit", &T::may_split).or_null(), field("maxGpusPerWorker", &T::max_gpus_per_worker, 1), field("slo", &T::slo),
       field("workload", &T::workload), field("accelerators", &T::accelerators), field("scaling", &T::scaling),
-      field("priority", &T::priority), field("lastDesired", &T::last_desired, 0), field("demand", &T::demand),
+      field("priority", &T::priority), field("lastDesired", &T::last_desired, 0),
+      field("lastOffer", &T::last_offer), field("demand", &T::demand),
       field("workers", &T::workers), field("starts", &T::starts), rare("estimates", &T::estimates),
       rare("transfers", &T::transfers), field("refused", &T::refused), field("offers", &T::offers),
       field("searchingSinceS", &T::searching_since_s), field("memory", &T::memory));

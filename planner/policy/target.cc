@@ -567,7 +567,7 @@ int workers_for(const Service& service, const Configuration& configuration, doub
 }
 
 double capacity_of(const Service& service, const Configuration& configuration, int workers) {
-  constexpr int kSteps = 40;  // to the last digit that matters
+  constexpr int kSteps = 24;  // to 1e-7
   double fits = 0, too_much = workers * configuration.pool.each.slots / effective_service_s(configuration);
   for (int step = 0; step < kSteps; ++step) {
     const double middle = (fits + too_much) / 2;
@@ -591,7 +591,10 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
       (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
       (memory.panic_until_s && !(*memory.panic_until_s <= now_s + kPanicWindowS));
   if (foreign) memory = PolicyMemory{};
-  if (!memory.history_since_s) memory.history_since_s = now_s;
+  if (!memory.history_since_s) {
+    memory.history_since_s = now_s;
+    memory.offer = service.last_offer;
+  }
   count_arrivals(memory, service, now_s);
   // An unreadable queue is assumed unchanged.
   if (is_usable(service.demand.queued, now_s)) {

@@ -134,7 +134,7 @@ bool OfferBook::attach(planner::Snapshot& snapshot) {
       news = true;
     }
     service.offers = entry.offers;
-    if (entry.due && !entry.offers) service.searching_since_s = entry.asked_at_s;
+    service.searching_since_s = entry.due && !entry.offers ? std::optional(entry.asked_at_s) : std::nullopt;
   }
   std::erase_if(entries_, [&](const auto& entry) { return !there.contains(entry.first); });
   return news;

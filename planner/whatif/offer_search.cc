@@ -124,7 +124,7 @@ double capacity_of_plan(const Problem& problem, const search::Offer& plan, int c
 
 // The policy's form of a plan; nullopt if the controller cannot run it.
 std::optional<planner::Offer> offer_of(const Problem& problem, const search::Offer& plan, const ClosedForms& closed) {
-  if (!plan.deployment.chains.empty()) return std::nullopt;
+  if (!plan.deployment.chains.empty() || plan.deployment.pairs_share_a_node) return std::nullopt;
   planner::Offer offer;
   offer.strategy = plan.strategy;
   offer.requests_per_s = problem.requests_per_s;
@@ -135,7 +135,8 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
     const Pool& pool = plan.deployment.pools[p];
     if (pool.workers < 1) continue;
     OfferedPool offered{pool.spec, pool.role, pool.workers, shares[p]};
-    if (offered.spec.engine == problem.engine) offered.spec.engine = {};  // the engine's own
+    // The engine's own settings need none; and a worker that serves one phase has nothing to mix.
+    if (offered.spec.engine == problem.engine || pool.role != dispatch::Role::kUnified) offered.spec.engine = {};
     if (offered.spec != WorkerSpec{pool.spec.accelerator, pool.spec.tensor_parallel}) return std::nullopt;
     offer.pools.push_back(std::move(offered));
   }

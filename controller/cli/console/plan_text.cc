@@ -17,8 +17,18 @@ void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector
   for (const auto& pool : pools) {
     table.add({title(id), pool.name, dispatch::to_string(pool.role), pool.spec.accelerator, std::to_string(pool.spec.gpus()),
                std::to_string(pool.workers), fmt::format("{}/{}", pool.each.slots, pool.each.max_concurrency),
-               number_text(pool.each.service_rate_per_s * pool.each.slots)});
+               number_text(pool.each.requests_per_s)});
   }
+}
+
+std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers) {
+  if (answers.empty()) return "";
+  TextTable table({"  STRATEGY", "OFFERS", "COST/H", "OUTCOME"});
+  for (const planner::StrategyAnswer& answer : answers) {
+    table.add({"  " + answer.strategy, answer.deployment.empty() ? "-" : answer.deployment,
+               answer.deployment.empty() ? "-" : number_text(answer.cost_per_hour), answer.outcome});
+  }
+  return table.text();
 }
 
 }  // namespace
@@ -65,6 +75,7 @@ std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& p
     }
     text += "  predicted: " + predicted_figures(service) + "\n";
     for (const auto& reason : service.reasons) text += wrapped(reason.code + ": " + reason.message, 2);
+    text += strategies_table(service.strategies);
     if (service.feasible.status != planner::Truth::kTrue) text += wrapped(hint_text("Feasible", service.feasible), 2);
     for (const auto& denied : plan.denied) {
       if (denied.id == service.id) text += wrapped(denied_text(denied), 2);

@@ -52,6 +52,7 @@ void choose(Draft& draft, const FleetDraft& fleet) {
   }
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
+  if (service.offers) draft.plan.strategies = service.offers->answers;
   draft.others = std::move(choice.others);
   draft.weighed = std::move(choice.weighed);
   draft.as_is = pools_as_they_are(input, draft.is_held());

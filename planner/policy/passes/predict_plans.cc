@@ -16,22 +16,22 @@ namespace {
 // Predicts the behaviour of these pools at the believed demand.
 Predicted predict(const std::vector<Configuration>& pools, const DemandView& view, const Slo& slo) {
   Predicted predicted;
-  double slots = 0;
+  double slots = 0, full_per_s = 0;
   for (const Configuration& configuration : pools) {
     const Pool& pool = configuration.pool;
     predicted.gpus += gpus_of(configuration);
     predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
     if (pool.workers == 0 || pool.role == dispatch::Role::kPrefill) continue;
     slots += static_cast<double>(pool.workers) * pool.each.slots;
-    predicted.requests_per_s +=
-        pool.workers * pool.each.slots * pool.each.service_rate_per_s * configuration.capacity_ratio;
+    full_per_s += pool.workers * pool.each.slots * pool.each.service_rate_per_s * configuration.capacity_ratio;
+    predicted.requests_per_s += pool.workers * pool.each.requests_per_s;
     predicted.tpot_s = std::max(predicted.tpot_s, configuration.times.tpot_s);
     predicted.ttft_s = std::max(predicted.ttft_s, configuration.times.ttft_s);
   }
-  if (predicted.requests_per_s > 0) {
-    predicted.utilisation = view.believed_per_s / predicted.requests_per_s;
+  if (predicted.requests_per_s > 0) predicted.utilisation = view.believed_per_s / predicted.requests_per_s;
+  if (full_per_s > 0) {
     // Pools of different speed are treated as one pool of the mean speed.
-    const MmcQueue queue{static_cast<std::int64_t>(slots), view.believed_per_s, slots / predicted.requests_per_s};
+    const MmcQueue queue{static_cast<std::int64_t>(slots), view.believed_per_s, slots / full_per_s};
     predicted.ttft_s += queue.wait_quantile_s(slo.percentile / 100);
   } else if (view.believed_per_s > 0 || view.queued > 0) {
     predicted.ttft_s = std::numeric_limits<double>::infinity();

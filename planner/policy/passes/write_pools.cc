@@ -23,12 +23,22 @@ std::vector<Configuration> planned_pools(const Draft& draft) {
   return planned;
 }
 
+// What one of the pool's workers delivers. Prefill workers deliver prompts: their rate is that of the phase.
+void set_yield(const Service& service, Configuration& configuration) {
+  if (!service.shape || !(configuration.times.service_s > 0)) return;
+  const int workers = std::max(1, configuration.pool.workers);
+  configuration.pool.each.requests_per_s = configuration.pool.role == dispatch::Role::kPrefill
+                                               ? requests_per_s(configuration)
+                                               : capacity_of(service, configuration, workers) * configuration.load_share / workers;
+}
+
 void write(Draft& draft, double now_s) {
   const Service& service = *draft.service;
   ServicePlan& plan = draft.plan;
   const std::vector<Configuration> planned = planned_pools(draft);
   if (draft.chosen) plan.reasons.insert(plan.reasons.end(), draft.target.reasons.begin(), draft.target.reasons.end());
   draft.effective = draft.applies() ? planned : draft.as_is;
+  for (Configuration& pool : draft.effective) set_yield(service, pool);
   for (const Configuration& pool : draft.effective) plan.pools.push_back(pool.pool);
   if (draft.applies()) {
     plan.memory = draft.target.memory;
