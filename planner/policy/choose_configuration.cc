@@ -53,7 +53,7 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
                               "(got {})",
                               *most));
   }
-  const bool nothing_runs = std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
+  const bool nothing_runs = runs_nothing(given);
   std::vector<Reason> rejected;
   const std::optional<Offer> best = cheapest_offer(given, whole, split, rejected);
   const Offer* running = nothing_runs ? nullptr : running_offer(given, whole, split);

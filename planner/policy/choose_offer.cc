@@ -107,8 +107,6 @@ void explain_whole(const Offer& offer, const std::vector<Believed>& pools, Confi
        {"capacityRatio", figure(offer.pools.front().capacity_ratio)}}});
 }
 
-bool runs_nothing(const Service& service) { return std::none_of(service.workers.begin(), service.workers.end(), holds_gpus); }
-
 std::vector<PoolId> ids_of(const ConfigurationChoice& choice) {
   std::vector<PoolId> ids = {choice.chosen->pool.id()};
   for (const SidePool& side : choice.sides.pools) ids.push_back(side.configuration.pool.id());
@@ -178,6 +176,12 @@ double closed_form_per_s(const ConfigurationInput& input, const OfferedPool& poo
   return believe(input, pool).closed_form_per_s;
 }
 
+bool runs_nothing(const ConfigurationInput& input) {
+  return std::all_of(input.service->workers.begin(), input.service->workers.end(), [&](const Worker& worker) {
+    return !holds_gpus(worker) || is_fresh(worker, input.snapshot->now_s);
+  });
+}
+
 double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice& choice, double requests_per_s) {
   const int chosen = std::max(1, workers_for(*input.service, *choice.chosen, requests_per_s));
   double cost = chosen * choice.chosen->price_per_hour;
@@ -211,12 +215,12 @@ std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole,
 ConfigurationChoice current_or_offer(const ConfigurationInput& input, ConfigurationChoice current, const Offer& best) {
   const Service& service = *input.service;
   ConfigurationChoice other = choice_of(input, best);
-  const bool may_change = runs_nothing(service) || input.signals_complete;
+  const bool may_change = runs_nothing(input) || input.signals_complete;
   if (!current.chosen) {
     // It cannot be read, or misses the objective: change only in the latter case.
     return current.feasible.status == Truth::kFalse && may_change ? other : current;
   }
-  if (runs_nothing(service) || ids_of(current) == ids_of(other)) return other;
+  if (runs_nothing(input) || ids_of(current) == ids_of(other)) return other;
   const double never = std::numeric_limits<double>::infinity();
   const std::vector<Offer>& confirmed = service.offers->confirmed;
   const bool its_kind_holds = std::any_of(confirmed.begin(), confirmed.end(),

@@ -16,6 +16,9 @@ namespace windlass::planner {
 // Requests per second of one worker of the pool, by the closed forms for the lengths and times believed now.
 [[nodiscard]] double closed_form_per_s(const ConfigurationInput& input, const OfferedPool& pool);
 
+// Whether no worker holds GPUs, or only such as have just started.
+[[nodiscard]] bool runs_nothing(const ConfigurationInput& input);
+
 // Cost of the workers that serve this rate.
 [[nodiscard]] double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice& choice, double requests_per_s);
 

@@ -70,7 +70,9 @@ constexpr auto json_fields(JsonType<WorkerSpec>) {
                      rare("powerShare", &T::power_share), rare("lengthPredictor", &T::length_predictor));
 }
 
-constexpr JsonLimit kPositive{[](double value) { return value > 0; }, "greater than 0"};
+inline constexpr JsonLimit kAtLeastZero{[](double value) { return value >= 0; }, "at least 0"};
+inline constexpr JsonLimit kAtLeastOne{[](double value) { return value >= 1; }, "at least 1"};
+inline constexpr JsonLimit kPositive{[](double value) { return value > 0; }, "greater than 0"};
 
 constexpr auto json_fields(JsonType<OfferedPool>) {
   using T = OfferedPool;
@@ -91,6 +93,14 @@ constexpr auto json_fields(JsonType<StrategyAnswer>) {
   using T = StrategyAnswer;
   return json_object(field("strategy", &T::strategy), field("deployment", &T::deployment),
                      field("costPerHour", &T::cost_per_hour), field("outcome", &T::outcome));
+}
+
+constexpr auto json_fields(JsonType<AssumedWorkload>) {
+  using T = AssumedWorkload;
+  return json_object(field("requestsPerS", &T::requests_per_s), field("inputTokens", &T::input_tokens),
+                     field("outputTokens", &T::output_tokens), limit("requestsPerS", &T::requests_per_s, kAtLeastZero),
+                     limit("inputTokens", &T::input_tokens, kAtLeastOne),
+                     limit("outputTokens", &T::output_tokens, kAtLeastOne));
 }
 
 // A value that upgrades a text of an older version after the fields above it in the table have been read.

@@ -247,6 +247,8 @@ struct PolicyMemory {
   std::vector<PoolSlots> slots;         // by pool
   std::optional<double> prefill_share;  // prefill workers per decode worker, if phases are split
   std::optional<Offer> offer;           // that the service runs; none: workers that closed forms chose
+  std::optional<Reading> busiest;         // the highest rate lately; fades over kBusiestMemoryS
+  std::optional<AssumedWorkload> asked;   // that strategies are asked about; none: the spec's
   std::string configuration;            // chosen pool (the decode pool, if phases are split), and since when
   std::optional<double> configuration_since_s;
   // Arrivals: start of the current interval, the closed intervals of the last minute, and the forecasts.

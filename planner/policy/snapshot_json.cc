@@ -7,8 +7,6 @@ namespace {
 constexpr int kFormat = 1;
 
 constexpr JsonLimit kAboveZero{[](double value) { return value > 0; }, "greater than 0"};
-constexpr JsonLimit kAtLeastZero{[](double value) { return value >= 0; }, "at least 0"};
-constexpr JsonLimit kAtLeastOne{[](double value) { return value >= 1; }, "at least 1"};
 constexpr JsonLimit kPercentile{[](double value) { return value > 0 && value < 100; }, "between 0 and 100, both excluded"};
 constexpr JsonLimit kTolerance{[](double value) { return value >= 0 && value < 1; }, "at least 0 and below 1"};
 
@@ -78,14 +76,6 @@ constexpr auto json_fields(JsonType<Slo>) {
   return json_object(field("ttftS", &T::ttft_s), field("tpotS", &T::tpot_s), field("percentile", &T::percentile),
                      field("windowS", &T::window_s), limit("ttftS", &T::ttft_s, kAboveZero),
                      limit("tpotS", &T::tpot_s, kAboveZero), limit("percentile", &T::percentile, kPercentile));
-}
-
-constexpr auto json_fields(JsonType<AssumedWorkload>) {
-  using T = AssumedWorkload;
-  return json_object(field("requestsPerS", &T::requests_per_s), field("inputTokens", &T::input_tokens),
-                     field("outputTokens", &T::output_tokens), limit("requestsPerS", &T::requests_per_s, kAtLeastZero),
-                     limit("inputTokens", &T::input_tokens, kAtLeastOne),
-                     limit("outputTokens", &T::output_tokens, kAtLeastOne));
 }
 
 constexpr auto json_fields(JsonType<Scaling>) {

@@ -47,6 +47,10 @@ WorkerTrouble trouble_of(const Worker& worker) {
 
 bool serves(const Worker& worker) { return worker.state == WorkerState::kReady && worker.trouble == WorkerTrouble::kNone; }
 
+bool is_fresh(const Worker& worker, double now_s) {
+  return worker.state == WorkerState::kStarting && !worker.ready_s && now_s - worker.created_s < kFreshS;
+}
+
 bool holds_gpus(const Worker& worker) {
   switch (worker.state) {
     case WorkerState::kStarting:

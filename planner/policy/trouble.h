@@ -20,6 +20,9 @@ namespace windlass::planner {
 // True while starting, ready, or in a trouble that leaves it on its node; false while draining.
 [[nodiscard]] bool holds_gpus(const Worker& worker);
 
+// Whether it started within kFreshS and has never served, so that little is lost if it goes.
+[[nodiscard]] bool is_fresh(const Worker& worker, double now_s);
+
 // Whether no node has taken it for longer than kUnschedulableGraceS.
 [[nodiscard]] bool is_stranded(const Worker& worker, double now_s);
 

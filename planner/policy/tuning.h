@@ -108,6 +108,15 @@ inline constexpr double kUnschedulableGraceS = 60;
 
 // ---- configurations
 
+// Strategies are asked about the highest rate of about this time. Rates lie on a grid with this step; a lower rate is asked only
+// two steps down.
+inline constexpr double kBusiestMemoryS = 3600;
+inline constexpr double kAskedStep = 1.15;
+// They are asked again if a mean length changes by this factor.
+inline constexpr double kAskedLengthStep = 1.25;
+// Workers that have started within this time and never served may be replaced at once: little is lost.
+inline constexpr double kFreshS = 30;
+
 // If even a single request misses the objective, slots follow a relaxed objective: relaxed by this many times the excess, up to
 // kBatchedSlack times what a request takes alone.
 inline constexpr double kBatchedSlope = 5;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/policy/asked_workload.h"
 #include "planner/policy/configuration.h"
 #include "planner/policy/split.h"
 
@@ -30,7 +31,7 @@ OfferQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.reserves_context = service.reserves_context;
   asked.max_gpus_per_worker = service.max_gpus_per_worker;
   asked.slo = service.slo;
-  asked.workload = service.workload;
+  asked.workload = planner::workload_to_ask(service);
   asked.accelerators = service.accelerators;
   asked.scaling.strategy = service.scaling.strategy;
   asked.scaling.max_cost_per_hour = service.scaling.max_cost_per_hour;
@@ -47,10 +48,11 @@ OfferQuestion question_of(const planner::Service& service, const planner::Snapsh
   return question;
 }
 
-// A new measurement does not change the spec.
+// Neither a new measurement nor another load changes the spec.
 bool same_spec(planner::Service before, const planner::Service& now) {
   before.transfers = now.transfers;
   before.estimates = now.estimates;
+  before.workload = now.workload;
   return before == now;
 }
 
@@ -76,7 +78,10 @@ bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
 // The classes with GPUs change with the nodes, and classes may be edited.
 bool must_ask_again(const OfferQuestion& before, const OfferQuestion& now, const std::optional<planner::Offers>& offers,
                     const planner::Service& service) {
-  if (!same_spec(before.service, now.service) || before.service.transfers != now.service.transfers) return true;
+  if (!same_spec(before.service, now.service) || before.service.transfers != now.service.transfers ||
+      before.service.workload != now.service.workload) {
+    return true;
+  }
   if (estimates_moved(before, now)) return true;
   if (before.classes == now.classes) return false;
   if (!offers || offers->confirmed.empty()) return true;

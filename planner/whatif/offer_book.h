@@ -3,7 +3,8 @@
 // The loop attaches offers in every plan and continues without an answer. Somebody else takes the questions, one at a time,
 // searches (offer_search.h) and stores the answers: another thread in the controller, the caller itself in `windlass plan` and
 // in simulations. Equal questions are answered once. An answer stays valid while the spec is unchanged: asking again whenever a
-// node disappears could restart every worker. A question is repeated only if nothing was confirmed, if a class that an offer
+// node disappears could restart every worker. A question is repeated only if the load moves by a step
+// (planner/policy/asked_workload.h), if nothing was confirmed, if a class that an offer
 // uses has no GPUs any more and runs none of the service's workers, if a different PerformanceProfile gives transfer times, or
 // if the workers' measured times differ by a third from those in the question. Pure; not thread-safe.
 #pragma once

@@ -271,6 +271,10 @@ ClusterOrders PolicyAutoscaler::decide(const ClusterObservation& observation) {
       service.starts = planner::StartTimes{nearest_rank_p90(measured), static_cast<int>(measured.size())};
   }
 
+  if (options_.searches) {
+    [[maybe_unused]] const auto attached = search::attach_all_offers(book_, snapshot_, search::Effort{});
+    assert(attached.ok());  // nothing stops it
+  }
   plan_ = planner::make_plan(snapshot_);
   ClusterOrders orders;
   for (std::size_t s = 0; s < plan_.services.size(); ++s) {

@@ -23,6 +23,7 @@
 #include "planner/policy/plan.h"
 #include "planner/policy/snapshot.h"
 #include "planner/sim/cluster_controller.h"
+#include "planner/whatif/offer_book.h"
 
 namespace windlass::sim {
 
@@ -34,6 +35,7 @@ const char* to_string(MetricSet set);  // "windlass", "vllm", "sglang", "tensorr
 struct PolicyAutoscalerOptions {
   MetricSet metrics = MetricSet::kWindlass;
   bool measures_itself = true;  // as our worker does before it is ready
+  bool searches = false;        // asks the strategies, as the controller does; answers come at once
   struct Gap {
     double from_s = 0, until_s = 0;
   };
@@ -102,6 +104,7 @@ class PolicyAutoscaler final : public ClusterController {
   PolicyAutoscalerOptions options_;
   planner::Snapshot snapshot_;
   planner::Plan plan_;
+  search::OfferBook book_;
   std::vector<std::deque<Look>> history_;  // per service, oldest first
   struct Starts {
     std::set<int> under_way;        // workers seen while starting

@@ -256,6 +256,7 @@ planner::Service policy_service(const ScenarioService& from, const PreparedServi
   planner::Service service;
   const std::string name = from.name.empty() ? "service" : from.name;
   service.id = {"default", name, name};
+  service.may_split = false;  // the autoscaler's workers are unified
   service.served_name = name;
   service.shape = made.shape;
   service.max_context_tokens = from.model.max_context_tokens.value_or(0);
@@ -315,6 +316,7 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
   const auto& asked = parts_->scenario.autoscaling;
   if (!asked) return nullptr;
   PolicyAutoscalerOptions options;
+  options.searches = true;
   options.interval_s = asked->interval_s;
   options.metrics_age_s = asked->metrics_age_s;
   for (std::size_t s = 0; s < parts_->services.size(); ++s) {

@@ -24,6 +24,13 @@ bool allows(const Service& service, const std::string& accelerator) {
                      [&](const AllowedAccelerator& one) { return one.accelerator == accelerator; });
 }
 
+// Whether its workers have just started: nothing is lost if they go at once.
+bool is_fresh_pool(const Service& service, const PoolId& pool, double now_s) {
+  return std::all_of(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
+    return worker.pool_id() != pool || !holds_gpus(worker) || is_fresh(worker, now_s);
+  });
+}
+
 // Keeps workers of earlier configurations that the service still needs, within the free and draining GPUs.
 void keep_needed(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
@@ -32,11 +39,12 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
   std::map<std::string, int> left = free_or_coming(fleet);
   for (Configuration pool : draft.as_is) {
     if (draft.is_planned(pool.pool.id())) continue;
+    const Configuration* second = second_class(draft, pool.pool.id());
+    if (second == nullptr && is_fresh_pool(service, pool.pool.id(), fleet.snapshot->now_s)) continue;
     const int affordable = std::max(0, left[pool.pool.spec.accelerator]) / std::max(1, pool.pool.spec.gpus());
     const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.spec.accelerator);
     const int existing = count_existing(service, pool.pool.id());
     // A slower class needs more workers for the same demand.
-    const Configuration* second = second_class(draft, pool.pool.id());
     const double worth = second != nullptr ? std::min(1.0, worth_of(draft, *second)) : 1.0;
     const int of_these = worth > 0 ? static_cast<int>(std::min(1e6, std::ceil(still_needed / worth - 1e-9))) : still_needed;
     pool.pool.workers = std::min({held ? existing : of_these, existing, affordable});
