@@ -17,6 +17,7 @@
 #include "planner/policy/split.h"
 #include "planner/policy/trouble.h"
 #include "planner/policy/tuning.h"
+#include "planner/sizing/worker_count.h"
 
 namespace windlass::planner {
 namespace {
@@ -96,8 +97,10 @@ void explain_whole(const Offer& offer, const std::vector<Believed>& pools, Confi
   choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet", text};
   choice.reasons.push_back(Reason{
       "ConfirmedOffer",
-      fmt::format("{}: {}; in simulation {} for {:.4g} per hour meet the objective up to {:.4g} requests/s", offer.strategy, text,
-                  describe(offer), offer.cost_per_hour, offer.capacity_per_s),
+      fmt::format("{}: {}; in simulation {} for {:.4g} per hour meet the objective up to {:.4g} requests/s, with room "
+                  "for {:.0f} % more", offer.strategy, text,
+                  describe(offer), offer.cost_per_hour, offer.capacity_per_s,
+                  (kDesignHeadroom - 1) * 100),
       {{"strategy", offer.strategy},
        {"deployment", describe(offer)},
        {"requestsPerS", figure(offer.requests_per_s)},

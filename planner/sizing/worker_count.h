@@ -11,6 +11,10 @@
 
 namespace windlass::planner {
 
+// Deployments that strategies search are sized for the demand times this: it is known to within some percent, and it moves while
+// workers start. Closed forms keep slots free instead (SizingInput::max_utilisation).
+inline constexpr double kDesignHeadroom = 1.1;
+
 struct SizingInput {
   double arrival_rate_per_s = 0;
   double service_time_s = 0;  // of one slot at a full batch

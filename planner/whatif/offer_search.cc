@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "planner/policy/choose_offer.h"
+#include "planner/sizing/worker_count.h"
 #include "planner/strategies/auto/auto_plan.h"
 #include "planner/strategies/core/trial.h"
 #include "planner/strategies/strategies.h"
@@ -127,7 +128,7 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
   if (!plan.deployment.chains.empty() || plan.deployment.pairs_share_a_node) return std::nullopt;
   planner::Offer offer;
   offer.strategy = plan.strategy;
-  offer.requests_per_s = problem.requests_per_s;
+  offer.requests_per_s = problem.requests_per_s / planner::kDesignHeadroom;
   offer.attainment = plan.predicted.attainment;
   offer.cost_per_hour = plan.cost_per_hour;
   const std::vector<double> shares = load_shares(problem, plan.deployment);
@@ -146,7 +147,7 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
     const bool a_last = a.role == dispatch::Role::kPrefill, b_last = b.role == dispatch::Role::kPrefill;
     return a_last != b_last ? b_last : a.load_share > b.load_share;
   });
-  offer.capacity_per_s = capacity_of_plan(problem, plan, offer.pools.front().workers);
+  offer.capacity_per_s = capacity_of_plan(problem, plan, offer.pools.front().workers) / planner::kDesignHeadroom;
   for (OfferedPool& pool : offer.pools) {
     pool.requests_per_s = offer.capacity_per_s * pool.load_share / pool.workers;
     if (!(pool.requests_per_s > 0)) return std::nullopt;
@@ -195,7 +196,7 @@ class Proposers {
 class Collected {
  public:
   Collected(const Problem& problem, const ClosedForms& closed) : problem_(problem), closed_(closed) {
-    offers_.requests_per_s = problem.requests_per_s;
+    offers_.requests_per_s = problem.requests_per_s / planner::kDesignHeadroom;
   }
 
   void add(const std::string& strategy, const Result<search::Offer>& plan) {

@@ -40,7 +40,8 @@ class Question {
   std::vector<std::string> notes_;
 };
 
-// Question for a service as the policy knows it: its assumed workload and the accelerators it allows. Lengths are log-normal
+// Question for a service as the policy knows it: its assumed workload with kDesignHeadroom, and the accelerators it allows.
+// Lengths are log-normal
 // around the spec's means with a coefficient of variation of 1, cut to the context; arrivals are Poisson; latencies are the
 // controller's: linear models from measurements, or else from data sheets. Caches are transferred over the classes' links, or
 // as measured for the decode worker. `accelerators` are the cluster's. Errors name the service and the field: an unknown shape,

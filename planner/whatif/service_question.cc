@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/sizing/worker_count.h"
 #include "planner/strategies/core/drawn_requests.h"
 #include "planner/strategies/core/worker_kinds.h"
 #include "planner/whatif/question.h"
@@ -94,7 +95,7 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   };
   if (!service.shape) return wrong("spec.model: the model's shape is unknown: " + service.shape_unknown_reason);
   problem.shape = *service.shape;
-  problem.requests_per_s = service.workload.requests_per_s;
+  problem.requests_per_s = planner::kDesignHeadroom * service.workload.requests_per_s;
   if (!(problem.requests_per_s > 0)) return wrong("spec.workload.requestsPerSecond: must be above 0 (got 0)");
 
   auto choices = choices_of(service, accelerators);
