@@ -102,6 +102,7 @@ PolicyAutoscaler::PolicyAutoscaler(PolicyAutoscalerOptions options)
     : options_(std::move(options)), history_(options_.services.size()), starts_(options_.services.size()) {
   snapshot_.accelerators = options_.accelerators;
   snapshot_.services = options_.services;
+  for (planner::Service& service : snapshot_.services) service.may_split = false;  // its workers are unified
   for (std::size_t s = 0; s < options_.services.size(); ++s) {
     for (const planner::WorkerEstimate& one : options_.known) {
       const planner::AcceleratorState* state = find_accelerator(snapshot_, one.accelerator);

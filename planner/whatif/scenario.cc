@@ -256,7 +256,6 @@ planner::Service policy_service(const ScenarioService& from, const PreparedServi
   planner::Service service;
   const std::string name = from.name.empty() ? "service" : from.name;
   service.id = {"default", name, name};
-  service.may_split = false;  // the autoscaler's workers are unified
   service.served_name = name;
   service.shape = made.shape;
   service.max_context_tokens = from.model.max_context_tokens.value_or(0);
