@@ -22,6 +22,8 @@ struct OfferedPool {
   // Confirmed capacity of all its workers over the one that workers_for() (planner/policy/target.h) gives them. Divides demand
   // before it is turned into workers, so that the offer's own rate needs exactly the offer's workers.
   double capacity_ratio = 1;
+  // Slots of a worker over those of the closed forms, if the simulator's capacity needs more requests at once.
+  double slots_ratio = 1;
 
   bool operator==(const OfferedPool&) const = default;
 };

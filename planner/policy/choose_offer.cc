@@ -41,7 +41,8 @@ Believed believe(const ConfigurationInput& input, const OfferedPool& offered) {
   int most = whole ? max_concurrency_of(service, sheet.kv_capacity_tokens())
                    : max_concurrency_of_phase(service, spec, gpus, offered.role);
   if (offered.spec.engine != EngineSettings{}) most = std::min(most, offered.spec.engine.max_sequences);
-  Believed believed{make_configuration(input, spec, gpus, most, pool_name(offered.spec), offered.role)};
+  Believed believed{make_configuration(input, spec, gpus, most, pool_name(offered.spec), offered.role,
+                                       whole ? offered.slots_ratio : 1)};
   Configuration& configuration = believed.configuration;
   configuration.pool.spec = offered.spec;
   double then = offered.closed_form_per_s, now = 0;

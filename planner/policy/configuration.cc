@@ -75,13 +75,14 @@ dispatch::PackingModel packing_of(const LatencyModel& model, int max_requests) {
 
 // Sets slots and times for the lengths believed now.
 void fit_to_lengths(Configuration& configuration, const ConfigurationInput& input, const LatencyModel& model,
-                    const WorkerEstimate* known, const LatencyModel& bound) {
+                    const WorkerEstimate* known, const LatencyModel& bound, double slots_ratio) {
   const int most = std::max(1, configuration.pool.each.max_concurrency);
+  const auto raised = [&](int slots) { return static_cast<int>(std::lround(slots * slots_ratio)); };
   const BatchChoice choice = largest_batch(model, objective_of(*input.service), input.believed);
-  int slots = std::min(most, choice.batch);
+  int slots = std::min(most, raised(choice.batch));
   if (known != nullptr && slots > 1) {
     const BatchChoice surely = largest_batch(bound, objective_of(*input.service), input.believed);
-    slots = explored_slots(input, *known, configuration.pool.id(), slots, std::max(1, surely.batch), most);
+    slots = explored_slots(input, *known, configuration.pool.id(), slots, std::max(1, raised(surely.batch)), most);
   }
   configuration.keeps_objective = choice.batch > 0;
   if (choice.batch == 0) {
@@ -97,9 +98,10 @@ void fit_to_lengths(Configuration& configuration, const ConfigurationInput& inpu
     slots = std::min(most, largest_batch(model, nearest, input.believed).batch);
   }
   configuration.pool.each.slots = settled_slots(input, configuration.pool.id(), std::max(1, slots), most);
-  configuration.times = worker_times(model, configuration.pool.each.slots, input.believed);
+  const double batch = std::max(1.0, configuration.pool.each.slots / slots_ratio);
+  configuration.times = worker_times(model, batch, input.believed);
   if (known != nullptr && configuration.times.decode_s > 0) {
-    const WorkerTimes bounded = worker_times(bound, configuration.pool.each.slots, input.believed);
+    const WorkerTimes bounded = worker_times(bound, batch, input.believed);
     configuration.uncertainty = bounded.decode_s / configuration.times.decode_s - 1;
   }
   configuration.rate_within_tpot_per_s =
@@ -132,7 +134,7 @@ Objective objective_of(const Service& service) {
 }
 
 Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus, int batch,
-                                 std::string pool, dispatch::Role role) {
+                                 std::string pool, dispatch::Role role, double slots_ratio) {
   Configuration configuration;
   configuration.pool.name = std::move(pool);
   configuration.pool.role = role;
@@ -146,7 +148,7 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   const IterationEstimate& estimate = known != nullptr ? known->estimate : nothing;
   const LinearModel model(estimated(sheet, estimate));
   if (role == dispatch::Role::kUnified) {
-    fit_to_lengths(configuration, input, model, known, UpperBoundModel(sheet, estimate));
+    fit_to_lengths(configuration, input, model, known, UpperBoundModel(sheet, estimate), slots_ratio);
   } else {
     fit_to_phase(configuration, input, model);
   }

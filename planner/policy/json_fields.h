@@ -79,6 +79,7 @@ constexpr auto json_fields(JsonType<OfferedPool>) {
   return json_object(field("role", &T::role), part(&T::spec), field("workers", &T::workers, 1),
                      rare("loadShare", &T::load_share).within(kPositive), field("requestsPerS", &T::requests_per_s),
                      rare("closedFormPerS", &T::closed_form_per_s), rare("capacityRatio", &T::capacity_ratio).within(kPositive),
+                     rare("slotsRatio", &T::slots_ratio).within(kAtLeastOne),
                      limit("requestsPerS", &T::requests_per_s, kPositive));
 }
 

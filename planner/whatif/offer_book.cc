@@ -163,7 +163,7 @@ void OfferBook::answer(const OfferQuestion& question, const planner::Offers& off
     if (!entry.due || !entry.taken || !equal_questions(entry.question, question)) continue;
     entry.offers = offers;
     entry.taken = false;
-    entry.due = !offers.complete;  // a longer search follows
+    entry.due = !offers.complete && question.round + 1 < rounds_;  // a longer search follows
     if (entry.due) {
       ++entry.question.round;
       entry.place = ++asked_;

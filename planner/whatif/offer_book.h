@@ -21,6 +21,9 @@ namespace windlass::search {
 
 class OfferBook {
  public:
+  // `rounds`: how many searches a question gets, each longer than the last (OfferQuestion::round).
+  explicit OfferBook(int rounds = 2) : rounds_(rounds) {}
+
   // Copies the available offers to the services. Returns whether there is a new question.
   bool attach(planner::Snapshot& snapshot);
 
@@ -41,6 +44,7 @@ class OfferBook {
     std::uint64_t place = 0;  // order of the questions
   };
 
+  int rounds_;
   std::map<planner::ServiceId, Entry> entries_;
   std::uint64_t asked_ = 0;
 };

@@ -75,6 +75,11 @@ class ClosedForms {
   [[nodiscard]] const planner::Service& service() const { return snapshot_.services.front(); }
   [[nodiscard]] const planner::ConfigurationInput& input() const { return input_; }
 
+  // Of an offer's workers; 0: a class cannot be read.
+  [[nodiscard]] double capacity_of(const planner::Offer& offer) const {
+    const planner::ConfigurationChoice choice = planner::choice_of(input_, offer);
+    return choice.chosen ? planner::capacity_of(service(), *choice.chosen, offer.pools.front().workers) : 0;
+  }
   // The highest rate of one whole worker; 0: none meets the objective.
   [[nodiscard]] double best_worker_per_s() const {
     const planner::ConfigurationChoice choice = planner::choose_whole(input_);
@@ -152,13 +157,15 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
     pool.requests_per_s = offer.capacity_per_s * pool.load_share / pool.workers;
     if (!(pool.requests_per_s > 0)) return std::nullopt;
   }
-  const planner::ConfigurationChoice choice = planner::choice_of(closed.input(), offer);
-  if (!choice.chosen) return std::nullopt;
-  for (std::size_t p = 0; p < offer.pools.size(); ++p) {
-    offer.pools[p].closed_form_per_s = planner::closed_form_per_s(closed.input(), offer.pools[p]);
+  // Without slots for what the simulator found, the gateways would hold requests back.
+  OfferedPool& first = offer.pools.front();
+  const double by_closed_forms = closed.capacity_of(offer);
+  if (!(by_closed_forms > 0)) return std::nullopt;
+  if (first.role == dispatch::Role::kUnified) {
+    for (OfferedPool& pool : offer.pools) pool.slots_ratio = std::max(1.0, offer.capacity_per_s / by_closed_forms);
   }
-  const double by_closed_forms = planner::capacity_of(closed.service(), *choice.chosen, offer.pools.front().workers);
-  if (by_closed_forms > 0) offer.pools.front().capacity_ratio = offer.capacity_per_s / by_closed_forms;
+  first.capacity_ratio = offer.capacity_per_s / closed.capacity_of(offer);
+  for (OfferedPool& pool : offer.pools) pool.closed_form_per_s = planner::closed_form_per_s(closed.input(), pool);
   return offer;
 }
 

@@ -104,7 +104,7 @@ class PolicyAutoscaler final : public ClusterController {
   PolicyAutoscalerOptions options_;
   planner::Snapshot snapshot_;
   planner::Plan plan_;
-  search::OfferBook book_;
+  search::OfferBook book_{1};
   std::vector<std::deque<Look>> history_;  // per service, oldest first
   struct Starts {
     std::set<int> under_way;        // workers seen while starting
