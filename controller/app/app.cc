@@ -404,7 +404,9 @@ Result<void> run(const AppOptions& options, Waker& waker) {
     if (any) waker.wake();
     return any;
   };
-  SideThread search_thread([&](const SideThread::Stop& stop) { return done(answer_offers(offers, stop)); });
+  // On a laptop it must not compete with the workers.
+  SideThread search_thread([&](const SideThread::Stop& stop) { return done(answer_offers(offers, stop)); },
+                           SideThread::Priority::kLowest);
   SideThread probe_thread([&](const SideThread::Stop& stop) { return done(answer_probe(probes, to_workers, stop)); });
   controller_options.offers = &offers;
   controller_options.probes = &probes;

@@ -1,11 +1,15 @@
 // See side_thread.h.
 #include "controller/app/side_thread.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace windlass::controller {
 
-SideThread::SideThread(std::function<bool(const Stop&)> work) : work_(std::move(work)), thread_([this] { run(); }) {}
+SideThread::SideThread(std::function<bool(const Stop&)> work, Priority priority)
+    : work_(std::move(work)), thread_([this, priority] { run(priority); }) {}
 
 SideThread::~SideThread() {
   {
@@ -24,7 +28,10 @@ void SideThread::wake() {
   woken_.notify_one();
 }
 
-void SideThread::run() {
+void SideThread::run(Priority priority) {
+  constexpr int kLowestNice = 19;
+  // On Linux niceness is per thread. Without permission it stays normal, which is only slower for others.
+  if (priority == Priority::kLowest) static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowestNice));
   while (!stopping_) {
     if (work_([this] { return stopping_.load(); })) continue;
     std::unique_lock lock(mutex_);

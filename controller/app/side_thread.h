@@ -13,8 +13,9 @@ namespace windlass::controller {
 class SideThread {
  public:
   using Stop = std::function<bool()>;  // a piece of work polls this; true: end now
+  enum class Priority { kNormal, kLowest };  // kLowest: only what others leave of the CPUs
   // `work` does the next piece and returns whether there was one. It is called on the thread.
-  explicit SideThread(std::function<bool(const Stop&)> work);
+  explicit SideThread(std::function<bool(const Stop&)> work, Priority priority = Priority::kNormal);
   ~SideThread();  // waits for the current piece
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
@@ -23,7 +24,7 @@ class SideThread {
   void wake();
 
  private:
-  void run();
+  void run(Priority priority);
 
   std::function<bool(const Stop&)> work_;
   std::mutex mutex_;
