@@ -1,0 +1,40 @@
+// One question has one answer: `windlass plan`, the controller and `auto` for random services, and the simulator's judgement.
+#include <cstdint>
+
+#include <gtest/gtest.h>
+
+#include "tests/bench/offers/one_answer.h"
+
+namespace windlass::bench {
+namespace {
+
+constexpr double kSame = 1e-6;      // relative, between equal costs
+constexpr double kByChance = 0.01;  // of a simulated attainment, against what the objective asks for
+
+// Given 20 random services on the whole catalog; expects the same pools and cost from `windlass plan` and from a controller that
+// begins on closed forms, the cost of `auto` for services that may run anything, and an attained objective in a simulation with
+// another seed.
+TEST(OneAnswer, PlanControllerAndSimulatorAgree) {
+  int confirmed = 0, cheaper = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const planner::Snapshot snapshot = random_service(seed);
+    const OneAnswer answer = one_answer(snapshot);
+    EXPECT_EQ(answer.preview, answer.controller);
+    EXPECT_NEAR(answer.preview_cost_per_hour, answer.controller_cost_per_hour, kSame * answer.preview_cost_per_hour);
+    if (!answer.confirmed) continue;
+    ++confirmed;
+    cheaper += answer.preview_cost_per_hour < answer.closed_cost_per_hour * (1 - kSame) ? 1 : 0;
+    if (snapshot.services.front().scaling.strategy == planner::Family::kAuto) {
+      ASSERT_TRUE(answer.auto_cost_per_hour);
+      EXPECT_NEAR(answer.preview_cost_per_hour, *answer.auto_cost_per_hour, kSame * *answer.auto_cost_per_hour);
+    }
+    ASSERT_TRUE(answer.attainment);
+    EXPECT_GE(*answer.attainment, answer.asked - kByChance);
+  }
+  EXPECT_GE(confirmed, 15);
+  EXPECT_GE(cheaper, 5) << "the strategies are not worth asking";
+}
+
+}  // namespace
+}  // namespace windlass::bench
