@@ -31,7 +31,7 @@ struct RawOptions {
   std::string admin_listen = to_string(Options{}.admin_listen);
   std::string advertise;
   std::vector<std::string> controllers;
-  std::string policy;
+  std::optional<std::string> policy;
   std::string queue_order = dispatch::to_string(Options{}.queue_order);
   std::string queue_timeout = "60s", start_timeout = "5m", request_timeout = "10m", drain_timeout = "30s", drain_delay = "0";
 };
@@ -146,8 +146,8 @@ void read_values(Reader& reader, Options& options, const RawOptions& raw) {
   for (const std::string& url : raw.controllers)
     reader.take("--controller", parse_url(url), options.controllers.emplace_back());
   for (std::string& origin : options.cors_origins) reader.take("--cors-origin", Cors::parse_origin(origin), origin);
-  if (!raw.policy.empty())
-    reader.take("--policy", dispatch::policy_from_string(raw.policy, dispatch::kGatewayPolicies), options.policy);
+  if (raw.policy)
+    reader.take("--policy", dispatch::policy_from_string(*raw.policy, dispatch::kGatewayPolicies), options.policy);
   reader.take("--queue-order", dispatch::queue_order_from_string(raw.queue_order), options.queue_order);
   reader.take("--queue-timeout", parse_duration_s(raw.queue_timeout), options.queue_timeout_s);
   reader.take("--start-timeout", parse_duration_s(raw.start_timeout), options.start_timeout_s);
