@@ -21,11 +21,13 @@ constexpr auto json_values(JsonType<Role>) { return std::array{Role::kUnified, R
 constexpr auto json_fields(JsonType<PackingModel>) {
   using T = PackingModel;
   const auto amount = [](const char* key, double T::*member) { return field(key, member).within(kAmount); };
+  const auto extra = [](const char* key, double T::*member) { return rare(key, member).within(kAmount); };
   return json_object(amount("prefillTokenS", &T::prefill_token_s), amount("prefillS", &T::prefill_s),
                      amount("contextTokenS", &T::context_token_s), amount("decodeRequestS", &T::decode_request_s),
                      amount("decodeS", &T::decode_s), amount("kvCapacityTokens", &T::kv_capacity_tokens),
                      amount("kvRequestTokens", &T::kv_request_tokens),
-                     field("mostRequests", &T::max_requests, 0, kLargestCount))
+                     field("mostRequests", &T::max_requests, 0, kLargestCount), extra("prefillRequestS", &T::prefill_request_s),
+                     extra("prefillLengthS", &T::prefill_length_s), extra("contextLengthS", &T::context_length_s))
       .passing_over_unknown_keys();
 }
 
