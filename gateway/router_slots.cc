@@ -38,7 +38,6 @@ void Router::expect_prompt_through(Model& model, const ChainSlot& slot, RequestI
 
 // Reports to a new policy every request in flight at the model's listed chains.
 void Router::place_again(Model& model) {
-  model.prompts_through.clear();
   auto* const tracker = model.tracker();
   if (tracker == nullptr) return;
   for (const auto& [id, request] : requests_) {
