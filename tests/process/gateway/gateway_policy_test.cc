@@ -8,7 +8,7 @@ namespace {
 
 using dispatch::PolicyKind;
 
-const std::string kRequest = post("/v1/chat/completions", chat("tiny", "hi", false));
+const std::string kQuestion = post("/v1/chat/completions", chat("tiny", "hi", false));
 
 dispatch::RoutingTable with(PolicyKind policy, dispatch::RoutingTable table) {
   table.models.front().dispatch.policy = policy;
@@ -41,7 +41,7 @@ TEST(GatewayPolicy, FollowsTheTable) {
   std::vector<std::optional<Connection>> clients;
   for (const char* chain : {"fast", "slow", ""}) {
     clients.push_back(Connection::connect(gateway.port()));
-    ASSERT_TRUE(clients.back() && clients.back()->write(kRequest));
+    ASSERT_TRUE(clients.back() && clients.back()->write(kQuestion));
     ASSERT_TRUE(wait_until([&] {
       return (*chain == 0 ? gateway.metric("windlass_gateway_queue_length")
                           : gateway.metric("windlass_gateway_requests_in_flight", {{"chain", chain}})) == 1;
@@ -81,7 +81,7 @@ TEST(GatewayPolicy, AFlagWins) {
   ASSERT_TRUE(gateway.obeys({1, 1}));
   controller.set_table(with(PolicyKind::kHuawei, table(2, {chain("w", worker.address())})));
   ASSERT_TRUE(gateway.obeys({1, 2}));
-  EXPECT_EQ(ask(gateway.port(), kRequest)->status(), 200);
+  EXPECT_EQ(ask(gateway.port(), kQuestion)->status(), 200);
   EXPECT_EQ(shows(gateway, "sed"), 1);
   EXPECT_EQ(gateway.metric("windlass_gateway_dispatch_policy"), 1);
   const std::string log = gateway.log();
