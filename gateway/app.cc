@@ -88,6 +88,9 @@ class App {
           return newer;
         },
         [this] { return dispatcher_.router().table().version; });
+    if (options_.policy) {
+      spdlog::info("--policy {}: used for all models, whatever the routing table says", dispatch::to_string(*options_.policy));
+    }
     tables.start();
     prober_.start();
     asio::co_spawn(io_, follow_secrets(), asio::detached);

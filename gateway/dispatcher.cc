@@ -245,6 +245,15 @@ void Dispatcher::refresh_gauges() {
     metrics_.chain_slots.with({{"model", key.first}, {"chain", key.second}}).set(use.slots);
     shown_chains_.insert(key);
   }
+  const auto policies = router_.policies();
+  for (const auto& [model, kind] : std::exchange(shown_policies_, policies)) {
+    const auto now = policies.find(model);
+    if (now != policies.end() && now->second == kind) continue;
+    metrics_.dispatch_policy.remove({{"model", model}, {"policy", dispatch::to_string(kind)}});
+  }
+  for (const auto& [model, kind] : policies) {
+    metrics_.dispatch_policy.with({{"model", model}, {"policy", dispatch::to_string(kind)}}).set(1);
+  }
   show_by_model(metrics_.queue_length, router_.queue_lengths(), shown_queues_);
   show_by_model(metrics_.decode_queue_length, router_.decode_queue_lengths(), shown_decode_queues_);
   show_by_model(metrics_.silent_workers, router_.silent_chains(), shown_silent_);

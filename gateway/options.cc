@@ -31,7 +31,7 @@ struct RawOptions {
   std::string admin_listen = to_string(Options{}.admin_listen);
   std::string advertise;
   std::vector<std::string> controllers;
-  std::string policy = dispatch::to_string(Options{}.policy);
+  std::optional<std::string> policy;
   std::string queue_order = dispatch::to_string(Options{}.queue_order);
   std::string queue_timeout = "60s", start_timeout = "5m", request_timeout = "10m", drain_timeout = "30s", drain_delay = "0";
 };
@@ -58,10 +58,8 @@ void add_queue(CLI::App& app, Options& options, RawOptions& raw) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--policy", raw.policy,
-                 "which worker takes a request: jffc (the fastest with a free slot, otherwise it waits for one), jsq, sed, "
-                 "power-of-two, "
-                 "aladdin, by-size or huawei")
-      ->capture_default_str();
+                 "which worker takes a request, for all models, whatever the routing table says: jffc (the fastest with a free "
+                 "slot, otherwise it waits for one), jsq, sed, power-of-two, aladdin, by-size or huawei [the routing table's]");
   app.add_option("--queue-order", raw.queue_order,
                  "order of waiting requests: objective (first those that can still meet timeToFirstToken, then the others) or "
                  "arrival (first come, first served)")
@@ -148,7 +146,8 @@ void read_values(Reader& reader, Options& options, const RawOptions& raw) {
   for (const std::string& url : raw.controllers)
     reader.take("--controller", parse_url(url), options.controllers.emplace_back());
   for (std::string& origin : options.cors_origins) reader.take("--cors-origin", Cors::parse_origin(origin), origin);
-  reader.take("--policy", dispatch::policy_from_string(raw.policy, dispatch::kGatewayPolicies), options.policy);
+  if (raw.policy)
+    reader.take("--policy", dispatch::policy_from_string(*raw.policy, dispatch::kGatewayPolicies), options.policy);
   reader.take("--queue-order", dispatch::queue_order_from_string(raw.queue_order), options.queue_order);
   reader.take("--queue-timeout", parse_duration_s(raw.queue_timeout), options.queue_timeout_s);
   reader.take("--start-timeout", parse_duration_s(raw.start_timeout), options.start_timeout_s);

@@ -47,7 +47,7 @@ struct Options {
   std::size_t max_body_bytes = std::size_t{512} << 20U;  // for all requests held, and for answers sent as a whole
   std::size_t max_connections = net::kMaxConnections;
   std::size_t max_connections_per_peer = net::kMaxConnectionsPerPeer;
-  dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;
+  std::optional<dispatch::PolicyKind> policy;  // for all models; none: each model's is in the routing table
   dispatch::QueueOrder queue_order = dispatch::QueueOrder::kObjective;
 
   // Files described in docs/security.md; empty: none.

@@ -264,6 +264,14 @@ std::vector<Router::ChainLoad> Router::chain_loads() const {
   return loads;
 }
 
+std::map<std::string, dispatch::PolicyKind> Router::policies() const {
+  std::map<std::string, dispatch::PolicyKind> kinds;
+  for (const auto& [name, model] : models_) {
+    if (model->listed) kinds.emplace(name, model->policy_kind);
+  }
+  return kinds;
+}
+
 std::map<std::string, int> Router::queue_lengths() const {
   std::map<std::string, int> lengths;
   for (const auto& [name, model] : models_) {

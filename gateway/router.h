@@ -37,6 +37,9 @@
 //   - under JFFC: while a request waits, no chain that can begin it has a free slot (other than chains that refused us a moment
 //     ago). Waiting requests of one model are dispatched in the order of planner/dispatch/waiting_line.h: first those that can
 //     still meet timeToFirstToken, then the others. A refused request returns to its old place
+//   - a model's policy is that of the table, unless RouterOptions override it. When a table changes the policy or its
+//     parameters, requests in flight stay where they are and count for the new policy, which places all waiting ones. What the
+//     old policy has learned about lengths is lost
 //   - a policy that places requests by their lengths (RequestTracker) receives each placement, the first token, the tokens and,
 //     once, the end. Requests that it holds back are offered again about every kPlacementRetryS. For this policy a request of
 //     two steps ends with the prefill chain's slot, and the length of its answer is not learned
@@ -121,7 +124,7 @@ struct RouterOptions {
   int max_queued = 10000;  // per model; the table's max_queued may be lower
   double queue_timeout_s = 60;
   double request_timeout_s = 600;
-  dispatch::PolicyKind policy = dispatch::PolicyKind::kJffc;  // each model has its own instance
+  std::optional<dispatch::PolicyKind> policy = std::nullopt;  // for all models, whatever the table says; none: the table's
   std::uint64_t seed = 1;                                     // for policies that draw random numbers
   // Wait limit of a request for a model that has no worker yet, if longer than queue_timeout_s.
   double start_timeout_s = 300;
@@ -215,6 +218,8 @@ class Router {
     bool draining = false;  // or vanished from the table
   };
   [[nodiscard]] std::vector<ChainLoad> chain_loads() const;  // ordered by (model, chain)
+  // The policy in use, by model in the table.
+  [[nodiscard]] std::map<std::string, dispatch::PolicyKind> policies() const;
   // Requests that no worker has, by model in the table.
   [[nodiscard]] std::map<std::string, int> queue_lengths() const;
   // Requests that have finished their first step and wait for the second, by model in the table with a decode chain.
@@ -229,6 +234,7 @@ class Router {
 
   // router_table.cc: changes from tables and probes.
   void obey(Model& model, const dispatch::ModelRoute& route);
+  [[nodiscard]] bool choose_policy(Model& model);
   void roles_changed(Model& model);
   void lose_prefill_worker(double now_s, const std::string& address, Actions& actions);
   [[nodiscard]] Contact contact_of(const std::string& address) const;
@@ -236,7 +242,8 @@ class Router {
   // router_slots.cc: taking and releasing slots.
   void wait(Model& model, RequestId id);
   [[nodiscard]] dispatch::RequestLengths lengths_of(const Model& model, RequestId id) const;
-  void place_again(double now_s, Model& model);
+  void expect_prompt_through(Model& model, const ChainSlot& slot, RequestId id, double begun_s);
+  void place_again(Model& model);
   void pump(double now_s, Model& model, Actions& actions);
   void serve_decode_line(double now_s, Model& model, Actions& actions);
   void serve_queue_of(double now_s, Model& model, const SlotPtr& slot, Actions& actions);

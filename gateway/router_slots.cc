@@ -28,16 +28,26 @@ dispatch::RequestLengths Router::lengths_of(const Model& model, RequestId id) co
   return {id, std::min(model.max_input_tokens, model.tokens_per_byte.tokens_of(requests_.at(id).body_bytes)), 0};
 }
 
-// Reports to a new policy every request that it would have placed at the model's listed chains.
-void Router::place_again(double now_s, Model& model) {
+// A policy that places by lengths assumes that the request's prompt, begun at this time, takes as long as it would alone. For
+// requests whose first token is not visible here.
+void Router::expect_prompt_through(Model& model, const ChainSlot& slot, RequestId id, double begun_s) {
+  if (!slot.packing || model.tracker() == nullptr) return;
+  const double prompt_s = slot.packing->prefill_s + slot.packing->prefill_token_s * lengths_of(model, id).input_tokens;
+  model.prompts_through.emplace(begun_s + prompt_s, id);
+}
+
+// Reports to a new policy every request in flight at the model's listed chains.
+void Router::place_again(Model& model) {
   auto* const tracker = model.tracker();
   if (tracker == nullptr) return;
   for (const auto& [id, request] : requests_) {
     const SlotPtr& slot = request.placed_at();
     if (request.record.model != model.route.served_name || slot == nullptr || !slot->listed) continue;
     tracker->placed(slot->index, lengths_of(model, id));
+    const bool visible = request.prefill == nullptr && request.record.streamed;
+    if (!visible) expect_prompt_through(model, *slot, id, request.record.dispatched_s.value_or(request.answering_s));
     if (request.prefill != nullptr) continue;
-    if (request.record.first_token_s.has_value()) tracker->first_token(id, now_s);
+    if (request.record.first_token_s.has_value()) tracker->first_token(id, *request.record.first_token_s);
     if (request.tokens > 1) tracker->tokens_made(id, request.tokens - 1);
   }
 }
@@ -58,7 +68,7 @@ void Router::pump(double now_s, Model& model, Actions& actions) {
     dispatch::RequestLengths lengths;
     if (tracker == nullptr) {
       choice = model.policy->choose();
-      if (choice && options_.policy == dispatch::PolicyKind::kJffc) choice = model.choose_prefill(*choice);
+      if (choice && model.policy_kind == dispatch::PolicyKind::kJffc) choice = model.choose_prefill(*choice);
     } else {
       lengths = lengths_of(model, model.waiting.next(now_s, model.margin_s())->id);
       choice = model.policy->choose_for(lengths, now_s);
@@ -114,10 +124,7 @@ void Router::send(double now_s, Model& model, const SlotPtr& slot, RequestId id,
   request.answering_s = now_s;
   if (begins) request.record.dispatched_s = now_s;
   set_deadline(id, request, request.record.arrived_s + options_.request_timeout_s);
-  if (begins && (step == Step::kPrefill || !request.record.streamed) && slot->packing && model.tracker() != nullptr) {
-    const double prompt_s = slot->packing->prefill_s + slot->packing->prefill_token_s * lengths_of(model, id).input_tokens;
-    model.prompts_through.emplace(now_s + prompt_s, id);
-  }
+  if (begins && (step == Step::kPrefill || !request.record.streamed)) expect_prompt_through(model, *slot, id, now_s);
   if (step == Step::kPrefill) request.prefill_address = slot->address;
   actions.push_back(Dispatch{id, slot->id, slot->address, step, step == Step::kDecode ? request.prefill_address : std::string(),
                              slot->next_hops, slot->token});

@@ -3,12 +3,14 @@
 
 namespace windlass::gateway {
 
-dispatch::PackingRules Router::Model::rules() const {
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  dispatch::PackingRules rules;
-  rules.ttft_s = route.ttft_slo_s > 0 ? route.ttft_slo_s : kNone;
-  rules.tpot_s = route.tpot_slo_s > 0 ? route.tpot_slo_s : kNone;
-  return rules;
+dispatch::PolicyRules Router::Model::rules() const {
+  bool unified = false, prefill = false;
+  for (const auto& slot : slots) {
+    unified = unified || (slot->listed && slot->role == dispatch::Role::kUnified);
+    prefill = prefill || (slot->listed && slot->role == dispatch::Role::kPrefill);
+  }
+  const auto phase = prefill && !unified ? dispatch::PackingPhase::kPrefill : dispatch::PackingPhase::kBoth;
+  return dispatch::rules_of(route.dispatch, route.ttft_slo_s, route.tpot_slo_s, phase);
 }
 
 bool Router::Model::can_begin_at(const ChainSlot& slot) const {

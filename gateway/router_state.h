@@ -124,16 +124,19 @@ struct Router::ChainSlot {
 struct Router::Model {
   dispatch::ModelRoute route;  // chains moved into `slots`
   bool listed = false;
-  std::vector<SlotPtr> slots;                        // listed, in the table's order; then those that still hold requests
-  std::unique_ptr<dispatch::DispatchPolicy> policy;  // among the chains that can begin a request
-  dispatch::Jffc decode_policy;                      // among decode chains; only while one is listed
-  ChainTurns prefill_turns;                          // of prefill chains with weights
-  std::vector<SlotPtr> blocked;                      // listed slots that refused us and are still blocked
-  dispatch::WaitingLine waiting;                     // for any chain that can begin them
-  std::size_t waiting_at_chains = 0;                 // in the slots' own queues
-  dispatch::WaitingLine decode_waiting;              // for a decode chain, after the first step
-  dispatch::FirstTokenTail first_token;              // from the first dispatch
-  dispatch::FirstTokenTail decode_first_token;       // from the dispatch to a decode chain
+  std::vector<SlotPtr> slots;  // listed, in the table's order; then those that still hold requests
+  // Among the chains that can begin a request; each model has its own. Null before the first table.
+  std::unique_ptr<dispatch::DispatchPolicy> policy;
+  dispatch::PolicyKind policy_kind = dispatch::kDefaultPolicy;
+  dispatch::PolicyRules policy_rules;
+  dispatch::Jffc decode_policy;                 // among decode chains; only while one is listed
+  ChainTurns prefill_turns;                     // of prefill chains with weights
+  std::vector<SlotPtr> blocked;                 // listed slots that refused us and are still blocked
+  dispatch::WaitingLine waiting;                // for any chain that can begin them
+  std::size_t waiting_at_chains = 0;            // in the slots' own queues
+  dispatch::WaitingLine decode_waiting;         // for a decode chain, after the first step
+  dispatch::FirstTokenTail first_token;         // from the first dispatch
+  dispatch::FirstTokenTail decode_first_token;  // from the dispatch to a decode chain
   // Whether any chain of the role takes requests; see router.h.
   bool prefill_serves = false;
   bool decode_serves = false;
@@ -145,7 +148,8 @@ struct Router::Model {
   int max_input_tokens = 0;                          // capacity of the smallest cache among its chains
 
   [[nodiscard]] dispatch::RequestTracker* tracker() const { return policy->tracker(); }
-  [[nodiscard]] dispatch::PackingRules rules() const;
+  // The rules that the table asks for.
+  [[nodiscard]] dispatch::PolicyRules rules() const;
   [[nodiscard]] std::size_t total_waiting() const { return waiting.size() + waiting_at_chains; }
   [[nodiscard]] double margin_s() const { return first_token.margin_s(std::max(0.0, route.ttft_slo_s)); }
   [[nodiscard]] double decode_margin_s() const { return decode_first_token.margin_s(std::max(0.0, route.ttft_slo_s)); }

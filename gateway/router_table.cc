@@ -20,27 +20,19 @@ Router::TableOutcome Router::table_changed(double now_s, dispatch::RoutingTable 
   std::set<const Model*> remade;  // with a new policy that knows no request yet
   for (const dispatch::ModelRoute& route : table_.models) {
     auto& model = models_[route.served_name];
-    bool new_policy = model == nullptr;
-    if (new_policy) {
+    if (model == nullptr) {
       model = std::make_unique<Model>();
       model->waiting = dispatch::WaitingLine(options_.queue_order);
       model->decode_waiting = dispatch::WaitingLine(options_.queue_order);
-    } else {
-      const bool same = model->route.ttft_slo_s == route.ttft_slo_s && model->route.tpot_slo_s == route.tpot_slo_s;
-      new_policy = !same && model->tracker() != nullptr;  // the policy places by these values
     }
     obey(*model, route);
-    if (new_policy) {
-      model->policy = dispatch::make_policy(options_.policy, Rng(options_.seed, "dispatch of " + route.served_name),
-                                            dispatch::PolicyRules{model->rules(), {}});
-      remade.insert(model.get());
-    }
+    if (choose_policy(*model)) remade.insert(model.get());
   }
   std::vector<RequestId> orphans;  // ending a request may drop its model, so the loop over models only collects ids
   for (auto& [name, model] : models_) {
     if (model->listed) {
       model->start_over();
-      if (remade.contains(model.get())) place_again(now_s, *model);
+      if (remade.contains(model.get())) place_again(*model);
       if (!model->decode_listed) {
         for (const auto& waiting : model->decode_waiting.take_all()) restart(now_s, *model, waiting.id, outcome.actions);
       }
@@ -90,6 +82,21 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
   }
   model.route = route;
   model.route.chains.clear();
+}
+
+// Makes the policy that the table asks for, unless the model has it already; returns true if it made one. The caller tells it
+// about chains and requests in flight.
+bool Router::choose_policy(Model& model) {
+  const dispatch::PolicyKind kind = options_.policy.value_or(model.route.dispatch.policy.value_or(dispatch::kDefaultPolicy));
+  dispatch::PolicyRules rules = model.rules();
+  if (model.policy != nullptr) {
+    if (kind == model.policy_kind && (model.tracker() == nullptr || rules == model.policy_rules)) return false;
+    for (const auto& slot : model.slots) empty_queue_of(model, *slot);
+  }
+  model.policy = dispatch::make_policy(kind, Rng(options_.seed, "dispatch of " + model.route.served_name), rules);
+  model.policy_kind = kind;
+  model.policy_rules = std::move(rules);
+  return true;
 }
 
 void Router::ChainSlot::follow(const dispatch::Chain& chain, const dispatch::ModelRoute& its_route) {

@@ -173,6 +173,8 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
       requests_measured(
           registry.counters("windlass_gateway_requests_measured_total", "Requests included in the token totals.")),
       upstream_errors(registry.counters("windlass_gateway_upstream_errors_total", "Failures of workers, by reason.")),
+      dispatch_policy(registry.gauges("windlass_gateway_dispatch_policy",
+                                      "1 for the policy by which requests of the model are given to workers.")),
       silent_workers(registry.gauges("windlass_gateway_silent_workers",
                                      "Workers in the routing table that should take requests but do not answer this gateway.")),
       key_requests(registry.counters("windlass_gateway_key_requests_total",

@@ -92,6 +92,7 @@ struct GatewayMetrics {
   CounterFamily request_generation_tokens;  // windlass_gateway_request_generation_tokens_total{model}
   CounterFamily requests_measured;          // windlass_gateway_requests_measured_total{model}: requests in those two totals
   CounterFamily upstream_errors;            // windlass_gateway_upstream_errors_total{model,reason}
+  GaugeFamily dispatch_policy;              // windlass_gateway_dispatch_policy{model,policy}: 1 for the policy in use
   GaugeFamily silent_workers;               // windlass_gateway_silent_workers{model}: listed workers that do not answer
   CounterFamily key_requests;               // windlass_gateway_key_requests_total{key,code}: by API key id; never the key
   CounterFamily key_tokens;                 // windlass_gateway_key_tokens_total{key}: prompt and generated tokens

@@ -197,6 +197,7 @@ void Controller::remember(const Observation& observation, const planner::Plan& p
     memory.policy = decided.memory;
     memory.last_desired = decided.desired_workers();
     for (const planner::Pool& pool : decided.pools) memory.pools[pool.id()] = pool;
+    memory.dispatch = decided.dispatch;
     memory.starts.observe(observation.workers.at(decided.id.uid));
   }
   std::erase_if(state_.services, [&](const auto& one) { return !there.contains(one.first); });

@@ -75,6 +75,7 @@ std::vector<dispatch::ModelRoute> routes(const Observation& observation, const C
     if (memory != state.services.end()) {
       // In the order of pools, not of workers, so that equal latencies give an equal table.
       for (const auto& [id, pool] : memory->second.pools) (void)latency_of(pool, route.latencies);
+      route.dispatch = dispatch::at_gateway(memory->second.dispatch);
     }
     for (const Worker& worker : observation.workers.at(service.metadata.uid)) {
       if (worker.finished || worker.address.empty()) continue;

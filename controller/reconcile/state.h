@@ -21,6 +21,7 @@ struct ServiceMemory {
   std::optional<int> last_desired;
   // from the last plan; also those being removed, whose workers still need a rate
   std::map<planner::PoolId, planner::Pool> pools;
+  dispatch::PolicySettings dispatch = planner::ServicePlan{}.dispatch;  // from the last plan
   Backoffs backoffs;
   std::optional<Backoff> create_backoff;  // the one to report; none while every planned worker is ready
   // hashes that the cluster accepted last, so that it is asked only once

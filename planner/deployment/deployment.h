@@ -89,7 +89,7 @@ struct Deployment {
   std::vector<Pool> pools;       // only unified pools, or prefill and decode pools
   std::vector<Chain> chains;     // empty: every worker holds the whole model and runs anywhere in its class
   std::vector<PairShare> pairs;  // between chains; empty: any decode worker serves any prefill worker
-  dispatch::DispatchSettings dispatch{.policy = dispatch::PolicyKind::kJsq};
+  dispatch::DispatchSettings dispatch{{.policy = dispatch::PolicyKind::kJsq}};
   bool pairs_share_a_node = false;  // of prefill and decode workers: caches move within a node
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/deployment/deployment.h"
+#include "planner/dispatch/policy_settings.h"
 
 namespace windlass::planner {
 
@@ -31,6 +32,7 @@ struct OfferedPool {
 struct Offer {
   std::string strategy;            // "vidur"
   std::vector<OfferedPool> pools;  // the first is the one whose workers are counted: decode workers, if phases are split
+  dispatch::PolicySettings dispatch{.policy = dispatch::kDefaultPolicy};  // that it was judged with
   double requests_per_s = 0;       // rate that it was sought for
   double capacity_per_s = 0;       // largest rate at which the simulator confirmed the objective, less the headroom
   double attainment = 0;           // share of the simulated requests that met the objective

@@ -1,12 +1,12 @@
 // DispatchSettings says how the requests of one model are assigned to its workers. Plain data: a strategy chooses it; the
-// simulator and scenarios use it.
+// simulator and scenarios use it. The gateways get its first part, PolicySettings.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "planner/dispatch/huawei_policy.h"
-#include "planner/dispatch/policies.h"
+#include "planner/dispatch/policy_settings.h"
 #include "planner/dispatch/waiting_line.h"
 
 namespace windlass::dispatch {
@@ -45,24 +45,13 @@ struct RepurposePolicy {
   double above = 0.5;
 };
 
-// Settings of Aladdin's placement.
-struct Placement {
-  double gamma = 0.5;
-  double theta = 0.9;
+// If the policy keeps requests back (JFFC), requests for unified workers wait in a central queue, as in our gateway. So do all
+// requests while no worker is ready.
+struct DispatchSettings : PolicySettings {
   // true: output lengths are predicted from served requests (and by `prediction` if set); false: they are known.
   bool learns_lengths = true;
-  double ttft_s = 0, tpot_s = 0;  // objectives for packing; 0: those of the service
-};
-
-struct DispatchSettings {
-  // Chooses a worker of the role by requests in flight; none: fewest pending tokens (JSQ as Splitwise counts). If a policy
-  // keeps requests back (JFFC), requests for unified workers wait in a central queue, as in our gateway. So do all requests
-  // while no worker is ready.
-  std::optional<PolicyKind> policy;
-  Placement placement = {};
-  HuaweiRules huawei =
-      {};  // settings of Huawei's scheduler; its phase depends on the role, and knowledge of lengths is as above
-  // Order of the central queue if there are objectives; otherwise by arrival.
+  std::optional<HuaweiRules::NormalOutputs> drawn_outputs = {};  // outputs as Huawei's scheduler guesses them
+  // Order of the central queue if there are objectives; otherwise by arrival. At a gateway it is a flag.
   QueueOrder queue_order = QueueOrder::kObjective;
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;
   int heavy_decode_tokens = 128;  // a request predicted to produce more is a heavy decode (TetriInfer, Section 5.1)

@@ -60,6 +60,8 @@ struct PackingRules {
   double gamma = 0.5;
   double theta = 0.9;
   PackingPhase phase = PackingPhase::kBoth;
+
+  bool operator==(const PackingRules&) const = default;
 };
 
 class PackedWorker {

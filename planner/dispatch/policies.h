@@ -63,6 +63,8 @@ const char* to_string(PolicyKind kind);
 struct PolicyRules {
   PackingRules packing;  // Aladdin, by-size
   HuaweiRules huawei;    // Huawei and memory-based, which sets memory_only
+
+  bool operator==(const PolicyRules&) const = default;
 };
 
 // Starts without chains. JIQ, random and power-of-two draw from `rng`; Huawei and memory-based draw from it if outputs are

@@ -91,8 +91,8 @@ constexpr auto json_fields(JsonType<ModelRoute>) {
                      field("ttftSloS", &T::ttft_slo_s).within(kAmount), field("tpotSloS", &T::tpot_slo_s).within(kAmount),
                      field("maxQueued", &T::max_queued, 0, kLargestCount),
                      field("maxContextTokens", &T::max_context_tokens, 0, kLargestCount),
-                     added("expectedStartS", &T::expected_start_s).within(kAmount), field("chains", &T::chains),
-                     rare("latencies", &T::latencies))
+                     added("expectedStartS", &T::expected_start_s).within(kAmount), rare("dispatch", &T::dispatch),
+                     field("chains", &T::chains), rare("latencies", &T::latencies))
       .passing_over_unknown_keys()
       .checked_by(check_references);
 }

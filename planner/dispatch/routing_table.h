@@ -12,6 +12,7 @@
 
 #include "planner/base/result.h"
 #include "planner/dispatch/packed_worker.h"
+#include "planner/dispatch/policy_settings.h"
 #include "planner/dispatch/role.h"
 
 namespace windlass::dispatch {
@@ -58,8 +59,9 @@ struct ModelRoute {
   double tpot_slo_s = 0;
   int max_queued = 0;  // requests that may wait at one gateway; further ones get 429
   int max_context_tokens = 0;
-  double expected_start_s = 0;  // while no worker is ready: expected time of the first one; 0: unknown
-  std::vector<Chain> chains;    // in a stable order (by id)
+  double expected_start_s = 0;                        // while no worker is ready: expected time of the first one; 0: unknown
+  PolicySettings dispatch{.policy = kDefaultPolicy};  // of the policy that chooses where a request begins
+  std::vector<Chain> chains;                          // in a stable order (by id)
   // The latency of each kind of worker once, for policies that place requests by length.
   std::vector<PackingModel> latencies;
 

@@ -76,6 +76,8 @@ struct ServicePlan {
   std::vector<Pool> pools;              // a pool that is not listed has no workers. In modes Recommend and Paused: the current
                                         // state
   std::vector<Pool> recommended_pools;  // in modes Recommend and Paused: what Apply would do; otherwise empty
+  // How gateways choose workers; in modes Recommend and Paused: as they do now.
+  dispatch::PolicySettings dispatch{.policy = dispatch::kDefaultPolicy};
   Predicted predicted;
   std::optional<DemandForecast> forecast;
   std::vector<Considered> considered;  // cheapest first

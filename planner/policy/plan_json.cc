@@ -73,8 +73,9 @@ constexpr auto json_fields(JsonType<ServicePlan>) {
   using T = ServicePlan;
   return json_object(field("id", &T::id), field("generation", &T::generation, 0), field("strategy", &T::strategy),
                      field("pools", &T::pools), field("recommendedPools", &T::recommended_pools),
-                     field("predicted", &T::predicted), field("forecast", &T::forecast), rare("considered", &T::considered), rare("strategies", &T::strategies),
-                     field("reasons", &T::reasons), field("feasible", &T::feasible), field("ableToScale", &T::able_to_scale),
+                     rare("dispatch", &T::dispatch), field("predicted", &T::predicted), field("forecast", &T::forecast),
+                     rare("considered", &T::considered), rare("strategies", &T::strategies), field("reasons", &T::reasons),
+                     field("feasible", &T::feasible), field("ableToScale", &T::able_to_scale),
                      field("metricsFresh", &T::metrics_fresh), field("sloMet", &T::slo_met), field("memory", &T::memory));
 }
 

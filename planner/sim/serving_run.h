@@ -105,21 +105,15 @@ struct ServiceState {
   }
 
   static dispatch::PolicyRules rules_of(const ServingService& of, bool decode) {
-    dispatch::PolicyRules all;
-    dispatch::PackingRules& rules = all.packing;
-    all.huawei = of.dispatch.huawei;
-    rules.ttft_s = of.objectives ? of.objectives->ttft_s : std::numeric_limits<double>::infinity();
-    rules.tpot_s = of.objectives ? of.objectives->tpot_s : std::numeric_limits<double>::infinity();
-    if (of.dispatch.placement.ttft_s > 0) rules.ttft_s = of.dispatch.placement.ttft_s;
-    if (of.dispatch.placement.tpot_s > 0) rules.tpot_s = of.dispatch.placement.tpot_s;
-    rules.gamma = of.dispatch.placement.gamma;
-    rules.theta = of.dispatch.placement.theta;
     const bool two_roles =
         std::any_of(of.pools.begin(), of.pools.end(), [](const auto& pool) { return pool.role != dispatch::Role::kUnified; });
-    if (two_roles) {
-      rules.phase = all.huawei.phase = decode ? dispatch::PackingPhase::kDecode : dispatch::PackingPhase::kPrefill;
-    }
-    return all;
+    const auto phase = !two_roles ? dispatch::PackingPhase::kBoth
+                       : decode   ? dispatch::PackingPhase::kDecode
+                                  : dispatch::PackingPhase::kPrefill;
+    const ServingObjectives objectives = of.objectives.value_or(ServingObjectives{});
+    dispatch::PolicyRules rules = dispatch::rules_of(of.dispatch, objectives.ttft_s, objectives.tpot_s, phase);
+    rules.huawei.drawn_outputs = of.dispatch.drawn_outputs;
+    return rules;
   }
 
   static std::string stream(const char* what, std::size_t index) {

@@ -208,7 +208,7 @@ bool ServingRun::dispatch(int request) {
 
 dispatch::RequestLengths ServingRun::lengths_of(const LiveRequest& of) {
   const ServingService& options = *service(of.service).options;
-  const int known = options.dispatch.placement.learns_lengths ? 0 : of.output;
+  const int known = options.dispatch.learns_lengths ? 0 : of.output;
   return {static_cast<std::uint64_t>(of.number), of.input, options.dispatch.prediction ? of.predicted : known};
 }
 

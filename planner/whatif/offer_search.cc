@@ -28,7 +28,7 @@ constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
 constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
 // The rate is searched only up to what about this many of the service's best workers serve.
 constexpr int kMostWorkers = 24;
-constexpr std::array<std::int64_t, 2> kMaxIterations = {4'000'000, 40'000'000};
+constexpr std::array<std::int64_t, 2> kMaxIterations = {3'000'000, 15'000'000};
 
 using planner::Family;
 using planner::OfferedPool;
@@ -133,6 +133,7 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
   if (!plan.deployment.chains.empty() || plan.deployment.pairs_share_a_node) return std::nullopt;
   planner::Offer offer;
   offer.strategy = plan.strategy;
+  offer.dispatch = dispatch::at_gateway(plan.deployment.dispatch);
   offer.requests_per_s = problem.requests_per_s / planner::kDesignHeadroom;
   offer.attainment = plan.predicted.attainment;
   offer.cost_per_hour = plan.cost_per_hour;

@@ -48,8 +48,9 @@ void choose(Draft& draft, const FleetDraft& fleet) {
     for (const SidePool& side : draft.sides.pools) {
       if (side.is_prefill() && !draft.memory.prefill_share) draft.memory.prefill_share = side.share;
     }
-    draft.memory.offer = std::move(choice.offer);
+    if (draft.applies()) draft.memory.offer = std::move(choice.offer);
   }
+  if (draft.memory.offer) draft.plan.dispatch = draft.memory.offer->dispatch;
   draft.plan.feasible = std::move(choice.feasible);
   draft.plan.reasons = std::move(choice.reasons);
   if (service.offers) draft.plan.strategies = service.offers->answers;

@@ -25,7 +25,7 @@ enum class PlanSetting { kContinuousBatching, kSplitPhase };
 
 struct AladdinOptions {
   PlanSetting setting = PlanSetting::kContinuousBatching;
-  dispatch::Placement placement;  // gamma, theta, and whether outputs are predicted from history
+  dispatch::Placement placement;  // gamma, theta
   double heartbeat_s = 1;         // for the validity of Eq. 7
   SplitOptions search;            // for the simulation of deployments
 };

@@ -234,7 +234,7 @@ Result<Served> serve(const Fleet& fleet, const workload::LengthDistribution& len
   std::vector<std::shared_ptr<const planner::IterationModel>> models;
   WINDLASS_ASSIGN_OR_RETURN(auto options, huawei_service(fleet.shape, fleet.roofline, fleet.instances, models));
   options.dispatch.policy = rule.policy;
-  options.dispatch.placement.learns_lengths = rule.outputs != Rule::Outputs::kKnown;
+  options.dispatch.learns_lengths = rule.outputs != Rule::Outputs::kKnown;
   // The authors' predictor: normal, with mean and deviation of a sample of the data.
   Rng rng(seed, "predictor's sample");
   double sum = 0, squares = 0;
@@ -246,7 +246,7 @@ Result<Served> serve(const Fleet& fleet, const workload::LengthDistribution& len
   }
   const double mean = sum / kSample;
   if (rule.outputs == Rule::Outputs::kDrawn) {
-    options.dispatch.huawei.drawn_outputs =
+    options.dispatch.drawn_outputs =
         dispatch::HuaweiRules::NormalOutputs{mean, std::sqrt(std::max(0.0, squares / kSample - mean * mean))};
   }
   options.dispatch.huawei.assumed_output_tokens = mean;

@@ -154,7 +154,7 @@ search::Deployment deployment(const Testbed& bed, Rule rule, bool split) {
   made.dispatch.policy = rule == Rule::kPowerOfTwo                               ? PolicyKind::kPowerOfTwo
                          : rule == Rule::kAladdin || rule == Rule::kAladdinKnown ? PolicyKind::kAladdin
                                                                                  : PolicyKind::kJsq;
-  made.dispatch.placement.learns_lengths = rule != Rule::kAladdinKnown;
+  made.dispatch.learns_lengths = rule != Rule::kAladdinKnown;
   if (split) {
     // More prefill workers than needed; only decode workers are counted.
     search::Pool prefill = made.pools.front();

@@ -73,6 +73,9 @@ TEST(CommandLine, AllFlags) {
   EXPECT_EQ(line.options->policy, dispatch::PolicyKind::kSed);
 }
 
+// Given no --policy; expects none, so that the routing table decides.
+TEST(CommandLine, NoPolicy) { EXPECT_EQ(parse({"--controller", "http://a"}).options.value().policy, std::nullopt); }
+
 // Given bad flags; expects one line with the flag, the rule and the value found, and exit code 2.
 TEST(CommandLine, BadFlags) {
   const std::string too_long(254, 'a');
@@ -110,6 +113,7 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
        "--policy: must be one of jffc, jsq, sed, power-of-two, aladdin, by-size, huawei (got 'JFFC')"},
+      {{"--controller", "http://a", "--policy", ""}, "--policy: must be one of jffc, jsq, sed"},
       {{"--controller", "http://a", "--policy", "random"}, "--policy: must be one of jffc, jsq, sed"},
       {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: must be objective or arrival (got 'fifo')"},
       {{"--controller", "http://a", "--admin-listen", "0.0.0.0:8081"},
@@ -128,7 +132,7 @@ TEST(CommandLine, BadFlags) {
 TEST(CommandLine, HelpAndVersion) {
   EXPECT_EQ(parse({"--help"}).exit_code, 0);
   EXPECT_THAT(parse({"--help"}).text, HasSubstr("--queue-timeout"));
-  EXPECT_THAT(parse({"--help"}).text, HasSubstr("--policy TEXT=jffc"));
+  EXPECT_THAT(parse({"--help"}).text, HasSubstr("[the routing table's]"));
   EXPECT_THAT(parse({"--help"}).text, HasSubstr("--queue-order TEXT=objective"));
   EXPECT_THAT(parse({"--version"}).text, HasSubstr("windlass-gateway 0."));
 }

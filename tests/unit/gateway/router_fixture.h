@@ -31,6 +31,17 @@ inline dispatch::RoutingTable table(std::int64_t counter, std::vector<dispatch::
   return {{term, counter}, {route}};
 }
 
+// With workers that process a prompt token in 1 ms: 500 tokens use up timeToFirstToken.
+inline dispatch::RoutingTable known(std::int64_t counter, std::vector<dispatch::Chain> chains, double share = 1) {
+  dispatch::RoutingTable next = table(counter, std::move(chains));
+  next.models[0].latencies = {{.prefill_token_s = 1e-3, .context_token_s = 1e-6, .decode_s = 0.01, .kv_capacity_tokens = 4000}};
+  for (dispatch::Chain& each : next.models[0].chains) {
+    each.latency = 0;
+    each.share = share;
+  }
+  return next;
+}
+
 template <class T>
 std::vector<T> all(const Actions& actions) {
   std::vector<T> found;
@@ -48,6 +59,14 @@ class RouterTest : public ::testing::Test {
     auto outcome = router.table_changed(now_s, std::move(next));
     EXPECT_TRUE(outcome.accepted);
     return outcome.actions;
+  }
+  // Training data for policies that place by lengths: four bytes per token, answers of 50 tokens.
+  void learn() {
+    for (RequestId id = 9001; id <= 9040; ++id) {
+      (void)router.arrived(0, id, "tiny", true, 4 * 300);
+      router.tokens_sent(0, id, 50);
+      (void)router.completed(0, id, {200, 300, 50});
+    }
   }
   int in_flight(const std::string& id) {
     int total = 0;

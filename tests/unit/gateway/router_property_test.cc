@@ -20,11 +20,13 @@ constexpr double kTtftS = 1;
 // be held by its prefill worker.
 class Play {
  public:
-  Play(std::uint64_t seed, dispatch::PolicyKind policy, dispatch::QueueOrder order = dispatch::QueueOrder::kObjective)
+  // Without a policy, tables choose those of the models.
+  Play(std::uint64_t seed, std::optional<dispatch::PolicyKind> policy,
+       dispatch::QueueOrder order = dispatch::QueueOrder::kObjective)
       : rng_(seed, "router"),
-        waits_centrally_(dispatch::keeps_requests_back(policy)),
+        policy_(policy),
         by_arrival_(order == dispatch::QueueOrder::kArrival),
-        by_lengths_(policy == dispatch::PolicyKind::kAladdin),
+        by_lengths_(policy.value_or(dispatch::PolicyKind::kAladdin) == dispatch::PolicyKind::kAladdin),
         router_(RouterOptions{8, 5, 20, policy, seed, 300, order}) {}
 
   void run(int steps) {
@@ -44,6 +46,8 @@ class Play {
 
   // Number of second steps that began: a test without any has tested none.
   [[nodiscard]] int second_steps() const { return second_steps_; }
+  // Number of requests in flight, and of those that waited, when a table changed their model's policy.
+  [[nodiscard]] std::pair<int, int> under_new_policy() const { return under_new_policy_; }
 
  private:
   struct Held {
@@ -52,6 +56,33 @@ class Play {
   };
 
   std::string any_model() { return rng_.integer(0, 9) == 0 ? "none" : rng_.integer(0, 1) == 0 ? "m0" : "m1"; }
+
+  // Of the model in the table.
+  [[nodiscard]] dispatch::PolicyKind kind_of(const std::string& model) const {
+    if (policy_) return *policy_;
+    for (const auto& route : table_.models) {
+      if (route.served_name == model) return route.dispatch.policy.value_or(dispatch::kDefaultPolicy);
+    }
+    return dispatch::kDefaultPolicy;
+  }
+  // Its requests never wait at a chain.
+  [[nodiscard]] bool waits_centrally(const std::string& model) const { return dispatch::keeps_requests_back(kind_of(model)); }
+
+  dispatch::PolicySettings any_policy() {
+    dispatch::PolicySettings settings;
+    const auto draw = rng_.integer(0, static_cast<std::int64_t>(dispatch::kGatewayPolicies.size()));
+    if (draw > 0) settings.policy = dispatch::kGatewayPolicies[static_cast<std::size_t>(draw - 1)];
+    if (rng_.integer(0, 1) == 0) settings.placement.ttft_s = kTtftS / 2;
+    settings.huawei.assumed_output_tokens = static_cast<double>(100 * rng_.integer(0, 1));
+    return settings;
+  }
+
+  void count_under_new_policies(const std::map<std::string, dispatch::PolicyKind>& before) {
+    for (const auto& [id, model] : arrived_) {
+      if (finished_.contains(id) || !before.contains(model) || before.at(model) == kind_of(model)) continue;
+      ++(holds_.contains(id) ? under_new_policy_.first : under_new_policy_.second);
+    }
+  }
 
   dispatch::Role any_role() {
     const auto draw = rng_.integer(0, 6);
@@ -68,6 +99,7 @@ class Play {
       route.ttft_slo_s = kTtftS;
       route.tpot_slo_s = 0.1;
       route.max_queued = static_cast<int>(rng_.integer(0, 6));
+      route.dispatch = any_policy();
       const bool two_steps = rng_.integer(0, 2) != 0;
       for (int k = 0; k < 4; ++k) {
         if (rng_.integer(0, 2) == 0) continue;
@@ -101,7 +133,9 @@ class Play {
   void step() {
     const auto what = rng_.integer(0, 137);
     if (what < 12) {
+      const auto before = router_.policies();
       table_ = random_table();
+      count_under_new_policies(before);
       take(router_.table_changed(now_s_, table_).actions);
       return;
     }
@@ -330,7 +364,7 @@ class Play {
     check_step(dispatch, chain->role);
     const bool decodes = dispatch.step == Step::kDecode;
     for (const auto& [id, name] : arrived_) {
-      if (!waits_centrally_ && !decodes) break;
+      if (!waits_centrally(model) && !decodes) break;
       if (name != model || finished_.contains(id) || holds_.contains(id) || prefilled_.contains(id) != decodes) continue;
       if (sequence_.at(id) >= sequence_.at(dispatch.id)) continue;
       ASSERT_FALSE(by_arrival_) << "an older request waits";
@@ -378,6 +412,9 @@ class Play {
       if (decode_waiting[route.served_name] > 0) {
         ASSERT_TRUE(second_steps_possible(route.served_name)) << "second steps wait for nothing";
       }
+      const auto kind = router_.policies().at(route.served_name);
+      ASSERT_EQ(kind, kind_of(route.served_name));
+      const bool by_lengths = kind == dispatch::PolicyKind::kAladdin;
       std::string free;
       bool any_full = false;
       for (const auto& chain : route.chains) {
@@ -389,12 +426,13 @@ class Play {
           ASSERT_TRUE(!has_slot || resting) << "a second step waits before a free slot of " << chain.id;
         }
         if (!can_begin_at(route.served_name, chain.role)) continue;
-        const bool full = held_at(chain.hops.front()) >= (by_lengths_ ? 1 : chain.capacity);
+        const bool full = held_at(chain.hops.front()) >= (by_lengths ? 1 : chain.capacity);
         any_full = any_full || full;
         if (!full && !resting) free = chain.id;
       }
       if (waiting[route.served_name] == 0) continue;
-      ASSERT_TRUE(free.empty() || (!waits_centrally_ && any_full)) << "a request waits before a free slot of " << free;
+      ASSERT_TRUE(free.empty() || (!waits_centrally(route.served_name) && any_full))
+          << "a request waits before a free slot of " << free;
     }
     if (router_.open_requests() > 0) {
       ASSERT_TRUE(router_.next_deadline_s().has_value());
@@ -412,7 +450,7 @@ class Play {
   }
 
   Rng rng_;
-  bool waits_centrally_;  // never at a chain
+  std::optional<dispatch::PolicyKind> policy_;
   bool by_arrival_;
   bool by_lengths_;  // tables give the chains' latencies
   Router router_;
@@ -428,6 +466,7 @@ class Play {
   std::map<RequestId, std::string> prefilled_;  // from that head on, with the worker's address
   std::set<RequestId> finished_, rejected_, started_, cancelled_;
   int second_steps_ = 0;
+  std::pair<int, int> under_new_policy_;
   std::set<RequestId> moved_;  // a worker may have worked on it in vain
   std::map<std::string, Contact> contacts_;
   std::map<std::string, double> refused_at_;
@@ -469,7 +508,24 @@ TEST(RouterProperties, HoldOverLongRuns) {
   }
 }
 
-// Given the other policies and sequences of 120 random events; expects the promises for every policy to hold after each.
+// Given tables that also change the policies of models and their parameters; expects the promises for the policy in use to hold
+// after each event, and changes while requests are in flight and while they wait.
+TEST(RouterProperties, HoldWhilePoliciesChange) {
+  int in_flight = 0, waiting = 0;
+  for (std::uint64_t seed = 1; seed <= effort(300U, 3000U); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Play play(seed, std::nullopt);
+    play.run(120);
+    if (::testing::Test::HasFailure()) return;
+    in_flight += play.under_new_policy().first;
+    waiting += play.under_new_policy().second;
+  }
+  EXPECT_GT(in_flight, effort(300, 3000));
+  EXPECT_GT(waiting, effort(300, 3000));
+}
+
+// Given the other policies, set by flag, and sequences of 120 random events; expects the promises for every policy to hold
+// after each.
 TEST(RouterProperties, HoldUnderEveryPolicy) {
   for (const auto policy : dispatch::kAllPolicies) {
     for (std::uint64_t seed = 1; seed <= effort(20U, 400U); ++seed) {

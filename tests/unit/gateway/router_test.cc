@@ -43,26 +43,6 @@ TEST_F(RouterTest, ChainsOfSeveralWorkers) {
 class AladdinRouterTest : public RouterTest {
  protected:
   AladdinRouterTest() : RouterTest({100, 60, 600, dispatch::PolicyKind::kAladdin}) {}
-
-  // Workers that process a prompt token in 1 ms: 500 tokens use up timeToFirstToken.
-  static dispatch::RoutingTable known(std::int64_t counter, std::vector<dispatch::Chain> chains, double share = 1) {
-    dispatch::RoutingTable next = table(counter, std::move(chains));
-    next.models[0].latencies = {
-        {.prefill_token_s = 1e-3, .context_token_s = 1e-6, .decode_s = 0.01, .kv_capacity_tokens = 4000}};
-    for (dispatch::Chain& each : next.models[0].chains) {
-      each.latency = 0;
-      each.share = share;
-    }
-    return next;
-  }
-  // Its training data: four bytes per token, answers of 50 tokens.
-  void learn() {
-    for (RequestId id = 9001; id <= 9040; ++id) {
-      (void)router.arrived(0, id, "tiny", true, 4 * 300);
-      router.tokens_sent(0, id, 50);
-      (void)router.completed(0, id, {200, 300, 50});
-    }
-  }
 };
 
 // Given prompts of 300 tokens, of which only one fits into timeToFirstToken; expects one at each worker despite four slots, and

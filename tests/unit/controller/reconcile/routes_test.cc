@@ -84,6 +84,30 @@ TEST_F(RoutesTest, AnUnknownLatencyIsNone) {
   EXPECT_EQ(told.chains.at(1).capacity, 64);
 }
 
+// Given no plan, and plans with nothing set, with Aladdin's policy and with one that only the simulator has; expects the
+// policy and its parameters in the table that a gateway reads; JFFC where the plan does not say one that gateways have.
+TEST_F(RoutesTest, ThePlansPolicyIsInTheTable) {
+  const auto told = [this](const planner::ServicePlan& plan) {
+    state.services["u"].dispatch = plan.dispatch;
+    return dispatch::routing_table_from_json(dispatch::to_json({{1, 1}, {route()}})).value().models.at(0).dispatch;
+  };
+  const dispatch::PolicySettings jffc{.policy = dispatch::PolicyKind::kJffc};
+  EXPECT_EQ(route().dispatch, jffc);
+  planner::ServicePlan plan;
+  EXPECT_EQ(told(plan), jffc);
+  plan.dispatch.policy = dispatch::PolicyKind::kAladdin;
+  plan.dispatch.placement.theta = 0.75;
+  EXPECT_EQ(told(plan), plan.dispatch);
+  plan.dispatch.policy = dispatch::PolicyKind::kRandom;
+  EXPECT_EQ(told(plan), jffc);
+  planner::Deployment judged;  // as a strategy leaves it
+  judged.dispatch.policy = dispatch::PolicyKind::kHuawei;
+  judged.dispatch.huawei.assumed_output_tokens = 250;
+  plan.dispatch = judged.dispatch;
+  EXPECT_EQ(told(plan).policy, dispatch::PolicyKind::kHuawei);
+  EXPECT_EQ(told(plan).huawei.assumed_output_tokens, 250);
+}
+
 // A service with prefill and decode workers of one GPU each that serve 4 requests/s, with prompts of 512 tokens of Llama 3 8B,
 // whose keys and values take 134 MB in FP32.
 class DecodeWeightsTest : public RoutesTest {

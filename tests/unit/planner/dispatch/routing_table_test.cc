@@ -1,6 +1,7 @@
 // Tests of the routing table's JSON in both directions, and of every error by its path.
 #include "planner/dispatch/routing_table.h"
 
+#include <algorithm>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -32,12 +33,17 @@ RoutingTable example() {
   route.chains[1].decode_weights = {{2, 0.0375}};
   route.chains[1].token = "what its workers want";
   route.latencies = {{1.25e-4, 0.012, 3.5e-8, 2e-5, 0.0075, 123456, 16, 64}};
-  table.models = {route, ModelRoute{}};
+  route.dispatch.policy = PolicyKind::kAladdin;
+  route.dispatch.placement = {.gamma = 0.25, .theta = 0.8, .ttft_s = 0.375, .tpot_s = 0.0625};
+  ModelRoute second;
+  second.dispatch = {.policy = PolicyKind::kHuawei, .huawei = {.theta = 1.5, .assumed_output_tokens = 211.5}};
+  second.latencies = {{.prefill_request_s = 1e-3, .prefill_length_s = 2e-6, .context_length_s = 3e-6}};
+  table.models = {route, second, ModelRoute{}};
   return table;
 }
 
-// Given a table with two models, chains of one and two hops, a draining chain and one with a weight; expects the same table
-// back, bit for bit.
+// Given a table with three models and their policies, chains of one and two hops, a draining chain and one with a weight;
+// expects the same table back, bit for bit.
 TEST(RoutingTable, SurvivesTheWire) { EXPECT_EQ(routing_table_from_json(to_json(example())).value(), example()); }
 
 // Given a table without models; expects the same table back.
@@ -71,6 +77,18 @@ TEST(RoutingTable, NamesEveryMistake) {
        "models[0].chains[1].decodeWeights[0].weight: must be*(got \"Infinity\")"},
       {with("\"prefillS\":0.012", "\"prefillS\":-1"),
        "models[0].latencies[0].prefillS: must be a number of at least 0*(got -1.0)"},
+      {with("\"aladdin\"", "\"random\""),
+       "models[0].dispatch.policy: must be one of jffc, jsq, sed, power-of-two, aladdin, by-size, huawei (got \"random\")"},
+      {with("\"gamma\":0.25", "\"gamma\":1.25"), "models[0].dispatch.placement.gamma: must be a number from 0 to 1*(got 1.25)"},
+      {with("\"theta\":0.8", "\"theta\":0.0"),
+       "models[0].dispatch.placement.theta: must be a number above 0, at most 1*(got 0.0)"},
+      {with("\"ttftS\":0.375", "\"ttftS\":-1"),
+       "models[0].dispatch.placement.ttftS: must be a number of at least 0*(got -1.0)"},
+      {with("\"theta\":1.5", "\"theta\":\"NaN\""),
+       "models[1].dispatch.huawei.theta: must be a number of at least 0*(got \"NaN\")"},
+      {with("\"assumedOutputTokens\":211.5", "\"assumedOutputTokens\":\"many\""),
+       "models[1].dispatch.huawei.assumedOutputTokens: must be a number*(got \"many\")"},
+      {with("\"dispatch\":{", "\"dispatch\":7,\"was\":{"), "models[0].dispatch: must be an object*(got 7)"},
       {with("[\"10.0.0.1:8000\"]", "[]"), "models[0].chains[0].hops: must name at least one worker*(got [])"},
       {with("[\"10.0.0.1:8000\"]", "[7]"), "models[0].chains[0].hops[0]: must be \"host:port\"*(got 7)"},
       {with("\"ttftSloS\":0.5", "\"ttftSloS\":-0.5"), "models[0].ttftSloS: must be a number of at least 0*(got -0.5)"},
@@ -101,6 +119,32 @@ TEST(RoutingTable, UnknownFieldsAreNoMistake) {
   older.models[0].chains[1].decode_weights.clear();
   older.models[0].expected_start_s = 0;
   EXPECT_EQ(routing_table_from_json(json.dump()).value(), older);
+}
+
+// Given a model whose policy is the default, one whose settings are empty and one with a setting that only a newer gateway
+// knows; expects the first to write nothing, so that older gateways see what they know, the second to leave the policy open,
+// and the third to be read without that setting.
+TEST(RoutingTable, TheDefaultPolicyIsNotWritten) {
+  RoutingTable table;
+  table.models = {ModelRoute{}};
+  auto json = nlohmann::json::parse(to_json(table));
+  EXPECT_FALSE(json["models"][0].contains("dispatch"));
+  EXPECT_EQ(routing_table_from_json(json.dump()).value().models[0].dispatch.policy, PolicyKind::kJffc);
+  json["models"][0]["dispatch"] = nlohmann::json::object();
+  EXPECT_EQ(routing_table_from_json(json.dump()).value().models[0].dispatch, PolicySettings{});
+  json["models"][0]["dispatch"] = {{"policy", "by-size"}, {"mood", "good"}};
+  EXPECT_EQ(routing_table_from_json(json.dump()).value().models[0].dispatch, PolicySettings{.policy = PolicyKind::kBySize});
+}
+
+// Given settings of each policy; expects gateways to keep those of their policies, and to use JFFC with its usual parameters
+// for others and for none.
+TEST(PolicySettings, AtAGateway) {
+  for (const PolicyKind kind : kAllPolicies) {
+    const PolicySettings settings{.policy = kind, .placement = {.theta = 0.5}, .huawei = {.theta = 1}};
+    const bool has = std::find(kGatewayPolicies.begin(), kGatewayPolicies.end(), kind) != kGatewayPolicies.end();
+    EXPECT_EQ(at_gateway(settings), has ? settings : PolicySettings{.policy = PolicyKind::kJffc}) << to_string(kind);
+  }
+  EXPECT_EQ(at_gateway({}), PolicySettings{.policy = PolicyKind::kJffc});
 }
 
 // Given versions; expects their text and back, and a later term to be newer than any counter of an earlier one. Given bad

@@ -17,6 +17,7 @@ namespace windlass::planner {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string read(const std::string& path) {
   std::ifstream file(path);
@@ -161,6 +162,8 @@ TEST(PlanJson, KeepsEveryField) {
   plan.services[0].considered = {{{"l4", 1}, 6, 4.2, 0.09, 0.4, "90 ms a token, above 50 ms"},
                                  {{"h100", 1}, 1, 4, 0.02, 0.1, ""}};
   plan.services[0].memory = full_memory();
+  EXPECT_THAT(to_json(plan), Not(HasSubstr("dispatch"))) << "the default";
+  plan.services[0].dispatch = {.policy = dispatch::PolicyKind::kAladdin, .placement = {.gamma = 0.25, .ttft_s = 0.5}};
   EXPECT_EQ(plan_from_json(to_json(plan, true)).value(), plan);
 }
 

@@ -48,7 +48,7 @@ sim::ServingResult serve(PolicyKind policy, int count, double rate_per_s, bool k
                                 {{"t4", v100, 4, 1}, {"t1", v100, 1, 1}}, models)
                      .value();
   options.dispatch.policy = policy;
-  options.dispatch.placement.learns_lengths = !known;
+  options.dispatch.learns_lengths = !known;
   Drawn source(count, rate_per_s);
   return sim::simulate_serving(source, options).value();
 }
