@@ -148,15 +148,20 @@ ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offe
     choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
     return choice;
   }
+  // Slots that ran before the offer must not settle its slots: its capacity counts on them.
+  const bool runs = input.memory->offer && input.memory->offer->pools == offer.pools;
+  PolicyMemory without_slots;
+  ConfigurationInput given = input;
+  if (!runs) given.memory = &without_slots;
   std::vector<Believed> pools;
-  for (const OfferedPool& pool : offer.pools) pools.push_back(believe(input, pool));
+  for (const OfferedPool& pool : offer.pools) pools.push_back(believe(given, pool));
   const Believed& first = pools.front();
   const double unit_per_s = first.requests_per_s / std::max(1e-9, first.configuration.load_share);
   for (std::size_t i = 1; i < pools.size(); ++i) {
     double share = pools[i].requests_per_s > 0 ? unit_per_s * pools[i].configuration.load_share / pools[i].requests_per_s : 1;
     const bool prefill = pools[i].configuration.pool.role == dispatch::Role::kPrefill;
     const std::optional<double>& before = input.memory->prefill_share;
-    if (prefill && before && std::abs(share / *before - 1) <= kShareBand) share = *before;
+    if (prefill && runs && before && std::abs(share / *before - 1) <= kShareBand) share = *before;
     choice.sides.pools.push_back({pools[i].configuration, share});
   }
   choice.chosen = first.configuration;

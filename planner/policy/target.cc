@@ -124,7 +124,8 @@ class Decision {
         worker_rate_per_s_(configuration.pool.each.slots / effective_service_s(configuration)) {}
 
   Target decide() {
-    const bool first_plan = !service_.last_desired && service_.workers.empty() && !service_.memory.history_since_s;
+    const bool first_plan =
+        (!service_.last_desired && service_.workers.empty() && !service_.memory.history_since_s) || starts_over();
     target_.memory = memory_;
     target_.floor = scaling_.max_workers ? std::min(scaling_.min_workers, *scaling_.max_workers) : scaling_.min_workers;
     const Need need = assess();
@@ -160,6 +161,14 @@ class Decision {
     say(code, fmt::format("keeping {} workers: {}", current_, why), {{"workers", std::to_string(current_)}});
   }
   void record(int workers) { target_.memory = remember(std::move(target_.memory), scaling_, now_s_, workers); }
+
+  // Whether nothing has been seen of a new service whose workers have just started: another configuration may then replace them,
+  // with another number.
+  [[nodiscard]] bool starts_over() const {
+    return !view_.complete && !service_.workers.empty() && history_s() < kFreshS &&
+           std::all_of(service_.workers.begin(), service_.workers.end(),
+                       [&](const Worker& worker) { return is_fresh(worker, now_s_); });
+  }
 
   // How long demand must have been observed before scaling down.
   [[nodiscard]] double enough_history_s() const { return std::max(scaling_.scale_down_stabilization_s, kLeastHistoryS); }

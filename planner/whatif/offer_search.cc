@@ -133,7 +133,10 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
   if (!plan.deployment.chains.empty() || plan.deployment.pairs_share_a_node) return std::nullopt;
   planner::Offer offer;
   offer.strategy = plan.strategy;
-  offer.dispatch = dispatch::at_gateway(plan.deployment.dispatch);
+  // A strategy that chooses no policy is judged with JSQ; then gateways use their own.
+  if (plan.deployment.dispatch.policy != dispatch::PolicyKind::kJsq) {
+    offer.dispatch = dispatch::at_gateway(plan.deployment.dispatch);
+  }
   offer.requests_per_s = problem.requests_per_s / planner::kDesignHeadroom;
   offer.attainment = plan.predicted.attainment;
   offer.cost_per_hour = plan.cost_per_hour;

@@ -40,7 +40,8 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
   for (Configuration pool : draft.as_is) {
     if (draft.is_planned(pool.pool.id())) continue;
     const Configuration* second = second_class(draft, pool.pool.id());
-    if (second == nullptr && is_fresh_pool(service, pool.pool.id(), fleet.snapshot->now_s)) continue;
+    const bool only_one = count_existing(service, draft.chosen->pool.id()) == 0;  // then it need not be a second class
+    if ((second == nullptr || only_one) && is_fresh_pool(service, pool.pool.id(), fleet.snapshot->now_s)) continue;
     const int affordable = std::max(0, left[pool.pool.spec.accelerator]) / std::max(1, pool.pool.spec.gpus());
     const bool held = !draft.view.complete && draft.target.allowed > 0 && allows(service, pool.pool.spec.accelerator);
     const int existing = count_existing(service, pool.pool.id());

@@ -132,7 +132,9 @@ OneAnswer one_answer(const planner::Snapshot& snapshot) {
   answer.controller_cost_per_hour = heard.services.front().predicted.cost_per_hour;
 
   if (const auto question = search::question_of(service, snapshot.accelerators); question.ok()) {
-    const auto plan = (*search::strategy_by_name("auto"))->plan(question->problem(), search::Effort{});
+    search::Effort effort;
+    effort.max_iterations = search::max_iterations({{}, {}, 1});
+    const auto plan = (*search::strategy_by_name("auto"))->plan(question->problem(), effort);
     if (plan.ok() && plan->holds) answer.auto_cost_per_hour = plan->cost_per_hour;
   }
   if (!answer.preview.empty()) answer.attainment = attainment_of(snapshot, preview.services.front());
