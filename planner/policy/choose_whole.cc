@@ -20,10 +20,11 @@
 namespace windlass::planner {
 namespace {
 
-// GPUs available to this service: the class's total minus what other services' workers hold.
+// GPUs available to one worker of this service: the class's total minus what other services' workers hold, on one node.
 int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
   const ClassCapacity& capacity = capacities.at(accelerator);
-  return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
+  const int available = std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
+  return std::min(available, largest_on_one_node(service, capacity, accelerator));
 }
 
 // Accelerator and GPUs of the whole workers that run: the last choice if any of its workers exist, otherwise those of most

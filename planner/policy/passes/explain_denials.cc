@@ -68,6 +68,21 @@ std::string who_has(const Draft& draft, const std::string& accelerator, const Fl
   return text;
 }
 
+// Workers of this kind were needed and not granted.
+Denied denied(const Draft& draft, const WorkerSpec& spec, const char* kind, int needed, int granted, const FleetDraft& fleet,
+              const Holders& holders) {
+  const std::string code = shortage_of(fleet, spec);
+  std::string message = fmt::format("{} {}workers of {} needed, {} granted: ", needed, kind, text_of(spec), granted);
+  if (code == "NoRoomOnOneNode") {
+    int largest = 0;
+    for (const auto& [node, gpus] : fleet.free_on_nodes.at(spec.accelerator)) largest = std::max(largest, gpus);
+    message += fmt::format("{} GPUs are free, but no node has {} of them (the most on one node: {}); ",
+                           fleet.free_gpus.at(spec.accelerator), spec.gpus(), largest);
+  }
+  message += who_has(draft, spec.accelerator, fleet, holders);
+  return Denied{draft.service->id, code, std::move(message), spec.accelerator, needed, granted};
+}
+
 void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
   const Service& service = *draft.service;
   const Target& target = draft.target;
@@ -77,18 +92,11 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
     fleet.denied.push_back(Denied{service.id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
   }
   if (const int needed = needed_now(draft); draft.granted < needed) {
-    fleet.denied.push_back(
-        Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} workers of {} needed, {} granted: {}", needed, text_of(draft.chosen->pool.spec), draft.granted,
-                           who_has(draft, accelerator, fleet, holders)),
-               accelerator, needed, draft.granted});
+    fleet.denied.push_back(denied(draft, draft.chosen->pool.spec, "", needed, draft.granted, fleet, holders));
   }
   if (const int prompts = draft.prefill_wanted; draft.prefill_granted < prompts) {
-    const Pool& pool = draft.prefill->configuration.pool;
-    fleet.denied.push_back(Denied{service.id, "InsufficientCapacity",
-                                  fmt::format("{} prefill workers of {} needed, {} granted: {}", prompts, text_of(pool.spec),
-                                              draft.prefill_granted, who_has(draft, pool.spec.accelerator, fleet, holders)),
-                                  pool.spec.accelerator, prompts, draft.prefill_granted});
+    const WorkerSpec& spec = draft.prefill->configuration.pool.spec;
+    fleet.denied.push_back(denied(draft, spec, "prefill ", prompts, draft.prefill_granted, fleet, holders));
   }
   const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "planner/policy/passes/claims.h"
+#include "planner/policy/passes/fit_on_nodes.h"
 #include "planner/policy/passes/passes.h"
 
 namespace windlass::planner {
 namespace {
 
-constexpr int kPairRounds = 3;  // rounds of arbitration in which the two sides of split services are matched
+constexpr int kRounds = 3;  // of arbitration, in which the two sides of split services are matched, and claims fitted on nodes
 
 // All claims: first one per service for its decode or whole workers, then for prefill workers, then for pools on second
 // classes.
@@ -48,27 +49,55 @@ Claims claims_of(FleetDraft& fleet) {
   return claims;
 }
 
-// Lowers each side of a split service to what it can use with the other side's grant. Running workers stay, except prefill
-// workers without any decode worker. Returns whether anything changed.
+// Lowers a claim to what it can use. Running workers stay, unless all are useless. Returns whether anything changed.
+bool shrink(Claim& claim, int useful) {
+  const int wanted = useful == 0 ? 0 : std::max(useful, claim.keep);
+  if (wanted >= claim.wanted) return false;
+  claim.wanted = wanted;
+  claim.keep = std::min(claim.keep, wanted);
+  claim.floor = std::min(claim.floor, wanted);
+  return true;
+}
+
+// Lowers each side of a split service to what it can use with the other side's grant: no prefill workers without any decode
+// worker. Returns whether anything changed.
 bool shrink_pairs(const std::vector<int>& promised, Claims& claims) {
   bool changed = false;
-  const auto shrink = [&](Claim& claim, int useful) {
-    const int wanted = useful == 0 ? 0 : std::max(useful, claim.keep);
-    if (wanted >= claim.wanted) return;
-    claim.wanted = wanted;
-    claim.keep = std::min(claim.keep, wanted);
-    claim.floor = std::min(claim.floor, wanted);
-    changed = true;
-  };
   for (const auto& [answers, prefills] : claims.pairs) {
     const PrefillSide& side = *claims.claimants[answers]->prefill;
     const int prompts = promised[prefills];
     // No prefill workers at all: the decode workers compute prompts too.
     if (prompts > 0)
-      shrink(claims.all[answers], static_cast<int>(std::clamp(std::floor(prompts / side.share + 1e-9), 1.0, 1e6)));
-    shrink(claims.all[prefills], side.workers(promised[answers]));
+      changed |= shrink(claims.all[answers], static_cast<int>(std::clamp(std::floor(prompts / side.share + 1e-9), 1.0, 1e6)));
+    changed |= shrink(claims.all[prefills], side.workers(promised[answers]));
   }
   return changed;
+}
+
+// Lowers claims to the workers that find a node. Returns whether anything changed.
+bool shrink_to_nodes(const FleetDraft& fleet, const std::vector<int>& promised, Claims& claims) {
+  bool changed = false;
+  const NodeFit fit = fit_on_nodes(fleet, claims.all, promised, true);
+  for (std::size_t i = 0; i < claims.all.size(); ++i) changed |= shrink(claims.all[i], fit.most[i]);
+  return changed;
+}
+
+// How much of the promises may run today, on nodes that have room now. Keeps what these nodes have left.
+std::vector<int> start_on_nodes(const Claims& claims, const std::vector<int>& promised, FleetDraft& fleet) {
+  std::vector<int> limits = promised, grants;
+  for (int round = 0; round < kRounds; ++round) {
+    grants = startable(claims.all, limits, fleet.free_gpus);
+    NodeFit fit = fit_on_nodes(fleet, claims.all, grants, false);
+    fleet.free_on_nodes = std::move(fit.free);
+    bool fits = true;
+    for (std::size_t i = 0; i < grants.size(); ++i) {
+      fits = fits && grants[i] <= fit.most[i];
+      limits[i] = std::min(limits[i], fit.most[i]);
+      grants[i] = std::min(grants[i], fit.most[i]);
+    }
+    if (fits) break;
+  }
+  return grants;
 }
 
 }  // namespace
@@ -77,11 +106,13 @@ void share_gpus(FleetDraft& fleet) {
   Claims claims = claims_of(fleet);
   const std::map<std::string, int> all_gpus = free_or_coming(fleet);
   std::vector<int> promised = arbitrate(claims.all, all_gpus);
-  // One side is useless without the other: release what it cannot use to other services.
-  for (int round = 0; round < kPairRounds && shrink_pairs(promised, claims); ++round) {
+  // One side is useless without the other, and GPUs on several nodes make no worker: release them to other services.
+  for (int round = 0; round < kRounds; ++round) {
+    const bool on_nodes = shrink_to_nodes(fleet, promised, claims);
+    if (!shrink_pairs(promised, claims) && !on_nodes) break;
     promised = arbitrate(claims.all, all_gpus);
   }
-  const std::vector<int> grants = startable(claims.all, promised, fleet.free_gpus);
+  const std::vector<int> grants = start_on_nodes(claims, promised, fleet);
   for (std::size_t i = 0; i < claims.all.size(); ++i) {
     if (i < claims.claimants.size()) {
       claims.claimants[i]->granted = grants[i];

@@ -29,7 +29,15 @@ Hint slo_hint(const Service& service, double now_s) {
                           attainment->value * 100, service.slo.window_s, service.slo.percentile)};
 }
 
-Hint scale_hint(const Draft& draft, double now_s) {
+// The GPUs that are missing for the workers that a service needs.
+Hint shortage_hint(const FleetDraft& fleet, const WorkerSpec& spec, std::string message) {
+  const std::string code = shortage_of(fleet, spec);
+  if (code == "NoRoomOnOneNode") message += fmt::format("; GPUs are free, but no node has {} of them", spec.gpus());
+  return Hint{Truth::kFalse, code, std::move(message)};
+}
+
+Hint scale_hint(const Draft& draft, const FleetDraft& fleet) {
+  const double now_s = fleet.snapshot->now_s;
   const Service& service = *draft.service;
   if (service.scaling.mode != Mode::kApply) {
     return Hint{Truth::kFalse, to_string(service.scaling.mode),
@@ -49,16 +57,18 @@ Hint scale_hint(const Draft& draft, double now_s) {
                             draft.chosen->pool.spec.accelerator, draft.granted, needed)};
   }
   if (draft.granted < needed_now(draft)) {
-    return Hint{Truth::kFalse, "InsufficientCapacity",
-                fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_now(draft),
-                            text_of(draft.chosen->pool.spec), draft.granted)};
+    const WorkerSpec& spec = draft.chosen->pool.spec;
+    return shortage_hint(
+        fleet, spec,
+        fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_now(draft), text_of(spec), draft.granted));
   }
   const int prompts = draft.prefill ? std::min(draft.prefill_wanted, draft.prefill->workers(draft.granted)) : 0;
   if (draft.prefill_granted < prompts) {
-    return Hint{
-        Truth::kFalse, "InsufficientCapacity",
+    const WorkerSpec& spec = draft.prefill->configuration.pool.spec;
+    return shortage_hint(
+        fleet, spec,
         fmt::format("{} prefill workers of {} are needed, but only {} can get GPUs; decode workers compute the other prompts",
-                    prompts, text_of(draft.prefill->configuration.pool.spec), draft.prefill_granted)};
+                    prompts, text_of(spec), draft.prefill_granted));
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
   if (auto trouble = trouble_hint(service)) return *trouble;
@@ -72,7 +82,7 @@ void write_conditions(FleetDraft& fleet) {
   for (Draft& draft : fleet.services) {
     draft.plan.metrics_fresh = metrics_hint(draft);
     draft.plan.slo_met = slo_hint(*draft.service, now_s);
-    draft.plan.able_to_scale = scale_hint(draft, now_s);
+    draft.plan.able_to_scale = scale_hint(draft, fleet);
   }
 }
 
