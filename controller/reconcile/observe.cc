@@ -2,7 +2,9 @@
 #include "controller/reconcile/observe.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -54,6 +56,7 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
   out.trouble_message = worker.message;
   out.address = worker.address;
   out.spec_hash = worker.spec_hash;
+  out.node = worker.node;
   out.node_leaving = worker.node_leaving;
   out.max_concurrency = worker.max_concurrency;
   return out;
@@ -89,6 +92,10 @@ std::map<std::string, std::string> names_taken(const std::vector<api::ModelServi
   return taken;
 }
 
+bool before(const planner::NodeState& a, const planner::NodeState& b) {
+  return std::tie(a.name, a.accelerator) < std::tie(b.name, b.accelerator);
+}
+
 void look_at_classes(Observation& out, ObjectStore& store, const WorkerRuntime& runtime) {
   std::vector<ClassSelector> selectors;
   for (const api::AcceleratorClass& one : store.accelerator_classes()) {
@@ -97,8 +104,12 @@ void look_at_classes(Observation& out, ObjectStore& store, const WorkerRuntime& 
   out.capacity = runtime.capacity(selectors);
   for (const api::AcceleratorClass& one : store.accelerator_classes()) {
     out.classes[one.metadata.name] = &one;
-    out.snapshot.accelerators.push_back(controller::to_planner(one, out.capacity[one.metadata.name]));
+    GpuCapacity& capacity = out.capacity[one.metadata.name];
+    out.snapshot.accelerators.push_back(controller::to_planner(one, capacity));
+    std::move(capacity.each_node.begin(), capacity.each_node.end(), std::back_inserter(out.snapshot.nodes));
+    capacity.each_node.clear();
   }
+  std::sort(out.snapshot.nodes.begin(), out.snapshot.nodes.end(), before);
 }
 
 // Collects the services that are served.
@@ -112,6 +123,18 @@ void look_at_services(Observation& out, ObjectStore& store) {
   }
 }
 
+// The worker's owner is not in the snapshot, so to the planner others hold its GPUs.
+void count_for_others(const Worker& worker, planner::Snapshot& snapshot) {
+  for (planner::AcceleratorState& accelerator : snapshot.accelerators) {
+    if (accelerator.spec.name == worker.accelerator) accelerator.used_by_others += worker.gpus;
+  }
+  planner::NodeState at;
+  at.name = worker.node;
+  at.accelerator = worker.accelerator;
+  const auto node = std::lower_bound(snapshot.nodes.begin(), snapshot.nodes.end(), at, before);
+  if (node != snapshot.nodes.end() && !before(at, *node)) node->used_by_others += worker.gpus;
+}
+
 // Assigns each worker to its service, or to the orphans or strays.
 void sort_workers(Observation& out, ObjectStore& store, std::vector<Worker> workers) {
   std::set<std::string> known = store.foreign_uids();
@@ -121,11 +144,7 @@ void sort_workers(Observation& out, ObjectStore& store, std::vector<Worker> work
       owner->second.push_back(std::move(worker));
       continue;
     }
-    // Its owner is not in the snapshot, so to the planner others hold its GPUs.
-    for (planner::AcceleratorState& accelerator : out.snapshot.accelerators) {
-      const bool holds = !worker.finished && !worker.unschedulable;
-      if (holds && accelerator.spec.name == worker.accelerator) accelerator.used_by_others += worker.gpus;
-    }
+    if (!worker.finished && !worker.unschedulable) count_for_others(worker, out.snapshot);
     const bool unseen = !known.contains(worker.service_uid) && store.collects_garbage();
     (unseen || store.unreadable_uids().contains(worker.service_uid) ? out.strays : out.orphans).push_back(std::move(worker));
   }

@@ -191,22 +191,28 @@ std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector
   std::map<std::string, GpuCapacity> all;
   for (const ClassSelector& one : classes) {
     GpuCapacity& sum = all[one.name];
-    const auto units_on = [&](const NodeView& node) {
-      if (!node.usable || !selected(node.labels, one.node_selector)) return 0;
-      const auto units = node.allocatable.find(one.resource_name);
-      return units == node.allocatable.end() ? 0 : units->second;
-    };
-    for (const auto& [key, node] : node_views_.all()) {
-      const int units = units_on(node.value);
-      if (units == 0) continue;
-      ++sum.nodes;
-      sum.allocatable += units;
+    std::vector<planner::NodeState>& nodes = sum.each_node;
+    for (const auto& [key, node] : node_views_.all()) {  // keys are "/name"
+      const auto units = node.value.allocatable.find(one.resource_name);
+      if (units == node.value.allocatable.end() || units->second <= 0 || !selected(node.value.labels, one.node_selector))
+        continue;
+      const auto zone = node.value.labels.find("topology.kubernetes.io/zone");
+      nodes.push_back(
+          {key.substr(1), one.name, units->second, 0, zone == node.value.labels.end() ? "" : zone->second, !node.value.usable});
     }
     for (const PodView* pod : others_) {
       const auto held = pod->held.find(one.resource_name);
       if (held == pod->held.end()) continue;
-      const NodeView* node = node_views_.find("", pod->node);
-      if (node != nullptr && units_on(*node) != 0) sum.used_by_others += held->second;
+      const auto node =
+          std::lower_bound(nodes.begin(), nodes.end(), pod->node,
+                           [](const planner::NodeState& state, const std::string& name) { return state.name < name; });
+      if (node != nodes.end() && node->name == pod->node) node->used_by_others += held->second;
+    }
+    for (const planner::NodeState& node : nodes) {
+      if (node.unschedulable) continue;
+      ++sum.nodes;
+      sum.allocatable += node.allocatable_gpus;
+      sum.used_by_others += node.used_by_others;
     }
   }
   return all;

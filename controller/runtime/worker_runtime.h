@@ -110,11 +110,12 @@ struct Worker {
   std::string resource_version;  // a delete applies to this version only
 };
 
-// Current GPUs of one AcceleratorClass.
+// Current GPUs of one AcceleratorClass, on nodes that take new workers.
 struct GpuCapacity {
   int nodes = 0;
   int allocatable = 0;
-  int used_by_others = 0;  // held by pods that Windlass does not own
+  int used_by_others = 0;                          // held by pods that Windlass does not own
+  std::vector<planner::NodeState> each_node = {};  // by name, unschedulable ones too; empty if the runtime has no nodes
 };
 
 // Selects the GPUs of a class, for counting.

@@ -2,15 +2,48 @@
 #include "planner/policy/capacity.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "planner/policy/trouble.h"
 
 namespace windlass::planner {
+namespace {
+
+// Whether it takes GPUs of its node, if it has one.
+bool on_node(const Worker& worker) {
+  return holds_gpus(worker) || (worker.state == WorkerState::kDraining && trouble_of(worker) != WorkerTrouble::kNodeLost);
+}
+
+// The nodes of classes whose nodes are known and cannot be added.
+void add_nodes(const Snapshot& snapshot, CapacityByClass& capacities) {
+  std::map<std::string, CapacityMode> modes;
+  for (const AcceleratorState& state : snapshot.accelerators) modes[state.spec.name] = state.mode;
+  for (const NodeState& node : snapshot.nodes) {
+    const auto mode = modes.find(node.accelerator);
+    if (mode == modes.end() || mode->second == CapacityMode::kElastic) continue;
+    auto& nodes = capacities[node.accelerator].nodes;
+    if (!nodes) nodes.emplace();
+    if (!node.unschedulable) (*nodes)[node.name].limit = std::max(0, node.allocatable_gpus - node.used_by_others);
+  }
+}
+
+void add_to_node(const Worker& worker, ClassCapacity& capacity) {
+  if (!capacity.nodes) return;
+  if (worker.node.empty()) {
+    if (holds_gpus(worker)) capacity.pending.push_back(worker.gpus);
+    return;
+  }
+  if (const auto node = capacity.nodes->find(worker.node); node != capacity.nodes->end()) node->second.held += worker.gpus;
+}
+
+}  // namespace
 
 CapacityByClass capacity_by_class(const Snapshot& snapshot) {
   CapacityByClass capacities;
   std::map<std::string, int> serving;
   for (const AcceleratorState& state : snapshot.accelerators) capacities[state.spec.name];
+  add_nodes(snapshot, capacities);
   for (const Service& service : snapshot.services) {
     for (const Worker& worker : service.workers) {
       const auto found = capacities.find(worker.accelerator);
@@ -22,6 +55,7 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
       }
       if (serves(worker)) serving[worker.accelerator] += worker.gpus;
       if (holds_gpus(worker)) found->second.held += worker.gpus;
+      if (on_node(worker)) add_to_node(worker, found->second);
     }
   }
   for (const AcceleratorState& state : snapshot.accelerators) {
@@ -41,12 +75,72 @@ int available_to(const Service& service, const CapacityByClass& capacities, cons
   return std::max(0, capacity.limit - capacity.draining - (capacity.held - live_gpus(service, accelerator)));
 }
 
+int available_to_worker(const Service& service, const CapacityByClass& capacities, const std::string& accelerator) {
+  return std::min(available_to(service, capacities, accelerator),
+                  largest_on_one_node(service, capacities.at(accelerator), accelerator));
+}
+
 int live_gpus(const Service& service, const std::string& accelerator) {
   int gpus = 0;
   for (const Worker& worker : service.workers) {
     if (holds_gpus(worker) && worker.accelerator == accelerator) gpus += worker.gpus;
   }
   return gpus;
+}
+
+int place_workers(FreeByNode& free, int gpus_per_worker, int workers) {
+  if (gpus_per_worker <= 0) return std::max(0, workers);
+  std::vector<int*> nodes;
+  for (auto& [name, gpus] : free) {
+    if (gpus >= gpus_per_worker) nodes.push_back(&gpus);
+  }
+  std::stable_sort(nodes.begin(), nodes.end(), [](const int* a, const int* b) { return *a < *b; });
+  int placed = 0;
+  for (int* gpus : nodes) {
+    const int here = std::clamp(workers - placed, 0, *gpus / gpus_per_worker);
+    *gpus -= here * gpus_per_worker;
+    placed += here;
+  }
+  return placed;
+}
+
+int workers_that_fit(const ClassCapacity& capacity, int gpus_per_worker) {
+  const int most = std::max(0, capacity.limit - capacity.draining - capacity.held) / std::max(1, gpus_per_worker);
+  if (!capacity.nodes) return most;
+  FreeByNode free;
+  for (const auto& [name, node] : *capacity.nodes) free[name] = node.limit - node.held;
+  std::vector<int> pending = capacity.pending;
+  std::sort(pending.rbegin(), pending.rend());
+  for (const int gpus : pending) place_workers(free, gpus, 1);
+  return place_workers(free, gpus_per_worker, most);
+}
+
+int largest_on_one_node(const Service& service, const ClassCapacity& capacity, const std::string& accelerator) {
+  if (!capacity.nodes) return std::numeric_limits<int>::max();
+  std::map<std::string, int> own;
+  for (const Worker& worker : service.workers) {
+    if (holds_gpus(worker) && worker.accelerator == accelerator) own[worker.node] += worker.gpus;
+  }
+  int largest = 0;
+  for (const auto& [name, node] : *capacity.nodes) {
+    const auto mine = own.find(name);
+    largest = std::max(largest, node.limit - node.held + (mine == own.end() ? 0 : mine->second));
+  }
+  return largest;
+}
+
+std::vector<NodeState> nodes_for(const Service& service, const Snapshot& snapshot) {
+  std::vector<NodeState> nodes = snapshot.nodes;
+  std::map<std::pair<std::string, std::string>, NodeState*> by_key;
+  for (NodeState& node : nodes) by_key[{node.name, node.accelerator}] = &node;
+  for (const Service& other : snapshot.services) {
+    if (other.id == service.id) continue;
+    for (const Worker& worker : other.workers) {
+      const auto node = by_key.find({worker.node, worker.accelerator});
+      if (node != by_key.end() && on_node(worker)) node->second->used_by_others += worker.gpus;
+    }
+  }
+  return nodes;
 }
 
 const AcceleratorState* find_accelerator(const Snapshot& snapshot, const std::string& name) {

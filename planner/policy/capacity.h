@@ -2,17 +2,28 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/policy/snapshot.h"
 
 namespace windlass::planner {
+
+// GPUs of one node.
+struct NodeRoom {
+  int limit = 0;  // GPUs that our workers may hold: allocatable ones minus what others use
+  int held = 0;   // by our workers, including draining ones
+};
 
 struct ClassCapacity {
   int limit = 0;     // GPUs that our workers may hold, including draining ones
   int draining = 0;  // part of it held by draining workers
   int coming = 0;    // part of `draining` that others can use afterwards: not on a node that is being emptied
   int held = 0;      // held by all other workers, of any service
+  // The nodes that take new workers, by name. Absent if no node of the class is known, or if nodes can be added (Elastic).
+  std::optional<std::map<std::string, NodeRoom>> nodes = {};
+  std::vector<int> pending = {};  // GPUs of each worker in `held` that has no node yet
 };
 
 using CapacityByClass = std::map<std::string, ClassCapacity>;
@@ -25,6 +36,25 @@ using CapacityByClass = std::map<std::string, ClassCapacity>;
 [[nodiscard]] int live_gpus(const Service& service, const std::string& accelerator);
 // GPUs available to this service: the class's total minus what other services' workers hold.
 [[nodiscard]] int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator);
+// The part of them that one worker can have: those on one node.
+[[nodiscard]] int available_to_worker(const Service& service, const CapacityByClass& capacities, const std::string& accelerator);
+
+// A worker needs all its GPUs on one node: eight free GPUs on eight nodes have no room for a worker of two.
+
+using FreeByNode = std::map<std::string, int>;  // free GPUs, by node
+
+// Puts up to `workers` workers on nodes, those with the fewest free GPUs first, and takes their GPUs from `free`. Returns how
+// many found room.
+int place_workers(FreeByNode& free, int gpus_per_worker, int workers);
+
+// Workers that can start now, next to all that exist; those that have no node yet come first.
+[[nodiscard]] int workers_that_fit(const ClassCapacity& capacity, int gpus_per_worker);
+
+// GPUs that one worker of `service` can get on one node if the service's other workers leave; "any number" if no node is known.
+[[nodiscard]] int largest_on_one_node(const Service& service, const ClassCapacity& capacity, const std::string& accelerator);
+
+// The snapshot's nodes as one service sees them: the workers of other services are others' too.
+[[nodiscard]] std::vector<NodeState> nodes_for(const Service& service, const Snapshot& snapshot);
 
 [[nodiscard]] const AcceleratorState* find_accelerator(const Snapshot& snapshot, const std::string& name);
 

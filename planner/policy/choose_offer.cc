@@ -121,10 +121,14 @@ std::vector<PoolId> ids_of(const ConfigurationChoice& choice) {
 // Whether the classes have room for one worker of the chosen pool with its share of the others.
 bool has_room(const ConfigurationInput& input, const ConfigurationChoice& choice) {
   std::map<std::string, int> gpus;
-  const auto add = [&](const Pool& pool, int workers) { gpus[pool.spec.accelerator] += workers * pool.spec.gpus(); };
+  bool fits = true;
+  const auto add = [&](const Pool& pool, int workers) {
+    gpus[pool.spec.accelerator] += workers * pool.spec.gpus();
+    fits = fits && available_to_worker(*input.service, *input.capacities, pool.spec.accelerator) >= pool.spec.gpus();
+  };
   add(choice.chosen->pool, 1);
   for (const SidePool& side : choice.sides.pools) add(side.configuration.pool, side.workers(1));
-  return std::all_of(gpus.begin(), gpus.end(), [&](const auto& of) {
+  return fits && std::all_of(gpus.begin(), gpus.end(), [&](const auto& of) {
     return available_to(*input.service, *input.capacities, of.first) >= of.second;
   });
 }

@@ -66,7 +66,7 @@ Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
       continue;
     }
     if (!asked.max_gpus.emplace(allowed.accelerator, allowed.max_gpus).second) continue;  // of two entries the first counts
-    const int available = available_to(service, *given.capacities, allowed.accelerator);
+    const int available = available_to_worker(service, *given.capacities, allowed.accelerator);
     input.accelerators.push_back(
         AcceleratorOption{state->spec, allowed.max_gpus.value_or(state->spec.gpus_per_node), available});
   }

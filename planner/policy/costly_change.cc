@@ -23,17 +23,22 @@ std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& ch
       own_cost += worker.gpus * state->spec.price_per_hour;
     }
   }
-  bool no_gpus = false, no_share = false;
+  bool no_gpus = false, no_node = false, no_share = false;
   std::map<std::string, int> gpus;
   for (const FirstWorker& first : change.first) {
     const int wanted = gpus[first.accelerator] += first.gpus;
     own_cost += first.price_per_hour;
     const ClassCapacity& capacity = input.capacities->at(first.accelerator);
     no_gpus = no_gpus || capacity.limit - capacity.draining - capacity.held < wanted;
+    no_node = no_node || workers_that_fit(capacity, first.gpus) == 0;
     no_share = no_share || (first.max_gpus && *first.max_gpus - live_gpus(service, first.accelerator) < wanted);
   }
   const bool no_money = service.scaling.max_cost_per_hour && own_cost > *service.scaling.max_cost_per_hour + 1e-9;
-  return no_gpus ? "too few GPUs are free" : no_share ? "maxGPUs is reached" : no_money ? "maxCostPerHour is reached" : "";
+  return no_gpus    ? "too few GPUs are free"
+         : no_node  ? "no node has enough free GPUs"
+         : no_share ? "maxGPUs is reached"
+         : no_money ? "maxCostPerHour is reached"
+                    : "";
 }
 
 }  // namespace

@@ -44,11 +44,24 @@ enum class CapacityMode { kObserved, kElastic };
 struct AcceleratorState {
   AcceleratorSpec spec;
   CapacityMode mode = CapacityMode::kObserved;
-  int allocatable_gpus = 0;     // what this class's nodes offer now
+  int allocatable_gpus = 0;     // what this class's nodes offer now, without unschedulable nodes
   int used_by_others = 0;       // part of it used by anything but this snapshot's workers
   std::optional<int> max_gpus;  // Elastic: workers may be pending up to this number; Observed: an additional limit
 
   bool operator==(const AcceleratorState&) const = default;
+};
+
+// A node with GPUs of a class. A node that several classes select is listed once for each. Nodes that an Elastic class may
+// still get are not listed.
+struct NodeState {
+  std::string name;
+  std::string accelerator;  // name of the AcceleratorClass
+  int allocatable_gpus = 0;
+  int used_by_others = 0;      // as in AcceleratorState
+  std::string zone;            // empty: unknown
+  bool unschedulable = false;  // takes no new workers: cordoned, being emptied, or not ready. The class does not count it
+
+  bool operator==(const NodeState&) const = default;
 };
 
 struct Slo {
@@ -126,6 +139,7 @@ struct Worker {
   std::optional<Reading> kv_use;   // share of its KV cache in use, 0 to 1
   WorkerTrouble trouble = WorkerTrouble::kNone;
   std::string trouble_message;  // for people
+  std::string node;             // node that it runs on; empty: none yet, or unknown
   bool node_leaving = false;    // its node is being emptied: its GPUs will not become available to others
   std::string address;          // "host:port"; empty while unknown
   std::string spec_hash;
@@ -297,6 +311,7 @@ struct Service {
 struct Snapshot {
   double now_s = 0;
   std::vector<AcceleratorState> accelerators;
+  std::vector<NodeState> nodes;   // by name, then class; a class without any: only its totals are known
   std::vector<Service> services;  // in a stable order: the first wins ties
 
   bool operator==(const Snapshot&) const = default;

@@ -1,4 +1,8 @@
 // Lists the JSON fields of a Snapshot. See json_fields.h.
+#include <set>
+
+#include <fmt/format.h>
+
 #include "planner/policy/json_fields.h"
 
 namespace windlass::planner {
@@ -20,6 +24,24 @@ void read_peak_flops(JsonReader& parent, AcceleratorSpec& spec) {
   }
   parent.take(reader.finish());
 }
+
+constexpr auto kNodesOfClasses = [](const Snapshot& snapshot, const std::string&) -> Result<void> {
+  std::set<std::string> classes;
+  for (const AcceleratorState& state : snapshot.accelerators) classes.insert(state.spec.name);
+  std::set<std::pair<std::string, std::string>> seen;
+  for (std::size_t i = 0; i < snapshot.nodes.size(); ++i) {
+    const NodeState& node = snapshot.nodes[i];
+    if (!classes.contains(node.accelerator)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("nodes[{}].accelerator: must be a class in accelerators (got '{}')", i, node.accelerator)};
+    }
+    if (!seen.emplace(node.name, node.accelerator).second) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("nodes[{}].name: must be listed once per class (got '{}' twice)", i, node.name)};
+    }
+  }
+  return {};
+};
 
 }  // namespace
 
@@ -62,6 +84,13 @@ constexpr auto json_fields(JsonType<AcceleratorState>) {
   using T = AcceleratorState;
   return json_object(field("spec", &T::spec), field("mode", &T::mode), field("allocatableGpus", &T::allocatable_gpus, 0),
                      field("usedByOthers", &T::used_by_others, 0), field("maxGpus", &T::max_gpus, 0));
+}
+
+constexpr auto json_fields(JsonType<NodeState>) {
+  using T = NodeState;
+  return json_object(field("name", &T::name), field("accelerator", &T::accelerator),
+                     field("allocatableGpus", &T::allocatable_gpus, 0), rare("usedByOthers", &T::used_by_others, 0),
+                     rare("zone", &T::zone), rare("unschedulable", &T::unschedulable));
 }
 
 // ---- the service's spec
@@ -115,7 +144,8 @@ constexpr auto json_fields(JsonType<Worker>) {
       field("gpus", &T::gpus, 0), field("state", &T::state), field("createdS", &T::created_s), field("readyS", &T::ready_s),
       field("running", &T::running), field("waiting", &T::waiting), field("kvUse", &T::kv_use), rare("trouble", &T::trouble),
       rare("troubleMessage", &T::trouble_message), field("address", &T::address), field("specHash", &T::spec_hash),
-      rare("nodeLeaving", &T::node_leaving).or_null(), rare("role", &T::role), field("maxConcurrency", &T::max_concurrency, 0),
+      rare("node", &T::node), rare("nodeLeaving", &T::node_leaving).or_null(), rare("role", &T::role),
+      field("maxConcurrency", &T::max_concurrency, 0),
       once_read([](T& worker) { worker.pool = pool_of_name(worker.pool, worker.accelerator, worker.gpus).name; }));
 }
 
@@ -185,7 +215,9 @@ constexpr auto json_fields(JsonType<Snapshot>) {
   using T = Snapshot;
   return json_object(hook([](Json& json, const T&) { json["snapshotFormat"] = kFormat; },
                           [](JsonReader& reader, T&) { static_cast<void>(reader.int32("snapshotFormat", kFormat, kFormat)); }),
-                     field("nowS", &T::now_s), field("accelerators", &T::accelerators), field("services", &T::services));
+                     field("nowS", &T::now_s), field("accelerators", &T::accelerators), rare("nodes", &T::nodes),
+                     field("services", &T::services))
+      .checked_by(kNodesOfClasses);
 }
 
 }  // namespace windlass::planner

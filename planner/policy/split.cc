@@ -61,7 +61,7 @@ std::optional<Offer> split_by_closed_forms(const ConfigurationInput& input) {
     const AcceleratorState* state = find_accelerator(*input.snapshot, allowed.accelerator);
     if (state == nullptr || !(peak_flops_for(state->spec, shape.dtype) > 0)) continue;
     const AcceleratorSpec& spec = state->spec;
-    int most = std::min(spec.gpus_per_node, available_to(service, *input.capacities, spec.name));
+    int most = std::min(spec.gpus_per_node, available_to_worker(service, *input.capacities, spec.name));
     most = std::min({most, service.max_gpus_per_worker.value_or(most), allowed.max_gpus.value_or(most)});
     for (const int gpus : tensor_parallel_degrees(shape, most)) {
       if (gpus > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) continue;

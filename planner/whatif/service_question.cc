@@ -1,6 +1,9 @@
 // question_of() for a ModelService, and what all kinds of questions share: see question.h.
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -13,6 +16,7 @@ namespace windlass::search {
 namespace {
 
 constexpr double kLengthCv = 1;
+constexpr std::size_t kMaxLinkedNodes = 500;  // with more nodes, every pair has the slowest link
 
 // GPUs of a class available to this service: those held by nobody else.
 int free_gpus(const planner::AcceleratorState& state) {
@@ -47,6 +51,64 @@ Result<workload::LengthDistribution> lengths_of(const planner::Service& service,
   return workload::LengthDistribution::independent(around(service.workload.input_tokens),
                                                    around(service.workload.output_tokens),
                                                    workload::ContextLimit{context_tokens, true});
+}
+
+hetero::Link link_between(const planner::AcceleratorSpec& a, const planner::AcceleratorSpec& b) {
+  return {std::min(a.inter_link_bandwidth_bytes_per_s, b.inter_link_bandwidth_bytes_per_s),
+          std::max(a.inter_link_latency_s, b.inter_link_latency_s)};
+}
+
+// The nodes with free GPUs of the allowed classes, and the links of their data sheets. If the service may have only some of a
+// class's GPUs, it takes the nodes with the most free ones. Null: no such node is known.
+std::shared_ptr<const hetero::GpuCluster> cluster_of(const Problem& problem, std::span<const planner::NodeState> nodes) {
+  const auto free_on = [](const planner::NodeState* node) { return node->allocatable_gpus - node->used_by_others; };
+  std::vector<std::pair<const planner::NodeState*, int>> taken;  // with their GPUs
+  std::map<std::string, const planner::AcceleratorSpec*> specs;
+  for (const AcceleratorChoice& choice : problem.accelerators) {
+    specs[choice.spec.name] = &choice.spec;
+    std::vector<const planner::NodeState*> of_class;
+    for (const planner::NodeState& node : nodes) {
+      if (node.accelerator == choice.spec.name && !node.unschedulable) of_class.push_back(&node);
+    }
+    std::stable_sort(of_class.begin(), of_class.end(), [&](const auto* a, const auto* b) { return free_on(a) > free_on(b); });
+    int left = choice.gpus;
+    for (const planner::NodeState* node : of_class) {
+      const int gpus = std::min(left, free_on(node));
+      if (gpus <= 0) break;
+      taken.emplace_back(node, gpus);
+      left -= gpus;
+    }
+  }
+  if (taken.empty()) return nullptr;
+  std::sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first->name, a.first->accelerator) < std::tie(b.first->name, b.first->accelerator);
+  });
+
+  auto cluster = std::make_shared<hetero::GpuCluster>();
+  std::set<std::string> names;
+  for (const auto& [node, gpus] : taken) {
+    const planner::AcceleratorSpec& spec = *specs.at(node->accelerator);
+    // A node of several classes is one node for each.
+    const std::string name = names.contains(node->name) ? fmt::format("{}/{}", node->name, node->accelerator) : node->name;
+    names.insert(name);
+    cluster->nodes.push_back({name, spec, gpus, {spec.intra_link_bandwidth_bytes_per_s, spec.intra_link_latency_s}});
+  }
+  const planner::AcceleratorSpec& first = cluster->nodes.front().accelerator;
+  cluster->default_link = link_between(first, first);
+  for (const auto& node : cluster->nodes) {
+    cluster->default_link.bytes_per_s =
+        std::min(cluster->default_link.bytes_per_s, node.accelerator.inter_link_bandwidth_bytes_per_s);
+    cluster->default_link.latency_s = std::max(cluster->default_link.latency_s, node.accelerator.inter_link_latency_s);
+  }
+  if (cluster->nodes.size() > kMaxLinkedNodes) return cluster;
+  for (int a = 0; a < static_cast<int>(cluster->nodes.size()); ++a) {
+    for (int b = a + 1; b < static_cast<int>(cluster->nodes.size()); ++b) {
+      const hetero::Link link = link_between(cluster->nodes[static_cast<std::size_t>(a)].accelerator,
+                                             cluster->nodes[static_cast<std::size_t>(b)].accelerator);
+      if (link != cluster->default_link) cluster->between.emplace(std::pair(a, b), link);
+    }
+  }
+  return cluster;
 }
 
 // Links from data sheets, replaced by measurements where they exist.
@@ -87,7 +149,8 @@ std::optional<MeasuredPaths> measured_paths(const Problem& problem, const Worker
   return MeasuredPaths{over(problem.within_node), over(problem.between_nodes)};
 }
 
-Result<Question> question_of(const planner::Service& service, std::span<const planner::AcceleratorState> accelerators) {
+Result<Question> question_of(const planner::Service& service, std::span<const planner::AcceleratorState> accelerators,
+                             std::span<const planner::NodeState> nodes) {
   Problem problem;
   problem.name = fmt::format("{}/{}", service.id.name_space, service.id.name);
   const auto wrong = [&](const std::string& what) {
@@ -101,6 +164,7 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   auto choices = choices_of(service, accelerators);
   if (!choices.ok()) return wrong(choices.error().message);
   problem.accelerators = std::move(choices).value();
+  problem.cluster = cluster_of(problem, nodes);
 
   const int context = service.max_context_tokens > 0 ? service.max_context_tokens : problem.shape.max_context_tokens;
   auto drawn = lengths_of(service, context);
@@ -119,7 +183,8 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   problem.objectives.attainment = service.slo.percentile / 100;
   problem.max_cost_per_hour = service.scaling.max_cost_per_hour.value_or(problem.max_cost_per_hour);
   set_paths(problem, service);
-  WINDLASS_RETURN_IF_ERROR(validate(problem));
+  // Strategies for clusters split a model that fits no worker.
+  WINDLASS_RETURN_IF_ERROR(problem.cluster == nullptr ? validate(problem) : validate_question(problem));
   return Question(std::move(requests), std::move(problem));
 }
 

@@ -124,8 +124,9 @@ void add_plan(CLI::App& app, CommandContext& context) {
   StrategyFlags& flags = options->by_strategy;
   const auto of_files = [&](CLI::Option* option) { option->needs(files); };
   of_files(command
-               ->add_option("--strategy", flags.strategy,
-                            "Plan by a published strategy, or auto for the best of all; hexgen2 and huawei need a CLUSTER")
+               ->add_option(
+                   "--strategy", flags.strategy,
+                   "Plan by a published strategy, or auto for the best of all; hexgen2 and huawei need a CLUSTER or maxGPUs")
                ->check(CLI::IsMember(names)));
   of_files(command->add_option("--goal", flags.goal, "Optimise for cost, power, or throughput per GPU")
                ->check(CLI::IsMember({"cost", "power", "throughput"})));

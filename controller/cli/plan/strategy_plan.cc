@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -61,6 +62,29 @@ void take_transfers(const std::vector<api::Object>& objects, const std::vector<p
   }
 }
 
+// The nodes of the classes whose GPUs the files count, each with the class's GPUs per node. `of_catalog`: classes that are not
+// in the files.
+std::vector<planner::NodeState> nodes_in_files(const planner::Service& service,
+                                               const std::vector<planner::AcceleratorState>& accelerators,
+                                               const std::vector<std::string>& of_catalog) {
+  constexpr int kNotSaid = std::numeric_limits<int>::max();
+  std::vector<planner::NodeState> nodes;
+  for (const planner::AcceleratorState& state : accelerators) {
+    const std::string& name = state.spec.name;
+    const bool in_files = std::find(of_catalog.begin(), of_catalog.end(), name) == of_catalog.end();
+    int gpus = in_files ? state.max_gpus.value_or(kNotSaid) : kNotSaid;
+    for (const planner::AllowedAccelerator& allowed : service.accelerators) {
+      if (allowed.accelerator == name) gpus = std::min(gpus, allowed.max_gpus.value_or(kNotSaid));
+    }
+    if (gpus == kNotSaid) continue;
+    for (int i = 0; gpus > 0; gpus -= nodes.back().allocatable_gpus) {
+      nodes.push_back(
+          {fmt::format("{}-{}", name, i++), name, std::min(gpus, std::max(1, state.spec.gpus_per_node)), 0, "", false});
+    }
+  }
+  return nodes;
+}
+
 Result<search::Question> question_of_service(const StrategyFlags& flags, std::ostream& notes) {
   WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(flags.files));
   WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
@@ -71,10 +95,20 @@ Result<search::Question> question_of_service(const StrategyFlags& flags, std::os
   }
   planner::Service& service = snapshot.services.front();
   if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
-  add_catalog_classes(snapshot);
+  const std::vector<std::string> of_catalog = add_catalog_classes(snapshot);
   add_profiles(snapshot, objects);
   take_transfers(objects, snapshot.accelerators, service);
-  return search::question_of(service, snapshot.accelerators);
+  const auto strategy = search::strategy_by_name(flags.strategy);
+  if (!strategy.ok() || !(*strategy)->needs_cluster) return search::question_of(service, snapshot.accelerators);
+  const auto nodes = nodes_in_files(service, snapshot.accelerators, of_catalog);
+  if (nodes.empty()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: must say how many GPUs there are, for the nodes that --strategy {} places on: in `maxGPUs` of "
+                    "spec.accelerators, or in `capacity.maxGPUs` of an AcceleratorClass",
+                    flags.files.front(), flags.strategy)};
+  }
+  return search::question_of(service, snapshot.accelerators, nodes);
 }
 
 Result<search::Question> read_question(const StrategyFlags& flags, std::ostream& notes) {

@@ -33,6 +33,17 @@ std::map<std::string, int> free_or_coming(const FleetDraft& fleet) {
   return gpus;
 }
 
+const char* shortage_of(const FleetDraft& fleet, const WorkerSpec& spec) {
+  const auto nodes = fleet.free_on_nodes.find(spec.accelerator);
+  if (nodes == fleet.free_on_nodes.end() || fleet.free_gpus.at(spec.accelerator) < spec.gpus()) return "InsufficientCapacity";
+  int free = 0, largest = 0;
+  for (const auto& [name, gpus] : nodes->second) {
+    free += std::max(0, gpus);
+    largest = std::max(largest, gpus);
+  }
+  return free >= spec.gpus() && largest < spec.gpus() ? "NoRoomOnOneNode" : "InsufficientCapacity";
+}
+
 bool is_refused(const Service& service, double now_s) { return service.refused && now_s < service.refused->until_s; }
 
 int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.spec.gpus(); }

@@ -56,9 +56,10 @@ struct Draft {
 struct FleetDraft {
   const Snapshot* snapshot = nullptr;
   CapacityByClass capacities;
-  std::map<std::string, int> free_gpus;    // by class: neither held nor promised to anyone
-  std::map<std::string, int> coming_gpus;  // by class: free for others once draining workers are gone
-  std::vector<Draft> services;             // in the snapshot's order
+  std::map<std::string, int> free_gpus;             // by class: neither held nor promised to anyone
+  std::map<std::string, int> coming_gpus;           // by class: free for others once draining workers are gone
+  std::map<std::string, FreeByNode> free_on_nodes;  // by class with known nodes, after arbitration: for further workers
+  std::vector<Draft> services;                      // in the snapshot's order
   std::vector<Denied> denied;
 };
 
@@ -67,6 +68,10 @@ struct FleetDraft {
 
 // By class: free GPUs plus those being drained.
 [[nodiscard]] std::map<std::string, int> free_or_coming(const FleetDraft& fleet);
+
+// After arbitration: why workers of this kind did not get GPUs. "NoRoomOnOneNode" if enough GPUs are free, but not on one node,
+// otherwise "InsufficientCapacity".
+[[nodiscard]] const char* shortage_of(const FleetDraft& fleet, const WorkerSpec& spec);
 
 [[nodiscard]] int gpus_of(const Configuration& configuration);  // of all its workers together
 [[nodiscard]] int count_existing(const Service& service, const PoolId& pool);

@@ -68,6 +68,21 @@ std::string who_has(const Draft& draft, const std::string& accelerator, const Fl
   return text;
 }
 
+// Workers of this kind were needed and not granted.
+Denied denied(const Draft& draft, const WorkerSpec& spec, const char* kind, int needed, int granted, const FleetDraft& fleet,
+              const Holders& holders) {
+  const std::string code = shortage_of(fleet, spec);
+  std::string message = fmt::format("{} {}workers of {} needed, {} granted: ", needed, kind, text_of(spec), granted);
+  if (code == "NoRoomOnOneNode") {
+    int largest = 0;
+    for (const auto& [node, gpus] : fleet.free_on_nodes.at(spec.accelerator)) largest = std::max(largest, gpus);
+    message += fmt::format("{} GPUs are free, but no node has {} of them (the most on one node: {}); ",
+                           fleet.free_gpus.at(spec.accelerator), spec.gpus(), largest);
+  }
+  message += who_has(draft, spec.accelerator, fleet, holders);
+  return Denied{draft.service->id, code, std::move(message), spec.accelerator, needed, granted};
+}
+
 void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
   const Service& service = *draft.service;
   const Target& target = draft.target;
@@ -77,22 +92,13 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
     fleet.denied.push_back(Denied{service.id, target.limited_by, target.limit_message, accelerator, wanted, target.allowed});
   }
   if (const int needed = needed_now(draft); draft.granted < needed) {
-    fleet.denied.push_back(
-        Denied{service.id, "InsufficientCapacity",
-               fmt::format("{} workers of {} needed, {} granted: {}", needed, text_of(draft.chosen->pool.spec), draft.granted,
-                           who_has(draft, accelerator, fleet, holders)),
-               accelerator, needed, draft.granted});
+    fleet.denied.push_back(denied(draft, draft.chosen->pool.spec, "", needed, draft.granted, fleet, holders));
   }
   for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
     const SidePool& side = draft.sides.pools[i];
-    const Pool& pool = side.configuration.pool;
-    const int wanted_beside = draft.sides_wanted[i], granted = draft.sides_granted[i];
-    if (granted >= wanted_beside) continue;
-    fleet.denied.push_back(Denied{service.id, "InsufficientCapacity",
-                                  fmt::format("{} {}workers of {} needed, {} granted: {}", wanted_beside,
-                                              side.is_prefill() ? "prefill " : "", text_of(pool.spec), granted,
-                                              who_has(draft, pool.spec.accelerator, fleet, holders)),
-                                  pool.spec.accelerator, wanted_beside, granted});
+    if (draft.sides_granted[i] >= draft.sides_wanted[i]) continue;
+    fleet.denied.push_back(denied(draft, side.configuration.pool.spec, side.is_prefill() ? "prefill " : "", draft.sides_wanted[i],
+                                  draft.sides_granted[i], fleet, holders));
   }
   const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {

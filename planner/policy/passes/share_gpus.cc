@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "planner/policy/passes/claims.h"
+#include "planner/policy/passes/fit_on_nodes.h"
 #include "planner/policy/passes/passes.h"
 
 namespace windlass::planner {
 namespace {
 
-constexpr int kPairRounds = 3;  // rounds of arbitration in which the two phases of split services are matched
+constexpr int kRounds = 3;  // of arbitration, in which the two phases of split services are matched, and claims fitted on nodes
 
 // The claims of a service: for its chosen pool, and for each side pool.
 struct UnitClaims {
@@ -58,18 +59,20 @@ Claims claims_of(FleetDraft& fleet) {
   return claims;
 }
 
-// Lowers each phase of a split service to what it can use with the other phase's grant. Running workers stay, except prefill
-// workers without any decode worker. Returns whether anything changed.
+// Lowers a claim to what it can use. Running workers stay, unless all are useless. Returns whether anything changed.
+bool shrink(Claim& claim, int useful) {
+  const int wanted = useful == 0 ? 0 : std::max(useful, claim.keep);
+  if (wanted >= claim.wanted) return false;
+  claim.wanted = wanted;
+  claim.keep = std::min(claim.keep, wanted);
+  claim.floor = std::min(claim.floor, wanted);
+  return true;
+}
+
+// Lowers each phase of a split service to what it can use with the other phase's grant: no prefill workers without any decode
+// worker. Returns whether anything changed.
 bool shrink_units(const std::vector<int>& promised, Claims& claims) {
   bool changed = false;
-  const auto shrink = [&](Claim& claim, int useful) {
-    const int wanted = useful == 0 ? 0 : std::max(useful, claim.keep);
-    if (wanted >= claim.wanted) return;
-    claim.wanted = wanted;
-    claim.keep = std::min(claim.keep, wanted);
-    claim.floor = std::min(claim.floor, wanted);
-    changed = true;
-  };
   for (const UnitClaims& unit : claims.units) {
     const Draft& draft = *claims.claimants[unit.chosen];
     if (!draft.sides.split()) continue;
@@ -81,17 +84,43 @@ bool shrink_units(const std::vector<int>& promised, Claims& claims) {
     }
     // No prefill workers at all: the decode workers compute prompts too.
     const int units = static_cast<int>(std::clamp(std::floor(prompts + 1e-9), 1.0, 1e6));
-    if (prompts > 0) shrink(claims.all[unit.chosen], units);
+    if (prompts > 0) changed |= shrink(claims.all[unit.chosen], units);
     for (std::size_t i = 0; i < unit.sides.size(); ++i) {
       const SidePool& side = draft.sides.pools[i];
       if (side.is_prefill()) {
-        shrink(claims.all[unit.sides[i]], side.workers(static_cast<int>(std::ceil(answers - 1e-9))));
+        changed |= shrink(claims.all[unit.sides[i]], side.workers(static_cast<int>(std::ceil(answers - 1e-9))));
       } else if (prompts > 0) {
-        shrink(claims.all[unit.sides[i]], side.workers(units));
+        changed |= shrink(claims.all[unit.sides[i]], side.workers(units));
       }
     }
   }
   return changed;
+}
+
+// Lowers claims to the workers that find a node. Returns whether anything changed.
+bool shrink_to_nodes(const FleetDraft& fleet, const std::vector<int>& promised, Claims& claims) {
+  bool changed = false;
+  const NodeFit fit = fit_on_nodes(fleet, claims.all, promised, true);
+  for (std::size_t i = 0; i < claims.all.size(); ++i) changed |= shrink(claims.all[i], fit.most[i]);
+  return changed;
+}
+
+// How much of the promises may run today, on nodes that have room now. Keeps what these nodes have left.
+std::vector<int> start_on_nodes(const Claims& claims, const std::vector<int>& promised, FleetDraft& fleet) {
+  std::vector<int> limits = promised, grants;
+  for (int round = 0; round < kRounds; ++round) {
+    grants = startable(claims.all, limits, fleet.free_gpus);
+    NodeFit fit = fit_on_nodes(fleet, claims.all, grants, false);
+    fleet.free_on_nodes = std::move(fit.free);
+    bool fits = true;
+    for (std::size_t i = 0; i < grants.size(); ++i) {
+      fits = fits && grants[i] <= fit.most[i];
+      limits[i] = std::min(limits[i], fit.most[i]);
+      grants[i] = std::min(grants[i], fit.most[i]);
+    }
+    if (fits) break;
+  }
+  return grants;
 }
 
 }  // namespace
@@ -100,11 +129,13 @@ void share_gpus(FleetDraft& fleet) {
   Claims claims = claims_of(fleet);
   const std::map<std::string, int> all_gpus = free_or_coming(fleet);
   std::vector<int> promised = arbitrate(claims.all, all_gpus);
-  // One phase is useless without the other: release what it cannot use to other services.
-  for (int round = 0; round < kPairRounds && shrink_units(promised, claims); ++round) {
+  // One phase is useless without the other, and GPUs on several nodes make no worker: release them to other services.
+  for (int round = 0; round < kRounds; ++round) {
+    const bool on_nodes = shrink_to_nodes(fleet, promised, claims);
+    if (!shrink_units(promised, claims) && !on_nodes) break;
     promised = arbitrate(claims.all, all_gpus);
   }
-  const std::vector<int> grants = startable(claims.all, promised, fleet.free_gpus);
+  const std::vector<int> grants = start_on_nodes(claims, promised, fleet);
   for (std::size_t i = 0; i < claims.all.size(); ++i) {
     if (i < claims.claimants.size()) {
       claims.claimants[i]->granted = grants[i];

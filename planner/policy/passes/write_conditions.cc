@@ -29,7 +29,15 @@ Hint slo_hint(const Service& service, double now_s) {
                           attainment->value * 100, service.slo.window_s, service.slo.percentile)};
 }
 
-Hint scale_hint(const Draft& draft, double now_s) {
+// The GPUs that are missing for the workers that a service needs.
+Hint shortage_hint(const FleetDraft& fleet, const WorkerSpec& spec, std::string message) {
+  const std::string code = shortage_of(fleet, spec);
+  if (code == "NoRoomOnOneNode") message += fmt::format("; GPUs are free, but no node has {} of them", spec.gpus());
+  return Hint{Truth::kFalse, code, std::move(message)};
+}
+
+Hint scale_hint(const Draft& draft, const FleetDraft& fleet) {
+  const double now_s = fleet.snapshot->now_s;
   const Service& service = *draft.service;
   if (service.scaling.mode != Mode::kApply) {
     return Hint{Truth::kFalse, to_string(service.scaling.mode),
@@ -49,21 +57,20 @@ Hint scale_hint(const Draft& draft, double now_s) {
                             draft.chosen->pool.spec.accelerator, draft.granted, needed)};
   }
   if (draft.granted < needed_now(draft)) {
-    return Hint{Truth::kFalse, "InsufficientCapacity",
-                fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_now(draft),
-                            text_of(draft.chosen->pool.spec), draft.granted)};
+    const WorkerSpec& spec = draft.chosen->pool.spec;
+    return shortage_hint(
+        fleet, spec,
+        fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_now(draft), text_of(spec), draft.granted));
   }
   for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
     const SidePool& side = draft.sides.pools[i];
     const int needed_beside = std::min(draft.sides_wanted[i], side.workers(draft.granted));
     if (draft.sides_granted[i] >= needed_beside) continue;
-    const std::string kind = text_of(side.configuration.pool.spec);
-    return Hint{Truth::kFalse, "InsufficientCapacity",
-                side.is_prefill() ? fmt::format("{} prefill workers of {} are needed, but only {} can get GPUs; decode workers "
-                                                "compute the other prompts",
-                                                needed_beside, kind, draft.sides_granted[i])
-                                  : fmt::format("{} workers of {} are needed, but only {} can get GPUs", needed_beside, kind,
-                                                draft.sides_granted[i])};
+    const WorkerSpec& spec = side.configuration.pool.spec;
+    return shortage_hint(fleet, spec,
+                         fmt::format("{} {}workers of {} are needed, but only {} can get GPUs{}", needed_beside,
+                                     side.is_prefill() ? "prefill " : "", text_of(spec), draft.sides_granted[i],
+                                     side.is_prefill() ? "; decode workers compute the other prompts" : ""));
   }
   if (!draft.target.limited_by.empty()) return Hint{Truth::kFalse, draft.target.limited_by, draft.target.limit_message};
   if (auto trouble = trouble_hint(service)) return *trouble;
@@ -77,7 +84,7 @@ void write_conditions(FleetDraft& fleet) {
   for (Draft& draft : fleet.services) {
     draft.plan.metrics_fresh = metrics_hint(draft);
     draft.plan.slo_met = slo_hint(*draft.service, now_s);
-    draft.plan.able_to_scale = scale_hint(draft, now_s);
+    draft.plan.able_to_scale = scale_hint(draft, fleet);
   }
 }
 

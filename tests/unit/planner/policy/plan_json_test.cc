@@ -71,6 +71,8 @@ Snapshot example() {
   service.workers[0].kv_use = Reading{0.25, 4999};
   service.workers[0].trouble = WorkerTrouble::kNodeLost;
   service.workers[0].trouble_message = "node gpu-7 does not answer";
+  service.workers[0].node = "gpu-7";
+  snapshot.nodes = {{"gpu-6", "h100", 4, 3, "zone-a", false}, {"gpu-7", "h100", 8, 0, "", true}};
   service.scaling.scale_up_max_per_minute = 4;
   service.scaling.scale_down_max_per_minute = 2;
   service.scaling.tolerance = 0.25;
@@ -141,6 +143,13 @@ TEST(SnapshotJson, NamesEveryMistake) {
       {with("\"latencyS\":0.002", "\"latencyS\":-1"), "services[0].transfers[0].latencyS: must be at least 0*(got -1.0)"},
       {with("\"bytesPerToken\":1024", "\"bytesPerToken\":-1024"), "services[0].transfers[0].bytesPerToken: must*(got -1024.0)"},
       {with("\"samples\":12", "\"sample\":12"), "services[0].transfers[0].samples: missing"},
+      {with("\"allocatableGpus\":4,\"usedByOthers\":3", "\"allocatableGpus\":4,\"usedByOthers\":-3"),
+       "nodes[0].usedByOthers: must be an integer from 0*(got -3)"},
+      {with("\"zone\":\"zone-a\"", "\"zone\":1"), "nodes[0].zone: must be a string*(got 1)"},
+      {with("\"zone\":\"zone-a\"", "\"rack\":\"a\""), "nodes[0].rack: unknown field"},
+      {with("\"name\":\"gpu-6\",\"accelerator\":\"h100\"", "\"name\":\"gpu-6\",\"accelerator\":\"b200\""),
+       "nodes[0].accelerator: must be a class in accelerators (got 'b200')"},
+      {with("\"name\":\"gpu-6\"", "\"name\":\"gpu-7\""), "nodes[1].name: must be listed once per class (got 'gpu-7' twice)"},
       {with("\"untilS\":5030", "\"until\":5030"), "services[0].refused.untilS: missing"},
       {with("\"direction\":\"Down\"", "\"direction\":\"Left\""),
        "services[0].memory.lastChange.direction: must be one of Up, Down*(got \"Left\")"},

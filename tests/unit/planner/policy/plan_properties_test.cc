@@ -235,5 +235,48 @@ TEST(PlanProperties, HoldOfEveryPlan) {
   EXPECT_GT(short_histories, effort(25, 150));
 }
 
+// Given the same snapshots with the GPUs of each Observed class on one node that has room for all, or on nodes of one GPU;
+// expects the same decisions as without nodes, or no new worker with more GPUs than one.
+TEST(PlanProperties, NodesLimitOnlyWhereTheyAreTooSmall) {
+  int wide = 0;
+  for (std::uint64_t seed = 0; seed < effort(400U, 3600U); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Snapshot without = random_snapshot(seed);
+    Snapshot large = without, small = without;
+    for (const AcceleratorState& state : without.accelerators) {
+      large.nodes.push_back({state.spec.name + "-large", state.spec.name, 1000, 0, "", false});
+      for (int i = 0; i < state.allocatable_gpus; ++i) {
+        small.nodes.push_back({state.spec.name + "-small-" + std::to_string(i), state.spec.name, 1, 0, "", false});
+      }
+      if (state.allocatable_gpus == 0) small.nodes.push_back({state.spec.name + "-none", state.spec.name, 1, 0, "", true});
+    }
+    const Plan plan = make_plan(without);
+    ASSERT_EQ(to_json(plan), to_json(make_plan(large)));
+    const Plan fitted = make_plan(small);
+    expect_complete_plans(small, fitted);
+    expect_gpu_capacity(small, fitted);
+    expect_own_limits(small, fitted);
+    if (::testing::Test::HasFatalFailure()) return;
+    for (std::size_t i = 0; i < small.services.size(); ++i) {
+      if (!decides(fitted.services[i], small.services[i])) continue;
+      for (const Pool& pool : fitted.services[i].pools) {
+        const auto& accelerators = small.accelerators;
+        const bool elastic = std::any_of(accelerators.begin(), accelerators.end(), [&](const AcceleratorState& state) {
+          return state.spec.name == pool.spec.accelerator && state.mode == CapacityMode::kElastic;
+        });
+        if (elastic || pool.spec.gpus() == 1) continue;
+        ++wide;
+        const auto& workers = small.services[i].workers;
+        ASSERT_LE(pool.workers, std::count_if(workers.begin(), workers.end(),
+                                              [&](const Worker& worker) {
+                                                return worker.pool_id() == pool.id() && worker.state != WorkerState::kDraining;
+                                              }))
+            << pool.name;
+      }
+    }
+  }
+  EXPECT_GT(wide, effort(20, 200));
+}
+
 }  // namespace
 }  // namespace windlass::planner

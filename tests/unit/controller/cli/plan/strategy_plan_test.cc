@@ -66,6 +66,25 @@ TEST(StrategyPlan, PlansAModelService) {
   EXPECT_EQ(nlohmann::json::parse(outcome.out).at("strategy"), "vidur");
 }
 
+// Given a ModelService with 2 GPUs each of two classes; expects a strategy that places on nodes to place on one node for each
+// class. Given one that doesn't say how many GPUs there are; expects the field to set.
+TEST(StrategyPlan, PlacesAModelServiceOnNodes) {
+  const std::string few = file_with(kService, "few.yaml", "h100-80gb, maxGPUs: 8}", "h100-80gb, maxGPUs: 2}");
+  const std::string both = file_with(few, "both.yaml", "a100-80gb, maxGPUs: 8}", "a100-80gb, maxGPUs: 2}");
+  const Outcome placed = run({"plan", "-f", both, "--strategy", "hexgen2", "--jobs", "1", "-o", "json"});
+  ASSERT_EQ(placed.code, kDone) << placed.err;
+  const auto plan = nlohmann::json::parse(placed.out);
+  EXPECT_EQ(plan.at("strategy"), "hexgen2");
+  EXPECT_THAT(plan.at("groups").dump(), HasSubstr("nvidia-h100-80gb-0"));
+  std::string open = file_with(kService, "open-1.yaml", "h100-80gb, maxGPUs: 8}", "h100-80gb}");
+  open = file_with(open, "open-2.yaml", "a100-80gb, maxGPUs: 8}", "a100-80gb}");
+  const Outcome refused = run({"plan", "-f", open, "--strategy", "hexgen2"});
+  EXPECT_EQ(refused.code, kFailed);
+  EXPECT_THAT(refused.err,
+              HasSubstr("open-2.yaml: must say how many GPUs there are, for the nodes that --strategy hexgen2 places "
+                        "on: in `maxGPUs` of spec.accelerators"));
+}
+
 // Given a ModelService and a PerformanceProfile that measured transfers to its workers, under the accelerator's name in the
 // catalog; expects DistServe's reasons to use them.
 TEST(StrategyPlan, UsesTransfersOfAProfile) {

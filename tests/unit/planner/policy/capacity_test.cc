@@ -1,0 +1,230 @@
+// Tests the GPUs of a class and of its nodes: which workers find room on one node, and what the policy does if none does.
+#include "planner/policy/capacity.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/base/rng.h"
+#include "planner/policy/make_plan.h"
+#include "tests/effort.h"
+#include "tests/unit/planner/policy/fixtures.h"
+#include "tests/unit/planner/policy/one_service.h"
+
+namespace windlass::planner {
+namespace {
+
+using testing::a100;
+using ::testing::AllOf;
+using testing::chat_service;
+using testing::h100;
+using testing::has_reason;
+using ::testing::HasSubstr;
+using testing::kNow;
+using testing::observe;
+using testing::one;
+using testing::ready_worker;
+using testing::running_service;
+using testing::with_gpus;
+
+// Nodes of h100 with these GPUs, named n0, n1, ...; the class has all of them.
+Snapshot on_nodes(std::vector<Service> services, const std::vector<int>& gpus) {
+  Snapshot snapshot = one(Service{}, std::accumulate(gpus.begin(), gpus.end(), 0));
+  snapshot.services = std::move(services);
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    snapshot.nodes.push_back({"n" + std::to_string(i), "h100", gpus[i], 0, "", false});
+  return snapshot;
+}
+
+ClassCapacity capacity_of(const Snapshot& snapshot) { return capacity_by_class(snapshot).at("h100"); }
+
+// A service whose workers have two GPUs each: one GPU has too little memory for its model.
+Service wide_service(const std::string& name, int wanted) {
+  Service service = chat_service(name);
+  service.shape = model_shape_by_name("llama2-70b").value();
+  service.slo = Slo{5, 0.2, 95, 300};
+  service.scaling.min_workers = wanted;
+  service.max_gpus_per_worker = 2;
+  observe(service, kNow, 0.01);
+  return service;
+}
+
+Worker on_node(Worker worker, const std::string& node) {
+  worker.node = node;
+  return worker;
+}
+
+// Most workers of `size` GPUs that fit after workers of these sizes, over every way to place those; -1: they do not fit.
+int most_after(std::vector<int> free, const std::vector<int>& sizes, int size, std::size_t from = 0) {
+  int most = -1;
+  if (from == sizes.size()) {
+    most = 0;
+    for (const int gpus : free) most += gpus / size;
+  } else {
+    for (int& gpus : free) {
+      if (gpus < sizes[from]) continue;
+      gpus -= sizes[from];
+      most = std::max(most, most_after(free, sizes, size, from + 1));
+      gpus += sizes[from];
+    }
+  }
+  return most;
+}
+
+// Given random small nodes, workers on them and workers that have no node yet; expects as many further workers as an exhaustive
+// search finds, or fewer if smaller workers have no node yet, and none that do not fit.
+TEST(Capacity, CountsTheWorkersThatFitOnNodes) {
+  Rng rng(7, "nodes");
+  for (int round = 0; round < effort(500, 20'000); ++round) {
+    std::vector<int> gpus(static_cast<std::size_t>(rng.integer(1, 4)));
+    for (int& each : gpus) each = static_cast<int>(rng.integer(1, 8));
+    Service service = chat_service();
+    std::vector<int> free = gpus, pending;
+    for (int slot = 0; slot < 5; ++slot) {
+      Worker worker = ready_worker("h100-1", "h100", 1 << rng.integer(0, 2), slot, kNow);
+      const auto node = static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(gpus.size())));
+      std::vector<int> left = free, waiting = pending;
+      if (node < gpus.size()) {
+        left[node] -= worker.gpus;
+        worker.node = "n" + std::to_string(node);
+        if (rng.integer(0, 3) == 0) worker.state = WorkerState::kDraining;
+      } else {
+        worker.state = WorkerState::kStarting;
+        waiting.push_back(worker.gpus);
+      }
+      if (std::any_of(left.begin(), left.end(), [](int each) { return each < 0; }) || most_after(left, waiting, 1) < 0)
+        continue;
+      free = left;
+      pending = waiting;
+      service.workers.push_back(worker);
+    }
+    const Snapshot snapshot = on_nodes({service}, gpus);
+    const int size = 1 << rng.integer(0, 3);
+    const int most = most_after(free, pending, size);
+    const int counted = workers_that_fit(capacity_of(snapshot), size);
+    ASSERT_LE(counted, most) << round;
+    if (std::all_of(pending.begin(), pending.end(), [&](int each) { return each >= size; })) {
+      ASSERT_EQ(counted, most) << round;
+    }
+  }
+}
+
+// Given nodes that take no workers, nodes that others use, and an Elastic class; expects the first to have no room, the second
+// what is left, and an Elastic class to count by its limit alone. Without nodes only the totals count.
+TEST(Capacity, KnowsWhichNodesCount) {
+  Snapshot snapshot = on_nodes({}, {4, 4});
+  EXPECT_EQ(workers_that_fit(capacity_of(snapshot), 4), 2);
+  snapshot.nodes[0].unschedulable = true;
+  EXPECT_EQ(workers_that_fit(capacity_of(snapshot), 4), 1);
+  snapshot.nodes[1].used_by_others = 1;
+  EXPECT_EQ(workers_that_fit(capacity_of(snapshot), 4), 0);
+  EXPECT_EQ(workers_that_fit(capacity_of(snapshot), 3), 1);
+  EXPECT_EQ(workers_that_fit(capacity_of(snapshot), 1), 3);
+  snapshot.accelerators[0].mode = CapacityMode::kElastic;
+  snapshot.accelerators[0].max_gpus = 16;
+  EXPECT_EQ(workers_that_fit(capacity_of(snapshot), 4), 4);
+  snapshot.accelerators[0].mode = CapacityMode::kObserved;
+  snapshot.nodes.clear();
+  EXPECT_EQ(workers_that_fit(capacity_of(snapshot), 4), 2);
+}
+
+// Given two services on one node; expects each to see the GPUs that the other holds as used, and not its own.
+TEST(Capacity, EachServiceSeesWhatOthersHold) {
+  Service mine = chat_service("mine"), other = chat_service("other");
+  mine.workers = {on_node(ready_worker("h100-1", "h100", 1, 0, kNow), "n0")};
+  other.workers = {on_node(ready_worker("h100-2", "h100", 2, 0, kNow), "n0"),
+                   on_node(ready_worker("h100-4", "h100", 4, 1, kNow), "n0")};
+  other.workers[1].state = WorkerState::kFailed;
+  const Snapshot snapshot = on_nodes({mine, other}, {8});
+  EXPECT_EQ(nodes_for(snapshot.services[0], snapshot)[0].used_by_others, 2);
+  EXPECT_EQ(nodes_for(snapshot.services[1], snapshot)[0].used_by_others, 1);
+  EXPECT_EQ(largest_on_one_node(snapshot.services[0], capacity_of(snapshot), "h100"), 6);
+  EXPECT_EQ(largest_on_one_node(snapshot.services[1], capacity_of(snapshot), "h100"), 7);
+}
+
+// Given eight free GPUs on eight nodes and a service whose workers need two; expects no worker and NoRoomOnOneNode, on four
+// nodes of two GPUs four workers, and without nodes four.
+TEST(Capacity, AWorkerNeedsOneNode) {
+  const Plan scattered = make_plan(on_nodes({wide_service("wide", 4)}, {1, 1, 1, 1, 1, 1, 1, 1}));
+  ASSERT_EQ(scattered.services[0].pools.at(0).spec.gpus(), 2);
+  EXPECT_EQ(scattered.services[0].desired_workers(), 0);
+  EXPECT_EQ(scattered.services[0].able_to_scale.reason, "NoRoomOnOneNode");
+  ASSERT_EQ(scattered.denied.size(), 1u);
+  EXPECT_EQ(scattered.denied[0].code, "NoRoomOnOneNode");
+  EXPECT_THAT(scattered.denied[0].message,
+              AllOf(HasSubstr("4 workers of 2 x h100 needed, 0 granted"),
+                    HasSubstr("8 GPUs are free, but no node has 2 of them (the most on one node: 1)")));
+  EXPECT_EQ(make_plan(on_nodes({wide_service("wide", 4)}, {2, 2, 2, 2})).services[0].desired_workers(), 4);
+  EXPECT_EQ(make_plan(on_nodes({wide_service("wide", 4)}, {3, 1, 1, 3})).services[0].desired_workers(), 2);
+  Snapshot unknown = on_nodes({wide_service("wide", 4)}, {1, 1, 1, 1, 1, 1, 1, 1});
+  unknown.nodes.clear();
+  EXPECT_EQ(make_plan(unknown).services[0].desired_workers(), 4);
+}
+
+// Given GPUs in ones, a service of high priority that needs two on a node, and a service of low priority that uses ones;
+// expects the low one to keep and get what the high one cannot use, at this plan and at the next.
+TEST(Capacity, NobodyLosesWorkersForARoomThatNeverComes) {
+  Service low = running_service(6, 90);
+  low.scaling.min_workers = 8;
+  for (int slot = 0; slot < 6; ++slot) low.workers[static_cast<std::size_t>(slot)].node = "n" + std::to_string(slot);
+  Service high = wide_service("high", 2);
+  high.priority = 9;
+  const Plan plan = make_plan(on_nodes({low, high}, {1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(plan.services[0].desired_workers(), 8);
+  EXPECT_EQ(plan.services[1].desired_workers(), 0);
+}
+
+// Given a node of two GPUs with two workers of low priority, and a service of high priority that needs both; expects it to get
+// them, as without nodes.
+TEST(Capacity, ANodeOfLowerPriorityIsRoom) {
+  Service low = running_service(2, 20);
+  for (Worker& worker : low.workers) worker.node = "n0";
+  Service high = wide_service("high", 1);
+  high.priority = 9;
+  const Plan plan = make_plan(on_nodes({low, high}, {2}));
+  EXPECT_EQ(plan.services[0].desired_workers(), 0);
+  EXPECT_EQ(plan.services[1].desired_workers(), 1);
+}
+
+// Given a draining worker that splits the only node with enough GPUs; expects no worker now, and no other service to get its
+// GPUs meanwhile.
+TEST(Capacity, WaitsForDrainingWorkersOnTheNode) {
+  Service wide = wide_service("wide", 1);
+  Worker draining = on_node(ready_worker("h100-1", "h100", 1, 0, kNow), "n0");
+  draining.state = WorkerState::kDraining;
+  wide.workers = {draining};
+  Snapshot snapshot = on_nodes({wide, chat_service("small")}, {2, 1});
+  observe(snapshot.services[1], kNow, 0.01);
+  snapshot.services[1].scaling.min_workers = 3;
+  const Plan plan = make_plan(snapshot);
+  EXPECT_EQ(plan.services[0].desired_workers(), 0);
+  EXPECT_EQ(plan.services[1].desired_workers(), 1);
+  snapshot.services[0].workers.clear();
+  EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 1);
+}
+
+// Given a first class whose GPUs are scattered and a second one with room; expects workers of the second class.
+TEST(Capacity, ASecondClassServesWhatNoNodeTakes) {
+  Service service = wide_service("wide", 2);
+  service.accelerators = {};
+  service.scaling.strategy = Family::kAuto;
+  Snapshot snapshot = on_nodes({service}, {2, 1, 1});
+  snapshot.accelerators.push_back(with_gpus(a100(), 8));
+  snapshot.accelerators[0].spec.price_per_hour = 1;
+  snapshot.nodes.push_back({"o0", "a100", 1, 0, "", false});
+  snapshot.nodes.push_back({"o1", "a100", 7, 0, "", false});
+  const ServicePlan plan = make_plan(snapshot).services[0];
+  std::map<std::string, int> workers;
+  for (const Pool& pool : plan.pools) workers[pool.spec.accelerator] += pool.workers;
+  EXPECT_EQ(workers["h100"], 1);
+  EXPECT_GE(workers["a100"], 1);
+  EXPECT_TRUE(has_reason(plan, "SecondClass"));
+}
+
+}  // namespace
+}  // namespace windlass::planner
