@@ -26,6 +26,7 @@ SplitQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.max_context_tokens = service.max_context_tokens;
   asked.may_split = service.may_split && (!service.scaling.max_workers || *service.scaling.max_workers >= 2);
   asked.max_gpus_per_worker = service.max_gpus_per_worker;
+  asked.engine = service.engine;
   asked.slo = service.slo;
   asked.workload = service.workload;
   asked.accelerators = service.accelerators;

@@ -1,23 +1,18 @@
 // EngineSpace: the settings that a type of engine really has, so that strategies choose only what a worker can be told.
 //
-// EngineSettings{} stands for an engine's own defaults: it is in every space, and a worker is told nothing. Settings of memory
+// EngineSettings{} stands for an engine's own defaults: it is in every space, and such a worker gets none. Settings of memory
 // (pages, the share of them left free, prefix caching) are properties of an engine that nobody chooses, so every space allows
 // them. Which argument each setting becomes, and the versions that were compared: controller/runtime/engine_args.cc.
 #pragma once
 
-#include <array>
 #include <limits>
 #include <vector>
 
 #include "planner/catalog/dtype.h"
 #include "planner/deployment/deployment.h"
+#include "planner/deployment/engine_type.h"
 
 namespace windlass::planner {
-
-enum class EngineType { kWindlass, kVLLM, kSGLang, kTensorRTLLM, kLlamaCpp };
-inline constexpr std::array kAllEngineTypes = {EngineType::kWindlass, EngineType::kVLLM, EngineType::kSGLang,
-                                               EngineType::kTensorRTLLM, EngineType::kLlamaCpp};
-const char* to_string(EngineType type);  // "Windlass", "VLLM", "SGLang", "TensorRTLLM", "LlamaCpp"
 
 struct IntRange {
   int least = 1, most = std::numeric_limits<int>::max();
