@@ -40,7 +40,6 @@ const Condition* find_condition(const std::vector<Condition>& conditions, const 
 }
 
 const char* to_string(ConditionStatus value) { return name_of(value); }
-const char* to_string(EngineType value) { return name_of(value); }
 const char* to_string(Probe value) { return name_of(value); }
 const char* to_string(Strategy value) { return name_of(value); }
 const char* to_string(ScalingMode value) { return name_of(value); }

@@ -14,17 +14,18 @@
 
 #include "controller/api/meta.h"
 #include "planner/base/bound.h"
+#include "planner/deployment/engine_type.h"
 
 namespace windlass::api {
 
-enum class EngineType { kWindlass, kVLLM, kSGLang, kTensorRTLLM, kLlamaCpp };
+using planner::EngineType;
+using planner::to_string;  // of EngineType
 enum class Probe { kAuto, kOff };
 enum class Strategy { kAuto, kReplicated, kDisaggregated, kChained };
 enum class ScalingMode { kApply, kRecommend, kPaused };
 enum class PoolRole { kUnified, kPrefill, kDecode };
 enum class Dtype { kFP32, kBF16, kFP16, kFP8, kINT8 };
 
-const char* to_string(EngineType type);    // "Windlass", "VLLM", "SGLang", "TensorRTLLM", "LlamaCpp"
 const char* to_string(Probe probe);        // "Auto", "Off"
 const char* to_string(Strategy strategy);  // "Auto", "Replicated", "Disaggregated", "Chained"
 const char* to_string(ScalingMode mode);   // "Apply", "Recommend", "Paused"

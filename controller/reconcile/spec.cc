@@ -83,6 +83,7 @@ planner::Service to_planner(const api::ModelService& service, const Result<plann
     out.shape_unknown_reason = shape.error().message;
   }
   out.max_context_tokens = static_cast<int>(spec.model.max_context_tokens.value_or(0));
+  out.engine = spec.engine.type;
   if (spec.engine.type == api::EngineType::kWindlass) {
     out.may_split = true;
     // Ranks hold whole KV heads. A degree that divides the model evenly and is at most this divides the KV heads. A model with
@@ -164,7 +165,13 @@ Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, 
   out.resource_name = accelerator.spec.resource_name;
   out.node_selector = accelerator.spec.node_selector;
   out.gpus = pool.spec.gpus();
+  out.settings = pool.spec.engine;
   out.max_concurrency = pool.each.max_concurrency;
+  if (const auto chosen = planner::told(pool.spec.engine).max_sequences) {
+    // Not more than its memory holds, which the plan knows better than a search over many kinds of workers.
+    const int sequences = *chosen * pool.spec.pipeline_stages;
+    out.max_concurrency = out.max_concurrency > 0 ? std::min(out.max_concurrency, sequences) : sequences;
+  }
   const api::EngineSpec& engine = service.spec.engine;
   out.engine = api::to_string(engine.type);
   out.image = engine.image;

@@ -7,10 +7,19 @@
 //                a GPU is used only for the --n-gpu-layers given; --split-mode row cuts every layer among the GPUs, while the
 //                default, "layer", puts whole layers on each GPU, so that a token visits one after another; metrics only
 //                with --metrics
+// The options for chosen settings were compared with
+//   vLLM         0.32.0: `vllm serve --help=all`, and vllm/config/scheduler.py: the budget must be at least --max-num-seqs, and
+//                without chunked prefill at least a whole prompt
+//   SGLang       0.5.23: srt/arg_groups/fields/schedule.py and srt/managers/schedule_policy.py: --chunked-prefill-size bounds a
+//                batch of prompts, less its decodes with --enable-mixed-chunk, and --max-prefill-tokens must not be lower
+//   TensorRT-LLM commit 00209af1 of its repository: tensorrt_llm/commands/serve.py; --tp_size is also --tensor_parallel_size
+//   llama.cpp    the commit that llama-cpp-python 0.3.36 has: common/arg.cpp, tools/server/server-context.cpp: an iteration has
+//                a token of each slot that answers, then pieces of prompts up to --batch-size
 #include "controller/runtime/engine_args.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include <fmt/format.h>
@@ -18,6 +27,8 @@
 
 #include "controller/runtime/pod.h"
 #include "planner/base/duration.h"
+#include "planner/catalog/dtype.h"
+#include "planner/deployment/engine_settings.h"
 
 namespace windlass::controller {
 namespace {
@@ -47,8 +58,8 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') && word[1] != '.';
 }
 
-bool named(const Option& option, const std::string& name) {
-  return std::any_of(option.names.begin(), option.names.end(), [&](const std::string& one) { return plain(one) == name; });
+bool among(const std::vector<std::string>& names, const std::string& name) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& one) { return plain(one) == name; });
 }
 
 constexpr const char* kWholeGpus = "nvidia.com/gpu";
@@ -67,9 +78,34 @@ struct Asked {
   [[nodiscard]] std::string port() const { return std::to_string(address.port); }
   [[nodiscard]] std::string gpus() const { return std::to_string(spec.gpus); }
   [[nodiscard]] std::string batch() const { return std::to_string(spec.max_concurrency); }
+  [[nodiscard]] planner::ToldSettings told() const { return planner::told(spec.settings); }
+  // The user's value of an option with these names; "" if there is none.
+  [[nodiscard]] std::string users(const std::vector<std::string>& names) const {
+    const std::vector<std::string>& words = spec.extra_args;
+    const auto word = std::find_if(words.begin(), words.end(), [&](const auto& one) { return among(names, name_of(one)); });
+    if (word == words.end()) return {};
+    if (const auto joined = word->find('='); joined != std::string::npos) return word->substr(joined + 1);
+    return std::next(word) == words.end() ? "" : *std::next(word);
+  }
+  // The chosen tokens per iteration: at least one for each request, whose number the user may have set.
+  [[nodiscard]] std::optional<std::string> tokens(const std::vector<std::string>& batch_names) const {
+    const auto chosen = told().max_batch_tokens;
+    if (!chosen) return std::nullopt;
+    const int sequences = std::max(spec.max_concurrency, std::atoi(users(batch_names).c_str()));
+    return std::to_string(std::max(*chosen, sequences));
+  }
   [[nodiscard]] bool bounded() const { return spec.max_context_tokens > 0; }
   [[nodiscard]] std::string context() const { return std::to_string(spec.max_context_tokens); }
 };
+
+const char* windlass_format(planner::DType precision) {
+  switch (precision) {
+    case planner::DType::kFloat32: return "fp32";
+    case planner::DType::kFloat8: return "fp8";
+    case planner::DType::kInt8: return "int8";
+    default: return "bf16";
+  }
+}
 
 Grammar windlass_grammar(const Asked& asked) {
   Grammar out;
@@ -81,16 +117,33 @@ Grammar windlass_grammar(const Asked& asked) {
                  {{"--max-concurrent"}, asked.batch()},
                  {{"--drain-timeout"}, print_duration(asked.spec.drain_timeout_s)}};
   if (asked.spec.role == "prefill" || asked.spec.role == "decode") out.options.push_back({{"--role"}, asked.spec.role, true});
-  const bool says_backend = std::any_of(asked.spec.extra_args.begin(), asked.spec.extra_args.end(),
-                                        [](const std::string& word) { return name_of(word) == "--backend"; });
-  if (runs_cuda(asked.spec.resource_name) && !says_backend) {
+  const std::string backend = asked.users({"--backend"});
+  const bool cuda = backend.empty() ? runs_cuda(asked.spec.resource_name) : backend == "cuda";
+  if (cuda && backend.empty()) {
     out.options.push_back({{"--backend"}, "cuda"});
     // GPU slices have no collectives between them.
     if (asked.spec.gpus > 1 && asked.spec.resource_name == kWholeGpus)
       out.options.push_back({{"--tensor-parallel"}, asked.gpus()});
   }
   if (asked.bounded()) out.options.push_back({{"--max-context-tokens"}, asked.context()});
+  if (const auto tokens = asked.tokens({"--max-concurrent"})) out.options.push_back({{"--max-batch-tokens"}, *tokens});
+  if (const auto precision = asked.told().precision) {
+    // A GPU computes in the format of --precision, unless its weights have 8 bits.
+    const bool whole = planner::bytes_of(*precision) > 1;
+    out.options.push_back({{cuda && whole ? "--precision" : "--weights"}, windlass_format(*precision)});
+  }
   return out;
+}
+
+// Precisions have the same options in vLLM and SGLang.
+void add_precision(Grammar& grammar, const Asked& asked) {
+  const auto precision = asked.told().precision;
+  if (!precision) return;
+  if (*precision == planner::DType::kFloat8) {
+    grammar.options.push_back({{"--quantization", "-q"}, "fp8"});
+  } else {
+    grammar.options.push_back({{"--dtype"}, planner::to_string(*precision)});
+  }
 }
 
 Grammar vllm_grammar(const Asked& asked) {
@@ -104,6 +157,12 @@ Grammar vllm_grammar(const Asked& asked) {
                  {{"--max-num-seqs"}, asked.batch()}};
   if (asked.bounded()) out.options.push_back({{"--max-model-len"}, asked.context()});
   if (!asked.model.revision.empty()) out.options.push_back({{"--revision"}, asked.model.revision});
+  if (const auto tokens = asked.tokens({"--max-num-seqs"})) {
+    // Without chunks a budget must have room for a whole prompt, so it is the user's, too.
+    out.options.push_back({{"--max-num-batched-tokens", "--no-enable-chunked-prefill"}, *tokens});
+    out.options.push_back({{"--enable-chunked-prefill", "--no-enable-chunked-prefill"}, std::nullopt});
+  }
+  add_precision(out, asked);
   if (waits_by_itself(asked.spec.engine, asked.version)) {
     out.options.push_back({{"--shutdown-timeout"}, fmt::format("{:.0f}", std::ceil(asked.spec.drain_timeout_s))});
   }
@@ -122,6 +181,12 @@ Grammar sglang_grammar(const Asked& asked) {
                  {{"--enable-metrics"}, std::nullopt}};
   if (asked.bounded()) out.options.push_back({{"--context-length"}, asked.context()});
   if (!asked.model.revision.empty()) out.options.push_back({{"--revision"}, asked.model.revision});
+  if (const auto tokens = asked.tokens({"--max-running-requests"})) {
+    out.options.push_back({{"--chunked-prefill-size"}, *tokens});
+    out.options.push_back({{"--max-prefill-tokens"}, *tokens});
+    if (asked.told().batching == planner::Batching::kSarathi) out.options.push_back({{"--enable-mixed-chunk"}, std::nullopt});
+  }
+  add_precision(out, asked);
   return out;
 }
 
@@ -138,8 +203,12 @@ Result<Grammar> tensorrt_grammar(const Asked& asked) {
   out.positional = {asked.model.path};
   out.options = {{{"--host"}, asked.host(), true},
                  {{"--port"}, asked.port(), true},
-                 {{"--tp_size"}, asked.gpus()},
+                 {{"--tp_size", "--tensor_parallel_size"}, asked.gpus()},
                  {{"--max_batch_size"}, asked.batch()}};
+  if (const auto tokens = asked.tokens({"--max_batch_size"})) {
+    out.options.push_back({{"--max_num_tokens"}, *tokens});
+    out.options.push_back({{"--enable_chunked_prefill"}, std::nullopt});
+  }
   if (asked.bounded()) out.options.push_back({{"--max_seq_len"}, asked.context()});
   return out;
 }
@@ -165,6 +234,7 @@ Result<Grammar> llama_cpp_grammar(const Asked& asked) {
                                          {{"--n-gpu-layers", "--gpu-layers", "-ngl"}, "999"},
                                          {{"--metrics"}, std::nullopt}});
   if (asked.spec.gpus > 1) out.options.push_back({{"--split-mode", "-sm"}, "row"});
+  if (const auto tokens = asked.tokens({"--parallel", "-np"})) out.options.push_back({{"--batch-size", "-b"}, *tokens});
   if (asked.bounded()) {
     out.options.push_back({{"--ctx-size", "-c"},
                            std::to_string(static_cast<long long>(asked.spec.max_context_tokens) * asked.spec.max_concurrency)});
@@ -197,8 +267,8 @@ Result<EngineCommand> engine_command(const Launch& spec, const EngineModel& mode
     if (!is_option(word)) continue;
     const std::string name = name_of(word);
     says_context = says_context || name == "--ctx-size" || name == "-c";
-    const auto ours =
-        std::find_if(grammar.options.begin(), grammar.options.end(), [&](const Option& option) { return named(option, name); });
+    const auto ours = std::find_if(grammar.options.begin(), grammar.options.end(),
+                                   [&](const Option& option) { return among(option.names, name); });
     const bool of_model = !grammar.positional.empty() && name == "--model";
     if (of_model || (ours != grammar.options.end() && ours->ours_alone)) {
       return Error{
@@ -206,7 +276,7 @@ Result<EngineCommand> engine_command(const Launch& spec, const EngineModel& mode
           fmt::format("spec.engine.args: must not set what the gateway and the probes rely on (got '{}'); Windlass sets it",
                       word)};
     }
-    if (ours != grammar.options.end()) grammar.options.erase(ours);
+    std::erase_if(grammar.options, [&](const Option& option) { return among(option.names, name); });
   }
   if (spec.engine == "LlamaCpp" && !says_context) {
     return Error{
@@ -241,7 +311,7 @@ std::vector<std::string> other_args(const Launch& spec, const std::vector<std::s
       if (!is_option(word)) return false;
       if (name_of(word) == name) return true;
       return grammar.ok() && std::any_of(grammar->options.begin(), grammar->options.end(), [&](const Option& option) {
-               return named(option, name_of(word)) && named(option, name);
+               return among(option.names, name_of(word)) && among(option.names, name);
              });
     });
   };

@@ -1,5 +1,5 @@
-// Builds each engine's command line: the program, the engine's own names for model, address, tensor parallelism, context and
-// batch size, and the user's extra arguments. Pure.
+// Builds each engine's command line: the program, the engine's own names for model, address, tensor parallelism, context, batch
+// size and the settings that a strategy chose, and the user's extra arguments. Pure.
 #pragma once
 
 #include <string>

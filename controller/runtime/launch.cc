@@ -15,6 +15,17 @@ namespace {
 using dispatch::Role;
 using nlohmann::json;
 
+// The chosen settings of the engine; none for its defaults.
+json settings_of(const Launch& launch) {
+  const planner::ToldSettings told = planner::told(launch.settings);
+  json out = json::object();
+  if (told.batching) out["batching"] = planner::to_string(*told.batching);
+  if (told.max_sequences) out["maxSequences"] = *told.max_sequences;
+  if (told.max_batch_tokens) out["maxBatchTokens"] = *told.max_batch_tokens;
+  if (told.precision) out["precision"] = planner::to_string(*told.precision);
+  return out;
+}
+
 // The fields that require a restart.
 json identity_of(const Launch& launch) {
   json variables = json::array();
@@ -36,7 +47,8 @@ json identity_of(const Launch& launch) {
           {"served", launch.served_name},
           {"model", launch.model_uri},
           {"context", launch.max_context_tokens},
-          {"priority", launch.priority_class}};
+          {"priority", launch.priority_class},
+          {"settings", settings_of(launch)}};
 }
 
 std::string digest_of(const char* version, const json& identity) {
@@ -59,6 +71,7 @@ std::string second_version(const Launch& launch) {
 std::string first_version(const Launch& launch, Role role) {
   json identity = identity_of(launch);
   if (launch.program.empty()) identity.erase("program");
+  if (identity["settings"].empty()) identity.erase("settings");
   identity["role"] = dispatch::to_string(role);
   identity["pool"] = role == Role::kUnified ? launch.pool : planner::former_pool_name(launch.accelerator, launch.gpus, role);
   return digest_of("v1", identity);

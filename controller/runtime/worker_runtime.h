@@ -15,6 +15,7 @@
 
 #include "planner/base/instant.h"
 #include "planner/base/result.h"
+#include "planner/deployment/engine_settings.h"
 #include "planner/policy/snapshot.h"
 
 namespace windlass::controller {
@@ -41,7 +42,8 @@ struct Launch {
   std::string resource_name;  // the class's resource, e.g. nvidia.com/gpu
   std::map<std::string, std::string> node_selector;
   int gpus = 1;
-  int max_concurrency = 1;  // requests that it may run at the same time
+  int max_concurrency = 1;                // requests that it may run at the same time
+  planner::EngineSettings settings = {};  // Pool::spec.engine
 
   std::string engine;   // "Windlass" or another engine type
   std::string image;    // empty: the runtime's default
@@ -57,9 +59,10 @@ struct Launch {
   std::string priority_class;
 
   // The hash that a worker is recorded with. It covers only what requires a restart: not the name and slot, not the role (nor
-  // the pool's name, which depends on it) and not the concurrency. Workers with equal hashes are interchangeable; a worker
-  // whose hash differs from the wanted one is replaced. The hash covers only values that a user set. Defaults, and what a
-  // version of Windlass adds to a pod itself, are excluded, so that an upgrade restarts no worker.
+  // the pool's name, which depends on it) and not the concurrency, unless a strategy chose it. Workers with equal hashes are
+  // interchangeable; a worker whose hash differs from the wanted one is replaced. The hash covers only values that a user set
+  // or a strategy chose. Defaults, and what a version of Windlass adds to a pod itself, are excluded, so that an upgrade
+  // restarts no worker.
   //
   // The format is "v2-" and 16 hexadecimal digits. A version with a different hash writes its own next to the former one,
   // separated by a space, so that each version finds its own. Today "v1-..." follows, for a rollback to the former version.

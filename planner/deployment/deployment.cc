@@ -77,11 +77,12 @@ std::string pool_name(const WorkerSpec& spec) {
   const auto& [accelerator, tensor_parallel, stages, engine, power_share, predictor] = spec;
   if (spec == WorkerSpec{accelerator, tensor_parallel, stages}) return class_label(accelerator, rest);
   const auto& [batching, sequences, tokens, block, blocks, reserve, preemption, host_blocks, caching, order, window, admission,
-               pads] = engine;
+               pads, precision] = engine;
   Fnv1a hash;
   hash.mix(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_string(batching), sequences, tokens, block, blocks,
                        reserve, to_string(preemption), host_blocks, caching, to_string(order), window, to_string(admission),
                        pads, power_share, predictor));
+  if (precision) hash.mix(to_string(*precision));
   return class_label(spec.accelerator, fmt::format("{}-{:06x}", rest, hash.value() & 0xFFFFFF));
 }
 

@@ -45,4 +45,15 @@ EngineSettings with_defaults_of(Batching batching) {
   return options;
 }
 
+ToldSettings told(const EngineSettings& settings) {
+  const EngineSettings usual;
+  ToldSettings told;
+  const bool chosen = settings.batching != usual.batching;
+  if (chosen) told.batching = settings.batching;
+  if (chosen || settings.max_sequences != usual.max_sequences) told.max_sequences = settings.max_sequences;
+  if (chosen || settings.max_batch_tokens != usual.max_batch_tokens) told.max_batch_tokens = settings.max_batch_tokens;
+  told.precision = settings.precision;
+  return told;
+}
+
 }  // namespace windlass::planner

@@ -6,6 +6,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+
+#include "planner/catalog/dtype.h"
 
 namespace windlass::planner {
 
@@ -47,12 +50,22 @@ struct EngineSettings {
   int prompt_order_window = 16;
   DecodeAdmission admission = DecodeAdmission::kGreedy;  // static and orca always reserve the whole length
   bool pads_chunks = false;  // the last chunk of a prompt costs as much as max_batch_tokens (TetriInfer, Section 3.3.3)
+  std::optional<DType> precision = {};  // of the layers' weights; none: the model's own
 
   bool operator==(const EngineSettings&) const = default;
 };
 
 // The defaults of the engine that uses this batching: vllm-v1 caches prefixes and keeps no watermark.
 [[nodiscard]] EngineSettings with_defaults_of(Batching batching);
+
+// The settings that a worker gets, each only if it differs from the default, which stands for the engine's own. With a
+// batching it gets all numbers, because they were chosen together.
+struct ToldSettings {
+  std::optional<Batching> batching;
+  std::optional<int> max_sequences, max_batch_tokens;
+  std::optional<DType> precision;
+};
+[[nodiscard]] ToldSettings told(const EngineSettings& settings);
 
 // Whether prompts are split into chunks, so that an iteration has at most max_batch_tokens.
 [[nodiscard]] inline bool chunks_prompts(Batching batching) {

@@ -13,6 +13,7 @@
 #include "planner/base/bound.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/deployment/engine_type.h"
 #include "planner/deployment/offer.h"
 #include "planner/deployment/pool_name.h"
 #include "planner/dispatch/routing_table.h"
@@ -281,9 +282,10 @@ struct Service {
   std::int64_t generation = 0;
   std::string served_name;
   std::optional<ModelShape> shape;
-  std::string shape_unknown_reason;        // for people; if there is no shape
-  int max_context_tokens = 0;              // 0: the shape's own limit
-  bool reserves_context = false;           // its engine reserves memory for the longest context of every request
+  std::string shape_unknown_reason;  // for people; if there is no shape
+  int max_context_tokens = 0;        // 0: the shape's own limit
+  bool reserves_context = false;     // its engine reserves memory for the longest context of every request
+  EngineType engine = EngineType::kWindlass;
   bool may_split = true;                   // its engine can compute prompt and answer on different workers
   std::optional<int> max_gpus_per_worker;  // most GPUs its engine can split the model over; none: any number that divides it
                                            // evenly

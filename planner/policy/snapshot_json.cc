@@ -56,6 +56,8 @@ constexpr auto json_values(JsonType<WorkerState>) {
                     WorkerState::kUnschedulable};
 }
 
+constexpr auto json_values(JsonType<EngineType>) { return kAllEngineTypes; }
+
 constexpr auto json_values(JsonType<WorkerTrouble>) {
   return std::array{WorkerTrouble::kNone,      WorkerTrouble::kUnschedulable, WorkerTrouble::kImagePull,
                     WorkerTrouble::kCrashLoop, WorkerTrouble::kOutOfMemory,   WorkerTrouble::kNodeLost,
@@ -202,6 +204,7 @@ constexpr auto json_fields(JsonType<Service>) {
       field("id", &T::id), field("generation", &T::generation, 0), field("servedName", &T::served_name),
       field("shape", &T::shape), rare("shapeUnknownReason", &T::shape_unknown_reason),
       field("maxContextTokens", &T::max_context_tokens, 0), rare("reservesContext", &T::reserves_context).or_null(),
+      rare("engine", &T::engine),
       rare("maySplit", &T::may_split).or_null(), field("maxGpusPerWorker", &T::max_gpus_per_worker, 1), field("slo", &T::slo),
       field("workload", &T::workload), field("accelerators", &T::accelerators), field("scaling", &T::scaling),
       field("priority", &T::priority), field("lastDesired", &T::last_desired, 0),

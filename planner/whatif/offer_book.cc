@@ -30,6 +30,7 @@ OfferQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.may_split = service.may_split && (!service.scaling.max_workers || *service.scaling.max_workers >= 2);
   asked.reserves_context = service.reserves_context;
   asked.max_gpus_per_worker = service.max_gpus_per_worker;
+  asked.engine = service.engine;
   asked.slo = service.slo;
   asked.workload = planner::workload_to_ask(service);
   asked.accelerators = service.accelerators;

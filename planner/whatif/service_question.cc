@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/deployment/engine_space.h"
 #include "planner/sizing/worker_count.h"
 #include "planner/strategies/core/drawn_requests.h"
 #include "planner/strategies/core/worker_kinds.h"
@@ -182,6 +183,7 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   problem.objectives.both = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};
   problem.objectives.attainment = service.slo.percentile / 100;
   problem.max_cost_per_hour = service.scaling.max_cost_per_hour.value_or(problem.max_cost_per_hour);
+  problem.engines = planner::space_of(service.engine);
   set_paths(problem, service);
   // Strategies for clusters split a model that fits no worker.
   WINDLASS_RETURN_IF_ERROR(problem.cluster == nullptr ? validate(problem) : validate_question(problem));

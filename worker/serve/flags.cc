@@ -112,6 +112,16 @@ Result<void> read_weights(ServeFlags& flags, const RawServe& raw) {
   return {};
 }
 
+Result<void> check_batch_tokens(const ServeFlags& flags) {
+  if (flags.max_batch_tokens == 0) return {};
+  // The workers of a chain send each other iterations of limited size.
+  const std::int64_t most = flags.blocks ? kChainMaxTokens : kMaxBatchTokens;
+  WINDLASS_RETURN_IF_ERROR(in_range("--max-batch-tokens", flags.max_batch_tokens, 1, most));
+  if (flags.max_batch_tokens >= flags.max_concurrent) return {};
+  return bad(fmt::format("--max-batch-tokens: must be at least --max-concurrent, which is {} (got {})", flags.max_concurrent,
+                         flags.max_batch_tokens));
+}
+
 Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   if (flags.model_folder.empty()) return bad("--model: must be a model folder or a GGUF file (got nothing); see --help");
   if (raw.listen.empty() && raw.port < 0) return bad("--port: must be given, or --listen HOST:PORT (got neither)");
@@ -148,6 +158,7 @@ Result<ServeFlags> checked(ServeFlags flags, const RawServe& raw) {
   flags.role = *role;
   WINDLASS_RETURN_IF_ERROR(read_chain(flags, raw));
   WINDLASS_RETURN_IF_ERROR(in_range("--max-concurrent", flags.max_concurrent, 1, 1024));
+  WINDLASS_RETURN_IF_ERROR(check_batch_tokens(flags));
   WINDLASS_RETURN_IF_ERROR(in_range("--threads", flags.threads, 1, 1024));
   if (flags.pin_threads && flags.backend != "cpu") {
     return bad(fmt::format("--pin-threads: must be given only with --backend cpu (got {})", flags.backend));
@@ -183,6 +194,10 @@ void add_model(CLI::App& app, ServeFlags& serve, RawServe& raw) {
 
 void add_limits(CLI::App& app, ServeFlags& serve, RawServe& raw) {
   app.add_option("--max-concurrent", serve.max_concurrent, "concurrent requests; twice as many more may wait (default 8)");
+  app.add_option(
+      "--max-batch-tokens", serve.max_batch_tokens,
+      "tokens that an iteration computes at most, decodes and pieces of prompts together; fewer delay running answers "
+      "less, more compute prompts faster (default 256, on GPUs 1024, and at least max-concurrent)");
   app.add_option(
       "--kv-cache-tokens", serve.kv_cache_tokens,
       "size of the KV cache in tokens (default: max-concurrent full contexts, within 2 GiB or the GPUs' free memory)");

@@ -17,6 +17,8 @@
 
 namespace windlass::worker {
 
+inline constexpr std::int64_t kMaxBatchTokens = 65536;  // the largest --max-batch-tokens
+
 struct ServeFlags {
   std::string model_folder;
   std::string host = "127.0.0.1";
@@ -28,6 +30,7 @@ struct ServeFlags {
   double gpu_memory_share = 0.9;                       // fraction of the device's memory that this worker may use
   std::string chat_template;                           // a file; empty: the model's own
   std::int64_t max_concurrent = 8;
+  std::int64_t max_batch_tokens = 0;    // 0: 256, on GPUs 1024, and at least max_concurrent
   std::int64_t kv_cache_tokens = 0;     // 0: enough for max_concurrent full contexts, within 2 GiB or the device's memory
   std::int64_t max_context_tokens = 0;  // 0: the model's own
   bool prefix_caching = true;

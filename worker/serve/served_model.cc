@@ -25,8 +25,8 @@ namespace windlass::worker {
 namespace {
 
 constexpr std::int64_t kDefaultKvBytes = 2LL << 30U;
-// Tokens per step: limits how long a piece of a prompt delays the other requests. A GPU needs many for efficient matrix
-// products.
+// Tokens per step without --max-batch-tokens: limits how long a piece of a prompt delays the other requests. A GPU needs many
+// for efficient matrix products.
 constexpr std::int64_t kStepTokens = 256;
 constexpr std::int64_t kCudaStepTokens = 1024;
 static_assert(std::max(kStepTokens, kCudaStepTokens) <= kChainMaxTokens);
@@ -45,7 +45,11 @@ Result<Shape> shape_of(const ServeFlags& flags, ModelConfig config, BlockRange b
   shape.blocks = blocks;
   WINDLASS_ASSIGN_OR_RETURN(shape.sizes, engine_sizes(flags, shape.config, blocks));
   shape.options.kv_blocks = shape.sizes.kv_blocks;
-  shape.options.max_batch_tokens = std::max(flags.backend == "cuda" ? kCudaStepTokens : kStepTokens, flags.max_concurrent);
+  const std::int64_t usual = flags.backend == "cuda" ? kCudaStepTokens : kStepTokens;
+  shape.options.max_batch_tokens = flags.max_batch_tokens > 0 ? flags.max_batch_tokens : std::max(usual, flags.max_concurrent);
+  // A worker that is given blocks while it runs joins a chain, too.
+  if (blocks != shape.config.all_blocks())
+    shape.options.max_batch_tokens = std::min(shape.options.max_batch_tokens, kChainMaxTokens);
   shape.options.max_logit_rows = flags.max_concurrent;
   shape.options.max_context_tokens = shape.sizes.max_context_tokens;
   shape.options.threads = std::max(1, flags.threads / flags.tensor_parallel);

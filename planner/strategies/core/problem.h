@@ -16,6 +16,7 @@
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/deployment/deployment.h"
+#include "planner/deployment/engine_space.h"
 #include "planner/deployment/gpu_cluster.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/transfer_times.h"
@@ -117,6 +118,7 @@ struct Problem {
   Objectives objectives;
   Goal goal = Goal::kCost;
   planner::EngineSettings engine;  // unless a strategy chooses them itself; kv_blocks depends on the kind
+  planner::EngineSpace engines;    // what a strategy may choose
   // Transfer of KV caches between workers on one node and between nodes, if not measured.
   planner::KvTransferPath within_node, between_nodes;
   std::shared_ptr<const planner::IterationModel> slowdown_reference;  // null: no slowdowns

@@ -114,6 +114,7 @@ Pool DistServeUnits::decode_pool(int kind, int workers) const {
   Pool pool = problem_.pool(kind, dispatch::Role::kDecode, workers);
   pool.spec.engine.batching = planner::Batching::kVllm;
   pool.spec.engine.prompt_order = planner::PromptOrder::kArrival;
+  pool.spec.engine = problem_.engines.nearest(pool.spec.engine);
   return pool;
 }
 
@@ -121,6 +122,7 @@ Pool DistServeUnits::prefill_pool(int kind, dispatch::Role role, int workers) co
   Pool pool = decode_pool(kind, workers);
   pool.role = role;
   pool.spec.engine.max_batch_tokens = batch_tokens(kind);
+  pool.spec.engine = problem_.engines.nearest(pool.spec.engine);
   return pool;
 }
 

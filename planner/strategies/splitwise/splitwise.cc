@@ -17,7 +17,7 @@ planner::EngineSettings engine_of(const Problem& problem, const SplitwiseOptions
   engine.batching = planner::Batching::kMixed;  // when only one phase has work, each has its own iterations
   engine.max_batch_tokens = options.max_batch_tokens;
   engine.prompt_order = planner::PromptOrder::kArrival;
-  return engine;
+  return problem.engines.nearest(engine);
 }
 
 Pool machines_of(const Problem& problem, int kind, dispatch::Role role, const SplitwiseOptions& options) {
@@ -120,7 +120,8 @@ Result<Offer> splitwise_plan(const Problem& problem, const Effort& effort, const
       designs.push_back(splitwise_design(problem, prompts, tokens, false, options));
     }
   }
-  if (options.may_cap && power_counts) designs.push_back(splitwise_design(problem, fastest, fastest, true, options));
+  if (options.may_cap && power_counts && problem.engines.power_share)
+    designs.push_back(splitwise_design(problem, fastest, fastest, true, options));
   return plan_of_designs(problem, effort, options.search, "splitwise", std::move(designs));
 }
 

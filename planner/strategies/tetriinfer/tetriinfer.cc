@@ -29,14 +29,36 @@ const char* text_of(dispatch::DecodeChoice choice) {
   return "";
 }
 
-// All variants with one policy changed.
-std::vector<TetriInferKnobs> neighbours(const TetriInferKnobs& knobs) {
+// The predictor runs only if a policy uses it.
+bool predicts(const TetriInferKnobs& knobs) {
+  return knobs.admission != planner::DecodeAdmission::kGreedy || knobs.choice == dispatch::DecodeChoice::kTwoChoice;
+}
+
+// Policies that any engine can run with.
+TetriInferKnobs plain_knobs() {
+  return {planner::PromptOrder::kArrival, planner::DecodeAdmission::kGreedy, dispatch::DecodeChoice::kAtArrival};
+}
+
+// Whether the problem's engine can run with these policies.
+bool allowed(const Problem& problem, const TetriInferKnobs& knobs) {
+  const TetriInferKnobs plain = plain_knobs();
+  if (!problem.engines.scheduling && (knobs.order != plain.order || knobs.admission != plain.admission)) return false;
+  return problem.engines.length_predictor || !predicts(knobs);
+}
+
+TetriInferKnobs start_of(const Problem& problem, const TetriInferOptions& options) {
+  return allowed(problem, options.knobs) ? options.knobs : plain_knobs();
+}
+
+// All variants with one policy changed that the engine can run with.
+std::vector<TetriInferKnobs> neighbours(const Problem& problem, const TetriInferKnobs& knobs) {
   std::vector<TetriInferKnobs> all;
   const auto add = [&](auto TetriInferKnobs::*knob, const auto& values) {
     for (const auto value : values) {
       if (value == knobs.*knob) continue;
       all.push_back(knobs);
       all.back().*knob = value;
+      if (!allowed(problem, all.back())) all.pop_back();
     }
   };
   add(&TetriInferKnobs::order, planner::kAllPromptOrders);
@@ -65,11 +87,11 @@ Result<void> validate_options(const Problem& problem, const TetriInferOptions& o
 // Tries other policies on the best design's kinds: those that need less, then those that leave more room, until none does.
 Result<void> choose_knobs(const Problem& problem, const TetriInferOptions& options, SplitSearch& search, int prefill,
                           int decode) {
-  TetriInferKnobs knobs = options.knobs;
+  TetriInferKnobs knobs = start_of(problem, options);
   const double rate = problem.requests_per_s;
   for (bool changed = true; changed;) {
     changed = false;
-    for (const TetriInferKnobs& other : neighbours(knobs)) {
+    for (const TetriInferKnobs& other : neighbours(problem, knobs)) {
       const double before = search.best()->worth;
       WINDLASS_RETURN_IF_ERROR(search.look(tetriinfer_design(problem, prefill, decode, other, options)));
       if (search.best()->worth >= before) continue;
@@ -81,7 +103,7 @@ Result<void> choose_knobs(const Problem& problem, const TetriInferOptions& optio
     const PhaseCounts counts = search.best()->counts;
     WINDLASS_ASSIGN_OR_RETURN(double least, search.worst_of(search.best()->design.deploy(counts), rate));
     const TetriInferKnobs from = knobs;
-    for (const TetriInferKnobs& other : neighbours(from)) {
+    for (const TetriInferKnobs& other : neighbours(problem, from)) {
       const SplitDesign design = tetriinfer_design(problem, prefill, decode, other, options);
       WINDLASS_ASSIGN_OR_RETURN(const double worst, search.worst_of(design.deploy(counts), rate));
       if (worst > 1 || worst >= least * kMoreRoom) continue;
@@ -109,29 +131,29 @@ SplitDesign tetriinfer_design(const Problem& problem, int prefill_kind, int deco
                               const TetriInferOptions& options) {
   const planner::IterationModel& prefill_model = *problem.kind_at(prefill_kind).model;
   const int chunk = options.chunk_tokens.value_or(saturating_chunk(prefill_model, options.saturated_share));
-  // The predictor runs only if a policy uses it.
-  const bool predicts =
-      knobs.admission != planner::DecodeAdmission::kGreedy || knobs.choice == dispatch::DecodeChoice::kTwoChoice;
   Pool prefill = problem.pool(prefill_kind, dispatch::Role::kPrefill);
   prefill.spec.engine.batching = planner::Batching::kSarathi;
   prefill.spec.engine.max_batch_tokens = chunk;
   prefill.spec.engine.pads_chunks = true;
   prefill.spec.engine.prompt_order = knobs.order;
   prefill.spec.engine.prompt_order_window = options.prefill_sched_batch;
-  prefill.spec.length_predictor = predicts;
+  prefill.spec.engine = problem.engines.nearest(prefill.spec.engine);
+  prefill.spec.length_predictor = predicts(knobs);
   Pool decode = problem.pool(decode_kind, dispatch::Role::kDecode);
   decode.spec.engine.batching = planner::Batching::kVllm;
   decode.spec.engine.admission = knobs.admission;
+  decode.spec.engine = problem.engines.nearest(decode.spec.engine);
 
   SplitDesign design;
-  design.name = fmt::format("{} for prefill in chunks of {}, {} in windows of {}; {} for decode, {}, {}",
-                            worker_text(prefill.spec), chunk, planner::to_string(knobs.order), options.prefill_sched_batch,
-                            worker_text(decode.spec), planner::to_string(knobs.admission), text_of(knobs.choice));
+  design.name =
+      fmt::format("{} for prefill in chunks of {}, {} in windows of {}; {} for decode, {}, {}", worker_text(prefill.spec),
+                  prefill.spec.engine.max_batch_tokens, planner::to_string(knobs.order), options.prefill_sched_batch,
+                  worker_text(decode.spec), planner::to_string(knobs.admission), text_of(knobs.choice));
   Deployment base;
   base.pools = {prefill, decode};
   base.dispatch.policy.reset();  // the prefill instance with the least load
   base.dispatch.decode_choice = knobs.choice;
-  if (predicts) base.dispatch.prediction = options.prediction;
+  if (predicts(knobs)) base.dispatch.prediction = options.prediction;
   base.dispatch.flip = options.flip;
   base.dispatch.heavy_decode_tokens = options.heavy_decode_tokens;
   design.deploy = [base](const PhaseCounts& counts) {
@@ -161,7 +183,7 @@ Result<Offer> tetriinfer_plan(const Problem& problem, const Effort& effort, cons
   std::vector<Pair> pairs;
   for (const int prefill : kinds) {
     for (const int decode : kinds) {
-      Pair pair{prefill, decode, tetriinfer_design(problem, prefill, decode, options.knobs, options)};
+      Pair pair{prefill, decode, tetriinfer_design(problem, prefill, decode, start_of(problem, options), options)};
       pair.guess = worth_of(problem, pair.design.deploy(pair.design.guess));
       const PhaseLoads loads = phase_loads(problem, *problem.kind_at(prefill).model, problem.kind_at(decode));
       const auto least = [](double load) { return std::max(1, static_cast<int>(kSureLoad * load)); };

@@ -51,11 +51,14 @@ std::string describe(const Problem& problem, const VidurPoint& point) {
 
 std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& space, const LengthMoments& lengths) {
   std::vector<VidurPoint> points;
+  std::vector<planner::Batching> batchings = space.batchings;
+  std::erase_if(batchings, [&](planner::Batching each) { return !problem.engines.holds(each); });
+  if (batchings.empty()) batchings = problem.engines.batchings;
   for (int k = 0; k < static_cast<int>(problem.kinds.size()); ++k) {
     const WorkerKind& kind = problem.kinds[static_cast<std::size_t>(k)];
     const int room = max_workers(problem, k);
     const double lane_tokens = kind.kv_capacity_tokens / kind.pipeline_stages;
-    for (const planner::Batching batching : space.batchings) {
+    for (const planner::Batching batching : batchings) {
       for (const int tokens :
            planner::chunks_prompts(batching) ? space.chunk_tokens : std::vector<int>{space.whole_prompt_tokens}) {
         for (const int batch : space.batch_sizes) {
@@ -65,6 +68,7 @@ std::vector<VidurPoint> vidur_points(const Problem& problem, const VidurSpace& s
           point.engine.batching = batching;
           point.engine.max_batch_tokens = tokens;
           point.engine.max_sequences = std::max(1, batch / kind.pipeline_stages);
+          if (!problem.engines.holds(point.engine)) continue;
           if (room < 1) {
             point.passed_over = "no room for one worker";
           } else if (lane_tokens < lengths.longest_tokens) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include <fmt/format.h>
@@ -85,6 +86,28 @@ TEST_F(ProcessesOfARuntime, UseThePlansArguments) {
   ASSERT_TRUE(created.ok()) << created.error().message;
   ASSERT_TRUE(becomes_ready()) << runtime_->workers().at(0).message;
   EXPECT_EQ(metric_of_worker("windlass_worker_kv_cache_blocks"), 37 * 512 / 16);
+}
+
+// Given settings that a strategy chose, and an engine that writes down its arguments; expects them in its own words, and the
+// user's value where there is one.
+TEST_F(ProcessesOfARuntime, UseChosenSettings) {
+  const auto program = folder_.path() / "vllm", said = folder_.path() / "said";
+  std::ofstream(program) << "#!/bin/sh\nprintf '%s ' \"$@\" >'" << said.string() << ".part'\nmv '" << said.string()
+                         << ".part' '" << said.string() << "'\nexec sleep 1000\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  spec_.engine = "VLLM";
+  spec_.program = program.string();
+  spec_.extra_args = {"--max-num-seqs=64"};
+  spec_.settings.batching = planner::Batching::kVllmV1;
+  spec_.settings.max_batch_tokens = 4096;
+  const auto created = runtime_->create(spec_);
+  ASSERT_TRUE(created.ok()) << created.error().message;
+  ASSERT_TRUE(eventually(60, [&] { return std::filesystem::exists(said); }));
+  std::ifstream in(said);
+  const std::string words{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(words, HasSubstr(" --max-num-batched-tokens 4096 --enable-chunked-prefill "));
+  EXPECT_THAT(words, HasSubstr(" --max-num-seqs=64"));
+  EXPECT_THAT(words, testing::Not(HasSubstr("--max-num-seqs 37")));
 }
 
 // Given an argument that would move the worker to another address; expects that none is started, and the reason.

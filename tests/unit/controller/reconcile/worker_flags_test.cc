@@ -1,5 +1,6 @@
 // The command line that the controller gives to windlass-worker, parsed by that program: every kind of worker that a plan can
 // have, and what a user may add.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "controller/reconcile/spec.h"
 #include "controller/runtime/engine_args.h"
 #include "controller/runtime/pod.h"
+#include "planner/deployment/engine_space.h"
 #include "planner/sizing/worker_config.h"
 #include "worker/collective/rank_group.h"
 #include "worker/model/tensor_slice.h"
@@ -31,6 +33,7 @@ struct Asked {
   std::string pod_template = "";
   double drain_timeout_s = 5400;
   std::string pod_ip = "10.1.2.3";
+  planner::EngineSettings settings = {};
 };
 
 constexpr int kBatch = 37;
@@ -52,6 +55,7 @@ std::vector<std::string> arguments_of(const Asked& asked) {
   pool.name = "pool";
   pool.role = asked.role;
   pool.spec.tensor_parallel = asked.gpus;
+  pool.spec.engine = asked.settings;
   pool.each.max_concurrency = kBatch;
   const auto pod = pod_of(worker_spec(service, pool, 0, accelerator), {"registry.example/worker:1", ""});
   EXPECT_TRUE(pod.ok()) << pod.error().message;
@@ -196,6 +200,36 @@ TEST(WorkerFlags, EveryPlannedDegreeIsAccepted) {
   EXPECT_FALSE(to_planner(other, planner::ModelShape()).max_gpus_per_worker.has_value());
   EXPECT_EQ(to_planner(api::ModelService(), Error{ErrorCode::kFailedPrecondition, "no shape"}).max_gpus_per_worker,
             kMaxWindlassRanks);
+}
+
+// Given every setting in the worker's space that a strategy may choose; expects flags that it accepts, with at most the
+// sequences that its memory holds, and a token for each.
+TEST(WorkerFlags, UnderstandsChosenSettings) {
+  const planner::EngineSpace space = planner::space_of(planner::EngineType::kWindlass);
+  for (const char* resource : {"nvidia.com/gpu", "example.com/cpu-slice"}) {
+    for (const int sequences : {space.max_sequences.least, 32, space.max_sequences.most}) {
+      for (const int tokens : {space.max_batch_tokens.least, 512, space.max_batch_tokens.most}) {
+        for (const planner::DType precision : space.precisions) {
+          Asked asked;
+          asked.resource = resource;
+          asked.settings.batching = planner::Batching::kSarathi;
+          asked.settings.max_sequences = sequences;
+          asked.settings.max_batch_tokens = tokens;
+          asked.settings.precision = precision;
+          ASSERT_TRUE(space.holds(asked.settings));
+          const ServeFlags flags = flags_of(asked);
+          EXPECT_EQ(flags.max_concurrent, std::min(sequences, kBatch));
+          EXPECT_EQ(flags.max_batch_tokens, std::max<std::int64_t>(tokens, flags.max_concurrent));
+        }
+      }
+    }
+  }
+  Asked asked;
+  asked.settings.precision = planner::DType::kFloat32;
+  EXPECT_EQ(flags_of(asked).precision, worker::cuda::Precision::kFp32);
+  asked.settings.precision = planner::DType::kInt8;
+  EXPECT_EQ(flags_of(asked).weights, worker::WeightFormat::kInt8);
+  EXPECT_EQ(space.max_batch_tokens.most, worker::kMaxBatchTokens);
 }
 
 // Given a pod with an IPv6 address, which the kubelet writes without brackets; expects a worker that listens there.

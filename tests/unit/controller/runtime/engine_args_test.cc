@@ -1,6 +1,8 @@
 // Each engine's whole command line, and how a user's arguments change it.
 #include "controller/runtime/engine_args.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,6 +94,104 @@ TEST(EngineArgs, TheUsersValueWinsAndAppearsOnce) {
       command(s),
       " | --hf-repo meta-llama/Llama-3 --alias chat --host $(POD_IP) --port 8000 --metrics --ctx-size 262144 -np 4 -ngl 20 "
       "-sm layer --seed -1");
+}
+
+planner::EngineSettings chosen(planner::Batching batching, int tokens, int sequences = 64) {
+  planner::EngineSettings settings;
+  settings.batching = batching;
+  settings.max_batch_tokens = tokens;
+  settings.max_sequences = sequences;
+  return settings;
+}
+
+// What a launch's settings add to its command line, or lose from it.
+std::vector<std::string> words_of(const Launch& launch) {
+  const auto made = engine_command(launch, {"m", "", true}, pod_address());
+  EXPECT_TRUE(made.ok()) << made.error().message;
+  return made.ok() ? made->args : std::vector<std::string>();
+}
+std::string added(const Launch& launch) {
+  Launch without = launch;
+  without.settings = {};
+  without.extra_args.clear();
+  std::vector<std::string> words = words_of(launch);
+  for (const std::string& word : words_of(without)) {
+    const auto found = std::find(words.begin(), words.end(), word);
+    if (found != words.end()) words.erase(found);
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+// Given: each engine with settings that a strategy chose, and with a user's arguments under every name and both forms.
+// Expected: the engine's own arguments; the user's value instead, once; at least one token for each request; nothing for
+// default settings.
+TEST(EngineArgs, ChosenSettingsBecomeArguments) {
+  using enum planner::Batching;
+  struct Case {
+    const char* engine;
+    planner::EngineSettings settings;
+    std::vector<std::string> user;
+    const char* expected;
+  };
+  const planner::EngineSettings none, sarathi = chosen(kSarathi, 512), vllm = chosen(kVllmV1, 512);
+  planner::EngineSettings tokens_alone, precise;
+  tokens_alone.max_batch_tokens = 777;
+  precise.precision = planner::DType::kFloat8;
+  planner::EngineSettings halves = precise;
+  halves.precision = planner::DType::kBFloat16;
+  const std::vector<Case> cases = {
+      {"Windlass", none, {}, ""},
+      {"Windlass", sarathi, {}, "--max-batch-tokens=512"},
+      {"Windlass", tokens_alone, {}, "--max-batch-tokens=777"},
+      {"Windlass", chosen(kSarathi, 2048), {}, "--max-batch-tokens=2048"},
+      {"Windlass", chosen(kSarathi, 8), {}, "--max-batch-tokens=32"},
+      {"Windlass", chosen(kSarathi, 512), {"--max-concurrent", "600"}, "--max-batch-tokens=600 --max-concurrent 600"},
+      {"Windlass", sarathi, {"--max-batch-tokens", "99"}, "--max-batch-tokens 99"},
+      {"Windlass", sarathi, {"--max-batch-tokens=99"}, "--max-batch-tokens=99"},
+      {"Windlass", precise, {}, "--weights=fp8"},
+      {"Windlass", halves, {}, "--weights=bf16"},
+      {"Windlass", halves, {"--backend=cuda"}, "--precision=bf16 --backend=cuda"},
+      {"Windlass", precise, {"--weights", "int8"}, "--weights int8"},
+      {"VLLM", none, {}, ""},
+      {"VLLM", vllm, {}, "--max-num-batched-tokens 512 --enable-chunked-prefill"},
+      {"VLLM", chosen(kVllmV1, 8), {}, "--max-num-batched-tokens 32 --enable-chunked-prefill"},
+      {"VLLM", vllm, {"--max-num-seqs=1024"}, "--max-num-batched-tokens 1024 --enable-chunked-prefill --max-num-seqs=1024"},
+      {"VLLM", vllm, {"--max_num_batched_tokens=99"}, "--enable-chunked-prefill --max_num_batched_tokens=99"},
+      {"VLLM", vllm, {"--max-num-batched-tokens", "8k"}, "--enable-chunked-prefill --max-num-batched-tokens 8k"},
+      {"VLLM", vllm, {"--no-enable-chunked-prefill"}, "--no-enable-chunked-prefill"},
+      {"VLLM", precise, {}, "--quantization fp8"},
+      {"VLLM", precise, {"-q", "awq"}, "-q awq"},
+      {"VLLM", halves, {}, "--dtype bfloat16"},
+      {"VLLM", halves, {"--dtype=half"}, "--dtype=half"},
+      {"SGLang", none, {}, ""},
+      {"SGLang", sarathi, {}, "--chunked-prefill-size 512 --max-prefill-tokens 512 --enable-mixed-chunk"},
+      {"SGLang", chosen(kVllm, 4096), {}, "--chunked-prefill-size 4096 --max-prefill-tokens 4096"},
+      {"SGLang",
+       sarathi,
+       {"--chunked-prefill-size", "-1"},
+       "--max-prefill-tokens 512 --enable-mixed-chunk --chunked-prefill-size -1"},
+      {"SGLang",
+       sarathi,
+       {"--max-prefill-tokens=99"},
+       "--chunked-prefill-size 512 --enable-mixed-chunk --max-prefill-tokens=99"},
+      {"SGLang", precise, {}, "--quantization fp8"},
+      {"TensorRTLLM", none, {}, ""},
+      {"TensorRTLLM", sarathi, {}, "--max_num_tokens 512 --enable_chunked_prefill"},
+      {"TensorRTLLM", sarathi, {"--max_num_tokens", "99"}, "--enable_chunked_prefill --max_num_tokens 99"},
+      {"TensorRTLLM", precise, {}, ""},
+      {"LlamaCpp", none, {}, ""},
+      {"LlamaCpp", sarathi, {}, "--batch-size 512"},
+      {"LlamaCpp", sarathi, {"-np", "600"}, "--batch-size 600 -np 600"},
+      {"LlamaCpp", sarathi, {"-b", "99"}, "-b 99"},
+      {"LlamaCpp", sarathi, {"--batch-size=99"}, "--batch-size=99"},
+      {"LlamaCpp", precise, {}, ""},
+  };
+  for (const Case& each : cases) {
+    Launch launch = spec(each.engine);
+    launch.settings = each.settings;
+    launch.extra_args = each.user;
+    EXPECT_EQ(added(launch), each.expected) << each.engine << " " << fmt::format("{}", fmt::join(each.user, " "));
+  }
 }
 
 // Given: arguments that would move the worker away from where the gateway and the probes look, and revisions that an engine has

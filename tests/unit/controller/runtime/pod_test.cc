@@ -432,6 +432,14 @@ TEST(Launch, HashCoversWhatRequiresARestart) {
   EXPECT_TRUE(moves_it([](Launch& other) { other.env = {{"A", "b", std::nullopt, std::nullopt}}; }));
   EXPECT_TRUE(moves_it([](Launch& other) { other.model_uri = "pvc://models/llama/70b"; }));
   EXPECT_TRUE(moves_it([](Launch& other) { other.accelerator = "a100"; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.settings.batching = planner::Batching::kSarathi; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.settings.max_sequences = 64; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.settings.max_batch_tokens = 512; }));
+  EXPECT_TRUE(moves_it([](Launch& other) { other.settings.precision = planner::DType::kFloat8; }));
+  // No worker gets these.
+  s.settings.kv_blocks = 1000;
+  s.settings.prefix_caching = true;
+  EXPECT_TRUE(s.matches(hash));
 }
 
 // Of pools "h100-2-prefill" and "h100-2-decode", as computed by the version before.

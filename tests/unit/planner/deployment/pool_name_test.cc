@@ -28,7 +28,7 @@ TEST(PoolName, NeverHidesADifference) {
   EXPECT_EQ(pool_name(plain), "h100-2");
   EXPECT_EQ(pool_name(WorkerSpec{"h100", 1, 2}), "h100-2-pp2");
   std::set<std::string> names = {pool_name(plain), pool_name(WorkerSpec{"h100", 1, 2})};
-  std::vector<WorkerSpec> others(16, plain);
+  std::vector<WorkerSpec> others(18, plain);
   others[0].engine.batching = Batching::kSarathi;
   others[1].engine.max_sequences = 64;
   others[2].engine.max_batch_tokens = 512;
@@ -46,6 +46,8 @@ TEST(PoolName, NeverHidesADifference) {
   others[14].length_predictor = true;
   others[15].accelerator = std::string(80, 'x');
   others[15].power_share = 0.5;
+  others[16].engine.precision = DType::kFloat8;
+  others[17].engine.precision = DType::kBFloat16;
   for (const WorkerSpec& other : others) {
     const std::string name = pool_name(other);
     EXPECT_LE(name.size(), 30U);

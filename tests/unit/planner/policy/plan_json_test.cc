@@ -78,6 +78,7 @@ Snapshot example() {
   service.scaling.tolerance = 0.25;
   service.starts = StartTimes{75.5, 9};
   service.reserves_context = true;
+  service.engine = EngineType::kLlamaCpp;
   service.demand.recent_attainment = Reading{0.75, 5000};
   service.demand.recently_judged = 12;
   WorkerEstimate measured;

@@ -199,6 +199,39 @@ TEST(Engine, CpuBackendTextDoesNotDependOnOtherRequests) {
   EXPECT_LE(different, 2) << "of 144 requests";
 }
 
+// Given a long prompt next to a running answer, with budgets of a few tokens and of many; expects a small budget to cut the
+// prompt into pieces that leave the answer its token in each step, and the same tokens from all.
+TEST(Engine, ABudgetCutsPrompts) {
+  std::vector<std::int32_t> prompt(90);
+  for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<std::int32_t>(i * 7 % 97);
+  const std::vector<std::int32_t> running = {3, 1, 4};
+  for (const auto& [budget, steps] : std::map<std::int64_t, int>{{4, 30}, {10, 10}, {31, 3}, {91, 1}, {512, 1}}) {
+    EngineOptions options;
+    options.max_running = 2;
+    options.max_context_tokens = 200;
+    options.max_batch_tokens = budget;
+    HashBackend backend(kVocab, 30, options.max_batch_tokens);
+    ManualClock clock;
+    Engine engine(options, backend, letter, clock);
+    std::map<RequestId, Outcome> outcomes;
+    ASSERT_TRUE(engine.submit(1, greedy(running, 60), clock.now).ok());
+    collect(outcomes, engine.step());
+    ASSERT_TRUE(engine.submit(2, greedy(prompt, 20), clock.now).ok());
+    int pieces = 0;
+    while (outcomes[2].text.empty()) {
+      const std::size_t before = outcomes[1].text.size();
+      collect(outcomes, engine.step());
+      EXPECT_LE(engine.last_iteration().tokens, budget);
+      EXPECT_GT(outcomes[1].text.size(), before) << "the answer waits for no prompt";
+      ++pieces;
+    }
+    EXPECT_EQ(pieces, steps) << "with a budget of " << budget;
+    while (!engine.idle()) collect(outcomes, engine.step());
+    EXPECT_EQ(outcomes[1].text, expected_text(backend, running, 60));
+    EXPECT_EQ(outcomes[2].text, expected_text(backend, prompt, 20));
+  }
+}
+
 // Given a second prompt with the same beginning as a finished one; expects only its new part to be computed, always including
 // its last token. After other requests have used the room, expects all of it to be computed.
 TEST(Engine, APrefixIsComputedOnce) {

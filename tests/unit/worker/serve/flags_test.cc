@@ -33,12 +33,34 @@ TEST(Flags, Defaults) {
   EXPECT_EQ(flags.served_name, "tiny");
   EXPECT_EQ(flags.backend, "cpu");
   EXPECT_EQ(flags.max_concurrent, 8);
+  EXPECT_EQ(flags.max_batch_tokens, 0);
   EXPECT_EQ(flags.threads, 1);
   EXPECT_FALSE(flags.pin_threads);
   EXPECT_EQ(flags.drain_timeout_s, 1800);
   EXPECT_EQ(flags.role, Role::kUnified);
   EXPECT_EQ(flags.request_timeout_s, 0);
   EXPECT_EQ(flags.measure_time_s, 2);
+}
+
+// Given budgets of tokens per iteration; expects those in range that have a token for each request, up to the size of a chain's
+// messages where the worker has a part of the model.
+TEST(Flags, MaxBatchTokens) {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--model=/m", "--port=1", "--max-concurrent=64"});
+    return more;
+  };
+  const auto command = parse_flags(with({"--max-batch-tokens=64"}), "v");
+  ASSERT_TRUE(command.ok()) << command.error().message;
+  EXPECT_EQ(std::get<ServeFlags>(*command).max_batch_tokens, 64);
+  EXPECT_TRUE(parse_flags(with({"--max-batch-tokens=65536"}), "v").ok());
+  EXPECT_TRUE(parse_flags(with({"--max-batch-tokens=1024", "--blocks=0:2"}), "v").ok());
+  for (const auto& [wrong, because] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--max-batch-tokens=63"}, "--max-batch-tokens: must be at least --max-concurrent, which is 64 (got 63)"},
+           {{"--max-batch-tokens=-1"}, "--max-batch-tokens: must be 1 to 65536 (got -1)"},
+           {{"--max-batch-tokens=65537"}, "--max-batch-tokens: must be 1 to 65536 (got 65537)"},
+           {{"--max-batch-tokens=1025", "--blocks=0:2"}, "--max-batch-tokens: must be 1 to 1024 (got 1025)"}}) {
+    EXPECT_EQ(flags_error(with(wrong)), because);
+  }
 }
 
 // Given --pin-threads; expects pinned threads on CPUs, and an error with other backends.
