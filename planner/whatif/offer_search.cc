@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/deployment/engine_space.h"
 #include "planner/policy/choose_offer.h"
 #include "planner/sizing/worker_count.h"
 #include "planner/strategies/auto/auto_plan.h"
@@ -145,9 +146,8 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
     const Pool& pool = plan.deployment.pools[p];
     if (pool.workers < 1) continue;
     OfferedPool offered{pool.spec, pool.role, pool.workers, shares[p]};
-    // The engine's own settings need none; and a worker that serves one phase has nothing to mix.
-    if (offered.spec.engine == problem.engine || pool.role != dispatch::Role::kUnified) offered.spec.engine = {};
-    if (offered.spec != WorkerSpec{pool.spec.accelerator, pool.spec.tensor_parallel}) return std::nullopt;
+    if (offered.spec.engine == problem.engine) offered.spec.engine = {};  // the engine's own
+    if (!problem.engines.holds(offered.spec) || offered.spec.pipeline_stages > 1) return std::nullopt;
     offer.pools.push_back(std::move(offered));
   }
   if (offer.pools.empty()) return std::nullopt;

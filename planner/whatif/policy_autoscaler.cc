@@ -302,6 +302,11 @@ const ServingPool* PolicyAutoscaler::find_or_make(int service, const planner::Po
   made = std::make_unique<ServingPool>(std::move(pool).value());
   made->name = plan.name;
   made->spec.accelerator = plan.spec.accelerator;
+  if (plan.spec.engine != planner::EngineSettings{}) {
+    const std::int64_t kv_blocks = made->spec.engine.kv_blocks;
+    made->spec.engine = plan.spec.engine;
+    made->spec.engine.kv_blocks = kv_blocks;
+  }
   made->spec.engine.max_sequences = plan.each.max_concurrency;
   return made.get();
 }
