@@ -3,7 +3,10 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
+#include "planner/base/yaml_json.h"
 #include "planner/whatif/scenario_sections.h"
 
 namespace windlass::sim {
@@ -27,8 +30,25 @@ void find_shape(YamlReader& reader, ScenarioModel& model) {
   if (auto shape = planner::model_shape_by_name(model.name); shape.ok()) {
     model.shape = std::move(shape).value();
   } else {
-    refuse_name(reader, "name", name->line, model.name, planner::model_shape_names());
+    refuse_name(reader, "name", name->line, model.name,
+                fmt::format("one of {}", fmt::join(planner::model_shape_names(), ", ")));
   }
+}
+
+// The path of a config.json, or {inline: its fields}, as in a ModelService.
+void read_config(YamlReader& reader, ScenarioModel& model, Reading& reading) {
+  const YamlValue* config = reader.find("config");
+  if (config == nullptr || config->kind != YamlValue::Kind::kMap) {
+    text("config", &ScenarioModel::config_file, "the path of a config.json, or a map with inline").read(reader, model, reading);
+    return;
+  }
+  YamlReader fields = reader.inside("config", *config);
+  const YamlValue* given = fields.require("inline", "a map with the fields of a Hugging Face config.json");
+  fields.finish();
+  if (given == nullptr || !reader.ok()) return;
+  auto shape = planner::model_shape_from_config_json(json_of(*given).dump());
+  if (!shape.ok()) return fields.wrong_at(given->line, "inline", shape.error().message);
+  model.shape = std::move(shape).value();
 }
 
 template <LatencySource... sources>
@@ -67,7 +87,7 @@ void read_files(YamlReader& reader, Latency& latency, Reading& reading) {
 void read_name_in_file(YamlReader& reader, Latency& latency, Reading& reading) {
   latency.model = reading.service->model.name;
   text("model", &Latency::model, "the model's name in latency.file").read(reader, latency, reading);
-  if (!latency.model.empty() || reading.service->model.shape) return;
+  if (!latency.model.empty() || !reading.service->model.name.empty()) return;
   reader.wrong("model", "must be the model's name in latency.file, because model.config has none (got nothing)");
 }
 
@@ -123,8 +143,7 @@ void read_model(YamlReader& parent, Reading& reading) {
   static const auto kModel =
       section("model", &ScenarioService::model,
               map(hook(check_one_name), text("name", &ScenarioModel::name, "a name of the catalog"), hook(find_shape),
-                  text("config", &ScenarioModel::config_file, "the path of a config.json"),
-                  whole("maxContextTokens", &ScenarioModel::max_context_tokens, 2, workload::kMaxTokens)))
+                  hook(read_config), whole("maxContextTokens", &ScenarioModel::max_context_tokens, 2, workload::kMaxTokens)))
           .required("a map with name or config");
   kModel.read(parent, *reading.service, reading);
 }

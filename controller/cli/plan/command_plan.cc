@@ -4,16 +4,14 @@
 #include <ostream>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "controller/api/yaml.h"
 #include "controller/cli/console/chain_choice.h"
 #include "controller/cli/console/commands.h"
-#include "controller/cli/console/object_files.h"
 #include "controller/cli/console/plan_text.h"
 #include "controller/cli/console/text_file.h"
-#include "controller/cli/local/this_machine.h"
+#include "controller/cli/plan/plan_snapshot.h"
 #include "controller/cli/plan/strategy_plan.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
@@ -36,7 +34,7 @@ Result<bool> wants_strategy(const PlanOptions& options) {
   const bool asked =
       !flags.strategy.empty() || !flags.goal.empty() || !flags.time_limit.empty() || flags.compare || !flags.report.empty();
   if (asked || !options.snapshot.empty()) return asked;
-  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(options.files.front()));
+  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(options.files));
   return !objects;
 }
 
@@ -49,15 +47,7 @@ Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& 
     if (!snapshot.ok()) return snapshot.error().within(options.snapshot);
     return snapshot;
   }
-  WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(options.files));
-  WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
-  WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfCatalogToo));
-  planner::Snapshot snapshot = quiet_snapshot(objects);
-  for (const std::string& name : add_catalog_classes(snapshot)) {
-    notes << fmt::format("AcceleratorClass {}: not in the files; using the catalog's figures (docs/catalog.md)\n", name);
-  }
-  add_profiles(snapshot, objects);
-  return snapshot;
+  return plan_snapshot(options.files, notes);
 }
 
 struct PlanAnswer {
