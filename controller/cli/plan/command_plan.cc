@@ -1,6 +1,6 @@
 // `windlass plan`: prints the plan for YAML files or a live controller's snapshot, or the plan that a strategy finds for a
 // ModelService, a SCENARIO without `cluster` or a CLUSTER file. Changes nothing.
-#include <algorithm>
+#include <optional>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
@@ -13,9 +13,11 @@
 #include "controller/cli/console/text_file.h"
 #include "controller/cli/plan/plan_snapshot.h"
 #include "controller/cli/plan/strategy_plan.h"
+#include "controller/cli/plan/what_if_text.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "planner/strategies/strategies.h"
+#include "planner/whatif/snapshot_edits.h"
 
 namespace windlass::cli {
 namespace {
@@ -25,6 +27,7 @@ struct PlanOptions {
   std::string snapshot;
   std::string output = "table";
   double rate_per_s = -1;
+  std::optional<std::string> what_if;
   StrategyFlags by_strategy;  // the flags shared with the above are copied into it before it runs
 };
 
@@ -55,6 +58,18 @@ struct PlanAnswer {
   int exit_code = kDone;
 };
 
+// Exit codes are those of the edited plan.
+Result<PlanAnswer> what_if_answer(const PlanOptions& options, const planner::Snapshot& snapshot, const planner::Plan& now) {
+  auto edited = planner::edited(snapshot, *options.what_if);
+  if (!edited.ok()) return edited.error().within("--what-if");
+  const WhatIfPlans plans{std::move(edited->edits), now, planner::make_plan(edited->snapshot)};
+  PlanAnswer answer{"", all_feasible(plans.what_if) ? kDone : kInfeasible};
+  answer.text = options.output == "json"   ? what_if_json(plans).dump(2) + "\n"
+                : options.output == "yaml" ? api::to_yaml(what_if_json(plans))
+                                           : what_if_text(plans);
+  return answer;
+}
+
 Result<PlanAnswer> plan_answer(const PlanOptions& options, std::ostream& notes) {
   WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options, notes));
   if (options.rate_per_s >= 0) {
@@ -64,11 +79,9 @@ Result<PlanAnswer> plan_answer(const PlanOptions& options, std::ostream& notes) 
     }
   }
   const planner::Plan plan = planner::make_plan(snapshot);
+  if (options.what_if) return what_if_answer(options, snapshot, plan);
   PlanAnswer answer;
-  const bool all_feasible = std::none_of(plan.services.begin(), plan.services.end(), [](const planner::ServicePlan& service) {
-    return service.feasible.status == planner::Truth::kFalse;
-  });
-  if (!all_feasible || !plan.denied.empty()) answer.exit_code = kInfeasible;
+  if (!all_feasible(plan)) answer.exit_code = kInfeasible;
   answer.text = options.output == "json"   ? planner::to_json(plan, true) + "\n"
                 : options.output == "yaml" ? api::to_yaml(nlohmann::json::parse(planner::to_json(plan)))
                                            : plan_table(snapshot, plan);
@@ -83,7 +96,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
   auto* source = command->add_option_group("source", "What to plan from");
   auto* files = source->add_option(
       "-f,--file,FILE", options->files,
-      "YAML file with ModelServices and AcceleratorClasses (repeatable), a SCENARIO without cluster, or a CLUSTER");
+      "YAML file (repeatable): ModelServices, or a SCENARIO without cluster, or a CLUSTER; AcceleratorClasses and profiles");
   source->add_option("--snapshot", options->snapshot, "Recorded GET /v1/snapshot of a controller; reproduces its plan")
       ->excludes(files);
   source->require_option(1);
@@ -92,10 +105,14 @@ void add_plan(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   command->add_option("--rate", options->rate_per_s, "Requests per second to plan for; overrides the files")
       ->check(number_between(0, 1e9));
+  auto* what_if = command
+                      ->add_option("--what-if", options->what_if,
+                                   "Plan again with these changes and compare, such as rate=2x,slo.ttft=300ms,price.h100=2")
+                      ->option_text("KEY=VALUE,...");
   std::vector<std::string> names;
   for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
   StrategyFlags& flags = options->by_strategy;
-  const auto of_files = [&](CLI::Option* option) { option->needs(files); };
+  const auto of_files = [&](CLI::Option* option) { option->needs(files)->excludes(what_if); };
   of_files(command
                ->add_option("--strategy", flags.strategy,
                             "Plan by a published strategy, or auto for the best of all; hexgen2 and huawei need a CLUSTER")
@@ -117,6 +134,12 @@ void add_plan(CLI::App& app, CommandContext& context) {
     if (!by_strategy.ok()) {
       context.console.err << by_strategy.error().message << "\n";
       context.exit_code = kFailed;
+      return;
+    }
+    if (*by_strategy && options->what_if) {
+      context.console.err << "windlass plan: --what-if: must come with ModelServices or --snapshot (got a SCENARIO or CLUSTER, "
+                             "whose file says it all)\n";
+      context.exit_code = kUsage;
       return;
     }
     if (*by_strategy) {
