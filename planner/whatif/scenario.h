@@ -93,9 +93,6 @@ struct ScenarioWorkload {
   int line = 0;
 };
 
-// Whether more is known of the accelerator than its name and what the scenario says.
-[[nodiscard]] inline bool has_data_sheet(const planner::AcceleratorSpec& spec) { return !spec.peak_flops.empty(); }
-
 struct ScenarioPool {
   dispatch::Role role = dispatch::Role::kUnified;
   planner::AcceleratorSpec accelerator;

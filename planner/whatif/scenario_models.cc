@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/catalog/catalog_yaml.h"
 #include "planner/perf/data_sheet_model.h"
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
@@ -257,7 +258,7 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
   if (latency.source == LatencySource::kLinear && file.empty() && !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
     return here.error(fmt::format("must be able to compute in {} (got {})", planner::to_string(shape.dtype), accelerator.name));
   }
-  if (latency.source == LatencySource::kOperators && !has_data_sheet(accelerator)) {
+  if (latency.source == LatencySource::kOperators && !planner::has_data_sheet(accelerator)) {
     return here.error(
         fmt::format("must have a data sheet for latency.source operators: an AcceleratorClass {} with memory, "
                     "memoryBandwidthBytesPerSecond and peakFlopsPerSecond (got none)",

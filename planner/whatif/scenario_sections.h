@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "planner/base/yaml_table.h"
-#include "planner/catalog/known_accelerators.h"
+#include "planner/catalog/catalog_yaml.h"
 #include "planner/whatif/cluster_scenario.h"
 #include "planner/whatif/scenario.h"
 #include "planner/whatif/scenario_yaml.h"
 
 namespace windlass::sim {
 
+using planner::has_data_sheet, planner::read_accelerator, planner::refuse_name;
 using yaml::choice, yaml::duration, yaml::flag, yaml::hook, yaml::list, yaml::map, yaml::number, yaml::only, yaml::part,
     yaml::preset, yaml::section, yaml::text, yaml::when, yaml::whole;
 
@@ -68,14 +69,6 @@ void read_limits(YamlReader& parent, Reading& reading);
 
 // The keys of `cluster` that apply to the whole run: failures and autoscaling.
 void read_run(YamlReader& cluster, Reading& reading);
-
-// Rejects a name that must be `allowed`.
-void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name, std::string_view allowed);
-
-// The data sheet of the accelerator that the key `accelerator` names. `may_be_measured`: an unknown name gives a sheet with
-// nothing but the name, because a latency file may have measured it.
-[[nodiscard]] planner::AcceleratorSpec read_accelerator(YamlReader& reader, const planner::KnownAccelerators& known,
-                                                        bool may_be_measured);
 
 // A map from names of accelerators to values. check_service() checks the names, which may be those of pools.
 template <class Value, class Rule>

@@ -18,7 +18,6 @@ using Start = ScenarioStart;
 
 constexpr std::size_t kMaxPools = 1000;
 constexpr std::size_t kMaxChoices = 32;  // of accelerators
-constexpr int kAssumedGpusPerNode = 8;   // as in the catalog
 constexpr std::array kRoles = {"unified", "prefill", "decode"};
 
 // GPUs of a worker of this kind, checked against latency's parallelism.
@@ -177,22 +176,6 @@ void check_names(YamlReader& parent, const ScenarioService& service, const Readi
 }
 
 }  // namespace
-
-void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name, std::string_view allowed) {
-  reader.wrong_at(line, key, fmt::format("must be {} (got '{}')", allowed, shown_text(name)));
-}
-
-planner::AcceleratorSpec read_accelerator(YamlReader& reader, const planner::KnownAccelerators& known, bool may_be_measured) {
-  constexpr const char* kKey = "accelerator";
-  const std::string name = reader.text(kKey, "the name of an AcceleratorClass or of the catalog");
-  if (auto spec = known.find(name)) return *std::move(spec);
-  const auto* found = reader.find(kKey);
-  if (found != nullptr && !may_be_measured) refuse_name(reader, kKey, found->line, name, known.allowed());
-  planner::AcceleratorSpec unknown;
-  unknown.name = name;
-  unknown.gpus_per_node = kAssumedGpusPerNode;
-  return unknown;
-}
 
 void read_pools(YamlReader& parent, Reading& reading) {
   static const auto kCluster = section("cluster", cluster_fields()).required("a map with pools");

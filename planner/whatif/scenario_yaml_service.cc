@@ -3,10 +3,7 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include "planner/base/yaml_json.h"
 #include "planner/whatif/scenario_sections.h"
 
 namespace windlass::sim {
@@ -24,31 +21,20 @@ void check_one_name(YamlReader& reader, ScenarioModel&) {
   reader.wrong(fmt::format("must have either name or config (got {})", name ? "name and config" : "neither name nor config"));
 }
 
-void find_shape(YamlReader& reader, ScenarioModel& model) {
-  const auto* name = reader.find("name");
-  if (name == nullptr) return;
-  if (auto shape = planner::model_shape_by_name(model.name); shape.ok()) {
-    model.shape = std::move(shape).value();
-  } else {
-    refuse_name(reader, "name", name->line, model.name,
-                fmt::format("one of {}", fmt::join(planner::model_shape_names(), ", ")));
-  }
+void read_name(YamlReader& reader, ScenarioModel& model) {
+  const YamlValue* name = reader.find("name");
+  model.shape = planner::read_model_name(reader);
+  if (model.shape) model.name = name->text;
 }
 
-// The path of a config.json, or {inline: its fields}, as in a ModelService.
+// The path of a config.json, or its fields.
 void read_config(YamlReader& reader, ScenarioModel& model, Reading& reading) {
   const YamlValue* config = reader.find("config");
-  if (config == nullptr || config->kind != YamlValue::Kind::kMap) {
+  if (config != nullptr && config->kind == YamlValue::Kind::kMap) {
+    model.shape = planner::read_inline_config(reader);
+  } else {
     text("config", &ScenarioModel::config_file, "the path of a config.json, or a map with inline").read(reader, model, reading);
-    return;
   }
-  YamlReader fields = reader.inside("config", *config);
-  const YamlValue* given = fields.require("inline", "a map with the fields of a Hugging Face config.json");
-  fields.finish();
-  if (given == nullptr || !reader.ok()) return;
-  auto shape = planner::model_shape_from_config_json(json_of(*given).dump());
-  if (!shape.ok()) return fields.wrong_at(given->line, "inline", shape.error().message);
-  model.shape = std::move(shape).value();
 }
 
 template <LatencySource... sources>
@@ -142,8 +128,8 @@ auto latency_fields() {
 void read_model(YamlReader& parent, Reading& reading) {
   static const auto kModel =
       section("model", &ScenarioService::model,
-              map(hook(check_one_name), text("name", &ScenarioModel::name, "a name of the catalog"), hook(find_shape),
-                  hook(read_config), whole("maxContextTokens", &ScenarioModel::max_context_tokens, 2, workload::kMaxTokens)))
+              map(hook(check_one_name), hook(read_name), hook(read_config),
+                  whole("maxContextTokens", &ScenarioModel::max_context_tokens, 2, workload::kMaxTokens)))
           .required("a map with name or config");
   kModel.read(parent, *reading.service, reading);
 }

@@ -84,7 +84,7 @@ SplitText split(const std::string& path, std::string_view text) {
 Result<std::vector<SplitText>> split_files(const std::vector<std::string>& paths, const std::string& wanted) {
   std::vector<SplitText> files;
   for (const std::string& path : paths) {
-    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, wanted));
+    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "a YAML file with " + wanted));
     files.push_back(split(path, text));
   }
   return files;

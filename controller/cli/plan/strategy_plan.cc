@@ -29,8 +29,7 @@ namespace {
 constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
 constexpr std::size_t kCurves = 4;           // the plan and its nearest runners-up
 constexpr double kClusterTimeLimit_s = 600;  // upper bound: searches end earlier when nothing improves
-constexpr const char* kScenarioWanted =
-    "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
+constexpr const char* kScenarioWanted = "a SCENARIO without cluster, a CLUSTER (docs/plan.md), or a ModelService";
 
 Result<search::Question> question_in_scenario(const std::vector<std::string>& files) {
   WINDLASS_ASSIGN_OR_RETURN(const ScenarioInput input, read_scenario_input(files, "one SCENARIO without cluster or CLUSTER"));

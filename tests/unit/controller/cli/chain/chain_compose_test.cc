@@ -191,7 +191,7 @@ TEST(ChainCompose, MistakesAreNamed) {
       {{"compose", "-f"}, "--file"},
       {{"compose", file}, "windlass chain compose: "},
       {{"compose", "-f", file, "-f", file}, "--file"},
-      {{"compose", "-f", "/no/such.yaml"}, "/no/such.yaml: must be a YAML file"},
+      {{"compose", "-f", "/no/such.yaml"}, "/no/such.yaml: must be a YAML file with one INSTANCE"},
       {{"compose", "-f", folder.path().string()}, "(cannot be read: it is a folder)"},
       {{"compose", "-f", bad}, bad + ":6: servers[1].memoryGB: must be a number from 1e-09 to 1000000000 (got 'abc')"},
       {{"compose", "-f", empty}, empty + ":1: must be one YAML document (got no value)"},
