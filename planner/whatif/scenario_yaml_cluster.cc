@@ -193,8 +193,16 @@ void read_accelerators(YamlReader& parent, Reading& reading) {
 
 void read_reference(YamlReader& parent, Reading& reading) {
   using Reference = ScenarioReference;
-  static const auto kReference = section("slowdownReference", &ScenarioService::slowdown_reference,
-                                         map(accelerator<Reference>(), hook(read_gpus<Reference>)));
+  static const auto kReference =
+      section("slowdownReference", &ScenarioService::slowdown_reference,
+              map(accelerator<Reference>(), hook([](YamlReader&, Reference& reference, Reading& reading) {
+                    // What a pool says of an accelerator without a data sheet.
+                    if (has_data_sheet(reference.accelerator)) return;
+                    for (const Pool& pool : reading.service->pools) {
+                      if (pool.accelerator.name == reference.accelerator.name) reference.accelerator = pool.accelerator;
+                    }
+                  }),
+                  hook(read_gpus<Reference>)));
   kReference.read(parent, *reading.service, reading);
 }
 

@@ -54,7 +54,7 @@ SplitText split(const std::string& path, std::string_view text) {
   bool has_objects = false;
   const auto add = [&](std::string_view separator, std::string_view document) {
     const std::string lines(static_cast<std::size_t>(std::count(document.begin(), document.end(), '\n')), '\n');
-    const std::string line = separator.empty() ? "" : "\n";
+    const std::string line = separator.ends_with('\n') ? "\n" : "";
     const bool object = is_object(document);
     const bool other = !object && !is_empty(document);
     made.objects += (object && has_objects ? std::string(separator) : line) + (object ? std::string(document) : lines);

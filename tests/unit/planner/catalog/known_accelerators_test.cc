@@ -9,7 +9,7 @@
 namespace windlass::planner {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Given a class of the files with a name of the catalog; expects the class, and the catalog for all other names.
 TEST(KnownAccelerators, FilesComeFirst) {

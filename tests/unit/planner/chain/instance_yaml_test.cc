@@ -316,7 +316,7 @@ TEST(InstanceYaml, TakesModelsAndAcceleratorsByName) {
   ASSERT_TRUE(instance.ok()) << instance.error().message;
   EXPECT_EQ(instance->blocks, 32);
   EXPECT_NEAR(instance->block_gb * 32, 16.06, 0.01);
-  EXPECT_NEAR(instance->cache_gb * 32, 2100 * 131072 / 1e9, 1e-9);
+  EXPECT_NEAR(instance->cache_gb * 32, 2100.0 * 131072 / 1e9, 1e-9);
   const Server& l40s = instance->servers[0];
   const Server& mine = instance->servers[1];
   EXPECT_NEAR(l40s.memory_gb, 2 * 46068 * 1048576 * 0.9 / 1e9, 0.01);
@@ -330,7 +330,7 @@ TEST(InstanceYaml, TakesModelsAndAcceleratorsByName) {
   const auto longer =
       instance_from_yaml(replaced(kByName, "name: llama3-8b", "name: llama3-8b, cacheTokens: 8192"), "f", with_mine());
   ASSERT_TRUE(longer.ok()) << longer.error().message;
-  EXPECT_NEAR(longer->cache_gb * 32, 8192 * 131072 / 1e9, 1e-9);
+  EXPECT_NEAR(longer->cache_gb * 32, 8192.0 * 131072 / 1e9, 1e-9);
   const auto stated = instance_from_yaml(replaced(kByName, "memoryGB: 20", "blockSeconds: 0.5"), "f", with_mine());
   ASSERT_TRUE(stated.ok()) << stated.error().message;
   EXPECT_EQ(stated->servers[1].block_s, 0.5);

@@ -1,4 +1,4 @@
-// Tests how the documents of -f files are told apart.
+// Tests how the documents of -f files are separated.
 #include "controller/cli/console/scenario_files.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr const char* kScenario = "# apiVersion: in a comment only\nseed: 3\n";
 
 // Given a scenario before, after and between classes, and in a file of its own; expects the scenario on its own lines, and the
 // classes.
-TEST(ScenarioFiles, DocumentsAreToldApart) {
+TEST(ScenarioFiles, DocumentsAreSeparated) {
   const TempFolder folder;
   const std::string both = std::string(kClass) + "---\n" + kScenario;
   const std::string between = "---\n" + both + "--- # the last\n" + replaced(kClass, "my-gpu", "thy-gpu");
