@@ -217,8 +217,8 @@ void check_service(YamlReader& parent, Reading& reading) {
         fmt::format("must be vllm, vllm-v1, mixed or sarathi with prefill and decode pools (got '{}')", to_string(batching)));
   }
   const char* workers_field = reading.for_plan() ? reading.plan().accelerators_field.c_str() : "cluster.pools";
-  check_files(parent, service, workers_field);
   check_names(parent, service, reading);
+  check_files(parent, service, workers_field);
 }
 
 }  // namespace windlass::sim

@@ -127,9 +127,9 @@ TEST(CommandLine, PlanFollowsTheRate) {
 TEST(CommandLine, PlanShowsWhatWouldChange) {
   const TempFolder folder;
   const std::string file = folder.file("tiny.yaml", kTinyYaml);
-  const Outcome table = run({"plan", "-f", file, "--what-if", "rate=20x,price.cpu=0.5"});
+  const Outcome table = run({"plan", "-f", file, "--what-if", "rate=2x,price.cpu=0.5"});
   ASSERT_EQ(table.code, kDone) << table.err;
-  for (const char* text : {"default/tiny rate: 1 -> 20", "local-cpu price: 0.25 -> 0.5", "NOW", "WHAT IF", "cost per hour",
+  for (const char* text : {"default/tiny rate: 1 -> 2", "local-cpu price: 0.25 -> 0.5", "NOW", "WHAT IF", "cost per hour",
                            "- AssumedWorkload: ", "+ AssumedWorkload: "}) {
     EXPECT_THAT(table.out, HasSubstr(text));
   }

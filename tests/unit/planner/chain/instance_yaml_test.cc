@@ -319,7 +319,7 @@ TEST(InstanceYaml, TakesModelsAndAcceleratorsByName) {
   EXPECT_NEAR(instance->cache_gb * 32, 2100.0 * 131072 / 1e9, 1e-9);
   const Server& l40s = instance->servers[0];
   const Server& mine = instance->servers[1];
-  EXPECT_NEAR(l40s.memory_gb, 2 * 46068 * 1048576 * 0.9 / 1e9, 0.01);
+  EXPECT_NEAR(l40s.memory_gb, 2.0 * 46068 * 1048576 * 0.9 / 1e9, 0.01);
   EXPECT_EQ(mine.memory_gb, 20);
   EXPECT_GT(l40s.block_s, mine.block_s);
   ASSERT_TRUE(l40s.token_times.has_value());

@@ -26,7 +26,8 @@ planner::AcceleratorSpec own_class() {
 
 // The small scenario on a GPU that the catalog does not know, with a profile of it.
 std::string measured(const std::string& fields) {
-  return with(with(kSmall, "a100-80gb", "my-gpu" + fields), "source: linear", "source: linear, file: p.yaml");
+  const std::string quiet = with(kSmall, "requestsPerSecond: 4", "requestsPerSecond: 0.2");
+  return with(with(quiet, "a100-80gb", "my-gpu" + fields), "source: linear", "source: linear, file: p.yaml");
 }
 
 std::string refusal(const std::string& yaml, const std::string& profile) {
@@ -54,7 +55,7 @@ TEST(OwnAccelerator, AProfileAloneIsEnough) {
     const auto made = prepared(memory ? yaml : with(yaml, "p.yaml", "p.yaml, kvCapacityTokens: 90000"), {{"p.yaml", profile}});
     ASSERT_TRUE(made.ok()) << made.error().message;
     // 500 tokens at 0.1 ms, and 10 ms.
-    EXPECT_NEAR(run(*made, 1).ttft.mean_s, 0.08, 0.02);
+    EXPECT_NEAR(run(*made, 1).ttft.mean_s, 0.07, 0.03);
   }
 }
 

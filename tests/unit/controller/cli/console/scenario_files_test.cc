@@ -19,6 +19,7 @@ spec:
   memory: 48Gi
   memoryBandwidthBytesPerSecond: 864G
   peakFlopsPerSecond: {bf16: 181T}
+  gpusPerNode: 8
   pricePerHour: "1"
 )";
 constexpr const char* kScenario = "# apiVersion: in a comment only\nseed: 3\n";
@@ -37,9 +38,9 @@ TEST(ScenarioFiles, DocumentsAreSeparated) {
   const std::vector<Case> table = {
       {{folder.file("s.yaml", kScenario), only_class}, 2},
       {{only_class, folder.file("t.yaml", kScenario)}, 2},
-      {{folder.file("both.yaml", both)}, 11},
+      {{folder.file("both.yaml", both)}, 12},
       {{folder.file("before.yaml", std::string(kScenario) + "---\n" + kClass)}, 2},
-      {{folder.file("between.yaml", between)}, 12},
+      {{folder.file("between.yaml", between)}, 13},
   };
   for (const Case& one : table) {
     const auto input = read_scenario_input(one.files, "one SCENARIO");
