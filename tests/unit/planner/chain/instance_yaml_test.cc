@@ -104,7 +104,8 @@ TEST(InstanceYaml, MistakesAreNamed) {
       {"memoryGB: 40, ", "", "f:6: servers[0].memoryGB: missing, " + number},
       {"memoryGB: 40", "memoryGB: 40, memoryGB: 40", "f:6: keys must be unique (got memoryGB again, after line 6)"},
       {"memoryGB: 40", "memroyGB: 40, memoryGB: 40",
-       "f:6: servers[0].memroyGB: unknown field, must be one of name, memoryGB, communicationSeconds, blockSeconds, "
+       "f:6: servers[0].memroyGB: unknown field, must be one of name, communicationSeconds, accelerator, gpus, memoryGB, "
+       "blockSeconds, "
        "loadGBPerSecond, "
        "tokenTimes"},
       {"memoryGB: 40", "memoryGB: 2e7",
