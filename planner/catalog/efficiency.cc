@@ -73,6 +73,10 @@ constexpr std::array<Nearest, 10> kNearest = {{{"a100-40gb", "a100-80gb"},
 }  // namespace
 
 EfficiencyEntry efficiency_of(std::string_view accelerator, bool has_float8) {
+  // The chart puts the vendor before the catalog's name.
+  for (const std::string_view vendor : {"nvidia-", "amd-"}) {
+    if (accelerator.starts_with(vendor)) accelerator.remove_prefix(vendor.size());
+  }
   std::string_view measured_on = has_float8 ? "h100-80gb" : "a100-80gb";
   for (const Nearest& near : kNearest) {
     if (near.name == accelerator) measured_on = near.measured_on;

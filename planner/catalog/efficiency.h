@@ -45,7 +45,8 @@ struct EfficiencyEntry {
   AcceleratorEfficiency efficiency;
 };
 
-// Looks up a catalog name ("h100-80gb"). An unknown name gets Hopper's coefficients if `has_float8`, otherwise Ampere's.
+// Looks up a catalog name ("h100-80gb"), or the chart's ("nvidia-h100-80gb"). An unknown name gets Hopper's coefficients if
+// `has_float8`, otherwise Ampere's.
 [[nodiscard]] EfficiencyEntry efficiency_of(std::string_view accelerator, bool has_float8);
 
 }  // namespace windlass::planner

@@ -24,8 +24,7 @@ std::string room_text(const GpuCluster& cluster, const std::vector<int>& part, d
 Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts) {
   const std::string source = scenario.plan.scenario.source;
   const int line = scenario.line;
-  const sim::ScenarioModel& asked = scenario.plan.scenario.services.front().model;
-  const std::string model = asked.name.empty() ? asked.config_file : asked.name;
+  const std::string model = scenario.plan.scenario.services.front().model.title();
   WINDLASS_RETURN_IF_ERROR(validate(scenario.cluster));
   WINDLASS_ASSIGN_OR_RETURN(auto made, search::question_without_kinds(std::move(scenario.plan), texts));
   made.keep_notes([](const std::string& note) { return note.starts_with("cluster.") || note.starts_with("latency:"); });

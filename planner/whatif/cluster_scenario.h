@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/catalog/known_accelerators.h"
 #include "planner/deployment/gpu_cluster.h"
 #include "planner/strategies/core/problem.h"
 #include "planner/whatif/plan_scenario.h"
@@ -34,7 +35,8 @@ struct ClusterScenario {
 [[nodiscard]] bool holds_cluster(std::string_view yaml);
 
 // Errors are "SOURCE:LINE: FIELD: RULE".
-[[nodiscard]] Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source);
+[[nodiscard]] Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source,
+                                                             const planner::KnownAccelerators& known = {});
 
 // `texts`: the content of each of sim::files_of(scenario.plan.scenario), by path. The problem has the file's shape, requests
 // and objectives, the cluster, and the nodes' accelerators with their GPUs; its worker kinds ignore the network. Errors name

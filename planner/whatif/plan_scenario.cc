@@ -80,17 +80,21 @@ Result<void> set_network(Problem& problem, const PlanScenario& plan, const Measu
   using Spec = planner::AcceleratorSpec;
   const double within = slowest(problem, &Spec::intra_link_bandwidth_bytes_per_s);
   const double between = slowest(problem, &Spec::inter_link_bandwidth_bytes_per_s);
+  // A bandwidth of 0 would count as unlimited.
+  const bool no_within = !network.within_node_bytes_per_s && !(within > 0);
+  const bool no_between = !network.between_nodes_bytes_per_s && !(between > 0);
+  if ((no_within || no_between) && !all_measured) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: network: must have {}{}{}, because an accelerator has no such link in a data sheet; an "
+                             "AcceleratorClass states them as intraNodeLink and interNodeLink",
+                             plan.scenario.source, no_within ? "withinNodeGBps" : "", no_within && no_between ? " and " : "",
+                             no_between ? "betweenNodesGBps" : "")};
+  }
   const int layers = network.layer_wise ? problem.shape.layers : 0;
   problem.within_node.bandwidth_bytes_per_s =
       network.within_node_bytes_per_s ? *network.within_node_bytes_per_s : told("withinNodeGBps", within);
   problem.within_node.latency_s = network.within_node_latency_s.value_or(highest_latency(&Spec::intra_link_latency_s));
   problem.within_node.layers = layers;
-  if (!network.between_nodes_bytes_per_s && !(between > 0) && !all_measured) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: network.betweenNodesGBps: must be set, because the catalog has no network for one of the accelerators",
-                    plan.scenario.source)};
-  }
   problem.between_nodes.bandwidth_bytes_per_s =
       network.between_nodes_bytes_per_s ? *network.between_nodes_bytes_per_s : told("betweenNodesGBps", between);
   problem.between_nodes.latency_s = network.between_nodes_latency_s.value_or(highest_latency(&Spec::inter_link_latency_s));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/catalog/known_accelerators.h"
 #include "planner/strategies/core/problem.h"
 #include "planner/strategies/core/worker_kinds.h"
 #include "planner/whatif/question.h"
@@ -39,7 +40,8 @@ struct PlanScenario {
 };
 
 // Errors are "SOURCE:LINE: FIELD: RULE".
-[[nodiscard]] Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source);
+[[nodiscard]] Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source,
+                                                       const planner::KnownAccelerators& known = {});
 
 // `texts`: the content of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line
 // and field.

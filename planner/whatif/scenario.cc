@@ -112,9 +112,8 @@ Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const plann
   if (!service.link.bandwidth_bytes_per_s && !all_measured && !(network.bandwidth_bytes_per_s > 0)) {
     return Error{
         ErrorCode::kInvalidArgument,
-        fmt::format(
-            "{}:{}: {}cluster.link.bandwidthGBps: must be set, because the catalog has no network for these accelerators",
-            scenario.source, service.pools.front().line, service.prefix)};
+        fmt::format("{}:{}: {}cluster.link.bandwidthGBps: must be set, because no network is known for these accelerators",
+                    scenario.source, service.pools.front().line, service.prefix)};
   }
   planner::KvTransferPath path = measured.value_or(network);
   if (measured && !all_measured) path = planner::slower_of(*measured, network);

@@ -35,10 +35,15 @@ const char* to_string(LatencySource source);  // "profile", "linear", "distserve
 
 struct ScenarioModel {
   std::string name;                          // in the catalog; or:
-  std::string config_file;                   // a Hugging Face config.json
-  std::optional<planner::ModelShape> shape;  // from the name; make() reads the one from the file
+  std::string config_file;                   // a Hugging Face config.json; or neither: its fields were in the scenario
+  std::optional<planner::ModelShape> shape;  // not from a file, which make() reads
   std::optional<int> max_context_tokens;     // replaces the model's own
   int line = 0;
+
+  [[nodiscard]] std::string title() const {
+    if (!name.empty()) return name;
+    return config_file.empty() ? "model.config" : config_file;
+  }
 };
 
 // In a folder of operator tables, as published by ai-dynamo/aiconfigurator.

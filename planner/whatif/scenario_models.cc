@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/catalog/catalog_yaml.h"
 #include "planner/perf/data_sheet_model.h"
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
@@ -168,10 +169,6 @@ Result<void> check_agrees(const std::string& source_file, const ScenarioService&
   return {};
 }
 
-std::string model_name(const ScenarioService& service) {
-  return service.model.name.empty() ? service.model.config_file : service.model.name;
-}
-
 // How its points are read; the profile decides this, not the scenario.
 std::string reading_of(const std::optional<planner::PerformanceProfile>& profile) {
   const auto* cells = profile ? std::get_if<planner::MeasuredCells>(&profile->fit) : nullptr;
@@ -213,12 +210,18 @@ Result<std::optional<planner::PerformanceProfile>> profile_of(const Place& at, c
 // KV cache tokens that the data sheet's memory leaves.
 Result<double> sheet_kv_tokens(const Place& at, const planner::ModelShape& shape, const planner::AcceleratorSpec& accelerator,
                                int gpus) {
+  if (!(accelerator.memory_bytes > 0)) {
+    return at.error(
+        fmt::format("must have memoryGB, because {} is neither an AcceleratorClass of the files nor in the catalog; or state "
+                    "latency.kvCapacityTokens",
+                    accelerator.name));
+  }
   const double tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
   if (tokens >= at.service.engine.block_tokens) return tokens;
   return at.error(
       fmt::format("must have memory for {}, whose weights take {:.0f} GB besides activations and KV cache (got {} x {} "
                   "with {:.0f} GB); use more GPUs per worker, or larger ones",
-                  model_name(at.service), planner::weight_bytes(shape) / 1e9, gpus, accelerator.name,
+                  at.service.model.title(), planner::weight_bytes(shape) / 1e9, gpus, accelerator.name,
                   gpus * accelerator.memory_bytes / 1e9));
 }
 
@@ -228,7 +231,7 @@ std::string basis_of(const Asked& asked, const std::optional<planner::Performanc
   const std::string origin = asked.file.empty()
                                  ? fmt::format("{} model from data sheets, without measurements", to_string(latency.source))
                                  : fmt::format("{} {}: {}", to_string(latency.source), asked.file,
-                                               latency.model.empty() ? model_name(asked.service) : latency.model) +
+                                               latency.model.empty() ? asked.service.model.title() : latency.model) +
                                        reading_of(profile);
   return fmt::format("{}, {}, TP {}{}; KV cache of {:.0f} tokens", origin, asked.accelerator.name, asked.tensor_parallel(),
                      latency.pipeline_parallel > 1 ? fmt::format(" x PP {}", latency.pipeline_parallel) : "",
@@ -254,6 +257,12 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
   }
   if (latency.source == LatencySource::kLinear && file.empty() && !(planner::peak_flops_for(accelerator, shape.dtype) > 0)) {
     return here.error(fmt::format("must be able to compute in {} (got {})", planner::to_string(shape.dtype), accelerator.name));
+  }
+  if (latency.source == LatencySource::kOperators && !planner::has_data_sheet(accelerator)) {
+    return here.error(
+        fmt::format("must have a data sheet for latency.source operators: an AcceleratorClass {} with memory, "
+                    "memoryBandwidthBytesPerSecond and peakFlopsPerSecond (got none)",
+                    accelerator.name));
   }
   const Asked asked{service, shape, file, text == nullptr ? kNone : *text, accelerator, gpus, kv_capacity_tokens};
   auto built = profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts);

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "planner/base/yaml_table.h"
+#include "planner/catalog/catalog_yaml.h"
 #include "planner/whatif/cluster_scenario.h"
 #include "planner/whatif/scenario.h"
 #include "planner/whatif/scenario_yaml.h"
 
 namespace windlass::sim {
 
+using planner::has_data_sheet, planner::read_accelerator, planner::refuse_name;
 using yaml::choice, yaml::duration, yaml::flag, yaml::hook, yaml::list, yaml::map, yaml::number, yaml::only, yaml::part,
     yaml::preset, yaml::section, yaml::text, yaml::when, yaml::whole;
 
@@ -30,6 +32,7 @@ inline constexpr std::array kTransfers = {"serialised", "layerwise"};
 struct Reading {
   ScenarioForm form;
   hetero::ClusterScenario& file;
+  const planner::KnownAccelerators& known;
   ScenarioService* service = nullptr;  // the service being read
   bool one_service = true;             // at the top of the file, not in a list
   bool workers_start = false;          // workers start during the run
@@ -67,21 +70,7 @@ void read_limits(YamlReader& parent, Reading& reading);
 // The keys of `cluster` that apply to the whole run: failures and autoscaling.
 void read_run(YamlReader& cluster, Reading& reading);
 
-// Rejects a name that is not in the catalog.
-void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name,
-                 const std::vector<std::string>& allowed);
-void check_accelerator(YamlReader& reader, const char* key, int line, const std::string& name);
-
-// A name in the catalog, replaced by its data sheet.
-struct AcceleratorName {
-  [[nodiscard]] planner::AcceleratorSpec read(YamlReader& reader, const char* key) const;
-};
-template <class Owner>
-[[nodiscard]] auto accelerator(planner::AcceleratorSpec Owner::*member) {
-  return yaml::Field<Owner, planner::AcceleratorSpec, AcceleratorName>{"accelerator", member, {}, true};
-}
-
-// A map from catalog names to values.
+// A map from names of accelerators to values. check_service() checks the names, which may be those of pools.
 template <class Value, class Rule>
 struct ByAccelerator {
   Rule rule;
@@ -90,7 +79,6 @@ struct ByAccelerator {
     std::map<std::string, Value> values;
     YamlReader fields = reader.inside(key, *reader.find(key));
     for (const YamlMember& member : fields.members()) {
-      check_accelerator(reader, key, member.line, member.key);
       values[member.key] = static_cast<Value>(rule.read(fields, member.key.c_str()));
     }
     return values;

@@ -102,7 +102,7 @@ auto autoscaling_fields() {
 }
 
 // Checks the run's own fields against all services' workers.
-void check_workers(YamlReader& file, const Scenario& scenario) {
+void check_workers(YamlReader& file, const Scenario& scenario, const planner::KnownAccelerators& known) {
   std::map<std::string, int> gpus;  // at the start of the run, by accelerator
   int workers = 0;
   for (const ScenarioService& service : scenario.services) {
@@ -113,6 +113,9 @@ void check_workers(YamlReader& file, const Scenario& scenario) {
   }
   if (const auto& autoscaling = scenario.autoscaling) {
     for (const auto& [accelerator, there_are] : autoscaling->gpus) {
+      if (!gpus.contains(accelerator) && !known.find(accelerator)) {
+        refuse_name(file, "cluster.autoscaling.gpus", autoscaling->line, accelerator, known.allowed());
+      }
       if (gpus[accelerator] <= there_are) continue;
       file.wrong_at(
           autoscaling->line, "cluster.autoscaling.gpus." + accelerator,
@@ -131,7 +134,7 @@ void check_workers(YamlReader& file, const Scenario& scenario) {
 
 void check_file(YamlReader& file, const Reading& reading) {
   if (!reading.for_plan()) {
-    check_workers(file, reading.scenario());
+    check_workers(file, reading.scenario(), reading.known);
   } else if (!reading.service->slo && reading.plan().limits.empty()) {
     file.wrong("slo",
                "must be a map with timeToFirstToken, timePerOutputToken or both, unless there are `limits` (got nothing)");
@@ -139,12 +142,13 @@ void check_file(YamlReader& file, const Reading& reading) {
 }
 
 // A simulation fills only the plan's scenario; a plan fills everything but the cluster.
-Result<hetero::ClusterScenario> read_scenario(std::string_view yaml, const std::string& source, ScenarioForm form) {
+Result<hetero::ClusterScenario> read_scenario(std::string_view yaml, const std::string& source, ScenarioForm form,
+                                              const planner::KnownAccelerators& known) {
   static const auto kServices = services_fields();
   static const auto kSeed = whole("seed", &Scenario::seed, 0, std::int64_t{1} << 53).noted();
   WINDLASS_ASSIGN_OR_RETURN(const YamlValue root, parse_yaml_tree(yaml, source));
   hetero::ClusterScenario made;
-  Reading reading{form, made};
+  Reading reading{form, made, known};
   Scenario& scenario = reading.scenario();
   scenario.source = source;
   YamlMistake mistake;
@@ -184,8 +188,8 @@ ScenarioForm form_of(const YamlValue& file) {
   return is_map ? ScenarioForm::kCluster : ScenarioForm::kPlan;
 }
 
-Result<Scenario> parse_scenario(std::string_view yaml, const std::string& source) {
-  WINDLASS_ASSIGN_OR_RETURN(auto made, read_scenario(yaml, source, ScenarioForm::kSimulation));
+Result<Scenario> parse_scenario(std::string_view yaml, const std::string& source, const planner::KnownAccelerators& known) {
+  WINDLASS_ASSIGN_OR_RETURN(auto made, read_scenario(yaml, source, ScenarioForm::kSimulation, known));
   return std::move(made.plan.scenario);
 }
 
@@ -193,8 +197,9 @@ Result<Scenario> parse_scenario(std::string_view yaml, const std::string& source
 
 namespace windlass::search {
 
-Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source) {
-  WINDLASS_ASSIGN_OR_RETURN(auto made, sim::read_scenario(yaml, source, sim::ScenarioForm::kPlan));
+Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::string& source,
+                                         const planner::KnownAccelerators& known) {
+  WINDLASS_ASSIGN_OR_RETURN(auto made, sim::read_scenario(yaml, source, sim::ScenarioForm::kPlan, known));
   return std::move(made.plan);
 }
 
@@ -202,8 +207,9 @@ Result<PlanScenario> parse_plan_scenario(std::string_view yaml, const std::strin
 
 namespace windlass::hetero {
 
-Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source) {
-  return sim::read_scenario(yaml, source, sim::ScenarioForm::kCluster);
+Result<ClusterScenario> parse_cluster_scenario(std::string_view yaml, const std::string& source,
+                                               const planner::KnownAccelerators& known) {
+  return sim::read_scenario(yaml, source, sim::ScenarioForm::kCluster, known);
 }
 
 bool holds_cluster(std::string_view yaml) {

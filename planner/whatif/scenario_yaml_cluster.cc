@@ -5,10 +5,8 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "planner/base/foreign_text.h"
-#include "planner/catalog/accelerators_by_name.h"
 #include "planner/whatif/scenario_sections.h"
 
 namespace windlass::sim {
@@ -38,10 +36,30 @@ void read_gpus(YamlReader& reader, Worker& worker, Reading& reading) {
   }
 }
 
-// An accelerator and its price, by default the data sheet's.
+// Whether the service has a file of measurements for the accelerator.
+bool is_measured(const std::string& accelerator, const Reading& reading) {
+  return !reading.service->latency.file_for(accelerator).empty();
+}
+
+template <class Worker>
+auto accelerator() {
+  return hook([](YamlReader& reader, Worker& worker, Reading& reading) {
+    const YamlValue* name = reader.find("accelerator");
+    worker.accelerator = read_accelerator(reader, reading.known, name != nullptr && is_measured(name->text, reading));
+  });
+}
+
+// An accelerator, its memory and its price, by default the data sheet's.
 auto accelerator_fields() {
-  return map(accelerator(&Pool::accelerator),
-             hook([](YamlReader&, Pool& pool) { pool.price_per_gpu_hour = pool.accelerator.price_per_hour; }));
+  constexpr NumberRange kMemoryGB{0.1, 1e5};
+  return map(accelerator<Pool>(), hook([](YamlReader& reader, Pool& pool, Reading& reading) {
+               pool.price_per_gpu_hour = pool.accelerator.price_per_hour;
+               if (reader.find("memoryGB") != nullptr)
+                 pool.accelerator.memory_bytes = kGiga * reader.number("memoryGB", kMemoryGB);
+               if (has_data_sheet(pool.accelerator) || reader.find("pricePerGpuHour") != nullptr) return;
+               reader.wrong("pricePerGpuHour", fmt::format("must be set, because the accelerator is not {} (got '{}')",
+                                                           reading.known.allowed(), shown_text(pool.accelerator.name)));
+             }));
 }
 auto price() { return number("pricePerGpuHour", &Pool::price_per_gpu_hour, kPrice); }
 
@@ -111,6 +129,13 @@ void check_autoscaling(YamlReader& parent, const ScenarioService& service, const
                     fmt::format("must be 1 with autoscaling, because the policy plans no pipeline stages (got {})",
                                 service.latency.pipeline_parallel));
   }
+  for (std::size_t i = 0; i < service.pools.size(); ++i) {
+    const Pool& pool = service.pools[i];
+    if (has_data_sheet(pool.accelerator)) continue;
+    parent.wrong_at(pool.line, fmt::format("cluster.pools[{}].accelerator", i),
+                    fmt::format("must be {} with autoscaling, because the policy plans with data sheets (got '{}')",
+                                reading.known.allowed(), shown_text(pool.accelerator.name)));
+  }
 }
 
 // Checks that the latency files match the workers' accelerators.
@@ -137,23 +162,20 @@ void check_files(YamlReader& parent, const ScenarioService& service, const char*
   if (const auto& reference = service.slowdown_reference) check(reference->accelerator, reference->line, "slowdownReference");
 }
 
+// Checks the names in latency.files: each is known, or an accelerator of the workers.
+void check_names(YamlReader& parent, const ScenarioService& service, const Reading& reading) {
+  for (const auto& [name, path] : service.latency.files) {
+    const auto is_it = [&, &wanted = name](const planner::AcceleratorSpec& spec) { return spec.name == wanted; };
+    const auto& reference = service.slowdown_reference;
+    if (reading.known.find(name) || (reference && is_it(reference->accelerator)) ||
+        std::any_of(service.pools.begin(), service.pools.end(), [&](const Pool& pool) { return is_it(pool.accelerator); })) {
+      continue;
+    }
+    refuse_name(parent, "latency.files", service.latency.line, name, reading.known.allowed());
+  }
+}
+
 }  // namespace
-
-void refuse_name(YamlReader& reader, const char* key, int line, const std::string& name,
-                 const std::vector<std::string>& allowed) {
-  reader.wrong_at(line, key, fmt::format("must be one of {} (got '{}')", fmt::join(allowed, ", "), shown_text(name)));
-}
-
-void check_accelerator(YamlReader& reader, const char* key, int line, const std::string& name) {
-  if (!planner::accelerator_by_name(name).ok()) refuse_name(reader, key, line, name, planner::accelerator_names());
-}
-
-planner::AcceleratorSpec AcceleratorName::read(YamlReader& reader, const char* key) const {
-  const std::string name = reader.text(key, "a name of the catalog");
-  if (const auto* found = reader.find(key)) check_accelerator(reader, key, found->line, name);
-  auto spec = planner::accelerator_by_name(name);
-  return spec.ok() ? std::move(spec).value() : planner::AcceleratorSpec();
-}
 
 void read_pools(YamlReader& parent, Reading& reading) {
   static const auto kCluster = section("cluster", cluster_fields()).required("a map with pools");
@@ -171,8 +193,16 @@ void read_accelerators(YamlReader& parent, Reading& reading) {
 
 void read_reference(YamlReader& parent, Reading& reading) {
   using Reference = ScenarioReference;
-  static const auto kReference = section("slowdownReference", &ScenarioService::slowdown_reference,
-                                         map(accelerator(&Reference::accelerator), hook(read_gpus<Reference>)));
+  static const auto kReference =
+      section("slowdownReference", &ScenarioService::slowdown_reference,
+              map(accelerator<Reference>(), hook([](YamlReader&, Reference& reference, Reading& reading) {
+                    // What a pool says of an accelerator without a data sheet.
+                    if (has_data_sheet(reference.accelerator)) return;
+                    for (const Pool& pool : reading.service->pools) {
+                      if (pool.accelerator.name == reference.accelerator.name) reference.accelerator = pool.accelerator;
+                    }
+                  }),
+                  hook(read_gpus<Reference>)));
   kReference.read(parent, *reading.service, reading);
 }
 
@@ -187,6 +217,7 @@ void check_service(YamlReader& parent, Reading& reading) {
         fmt::format("must be vllm, vllm-v1, mixed or sarathi with prefill and decode pools (got '{}')", to_string(batching)));
   }
   const char* workers_field = reading.for_plan() ? reading.plan().accelerators_field.c_str() : "cluster.pools";
+  check_names(parent, service, reading);
   check_files(parent, service, workers_field);
 }
 

@@ -27,6 +27,7 @@ constexpr double kNoNetwork_bytes_per_s = 1;  // for strategies that know a sing
 // State while nodes and links are read.
 struct NodesReading {
   GpuCluster& cluster;
+  const planner::KnownAccelerators& known;
   std::map<std::string, int> index = {};      // index of a node by name
   std::map<std::string, double> prices = {};  // prices in the file, by accelerator
   std::set<std::string> told = {};            // accelerators whose data sheet supplied intraGBps
@@ -69,7 +70,10 @@ void check_nodes(YamlReader& reader, GpuCluster& cluster) {
 }
 
 auto node_fields() {
-  return map(text("name", &ClusterNode::name, "a unique name").required(), accelerator(&ClusterNode::accelerator),
+  return map(text("name", &ClusterNode::name, "a unique name").required(),
+             hook([](YamlReader& reader, ClusterNode& node, NodesReading& reading) {
+               node.accelerator = read_accelerator(reader, reading.known, false);
+             }),
              whole("gpus", &ClusterNode::gpus, 1, 1024).required(), hook(set_within),
              part(&ClusterNode::within, number("intraGBps", &Link::bytes_per_s, kGBps, kGiga),
                   duration("intraLatency", &Link::latency_s, kLatency_s)),
@@ -204,7 +208,7 @@ search::PlanNetwork slowest_network(const GpuCluster& cluster) {
 
 void read_nodes(YamlReader& parent, Reading& reading) {
   static const auto kCluster = section("cluster", cluster_of_nodes()).required("a map with nodes and links");
-  NodesReading nodes{reading.file.cluster};
+  NodesReading nodes{reading.file.cluster, reading.known};
   reading.plan().accelerators_field = "cluster.nodes";
   kCluster.read(parent, nodes.cluster, nodes);
   if (!parent.ok()) return;

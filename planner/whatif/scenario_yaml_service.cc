@@ -21,13 +21,19 @@ void check_one_name(YamlReader& reader, ScenarioModel&) {
   reader.wrong(fmt::format("must have either name or config (got {})", name ? "name and config" : "neither name nor config"));
 }
 
-void find_shape(YamlReader& reader, ScenarioModel& model) {
-  const auto* name = reader.find("name");
-  if (name == nullptr) return;
-  if (auto shape = planner::model_shape_by_name(model.name); shape.ok()) {
-    model.shape = std::move(shape).value();
+void read_name(YamlReader& reader, ScenarioModel& model) {
+  const YamlValue* name = reader.find("name");
+  model.shape = planner::read_model_name(reader);
+  if (model.shape) model.name = name->text;
+}
+
+// The path of a config.json, or its fields.
+void read_config(YamlReader& reader, ScenarioModel& model, Reading& reading) {
+  const YamlValue* config = reader.find("config");
+  if (config != nullptr && config->kind == YamlValue::Kind::kMap) {
+    model.shape = planner::read_inline_config(reader);
   } else {
-    refuse_name(reader, "name", name->line, model.name, planner::model_shape_names());
+    text("config", &ScenarioModel::config_file, "the path of a config.json, or a map with inline").read(reader, model, reading);
   }
 }
 
@@ -67,7 +73,7 @@ void read_files(YamlReader& reader, Latency& latency, Reading& reading) {
 void read_name_in_file(YamlReader& reader, Latency& latency, Reading& reading) {
   latency.model = reading.service->model.name;
   text("model", &Latency::model, "the model's name in latency.file").read(reader, latency, reading);
-  if (!latency.model.empty() || reading.service->model.shape) return;
+  if (!latency.model.empty() || !reading.service->model.name.empty()) return;
   reader.wrong("model", "must be the model's name in latency.file, because model.config has none (got nothing)");
 }
 
@@ -122,8 +128,7 @@ auto latency_fields() {
 void read_model(YamlReader& parent, Reading& reading) {
   static const auto kModel =
       section("model", &ScenarioService::model,
-              map(hook(check_one_name), text("name", &ScenarioModel::name, "a name of the catalog"), hook(find_shape),
-                  text("config", &ScenarioModel::config_file, "the path of a config.json"),
+              map(hook(check_one_name), hook(read_name), hook(read_config),
                   whole("maxContextTokens", &ScenarioModel::max_context_tokens, 2, workload::kMaxTokens)))
           .required("a map with name or config");
   kModel.read(parent, *reading.service, reading);

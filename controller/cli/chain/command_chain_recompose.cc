@@ -80,8 +80,10 @@ Json to_json(const Recomposed& recomposed) {
 }
 
 Result<Recomposed> run(const RecomposeFlags& flags) {
-  WINDLASS_ASSIGN_OR_RETURN(const chain::Instance before, read_instance_file(flags.files[0]));
-  WINDLASS_ASSIGN_OR_RETURN(chain::Instance after, read_instance_file(flags.files[1]));
+  WINDLASS_ASSIGN_OR_RETURN(const ReadInstance old_file, read_instance_files({flags.files[0]}));
+  WINDLASS_ASSIGN_OR_RETURN(ReadInstance new_file, read_instance_files({flags.files[1]}));
+  const chain::Instance& before = old_file.instance;
+  chain::Instance& after = new_file.instance;
   chain::RecomposeOptions options;
   WINDLASS_ASSIGN_OR_RETURN(options.tuning, tuning_from_string(flags.tuning));
   options.horizon_s = parse_duration_s(flags.horizon).value_or(options.horizon_s);

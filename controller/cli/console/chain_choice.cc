@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "controller/cli/console/console.h"
-#include "controller/cli/console/text_file.h"
+#include "controller/cli/console/scenario_files.h"
 #include "planner/chain/cache_ilp.h"
 #include "planner/chain/cg_bp.h"
 #include "planner/chain/design_load.h"
@@ -119,7 +119,9 @@ Result<chain::Tuning> tuning_from_string(std::string_view name) {
 }
 
 void add_choice_options(CLI::App& command, ChainChoice& choice) {
-  command.add_option("-f,--file", choice.file, "YAML file with the model, the demand and the servers")
+  command
+      .add_option("-f,--file", choice.files,
+                  "YAML file with the model, the demand and the servers; AcceleratorClasses in it or in another -f")
       ->required()
       ->option_text("INSTANCE REQUIRED");
   command.add_option("--arrival-rate", choice.arrival_rate, "Requests per second; overrides the file")
@@ -160,14 +162,17 @@ void check_choice(const ChainChoice& choice) {
   }
 }
 
-Result<chain::Instance> read_instance_file(const std::string& path) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "a YAML file with model, arrivalRate and servers"));
-  return chain::instance_from_yaml(text, path);
+Result<ReadInstance> read_instance_files(const std::vector<std::string>& paths) {
+  WINDLASS_ASSIGN_OR_RETURN(const ScenarioInput input,
+                            read_scenario_input(paths, "one INSTANCE with model, arrivalRate and servers"));
+  WINDLASS_ASSIGN_OR_RETURN(auto instance, chain::instance_from_yaml(input.yaml, input.path, input.accelerators));
+  return ReadInstance{input.path, std::move(instance)};
 }
 
 Result<ChosenChains> choose_chains(const ChainChoice& choice) {
   ChosenChains chosen;
-  WINDLASS_ASSIGN_OR_RETURN(chosen.instance, read_instance_file(choice.file));
+  WINDLASS_ASSIGN_OR_RETURN(auto read, read_instance_files(choice.files));
+  chosen.instance = std::move(read.instance);
   if (!choice.arrival_rate.empty()) chosen.instance.arrival_rate_per_s = number_of(choice.arrival_rate);
   if (!choice.max_load.empty()) chosen.instance.max_load = number_of(choice.max_load);
   chosen.placement = choice.placement;
@@ -175,7 +180,7 @@ Result<ChosenChains> choose_chains(const ChainChoice& choice) {
   auto composition = choice.placement == "gbp-cr"  ? compose_gbp_cr(choice, chosen)
                      : choice.placement == "cg-bp" ? compose_cg_bp(choice, chosen.instance)
                                                    : compose_petals(chosen.instance);
-  if (!composition.ok()) return composition.error().within(choice.file);
+  if (!composition.ok()) return composition.error().within(read.path);
   chosen.composition = std::move(composition).value();
   if (choice.optimal) {
     auto optimal = chain::with_optimal_caches(chosen.instance, chosen.composition);
@@ -193,7 +198,7 @@ Result<ChosenChains> choose_chains(const ChainChoice& choice) {
       // Too little capacity for the demand is an answer and not an error: every chain keeps all its capacity.
       chosen.note = "--optimal changes nothing: " + optimal.error().message;
     } else {
-      return optimal.error().within(choice.file);
+      return optimal.error().within(read.path);
     }
   }
   return chosen;

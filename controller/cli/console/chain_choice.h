@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planner/base/result.h"
 #include "planner/chain/compose.h"
@@ -21,7 +22,7 @@ class Validator;
 namespace windlass::cli {
 
 struct ChainChoice {
-  std::string file;
+  std::vector<std::string> files;
   std::string arrival_rate;  // empty: use the file's
   std::string max_load;      // empty: use the file's
   std::string capacity = "auto";
@@ -52,8 +53,12 @@ void check_choice(const ChainChoice& choice);
 // Errors: those of reading the file and of the composition.
 [[nodiscard]] Result<ChosenChains> choose_chains(const ChainChoice& choice);
 
-// Reads an instance from a file. Errors are "FILE:LINE: field: ...".
-[[nodiscard]] Result<chain::Instance> read_instance_file(const std::string& path);
+struct ReadInstance {
+  std::string path;  // of its file
+  chain::Instance instance;
+};
+// Reads an instance, and the AcceleratorClasses that it names, from files. Errors are "FILE:LINE: field: ...".
+[[nodiscard]] Result<ReadInstance> read_instance_files(const std::vector<std::string>& paths);
 
 [[nodiscard]] Result<chain::Tuning> tuning_from_string(std::string_view name);
 

@@ -3,21 +3,22 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "controller/cli/console/text_file.h"
 #include "controller/reconcile/live_calibration.h"
+#include "controller/reconcile/measured_profiles.h"
 #include "controller/reconcile/spec.h"
 #include "controller/runtime/local_model.h"
 #include "planner/catalog/accelerators_by_name.h"
+#include "planner/catalog/known_accelerators.h"
 
 namespace windlass::cli {
 namespace {
 
-constexpr int kManyGpus = 4096;  // if no file says how many there are
 
 void add_line(std::string& lines, const std::string& line) { lines += (lines.empty() ? "" : "\n") + line; }
 
@@ -28,14 +29,42 @@ Result<void> as_result(const std::string& mistakes) {
 
 std::string place(const api::Object& object) { return fmt::format("{}:{}: {}", object.source, object.line, object.title()); }
 
-// nullopt if the catalog does not know it.
-std::optional<planner::AcceleratorSpec> catalog_class(const std::string& name) {
-  const std::size_t vendor = name.find('-');
-  auto spec = planner::accelerator_by_name(name);
-  if (!spec.ok() && vendor != std::string::npos) spec = planner::accelerator_by_name(name.substr(vendor + 1));
-  if (!spec.ok()) return std::nullopt;
-  spec->name = name;
-  return *spec;
+std::vector<api::PerformanceProfile> profiles_of(const std::vector<api::Object>& objects) {
+  std::vector<api::PerformanceProfile> profiles;
+  for (const auto& object : objects) {
+    const auto* profile = std::get_if<api::PerformanceProfile>(&object.value);
+    if (profile == nullptr) continue;
+    profiles.push_back(*profile);
+    if (profiles.back().metadata.uid.empty()) profiles.back().metadata.uid = object.title();  // files have no uid
+  }
+  return profiles;
+}
+
+// What an unknown class lacks that a profile measured; empty if none did.
+std::string missing_text(const std::vector<api::Object>& objects, const std::string& name) {
+  for (const api::PerformanceProfile& profile : profiles_of(objects)) {
+    if (profile.spec.accelerator != name) continue;
+    return fmt::format(
+        "; {} measures its times, but a plan also needs an AcceleratorClass {} with memory, memoryBandwidthBytesPerSecond, "
+        "peakFlopsPerSecond and pricePerHour",
+        profile.metadata.uid, name);
+  }
+  return "";
+}
+
+planner::AcceleratorState elastic(planner::AcceleratorSpec spec, int most_gpus) {
+  planner::AcceleratorState state;
+  state.spec = std::move(spec);
+  state.mode = planner::CapacityMode::kElastic;
+  state.max_gpus = most_gpus;
+  return state;
+}
+
+// Whether a class is the catalog's, under its name or the chart's.
+bool is_listed(const planner::Snapshot& snapshot, const std::string& catalog_name) {
+  return std::any_of(snapshot.accelerators.begin(), snapshot.accelerators.end(), [&](const auto& state) {
+    return state.spec.name == catalog_name || state.spec.name.ends_with("-" + catalog_name);
+  });
 }
 
 }  // namespace
@@ -56,37 +85,32 @@ Result<std::vector<api::Object>> read_object_files(const std::vector<std::string
 }
 
 Result<void> check_references(const std::vector<api::Object>& objects, Classes allowed_classes) {
-  const auto in_catalog = [&](const std::string& name) {
-    return allowed_classes == Classes::kOfCatalogToo && catalog_class(name).has_value();
-  };
+  const bool catalog = allowed_classes == Classes::kOfCatalogToo;
   std::vector<std::string> classes;
-  bool named = false;
+  std::vector<planner::AcceleratorSpec> specs;
   bool services = false;
   for (const auto& object : objects) {
-    if (const auto* accelerator = std::get_if<api::AcceleratorClass>(&object.value))
+    if (const auto* accelerator = std::get_if<api::AcceleratorClass>(&object.value)) {
       classes.push_back(accelerator->metadata.name);
-    if (const auto* service = std::get_if<api::ModelService>(&object.value)) {
-      services = true;
-      named = named || !service->spec.accelerators.empty();
+      specs.push_back(controller::to_planner(*accelerator, {}).spec);
     }
+    services = services || std::holds_alternative<api::ModelService>(object.value);
   }
-  const bool may_lack = allowed_classes == Classes::kOfCatalogToo && named;
+  const planner::KnownAccelerators known(std::move(specs));
   std::string mistakes;
   if (!services) add_line(mistakes, "the files must define at least one ModelService (got none)");
-  if (classes.empty() && !may_lack)
+  if (classes.empty() && !catalog)
     add_line(mistakes, "the files must define at least one AcceleratorClass, the hardware that workers run on (got none)");
   for (const auto& object : objects) {
     const auto* service = std::get_if<api::ModelService>(&object.value);
-    if (!service || (classes.empty() && !may_lack)) continue;
+    if (!service || (classes.empty() && !catalog)) continue;
     for (std::size_t i = 0; i < service->spec.accelerators.size(); ++i) {
       const std::string& name = service->spec.accelerators[i].accelerator_class;
-      if (std::find(classes.begin(), classes.end(), name) != classes.end() || in_catalog(name)) continue;
-      std::string allowed;
-      for (const auto& known : classes) allowed += (allowed.empty() ? "" : ", ") + known;
-      add_line(mistakes,
-               fmt::format("{}: spec.accelerators[{}].class: must be an AcceleratorClass of the files{}{}{} (got '{}')",
-                           place(object), i, allowed.empty() ? "" : ": ", allowed, may_lack ? " or one of docs/catalog.md" : "",
-                           name));
+      if (std::find(classes.begin(), classes.end(), name) != classes.end() || (catalog && known.find(name))) continue;
+      const std::string allowed =
+          catalog ? known.allowed() : fmt::format("an AcceleratorClass of the files: {}", fmt::join(classes, ", "));
+      add_line(mistakes, fmt::format("{}: spec.accelerators[{}].class: must be {} (got '{}'){}", place(object), i, allowed,
+                                     name, catalog ? missing_text(objects, name) : ""));
     }
   }
   return as_result(mistakes);
@@ -116,26 +140,38 @@ planner::Snapshot quiet_snapshot(const std::vector<api::Object>& objects) {
   return snapshot;
 }
 
-void add_profiles(planner::Snapshot& snapshot, const std::vector<api::Object>& objects) {
+std::vector<std::string> add_profiles(planner::Snapshot& snapshot, const std::vector<api::Object>& objects) {
   std::vector<const api::ModelService*> services;  // in the snapshot's order
-  std::vector<api::PerformanceProfile> profiles;
   for (const auto& object : objects) {
     if (const auto* service = std::get_if<api::ModelService>(&object.value)) services.push_back(service);
-    if (const auto* profile = std::get_if<api::PerformanceProfile>(&object.value)) {
-      profiles.push_back(*profile);
-      if (profiles.back().metadata.uid.empty()) profiles.back().metadata.uid = object.title();  // files have no uid
-    }
   }
-  if (profiles.empty()) return;
+  const std::vector<api::PerformanceProfile> profiles = profiles_of(objects);
+  if (profiles.empty()) return {};
   const std::vector<controller::Worker> none;
   std::vector<controller::LiveCalibration::ServiceView> views;
   for (std::size_t i = 0; i < services.size(); ++i) views.push_back({services[i], &snapshot.services[i], &none});
   controller::LiveCalibration calibration;
   calibration.step(views, snapshot.accelerators, profiles, nullptr);
-  for (std::size_t i = 0; i < services.size(); ++i) snapshot.services[i].estimates = calibration.estimates(*services[i]);
+  const controller::MeasuredProfiles measured(profiles, snapshot.accelerators);
+  for (std::size_t i = 0; i < services.size(); ++i) {
+    snapshot.services[i].estimates = calibration.estimates(*services[i]);
+    snapshot.services[i].transfers = measured.transfers(*services[i]);
+  }
+  std::vector<std::string> unused;
+  for (const api::PerformanceProfile& profile : profiles) {
+    const auto status = calibration.status_to_write(profile, 0, "");
+    if (!status) continue;
+    for (const api::Condition& usable : status->conditions) {
+      if (usable.status != api::ConditionStatus::kTrue)
+        unused.push_back(fmt::format("{}: not used: {}", profile.metadata.uid, usable.message));
+    }
+  }
+  return unused;
 }
 
 std::vector<std::string> add_catalog_classes(planner::Snapshot& snapshot) {
+  const planner::KnownAccelerators catalog;
+  const bool no_classes = snapshot.accelerators.empty();
   std::map<std::string, int> gpus;
   for (const planner::Service& service : snapshot.services) {
     for (const planner::AllowedAccelerator& allowed : service.accelerators) {
@@ -146,13 +182,17 @@ std::vector<std::string> add_catalog_classes(planner::Snapshot& snapshot) {
   }
   std::vector<std::string> added;
   for (const auto& [name, most] : gpus) {
-    auto spec = catalog_class(name);
+    auto spec = catalog.find(name);
     if (!spec) continue;
-    planner::AcceleratorState state;
-    state.spec = std::move(*spec);
-    state.mode = planner::CapacityMode::kElastic;
-    state.max_gpus = most;
-    snapshot.accelerators.push_back(std::move(state));
+    snapshot.accelerators.push_back(elastic(*std::move(spec), most));
+    added.push_back(name);
+  }
+  const bool all = no_classes && std::any_of(snapshot.services.begin(), snapshot.services.end(),
+                                             [](const auto& service) { return service.accelerators.empty(); });
+  if (!all) return added;
+  for (const std::string& name : planner::accelerator_names()) {
+    if (is_listed(snapshot, name)) continue;
+    snapshot.accelerators.push_back(elastic(*catalog.find(name), kManyGpus));
     added.push_back(name);
   }
   return added;

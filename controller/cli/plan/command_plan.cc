@@ -1,26 +1,26 @@
 // `windlass plan`: prints the plan for YAML files or a live controller's snapshot, or the plan that a strategy finds for a
 // ModelService, a SCENARIO without `cluster` or a CLUSTER file. Changes nothing.
-#include <algorithm>
+#include <optional>
 #include <ostream>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "controller/api/yaml.h"
 #include "controller/cli/console/chain_choice.h"
 #include "controller/cli/console/commands.h"
-#include "controller/cli/console/object_files.h"
 #include "controller/cli/console/plan_text.h"
 #include "controller/cli/console/progress_line.h"
 #include "controller/cli/console/text_file.h"
 #include "controller/cli/console/thread_executor.h"
-#include "controller/cli/local/this_machine.h"
+#include "controller/cli/plan/plan_snapshot.h"
 #include "controller/cli/plan/strategy_plan.h"
+#include "controller/cli/plan/what_if_text.h"
 #include "planner/policy/json.h"
 #include "planner/policy/make_plan.h"
 #include "planner/strategies/strategies.h"
 #include "planner/whatif/offer_book.h"
+#include "planner/whatif/snapshot_edits.h"
 
 namespace windlass::cli {
 namespace {
@@ -30,6 +30,7 @@ struct PlanOptions {
   std::string snapshot;
   std::string output = "table";
   double rate_per_s = -1;
+  std::optional<std::string> what_if;
   StrategyFlags by_strategy;  // the flags shared with the above are copied into it before it runs
 };
 
@@ -39,7 +40,7 @@ Result<bool> wants_strategy(const PlanOptions& options) {
   const bool asked =
       !flags.strategy.empty() || !flags.goal.empty() || !flags.time_limit.empty() || flags.compare || !flags.report.empty();
   if (asked || !options.snapshot.empty()) return asked;
-  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(options.files.front()));
+  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(options.files));
   return !objects;
 }
 
@@ -52,21 +53,42 @@ Result<planner::Snapshot> snapshot_of(const PlanOptions& options, std::ostream& 
     if (!snapshot.ok()) return snapshot.error().within(options.snapshot);
     return snapshot;
   }
-  WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(options.files));
-  WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
-  WINDLASS_RETURN_IF_ERROR(check_references(objects, Classes::kOfCatalogToo));
-  planner::Snapshot snapshot = quiet_snapshot(objects);
-  for (const std::string& name : add_catalog_classes(snapshot)) {
-    notes << fmt::format("AcceleratorClass {}: not in the files; using the catalog's figures (docs/catalog.md)\n", name);
-  }
-  add_profiles(snapshot, objects);
-  return snapshot;
+  return plan_snapshot(options.files, notes);
 }
 
 struct PlanAnswer {
   std::string text;
   int exit_code = kDone;
 };
+
+// Asks the strategies, as the controller does.
+Result<void> attach_offers(planner::Snapshot& snapshot, int jobs, Console& console) {
+  ProgressLine line(console);
+  search::OfferBook book;
+  ThreadExecutor executor(jobs);
+  search::Effort effort;
+  effort.executor = &executor;
+  return search::attach_all_offers(book, snapshot, effort, [&](const search::OfferQuestion& question) {
+    line.tell([&](double elapsed_s) {
+      return fmt::format("{}/{}: the strategies are searching ({:.0f} s)", question.service.id.name_space,
+                         question.service.id.name, elapsed_s);
+    });
+  });
+}
+
+// Exit codes are those of the edited plan.
+Result<PlanAnswer> what_if_answer(const PlanOptions& options, const planner::Snapshot& snapshot, const planner::Plan& now,
+                                  Console& console) {
+  auto edited = planner::edited(snapshot, *options.what_if);
+  if (!edited.ok()) return edited.error().within("--what-if");
+  WINDLASS_RETURN_IF_ERROR(attach_offers(edited->snapshot, options.by_strategy.jobs, console));
+  const WhatIfPlans plans{std::move(edited->edits), now, planner::make_plan(edited->snapshot)};
+  PlanAnswer answer{"", all_feasible(plans.what_if) ? kDone : kInfeasible};
+  answer.text = options.output == "json"   ? what_if_json(plans).dump(2) + "\n"
+                : options.output == "yaml" ? api::to_yaml(what_if_json(plans))
+                                           : what_if_text(plans);
+  return answer;
+}
 
 Result<PlanAnswer> plan_answer(const PlanOptions& options, Console& console) {
   WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, snapshot_of(options, console.err));
@@ -76,26 +98,12 @@ Result<PlanAnswer> plan_answer(const PlanOptions& options, Console& console) {
       service.demand.arrivals_per_s = planner::Reading{options.rate_per_s, snapshot.now_s};
     }
   }
-  if (options.snapshot.empty()) {  // a recorded snapshot holds the offers of its time
-    ProgressLine line(console);
-    search::OfferBook book;
-    ThreadExecutor executor(options.by_strategy.jobs);
-    search::Effort effort;
-    effort.executor = &executor;
-    WINDLASS_RETURN_IF_ERROR(
-        search::attach_all_offers(book, snapshot, effort, [&](const search::OfferQuestion& question) {
-          line.tell([&](double elapsed_s) {
-            return fmt::format("{}/{}: the strategies are searching ({:.0f} s)", question.service.id.name_space,
-                               question.service.id.name, elapsed_s);
-          });
-        }));
-  }
+  // A recorded snapshot holds the offers of its time.
+  if (options.snapshot.empty()) WINDLASS_RETURN_IF_ERROR(attach_offers(snapshot, options.by_strategy.jobs, console));
   const planner::Plan plan = planner::make_plan(snapshot);
+  if (options.what_if) return what_if_answer(options, snapshot, plan, console);
   PlanAnswer answer;
-  const bool all_feasible = std::none_of(plan.services.begin(), plan.services.end(), [](const planner::ServicePlan& service) {
-    return service.feasible.status == planner::Truth::kFalse;
-  });
-  if (!all_feasible || !plan.denied.empty()) answer.exit_code = kInfeasible;
+  if (!all_feasible(plan)) answer.exit_code = kInfeasible;
   answer.text = options.output == "json"   ? planner::to_json(plan, true) + "\n"
                 : options.output == "yaml" ? api::to_yaml(nlohmann::json::parse(planner::to_json(plan)))
                                            : plan_table(snapshot, plan);
@@ -110,7 +118,7 @@ void add_plan(CLI::App& app, CommandContext& context) {
   auto* source = command->add_option_group("source", "What to plan from");
   auto* files = source->add_option(
       "-f,--file,FILE", options->files,
-      "YAML file with ModelServices and AcceleratorClasses (repeatable), a SCENARIO without cluster, or a CLUSTER");
+      "YAML file (repeatable): ModelServices, or a SCENARIO without cluster, or a CLUSTER; AcceleratorClasses and profiles");
   source->add_option("--snapshot", options->snapshot, "Recorded GET /v1/snapshot of a controller; reproduces its plan")
       ->excludes(files);
   source->require_option(1);
@@ -119,10 +127,14 @@ void add_plan(CLI::App& app, CommandContext& context) {
       ->capture_default_str();
   command->add_option("--rate", options->rate_per_s, "Requests per second to plan for; overrides the files")
       ->check(number_between(0, 1e9));
+  auto* what_if = command
+                      ->add_option("--what-if", options->what_if,
+                                   "Plan again with these changes and compare, such as rate=2x,slo.ttft=300ms,price.h100=2")
+                      ->option_text("KEY=VALUE,...");
   std::vector<std::string> names;
   for (const search::NamedStrategy& strategy : search::strategies()) names.emplace_back(strategy.name);
   StrategyFlags& flags = options->by_strategy;
-  const auto of_files = [&](CLI::Option* option) { option->needs(files); };
+  const auto of_files = [&](CLI::Option* option) { option->needs(files)->excludes(what_if); };
   of_files(command
                ->add_option(
                    "--strategy", flags.strategy,
@@ -145,6 +157,12 @@ void add_plan(CLI::App& app, CommandContext& context) {
     if (!by_strategy.ok()) {
       context.console.err << by_strategy.error().message << "\n";
       context.exit_code = kFailed;
+      return;
+    }
+    if (*by_strategy && options->what_if) {
+      context.console.err << "windlass plan: --what-if: must come with ModelServices or --snapshot (got a SCENARIO or CLUSTER, "
+                             "whose file says it all)\n";
+      context.exit_code = kUsage;
       return;
     }
     if (*by_strategy) {

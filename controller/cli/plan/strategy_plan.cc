@@ -9,16 +9,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "controller/cli/console/object_files.h"
 #include "controller/cli/console/progress_line.h"
 #include "controller/cli/console/scenario_files.h"
-#include "controller/cli/console/text_file.h"
 #include "controller/cli/console/thread_executor.h"
-#include "controller/cli/local/this_machine.h"
+#include "controller/cli/plan/plan_snapshot.h"
 #include "controller/cli/plan/strategy_page.h"
 #include "controller/cli/plan/strategy_run.h"
 #include "controller/cli/plan/strategy_text.h"
-#include "controller/reconcile/measured_profiles.h"
 #include "metrics/host/whole_file.h"
 #include "planner/base/yaml_reader.h"
 #include "planner/strategies/core/trial.h"
@@ -33,46 +30,30 @@ namespace {
 constexpr std::array kRateFactors = {0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0};
 constexpr std::size_t kCurves = 4;           // the plan and its nearest runners-up
 constexpr double kClusterTimeLimit_s = 600;  // upper bound: searches end earlier when nothing improves
-constexpr const char* kScenarioWanted =
-    "a SCENARIO file without cluster or a CLUSTER file (docs/plan.md), or YAML with a ModelService";
+constexpr const char* kScenarioWanted = "a SCENARIO without cluster, a CLUSTER (docs/plan.md), or a ModelService";
 
-Result<search::Question> question_in_scenario(const std::string& path) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::string yaml, read_text_file(path, kScenarioWanted));
-  if (hetero::holds_cluster(yaml)) {
-    WINDLASS_ASSIGN_OR_RETURN(auto scenario, hetero::parse_cluster_scenario(yaml, path));
-    WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, scenario.plan.scenario));
+Result<search::Question> question_in_scenario(const std::vector<std::string>& files) {
+  WINDLASS_ASSIGN_OR_RETURN(const ScenarioInput input, read_scenario_input(files, "one SCENARIO without cluster or CLUSTER"));
+  if (hetero::holds_cluster(input.yaml)) {
+    WINDLASS_ASSIGN_OR_RETURN(auto scenario, hetero::parse_cluster_scenario(input.yaml, input.path, input.accelerators));
+    WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, scenario.plan.scenario));
     return question_of(std::move(scenario), texts);
   }
-  WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(yaml, path));
-  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, plan.scenario));
+  WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(input.yaml, input.path, input.accelerators));
+  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, plan.scenario));
   return question_of(std::move(plan), texts);
-}
-
-// The transfer times that the objects' PerformanceProfiles measured, with the trust a controller gives them. `service` is the
-// objects' only service.
-void take_transfers(const std::vector<api::Object>& objects, const std::vector<planner::AcceleratorState>& accelerators,
-                    planner::Service& service) {
-  std::vector<api::PerformanceProfile> profiles;
-  for (const api::Object& object : objects) {
-    if (const auto* profile = std::get_if<api::PerformanceProfile>(&object.value)) profiles.push_back(*profile);
-  }
-  const controller::MeasuredProfiles measured(profiles, accelerators);
-  for (const api::Object& object : objects) {
-    if (const auto* of = std::get_if<api::ModelService>(&object.value)) service.transfers = measured.transfers(*of);
-  }
 }
 
 // The nodes of the classes whose GPUs the files count, each with the class's GPUs per node. `of_catalog`: classes that are not
 // in the files.
 std::vector<planner::NodeState> nodes_in_files(const planner::Service& service,
-                                               const std::vector<planner::AcceleratorState>& accelerators,
-                                               const std::vector<std::string>& of_catalog) {
+                                               const std::vector<planner::AcceleratorState>& accelerators) {
   constexpr int kNotSaid = std::numeric_limits<int>::max();
   std::vector<planner::NodeState> nodes;
   for (const planner::AcceleratorState& state : accelerators) {
     const std::string& name = state.spec.name;
-    const bool in_files = std::find(of_catalog.begin(), of_catalog.end(), name) == of_catalog.end();
-    int gpus = in_files ? state.max_gpus.value_or(kNotSaid) : kNotSaid;
+    int gpus = state.max_gpus.value_or(kNotSaid);
+    if (gpus == kManyGpus) gpus = kNotSaid;  // of the catalog
     for (const planner::AllowedAccelerator& allowed : service.accelerators) {
       if (allowed.accelerator == name) gpus = std::min(gpus, allowed.max_gpus.value_or(kNotSaid));
     }
@@ -86,21 +67,16 @@ std::vector<planner::NodeState> nodes_in_files(const planner::Service& service,
 }
 
 Result<search::Question> question_of_service(const StrategyFlags& flags, std::ostream& notes) {
-  WINDLASS_ASSIGN_OR_RETURN(auto objects, read_object_files(flags.files));
-  WINDLASS_RETURN_IF_ERROR(add_this_machine(objects, notes));
-  planner::Snapshot snapshot = quiet_snapshot(objects);
+  WINDLASS_ASSIGN_OR_RETURN(planner::Snapshot snapshot, plan_snapshot(flags.files, notes));
   if (snapshot.services.size() != 1) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("the files must hold one ModelService for a strategy (got {})", snapshot.services.size())};
   }
   planner::Service& service = snapshot.services.front();
   if (flags.rate_per_s > 0) service.workload.requests_per_s = flags.rate_per_s;
-  const std::vector<std::string> of_catalog = add_catalog_classes(snapshot);
-  add_profiles(snapshot, objects);
-  take_transfers(objects, snapshot.accelerators, service);
   const auto strategy = search::strategy_by_name(flags.strategy);
   if (!strategy.ok() || !(*strategy)->needs_cluster) return search::question_of(service, snapshot.accelerators);
-  const auto nodes = nodes_in_files(service, snapshot.accelerators, of_catalog);
+  const auto nodes = nodes_in_files(service, snapshot.accelerators);
   if (nodes.empty()) {
     return Error{
         ErrorCode::kInvalidArgument,
@@ -112,13 +88,8 @@ Result<search::Question> question_of_service(const StrategyFlags& flags, std::os
 }
 
 Result<search::Question> read_question(const StrategyFlags& flags, std::ostream& notes) {
-  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files.front()));
-  if (objects) return question_of_service(flags, notes);
-  if (flags.files.size() > 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("-f: must be one file with a SCENARIO or CLUSTER (got {} files)", flags.files.size())};
-  }
-  return question_in_scenario(flags.files.front());
+  WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files));
+  return objects ? question_of_service(flags, notes) : question_in_scenario(flags.files);
 }
 
 // Plans that meet the objectives first, each kind by cost.
@@ -222,9 +193,9 @@ void take_flags(const StrategyFlags& flags, search::Problem& problem) {
 
 }  // namespace
 
-Result<bool> holds_objects(const std::string& path) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, kScenarioWanted));
-  return text.find("apiVersion") != std::string::npos;
+Result<bool> holds_objects(const std::vector<std::string>& files) {
+  WINDLASS_ASSIGN_OR_RETURN(const bool scenario, holds_scenario(files, kScenarioWanted));
+  return !scenario;
 }
 
 int plan_by_strategy(const StrategyFlags& flags, Console& console) {

@@ -24,8 +24,8 @@ struct StrategyFlags {
   int jobs = 0;
 };
 
-// Whether a file holds Kubernetes objects rather than a SCENARIO.
-[[nodiscard]] Result<bool> holds_objects(const std::string& path);
+// Whether the files hold only Kubernetes objects, and no SCENARIO or CLUSTER.
+[[nodiscard]] Result<bool> holds_objects(const std::vector<std::string>& files);
 
 // Prints the plan and returns the exit code: kDone, kFailed, kUsage or kInfeasible.
 [[nodiscard]] int plan_by_strategy(const StrategyFlags& flags, Console& console);

@@ -30,7 +30,7 @@ constexpr int kSamples = 400;  // of the workers' state, while requests arrive
 constexpr double kLeastSampleInterval_s = 0.01;
 
 struct SimulateFlags {
-  std::string file;
+  std::vector<std::string> files;
   std::optional<std::uint64_t> seed;
   int replications = 1;
   int jobs = 0;
@@ -60,11 +60,11 @@ class SimulateProgress {
   std::atomic<std::int64_t> done_{0};
 };
 
-Result<sim::PreparedScenario> read_scenario(const std::string& path) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::string yaml,
-                            read_text_file(path, "a YAML file with model, latency, workload and cluster"));
-  WINDLASS_ASSIGN_OR_RETURN(sim::Scenario scenario, sim::parse_scenario(yaml, path));
-  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(path, scenario));
+Result<sim::PreparedScenario> read_scenario(const std::vector<std::string>& files) {
+  WINDLASS_ASSIGN_OR_RETURN(const ScenarioInput input,
+                            read_scenario_input(files, "one SCENARIO with model, latency, workload and cluster"));
+  WINDLASS_ASSIGN_OR_RETURN(sim::Scenario scenario, sim::parse_scenario(input.yaml, input.path, input.accelerators));
+  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, scenario));
   return sim::PreparedScenario::make(std::move(scenario), texts);
 }
 
@@ -186,8 +186,8 @@ Result<Simulated> run_all(const sim::PreparedScenario& scenario, const SimulateF
 }
 
 // One report per service.
-Result<std::vector<sim::ServingReport>> reports_of(const sim::PreparedScenario& scenario, const SimulateFlags& flags,
-                                                   std::uint64_t seed, const Simulated& all) {
+Result<std::vector<sim::ServingReport>> reports_of(const sim::PreparedScenario& scenario, std::uint64_t seed,
+                                                   const Simulated& all) {
   const auto& services = scenario.scenario().services;
   std::vector<sim::ServingReport> reports;
   for (std::size_t i = 0; i < services.size(); ++i) {
@@ -199,8 +199,9 @@ Result<std::vector<sim::ServingReport>> reports_of(const sim::PreparedScenario& 
     }
     if (reports.back().requests > 0) continue;
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("{}:{}: {}workload.duration: must be long enough for one request at {:.4g} requests/s", flags.file,
-                             services[i].workload.line, services[i].prefix, scenario.requests_per_second(i))};
+                 fmt::format("{}:{}: {}workload.duration: must be long enough for one request at {:.4g} requests/s",
+                             scenario.scenario().source, services[i].workload.line, services[i].prefix,
+                             scenario.requests_per_second(i))};
   }
   return reports;
 }
@@ -216,10 +217,10 @@ std::vector<std::string> names_of(const sim::PreparedScenario& scenario) {
 }
 
 Result<void> simulate(const SimulateFlags& flags, Console& console) {
-  WINDLASS_ASSIGN_OR_RETURN(const sim::PreparedScenario scenario, read_scenario(flags.file));
+  WINDLASS_ASSIGN_OR_RETURN(const sim::PreparedScenario scenario, read_scenario(flags.files));
   if (flags.replications > 1 && !scenario.random()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--replications: must be 1 (got {}), since {} has no randomness", flags.replications, flags.file)};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--replications: must be 1 (got {}), since {} has no randomness",
+                                                          flags.replications, scenario.scenario().source)};
   }
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.requests_csv));
   WINDLASS_RETURN_IF_ERROR(check_writable(flags.report));
@@ -230,12 +231,12 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
     logs.emplace_back(!flags.requests_csv.empty() || (r == 0 && !flags.report.empty()), r == 0 && !flags.report.empty());
   }
   WINDLASS_ASSIGN_OR_RETURN(const Simulated all, run_all(scenario, flags, seed, logs, console));
-  WINDLASS_ASSIGN_OR_RETURN(const auto reports, reports_of(scenario, flags, seed, all));
+  WINDLASS_ASSIGN_OR_RETURN(const auto reports, reports_of(scenario, seed, all));
   const std::vector<std::string> names = names_of(scenario);
   if (!flags.requests_csv.empty()) WINDLASS_RETURN_IF_ERROR(write_whole_file(flags.requests_csv, requests_csv(logs, names)));
   if (!flags.report.empty()) {
-    WINDLASS_RETURN_IF_ERROR(
-        write_whole_file(flags.report, simulation_page(flags.file, scenario, reports, logs.front(), all.rates)));
+    WINDLASS_RETURN_IF_ERROR(write_whole_file(
+        flags.report, simulation_page(scenario.scenario().source, scenario, reports, logs.front(), all.rates)));
   }
   if (flags.output == "json") {
     auto json = names.empty() ? sim::to_json(reports.front()) : sim::to_json(reports, names);
@@ -253,7 +254,9 @@ Result<void> simulate(const SimulateFlags& flags, Console& console) {
 void add_simulate(CLI::App& app, CommandContext& context) {
   auto* command = app.add_subcommand("simulate", "Simulate a serving system under a workload and print its latencies");
   auto flags = std::make_shared<SimulateFlags>();
-  command->add_option("-f,--file", flags->file, "YAML file with model, latency, workload and cluster")
+  command
+      ->add_option("-f,--file", flags->files,
+                   "YAML file with model, latency, workload and cluster; AcceleratorClasses in it or in another -f")
       ->required()
       ->option_text("SCENARIO REQUIRED");
   command->add_option("--seed", flags->seed, "Seed of the first replication, each later one adds 1; overrides the file")

@@ -123,6 +123,47 @@ TEST(CommandLine, PlanFollowsTheRate) {
   EXPECT_EQ(workers("100000", kInfeasible), 4);  // as many as one node has
 }
 
+// Given edits; expects the plan without and with them in every format, and the exit code of the second.
+TEST(CommandLine, PlanShowsWhatWouldChange) {
+  const TempFolder folder;
+  const std::string file = folder.file("tiny.yaml", kTinyYaml);
+  const Outcome table = run({"plan", "-f", file, "--what-if", "rate=2x,price.cpu=0.5"});
+  ASSERT_EQ(table.code, kDone) << table.err;
+  for (const char* text : {"default/tiny rate: 1 -> 2", "local-cpu price: 0.25 -> 0.5", "NOW", "WHAT IF", "cost per hour",
+                           "- AssumedWorkload: ", "+ AssumedWorkload: "}) {
+    EXPECT_THAT(table.out, HasSubstr(text));
+  }
+  const Outcome json = run({"plan", "-f", file, "--what-if", "rate=2x", "-o", "json"});
+  const auto plans = nlohmann::json::parse(json.out);
+  const auto plain = nlohmann::json::parse(run({"plan", "-f", file, "-o", "json"}).out);
+  const auto twice = nlohmann::json::parse(run({"plan", "-f", file, "-o", "json", "--rate", "2"}).out);
+  EXPECT_EQ(plans.at("now"), plain);
+  EXPECT_EQ(plans.at("whatIf").at("services")[0].at("pools"), twice.at("services")[0].at("pools"));
+  EXPECT_EQ(plans.at("edits")[0].at("to"), "2");
+  EXPECT_THAT(run({"plan", "-f", file, "--what-if", "rate=2x", "-o", "yaml"}).out, HasSubstr("whatIf:"));
+  const std::string snapshot = source_path() + "/tests/golden/two_services.snapshot.json";
+  EXPECT_THAT(run({"plan", "--snapshot", snapshot, "--what-if", "chat:rate=2x"}).out, HasSubstr("/chat rate: "));
+  EXPECT_EQ(run({"plan", "-f", file, "--what-if", "slo.tpot=1ms"}).code, kInfeasible);
+  const Outcome same = run({"plan", "-f", file, "--what-if", "maxWorkers=100"});
+  EXPECT_THAT(same.out, HasSubstr("The reasons are the same."));
+  EXPECT_THAT(run({"plan", "-f", file, "--what-if", "rat=2"}).err, HasSubstr("--what-if: rat: must be one of rate"));
+  EXPECT_EQ(run({"plan", "-f", file, "--what-if", ""}).code, kFailed);
+  EXPECT_EQ(run({"plan", "-f", file, "--what-if", "rate=2x", "--strategy", "mix"}).code, kUsage);
+  const std::string scenario = source_path("/examples/plan/llama3-8b.yaml");
+  EXPECT_EQ(run({"plan", "-f", scenario, "--what-if", "rate=2x"}).code, kUsage);
+}
+
+// Given a service without any class; expects a plan on the catalog and a note about it, with a strategy too.
+TEST(CommandLine, PlanNeedsNoClass) {
+  const TempFolder folder;
+  const std::string tiny = replaced(kTinyYaml, "  accelerators: [{class: local-cpu}]\n", "");
+  const std::string file = folder.file("tiny.yaml", tiny.substr(tiny.find("---\n")));
+  const Outcome plan = run({"plan", "-f", file});
+  ASSERT_EQ(plan.code, kDone) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("considering the whole catalog (docs/catalog.md): v100-32gb, "));
+  EXPECT_THAT(run({"plan", "-f", file, "--strategy", "mix"}).err, HasSubstr("considering the whole catalog"));
+}
+
 // Given bad input of each kind; expects exit code 1, no output, and a message that names the file and the mistake.
 TEST(CommandLine, BadInputIsExplained) {
   const TempFolder folder;

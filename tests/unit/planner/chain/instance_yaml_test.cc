@@ -104,7 +104,8 @@ TEST(InstanceYaml, MistakesAreNamed) {
       {"memoryGB: 40, ", "", "f:6: servers[0].memoryGB: missing, " + number},
       {"memoryGB: 40", "memoryGB: 40, memoryGB: 40", "f:6: keys must be unique (got memoryGB again, after line 6)"},
       {"memoryGB: 40", "memroyGB: 40, memoryGB: 40",
-       "f:6: servers[0].memroyGB: unknown field, must be one of name, memoryGB, communicationSeconds, blockSeconds, "
+       "f:6: servers[0].memroyGB: unknown field, must be one of name, communicationSeconds, accelerator, gpus, memoryGB, "
+       "blockSeconds, "
        "loadGBPerSecond, "
        "tokenTimes"},
       {"memoryGB: 40", "memoryGB: 2e7",
@@ -130,7 +131,8 @@ TEST(InstanceYaml, MistakesAreNamed) {
       {"arrivalRate: 0.2", "arrivalRate: 0", "f:3: arrivalRate: " + number + " (got '0')"},
       {"arrivalRate: 0.2", "arivalRate: 0.2", "f:2: arrivalRate: missing, must be a number"},
       {"maxLoad: 0.7", "maxLoad: 1.1", "f:4: maxLoad: must be a number from 1e-09 to 1*(got '1.1')"},
-      {"maxLoad: 0.7", "maxload: 0.7", "f:4: maxload: unknown field, must be one of model, arrivalRate, maxLoad, servers"},
+      {"maxLoad: 0.7", "maxload: 0.7",
+       "f:4: maxload: unknown field, must be one of workload, model, arrivalRate, maxLoad, servers"},
       {"maxLoad: 0.7", "maxLoad: *x", "f:4: "},
       {"servers:", "servers: []\nx:", "f:5: servers: must be a list of 1 to*(got 0 items)"},
       {"servers:", "- servers:", "f:5: not YAML: "},
@@ -293,6 +295,81 @@ TEST(InstanceYaml, RoundTripsToTheLastBit) {
     ASSERT_TRUE(again.ok()) << again.error().message;
     ASSERT_EQ(*again, instance);
   }
+}
+
+constexpr const char* kByName = R"(model: {name: llama3-8b}
+workload: {inputTokens: 2000, outputTokens: 100}
+arrivalRate: 2
+servers:
+- {name: s0, accelerator: l40s, gpus: 2, communicationSeconds: 1}
+- {name: s1, accelerator: my-gpu, communicationSeconds: 0, memoryGB: 20}
+)";
+
+planner::KnownAccelerators with_mine() {
+  planner::AcceleratorSpec mine = *planner::KnownAccelerators().find("h100-80gb");
+  mine.name = "my-gpu";
+  return planner::KnownAccelerators({mine});
+}
+
+// Given a model and accelerators by name, one of them from the user's files; expects the model's blocks, caches for the mean
+// request, and memory and times that follow from the data sheets, except where the file says otherwise.
+TEST(InstanceYaml, TakesModelsAndAcceleratorsByName) {
+  const auto instance = instance_from_yaml(kByName, "f", with_mine());
+  ASSERT_TRUE(instance.ok()) << instance.error().message;
+  EXPECT_EQ(instance->blocks, 32);
+  EXPECT_NEAR(instance->block_gb * 32, 16.06, 0.01);
+  EXPECT_NEAR(instance->cache_gb * 32, 2100.0 * 131072 / 1e9, 1e-9);
+  const Server& l40s = instance->servers[0];
+  const Server& mine = instance->servers[1];
+  EXPECT_NEAR(l40s.memory_gb, 2.0 * 46068 * 1048576 * 0.9 / 1e9, 0.01);
+  EXPECT_EQ(mine.memory_gb, 20);
+  EXPECT_GT(l40s.block_s, mine.block_s);
+  ASSERT_TRUE(l40s.token_times.has_value());
+  const TokenTimes& times = *l40s.token_times;
+  EXPECT_NEAR(times.block_overhead_s + 2000 * times.block_prefill_s_per_token + 99 * times.block_decode_s_per_token,
+              l40s.block_s, 1e-12);
+  EXPECT_NEAR(times.communication_first_s + 99 * times.communication_s_per_token, 1, 1e-12);
+  const auto longer =
+      instance_from_yaml(replaced(kByName, "name: llama3-8b", "name: llama3-8b, cacheTokens: 8192"), "f", with_mine());
+  ASSERT_TRUE(longer.ok()) << longer.error().message;
+  EXPECT_NEAR(longer->cache_gb * 32, 8192.0 * 131072 / 1e9, 1e-9);
+  const auto stated = instance_from_yaml(replaced(kByName, "memoryGB: 20", "blockSeconds: 0.5"), "f", with_mine());
+  ASSERT_TRUE(stated.ok()) << stated.error().message;
+  EXPECT_EQ(stated->servers[1].block_s, 0.5);
+  EXPECT_FALSE(stated->servers[1].token_times.has_value());
+}
+
+// Given a model's config in the file; expects its layers as blocks.
+TEST(InstanceYaml, TakesAnInlineConfig) {
+  const std::string config =
+      "config: {inline: {model_type: llama, architectures: [LlamaForCausalLM], hidden_size: 4096, intermediate_size: 14336, "
+      "num_hidden_layers: 24, num_attention_heads: 32, num_key_value_heads: 8, vocab_size: 128256, torch_dtype: bfloat16, "
+      "max_position_embeddings: 8192, tie_word_embeddings: false}}";
+  const auto instance = instance_from_yaml(replaced(kByName, "name: llama3-8b", config), "f", with_mine());
+  ASSERT_TRUE(instance.ok()) << instance.error().message;
+  EXPECT_EQ(instance->blocks, 24);
+}
+
+// Given names that do not fit together; expects the line, the field and what is missing.
+TEST(InstanceYaml, NamesThatLackSomethingAreRefused) {
+  const auto refusal = [](const std::string& from, const std::string& to) {
+    const auto made = instance_from_yaml(replaced(kByName, from, to), "f", with_mine());
+    return made.ok() ? "" : made.error().message;
+  };
+  EXPECT_THAT(refusal("my-gpu", "your-gpu"),
+              Says("f:6: servers[1].accelerator: must be one of my-gpu*(the catalog) (got 'your-gpu')"));
+  EXPECT_THAT(refusal("llama3-8b", "llama9"), Says("f:1: model.name: must be one of*(got 'llama9')"));
+  EXPECT_THAT(refusal("name: llama3-8b", "name: llama3-8b, blocks: 3"), Says("f:1: model.blocks: must be left out"));
+  EXPECT_THAT(refusal("name: llama3-8b", "name: llama3-8b, config: {inline: {}}"),
+              Says("f:1: model: must have either name or config"));
+  EXPECT_THAT(refusal("name: llama3-8b", "config: c.json"),
+              Says("f:1: model.config: must be a map with inline*(got 'c.json')"));
+  EXPECT_THAT(refusal("workload: {inputTokens: 2000, outputTokens: 100}\n", ""), Says("f:1: model.cacheSizeGB: missing"));
+  EXPECT_THAT(refusal("outputTokens: 100", "outputTokens: 0"), Says("f:2: workload.outputTokens: must*(got '0')"));
+  EXPECT_THAT(refusal("name: llama3-8b", "blocks: 32, blockSizeGB: 0.5, cacheSizeGB: 0.1"),
+              Says("f:5: servers[0].accelerator: must be left out without model.name or model.config*(got 'l40s')"));
+  EXPECT_THAT(refusal("gpus: 2", "gpus: 0"), Says("f:5: servers[0].gpus: must*(got '0')"));
+  EXPECT_THAT(refusal("accelerator: l40s, ", ""), Says("f:5: servers[0].gpus: belongs to a server with an accelerator"));
 }
 
 }  // namespace

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/catalog/accelerators_by_name.h"
 #include "planner/perf/iteration_estimate.h"
+#include "tests/says.h"
 #include "tests/unit/controller/cli/example_objects.h"
+#include "tests/unit/profile_text.h"
 
 namespace windlass::cli {
 namespace {
@@ -113,8 +116,44 @@ TEST(ObjectFiles, PlansTakeClassesOfTheCatalog) {
   EXPECT_EQ(add_catalog_classes(snapshot), std::vector<std::string>());
   const auto checked = check_references(with("[{class: nvidia-h100-80gb}, {class: tpu}]"), Classes::kOfCatalogToo);
   ASSERT_FALSE(checked.ok());
-  EXPECT_THAT(checked.error().message, HasSubstr("spec.accelerators[1].class: must be an AcceleratorClass of the files or "
-                                                 "one of docs/catalog.md (got 'tpu')"));
+  EXPECT_THAT(checked.error().message,
+              Says("spec.accelerators[1].class: must be one of v100-32gb*(the catalog), or an AcceleratorClass of the "
+                   "files*(got 'tpu')"));
+}
+
+// Given a service that names no class, and no class at all; expects the whole catalog. Given a class of the files; expects no
+// other.
+TEST(ObjectFiles, PlansWithoutClassesTakeTheWholeCatalog) {
+  const TempFolder folder;
+  const std::string any = replaced(kTinyYaml, "  accelerators: [{class: local-cpu}]\n", "");
+  const auto objects = read_object_files({folder.file("s.yaml", any.substr(any.find("---\n")))});
+  ASSERT_TRUE(objects.ok()) << objects.error().message;
+  EXPECT_TRUE(check_references(*objects, Classes::kOfCatalogToo).ok());
+  planner::Snapshot snapshot = quiet_snapshot(*objects);
+  EXPECT_EQ(add_catalog_classes(snapshot), planner::accelerator_names());
+  const auto with_class = read_object_files({folder.file("t.yaml", any)});
+  ASSERT_TRUE(with_class.ok()) << with_class.error().message;
+  snapshot = quiet_snapshot(*with_class);
+  EXPECT_EQ(add_catalog_classes(snapshot), std::vector<std::string>());
+}
+
+// Given a profile on a class that nobody defines; expects an error that says what a plan needs besides. Given one of another
+// model; expects a line that says so.
+TEST(ObjectFiles, ProfilesThatDoNotApplyAreReported) {
+  const TempFolder folder;
+  const std::string profile = "---\n" + profile_text("tiny", "my-gpu", 1, "");
+  const auto unknown =
+      read_object_files({folder.file("s.yaml", replaced(kTinyYaml, "{class: local-cpu}", "{class: my-gpu}") + profile)});
+  ASSERT_TRUE(unknown.ok()) << unknown.error().message;
+  const auto checked = check_references(*unknown, Classes::kOfCatalogToo);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_THAT(checked.error().message,
+              Says("(got 'my-gpu'); PerformanceProfile default/p measures its times, but*pricePerHour"));
+  const auto unused = read_object_files({folder.file("t.yaml", kTinyYaml + profile)});
+  ASSERT_TRUE(unused.ok()) << unused.error().message;
+  planner::Snapshot snapshot = quiet_snapshot(*unused);
+  EXPECT_THAT(add_profiles(snapshot, *unused),
+              testing::ElementsAre(Says("PerformanceProfile default/p: not used: no ModelService*runs tiny on*my-gpu")));
 }
 
 // Given a model folder, a GGUF file, a missing model and one of another scheme; expects errors that name the commands to get a

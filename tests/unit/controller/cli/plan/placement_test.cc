@@ -185,8 +185,9 @@ TEST(ClusterPlan, WrongInputs) {
   refused({"plan", "-f", kScenario, "--strategy", "hexgen2"}, kFailed,
           "llama3-8b.yaml: must have a cluster for --strategy hexgen2 (got none): `cluster: "
           "{nodes");
-  refused({"plan", "-f", kClusterExample, "-f", kClusterExample}, kFailed,
-          "-f: must be one file with a SCENARIO or CLUSTER (got 2 files)");
+  refused(
+      {"plan", "-f", kClusterExample, "-f", kClusterExample}, kFailed,
+      "-f: must hold one SCENARIO without cluster or CLUSTER, next to nothing but AcceleratorClasses (got 2 such documents)");
   refused({"plan", "-f", file_with(kClusterExample, "zero.yaml", "gpus: 4", "gpus: 0")}, kFailed,
           "cluster.nodes[0].gpus: must be a whole number");
   refused({"plan", "-f", file_with(kClusterExample, "unknown.yaml", "accelerator: h100-80gb", "accelerator: h100")}, kFailed,

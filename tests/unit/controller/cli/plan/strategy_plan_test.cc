@@ -172,7 +172,7 @@ TEST(StrategyPlan, WrongInputs) {
           "cluster: must be left out");
   refused({"plan", "-f", file_with(kPlanExample, "unknown.yaml", "a100-80gb", "a100")}, kFailed,
           "accelerators[0].accelerator: must be one of");
-  refused({"plan", "-f", kPlanExample, "-f", kPlanExample}, kFailed, "-f: must be one file with a SCENARIO");
+  refused({"plan", "-f", kPlanExample, "-f", kPlanExample}, kFailed, "-f: must hold one SCENARIO without cluster or CLUSTER");
   refused({"plan", "-f", kPlanExample, "--report", "/nowhere/plan.html", "--time-limit", "1s"}, kFailed, "/nowhere/plan.html");
 }
 
