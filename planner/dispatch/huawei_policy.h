@@ -44,10 +44,14 @@ struct HuaweiRules {
   struct NormalOutputs {
     double mean_tokens = 0;
     double deviation_tokens = 0;
+
+    bool operator==(const NormalOutputs&) const = default;
   };
   std::optional<NormalOutputs> drawn_outputs;
   double assumed_output_tokens = 0;  // used until history has OutputHistory::kEnough answers; 0: kUnknown
   PackingPhase phase = PackingPhase::kBoth;
+
+  bool operator==(const HuaweiRules&) const = default;
 };
 
 class HuaweiPolicy final : public DispatchPolicy, public RequestTracker {

@@ -144,11 +144,20 @@ class VidurPlanning {
     search.first_guess_per_s = problem_.requests_per_s * 1.05;
     search.tolerance = options_.tolerance;
     search.figures = false;
-    auto capacity = capacity_of(problem_, plan.deployment, search);
-    if (!capacity.ok()) return capacity.error();
-    plan.predicted.capacity_requests_per_s = std::max(problem_.requests_per_s, capacity->requests_per_s);
-    trials_ += 1 + capacity->trials;
-    iterations_ += result.iterations + capacity->iterations;
+    search.stop = effort_.stop;
+    plan.predicted.capacity_requests_per_s = problem_.requests_per_s;
+    ++trials_;
+    iterations_ += result.iterations;
+    const auto capacity = capacity_of(problem_, plan.deployment, search);
+    if (capacity.ok()) {
+      plan.predicted.capacity_requests_per_s = std::max(problem_.requests_per_s, capacity->requests_per_s);
+      trials_ += capacity->trials;
+      iterations_ += capacity->iterations;
+    } else if (capacity.error().code == ErrorCode::kCancelled) {
+      stopped_ = true;
+    } else {
+      return capacity.error();
+    }
     plan.reasons.push_back(fmt::format("{} workers of {} are the best of {} configurations that meets the objectives: it {}",
                                        best.found.workers, describe(problem_, best.point), candidates_.size(),
                                        worth_text(problem_, plan.deployment)));
