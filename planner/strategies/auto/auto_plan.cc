@@ -183,6 +183,7 @@ class Auto {
     questions.prefill_worth = of.prefill_worth;
     questions.decode_worth = of.unified() ? 1 : of.decode_worth;
     questions.unified = of.unified();
+    questions.max_workers = static_cast<int>(std::min<std::int64_t>(trial_.requests, kMaxWorkers));
     questions.fits = [&](const PhaseCounts& counts) { return check_room(problem_, deploy(of, counts)).ok(); };
     questions.hold = [&](std::span<const PhaseCounts> asked) -> Result<std::vector<char>> {
       std::vector<char> answers;

@@ -103,7 +103,7 @@ class VidurPlanning {
       Candidate& candidate = candidates_[asked[at]];
       const int most = affordable(candidate);
       auto found = fewest_workers(problem_, deployment(candidate, 1),
-                                  {0, candidate.least, std::min(candidate.guess, most), most, trial_});
+                                  {0, candidate.least, std::min(candidate.guess, most), most, trial_, effort_.stop});
       if (found.ok()) {
         candidate.found = std::move(found).value();
       } else {
@@ -112,6 +112,10 @@ class VidurPlanning {
     });
     for (const std::size_t i : asked) {
       const Candidate& candidate = candidates_[i];
+      if (candidate.error && candidate.error->code == ErrorCode::kCancelled) {
+        stopped_ = true;
+        continue;
+      }
       if (candidate.error) return *candidate.error;
       trials_ += candidate.found.trials;
       iterations_ += candidate.found.iterations;
