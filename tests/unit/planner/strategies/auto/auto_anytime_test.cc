@@ -22,6 +22,7 @@ namespace windlass::search {
 namespace {
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxRequests = 4000;  // of a trial that confirms; close cases would take most of the time
 
 OwnedProblem random_problem(std::uint64_t seed) {
   Rng rng(seed, "anytime");
@@ -41,9 +42,9 @@ OwnedProblem random_problem(std::uint64_t seed) {
   Problem& problem = owned.problem;
   problem.goal = one_of(std::vector<Goal>{Goal::kCost, Goal::kCost, Goal::kPower, Goal::kThroughput});
   problem.requests_per_trial = 200;
-  problem.max_gpus = 64;
+  if (problem.goal != Goal::kThroughput) problem.max_gpus = 64;  // otherwise strategies would fill the room
   problem.seed = seed;
-  if (rng.integer(0, 3) == 0) problem.accelerators.front().gpus = 2;
+  if (problem.goal != Goal::kThroughput && rng.integer(0, 3) == 0) problem.accelerators.front().gpus = 2;
   if (rng.integer(0, 3) == 0) {
     problem.objectives.both.reset();
     problem.objectives.limits = {{Metric::kTtft, 95, spec.ttft_s}, {Metric::kTpot, 95, spec.tpot_s}};
@@ -67,11 +68,14 @@ Rank rank_of(const Problem& problem, const Result<Offer>& plan) {
   return {2, 0};  // holds nothing; it does not depend on the budget
 }
 
-Result<Offer> planned(const char* strategy, const Problem& problem, std::int64_t budget, const StopCheck& stop = {}) {
+Result<Offer> planned(const Problem& problem, std::int64_t budget, const StopCheck& stop = {}) {
+  AutoOptions options;
+  options.proposers = &strategies();
+  options.max_requests = kMaxRequests;
   Effort effort;
   effort.max_iterations = budget;
   effort.stop = stop;
-  return (*strategy_by_name(strategy))->plan(problem, effort);
+  return auto_plan(problem, options, effort);
 }
 
 // How `auto` ranks this deployment alone, without making it larger.
@@ -79,7 +83,7 @@ Rank rank_alone(const Problem& problem, const Deployment& deployment) {
   const StopCheck never;
   AutoAnswers answers(problem, never,
                       {problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true},
-                      AutoOptions{}.max_requests);
+                      kMaxRequests);
   EXPECT_TRUE(answers.offer(deployment, "test", 1).ok());
   if (answers.best() == nullptr) return {2, 0};
   EXPECT_TRUE(answers.confirm().ok());
@@ -91,7 +95,7 @@ Rank rank_alone(const Problem& problem, const Deployment& deployment) {
 // all strategies that need fewer steps.
 TEST(AutoAnytime, IsNeverWorseThanWithFewerStepsOrThanAStrategyThatNeedsFewer) {
   int compared = 0;
-  for (std::uint64_t seed = 0; seed < effort(12U, 200U); ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(12U, 60U); ++seed) {
     const OwnedProblem owned = random_problem(seed);
     const Problem& problem = owned.problem;
     struct Alone {
@@ -102,7 +106,7 @@ TEST(AutoAnytime, IsNeverWorseThanWithFewerStepsOrThanAStrategyThatNeedsFewer) {
     std::vector<Alone> alone;
     for (const NamedStrategy& strategy : strategies()) {
       if (std::string_view(strategy.name) == "auto" || strategy.needs_cluster) continue;
-      const auto plan = planned(strategy.name, problem, kUnlimited);
+      const auto plan = strategy.plan(problem, {});
       if (plan.ok() && plan->holds) alone.push_back({strategy.name, plan->iterations, rank_alone(problem, plan->deployment)});
     }
     Rank before = kNothing;
@@ -110,7 +114,7 @@ TEST(AutoAnytime, IsNeverWorseThanWithFewerStepsOrThanAStrategyThatNeedsFewer) {
     for (const std::int64_t budget :
          {std::int64_t{1}, std::int64_t{60'000}, std::int64_t{300'000}, std::int64_t{1'000'000}, kUnlimited}) {
       if (done) break;
-      const auto plan = planned("auto", problem, budget);
+      const auto plan = planned(problem, budget);
       const Rank rank = rank_of(problem, plan);
       EXPECT_LE(rank, before) << fmt::format("seed {}, {} steps", seed, budget);
       before = rank;
@@ -122,17 +126,17 @@ TEST(AutoAnytime, IsNeverWorseThanWithFewerStepsOrThanAStrategyThatNeedsFewer) {
       }
     }
   }
-  EXPECT_GT(compared, 100);
+  EXPECT_GT(compared, 80);
 }
 
 // Given a stop after ever more questions whether to stop; expects answers that never get worse, from the first on.
 TEST(AutoAnytime, IsNeverWorseWithMoreTime) {
-  for (std::uint64_t seed = 0; seed < effort(6U, 100U); ++seed) {
+  for (std::uint64_t seed = 0; seed < effort(6U, 60U); ++seed) {
     const OwnedProblem owned = random_problem(seed);
     Rank before = kNothing;
     for (int questions = 0; questions < 4000; questions = questions * 3 / 2 + 1) {
       int left = questions;
-      const auto plan = planned("auto", owned.problem, kUnlimited, [&] { return left-- <= 0; });
+      const auto plan = planned(owned.problem, kUnlimited, [&] { return left-- <= 0; });
       const Rank rank = rank_of(owned.problem, plan);
       EXPECT_LE(rank, before) << fmt::format("seed {}, {} questions", seed, questions);
       before = rank;
