@@ -50,14 +50,15 @@ class Auto {
     AutoCandidates found = auto_candidates(problem_, lengths_, problem_.requests_per_s);
     candidates_ = std::move(found.candidates);
     screened_ = std::move(found.screened);
+    const bool too_slow = candidates_.empty();
     if (!options_.split) std::erase_if(candidates_, [](const AutoCandidate& of) { return !of.unified(); });
     std::erase_if(candidates_, [&](const AutoCandidate& of) { return !check_room(problem_, deploy(of, of.least)).ok(); });
     if (options_.incumbent) {
       WINDLASS_RETURN_IF_ERROR(answers_.offer(*options_.incumbent, "keeping the current deployment", 1));
       WINDLASS_RETURN_IF_ERROR(answers_.confirm());
     }
-    // If a single request is too slow on every kind, no proposal can be feasible.
-    if (candidates_.empty() && answers_.best() == nullptr) return nearest();
+    // If a single request is too slow on every kind, no proposal can be feasible. Without room on one kind, a mix may be.
+    if (too_slow && answers_.best() == nullptr) return nearest();
     WINDLASS_RETURN_IF_ERROR(first());
     for (std::int64_t slice = kAutoFirstSlice; go_on();) {
       WINDLASS_RETURN_IF_ERROR(ask_all(slice));
