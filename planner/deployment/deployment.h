@@ -63,6 +63,8 @@ struct Hop {
   int slot = 0;  // index of the worker in its pool
   int layers = 0;
   std::vector<int> gpus;  // indices into the problem's cluster
+
+  bool operator==(const Hop&) const = default;
 };
 
 // Workers that together hold a copy of the model, if a strategy places them on nodes.
@@ -75,6 +77,8 @@ struct Chain {
 
   [[nodiscard]] std::vector<int> gpus() const;  // GPUs of all hops, ascending
   [[nodiscard]] int tensor_parallel() const;    // of every hop; the largest if they differ
+
+  bool operator==(const Chain&) const = default;
 };
 
 // The fraction of requests that one chain prefills and another decodes.
@@ -83,6 +87,8 @@ struct PairShare {
   double requests_per_s = 0;
   double capacity_requests_per_s = 0;
   double share = 0;  // fraction of all requests
+
+  bool operator==(const PairShare&) const = default;
 };
 
 struct Deployment {
@@ -91,6 +97,8 @@ struct Deployment {
   std::vector<PairShare> pairs;  // between chains; empty: any decode worker serves any prefill worker
   dispatch::DispatchSettings dispatch{{.policy = dispatch::PolicyKind::kJsq}};
   bool pairs_share_a_node = false;  // of prefill and decode workers: caches move within a node
+
+  bool operator==(const Deployment&) const = default;
 };
 
 // Adds a chain whose hops run on workers of these specs. Each worker is the next slot in the pool of its spec and the chain's

@@ -27,6 +27,8 @@ enum class DecodeChoice {
 struct LengthPrediction {
   int bucket_tokens = 200;
   double accuracy = 0.749;  // probability that the bucket is right
+
+  bool operator==(const LengthPrediction&) const = default;
 };
 
 // A worker that was busy for less than a share `below` of a whole window takes the other role, if a worker of that role was
@@ -35,6 +37,8 @@ struct FlipPolicy {
   double window_s = 60;
   double below = 0.1;
   double flip_s = 0.006;
+
+  bool operator==(const FlipPolicy&) const = default;
 };
 
 // A worker that worked in the mixed pool for more than `above` of a whole window takes the other role, if its own role keeps at
@@ -43,6 +47,8 @@ struct FlipPolicy {
 struct RepurposePolicy {
   double window_s = 60;
   double above = 0.5;
+
+  bool operator==(const RepurposePolicy&) const = default;
 };
 
 // If the policy keeps requests back (JFFC), requests for unified workers wait in a central queue, as in our gateway. So do all
@@ -59,6 +65,8 @@ struct DispatchSettings : PolicySettings {
   std::optional<std::int64_t> mixed_pool_threshold_tokens = {};
   std::optional<RepurposePolicy> repurpose = {};  // only with a mixed pool
   std::optional<FlipPolicy> flip = {};
+
+  bool operator==(const DispatchSettings&) const = default;
 };
 
 }  // namespace windlass::dispatch

@@ -29,7 +29,7 @@ constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
 constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
 // The rate is searched only up to what about this many of the service's best workers serve.
 constexpr int kMostWorkers = 24;
-constexpr std::array<std::int64_t, 2> kMaxIterations = {3'000'000, 15'000'000};
+constexpr std::array<std::int64_t, 2> kMaxIterations = {200'000, 3'200'000};
 
 using planner::Family;
 using planner::OfferedPool;

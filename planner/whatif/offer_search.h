@@ -23,7 +23,7 @@ struct OfferQuestion {
   bool operator==(const OfferQuestion&) const = default;
 };
 
-// Simulated iterations that a round may take. At most about two seconds of one core for the first, ten for the second.
+// Simulated iterations that each strategy may take in a round (auto_plan.h).
 [[nodiscard]] std::int64_t max_iterations(const OfferQuestion& question);
 
 // `effort.max_iterations` is set by the question. The only error is Cancelled: if no deployment is possible, the answer says

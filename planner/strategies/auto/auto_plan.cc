@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "planner/strategies/auto/auto_answers.h"
 #include "planner/strategies/core/auto_candidates.h"
 #include "planner/strategies/core/fewest_workers.h"
 #include "planner/strategies/core/phase_counts.h"
@@ -26,15 +28,7 @@ constexpr std::int64_t kPlanMomentsOf = 2000;  // requests whose lengths feed th
 constexpr std::size_t kRound = 4;              // candidates tried per round
 constexpr std::size_t kFirst = 4;              // candidates tried for a valid plan even when it is time to stop
 constexpr int kFirstTrials = 10;               // per candidate
-constexpr int kEnlarged = 4;                   // how often a deployment that passed once is enlarged to pass with confidence
-constexpr int kSeeds = 3;                      // on which limits must hold
-constexpr std::int64_t kMoreRequests = 4;      // factor of requests if the first trial is not conclusive
 constexpr std::size_t kMaxNearestTried = 24;
-
-struct Tried {
-  Deployment deployment;
-  std::string rejected_because;
-};
 
 class Auto {
  public:
@@ -43,34 +37,44 @@ class Auto {
         options_(options),
         effort_(effort),
         executor_(effort.executor == nullptr ? serial_ : *effort.executor),
-        lengths_(length_moments(*problem.requests, problem.seed, kPlanMomentsOf)) {
-    trial_ = {problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true};
+        lengths_(length_moments(*problem.requests, problem.seed, kPlanMomentsOf)),
+        trial_{problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true},
+        answers_(problem, effort.stop, trial_, options.max_requests) {
+    if (options.proposers == nullptr) return;
+    for (const NamedStrategy& strategy : *options.proposers) {
+      if (std::string_view(strategy.name) != "auto" && !strategy.needs_cluster) proposers_.push_back({&strategy});
+    }
   }
 
   Result<Offer> run() {
     AutoCandidates found = auto_candidates(problem_, lengths_, problem_.requests_per_s);
     candidates_ = std::move(found.candidates);
     screened_ = std::move(found.screened);
+    const bool too_slow = candidates_.empty();
     std::erase_if(candidates_, [&](const AutoCandidate& of) { return of.unified() ? !options_.unified : !options_.split; });
     std::erase_if(candidates_, [&](const AutoCandidate& of) { return !check_room(problem_, deploy(of, of.least)).ok(); });
-    if (options_.incumbent) WINDLASS_RETURN_IF_ERROR(offer(*options_.incumbent, "keeping the current deployment"));
-    // If a single request is too slow on every kind, no proposal can be feasible.
-    if (candidates_.empty() && !best_) return nearest();
-    WINDLASS_RETURN_IF_ERROR(first());
-    for (std::size_t begin = 0; begin < candidates_.size() && go_on(); begin += kRound) {
-      WINDLASS_RETURN_IF_ERROR(round(begin, std::min(candidates_.size(), begin + kRound)));
-      progress("deployments", 0.7 * static_cast<double>(begin) / static_cast<double>(candidates_.size()));
+    if (options_.incumbent) {
+      WINDLASS_RETURN_IF_ERROR(answers_.offer(*options_.incumbent, "keeping the current deployment", 1));
+      WINDLASS_RETURN_IF_ERROR(answers_.confirm());
     }
-    WINDLASS_RETURN_IF_ERROR(propose());
-    if (best_) return plan();
-    if (!fallback_) return nearest();
-    best_ = fallback_;
-    best_by_ = "closed forms";
-    sure_ = false;
-    return plan();
+    // If a single request is too slow on every kind, no proposal can be feasible. Without room on one kind, a mix may be.
+    if (too_slow && answers_.best() == nullptr) return nearest();
+    WINDLASS_RETURN_IF_ERROR(first());
+    for (std::int64_t slice = kAutoFirstSlice; go_on();) {
+      WINDLASS_RETURN_IF_ERROR(ask_all(slice));
+      if (all_done()) break;
+      if (slice >= effort_.max_iterations) stopped_ = true;
+      constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+      slice = slice > kMax / kAutoSliceGrowth ? kMax : slice * kAutoSliceGrowth;
+    }
+    return answers_.best() != nullptr ? plan() : nearest();
   }
 
  private:
+  struct Proposer {
+    const NamedStrategy* strategy;
+    bool done = false;
+  };
   struct Looked {
     std::optional<PhaseCounts> counts;
     std::int64_t trials = 0, iterations = 0;
@@ -78,11 +82,18 @@ class Auto {
   };
 
   [[nodiscard]] bool go_on() {
-    if (iterations_ >= effort_.max_iterations || stop_requested(effort_.stop)) stopped_ = true;
+    if (stop_requested(effort_.stop)) stopped_ = true;
     return !stopped_;
   }
-  void progress(std::string_view what, double share) const {
-    if (effort_.progress) effort_.progress(what, share);
+  [[nodiscard]] bool searched() const { return next_ >= candidates_.size(); }
+  [[nodiscard]] bool all_done() const {
+    return searched() && std::all_of(proposers_.begin(), proposers_.end(), [](const Proposer& of) { return of.done; });
+  }
+  void progress(std::string_view what) const {
+    if (!effort_.progress) return;
+    const auto all = static_cast<double>(candidates_.size() + proposers_.size());
+    const auto done = std::count_if(proposers_.begin(), proposers_.end(), [](const Proposer& of) { return of.done; });
+    effort_.progress(what, (static_cast<double>(done) + static_cast<double>(next_)) / all);
   }
 
   [[nodiscard]] Deployment deploy(const AutoCandidate& of, const PhaseCounts& counts) const {
@@ -93,91 +104,17 @@ class Auto {
     return deployment;
   }
 
-  Result<bool> holds(const Deployment& deployment, std::int64_t requests, std::uint64_t seed, std::int64_t& trials,
-                     std::int64_t& iterations) const {
-    Trial trial = trial_;
-    trial.requests = requests;
-    trial.seed = seed;
-    WINDLASS_ASSIGN_OR_RETURN(const auto result, try_out(problem_, deployment, trial));
+  Result<bool> holds(const Deployment& deployment, std::int64_t& trials, std::int64_t& iterations) const {
+    WINDLASS_ASSIGN_OR_RETURN(const auto result, try_out(problem_, deployment, trial_));
     ++trials;
     iterations += result.iterations;
     return judge(problem_, result).holds;
   }
 
-  // Whether a deployment that passed once is confident, as defined in auto_plan.h.
-  Result<bool> confident(const Deployment& deployment) {
-    if (!problem_.objectives.both) {
-      for (int i = 1; i < kSeeds; ++i) {
-        WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deployment, trial_.requests,
-                                                         trial_.seed + static_cast<std::uint64_t>(i), trials_, iterations_));
-        if (!held) return false;
-      }
-      return true;
-    }
-    double inside = 0, all = 0;
-    std::uint64_t seed = trial_.seed;
-    for (std::int64_t requests = trial_.requests; requests <= options_.max_requests; requests *= kMoreRequests) {
-      WINDLASS_ASSIGN_OR_RETURN(const auto result, try_out(problem_, deployment, {trial_.requests_per_s, requests, seed++}));
-      ++trials_;
-      iterations_ += result.iterations;
-      if (!problem_.objectives.limits.empty() && !judge(problem_, result).holds) return false;
-      if (result.refused + result.failed > 0) return false;
-      inside += result.attainment * static_cast<double>(result.requests);
-      all += static_cast<double>(result.requests);
-      const double asked = problem_.objectives.attainment;
-      if (wilson_low(inside, all) >= asked) return true;
-      if (1 - wilson_low(all - inside, all) < asked) return false;  // certainly not
-    }
-    return false;
-  }
-
-  // A deployment that passed a trial becomes the best if it is cheaper and confident, enlarged a little if necessary.
-  Result<void> accept(Deployment deployment, const std::string& by) {
-    for (int enlarged = 0; enlarged <= kEnlarged; ++enlarged) {
-      if (best_ && worth_of(problem_, deployment) >= best_worth_) {
-        tried_.push_back({deployment, fmt::format("{}, the plan {}", worth_text(problem_, deployment), "{}")});
-        return {};
-      }
-      if (const auto room = check_room(problem_, deployment); !room.ok()) {
-        tried_.push_back({deployment, room.error().message});
-        return {};
-      }
-      WINDLASS_ASSIGN_OR_RETURN(const bool sure, confident(deployment));
-      if (sure) {
-        if (best_) tried_.push_back({*best_, fmt::format("{}, the plan {}", worth_text(problem_, *best_), "{}")});
-        best_worth_ = worth_of(problem_, deployment);
-        best_ = std::move(deployment);
-        best_by_ = by;
-        return {};
-      }
-      tried_.push_back({deployment, "it met the objectives in one trial, but not with confidence"});
-      Pool& pool = deployment.pools[static_cast<std::size_t>(enlarged) % deployment.pools.size()];
-      pool.workers += std::max(1, pool.workers / 50);
-    }
-    return {};
-  }
-
-  // Tries a deployment from elsewhere.
-  Result<void> offer(const Deployment& deployment, const std::string& by) {
-    if (best_ && worth_of(problem_, deployment) >= best_worth_) {
-      tried_.push_back({deployment, fmt::format("{}: {}, the plan {}", by, worth_text(problem_, deployment), "{}")});
-      return {};
-    }
-    if (const auto room = check_room(problem_, deployment); !room.ok()) {
-      tried_.push_back({deployment, fmt::format("{}: {}", by, room.error().message)});
-      return {};
-    }
-    WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deployment, trial_.requests, trial_.seed, trials_, iterations_));
-    if (held) return accept(deployment, by);
-    tried_.push_back({deployment, by + ": it misses the objectives when tried again"});
-    return {};
-  }
-
   // Tries the first candidates, with few trials each, until one is feasible.
   Result<void> first() {
     std::size_t tried = 0;
-    for (std::size_t i = 0; i < candidates_.size() && !best_ && !fallback_; ++i) {
-      if (tried >= kFirst && !go_on()) return {};
+    for (std::size_t i = 0; i < candidates_.size() && tried < kFirst; ++i) {
       const AutoCandidate& of = candidates_[i];
       if (!of.unified() && i < candidates_.size() / 2) continue;  // one count is found faster than two
       ++tried;
@@ -185,16 +122,59 @@ class Auto {
       for (int grown = 0; grown < kFirstTrials; ++grown) {
         const Deployment deployment = deploy(of, counts);
         if (!check_room(problem_, deployment).ok()) break;
-        WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deployment, trial_.requests, trial_.seed, trials_, iterations_));
+        WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deployment, trials_, iterations_));
         if (held) {
-          fallback_ = deployment;  // an immediate valid plan
-          break;
+          answers_.add(deployment, "closed forms");
+          return {};
         }
         counts = {counts.prefill + 1 + counts.prefill / 4, of.unified() ? 0 : counts.decode + 1 + counts.decode / 4};
       }
     }
-    if (!fallback_ || !go_on()) return {};
-    return accept(*fallback_, "closed forms");
+    return {};
+  }
+
+  // One slice of each strategy and of the own search. A stop ends it early.
+  Result<void> ask_all(std::int64_t slice) {
+    const std::size_t cheap = std::min(kAutoCheap, proposers_.size());
+    WINDLASS_RETURN_IF_ERROR(ask({proposers_.begin(), cheap}, slice));
+    WINDLASS_RETURN_IF_ERROR(answers_.confirm());
+    WINDLASS_RETURN_IF_ERROR(search(slice));
+    WINDLASS_RETURN_IF_ERROR(ask({proposers_.begin() + static_cast<std::ptrdiff_t>(cheap), proposers_.end()}, slice));
+    return answers_.confirm();
+  }
+
+  Result<void> ask(std::span<Proposer> proposers, std::int64_t slice) {
+    Effort effort = effort_;
+    effort.max_iterations = slice;
+    effort.progress = nullptr;
+    for (Proposer& of : proposers) {
+      if (of.done) continue;
+      if (!go_on()) return {};
+      progress(of.strategy->name);
+      const auto proposed = of.strategy->plan(problem_, effort);
+      if (!proposed.ok()) {
+        of.done = proposed.error().code != ErrorCode::kCancelled;
+        if (of.done) notes_.push_back(fmt::format("{} found no plan: {}", of.strategy->name, proposed.error().message));
+        continue;
+      }
+      trials_ += proposed->trials;
+      iterations_ += proposed->iterations;
+      of.done = !proposed->stopped || (go_on() && proposed->iterations < slice);
+      if (!proposed->holds) continue;
+      WINDLASS_RETURN_IF_ERROR(answers_.offer(proposed->deployment, of.strategy->name, proposed->predicted.attainment));
+    }
+    return {};
+  }
+
+  // Continues the own search until it has taken as many iterations as the slice.
+  Result<void> search(std::int64_t slice) {
+    while (!searched() && searched_iterations_ < slice && go_on()) {
+      progress("deployments");
+      const std::size_t end = std::min(candidates_.size(), next_ + kRound);
+      WINDLASS_RETURN_IF_ERROR(round(next_, end));
+      next_ = end;
+    }
+    return {};
   }
 
   // The fewest workers of one candidate below a worth.
@@ -204,6 +184,7 @@ class Auto {
     questions.prefill_worth = of.prefill_worth;
     questions.decode_worth = of.unified() ? 1 : of.decode_worth;
     questions.unified = of.unified();
+    questions.max_workers = static_cast<int>(std::min<std::int64_t>(trial_.requests, kMaxWorkers));
     questions.fits = [&](const PhaseCounts& counts) { return check_room(problem_, deploy(of, counts)).ok(); };
     questions.hold = [&](std::span<const PhaseCounts> asked) -> Result<std::vector<char>> {
       std::vector<char> answers;
@@ -213,8 +194,7 @@ class Auto {
           continue;
         }
         if (stop_requested(effort_.stop)) return Error{ErrorCode::kCancelled, "stopped"};
-        WINDLASS_ASSIGN_OR_RETURN(const bool held,
-                                  holds(deploy(of, counts), trial_.requests, trial_.seed, looked.trials, looked.iterations));
+        WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(deploy(of, counts), looked.trials, looked.iterations));
         answers.push_back(held ? 1 : 0);
       }
       return answers;
@@ -227,7 +207,7 @@ class Auto {
   }
 
   Result<void> round(std::size_t begin, std::size_t end) {
-    const double below = best_ ? best_worth_ : std::numeric_limits<double>::infinity();
+    const double below = answers_.confirmed_worth();
     std::vector<std::size_t> asked;
     for (std::size_t i = begin; i < end; ++i) {
       const AutoCandidate& of = candidates_[i];
@@ -236,8 +216,8 @@ class Auto {
       } else {
         ++bounded_;
         const Deployment least = deploy(of, of.least);
-        tried_.push_back({least, fmt::format("fewer workers cannot serve the rate, and this {}, the plan {}",
-                                             worth_text(problem_, least), "{}")});
+        lost_.push_back({least, fmt::format("fewer workers cannot serve the rate, and this {}, the plan {}",
+                                            worth_text(problem_, least), "{}")});
       }
     }
     std::vector<Looked> looked(asked.size());
@@ -246,45 +226,25 @@ class Auto {
       if (one.error) return *one.error;
       trials_ += one.trials;
       iterations_ += one.iterations;
+      searched_iterations_ += one.iterations;
     }
     for (std::size_t at = 0; at < asked.size(); ++at) {
       const AutoCandidate& of = candidates_[asked[at]];
       ++simulated_;
       if (!looked[at].counts) {
-        tried_.push_back({deploy(of, of.guess), "none of this kind meets the objectives for less than the plan"});
+        lost_.push_back({deploy(of, of.guess), "none of this kind meets the objectives for less than the plan"});
         continue;
       }
-      WINDLASS_RETURN_IF_ERROR(accept(deploy(of, *looked[at].counts), "simulation"));
+      answers_.add(deploy(of, *looked[at].counts), "simulation");
     }
-    return {};
-  }
-
-  // Tries what the other strategies propose.
-  Result<void> propose() {
-    if (options_.proposers == nullptr) return {};
-    for (const NamedStrategy& strategy : *options_.proposers) {
-      if (std::string_view(strategy.name) == "auto" || strategy.needs_cluster) continue;
-      if (!go_on()) return {};
-      Effort effort = effort_;
-      effort.max_iterations = effort_.max_iterations - iterations_;
-      effort.progress = nullptr;
-      progress(strategy.name, 0.7);
-      auto proposed = strategy.plan(problem_, effort);
-      if (!proposed.ok()) {
-        notes_.push_back(fmt::format("{} found no plan: {}", strategy.name, proposed.error().message));
-        continue;
-      }
-      trials_ += proposed->trials;
-      iterations_ += proposed->iterations;
-      if (proposed->holds) WINDLASS_RETURN_IF_ERROR(offer(proposed->deployment, strategy.name));
-    }
-    return {};
+    return answers_.confirm();
   }
 
   Result<Offer> plan() {
-    Offer plan = plan_of(problem_, "auto", *best_);
+    const AutoAnswer& best = *answers_.best();
+    Offer plan = plan_of(problem_, "auto", best.deployment);
     WINDLASS_ASSIGN_OR_RETURN(const auto result,
-                              try_out(problem_, *best_, {trial_.requests_per_s, trial_.requests, trial_.seed}));
+                              try_out(problem_, best.deployment, {trial_.requests_per_s, trial_.requests, trial_.seed}));
     ++trials_;
     iterations_ += result.iterations;
     plan.holds = judge(problem_, result).holds;
@@ -297,32 +257,34 @@ class Auto {
       search.first_guess_per_s = problem_.requests_per_s * 1.05;
       search.figures = false;
       search.stop = effort_.stop;
-      const auto capacity = capacity_of(problem_, *best_, search);
+      const auto capacity = capacity_of(problem_, best.deployment, search);
       if (capacity.ok()) {
         trials_ += capacity->trials;
         iterations_ += capacity->iterations;
         plan.predicted.capacity_requests_per_s = std::max(problem_.requests_per_s, capacity->requests_per_s);
       }
     }
-    const std::string told = worth_text(problem_, *best_);
-    plan.reasons.push_back(fmt::format("{} {}: the best that was found, by {}", describe(*best_), told, best_by_));
+    const std::string told = worth_text(problem_, best.deployment);
+    plan.reasons.push_back(fmt::format("{} {}: the best that was found, by {}", describe(best.deployment), told, best.by));
     plan.reasons.push_back(
-        sure_ ? problem_.objectives.both
-                    ? fmt::format("with 95 % confidence, at least {:.6g} % of the requests meet the objectives",
-                                  100 * problem_.objectives.attainment)
-                    : fmt::format("the limits hold on {} seeds", kSeeds)
-              : std::string("it met the objectives in one trial, without statistical confidence"));
+        best.confirmed ? problem_.objectives.both
+                             ? fmt::format("with 95 % confidence, at least {:.6g} % of the requests meet the objectives",
+                                           100 * problem_.objectives.attainment)
+                             : fmt::format("the limits hold on {} seeds", kAutoSeeds)
+                       : std::string("it met the objectives in one trial, without statistical confidence"));
     plan.reasons.push_back(
         fmt::format("{} deployments were simulated, {} cannot be cheaper by their lower bounds, {} kinds are too slow",
                     simulated_, bounded_, screened_.size()));
     plan.reasons.insert(plan.reasons.end(), notes_.begin(), notes_.end());
-    for (Tried& tried : tried_) {
-      const auto place = tried.rejected_because.find("{}");
-      if (place != std::string::npos) tried.rejected_because.replace(place, 2, told);
+    std::vector<AutoAnswers::Lost> lost = answers_.take_lost();
+    lost.insert(lost.end(), std::move_iterator(lost_.begin()), std::move_iterator(lost_.end()));
+    for (AutoAnswers::Lost& of : lost) {
+      const auto place = of.because.find("{}");
+      if (place != std::string::npos) of.because.replace(place, 2, told);
       Rejection one;
-      one.cost_per_hour = cost_per_hour(problem_, tried.deployment);
-      one.deployment = std::move(tried.deployment);
-      one.rejected_because = std::move(tried.rejected_because);
+      one.cost_per_hour = cost_per_hour(problem_, of.deployment);
+      one.deployment = std::move(of.deployment);
+      one.rejected_because = std::move(of.because);
       plan.considered.push_back(std::move(one));
     }
     return finish(std::move(plan));
@@ -330,8 +292,8 @@ class Auto {
 
   Result<Offer> finish(Offer plan) {
     order_considered(problem_, plan.considered);
-    plan.trials = trials_;
-    plan.iterations = iterations_;
+    plan.trials = trials_ + answers_.work().trials;
+    plan.iterations = iterations_ + answers_.work().iterations;
     plan.stopped = stopped_;
     return plan;
   }
@@ -395,16 +357,15 @@ class Auto {
   SerialExecutor serial_;
   Executor& executor_;
   LengthMoments lengths_;
-  Trial trial_;
+  const Trial trial_;
+  AutoAnswers answers_;
+  std::vector<Proposer> proposers_;
   std::vector<AutoCandidate> candidates_;
+  std::size_t next_ = 0;  // of the candidates, in the own search
   std::vector<std::string> screened_, notes_;
-  std::vector<Tried> tried_;
-  std::optional<Deployment> best_;      // passed with confidence
-  std::optional<Deployment> fallback_;  // passed one trial
-  std::string best_by_;
-  double best_worth_ = 0;
-  bool sure_ = true;
-  std::int64_t trials_ = 0, iterations_ = 0, simulated_ = 0, bounded_ = 0;
+  std::vector<AutoAnswers::Lost> lost_;
+  std::int64_t trials_ = 0, iterations_ = 0, searched_iterations_ = 0;  // without those of the answers
+  std::int64_t simulated_ = 0, bounded_ = 0;
   bool stopped_ = false;
 };
 

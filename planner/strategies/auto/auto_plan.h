@@ -1,14 +1,19 @@
 // auto: lets all strategies and the whole space of unified and split deployments compete in the simulator, and returns the
 // cheapest that meets the objectives with a stated confidence.
 //
-// Closed forms screen the candidates (auto_candidates.h). The simulator then tries them in the order of their cost, power or
-// GPUs (by the goal), each only as far as it can still beat the best so far. The search may stop at any time: after a few
-// trials it has a plan that passed one trial. More time gives a cheaper plan, and then compares the proposals of the other
-// strategies by the same rules.
+// Closed forms screen the candidates of its own search (auto_candidates.h). The simulator tries them in the order of their
+// cost, power or GPUs (by the goal), each only as far as it can still beat the best so far.
 //
-// With joint objectives, a plan is confident if the lower end of the 95 % Wilson interval of the share of requests that meet
-// them reaches the required attainment. Close cases use more requests. With limits only, they must hold on three seeds.
-// Neighbouring requests share a queue, so the interval is nominal.
+// The search may stop at any time. First, the cheapest guesses are tried, for an answer at once. Then, with slices of 50,000,
+// 200,000, 800,000, ... simulated iterations, each strategy that has not finished is asked again with the slice as its step
+// budget, and its own search continues up to the slice. What they find is confirmed after each slice (auto_answers.h).
+//
+// Effort::max_iterations is the budget of each strategy and of the own search, not their sum: the first slice that is at least
+// as large is the last one. What is simulated until then does not depend on the budget, so that with the order of
+// auto_answers.h
+// - the answer of a larger budget is never worse, and
+// - for each strategy that needs fewer iterations than the budget, the answer is as good as its plan, or auto's trials show
+//   that its plan does not hold or, if the answer is confirmed, does not hold with confidence.
 //
 // One seed and step budget give the same plan on any number of cores. Pure.
 #pragma once
@@ -23,7 +28,8 @@
 namespace windlass::search {
 
 struct AutoOptions {
-  // Strategies that propose further deployments, in this order; their errors become reasons. Borrowed.
+  // Strategies that propose further deployments, cheap ones first; their errors become reasons. Borrowed. The own search comes
+  // after the first kAutoCheap of them.
   const std::vector<NamedStrategy>* proposers = nullptr;
   bool unified = true;                  // consider workers of whole requests
   bool split = true;                    // consider separate prefill and decode workers
@@ -31,6 +37,10 @@ struct AutoOptions {
   // Tried first: the running deployment, when planning again.
   std::optional<Deployment> incumbent;
 };
+
+inline constexpr std::size_t kAutoCheap = 2;
+inline constexpr std::int64_t kAutoFirstSlice = 50'000;  // simulated iterations
+inline constexpr std::int64_t kAutoSliceGrowth = 4;
 
 [[nodiscard]] Result<Offer> auto_plan(const Problem& problem, const AutoOptions& options, const Effort& effort);
 

@@ -44,9 +44,11 @@ Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deploymen
   WorkersFound found;
   Trial trial = asked.trial;
   trial.verdict_only = true;
+  const int most = static_cast<int>(std::min<std::int64_t>(asked.most, std::max<std::int64_t>(asked.least, trial.requests)));
   int fails = asked.least - 1, holds = 0;
-  int next = std::clamp(asked.first, asked.least, asked.most);
-  while (fails < asked.most && (holds == 0 || holds - fails > 1)) {
+  int next = std::clamp(asked.first, asked.least, most);
+  while (fails < most && (holds == 0 || holds - fails > 1)) {
+    if (stop_requested(asked.stop)) return Error{ErrorCode::kCancelled, "stopped before the fewest workers were found"};
     deployment.pools[asked.pool].workers = next;
     WINDLASS_ASSIGN_OR_RETURN(const auto result, try_out(problem, deployment, trial));
     ++found.trials;
@@ -60,7 +62,7 @@ Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deploymen
     }
     found.tried = std::max(found.tried, next);
     if (holds == 0) {
-      next = std::min(asked.most, std::max(next + 1, static_cast<int>(std::ceil(next * kWorkersGrowth))));
+      next = std::min(most, std::max(next + 1, static_cast<int>(std::ceil(next * kWorkersGrowth))));
     } else {
       // The guess is usually close: try its neighbour first, then bisect.
       next = fails < asked.least && holds == asked.first ? holds - 1 : fails + (holds - fails) / 2;

@@ -30,8 +30,9 @@ struct WorkersAsked {
   std::size_t pool = 0;  // the pool to count
   int least = 1;         // minimum to try
   int first = 1;         // initial guess
-  int most = 1;
+  int most = 1;          // more than the trial's requests are not tried: each request has a worker of its own
   Trial trial;
+  StopCheck stop = {};
 };
 
 struct WorkersFound {
@@ -41,7 +42,7 @@ struct WorkersFound {
   std::int64_t trials = 0, iterations = 0;
 };
 
-// Errors: those of try_out().
+// Errors: those of try_out(); Cancelled if `stop` became true.
 [[nodiscard]] Result<WorkersFound> fewest_workers(const Problem& problem, Deployment deployment, const WorkersAsked& asked);
 
 }  // namespace windlass::search

@@ -62,7 +62,8 @@ inline constexpr std::size_t kMaxConsidered = 50;
 struct Effort {
   Executor* executor = nullptr;  // borrowed; null: runs on the caller's thread
   StopCheck stop;                // when stopped, a strategy returns its best plan so far, or Cancelled if it has none
-  std::int64_t max_iterations = std::numeric_limits<std::int64_t>::max();  // step budget, in simulated iterations
+  std::int64_t max_iterations =
+      std::numeric_limits<std::int64_t>::max();  // step budget, in simulated iterations (`auto`: of each that competes)
   // Reports progress: what is being evaluated and the share done, 0 to 1. May be empty; called on the caller's thread.
   std::function<void(std::string_view what, double share)> progress;
 };

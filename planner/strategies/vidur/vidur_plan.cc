@@ -103,7 +103,7 @@ class VidurPlanning {
       Candidate& candidate = candidates_[asked[at]];
       const int most = affordable(candidate);
       auto found = fewest_workers(problem_, deployment(candidate, 1),
-                                  {0, candidate.least, std::min(candidate.guess, most), most, trial_});
+                                  {0, candidate.least, std::min(candidate.guess, most), most, trial_, effort_.stop});
       if (found.ok()) {
         candidate.found = std::move(found).value();
       } else {
@@ -112,6 +112,10 @@ class VidurPlanning {
     });
     for (const std::size_t i : asked) {
       const Candidate& candidate = candidates_[i];
+      if (candidate.error && candidate.error->code == ErrorCode::kCancelled) {
+        stopped_ = true;
+        continue;
+      }
       if (candidate.error) return *candidate.error;
       trials_ += candidate.found.trials;
       iterations_ += candidate.found.iterations;
@@ -144,11 +148,20 @@ class VidurPlanning {
     search.first_guess_per_s = problem_.requests_per_s * 1.05;
     search.tolerance = options_.tolerance;
     search.figures = false;
-    auto capacity = capacity_of(problem_, plan.deployment, search);
-    if (!capacity.ok()) return capacity.error();
-    plan.predicted.capacity_requests_per_s = std::max(problem_.requests_per_s, capacity->requests_per_s);
-    trials_ += 1 + capacity->trials;
-    iterations_ += result.iterations + capacity->iterations;
+    search.stop = effort_.stop;
+    plan.predicted.capacity_requests_per_s = problem_.requests_per_s;
+    ++trials_;
+    iterations_ += result.iterations;
+    const auto capacity = capacity_of(problem_, plan.deployment, search);
+    if (capacity.ok()) {
+      plan.predicted.capacity_requests_per_s = std::max(problem_.requests_per_s, capacity->requests_per_s);
+      trials_ += capacity->trials;
+      iterations_ += capacity->iterations;
+    } else if (capacity.error().code == ErrorCode::kCancelled) {
+      stopped_ = true;
+    } else {
+      return capacity.error();
+    }
     plan.reasons.push_back(fmt::format("{} workers of {} are the best of {} configurations that meets the objectives: it {}",
                                        best.found.workers, describe(problem_, best.point), candidates_.size(),
                                        worth_text(problem_, plan.deployment)));

@@ -12,6 +12,7 @@
 #include "planner/strategies/core/fewest_workers.h"
 #include "planner/strategies/core/plan_parts.h"
 #include "planner/strategies/core/worker_models.h"
+#include "planner/strategies/mix/mix_plan.h"
 #include "planner/strategies/vidur/vidur.h"
 #include "tests/unit/planner/strategies/core/fixtures.h"
 
@@ -190,6 +191,30 @@ TEST(AutoPlan, TriesWhatIsProposed) {
       plan->reasons, [](const std::string& reason) { return reason; }, "silent found no plan: nothing here"));
   EXPECT_TRUE(told(plan->considered, because, "hopeful: it misses the objectives when tried again"));
   EXPECT_TRUE(told(plan->considered, because, "dear: costs"));
+}
+
+// Given one GPU of each of two classes, and rates from those that one serves to those that both do not; expects a plan wherever
+// the mix has one, also where no single kind has room.
+TEST(AutoPlan, FindsAMixWhereNoKindHasRoom) {
+  static const std::vector<NamedStrategy> kProposers = {
+      {"mix", "", [](const Problem& problem, const Effort& effort) { return mix_plan(problem, effort); }}};
+  AutoOptions options;
+  options.proposers = &kProposers;
+  options.split = false;
+  int only_mixed = 0;
+  for (double rate = 20; rate < 150; rate *= 1.15) {
+    ProblemSpec spec = small_spec(rate);
+    spec.tensor_parallel = {1};
+    OwnedProblem owned = make_problem(spec);
+    for (AcceleratorChoice& choice : owned.problem.accelerators) choice.gpus = 1;
+    const auto mix = mix_plan(owned.problem, {});
+    const auto plan = auto_plan(owned.problem, options, {});
+    ASSERT_TRUE(plan.ok());
+    if (!mix.ok() || !mix->holds) continue;
+    EXPECT_TRUE(plan->holds) << rate;
+    if (plan->deployment.pools.size() == 2) ++only_mixed;
+  }
+  EXPECT_GT(only_mixed, 0);
 }
 
 // Given objectives that no worker meets, no room, and invalid problems; expects the nearest plan with what it misses, and
