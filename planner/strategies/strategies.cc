@@ -23,7 +23,9 @@ namespace {
 // The order in which `auto` asks: by the usual time to a first plan. The others come last.
 constexpr std::string_view kCheapFirst[] = {"vidur", "mix", "distserve", "splitwise", "tetriinfer", "aladdin"};
 
-const std::vector<NamedStrategy>& cheap_first() {
+}  // namespace
+
+const std::vector<NamedStrategy>& cheap_strategies_first() {
   static const std::vector<NamedStrategy> kOrdered = [] {
     std::vector<NamedStrategy> ordered = strategies();
     std::stable_sort(ordered.begin(), ordered.end(), [](const NamedStrategy& a, const NamedStrategy& b) {
@@ -37,14 +39,12 @@ const std::vector<NamedStrategy>& cheap_first() {
   return kOrdered;
 }
 
-}  // namespace
-
 const std::vector<NamedStrategy>& strategies() {
   static const std::vector<NamedStrategy> kStrategies = {
       {"auto", "the cheapest deployment that its own search or any other strategy finds, with a stated confidence",
        [](const Problem& problem, const Effort& effort) {
          AutoOptions options;
-         options.proposers = &cheap_first();
+         options.proposers = &cheap_strategies_first();
          return auto_plan(problem, options, effort);
        }},
       {"aladdin",

@@ -177,7 +177,7 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
 class Proposers {
  public:
   explicit Proposers(Family family) {
-    for (const NamedStrategy& strategy : strategies()) {
+    for (const NamedStrategy& strategy : cheap_strategies_first()) {
       const std::string_view name = strategy.name;
       const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
       const bool whole = among(kWhole) && family != Family::kDisaggregated;
