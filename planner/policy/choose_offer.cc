@@ -70,8 +70,10 @@ std::string rate_text(const Believed& of) {
   return fmt::format("{} ({:.4g} requests/s each)", text_of(of.configuration.pool.spec), of.requests_per_s);
 }
 
-void explain_split(const Offer& offer, const std::vector<Believed>& pools, const SidePools& sides, ConfigurationChoice& choice) {
-  const auto prefill = std::find_if(sides.pools.begin(), sides.pools.end(), [](const SidePool& side) { return side.is_prefill(); });
+void explain_split(const Offer& offer, const std::vector<Believed>& pools, const SidePools& sides,
+                   ConfigurationChoice& choice) {
+  const auto prefill =
+      std::find_if(sides.pools.begin(), sides.pools.end(), [](const SidePool& side) { return side.is_prefill(); });
   const Believed& prompts = pools[static_cast<std::size_t>(prefill - sides.pools.begin()) + 1];
   choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet",
                          fmt::format("prefill on {}, decode on {}", rate_text(prompts), rate_text(pools.front()))};
@@ -94,17 +96,17 @@ void explain_whole(const Offer& offer, const std::vector<Believed>& pools, Confi
   std::string text;
   for (const Believed& pool : pools) text += (text.empty() ? "" : " and ") + rate_text(pool);
   choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet", text};
-  choice.reasons.push_back(Reason{
-      "ConfirmedOffer",
-      fmt::format("{}: {}; in simulation {} for {:.4g} per hour meet the objective up to {:.4g} requests/s", offer.strategy, text,
-                  describe(offer), offer.cost_per_hour, offer.capacity_per_s),
-      {{"strategy", offer.strategy},
-       {"deployment", describe(offer)},
-       {"requestsPerS", figure(offer.requests_per_s)},
-       {"capacityPerS", figure(offer.capacity_per_s)},
-       {"attainment", figure(offer.attainment)},
-       {"costPerHour", figure(offer.cost_per_hour)},
-       {"capacityRatio", figure(offer.pools.front().capacity_ratio)}}});
+  choice.reasons.push_back(
+      Reason{"ConfirmedOffer",
+             fmt::format("{}: {}; in simulation {} for {:.4g} per hour meet the objective up to {:.4g} requests/s",
+                         offer.strategy, text, describe(offer), offer.cost_per_hour, offer.capacity_per_s),
+             {{"strategy", offer.strategy},
+              {"deployment", describe(offer)},
+              {"requestsPerS", figure(offer.requests_per_s)},
+              {"capacityPerS", figure(offer.capacity_per_s)},
+              {"attainment", figure(offer.attainment)},
+              {"costPerHour", figure(offer.cost_per_hour)},
+              {"capacityRatio", figure(offer.pools.front().capacity_ratio)}}});
 }
 
 bool runs_nothing(const Service& service) { return std::none_of(service.workers.begin(), service.workers.end(), holds_gpus); }
@@ -122,9 +124,8 @@ bool has_room(const ConfigurationInput& input, const ConfigurationChoice& choice
   const auto add = [&](const Pool& pool, int workers) { gpus[pool.spec.accelerator] += workers * pool.spec.gpus(); };
   add(choice.chosen->pool, 1);
   for (const SidePool& side : choice.sides.pools) add(side.configuration.pool, side.workers(1));
-  return std::all_of(gpus.begin(), gpus.end(), [&](const auto& of) {
-    return available_to(*input.service, *input.capacities, of.first) >= of.second;
-  });
+  return std::all_of(gpus.begin(), gpus.end(),
+                     [&](const auto& of) { return available_to(*input.service, *input.capacities, of.first) >= of.second; });
 }
 
 std::string text_of_choice(const ConfigurationChoice& choice) {
@@ -140,7 +141,7 @@ ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offe
   ConfigurationChoice choice;
   for (const OfferedPool& pool : offer.pools) {
     if (find_accelerator(*input.snapshot, pool.spec.accelerator) != nullptr) continue;
-    choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
+    choice.feasible = Hint{Truth::kUnknown, kClassUnread,
                            fmt::format("the plan needs AcceleratorClass {}, which cannot be read; workers are left unchanged",
                                        pool.spec.accelerator)};
     choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
@@ -188,7 +189,7 @@ double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice&
 std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole, bool split, std::vector<Reason>& reasons) {
   const Service& service = *input.service;
   if (!service.offers) return std::nullopt;
-  std::optional<Offer> without_room;
+  std::optional<Offer> second_best;
   for (const Offer& offer : service.offers->confirmed) {
     if (offer.pools.empty() || !(offer.split() ? split : whole)) continue;
     const ConfigurationChoice choice = choice_of(input, offer);
@@ -199,13 +200,15 @@ std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole,
     Reason objection = objection_to_unit(service, *choice.chosen, choice.sides, choice.sides.workers(1));
     if (!objection.code.empty()) {
       reasons.push_back(std::move(objection));
+      // Whole workers can run instead. Without them, one decode worker runs with the prefill workers that fit.
+      if (!whole && !second_best) second_best = offer;
       continue;
     }
     if (has_room(input, choice)) return offer;
     reasons.push_back(Reason{"NoRoom", fmt::format("too few free GPUs for {}", describe(offer)), {}});
-    if (!without_room) without_room = offer;
+    if (!second_best) second_best = offer;
   }
-  return without_room;
+  return second_best;
 }
 
 ConfigurationChoice current_or_offer(const ConfigurationInput& input, ConfigurationChoice current, const Offer& best) {
@@ -233,11 +236,15 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
                                    from, running_cost, rate, to, best.strategy, other_cost, kSwitchCostShare * 100),
                        {{"costPerHour", figure(running_cost)}, {"otherCostPerHour", figure(other_cost)}}};
   } else if (!input.signals_complete) {
-    objection = Reason{"HeldOnMissingSignals",
-                       fmt::format("no change from {} to {} while the arrival rate or queue length is missing or stale", from, to),
-                       {}};
+    objection =
+        Reason{"HeldOnMissingSignals",
+               fmt::format("no change from {} to {} while the arrival rate or queue length is missing or stale", from, to),
+               {}};
   } else if (running_cost < never) {
-    CostlyChange change{fmt::format("from {} to {}", from, to), running_cost, other_cost, current.chosen->times.service_s,
+    CostlyChange change{fmt::format("from {} to {}", from, to),
+                        running_cost,
+                        other_cost,
+                        current.chosen->times.service_s,
                         {first_of(*other.chosen)}};
     for (const SidePool& side : other.sides.pools) change.first.push_back(first_of(side.configuration));
     objection = objection_to_change(input, change);

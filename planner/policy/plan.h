@@ -78,7 +78,7 @@ struct ServicePlan {
   std::vector<Pool> recommended_pools;  // in modes Recommend and Paused: what Apply would do; otherwise empty
   Predicted predicted;
   std::optional<DemandForecast> forecast;
-  std::vector<Considered> considered;  // cheapest first
+  std::vector<Considered> considered;      // cheapest first
   std::vector<StrategyAnswer> strategies;  // what each one offered, and why it lost
   std::vector<Reason> reasons;
   Hint feasible;        // condition Feasible

@@ -36,8 +36,7 @@ constexpr auto json_fields(JsonType<Yield>) {
   };
   return json_object(field("maxConcurrency", &T::max_concurrency, 0), field("slots", &T::slots, 0),
                      field("serviceRatePerS", &T::service_rate_per_s), rare("requestsPerS", &T::requests_per_s),
-                     field("kvCacheTokens", &T::kv_cache_tokens, 0),
-                     hook(write_packing, read_packing));
+                     field("kvCacheTokens", &T::kv_cache_tokens, 0), hook(write_packing, read_packing));
 }
 
 constexpr auto json_fields(JsonType<Pool>) {
@@ -73,9 +72,10 @@ constexpr auto json_fields(JsonType<ServicePlan>) {
   using T = ServicePlan;
   return json_object(field("id", &T::id), field("generation", &T::generation, 0), field("strategy", &T::strategy),
                      field("pools", &T::pools), field("recommendedPools", &T::recommended_pools),
-                     field("predicted", &T::predicted), field("forecast", &T::forecast), rare("considered", &T::considered), rare("strategies", &T::strategies),
-                     field("reasons", &T::reasons), field("feasible", &T::feasible), field("ableToScale", &T::able_to_scale),
-                     field("metricsFresh", &T::metrics_fresh), field("sloMet", &T::slo_met), field("memory", &T::memory));
+                     field("predicted", &T::predicted), field("forecast", &T::forecast), rare("considered", &T::considered),
+                     rare("strategies", &T::strategies), field("reasons", &T::reasons), field("feasible", &T::feasible),
+                     field("ableToScale", &T::able_to_scale), field("metricsFresh", &T::metrics_fresh),
+                     field("sloMet", &T::slo_met), field("memory", &T::memory));
 }
 
 constexpr auto json_fields(JsonType<Denied>) {

@@ -129,8 +129,8 @@ bool OfferBook::attach(planner::Snapshot& snapshot) {
         entry.place = ++asked_;
         entry.asked_at_s = snapshot.now_s;
       }
-      entry.stands_still = service.scaling.strategy == planner::Family::kDisaggregated ||
-                           planner::runs_split(service, service.memory);
+      entry.stands_still =
+          service.scaling.strategy == planner::Family::kDisaggregated || planner::runs_split(service, service.memory);
       news = true;
     }
     service.offers = entry.offers;
@@ -155,7 +155,7 @@ std::optional<OfferQuestion> OfferBook::next() {
 
 void OfferBook::answer(const OfferQuestion& question, const planner::Offers& offers) {
   for (auto& [id, entry] : entries_) {
-    if (!entry.due || !entry.taken || !equal_questions(entry.question, question)) continue;
+    if (!entry.due || !equal_questions(entry.question, question)) continue;
     entry.offers = offers;
     entry.taken = false;
     entry.due = !offers.complete;  // a longer search follows

@@ -156,8 +156,13 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
   for (std::size_t p = 0; p < offer.pools.size(); ++p) {
     offer.pools[p].closed_form_per_s = planner::closed_form_per_s(closed.input(), offer.pools[p]);
   }
-  const double by_closed_forms = planner::capacity_of(closed.service(), *choice.chosen, offer.pools.front().workers);
-  if (by_closed_forms > 0) offer.pools.front().capacity_ratio = offer.capacity_per_s / by_closed_forms;
+  for (std::size_t p = 0; p < offer.pools.size(); ++p) {
+    OfferedPool& pool = offer.pools[p];
+    if (pool.role == dispatch::Role::kPrefill) continue;  // its number follows the others
+    const planner::Configuration& configuration = p == 0 ? *choice.chosen : choice.sides.pools[p - 1].configuration;
+    const double by_closed_forms = planner::capacity_of(closed.service(), configuration, pool.workers);
+    if (by_closed_forms > 0) pool.capacity_ratio = offer.capacity_per_s / by_closed_forms;
+  }
   return offer;
 }
 

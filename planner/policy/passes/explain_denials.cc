@@ -88,11 +88,11 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
     const Pool& pool = side.configuration.pool;
     const int wanted_beside = draft.sides_wanted[i], granted = draft.sides_granted[i];
     if (granted >= wanted_beside) continue;
-    fleet.denied.push_back(Denied{service.id, "InsufficientCapacity",
-                                  fmt::format("{} {}workers of {} needed, {} granted: {}", wanted_beside,
-                                              side.is_prefill() ? "prefill " : "", text_of(pool.spec), granted,
-                                              who_has(draft, pool.spec.accelerator, fleet, holders)),
-                                  pool.spec.accelerator, wanted_beside, granted});
+    fleet.denied.push_back(
+        Denied{service.id, "InsufficientCapacity",
+               fmt::format("{} {}workers of {} needed, {} granted: {}", wanted_beside, side.is_prefill() ? "prefill " : "",
+                           text_of(pool.spec), granted, who_has(draft, pool.spec.accelerator, fleet, holders)),
+               pool.spec.accelerator, wanted_beside, granted});
   }
   const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {
