@@ -27,9 +27,7 @@ ConfigurationChoice refuse(Truth status, const char* code, std::string message) 
 const Offer* running_offer(const ConfigurationInput& given, bool whole, bool split) {
   const std::optional<Offer>& offer = given.memory->offer;
   if (!offer || offer->pools.empty() || !(offer->split() ? split : whole)) return nullptr;
-  const bool allowed = std::all_of(offer->pools.begin(), offer->pools.end(),
-                                   [&](const OfferedPool& pool) { return may_use(*given.service, pool.spec.accelerator); });
-  if (!allowed) return nullptr;
+  if (!may_use(*given.service, *offer)) return nullptr;
   const ConfigurationChoice choice = choice_of(given, *offer);
   if (!choice.chosen) return &*offer;  // it stays until its classes can be read
   const std::vector<int> one_of_each(choice.sides.pools.size(), 1);

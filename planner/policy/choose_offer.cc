@@ -137,6 +137,11 @@ std::string text_of_choice(const ConfigurationChoice& choice) {
 
 }  // namespace
 
+bool may_use(const Service& service, const Offer& offer) {
+  return std::all_of(offer.pools.begin(), offer.pools.end(),
+                     [&](const OfferedPool& pool) { return may_use(service, pool.spec.accelerator); });
+}
+
 ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offer) {
   ConfigurationChoice choice;
   for (const OfferedPool& pool : offer.pools) {
@@ -154,7 +159,7 @@ ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offe
   for (std::size_t i = 1; i < pools.size(); ++i) {
     double share = pools[i].requests_per_s > 0 ? unit_per_s * pools[i].configuration.load_share / pools[i].requests_per_s : 1;
     const bool prefill = pools[i].configuration.pool.role == dispatch::Role::kPrefill;
-    const std::optional<double>& before = input.memory->prefill_share;
+    const std::optional<double> before = runs_nothing(*input.service) ? std::nullopt : input.memory->prefill_share;
     if (prefill && before && std::abs(share / *before - 1) <= kShareBand) share = *before;
     choice.sides.pools.push_back({pools[i].configuration, share});
   }
@@ -195,6 +200,10 @@ std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole,
     const ConfigurationChoice choice = choice_of(input, offer);
     if (!choice.chosen) {
       reasons.push_back(choice.reasons.front());
+      continue;
+    }
+    if (!may_use(service, offer)) {
+      reasons.push_back(Reason{"NotAllowed", fmt::format("spec.accelerators does not allow {}", describe(offer)), {}});
       continue;
     }
     Reason objection = objection_to_unit(service, *choice.chosen, choice.sides, choice.sides.workers(1));

@@ -12,6 +12,9 @@ namespace windlass::planner {
 // Reason code of a deployment whose class cannot be read.
 inline constexpr const char* kClassUnread = "RunningClassUnknown";
 
+// Whether the spec allows all of the offer's classes.
+[[nodiscard]] bool may_use(const Service& service, const Offer& offer);
+
 // An offer's pools with slots, times and rates for the lengths believed now. The closed forms carry the simulator's rates over
 // to other lengths and times. Nothing is chosen if a class cannot be read (RunningClassUnknown).
 [[nodiscard]] ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offer);
