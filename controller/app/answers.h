@@ -4,8 +4,8 @@
 
 #include "controller/app/side_thread.h"
 #include "controller/kube/http_transport.h"
-#include "controller/reconcile/probe_questions.h"
 #include "controller/reconcile/offer_questions.h"
+#include "controller/reconcile/probe_questions.h"
 
 namespace windlass::controller {
 

@@ -1,5 +1,5 @@
-// OfferQuestions passes questions and answers about what services should run between the control loop and a slower thread, which
-// searches (app/answers.h). It is an OfferBook for two threads. Thread-safe.
+// OfferQuestions passes questions and answers about what services should run between the control loop and a slower thread,
+// which searches (app/answers.h). It is an OfferBook for two threads. Thread-safe.
 #pragma once
 
 #include <mutex>

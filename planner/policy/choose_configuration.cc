@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/policy/choose_offer.h"
+#include "planner/policy/side_pools.h"
 #include "planner/policy/split.h"
 #include "planner/policy/trouble.h"
 
@@ -22,20 +23,28 @@ ConfigurationChoice refuse(Truth status, const char* code, std::string message) 
   return choice;
 }
 
-// The offer that runs by the last plan, if the spec still allows it.
+// The offer that runs by the last plan, if the spec still allows it, with at least one worker of each pool.
 const Offer* running_offer(const ConfigurationInput& given, bool whole, bool split) {
   const std::optional<Offer>& offer = given.memory->offer;
   if (!offer || offer->pools.empty() || !(offer->split() ? split : whole)) return nullptr;
-  const bool allowed = std::all_of(offer->pools.begin(), offer->pools.end(), [&](const OfferedPool& pool) {
-    return may_use(*given.service, pool.spec.accelerator);
-  });
-  return allowed ? &*offer : nullptr;
+  if (!may_use(*given.service, *offer)) return nullptr;
+  const ConfigurationChoice choice = choice_of(given, *offer);
+  if (!choice.chosen) return &*offer;  // it stays until its classes can be read
+  const std::vector<int> one_of_each(choice.sides.pools.size(), 1);
+  return objection_to_unit(*given.service, *choice.chosen, choice.sides, one_of_each).code.empty() ? &*offer : nullptr;
 }
 
-// Split phases without a confirmed offer: closed forms start a new service; a running one waits for the search.
-ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool nothing_runs) {
+// Split phases without a usable offer: closed forms start a new service; a running one waits for the search.
+ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool nothing_runs,
+                                        const std::vector<Reason>& rejected) {
   const std::optional<Offers>& offers = given.service->offers;
-  if (offers && offers->complete) return refuse(Truth::kFalse, "NoSplitHolds", offers->why);
+  if (offers && offers->complete) {
+    if (rejected.empty()) return refuse(Truth::kFalse, "NoSplitHolds", offers->why);
+    const Reason& first = rejected.front();  // already among the reasons
+    ConfigurationChoice none;
+    none.feasible = Hint{first.code == kClassUnread ? Truth::kUnknown : Truth::kFalse, first.code, first.message};
+    return none;
+  }
   if (nothing_runs) {
     if (const auto closed = split_by_closed_forms(given)) return choice_of(given, *closed);
   }
@@ -59,13 +68,17 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
   const Offer* running = nothing_runs ? nullptr : running_offer(given, whole, split);
   ConfigurationChoice choice;
   if (!best) {
-    const bool none_holds = service.offers && service.offers->complete && service.offers->confirmed.empty();
+    // Whether workers with split phases may give way to whole ones: never while signals or a class cannot be read.
+    const bool complete = service.offers && service.offers->complete;
+    const bool unread = std::any_of(rejected.begin(), rejected.end(), [](const Reason& of) { return of.code == kClassUnread; });
+    const bool may_leave = complete && !unread && given.signals_complete;
+    const bool none_holds = may_leave && service.offers->confirmed.empty();
     if (running != nullptr && !none_holds) {
       choice = choice_of(given, *running);
-    } else if (whole && (none_holds || nothing_runs || !runs_split(service, *given.memory))) {
+    } else if (whole && (may_leave || nothing_runs || !runs_split(service, *given.memory))) {
       choice = choose_whole(given);
     } else {
-      choice = split_without_offer(given, nothing_runs);
+      choice = split_without_offer(given, nothing_runs, rejected);
     }
   } else if (nothing_runs) {
     choice = choice_of(given, *best);
@@ -79,12 +92,14 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
   if (choice.offer && choice.sides.empty() && service.scaling.strategy == Family::kAuto) {
     choice.others = other_classes(given, choice.chosen->pool.spec.accelerator);
   }
-  choice.reasons.insert(choice.reasons.end(), std::make_move_iterator(rejected.begin()), std::make_move_iterator(rejected.end()));
+  choice.reasons.insert(choice.reasons.end(), std::make_move_iterator(rejected.begin()),
+                        std::make_move_iterator(rejected.end()));
   if (service.searching_since_s) {
-    choice.reasons.push_back(Reason{"StrategiesSearching",
-                                    fmt::format("the strategies have been searching for {:.0f} s; closed forms decide until then",
-                                                given.snapshot->now_s - *service.searching_since_s),
-                                    {}});
+    choice.reasons.push_back(
+        Reason{"StrategiesSearching",
+               fmt::format("the strategies have been searching for {:.0f} s; closed forms decide until then",
+                           given.snapshot->now_s - *service.searching_since_s),
+               {}});
   }
   return choice;
 }

@@ -72,8 +72,10 @@ std::string rate_text(const Believed& of) {
   return fmt::format("{} ({:.4g} requests/s each)", text_of(of.configuration.pool.spec), of.requests_per_s);
 }
 
-void explain_split(const Offer& offer, const std::vector<Believed>& pools, const SidePools& sides, ConfigurationChoice& choice) {
-  const auto prefill = std::find_if(sides.pools.begin(), sides.pools.end(), [](const SidePool& side) { return side.is_prefill(); });
+void explain_split(const Offer& offer, const std::vector<Believed>& pools, const SidePools& sides,
+                   ConfigurationChoice& choice) {
+  const auto prefill =
+      std::find_if(sides.pools.begin(), sides.pools.end(), [](const SidePool& side) { return side.is_prefill(); });
   const Believed& prompts = pools[static_cast<std::size_t>(prefill - sides.pools.begin()) + 1];
   choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet",
                          fmt::format("prefill on {}, decode on {}", rate_text(prompts), rate_text(pools.front()))};
@@ -142,11 +144,16 @@ std::string text_of_choice(const ConfigurationChoice& choice) {
 
 }  // namespace
 
+bool may_use(const Service& service, const Offer& offer) {
+  return std::all_of(offer.pools.begin(), offer.pools.end(),
+                     [&](const OfferedPool& pool) { return may_use(service, pool.spec.accelerator); });
+}
+
 ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offer) {
   ConfigurationChoice choice;
   for (const OfferedPool& pool : offer.pools) {
     if (find_accelerator(*input.snapshot, pool.spec.accelerator) != nullptr) continue;
-    choice.feasible = Hint{Truth::kUnknown, "RunningClassUnknown",
+    choice.feasible = Hint{Truth::kUnknown, kClassUnread,
                            fmt::format("the plan needs AcceleratorClass {}, which cannot be read; workers are left unchanged",
                                        pool.spec.accelerator)};
     choice.reasons.push_back(Reason{choice.feasible.reason, choice.feasible.message, {}});
@@ -205,7 +212,7 @@ double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice&
 std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole, bool split, std::vector<Reason>& reasons) {
   const Service& service = *input.service;
   if (!service.offers) return std::nullopt;
-  std::optional<Offer> without_room;
+  std::optional<Offer> second_best;
   for (const Offer& offer : service.offers->confirmed) {
     if (offer.pools.empty() || !(offer.split() ? split : whole)) continue;
     const ConfigurationChoice choice = choice_of(input, offer);
@@ -213,16 +220,22 @@ std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole,
       reasons.push_back(choice.reasons.front());
       continue;
     }
+    if (!may_use(service, offer)) {
+      reasons.push_back(Reason{"NotAllowed", fmt::format("spec.accelerators does not allow {}", describe(offer)), {}});
+      continue;
+    }
     Reason objection = objection_to_unit(service, *choice.chosen, choice.sides, choice.sides.workers(1));
     if (!objection.code.empty()) {
       reasons.push_back(std::move(objection));
+      // Whole workers can run instead. Without them, one decode worker runs with the prefill workers that fit.
+      if (!whole && !second_best) second_best = offer;
       continue;
     }
     if (has_room(input, choice)) return offer;
     reasons.push_back(Reason{"NoRoom", fmt::format("too few free GPUs for {}", describe(offer)), {}});
-    if (!without_room) without_room = offer;
+    if (!second_best) second_best = offer;
   }
-  return without_room;
+  return second_best;
 }
 
 ConfigurationChoice current_or_offer(const ConfigurationInput& input, ConfigurationChoice current, const Offer& best) {
@@ -250,11 +263,15 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
                                    from, running_cost, rate, to, best.strategy, other_cost, kSwitchCostShare * 100),
                        {{"costPerHour", figure(running_cost)}, {"otherCostPerHour", figure(other_cost)}}};
   } else if (!input.signals_complete) {
-    objection = Reason{"HeldOnMissingSignals",
-                       fmt::format("no change from {} to {} while the arrival rate or queue length is missing or stale", from, to),
-                       {}};
+    objection =
+        Reason{"HeldOnMissingSignals",
+               fmt::format("no change from {} to {} while the arrival rate or queue length is missing or stale", from, to),
+               {}};
   } else if (running_cost < never) {
-    CostlyChange change{fmt::format("from {} to {}", from, to), running_cost, other_cost, current.chosen->times.service_s,
+    CostlyChange change{fmt::format("from {} to {}", from, to),
+                        running_cost,
+                        other_cost,
+                        current.chosen->times.service_s,
                         {first_of(*other.chosen)}};
     for (const SidePool& side : other.sides.pools) change.first.push_back(first_of(side.configuration));
     objection = objection_to_change(input, change);

@@ -9,6 +9,12 @@
 
 namespace windlass::planner {
 
+// Reason code of a deployment whose class cannot be read.
+inline constexpr const char* kClassUnread = "RunningClassUnknown";
+
+// Whether the spec allows all of the offer's classes.
+[[nodiscard]] bool may_use(const Service& service, const Offer& offer);
+
 // An offer's pools with slots, times and rates for the lengths believed now. The closed forms carry the simulator's rates over
 // to other lengths and times. Nothing is chosen if a class cannot be read (RunningClassUnknown).
 [[nodiscard]] ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offer);
@@ -23,7 +29,8 @@ namespace windlass::planner {
 [[nodiscard]] double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice& choice, double requests_per_s);
 
 // The cheapest confirmed offer of these kinds whose classes can be read and have room for one unit within the service's limits;
-// without room anywhere, the cheapest. None if no offer can be used; the reasons say why.
+// without room anywhere, the cheapest. If whole workers are not allowed, limits without room for a unit count as no room. None
+// if no offer can be used; the reasons say why.
 [[nodiscard]] std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole, bool split,
                                                   std::vector<Reason>& reasons);
 

@@ -208,7 +208,8 @@ ConfigurationChoice choose_whole(const ConfigurationInput& given) {
   }
 
   choice.chosen = configuration_of(given, asked, winner.config);
-  if (service.scaling.strategy == Family::kAuto) choice.others = other_classes_of(given, asked, result, winner.config.spec.accelerator);
+  if (service.scaling.strategy == Family::kAuto)
+    choice.others = other_classes_of(given, asked, result, winner.config.spec.accelerator);
   if (!infeasible) explain_winner(winner.config, choice);
   explain_belief(service, find_accelerator(snapshot, winner.config.spec.accelerator)->spec, *choice.chosen, given.believed,
                  choice);

@@ -170,8 +170,7 @@ std::vector<AllowedAccelerator> allowed_of(const Service& service, const Snapsho
 
 double requests_per_s(const Configuration& configuration) {
   const double full = configuration.pool.each.slots * configuration.pool.each.service_rate_per_s;
-  const double closed =
-      configuration.rate_within_tpot_per_s > 0 ? std::min(full, configuration.rate_within_tpot_per_s) : full;
+  const double closed = configuration.rate_within_tpot_per_s > 0 ? std::min(full, configuration.rate_within_tpot_per_s) : full;
   return closed * configuration.capacity_ratio;
 }
 

@@ -80,7 +80,7 @@ struct ServicePlan {
   dispatch::PolicySettings dispatch{.policy = dispatch::kDefaultPolicy};
   Predicted predicted;
   std::optional<DemandForecast> forecast;
-  std::vector<Considered> considered;  // cheapest first
+  std::vector<Considered> considered;      // cheapest first
   std::vector<StrategyAnswer> strategies;  // what each one offered, and why it lost
   std::vector<Reason> reasons;
   Hint feasible;        // condition Feasible

@@ -36,8 +36,7 @@ constexpr auto json_fields(JsonType<Yield>) {
   };
   return json_object(field("maxConcurrency", &T::max_concurrency, 0), field("slots", &T::slots, 0),
                      field("serviceRatePerS", &T::service_rate_per_s), rare("requestsPerS", &T::requests_per_s),
-                     field("kvCacheTokens", &T::kv_cache_tokens, 0),
-                     hook(write_packing, read_packing));
+                     field("kvCacheTokens", &T::kv_cache_tokens, 0), hook(write_packing, read_packing));
 }
 
 constexpr auto json_fields(JsonType<Pool>) {

@@ -19,7 +19,8 @@ int to_workers(double value) { return static_cast<int>(std::clamp(value, 0.0, 1e
 // "3 decode workers and 2 prefill workers"; "3 workers of h100-1 and 2 of l4-1".
 std::string text_of_units(const Configuration& chosen, const SidePools& sides, int workers, const std::vector<int>& beside) {
   const auto of = [](const Configuration& pool) { return title(pool.pool.id()); };
-  std::string text = sides.split() ? fmt::format("{} decode workers", workers) : fmt::format("{} workers of {}", workers, of(chosen));
+  std::string text =
+      sides.split() ? fmt::format("{} decode workers", workers) : fmt::format("{} workers of {}", workers, of(chosen));
   int prefills = 0;
   for (std::size_t i = 0; i < beside.size(); ++i) {
     if (sides.pools[i].is_prefill()) {

@@ -196,6 +196,53 @@ constexpr auto json_fields(JsonType<Offers>) {
                      field("confirmed", &T::confirmed), field("answers", &T::answers), rare("why", &T::why));
 }
 
+// What snapshots held before there were offers: how to split the phases. Read as an offer, never written.
+struct OldPhase {
+  WorkerSpec spec;
+  double requests_per_s = 0;
+  double closed_form_per_s = 0;
+};
+struct OldSplit {
+  std::string strategy;
+  bool holds = true;
+  OldPhase prefill, decode;
+  double cost_per_hour = 0, whole_cost_per_hour = 0;
+  std::string why;
+};
+
+constexpr auto json_fields(JsonType<OldPhase>) {
+  using T = OldPhase;
+  return json_object(part(&T::spec), field("requestsPerS", &T::requests_per_s), rare("closedFormPerS", &T::closed_form_per_s),
+                     limit("requestsPerS", &T::requests_per_s, kAboveZero));
+}
+
+constexpr auto json_fields(JsonType<OldSplit>) {
+  using T = OldSplit;
+  return json_object(field("strategy", &T::strategy), added("holds", &T::holds).or_null(),
+                     when(&T::holds, field("prefill", &T::prefill), field("decode", &T::decode),
+                          added("costPerHour", &T::cost_per_hour), rare("wholeCostPerHour", &T::whole_cost_per_hour)),
+                     field("why", &T::why));
+}
+
+void read_split(JsonReader& reader, Service& service) {
+  if (!reader.given("split")) return;
+  const OldSplit split = reader.unwrap(read_json<OldSplit>(reader.require("split"), reader.path_of("split")));
+  Offers& offers = service.offers.emplace();
+  offers.requests_per_s = service.workload.requests_per_s;
+  offers.complete = true;
+  offers.why = split.why;
+  if (!split.holds) return;
+  Offer offer;
+  offer.strategy = split.strategy;
+  offer.pools = {
+      {split.decode.spec, dispatch::Role::kDecode, 1, 1, split.decode.requests_per_s, split.decode.closed_form_per_s},
+      {split.prefill.spec, dispatch::Role::kPrefill, 1, 1, split.prefill.requests_per_s, split.prefill.closed_form_per_s}};
+  offer.requests_per_s = offers.requests_per_s;
+  offer.cost_per_hour = split.cost_per_hour;
+  offer.why = split.why;
+  offers.confirmed = {offer};
+}
+
 // ---- the snapshot
 
 constexpr auto json_fields(JsonType<Service>) {
@@ -207,11 +254,10 @@ constexpr auto json_fields(JsonType<Service>) {
       rare("engine", &T::engine),
       rare("maySplit", &T::may_split).or_null(), field("maxGpusPerWorker", &T::max_gpus_per_worker, 1), field("slo", &T::slo),
       field("workload", &T::workload), field("accelerators", &T::accelerators), field("scaling", &T::scaling),
-      field("priority", &T::priority), field("lastDesired", &T::last_desired, 0),
-      field("lastOffer", &T::last_offer), field("demand", &T::demand),
-      field("workers", &T::workers), field("starts", &T::starts), rare("estimates", &T::estimates),
+      field("priority", &T::priority), field("lastDesired", &T::last_desired, 0), field("lastOffer", &T::last_offer),
+      field("demand", &T::demand), field("workers", &T::workers), field("starts", &T::starts), rare("estimates", &T::estimates),
       rare("transfers", &T::transfers), field("refused", &T::refused), field("offers", &T::offers),
-      field("searchingSinceS", &T::searching_since_s), field("memory", &T::memory));
+      hook([](Json&, const T&) {}, read_split), field("searchingSinceS", &T::searching_since_s), field("memory", &T::memory));
 }
 
 constexpr auto json_fields(JsonType<Snapshot>) {

@@ -1,5 +1,5 @@
-// Split phases by closed forms: some workers compute prompts (prefill), others compute answers (decode). A service that asks for
-// them starts on these figures; a strategy's offer replaces them once the simulator has confirmed it.
+// Split phases by closed forms: some workers compute prompts (prefill), others compute answers (decode). A service that asks
+// for them starts on these figures; a strategy's offer replaces them once the simulator has confirmed it.
 #pragma once
 
 #include <optional>

@@ -538,7 +538,9 @@ int workers_within_tpot(const Configuration& configuration, double arrivals_per_
   const double batch =
       std::clamp(max_per_s * configuration.times.service_s, 1.0, static_cast<double>(configuration.pool.each.slots));
   // Solve n * (1 - u / (n sqrt(batch))) * most = arrivals for n.
-  const double uneven = std::min(kUnevenShare / std::sqrt(batch), configuration.pool.each.slots / batch - 1);
+  // The simulator's rates of single phases include it.
+  const bool whole = configuration.pool.role == dispatch::Role::kUnified;
+  const double uneven = whole ? std::min(kUnevenShare / std::sqrt(batch), configuration.pool.each.slots / batch - 1) : 0;
   return to_int(std::ceil(arrivals_per_s / max_per_s + uneven - 1e-9));
 }
 

@@ -135,8 +135,8 @@ bool OfferBook::attach(planner::Snapshot& snapshot) {
         entry.place = ++asked_;
         entry.asked_at_s = snapshot.now_s;
       }
-      entry.stands_still = service.scaling.strategy == planner::Family::kDisaggregated ||
-                           planner::runs_split(service, service.memory);
+      entry.stands_still =
+          service.scaling.strategy == planner::Family::kDisaggregated || planner::runs_split(service, service.memory);
       news = true;
     }
     service.offers = entry.offers;
@@ -161,7 +161,7 @@ std::optional<OfferQuestion> OfferBook::next() {
 
 void OfferBook::answer(const OfferQuestion& question, const planner::Offers& offers) {
   for (auto& [id, entry] : entries_) {
-    if (!entry.due || !entry.taken || !equal_questions(entry.question, question)) continue;
+    if (!entry.due || !equal_questions(entry.question, question)) continue;
     entry.offers = offers;
     entry.taken = false;
     entry.due = !offers.complete && question.round + 1 < rounds_;  // a longer search follows

@@ -29,6 +29,7 @@ constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
 constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
 // The rate is searched only up to what about this many of the service's best workers serve.
 constexpr int kMostWorkers = 24;
+constexpr double kCapacityStep = 0.1;  // relative tolerance of a capacity
 constexpr std::array<std::int64_t, 2> kMaxIterations = {200'000, 3'200'000};
 
 using planner::Family;
@@ -74,12 +75,25 @@ class ClosedForms {
   ClosedForms& operator=(const ClosedForms&) = delete;
 
   [[nodiscard]] const planner::Service& service() const { return snapshot_.services.front(); }
-  [[nodiscard]] const planner::ConfigurationInput& input() const { return input_; }
-
-  // Of an offer's workers; 0: a class cannot be read.
-  [[nodiscard]] double capacity_of(const planner::Offer& offer) const {
-    const planner::ConfigurationChoice choice = planner::choice_of(input_, offer);
-    return choice.chosen ? planner::capacity_of(service(), *choice.chosen, offer.pools.front().workers) : 0;
+  // Sets how the offer's capacity carries over to other rates, lengths and times: what the closed forms say of its pools, and
+  // the simulator's figures over theirs.
+  void carry_over(planner::Offer& offer) const {
+    // First the rate of one worker, because the choice of a phase scales by it.
+    for (OfferedPool& pool : offer.pools) pool.closed_form_per_s = planner::closed_form_per_s(input_, pool);
+    const std::vector<double> with_its_slots = capacities_of(offer);
+    for (std::size_t p = 0; p < offer.pools.size(); ++p) {
+      OfferedPool& pool = offer.pools[p];
+      if (pool.role != dispatch::Role::kUnified || !(with_its_slots[p] > 0)) continue;
+      // Without slots for what the simulator found, the gateways would hold requests back.
+      pool.slots_ratio = std::max(1.0, offer.capacity_per_s / with_its_slots[p]);
+      pool.closed_form_per_s = planner::closed_form_per_s(input_, pool);
+    }
+    const std::vector<double> closed = capacities_of(offer);
+    for (std::size_t p = 0; p < offer.pools.size(); ++p) {
+      // The number of prefill workers follows the others.
+      if (offer.pools[p].role == dispatch::Role::kPrefill || !(closed[p] > 0)) continue;
+      offer.pools[p].capacity_ratio = offer.capacity_per_s / closed[p];
+    }
   }
   // The highest rate of one whole worker; 0: none meets the objective.
   [[nodiscard]] double best_worker_per_s() const {
@@ -88,6 +102,18 @@ class ClosedForms {
   }
 
  private:
+  // By pool: the rate of the service at which its workers suffice by the closed forms.
+  [[nodiscard]] std::vector<double> capacities_of(const planner::Offer& offer) const {
+    const planner::ConfigurationChoice choice = planner::choice_of(input_, offer);
+    std::vector<double> capacities(offer.pools.size(), 0);
+    if (!choice.chosen) return capacities;
+    for (std::size_t p = 0; p < capacities.size(); ++p) {
+      const planner::Configuration& configuration = p == 0 ? *choice.chosen : choice.sides.pools[p - 1].configuration;
+      capacities[p] = planner::capacity_of(service(), configuration, offer.pools[p].workers);
+    }
+    return capacities;
+  }
+
   planner::Snapshot snapshot_;
   planner::CapacityByClass capacities_;
   planner::ConfigurationInput input_;
@@ -121,16 +147,33 @@ std::vector<double> load_shares(const Problem& problem, const Deployment& deploy
   return shares;
 }
 
-// The simulator's capacity of a plan. Fewer workers were found too few for the rate, so it is less than what would let one of
-// the chosen pool go.
-double capacity_of_plan(const Problem& problem, const search::Offer& plan, int chosen_workers) {
-  const double found = std::max(problem.requests_per_s, plan.predicted.capacity_requests_per_s);
+// The simulator's capacity of a plan. A search that was cut short knows only that it serves the asked rate; few workers may
+// serve much more, so that is measured. Many cannot: fewer were found too few for the rate, so the capacity is less than what
+// would let one of the chosen pool go.
+double capacity_of_plan(const Problem& problem, const search::Offer& plan, int chosen_workers, const StopCheck& stop) {
+  constexpr int kFew = 4;
+  const double asked = problem.requests_per_s;
+  double found = std::max(asked, plan.predicted.capacity_requests_per_s);
+  if (found <= asked && chosen_workers <= kFew) {
+    CapacitySearch search;
+    search.requests = problem.requests_per_trial;
+    search.seed = problem.seed;
+    search.first_guess_per_s = 1.5 * asked;
+    search.tolerance = kCapacityStep;
+    search.least_per_s = asked;
+    search.figures = false;
+    search.stop = stop;
+    if (const auto capacity = capacity_of(problem, plan.deployment, search); capacity.ok()) {
+      found = std::max(found, capacity->requests_per_s);
+    }
+  }
   if (chosen_workers < 2) return found;
-  return std::min(found, problem.requests_per_s * (chosen_workers - 0.01) / (chosen_workers - 1));
+  return std::min(found, asked * (chosen_workers - 0.01) / (chosen_workers - 1));
 }
 
 // The policy's form of a plan; nullopt if the controller cannot run it.
-std::optional<planner::Offer> offer_of(const Problem& problem, const search::Offer& plan, const ClosedForms& closed) {
+std::optional<planner::Offer> offer_of(const Problem& problem, const search::Offer& plan, const ClosedForms& closed,
+                                       const StopCheck& stop) {
   if (!plan.deployment.chains.empty() || plan.deployment.pairs_share_a_node) return std::nullopt;
   planner::Offer offer;
   offer.strategy = plan.strategy;
@@ -156,20 +199,12 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
     const bool a_last = a.role == dispatch::Role::kPrefill, b_last = b.role == dispatch::Role::kPrefill;
     return a_last != b_last ? b_last : a.load_share > b.load_share;
   });
-  offer.capacity_per_s = capacity_of_plan(problem, plan, offer.pools.front().workers) / planner::kDesignHeadroom;
+  offer.capacity_per_s = capacity_of_plan(problem, plan, offer.pools.front().workers, stop) / planner::kDesignHeadroom;
   for (OfferedPool& pool : offer.pools) {
     pool.requests_per_s = offer.capacity_per_s * pool.load_share / pool.workers;
     if (!(pool.requests_per_s > 0)) return std::nullopt;
   }
-  // Without slots for what the simulator found, the gateways would hold requests back.
-  OfferedPool& first = offer.pools.front();
-  const double by_closed_forms = closed.capacity_of(offer);
-  if (!(by_closed_forms > 0)) return std::nullopt;
-  if (first.role == dispatch::Role::kUnified) {
-    for (OfferedPool& pool : offer.pools) pool.slots_ratio = std::max(1.0, offer.capacity_per_s / by_closed_forms);
-  }
-  first.capacity_ratio = offer.capacity_per_s / closed.capacity_of(offer);
-  for (OfferedPool& pool : offer.pools) pool.closed_form_per_s = planner::closed_form_per_s(closed.input(), pool);
+  closed.carry_over(offer);
   return offer;
 }
 
@@ -206,7 +241,8 @@ class Proposers {
 // Collects what was found, for the policy and for people.
 class Collected {
  public:
-  Collected(const Problem& problem, const ClosedForms& closed) : problem_(problem), closed_(closed) {
+  Collected(const Problem& problem, const ClosedForms& closed, StopCheck stop)
+      : problem_(problem), closed_(closed), stop_(std::move(stop)) {
     offers_.requests_per_s = problem.requests_per_s / planner::kDesignHeadroom;
   }
 
@@ -219,7 +255,7 @@ class Collected {
       answer.deployment = describe(plan->deployment);
       answer.cost_per_hour = plan->cost_per_hour;
       std::optional<planner::Offer> offer;
-      if (plan->holds) offer = offer_of(problem_, *plan, closed_);
+      if (plan->holds) offer = offer_of(problem_, *plan, closed_, stop_);
       if (!plan->holds) {
         answer.outcome = plan->missed.empty() ? fmt::format("meets the objective for {:.4g} % of the requests only",
                                                             plan->predicted.attainment * 100)
@@ -273,6 +309,7 @@ class Collected {
 
   const Problem& problem_;
   const ClosedForms& closed_;
+  StopCheck stop_;
   planner::Offers offers_;
   std::vector<planner::Offer> found_;
 };
@@ -311,12 +348,13 @@ Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effo
   options.split = family != Family::kReplicated;
   const auto best = auto_plan(problem, options, effort);
   if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "search_offers: stopped"};
-  Collected collected(problem, closed);
+  Collected collected(problem, closed, effort.stop);
   collected.add("auto", best);
   for (const auto& [name, plan] : proposers.plans()) {
     if (*plan) collected.add(name, **plan);
   }
   const bool holds = best.ok() && best->holds;
+  if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "search_offers: stopped"};
   planner::Offers offers = collected.finish(question.round > 0 || !best.ok() || !best->stopped,
                                             holds ? std::optional(best->cost_per_hour) : std::nullopt);
   if (offers.confirmed.empty()) {

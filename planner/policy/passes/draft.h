@@ -36,7 +36,7 @@ struct Draft {
   std::vector<Configuration> retiring;
   // Arbitration:
   int granted = 0;
-  int promised = 0;  // `granted` plus its part of the GPUs that are being drained
+  int promised = 0;                // `granted` plus its part of the GPUs that are being drained
   std::vector<int> sides_granted;  // of each side pool
   // Pools:
   std::vector<Configuration> effective;  // what runs after this plan: the planned pools, or the current ones
@@ -47,9 +47,8 @@ struct Draft {
   [[nodiscard]] bool applies() const { return chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_held() const { return !chosen && service->scaling.mode == Mode::kApply; }
   [[nodiscard]] bool is_planned(const PoolId& pool) const {
-    return pool == chosen->pool.id() || std::any_of(sides.pools.begin(), sides.pools.end(), [&](const SidePool& side) {
-             return side.configuration.pool.id() == pool;
-           });
+    return pool == chosen->pool.id() || std::any_of(sides.pools.begin(), sides.pools.end(),
+                                                    [&](const SidePool& side) { return side.configuration.pool.id() == pool; });
   }
 };
 

@@ -27,9 +27,10 @@ std::vector<Configuration> planned_pools(const Draft& draft) {
 void set_yield(const Service& service, Configuration& configuration) {
   if (!service.shape || !(configuration.times.service_s > 0)) return;
   const int workers = std::max(1, configuration.pool.workers);
-  configuration.pool.each.requests_per_s = configuration.pool.role == dispatch::Role::kPrefill
-                                               ? requests_per_s(configuration)
-                                               : capacity_of(service, configuration, workers) * configuration.load_share / workers;
+  configuration.pool.each.requests_per_s =
+      configuration.pool.role == dispatch::Role::kPrefill
+          ? requests_per_s(configuration)
+          : capacity_of(service, configuration, workers) * configuration.load_share / workers;
 }
 
 void write(Draft& draft, double now_s) {

@@ -73,6 +73,59 @@ inline Service chat_service(const std::string& name = "chat") {
   return service;
 }
 
+// One pool of a hand-made offer: what one of its workers serves.
+struct OfferedWorkers {
+  std::string accelerator;
+  int gpus = 1;
+  double requests_per_s = 0;
+  int workers = 1;
+  double capacity_ratio = 1;
+  double load_share = 1;
+};
+
+inline OfferedPool offered_pool(const OfferedWorkers& of, dispatch::Role role) {
+  return {{of.accelerator, of.gpus}, role, of.workers, of.load_share, of.requests_per_s, 0, of.capacity_ratio};
+}
+
+inline Offer split_offer(const OfferedWorkers& prefill, const OfferedWorkers& decode) {
+  Offer offer;
+  offer.strategy = "distserve";
+  offer.pools = {offered_pool(decode, dispatch::Role::kDecode), offered_pool(prefill, dispatch::Role::kPrefill)};
+  offer.why = "drawn by hand";
+  return offer;
+}
+
+// Whole workers: of one class, or a mix.
+inline Offer whole_offer(const std::vector<OfferedWorkers>& pools) {
+  Offer offer;
+  offer.strategy = "vidur";
+  for (const OfferedWorkers& pool : pools) offer.pools.push_back(offered_pool(pool, dispatch::Role::kUnified));
+  offer.why = "drawn by hand";
+  return offer;
+}
+
+// A complete answer for this rate. `confirmed`: cheapest first.
+inline Offers offers_of(std::vector<Offer> confirmed, double requests_per_s = 0) {
+  Offers offers;
+  offers.requests_per_s = requests_per_s;
+  offers.complete = true;
+  for (Offer& offer : confirmed) offer.requests_per_s = requests_per_s;
+  offers.confirmed = std::move(confirmed);
+  return offers;
+}
+
+inline Offers split_offers(const OfferedWorkers& prefill, const OfferedWorkers& decode) {
+  return offers_of({split_offer(prefill, decode)});
+}
+inline Offers whole_offers(const std::vector<OfferedWorkers>& pools) { return offers_of({whole_offer(pools)}); }
+
+// Nothing was confirmed.
+inline Offers no_offers(std::string why) {
+  Offers offers = offers_of({});
+  offers.why = std::move(why);
+  return offers;
+}
+
 // Measurements of such workers, accurate to 2 %: these multiples of the data sheet's times.
 inline WorkerEstimate measured(const Service& service, const AcceleratorSpec& spec, int gpus, double prefill, double decode) {
   const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, gpus);

@@ -40,7 +40,10 @@ Service shrinking_service(int workers, double arrivals_per_s) {
 ServicePlan plan_of(const Service& service, int gpus = 64) { return make_plan(one(service, gpus)).services[0]; }
 
 // Requests per second of a worker whose slots are all taken.
-double full_rate() { return plan_of(running_service(1, 0.1)).predicted.requests_per_s; }
+double full_rate() {
+  const Pool pool = plan_of(running_service(1, 0.1)).pools.at(0);
+  return pool.each.slots * pool.each.service_rate_per_s;
+}
 
 // Sets the counts of the last minute, and forecasts of this rate that have proved accurate.
 void forecast_of(Service& service, double expected_per_s, double level_per_s) {

@@ -43,10 +43,18 @@ int before(const ServicePlan& plan, const Service& service) {
   return service.memory.desired.value_or(service.last_desired.value_or(static_cast<int>(there)));
 }
 
+// Workers of the chosen pool and of the pools next to it: those of the offer that runs.
+int unit_workers(const ServicePlan& plan) {
+  const std::size_t pools = plan.memory.offer ? plan.memory.offer->pools.size() : 1;
+  int workers = 0;
+  for (std::size_t pool = 0; pool < pools; ++pool) workers += plan.pools.at(pool).workers;
+  return workers;
+}
+
 // The workers of this plan that compare with before().
 int counted(const ServicePlan& plan, const Service& service) {
-  const bool all = plan.strategy == Family::kDisaggregated && !service.memory.desired && service.last_desired;
-  return plan.pools.front().workers + (all ? plan.pools.at(1).workers : 0);
+  const bool all = !service.memory.desired && service.last_desired;
+  return all ? unit_workers(plan) : plan.pools.front().workers;
 }
 
 // Denied by a limit or for lack of GPUs. Workers that a quota rejects are planned anyway.
@@ -112,8 +120,7 @@ void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
     const Service& service = snapshot.services[i];
     const ServicePlan& planned = plan.services[i];
     if (!decides(planned, service)) continue;
-    const bool split = planned.strategy == Family::kDisaggregated;
-    const int workers = planned.pools.front().workers + (split ? planned.pools.at(1).workers : 0);
+    const int workers = unit_workers(planned);
     if (service.scaling.max_workers) {
       ASSERT_LE(workers, *service.scaling.max_workers);
     }
@@ -129,8 +136,9 @@ void expect_own_limits(const Snapshot& snapshot, const Plan& plan) {
         ASSERT_LE(gpus, *allowed.max_gpus);
       }
     }
-    // A pair may leave one worker fewer than both limits allow.
-    const bool uneven = split && service.scaling.max_workers.has_value();
+    // Pools in proportion may leave one worker fewer than both limits allow.
+    const bool uneven =
+        planned.memory.offer && planned.memory.offer->pools.size() > 1 && service.scaling.max_workers.has_value();
     if (workers < service.scaling.min_workers && !uneven) {
       ASSERT_TRUE(is_denied(plan, service.id));
     }

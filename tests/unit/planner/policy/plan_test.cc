@@ -30,7 +30,7 @@ using testing::with_gpus;
 // Rate of one worker among many of the chat service, at the utilisation that the sizing allows.
 double one_workers_rate() {
   const ServicePlan plan = make_plan(one(running_service(1, 0.1))).services[0];
-  return kMaxUtilisationOfMany * plan.predicted.requests_per_s;
+  return kMaxUtilisationOfMany * plan.pools.at(0).each.slots * plan.pools[0].each.service_rate_per_s;
 }
 
 // Given a new service without any signal; expects its minimum; with an assumed load, what that load needs; and in both cases a
@@ -51,7 +51,9 @@ TEST(Plan, NewServiceStartsWithWhatIsAssumed) {
   plan = make_plan(one(service)).services[0];
   EXPECT_EQ(plan.desired_workers(), 3);
   EXPECT_TRUE(has_reason(plan, "AssumedWorkload"));
-  EXPECT_NEAR(plan.predicted.utilisation, kMaxUtilisationOfMany * 2.5 / 3, 1e-9);
+  EXPECT_NEAR(plan.predicted.utilisation, 2.5 * one_workers_rate() / plan.predicted.requests_per_s, 1e-9);
+  EXPECT_GT(plan.predicted.utilisation, 2.0 / 3);
+  EXPECT_LE(plan.predicted.utilisation, 1) << "of what they serve within the objective";
 }
 
 // Given arrivals for three workers; expects three immediately, and a prediction that meets the objective.
@@ -61,7 +63,7 @@ TEST(Plan, ScaleUpIsImmediate) {
   EXPECT_TRUE(has_reason(plan, "ScaleUp"));
   EXPECT_LE(plan.predicted.ttft_s, 1.0);
   EXPECT_LE(plan.predicted.tpot_s, 0.05);
-  EXPECT_LE(plan.predicted.utilisation, kMaxUtilisationOfMany);
+  EXPECT_LE(plan.predicted.utilisation, 1);
   EXPECT_EQ(plan.predicted.gpus, 3);
   EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, 12);
 }

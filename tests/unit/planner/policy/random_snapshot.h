@@ -1,6 +1,7 @@
 // Random snapshots from a seed, with everything that valid ones may contain and some invalid values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -81,31 +82,70 @@ inline void random_memory(Rng& rng, PolicyMemory& memory, double now_s) {
   }
 }
 
-// Split phases, or strategy Auto, with or without a strategy's answer, which may name classes that no longer exist.
-inline void random_split(Rng& rng, const Snapshot& snapshot, Service& service) {
-  service.scaling.strategy = chance(rng, 0.7) ? Family::kDisaggregated : Family::kAuto;
-  if (chance(rng, 0.5)) service.memory.prefill_share = rng.uniform(0.05, 8);
-  if (chance(rng, 0.1)) return;
-  SplitAdvice advice{"distserve", chance(rng, 0.9), {}, {}, "drawn"};
-  if (advice.holds) {
-    for (PhaseAdvice* phase : {&advice.prefill, &advice.decode}) {
-      const auto last = static_cast<std::int64_t>(snapshot.accelerators.size()) - 1;
-      phase->accelerator = snapshot.accelerators[static_cast<std::size_t>(rng.integer(0, last))].spec.name;
-      if (chance(rng, 0.05)) phase->accelerator = "unheard-of";
-      phase->gpus_per_worker = 1 << between(rng, 0, 1);
-      phase->requests_per_s = rng.uniform(0.2, 40);
-    }
-    if (service.scaling.strategy == Family::kAuto) {
-      service.may_split = chance(rng, 0.9);
-      advice.cost_per_hour = rng.uniform(1, 10);
-      if (chance(rng, 0.8)) advice.whole_cost_per_hour = rng.uniform(1, 10);
-    }
+// A pool of an offer, on a class that may no longer exist.
+inline OfferedPool random_pool(Rng& rng, const Snapshot& snapshot, dispatch::Role role, double load_share) {
+  const auto last = static_cast<std::int64_t>(snapshot.accelerators.size()) - 1;
+  OfferedPool pool{{snapshot.accelerators[static_cast<std::size_t>(rng.integer(0, last))].spec.name, 1 << between(rng, 0, 1)},
+                   role,
+                   between(rng, 1, 8),
+                   load_share,
+                   rng.uniform(0.2, 40)};
+  if (chance(rng, 0.05)) pool.spec.accelerator = "unheard-of";
+  if (chance(rng, 0.5)) pool.closed_form_per_s = pool.requests_per_s * rng.uniform(0.3, 3);
+  if (chance(rng, 0.5)) pool.capacity_ratio = rng.uniform(0.3, 3);
+  return pool;
+}
+
+// Whole workers of one or two kinds; or decode workers of one or two kinds, and prefill workers.
+inline Offer random_offer(Rng& rng, const Snapshot& snapshot, bool split) {
+  Offer offer;
+  offer.strategy = split ? "distserve" : "mix";
+  const dispatch::Role role = split ? dispatch::Role::kDecode : dispatch::Role::kUnified;
+  const double first_share = chance(rng, 0.5) ? 1 : rng.uniform(0.5, 0.95);
+  offer.pools.push_back(random_pool(rng, snapshot, role, first_share));
+  if (first_share < 1) {
+    OfferedPool second = random_pool(rng, snapshot, role, 1 - first_share);
+    if (second.spec == offer.pools.front().spec) second.spec.tensor_parallel = 3 - second.spec.tensor_parallel;
+    offer.pools.push_back(second);
   }
-  service.split = advice;
+  if (split) offer.pools.push_back(random_pool(rng, snapshot, dispatch::Role::kPrefill, 1));
+  offer.requests_per_s = rng.uniform(0.1, 60);
+  offer.capacity_per_s = offer.requests_per_s * rng.uniform(1, 1.5);
+  offer.attainment = rng.uniform(0.9, 1);
+  offer.cost_per_hour = rng.uniform(1, 60);
+  offer.why = "drawn";
+  return offer;
+}
+
+// With or without the strategies' answer, and an offer that runs.
+inline void random_offers(Rng& rng, const Snapshot& snapshot, Service& service) {
+  const Family strategies[] = {Family::kDisaggregated, Family::kDisaggregated, Family::kAuto, Family::kAuto,
+                               Family::kReplicated};
+  const Family strategy = service.scaling.strategy = strategies[between(rng, 0, 4)];
+  const auto offer = [&] {
+    return random_offer(rng, snapshot, strategy == Family::kDisaggregated || (strategy == Family::kAuto && chance(rng, 0.5)));
+  };
+  if (chance(rng, 0.5)) service.memory.prefill_share = rng.uniform(0.05, 8);
+  if (chance(rng, 0.4)) service.memory.offer = offer();
+  if (chance(rng, 0.4)) service.last_offer = offer();
+  if (strategy != Family::kDisaggregated) service.may_split = chance(rng, 0.9);
   for (Worker& worker : service.workers) {
-    if (chance(rng, 0.3)) continue;
+    if (strategy == Family::kReplicated || chance(rng, 0.3)) continue;
     worker.role = chance(rng, 0.5) ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
   }
+  if (chance(rng, 0.1)) {
+    service.searching_since_s = snapshot.now_s - rng.uniform(0, 60);
+    return;
+  }
+  Offers offers;
+  offers.requests_per_s = rng.uniform(0.1, 60);
+  offers.complete = chance(rng, 0.8);
+  for (int left = between(rng, 0, 3); left > 0; --left) offers.confirmed.push_back(offer());
+  std::sort(offers.confirmed.begin(), offers.confirmed.end(),
+            [](const Offer& a, const Offer& b) { return a.cost_per_hour < b.cost_per_hour; });
+  for (const Offer& of : offers.confirmed) offers.answers.push_back({of.strategy, describe(of), of.cost_per_hour, "drawn"});
+  if (offers.confirmed.empty()) offers.why = "drawn";
+  service.offers = offers;
 }
 
 inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
@@ -191,7 +231,7 @@ inline Service random_service(Rng& rng, const Snapshot& snapshot, int index) {
   }
   // A separate random stream, so that the other services do not depend on this one.
   Rng split(static_cast<std::uint64_t>(snapshot.now_s * 1000) + static_cast<std::uint64_t>(index), "split");
-  if (chance(split, 0.25)) random_split(split, snapshot, service);
+  if (chance(split, 0.4)) random_offers(split, snapshot, service);
   if (chance(split, 0.25)) {
     service.transfers.push_back(
         {snapshot.accelerators.front().spec.name,

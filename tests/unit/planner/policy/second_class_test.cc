@@ -61,7 +61,8 @@ int workers_on(const ServicePlan& plan, const std::string& accelerator) {
 double rate_of_one(const std::string& accelerator) {
   Service service = running("alone", accelerator, 1, 0.1);
   service.accelerators = {AllowedAccelerator{accelerator, std::nullopt}};
-  return kMaxUtilisationOfMany * make_plan(two_classes({service}, 8, 8)).services[0].predicted.requests_per_s;
+  const Pool pool = make_plan(two_classes({service}, 8, 8)).services[0].pools.at(0);
+  return kMaxUtilisationOfMany * pool.each.slots * pool.each.service_rate_per_s;
 }
 
 // Given load for more workers than the chosen class has GPUs; expects the rest on the second class, as many as replace them,

@@ -23,6 +23,7 @@ using testing::h100;
 using testing::has_reason;
 using testing::observe;
 using testing::ready_worker;
+using testing::split_offers;
 using testing::with_gpus;
 
 constexpr double kNow = 100'000;
@@ -31,7 +32,7 @@ Service split_service(const std::string& name, double arrivals_per_s) {
   Service service = chat_service(name);
   service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"a100", std::nullopt}};
   service.scaling.strategy = Family::kDisaggregated;
-  service.split = SplitAdvice{"distserve", true, {"h100", 1, 20}, {"a100", 1, 10}, "drawn by hand"};
+  service.offers = split_offers({"h100", 1, 20}, {"a100", 1, 10});
   service.memory.history_since_s = kNow - 3600;
   service.starts = StartTimes{1, 10};
   observe(service, kNow, arrivals_per_s);
@@ -46,12 +47,24 @@ Snapshot cluster(std::vector<Service> services, int h100s = 64, int a100s = 64) 
   return snapshot;
 }
 
+OfferedPool& decode_of(Service& service) { return service.offers->confirmed.at(0).pools.at(0); }
+OfferedPool& prefill_of(Service& service) { return service.offers->confirmed.at(0).pools.at(1); }
+
 const Pool& pool_of(const ServicePlan& plan, dispatch::Role role) {
   static const Pool kNone{};
   for (const Pool& pool : plan.pools) {
     if (pool.role == role && pool.workers > 0) return pool;
   }
   return kNone;
+}
+
+// Cost of the best offer over the cost of what runs, from the reason why it stays.
+double other_cost_share(const ServicePlan& plan) {
+  for (const Reason& reason : plan.reasons) {
+    if (reason.code != "KeptConfiguration") continue;
+    return std::stod(reason.inputs.at("otherCostPerHour")) / std::stod(reason.inputs.at("costPerHour"));
+  }
+  return 0;
 }
 
 int prefills(const ServicePlan& plan) { return pool_of(plan, dispatch::Role::kPrefill).workers; }
@@ -70,9 +83,9 @@ TEST(SplitPhases, MeasuredTimesCountOnce) {
     const LinearModel model(believed_coefficients(*service.shape, a100(), 1, estimates));
     return phase_rate_per_s(service, model, lengths, dispatch::Role::kDecode);
   };
-  PhaseAdvice& decode = service.split->decode;
+  OfferedPool& decode = decode_of(service);
   decode.closed_form_per_s = rate(service.estimates);
-  decode.requests_per_s *= *decode.closed_form_per_s / rate({});
+  decode.requests_per_s *= decode.closed_form_per_s / rate({});
   EXPECT_EQ(answers(make_plan(cluster({service}, 64, 400)).services[0]), measured);
 }
 
@@ -81,7 +94,7 @@ TEST(SplitPhases, MeasuredTimesCountOnce) {
 // Afterwards its clock continues.
 TEST(SplitPhases, IsAnotherConfigurationUnderTheSameName) {
   Service service = split_service("chat", 10);
-  service.split->decode = {"h100", 1, 10};
+  decode_of(service).spec.accelerator = "h100";
   service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 1, kNow)};
   service.memory.configuration = "h100-1";
   service.memory.configuration_since_s = kNow - 1000;
@@ -136,13 +149,13 @@ TEST(SplitPhases, BothSidesServeTheDemand) {
 TEST(SplitPhases, WithoutAnAnswerThingsStay) {
   Service service = split_service("chat", 10);
   service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow)};
-  service.split.reset();
+  service.offers.reset();
   const auto planned = [&] { return make_plan(cluster({service})).services[0]; };
   EXPECT_EQ(planned().feasible.reason, "StrategySearching");
   EXPECT_EQ(planned().feasible.status, Truth::kUnknown);
   ASSERT_EQ(planned().pools.size(), 1U);
   EXPECT_EQ(planned().pools[0].workers, 1);
-  service.split = SplitAdvice{"", false, {}, {}, "the first token needs 2 s"};
+  service.offers = testing::no_offers("the first token needs 2 s");
   EXPECT_EQ(planned().feasible.reason, "NoSplitHolds");
   EXPECT_EQ(planned().feasible.message, "the first token needs 2 s");
   EXPECT_EQ(planned().pools[0].workers, 1);
@@ -150,47 +163,53 @@ TEST(SplitPhases, WithoutAnAnswerThingsStay) {
   service.scaling.max_workers = 1;
   EXPECT_EQ(planned().feasible.reason, "MaxWorkers");
   service = split_service("chat", 10);
-  service.split->decode.accelerator = "gone";
+  decode_of(service).spec.accelerator = "gone";
   EXPECT_EQ(planned().feasible.reason, "RunningClassUnknown");
 }
 
-// Given strategy Auto and the costs of split phases and whole workers; expects splitting if it costs clearly less, or if whole
-// workers are not feasible. Expects running workers to stay otherwise, without an answer, without signals, and if a change does
-// not pay back; and for a service without workers the cheaper kind.
+// Given strategy Auto and offers of split phases and of whole workers, with costs for the same rate; expects splitting if it
+// costs clearly less, or if whole workers are not feasible. Expects running workers to stay otherwise, without an answer,
+// without signals, and if a change does not pay back; and for a service without workers the cheaper kind.
 TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   const auto planned = [](const Service& service) { return make_plan(cluster({service})).services[0]; };
   const auto is_split = [&](const Service& service) { return planned(service).strategy == Family::kDisaggregated; };
+  constexpr double kRate = 1000;  // of the offers: many workers, so that their costs differ in small steps
+  // Split phases of 4 per hour and decode worker, and whole workers. Each worker serves more the higher its capacity ratio.
+  const auto split = [](double ratio) { return testing::split_offer({"h100", 1, 20}, {"a100", 1, 10, 1, ratio}); };
+  const auto whole_workers = [](double ratio) { return testing::whole_offer({{"h100", 1, 10, 1, ratio}}); };
+  const auto with = [](Service service, std::vector<Offer> offers) {
+    service.offers = testing::offers_of(std::move(offers), kRate);
+    return service;
+  };
   Service whole = split_service("chat", 30);
   whole.scaling.strategy = Family::kAuto;
   whole.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 1, kNow)};
   whole.memory.configuration = "h100-1";
   whole.memory.configuration_since_s = kNow - 7200;
-  const auto with = [](Service service, double cost, std::optional<double> whole_cost) {
-    service.split->cost_per_hour = cost;
-    service.split->whole_cost_per_hour = whole_cost;
-    return service;
-  };
-  EXPECT_TRUE(is_split(with(whole, 7, 10)));
-  EXPECT_TRUE(planned(with(whole, 7, 10)).memory.prefill_share);
-  EXPECT_FALSE(is_split(with(whole, 9, 10)));
-  EXPECT_TRUE(has_reason(planned(with(whole, 9, 10)), "NotChosen"));
-  EXPECT_TRUE(is_split(with(whole, 9, std::nullopt)));
+  const Service clearly = with(whole, {split(3.15), whole_workers(1)});
+  const Service hardly = with(whole, {split(2.45), whole_workers(1)});
+  EXPECT_TRUE(is_split(clearly));
+  EXPECT_TRUE(planned(clearly).memory.prefill_share);
+  EXPECT_EQ(planned(clearly).memory.offer, clearly.offers->confirmed[0]);
+  EXPECT_FALSE(is_split(hardly));
+  EXPECT_NEAR(other_cost_share(planned(hardly)), 0.9, 0.02);
+  EXPECT_TRUE(is_split(with(whole, {split(2.45)})));
 
-  Service held = with(whole, 7, 10);
+  Service held = clearly;
   held.demand.arrivals_per_s.reset();
   EXPECT_FALSE(is_split(held));
-  held = with(whole, 7, 10);
+  held = clearly;
   held.memory.configuration_since_s = kNow - 1;
   EXPECT_TRUE(has_reason(planned(held), "ChangeDoesNotPayBack"));
   EXPECT_FALSE(is_split(held));
-  held = with(whole, 7, 10);
+  held = clearly;
   held.scaling.max_workers = 1;
   EXPECT_FALSE(is_split(held));
-  held = with(whole, 7, 10);
+  held = clearly;
   held.may_split = false;
   EXPECT_FALSE(is_split(held)) << "its engine cannot";
 
-  Service fresh = with(whole, 9, 10);
+  Service fresh = hardly;
   fresh.workers.clear();
   EXPECT_TRUE(is_split(fresh));
 
@@ -200,14 +219,19 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
   parts.workers[1].role = dispatch::Role::kDecode;
   parts.memory.configuration = "a100-1";
   parts.memory.prefill_share = 0.5;
-  EXPECT_TRUE(is_split(with(parts, 10, 9)));
-  EXPECT_FALSE(is_split(with(parts, 10, 7)));
-  EXPECT_FALSE(planned(with(parts, 10, 7)).memory.prefill_share);
-  EXPECT_TRUE(is_split(with(parts, 10, std::nullopt)));
+  parts.memory.offer = split(2.45);
+  const Service hardly_whole = with(parts, {whole_workers(1.235), split(2.45)});
+  const Service clearly_whole = with(parts, {whole_workers(1.6), split(2.45)});
+  EXPECT_TRUE(is_split(hardly_whole));
+  EXPECT_NEAR(other_cost_share(planned(hardly_whole)), 0.9, 0.02);
+  EXPECT_FALSE(is_split(clearly_whole));
+  EXPECT_FALSE(planned(clearly_whole).memory.prefill_share);
+  EXPECT_TRUE(is_split(with(parts, {split(2.45)})));
   // A new leader has neither memory nor an answer: workers stay.
   parts.memory.configuration.clear();
   parts.memory.prefill_share.reset();
-  parts.split.reset();
+  parts.memory.offer.reset();
+  parts.offers.reset();
   EXPECT_EQ(planned(parts).feasible.reason, "StrategySearching");
   EXPECT_EQ(planned(parts).desired_workers(), 2);
 }
@@ -217,7 +241,6 @@ TEST(SplitPhases, AutoTakesWhatCostsClearlyLess) {
 TEST(SplitPhases, AutoNeedsRoomForAPair) {
   Service service = split_service("chat", 3);
   service.scaling.strategy = Family::kAuto;
-  service.split->cost_per_hour = 1;
   const auto planned = [&] { return make_plan(cluster({service})).services[0]; };
   EXPECT_EQ(planned().strategy, Family::kDisaggregated);
   service.scaling.max_cost_per_hour = 5.9;  // of 4 + 2
@@ -226,7 +249,7 @@ TEST(SplitPhases, AutoNeedsRoomForAPair) {
   service.scaling.max_cost_per_hour = 6;
   EXPECT_EQ(planned().strategy, Family::kDisaggregated);
   service.accelerators = {AllowedAccelerator{"h100", 1}};
-  service.split->decode.accelerator = "h100";
+  decode_of(service).spec.accelerator = "h100";
   EXPECT_EQ(planned().strategy, Family::kReplicated);
   service.accelerators[0].max_gpus = 2;
   service.workers = {ready_worker("h100-1", "h100", 1, 0, kNow), ready_worker("h100-1", "h100", 1, 0, kNow)};
@@ -250,7 +273,7 @@ TEST(SplitPhases, AutoLeavesASplitThatIsNoLongerFeasible) {
   service.workers[1].role = dispatch::Role::kDecode;
   service.memory.configuration = "a100-1";
   service.memory.prefill_share = 0.5;
-  service.split->holds = false;
+  service.offers = testing::no_offers("drawn by hand");
   EXPECT_EQ(make_plan(cluster({service})).services[0].strategy, Family::kReplicated);
   service.demand.arrivals_per_s.reset();
   const ServicePlan plan = make_plan(cluster({service})).services[0];
@@ -264,45 +287,21 @@ TEST(SplitPhases, AutoSplitsWhereNothingElseHolds) {
   Service service = split_service("chat", 10);
   service.scaling.strategy = Family::kAuto;
   service.slo.ttft_s = 1e-4;
-  const SplitAdvice advice = *service.split;
-  service.split.reset();
+  const Offers offers = *service.offers;
+  service.offers.reset();
   EXPECT_EQ(make_plan(cluster({service})).services[0].feasible.reason, "TtftTooTight");
-  service.split = advice;
+  service.offers = offers;
   const ServicePlan plan = make_plan(cluster({service})).services[0];
   EXPECT_EQ(plan.feasible.status, Truth::kTrue);
   EXPECT_GT(answers(plan), 0);
   EXPECT_GT(prefills(plan), 0);
 }
 
-// Given assumed workloads; expects the strategies to run if prompts delay many answers, or no whole worker is feasible; but not
-// if one worker is enough, if answers are nearly all of the work, or if there is room for only one worker.
-TEST(SplitPhases, WhereSplittingMayPay) {
-  const std::vector<AcceleratorState> classes = {with_gpus(h100(), 8)};
-  Service service = chat_service();
-  const auto may_pay = [&](double requests_per_s, double input, double output, double tpot_s) {
-    service.workload = {requests_per_s, input, output};
-    service.slo.tpot_s = tpot_s;
-    return split_may_pay(service, classes);
-  };
-  EXPECT_TRUE(may_pay(40, 4000, 100, 0.03));
-  EXPECT_FALSE(may_pay(0, 4000, 100, 0.03)) << "one worker is enough";
-  EXPECT_FALSE(may_pay(40, 50, 1000, 0.05));
-  EXPECT_FALSE(may_pay(40, 4000, 100, 1e-5)) << "no worker of either phase holds it";
-  service.scaling.max_workers = 1;
-  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03));
-  service.scaling.max_workers.reset();
-  service.may_split = false;
-  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "its engine cannot";
-  service.may_split = true;
-  service.accelerators = {AllowedAccelerator{"a100", std::nullopt}};
-  EXPECT_FALSE(may_pay(40, 4000, 100, 0.03)) << "none of its classes is there";
-}
-
 // Given that nothing can be decided, and a worker that is being replaced; expects its successor not to count as one more in any
 // plan; and the count of the first such plan when workers fail and leave.
 TEST(SplitPhases, SuccessorsAreNoGrowth) {
   Service service = split_service("chat", 10);
-  service.split.reset();
+  service.offers.reset();
   for (int slot = 0; slot < 2; ++slot) service.workers.push_back(ready_worker("h100-1", "h100", 1, slot, kNow));
   const auto next = [&] {
     const ServicePlan plan = make_plan(cluster({service})).services[0];
@@ -336,9 +335,9 @@ TEST(SplitPhases, LimitsCountBothSides) {
   for (int i = 0; i < effort(200, 2000); ++i) {
     SCOPED_TRACE(i);
     Service service = split_service("chat", rng.uniform(0, 400));
-    service.split->prefill.requests_per_s = rng.uniform(1, 60);
-    service.split->decode.requests_per_s = rng.uniform(1, 60);
-    if (rng.integer(0, 1) == 0) service.split->decode.accelerator = "h100";
+    prefill_of(service).requests_per_s = rng.uniform(1, 60);
+    decode_of(service).requests_per_s = rng.uniform(1, 60);
+    if (rng.integer(0, 1) == 0) decode_of(service).spec.accelerator = "h100";
     Scaling& scaling = service.scaling;
     scaling.min_workers = static_cast<int>(rng.integer(0, 4));
     if (rng.integer(0, 1) == 0) scaling.max_workers = static_cast<int>(rng.integer(2, 30));
@@ -348,7 +347,7 @@ TEST(SplitPhases, LimitsCountBothSides) {
     const ServicePlan& planned = plan.services[0];
     ASSERT_EQ(planned.feasible.status, Truth::kTrue);
     const int d = answers(planned), p = prefills(planned);
-    const bool both = service.split->decode.accelerator == "h100";
+    const bool both = decode_of(service).spec.accelerator == "h100";
     const auto inside = [&](int answering, int beside) {
       const double cost = 4.0 * beside + (both ? 4.0 : 2.0) * answering;
       const int h100s = beside + (both ? answering : 0);
@@ -361,7 +360,7 @@ TEST(SplitPhases, LimitsCountBothSides) {
       ++bitten;
       EXPECT_EQ(plan.denied.size(), 1U);
       const double share = planned.memory.prefill_share.value();
-      const PrefillSide side{{}, share};
+      const SidePool side{{}, share};
       EXPECT_LE(p, side.workers(d));
       EXPECT_FALSE(inside(d + 1, d == 0 ? 0 : side.workers(d + 1))) << plan.denied[0].message;
       if (p < side.workers(d)) {
@@ -401,7 +400,7 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
   Service service = split_service("chat", 30);
   service.scaling.strategy = Family::kReplicated;
   service.accelerators = {AllowedAccelerator{"h100", std::nullopt}};
-  service.split->decode.accelerator = "h100";
+  decode_of(service).spec.accelerator = "h100";
   Plan plan = make_plan(cluster({service}));
   carry_out(plan.services[0], service, kNow);
   const int whole = static_cast<int>(service.workers.size());
@@ -447,7 +446,7 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
 // that fit, and never no worker.
 TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {
   Service service = split_service("chat", 3);
-  service.split->prefill.requests_per_s = 2;  // five prefill workers per decode worker
+  prefill_of(service).requests_per_s = 2;  // five prefill workers per decode worker
   for (const int most : {2, 3, 6, 7}) {
     service.scaling.max_workers = most;
     const Plan plan = make_plan(cluster({service}));
@@ -465,7 +464,7 @@ TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {
 TEST(SplitPhases, TheFloorIsMinWorkers) {
   for (const int least : {1, 2}) {
     Service pair = split_service("pair", 1);
-    pair.split->decode.accelerator = "h100";
+    decode_of(pair).spec.accelerator = "h100";
     pair.scaling.min_workers = least;
     pair.priority = 5;
     Service other = chat_service("other");
@@ -517,26 +516,29 @@ TEST(SplitPhases, WhatIfCountsBothSides) {
   EXPECT_EQ(what->workers, make_plan(snapshot).services[0].desired_workers());
 }
 
-// Given any share; expects the two counts to be inverse: the most within a total, and the fewest that reach it.
-TEST(SplitPhases, CountsOfPairs) {
-  Rng rng(5, "pairs");
+// Given pools next to the chosen one, in any proportion; expects the two counts to be inverse: the most chosen workers within a
+// total, and the fewest that reach it.
+TEST(SplitPhases, CountsOfUnits) {
+  Rng rng(5, "units");
   for (int i = 0; i < 500; ++i) {
-    const PrefillSide side{{}, std::exp(rng.uniform(-4, 3))};
-    EXPECT_EQ(side.total(0), 0);
-    EXPECT_EQ(side.total(1), 1 + side.workers(1));
-    EXPECT_GE(side.workers(1), 1);
+    SidePools sides;
+    const auto pools = rng.integer(1, 3);
+    for (int pool = 0; pool < pools; ++pool) sides.pools.push_back({{}, std::exp(rng.uniform(-4, 3))});
+    EXPECT_EQ(sides.total(0), 0);
+    EXPECT_EQ(sides.workers(0), std::vector<int>(sides.pools.size(), 0));
+    for (const int workers : sides.workers(1)) EXPECT_GE(workers, 1);
     for (const int total : {0, 1, 2, 3, 7, 100, 5000}) {
-      const int within = side.answering_within(total), from = side.answering_from(total);
-      if (total > 0 && total < side.total(1)) {
-        EXPECT_EQ(within, 1) << "one answers, and computes prompts, too";
+      const int within = sides.chosen_within(total), from = sides.chosen_from(total);
+      if (total > 0 && total < sides.total(1)) {
+        EXPECT_EQ(within, 1) << "one worker runs with the others that fit";
         EXPECT_EQ(from, 1);
         continue;
       }
-      EXPECT_LE(side.total(within), total);
-      EXPECT_GT(side.total(within + 1), total);
-      EXPECT_GE(side.total(from), total);
+      EXPECT_LE(sides.total(within), total);
+      EXPECT_GT(sides.total(within + 1), total);
+      EXPECT_GE(sides.total(from), total);
       if (from > 0) {
-        EXPECT_LT(side.total(from - 1), total);
+        EXPECT_LT(sides.total(from - 1), total);
       }
     }
   }
