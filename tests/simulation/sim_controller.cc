@@ -102,7 +102,11 @@ void SimController::answer_offers() {
       offers.why = "no class has GPUs";
       const bool split = question->service.scaling.strategy == planner::Family::kDisaggregated;
       if (!classes.empty()) {
-        planner::Offer offer{"canned", {}, offers.requests_per_s, 6, 1, 1};
+        planner::Offer offer;
+        offer.strategy = "canned";
+        offer.requests_per_s = offers.requests_per_s;
+        offer.capacity_per_s = 6;
+        offer.attainment = offer.cost_per_hour = 1;
         if (split) {
           offer.pools = {{{classes.back(), 1}, dispatch::Role::kDecode, 2, 1, 3},
                          {{classes.front(), 1}, dispatch::Role::kPrefill, 1, 1, 6}};
