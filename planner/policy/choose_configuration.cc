@@ -39,7 +39,10 @@ ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool no
                                         const std::vector<Reason>& rejected) {
   const std::optional<Offers>& offers = given.service->offers;
   if (offers && offers->complete) {
-    if (rejected.empty()) return refuse(Truth::kFalse, "NoSplitHolds", offers->why);
+    if (rejected.empty()) {
+      return refuse(Truth::kFalse, "NoSplitHolds",
+                    offers->why.empty() ? "no confirmed deployment splits the phases" : offers->why);
+    }
     const Reason& first = rejected.front();  // already among the reasons
     ConfigurationChoice none;
     none.feasible = Hint{first.code == kClassUnread ? Truth::kUnknown : Truth::kFalse, first.code, first.message};
