@@ -65,7 +65,9 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
                               "(got {})",
                               *most));
   }
-  const bool nothing_runs = std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
+  // Workers that the last plan asked for may not be visible yet. Without signals they count.
+  const bool asked = given.memory->desired.value_or(0) > 0 && !given.signals_complete;
+  const bool nothing_runs = !asked && std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
   std::vector<Reason> rejected;
   const std::optional<Offer> best = cheapest_offer(given, whole, split, rejected);
   const Offer* running = nothing_runs ? nullptr : running_offer(given, whole, split);

@@ -228,7 +228,10 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
     // It cannot be read, or misses the objective: change only in the latter case.
     return current.feasible.status == Truth::kFalse && may_change ? other : current;
   }
-  if (runs_nothing(service) || ids_of(current) == ids_of(other)) return other;
+  // Other figures for the same workers may need fewer of them, and so may another kind: never without signals.
+  const bool same_workers = ids_of(current) == ids_of(other);
+  if (input.signals_complete && (runs_nothing(service) || same_workers)) return other;
+  if (same_workers) return current;
   const double never = std::numeric_limits<double>::infinity();
   const std::vector<Offer>& confirmed = service.offers->confirmed;
   const bool its_kind_holds = std::any_of(confirmed.begin(), confirmed.end(),
