@@ -1,10 +1,10 @@
 // See side_thread.h.
 #include "controller/app/side_thread.h"
 
+#include <utility>
+
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <utility>
 
 namespace windlass::controller {
 

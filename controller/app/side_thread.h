@@ -12,7 +12,7 @@ namespace windlass::controller {
 
 class SideThread {
  public:
-  using Stop = std::function<bool()>;  // a piece of work polls this; true: end now
+  using Stop = std::function<bool()>;        // a piece of work polls this; true: end now
   enum class Priority { kNormal, kLowest };  // kLowest: only what others leave of the CPUs
   // `work` does the next piece and returns whether there was one. It is called on the thread.
   explicit SideThread(std::function<bool(const Stop&)> work, Priority priority = Priority::kNormal);

@@ -33,9 +33,9 @@ struct Offer {
   std::string strategy;            // "vidur"
   std::vector<OfferedPool> pools;  // the first is the one whose workers are counted: decode workers, if phases are split
   dispatch::PolicySettings dispatch{.policy = dispatch::kDefaultPolicy};  // that it was judged with
-  double requests_per_s = 0;       // rate that it was sought for
-  double capacity_per_s = 0;       // largest rate at which the simulator confirmed the objective, less the headroom
-  double attainment = 0;           // share of the simulated requests that met the objective
+  double requests_per_s = 0;                                              // rate that it was sought for
+  double capacity_per_s = 0;  // largest rate at which the simulator confirmed the objective, less the headroom
+  double attainment = 0;      // share of the simulated requests that met the objective
   double cost_per_hour = 0;
   std::string why = {};  // for people
 

@@ -31,8 +31,7 @@ void follow_workload(PolicyMemory& memory, const Service& service, const DemandV
   memory.busiest = Reading{std::max(level, faded), now_s};
   AssumedWorkload& asked = *memory.asked;
   const double busiest = memory.busiest->value;
-  if (busiest > 0 &&
-      (busiest > asked.requests_per_s || busiest * kAskedStep * kAskedStep < asked.requests_per_s)) {
+  if (busiest > 0 && (busiest > asked.requests_per_s || busiest * kAskedStep * kAskedStep < asked.requests_per_s)) {
     asked.requests_per_s = on_grid(busiest);
   }
   if (view.lengths_observed && view.lengths.input_tokens >= 1 && view.lengths.output_tokens >= 1 &&

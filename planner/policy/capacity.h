@@ -37,7 +37,8 @@ using CapacityByClass = std::map<std::string, ClassCapacity>;
 // GPUs available to this service: the class's total minus what other services' workers hold.
 [[nodiscard]] int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator);
 // The part of them that one worker can have: those on one node.
-[[nodiscard]] int available_to_worker(const Service& service, const CapacityByClass& capacities, const std::string& accelerator);
+[[nodiscard]] int available_to_worker(const Service& service, const CapacityByClass& capacities,
+                                      const std::string& accelerator);
 
 // A worker needs all its GPUs on one node: eight free GPUs on eight nodes have no room for a worker of two.
 

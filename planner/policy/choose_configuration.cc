@@ -39,7 +39,10 @@ ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool no
                                         const std::vector<Reason>& rejected) {
   const std::optional<Offers>& offers = given.service->offers;
   if (offers && offers->complete) {
-    if (rejected.empty()) return refuse(Truth::kFalse, "NoSplitHolds", offers->why);
+    if (rejected.empty()) {
+      return refuse(Truth::kFalse, "NoSplitHolds",
+                    offers->why.empty() ? "no confirmed deployment splits the phases" : offers->why);
+    }
     const Reason& first = rejected.front();  // already among the reasons
     ConfigurationChoice none;
     none.feasible = Hint{first.code == kClassUnread ? Truth::kUnknown : Truth::kFalse, first.code, first.message};
@@ -62,7 +65,10 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
                               "(got {})",
                               *most));
   }
-  const bool nothing_runs = runs_nothing(given);
+  // Workers that the last plan asked for may not be visible yet. Without signals they count.
+  const bool unseen = !given.signals_complete && given.memory->desired.value_or(0) > 0 &&
+                      std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
+  const bool nothing_runs = runs_nothing(given) && !unseen;
   std::vector<Reason> rejected;
   const std::optional<Offer> best = cheapest_offer(given, whole, split, rejected);
   const Offer* running = nothing_runs ? nullptr : running_offer(given, whole, split);

@@ -41,8 +41,8 @@ Believed believe(const ConfigurationInput& input, const OfferedPool& offered) {
   int most = whole ? max_concurrency_of(service, sheet.kv_capacity_tokens())
                    : max_concurrency_of_phase(service, spec, gpus, offered.role);
   if (offered.spec.engine != EngineSettings{}) most = std::min(most, offered.spec.engine.max_sequences);
-  Believed believed{make_configuration(input, spec, gpus, most, pool_name(offered.spec), offered.role,
-                                       whole ? offered.slots_ratio : 1)};
+  Believed believed{
+      make_configuration(input, spec, gpus, most, pool_name(offered.spec), offered.role, whole ? offered.slots_ratio : 1)};
   Configuration& configuration = believed.configuration;
   configuration.pool.spec = offered.spec;
   double then = offered.closed_form_per_s, now = 0;
@@ -98,19 +98,19 @@ void explain_whole(const Offer& offer, const std::vector<Believed>& pools, Confi
   std::string text;
   for (const Believed& pool : pools) text += (text.empty() ? "" : " and ") + rate_text(pool);
   choice.feasible = Hint{Truth::kTrue, "ObjectiveCanBeMet", text};
-  choice.reasons.push_back(Reason{
-      "ConfirmedOffer",
-      fmt::format("{}: {}; in simulation {} for {:.4g} per hour meet the objective up to {:.4g} requests/s, with room "
-                  "for {:.0f} % more", offer.strategy, text,
-                  describe(offer), offer.cost_per_hour, offer.capacity_per_s,
-                  (kDesignHeadroom - 1) * 100),
-      {{"strategy", offer.strategy},
-       {"deployment", describe(offer)},
-       {"requestsPerS", figure(offer.requests_per_s)},
-       {"capacityPerS", figure(offer.capacity_per_s)},
-       {"attainment", figure(offer.attainment)},
-       {"costPerHour", figure(offer.cost_per_hour)},
-       {"capacityRatio", figure(offer.pools.front().capacity_ratio)}}});
+  choice.reasons.push_back(
+      Reason{"ConfirmedOffer",
+             fmt::format("{}: {}; in simulation {} for {:.4g} per hour meet the objective up to {:.4g} requests/s, with room "
+                         "for {:.0f} % more",
+                         offer.strategy, text, describe(offer), offer.cost_per_hour, offer.capacity_per_s,
+                         (kDesignHeadroom - 1) * 100),
+             {{"strategy", offer.strategy},
+              {"deployment", describe(offer)},
+              {"requestsPerS", figure(offer.requests_per_s)},
+              {"capacityPerS", figure(offer.capacity_per_s)},
+              {"attainment", figure(offer.attainment)},
+              {"costPerHour", figure(offer.cost_per_hour)},
+              {"capacityRatio", figure(offer.pools.front().capacity_ratio)}}});
 }
 
 std::vector<PoolId> ids_of(const ConfigurationChoice& choice) {
@@ -131,8 +131,8 @@ bool has_room(const ConfigurationInput& input, const ConfigurationChoice& choice
   add(choice.chosen->pool, 1);
   for (const SidePool& side : choice.sides.pools) add(side.configuration.pool, side.workers(1));
   return fits && std::all_of(gpus.begin(), gpus.end(), [&](const auto& of) {
-    return available_to(*input.service, *input.capacities, of.first) >= of.second;
-  });
+           return available_to(*input.service, *input.capacities, of.first) >= of.second;
+         });
 }
 
 std::string text_of_choice(const ConfigurationChoice& choice) {
@@ -197,9 +197,8 @@ double closed_form_per_s(const ConfigurationInput& input, const OfferedPool& poo
 }
 
 bool runs_nothing(const ConfigurationInput& input) {
-  return std::all_of(input.service->workers.begin(), input.service->workers.end(), [&](const Worker& worker) {
-    return !holds_gpus(worker) || is_fresh(worker, input.snapshot->now_s);
-  });
+  return std::all_of(input.service->workers.begin(), input.service->workers.end(),
+                     [&](const Worker& worker) { return !holds_gpus(worker) || is_fresh(worker, input.snapshot->now_s); });
 }
 
 double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice& choice, double requests_per_s) {
@@ -246,7 +245,10 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
     // It cannot be read, or misses the objective: change only in the latter case.
     return current.feasible.status == Truth::kFalse && may_change ? other : current;
   }
-  if (runs_nothing(input) || ids_of(current) == ids_of(other)) return other;
+  // Other figures for the same workers may need fewer of them, and so may another kind: never without signals.
+  const bool same_workers = ids_of(current) == ids_of(other);
+  if (input.signals_complete && (runs_nothing(input) || same_workers)) return other;
+  if (same_workers) return current;
   const double never = std::numeric_limits<double>::infinity();
   const std::vector<Offer>& confirmed = service.offers->confirmed;
   const bool its_kind_holds = std::any_of(confirmed.begin(), confirmed.end(),

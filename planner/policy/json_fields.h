@@ -86,9 +86,8 @@ constexpr auto json_fields(JsonType<OfferedPool>) {
 constexpr auto json_fields(JsonType<Offer>) {
   using T = Offer;
   return json_object(field("strategy", &T::strategy), field("pools", &T::pools), rare("dispatch", &T::dispatch),
-                     field("requestsPerS", &T::requests_per_s),
-                     field("capacityPerS", &T::capacity_per_s), field("attainment", &T::attainment),
-                     field("costPerHour", &T::cost_per_hour), rare("why", &T::why));
+                     field("requestsPerS", &T::requests_per_s), field("capacityPerS", &T::capacity_per_s),
+                     field("attainment", &T::attainment), field("costPerHour", &T::cost_per_hour), rare("why", &T::why));
 }
 
 constexpr auto json_fields(JsonType<StrategyAnswer>) {

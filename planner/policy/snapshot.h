@@ -256,15 +256,15 @@ struct PolicyMemory {
                                        // first
   std::optional<Change> last_change;   // of `desired`, within minWorkers and maxWorkers
   std::optional<double> panic_until_s;
-  std::optional<double> queue_since_s;  // since then requests have waited at every plan
-  std::optional<double> queue_until_s;  // end of the last queue that lasted
-  std::optional<Shortfall> shortfall;   // the most recent one
-  std::vector<PoolSlots> slots;         // by pool
-  std::optional<double> prefill_share;  // prefill workers per decode worker, if phases are split
-  std::optional<Offer> offer;           // that the service runs; none: workers that closed forms chose
-  std::optional<Reading> busiest;         // the highest rate lately; fades over kBusiestMemoryS
-  std::optional<AssumedWorkload> asked;   // that strategies are asked about; none: the spec's
-  std::string configuration;            // chosen pool (the decode pool, if phases are split), and since when
+  std::optional<double> queue_since_s;   // since then requests have waited at every plan
+  std::optional<double> queue_until_s;   // end of the last queue that lasted
+  std::optional<Shortfall> shortfall;    // the most recent one
+  std::vector<PoolSlots> slots;          // by pool
+  std::optional<double> prefill_share;   // prefill workers per decode worker, if phases are split
+  std::optional<Offer> offer;            // that the service runs; none: workers that closed forms chose
+  std::optional<Reading> busiest;        // the highest rate lately; fades over kBusiestMemoryS
+  std::optional<AssumedWorkload> asked;  // that strategies are asked about; none: the spec's
+  std::string configuration;             // chosen pool (the decode pool, if phases are split), and since when
   std::optional<double> configuration_since_s;
   // Arrivals: start of the current interval, the closed intervals of the last minute, and the forecasts.
   std::optional<Reading> counted;

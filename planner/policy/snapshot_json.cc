@@ -247,17 +247,17 @@ void read_split(JsonReader& reader, Service& service) {
 
 constexpr auto json_fields(JsonType<Service>) {
   using T = Service;
-  return json_object(
-      field("id", &T::id), field("generation", &T::generation, 0), field("servedName", &T::served_name),
-      field("shape", &T::shape), rare("shapeUnknownReason", &T::shape_unknown_reason),
-      field("maxContextTokens", &T::max_context_tokens, 0), rare("reservesContext", &T::reserves_context).or_null(),
-      rare("engine", &T::engine),
-      rare("maySplit", &T::may_split).or_null(), field("maxGpusPerWorker", &T::max_gpus_per_worker, 1), field("slo", &T::slo),
-      field("workload", &T::workload), field("accelerators", &T::accelerators), field("scaling", &T::scaling),
-      field("priority", &T::priority), field("lastDesired", &T::last_desired, 0), field("lastOffer", &T::last_offer),
-      field("demand", &T::demand), field("workers", &T::workers), field("starts", &T::starts), rare("estimates", &T::estimates),
-      rare("transfers", &T::transfers), field("refused", &T::refused), field("offers", &T::offers),
-      hook([](Json&, const T&) {}, read_split), field("searchingSinceS", &T::searching_since_s), field("memory", &T::memory));
+  return json_object(field("id", &T::id), field("generation", &T::generation, 0), field("servedName", &T::served_name),
+                     field("shape", &T::shape), rare("shapeUnknownReason", &T::shape_unknown_reason),
+                     field("maxContextTokens", &T::max_context_tokens, 0),
+                     rare("reservesContext", &T::reserves_context).or_null(), rare("engine", &T::engine),
+                     rare("maySplit", &T::may_split).or_null(), field("maxGpusPerWorker", &T::max_gpus_per_worker, 1),
+                     field("slo", &T::slo), field("workload", &T::workload), field("accelerators", &T::accelerators),
+                     field("scaling", &T::scaling), field("priority", &T::priority), field("lastDesired", &T::last_desired, 0),
+                     field("lastOffer", &T::last_offer), field("demand", &T::demand), field("workers", &T::workers),
+                     field("starts", &T::starts), rare("estimates", &T::estimates), rare("transfers", &T::transfers),
+                     field("refused", &T::refused), field("offers", &T::offers), hook([](Json&, const T&) {}, read_split),
+                     field("searchingSinceS", &T::searching_since_s), field("memory", &T::memory));
 }
 
 constexpr auto json_fields(JsonType<Snapshot>) {

@@ -162,12 +162,13 @@ class Decision {
   }
   void record(int workers) { target_.memory = remember(std::move(target_.memory), scaling_, now_s_, workers); }
 
-  // Whether nothing has been seen of a new service whose workers have just started: another configuration may then replace them,
-  // with another number.
+  // Whether this plan replaces the workers of a new service, of which nothing has been seen, by those of an offer: then their
+  // number counts for nothing.
   [[nodiscard]] bool starts_over() const {
-    return !view_.complete && !service_.workers.empty() && history_s() < kFreshS &&
-           std::all_of(service_.workers.begin(), service_.workers.end(),
-                       [&](const Worker& worker) { return is_fresh(worker, now_s_); });
+    return memory_.offer && memory_.offer != service_.memory.offer && !view_.complete && !service_.workers.empty() &&
+           history_s() < kFreshS && std::all_of(service_.workers.begin(), service_.workers.end(), [&](const Worker& worker) {
+             return is_fresh(worker, now_s_);
+           });
   }
 
   // How long demand must have been observed before scaling down.
@@ -598,8 +599,8 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
       ahead(memory.history_since_s) || any_ahead(memory.recommendations) || any_ahead(memory.wanted) ||
       ahead(memory.queue_since_s) || ahead(memory.queue_until_s) || (memory.shortfall && ahead(memory.shortfall->at_s)) ||
       std::any_of(memory.slots.begin(), memory.slots.end(), [&](const PoolSlots& slots) { return ahead(slots.changed_s); }) ||
-      ahead(memory.configuration_since_s) || (memory.busiest && ahead(memory.busiest->at_s)) || (memory.last_change && ahead(memory.last_change->at_s)) ||
-      (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
+      ahead(memory.configuration_since_s) || (memory.busiest && ahead(memory.busiest->at_s)) ||
+      (memory.last_change && ahead(memory.last_change->at_s)) || (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
       (memory.panic_until_s && !(*memory.panic_until_s <= now_s + kPanicWindowS));
   if (foreign) memory = PolicyMemory{};
   if (!memory.history_since_s) {

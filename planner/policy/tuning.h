@@ -108,8 +108,8 @@ inline constexpr double kUnschedulableGraceS = 60;
 
 // ---- configurations
 
-// Strategies are asked about the highest rate of about this time. Rates lie on a grid with this step; a lower rate is asked only
-// two steps down.
+// Strategies are asked about the highest rate of about this time. Rates lie on a grid with this step; a lower rate is asked
+// only two steps down.
 inline constexpr double kBusiestMemoryS = 3600;
 inline constexpr double kAskedStep = 1.15;
 // They are asked again if a mean length changes by this factor.

@@ -11,8 +11,8 @@
 
 namespace windlass::planner {
 
-// Deployments that strategies search are sized for the demand times this: it is known to within some percent, and it moves while
-// workers start. Closed forms keep slots free instead (SizingInput::max_utilisation).
+// Deployments that strategies search are sized for the demand times this: it is known to within some percent, and it moves
+// while workers start. Closed forms keep slots free instead (SizingInput::max_utilisation).
 inline constexpr double kDesignHeadroom = 1.1;
 
 struct SizingInput {

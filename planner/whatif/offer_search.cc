@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 3> kSplit = {"distserve", "splitwise", "t
 constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
 constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
 // The rate is searched only up to what about this many of the service's best workers serve.
-constexpr int kMostWorkers = 24;
+constexpr int kMaxSearchedWorkers = 24;
 constexpr double kCapacityStep = 0.1;  // relative tolerance of a capacity
 constexpr std::array<std::int64_t, 2> kMaxIterations = {200'000, 3'200'000};
 
@@ -335,7 +335,7 @@ Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effo
   if (!service) return nothing(asked_per_s, "no class in spec.accelerators has GPUs");
   const ClosedForms closed(*service, plenty_of(question.classes));
   if (const double one = closed.best_worker_per_s(); one > 0) {
-    service->workload.requests_per_s = std::min(service->workload.requests_per_s, kMostWorkers * one);
+    service->workload.requests_per_s = std::min(service->workload.requests_per_s, kMaxSearchedWorkers * one);
   }
   const auto made = question_of(*service, plenty_of(question.classes));
   if (!made.ok()) return nothing(asked_per_s, made.error().message);

@@ -1,9 +1,9 @@
 // One question has one answer: `windlass plan`, the controller and `auto` for random services, and the simulator's judgement.
+#include "tests/bench/offers/one_answer.h"
+
 #include <cstdint>
 
 #include <gtest/gtest.h>
-
-#include "tests/bench/offers/one_answer.h"
 
 namespace windlass::bench {
 namespace {
@@ -11,9 +11,9 @@ namespace {
 constexpr double kSame = 1e-6;      // relative, between equal costs
 constexpr double kByChance = 0.01;  // of a simulated attainment, against what the objective asks for
 
-// Given 20 random services on the whole catalog; expects the same pools and cost from `windlass plan` and from a controller that
-// begins on closed forms, the cost of `auto` for services that may run anything, and an attained objective in a simulation with
-// another seed.
+// Given 20 random services on the whole catalog; expects the same pools and cost from `windlass plan` and from a controller
+// that begins on closed forms, the cost of `auto` for services that may run anything, and an attained objective in a simulation
+// with another seed.
 TEST(OneAnswer, PlanControllerAndSimulatorAgree) {
   int confirmed = 0, cheaper = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

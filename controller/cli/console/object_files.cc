@@ -19,7 +19,6 @@
 namespace windlass::cli {
 namespace {
 
-
 void add_line(std::string& lines, const std::string& line) { lines += (lines.empty() ? "" : "\n") + line; }
 
 Result<void> as_result(const std::string& mistakes) {

@@ -97,8 +97,8 @@ void deny(const Draft& draft, const Holders& holders, FleetDraft& fleet) {
   for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
     const SidePool& side = draft.sides.pools[i];
     if (draft.sides_granted[i] >= draft.sides_wanted[i]) continue;
-    fleet.denied.push_back(denied(draft, side.configuration.pool.spec, side.is_prefill() ? "prefill " : "", draft.sides_wanted[i],
-                                  draft.sides_granted[i], fleet, holders));
+    fleet.denied.push_back(denied(draft, side.configuration.pool.spec, side.is_prefill() ? "prefill " : "",
+                                  draft.sides_wanted[i], draft.sides_granted[i], fleet, holders));
   }
   const int existing = count_existing(service, draft.chosen->pool.id());
   if (is_refused(service, fleet.snapshot->now_s) && existing < draft.granted) {

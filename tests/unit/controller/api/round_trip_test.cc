@@ -146,6 +146,11 @@ class Maker {
     out.plan.pools = {{"main", PoolRole::kUnified, "h100", 2, below(9), ""}, {"p", PoolRole::kPrefill, "a100", 1, 1, "0-15"}};
     out.plan.predicted = {0.43, 0.0123, 12.5, 0.987};
     out.plan.reasons = {{"RateNeeds", "needs 3", {{"requestsPerSecond", "12.5"}}}, {"Held", "held", {}}};
+    if (coin()) {
+      out.plan.strategies = {{"vidur", "4 x h100-1", 16.5, "none is cheaper"},
+                             {"mix", "", std::nullopt, "no kind meets \"x\""}};
+      out.plan.offer = R"({"strategy":"vidur","pools":[]})";
+    }
     out.workers = {below(9), below(9), below(9), below(9), below(9)};
     out.gpus = below(99);
     if (coin()) out.cost_per_hour = 12.25;

@@ -3,7 +3,16 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/kube/credentials.h"
+#include "controller/reconcile/observe.h"
+#include "controller/reconcile/routes.h"
+#include "controller/runtime/kubernetes_runtime.h"
+#include "controller/store/kubernetes_store.h"
+#include "metrics/bundles.h"
+#include "planner/policy/json.h"
+#include "tests/fakes/fake_api_server.h"
 #include "tests/unit/controller/reconcile/installation.h"
+#include "tests/unit/planner/policy/fixtures.h"
 
 namespace windlass::controller {
 namespace {
@@ -144,6 +153,25 @@ TEST(Instances, AServiceMayMoveToAnotherInstallation) {
   EXPECT_EQ(taken.services.size(), 1U);
   EXPECT_TRUE(taken.workers.at(spec.service_uid).empty());
   EXPECT_EQ(taken.capacity.at("h100").used_by_others, 1);
+}
+
+// Given a service whose status holds the offer of an earlier leader; expects it in a new leader's snapshot. Given an offer that
+// cannot be read; expects none, and the rest of the status to count.
+TEST(Instances, ANewLeaderReadsTheOfferThatRuns) {
+  const planner::Offer offer = planner::testing::split_offer({"h100", 1, 20}, {"a100", 2, 10, 3, 1.25});
+  for (const std::string& text : {planner::to_json(offer), std::string(R"({"strategy":"of another version"})")}) {
+    fakes::FakeApiServer api;
+    json object = service("default", "chat", "");
+    object["status"] = {{"observedGeneration", 1}, {"plan", {{"offer", text}}}, {"workers", {{"desired", 4}}}};
+    api.seed_object(object);
+    Installation leader(api, "windlass");
+    (void)leader.observe();
+    const Observation observation = leader.observe();
+    ASSERT_EQ(observation.snapshot.services.size(), 1U);
+    EXPECT_EQ(observation.snapshot.services[0].last_desired, 4);
+    EXPECT_EQ(observation.snapshot.services[0].last_offer,
+              text.find("another version") == std::string::npos ? std::optional(offer) : std::nullopt);
+  }
 }
 
 }  // namespace

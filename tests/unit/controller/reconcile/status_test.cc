@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/policy/json.h"
+#include "tests/unit/planner/policy/fixtures.h"
+
 namespace windlass::controller {
 namespace {
 
@@ -43,6 +46,22 @@ TEST(Status, CountsWorkersByState) {
   ASSERT_NE(ready, nullptr);
   EXPECT_EQ(ready->status, api::ConditionStatus::kTrue);
   EXPECT_THAT(ready->message, HasSubstr("1 of 3"));
+}
+
+// Given: a plan with the strategies' answers and the offer that runs. Expected: both in the status, the offer as a text from
+// which the next leader reads the same offer; neither if there is none.
+TEST(Status, HoldsTheOfferForTheNextLeader) {
+  planner::ServicePlan offered = plan(3);
+  offered.strategies = {{"vidur", "3 x h100-2", 24, "none is cheaper"}, {"mix", "", 0, "no time left"}};
+  offered.memory.offer = planner::testing::whole_offer({{"h100", 2, 16.25, 3, 1.5, 0.7}, {"a100", 1, 8, 2, 1, 0.3}});
+  const auto status = status_of({}, {}, {}, offered, nullptr, "2026-05-01T10:00:00Z");
+  ASSERT_EQ(status.plan.strategies.size(), 2U);
+  EXPECT_EQ(status.plan.strategies[0], (api::StrategyStatus{"vidur", "3 x h100-2", 24, "none is cheaper"}));
+  EXPECT_EQ(status.plan.strategies[1], (api::StrategyStatus{"mix", "", std::nullopt, "no time left"}));
+  const auto read = planner::offer_from_json(status.plan.offer);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, *offered.memory.offer);
+  EXPECT_EQ(status_of({}, {}, {}, plan(3), nullptr, "2026-05-01T10:00:00Z").plan.offer, "");
 }
 
 // Given: a quota that refused a worker. Expected: AbleToScale is False with its reason and the server's message.

@@ -196,5 +196,25 @@ TEST(PlanJson, GoldenPlan) {
   EXPECT_EQ(plan, read(folder + "two_services.plan.json"));
 }
 
+// Given offers of all kinds; expects each back from its text. Given broken ones; expects an error that names the field.
+TEST(OfferJson, ComesBack) {
+  for (const Offer& offer : {testing::split_offer({"h100", 2, 20}, {"a100", 1, 10, 3, 1.5}),
+                             testing::whole_offer({{"h100", 1, 16, 2, 1, 0.7}, {"a100", 1, 8, 1, 0.9, 0.3}})}) {
+    const auto read = offer_from_json(to_json(offer));
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(*read, offer);
+  }
+  const std::string good = to_json(testing::whole_offer({{"h100", 1, 16}}));
+  const auto error_of = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    const auto read = offer_from_json(text);
+    return read.ok() ? "" : read.error().message;
+  };
+  EXPECT_THAT(error_of(R"("workers":1)", R"("workers":0)"), ::testing::HasSubstr("pools[0].workers"));
+  EXPECT_THAT(error_of(R"("requestsPerS":16.0)", R"("requestsPerS":0.0)"), ::testing::HasSubstr("pools[0].requestsPerS"));
+  EXPECT_THAT(error_of(R"("strategy":"vidur",)", ""), ::testing::HasSubstr("strategy"));
+}
+
 }  // namespace
 }  // namespace windlass::planner

@@ -44,17 +44,18 @@ int before(const ServicePlan& plan, const Service& service) {
 }
 
 // Workers of the chosen pool and of the pools next to it: those of the offer that runs.
-int unit_workers(const ServicePlan& plan) {
+int unit_workers(const ServicePlan& plan, bool with_prefill = true) {
   const std::size_t pools = plan.memory.offer ? plan.memory.offer->pools.size() : 1;
   int workers = 0;
-  for (std::size_t pool = 0; pool < pools; ++pool) workers += plan.pools.at(pool).workers;
+  for (std::size_t pool = 0; pool < pools; ++pool) {
+    if (with_prefill || plan.pools.at(pool).role != dispatch::Role::kPrefill) workers += plan.pools.at(pool).workers;
+  }
   return workers;
 }
 
 // The workers of this plan that compare with before().
 int counted(const ServicePlan& plan, const Service& service) {
-  const bool all = !service.memory.desired && service.last_desired;
-  return all ? unit_workers(plan) : plan.pools.front().workers;
+  return service.memory.desired ? plan.pools.front().workers : unit_workers(plan, service.last_desired.has_value());
 }
 
 // Denied by a limit or for lack of GPUs. Workers that a quota rejects are planned anyway.

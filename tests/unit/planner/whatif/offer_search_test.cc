@@ -88,11 +88,12 @@ TEST(OfferSearch, SaysWhatAWorkerOfEachPhaseServes) {
 // workers, both simulated, and a policy that changes to it from running whole workers. Given short prompts; expects whole
 // workers to stay.
 TEST(OfferSearch, AutoComparesWithWholeWorkers) {
+  constexpr double kRate = 48;
   planner::Service either = service();
   either.scaling.strategy = Family::kAuto;
   either.accelerators = {{"h100", std::nullopt}};
   const auto plan_of = [&](double input_tokens, double output_tokens) {
-    either.workload = {24, input_tokens, output_tokens};
+    either.workload = {kRate, input_tokens, output_tokens};
     either.slo.tpot_s = 0.015;
     planner::Snapshot snapshot;
     snapshot.now_s = 10'000;
@@ -102,7 +103,7 @@ TEST(OfferSearch, AutoComparesWithWholeWorkers) {
     running.offers = search_offers({either, classes(), 1}, Effort{}).value();
     EXPECT_TRUE(running.offers->complete);
     running.memory.history_since_s = 0;
-    planner::testing::observe(running, snapshot.now_s, 24);
+    planner::testing::observe(running, snapshot.now_s, kRate);
     for (int slot = 0; slot < 4; ++slot) {
       running.workers.push_back(planner::testing::ready_worker("h100-1", "h100", 1, slot, snapshot.now_s));
     }
@@ -190,7 +191,7 @@ TEST(OfferSearch, UsesMeasuredTimes) {
   EXPECT_LT(per_gpu(after), 0.6 * per_gpu(before));
 }
 
-// Given an objective that nothing meets; expects the result of each strategy. Given no class with GPUs, an unknown shape or no
+// Given an objective that nothing meets; expects the answer to say so. Given no class with GPUs, an unknown shape or no
 // assumed load; expects an explanation or an answer, and no error. Given a stop; expects Cancelled.
 TEST(OfferSearch, ExplainsWhatCannotBePlanned) {
   planner::Service hopeless = service();
@@ -198,7 +199,7 @@ TEST(OfferSearch, ExplainsWhatCannotBePlanned) {
   const Offers none = offers_for(hopeless);
   EXPECT_TRUE(none.confirmed.empty());
   EXPECT_TRUE(none.complete);
-  EXPECT_THAT(none.why, HasSubstr("distserve"));
+  EXPECT_THAT(none.why, HasSubstr("auto: meets the objective for 0 %"));
 
   const Offers nowhere = offers_for(service(), {});
   EXPECT_TRUE(nowhere.confirmed.empty());

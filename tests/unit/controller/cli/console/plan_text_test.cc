@@ -39,7 +39,7 @@ Case two_workers() {
   pool.workers = 2;
   pool.each.max_concurrency = 4;
   pool.each.slots = 3;
-  pool.each.service_rate_per_s = 0.5;
+  pool.each.requests_per_s = 1.5;
   planned.pools = {pool};
   planned.predicted = {0.8, 0.05, 3, 0.75, 2.5, 2};
   planned.reasons = {{"DemandGrew", "4 requests a second need two workers", {{"arrivals", "4"}, {"perWorker", "1.5"}}}};
