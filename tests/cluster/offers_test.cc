@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
-#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -164,6 +164,7 @@ class OffersTest : public ControllerTest {
   // (kLeastHistoryS).
   void expect_takeover_changes_nothing(int answers) {
     const std::map<std::string, std::string> before = worker_uids();
+    if (standby_.leads()) std::swap(leader_, standby_);
     leader_.process->signal(SIGKILL);
     ASSERT_TRUE(eventually(kPatience, [&] { return standby_.leads(); })) << tail_of_file(log_of(standby_.name), 20);
     std::string changed;
