@@ -251,6 +251,13 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
   if (same_workers) return current;
   const double never = std::numeric_limits<double>::infinity();
   const std::vector<Offer>& confirmed = service.offers->confirmed;
+  // If the simulator has confirmed the workers that run, it knows better how many are needed, and so what they cost.
+  for (const Offer& offer : confirmed) {
+    ConfigurationChoice same = choice_of(input, offer);
+    if (!same.chosen || ids_of(same) != ids_of(current)) continue;
+    current = std::move(same);
+    break;
+  }
   const bool its_kind_holds = std::any_of(confirmed.begin(), confirmed.end(),
                                           [&](const Offer& offer) { return offer.split() == current.sides.split(); });
   const double rate = service.offers->requests_per_s;
