@@ -254,7 +254,7 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
   // If the simulator has confirmed the workers that run, it knows better how many are needed, and so what they cost.
   for (const Offer& offer : confirmed) {
     ConfigurationChoice same = choice_of(input, offer);
-    if (!same.chosen || ids_of(same) != ids_of(current)) continue;
+    if (!input.signals_complete || !same.chosen || ids_of(same) != ids_of(current)) continue;
     current = std::move(same);
     break;
   }
