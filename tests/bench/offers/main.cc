@@ -1,5 +1,5 @@
 // offers_experiment: prints what every shipped ModelService, and random ones, cost by the controller, by `auto` and by each
-// strategy, as a Markdown table. `scripts/bench offers` puts it into docs/plan-offers.md.
+// strategy, as a Markdown table. `scripts/bench offers` puts it into docs/benchmarks/offers.md.
 #include <array>
 #include <cstdint>
 #include <iostream>
