@@ -68,8 +68,15 @@ Believed believe(const ConfigurationInput& input, const OfferedPool& offered) {
   return believed;
 }
 
+// "1 x h100 (15 requests/s each)"; engine settings are named if they were chosen.
 std::string rate_text(const Believed& of) {
-  return fmt::format("{} ({:.4g} requests/s each)", text_of(of.configuration.pool.spec), of.requests_per_s);
+  const WorkerSpec& spec = of.configuration.pool.spec;
+  std::string chosen;
+  if (spec.engine != EngineSettings{}) {
+    chosen = fmt::format(", {} batching, at most {} requests and {} tokens per iteration", to_string(spec.engine.batching),
+                         spec.engine.max_sequences, spec.engine.max_batch_tokens);
+  }
+  return fmt::format("{} ({:.4g} requests/s each{})", text_of(spec), of.requests_per_s, chosen);
 }
 
 void explain_split(const Offer& offer, const std::vector<Believed>& pools, const SidePools& sides,

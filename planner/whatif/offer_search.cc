@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -264,7 +266,8 @@ class Collected {
         answer.outcome = "needs settings or a placement that the service's engine cannot be given";
       } else {
         answer.outcome = "";  // from the costs, once all are known
-        found_.push_back(*std::move(offer));
+        const bool sure = strategy == "auto" || plan->predicted.attainment_low >= problem_.objectives.attainment;
+        found_.push_back({*std::move(offer), sure});
       }
     }
     offers_.answers.push_back(std::move(answer));
@@ -273,10 +276,9 @@ class Collected {
   // `least`: cost of the plan that was confirmed with confidence; cheaper ones were not.
   planner::Offers finish(bool complete, std::optional<double> least) {
     const double floor = least.value_or(0) * (1 - 1e-9);
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const auto& a, const auto& b) { return a.cost_per_hour < b.cost_per_hour; });
+    std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.rank() < b.rank(); });
     std::set<std::pair<bool, std::set<std::string>>> listed;
-    for (planner::Offer& offer : found_) {
+    for (auto& [offer, sure] : found_) {
       if (!least || offer.cost_per_hour < floor) continue;
       std::set<std::string> classes;
       for (const OfferedPool& pool : offer.pools) classes.insert(pool.spec.accelerator);
@@ -296,6 +298,19 @@ class Collected {
   }
 
  private:
+  struct Found {
+    planner::Offer offer;
+    bool sure = false;  // holds with 95 % confidence
+
+    // Of equal costs, those that need no settings of the engine come first.
+    [[nodiscard]] std::tuple<double, bool, bool> rank() const {
+      constexpr double kCent = 1e-6;
+      const bool plain = std::all_of(offer.pools.begin(), offer.pools.end(),
+                                     [](const OfferedPool& pool) { return pool.spec.engine == planner::EngineSettings{}; });
+      return {std::round(offer.cost_per_hour / kCent), !(plain && sure), !sure};
+    }
+  };
+
   // At most kMaxOffers, among them the cheapest of each family.
   void keep_each_family() {
     std::vector<planner::Offer>& all = offers_.confirmed;
@@ -311,7 +326,7 @@ class Collected {
   const ClosedForms& closed_;
   StopCheck stop_;
   planner::Offers offers_;
-  std::vector<planner::Offer> found_;
+  std::vector<Found> found_;
 };
 
 planner::Offers nothing(double requests_per_s, std::string why) {
