@@ -229,7 +229,6 @@ LoopRun run_loop(const LoopCase& of, std::uint64_t seed, bool unmanaged) {
   options.accelerators = {setting.accelerator};
   options.services = {setting.service};
   options.metrics = of.metrics;
-  options.searches = true;
   options.measures_itself = of.measures_itself;
   options.metrics_age_s = of.metrics_age_s;
   if (of.no_metrics_from_s) options.no_metrics = {{*of.no_metrics_from_s, *of.no_metrics_from_s + 120}};

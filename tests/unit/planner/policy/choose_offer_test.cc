@@ -147,7 +147,8 @@ TEST(ChooseOffer, WhatRunsStaysUntilAnOfferIsClearlyCheaper) {
     const ServicePlan kept = planned(with(kHardly));
     EXPECT_TRUE(has_reason(kept, "KeptConfiguration"));
     EXPECT_EQ(workers_of(kept, "a100"), 0);
-    EXPECT_EQ(kept.memory.offer.has_value(), adopted);
+    ASSERT_TRUE(kept.memory.offer) << "the simulator has confirmed what runs";
+    EXPECT_EQ(kept.memory.offer->pools[0].spec.accelerator, "h100");
     const ServicePlan changed = planned(with(kClearly));
     EXPECT_GT(workers_of(changed, "a100"), 0);
     EXPECT_EQ(changed.memory.configuration_since_s, kNow);
@@ -351,6 +352,22 @@ TEST(ChooseOffer, ClosedFormsCarryOffersOver) {
   service.demand.output_tokens = Reading{512, kNow};
   service.demand.input_tokens = Reading{512, kNow};
   EXPECT_NEAR(decode(), 2 * assumed, 0.3 * assumed) << "answers twice as long";
+}
+
+// Given workers that closed forms chose and of which the simulator says that they serve less, and a better offer of another
+// class; expects what runs to cost what the simulator says: the other class is taken if it is clearly cheaper than that, and
+// otherwise the simulator's number of the running workers.
+TEST(ChooseOffer, WhatRunsCostsWhatTheSimulatorSays) {
+  const auto planned_with = [&](double ratio) {
+    return planned(running(service_with({whole_a100(1), whole_h100(ratio)}), "h100", 5));
+  };
+  ASSERT_TRUE(has_reason(planned_with(1), "KeptConfiguration"));
+  const ServicePlan kept = planned_with(0.85);
+  EXPECT_TRUE(has_reason(kept, "KeptConfiguration"));
+  ASSERT_TRUE(kept.memory.offer);
+  EXPECT_EQ(kept.memory.offer->pools[0].spec.accelerator, "h100");
+  EXPECT_GT(workers_of(kept, "h100"), 5);
+  EXPECT_GT(workers_of(planned_with(0.3), "a100"), 0);
 }
 
 }  // namespace
