@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "planner/policy/choose_offer.h"
+#include "planner/policy/explain_choice.h"
 #include "planner/policy/side_pools.h"
 #include "planner/policy/split.h"
 #include "planner/policy/trouble.h"
@@ -94,6 +95,10 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
     choice = current_or_offer(given, choose_whole(given), *best);
   } else {
     choice = choice_of(given, *best);
+  }
+  if (choice.offer && !choice.sides.split()) {
+    const AcceleratorState* state = find_accelerator(*given.snapshot, choice.chosen->pool.spec.accelerator);
+    explain_belief(service, state->spec, *choice.chosen, given.believed, choice);
   }
   if (choice.offer && choice.sides.empty() && service.scaling.strategy == Family::kAuto) {
     choice.others = other_classes(given, choice.chosen->pool.spec.accelerator);

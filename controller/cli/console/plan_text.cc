@@ -21,6 +21,8 @@ void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector
   }
 }
 
+}  // namespace
+
 std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers) {
   if (answers.empty()) return "";
   TextTable table({"  STRATEGY", "OFFERS", "COST/H", "OUTCOME"});
@@ -30,8 +32,6 @@ std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers
   }
   return table.text();
 }
-
-}  // namespace
 
 std::string count_text(int n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "planner/policy/plan.h"
 #include "planner/policy/snapshot.h"
@@ -13,6 +14,7 @@ namespace windlass::cli {
 
 // Parts shared with `windlass explain`.
 [[nodiscard]] std::string count_text(int n, const char* what);  // "1 worker", "2 workers"
+[[nodiscard]] std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers);  // empty without answers
 [[nodiscard]] std::string predicted_figures(const planner::ServicePlan& service);
 [[nodiscard]] std::string hint_text(const char* name, const planner::Hint& hint);  // "Feasible: False (NoAccelerator): ..."
 [[nodiscard]] std::string denied_text(const planner::Denied& denied);

@@ -119,7 +119,8 @@ std::string predicted_section(const planner::ServicePlan& planned) {
 }
 
 std::string considered_section(const planner::ServicePlan& planned) {
-  if (planned.considered.empty()) return "";
+  if (planned.considered.empty() && planned.strategies.empty()) return "";
+  if (planned.considered.empty()) return "\nWhat was considered\n" + strategies_table(planned.strategies);
   TextTable table({"  CONFIGURATION", "WORKERS", "COST/H", "TTFT", "TPOT", "VERDICT"});
   for (const planner::Considered& one : planned.considered) {
     table.add({fmt::format("  {} x {}", one.spec.gpus(), one.spec.accelerator),
@@ -127,7 +128,7 @@ std::string considered_section(const planner::ServicePlan& planned) {
                one.ttft_s > 0 ? seconds_text(one.ttft_s) : "-", one.tpot_s > 0 ? seconds_text(one.tpot_s) : "-",
                one.rejected.empty() ? "taken" : one.rejected});
   }
-  return "\nWhat was considered\n" + table.text();
+  return "\nWhat was considered\n" + table.text() + strategies_table(planned.strategies);
 }
 
 std::string decided_section(const planner::ServicePlan& planned) {
@@ -214,6 +215,13 @@ std::string explanation(const api::ModelService& service) {
   const api::Prediction& predicted = status.plan.predicted;
   text += fmt::format("  TTFT {}, TPOT {}, up to {} requests/s\n", seconds_text(predicted.time_to_first_token_s),
                       seconds_text(predicted.time_per_output_token_s), number_text(predicted.requests_per_s));
+  if (!status.plan.strategies.empty()) {
+    std::vector<planner::StrategyAnswer> answers;
+    for (const api::StrategyStatus& one : status.plan.strategies) {
+      answers.push_back({one.strategy, one.deployment, one.cost_per_hour.value_or(0), one.outcome});
+    }
+    text += "\nWhat was considered\n" + strategies_table(answers);
+  }
   text += "\nWhat was decided\n";
   for (const api::PoolStatus& pool : status.plan.pools) {
     text += fmt::format("  pool {}{}: {} of {} x {}\n", pool.name,
