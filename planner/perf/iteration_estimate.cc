@@ -149,6 +149,9 @@ Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const 
              double elapsed_s) {
   if (!usable(base) || !usable(observation)) return Learnt::kInvalid;
   const Matrix prior = prior_of(base);
+  if (!mean_of(estimate).allFinite() || !unpacked(estimate).allFinite() || !std::isfinite(estimate.noise_variance)) {
+    estimate = IterationEstimate{};
+  }
   const bool first = !estimate.knows() && estimate.covariance.front() == 0;
   Matrix covariance = first ? prior : unpacked(estimate);
   if (estimate.noise_variance <= 0) estimate.noise_variance = kFirstNoiseDeviation * kFirstNoiseDeviation;
@@ -160,6 +163,8 @@ Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const 
 
   const Vector row = row_of(base, observation.content) / observation.seconds;
   const double extra = observation.noise_deviation * observation.noise_deviation;
+  // Rounding can make a matrix of very different terms indefinite; what it says is lost then.
+  if (!(row.dot(covariance * row) >= 0)) covariance = prior;
   double expected = row.dot(covariance * row) + estimate.noise_variance + extra;
   const double innovation = 1 - row.dot(mean_of(estimate));
   const double deviations = std::abs(innovation) / std::sqrt(expected);
@@ -190,10 +195,12 @@ Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const 
   if (learnt == Learnt::kChange) estimate.outlier_run = estimate.prompt_outlier_run = 0;
   if (observation.noise_deviation <= kSureDeviation) run = 0;
   const Vector gain = covariance * row / expected;
-  Eigen::Map<Vector>(estimate.mean.data()) += gain * innovation;
   // Joseph form, for numerical stability.
   const Matrix left = Matrix::Identity() - gain * row.transpose();
-  pack(left * covariance * left.transpose() + gain * gain.transpose() * (estimate.noise_variance + extra), estimate);
+  const Matrix updated = left * covariance * left.transpose() + gain * gain.transpose() * (estimate.noise_variance + extra);
+  if (!gain.allFinite() || !updated.allFinite()) return Learnt::kInvalid;
+  Eigen::Map<Vector>(estimate.mean.data()) += gain * innovation;
+  pack(updated, estimate);
   keep_sane(estimate, base);
   ++estimate.samples;
   if (observation.decodes) {

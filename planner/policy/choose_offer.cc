@@ -269,10 +269,7 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
                                           [&](const Offer& offer) { return offer.split() == current.sides.split(); });
   const double rate = service.offers->requests_per_s;
   const double other_cost = cost_per_hour(input, other, rate);
-  double running_cost = cost_per_hour(input, current, rate);
-  // A complete search would have found cheaper workers that meet the objective. So closed forms that say so are wrong.
-  const bool too_cheap = !current.offer && running_cost < other_cost * (1 - 1e-9);
-  if (service.offers->complete && (!its_kind_holds || too_cheap)) running_cost = never;
+  const double running_cost = its_kind_holds || !service.offers->complete ? cost_per_hour(input, current, rate) : never;
   const std::string from = text_of_choice(current), to = text_of_choice(other);
   Reason objection;
   if (!(other_cost < kSwitchCostShare * running_cost)) {

@@ -40,6 +40,7 @@ struct Target {
 // How much of the service's own limits workers of an earlier configuration still use.
 struct Retiring {
   double cost_per_hour = 0;
+  int workers = 0;                       // without those on a second class, which are part of what is needed
   std::map<std::string, int> gpus = {};  // by class
 
   [[nodiscard]] int gpus_of(const std::string& accelerator) const {

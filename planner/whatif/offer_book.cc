@@ -107,6 +107,7 @@ bool must_ask_again(const OfferQuestion& before, const OfferQuestion& now, const
 // Whether both ask the same; the services may differ in name.
 bool equal_questions(OfferQuestion one, const OfferQuestion& other) {
   one.service.id = other.service.id;
+  one.ticket = other.ticket;
   return one == other;
 }
 
@@ -129,7 +130,7 @@ bool OfferBook::attach(planner::Snapshot& snapshot) {
       // With a new spec the old answer is invalid. With other classes or measurements it stays until there is a new one.
       if (is_new || !same_spec(entry.question.service, question.service)) entry.offers.reset();
       entry.question = std::move(question);
-      entry.taken = false;
+      entry.ticket = 0;
       if (!entry.due) {
         entry.due = true;
         entry.place = ++asked_;
@@ -150,20 +151,23 @@ std::optional<OfferQuestion> OfferBook::next() {
   Entry* first = nullptr;
   const auto rank = [](const Entry& entry) { return std::tuple(entry.question.round, !entry.stands_still, entry.place); };
   for (auto& [id, entry] : entries_) {
-    if (entry.due && !entry.taken && (first == nullptr || rank(entry) < rank(*first))) first = &entry;
+    if (entry.due && entry.ticket == 0 && (first == nullptr || rank(entry) < rank(*first))) first = &entry;
   }
   if (first == nullptr) return std::nullopt;
+  first->ticket = ++tickets_;
   for (auto& [id, entry] : entries_) {
-    if (entry.due && equal_questions(entry.question, first->question)) entry.taken = true;
+    if (entry.due && equal_questions(entry.question, first->question)) entry.ticket = first->ticket;
   }
-  return first->question;
+  OfferQuestion question = first->question;
+  question.ticket = first->ticket;
+  return question;
 }
 
 void OfferBook::answer(const OfferQuestion& question, const planner::Offers& offers) {
   for (auto& [id, entry] : entries_) {
-    if (!entry.due || !equal_questions(entry.question, question)) continue;
+    if (!entry.due || (entry.ticket != question.ticket && !equal_questions(entry.question, question))) continue;
     entry.offers = offers;
-    entry.taken = false;
+    entry.ticket = 0;
     entry.due = !offers.complete && question.round + 1 < rounds_;  // a longer search follows
     if (entry.due) {
       ++entry.question.round;

@@ -38,15 +38,15 @@ class OfferBook {
     OfferQuestion question;
     std::optional<planner::Offers> offers;
     double asked_at_s = 0;
-    bool due = false;    // waits for an answer
-    bool taken = false;  // somebody is searching
+    bool due = false;          // waits for an answer
+    std::uint64_t ticket = 0;  // of the search that will answer it; 0: none
     bool stands_still = false;
     std::uint64_t place = 0;  // order of the questions
   };
 
   int rounds_;
   std::map<planner::ServiceId, Entry> entries_;
-  std::uint64_t asked_ = 0;
+  std::uint64_t asked_ = 0, tickets_ = 0;
 };
 
 // For callers that may wait: answers every question of the snapshot's services and attaches the offers. `told`: called before

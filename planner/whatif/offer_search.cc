@@ -31,6 +31,8 @@ constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
 constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
 // The rate is searched only up to what about this many of the service's best workers serve.
 constexpr int kMaxSearchedWorkers = 24;
+constexpr double kFar = 16;            // a capacity of this many times the asked rate is not exact
+constexpr double kMaxFarRatio = 2;     // then its ratio to the closed forms' counts at most this much, either way
 constexpr double kCapacityStep = 0.1;  // relative tolerance of a capacity
 constexpr std::array<std::int64_t, 2> kMaxIterations = {200'000, 3'200'000};
 
@@ -87,14 +89,19 @@ class ClosedForms {
       OfferedPool& pool = offer.pools[p];
       if (pool.role != dispatch::Role::kUnified || !(with_its_slots[p] > 0)) continue;
       // Without slots for what the simulator found, the gateways would hold requests back.
-      pool.slots_ratio = std::max(1.0, offer.capacity_per_s / with_its_slots[p]);
+      const double ratio = offer.capacity_per_s / with_its_slots[p];
+      const bool far = offer.capacity_per_s > kFar * offer.requests_per_s;
+      pool.slots_ratio = std::max(1.0, far ? std::min(ratio, kMaxFarRatio) : ratio);
       pool.closed_form_per_s = planner::closed_form_per_s(input_, pool);
     }
     const std::vector<double> closed = capacities_of(offer);
     for (std::size_t p = 0; p < offer.pools.size(); ++p) {
       // The number of prefill workers follows the others.
       if (offer.pools[p].role == dispatch::Role::kPrefill || !(closed[p] > 0)) continue;
-      offer.pools[p].capacity_ratio = offer.capacity_per_s / closed[p];
+      const double ratio = offer.capacity_per_s / closed[p];
+      // Far above the asked rate, trials of some thousand requests say little.
+      const bool far = offer.capacity_per_s > kFar * offer.requests_per_s;
+      offer.pools[p].capacity_ratio = far ? std::clamp(ratio, 1 / kMaxFarRatio, kMaxFarRatio) : ratio;
     }
   }
   // The highest rate of one whole worker; 0: none meets the objective.
@@ -252,7 +259,7 @@ class Collected {
     planner::StrategyAnswer answer;
     answer.strategy = strategy;
     if (!plan.ok()) {
-      answer.outcome = plan.error().message;
+      answer.outcome = without_name(plan.error().message);
     } else {
       answer.deployment = describe(plan->deployment);
       answer.cost_per_hour = plan->cost_per_hour;
@@ -298,6 +305,13 @@ class Collected {
   }
 
  private:
+  // A strategy's error without the service's name, up to its first reason.
+  [[nodiscard]] std::string without_name(const std::string& message) const {
+    const std::string name = problem_.name + ": ";
+    const std::size_t begin = message.starts_with(name) ? name.size() : 0;
+    return message.substr(begin, message.find("; ", begin) - begin);
+  }
+
   struct Found {
     planner::Offer offer;
     bool sure = false;  // holds with 95 % confidence

@@ -19,6 +19,7 @@ struct OfferQuestion {
   planner::Service service;                        // its spec, with measurements of its workers and of transfers to them
   std::vector<planner::AcceleratorState> classes;  // those with GPUs
   int round = 0;                                   // 0: a quick search; 1: a longer one, after all services have an answer
+  std::uint64_t ticket = 0;                        // of OfferBook
 
   bool operator==(const OfferQuestion&) const = default;
 };
