@@ -19,7 +19,7 @@ bool moved(double from, double to) { return !(from > 0) || std::abs(std::log(to 
 }  // namespace
 
 void follow_workload(PolicyMemory& memory, const Service& service, const DemandView& view, double now_s) {
-  if (!view.complete || !memory.history_since_s || now_s - *memory.history_since_s < kLengthsAfterS) return;
+  if (!view.complete || !memory.history_since_s || now_s - *memory.history_since_s < kAskedAfterS) return;
   // Without what may be noise, or the maximum would grow by it.
   const double window_s = std::max(1.0, view.level_window_s);
   const double level =

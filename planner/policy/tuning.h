@@ -111,6 +111,8 @@ inline constexpr double kUnschedulableGraceS = 60;
 // Strategies are asked about the highest rate of about this time. Rates lie on a grid with this step; a lower rate is asked
 // only two steps down.
 inline constexpr double kBusiestMemoryS = 3600;
+// The first minutes of a service are not its usual load.
+inline constexpr double kAskedAfterS = 300;
 inline constexpr double kAskedStep = 1.15;
 // They are asked again if a mean length changes by this factor.
 inline constexpr double kAskedLengthStep = 1.25;

@@ -111,8 +111,10 @@ bool equal_questions(OfferQuestion one, const OfferQuestion& other) {
   return one == other;
 }
 
+// Without any rate, the cheapest deployment would be the smallest one. Closed forms then compare costs per request.
 bool wants_offers(const planner::Service& service) {
-  return service.shape && service.scaling.strategy != planner::Family::kChained;
+  if (!service.shape || service.scaling.strategy == planner::Family::kChained) return false;
+  return service.scaling.strategy == planner::Family::kDisaggregated || planner::workload_to_ask(service).requests_per_s > 0;
 }
 
 }  // namespace

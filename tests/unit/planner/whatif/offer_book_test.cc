@@ -17,6 +17,13 @@ using planner::testing::h100;
 using planner::testing::ready_worker;
 using planner::testing::with_gpus;
 
+// A service that assumes a rate: without one, only split phases are asked about.
+planner::Service service_named(const std::string& name) {
+  planner::Service service = chat_service(name);
+  service.workload.requests_per_s = 1;
+  return service;
+}
+
 planner::Offers answer(const std::string& prefill = "h100", const std::string& decode = "a100") {
   return planner::testing::split_offers({prefill, 1, 20}, {decode, 1, 10});
 }
@@ -24,7 +31,7 @@ planner::Offers answer(const std::string& prefill = "h100", const std::string& d
 planner::Snapshot snapshot(const std::string& name = "chat") {
   planner::Snapshot out;
   out.accelerators = {with_gpus(h100(), 8), with_gpus(a100(), 8)};
-  out.services = {chat_service(name)};
+  out.services = {service_named(name)};
   out.services[0].accelerators.push_back({"a100", std::nullopt});
   out.services[0].scaling.strategy = planner::Family::kDisaggregated;
   return out;
@@ -41,16 +48,17 @@ void settle(OfferBook& book, planner::Snapshot& at) {
 }
 
 // Given services of all strategies; expects one question about each, with its spec and the classes that have GPUs, and their
-// answers from then on. Services without a shape and chains are not asked about.
+// answers from then on. Services without a shape, chains, and whole workers without an assumed rate are not asked about.
 TEST(OfferBook, EachIsAskedOnce) {
   OfferBook book;
   planner::Snapshot at = snapshot();
   at.now_s = 100;
-  at.services.push_back(chat_service("whole"));
-  at.services.push_back(chat_service("shapeless"));
+  at.services.push_back(service_named("whole"));
+  at.services.push_back(service_named("shapeless"));
   at.services[2].shape.reset();
-  at.services.push_back(chat_service("chained"));
+  at.services.push_back(service_named("chained"));
   at.services[3].scaling.strategy = planner::Family::kChained;
+  at.services.push_back(chat_service("without-a-rate"));
   at.accelerators[1].allocatable_gpus = 0;
   EXPECT_TRUE(book.attach(at));
   at.now_s = 110;
@@ -82,11 +90,11 @@ TEST(OfferBook, EachIsAskedOnce) {
 TEST(OfferBook, ServicesThatStandStillComeFirst) {
   OfferBook book;
   planner::Snapshot at = snapshot("must-split");
-  planner::Service parts = chat_service("split");
+  planner::Service parts = service_named("split");
   parts.memory.configuration = "h100-1";
   parts.memory.prefill_share = 1;
   parts.slo.ttft_s = 2;
-  at.services = {chat_service("whole"), parts, at.services[0]};
+  at.services = {service_named("whole"), parts, at.services[0]};
   EXPECT_TRUE(book.attach(at));
   for (const char* name : {"split", "must-split", "whole"}) EXPECT_EQ(book.next()->service.id.name, name);
   EXPECT_FALSE(book.next());
@@ -306,7 +314,7 @@ TEST(OfferBook, UnusableClassesHaveNoEffect) {
 TEST(OfferBook, AnEditKeepsThePositionInTheQueue) {
   OfferBook book;
   planner::Snapshot at = snapshot("first");
-  at.services.push_back(chat_service("second"));
+  at.services.push_back(service_named("second"));
   at.services[1].scaling.strategy = planner::Family::kDisaggregated;
   EXPECT_TRUE(book.attach(at));
   at.services[0].slo.ttft_s = 2;
