@@ -9,6 +9,8 @@
 namespace windlass::planner {
 namespace {
 
+constexpr double kLeastAskedPerS = 0.1;  // an idle service asks nothing new
+
 // The smallest power of kAskedStep that is not below the rate.
 double on_grid(double rate_per_s) {
   return std::pow(kAskedStep, std::ceil(std::log(rate_per_s) / std::log(kAskedStep) - 1e-9));
@@ -32,7 +34,7 @@ void follow_workload(PolicyMemory& memory, const Service& service, const DemandV
   AssumedWorkload& asked = *memory.asked;
   const double busiest = memory.busiest->value;
   if (busiest > 0 && (busiest > asked.requests_per_s || busiest * kAskedStep * kAskedStep < asked.requests_per_s)) {
-    asked.requests_per_s = on_grid(busiest);
+    asked.requests_per_s = std::max(kLeastAskedPerS, on_grid(busiest));
   }
   if (view.lengths_observed && view.lengths.input_tokens >= 1 && view.lengths.output_tokens >= 1 &&
       (moved(asked.input_tokens, view.lengths.input_tokens) || moved(asked.output_tokens, view.lengths.output_tokens))) {

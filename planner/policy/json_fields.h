@@ -60,7 +60,7 @@ constexpr auto json_fields(JsonType<EngineSettings>) {
                      rare("preemption", &T::preemption), rare("hostBlocks", &T::host_blocks, 0),
                      rare("prefixCaching", &T::prefix_caching), rare("promptOrder", &T::prompt_order),
                      rare("promptOrderWindow", &T::prompt_order_window, 1), rare("admission", &T::admission),
-                     rare("padsChunks", &T::pads_chunks));
+                     rare("padsChunks", &T::pads_chunks), field("precision", &T::precision));
 }
 
 constexpr auto json_fields(JsonType<WorkerSpec>) {

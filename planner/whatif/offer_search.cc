@@ -91,17 +91,25 @@ class ClosedForms {
       // Without slots for what the simulator found, the gateways would hold requests back.
       const double ratio = offer.capacity_per_s / with_its_slots[p];
       const bool far = offer.capacity_per_s > kFar * offer.requests_per_s;
-      pool.slots_ratio = std::max(1.0, far ? std::min(ratio, kMaxFarRatio) : ratio);
+      pool.slots_ratio = std::max(
+          1.0,
+          far ? std::min(ratio, std::max(kMaxFarRatio, planner::kDesignHeadroom * offer.requests_per_s / with_its_slots[p]))
+              : ratio);
       pool.closed_form_per_s = planner::closed_form_per_s(input_, pool);
     }
     const std::vector<double> closed = capacities_of(offer);
+    // Far above the asked rate, trials of some thousand requests say little.
+    if (offer.pools.front().role == dispatch::Role::kUnified && closed.front() > 0 &&
+        offer.capacity_per_s > kFar * offer.requests_per_s) {
+      const double most = std::max(closed.front() * kMaxFarRatio, planner::kDesignHeadroom * offer.requests_per_s);
+      const double bounded = std::clamp(offer.capacity_per_s, std::min(most, closed.front() / kMaxFarRatio), most);
+      for (OfferedPool& pool : offer.pools) pool.requests_per_s *= bounded / offer.capacity_per_s;
+      offer.capacity_per_s = bounded;
+    }
     for (std::size_t p = 0; p < offer.pools.size(); ++p) {
       // The number of prefill workers follows the others.
       if (offer.pools[p].role == dispatch::Role::kPrefill || !(closed[p] > 0)) continue;
-      const double ratio = offer.capacity_per_s / closed[p];
-      // Far above the asked rate, trials of some thousand requests say little.
-      const bool far = offer.capacity_per_s > kFar * offer.requests_per_s;
-      offer.pools[p].capacity_ratio = far ? std::clamp(ratio, 1 / kMaxFarRatio, kMaxFarRatio) : ratio;
+      offer.pools[p].capacity_ratio = offer.capacity_per_s / closed[p];
     }
   }
   // The highest rate of one whole worker; 0: none meets the objective.

@@ -27,7 +27,7 @@ bool allows(const Service& service, const std::string& accelerator) {
 // Whether its workers have just started: nothing is lost if they go at once.
 bool is_fresh_pool(const Service& service, const PoolId& pool, double now_s) {
   return std::all_of(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
-    return worker.pool_id() != pool || !holds_gpus(worker) || is_fresh(worker, now_s);
+    return worker.pool_id() != pool || worker.state == WorkerState::kDraining || is_fresh(worker, now_s);
   });
 }
 
@@ -72,7 +72,7 @@ bool blocks_first_worker(const Draft& draft, const FleetDraft& fleet) {
   const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.spec.gpus();
   const auto& budget = service.scaling.max_cost_per_hour;
   const auto& most = service.scaling.max_workers;
-  const bool no_place = most && *most - sum.workers < 1;
+  const bool no_place = most && draft.view.complete && *most - sum.workers < 1;
   const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
   return no_gpus || no_share || no_money || no_place;
 }
