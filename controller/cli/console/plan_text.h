@@ -13,7 +13,7 @@ namespace windlass::cli {
 [[nodiscard]] std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& plan);
 
 // Parts shared with `windlass explain`.
-[[nodiscard]] std::string count_text(int n, const char* what);  // "1 worker", "2 workers"
+[[nodiscard]] std::string count_text(int n, const char* what);                                    // "1 worker", "2 workers"
 [[nodiscard]] std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers);  // empty without answers
 [[nodiscard]] std::string predicted_figures(const planner::ServicePlan& service);
 [[nodiscard]] std::string hint_text(const char* name, const planner::Hint& hint);  // "Feasible: False (NoAccelerator): ..."
