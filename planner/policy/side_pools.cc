@@ -38,9 +38,8 @@ std::pair<const char*, std::string> objection_to(const Service& service, const C
   const auto text = [&] { return text_of_units(chosen, sides, workers, beside); };
   int total = workers;
   for (const int of : beside) total += of;
-  if (const auto& most = service.scaling.max_workers; most && total > *most - retiring.workers) {
-    return {"MaxWorkers",
-            fmt::format("{} are needed; maxWorkers allows {} in total", text(), std::max(0, *most - retiring.workers))};
+  if (const auto& most = service.scaling.max_workers; most && total > *most) {
+    return {"MaxWorkers", fmt::format("{} are needed; maxWorkers allows {} in total", text(), *most)};
   }
   std::map<std::string, int> gpus;
   double cost = workers * chosen.price_per_hour + retiring.cost_per_hour;

@@ -52,9 +52,8 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   const Scaling& scaling = service.scaling;
   const int needed = target.allowed;
   if (scaling.max_workers) {
-    limit(std::max(0, *scaling.max_workers - retiring.workers), "MaxWorkers",
-          fmt::format("{} workers are needed; maxWorkers allows {}", needed,
-                      std::max(0, *scaling.max_workers - retiring.workers)));
+    limit(*scaling.max_workers, "MaxWorkers",
+          fmt::format("{} workers are needed; maxWorkers allows {}", needed, *scaling.max_workers));
   }
   target.on_any_class = target.allowed;
   if (configuration.max_gpus) {

@@ -71,10 +71,8 @@ bool blocks_first_worker(const Draft& draft, const FleetDraft& fleet) {
   const bool no_gpus = fleet.free_gpus.at(chosen.pool.spec.accelerator) + coming - retiring < chosen.pool.spec.gpus();
   const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.spec.gpus();
   const auto& budget = service.scaling.max_cost_per_hour;
-  const auto& most = service.scaling.max_workers;
-  const bool no_place = most && draft.view.complete && *most - sum.workers < 1;
   const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
-  return no_gpus || no_share || no_money || no_place;
+  return no_gpus || no_share || no_money;
 }
 
 void change(Draft& draft, FleetDraft& fleet) {

@@ -57,7 +57,6 @@ Retiring sum_retiring(const Draft& draft) {
   Retiring sum;
   for (const Configuration& pool : draft.retiring) {
     sum.cost_per_hour += pool.pool.workers * pool.price_per_hour;
-    if (second_class(draft, pool.pool.id()) == nullptr) sum.workers += pool.pool.workers;
     sum.gpus[pool.pool.spec.accelerator] += gpus_of(pool);
   }
   return sum;
@@ -70,9 +69,7 @@ void set_target(Draft& draft, double now_s) {
     draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring);
   } else {
     const Service side = chosen_side(service, draft.sides);
-    Retiring beside_units = retiring;
-    beside_units.workers = 0;  // limit_units() counts them with all pools
-    draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, beside_units);
+    draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
     draft.sides_wanted = limit_units(service, *draft.chosen, draft.sides, retiring, draft.target);
   }
   draft.sides_granted.assign(draft.sides.pools.size(), 0);

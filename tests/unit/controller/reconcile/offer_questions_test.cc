@@ -23,19 +23,30 @@ TEST(OfferQuestions, AnsweredFromAnotherThread) {
     at.services.back().slo.ttft_s = 1 + i % 10;
   }
   std::atomic<bool> done = false;
+  std::atomic<int> asked = 0, answered = 0;  // each thread waits for the other's next step, or one would keep the lock
   std::thread thread([&] {
     while (!done) {
-      if (const auto question = questions.next()) {
-        questions.answer(*question, planner::testing::whole_offers({{"h100", 1, question->service.slo.ttft_s}}));
+      const int before = asked;
+      const auto question = questions.next();
+      if (!question) {
+        asked.wait(before);
+        continue;
       }
+      questions.answer(*question, planner::testing::whole_offers({{"h100", 1, question->service.slo.ttft_s}}));
+      ++answered;
+      answered.notify_one();
     }
   });
-  const auto unanswered = [&] {
+  const auto all_answered = [&] {
     (void)questions.attach(at);
-    return std::any_of(at.services.begin(), at.services.end(), [](const auto& service) { return !service.offers; });
+    ++asked;
+    asked.notify_one();
+    return std::all_of(at.services.begin(), at.services.end(), [](const auto& service) { return service.offers.has_value(); });
   };
-  while (unanswered()) std::this_thread::yield();
+  for (int before = answered; !all_answered(); before = answered) answered.wait(before);
   done = true;
+  ++asked;
+  asked.notify_one();
   thread.join();
   for (const planner::Service& service : at.services) {
     EXPECT_EQ(service.offers, planner::testing::whole_offers({{"h100", 1, service.slo.ttft_s}}));
