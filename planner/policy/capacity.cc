@@ -129,25 +129,15 @@ int largest_on_one_node(const Service& service, const ClassCapacity& capacity, c
   return largest;
 }
 
-std::vector<NodeState> nodes_for(const Service& service, const Snapshot& snapshot) {
-  std::vector<NodeState> nodes = snapshot.nodes;
-  std::map<std::pair<std::string, std::string>, NodeState*> by_key;
-  for (NodeState& node : nodes) by_key[{node.name, node.accelerator}] = &node;
-  for (const Service& other : snapshot.services) {
-    if (other.id == service.id) continue;
-    for (const Worker& worker : other.workers) {
-      const auto node = by_key.find({worker.node, worker.accelerator});
-      if (node != by_key.end() && on_node(worker)) node->second->used_by_others += worker.gpus;
-    }
-  }
-  return nodes;
-}
-
-const AcceleratorState* find_accelerator(const Snapshot& snapshot, const std::string& name) {
-  for (const AcceleratorState& state : snapshot.accelerators) {
+const AcceleratorState* find_accelerator(std::span<const AcceleratorState> accelerators, const std::string& name) {
+  for (const AcceleratorState& state : accelerators) {
     if (state.spec.name == name) return &state;
   }
   return nullptr;
+}
+
+const AcceleratorState* find_accelerator(const Snapshot& snapshot, const std::string& name) {
+  return find_accelerator(std::span(snapshot.accelerators), name);
 }
 
 }  // namespace windlass::planner

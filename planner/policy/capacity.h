@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,8 @@ int place_workers(FreeByNode& free, int gpus_per_worker, int workers);
 // GPUs that one worker of `service` can get on one node if the service's other workers leave; "any number" if no node is known.
 [[nodiscard]] int largest_on_one_node(const Service& service, const ClassCapacity& capacity, const std::string& accelerator);
 
-// The snapshot's nodes as one service sees them: the workers of other services are others' too.
-[[nodiscard]] std::vector<NodeState> nodes_for(const Service& service, const Snapshot& snapshot);
-
+// nullptr: there is none of this name.
+[[nodiscard]] const AcceleratorState* find_accelerator(std::span<const AcceleratorState> accelerators, const std::string& name);
 [[nodiscard]] const AcceleratorState* find_accelerator(const Snapshot& snapshot, const std::string& name);
 
 }  // namespace windlass::planner

@@ -24,15 +24,16 @@ ConfigurationChoice refuse(Truth status, const char* code, std::string message) 
   return choice;
 }
 
-// The offer that runs by the last plan, if the spec still allows it, with at least one worker of each pool.
-const Offer* running_offer(const ConfigurationInput& given, bool whole, bool split) {
+// The choice_of() the offer that runs by the last plan, if the spec still allows it, with at least one worker of each pool.
+std::optional<ConfigurationChoice> running_offer(const ConfigurationInput& given, bool whole, bool split) {
   const std::optional<Offer>& offer = given.memory->offer;
-  if (!offer || offer->pools.empty() || !(offer->split() ? split : whole)) return nullptr;
-  if (!may_use(*given.service, *offer)) return nullptr;
-  const ConfigurationChoice choice = choice_of(given, *offer);
-  if (!choice.chosen) return &*offer;  // it stays until its classes can be read
+  if (!offer || offer->pools.empty() || !(offer->split() ? split : whole)) return std::nullopt;
+  if (!may_use(*given.service, *offer)) return std::nullopt;
+  ConfigurationChoice choice = choice_of(given, *offer);
+  if (!choice.chosen) return choice;  // it stays until its classes can be read
   const std::vector<int> one_of_each(choice.sides.pools.size(), 1);
-  return objection_to_unit(*given.service, *choice.chosen, choice.sides, one_of_each).code.empty() ? &*offer : nullptr;
+  if (!objection_to_unit(*given.service, *choice.chosen, choice.sides, one_of_each).code.empty()) return std::nullopt;
+  return choice;
 }
 
 // Split phases without a usable offer: closed forms start a new service; a running one waits for the search.
@@ -71,8 +72,8 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
                       std::none_of(service.workers.begin(), service.workers.end(), holds_gpus);
   const bool nothing_runs = runs_nothing(given) && !unseen;
   std::vector<Reason> rejected;
-  const std::optional<Offer> best = cheapest_offer(given, whole, split, rejected);
-  const Offer* running = nothing_runs ? nullptr : running_offer(given, whole, split);
+  std::optional<ConfigurationChoice> best = cheapest_offer(given, whole, split, rejected);
+  std::optional<ConfigurationChoice> running = nothing_runs ? std::nullopt : running_offer(given, whole, split);
   ConfigurationChoice choice;
   if (!best) {
     // Whether workers with split phases may give way to whole ones: never while signals or a class cannot be read.
@@ -80,21 +81,21 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
     const bool unread = std::any_of(rejected.begin(), rejected.end(), [](const Reason& of) { return of.code == kClassUnread; });
     const bool may_leave = complete && !unread && given.signals_complete;
     const bool none_holds = may_leave && service.offers->confirmed.empty();
-    if (running != nullptr && !none_holds) {
-      choice = choice_of(given, *running);
+    if (running && !none_holds) {
+      choice = *std::move(running);
     } else if (whole && (may_leave || nothing_runs || !runs_split(service, *given.memory))) {
       choice = choose_whole(given);
     } else {
       choice = split_without_offer(given, nothing_runs, rejected);
     }
   } else if (nothing_runs) {
-    choice = choice_of(given, *best);
-  } else if (running != nullptr) {
-    choice = current_or_offer(given, choice_of(given, *running), *best);
+    choice = *std::move(best);
+  } else if (running) {
+    choice = current_or_offer(given, *std::move(running), *std::move(best));
   } else if (whole && !runs_split(service, *given.memory)) {
-    choice = current_or_offer(given, choose_whole(given), *best);
+    choice = current_or_offer(given, choose_whole(given), *std::move(best));
   } else {
-    choice = choice_of(given, *best);
+    choice = *std::move(best);
   }
   if (choice.offer && !choice.sides.split()) {
     const AcceleratorState* state = find_accelerator(*given.snapshot, choice.chosen->pool.spec.accelerator);

@@ -127,6 +127,13 @@ std::vector<PoolId> ids_of(const ConfigurationChoice& choice) {
   return ids;
 }
 
+std::vector<PoolId> ids_of(const Offer& offer) {
+  std::vector<PoolId> ids;
+  for (const OfferedPool& pool : offer.pools) ids.push_back({pool_name(pool.spec), pool.role});
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
 // Whether the classes have room for one worker of the chosen pool with its share of the others.
 bool has_room(const ConfigurationInput& input, const ConfigurationChoice& choice) {
   std::map<std::string, int> gpus;
@@ -215,15 +222,16 @@ double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice&
   return cost;
 }
 
-std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole, bool split, std::vector<Reason>& reasons) {
+std::optional<ConfigurationChoice> cheapest_offer(const ConfigurationInput& input, bool whole, bool split,
+                                                  std::vector<Reason>& reasons) {
   const Service& service = *input.service;
   if (!service.offers) return std::nullopt;
-  std::optional<Offer> second_best;
+  std::optional<ConfigurationChoice> second_best;
   for (const Offer& offer : service.offers->confirmed) {
     if (offer.pools.empty() || !(offer.split() ? split : whole)) continue;
-    const ConfigurationChoice choice = choice_of(input, offer);
+    ConfigurationChoice choice = choice_of(input, offer);
     if (!choice.chosen) {
-      reasons.push_back(choice.reasons.front());
+      reasons.push_back(std::move(choice.reasons.front()));
       continue;
     }
     if (!may_use(service, offer)) {
@@ -234,19 +242,18 @@ std::optional<Offer> cheapest_offer(const ConfigurationInput& input, bool whole,
     if (!objection.code.empty()) {
       reasons.push_back(std::move(objection));
       // Whole workers can run instead. Without them, one decode worker runs with the prefill workers that fit.
-      if (!whole && !second_best) second_best = offer;
+      if (!whole && !second_best) second_best = std::move(choice);
       continue;
     }
-    if (has_room(input, choice)) return offer;
+    if (has_room(input, choice)) return choice;
     reasons.push_back(Reason{"NoRoom", fmt::format("too few free GPUs for {}", describe(offer)), {}});
-    if (!second_best) second_best = offer;
+    if (!second_best) second_best = std::move(choice);
   }
   return second_best;
 }
 
-ConfigurationChoice current_or_offer(const ConfigurationInput& input, ConfigurationChoice current, const Offer& best) {
+ConfigurationChoice current_or_offer(const ConfigurationInput& input, ConfigurationChoice current, ConfigurationChoice other) {
   const Service& service = *input.service;
-  ConfigurationChoice other = choice_of(input, best);
   const bool may_change = runs_nothing(input) || input.signals_complete;
   if (!current.chosen) {
     // It cannot be read, or misses the objective: change only in the latter case.
@@ -260,8 +267,9 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
   const std::vector<Offer>& confirmed = service.offers->confirmed;
   // If the simulator has confirmed the workers that run, it knows better how many are needed, and so what they cost.
   for (const Offer& offer : confirmed) {
+    if (!input.signals_complete || ids_of(offer) != ids_of(current)) continue;
     ConfigurationChoice same = choice_of(input, offer);
-    if (!input.signals_complete || !same.chosen || ids_of(same) != ids_of(current)) continue;
+    if (!same.chosen) continue;
     current = std::move(same);
     break;
   }
@@ -276,7 +284,7 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
     objection = Reason{"KeptConfiguration",
                        fmt::format("{} runs and costs {:.4g} per hour for {:.4g} requests/s; {} ({}) would cost {:.4g}, but a "
                                    "change needs less than {:.0f} % of the cost",
-                                   from, running_cost, rate, to, best.strategy, other_cost, kSwitchCostShare * 100),
+                                   from, running_cost, rate, to, other.offer->strategy, other_cost, kSwitchCostShare * 100),
                        {{"costPerHour", figure(running_cost)}, {"otherCostPerHour", figure(other_cost)}}};
   } else if (!input.signals_complete) {
     objection =

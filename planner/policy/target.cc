@@ -545,17 +545,13 @@ int workers_within_tpot(const Configuration& configuration, double arrivals_per_
   return to_int(std::ceil(arrivals_per_s / max_per_s + uneven - 1e-9));
 }
 
-}  // namespace
-
-int current_workers(const Service& service) {
-  if (service.memory.desired) return *service.memory.desired;
-  if (service.last_desired) return *service.last_desired;
-  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
-                                        [](const Worker& w) { return w.state != WorkerState::kDraining; }));
-}
-
-int workers_for(const Service& service, const Configuration& configuration, double requests_per_s, double burstiness,
-                double tolerance) {
+// Input of the queue's formulas for a rate, and the least workers of the rules that need no queue.
+struct Sizing {
+  SizingInput queue;
+  int least = 0;
+};
+Sizing sizing_of(const Service& service, const Configuration& configuration, double requests_per_s, double burstiness,
+                 double tolerance) {
   // What the simulator found makes a worker as fast as one that has fewer arrivals.
   const double arrivals_per_s = requests_per_s * configuration.load_share / configuration.capacity_ratio;
   SizingInput sizing;
@@ -574,8 +570,22 @@ int workers_for(const Service& service, const Configuration& configuration, doub
   // approximation).
   const double bursts = kBurstDeviations * std::sqrt(std::max(0.0, burstiness - 1) * busy);
   const int for_bursts = to_int(std::ceil((busy + bursts) / (configuration.pool.each.slots * (1 + tolerance)) - 1e-9));
-  return std::max({static_cast<int>(workers_needed(sizing, kMaxWorkers)), for_bursts,
-                   workers_within_tpot(configuration, arrivals_per_s / (1 + tolerance))});
+  return {sizing, std::max(for_bursts, workers_within_tpot(configuration, arrivals_per_s / (1 + tolerance)))};
+}
+
+}  // namespace
+
+int current_workers(const Service& service) {
+  if (service.memory.desired) return *service.memory.desired;
+  if (service.last_desired) return *service.last_desired;
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
+                                        [](const Worker& w) { return w.state != WorkerState::kDraining; }));
+}
+
+int workers_for(const Service& service, const Configuration& configuration, double requests_per_s, double burstiness,
+                double tolerance) {
+  const Sizing sizing = sizing_of(service, configuration, requests_per_s, burstiness, tolerance);
+  return std::max(static_cast<int>(workers_needed(sizing.queue, kMaxWorkers)), sizing.least);
 }
 
 double capacity_of(const Service& service, const Configuration& configuration, int workers) {
@@ -583,7 +593,8 @@ double capacity_of(const Service& service, const Configuration& configuration, i
   double fits = 0, too_much = workers * configuration.pool.each.slots / effective_service_s(configuration);
   for (int step = 0; step < kSteps; ++step) {
     const double middle = (fits + too_much) / 2;
-    (workers_for(service, configuration, middle) <= workers ? fits : too_much) = middle;
+    const Sizing sizing = sizing_of(service, configuration, middle, 1, 0);
+    (sizing.least <= workers && workers_suffice(sizing.queue, workers) ? fits : too_much) = middle;
   }
   return fits;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/policy/asked_workload.h"
+#include "planner/policy/capacity.h"
 #include "planner/policy/configuration.h"
 #include "planner/policy/split.h"
 
@@ -62,9 +63,8 @@ bool same_spec(planner::Service before, const planner::Service& now) {
 bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
   const planner::ModelShape& shape = *now.service.shape;
   for (const planner::AcceleratorState& state : now.classes) {
-    const auto then = std::find_if(before.classes.begin(), before.classes.end(),
-                                   [&](const auto& one) { return one.spec.name == state.spec.name; });
-    if (then == before.classes.end()) continue;
+    const planner::AcceleratorState* then = planner::find_accelerator(before.classes, state.spec.name);
+    if (then == nullptr) continue;
     for (const planner::WorkerEstimate& estimate : now.service.estimates) {
       if (estimate.accelerator != state.spec.name) continue;
       const int gpus = estimate.gpus_per_worker;
@@ -86,15 +86,11 @@ bool must_ask_again(const OfferQuestion& before, const OfferQuestion& now, const
   if (estimates_moved(before, now)) return true;
   if (before.classes == now.classes) return false;
   if (!offers || offers->confirmed.empty()) return true;
-  const auto of_class = [](const std::vector<planner::AcceleratorState>& classes, const std::string& name) {
-    const auto found = std::find_if(classes.begin(), classes.end(), [&](const auto& state) { return state.spec.name == name; });
-    return found == classes.end() ? nullptr : &*found;
-  };
   for (const planner::Offer& offer : offers->confirmed) {
     for (const planner::OfferedPool& pool : offer.pools) {
       const std::string& name = pool.spec.accelerator;
-      const planner::AcceleratorState* then = of_class(before.classes, name);
-      const planner::AcceleratorState* there = of_class(now.classes, name);
+      const planner::AcceleratorState* then = planner::find_accelerator(before.classes, name);
+      const planner::AcceleratorState* there = planner::find_accelerator(now.classes, name);
       if (there != nullptr && (then == nullptr || then->spec != there->spec)) return true;
       const bool runs = std::any_of(service.workers.begin(), service.workers.end(),
                                     [&](const planner::Worker& worker) { return worker.accelerator == name; });
@@ -172,6 +168,7 @@ void OfferBook::answer(const OfferQuestion& question, const planner::Offers& off
     entry.offers = offers;
     entry.ticket = 0;
     entry.due = !offers.complete && question.round + 1 < rounds_;  // a longer search follows
+    entry.offers->complete = !entry.due;
     if (entry.due) {
       ++entry.question.round;
       entry.place = ++asked_;

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "planner/deployment/engine_space.h"
+#include "planner/policy/capacity.h"
 #include "planner/policy/choose_offer.h"
 #include "planner/sizing/worker_count.h"
 #include "planner/strategies/auto/auto_plan.h"
@@ -47,8 +48,7 @@ std::optional<planner::Service> within_reach(const planner::Service& asked,
   service.workload.requests_per_s = std::max(kLeastRatePerS, service.workload.requests_per_s);
   if (service.accelerators.empty()) return classes.empty() ? std::nullopt : std::optional(std::move(service));
   std::erase_if(service.accelerators, [&](const planner::AllowedAccelerator& allowed) {
-    return std::none_of(classes.begin(), classes.end(),
-                        [&](const auto& state) { return state.spec.name == allowed.accelerator; });
+    return planner::find_accelerator(classes, allowed.accelerator) == nullptr;
   });
   return service.accelerators.empty() ? std::nullopt : std::optional(std::move(service));
 }
@@ -188,9 +188,8 @@ double capacity_of_plan(const Problem& problem, const search::Offer& plan, int c
   return std::min(found, asked * (chosen_workers - 0.01) / (chosen_workers - 1));
 }
 
-// The policy's form of a plan; nullopt if the controller cannot run it.
-std::optional<planner::Offer> offer_of(const Problem& problem, const search::Offer& plan, const ClosedForms& closed,
-                                       const StopCheck& stop) {
+// The policy's form of a plan, without what has to be simulated for it; nullopt if the controller cannot run it.
+std::optional<planner::Offer> runnable(const Problem& problem, const search::Offer& plan) {
   if (!plan.deployment.chains.empty() || plan.deployment.pairs_share_a_node) return std::nullopt;
   planner::Offer offer;
   offer.strategy = plan.strategy;
@@ -201,28 +200,37 @@ std::optional<planner::Offer> offer_of(const Problem& problem, const search::Off
   offer.requests_per_s = problem.requests_per_s / planner::kDesignHeadroom;
   offer.attainment = plan.predicted.attainment;
   offer.cost_per_hour = plan.cost_per_hour;
-  const std::vector<double> shares = load_shares(problem, plan.deployment);
-  for (std::size_t p = 0; p < plan.deployment.pools.size(); ++p) {
-    const Pool& pool = plan.deployment.pools[p];
+  for (const Pool& pool : plan.deployment.pools) {
     if (pool.workers < 1) continue;
-    OfferedPool offered{pool.spec, pool.role, pool.workers, shares[p]};
+    OfferedPool offered{pool.spec, pool.role, pool.workers};
     if (offered.spec.engine == problem.engine) offered.spec.engine = {};  // the engine's own
     if (!problem.engines.holds(offered.spec) || offered.spec.pipeline_stages > 1) return std::nullopt;
     offer.pools.push_back(std::move(offered));
   }
-  if (offer.pools.empty()) return std::nullopt;
+  return offer.pools.empty() ? std::nullopt : std::optional(std::move(offer));
+}
+
+// Completes a runnable() offer by simulation: how its pools share the requests, and its capacity. False if one of its pools
+// serves nothing.
+bool measure(const Problem& problem, const search::Offer& plan, const ClosedForms& closed, const StopCheck& stop,
+             planner::Offer& offer) {
+  const std::vector<double> shares = load_shares(problem, plan.deployment);
+  auto pool = offer.pools.begin();
+  for (std::size_t p = 0; p < plan.deployment.pools.size(); ++p) {
+    if (plan.deployment.pools[p].workers > 0) (pool++)->load_share = shares[p];
+  }
   // First the pool whose workers are counted: of the decode or whole workers, the one with most of the requests.
   std::stable_sort(offer.pools.begin(), offer.pools.end(), [](const OfferedPool& a, const OfferedPool& b) {
     const bool a_last = a.role == dispatch::Role::kPrefill, b_last = b.role == dispatch::Role::kPrefill;
     return a_last != b_last ? b_last : a.load_share > b.load_share;
   });
   offer.capacity_per_s = capacity_of_plan(problem, plan, offer.pools.front().workers, stop) / planner::kDesignHeadroom;
-  for (OfferedPool& pool : offer.pools) {
-    pool.requests_per_s = offer.capacity_per_s * pool.load_share / pool.workers;
-    if (!(pool.requests_per_s > 0)) return std::nullopt;
+  for (OfferedPool& of : offer.pools) {
+    of.requests_per_s = offer.capacity_per_s * of.load_share / of.workers;
+    if (!(of.requests_per_s > 0)) return false;
   }
   closed.carry_over(offer);
-  return offer;
+  return true;
 }
 
 // The strategies of a family, each remembering its last plan.
@@ -272,7 +280,7 @@ class Collected {
       answer.deployment = describe(plan->deployment);
       answer.cost_per_hour = plan->cost_per_hour;
       std::optional<planner::Offer> offer;
-      if (plan->holds) offer = offer_of(problem_, *plan, closed_, stop_);
+      if (plan->holds) offer = runnable(problem_, *plan);
       if (!plan->holds) {
         answer.outcome = plan->missed.empty() ? fmt::format("meets the objective for {:.4g} % of the requests only",
                                                             plan->predicted.attainment * 100)
@@ -282,7 +290,7 @@ class Collected {
       } else {
         answer.outcome = "";  // from the costs, once all are known
         const bool sure = strategy == "auto" || plan->predicted.attainment_low >= problem_.objectives.attainment;
-        found_.push_back({*std::move(offer), sure});
+        found_.push_back({*std::move(offer), *plan, sure});
       }
     }
     offers_.answers.push_back(std::move(answer));
@@ -293,11 +301,13 @@ class Collected {
     const double floor = least.value_or(0) * (1 - 1e-9);
     std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.rank() < b.rank(); });
     std::set<std::pair<bool, std::set<std::string>>> listed;
-    for (auto& [offer, sure] : found_) {
+    for (auto& [offer, plan, sure] : found_) {
       if (!least || offer.cost_per_hour < floor) continue;
       std::set<std::string> classes;
       for (const OfferedPool& pool : offer.pools) classes.insert(pool.spec.accelerator);
-      if (!listed.emplace(offer.split(), classes).second) continue;
+      const std::pair kind(offer.split(), std::move(classes));
+      if (listed.contains(kind) || !measure(problem_, plan, closed_, stop_, offer)) continue;
+      listed.insert(kind);
       offers_.confirmed.push_back(std::move(offer));
     }
     keep_each_family();
@@ -322,6 +332,7 @@ class Collected {
 
   struct Found {
     planner::Offer offer;
+    search::Offer plan;
     bool sure = false;  // holds with 95 % confidence
 
     // Of equal costs, those that need no settings of the engine come first.
@@ -361,12 +372,10 @@ planner::Offers nothing(double requests_per_s, std::string why) {
 
 }  // namespace
 
-std::int64_t max_iterations(const OfferQuestion& question) {
-  return kMaxIterations[static_cast<std::size_t>(std::clamp(question.round, 0, 1))];
-}
+std::int64_t max_iterations(int round) { return kMaxIterations[static_cast<std::size_t>(std::clamp(round, 0, 1))]; }
 
 Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effort) {
-  effort.max_iterations = max_iterations(question);
+  effort.max_iterations = max_iterations(question.round);
   std::optional<planner::Service> service = within_reach(question.service, question.classes);
   const double asked_per_s = question.service.workload.requests_per_s;
   if (!service) return nothing(asked_per_s, "no class in spec.accelerators has GPUs");
@@ -392,8 +401,8 @@ Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effo
   }
   const bool holds = best.ok() && best->holds;
   if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "search_offers: stopped"};
-  planner::Offers offers = collected.finish(question.round > 0 || !best.ok() || !best->stopped,
-                                            holds ? std::optional(best->cost_per_hour) : std::nullopt);
+  planner::Offers offers =
+      collected.finish(!best.ok() || !best->stopped, holds ? std::optional(best->cost_per_hour) : std::nullopt);
   if (offers.confirmed.empty()) {
     for (const planner::StrategyAnswer& answer : offers.answers) {
       offers.why += fmt::format("{}{}: {}", offers.why.empty() ? "no deployment meets the objective: " : "; ", answer.strategy,

@@ -24,8 +24,8 @@ struct OfferQuestion {
   bool operator==(const OfferQuestion&) const = default;
 };
 
-// Simulated iterations that each strategy may take in a round (auto_plan.h).
-[[nodiscard]] std::int64_t max_iterations(const OfferQuestion& question);
+// Simulated iterations that each strategy may take in a round of questions (auto_plan.h).
+[[nodiscard]] std::int64_t max_iterations(int round);
 
 // `effort.max_iterations` is set by the question. The only error is Cancelled: if no deployment is possible, the answer says
 // why.

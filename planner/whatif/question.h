@@ -41,11 +41,10 @@ class Question {
 };
 
 // Question for a service as the policy knows it: its assumed workload with kDesignHeadroom, and the accelerators it allows.
-// Lengths are log-normal
-// around the spec's means with a coefficient of variation of 1, cut to the context; arrivals are Poisson; latencies are the
-// controller's: linear models from measurements, or else from data sheets. Caches are transferred over the classes' links, or
-// as measured for the decode worker. `accelerators` are the cluster's. `nodes` are what the service may use of each node, see
-// planner::nodes_for(); with them the problem has a cluster, on which strategies may place workers. Errors name the service and
+// Lengths are log-normal around the spec's means with a coefficient of variation of 1, cut to the context; arrivals are
+// Poisson; latencies are the controller's: linear models from measurements, or else from data sheets. Caches are transferred
+// over the classes' links, or as measured for the decode worker. `accelerators` are the cluster's. `nodes` are what the service
+// may use of each node; with them the problem has a cluster, on which strategies may place workers. Errors name the service and
 // the field: an unknown shape, no rate, a missing class; plus those of validate().
 [[nodiscard]] Result<Question> question_of(const planner::Service& service,
                                            std::span<const planner::AcceleratorState> accelerators,

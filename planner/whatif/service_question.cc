@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "planner/deployment/engine_space.h"
+#include "planner/policy/capacity.h"
 #include "planner/sizing/worker_count.h"
 #include "planner/strategies/core/drawn_requests.h"
 #include "planner/strategies/core/worker_kinds.h"
@@ -31,9 +32,8 @@ Result<std::vector<AcceleratorChoice>> choices_of(const planner::Service& servic
                                                   std::span<const planner::AcceleratorState> accelerators) {
   std::vector<AcceleratorChoice> choices;
   for (const planner::AllowedAccelerator& allowed : service.accelerators) {
-    const auto state = std::find_if(accelerators.begin(), accelerators.end(),
-                                    [&](const auto& each) { return each.spec.name == allowed.accelerator; });
-    if (state == accelerators.end()) {
+    const planner::AcceleratorState* state = planner::find_accelerator(accelerators, allowed.accelerator);
+    if (state == nullptr) {
       return Error{
           ErrorCode::kInvalidArgument,
           fmt::format("spec.accelerators: must be existing AcceleratorClasses or catalog names (got {})", allowed.accelerator)};

@@ -158,7 +158,7 @@ TEST(OfferBook, ALongerRoundFollows) {
       ASSERT_TRUE(question);
       EXPECT_EQ(question->service.id, at.services[asked].id);
       EXPECT_EQ(question->round, round);
-      EXPECT_LT(max_iterations({{}, {}, 0}), max_iterations({{}, {}, 1}));
+      EXPECT_LT(max_iterations(0), max_iterations(1));
       const planner::Offers found = round == 0 ? cut_short : answer("a100", "a100");
       book.answer(*question, found);
       EXPECT_FALSE(book.attach(at));
