@@ -20,6 +20,18 @@ bool has_gpus(const planner::AcceleratorState& state) {
   return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
 }
 
+// The class's data sheet; where its nodes are known, a worker gets no more GPUs than the largest one has.
+planner::AcceleratorSpec spec_of(const planner::AcceleratorState& state, const std::vector<planner::NodeState>& nodes) {
+  planner::AcceleratorSpec spec = state.spec;
+  if (state.mode == planner::CapacityMode::kElastic) return spec;
+  int largest = 0;
+  for (const planner::NodeState& node : nodes) {
+    if (node.accelerator == spec.name) largest = std::max(largest, node.allocatable_gpus);
+  }
+  if (largest > 0) spec.gpus_per_node = std::min(spec.gpus_per_node, largest);
+  return spec;
+}
+
 // The parts that do not depend on load or usage.
 OfferQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot) {
   OfferQuestion question;
@@ -45,7 +57,7 @@ OfferQuestion question_of(const planner::Service& service, const planner::Snapsh
   }
   for (const planner::AcceleratorState& state : snapshot.accelerators) {
     if (!has_gpus(state) || !planner::may_use(service, state.spec.name)) continue;
-    question.classes.push_back({state.spec, planner::CapacityMode::kElastic, 0, 0, std::nullopt});
+    question.classes.push_back({spec_of(state, snapshot.nodes), planner::CapacityMode::kElastic, 0, 0, std::nullopt});
   }
   return question;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,13 +22,14 @@
 #include "planner/strategies/auto/auto_plan.h"
 #include "planner/strategies/core/trial.h"
 #include "planner/strategies/strategies.h"
+#include "planner/whatif/placing_strategies.h"
 #include "planner/whatif/question.h"
 
 namespace windlass::search {
 namespace {
 
-constexpr std::array<std::string_view, 3> kWhole = {"aladdin", "vidur", "mix"};
-constexpr std::array<std::string_view, 3> kSplit = {"distserve", "splitwise", "tetriinfer"};
+constexpr std::array<std::string_view, 4> kWhole = {"aladdin", "vidur", "mix", "huawei"};
+constexpr std::array<std::string_view, 4> kSplit = {"distserve", "splitwise", "tetriinfer", "hexgen2"};
 constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
 constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
 // The rate is searched only up to what about this many of the service's best workers serve.
@@ -236,7 +238,8 @@ bool measure(const Problem& problem, const search::Offer& plan, const ClosedForm
 // The strategies of a family, each remembering its last plan.
 class Proposers {
  public:
-  explicit Proposers(Family family) {
+  // `on_nodes`: the question with nodes, for strategies that place on them; borrowed.
+  Proposers(Family family, const Problem& on_nodes) {
     for (const NamedStrategy& strategy : cheap_strategies_first()) {
       const std::string_view name = strategy.name;
       const auto among = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
@@ -246,8 +249,10 @@ class Proposers {
       auto last = std::make_shared<std::optional<Result<search::Offer>>>();
       plans_.emplace_back(strategy.name, last);
       NamedStrategy remembering = strategy;
-      remembering.plan = [plan = strategy.plan, last](const Problem& problem, const Effort& effort) {
-        auto made = plan(problem, effort);
+      remembering.needs_cluster = false;
+      remembering.plan = [&strategy, &on_nodes, last](const Problem& problem, const Effort& effort) {
+        auto made =
+            strategy.needs_cluster ? plan_anywhere(strategy, on_nodes, problem, effort) : strategy.plan(problem, effort);
         *last = made;
         return made;
       };
@@ -387,7 +392,11 @@ Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effo
   if (!made.ok()) return nothing(asked_per_s, made.error().message);
   const Problem& problem = made->problem();
   const Family family = service->may_split ? service->scaling.strategy : Family::kReplicated;
-  const Proposers proposers(family);
+  auto on_nodes = question_of(*service, plenty_of(question.classes), nodes_to_place_on(problem));
+  if (!on_nodes.ok()) return nothing(asked_per_s, on_nodes.error().message);
+  on_nodes->problem().max_cost_per_hour =
+      std::numeric_limits<double>::infinity();  // a whole machine may cost more than a worker
+  const Proposers proposers(family, on_nodes->problem());
   AutoOptions options;
   options.proposers = &proposers.strategies_to_ask();
   options.unified = family != Family::kDisaggregated;

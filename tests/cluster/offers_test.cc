@@ -219,9 +219,14 @@ class OffersTest : public ControllerTest {
   std::vector<json> objects_;
 };
 
+// A suite each, so that they run side by side: they mostly wait for slow workers.
+class FewerWorkersTest : public OffersTest {};
+class MixedClassesTest : public OffersTest {};
+class SplitPhasesTest : public OffersTest {};
+
 // Given a service for which closed forms need five workers and the simulator confirms three; expects it to begin with five and
 // to move to three under load, then to keep them when the leader dies. No request is lost.
-TEST_F(OffersTest, MovesFromClosedFormsToFewerWorkers) {
+TEST_F(FewerWorkersTest, MovesFromClosedFormsUnderLoad) {
   json object = service_for("0.26", 1, 30, "20s");
   object["spec"]["scaling"]["strategy"] = "Replicated";
   object["spec"]["scaling"]["minWorkers"] = 3;
@@ -238,7 +243,7 @@ TEST_F(OffersTest, MovesFromClosedFormsToFewerWorkers) {
 
 // Given a cheap slow class and a dear fast one, for which the simulator confirms a mix of both, and other users of all GPUs who
 // leave once the offer is there; expects the mix to run and to stay when the leader dies. No request is lost.
-TEST_F(OffersTest, RunsAMixOfTwoClasses) {
+TEST_F(MixedClassesTest, RunsAMixOfTwoClasses) {
   start_fast_node();
   if (HasFatalFailure()) return;
   // Without them, workers chosen by closed forms might serve before the offer comes, and what serves is kept.
@@ -266,7 +271,7 @@ TEST_F(OffersTest, RunsAMixOfTwoClasses) {
 
 // Given a service with strategy Disaggregated; expects the prefill and decode workers of the preview to run, and to stay when
 // the leader dies. No request is lost.
-TEST_F(OffersTest, RunsSplitPhases) {
+TEST_F(SplitPhasesTest, RunsThePreview) {
   json object = service_for("1.3", 16, 95, "8s");
   object["spec"]["slo"]["timePerOutputToken"] = "400ms";
   object["spec"]["scaling"]["strategy"] = "Disaggregated";

@@ -65,7 +65,7 @@ const std::vector<Part>& parts() {
         {"controller/runtime/", {}, {"controller/store/"}},
         {"controller/reconcile/"},
         {"controller/app/"},
-        {"controller/cli/load/generator/", {"planner/base/", "metrics/net/"}},
+        {"controller/cli/load/generator/", {"planner/base/", "planner/workload/", "metrics/net/"}},
         {"controller/cli/charts/", {"planner/base/"}},
         {"controller/cli/console/"},
         {"controller/cli/live/"},

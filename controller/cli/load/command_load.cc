@@ -86,7 +86,18 @@ void add_load(CLI::App& app, CommandContext& context) {
   command->add_option("--max-tokens", options.max_tokens, "Tokens per answer")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--seed", options.seed, "Seed of arrival times and prompts")->capture_default_str();
+  command
+      ->add_option(
+          "--length-cv", options.length_cv,
+          "Spread of both lengths around these means: log-normal with this coefficient of variation. `windlass plan` assumes 1")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  command->add_option("--context-tokens", options.context_tokens, "Longest request, prompt and answer together; 0: no limit")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  command->add_flag("--ignore-eos", options.ignore_eos,
+                    "Ask for answers of exactly this length; vLLM, SGLang, llama.cpp and windlass-worker can do that");
+  command->add_option("--seed", options.seed, "Seed of arrival times, prompts and lengths")->capture_default_str();
   command->add_flag("--constant", flags->constant, "Send requests at even intervals instead of as a Poisson process");
   command->add_flag("--whole", flags->whole, "Ask for complete answers instead of streams");
   command->add_flag("--retry", options.retry, "Retry after 429 and 503, as Retry-After says");

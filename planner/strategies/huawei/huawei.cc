@@ -55,6 +55,13 @@ class Planning {
     return Error{ErrorCode::kNotFound, fmt::format("{}: {}", problem_.name, what)};
   }
 
+  // "16 GPUs and 20.00 per hour"; "any limits" if there are none.
+  [[nodiscard]] std::string limits() const {
+    std::vector<std::string> parts;
+    if (problem_.max_gpus < std::numeric_limits<int>::max()) parts.push_back(fmt::format("{} GPUs", problem_.max_gpus));
+    if (std::isfinite(problem_.max_cost_per_hour)) parts.push_back(fmt::format("{:.2f} per hour", problem_.max_cost_per_hour));
+    return parts.empty() ? "any limits" : fmt::format("{}", fmt::join(parts, " and "));
+  }
   [[nodiscard]] bool inside(int gpus, double cost_per_hour) const {
     return gpus <= problem_.max_gpus && cost_per_hour <= problem_.max_cost_per_hour * (1 + 1e-9);
   }
@@ -114,8 +121,7 @@ class Planning {
         sizes.push_back(
             fmt::format("{} takes {} GPUs and {:.2f} per hour", name_of(machine), node_of(machine).gpus, cost_of(machine)));
       }
-      return not_found(fmt::format("limits: must allow at least one machine (got {} GPUs and {:.2f} per hour): {}",
-                                   problem_.max_gpus, problem_.max_cost_per_hour, fmt::join(sizes, "; ")));
+      return not_found(fmt::format("limits: must allow at least one machine (got {}): {}", limits(), fmt::join(sizes, "; ")));
     }
     bounded_ = true;
     return {};
@@ -177,9 +183,7 @@ class Planning {
         deployable - kinds));
     for (std::size_t m = 0; m < found_.machines.size(); ++m) say_why(found_.machines[m], used_[m]);
     if (bounded_) {
-      plan_.reasons.push_back(fmt::format(
-          "these machines serve most within {} GPUs and {} per hour", problem_.max_gpus,
-          std::isfinite(problem_.max_cost_per_hour) ? fmt::format("{:.2f}", problem_.max_cost_per_hour) : "any cost"));
+      plan_.reasons.push_back(fmt::format("these machines serve most within {}", limits()));
     }
     plan_.reasons.push_back(
         fmt::format("the estimate is for static batches: {:.2f} requests/s or {:.0f} tokens/s; engines with continuous "

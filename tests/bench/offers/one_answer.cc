@@ -133,7 +133,7 @@ OneAnswer one_answer(const planner::Snapshot& snapshot) {
 
   if (const auto question = search::question_of(service, snapshot.accelerators); question.ok()) {
     search::Effort effort;
-    effort.max_iterations = search::max_iterations({{}, {}, 1});
+    effort.max_iterations = search::max_iterations(1);
     const auto plan = (*search::strategy_by_name("auto"))->plan(question->problem(), effort);
     if (plan.ok() && plan->holds) answer.auto_cost_per_hour = plan->cost_per_hour;
   }

@@ -16,6 +16,8 @@
 
 #include "metrics/net/asio.h"
 #include "metrics/net/host_port.h"
+#include "planner/base/rng.h"
+#include "planner/workload/lengths.h"
 
 namespace windlass::load {
 namespace {
@@ -125,13 +127,15 @@ struct AnswerReader {
 
 class Generator {
  public:
-  Generator(const LoadOptions& options, Target target, const std::function<void(const LoadProgress&)>& on_progress,
-            std::stop_token stop)
+  // `lengths`: of each request.
+  Generator(const LoadOptions& options, std::vector<workload::TokenPair> lengths, Target target,
+            const std::function<void(const LoadProgress&)>& on_progress, std::stop_token stop)
       : options_(options),
         target_(std::move(target)),
         on_progress_(on_progress),
         stop_(std::move(stop)),
         times_s_(arrival_times_s(options.phases, options.arrivals, options.seed)),
+        lengths_(std::move(lengths)),
         results_(times_s_.size()),
         pacer_(io_),
         reporter_(io_) {}
@@ -322,11 +326,12 @@ class Generator {
   }
 
   [[nodiscard]] std::string message_text(std::size_t index, const std::string& id) const {
+    const workload::TokenPair& lengths = lengths_[index];
     nlohmann::json body{
         {"model", options_.model},
         {"messages",
-         nlohmann::json::array({{{"role", "user"}, {"content", prompt_text(index, options_.prompt_tokens, options_.seed)}}})},
-        {"max_tokens", options_.max_tokens},
+         nlohmann::json::array({{{"role", "user"}, {"content", prompt_text(index, lengths.input_tokens, options_.seed)}}})},
+        {"max_tokens", lengths.output_tokens},
         {"stream", options_.stream}};
     if (options_.stream && options_.include_usage) body["stream_options"] = {{"include_usage", true}};
     if (options_.ignore_eos) body["ignore_eos"] = true;
@@ -368,6 +373,7 @@ class Generator {
   const std::function<void(const LoadProgress&)>& on_progress_;
   std::stop_token stop_;
   std::vector<double> times_s_;
+  std::vector<workload::TokenPair> lengths_;
   std::vector<RequestResult> results_;
   asio::io_context io_{1};
   asio::steady_timer pacer_, reporter_;
@@ -377,6 +383,26 @@ class Generator {
   std::deque<std::size_t> recent_;
   bool all_sent_ = false;
 };
+
+// The lengths of the schedule's requests; errors name the option.
+Result<std::vector<workload::TokenPair>> lengths_of(const LoadOptions& options) {
+  const std::size_t count = arrival_times_s(options.phases, options.arrivals, options.seed).size();
+  const auto around = [&](int mean) -> workload::TokenDistribution {
+    if (options.length_cv == 0) return workload::FixedTokens{mean};
+    const int most = options.context_tokens > 0 ? std::max(1, options.context_tokens - 1) : workload::kMaxTokens;
+    return workload::LogNormalTokens{static_cast<double>(mean), options.length_cv, most};
+  };
+  std::optional<workload::ContextLimit> context;
+  if (options.context_tokens > 0) context = workload::ContextLimit{options.context_tokens, true};
+  const auto drawn =
+      workload::LengthDistribution::independent(around(options.prompt_tokens), around(options.max_tokens), context);
+  if (!drawn.ok()) return drawn.error().within("lengths");
+  Rng rng(options.seed, "load.lengths");
+  std::vector<workload::TokenPair> lengths;
+  lengths.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) lengths.push_back(drawn->draw(rng));
+  return lengths;
+}
 
 }  // namespace
 
@@ -394,7 +420,8 @@ Result<LoadResult> run_load(const LoadOptions& options, const std::function<void
   for (const auto& entry : tcp::resolver(io).resolve(target.address.host, target.address.port, error))
     target.endpoints.push_back(entry.endpoint());
   if (error) return invalid(fmt::format("url: must have a host that resolves (got '{}': {})", options.url, error.message()));
-  Generator generator(options, std::move(target), on_progress, std::move(stop));
+  WINDLASS_ASSIGN_OR_RETURN(std::vector<workload::TokenPair> lengths, lengths_of(options));
+  Generator generator(options, std::move(lengths), std::move(target), on_progress, std::move(stop));
   return generator.run();
 }
 

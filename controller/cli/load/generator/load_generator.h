@@ -23,6 +23,8 @@ struct LoadOptions {
   Arrivals arrivals = Arrivals::kPoisson;
   int prompt_tokens = 32;  // words; see prompt_text
   int max_tokens = 32;
+  double length_cv = 0;    // coefficient of variation of both lengths around these means, log-normal; 0: all alike
+  int context_tokens = 0;  // no request is longer, prompt and answer together; 0: no limit
   std::uint64_t seed = 1;
   bool stream = true;
   bool include_usage = true;       // ask streams for their usage; some endpoints reject the option

@@ -69,7 +69,7 @@ TEST(OfferSearch, SaysWhatAWorkerOfEachPhaseServes) {
     asked.insert(answer.strategy);
     EXPECT_FALSE(answer.outcome.empty()) << answer.strategy;
   }
-  EXPECT_EQ(asked, (std::set<std::string>{"auto", "distserve", "splitwise", "tetriinfer"}));
+  EXPECT_EQ(asked, (std::set<std::string>{"auto", "distserve", "splitwise", "tetriinfer", "hexgen2"}));
   EXPECT_EQ(offers_for(service()), offers);
 
   planner::Snapshot snapshot;
