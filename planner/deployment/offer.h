@@ -60,7 +60,7 @@ struct StrategyAnswer {
 // The answer to one question.
 struct Offers {
   double requests_per_s = 0;     // rate of the question
-  bool complete = false;         // every strategy has answered; otherwise a longer search continues
+  bool complete = false;         // no longer search follows
   std::vector<Offer> confirmed;  // cheapest first; the cheapest of each family and set of classes, at most kMaxOffers
   std::vector<StrategyAnswer> answers;
   std::string why = {};  // if nothing was confirmed, for people

@@ -24,7 +24,7 @@ ConfigurationChoice refuse(Truth status, const char* code, std::string message) 
   return choice;
 }
 
-// The choice_of() the offer that runs by the last plan, if the spec still allows it, with at least one worker of each pool.
+// choice_of() for the offer that runs by the last plan, if the spec still allows it with at least one worker of each pool.
 std::optional<ConfigurationChoice> running_offer(const ConfigurationInput& given, bool whole, bool split) {
   const std::optional<Offer>& offer = given.memory->offer;
   if (!offer || offer->pools.empty() || !(offer->split() ? split : whole)) return std::nullopt;

@@ -28,14 +28,14 @@ inline constexpr const char* kClassUnread = "RunningClassUnknown";
 // Cost of the workers that serve this rate.
 [[nodiscard]] double cost_per_hour(const ConfigurationInput& input, const ConfigurationChoice& choice, double requests_per_s);
 
-// The choice_of() the cheapest confirmed offer of these kinds whose classes can be read and have room for one unit within the
-// service's limits; without room anywhere, of the cheapest. If whole workers are not allowed, limits without room for a unit
+// choice_of() for the cheapest confirmed offer of these kinds whose classes can be read and have room for one unit within the
+// service's limits; without room anywhere, for the cheapest. If whole workers are not allowed, limits without room for a unit
 // count as no room. None if no offer can be used; the reasons say why.
 [[nodiscard]] std::optional<ConfigurationChoice> cheapest_offer(const ConfigurationInput& input, bool whole, bool split,
                                                                 std::vector<Reason>& reasons);
 
-// Chooses between what runs and the best offer. `current`: what runs, or what closed forms would run. `other`: the choice_of()
-// the offer.
+// Chooses between what runs and the best offer. `current`: what runs, or what closed forms would run. `other`: choice_of()
+// for the offer.
 [[nodiscard]] ConfigurationChoice current_or_offer(const ConfigurationInput& input, ConfigurationChoice current,
                                                    ConfigurationChoice other);
 

@@ -545,7 +545,7 @@ int workers_within_tpot(const Configuration& configuration, double arrivals_per_
   return to_int(std::ceil(arrivals_per_s / max_per_s + uneven - 1e-9));
 }
 
-// Input of the queue's formulas for a rate, and the least workers of the rules that need no queue.
+// Input of the queue's formulas for a rate, and the fewest workers by the rules without a queue.
 struct Sizing {
   SizingInput queue;
   int least = 0;

@@ -20,20 +20,9 @@ bool has_gpus(const planner::AcceleratorState& state) {
   return state.mode == planner::CapacityMode::kElastic ? state.max_gpus.value_or(1) > 0 : state.allocatable_gpus > 0;
 }
 
-// The class's data sheet; where its nodes are known, a worker gets no more GPUs than the largest one has.
-planner::AcceleratorSpec spec_of(const planner::AcceleratorState& state, const std::vector<planner::NodeState>& nodes) {
-  planner::AcceleratorSpec spec = state.spec;
-  if (state.mode == planner::CapacityMode::kElastic) return spec;
-  int largest = 0;
-  for (const planner::NodeState& node : nodes) {
-    if (node.accelerator == spec.name) largest = std::max(largest, node.allocatable_gpus);
-  }
-  if (largest > 0) spec.gpus_per_node = std::min(spec.gpus_per_node, largest);
-  return spec;
-}
-
-// The parts that do not depend on load or usage.
-OfferQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot) {
+// The parts that do not depend on load or usage. `largest_nodes`: GPUs of the largest node of each class. No worker gets more.
+OfferQuestion question_of(const planner::Service& service, const planner::Snapshot& snapshot,
+                          const std::map<std::string, int>& largest_nodes) {
   OfferQuestion question;
   planner::Service& asked = question.service;
   asked.id = service.id;
@@ -57,7 +46,11 @@ OfferQuestion question_of(const planner::Service& service, const planner::Snapsh
   }
   for (const planner::AcceleratorState& state : snapshot.accelerators) {
     if (!has_gpus(state) || !planner::may_use(service, state.spec.name)) continue;
-    question.classes.push_back({spec_of(state, snapshot.nodes), planner::CapacityMode::kElastic, 0, 0, std::nullopt});
+    planner::AcceleratorSpec& spec =
+        question.classes.emplace_back(state.spec, planner::CapacityMode::kElastic, 0, 0, std::nullopt).spec;
+    const auto largest = largest_nodes.find(spec.name);
+    if (state.mode != planner::CapacityMode::kElastic && largest != largest_nodes.end())
+      spec.gpus_per_node = std::min(spec.gpus_per_node, largest->second);
   }
   return question;
 }
@@ -112,7 +105,7 @@ bool must_ask_again(const OfferQuestion& before, const OfferQuestion& now, const
   return false;
 }
 
-// Whether both ask the same; the services may differ in name.
+// Whether both ask the same, which all fields but the ticket and the service's name decide.
 bool equal_questions(const OfferQuestion& one, const OfferQuestion& other) {
   if (one.round != other.round || one.service.workload != other.service.workload || one.classes != other.classes) return false;
   planner::Service renamed = one.service;
@@ -129,12 +122,17 @@ bool wants_offers(const planner::Service& service) {
 }  // namespace
 
 bool OfferBook::attach(planner::Snapshot& snapshot) {
+  for (const planner::NodeState& node : snapshot.nodes) {
+    if (node.allocatable_gpus < 1) continue;
+    int& largest = largest_nodes_[node.accelerator];
+    largest = std::max(largest, node.allocatable_gpus);
+  }
   std::set<planner::ServiceId> there;
   bool news = false;
   for (planner::Service& service : snapshot.services) {
     if (!wants_offers(service)) continue;
     there.insert(service.id);
-    OfferQuestion question = question_of(service, snapshot);
+    OfferQuestion question = question_of(service, snapshot, largest_nodes_);
     const auto [found, is_new] = entries_.try_emplace(service.id);
     Entry& entry = found->second;
     if (is_new || must_ask_again(entry.question, question, entry.offers, service)) {

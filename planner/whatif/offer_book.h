@@ -4,15 +4,16 @@
 // searches (offer_search.h) and stores the answers: another thread in the controller, the caller itself in `windlass plan` and
 // in simulations. Equal questions are answered once. An answer stays valid while the spec is unchanged: asking again whenever a
 // node disappears could restart every worker. A question is repeated only if the load moves by a step
-// (planner/policy/asked_workload.h), if nothing was confirmed, if a class that an offer
-// uses has no GPUs any more and runs none of the service's workers, if a different PerformanceProfile gives transfer times, or
-// if the workers' measured times differ by a third from those in the question. Pure; not thread-safe.
+// (planner/policy/asked_workload.h), if nothing was confirmed, if a class that an offer uses has no GPUs any more and runs none
+// of the service's workers, if such a class gets larger nodes than it ever had, if a different PerformanceProfile gives
+// transfer times, or if the workers' measured times differ by a third from those in the question. Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "planner/policy/snapshot.h"
 #include "planner/whatif/offer_search.h"
@@ -47,6 +48,7 @@ class OfferBook {
   int rounds_;
   std::map<planner::ServiceId, Entry> entries_;
   std::uint64_t asked_ = 0, tickets_ = 0;
+  std::map<std::string, int> largest_nodes_;  // GPUs of the largest node seen of each class; one that goes changes no question
 };
 
 // For callers that may wait: answers every question of the snapshot's services and attaches the offers. `told`: called before

@@ -31,7 +31,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kWhole = {"aladdin", "vidur", "mix", "huawei"};
 constexpr std::array<std::string_view, 4> kSplit = {"distserve", "splitwise", "tetriinfer", "hexgen2"};
 constexpr double kLeastRatePerS = 0.1;  // for a service that assumes no rate
-constexpr int kNodes = 8;               // of each class, unless the service has a limit of its own
+constexpr int kGpus = 64;               // of each class at least, unless the service has a limit of its own
 // The rate is searched only up to what about this many of the service's best workers serve.
 constexpr int kMaxSearchedWorkers = 24;
 constexpr double kFar = 16;            // a capacity of this many times the asked rate is not exact
@@ -59,7 +59,7 @@ std::vector<planner::AcceleratorState> plenty_of(const std::vector<planner::Acce
   std::vector<planner::AcceleratorState> plenty = classes;
   for (planner::AcceleratorState& state : plenty) {
     state.mode = planner::CapacityMode::kElastic;
-    state.max_gpus = kNodes * std::max(1, state.spec.gpus_per_node);
+    state.max_gpus = std::max(kGpus, state.spec.gpus_per_node);
   }
   return plenty;
 }
@@ -166,13 +166,14 @@ std::vector<double> load_shares(const Problem& problem, const Deployment& deploy
   return shares;
 }
 
-// The simulator's capacity of a plan. A search that was cut short knows only that it serves the asked rate; few workers may
-// serve much more, so that is measured. Many cannot: fewer were found too few for the rate, so the capacity is less than what
-// would let one of the chosen pool go.
-double capacity_of_plan(const Problem& problem, const search::Offer& plan, int chosen_workers, const StopCheck& stop) {
+// The simulator's capacity of a deployment. `known_per_s`: what the strategy knows of it. A search that was cut short knows
+// only that it serves the asked rate; few workers may serve much more, so that is measured. Many cannot: with one fewer, the
+// largest pool did not serve the rate, so the capacity is less than what would let one of the chosen pool go.
+double capacity_of_plan(const Problem& problem, const Deployment& deployment, double known_per_s, int chosen_workers,
+                        const StopCheck& stop) {
   constexpr int kFew = 4;
   const double asked = problem.requests_per_s;
-  double found = std::max(asked, plan.predicted.capacity_requests_per_s);
+  double found = std::max(asked, known_per_s);
   if (found <= asked && chosen_workers <= kFew) {
     CapacitySearch search;
     search.requests = problem.requests_per_trial;
@@ -182,7 +183,7 @@ double capacity_of_plan(const Problem& problem, const search::Offer& plan, int c
     search.least_per_s = asked;
     search.figures = false;
     search.stop = stop;
-    if (const auto capacity = capacity_of(problem, plan.deployment, search); capacity.ok()) {
+    if (const auto capacity = capacity_of(problem, deployment, search); capacity.ok()) {
       found = std::max(found, capacity->requests_per_s);
     }
   }
@@ -212,21 +213,22 @@ std::optional<planner::Offer> runnable(const Problem& problem, const search::Off
   return offer.pools.empty() ? std::nullopt : std::optional(std::move(offer));
 }
 
-// Completes a runnable() offer by simulation: how its pools share the requests, and its capacity. False if one of its pools
-// serves nothing.
-bool measure(const Problem& problem, const search::Offer& plan, const ClosedForms& closed, const StopCheck& stop,
-             planner::Offer& offer) {
-  const std::vector<double> shares = load_shares(problem, plan.deployment);
+// Completes a runnable() offer of this deployment by simulation: how its pools share the requests, and its capacity. False if
+// one of its pools serves nothing.
+bool measure(const Problem& problem, const Deployment& deployment, double known_per_s, const ClosedForms& closed,
+             const StopCheck& stop, planner::Offer& offer) {
+  const std::vector<double> shares = load_shares(problem, deployment);
   auto pool = offer.pools.begin();
-  for (std::size_t p = 0; p < plan.deployment.pools.size(); ++p) {
-    if (plan.deployment.pools[p].workers > 0) (pool++)->load_share = shares[p];
+  for (std::size_t p = 0; p < deployment.pools.size(); ++p) {
+    if (deployment.pools[p].workers > 0) (pool++)->load_share = shares[p];
   }
   // First the pool whose workers are counted: of the decode or whole workers, the one with most of the requests.
   std::stable_sort(offer.pools.begin(), offer.pools.end(), [](const OfferedPool& a, const OfferedPool& b) {
     const bool a_last = a.role == dispatch::Role::kPrefill, b_last = b.role == dispatch::Role::kPrefill;
     return a_last != b_last ? b_last : a.load_share > b.load_share;
   });
-  offer.capacity_per_s = capacity_of_plan(problem, plan, offer.pools.front().workers, stop) / planner::kDesignHeadroom;
+  offer.capacity_per_s =
+      capacity_of_plan(problem, deployment, known_per_s, offer.pools.front().workers, stop) / planner::kDesignHeadroom;
   for (OfferedPool& of : offer.pools) {
     of.requests_per_s = offer.capacity_per_s * of.load_share / of.workers;
     if (!(of.requests_per_s > 0)) return false;
@@ -295,7 +297,8 @@ class Collected {
       } else {
         answer.outcome = "";  // from the costs, once all are known
         const bool sure = strategy == "auto" || plan->predicted.attainment_low >= problem_.objectives.attainment;
-        found_.push_back({*std::move(offer), *plan, sure});
+        found_.push_back(
+            {*std::move(offer), plan->deployment, plan->predicted.capacity_requests_per_s, sure, offers_.answers.size()});
       }
     }
     offers_.answers.push_back(std::move(answer));
@@ -306,12 +309,16 @@ class Collected {
     const double floor = least.value_or(0) * (1 - 1e-9);
     std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) { return a.rank() < b.rank(); });
     std::set<std::pair<bool, std::set<std::string>>> listed;
-    for (auto& [offer, plan, sure] : found_) {
+    for (auto& [offer, deployment, known_per_s, sure, answer] : found_) {
       if (!least || offer.cost_per_hour < floor) continue;
       std::set<std::string> classes;
       for (const OfferedPool& pool : offer.pools) classes.insert(pool.spec.accelerator);
       const std::pair kind(offer.split(), std::move(classes));
-      if (listed.contains(kind) || !measure(problem_, plan, closed_, stop_, offer)) continue;
+      if (listed.contains(kind)) continue;
+      if (!measure(problem_, deployment, known_per_s, closed_, stop_, offer)) {
+        offers_.answers[answer].outcome = "one of its pools serves no request";
+        continue;
+      }
       listed.insert(kind);
       offers_.confirmed.push_back(std::move(offer));
     }
@@ -319,7 +326,8 @@ class Collected {
     for (planner::StrategyAnswer& answer : offers_.answers) {
       if (!answer.outcome.empty()) continue;
       const double cheapest = offers_.confirmed.empty() ? 0 : offers_.confirmed.front().cost_per_hour;
-      answer.outcome = answer.cost_per_hour < floor ? "met the objective in its own trials, but not with 95 % confidence"
+      answer.outcome = !least || answer.cost_per_hour < floor
+                           ? "met the objective in its own trials, but not with 95 % confidence"
                        : answer.cost_per_hour > cheapest * (1 + 1e-9) ? fmt::format("the cheapest costs {:.4g}", cheapest)
                                                                       : "none is cheaper";
     }
@@ -337,8 +345,10 @@ class Collected {
 
   struct Found {
     planner::Offer offer;
-    search::Offer plan;
-    bool sure = false;  // holds with 95 % confidence
+    Deployment deployment;
+    double known_per_s = 0;  // capacity, by its strategy
+    bool sure = false;       // holds with 95 % confidence
+    std::size_t answer = 0;  // index in the answers
 
     // Of equal costs, those that need no settings of the engine come first.
     [[nodiscard]] std::tuple<double, bool, bool> rank() const {

@@ -12,25 +12,42 @@
 #include "planner/strategies/core/fewest_workers.h"
 #include "planner/strategies/core/plan_parts.h"
 #include "planner/strategies/core/trial.h"
+#include "planner/strategies/core/worker_models.h"
 
 namespace windlass::search {
 namespace {
 
 constexpr std::int64_t kPlacingSteps = 10'000;  // of a placement's own search
 
-// The deployments without nodes that a placement stands for; empty if it splits a copy of the model over several workers.
-std::vector<Deployment> without_nodes(const Deployment& placed) {
-  if (std::any_of(placed.chains.begin(), placed.chains.end(), [](const Chain& chain) { return chain.hops.size() > 1; }))
-    return {};
-  Deployment together = placed;
-  together.chains.clear();
-  together.pairs.clear();
-  if (placed.pools.front().role != dispatch::Role::kUnified) {
-    together.dispatch = Deployment{}.dispatch;  // pairs of workers exist only on nodes
-    return {std::move(together)};
-  }
-  std::vector<Deployment> alone;
+// The deployments without nodes that a placement stands for. Error: the controller cannot run its workers so, with the reason.
+Result<std::vector<Deployment>> without_nodes(const Problem& problem, const Deployment& placed) {
+  const auto not_found = [](std::string why) { return Error{ErrorCode::kNotFound, std::move(why)}; };
+  Deployment together;
   for (const Pool& pool : placed.pools) {
+    if (find_kind(problem, pool.spec) == nullptr)
+      return not_found(fmt::format("{}: the service cannot have such workers", worker_text(pool.spec)));
+    together.pools.push_back(pool);
+    together.pools.back().workers = 0;
+  }
+  const bool split = placed.pools.front().role != dispatch::Role::kUnified;
+  for (std::size_t i = 0; i < placed.chains.size(); ++i) {
+    const Chain& chain = placed.chains[i];
+    if (chain.hops.size() > 1) return not_found("it splits a copy of the model over several workers");
+    const bool serves = !split || std::any_of(placed.pairs.begin(), placed.pairs.end(), [&](const PairShare& pair) {
+      return static_cast<std::size_t>(chain.role == dispatch::Role::kPrefill ? pair.from : pair.to) == i;
+    });
+    if (serves) ++together.pools[static_cast<std::size_t>(chain.hops.front().pool)].workers;
+  }
+  std::erase_if(together.pools, [](const Pool& pool) { return pool.workers == 0; });
+  if (split) {
+    const auto prefills = std::count_if(together.pools.begin(), together.pools.end(),
+                                        [](const Pool& pool) { return pool.role == dispatch::Role::kPrefill; });
+    if (prefills != 1) return not_found("it needs several kinds of prefill workers");
+    return std::vector<Deployment>{std::move(together)};  // pairs exist only on nodes
+  }
+  together.dispatch = placed.dispatch;
+  std::vector<Deployment> alone;
+  for (const Pool& pool : together.pools) {
     alone.push_back(together);
     alone.back().pools = {pool};
   }
@@ -53,41 +70,43 @@ class Counting {
         effort_(effort),
         trial_{problem.requests_per_s, trial_requests(problem, problem.requests_per_s), problem.seed, true} {}
 
-  // Nullopt if no number holds; `missed` then says why.
-  Result<std::optional<Deployment>> fewest(const Deployment& shape, std::string& missed) {
+  // Error: kNotFound if no number holds, with what the largest one misses; Cancelled also at the end of the step budget.
+  Result<Deployment> fewest(const Deployment& shape) {
     int of = 0;
     for (const Pool& pool : shape.pools) of = std::max(of, pool.workers);
+    const auto room = [&](int workers) { return check_room(problem_, scaled(shape, workers, of)); };
+    if (const auto one = room(1); !one.ok()) return Error{ErrorCode::kNotFound, one.error().message};
+    int most = 1, beyond = static_cast<int>(std::min<std::int64_t>(kMaxWorkers, trial_.requests)) + 1;
+    while (beyond - most > 1) {
+      const int middle = most + (beyond - most) / 2;
+      (room(middle).ok() ? most : beyond) = middle;
+    }
+    std::string missed;
     int too_few = 0, enough = 1;
-    for (;; enough *= 2) {
-      const Deployment tried = scaled(shape, enough, of);
-      if (const auto room = check_room(problem_, tried); !room.ok()) {
-        if (missed.empty()) missed = room.error().message;
-        return std::optional<Deployment>();
-      }
-      WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(tried, missed));
-      if (held) break;
-      if (enough > trial_.requests) return std::optional<Deployment>();
+    for (;; enough = std::min(most, 2 * enough)) {
+      WINDLASS_ASSIGN_OR_RETURN(missed, missed_by(scaled(shape, enough, of)));
+      if (missed.empty()) break;
+      if (enough == most) return Error{ErrorCode::kNotFound, fmt::format("{}: {}", describe(scaled(shape, most, of)), missed)};
       too_few = enough;
     }
     while (enough - too_few > 1) {
       const int middle = too_few + (enough - too_few) / 2;
-      WINDLASS_ASSIGN_OR_RETURN(const bool held, holds(scaled(shape, middle, of), missed));
-      (held ? enough : too_few) = middle;
+      WINDLASS_ASSIGN_OR_RETURN(missed, missed_by(scaled(shape, middle, of)));
+      (missed.empty() ? enough : too_few) = middle;
     }
-    return std::optional(scaled(shape, enough, of));
+    return scaled(shape, enough, of);
   }
 
   std::int64_t trials = 0, iterations = 0;
 
  private:
-  Result<bool> holds(const Deployment& deployment, std::string& missed) {
-    if (stop_requested(effort_.stop)) return Error{ErrorCode::kCancelled, "stopped"};
+  // What it misses in a trial; empty: nothing.
+  Result<std::string> missed_by(const Deployment& deployment) {
+    if (stop_requested(effort_.stop) || iterations >= effort_.max_iterations) return Error{ErrorCode::kCancelled, "stopped"};
     WINDLASS_ASSIGN_OR_RETURN(const auto result, try_out(problem_, deployment, trial_));
     ++trials;
     iterations += result.iterations;
-    const Verdict verdict = judge(problem_, result);
-    if (!verdict.holds) missed = verdict.broken;
-    return verdict.holds;
+    return judge(problem_, result).broken;
   }
 
   const Problem& problem_;
@@ -97,16 +116,27 @@ class Counting {
 
 using planner::AcceleratorSpec;
 
-// Of classes, the one with the highest ratio of a figure to its price; null: there is none.
+// Of classes, the one with the highest ratio of a figure to its price; without prices, with the highest figure. Null: there is
+// none.
 template <class Figure>
 const AcceleratorSpec* most_for_its_price(const std::vector<const AcceleratorSpec*>& classes, const Figure& figure) {
   const auto best = std::max_element(classes.begin(), classes.end(), [&](const AcceleratorSpec* a, const AcceleratorSpec* b) {
-    return figure(*a) * b->price_per_hour < figure(*b) * a->price_per_hour;
+    const double of_a = figure(*a) * b->price_per_hour, of_b = figure(*b) * a->price_per_hour;
+    return of_a != of_b ? of_a < of_b : figure(*a) < figure(*b);
   });
   return best == classes.end() ? nullptr : *best;
 }
 
 }  // namespace
+
+void add_nodes(const AcceleratorSpec& spec, int gpus, std::vector<planner::NodeState>& nodes) {
+  for (int i = 0; gpus > 0; ++i, gpus -= nodes.back().allocatable_gpus) {
+    planner::NodeState& node = nodes.emplace_back();
+    node.name = fmt::format("{}-{}", spec.name, i);
+    node.accelerator = spec.name;
+    node.allocatable_gpus = std::min(gpus, std::max(1, spec.gpus_per_node));
+  }
+}
 
 std::vector<planner::NodeState> nodes_to_place_on(const Problem& problem) {
   std::vector<const AcceleratorSpec*> holding;
@@ -123,44 +153,53 @@ std::vector<planner::NodeState> nodes_to_place_on(const Problem& problem) {
       most_for_its_price(holding, [](const AcceleratorSpec& of) { return of.memory_bandwidth_bytes_per_s; });
   std::vector<planner::NodeState> nodes;
   for (const AcceleratorSpec* spec : {computes, reads == computes ? nullptr : reads}) {
-    if (spec == nullptr) continue;
-    const int gpus = std::max(1, spec->gpus_per_node);
-    for (int held = 0; held < kPlacedGpus; held += gpus) {
-      planner::NodeState& node = nodes.emplace_back();
-      node.name = fmt::format("{}-{}", spec->name, nodes.size());
-      node.accelerator = spec->name;
-      node.allocatable_gpus = gpus;
-    }
+    if (spec != nullptr) add_nodes(*spec, std::max(kPlacedGpus, spec->gpus_per_node), nodes);
   }
   return nodes;
 }
 
 Result<Offer> plan_anywhere(const NamedStrategy& placing, const Problem& on_nodes, const Problem& problem,
                             const Effort& effort) {
-  Effort placement = effort;
-  placement.max_iterations = kPlacingSteps;
-  WINDLASS_ASSIGN_OR_RETURN(const Offer placed, placing.plan(on_nodes, placement));
   const auto not_found = [&](const std::string& why) {
     return Error{ErrorCode::kNotFound, fmt::format("{}: {}", problem.name, why)};
   };
-  const std::vector<Deployment> shapes = without_nodes(placed.deployment);
-  if (shapes.empty()) return not_found("it splits a copy of the model over several workers, which the controller cannot start");
+  Effort placement = effort;
+  placement.max_iterations = kPlacingSteps;
+  const auto placed = placing.plan(on_nodes, placement);
+  if (!placed.ok()) {
+    const bool in_vain = placed.error().code == ErrorCode::kCancelled && !stop_requested(effort.stop);
+    return in_vain ? not_found(fmt::format("no placement was found in {} steps", kPlacingSteps)) : placed.error();
+  }
+  const auto shapes = without_nodes(problem, placed->deployment);
+  if (!shapes.ok()) return not_found(shapes.error().message);
   Counting counting(problem, effort);
   std::optional<Deployment> best;
   std::string missed;
-  for (const Deployment& shape : shapes) {
-    WINDLASS_ASSIGN_OR_RETURN(std::optional<Deployment> found, counting.fewest(shape, missed));
-    if (found && (!best || worth_of(problem, *found) < worth_of(problem, *best))) best = std::move(found);
+  bool stopped = false;
+  for (const Deployment& shape : *shapes) {
+    auto found = counting.fewest(shape);
+    if (found.ok()) {
+      if (!best || worth_of(problem, *found) < worth_of(problem, *best)) best = std::move(found).value();
+    } else if (found.error().code == ErrorCode::kNotFound) {
+      if (missed.empty()) missed = found.error().message;
+    } else if (found.error().code == ErrorCode::kCancelled) {
+      stopped = true;
+      break;
+    } else {
+      return found.error();
+    }
   }
-  if (!best) return not_found("no number of its workers holds within the limits: " + missed);
+  if (!best && stopped) return Error{ErrorCode::kCancelled, "stopped before any number of workers held"};
+  if (!best) return not_found("no number of its workers holds; " + missed);
   Offer plan = plan_of(problem, placing.name, *std::move(best));
   plan.predicted.capacity_requests_per_s = problem.requests_per_s;
   plan.holds = true;  // by the trials; confirmed with a whole run
   confirm(problem, plan);
   plan.trials += counting.trials;
   plan.iterations += counting.iterations;
-  plan.reasons.push_back(fmt::format("{} chose these workers on {} GPUs; their number is the simulator's", placing.name,
-                                     on_nodes.cluster->gpus()));
+  plan.stopped = stopped;
+  plan.reasons.push_back(fmt::format("{} chose these workers on {} GPUs; the simulator counted how many are needed",
+                                     placing.name, on_nodes.cluster->gpus()));
   return plan;
 }
 

@@ -254,7 +254,7 @@ TEST_F(MixedClassesTest, RunsAMixOfTwoClasses) {
                     "args: [\"-c\", \"exec sleep 1000\"], resources: {{limits: {{{2}: {3}}}}}}}]}}}}",
                     node, kShellImage, kGpuResource, kGpusOfNode));
   }
-  json object = service_for("0.14", 1, 50, "40s");
+  json object = service_for("0.16", 1, 50, "40s");
   object["spec"]["scaling"]["strategy"] = "Replicated";
   object["spec"]["scaling"]["minWorkers"] =
       2;  // or the first requests would count as a quiet half minute, and what follows as noise
@@ -262,7 +262,7 @@ TEST_F(MixedClassesTest, RunsAMixOfTwoClasses) {
   ASSERT_TRUE(eventually(kPatience, [&] { return has_reason(shown_plan(), "ConfirmedOffer"); })) << describe_state();
   ASSERT_TRUE(plane().kubectl({"delete", "pod", "-n", name_space(), "tenant-node-1", "tenant-node-fast"}).ok());
   ASSERT_TRUE(eventually(kPatience, [&] { return ready_workers() > 0; })) << describe_state();
-  start_load(0.14, 1);
+  start_load(0.16, 1);
   expect_preview("ConfirmedOffer");
   EXPECT_EQ(live().size(), 2U) << text_of(live());
   expect_takeover_changes_nothing(5);

@@ -87,14 +87,14 @@ void add_load(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command
-      ->add_option(
-          "--length-cv", options.length_cv,
-          "Spread of both lengths around these means: log-normal with this coefficient of variation. `windlass plan` assumes 1")
+      ->add_option("--length-cv", options.length_cv,
+                   "Spread of lengths around --prompt-tokens and --max-tokens: log-normal with this coefficient of variation. "
+                   "`windlass plan` assumes 1")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
-  command->add_option("--context-tokens", options.context_tokens, "Longest request, prompt and answer together; 0: no limit")
-      ->check(CLI::Range(0, 10'000'000))
-      ->capture_default_str();
+  command
+      ->add_option("--context-tokens", options.context_tokens, "Longest request, prompt and answer together; default: no limit")
+      ->check(CLI::Range(2, 10'000'000));
   command->add_flag("--ignore-eos", options.ignore_eos,
                     "Ask for answers of exactly this length; vLLM, SGLang, llama.cpp and windlass-worker can do that");
   command->add_option("--seed", options.seed, "Seed of arrival times, prompts and lengths")->capture_default_str();

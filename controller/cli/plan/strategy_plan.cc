@@ -21,6 +21,7 @@
 #include "planner/strategies/core/trial.h"
 #include "planner/strategies/strategies.h"
 #include "planner/whatif/cluster_scenario.h"
+#include "planner/whatif/placing_strategies.h"
 #include "planner/whatif/plan_scenario.h"
 #include "planner/whatif/question.h"
 
@@ -57,11 +58,7 @@ std::vector<planner::NodeState> nodes_in_files(const planner::Service& service,
     for (const planner::AllowedAccelerator& allowed : service.accelerators) {
       if (allowed.accelerator == name) gpus = std::min(gpus, allowed.max_gpus.value_or(kNotSaid));
     }
-    if (gpus == kNotSaid) continue;
-    for (int i = 0; gpus > 0; gpus -= nodes.back().allocatable_gpus) {
-      nodes.push_back(
-          {fmt::format("{}-{}", name, i++), name, std::min(gpus, std::max(1, state.spec.gpus_per_node)), 0, "", false});
-    }
+    if (gpus != kNotSaid) search::add_nodes(state.spec, gpus, nodes);
   }
   return nodes;
 }

@@ -12,6 +12,7 @@ import fleet
 import judge
 import main
 import processes
+import settings
 from autoscaler import ConcurrencyRule
 from stack import metric_sum
 
@@ -19,6 +20,18 @@ from stack import metric_sum
 def request(due, ttft=0.5, tpot=0.1, outcome="completed", finished=1.0):
     return {"scheduledSeconds": due, "finishedSeconds": finished, "outcome": outcome, "timeToFirstTokenSeconds": ttft,
             "timePerOutputTokenSeconds": tpot}
+
+
+class SettingsTest(unittest.TestCase):
+    def test_capacity_lies_where_attainment_falls_below_the_goal(self):
+        self.assertAlmostEqual(settings.crossing([(2, 1.0), (3, 0.96), (4, 0.94), (5, 0.5)], 0.95), 3.5)
+        self.assertIsNone(settings.crossing([(2, 1.0), (3, 0.96)], 0.95))
+        self.assertIsNone(settings.crossing([(2, 0.9), (3, 0.8)], 0.95))
+
+    def test_an_option_has_its_value_in_the_same_word_or_the_next(self):
+        self.assertEqual(settings.option_of(["serve", "--a", "1", "--b=2"], "--a"), "1")
+        self.assertEqual(settings.option_of(["serve", "--a", "1", "--b=2"], "--b"), "2")
+        self.assertIsNone(settings.option_of(["serve", "--a"], "--a"))
 
 
 class JudgeTest(unittest.TestCase):

@@ -16,7 +16,7 @@
 namespace windlass::bench {
 namespace {
 
-constexpr std::array kStrategies = {"aladdin", "vidur", "mix", "distserve", "splitwise", "tetriinfer"};
+constexpr std::array kStrategies = {"aladdin", "vidur", "mix", "huawei", "distserve", "splitwise", "tetriinfer", "hexgen2"};
 
 void print_row(const OneAnswer& answer) {
   std::map<std::string, std::string> costs;

@@ -127,14 +127,14 @@ struct AnswerReader {
 
 class Generator {
  public:
-  // `lengths`: of each request.
-  Generator(const LoadOptions& options, std::vector<workload::TokenPair> lengths, Target target,
+  // `times_s`, `lengths`: of each request.
+  Generator(const LoadOptions& options, std::vector<double> times_s, std::vector<workload::TokenPair> lengths, Target target,
             const std::function<void(const LoadProgress&)>& on_progress, std::stop_token stop)
       : options_(options),
         target_(std::move(target)),
         on_progress_(on_progress),
         stop_(std::move(stop)),
-        times_s_(arrival_times_s(options.phases, options.arrivals, options.seed)),
+        times_s_(std::move(times_s)),
         lengths_(std::move(lengths)),
         results_(times_s_.size()),
         pacer_(io_),
@@ -384,9 +384,8 @@ class Generator {
   bool all_sent_ = false;
 };
 
-// The lengths of the schedule's requests; errors name the option.
-Result<std::vector<workload::TokenPair>> lengths_of(const LoadOptions& options) {
-  const std::size_t count = arrival_times_s(options.phases, options.arrivals, options.seed).size();
+// The lengths of `count` requests.
+Result<std::vector<workload::TokenPair>> lengths_of(const LoadOptions& options, std::size_t count) {
   const auto around = [&](int mean) -> workload::TokenDistribution {
     if (options.length_cv == 0) return workload::FixedTokens{mean};
     const int most = options.context_tokens > 0 ? std::max(1, options.context_tokens - 1) : workload::kMaxTokens;
@@ -420,8 +419,9 @@ Result<LoadResult> run_load(const LoadOptions& options, const std::function<void
   for (const auto& entry : tcp::resolver(io).resolve(target.address.host, target.address.port, error))
     target.endpoints.push_back(entry.endpoint());
   if (error) return invalid(fmt::format("url: must have a host that resolves (got '{}': {})", options.url, error.message()));
-  WINDLASS_ASSIGN_OR_RETURN(std::vector<workload::TokenPair> lengths, lengths_of(options));
-  Generator generator(options, std::move(lengths), std::move(target), on_progress, std::move(stop));
+  std::vector<double> times_s = arrival_times_s(options.phases, options.arrivals, options.seed);
+  WINDLASS_ASSIGN_OR_RETURN(std::vector<workload::TokenPair> lengths, lengths_of(options, times_s.size()));
+  Generator generator(options, std::move(times_s), std::move(lengths), std::move(target), on_progress, std::move(stop));
   return generator.run();
 }
 

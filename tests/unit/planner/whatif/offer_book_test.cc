@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -233,6 +234,32 @@ TEST(OfferBook, ClassesThatComeAndGo) {
   EXPECT_FALSE(book.attach(at));
   at.accelerators[0].spec.price_per_hour = 9;
   EXPECT_TRUE(book.attach(at));
+}
+
+// Given nodes of two GPUs of a class whose data sheet says eight; expects a question with two per node, no new one when a node
+// goes or its GPUs vanish for a moment, and a new one when a larger node joins.
+TEST(OfferBook, NoWorkerIsLargerThanTheLargestNode) {
+  OfferBook book;
+  planner::Snapshot at = snapshot();
+  for (planner::AcceleratorState& state : at.accelerators) state.mode = planner::CapacityMode::kObserved;
+  const auto nodes = [&](const std::vector<int>& gpus) {
+    at.nodes.clear();
+    for (const int count : gpus) at.nodes.push_back({"n" + std::to_string(at.nodes.size()), "h100", count, 0, "", false});
+  };
+  nodes({2, 2, 1});
+  EXPECT_TRUE(book.attach(at));
+  const auto question = book.next();
+  ASSERT_TRUE(question);
+  EXPECT_EQ(question->classes[0].spec.gpus_per_node, 2);
+  EXPECT_EQ(question->classes[1].spec.gpus_per_node, 8) << "its nodes are not known";
+  book.answer(*question, answer());
+  nodes({1});
+  EXPECT_FALSE(book.attach(at));
+  nodes({0, 1});
+  EXPECT_FALSE(book.attach(at));
+  nodes({1, 4});
+  EXPECT_TRUE(book.attach(at));
+  EXPECT_EQ(book.next()->classes[0].spec.gpus_per_node, 4);
 }
 
 // Given measured transfers, then new measurements; expects a new question with them, and the old answer to stay until there is

@@ -1,8 +1,10 @@
 // Tests strategies that place on nodes, for services whose workers run anywhere.
 #include "planner/whatif/placing_strategies.h"
 
-#include <set>
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,11 +24,23 @@ using planner::testing::h100;
 using planner::testing::with_gpus;
 using ::testing::HasSubstr;
 
-Question question_for(double requests_per_s, double tpot_s = 0.05) {
+struct Asked {
+  double requests_per_s = 20;
+  double tpot_s = 0.05;
+  int gpus = 32;  // of each class
+  std::optional<int> max_gpus_per_worker = std::nullopt;
+  bool free_of_charge = false;
+};
+
+Question question_for(const Asked& asked) {
   planner::Service service = chat_service();
-  service.workload = {requests_per_s, 512, 128};
-  service.slo.tpot_s = tpot_s;
-  const std::vector<planner::AcceleratorState> classes = {with_gpus(h100(), 32), with_gpus(a100(), 32)};
+  service.workload = {asked.requests_per_s, 512, 128};
+  service.slo.tpot_s = asked.tpot_s;
+  service.max_gpus_per_worker = asked.max_gpus_per_worker;
+  std::vector<planner::AcceleratorState> classes = {with_gpus(a100(), asked.gpus), with_gpus(h100(), asked.gpus)};
+  if (asked.free_of_charge) {
+    for (planner::AcceleratorState& state : classes) state.spec.price_per_hour = 0;
+  }
   const Question first = question_of(service, classes).value();
   return question_of(service, classes, nodes_to_place_on(first.problem())).value();
 }
@@ -41,7 +55,7 @@ bool holds(const Problem& problem, const Deployment& deployment) {
 // Given two classes; expects nodes of the one that computes most for its price and of the one that reads most, at least eight
 // GPUs of each.
 TEST(PlacingStrategies, PlaceOnTheClassesThatGiveMostForTheirPrice) {
-  const Question question = question_for(20);
+  const Question question = question_for({});
   std::map<std::string, int> gpus;
   for (const planner::NodeState& node : nodes_to_place_on(question.problem())) {
     gpus[node.accelerator] += node.allocatable_gpus;
@@ -53,9 +67,59 @@ TEST(PlacingStrategies, PlaceOnTheClassesThatGiveMostForTheirPrice) {
   EXPECT_EQ(question.problem().cluster->nodes.size(), nodes_to_place_on(question.problem()).size());
 }
 
+// Given classes without prices; expects the one with the highest figures.
+TEST(PlacingStrategies, WithoutPricesTheFastestClassCounts) {
+  const Question question = question_for({.free_of_charge = true});
+  for (const planner::NodeState& node : nodes_to_place_on(question.problem())) EXPECT_EQ(node.accelerator, "h100");
+}
+
+// Given workers of at most one GPU; expects a plan without larger workers, or an error that names them.
+TEST(PlacingStrategies, PlanOnlyWorkersThatTheServiceCanHave) {
+  const Question question = question_for({.max_gpus_per_worker = 1});
+  const NamedStrategy wide{"wide", "", [](const Problem& problem, const Effort& effort) {
+                             auto plan = strategy("huawei").plan(problem, effort);
+                             plan->deployment.pools.front().spec.tensor_parallel = 8;
+                             return plan;
+                           }};
+  const auto refused = plan_anywhere(wide, question.problem(), question.problem(), Effort{});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(refused.error().message, HasSubstr("the service cannot have such workers"));
+  for (const char* name : {"huawei", "hexgen2"}) {
+    const auto plan = plan_anywhere(strategy(name), question.problem(), question.problem(), Effort{});
+    if (!plan.ok()) {
+      EXPECT_EQ(plan.error().code, ErrorCode::kNotFound) << plan.error().message;
+      continue;
+    }
+    for (const Pool& pool : plan->deployment.pools) EXPECT_EQ(pool.spec.gpus(), 1) << name;
+  }
+}
+
+// Given room for some workers, not for a power of two; expects the numbers in between to be tried, too.
+TEST(PlacingStrategies, TryEveryNumberThatHasRoom) {
+  const Question plenty = question_for({.requests_per_s = 60});
+  const auto most = plan_anywhere(strategy("huawei"), plenty.problem(), plenty.problem(), Effort{});
+  ASSERT_TRUE(most.ok()) << most.error().message;
+  Question tight = question_for({.requests_per_s = 60});
+  tight.problem().max_cost_per_hour = most->cost_per_hour;
+  const auto found = plan_anywhere(strategy("huawei"), plenty.problem(), tight.problem(), Effort{});
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->deployment, most->deployment);
+}
+
+// Given a step budget that is too small; expects it to be kept, and the plan with a larger one.
+TEST(PlacingStrategies, KeepTheStepBudget) {
+  const Question question = question_for({.requests_per_s = 60});
+  Effort effort;
+  effort.max_iterations = 1;
+  const auto plan = plan_anywhere(strategy("huawei"), question.problem(), question.problem(), effort);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::kCancelled);
+}
+
 // Given Huawei's planner and HexGen-2; expects workers without nodes that hold, and that fewer in the same proportion do not.
 TEST(PlacingStrategies, CountTheFewestWorkersThatHold) {
-  const Question question = question_for(60);
+  const Question question = question_for({.requests_per_s = 60});
   const Problem& problem = question.problem();
   for (const char* name : {"huawei", "hexgen2"}) {
     SCOPED_TRACE(name);
@@ -85,16 +149,16 @@ TEST(PlacingStrategies, CountTheFewestWorkersThatHold) {
 
 // Given an objective that no worker meets; expects an error that says what the most workers miss.
 TEST(PlacingStrategies, SayWhatIsMissed) {
-  const Question question = question_for(20, 0.0001);
+  const Question question = question_for({.tpot_s = 0.0001});
   const auto plan = plan_anywhere(strategy("huawei"), question.problem(), question.problem(), Effort{});
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(plan.error().message, HasSubstr("no number of its workers holds within the limits: "));
+  EXPECT_THAT(plan.error().message, HasSubstr("no number of its workers holds; "));
 }
 
 // Given a placement whose copies of the model lie on several workers; expects an error that says so.
 TEST(PlacingStrategies, RefuseCopiesOnSeveralWorkers) {
-  const Question question = question_for(20);
+  const Question question = question_for({});
   const NamedStrategy cut{"cut", "", [](const Problem& problem, const Effort& effort) {
                             auto plan = strategy("huawei").plan(problem, effort);
                             plan->deployment.chains.front().hops.push_back(plan->deployment.chains.front().hops.front());
