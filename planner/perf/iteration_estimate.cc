@@ -75,13 +75,16 @@ void pack(const Matrix& matrix, IterationEstimate& estimate) {
 
 Vector mean_of(const IterationEstimate& estimate) { return Vector(estimate.mean.data()); }
 
-// Terms differ by orders of magnitude, so the matrix is inverted in units of the prior's deviations.
+// Moves the information (the inverse of the covariance) by `share` towards the prior's. Terms differ by orders of magnitude, so
+// this happens in units of the prior's deviations. By eigenvalues, because inverting a nearly singular matrix twice would make
+// variances negative; those that rounding made negative become 0.
 void forget(Matrix& covariance, const Vector& deviations, double share) {
   const Matrix units = deviations.asDiagonal(), inverse_units = deviations.cwiseInverse().asDiagonal();
-  const Matrix scaled = inverse_units * covariance * inverse_units;
-  const Matrix information = (1 - share) * scaled.inverse() + share * Matrix::Identity();
-  const Matrix faded = information.inverse();
-  if (faded.allFinite()) covariance = units * faded * units;
+  const Eigen::SelfAdjointEigenSolver<Matrix> scaled(inverse_units * covariance * inverse_units);
+  const Vector variances = scaled.eigenvalues().cwiseMax(0);
+  const Vector faded = variances.array() / ((1 - share) + share * variances.array());
+  const Matrix axes = units * scaled.eigenvectors();
+  covariance = axes * faded.asDiagonal() * axes.transpose();
 }
 
 bool usable(const LinearCoefficients& base) {
@@ -115,9 +118,11 @@ double deviation_s(const LinearCoefficients& base, const IterationEstimate& esti
   return std::sqrt(std::max(0.0, row.dot(unpacked(estimate) * row)));
 }
 
-// Whether the estimate is valid and knows a decode iteration (of the last batch seen, if any).
+// Whether the estimate is valid and knows a decode iteration (of the last batch seen, if any). What changed was known before,
+// and so is closer than the data sheet.
 bool is_sure(const LinearCoefficients& base, const IterationEstimate& estimate) {
   if (!makes_sense(estimate)) return false;
+  if (estimate.changes > 0) return true;
   const double batch = std::max(1.0, estimate.seen_batch);
   const double decode_s = LinearModel(estimated(base, estimate)).decode_s(batch, kContextTokens);
   return decode_deviation_s(base, estimate, batch, kContextTokens) <= kSurely * decode_s;
@@ -156,15 +161,13 @@ Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const 
   Matrix covariance = first ? prior : unpacked(estimate);
   if (estimate.noise_variance <= 0) estimate.noise_variance = kFirstNoiseDeviation * kFirstNoiseDeviation;
 
+  forget(covariance, prior_deviations(base), std::clamp(elapsed_s / kMemoryS, 0.0, kMaxForgotten));
   if (elapsed_s > 0) {
-    forget(covariance, prior_deviations(base), std::min(kMaxForgotten, elapsed_s / kMemoryS));
     estimate.largest_batch *= std::exp(-std::min(elapsed_s, 1e6) / kLargestBatchMemoryS);
   }
 
   const Vector row = row_of(base, observation.content) / observation.seconds;
   const double extra = observation.noise_deviation * observation.noise_deviation;
-  // Rounding can make a matrix of very different terms indefinite; what it says is lost then.
-  if (!(row.dot(covariance * row) >= 0)) covariance = prior;
   double expected = row.dot(covariance * row) + estimate.noise_variance + extra;
   const double innovation = 1 - row.dot(mean_of(estimate));
   const double deviations = std::abs(innovation) / std::sqrt(expected);
@@ -188,7 +191,11 @@ Learnt learn(IterationEstimate& estimate, const LinearCoefficients& base, const 
       return Learnt::kOutlier;
     }
     ++estimate.changes;
-    covariance = prior;
+    // What was known is now as uncertain as a data sheet. Prompts that changed say nothing against what is known of decoding.
+    const Matrix of_decoding = covariance;
+    const Vector units(estimate.mean[0], estimate.mean[1], estimate.mean[2], 1);
+    covariance = units.asDiagonal() * prior_of(estimated(base, estimate)) * units.asDiagonal();
+    if (!observation.decodes) covariance.topLeftCorner<2, 2>() = of_decoding.topLeftCorner<2, 2>();
     expected = row.dot(covariance * row) + estimate.noise_variance + extra;
     learnt = Learnt::kChange;
   }

@@ -78,19 +78,6 @@ void install(ControlPlane& plane) {
 }
 
 // One slot of this machine's CPU, declared slow enough that a few requests per second need several workers.
-constexpr const char* kAcceleratorClass = R"yaml(
-apiVersion: windlass.dev/v1alpha1
-kind: AcceleratorClass
-metadata: {{name: test-cpu}}
-spec:
-  nodeSelector: {{windlass.dev/accelerator: test-cpu}}
-  resourceName: {}
-  memory: 64Mi
-  memoryBandwidthBytesPerSecond: 20M
-  peakFlopsPerSecond: {{fp32: 20M}}
-  gpusPerNode: {}
-  pricePerHour: 1
-)yaml";
 
 std::string now_rfc3339() {
   const std::time_t now = std::time(nullptr);
@@ -118,7 +105,7 @@ void ControllerTest::SetUp() {
   account_ = installed().account;
   started_at_ = now_rfc3339();
   set_token("token-of-this-installation");
-  apply(fmt::format(kAcceleratorClass, kGpuResource, kGpusOfNode));
+  apply_object(accelerator_class("test-cpu", "20M"));  // declared slow, so that a few requests per second need several workers
   apply(fmt::format(R"yaml(
 apiVersion: v1
 kind: PersistentVolume
@@ -227,6 +214,20 @@ std::string ControllerTest::start_gateway(const std::vector<const Controller*>& 
     return http_get(fmt::format("http://127.0.0.1:{}/health", admin_port)).status == 200;
   })) << tail_of_file(log_of("gateway"), 20);
   return fmt::format("http://127.0.0.1:{}", port);
+}
+
+json ControllerTest::accelerator_class(const std::string& name, const std::string& speed, const std::string& price) {
+  return {{"apiVersion", "windlass.dev/v1alpha1"},
+          {"kind", "AcceleratorClass"},
+          {"metadata", {{"name", name}}},
+          {"spec",
+           {{"nodeSelector", {{"windlass.dev/accelerator", name}}},
+            {"resourceName", kGpuResource},
+            {"memory", "64Mi"},
+            {"memoryBandwidthBytesPerSecond", speed},
+            {"peakFlopsPerSecond", {{"fp32", speed}}},
+            {"gpusPerNode", kGpusOfNode},
+            {"pricePerHour", price}}}};
 }
 
 json ControllerTest::model_service() const {

@@ -46,6 +46,9 @@ class ControllerTest : public ClusterTest {
   // Starts a gateway that polls these controllers; returns its public address.
   [[nodiscard]] std::string start_gateway(const std::vector<const Controller*>& controllers);
 
+  // `speed`: bytes of memory and FLOP per second. Nodes with the label windlass.dev/accelerator=NAME belong to it.
+  [[nodiscard]] static nlohmann::json accelerator_class(const std::string& name, const std::string& speed,
+                                                        const std::string& price = "1");
   // The ModelService "chat" that the tests apply; change it before applying it.
   [[nodiscard]] nlohmann::json model_service() const;
   // The name that clients use.

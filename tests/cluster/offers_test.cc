@@ -90,17 +90,7 @@ class OffersTest : public ControllerTest {
     object["spec"]["accelerators"] = json::array();
     for (const Class& one : classes) {
       object["spec"]["accelerators"].push_back({{"class", one.name}});
-      objects_.push_back({{"apiVersion", "windlass.dev/v1alpha1"},
-                          {"kind", "AcceleratorClass"},
-                          {"metadata", {{"name", one.name}}},
-                          {"spec",
-                           {{"nodeSelector", {{"windlass.dev/accelerator", one.name}}},
-                            {"resourceName", kGpuResource},
-                            {"memory", "64Mi"},
-                            {"memoryBandwidthBytesPerSecond", one.speed},
-                            {"peakFlopsPerSecond", {{"fp32", one.speed}}},
-                            {"gpusPerNode", kGpusOfNode},
-                            {"pricePerHour", one.price}}}});
+      objects_.push_back(accelerator_class(one.name, one.speed, one.price));
     }
     objects_.push_back(std::move(object));
     for (const json& one : objects_) apply_object(one);

@@ -132,6 +132,32 @@ TEST(IterationEstimate, AnOutlierIsNoChange) {
   EXPECT_NEAR(LinearModel(estimated(sheet(), estimate)).decode_s(8, 600) / (2 * truth.seconds({1, 8, 600, 0, 0})), 1, 0.1);
 }
 
+// Given workers that are up to two thousand times faster than their data sheet, which is more than an estimate may say, and
+// windows every few seconds; expects the estimate to stay in use once it is, after the first five, so that no plan falls back to the data sheet.
+TEST(IterationEstimate, StaysInUseFarFromTheDataSheet) {
+  const ModelShape shape = testing::chat_service().shape.value();
+  const LinearCoefficients base = linear_coefficients(shape, testing::h100(), 1);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Rng rng(seed, "far");
+    const double constant = rng.uniform(0.0005, 0.002), request = rng.uniform(0.0005, 0.01), token = rng.uniform(0.0005, 0.002);
+    std::vector<WorkerEstimate> estimates = {{"h100", 1, false, {}}};
+    bool in_use = false;
+    for (int i = 0; i < 200; ++i) {
+      const double prompts = rng.uniform(0, 0.2);
+      const IterationContent content{1, rng.uniform(0.9, 1.3), rng.uniform(20, 60), prompts * 32, prompts};
+      const double seconds = constant * base.c3 + content.batch * request * (base.k2 * content.context_tokens + base.c2) +
+                             content.prompt_tokens * token * base.k1;
+      IterationObservation observation{content, seconds * (1 + 0.1 * rng.normal()), 1, 0};
+      observation.decodes = true;
+      static_cast<void>(learn(estimates.front().estimate, base, observation, rng.uniform(0, 8)));
+      const bool believed = believed_coefficients(shape, testing::h100(), 1, estimates).c3 < 0.1 * base.c3;
+      ASSERT_TRUE(believed || !in_use) << "seed " << seed << ", observation " << i;
+      in_use = believed && (in_use || i >= 5);
+    }
+    EXPECT_TRUE(in_use) << "seed " << seed;
+  }
+}
+
 // Given invalid observations; expects them to be refused and nothing to change.
 TEST(IterationEstimate, InvalidObservationsTeachNothing) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
