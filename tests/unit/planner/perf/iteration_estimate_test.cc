@@ -133,7 +133,8 @@ TEST(IterationEstimate, AnOutlierIsNoChange) {
 }
 
 // Given workers that are up to two thousand times faster than their data sheet, which is more than an estimate may say, and
-// windows every few seconds; expects the estimate to stay in use once it is, after the first five, so that no plan falls back to the data sheet.
+// windows every few seconds; expects the estimate to stay in use once it is, after the first five, so that no plan falls back
+// to the data sheet.
 TEST(IterationEstimate, StaysInUseFarFromTheDataSheet) {
   const ModelShape shape = testing::chat_service().shape.value();
   const LinearCoefficients base = linear_coefficients(shape, testing::h100(), 1);
