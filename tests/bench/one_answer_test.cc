@@ -8,15 +8,19 @@
 namespace windlass::bench {
 namespace {
 
-constexpr double kSame = 1e-6;      // relative, between equal costs
-constexpr double kByChance = 0.01;  // of a simulated attainment, against what the objective asks for
+constexpr std::uint64_t kServices = 5;  // of a case
+constexpr double kSame = 1e-6;          // relative, between equal costs
+constexpr double kByChance = 0.01;      // of a simulated attainment, against what the objective asks for
 
-// Given 20 random services on the whole catalog; expects the same pools and cost from `windlass plan` and from a controller
+// By the first of kServices seeds. Cases run side by side.
+class OneAnswers : public ::testing::TestWithParam<std::uint64_t> {};
+
+// Given random services on the whole catalog; expects the same pools and cost from `windlass plan` and from a controller
 // that begins on closed forms, the cost of `auto` for services that may run anything, and an attained objective in a simulation
 // with another seed.
-TEST(OneAnswer, PlanControllerAndSimulatorAgree) {
+TEST_P(OneAnswers, OfPlanControllerAndSimulatorAgree) {
   int confirmed = 0, cheaper = 0;
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint64_t seed = GetParam(); seed < GetParam() + kServices; ++seed) {
     SCOPED_TRACE(seed);
     const planner::Snapshot snapshot = random_service(seed);
     const OneAnswer answer = one_answer(snapshot);
@@ -32,9 +36,11 @@ TEST(OneAnswer, PlanControllerAndSimulatorAgree) {
     ASSERT_TRUE(answer.attainment);
     EXPECT_GE(*answer.attainment, answer.asked - kByChance);
   }
-  EXPECT_GE(confirmed, 15);
-  EXPECT_GE(cheaper, 5) << "the strategies are not worth asking";
+  EXPECT_GE(confirmed, 3);
+  EXPECT_GE(cheaper, 1) << "the strategies are not worth asking";
 }
+
+INSTANTIATE_TEST_SUITE_P(TwentyServices, OneAnswers, ::testing::Range<std::uint64_t>(1, 21, kServices));
 
 }  // namespace
 }  // namespace windlass::bench

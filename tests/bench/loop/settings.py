@@ -1,6 +1,6 @@
 """Measures whether vLLM gets the settings that the strategies choose, and then delivers what was predicted.
 
-  scripts/bench settings    docs/engine-settings.md: the figures (half an hour on two idle cores; first run scripts/engines vllm)
+  scripts/bench settings    docs/engine-settings.md: the figures (a quarter of an hour on two idle cores; first run scripts/engines vllm)
 
 1. One vLLM worker with a small model is measured by `windlass profile`.
 2. `windlass plan` with that profile finds the highest rate that one worker serves, and the settings for it.
@@ -30,7 +30,7 @@ from stack import INFEASIBLE, Stack
 PROMPT_TOKENS, ANSWER_TOKENS = 60, 40
 OBJECTIVES = Objectives(1.5, 0.2)
 SHARES = (0.8, 0.9, 1.0, 1.1, 1.2)  # of the predicted capacity
-LOAD_S = 240
+LOAD_S = 150
 LEAST_PER_S = 0.1
 HEADROOM = 1.1  # that an offer keeps below what the simulator found (kDesignHeadroom)
 RATE_STEPS = (1.2, 1.05, 1.015)  # one after the other
