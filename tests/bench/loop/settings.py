@@ -1,6 +1,6 @@
 """Measures whether vLLM gets the settings that the strategies choose, and then delivers what was predicted.
 
-  scripts/bench settings    docs/engine-settings.md: the figures (a quarter of an hour on two idle cores; first run scripts/engines vllm)
+  scripts/bench settings    docs/engine-settings.md: the figures (half an hour on two idle cores; first run scripts/engines vllm)
 
 1. One vLLM worker with a small model is measured by `windlass profile`.
 2. `windlass plan` with that profile finds the highest rate that one worker serves, and the settings for it.
@@ -27,10 +27,10 @@ from fleet import Worker
 from judge import Objectives
 from stack import INFEASIBLE, Stack
 
-PROMPT_TOKENS, ANSWER_TOKENS = 60, 40
+PROMPT_WORDS, TEMPLATE_TOKENS, ANSWER_TOKENS = 60, 19, 40  # the chat template adds to each prompt
 OBJECTIVES = Objectives(1.5, 0.2)
 SHARES = (0.8, 0.9, 1.0, 1.1, 1.2)  # of the predicted capacity
-LOAD_S = 150
+LOAD_S = 240
 LEAST_PER_S = 0.1
 HEADROOM = 1.1  # that an offer keeps below what the simulator found (kDesignHeadroom)
 RATE_STEPS = (1.2, 1.05, 1.015)  # one after the other
@@ -93,7 +93,7 @@ class Bench:
 
     def service(self, rate):
         """A file with the class and the service, which assumes this rate."""
-        text = objects(self.engine, 1, PROMPT_TOKENS, ANSWER_TOKENS, 1)
+        text = objects(self.engine, 1, PROMPT_WORDS + TEMPLATE_TOKENS, ANSWER_TOKENS, 1)
         for old, new in (('requestsPerSecond: "0.1"', f'requestsPerSecond: "{rate:.3f}"'), ("gpusPerNode: 1", 'gpusPerNode: 1\n  pricePerHour: "1"')):
             assert old in text, old
             text = text.replace(old, new)
@@ -165,7 +165,7 @@ class Bench:
     def load(self, url, rate, record, seed):
         objectives = self.engine.objectives
         record.write_text(self.run("load", "--url", url, "--model", SERVED, "--phases", f"{rate:.3f}/{LOAD_S}s", "--prompt-tokens",
-                                   PROMPT_TOKENS, "--max-tokens", ANSWER_TOKENS, "--length-cv", 1, "--context-tokens", CONTEXT - 64,
+                                   PROMPT_WORDS, "--max-tokens", ANSWER_TOKENS, "--length-cv", 1, "--context-tokens", CONTEXT - 64,
                                    "--ignore-eos", "--seed", seed, "--ttft", f"{objectives.ttft_s}s", "--tpot", f"{objectives.tpot_s}s",
                                    "--quiet", "-o", "json", allowed=(0, 1)))
         return json.loads(record.read_text())
@@ -173,7 +173,7 @@ class Bench:
 
 def markdown(result):
     settings = ", ".join(f"`{OPTIONS[name]} {value}`" for name, value in result["given"].items() if value is not None)
-    lines = [f"{result['machine']}. vLLM 0.32 with a random model of SmolLM2-135M's shape on one thread, {PROMPT_TOKENS} prompt and "
+    lines = [f"{result['machine']}. vLLM 0.32 with a random model of SmolLM2-135M's shape on one thread, {PROMPT_WORDS + TEMPLATE_TOKENS} prompt and "
              f"{ANSWER_TOKENS} answer tokens in the mean.", "",
              f"- Chosen by {result['strategy']}: {settings or 'the engine' + chr(39) + 's own settings'}.",
              f"- Predicted after profiling: {result['predicted']:.2f} requests/s within the objectives.",
