@@ -16,8 +16,6 @@
 
 #include "metrics/net/asio.h"
 #include "metrics/net/host_port.h"
-#include "planner/base/rng.h"
-#include "planner/workload/lengths.h"
 
 namespace windlass::load {
 namespace {
@@ -384,25 +382,6 @@ class Generator {
   bool all_sent_ = false;
 };
 
-// The lengths of `count` requests.
-Result<std::vector<workload::TokenPair>> lengths_of(const LoadOptions& options, std::size_t count) {
-  const auto around = [&](int mean) -> workload::TokenDistribution {
-    if (options.length_cv == 0) return workload::FixedTokens{mean};
-    const int most = options.context_tokens > 0 ? std::max(1, options.context_tokens - 1) : workload::kMaxTokens;
-    return workload::LogNormalTokens{static_cast<double>(mean), options.length_cv, most};
-  };
-  std::optional<workload::ContextLimit> context;
-  if (options.context_tokens > 0) context = workload::ContextLimit{options.context_tokens, true};
-  const auto drawn =
-      workload::LengthDistribution::independent(around(options.prompt_tokens), around(options.max_tokens), context);
-  if (!drawn.ok()) return drawn.error().within("lengths");
-  Rng rng(options.seed, "load.lengths");
-  std::vector<workload::TokenPair> lengths;
-  lengths.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) lengths.push_back(drawn->draw(rng));
-  return lengths;
-}
-
 }  // namespace
 
 Result<LoadResult> run_load(const LoadOptions& options, const std::function<void(const LoadProgress&)>& on_progress,
@@ -420,7 +399,9 @@ Result<LoadResult> run_load(const LoadOptions& options, const std::function<void
     target.endpoints.push_back(entry.endpoint());
   if (error) return invalid(fmt::format("url: must have a host that resolves (got '{}': {})", options.url, error.message()));
   std::vector<double> times_s = arrival_times_s(options.phases, options.arrivals, options.seed);
-  WINDLASS_ASSIGN_OR_RETURN(std::vector<workload::TokenPair> lengths, lengths_of(options, times_s.size()));
+  WINDLASS_ASSIGN_OR_RETURN(std::vector<workload::TokenPair> lengths,
+                            request_lengths({options.prompt_tokens, options.max_tokens}, options.length_cv,
+                                            options.context_tokens, options.seed, times_s.size()));
   Generator generator(options, std::move(times_s), std::move(lengths), std::move(target), on_progress, std::move(stop));
   return generator.run();
 }

@@ -1,6 +1,7 @@
 // Generates Poisson and constant arrivals, phase by phase; see schedule.h.
 #include "controller/cli/load/generator/schedule.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "planner/base/rng.h"
+#include "planner/workload/lengths.h"
 
 namespace windlass::load {
 namespace {
@@ -74,6 +76,25 @@ double total_s(const std::vector<Phase>& phases) {
   double sum_s = 0;
   for (const Phase& phase : phases) sum_s += phase.seconds;
   return sum_s;
+}
+
+Result<std::vector<workload::TokenPair>> request_lengths(const workload::TokenPair& means, double cv, int context_tokens,
+                                                         std::uint64_t seed, std::size_t count) {
+  const auto around = [&](int mean) -> workload::TokenDistribution {
+    if (cv == 0) return workload::FixedTokens{mean};
+    const int most = context_tokens > 0 ? std::max(1, context_tokens - 1) : workload::kMaxTokens;
+    return workload::LogNormalTokens{static_cast<double>(mean), cv, most};
+  };
+  std::optional<workload::ContextLimit> context;
+  if (context_tokens > 0) context = workload::ContextLimit{context_tokens, true};
+  const auto drawn =
+      workload::LengthDistribution::independent(around(means.input_tokens), around(means.output_tokens), context);
+  if (!drawn.ok()) return drawn.error().within("lengths");
+  Rng rng(seed, "load.lengths");
+  std::vector<workload::TokenPair> lengths;
+  lengths.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) lengths.push_back(drawn->draw(rng));
+  return lengths;
 }
 
 std::string prompt_text(std::size_t index, int words, std::uint64_t seed) {

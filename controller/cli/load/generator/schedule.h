@@ -1,5 +1,5 @@
-// The schedule of a load: phases with a rate each, and the start times of requests. Pure: the same phases and seed give the
-// same times.
+// The schedule of a load: phases with a rate each, the start times of requests, and their lengths. Pure: the same phases and
+// seed give the same times and lengths.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/workload/context_limit.h"
 
 namespace windlass::load {
 
@@ -27,6 +28,13 @@ enum class Arrivals { kPoisson, kConstant };
 [[nodiscard]] std::vector<double> arrival_times_s(const std::vector<Phase>& phases, Arrivals arrivals, std::uint64_t seed);
 
 [[nodiscard]] double total_s(const std::vector<Phase>& phases);
+
+// Prompt and answer lengths of `count` requests, around `means` with this coefficient of variation (log-normal; 0: all alike).
+// No request is longer than `context_tokens`, prompt and answer together; 0: no limit. Errors: those of
+// LengthDistribution::independent().
+[[nodiscard]] Result<std::vector<workload::TokenPair>> request_lengths(const workload::TokenPair& means, double cv,
+                                                                       int context_tokens, std::uint64_t seed,
+                                                                       std::size_t count);
 
 // The prompt of request `index`: its unique number, then `words` short words. A large vocabulary needs about one token per
 // word, a small one more; the usage of the answers gives the exact number.

@@ -1,6 +1,7 @@
 // Tests the load generator's pure parts: the schedule and the summary.
 #include <cmath>
 #include <set>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -152,6 +153,29 @@ TEST(RunLoad, NothingListens) {
     EXPECT_EQ(result->lost, 10U);
     EXPECT_THAT(result->problems.begin()->first, HasSubstr("could not connect"));
   }
+}
+
+// Given means and a spread; expects the means and the spread in what is drawn, the same for the same seed, nothing beyond the
+// context, and equal lengths without a spread.
+TEST(LoadLengths, SpreadAroundTheirMeans) {
+  constexpr int kCount = 20'000;
+  const auto drawn = request_lengths({60, 40}, 1, 2048, 7, kCount);
+  ASSERT_TRUE(drawn.ok()) << drawn.error().message;
+  EXPECT_EQ(*drawn, *request_lengths({60, 40}, 1, 2048, 7, kCount));
+  EXPECT_NE(*drawn, *request_lengths({60, 40}, 1, 2048, 8, kCount));
+  double sum = 0, squares = 0, answers = 0;
+  for (const workload::TokenPair& one : *drawn) {
+    sum += one.input_tokens;
+    squares += static_cast<double>(one.input_tokens) * one.input_tokens;
+    answers += one.output_tokens;
+    EXPECT_LE(one.input_tokens + one.output_tokens, 2048);
+  }
+  const double mean = sum / kCount;
+  EXPECT_NEAR(mean, 60, 3);
+  EXPECT_NEAR(answers / kCount, 40, 2);
+  EXPECT_NEAR(std::sqrt(squares / kCount - mean * mean) / mean, 1, 0.1);
+  EXPECT_EQ(*request_lengths({60, 40}, 0, 0, 7, 2), (std::vector<workload::TokenPair>{{60, 40}, {60, 40}}));
+  EXPECT_FALSE(request_lengths({60, 40}, 1, 1, 7, 2).ok());
 }
 
 }  // namespace
