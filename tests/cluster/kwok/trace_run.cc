@@ -189,15 +189,16 @@ class TraceRun {
     const TraceLoadReport load = load_->report();
     seen.sent = load.sent;
     seen.in_flight = load.in_flight();
-    std::map<std::string, int> live;
+    std::map<std::string, std::map<std::string, int>> live;
     for (const json& pod : cluster_->workers()) {
       const json annotations = pod["metadata"].value("annotations", json::object());
       const std::string uid = pod["metadata"].value("uid", "");
       if (pods_.insert(uid).second) ++report_.pods_created;
       ++seen.pods;
       seen.gpus += std::stoi(annotations.value("windlass.dev/gpus", "0"));
+      const json& labels = pod["metadata"]["labels"];
       if (!annotations.contains("windlass.dev/draining-since"))
-        ++live[pod["metadata"]["labels"].value("windlass.dev/service", "")];
+        ++live[labels.value("windlass.dev/service", "")][labels.value("windlass.dev/pool", "")];
     }
     for (const json& service : cluster_->services()) {
       const std::string name = service["metadata"].value("name", "");
@@ -207,8 +208,11 @@ class TraceRun {
       const int desired = workers.value("desired", 0);
       if (const auto before = desired_.find(name); before != desired_.end() && before->second != desired) ++report_.changes;
       desired_[name] = desired;
-      if (live[name] > kMaxWorkers)
-        violate(fmt::format("{} has {} workers; its maxWorkers is {}", name, live[name], kMaxWorkers));
+      // While a service changes what it runs, its limit bounds the old and the new workers separately.
+      for (const auto& [pool, count] : live[name]) {
+        if (count > kMaxWorkers)
+          violate(fmt::format("{} has {} workers of {}; its maxWorkers is {}", name, count, pool, kMaxWorkers));
+      }
       if (desired < 1) violate(fmt::format("{} wants {} workers; its minWorkers is 1", name, desired));
     }
     const auto leaders =
