@@ -45,15 +45,6 @@ Result<std::vector<AcceleratorChoice>> choices_of(const planner::Service& servic
   return choices;
 }
 
-Result<workload::LengthDistribution> lengths_of(const planner::Service& service, int context_tokens) {
-  const auto around = [&](double mean) -> workload::TokenDistribution {
-    return workload::LogNormalTokens{mean, kLengthCv, std::max(1, context_tokens - 1)};
-  };
-  return workload::LengthDistribution::independent(around(service.workload.input_tokens),
-                                                   around(service.workload.output_tokens),
-                                                   workload::ContextLimit{context_tokens, true});
-}
-
 hetero::Link link_between(const planner::AcceleratorSpec& a, const planner::AcceleratorSpec& b) {
   return {std::min(a.inter_link_bandwidth_bytes_per_s, b.inter_link_bandwidth_bytes_per_s),
           std::max(a.inter_link_latency_s, b.inter_link_latency_s)};
@@ -168,7 +159,8 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   problem.cluster = cluster_of(problem, nodes);
 
   const int context = service.max_context_tokens > 0 ? service.max_context_tokens : problem.shape.max_context_tokens;
-  auto drawn = lengths_of(service, context);
+  auto drawn =
+      workload::LengthDistribution::around(service.workload.input_tokens, service.workload.output_tokens, kLengthCv, context);
   if (!drawn.ok()) return wrong("spec.workload: " + drawn.error().message);
   WINDLASS_ASSIGN_OR_RETURN(auto made, DrawnRequests::make(std::move(drawn).value()));
   auto requests = std::make_unique<const DrawnRequests>(std::move(made));

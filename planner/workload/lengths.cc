@@ -104,6 +104,14 @@ double LengthDistribution::Marginal::at_least(int tokens) const {
   return std::erfc((std::log(tokens - 0.5) - location) / (scale * std::numbers::sqrt2)) / 2;
 }
 
+Result<LengthDistribution> LengthDistribution::around(double mean_input_tokens, double mean_output_tokens, double cv,
+                                                      std::optional<int> context_tokens) {
+  const int most = context_tokens ? std::max(1, *context_tokens - 1) : kMaxTokens;
+  std::optional<ContextLimit> context;
+  if (context_tokens) context = ContextLimit{*context_tokens, true};
+  return independent(LogNormalTokens{mean_input_tokens, cv, most}, LogNormalTokens{mean_output_tokens, cv, most}, context);
+}
+
 Result<LengthDistribution> LengthDistribution::independent(const TokenDistribution& input, const TokenDistribution& output,
                                                            const std::optional<ContextLimit>& context) {
   WINDLASS_RETURN_IF_ERROR(validate("inputTokens", input));

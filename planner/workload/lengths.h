@@ -49,6 +49,11 @@ class LengthDistribution {
   [[nodiscard]] static Result<LengthDistribution> independent(const TokenDistribution& input, const TokenDistribution& output,
                                                               const std::optional<ContextLimit>& context = std::nullopt);
 
+  // Both lengths log-normal around these means with this coefficient of variation (0: all alike), cut to the context if there
+  // is one. Errors: as above.
+  [[nodiscard]] static Result<LengthDistribution> around(double mean_input_tokens, double mean_output_tokens, double cv,
+                                                         std::optional<int> context_tokens = std::nullopt);
+
   // Error: no pairs. REQUIRES: lengths in 1..kMaxTokens, as the parsers return.
   [[nodiscard]] static Result<LengthDistribution> empirical(std::vector<TokenPair> pairs);
 

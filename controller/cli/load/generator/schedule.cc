@@ -1,7 +1,6 @@
 // Generates Poisson and constant arrivals, phase by phase; see schedule.h.
 #include "controller/cli/load/generator/schedule.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -80,15 +79,8 @@ double total_s(const std::vector<Phase>& phases) {
 
 Result<std::vector<workload::TokenPair>> request_lengths(const workload::TokenPair& means, double cv, int context_tokens,
                                                          std::uint64_t seed, std::size_t count) {
-  const auto around = [&](int mean) -> workload::TokenDistribution {
-    if (cv == 0) return workload::FixedTokens{mean};
-    const int most = context_tokens > 0 ? std::max(1, context_tokens - 1) : workload::kMaxTokens;
-    return workload::LogNormalTokens{static_cast<double>(mean), cv, most};
-  };
-  std::optional<workload::ContextLimit> context;
-  if (context_tokens > 0) context = workload::ContextLimit{context_tokens, true};
-  const auto drawn =
-      workload::LengthDistribution::independent(around(means.input_tokens), around(means.output_tokens), context);
+  const auto drawn = workload::LengthDistribution::around(means.input_tokens, means.output_tokens, cv,
+                                                          context_tokens > 0 ? std::optional(context_tokens) : std::nullopt);
   if (!drawn.ok()) return drawn.error().within("lengths");
   Rng rng(seed, "load.lengths");
   std::vector<workload::TokenPair> lengths;

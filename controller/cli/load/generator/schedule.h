@@ -31,7 +31,7 @@ enum class Arrivals { kPoisson, kConstant };
 
 // Prompt and answer lengths of `count` requests, around `means` with this coefficient of variation (log-normal; 0: all alike).
 // No request is longer than `context_tokens`, prompt and answer together; 0: no limit. Errors: those of
-// LengthDistribution::independent().
+// LengthDistribution::around().
 [[nodiscard]] Result<std::vector<workload::TokenPair>> request_lengths(const workload::TokenPair& means, double cv,
                                                                        int context_tokens, std::uint64_t seed,
                                                                        std::size_t count);
