@@ -105,12 +105,11 @@ bool must_ask_again(const OfferQuestion& before, const OfferQuestion& now, const
   return false;
 }
 
-// Whether both ask the same, which all fields but the ticket and the service's name decide.
-bool equal_questions(const OfferQuestion& one, const OfferQuestion& other) {
-  if (one.round != other.round || one.service.workload != other.service.workload || one.classes != other.classes) return false;
-  planner::Service renamed = one.service;
-  renamed.id = other.service.id;
-  return renamed == other.service;
+// Whether both ask the same; the services may differ in name.
+bool equal_questions(OfferQuestion one, const OfferQuestion& other) {
+  one.service.id = other.service.id;
+  one.ticket = other.ticket;
+  return one == other;
 }
 
 // Without any rate, the cheapest deployment would be the smallest one. Closed forms then compare costs per request.
