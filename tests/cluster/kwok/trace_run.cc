@@ -209,10 +209,14 @@ class TraceRun {
       if (const auto before = desired_.find(name); before != desired_.end() && before->second != desired) ++report_.changes;
       desired_[name] = desired;
       // While a service changes what it runs, its limit bounds the old and the new workers separately.
+      int all = 0;
       for (const auto& [pool, count] : live[name]) {
+        all += count;
         if (count > kMaxWorkers)
           violate(fmt::format("{} has {} workers of {}; its maxWorkers is {}", name, count, pool, kMaxWorkers));
       }
+      if (all > 2 * kMaxWorkers)
+        violate(fmt::format("{} has {} old and new workers; its maxWorkers is {}", name, all, kMaxWorkers));
       if (desired < 1) violate(fmt::format("{} wants {} workers; its minWorkers is 1", name, desired));
     }
     const auto leaders =

@@ -1,6 +1,7 @@
 // Tests strategies that place on nodes, for services whose workers run anywhere.
 #include "planner/whatif/placing_strategies.h"
 
+#include <bit>
 #include <map>
 #include <optional>
 #include <string>
@@ -97,10 +98,13 @@ TEST(PlacingStrategies, PlanOnlyWorkersThatTheServiceCanHave) {
 
 // Given room for some workers, not for a power of two; expects the numbers in between to be tried, too.
 TEST(PlacingStrategies, TryEveryNumberThatHasRoom) {
-  const Question plenty = question_for({.requests_per_s = 60});
+  constexpr double kRate = 80;
+  const Question plenty = question_for({.requests_per_s = kRate});
   const auto most = plan_anywhere(strategy("huawei"), plenty.problem(), plenty.problem(), Effort{});
   ASSERT_TRUE(most.ok()) << most.error().message;
-  Question tight = question_for({.requests_per_s = 60});
+  const auto workers = static_cast<unsigned>(most->deployment.pools.front().workers);
+  ASSERT_FALSE(std::has_single_bit(workers)) << workers << ": choose another rate";
+  Question tight = question_for({.requests_per_s = kRate});
   tight.problem().max_cost_per_hour = most->cost_per_hour;
   const auto found = plan_anywhere(strategy("huawei"), plenty.problem(), tight.problem(), Effort{});
   ASSERT_TRUE(found.ok()) << found.error().message;
@@ -115,6 +119,10 @@ TEST(PlacingStrategies, KeepTheStepBudget) {
   const auto plan = plan_anywhere(strategy("huawei"), question.problem(), question.problem(), effort);
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::kCancelled);
+  effort.max_iterations = 1'000'000'000;
+  const auto whole = plan_anywhere(strategy("huawei"), question.problem(), question.problem(), effort);
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  EXPECT_FALSE(whole->stopped);
 }
 
 // Given Huawei's planner and HexGen-2; expects workers without nodes that hold, and that fewer in the same proportion do not.
