@@ -97,7 +97,17 @@ TEST_F(ScalingLoopTest, ServesScalesAndIsDeleted) {
   std::istringstream head(shown.out.substr(0, shown.out.find('\n')));
   for (std::string column; head >> column;) columns += column + " ";
   EXPECT_EQ(columns, "NAME WORKERS READY GPUS TTFT-P95 TPOT-P95 ATTAINMENT COST/H AGE ") << shown.out;
-  EXPECT_TRUE(eventually(kPatience, [&] { return high.report().by_worker.size() >= 2; })) << "new workers get no requests";
+  // The first worker answers alone while it has free slots: a second one is needed only by requests that come at once.
+  LoadOptions at_once = load;
+  at_once.threads = at_once.max_requests = 32;
+  at_once.pause_s = 0;
+  EXPECT_TRUE(eventually(kPatience, [&] {
+    Load burst(at_once);
+    while (!burst.finished()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const LoadReport report = burst.stop();
+    EXPECT_TRUE(report.failures.empty()) << report.describe();
+    return report.by_worker.size() >= 2;
+  })) << "new workers get no requests";
   const LoadReport heavy = high.stop();
   EXPECT_TRUE(heavy.failures.empty()) << heavy.describe();
   EXPECT_EQ(heavy.duplicates, 0) << heavy.describe();
