@@ -13,9 +13,6 @@ using planner::IterationEstimate;
 using planner::IterationModel;
 using planner::LinearCoefficients;
 
-// context length at which a fit and an estimate are compared
-constexpr double kContextTokens = 512;
-constexpr double kPromptTokens = 512;
 constexpr double kBatch = 8;
 constexpr double kAssumedError = 0.1;  // for a profile without one
 constexpr double kLeastError = 0.02, kMaxError = 0.5;
@@ -51,10 +48,14 @@ double error_of(const api::PerformanceProfile& profile) {
   return std::isfinite(error) ? std::clamp(error, kLeastError, kMaxError) : kAssumedError;
 }
 
-double largest_measured_batch(const IterationModel& fit) {
+planner::ReferenceSizes sizes_of(const IterationModel& of_profile) {
+  return planner::reference_sizes(of_profile.measured_contexts(), of_profile.measured_prompts());
+}
+
+double largest_measured_batch(const IterationModel& fit, double context_tokens) {
   int most = 1;
   for (int batch = 2; batch <= planner::kMaxBatch; batch *= 2) {
-    if (fit.coverage(planner::decode_batch(batch, kContextTokens)) == planner::Coverage::kMeasured) most = batch;
+    if (fit.coverage(planner::decode_batch(batch, context_tokens)) == planner::Coverage::kMeasured) most = batch;
   }
   return most;
 }
@@ -98,9 +99,10 @@ void Calibrator::adopt(const Configuration& configuration, const api::Performanc
   known.profile = std::move(now);
   const api::CalibrationStatus& learnt = profile.status.calibration;
   const ProfiledWorker measured(of_profile, scale_of(learnt.prefill), scale_of(learnt.decode));
-  known.learner.begin(
-      planner::estimate_from(base, measured, error_of(profile), profile.spec.source.rows, largest_measured_batch(of_profile)),
-      base);
+  const planner::ReferenceSizes sizes = sizes_of(of_profile);
+  known.learner.begin(planner::estimate_from(base, measured, error_of(profile), profile.spec.source.rows,
+                                             largest_measured_batch(of_profile, sizes.context_tokens), sizes),
+                      base);
 }
 
 bool Calibrator::learn(const Configuration& configuration, const std::string& worker, const WorkerPage& page,
@@ -132,12 +134,13 @@ void Calibrator::keep(const std::set<std::string>& workers, const std::set<Confi
   for (auto& [configuration, known] : known_) known.learner.keep(workers);
 }
 
-PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known) {
+PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known, const planner::ReferenceSizes& at) {
   const IterationEstimate& estimate = known.learner.estimate();
   const planner::LinearModel believed(planner::estimated(known.learner.base(), estimate));
   const double batch = estimate.seen_batch >= 1 ? std::round(estimate.seen_batch) : kBatch;
-  return {believed.prefill_s(kPromptTokens) / other.prefill_s(kPromptTokens),
-          believed.decode_s(batch, kContextTokens) / other.decode_s(batch, kContextTokens)};
+  const double prompt = std::sqrt(at.short_prompt * at.long_prompt);
+  return {believed.prefill_s(prompt) / other.prefill_s(prompt),
+          believed.decode_s(batch, at.context_tokens) / other.decode_s(batch, at.context_tokens)};
 }
 
 api::CalibrationStatus to_status(const Calibration& known, const IterationModel& of_profile, const std::string& now_rfc3339) {
@@ -148,7 +151,7 @@ api::CalibrationStatus to_status(const Calibration& known, const IterationModel&
   phase.outliers = estimate.outliers;
   phase.changes = estimate.changes;
   api::CalibrationStatus status{now_rfc3339, phase, phase};
-  const PhaseScales scales = scales_over(ProfiledWorker(of_profile, 1, 1), known);
+  const PhaseScales scales = scales_over(ProfiledWorker(of_profile, 1, 1), known, sizes_of(of_profile));
   status.prefill.scale = scales.prefill;
   status.decode.scale = scales.decode;
   return status;

@@ -65,12 +65,13 @@ class Calibrator {
   std::map<Configuration, Calibration> known_;
 };
 
-// The estimate of each phase at an observed load, relative to another model's.
+// The estimate of each phase at an observed load and these sizes, relative to another model's.
 struct PhaseScales {
   double prefill = 1;
   double decode = 1;
 };
-[[nodiscard]] PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known);
+[[nodiscard]] PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known,
+                                      const planner::ReferenceSizes& at = {});
 
 // For the status of the profile with this fit.
 [[nodiscard]] api::CalibrationStatus to_status(const Calibration& known, const planner::IterationModel& of_profile,

@@ -229,8 +229,20 @@ void rebase(IterationEstimate& estimate, const LinearCoefficients& from, const L
   pack(factors.asDiagonal() * unpacked(estimate) * factors.asDiagonal(), estimate);
 }
 
+ReferenceSizes reference_sizes(const TokenRange& contexts, const TokenRange& prompts) {
+  ReferenceSizes sizes;
+  const double least_context = std::max(1.0, contexts.least);
+  sizes.context_tokens = std::clamp(sizes.context_tokens, least_context, std::max(least_context, contexts.most));
+  // A slope and a constant can be told apart only by two sizes.
+  const double least_prompt = std::max(1.0, prompts.least);
+  if (prompts.most < 2 * least_prompt) return sizes;
+  sizes.short_prompt = std::clamp(sizes.short_prompt, least_prompt, prompts.most / 2);
+  sizes.long_prompt = std::clamp(sizes.long_prompt, 2 * sizes.short_prompt, prompts.most);
+  return sizes;
+}
+
 IterationEstimate estimate_from(const LinearCoefficients& base, const LatencyModel& measured, double relative_error,
-                                std::int64_t samples, double largest_batch) {
+                                std::int64_t samples, double largest_batch, const ReferenceSizes& at) {
   IterationEstimate estimate;
   if (!usable(base)) return estimate;
   // Fits the line through four of its points, each as certain as the fit.
@@ -239,9 +251,9 @@ IterationEstimate estimate_from(const LinearCoefficients& base, const LatencyMod
   const auto add = [&](const IterationContent& content, double seconds) {
     rows.row(point++) = row_of(base, content) / (usable({content, seconds}) ? seconds : 0);
   };
-  for (const double tokens : {kPromptTokens / 2, 4 * kPromptTokens}) add({1, 0, 0, tokens, 1}, measured.prefill_s(tokens));
+  for (const double tokens : {at.short_prompt, at.long_prompt}) add({1, 0, 0, tokens, 1}, measured.prefill_s(tokens));
   for (const double batch : {1.0, std::max(2.0, largest_batch)})
-    add({1, batch, kContextTokens, 0, 0}, measured.decode_s(batch, kContextTokens));
+    add({1, batch, at.context_tokens, 0, 0}, measured.decode_s(batch, at.context_tokens));
   const Matrix inverse = rows.inverse();
   if (!rows.allFinite() || !inverse.allFinite()) return estimate;
   const double error = std::max(relative_error, kLeastNoiseDeviation);

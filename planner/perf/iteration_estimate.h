@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/perf/iteration_model.h"
 #include "planner/perf/latency_model.h"
 #include "planner/perf/linear_model.h"
 
@@ -75,9 +76,19 @@ enum class Learnt { kLearnt, kOutlier, kChange, kInvalid };
 // Converts the estimate to the units of a new data sheet; the measured times stay the same.
 void rebase(IterationEstimate& estimate, const LinearCoefficients& from, const LinearCoefficients& to);
 
-// An initial estimate from a measured fit: the same line, with the certainty given by `relative_error`.
+// The sizes at which a line is compared with a fit.
+struct ReferenceSizes {
+  double context_tokens = 512;
+  double short_prompt = 128, long_prompt = 1024;  // tokens
+};
+// The same within what was measured.
+[[nodiscard]] ReferenceSizes reference_sizes(const TokenRange& contexts, const TokenRange& prompts);
+
+// An initial estimate from a measured fit: the same line at these sizes, with the certainty given by `relative_error`. How
+// times grow with the context stays as in `base`. REQUIRES: sizes > 0, short_prompt < long_prompt.
 [[nodiscard]] IterationEstimate estimate_from(const LinearCoefficients& base, const LatencyModel& measured,
-                                              double relative_error, std::int64_t samples, double largest_batch);
+                                              double relative_error, std::int64_t samples, double largest_batch,
+                                              const ReferenceSizes& at = {});
 
 // The base coefficients with the estimate applied. The KV cache is that of the base.
 [[nodiscard]] LinearCoefficients estimated(const LinearCoefficients& base, const IterationEstimate& estimate);

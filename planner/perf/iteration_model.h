@@ -7,6 +7,8 @@
 // updates them in constant time. Implementations are immutable and may be shared between threads. Pure.
 #pragma once
 
+#include <limits>
+
 namespace windlass::planner {
 
 struct Batch {
@@ -48,6 +50,11 @@ enum class Coverage {
   kModelled,      // data sheets, or measurements of another accelerator
 };
 
+// Token counts that measurements cover.
+struct TokenRange {
+  double least = 0, most = std::numeric_limits<double>::infinity();
+};
+
 class IterationModel {
  public:
   virtual ~IterationModel() = default;
@@ -60,6 +67,11 @@ class IterationModel {
 
   // Tokens that fit in the worker's KV cache. 0 or less: the model itself does not fit.
   [[nodiscard]] virtual double kv_capacity_tokens() const = 0;
+
+  // Contexts of the decodes, and tokens of the prompts (of a batch together), that were measured. Beyond them, a fitted line
+  // may count for tokens what belongs to requests: it could not tell them apart.
+  [[nodiscard]] virtual TokenRange measured_contexts() const { return {}; }
+  [[nodiscard]] virtual TokenRange measured_prompts() const { return {}; }
 
   // Pipeline stages of the worker; an iteration occupies one at a time, each for iteration_s / stages.
   [[nodiscard]] virtual int pipeline_stages() const { return 1; }

@@ -95,6 +95,17 @@ Coverage LinearIterationModel::coverage(const Batch& batch) const {
   return Coverage::kExtrapolated;
 }
 
+// A range without samples says nothing.
+TokenRange LinearIterationModel::measured_contexts() const {
+  const PhaseRange& range = decode_.range;
+  return range.max_mean_tokens > 0 ? TokenRange{range.fewest_mean_tokens, range.max_mean_tokens} : TokenRange{};
+}
+
+TokenRange LinearIterationModel::measured_prompts() const {
+  const PhaseRange& range = prefill_.range;
+  return range.max_tokens > 0 ? TokenRange{range.fewest_tokens, range.max_tokens} : TokenRange{};
+}
+
 Result<LinearIterationFit> fit_linear_iteration(std::span<const IterationSample> samples, LinearForm form,
                                                 double kv_capacity_tokens, const FitOptions& options) {
   std::vector<PhaseSample> prefill;

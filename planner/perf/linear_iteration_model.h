@@ -67,6 +67,8 @@ class LinearIterationModel final : public IterationModel {
   // Mixed batches are kExtrapolated, because each phase was fitted alone.
   [[nodiscard]] Coverage coverage(const Batch& batch) const override;
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
+  [[nodiscard]] TokenRange measured_contexts() const override;
+  [[nodiscard]] TokenRange measured_prompts() const override;
 
   [[nodiscard]] const LinearPhase& prefill() const { return prefill_; }
   [[nodiscard]] const LinearPhase& decode() const { return decode_; }

@@ -208,8 +208,11 @@ class ProfileRun {
     const bool chosen = grid_.prompts.empty() || grid_.batches.empty();
     for (const int batch : batches) {
       if (find(prompt, batch) == nullptr) {
-        if (chosen && (is_too_long(find(prompt, batch / kBatchStep), kBatchStep) ||
-                       is_too_long(find(prompt / kPromptStep, batch), kPromptStep))) {
+        // A second prompt size, once, is worth any time: with one, no fit can tell tokens from requests.
+        const bool needed = prompt == kFirstPrompt * kPromptStep && batch == batches.front();
+        if (chosen && !needed &&
+            (is_too_long(find(prompt, batch / kBatchStep), kBatchStep) ||
+             is_too_long(find(prompt / kPromptStep, batch), kPromptStep))) {
           short_of_time_ = true;
           return batch != batches.front();
         }

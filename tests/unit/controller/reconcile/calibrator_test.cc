@@ -201,6 +201,26 @@ TEST_F(CalibratorTest, StartsFromAProfile) {
   expect_times(4.5);
 }
 
+// Given a profile measured at a context of 52 tokens, where its fit is right, and counts all time for the context; expects that
+// time there. A status written from it, and read after a restart, changes nothing.
+TEST_F(CalibratorTest, AShortContextSurvivesARestart) {
+  planner::LinearPhase prefill{{sheet_.k1, 0, 0, sheet_.c1}, {1, 8, 36, 288, 36, 288}};
+  planner::LinearPhase decode{{1e-4, 0, 0, 0.03}, {1, 8, 52, 52, 52, 416}};
+  const planner::LinearIterationModel fit(prefill, decode, 0);
+  api::PerformanceProfile profile;
+  profile.metadata.uid = "p";
+  profile.metadata.generation = 1;
+  profile.spec.source.rows = 40;
+  calibrator_.adopt(kHere, profile, fit, sheet_);
+  const auto decode_s = [&] { return believed().decode_s(8, 52); };
+  EXPECT_NEAR(decode_s(), 0.03 + 8 * 52e-4, 1e-3);
+  profile.status.calibration = to_status(*calibrator_.find(kHere), fit, "2026-11-30T00:00:00Z");
+  EXPECT_NEAR(profile.status.calibration.decode.scale, 1, 0.01);
+  profile.metadata.generation = 2;
+  calibrator_.adopt(kHere, profile, fit, sheet_);
+  EXPECT_NEAR(decode_s(), 0.03 + 8 * 52e-4, 2e-3);
+}
+
 // Given live measurements of a profile's configuration; expects its status to hold the ratio. An invalid status counts as none.
 TEST_F(CalibratorTest, AStatusHoldsTheLiveWorkersRatio) {
   const planner::LinearIterationModel fit(planner::LinearPhase{{sheet_.k1, 0, 0, sheet_.c1}, {}},

@@ -53,6 +53,41 @@ IterationEstimate taught(const RealTimes& truth, int observations, std::uint64_t
   return estimate;
 }
 
+// Given decodes that were measured at a context of 52 tokens only, by a fit that counts all of a request's time for its
+// context, while the data sheet counts most of it for the request; expects the measured time there and the data sheet's growth
+// beyond, also with much longer contexts.
+TEST(IterationEstimate, ContextsThatWereNotMeasuredGrowAsByTheDataSheet) {
+  class OneContext final : public LatencyModel {
+   public:
+    [[nodiscard]] double prefill_s(double tokens) const override { return 0.004 * tokens; }
+    [[nodiscard]] double decode_s(double batch, double context) const override { return 0.04 + 0.0002 * batch * context; }
+    [[nodiscard]] double kv_capacity_tokens() const override { return 1e5; }
+  };
+  const ReferenceSizes sizes = reference_sizes({52, 52}, {36, 288});
+  EXPECT_EQ(sizes.context_tokens, 52);
+  EXPECT_EQ(sizes.short_prompt, 128);
+  EXPECT_EQ(sizes.long_prompt, 288);
+  const LinearModel line(estimated(sheet(), estimate_from(sheet(), OneContext(), 0.02, 40, 8, sizes)));
+  EXPECT_NEAR(line.decode_s(8, 52), 0.04 + 0.0002 * 8 * 52, 1e-4);
+  const double growth = (sheet().k2 * 512 + sheet().c2) / (sheet().k2 * 52 + sheet().c2);
+  EXPECT_NEAR(line.decode_s(8, 512), 0.04 + growth * 0.0002 * 8 * 52, 1e-4);
+  EXPECT_NEAR(line.prefill_s(100), 0.4, 1e-3);
+}
+
+// Given no range, and prompts of a single size; expects the usual sizes. Given other ranges; expects sizes within them.
+TEST(IterationEstimate, ReferenceSizesNeedARange) {
+  EXPECT_EQ(reference_sizes({}, {}).context_tokens, 512);
+  EXPECT_EQ(reference_sizes({}, {}).long_prompt, 1024);
+  EXPECT_EQ(reference_sizes({2000, 8000}, {100, 100}).context_tokens, 2000);
+  EXPECT_EQ(reference_sizes({2000, 8000}, {100, 100}).short_prompt, 128);
+  for (const TokenRange prompts : {TokenRange{2000, 8000}, TokenRange{16, 100}, TokenRange{36, 200}}) {
+    const ReferenceSizes sizes = reference_sizes({}, prompts);
+    EXPECT_GE(sizes.short_prompt, prompts.least);
+    EXPECT_GE(sizes.long_prompt, 2 * sizes.short_prompt);
+    EXPECT_LE(sizes.long_prompt, prompts.most);
+  }
+}
+
 // Given real times of 0.2 to 5 times the data sheet in each term separately, with noise of 5 %; expects decode times at
 // observed loads within 10 % after sixty observations.
 TEST(IterationEstimate, FindsEveryTruth) {

@@ -1,6 +1,8 @@
 // Tests of the two papers' linear models: fits to samples that they generated, mixed batches, and coverage.
 #include "planner/perf/linear_iteration_model.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
@@ -137,6 +139,18 @@ TEST(LinearIterationModel, NamesBadSamples) {
             std::string::npos);
   EXPECT_NE(message({{prefill_batch(1, 10), 1}, {prefill_batch(1, 20), -1}}).find("sample 1: must have finite features"),
             std::string::npos);
+}
+
+// Given ranges of samples; expects the contexts and prompts that they cover. Given none; expects no bounds.
+TEST(LinearIterationModel, SaysWhatWasMeasured) {
+  LinearPhase prefill, decode;
+  prefill.range = {1, 8, 36, 37, 36, 288};
+  decode.range = {1, 8, 52, 60, 52, 416};
+  const LinearIterationModel measured(prefill, decode, 0);
+  EXPECT_EQ(measured.measured_contexts().least, 52);
+  EXPECT_EQ(measured.measured_contexts().most, 60);
+  EXPECT_EQ(measured.measured_prompts().most, 288);
+  EXPECT_TRUE(std::isinf(LinearIterationModel({}, {}, 0).measured_contexts().most));
 }
 
 }  // namespace

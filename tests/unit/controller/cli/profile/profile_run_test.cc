@@ -263,8 +263,8 @@ TEST(ProfileRun, ChoosesSizesUpToTheObjectives) {
   EXPECT_EQ(points(*stopped).back(), std::pair(16, 4));
 }
 
-// Given a slow worker and a short budget; expects that sizes which would take too long are skipped with a note, and that given
-// sizes are measured anyway.
+// Given a slow worker and a short budget; expects that sizes which would take too long are skipped with a note, but a second
+// prompt size is measured, and that given sizes are measured anyway.
 TEST(ProfileRun, TheBudgetBoundsWhatIsChosen) {
   Formula worker{.iteration_s = 0.05, .per_request_s = 0.01};
   ProfileGrid wanted = chosen();
@@ -273,6 +273,11 @@ TEST(ProfileRun, TheBudgetBoundsWhatIsChosen) {
   ASSERT_TRUE(profiled.ok()) << profiled.error().message;
   EXPECT_LT(worker.now_s, 60);
   EXPECT_THAT(profiled->notes, Contains("larger load points skipped: they would take more than half of the budget (--budget)"));
+  Formula again{.iteration_s = 0.05, .per_request_s = 0.01};
+  wanted.budget_s = 4;
+  const auto hurried = measured(again, wanted);
+  ASSERT_TRUE(hurried.ok()) << hurried.error().message;
+  EXPECT_THAT(points(*hurried), Contains(std::pair(64, 1)));
   Formula slow{.iteration_s = 5};
   wanted = grid();
   wanted.budget_s = 1;
