@@ -91,6 +91,16 @@ OperatorHardware operator_hardware(const AcceleratorSpec& spec) {
           .link_bandwidth_bytes_per_s = spec.intra_link_bandwidth_bytes_per_s};
 }
 
+double engine_overhead_s(const EngineOverhead& overhead, int layers, const Batch& batch, double kernels_s) {
+  const int sequences = batch.prefill_sequences + batch.decode_sequences;
+  double least_s = 0;  // the kernels take at least this long, because the CPU must keep up
+  if (batch.prefill_tokens + batch.decode_sequences > overhead.largest_graph_tokens) least_s = layers * overhead.eager_layer_s;
+  double sum_s = overhead.iteration_s;
+  (overhead.overlaps ? least_s : sum_s) += overhead.sequence_s * sequences;
+  if (batch.prefill_sequences > 0) sum_s += overhead.prefill_s;
+  return sum_s + std::max(0.0, least_s - kernels_s);
+}
+
 double OperatorModel::Curve::at(double size) const {
   const double last = static_cast<double>(s.size());
   if (size >= last) return s.back() + (size - last) * slope_s;
@@ -356,19 +366,11 @@ OperatorModel::Parts OperatorModel::parts(const Batch& batch) const {
     parts.decode_attention_s = decode_.at(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences);
   }
   parts.output_s = output_.at(sequences);
-  parts.overhead_s = overhead_.iteration_s + overhead_.sequence_s * sequences;
-  if (tokens > overhead_.largest_graph_tokens) {
-    const double kernels_s = parts.token_level_s + parts.communication_s + parts.prefill_attention_s + parts.decode_attention_s;
-    parts.overhead_s += std::max(0.0, layers_ * overhead_.eager_layer_s - kernels_s);
-  }
+  parts.overhead_s = engine_overhead_s(overhead_, layers_, batch, parts.layers_s());
   return parts;
 }
 
-double OperatorModel::iteration_s(const Batch& batch) const {
-  const Parts all = parts(batch);
-  return all.token_level_s + all.prefill_attention_s + all.decode_attention_s + all.communication_s + all.output_s +
-         all.overhead_s;
-}
+double OperatorModel::iteration_s(const Batch& batch) const { return parts(batch).sum_s(); }
 
 OperatorModel::Basis OperatorModel::basis(const Batch& batch) const {
   const double tokens = batch.prefill_tokens + batch.decode_sequences;

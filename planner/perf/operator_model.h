@@ -41,12 +41,17 @@ inline constexpr int kAttentionLengthOctaves = 18;  // 262,144 tokens
 // Time and memory that the engine adds to its kernels.
 struct EngineOverhead {
   double iteration_s = 0;           // schedule, prepare inputs, sample, process outputs: the part not hidden behind the GPU
-  double sequence_s = 0;            // the same, per sequence
+  double prefill_s = 0;             // the same, in addition for an iteration that has prompts
+  double sequence_s = 0;            // CPU time per sequence
   double eager_layer_s = 0;         // CPU time to launch one layer: the minimum time of a layer without a CUDA graph
   double largest_graph_tokens = 0;  // batches with more tokens run without a CUDA graph
+  bool overlaps = false;            // the CPU time per sequence passes while the GPU computes
   double memory_share = 0.9;        // fraction of a GPU's memory that the engine uses
   double reserved_bytes = 4e9;      // part of it: activations, communication buffers, CUDA context and graphs
 };
+
+// Time that the engine adds to an iteration whose layers' kernels take `kernels_s`.
+[[nodiscard]] double engine_overhead_s(const EngineOverhead& overhead, int layers, const Batch& batch, double kernels_s);
 
 struct OperatorModelOptions {
   int tensor_parallel = 1;
@@ -70,6 +75,7 @@ class OperatorModel final : public IterationModel {
   [[nodiscard]] Coverage coverage(const Batch& batch) const override;
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
   [[nodiscard]] int pipeline_stages() const override { return stages_; }
+  [[nodiscard]] int layers() const { return layers_; }
 
   // The parts of an iteration's time.
   struct Parts {
@@ -79,6 +85,10 @@ class OperatorModel final : public IterationModel {
     double communication_s = 0;
     double output_s = 0;    // final norm, output projection, sampling
     double overhead_s = 0;  // CPU time that the other parts do not hide
+
+    // The time of the layers' kernels, during which the CPU can launch and prepare.
+    [[nodiscard]] double layers_s() const { return token_level_s + prefill_attention_s + decode_attention_s + communication_s; }
+    [[nodiscard]] double sum_s() const { return layers_s() + output_s + overhead_s; }
   };
   [[nodiscard]] Parts parts(const Batch& batch) const;
 
@@ -114,7 +124,7 @@ class OperatorModel final : public IterationModel {
 
   OperatorModel() = default;
 
-  double layers_ = 0;
+  int layers_ = 0;
   int stages_ = 1;
   EngineOverhead overhead_;
   Curve tokens_;         // token-level operators of all layers, by tokens

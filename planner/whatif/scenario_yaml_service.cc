@@ -100,7 +100,7 @@ void read_cpu(YamlReader& reader, Latency& latency, Reading& reading) {
   static const auto kCpu =
       section("cpu", &Latency::cpu,
               map(duration("iteration", &Cpu::iteration_s, {0, 10}), duration("sequence", &Cpu::sequence_s, {0, 1}),
-                  duration("eagerLayer", &Cpu::eager_layer_s, {0, 1}),
+                  duration("prefill", &Cpu::prefill_s, {0, 10}), duration("eagerLayer", &Cpu::eager_layer_s, {0, 1}),
                   whole("largestGraphTokens", &Cpu::largest_graph_tokens, 0, 1'000'000)))
           .noted("none");
   if (kKernels(latency)) return kCpu.read(reader, latency, reading);

@@ -161,6 +161,20 @@ TEST(OperatorModel, EngineOverhead) {
   EXPECT_NEAR(engine.iteration_s(large), bare.iteration_s(large) + 1e-3 + 1e-5, 1e-9);
 }
 
+// Given 1 ms of CPU time per sequence that passes while the GPU computes; expects no more time while kernels take longer, and
+// 1 ms for each of 64 sequences where they take less. Given time for prompts; expects it only with a prompt.
+TEST(OperatorModel, OverlappedCpuTimeShowsOnlyBeyondTheKernels) {
+  const OperatorModel bare = make("llama3-8b");
+  const OperatorModel engine =
+      make("llama3-8b", {.overhead = {.prefill_s = 3e-3, .sequence_s = 1e-3, .largest_graph_tokens = 1e6, .overlaps = true}});
+  EXPECT_EQ(engine.iteration_s(decode_batch(1, 100)), bare.iteration_s(decode_batch(1, 100)));
+  const Batch many = decode_batch(64, 100);
+  ASSERT_LT(bare.parts(many).layers_s(), 64e-3);
+  EXPECT_NEAR(engine.iteration_s(many), 64e-3 + bare.parts(many).output_s, 1e-9);
+  const Batch prompt = prefill_batch(1, 8192);
+  EXPECT_NEAR(engine.iteration_s(prompt), bare.iteration_s(prompt) + 3e-3, 1e-9);
+}
+
 // Given measured products over all sizes of a model, and no attention: the basis contains the kernel time of parts(). A prompt
 // of 500 tokens and decodes with short contexts are measured; decodes of 100,000 tokens each, nearly all attention, come from
 // the roofline; a batch with more tokens than measured is an extrapolation of the table.
