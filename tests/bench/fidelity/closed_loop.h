@@ -1,8 +1,11 @@
-// A closed loop of clients on one engine: each client sends its next request when its last one is answered.
+// A closed loop of clients on one engine behind a serving front end: each client sends its next request when its last one is
+// answered.
 //
-// The end-to-end measurements of ../shared/data/measured were taken this way, as far as is known. The simulator's Engine forms
-// the batches; an IterationModel gives their times.
+// The end-to-end measurements of ../shared/data/measured were taken this way. The simulator's Engine forms the batches; an
+// IterationModel gives their times.
 #pragma once
+
+#include <cstdint>
 
 #include "planner/perf/iteration_model.h"
 #include "planner/sim/simulated_engine.h"
@@ -11,12 +14,18 @@ namespace windlass::bench {
 
 struct ClosedLoop {
   int clients = 1;
-  int requests = 1;  // in total
+  int requests = 1;  // in total; all clients send their first one at once
   int input_tokens = 1;
   int output_tokens = 2;
-  double stagger_s = 0;     // between the first requests of successive clients
-  double turnaround_s = 0;  // from an answer's last token until the client's next request reaches the engine
-  double request_s = 0;     // time of a first token outside of the engine: HTTP, tokeniser, detokeniser, client
+  double output_jitter = 0;  // answers differ from output_tokens by at most this share, uniformly; 0: all stay in step
+  // From an answer's last token until the client sends its next request: uniform between 0 and twice this.
+  double turnaround_s = 0;
+  std::uint64_t seed = 1;  // of jitter and turnaround
+  // The front end (HTTP, template, tokeniser, stream of events) handles one message at a time, in order of arrival.
+  double request_s = 0;  // of its time for each request
+  double token_s = 0;    // and for each token; clients see an iteration's tokens when the last one is sent
+  // The engine prepares an iteration while the one before it runs, so arrivals wait for one more.
+  bool schedules_ahead = false;
 };
 
 struct ClosedLoopResult {
@@ -26,7 +35,8 @@ struct ClosedLoopResult {
   double iterations = 0;
 };
 
-// REQUIRES: clients, requests, input_tokens >= 1, output_tokens >= 2.
+[[nodiscard]] int longest_answer(const ClosedLoop& load);  // tokens
+// REQUIRES: clients, requests, input_tokens >= 1, output_tokens >= 2, 0 <= output_jitter < 1.
 [[nodiscard]] ClosedLoopResult run_closed_loop(const ClosedLoop& load, const planner::EngineSettings& options,
                                                const planner::IterationModel& model);
 

@@ -2,123 +2,131 @@
 #include "tests/bench/fidelity/end_to_end.h"
 
 #include <cmath>
-#include <map>
-#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "planner/catalog/accelerators_by_name.h"
+#include "planner/catalog/efficiency.h"
+#include "planner/catalog/model_shape.h"
+#include "planner/perf/roofline.h"
 
 namespace windlass::bench {
-
 namespace {
-
-// Launching about ten kernels per layer from Python, without a CUDA graph.
-constexpr double kEagerLayerSeconds = 300e-6;
 
 Result<planner::ModelShape> shape_of(const std::string& model) {
   if (model == "Qwen/Qwen3-32B") return planner::model_shape_by_name("qwen3-32b");
-  if (model == "meta-llama/Llama-3.1-8B-Instruct") return planner::model_shape_by_name("llama3.1-8b");
-  return Error{ErrorCode::kNotFound,
-               "model_path: must be Qwen/Qwen3-32B or meta-llama/Llama-3.1-8B-Instruct (got " + model + ")"};
+  if (model == "meta-llama/Llama-3.1-8B-Instruct" || model == "nvidia/Llama-3.1-8B-Instruct-FP8") {
+    return planner::model_shape_by_name("llama3.1-8b");
+  }
+  return Error{ErrorCode::kNotFound, fmt::format("model_path: must be Qwen3-32B or Llama-3.1-8B-Instruct (got '{}')", model)};
+}
+
+Result<planner::AcceleratorSpec> accelerator_of(const std::string& folder) {
+  return planner::accelerator_by_name(folder == "h100_sxm" ? "h100-80gb" : "h200-141gb");
+}
+
+// An iteration's kernels by a model, with an engine's costs.
+class EngineModel final : public planner::IterationModel {
+ public:
+  EngineModel(const planner::OperatorModel& kernels, const planner::EngineOverhead& overhead)
+      : kernels_(kernels), overhead_(overhead) {}
+
+  [[nodiscard]] double iteration_s(const planner::Batch& batch) const override {
+    const planner::OperatorModel::Parts parts = kernels_.parts(batch);
+    return parts.sum_s() + planner::engine_overhead_s(overhead_, kernels_.layers(), batch, parts.layers_s());
+  }
+  [[nodiscard]] planner::Coverage coverage(const planner::Batch& batch) const override { return kernels_.coverage(batch); }
+  [[nodiscard]] double kv_capacity_tokens() const override { return kernels_.kv_capacity_tokens(); }
+
+ private:
+  const planner::OperatorModel& kernels_;
+  planner::EngineOverhead overhead_;
+};
+
+planner::EngineSettings with_memory_of(const planner::OperatorModel& model, planner::EngineSettings settings) {
+  settings.kv_blocks = static_cast<std::int64_t>(std::floor(model.kv_capacity_tokens() / settings.block_tokens));
+  return settings;
 }
 
 }  // namespace
 
-Result<CpuTime> cpu_time(const std::vector<planner::VidurSample>& samples, const std::vector<std::string>& names) {
-  CpuTime sum;
-  for (const std::string& name : names) {
-    double count = 0;
-    double x = 0;
-    double y = 0;
-    double xx = 0;
-    double xy = 0;
-    for (const planner::VidurSample& sample : samples) {
-      if (sample.name != name) continue;
-      ++count;
-      x += sample.x[0];
-      y += sample.time_s;
-      xx += sample.x[0] * sample.x[0];
-      xy += sample.x[0] * sample.time_s;
-    }
-    const double spread = count * xx - x * x;
-    if (spread <= 0) return Error{ErrorCode::kNotFound, name + ": must have at least two batch sizes among Vidur's samples"};
-    const double slope = (count * xy - x * y) / spread;
-    sum.sequence_s += slope;
-    sum.iteration_s += (y - slope * x) / count;
+Result<EndToEnd> EndToEnd::load(const std::string& data) {
+  EndToEnd all;
+  WINDLASS_ASSIGN_OR_RETURN(all.rows_, load_end_to_end(data));
+  for (const char* folder : {"h100_sxm", "h200_sxm"}) {
+    WINDLASS_ASSIGN_OR_RETURN(MeasuredGpu gpu, load_operators(data, folder));
+    all.gpus_[folder] = {gpu.hardware, planner::efficiency_of(gpu.accelerator, true).efficiency, std::move(gpu.tables)};
   }
-  return sum;
+  for (const auto& [folder, gpu] : all.gpus_) {
+    const planner::GpuTables& other = all.gpus_.at(folder == "h100_sxm" ? "h200_sxm" : "h100_sxm");
+    const auto add = [&](Kernels kernels, const planner::OperatorTables& tables) {
+      all.times_.try_emplace({folder, kernels}, gpu.hardware, gpu.efficiency, tables);
+    };
+    add(Kernels::kAsPublished, gpu.tables);
+    // H200 has more bandwidth; nothing says that a row of H100's is wrong.
+    add(Kernels::kMeasured, folder == "h200_sxm" ? completed_from(gpu, other, &all.replaced_) : gpu.tables);
+    planner::GpuTables bare = gpu;
+    bare.tables = {};
+    add(Kernels::kOtherGpu, completed_from(bare, other));  // H200's as published: the completed ones contain H100's
+    all.times_.try_emplace({folder, Kernels::kRoofline}, gpu.hardware, gpu.efficiency);
+  }
+  return all;
 }
 
-Result<EngineSetting> engine_setting(const std::string& engine, const std::vector<planner::VidurSample>& vidur) {
-  WINDLASS_ASSIGN_OR_RETURN(const CpuTime whole, cpu_time(vidur, {"cpu_schedule", "cpu_prepare_inputs_e2e", "cpu_sampler_e2e",
-                                                                  "cpu_process_model_outputs"}));
-  // An engine that prepares the next batch while the GPU computes hides everything except the sampler.
-  WINDLASS_ASSIGN_OR_RETURN(const CpuTime overlapped, cpu_time(vidur, {"cpu_sampler_e2e"}));
-  EngineSetting setting;
-  setting.name = engine;
-  // Serving benchmarks reach the engine through HTTP, a tokeniser and a stream of server-sent events.
-  setting.load.request_s = 10e-3;
-  setting.load.turnaround_s = 5e-3;
-  planner::EngineOverhead& overhead = setting.overhead;
-  if (engine == "vllm") {
-    // V1 0.12: prompt chunks run together with decodes; its API server allows 8,192 tokens per iteration on H100; CUDA graphs
-    // up to 512 tokens; scheduling does not overlap yet. Ten requests per client; clients start one after the other.
-    setting.batching = planner::Batching::kSarathi;
-    setting.rounds = 10;
-    setting.load.stagger_s = 20e-3;
-    overhead = {whole.iteration_s, whole.sequence_s, kEagerLayerSeconds, 512, 0.9, 4e9};
-  } else if (engine == "sglang") {
-    // Prefills first, in batches of up to 8,192 tokens; scheduling overlaps; CUDA graphs only for decode. All requests start
-    // together.
-    setting.batching = planner::Batching::kVllm;
-    overhead = {overlapped.iteration_s, overlapped.sequence_s, kEagerLayerSeconds, 256, 0.84, 1e9};
-  } else if (engine == "trtllm") {
-    setting.batching = planner::Batching::kSarathi;
-    setting.rounds = 10;
-    setting.load.stagger_s = 20e-3;
-    overhead = {overlapped.iteration_s, overlapped.sequence_s, kEagerLayerSeconds / 2, 128, 0.9, 4e9};
-  } else {
-    return Error{ErrorCode::kInvalidArgument, "backend: must be vllm, sglang or trtllm (got " + engine + ")"};
-  }
-  return setting;
+Result<const planner::OperatorModel*> EndToEnd::model_of(const EndToEndRow& row, const LoadRecipe& recipe, Kernels kernels) {
+  const std::tuple key(row.gpu, kernels, row.model, row.weights, row.tensor_parallel, row.pipeline_parallel,
+                       recipe.float8_cache, recipe.memory_share, recipe.reserved_bytes);
+  const auto found = models_.find(key);
+  if (found != models_.end()) return &found->second;
+  WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, shape_of(row.model));
+  WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec spec, accelerator_of(row.gpu));
+  planner::OperatorModelOptions options;
+  options.tensor_parallel = row.tensor_parallel;
+  options.pipeline_parallel = row.pipeline_parallel;
+  options.weights = row.weights;
+  options.float8_cache = recipe.float8_cache;
+  options.overhead = overhead_of(recipe, {});
+  WINDLASS_ASSIGN_OR_RETURN(planner::OperatorModel made,
+                            planner::OperatorModel::make(shape, spec, times_.at({row.gpu, kernels}), options));
+  return &models_.emplace(key, std::move(made)).first->second;
 }
 
-Result<std::vector<EndToEndPrediction>> predict_end_to_end(const std::vector<EndToEndRow>& rows, const MeasuredGpu& h100,
-                                                           const std::vector<planner::VidurSample>& vidur,
-                                                           const EndToEndOptions& options) {
-  WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec spec, planner::accelerator_by_name(h100.accelerator));
-  const planner::AcceleratorEfficiency efficiency = planner::efficiency_of(h100.accelerator, true).efficiency;
-  const planner::OperatorTimes times = options.roofline_only ? planner::OperatorTimes(h100.hardware, efficiency)
-                                                             : planner::OperatorTimes(h100.hardware, efficiency, h100.tables);
-  std::map<std::tuple<std::string, std::string, bool, int>, planner::OperatorModel> models;
-  std::vector<EndToEndPrediction> result;
-  for (const EndToEndRow& row : rows) {
-    WINDLASS_ASSIGN_OR_RETURN(const EngineSetting setting, engine_setting(row.engine, vidur));
-    const std::tuple key(row.engine, row.model, row.float8, row.tensor_parallel);
-    auto model = models.find(key);
-    if (model == models.end()) {
-      WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, shape_of(row.model));
-      planner::OperatorModelOptions model_options;
-      model_options.tensor_parallel = row.tensor_parallel;
-      model_options.pipeline_parallel = row.pipeline_parallel;
-      model_options.weights = row.float8 ? planner::GemmKind::kFloat8 : planner::GemmKind::kBFloat16;
-      model_options.overhead = setting.overhead;
-      WINDLASS_ASSIGN_OR_RETURN(planner::OperatorModel made, planner::OperatorModel::make(shape, spec, times, model_options));
-      model = models.emplace(key, std::move(made)).first;
-    }
-    ClosedLoop load = setting.load;
-    if (options.stagger_s >= 0 && setting.rounds > 1) load.stagger_s = options.stagger_s;
-    load.clients = row.clients;
-    load.requests = setting.rounds * row.clients;
-    load.input_tokens = row.input_tokens;
-    load.output_tokens = row.output_tokens;
-    planner::EngineSettings engine;
-    engine.batching = setting.batching;
-    engine.max_batch_tokens = setting.max_batch_tokens;
-    engine.max_sequences = setting.max_sequences;
-    engine.kv_blocks = static_cast<std::int64_t>(std::floor(model->second.kv_capacity_tokens() / engine.block_tokens));
-    result.push_back({row, run_closed_loop(load, engine, model->second)});
-  }
-  return result;
+ClosedLoopResult predict(const EndToEndRow& row, const LoadRecipe& recipe, const EngineCosts& costs,
+                         const planner::OperatorModel& model) {
+  return run_closed_loop(load_of(row, recipe, costs), with_memory_of(model, settings_of(row, recipe)),
+                         EngineModel(model, overhead_of(recipe, costs)));
+}
+
+bool holds(const EndToEndRow& row, const LoadRecipe& recipe, const planner::OperatorModel& model) {
+  const ClosedLoop load = load_of(row, recipe, {});
+  return sim::SimulatedEngine(with_memory_of(model, settings_of(row, recipe)))
+      .can_hold(load.input_tokens, longest_answer(load));
+}
+
+std::string short_model(const EndToEndRow& row) { return row.model.substr(row.model.find('/') + 1); }
+
+std::string set_of(const EndToEndRow& row) {
+  return fmt::format("{}, {} {}, {}, {}", row.gpu, row.engine, row.version, short_model(row), planner::to_string(row.weights));
+}
+
+Result<double> speed_of_light_share(const EndToEndRow& row) {
+  WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, shape_of(row.model));
+  WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec spec, accelerator_of(row.gpu));
+  const planner::OperatorHardware hardware = planner::operator_hardware(spec);
+  const double gpus = row.tensor_parallel * row.pipeline_parallel;
+  const double prompt_flops =
+      row.input_tokens * (planner::flops_per_token(shape) + planner::attention_flops_per_token(shape, row.input_tokens / 2.0));
+  const double weight_bytes = planner::matmul_weight_bytes(shape) * planner::bytes_per_element(row.weights) / 2;
+  // An FP8 checkpoint may come with an FP8 cache.
+  const double cache_bytes = planner::kv_bytes(shape, row.input_tokens + row.output_tokens / 2.0) *
+                             (row.weights == planner::GemmKind::kBFloat16 ? 1 : 0.5);
+  const double token_bytes = weight_bytes / row.clients + cache_bytes;
+  const double least_s = (prompt_flops / planner::peak_flops(hardware, row.weights) +
+                          (row.output_tokens - 1) * token_bytes / hardware.memory_bandwidth_bytes_per_s) /
+                         gpus;
+  const double took_s = (row.ttft_s + (row.output_tokens - 1) * row.tpot_s) / row.clients;
+  return least_s / took_s;
 }
 
 }  // namespace windlass::bench

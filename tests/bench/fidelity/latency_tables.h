@@ -10,7 +10,7 @@
 namespace windlass::bench {
 
 struct LatencyTable {
-  const char* name;  // of the block on the page
+  std::string name;  // of the block on the page, or of a chart ("latency-tpot-vllm.svg")
   std::function<Result<std::string>(const std::string& data)> make;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include "planner/catalog/accelerators_by_name.h"
@@ -28,6 +29,46 @@ Result<void> append(std::vector<Row>& to, const std::string& path, Result<std::v
   if (!rows.ok()) return rows.error().within(path);
   to.insert(to.end(), rows->begin(), rows->end());
   return {};
+}
+
+// `precision` does not tell FP8 kernels apart; gemm_quant_mode does, where it is given.
+Result<planner::GemmKind> weights_of(const std::string& quantisation, const std::string& precision) {
+  if (quantisation == "fp8_block") return planner::GemmKind::kFloat8Block;
+  if (quantisation == "fp8" || (quantisation.empty() && precision == "fp8")) return planner::GemmKind::kFloat8;
+  if (quantisation.empty() && precision.empty()) return planner::GemmKind::kBFloat16;
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("gemm_quant_mode: must be fp8, fp8_block or empty, with precision fp8 or empty (got '{}' and '{}')",
+                           quantisation, precision)};
+}
+
+Result<std::vector<EndToEndRow>> parse_end_to_end(std::string_view text) {
+  WINDLASS_ASSIGN_OR_RETURN(const planner::CsvRows csv,
+                            planner::CsvRows::parse(text, {"backend", "backend_version", "model_path", "system", "isl", "osl",
+                                                           "batch_size", "tp_size", "pp_size", "precision", "gemm_quant_mode",
+                                                           "silicon_ttft_ms", "silicon_tpot_ms"}));
+  constexpr int kMost = std::numeric_limits<int>::max();
+  constexpr double kMaxMs = 1e9;
+  std::vector<EndToEndRow> rows;
+  for (std::size_t i = 0; i < csv.rows(); ++i) {
+    EndToEndRow row;
+    WINDLASS_ASSIGN_OR_RETURN(row.gpu, csv.text(i, "system"));
+    WINDLASS_ASSIGN_OR_RETURN(row.engine, csv.text(i, "backend"));
+    WINDLASS_ASSIGN_OR_RETURN(row.version, csv.text(i, "backend_version"));
+    WINDLASS_ASSIGN_OR_RETURN(row.model, csv.text(i, "model_path"));
+    WINDLASS_ASSIGN_OR_RETURN(row.weights,
+                              weights_of(csv.text(i, "gemm_quant_mode").value_or(""), csv.text(i, "precision").value_or("")));
+    WINDLASS_ASSIGN_OR_RETURN(row.input_tokens, csv.integer(i, "isl", 1, kMost));
+    WINDLASS_ASSIGN_OR_RETURN(row.output_tokens, csv.integer(i, "osl", 2, kMost));
+    WINDLASS_ASSIGN_OR_RETURN(row.clients, csv.integer(i, "batch_size", 1, kMost));
+    WINDLASS_ASSIGN_OR_RETURN(row.tensor_parallel, csv.integer(i, "tp_size", 1, kMost));
+    WINDLASS_ASSIGN_OR_RETURN(row.pipeline_parallel, csv.integer(i, "pp_size", 1, kMost));
+    WINDLASS_ASSIGN_OR_RETURN(const double ttft_ms, csv.number(i, "silicon_ttft_ms", 0, kMaxMs));
+    WINDLASS_ASSIGN_OR_RETURN(const double tpot_ms, csv.number(i, "silicon_tpot_ms", 0, kMaxMs));
+    row.ttft_s = ttft_ms * 1e-3;
+    row.tpot_s = tpot_ms * 1e-3;
+    rows.push_back(row);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -82,29 +123,35 @@ Result<std::vector<planner::VidurSample>> load_vidur(const std::string& data) {
   return samples;
 }
 
+Result<CpuTime> cpu_time(const std::vector<planner::VidurSample>& samples, const std::vector<std::string>& names) {
+  CpuTime sum;
+  for (const std::string& name : names) {
+    double count = 0;
+    double x = 0;
+    double y = 0;
+    double xx = 0;
+    double xy = 0;
+    for (const planner::VidurSample& sample : samples) {
+      if (sample.name != name) continue;
+      ++count;
+      x += sample.x[0];
+      y += sample.time_s;
+      xx += sample.x[0] * sample.x[0];
+      xy += sample.x[0] * sample.time_s;
+    }
+    const double spread = count * xx - x * x;
+    if (spread <= 0) return Error{ErrorCode::kNotFound, name + ": must have at least two batch sizes among Vidur's samples"};
+    const double slope = (count * xy - x * y) / spread;
+    sum.sequence_s += slope;
+    sum.iteration_s += (y - slope * x) / count;
+  }
+  return sum;
+}
+
 Result<std::vector<EndToEndRow>> load_end_to_end(const std::string& data) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_text(data + "/measured/e2e_h100.csv"));
-  WINDLASS_ASSIGN_OR_RETURN(const planner::CsvRows csv,
-                            planner::CsvRows::parse(text, {"backend", "model_path", "isl", "osl", "batch_size", "tp_size",
-                                                           "pp_size", "precision", "silicon_ttft_ms", "silicon_tpot_ms"}));
-  constexpr int kMost = std::numeric_limits<int>::max();
-  constexpr double kMaxMs = 1e9;
   std::vector<EndToEndRow> rows;
-  for (std::size_t i = 0; i < csv.rows(); ++i) {
-    EndToEndRow row;
-    WINDLASS_ASSIGN_OR_RETURN(row.engine, csv.text(i, "backend"));
-    WINDLASS_ASSIGN_OR_RETURN(row.model, csv.text(i, "model_path"));
-    row.float8 = csv.text(i, "precision").value_or("") == "fp8";
-    WINDLASS_ASSIGN_OR_RETURN(row.input_tokens, csv.integer(i, "isl", 1, kMost));
-    WINDLASS_ASSIGN_OR_RETURN(row.output_tokens, csv.integer(i, "osl", 2, kMost));
-    WINDLASS_ASSIGN_OR_RETURN(row.clients, csv.integer(i, "batch_size", 1, kMost));
-    WINDLASS_ASSIGN_OR_RETURN(row.tensor_parallel, csv.integer(i, "tp_size", 1, kMost));
-    WINDLASS_ASSIGN_OR_RETURN(row.pipeline_parallel, csv.integer(i, "pp_size", 1, kMost));
-    WINDLASS_ASSIGN_OR_RETURN(const double ttft_ms, csv.number(i, "silicon_ttft_ms", 0, kMaxMs));
-    WINDLASS_ASSIGN_OR_RETURN(const double tpot_ms, csv.number(i, "silicon_tpot_ms", 0, kMaxMs));
-    row.ttft_s = ttft_ms * 1e-3;
-    row.tpot_s = tpot_ms * 1e-3;
-    rows.push_back(row);
+  for (const char* file : {"/measured/e2e_h100.csv", "/measured/e2e_h200.csv"}) {
+    WINDLASS_RETURN_IF_ERROR(append(rows, data + file, parse_end_to_end));
   }
   return rows;
 }

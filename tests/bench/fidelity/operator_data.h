@@ -23,11 +23,21 @@ struct MeasuredGpu {
 
 [[nodiscard]] Result<std::vector<planner::VidurSample>> load_vidur(const std::string& data);
 
-// A row of measured/e2e_h100.csv.
+// CPU time of an iteration as measured by Vidur (CodeLlama-34B, A100): a least-squares line over the batch size.
+struct CpuTime {
+  double iteration_s = 0;
+  double sequence_s = 0;
+};
+// Sum of the named operators ("cpu_schedule", ...). Error kNotFound: one of them has fewer than two batch sizes.
+[[nodiscard]] Result<CpuTime> cpu_time(const std::vector<planner::VidurSample>& samples, const std::vector<std::string>& names);
+
+// A row of measured/e2e_h100.csv or e2e_h200.csv: the means of one closed-loop run.
 struct EndToEndRow {
-  std::string engine;  // "vllm", "sglang", "trtllm"
-  std::string model;   // "Qwen/Qwen3-32B"
-  bool float8 = false;
+  std::string gpu;      // folder of its operators, "h100_sxm"
+  std::string engine;   // "vllm", "sglang", "trtllm"
+  std::string version;  // of the engine
+  std::string model;    // "Qwen/Qwen3-32B"
+  planner::GemmKind weights = planner::GemmKind::kBFloat16;
   int input_tokens = 0;
   int output_tokens = 0;
   int clients = 0;  // batch_size
@@ -36,6 +46,7 @@ struct EndToEndRow {
   double ttft_s = 0;
   double tpot_s = 0;
 };
+// H100's rows, then H200's.
 [[nodiscard]] Result<std::vector<EndToEndRow>> load_end_to_end(const std::string& data);
 
 // The file's contents, decompressed if the name ends in .gz.

@@ -444,27 +444,6 @@ std::vector<FidelityLine> vidur_lines(const std::vector<planner::VidurSample>& s
   return lines;
 }
 
-std::vector<FidelityLine> end_to_end_lines(const std::vector<EndToEndPrediction>& predictions) {
-  struct Pair {
-    std::vector<double> actual;
-    std::vector<double> predicted;
-  };
-  std::map<std::string, Pair> groups;
-  for (const EndToEndPrediction& prediction : predictions) {
-    if (!prediction.predicted.fits) continue;
-    const auto add = [&](const std::string& group, double actual, double predicted) {
-      groups[group].actual.push_back(actual);
-      groups[group].predicted.push_back(predicted);
-    };
-    add("TPOT, all rows", prediction.row.tpot_s, prediction.predicted.mean_tpot_s);
-    add("TPOT, " + prediction.row.engine, prediction.row.tpot_s, prediction.predicted.mean_tpot_s);
-    add("TTFT, " + prediction.row.engine, prediction.row.ttft_s, prediction.predicted.mean_ttft_s);
-  }
-  std::vector<FidelityLine> lines;
-  for (const auto& [group, pair] : groups) lines.push_back(line(group, pair.actual, pair.predicted));
-  return lines;
-}
-
 std::string as_table(const std::vector<FidelityLine>& lines) {
   std::string text = "| | points | median error | mean error |\n|---|---:|---:|---:|\n";
   for (const FidelityLine& entry : lines) {

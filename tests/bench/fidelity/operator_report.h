@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/bench/fidelity/end_to_end.h"
 #include "tests/bench/fidelity/operator_data.h"
 
 namespace windlass::bench {
@@ -35,8 +34,6 @@ struct Candidate {
 // All rows, then the rows above 3 x the shortest one of their table.
 [[nodiscard]] std::vector<FidelityLine> roofline_lines(const MeasuredGpu& gpu);
 [[nodiscard]] std::vector<FidelityLine> vidur_lines(const std::vector<planner::VidurSample>& samples);
-// By engine: TPOT and TTFT; one line for all TPOT.
-[[nodiscard]] std::vector<FidelityLine> end_to_end_lines(const std::vector<EndToEndPrediction>& predictions);
 
 [[nodiscard]] std::string as_table(const std::vector<FidelityLine>& lines);
 

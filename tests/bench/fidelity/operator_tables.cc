@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "tests/bench/fidelity/end_to_end.h"
 #include "tests/bench/fidelity/operator_data.h"
 #include "tests/bench/fidelity/operator_report.h"
 #include "tests/bench/fidelity/roofline_fit.h"
@@ -48,58 +47,6 @@ Result<std::string> vidur(const std::string& data) {
   return as_table(vidur_lines(samples));
 }
 
-Result<std::vector<EndToEndPrediction>> predictions(const std::string& data, const EndToEndOptions& options) {
-  WINDLASS_ASSIGN_OR_RETURN(const MeasuredGpu gpu, load_operators(data, "h100_sxm"));
-  WINDLASS_ASSIGN_OR_RETURN(const std::vector<EndToEndRow> rows, load_end_to_end(data));
-  WINDLASS_ASSIGN_OR_RETURN(const std::vector<planner::VidurSample> samples, load_vidur(data));
-  return predict_end_to_end(rows, gpu, samples, options);
-}
-
-Result<std::string> end_to_end(const std::string& data) {
-  struct Case {
-    const char* name;
-    EndToEndOptions options;
-  };
-  const std::vector<Case> cases = {{"measured operators", {}},
-                                   {"roofline alone", {.roofline_only = true}},
-                                   {"measured operators, clients start at once", {.stagger_s = 0}},
-                                   {"measured operators, clients start 10 ms apart", {.stagger_s = 10e-3}},
-                                   {"measured operators, clients start 40 ms apart", {.stagger_s = 40e-3}}};
-  std::string text;
-  std::vector<std::string> rows;
-  for (const Case& entry : cases) {
-    WINDLASS_ASSIGN_OR_RETURN(const auto found, predictions(data, entry.options));
-    const std::vector<FidelityLine> lines = end_to_end_lines(found);
-    if (text.empty()) {
-      text = "| median error (mean) |";
-      std::string rule = "|---|";
-      for (const FidelityLine& line : lines) {
-        text += fmt::format(" {} ({}) |", line.group, line.points);
-        rule += "---:|";
-      }
-      text += "\n" + rule + "\n";
-    }
-    text += fmt::format("| {} |", entry.name);
-    for (const FidelityLine& line : lines) text += fmt::format(" {:.1f} % ({:.1f} %) |", 100 * line.median, 100 * line.mean);
-    text += "\n";
-  }
-  return text;
-}
-
-Result<std::string> end_to_end_rows(const std::string& data) {
-  WINDLASS_ASSIGN_OR_RETURN(const auto found, predictions(data, {}));
-  std::string text =
-      "| engine | model | TP | input | output | clients | TTFT ms | predicted | TPOT ms | predicted "
-      "|\n|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const EndToEndPrediction& p : found) {
-    text +=
-        fmt::format("| {} | {}{} | {} | {} | {} | {} | {:.0f} | {:.0f} | {:.2f} | {:.2f} |\n", p.row.engine, p.row.model,
-                    p.row.float8 ? " fp8" : "", p.row.tensor_parallel, p.row.input_tokens, p.row.output_tokens, p.row.clients,
-                    p.row.ttft_s * 1e3, p.predicted.mean_ttft_s * 1e3, p.row.tpot_s * 1e3, p.predicted.mean_tpot_s * 1e3);
-  }
-  return text;
-}
-
 }  // namespace
 
 const std::vector<LatencyTable>& operator_tables() {
@@ -108,9 +55,7 @@ const std::vector<LatencyTable>& operator_tables() {
       {"interpolation-candidates", interpolation_candidates},
       {"roofline", [](const std::string& data) { return table_of(data, operator_folders(), roofline_lines); }},
       {"vidur-operators", vidur},
-      {"end-to-end", end_to_end},
-      {"operator-efficiencies", efficiencies},
-      {"operator-rows", end_to_end_rows}};
+      {"operator-efficiencies", efficiencies}};
   return kTables;
 }
 

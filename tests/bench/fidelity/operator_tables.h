@@ -1,4 +1,4 @@
-// The tables of docs/algorithms/latency.md on operators and end-to-end measurements, as Markdown.
+// The tables of docs/algorithms/latency-operators.md and latency-roofline.md, as Markdown.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace windlass::bench {
 
-// Also "operator-efficiencies" (the source between the marks in planner/catalog/efficiency.cc) and "operator-rows" (the single
-// end-to-end rows); the page contains neither.
+// Also "operator-efficiencies" (the source between the marks in planner/catalog/efficiency.cc), which no page contains.
 [[nodiscard]] const std::vector<LatencyTable>& operator_tables();
 
 }  // namespace windlass::bench
