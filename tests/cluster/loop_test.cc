@@ -103,9 +103,9 @@ TEST_F(ScalingLoopTest, ServesScalesAndIsDeleted) {
   at_once.pause_s = 0;
   EXPECT_TRUE(eventually(kPatience, [&] {
     Load burst(at_once);
-    while (!burst.finished()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    const LoadReport report = burst.stop();
+    const LoadReport report = burst.finish();
     EXPECT_TRUE(report.failures.empty()) << report.describe();
+    EXPECT_EQ(report.duplicates, 0) << report.describe();
     return report.by_worker.size() >= 2;
   })) << "new workers get no requests";
   const LoadReport heavy = high.stop();

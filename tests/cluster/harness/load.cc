@@ -42,6 +42,10 @@ LoadReport Load::report() const {
 
 LoadReport Load::stop() {
   stopping_ = true;
+  return finish();
+}
+
+LoadReport Load::finish() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   return report();

@@ -49,6 +49,8 @@ class Load {
   [[nodiscard]] LoadReport report() const;
   // Waits for the requests in flight; returns all results.
   LoadReport stop();
+  // Waits for all of max_requests. REQUIRES: max_requests > 0.
+  LoadReport finish();
 
  private:
   void work();
