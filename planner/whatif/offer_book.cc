@@ -63,8 +63,8 @@ bool same_spec(planner::Service before, const planner::Service& now) {
   return before == now;
 }
 
-// Whether workers' times differ clearly from the estimates in the question. Estimates move a little with every page. An edited
-// class makes a new question anyway.
+// Whether workers' times differ clearly from the estimates in the question, or a profile has come. Estimates move a little with
+// every page. An edited class makes a new question anyway.
 bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
   const planner::ModelShape& shape = *now.service.shape;
   for (const planner::AcceleratorState& state : now.classes) {
@@ -73,6 +73,10 @@ bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
     for (const planner::WorkerEstimate& estimate : now.service.estimates) {
       if (estimate.accelerator != state.spec.name) continue;
       const int gpus = estimate.gpus_per_worker;
+      const bool known = std::any_of(before.service.estimates.begin(), before.service.estimates.end(), [&](const auto& one) {
+        return one.accelerator == estimate.accelerator && one.gpus_per_worker == gpus;
+      });
+      if (estimate.from_profile && !known) return true;
       const auto believed = planner::believed_coefficients(shape, then->spec, gpus, before.service.estimates);
       if (planner::moved_by(believed, planner::linear_coefficients(shape, state.spec, gpus), estimate.estimate) > kMoved)
         return true;

@@ -321,6 +321,23 @@ TEST(OfferBook, ClearlyDifferentTimesAreANewQuestion) {
   EXPECT_FALSE(book.attach(at));
 }
 
+// Given a PerformanceProfile that comes after the first question, with times near the data sheet's; expects a new question, as
+// `windlass plan` asks with the profile from the start, and none for the same profile again.
+TEST(OfferBook, AProfileIsANewQuestion) {
+  OfferBook book;
+  planner::Snapshot at = snapshot();
+  settle(book, at);
+  planner::Service& service = at.services[0];
+  service.estimates = {planner::testing::measured(service, h100(), 1, 1.1, 0.9)};
+  service.estimates[0].from_profile = true;
+  EXPECT_TRUE(book.attach(at));
+  const auto question = book.next();
+  ASSERT_TRUE(question);
+  EXPECT_EQ(question->service.estimates, service.estimates);
+  book.answer(*question, answer());
+  EXPECT_FALSE(book.attach(at));
+}
+
 // Given a service that may use only one class; expects other classes to have no effect, even if no split was possible.
 TEST(OfferBook, UnusableClassesHaveNoEffect) {
   OfferBook book;
