@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "planner/perf/robust_median.h"
+
 namespace windlass::planner {
 
 ErrorSummary error_summary(std::span<const double> actual, std::span<const double> predicted) {
@@ -33,10 +35,8 @@ ErrorSummary error_summary(std::span<const double> actual, std::span<const doubl
   } else {
     summary.r_squared = squared > 0 ? 0 : 1;
   }
-  std::sort(shares.begin(), shares.end());
-  const std::size_t half = shares.size() / 2;
-  summary.median_ape = shares.size() % 2 == 1 ? shares[half] : (shares[half - 1] + shares[half]) / 2;
-  summary.max_ape = shares.back();
+  summary.median_ape = median_of(shares);
+  summary.max_ape = *std::max_element(shares.begin(), shares.end());
   return summary;
 }
 

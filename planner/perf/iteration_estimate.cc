@@ -20,7 +20,7 @@ using Matrix = Eigen::Matrix<double, kTerms, kTerms>;
 // may be right for one term and almost irrelevant for another.
 constexpr double kPriorDeviation = 2;
 constexpr double kPriorCross = 0.3;
-constexpr double kContextTokens = 512;  // context at which terms are compared
+constexpr double kContextTokens = ReferenceSizes{}.context_tokens;  // at which terms are compared
 constexpr double kPromptTokens = 256;
 
 constexpr double kFirstNoiseDeviation = 0.1;

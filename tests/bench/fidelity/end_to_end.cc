@@ -22,10 +22,6 @@ Result<planner::ModelShape> shape_of(const std::string& model) {
   return Error{ErrorCode::kNotFound, fmt::format("model_path: must be Qwen3-32B or Llama-3.1-8B-Instruct (got '{}')", model)};
 }
 
-Result<planner::AcceleratorSpec> accelerator_of(const std::string& folder) {
-  return planner::accelerator_by_name(folder == "h100_sxm" ? "h100-80gb" : "h200-141gb");
-}
-
 // An iteration's kernels by a model, with an engine's costs.
 class EngineModel final : public planner::IterationModel {
  public:

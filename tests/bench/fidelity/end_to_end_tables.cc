@@ -238,6 +238,7 @@ std::string coverage_of(const Study& study, const std::vector<const LeftOutRow*>
   std::sort(factors.begin(), factors.end());
   return fmt::format("{} x{:.2f}", percent(inside / static_cast<double>(factors.size())), factors[factors.size() / 2]);
 }
+
 std::string left_out_line(const Study& study, const Group& group) {
   ByRow predicted;
   for (const LeftOutRow* row : group.rows) predicted[row->row] = {row->tpot_s, row->ttft_s};

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/perf/robust_median.h"
+
 namespace windlass::bench {
 namespace {
 
@@ -145,14 +147,9 @@ Errors errors_of(const std::vector<double>& predicted, const std::vector<double>
     relative.push_back(std::abs(predicted[i] / measured[i] - 1));
     logs.push_back(std::abs(std::log(predicted[i] / measured[i])));
   }
-  const auto median = [](std::vector<double>& sorted) {
-    const std::size_t half = sorted.size() / 2;
-    return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-  };
   std::sort(relative.begin(), relative.end());
-  std::sort(logs.begin(), logs.end());
   const auto ninth = static_cast<std::size_t>(std::ceil(0.9 * static_cast<double>(relative.size())));
-  return {predicted.size(), median(relative), relative[ninth - 1], median(logs)};
+  return {predicted.size(), planner::median_of(relative), relative[ninth - 1], planner::median_of(logs)};
 }
 
 }  // namespace windlass::bench

@@ -92,13 +92,18 @@ std::vector<std::string> operator_folders() {
   return result;
 }
 
+Result<planner::AcceleratorSpec> accelerator_of(const std::string& folder) {
+  for (const Folder& entry : kFolders) {
+    if (folder == entry.folder) return planner::accelerator_by_name(entry.accelerator);
+  }
+  return Error{ErrorCode::kNotFound, fmt::format("folder: must be one with measured operators (got '{}')", folder)};
+}
+
 Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder) {
   MeasuredGpu gpu;
   gpu.folder = folder;
-  for (const Folder& entry : kFolders) {
-    if (folder == entry.folder) gpu.accelerator = entry.accelerator;
-  }
-  WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec spec, planner::accelerator_by_name(gpu.accelerator));
+  WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec spec, accelerator_of(folder));
+  gpu.accelerator = spec.name;
   gpu.hardware = planner::operator_hardware(spec);
   const std::string path = data + "/profiles/operators/" + folder + "/";
   WINDLASS_RETURN_IF_ERROR(append(gpu.tables.gemm, path + "gemm_perf.csv.gz", planner::parse_gemm_csv));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/catalog/accelerator.h"
 #include "planner/perf/operator_table.h"
 #include "planner/perf/roofline.h"
 
@@ -19,6 +20,8 @@ struct MeasuredGpu {
 
 // The folders of profiles/operators, in the order of the tables.
 [[nodiscard]] std::vector<std::string> operator_folders();
+// Error kNotFound: another folder.
+[[nodiscard]] Result<planner::AcceleratorSpec> accelerator_of(const std::string& folder);
 [[nodiscard]] Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder);
 
 [[nodiscard]] Result<std::vector<planner::VidurSample>> load_vidur(const std::string& data);

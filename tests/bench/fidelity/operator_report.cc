@@ -11,6 +11,7 @@
 
 #include "planner/perf/cross_validation.h"
 #include "planner/perf/error_summary.h"
+#include "planner/perf/robust_median.h"
 #include "tests/bench/fidelity/random_forest.h"
 #include "tests/bench/fidelity/roofline_fit.h"
 
@@ -27,12 +28,6 @@ using planner::GemmRow;
 constexpr int kFolds = 5;
 constexpr std::uint64_t kSeed = 1;
 
-double median_of(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 FidelityLine line(std::string group, const std::vector<double>& actual, const std::vector<double>& predicted) {
   const planner::ErrorSummary summary = planner::error_summary(actual, predicted);
   return {std::move(group), summary.samples, summary.median_ape, summary.mape};
@@ -48,7 +43,7 @@ std::vector<Row> distinct(const std::vector<Row>& rows, const KeyOf& key_of) {
   }
   std::vector<Row> result;
   for (auto& [key, group] : groups) {
-    group.first.time_s = median_of(group.second);
+    group.first.time_s = planner::median_of(group.second);
     result.push_back(group.first);
   }
   return result;
@@ -350,7 +345,7 @@ std::string as_candidate_table(const std::vector<Candidate>& all) {
       double sum = 0;
       for (const double error : found->second) sum += error;
       const double mean = sum / static_cast<double>(found->second.size());
-      text += fmt::format(" {:.1f} % ({:.1f} %) |", 100 * median_of(found->second), 100 * mean);
+      text += fmt::format(" {:.1f} % ({:.1f} %) |", 100 * planner::median_of(found->second), 100 * mean);
     }
     text += "\n";
   }
