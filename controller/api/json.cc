@@ -273,11 +273,19 @@ constexpr auto json_fields(JsonType<Reason>) {
   return json_object(field("code", &T::code), field("message", &T::message), field("inputs", &T::inputs));
 }
 
+constexpr auto json_fields(JsonType<PredictedFigures>) {
+  using T = PredictedFigures;
+  return json_object(field("timeToFirstToken", &T::time_to_first_token_s, kMeasuredDuration),
+                     field("timePerOutputToken", &T::time_per_output_token_s, kMeasuredDuration),
+                     field("requestsPerSecond", &T::requests_per_s, kMeasured));
+}
+
 constexpr auto json_fields(JsonType<Prediction>) {
   using T = Prediction;
   return json_object(field("timeToFirstToken", &T::time_to_first_token_s, kMeasuredDuration),
                      field("timePerOutputToken", &T::time_per_output_token_s, kMeasuredDuration),
-                     field("requestsPerSecond", &T::requests_per_s, kMeasured), field("attainment", &T::attainment, kMeasured));
+                     field("requestsPerSecond", &T::requests_per_s, kMeasured), field("attainment", &T::attainment, kMeasured),
+                     rare("basis", &T::basis), rare("low", &T::low), rare("high", &T::high));
 }
 
 constexpr auto json_fields(JsonType<StrategyStatus>) {

@@ -14,7 +14,7 @@
 
 #include "controller/api/meta.h"
 #include "planner/base/bound.h"
-#include "planner/deployment/engine_type.h"
+#include "planner/catalog/engine_type.h"
 
 namespace windlass::api {
 
@@ -149,11 +149,19 @@ struct Reason {
   bool operator==(const Reason&) const = default;
 };
 
-struct Prediction {
+struct PredictedFigures {
   std::optional<double> time_to_first_token_s;
   std::optional<double> time_per_output_token_s;
   std::optional<double> requests_per_s;  // that the plan can serve within the objectives
-  std::optional<double> attainment;      // share of requests, in [0, 1]
+
+  bool operator==(const PredictedFigures&) const = default;
+};
+
+// The expectation, and the ends of the 90 % interval of each figure.
+struct Prediction : PredictedFigures {
+  std::optional<double> attainment;  // share of requests, in [0, 1]
+  std::string basis;                 // a planner::Provenance; empty: no plan yet
+  PredictedFigures low, high;
 
   bool operator==(const Prediction&) const = default;
 };
@@ -213,6 +221,7 @@ inline constexpr const char* kReady = "Ready";
 inline constexpr const char* kFeasible = "Feasible";
 inline constexpr const char* kSloMet = "SLOMet";
 inline constexpr const char* kMetricsFresh = "MetricsFresh";
+inline constexpr const char* kTimesKnown = "TimesKnown";
 inline constexpr const char* kAbleToScale = "AbleToScale";
 
 struct ModelServiceStatus {

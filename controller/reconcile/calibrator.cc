@@ -14,50 +14,14 @@ using planner::IterationModel;
 using planner::LinearCoefficients;
 
 constexpr double kBatch = 8;
-constexpr double kAssumedError = 0.1;  // for a profile without one
-constexpr double kLeastError = 0.02, kMaxError = 0.5;
-
-// A profile's fit as the planner's latency model, with the corrections in its status.
-class ProfiledWorker final : public planner::LatencyModel {
- public:
-  ProfiledWorker(const IterationModel& fit, double prefill_scale, double decode_scale)
-      : fit_(&fit), prefill_scale_(prefill_scale), decode_scale_(decode_scale) {}
-
-  [[nodiscard]] double prefill_s(double total_input_tokens) const override {
-    return prefill_scale_ * fit_->iteration_s(planner::prefill_batch(1, total_input_tokens));
-  }
-  [[nodiscard]] double decode_s(double batch, double mean_context_tokens) const override {
-    const int sequences = std::max(1, static_cast<int>(std::lround(batch)));
-    return decode_scale_ * fit_->iteration_s(planner::decode_batch(sequences, mean_context_tokens));
-  }
-  [[nodiscard]] double kv_capacity_tokens() const override { return fit_->kv_capacity_tokens(); }
-
- private:
-  const IterationModel* fit_;
-  double prefill_scale_, decode_scale_;
-};
 
 // A hand-written status must not break the estimate.
 double scale_of(const api::PhaseCalibrationStatus& phase) {
   return phase.samples > 0 && std::isfinite(phase.scale) && phase.scale > 0.01 && phase.scale < 100 ? phase.scale : 1;
 }
 
-double error_of(const api::PerformanceProfile& profile) {
-  double error = profile.spec.errors.empty() ? kAssumedError : 0;
-  for (const planner::FitError& one : profile.spec.errors) error = std::max(error, one.median_ape);
-  return std::isfinite(error) ? std::clamp(error, kLeastError, kMaxError) : kAssumedError;
-}
-
 planner::ReferenceSizes sizes_of(const IterationModel& of_profile) {
   return planner::reference_sizes(of_profile.measured_contexts(), of_profile.measured_prompts());
-}
-
-double largest_measured_batch(const IterationModel& fit, double context_tokens) {
-  int most = 1;
-  for (int batch = 2; batch <= planner::kMaxBatch; batch *= 2) {
-    if (fit.coverage(planner::decode_batch(batch, context_tokens)) == planner::Coverage::kMeasured) most = batch;
-  }
-  return most;
 }
 
 std::optional<planner::CountedTime> counted(const std::optional<metrics::EngineLatency>& latency) {
@@ -67,7 +31,7 @@ std::optional<planner::CountedTime> counted(const std::optional<metrics::EngineL
 
 }  // namespace
 
-planner::WorkerCounters counters_of(const WorkerPage& page) {
+planner::WorkerCounters counters_of(const WorkerPage& page, dispatch::Role role) {
   const windlass::metrics::EngineMetrics& metrics = page.metrics;
   planner::WorkerCounters out;
   out.at_s = page.at_s;
@@ -85,6 +49,12 @@ planner::WorkerCounters counters_of(const WorkerPage& page) {
   out.prompt_seconds = metrics.prefill_seconds;
   if (metrics.prompt_tokens) out.prompt_tokens = std::max(0.0, *metrics.prompt_tokens - metrics.cached_tokens.value_or(0));
   out.generated_tokens = metrics.generation_tokens;
+  if (role != dispatch::Role::kUnified) {
+    if (out.first_tokens && out.prefills && out.generated_tokens)
+      *out.generated_tokens -= std::max(0.0, out.first_tokens->count - out.prefills->count);
+    out.first_tokens.reset();
+    out.iterations_only = true;
+  }
   for (const windlass::metrics::MeasuredIteration& one : metrics.measured)
     out.measured.push_back({one.prompt_tokens, one.batch, one.context_tokens, one.seconds});
   return out;
@@ -98,18 +68,18 @@ void Calibrator::adopt(const Configuration& configuration, const api::Performanc
   if (known.profile == now) return;
   known.profile = std::move(now);
   const api::CalibrationStatus& learnt = profile.status.calibration;
-  const ProfiledWorker measured(of_profile, scale_of(learnt.prefill), scale_of(learnt.decode));
-  const planner::ReferenceSizes sizes = sizes_of(of_profile);
-  known.learner.begin(planner::estimate_from(base, measured, error_of(profile), profile.spec.source.rows,
-                                             largest_measured_batch(of_profile, sizes.context_tokens), sizes),
-                      base);
+  known.contexts = of_profile.measured_contexts();
+  known.prompts = of_profile.measured_prompts();
+  const planner::PhaseScales scales{scale_of(learnt.prefill), scale_of(learnt.decode)};
+  known.learner.begin(planner::estimate_of(profile.spec, of_profile, base, scales), base);
 }
 
 bool Calibrator::learn(const Configuration& configuration, const std::string& worker, const WorkerPage& page,
-                       const planner::Lengths& lengths, const LinearCoefficients& base) {
-  return known_[configuration].learner.take(worker, counters_of(page), base,
-                                            lengths.input_tokens + planner::kContextGrowth * lengths.output_tokens,
-                                            lengths.input_tokens);
+                       const planner::Lengths& lengths, const LinearCoefficients& base, dispatch::Role role) {
+  const planner::WorkerCounters counters = counters_of(page, role);
+  if (role != dispatch::Role::kUnified && !counters.iterations) return false;
+  return known_[configuration].learner.take(
+      worker, counters, base, lengths.input_tokens + planner::kContextGrowth * lengths.output_tokens, lengths.input_tokens);
 }
 
 bool Calibrator::learn(const Configuration& configuration, const std::vector<planner::MeasuredIteration>& measured,
@@ -125,8 +95,12 @@ const Calibration* Calibrator::find(const Configuration& configuration) const {
 std::optional<planner::WorkerEstimate> Calibrator::estimate(const Configuration& configuration) const {
   const Calibration* known = find(configuration);
   if (known == nullptr || !known->learner.estimate().knows()) return std::nullopt;
-  return planner::WorkerEstimate{configuration.accelerator, configuration.gpus_per_worker, !known->profile.first.empty(),
-                                 known->learner.estimate()};
+  return planner::WorkerEstimate{configuration.accelerator,
+                                 configuration.gpus_per_worker,
+                                 !known->profile.first.empty(),
+                                 known->learner.estimate(),
+                                 known->contexts,
+                                 known->prompts};
 }
 
 void Calibrator::keep(const std::set<std::string>& workers, const std::set<Configuration>& configurations) {
@@ -134,7 +108,8 @@ void Calibrator::keep(const std::set<std::string>& workers, const std::set<Confi
   for (auto& [configuration, known] : known_) known.learner.keep(workers);
 }
 
-PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known, const planner::ReferenceSizes& at) {
+planner::PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known,
+                                 const planner::ReferenceSizes& at) {
   const IterationEstimate& estimate = known.learner.estimate();
   const planner::LinearModel believed(planner::estimated(known.learner.base(), estimate));
   const double batch = estimate.seen_batch >= 1 ? std::round(estimate.seen_batch) : kBatch;
@@ -151,7 +126,7 @@ api::CalibrationStatus to_status(const Calibration& known, const IterationModel&
   phase.outliers = estimate.outliers;
   phase.changes = estimate.changes;
   api::CalibrationStatus status{now_rfc3339, phase, phase};
-  const PhaseScales scales = scales_over(ProfiledWorker(of_profile, 1, 1), known, sizes_of(of_profile));
+  const planner::PhaseScales scales = scales_over(planner::FittedWorker(of_profile), known, sizes_of(of_profile));
   status.prefill.scale = scales.prefill;
   status.decode.scale = scales.decode;
   return status;

@@ -16,6 +16,7 @@
 #include "controller/api/performance_profile.h"
 #include "controller/reconcile/worker_signals.h"
 #include "planner/perf/iteration_learner.h"
+#include "planner/perf/profile_estimate.h"
 #include "planner/sizing/worker_config.h"
 
 namespace windlass::controller {
@@ -30,12 +31,14 @@ struct Configuration {
   auto operator<=>(const Configuration&) const = default;
 };
 
-// An engine's metrics page in the planner's form, the same for all engines.
-[[nodiscard]] planner::WorkerCounters counters_of(const WorkerPage& page);
+// An engine's metrics page in the planner's form, the same for all engines. A worker of one phase counts what it computes: no
+// first token that another worker has sent.
+[[nodiscard]] planner::WorkerCounters counters_of(const WorkerPage& page, dispatch::Role role = dispatch::Role::kUnified);
 
 struct Calibration {
   planner::IterationLearner learner;
-  std::pair<std::string, std::int64_t> profile;  // uid and generation of the profile it started from; "": none
+  std::pair<std::string, std::int64_t> profile;     // uid and generation of the profile it started from; "": none
+  planner::TokenRange contexts = {}, prompts = {};  // that the profile measured
 };
 
 class Calibrator {
@@ -45,9 +48,11 @@ class Calibrator {
   void adopt(const Configuration& configuration, const api::PerformanceProfile& profile,
              const planner::IterationModel& of_profile, const planner::LinearCoefficients& base);
 
-  // `base`: from the data sheet. Returns whether anything was learned.
+  // `base`: from the data sheet. Workers of one phase teach that phase; only those that count their iterations, because other
+  // times include what is waited for between phases. Returns whether anything was learned.
   bool learn(const Configuration& configuration, const std::string& worker, const WorkerPage& page,
-             const planner::Lengths& lengths, const planner::LinearCoefficients& base);
+             const planner::Lengths& lengths, const planner::LinearCoefficients& base,
+             dispatch::Role role = dispatch::Role::kUnified);
 
   // Adds measurements of one idle worker of the configuration, taken at `at_s`.
   bool learn(const Configuration& configuration, const std::vector<planner::MeasuredIteration>& measured,
@@ -66,12 +71,8 @@ class Calibrator {
 };
 
 // The estimate of each phase at an observed load and these sizes, relative to another model's.
-struct PhaseScales {
-  double prefill = 1;
-  double decode = 1;
-};
-[[nodiscard]] PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known,
-                                      const planner::ReferenceSizes& at = {});
+[[nodiscard]] planner::PhaseScales scales_over(const planner::LatencyModel& other, const Calibration& known,
+                                               const planner::ReferenceSizes& at = {});
 
 // For the status of the profile with this fit.
 [[nodiscard]] api::CalibrationStatus to_status(const Calibration& known, const planner::IterationModel& of_profile,

@@ -92,7 +92,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
       const Configuration configuration = configuration_of(*view.service, accelerator, gpus);
       const auto [found, fresh] = bases.try_emplace(configuration);
       if (!fresh) return &found->second;
-      found->second = planner::linear_coefficients(*view.planned->shape, *spec->second, gpus);
+      found->second = planner::linear_coefficients(*view.planned->shape, *spec->second, gpus, view.planned->engine);
       for (const MeasuredWorker& one : measured) {
         const api::PerformanceProfile& profile = *one.profile;
         if (one.accelerator != accelerator || profile.spec.gpus_per_worker != gpus) continue;
@@ -109,14 +109,14 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
     for (const MeasuredWorker& one : measured) static_cast<void>(base_of(one.accelerator, one.profile->spec.gpus_per_worker));
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
-      // A worker with only one phase shows that phase's times plus the times of handing over.
-      const bool whole = role_of(worker) == dispatch::Role::kUnified;
-      const WorkerPage* page = worker.ready && whole && signals != nullptr ? signals->worker_page(worker.uid) : nullptr;
+      const dispatch::Role role = role_of(worker);
+      const WorkerPage* page = worker.ready && signals != nullptr ? signals->worker_page(worker.uid) : nullptr;
       const auto* base = page == nullptr ? nullptr : base_of(worker.accelerator, worker.gpus);
       if (base == nullptr) continue;
       const Configuration configuration = configuration_of(*view.service, worker.accelerator, worker.gpus);
-      calibrator_.learn(configuration, worker.uid, *page, lengths, *base);
-      if (probes != nullptr) probe(view, configuration, worker, *page, *base, *probes, wall_s);
+      calibrator_.learn(configuration, worker.uid, *page, lengths, *base, role);
+      if (probes != nullptr && role == dispatch::Role::kUnified)
+        probe(view, configuration, worker, *page, *base, *probes, wall_s);
     }
     for (const auto& [configuration, unused] : bases) asked_for.insert(configuration);
   }

@@ -337,7 +337,7 @@ void MetricsReport::put_calibration(const ControllerState& state) {
       put(metrics_.calibration_error, labels, std::sqrt(estimate.noise_variance));
       put(metrics_.calibration_samples, labels, static_cast<double>(estimate.samples));
     };
-    const PhaseScales scales = scales_over(planner::LinearModel(known.learner.base()), known);
+    const planner::PhaseScales scales = scales_over(planner::LinearModel(known.learner.base()), known);
     phase("prefill", scales.prefill);
     phase("decode", scales.decode);
   }

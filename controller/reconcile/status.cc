@@ -100,6 +100,20 @@ std::optional<double> value_of(const std::optional<planner::Reading>& reading) {
   return reading ? finite(reading->value) : std::nullopt;
 }
 
+template <class Figures>
+api::PredictedFigures finite_figures(const Figures& of) {
+  return {finite(of.ttft_s), finite(of.tpot_s), finite(of.requests_per_s)};
+}
+
+api::Prediction to_api(const planner::Predicted& predicted) {
+  api::Prediction out;
+  static_cast<api::PredictedFigures&>(out) = finite_figures(predicted);
+  out.basis = planner::to_string(predicted.from);
+  out.low = finite_figures(predicted.low);
+  out.high = finite_figures(predicted.high);
+  return out;
+}
+
 }  // namespace
 
 api::ModelServiceStatus status_of(const api::ModelService& service, const planner::Service& observed,
@@ -114,9 +128,7 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   for (const planner::Pool& pool : plan.pools) {
     out.plan.pools.push_back({pool.name, to_api(pool.role), pool.spec.accelerator, pool.spec.gpus(), pool.workers, ""});
   }
-  out.plan.predicted.time_to_first_token_s = finite(plan.predicted.ttft_s);
-  out.plan.predicted.time_per_output_token_s = finite(plan.predicted.tpot_s);
-  out.plan.predicted.requests_per_s = finite(plan.predicted.requests_per_s);
+  out.plan.predicted = to_api(plan.predicted);
   for (const planner::Reason& reason : plan.reasons) out.plan.reasons.push_back({reason.code, reason.message, reason.inputs});
 
   for (const planner::StrategyAnswer& answer : plan.strategies) {
@@ -160,6 +172,7 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
   api::set_condition(out.conditions, condition(service, api::kSloMet, plan.slo_met), now_rfc3339);
   api::set_condition(out.conditions, condition(service, api::kMetricsFresh, plan.metrics_fresh), now_rfc3339);
   api::set_condition(out.conditions, condition(service, api::kAbleToScale, able), now_rfc3339);
+  api::set_condition(out.conditions, condition(service, api::kTimesKnown, plan.times_known), now_rfc3339);
   return out;
 }
 
@@ -208,7 +221,7 @@ std::optional<api::Condition> data_sheet_condition(const api::AcceleratorClass& 
     if (!service.shape) continue;
     for (const planner::WorkerEstimate& estimate : service.estimates) {
       if (estimate.accelerator != object.metadata.name) continue;
-      const auto advice = planner::advise_on_sheet(*service.shape, state->spec, estimate);
+      const auto advice = planner::advise_on_sheet(*service.shape, state->spec, service.engine, estimate);
       measured = measured || advice;
       if (!advice || !advice->off) continue;
       out.status = api::ConditionStatus::kFalse;

@@ -79,7 +79,7 @@ void set_from_sheet(Server& server, const Reading& reading) {
   const planner::ModelShape& shape = *reading.shape;
   const planner::AcceleratorSpec& spec = *reading.accelerator;
   const Lengths& lengths = *reading.lengths;
-  const planner::LinearCoefficients c = planner::linear_coefficients(shape, spec, reading.gpus);
+  const planner::LinearCoefficients c = planner::linear_coefficients(shape, spec, reading.gpus, planner::EngineType::kWindlass);
   server.memory_gb = reading.gpus * spec.memory_bytes * planner::Efficiency().memory / kGiga;
   TokenTimes times;
   times.block_overhead_s = c.c1 / shape.layers;

@@ -16,17 +16,6 @@ bool one_of(const std::vector<Value>& values, Value value) {
 
 }  // namespace
 
-const char* to_string(EngineType type) {
-  switch (type) {
-    case EngineType::kWindlass: return "Windlass";
-    case EngineType::kVLLM: return "VLLM";
-    case EngineType::kSGLang: return "SGLang";
-    case EngineType::kTensorRTLLM: return "TensorRTLLM";
-    case EngineType::kLlamaCpp: return "LlamaCpp";
-  }
-  return "";
-}
-
 bool EngineSpace::holds(Batching batching) const { return one_of(batchings, batching); }
 
 bool EngineSpace::holds(const EngineSettings& settings) const {

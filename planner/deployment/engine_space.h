@@ -10,7 +10,7 @@
 
 #include "planner/catalog/dtype.h"
 #include "planner/deployment/deployment.h"
-#include "planner/deployment/engine_type.h"
+#include "planner/catalog/engine_type.h"
 
 namespace windlass::planner {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include <Eigen/Dense>
 #include <fmt/format.h>
@@ -281,6 +282,11 @@ double decode_deviation_s(const LinearCoefficients& base, const IterationEstimat
   return deviation_s(base, estimate, {1, batch, mean_context_tokens, 0, 0});
 }
 
+double relative_deviation(const LinearCoefficients& base, const IterationEstimate& estimate, const IterationContent& content) {
+  const double seconds = row_of(base, content).dot(mean_of(estimate));
+  return seconds > 0 ? deviation_s(base, estimate, content) / seconds : std::numeric_limits<double>::infinity();
+}
+
 const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, const std::string& accelerator, int gpus) {
   const WorkerEstimate* nearest = nullptr;
   const auto distance = [&](const WorkerEstimate& one) {
@@ -294,9 +300,9 @@ const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, c
   return nearest;
 }
 
-LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
+LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
                                          std::span<const WorkerEstimate> estimates) {
-  const LinearCoefficients base = linear_coefficients(shape, spec, gpus);
+  const LinearCoefficients base = linear_coefficients(shape, spec, gpus, engine);
   const WorkerEstimate* known = find_estimate(estimates, spec.name, gpus);
   return known == nullptr ? base : estimated(base, known->estimate);
 }
@@ -313,20 +319,26 @@ double moved_by(const LinearCoefficients& before, const LinearCoefficients& shee
   return prompts_known ? std::max(decode, factor(then.prefill_s(prompt_tokens), prefill_s)) : decode;
 }
 
-std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const AcceleratorSpec& spec,
+std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const AcceleratorSpec& spec, EngineType engine,
                                            const WorkerEstimate& measured) {
   constexpr double kOff = 4.0 / 3;  // in either direction
   const IterationEstimate& estimate = measured.estimate;
-  const LinearCoefficients sheet = linear_coefficients(shape, spec, measured.gpus_per_worker);
+  const LinearCoefficients sheet = linear_coefficients(shape, spec, measured.gpus_per_worker, engine);
   if (estimate.largest_batch < 1 || !is_sure(sheet, estimate)) return std::nullopt;
   const LinearModel planned(sheet), believed(estimated(sheet, estimate));
   const double batch = std::max(1.0, estimate.seen_batch);
   const double decode_s = believed.decode_s(batch, kContextTokens);
-  // If launches take most of an iteration, neither bandwidth nor FLOP/s would explain it.
-  if (shape.layers * Efficiency{}.layer_overhead_s > 0.3 * sheet.c3) return std::nullopt;
+  // If the CPU takes much of an iteration, neither bandwidth nor FLOP/s would explain it. The rest is compared without it.
+  const EngineOverhead cpu = overhead_of(engine).value_or(EngineOverhead{});
+  if (std::max(shape.layers * Efficiency{}.layer_overhead_s, cpu.iteration_s) > 0.3 * sheet.c3) return std::nullopt;
+  const double cpu_decode_s = cpu.iteration_s + (cpu.overlaps ? 0 : batch * cpu.sequence_s);
+  const double cpu_prefill_s = cpu.iteration_s + cpu.prefill_s;
+  const auto times = [](double measured_s, double planned_s, double cpu_s) {
+    return std::max(measured_s - cpu_s, 0.1 * measured_s) / (planned_s - cpu_s);
+  };
   SheetAdvice advice;
-  advice.decode_times = decode_s / planned.decode_s(batch, kContextTokens);
-  advice.prefill_times = believed.prefill_s(2 * kPromptTokens) / planned.prefill_s(2 * kPromptTokens);
+  advice.decode_times = times(decode_s, planned.decode_s(batch, kContextTokens), cpu_decode_s);
+  advice.prefill_times = times(believed.prefill_s(2 * kPromptTokens), planned.prefill_s(2 * kPromptTokens), cpu_prefill_s);
   const auto off = [](double times) { return times > kOff || times < 1 / kOff; };
   advice.off = off(advice.decode_times) || off(advice.prefill_times);
   const auto two_digits = [](double value) {

@@ -57,13 +57,20 @@ struct IterationEstimate {
   std::int64_t samples = 0;   // number of observations used
   std::int64_t outliers = 0;
   std::int64_t changes = 0;
-  int outlier_run = 0;         // of decode outliers in a row: positive if above the expectation, negative if below
-  int prompt_outlier_run = 0;  // the same for prompts
-  double largest_batch = 0;    // largest decode batch seen in the last minutes
-  double seen_batch = 0;       // last decode batch seen
-  double decode_count = 0;     // decode iterations or token gaps in all samples
+  int outlier_run = 0;                      // of decode outliers in a row: positive if above the expectation, negative if below
+  int prompt_outlier_run = 0;               // the same for prompts
+  double largest_batch = 0;                 // largest decode batch seen in the last minutes
+  double seen_batch = 0;                    // last decode batch seen
+  double decode_count = 0;                  // decode iterations or token gaps in all samples
+  std::optional<double> changed_at_s = {};  // the last change
+
+  static constexpr double kDriftS = 120;  // windows of a few seconds make the fit sure again in this time
 
   [[nodiscard]] bool knows() const { return samples > 0; }
+  // Whether the times have changed lately, so that little is known of them.
+  [[nodiscard]] bool drifted(double now_s) const {
+    return changed_at_s && *changed_at_s <= now_s && now_s - *changed_at_s < kDriftS;
+  }
   bool operator==(const IterationEstimate&) const = default;
 };
 
@@ -96,6 +103,9 @@ struct ReferenceSizes {
 // Standard deviation of the mean time of a decode iteration, in seconds.
 [[nodiscard]] double decode_deviation_s(const LinearCoefficients& base, const IterationEstimate& estimate, double batch,
                                         double mean_context_tokens);
+// The same of any iteration, relative to its time.
+[[nodiscard]] double relative_deviation(const LinearCoefficients& base, const IterationEstimate& estimate,
+                                        const IterationContent& content);
 
 // The estimate of one kind of worker.
 struct WorkerEstimate {
@@ -103,6 +113,7 @@ struct WorkerEstimate {
   int gpus_per_worker = 0;
   bool from_profile = false;  // its start was a PerformanceProfile
   IterationEstimate estimate;
+  TokenRange contexts = {}, prompts = {};  // that the profile measured
 
   bool operator==(const WorkerEstimate&) const = default;
 };
@@ -114,7 +125,7 @@ struct WorkerEstimate {
 
 // The best known coefficients of such a worker: measured if available, otherwise from the data sheet.
 [[nodiscard]] LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
-                                                       std::span<const WorkerEstimate> estimates);
+                                                       EngineType engine, std::span<const WorkerEstimate> estimates);
 
 // How far the best known coefficients of a worker have moved from `before`, for decoding or for prompts, whichever is more: a
 // factor of at least 1. Values uncertain by more than about 15 % count as unmoved. `sheet`: the units of the estimate.
@@ -132,7 +143,7 @@ struct SheetAdvice {
 };
 // nullopt: the measurements are too uncertain.
 [[nodiscard]] std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const AcceleratorSpec& spec,
-                                                         const WorkerEstimate& measured);
+                                                         EngineType engine, const WorkerEstimate& measured);
 
 // The model with decode times raised by the uncertainty of the estimate: kBoundDeviations times its standard error.
 class UpperBoundModel final : public LatencyModel {

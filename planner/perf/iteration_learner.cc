@@ -31,6 +31,7 @@ bool IterationLearner::learn_all(const std::vector<IterationObservation>& observ
   for (const IterationObservation& observation : observations) {
     const Learnt learnt = learn(estimate_, *base_, observation, learnt_at_s_ ? at_s - *learnt_at_s_ : 0);
     if (learnt == Learnt::kInvalid) continue;
+    if (learnt == Learnt::kChange) estimate_.changed_at_s = at_s;
     learnt_at_s_ = std::max(learnt_at_s_.value_or(at_s), at_s);
     any = any || learnt != Learnt::kOutlier;
   }

@@ -53,6 +53,8 @@ enum class Coverage {
 // Token counts that measurements cover.
 struct TokenRange {
   double least = 0, most = std::numeric_limits<double>::infinity();
+
+  bool operator==(const TokenRange&) const = default;
 };
 
 class IterationModel {

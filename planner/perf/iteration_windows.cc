@@ -69,12 +69,12 @@ IterationObservation mean_iteration(const Growth& window) {
   IterationObservation observation;
   observation.seconds = iterations.sum_s / iterations.count;
   observation.count = iterations.count;
-  observation.decodes = true;
   // The first token of a prompt comes in the prompt's own iteration.
   observation.content.batch = std::max(0.0, *window.generated - window.prompts) / iterations.count;
   observation.content.context_tokens = window.context_tokens;
   observation.content.prompt_tokens = window.prompt_tokens / iterations.count;
   observation.content.prompts = window.prompts / iterations.count;
+  observation.decodes = observation.content.batch > 0;
   return observation;
 }
 
@@ -177,6 +177,8 @@ std::vector<IterationObservation> IterationWindows::close(const WorkerCounters& 
   const WorkerCounters& before = *first_;
   const Growth window = growth(before, now, context_tokens, prompt_tokens);
   if (window.iterations && window.iterations->count >= kFewestIterations && window.generated) return {mean_iteration(window)};
+
+  if (now.iterations_only) return {};
 
   // The mean batch weighted by tokens: a batch of eight counts eight times as much as a batch of one.
   double batch = 0;

@@ -46,6 +46,7 @@ struct WorkerCounters {
   std::optional<double> running;
   std::optional<double> waiting;
   std::optional<CountedTime> iterations;    // time per iteration
+  bool iterations_only = false;             // other times include what is waited for between phases
   std::optional<CountedTime> token_gaps;    // between two tokens of one request
   bool gaps_at_end = false;                 // counted when a request ends, as its mean
   std::optional<CountedTime> first_tokens;  // from arrival to first token

@@ -85,14 +85,9 @@ double LinearIterationModel::iteration_s(const Batch& batch) const {
 }
 
 Coverage LinearIterationModel::coverage(const Batch& batch) const {
-  if (batch.decode_sequences == 0) {
-    return prefill_.range.covers(batch.prefill_sequences, batch.prefill_tokens) ? Coverage::kMeasured : Coverage::kExtrapolated;
-  }
-  if (batch.prefill_sequences == 0) {
-    return decode_.range.covers(batch.decode_sequences, batch.decode_context_tokens) ? Coverage::kMeasured
-                                                                                     : Coverage::kExtrapolated;
-  }
-  return Coverage::kExtrapolated;
+  const bool prefill = batch.prefill_sequences == 0 || prefill_.range.covers(batch.prefill_sequences, batch.prefill_tokens);
+  const bool decode = batch.decode_sequences == 0 || decode_.range.covers(batch.decode_sequences, batch.decode_context_tokens);
+  return prefill && decode ? Coverage::kMeasured : Coverage::kExtrapolated;
 }
 
 // A range without samples says nothing.

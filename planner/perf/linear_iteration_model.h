@@ -64,7 +64,7 @@ class LinearIterationModel final : public IterationModel {
       : prefill_(prefill), decode_(decode), kv_capacity_tokens_(kv_capacity_tokens) {}
 
   [[nodiscard]] double iteration_s(const Batch& batch) const override;
-  // Mixed batches are kExtrapolated, because each phase was fitted alone.
+  // A mixed batch counts as measured if both of its phases are, because its time is the sum of theirs.
   [[nodiscard]] Coverage coverage(const Batch& batch) const override;
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
   [[nodiscard]] TokenRange measured_contexts() const override;

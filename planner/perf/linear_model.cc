@@ -2,8 +2,14 @@
 #include "planner/perf/linear_model.h"
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cmath>
 #include <limits>
+
+#include "planner/catalog/efficiency.h"
+#include "planner/perf/operator_model.h"
+#include "planner/perf/profile_operators.h"
 
 namespace windlass::planner {
 namespace {
@@ -55,6 +61,47 @@ LinearCoefficients linear_coefficients(const ModelShape& shape, const Accelerato
   const double kv_memory = n * spec.memory_bytes * efficiency.memory - weight_bytes(shape) - activation_bytes;
   c.kv_capacity_tokens = std::floor(kv_memory / kv_bytes);
   return c;
+}
+
+bool has_roofline_line(const ModelShape& shape, EngineType engine) {
+  return overhead_of(engine) && bytes_of(shape.dtype) == 2 && gemm_kind(shape).ok();
+}
+
+LinearCoefficients roofline_line(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
+                                 const EngineOverhead& overhead) {
+  constexpr int kManyRequests = 64;
+  constexpr double kShortContext = 512, kLongContext = 4096, kLongPrompt = 8192, kPromptRatio = 16;
+  LinearCoefficients line = linear_coefficients(shape, spec, gpus, Efficiency{});
+  const auto weights = gemm_kind(shape);
+  assert(weights.ok());
+  const OperatorHardware hardware = operator_hardware(spec);
+  const OperatorTimes times(hardware, efficiency_of(spec.name, hardware.flops_8bit > 0).efficiency);
+  OperatorModelOptions options;
+  options.tensor_parallel = gpus;
+  options.weights = *weights;
+  options.overhead = overhead;
+
+  const double longest = shape.max_context_tokens;
+  const double deep = std::min(kLongContext, longest), shallow = std::min(kShortContext, deep / 2);
+  const double prompt = std::min(kLongPrompt, longest), part = prompt / kPromptRatio;
+  const std::array batches = {decode_batch(1, shallow), decode_batch(kManyRequests, shallow), decode_batch(kManyRequests, deep),
+                              prefill_batch(1, part), prefill_batch(1, prompt)};
+  const std::vector<double> seconds = OperatorModel::iterations_s(shape, spec, times, options, batches);
+  const double alone_s = seconds[0], many_s = seconds[1], deep_s = seconds[2], part_s = seconds[3], prompt_s = seconds[4];
+  line.k2 = (deep_s - many_s) / (kManyRequests * (deep - shallow));
+  line.c2 = std::max(0.0, (many_s - alone_s) / (kManyRequests - 1) - line.k2 * shallow);
+  line.c3 = alone_s - line.k2 * shallow - line.c2;
+  // Launches may bound both prompts, but no prompt token is free: a quarter of the time by fixed shares is less than FP8 at
+  // peak.
+  line.k1 = std::max((prompt_s - part_s) / (prompt - part), line.k1 / 4);
+  if (line.k1 * prompt > prompt_s) line.k1 = prompt_s / prompt;
+  line.c1 = prompt_s - line.k1 * prompt;
+  return line;
+}
+
+LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine) {
+  if (!has_roofline_line(shape, engine)) return linear_coefficients(shape, spec, gpus, Efficiency{});
+  return roofline_line(shape, spec, gpus, *overhead_of(engine));
 }
 
 double max_mean_context(const LinearCoefficients& c, double batch, double tpot_s) {

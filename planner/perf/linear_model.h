@@ -12,6 +12,8 @@
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/catalog/engine_type.h"
+#include "planner/perf/engine_overhead.h"
 #include "planner/perf/latency_model.h"
 
 namespace windlass::planner {
@@ -40,7 +42,21 @@ struct LinearCoefficients {
 
 // REQUIRES: valid shape and spec, gpus >= 1.
 [[nodiscard]] LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
-                                                     const Efficiency& efficiency = {});
+                                                     const Efficiency& efficiency);
+
+// Whether the engine has published runs and the model's matrix products are in 16 bits or FP8, which were measured.
+[[nodiscard]] bool has_roofline_line(const ModelShape& shape, EngineType engine);
+
+// The line through five iterations by the roofline (operator_model.h) with the engine's CPU time: decodes of 1 and 64 requests
+// with short contexts and of 64 with long ones, a short and a long prompt. The KV cache is that of linear_coefficients().
+// REQUIRES: as above; products in 16 bits or FP8.
+[[nodiscard]] LinearCoefficients roofline_line(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
+                                               const EngineOverhead& overhead);
+
+// What is known of a worker with this engine without a measurement of its own: roofline_line() with overhead_of(engine) if
+// has_roofline_line(), otherwise the line of Efficiency{}.
+[[nodiscard]] LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
+                                                     EngineType engine);
 
 class LinearModel final : public LatencyModel {
  public:

@@ -91,16 +91,6 @@ OperatorHardware operator_hardware(const AcceleratorSpec& spec) {
           .link_bandwidth_bytes_per_s = spec.intra_link_bandwidth_bytes_per_s};
 }
 
-double engine_overhead_s(const EngineOverhead& overhead, int layers, const Batch& batch, double kernels_s) {
-  const int sequences = batch.prefill_sequences + batch.decode_sequences;
-  double least_s = 0;  // the kernels take at least this long, because the CPU must keep up
-  if (batch.prefill_tokens + batch.decode_sequences > overhead.largest_graph_tokens) least_s = layers * overhead.eager_layer_s;
-  double sum_s = overhead.iteration_s;
-  (overhead.overlaps ? least_s : sum_s) += overhead.sequence_s * sequences;
-  if (batch.prefill_sequences > 0) sum_s += overhead.prefill_s;
-  return sum_s + std::max(0.0, least_s - kernels_s);
-}
-
 double OperatorModel::Curve::at(double size) const {
   const double last = static_cast<double>(s.size());
   if (size >= last) return s.back() + (size - last) * slope_s;
@@ -154,6 +144,7 @@ struct OperatorModel::Builder {
   const AcceleratorSpec& spec;
   const OperatorTimes& times;
   const OperatorModelOptions& options;
+  const std::vector<WeightMatrix> matrices = weight_matrices(shape);
 
   [[nodiscard]] double tp() const { return options.tensor_parallel; }
   [[nodiscard]] double heads() const { return shape.heads / tp(); }
@@ -188,7 +179,7 @@ struct OperatorModel::Builder {
 
   [[nodiscard]] Priced token_level(double tokens) const {
     Priced sum;
-    for (const WeightMatrix& matrix : weight_matrices(shape)) {
+    for (const WeightMatrix& matrix : matrices) {
       double products = static_cast<double>(matrix.copies);
       switch (matrix.role) {
         case MatrixRole::kLookup:
@@ -310,7 +301,7 @@ struct OperatorModel::Builder {
 
   [[nodiscard]] double kv_capacity() const {
     double weights = static_cast<double>(vector_parameter_count(shape)) * kActivationBytes;
-    for (const WeightMatrix& matrix : weight_matrices(shape)) {
+    for (const WeightMatrix& matrix : matrices) {
       if (!matrix.stored) continue;
       const bool in_blocks =
           matrix.role == MatrixRole::kAttention || matrix.role == MatrixRole::kMlp || matrix.role == MatrixRole::kExpert;
@@ -350,6 +341,30 @@ Result<OperatorModel> OperatorModel::make(const ModelShape& shape, const Acceler
   model.decode_ = builder.surface([&](double batch, double context) { return builder.decode(batch, context); }, 1);
   model.kv_capacity_tokens_ = builder.kv_capacity();
   return model;
+}
+
+std::vector<double> OperatorModel::iterations_s(const ModelShape& shape, const AcceleratorSpec& spec,
+                                                const OperatorTimes& times, const OperatorModelOptions& options,
+                                                std::span<const Batch> batches) {
+  const Builder builder{shape, spec, times, options};
+  std::vector<double> seconds;
+  for (const Batch& batch : batches) {
+    const double tokens = batch.prefill_tokens + batch.decode_sequences;
+    Parts parts;
+    parts.token_level_s = builder.token_level(tokens).s;
+    parts.communication_s = builder.communication(tokens).s;
+    if (batch.prefill_sequences > 0) {
+      const double length = std::sqrt(batch.prefill_attention / batch.prefill_sequences);
+      parts.prefill_attention_s = builder.prefill(batch.prefill_sequences, length).s;
+    }
+    if (batch.decode_sequences > 0) {
+      parts.decode_attention_s = builder.decode(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences).s;
+    }
+    parts.output_s = builder.output(batch.prefill_sequences + batch.decode_sequences).s;
+    parts.overhead_s = engine_overhead_s(options.overhead, shape.layers, batch, parts.layers_s());
+    seconds.push_back(parts.sum_s());
+  }
+  return seconds;
 }
 
 OperatorModel::Parts OperatorModel::parts(const Batch& batch) const {

@@ -22,11 +22,13 @@
 // Everything is tabulated when the model is built, so iteration_s() takes a few array reads. Immutable; pure.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "planner/base/result.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/perf/engine_overhead.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/operator_times.h"
 
@@ -37,21 +39,6 @@ namespace windlass::planner {
 inline constexpr int kAttentionStepsPerOctave = 4;
 inline constexpr int kAttentionBatchOctaves = 12;   // 4096 sequences
 inline constexpr int kAttentionLengthOctaves = 18;  // 262,144 tokens
-
-// Time and memory that the engine adds to its kernels.
-struct EngineOverhead {
-  double iteration_s = 0;           // schedule, prepare inputs, sample, process outputs: the part not hidden behind the GPU
-  double prefill_s = 0;             // the same, in addition for an iteration that has prompts
-  double sequence_s = 0;            // CPU time per sequence
-  double eager_layer_s = 0;         // CPU time to launch one layer: the minimum time of a layer without a CUDA graph
-  double largest_graph_tokens = 0;  // batches with more tokens run without a CUDA graph
-  bool overlaps = false;            // the CPU time per sequence passes while the GPU computes
-  double memory_share = 0.9;        // fraction of a GPU's memory that the engine uses
-  double reserved_bytes = 4e9;      // part of it: activations, communication buffers, CUDA context and graphs
-};
-
-// Time that the engine adds to an iteration whose layers' kernels take `kernels_s`.
-[[nodiscard]] double engine_overhead_s(const EngineOverhead& overhead, int layers, const Batch& batch, double kernels_s);
 
 struct OperatorModelOptions {
   int tensor_parallel = 1;
@@ -70,6 +57,10 @@ class OperatorModel final : public IterationModel {
   // layers).
   [[nodiscard]] static Result<OperatorModel> make(const ModelShape& shape, const AcceleratorSpec& spec,
                                                   const OperatorTimes& times, const OperatorModelOptions& options);
+  // iteration_s() of each batch without building a model, which is faster for a few. REQUIRES: what make() accepts.
+  [[nodiscard]] static std::vector<double> iterations_s(const ModelShape& shape, const AcceleratorSpec& spec,
+                                                        const OperatorTimes& times, const OperatorModelOptions& options,
+                                                        std::span<const Batch> batches);
 
   [[nodiscard]] double iteration_s(const Batch& batch) const override;
   [[nodiscard]] Coverage coverage(const Batch& batch) const override;

@@ -129,6 +129,11 @@ Result<ProfileTable> ProfileTable::make(std::span<const ProfileRow> all_rows, co
     return Error{ErrorCode::kNotFound,
                  fmt::format("profile: must have a usable row for {} (got {})", name_of(key), has.empty() ? "none" : has)};
   }
+  table.contexts_ = {mean_context_tokens(rows.front()), mean_context_tokens(rows.front())};
+  for (const ProfileRow& row : rows) {
+    table.contexts_.least = std::min(table.contexts_.least, mean_context_tokens(row));
+    table.contexts_.most = std::max(table.contexts_.most, mean_context_tokens(row));
+  }
   table.reading_ = reading;
   table.kv_capacity_tokens_ = kv_capacity_tokens;
   if (reading == ProfileReading::kBatchTokens) {

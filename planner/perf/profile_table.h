@@ -75,6 +75,10 @@ class ProfileTable final : public IterationModel {
   [[nodiscard]] double iteration_s(const Batch& batch) const override;
   [[nodiscard]] Coverage coverage(const Batch& batch) const override;
   [[nodiscard]] double kv_capacity_tokens() const override { return kv_capacity_tokens_; }
+  [[nodiscard]] TokenRange measured_contexts() const override { return contexts_; }
+  [[nodiscard]] TokenRange measured_prompts() const override {
+    return {prompt_by_tokens_.points().front().x, prompt_by_tokens_.points().back().x};
+  }
 
   // Number of the key's rows refused by is_one_batch().
   [[nodiscard]] std::size_t rows_left_out() const { return rows_left_out_; }
@@ -99,6 +103,7 @@ class ProfileTable final : public IterationModel {
   double token_s_per_context_token_ = 0;
   double max_context_tokens_ = 0;  // of a batch
   double kv_capacity_tokens_ = 0;
+  TokenRange contexts_;
   std::size_t rows_left_out_ = 0;
 };
 

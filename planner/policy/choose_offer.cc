@@ -37,7 +37,7 @@ Believed believe(const ConfigurationInput& input, const OfferedPool& offered) {
   const AcceleratorSpec& spec = find_accelerator(*input.snapshot, offered.spec.accelerator)->spec;
   const int gpus = offered.spec.gpus();
   const bool whole = offered.role == dispatch::Role::kUnified;
-  const LinearModel sheet(linear_coefficients(*service.shape, spec, gpus));
+  const LinearModel sheet(linear_coefficients(*service.shape, spec, gpus, service.engine));
   int most = whole ? max_concurrency_of(service, sheet.kv_capacity_tokens())
                    : max_concurrency_of_phase(service, spec, gpus, offered.role);
   if (offered.spec.engine != EngineSettings{}) most = std::min(most, offered.spec.engine.max_sequences);
@@ -50,7 +50,7 @@ Believed believe(const ConfigurationInput& input, const OfferedPool& offered) {
     now = requests_per_s(configuration);
     if (!(then > 0)) then = now;
   } else {
-    const LinearModel model(believed_coefficients(*service.shape, spec, gpus, service.estimates));
+    const LinearModel model(believed_coefficients(*service.shape, spec, gpus, service.engine, service.estimates));
     const Lengths assumed{service.workload.input_tokens, service.workload.output_tokens};
     now = phase_rate_per_s(service, model, input.believed, offered.role);
     if (!(then > 0)) then = phase_rate_per_s(service, sheet, assumed, offered.role);

@@ -52,6 +52,7 @@ Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
   input.requests_per_s = service.workload.requests_per_s;
   input.max_context_tokens = service.max_context_tokens;
   input.max_gpus_per_worker = service.max_gpus_per_worker;
+  input.engine = service.engine;
   input.estimates = service.estimates;
   for (const AllowedAccelerator& allowed : allowed_of(service, snapshot)) {
     const AcceleratorState* state = find_accelerator(snapshot, allowed.accelerator);

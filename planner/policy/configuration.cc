@@ -142,7 +142,7 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   configuration.pool.spec.tensor_parallel = gpus;
   configuration.pool.each.max_concurrency = batch;
   configuration.price_per_hour = gpus * spec.price_per_hour;
-  const LinearCoefficients sheet = linear_coefficients(*input.service->shape, spec, gpus);
+  const LinearCoefficients sheet = linear_coefficients(*input.service->shape, spec, gpus, input.service->engine);
   const WorkerEstimate* known = find_estimate(input.service->estimates, spec.name, gpus);
   const IterationEstimate nothing;
   const IterationEstimate& estimate = known != nullptr ? known->estimate : nothing;
@@ -152,7 +152,32 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   } else {
     fit_to_phase(configuration, input, model);
   }
+  configuration.errors = sheet_errors(*input.service->shape, spec, input.service->engine);
+  if (known != nullptr) {
+    const double context = input.believed.input_tokens + kContextGrowth * input.believed.output_tokens;
+    const WorkerLoad load{role == dispatch::Role::kPrefill ? 0 : static_cast<double>(configuration.pool.each.slots), context,
+                          role == dispatch::Role::kDecode ? 0 : input.believed.input_tokens};
+    configuration.errors = estimate_errors(sheet, *known, gpus, load, configuration.errors);
+  }
   return configuration;
+}
+
+Configuration at_end(const Service& service, const AcceleratorSpec& spec, const Lengths& lengths, const Configuration& expected,
+                     double longer, double longer_ttft) {
+  Configuration end = expected;
+  end.times.ttft_s *= longer_ttft;
+  for (double* time : {&end.times.prefill_s, &end.times.decode_s, &end.times.tpot_s, &end.times.service_s}) *time *= longer;
+  end.pool.each.service_rate_per_s /= longer;
+  end.rate_within_tpot_per_s /= longer;
+  if (expected.pool.role == dispatch::Role::kUnified && expected.rate_within_tpot_per_s > 0) {
+    // Times that are longer by a factor at a rate are the expected times at a shorter objective and that multiple of the rate.
+    const LinearModel model(
+        believed_coefficients(*service.shape, spec, expected.pool.spec.gpus(), service.engine, service.estimates));
+    Objective objective = objective_of(service);
+    objective.tpot_s /= longer;
+    end.rate_within_tpot_per_s = rate_within_tpot(model, objective, lengths, expected.pool.each.slots) / longer;
+  }
+  return end;
 }
 
 bool may_use(const Service& service, const std::string& accelerator) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/perf/time_errors.h"
 #include "planner/policy/capacity.h"
 #include "planner/policy/plan.h"
 #include "planner/policy/snapshot.h"
@@ -26,6 +27,7 @@ struct Configuration {
   // Upper bound (one-sided, 90 %) of the relative error of `times` for a decode iteration at `pool.each.slots`. None: nothing
   // was measured.
   std::optional<double> uncertainty = {};
+  TimeErrors errors = {};       // of `times`
   bool keeps_objective = true;  // a request running alone meets it, for the lengths believed now
   double load_share = 1;        // of the requests of its role, if several pools share them
   double capacity_ratio = 1;    // OfferedPool::capacity_ratio; 1: closed forms alone
@@ -34,6 +36,11 @@ struct Configuration {
 // Requests per second of one worker with all slots taken, while the percentile keeps timePerOutputToken where that rate is
 // known; times what the simulator found.
 [[nodiscard]] double requests_per_s(const Configuration& configuration);
+
+// The same workers if their times are `longer` times as long (below 1: shorter), and TTFT at the worker `longer_ttft` times.
+// REQUIRES: the service's shape and the accelerator's spec are known.
+[[nodiscard]] Configuration at_end(const Service& service, const AcceleratorSpec& spec, const Lengths& lengths,
+                                   const Configuration& expected, double longer, double longer_ttft);
 
 // Seconds that one of the service's requests takes of a slot, as the simulator found, if the pool serves a share of them.
 [[nodiscard]] double effective_service_s(const Configuration& configuration);

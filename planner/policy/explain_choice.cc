@@ -20,7 +20,7 @@ void explain_belief(const Service& service, const AcceleratorSpec& spec, const C
   const WorkerEstimate* known = find_estimate(service.estimates, pool.spec.accelerator, pool.spec.gpus());
   if (known == nullptr) return;
   const IterationEstimate& estimate = known->estimate;
-  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, pool.spec.gpus());
+  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, pool.spec.gpus(), service.engine);
   const LinearModel of_sheet(sheet), believed(estimated(sheet, estimate));
   const double batch = std::max(1.0, std::round(estimate.seen_batch > 0 ? estimate.seen_batch : pool.each.slots));
   const double context = lengths.input_tokens + kContextGrowth * lengths.output_tokens;
@@ -43,7 +43,7 @@ void explain_belief(const Service& service, const AcceleratorSpec& spec, const C
                                    {"prefillS", figure(prefill_s)},
                                    {"sheetPrefillS", figure(sheet_prefill_s)},
                                    {"noise", figure(std::sqrt(estimate.noise_variance))}}});
-  if (const auto advice = advise_on_sheet(*service.shape, spec, *known); advice && advice->off) {
+  if (const auto advice = advise_on_sheet(*service.shape, spec, service.engine, *known); advice && advice->off) {
     choice.reasons.push_back(Reason{"DataSheetOff",
                                     fmt::format("AcceleratorClass {}: {}", spec.name, advice->to_text(*service.shape)),
                                     {{"decodeTimes", figure(advice->decode_times)},
@@ -64,7 +64,8 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
   const auto tail_rate_of = [&](const WorkerConfig& config) {
     for (const AcceleratorOption& option : input.accelerators) {
       if (option.spec.name != config.spec.accelerator) continue;
-      const LinearModel model(believed_coefficients(input.shape, option.spec, config.spec.gpus(), input.estimates));
+      const LinearModel model(
+          believed_coefficients(input.shape, option.spec, config.spec.gpus(), input.engine, input.estimates));
       return rate_within_tpot(model, input.objective, input.lengths, config.batch);
     }
     return 0.0;

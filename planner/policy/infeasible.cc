@@ -79,7 +79,8 @@ std::optional<Candidate> closest_of(const ReplicatedResult& result, const Replic
     const double rank = !runs ? times : measured ? times / kKeptSlack : 0;
     if (rank >= least) continue;
     least = rank;
-    const LinearModel model(believed_coefficients(input.shape, option->spec, rejected.spec.gpus(), input.estimates));
+    const LinearModel model(
+        believed_coefficients(input.shape, option->spec, rejected.spec.gpus(), input.engine, input.estimates));
     closest.emplace();
     closest->config =
         WorkerConfig{rejected.spec, 1, BatchLimit::kTpot, 0, model.kv_capacity_tokens(), worker_times(model, 1, input.lengths)};

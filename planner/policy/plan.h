@@ -9,6 +9,7 @@
 
 #include "planner/deployment/deployment.h"
 #include "planner/dispatch/routing_table.h"
+#include "planner/perf/time_errors.h"
 #include "planner/policy/snapshot.h"
 
 namespace windlass::planner {
@@ -23,7 +24,14 @@ struct Reason {
   bool operator==(const Reason&) const = default;
 };
 
-// Predicted behaviour at the planned demand.
+// An end of the 90 % interval of a prediction.
+struct PredictedEnd {
+  double ttft_s = 0, tpot_s = 0, requests_per_s = 0;
+
+  bool operator==(const PredictedEnd&) const = default;
+};
+
+// Predicted behaviour at the planned demand. The interval is that of the workers' times; demand is taken as planned.
 struct Predicted {
   double ttft_s = 0;          // at slo.percentile, including waiting; infinite if demand exceeds requests_per_s
   double tpot_s = 0;          // at a full batch
@@ -31,6 +39,8 @@ struct Predicted {
   double utilisation = 0;     // demand / requests_per_s; 0 without workers
   double cost_per_hour = 0;
   int gpus = 0;
+  PredictedEnd low, high;  // of each figure: low.requests_per_s goes with high.tpot_s
+  Provenance from = Provenance::kDataSheet;
 
   bool operator==(const Predicted&) const = default;
 };
@@ -87,6 +97,7 @@ struct ServicePlan {
   Hint able_to_scale;   // condition AbleToScale
   Hint metrics_fresh;   // condition MetricsFresh
   Hint slo_met;         // condition SLOMet
+  Hint times_known;     // condition TimesKnown
   PolicyMemory memory;  // to pass back in the next snapshot
 
   // Sum over all pools.

@@ -45,11 +45,18 @@ constexpr auto json_fields(JsonType<Pool>) {
                      part(&T::each));
 }
 
+constexpr auto json_values(JsonType<Provenance>) { return kAllProvenances; }
+
+constexpr auto json_fields(JsonType<PredictedEnd>) {
+  using T = PredictedEnd;
+  return json_object(field("ttftS", &T::ttft_s), field("tpotS", &T::tpot_s), field("requestsPerS", &T::requests_per_s));
+}
+
 constexpr auto json_fields(JsonType<Predicted>) {
   using T = Predicted;
   return json_object(field("ttftS", &T::ttft_s), field("tpotS", &T::tpot_s), field("requestsPerS", &T::requests_per_s),
-                     field("utilisation", &T::utilisation), field("costPerHour", &T::cost_per_hour),
-                     field("gpus", &T::gpus, 0));
+                     field("utilisation", &T::utilisation), field("costPerHour", &T::cost_per_hour), field("gpus", &T::gpus, 0),
+                     rare("low", &T::low), rare("high", &T::high), rare("from", &T::from));
 }
 
 constexpr auto json_fields(JsonType<Hint>) {
@@ -75,7 +82,8 @@ constexpr auto json_fields(JsonType<ServicePlan>) {
                      rare("dispatch", &T::dispatch), field("predicted", &T::predicted), field("forecast", &T::forecast),
                      rare("considered", &T::considered), rare("strategies", &T::strategies), field("reasons", &T::reasons),
                      field("feasible", &T::feasible), field("ableToScale", &T::able_to_scale),
-                     field("metricsFresh", &T::metrics_fresh), field("sloMet", &T::slo_met), field("memory", &T::memory));
+                     field("metricsFresh", &T::metrics_fresh), field("sloMet", &T::slo_met),
+                     added("timesKnown", &T::times_known), field("memory", &T::memory));
 }
 
 constexpr auto json_fields(JsonType<Denied>) {

@@ -161,13 +161,18 @@ constexpr auto json_fields(JsonType<IterationEstimate>) {
                      field("samples", &T::samples, 0), field("outliers", &T::outliers, 0), field("changes", &T::changes, 0),
                      field("outlierRun", &T::outlier_run), field("promptOutlierRun", &T::prompt_outlier_run),
                      field("largestBatch", &T::largest_batch), field("seenBatch", &T::seen_batch),
-                     field("decodeCount", &T::decode_count));
+                     field("decodeCount", &T::decode_count), rare("changedAtS", &T::changed_at_s));
+}
+
+constexpr auto json_fields(JsonType<TokenRange>) {
+  return json_object(field("least", &TokenRange::least), field("most", &TokenRange::most));
 }
 
 constexpr auto json_fields(JsonType<WorkerEstimate>) {
   using T = WorkerEstimate;
   return json_object(field("accelerator", &T::accelerator), field("gpusPerWorker", &T::gpus_per_worker, 1),
-                     added("fromProfile", &T::from_profile).or_null(), part(&T::estimate));
+                     added("fromProfile", &T::from_profile).or_null(), part(&T::estimate), rare("contexts", &T::contexts),
+                     rare("prompts", &T::prompts));
 }
 
 constexpr auto json_fields(JsonType<MeasuredTransfer>) {

@@ -34,7 +34,7 @@ bool runs_split(const Service& service, const PolicyMemory& memory) {
 }
 
 int max_concurrency_of_phase(const Service& service, const AcceleratorSpec& spec, int gpus, dispatch::Role role) {
-  const LinearModel line(linear_coefficients(*service.shape, spec, gpus));
+  const LinearModel line(linear_coefficients(*service.shape, spec, gpus, service.engine));
   const Lengths assumed{service.workload.input_tokens, service.workload.output_tokens};
   if (role != dispatch::Role::kPrefill) return std::max(1, fit_phase(service, line, assumed, role).slots);
   const double room = line.kv_capacity_tokens() / (assumed.input_tokens + kKvBlockTokens);
@@ -65,7 +65,7 @@ std::optional<Offer> split_by_closed_forms(const ConfigurationInput& input) {
     most = std::min({most, service.max_gpus_per_worker.value_or(most), allowed.max_gpus.value_or(most)});
     for (const int gpus : tensor_parallel_degrees(shape, most)) {
       if (gpus > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) continue;
-      const LinearModel model(believed_coefficients(shape, spec, gpus, service.estimates));
+      const LinearModel model(believed_coefficients(shape, spec, gpus, service.engine, service.estimates));
       const WorkerSpec worker{spec.name, gpus};
       const PhaseFit prompts = fit_phase(service, model, lengths, dispatch::Role::kPrefill);
       const double price = gpus * spec.price_per_hour;

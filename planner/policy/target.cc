@@ -472,6 +472,15 @@ class Decision {
     if (view_.silent_workers > 0) {
       return hold("HeldOnSilentWorkers", fmt::format("{} of them report no fresh metrics", view_.silent_workers));
     }
+    const WorkerSpec& spec = configuration_.pool.spec;
+    const WorkerEstimate* known = find_estimate(service_.estimates, spec.accelerator, spec.gpus());
+    if (known != nullptr && known->gpus_per_worker == spec.gpus() && known->estimate.drifted(now_s_)) {
+      return hold("HeldOnDrift",
+                  fmt::format("iterations of {} no longer take what was measured; for {:.0f} s, until they are measured again, "
+                              "keeping what runs costs {:.4g} more per hour",
+                              text_of(spec), IterationEstimate::kDriftS - (now_s_ - *known->estimate.changed_at_s),
+                              (current_ - recommended) * configuration_.price_per_hour));
+    }
     if (panic) return hold("HeldAfterBurst", fmt::format("there was a burst within the last {:.0f} s", kPanicWindowS));
     if (just_went(Direction::kUp)) {
       return hold("HeldAfterScaleUp", fmt::format("workers were added {:.0f} s ago, and a worker takes {:.0f} s to start",

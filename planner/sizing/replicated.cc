@@ -24,7 +24,7 @@ void keep_smallest(double value, const Rejected& rejected, double& smallest, std
 WorkerSearch search_on(const ReplicatedInput& input, const AcceleratorOption& option) {
   const int most = std::min(option.max_gpus_per_worker, input.max_gpus_per_worker.value_or(option.max_gpus_per_worker));
   return search_worker_config(WorkerSearchInput{input.shape, option.spec, input.objective, input.lengths, most,
-                                                input.max_context_tokens, input.estimates});
+                                                input.max_context_tokens, input.engine, input.estimates});
 }
 
 Candidate make_candidate(const ReplicatedInput& input, const AcceleratorOption& option, const WorkerConfig& config) {

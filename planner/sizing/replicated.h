@@ -33,6 +33,7 @@ struct ReplicatedInput {
   int max_context_tokens = 0;
   std::optional<int> max_gpus_per_worker;  // applies to all accelerators, in addition to their own limits
   std::vector<AcceleratorOption> accelerators;
+  EngineType engine = EngineType::kWindlass;
   std::span<const WorkerEstimate> estimates = {};  // as in WorkerSearchInput
 };
 

@@ -183,7 +183,7 @@ WorkerSearch search_worker_config(const WorkerSearchInput& input) {
       search.rejected.push_back(*std::move(why));
       continue;
     }
-    const LinearModel model(believed_coefficients(input.shape, input.accelerator, gpus, input.estimates));
+    const LinearModel model(believed_coefficients(input.shape, input.accelerator, gpus, input.engine, input.estimates));
     if (auto why = rejected_memory(input, gpus, model)) {
       search.rejected.push_back(*std::move(why));
       continue;

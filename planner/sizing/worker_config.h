@@ -116,8 +116,9 @@ struct WorkerSearchInput {
   AcceleratorSpec accelerator;
   Objective objective;
   Lengths lengths;
-  int max_gpus = 1;                                // of one worker; also limited by the GPUs of a node
-  int max_context_tokens = 0;                      // a worker must hold one request of this length; 0: the maximum of the model
+  int max_gpus = 1;            // of one worker; also limited by the GPUs of a node
+  int max_context_tokens = 0;  // a worker must hold one request of this length; 0: the maximum of the model
+  EngineType engine = EngineType::kWindlass;
   std::span<const WorkerEstimate> estimates = {};  // measurements that replace the data sheet
 };
 

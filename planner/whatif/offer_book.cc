@@ -67,6 +67,7 @@ bool same_spec(planner::Service before, const planner::Service& now) {
 // every page. An edited class makes a new question anyway.
 bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
   const planner::ModelShape& shape = *now.service.shape;
+  const planner::EngineType engine = now.service.engine;
   for (const planner::AcceleratorState& state : now.classes) {
     const planner::AcceleratorState* then = planner::find_accelerator(before.classes, state.spec.name);
     if (then == nullptr) continue;
@@ -77,8 +78,9 @@ bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
         return one.accelerator == estimate.accelerator && one.gpus_per_worker == gpus;
       });
       if (estimate.from_profile && !known) return true;
-      const auto believed = planner::believed_coefficients(shape, then->spec, gpus, before.service.estimates);
-      if (planner::moved_by(believed, planner::linear_coefficients(shape, state.spec, gpus), estimate.estimate) > kMoved)
+      const auto believed = planner::believed_coefficients(shape, then->spec, gpus, engine, before.service.estimates);
+      if (planner::moved_by(believed, planner::linear_coefficients(shape, state.spec, gpus, engine), estimate.estimate) >
+          kMoved)
         return true;
     }
   }

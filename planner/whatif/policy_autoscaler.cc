@@ -108,7 +108,8 @@ PolicyAutoscaler::PolicyAutoscaler(PolicyAutoscalerOptions options)
       const planner::AcceleratorState* state = find_accelerator(snapshot_, one.accelerator);
       if (state == nullptr || !options_.services[s].shape) continue;
       learners_[{static_cast<int>(s), one.accelerator, one.gpus_per_worker}].begin(
-          one.estimate, planner::linear_coefficients(*options_.services[s].shape, state->spec, one.gpus_per_worker));
+          one.estimate, planner::linear_coefficients(*options_.services[s].shape, state->spec, one.gpus_per_worker,
+                                                     options_.services[s].engine));
     }
   }
 }
@@ -147,7 +148,8 @@ void PolicyAutoscaler::learn(std::size_t service, const Look& look) {
     if (worker.phase == WorkerPhase::kStarting || worker.pool->role != dispatch::Role::kUnified) continue;
     const planner::AcceleratorState* state = find_accelerator(snapshot_, worker.pool->spec.accelerator);
     if (state == nullptr) continue;
-    const planner::LinearCoefficients base = planner::linear_coefficients(*of.shape, state->spec, worker.pool->spec.gpus());
+    const planner::LinearCoefficients base =
+        planner::linear_coefficients(*of.shape, state->spec, worker.pool->spec.gpus(), of.engine);
     planner::IterationLearner& learner =
         learners_[{static_cast<int>(service), worker.pool->spec.accelerator, worker.pool->spec.gpus()}];
     learner.take(std::to_string(worker.worker), counters_of(options_, worker, look.time_s), base,

@@ -77,8 +77,9 @@ struct PreparedService {
   WorkerModel reference;            // none: no model
   KvLink link;
 
-  [[nodiscard]] ServingPool pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model) const;
-  [[nodiscard]] ServingService options(const ScenarioService& from) const;
+  [[nodiscard]] ServingPool pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model,
+                                 planner::End end) const;
+  [[nodiscard]] ServingService options(const ScenarioService& from, planner::End end) const;
 };
 
 // The network between prefill and decode workers by their data sheets: the slower side's. Bandwidth 0: one side is unknown.
@@ -186,13 +187,14 @@ std::string pool_name(const ScenarioPool& pool) {
   return pool.role == dispatch::Role::kUnified ? kind : fmt::format("{} {}", to_string(pool.role), kind);
 }
 
-ServingPool PreparedService::pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model) const {
+ServingPool PreparedService::pool(const ScenarioService& service, const ScenarioPool& from, const WorkerModel& model,
+                                  planner::End end) const {
   ServingPool pool;
   pool.name = pool_name(from);
   pool.spec.accelerator = from.accelerator.name;
   pool.role = from.role;
   pool.workers = from.workers;
-  pool.model = model.model.get();
+  pool.model = at_end(model, end);
   pool.spec.engine = service.engine;
   pool.spec.engine.kv_blocks = static_cast<std::int64_t>(model.kv_capacity_tokens) / pool.spec.engine.block_tokens;
   // Splitwise's mixed pool batches prompts and decodes together; other workers have only one of the two.
@@ -218,10 +220,10 @@ ServingPool PreparedService::pool(const ScenarioService& service, const Scenario
   return pool;
 }
 
-ServingService PreparedService::options(const ScenarioService& from) const {
+ServingService PreparedService::options(const ScenarioService& from, planner::End end) const {
   ServingService service;
   service.name = from.name;
-  for (std::size_t i = 0; i < from.pools.size(); ++i) service.pools.push_back(pool(from, from.pools[i], models[i]));
+  for (std::size_t i = 0; i < from.pools.size(); ++i) service.pools.push_back(pool(from, from.pools[i], models[i], end));
   service.link = link;
   service.dispatch = from.dispatch;
   if (from.slo) {
@@ -257,6 +259,7 @@ planner::Service policy_service(const ScenarioService& from, const PreparedServi
   service.id = {"default", name, name};
   service.served_name = name;
   service.shape = made.shape;
+  service.engine = from.latency.engine;
   service.max_context_tokens = from.model.max_context_tokens.value_or(0);
   service.slo.ttft_s = *from.slo->ttft_s;
   service.slo.tpot_s = *from.slo->tpot_s;
@@ -300,17 +303,17 @@ Result<PreparedScenario> PreparedScenario::make(Scenario given, const std::map<s
 
 const Scenario& PreparedScenario::scenario() const { return parts_->scenario; }
 
-ClusterOptions PreparedScenario::options(std::uint64_t seed) const {
+ClusterOptions PreparedScenario::options(std::uint64_t seed, planner::End end) const {
   ClusterOptions options;
   options.seed = seed;
   options.failures = parts_->scenario.failures;
   for (std::size_t s = 0; s < parts_->services.size(); ++s) {
-    options.services.push_back(parts_->services[s].options(parts_->scenario.services[s]));
+    options.services.push_back(parts_->services[s].options(parts_->scenario.services[s], end));
   }
   return options;
 }
 
-std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
+std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler(planner::End end) const {
   const auto& asked = parts_->scenario.autoscaling;
   if (!asked) return nullptr;
   PolicyAutoscalerOptions options;
@@ -334,7 +337,7 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
   }
   // Latency models of workers that the scenario does not begin with; they live as long as the autoscaler.
   auto made = std::make_shared<std::vector<WorkerModel>>();
-  options.pool = [this, made](int index, const std::string& accelerator, int gpus) -> Result<ServingPool> {
+  options.pool = [this, made, end](int index, const std::string& accelerator, int gpus) -> Result<ServingPool> {
     const auto s = static_cast<std::size_t>(index);
     const ScenarioService& service = parts_->scenario.services[s];
     const PreparedService& prepared = parts_->services[s];
@@ -343,7 +346,7 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
       const ScenarioPool& pool = service.pools[i];
       if (pool.accelerator.name != accelerator) continue;
       like = &pool;
-      if (pool.gpus_per_worker == gpus) return prepared.pool(service, pool, prepared.models[i]);
+      if (pool.gpus_per_worker == gpus) return prepared.pool(service, pool, prepared.models[i], end);
     }
     assert(like != nullptr);  // the policy knows no other accelerators
     ScenarioPool other = *like;
@@ -352,7 +355,7 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler() const {
         auto model, worker_model(parts_->scenario.source, service, prepared.shape, parts_->texts, other.accelerator, gpus,
                                  "cluster.autoscaling", parts_->scenario.autoscaling->line));
     made->push_back(std::move(model));
-    return prepared.pool(service, other, made->back());
+    return prepared.pool(service, other, made->back(), end);
   };
   return std::make_unique<PolicyAutoscaler>(std::move(options));
 }
@@ -405,6 +408,12 @@ bool PreparedScenario::random() const {
     if (parts_->services[s].requests->random() || draws(parts_->scenario.services[s])) return true;
   }
   return false;
+}
+
+planner::Provenance PreparedScenario::provenance(std::size_t service) const {
+  planner::Provenance from = planner::Provenance::kMeasured;
+  for (const WorkerModel& model : parts_->services[service].models) from = std::max(from, model.errors.from);
+  return from;
 }
 
 std::vector<std::string> PreparedScenario::bases() const {

@@ -63,8 +63,8 @@ struct ScenarioLatency {
   std::optional<double> kv_capacity_tokens;                                 // per worker; replaces what its memory leaves
   int pipeline_parallel = 1;                                                // stages per worker; the other GPUs are tensor
                                                                             // parallel
-  std::optional<planner::EngineOverhead> cpu;                               // operators and roofline: CPU time in addition to
-                                                                            // the kernels
+  planner::EngineType engine = planner::EngineType::kWindlass;              // adds its CPU time, where a source has none
+  std::optional<planner::EngineOverhead> cpu;                               // the same for operators and roofline, stated
   int line = 0;
 
   [[nodiscard]] const std::string& file_for(const std::string& accelerator) const {
@@ -204,10 +204,12 @@ class PreparedScenario {
   ~PreparedScenario();
 
   [[nodiscard]] const Scenario& scenario() const;  // with the defaults that the files decide filled in
-  // For one run, with the scenario's services. Borrows from this.
-  [[nodiscard]] ClusterOptions options(std::uint64_t seed) const;
+  // For one run, with the scenario's services; `end` is of the workers' times. Borrows from this.
+  [[nodiscard]] ClusterOptions options(std::uint64_t seed, planner::End end = planner::End::kExpected) const;
   // The autoscaler of one run's services, for ClusterOptions::controller; null if there is none. Borrows from this.
-  [[nodiscard]] std::unique_ptr<PolicyAutoscaler> autoscaler() const;
+  [[nodiscard]] std::unique_ptr<PolicyAutoscaler> autoscaler(planner::End end = planner::End::kExpected) const;
+  // What the times of a service's workers are based on: of all its pools, what is known least.
+  [[nodiscard]] planner::Provenance provenance(std::size_t service) const;
   // The requests of one run, of all services, at `rate_factor` times the scenario's rates. Borrows from this; one seed gives
   // one sequence.
   [[nodiscard]] std::unique_ptr<workload::RequestSource> source(std::uint64_t seed, double rate_factor = 1) const;

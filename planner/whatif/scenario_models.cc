@@ -1,6 +1,8 @@
 // See scenario_models.h.
 #include "planner/whatif/scenario_models.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "planner/catalog/catalog_yaml.h"
@@ -8,10 +10,12 @@
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
 #include "planner/perf/operator_model.h"
+#include "planner/perf/profile_estimate.h"
 #include "planner/perf/profile_fit.h"
 #include "planner/perf/profile_operators.h"
 #include "planner/perf/profile_parallelism.h"
 #include "planner/perf/profile_yaml.h"
+#include "planner/perf/scaled_model.h"
 
 namespace windlass::sim {
 namespace {
@@ -59,7 +63,8 @@ Built from_linear_fit(const Asked& asked) {
 
 Built from_data_sheet(const Asked& asked) {
   return std::shared_ptr<const IterationModel>(std::make_shared<LinearIterationModel>(planner::data_sheet_model(
-      planner::linear_coefficients(asked.shape, asked.accelerator, asked.gpus), asked.kv_capacity_tokens)));
+      planner::linear_coefficients(asked.shape, asked.accelerator, asked.gpus, asked.service.latency.engine),
+      asked.kv_capacity_tokens)));
 }
 
 Built from_distserve(const Asked& asked, const std::string* capacities_text) {
@@ -91,14 +96,14 @@ Result<void> append(std::vector<Row>& rows, const Asked& asked, const ScenarioTe
   return {};
 }
 
-// Measured operators, or, without tables, data sheets with efficiencies fitted on measurements; the engine adds nothing to its
-// kernels.
+// Measured operators, or, without tables, data sheets with efficiencies fitted on measurements; and the engine's CPU time.
 Built from_operators(const Asked& asked, const ScenarioTexts& texts) {
   const planner::OperatorHardware hardware = planner::operator_hardware(asked.accelerator);
   planner::OperatorModelOptions options;
   options.tensor_parallel = asked.tensor_parallel();
   options.pipeline_parallel = asked.service.latency.pipeline_parallel;
-  if (const auto& cpu = asked.service.latency.cpu) options.overhead = *cpu;
+  options.overhead = asked.service.latency.cpu.value_or(
+      planner::overhead_of(asked.service.latency.engine).value_or(planner::EngineOverhead{}));
   const auto weights = planner::gemm_kind(asked.shape);
   if (!weights.ok()) return weights.error().within(fmt::format("latency.source {}", to_string(asked.service.latency.source)));
   options.weights = *weights;
@@ -216,7 +221,7 @@ Result<double> sheet_kv_tokens(const Place& at, const planner::ModelShape& shape
                     "latency.kvCapacityTokens",
                     accelerator.name));
   }
-  const double tokens = planner::linear_coefficients(shape, accelerator, gpus).kv_capacity_tokens;
+  const double tokens = planner::linear_coefficients(shape, accelerator, gpus, planner::Efficiency{}).kv_capacity_tokens;
   if (tokens >= at.service.engine.block_tokens) return tokens;
   return at.error(
       fmt::format("must have memory for {}, whose weights take {:.0f} GB besides activations and KV cache (got {} x {} "
@@ -236,6 +241,63 @@ std::string basis_of(const Asked& asked, const std::optional<planner::Performanc
   return fmt::format("{}, {}, TP {}{}; KV cache of {:.0f} tokens", origin, asked.accelerator.name, asked.tensor_parallel(),
                      latency.pipeline_parallel > 1 ? fmt::format(" x PP {}", latency.pipeline_parallel) : "",
                      kv_capacity_tokens);
+}
+
+planner::TimeErrors fitted_errors(double decode_mape, double prefill_mape) {
+  return {planner::factor_of_mape(decode_mape), planner::factor_of_mape(prefill_mape), planner::Provenance::kInterpolated};
+}
+
+constexpr double kAssumedMape = 0.1;  // of a source that states none
+
+// Errors of fits to measured runs of which none has a worker's whole configuration: docs/algorithms/latency.md, "configuration
+// left out".
+planner::TimeErrors errors_of_rows(const ScenarioLatency& latency) {
+  if (latency.source == LatencySource::kDistServe) return fitted_errors(kAssumedMape, kAssumedMape);
+  if (latency.source == LatencySource::kLinear) return fitted_errors(0.028, 0.163);
+  return latency.reading == planner::ProfileReading::kBatchShape ? fitted_errors(0.028, 0.076) : fitted_errors(0.080, 0.084);
+}
+
+// Measured operators with the engine's CPU time, each TP degree left out: docs/algorithms/latency-end-to-end.md.
+constexpr planner::TimeErrors kOfOperators{1.15, 1.67, planner::Provenance::kInterpolated};
+
+// Each part of a fit was judged on measurements that it had not seen.
+planner::TimeErrors errors_of(const planner::PerformanceProfile& profile) {
+  double prefill = 0, decode = 0;
+  for (const planner::FitError& error : profile.errors) {
+    const double mape = error.unseen_mape.value_or(error.mape);
+    if (error.part == "prefill") prefill = mape;
+    if (error.part == "decode") decode = mape;
+  }
+  const auto or_assumed = [](double mape) { return mape > 0 ? mape : kAssumedMape; };
+  return fitted_errors(or_assumed(decode), or_assumed(prefill));
+}
+
+planner::TimeErrors errors_of(const Asked& asked, const std::optional<planner::PerformanceProfile>& profile) {
+  const ScenarioLatency& latency = asked.service.latency;
+  if (profile && !std::holds_alternative<planner::MeasuredOperators>(profile->fit)) return errors_of(*profile);
+  if (!profile && !asked.file.empty() && latency.source != LatencySource::kOperators) return errors_of_rows(latency);
+  const bool knows_cpu = profile || latency.cpu || planner::overhead_of(latency.engine);
+  if (latency.source == LatencySource::kOperators && knows_cpu) return kOfOperators;
+  return planner::sheet_errors(asked.shape, asked.accelerator, latency.engine);
+}
+
+// The fit, or, if it knows one context only, the line that the controller believes: times grow with the context as by the data
+// sheet.
+std::shared_ptr<const IterationModel> believed_model(const Asked& asked, const planner::PerformanceProfile& profile,
+                                                     std::shared_ptr<const IterationModel> fit) {
+  const auto* lines = std::get_if<planner::FittedLines>(&profile.fit);
+  const planner::AcceleratorSpec& spec = asked.accelerator;
+  if (lines == nullptr || !planner::knows_one_context(*fit) || !planner::has_data_sheet(spec) ||
+      !(planner::peak_flops_for(spec, asked.shape.dtype) > 0)) {
+    return fit;
+  }
+  const planner::LinearCoefficients sheet =
+      planner::linear_coefficients(asked.shape, spec, asked.gpus, asked.service.latency.engine);
+  const planner::IterationEstimate estimate = planner::estimate_of(profile, *fit, sheet);
+  if (!estimate.knows()) return fit;
+  const planner::LinearCoefficients line = planner::estimated(sheet, estimate);
+  const planner::LinearPhase decode{{line.k2, line.c2, 0, line.c3}, lines->decode.range};
+  return std::make_shared<LinearIterationModel>(lines->prefill, decode, fit->kv_capacity_tokens());
 }
 
 }  // namespace
@@ -275,13 +337,16 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
   WorkerModel worker;
   worker.fitted = profile.has_value();
   if (profile) worker.transfer = profile->transfer;
-  worker.model = std::move(built).value();
+  worker.model = profile ? believed_model(asked, *profile, std::move(built).value()) : std::move(built).value();
   // The model's own values override the catalog's, unless the scenario sets them.
   worker.kv_capacity_tokens = latency.kv_capacity_tokens.value_or(fitted_capacity.value_or(worker.model->kv_capacity_tokens()));
   if (!(worker.kv_capacity_tokens >= service.engine.block_tokens)) {
     return here.error(fmt::format("must have a KV cache of at least scheduling.blockTokens, {} tokens (got {:.0f})",
                                   service.engine.block_tokens, worker.kv_capacity_tokens));
   }
+  worker.errors = errors_of(asked, profile);
+  worker.shorter = std::make_shared<planner::ScaledModel>(worker.model, worker.errors, planner::End::kShort);
+  worker.longer = std::make_shared<planner::ScaledModel>(worker.model, worker.errors, planner::End::kLong);
   worker.basis = basis_of(asked, profile, worker.kv_capacity_tokens);
   return worker;
 }

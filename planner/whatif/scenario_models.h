@@ -7,6 +7,7 @@
 #include <string>
 
 #include "planner/perf/iteration_model.h"
+#include "planner/perf/time_errors.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/whatif/scenario.h"
 
@@ -16,11 +17,17 @@ using ScenarioTexts = std::map<std::string, std::string>;  // by path as written
 
 struct WorkerModel {
   std::shared_ptr<const planner::IterationModel> model;
+  planner::TimeErrors errors;
+  std::shared_ptr<const planner::IterationModel> shorter = {}, longer = {};  // the ends of its interval
   double kv_capacity_tokens = 0;
   bool fitted = false;                                // from a PerformanceProfile
   std::optional<planner::MeasuredTransfer> transfer;  // from the PerformanceProfile
   std::string basis;  // for people: "profile perf_model.csv: bloom-176b, h100-80gb, TP 8; KV cache of 94208 tokens"
 };
+
+[[nodiscard]] inline const planner::IterationModel* at_end(const WorkerModel& worker, planner::End end) {
+  return (end == planner::End::kExpected ? worker.model : end == planner::End::kShort ? worker.shorter : worker.longer).get();
+}
 
 // `source` is the scenario's name; `field` and `line` locate the worker in it, for example "cluster.pools[0]". Errors name the
 // latency file, or SCENARIO:LINE and the field; one of them is a model that does not fit.

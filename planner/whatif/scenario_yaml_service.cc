@@ -14,6 +14,8 @@ using Latency = ScenarioLatency;
 constexpr std::array kSources = {"profile", "linear", "distserve", "operators", "roofline"};
 constexpr std::array kReadings = {"batchTokens", "batchShape"};
 constexpr std::array kForms = {"aladdin", "huawei"};
+constexpr std::array kEngines = {"Windlass", "VLLM", "SGLang", "TensorRTLLM", "LlamaCpp"};
+static_assert(kEngines.size() == planner::kAllEngineTypes.size());
 
 void check_one_name(YamlReader& reader, ScenarioModel&) {
   const bool name = reader.find("name") != nullptr, config = reader.find("config") != nullptr;
@@ -46,6 +48,8 @@ constexpr auto kKernels = has_source<LatencySource::kOperators, LatencySource::k
 constexpr auto kKnowsStages = has_source<LatencySource::kDistServe, LatencySource::kOperators, LatencySource::kRoofline>;
 
 bool reads_file(const Latency& latency) { return !latency.file.empty() || !latency.files.empty(); }
+// Sources that are completed by what is known of the engine: its CPU time, or how times grow with the context.
+constexpr auto kCompletedByEngine = has_source<LatencySource::kOperators, LatencySource::kRoofline, LatencySource::kLinear>;
 bool fits_lines(const Latency& latency) { return latency.source == LatencySource::kLinear && reads_file(latency); }
 bool names_model(const Latency& latency) { return latency.source != LatencySource::kOperators && reads_file(latency); }
 
@@ -102,7 +106,7 @@ void read_cpu(YamlReader& reader, Latency& latency, Reading& reading) {
               map(duration("iteration", &Cpu::iteration_s, {0, 10}), duration("sequence", &Cpu::sequence_s, {0, 1}),
                   duration("prefill", &Cpu::prefill_s, {0, 10}), duration("eagerLayer", &Cpu::eager_layer_s, {0, 1}),
                   whole("largestGraphTokens", &Cpu::largest_graph_tokens, 0, 1'000'000)))
-          .noted("none");
+          .noted("that of latency.engine");
   if (kKernels(latency)) return kCpu.read(reader, latency, reading);
   const char* source = to_string(latency.source);
   reader.refuse("cpu", fmt::format("left out with the source {}, whose times include the engine's CPU", source));
@@ -119,7 +123,8 @@ auto latency_fields() {
              when(fits_lines, choice("form", &Latency::form, kForms).noted()),
              when(has_source<LatencySource::kDistServe>,
                   text("capacities", &Latency::capacities_file, "the path of a max_num_tokens.csv of DistServe")),
-             when(names_model, hook(read_name_in_file)), hook(read_parallelism), hook(read_cpu),
+             when(names_model, hook(read_name_in_file)), hook(read_parallelism),
+             when(kCompletedByEngine, choice("engine", &Latency::engine, kEngines).noted()), hook(read_cpu),
              number("kvCapacityTokens", &Latency::kv_capacity_tokens, {1, 1e12}), hook(note_capacity));
 }
 

@@ -169,7 +169,8 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   KindSpace space;
   space.least_kv_tokens = context;  // a worker must hold one request of this length
   space.max_gpus = service.max_gpus_per_worker.value_or(0);
-  Kinds kinds = worker_kinds(problem.shape, problem.accelerators, space, linear_models(problem.shape, service.estimates));
+  Kinds kinds =
+      worker_kinds(problem.shape, problem.accelerators, space, linear_models(problem.shape, service.engine, service.estimates));
   problem.kinds = std::move(kinds.kinds);
   problem.unfit = std::move(kinds.unfit);
   problem.objectives.both = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};

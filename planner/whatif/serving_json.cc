@@ -40,6 +40,20 @@ Json times_json(const TimeEstimates& times, bool observed) {
           {"p95", times.p95.mean},   {"p99", times.p99.mean}, {"max", times.max}};
 }
 
+Json ends_json(const ReportIntervals::Ends& ends) { return Json::array({ends.low, ends.high}); }
+
+Json intervals_json(const ReportIntervals& intervals) {
+  const auto time = [](const ReportIntervals::OfTime& of) {
+    return Json{{"p50", ends_json(of.p50)}, {"p95", ends_json(of.p95)}};
+  };
+  return {{"confidenceLevel", 0.9},
+          {"basis", planner::to_string(intervals.from)},
+          {"ttftSeconds", time(intervals.ttft)},
+          {"tpotSeconds", time(intervals.tpot)},
+          {"e2eSeconds", time(intervals.e2e)},
+          {"sloAttainment", intervals.attainment ? ends_json(*intervals.attainment) : Json(nullptr)}};
+}
+
 Json ratios_json(const TimeEstimates& ratios, bool observed) {
   if (!observed) return {{"p50", nullptr}, {"p90", nullptr}, {"p99", nullptr}};
   return {{"p50", ratios.p50.mean}, {"p90", ratios.p90.mean}, {"p99", ratios.p99.mean}};
@@ -134,6 +148,32 @@ ServingReport report_of(std::span<const ServingResult> results, std::uint64_t fi
   return report;
 }
 
+void add_intervals(ServingReport& report, const ServingResult& expected, const ServingResult& shorter,
+                   const ServingResult& longer, planner::Provenance from) {
+  constexpr double kMaxExtrapolatedShare = 0.1;
+  if (expected.completed == 0) return;
+  const auto ends = [&](const MeanEstimate& of, TimeSummary ServingResult::*time, double TimeSummary::*quantile) {
+    const double at_s = expected.*time.*quantile;
+    const double low = at_s > 0 ? shorter.*time.*quantile / at_s : 1, high = at_s > 0 ? longer.*time.*quantile / at_s : 1;
+    return ReportIntervals::Ends{of.mean * std::min({1.0, low, high}), of.mean * std::max({1.0, low, high})};
+  };
+  const auto of_time = [&](const TimeEstimates& of, TimeSummary ServingResult::*time) {
+    return ReportIntervals::OfTime{ends(of.p50, time, &TimeSummary::p50_s), ends(of.p95, time, &TimeSummary::p95_s)};
+  };
+  ReportIntervals intervals{of_time(report.ttft, &ServingResult::ttft), of_time(report.tpot, &ServingResult::tpot),
+                            of_time(report.e2e, &ServingResult::e2e)};
+  if (report.attainment) {
+    const double mean = report.attainment->mean;
+    const double fast = mean + shorter.attainment - expected.attainment, slow = mean + longer.attainment - expected.attainment;
+    intervals.attainment = {std::clamp(std::min({mean, fast, slow}), 0.0, 1.0),
+                            std::clamp(std::max({mean, fast, slow}), 0.0, 1.0)};
+  }
+  const auto beyond = static_cast<double>(expected.extrapolated_iterations);
+  const bool extrapolated = beyond > kMaxExtrapolatedShare * static_cast<double>(expected.iterations);
+  intervals.from = extrapolated ? std::max(from, planner::Provenance::kExtrapolated) : from;
+  report.intervals = intervals;
+}
+
 Json to_json(const ServingReport& report) {
   Json json = {{"requests", report.requests},
                {"completed", report.completed},
@@ -148,6 +188,7 @@ Json to_json(const ServingReport& report) {
                {"normalisedLatencySeconds", times_json(report.normalised, report.completed > 0)},
                {"sloAttainment", report.attainment ? Json(report.attainment->mean) : Json(nullptr)},
                {"sloMet", report.attainment ? Json(report.meets_objectives()) : Json(nullptr)}};
+  if (report.intervals) json["intervals"] = intervals_json(*report.intervals);
   if (report.slowdown) {
     json["slowdown"] = {{"ttft", ratios_json(report.slowdown->ttft, report.completed > 0)},
                         {"tbt", ratios_json(report.slowdown->tbt, report.completed > 0)},

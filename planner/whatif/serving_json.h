@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "planner/perf/time_errors.h"
 #include "planner/sim/recorder.h"
 #include "planner/sim/serving_simulation.h"
 #include "planner/whatif/policy_autoscaler.h"
@@ -22,6 +23,19 @@ namespace windlass::sim {
 struct TimeEstimates {
   MeanEstimate mean, p50, p90, p95, p99;
   double max = 0;
+};
+
+// 90 % intervals, from runs in which every iteration is as much shorter, or longer, as the models' errors allow.
+struct ReportIntervals {
+  struct Ends {
+    double low = 0, high = 0;
+  };
+  struct OfTime {
+    Ends p50, p95;
+  };
+  OfTime ttft, tpot, e2e;
+  std::optional<Ends> attainment = {};  // none without objectives
+  planner::Provenance from = planner::Provenance::kDataSheet;
 };
 
 struct ServingReport {
@@ -39,6 +53,7 @@ struct ServingReport {
   std::int64_t swapped_tokens = 0, prefix_hit_tokens = 0, flips = 0;
   MeanEstimate mean_batch, busy_share, mean_kv_in_use, mfu, mean_workers, simulated_s, gpu_hours, cost, energy_kwh;
   int max_workers = 0;
+  std::optional<ReportIntervals> intervals;
   std::vector<WorkerFigures> workers;
   std::vector<PolicyAutoscaler::Decision> decisions;  // of the autoscaler in the first replication; set by the caller
   double wall_s = 0;
@@ -49,6 +64,11 @@ struct ServingReport {
 // REQUIRES: at least one result.
 [[nodiscard]] ServingReport report_of(std::span<const ServingResult> results, std::uint64_t first_seed,
                                       const std::optional<double>& percentile, double wall_s);
+
+// Adds intervals: the report's figures times what the first replication's change by, with one seed and other times. `from`: of
+// the workers' times; it becomes kExtrapolated if more than a tenth of the iterations are.
+void add_intervals(ServingReport& report, const ServingResult& expected, const ServingResult& shorter,
+                   const ServingResult& longer, planner::Provenance from);
 
 [[nodiscard]] nlohmann::ordered_json to_json(const ServingReport& report);
 

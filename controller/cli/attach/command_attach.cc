@@ -140,7 +140,7 @@ double rate_of(const planner::Snapshot& snapshot, const planner::Service& servic
                int slots) {
   const planner::AcceleratorState* state = planner::find_accelerator(snapshot, pool.spec.accelerator);
   const int batch = std::min(pool.each.slots, slots);
-  const planner::LinearModel model(planner::linear_coefficients(*service.shape, state->spec, per_server));
+  const planner::LinearModel model(planner::linear_coefficients(*service.shape, state->spec, per_server, service.engine));
   const planner::Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
   return batch / planner::worker_times(model, batch, lengths).service_s;
 }

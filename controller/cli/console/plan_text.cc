@@ -21,7 +21,24 @@ void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector
   }
 }
 
+std::string latency(double seconds) { return std::isinf(seconds) ? "unbounded" : seconds_text(seconds); }
+std::string rate(double requests_per_s) { return number_text(requests_per_s); }
+
+std::string with_ends(const planner::Predicted& predicted, double planner::Predicted::*value,
+                      double planner::PredictedEnd::*end, std::string (*text_of)(double)) {
+  const double low = predicted.low.*end, high = predicted.high.*end;
+  const std::string text = text_of(predicted.*value);
+  return low == high ? text : interval_text(text, text_of(low), text_of(high));
+}
+
 }  // namespace
+
+std::string basis_text(std::string_view provenance) {
+  if (provenance == "Measured") return "measured on such workers";
+  if (provenance == "Interpolated") return "from measurements of such workers";
+  if (provenance == "Extrapolated") return "beyond what was measured";
+  return "by the data sheet, not measured";
+}
 
 std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers) {
   if (answers.empty()) return "";
@@ -36,15 +53,18 @@ std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers
 std::string count_text(int n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 std::string predicted_figures(const planner::ServicePlan& service) {
-  const planner::Predicted& predicted = service.predicted;
+  using P = planner::Predicted;
+  using E = planner::PredictedEnd;
+  const P& predicted = service.predicted;
   std::map<std::string, int> taken;  // by class
   for (const planner::Pool& pool : service.pools) taken[pool.spec.accelerator] += pool.workers * pool.spec.gpus();
   std::string accelerators;
   for (const auto& [name, count] : taken) accelerators += fmt::format("{} x {}, ", count, name);
-  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s ({} used), {}{} per hour",
-                     std::isinf(predicted.ttft_s) ? "unbounded" : seconds_text(predicted.ttft_s),
-                     seconds_text(predicted.tpot_s), number_text(predicted.requests_per_s), percent_text(predicted.utilisation),
-                     accelerators, number_text(predicted.cost_per_hour));
+  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s, {} used, {}{} per hour; {}",
+                     with_ends(predicted, &P::ttft_s, &E::ttft_s, latency),
+                     with_ends(predicted, &P::tpot_s, &E::tpot_s, latency),
+                     with_ends(predicted, &P::requests_per_s, &E::requests_per_s, rate), percent_text(predicted.utilisation),
+                     accelerators, number_text(predicted.cost_per_hour), basis_text(planner::to_string(predicted.from)));
 }
 
 std::string hint_text(const char* name, const planner::Hint& hint) {
@@ -73,7 +93,7 @@ std::string plan_table(const planner::Snapshot& snapshot, const planner::Plan& p
       text += fmt::format("  objective: TTFT {}, TPOT {} for {:g}% of the requests\n", seconds_text(slo.ttft_s),
                           seconds_text(slo.tpot_s), slo.percentile);
     }
-    text += "  predicted: " + predicted_figures(service) + "\n";
+    text += wrapped("predicted: " + predicted_figures(service), 2);
     for (const auto& reason : service.reasons) text += wrapped(reason.code + ": " + reason.message, 2);
     text += strategies_table(service.strategies);
     if (service.feasible.status != planner::Truth::kTrue) text += wrapped(hint_text("Feasible", service.feasible), 2);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/policy/plan.h"
@@ -15,7 +16,8 @@ namespace windlass::cli {
 // Parts shared with `windlass explain`.
 [[nodiscard]] std::string count_text(int n, const char* what);                                    // "1 worker", "2 workers"
 [[nodiscard]] std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers);  // empty without answers
-[[nodiscard]] std::string predicted_figures(const planner::ServicePlan& service);
+[[nodiscard]] std::string predicted_figures(const planner::ServicePlan& service);                 // with 90 % intervals
+[[nodiscard]] std::string basis_text(std::string_view provenance);                                // of a planner::Provenance
 [[nodiscard]] std::string hint_text(const char* name, const planner::Hint& hint);  // "Feasible: False (NoAccelerator): ..."
 [[nodiscard]] std::string denied_text(const planner::Denied& denied);
 

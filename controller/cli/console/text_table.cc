@@ -68,6 +68,10 @@ std::string seconds_text(std::optional<double> seconds, Bound bound) {
   return std::string(sign_of(bound)) + text;
 }
 
+std::string interval_text(const std::string& value, const std::string& low, const std::string& high) {
+  return low == "-" && high == "-" ? value : fmt::format("{} ({} to {})", value, low, high);
+}
+
 std::string number_text(std::optional<double> value, int decimals) {
   if (!value || !std::isfinite(*value)) return "-";
   return fmt::format("{:.{}f}", *value, decimals);

@@ -115,7 +115,7 @@ std::string predicted_section(const planner::ServicePlan& planned) {
                                                      : std::string(", not yet compared with what arrived")),
                     2);
   }
-  return text + "  with this plan: " + predicted_figures(planned) + "\n";
+  return text + wrapped("with this plan: " + predicted_figures(planned), 2);
 }
 
 std::string considered_section(const planner::ServicePlan& planned) {
@@ -170,7 +170,8 @@ std::string change_section(const planner::Snapshot& snapshot, const planner::Pla
 std::string conditions_section(const planner::ServicePlan& planned) {
   return "\nConditions\n" + wrapped(hint_text("Feasible", planned.feasible), 2) +
          wrapped(hint_text("AbleToScale", planned.able_to_scale), 2) +
-         wrapped(hint_text("MetricsFresh", planned.metrics_fresh), 2) + wrapped(hint_text("SLOMet", planned.slo_met), 2);
+         wrapped(hint_text("MetricsFresh", planned.metrics_fresh), 2) + wrapped(hint_text("SLOMet", planned.slo_met), 2) +
+         wrapped(hint_text("TimesKnown", planned.times_known), 2);
 }
 
 }  // namespace
@@ -213,8 +214,17 @@ std::string explanation(const api::ModelService& service) {
                       count_text(static_cast<int>(status.gpus), "accelerator"), number_text(status.cost_per_hour));
   text += "\nWhat was predicted\n";
   const api::Prediction& predicted = status.plan.predicted;
-  text += fmt::format("  TTFT {}, TPOT {}, up to {} requests/s\n", seconds_text(predicted.time_to_first_token_s),
-                      seconds_text(predicted.time_per_output_token_s), number_text(predicted.requests_per_s));
+  const api::PredictedFigures &low = predicted.low, &high = predicted.high;
+  // A status has no infinity: TTFT is unbounded where only the low end is known.
+  const bool unbounded = low.time_to_first_token_s && !high.time_to_first_token_s;
+  text += fmt::format(
+      "  TTFT {}, TPOT {}, up to {} requests/s{}\n",
+      interval_text(seconds_text(predicted.time_to_first_token_s), seconds_text(low.time_to_first_token_s),
+                    unbounded ? "unbounded" : seconds_text(high.time_to_first_token_s)),
+      interval_text(seconds_text(predicted.time_per_output_token_s), seconds_text(low.time_per_output_token_s),
+                    seconds_text(high.time_per_output_token_s)),
+      interval_text(number_text(predicted.requests_per_s), number_text(low.requests_per_s), number_text(high.requests_per_s)),
+      predicted.basis.empty() ? "" : "; " + basis_text(predicted.basis));
   if (!status.plan.strategies.empty()) {
     std::vector<planner::StrategyAnswer> answers;
     for (const api::StrategyStatus& one : status.plan.strategies) {

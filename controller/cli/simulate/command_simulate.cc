@@ -1,4 +1,5 @@
 // `windlass simulate`: simulates the serving system of a SCENARIO file, iteration by iteration.
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -75,8 +76,8 @@ struct Run {
 };
 
 Result<Run> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, double rate_factor, SimulateProgress& progress,
-                     RequestLog* log) {
-  sim::ClusterOptions options = scenario.options(seed);
+                     RequestLog* log, planner::End end = planner::End::kExpected) {
+  sim::ClusterOptions options = scenario.options(seed, end);
   std::int64_t before = 0;
   options.progress = [&](std::int64_t completed) { progress.add(completed - std::exchange(before, completed)); };
   if (log != nullptr) {
@@ -85,7 +86,7 @@ Result<Run> run_once(const sim::PreparedScenario& scenario, std::uint64_t seed, 
       options.sample_interval_s = std::max(kLeastSampleInterval_s, scenario.expected_duration_s() / kSamples);
   }
   const auto source = scenario.source(seed, rate_factor);
-  const auto autoscaler = scenario.autoscaler();
+  const auto autoscaler = scenario.autoscaler(end);
   options.controller = autoscaler.get();
   auto results = sim::simulate_cluster(*source, options);
   if (!results.ok()) return results.error().within(scenario.scenario().source);
@@ -160,6 +161,7 @@ Result<void> check_writable(const std::string& path) {
 // The results of all runs.
 struct Simulated {
   std::vector<Run> runs;  // one per replication
+  std::vector<Run> ends;  // the first replication with shorter and with longer times; empty if one of them failed
   double wall_s = 0;      // of all of them
   std::vector<std::vector<RatePoint>> rates;
 };
@@ -169,14 +171,23 @@ Result<Simulated> run_all(const sim::PreparedScenario& scenario, const SimulateF
   const auto& services = scenario.scenario().services;
   const bool judged = std::any_of(services.begin(), services.end(), [](const auto& service) { return service.slo; });
   const bool sweep = !flags.report.empty() && judged && scenario.rate_is_free();
-  Simulated all{{}, 0, std::vector<std::vector<RatePoint>>(services.size())};
+  Simulated all{{}, {}, 0, std::vector<std::vector<RatePoint>>(services.size())};
   ThreadExecutor executor(flags.jobs);
   const double begin_s = monotonic_s();
   SimulateProgress progress(console);
-  progress.expect(expected_requests(scenario, sweep) * flags.replications);
-  WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, logs.size(), [&](std::size_t r) {
+  progress.expect(expected_requests(scenario, sweep) * flags.replications + 2 * scenario.expected_requests());
+  // The replications, and the first one with shorter and with longer times.
+  constexpr std::array kEnds = {planner::End::kShort, planner::End::kLong};
+  WINDLASS_ASSIGN_OR_RETURN(auto runs, parallel_map<Result<Run>>(executor, logs.size() + kEnds.size(), [&](std::size_t r) {
+                              if (r >= logs.size())
+                                return run_once(scenario, seed, 1, progress, nullptr, kEnds[r - logs.size()]);
                               return run_once(scenario, seed + r, 1, progress, logs[r].wanted() ? &logs[r] : nullptr);
                             }));
+  const auto ends = runs.begin() + static_cast<std::ptrdiff_t>(logs.size());
+  if (std::all_of(ends, runs.end(), [](const Result<Run>& run) { return run.ok(); })) {
+    for (auto end = ends; end != runs.end(); ++end) all.ends.push_back(std::move(*end).value());
+  }
+  runs.erase(ends, runs.end());
   WINDLASS_ASSIGN_OR_RETURN(all.runs, all_of(std::move(runs)));
   all.wall_s = monotonic_s() - begin_s;
   if (sweep) {
@@ -194,6 +205,10 @@ Result<std::vector<sim::ServingReport>> reports_of(const sim::PreparedScenario& 
     const auto& slo = services[i].slo;
     reports.push_back(
         sim::report_of(of_service(all.runs, i), seed, slo ? std::optional(slo->percentile) : std::nullopt, all.wall_s));
+    if (!all.ends.empty()) {
+      add_intervals(reports.back(), all.runs.front().services[i], all.ends.front().services[i], all.ends.back().services[i],
+                    scenario.provenance(i));
+    }
     for (const auto& decision : all.runs.front().decisions) {
       if (decision.service == static_cast<int>(i)) reports.back().decisions.push_back(decision);
     }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "controller/cli/console/plan_text.h"
 #include "controller/cli/console/text_table.h"
 #include "planner/base/yaml_reader.h"
 
@@ -28,6 +29,23 @@ std::string objectives_text(const sim::ScenarioSlo& slo, const sim::ServingRepor
   return fmt::format("Objectives ({}): {} of the requests meet them, {:g}% must: {}\n", asked,
                      with_interval(percent_text(report.attainment->mean), percent_text(report.attainment->half_width)),
                      *report.percentile, report.meets_objectives() ? "MET" : "NOT MET");
+}
+
+std::string intervals_text(const sim::ServingReport& report) {
+  if (!report.intervals) return "";
+  const sim::ReportIntervals& of = *report.intervals;
+  TextTable table({"90% INTERVAL", "P50", "P95"});
+  const auto row = [&](const char* name, const sim::ReportIntervals::OfTime& time) {
+    const auto ends = [](const auto& end) { return seconds_text(end.low) + " to " + seconds_text(end.high); };
+    table.add({name, ends(time.p50), ends(time.p95)});
+  };
+  row("TTFT", of.ttft);
+  row("TPOT", of.tpot);
+  row("E2E", of.e2e);
+  if (of.attainment)
+    table.add({"attainment", percent_text(of.attainment->low) + " to " + percent_text(of.attainment->high), ""});
+  return fmt::format("\n{}Intervals show how far iteration times may be off. Times: {}.\n", table.text(),
+                     basis_text(planner::to_string(of.from)));
 }
 
 // Lines that only some scenarios have.
@@ -146,6 +164,7 @@ std::string service_text(const sim::PreparedScenario& prepared, std::size_t serv
   if (report.replications == 1 && prepared.random()) {
     text += "One replication gives no confidence interval; use --replications N.\n";
   }
+  text += intervals_text(report);
   if (report.slowdown) {
     TextTable ratios({"SLOWDOWN", "P50", "P90", "P99"});
     const auto ratio = [&](const char* name, const sim::TimeEstimates& slowdown) {

@@ -39,7 +39,7 @@ void write_pools(FleetDraft& fleet);
 // "Prediction": the plan's predicted behaviour, and how many workers every compared configuration would need.
 void predict_plans(FleetDraft& fleet);
 
-// "Conditions": MetricsFresh, SLOMet and AbleToScale.
+// "Conditions": MetricsFresh, SLOMet, AbleToScale and TimesKnown.
 void write_conditions(FleetDraft& fleet);
 
 // "Denials": what limits and missing GPUs withheld, and who holds those GPUs.

@@ -1,5 +1,6 @@
 // The "Prediction" pass: predicts how each plan will behave, and what every other configuration would need. See passes.h.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -13,29 +14,71 @@
 namespace windlass::planner {
 namespace {
 
-// Predicts the behaviour of these pools at the believed demand.
-Predicted predict(const std::vector<Configuration>& pools, const DemandView& view, const Slo& slo) {
-  Predicted predicted;
-  double slots = 0, full_per_s = 0;
+// Behaviour of these pools at the believed demand. TTFT of split phases is a prompt's and then a first decode.
+PredictedEnd behaviour(const std::vector<Configuration>& pools, const DemandView& view, const Slo& slo) {
+  PredictedEnd all;
+  double slots = 0, full_per_s = 0, prompt_s = 0;
   for (const Configuration& configuration : pools) {
     const Pool& pool = configuration.pool;
-    predicted.gpus += gpus_of(configuration);
-    predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
-    if (pool.workers == 0 || pool.role == dispatch::Role::kPrefill) continue;
+    if (pool.workers == 0) continue;
+    if (pool.role == dispatch::Role::kPrefill) {
+      prompt_s = std::max(prompt_s, configuration.times.ttft_s);
+      continue;
+    }
     slots += static_cast<double>(pool.workers) * pool.each.slots;
     full_per_s += pool.workers * pool.each.slots * pool.each.service_rate_per_s * configuration.capacity_ratio;
-    predicted.requests_per_s += pool.workers * pool.each.requests_per_s;
-    predicted.tpot_s = std::max(predicted.tpot_s, configuration.times.tpot_s);
-    predicted.ttft_s = std::max(predicted.ttft_s, configuration.times.ttft_s);
+    all.requests_per_s += pool.workers * pool.each.requests_per_s;
+    all.tpot_s = std::max(all.tpot_s, configuration.times.tpot_s);
+    all.ttft_s = std::max(all.ttft_s, configuration.times.ttft_s);
   }
-  if (predicted.requests_per_s > 0) predicted.utilisation = view.believed_per_s / predicted.requests_per_s;
+  all.ttft_s += prompt_s;
   if (full_per_s > 0) {
     // Pools of different speed are treated as one pool of the mean speed.
     const MmcQueue queue{static_cast<std::int64_t>(slots), view.believed_per_s, slots / full_per_s};
-    predicted.ttft_s += queue.wait_quantile_s(slo.percentile / 100);
+    all.ttft_s += queue.wait_quantile_s(slo.percentile / 100);
   } else if (view.believed_per_s > 0 || view.queued > 0) {
-    predicted.ttft_s = std::numeric_limits<double>::infinity();
+    all.ttft_s = std::numeric_limits<double>::infinity();
   }
+  return all;
+}
+
+// The pools if their times are at an end of their interval. What a worker delivers changes as its closed forms do.
+std::vector<Configuration> at_end(const Draft& draft, const Snapshot& snapshot, End end) {
+  std::vector<Configuration> pools = draft.effective;
+  for (Configuration& configuration : pools) {
+    const AcceleratorState* state = find_accelerator(snapshot, configuration.pool.spec.accelerator);
+    if (configuration.pool.workers == 0 || state == nullptr || !draft.service->shape) continue;
+    const double before = requests_per_s(configuration), each = configuration.pool.each.requests_per_s;
+    configuration = at_end(*draft.service, state->spec, draft.view.lengths, configuration,
+                           scale_of(end, configuration.errors.tpot), scale_of(end, configuration.errors.ttft));
+    if (before > 0) configuration.pool.each.requests_per_s = each * requests_per_s(configuration) / before;
+  }
+  return pools;
+}
+
+Predicted predict(const Draft& draft, const Snapshot& snapshot) {
+  const Slo& slo = draft.service->slo;
+  Predicted predicted;
+  Provenance from = Provenance::kMeasured;
+  bool any = false;
+  for (const Configuration& configuration : draft.effective) {
+    const Pool& pool = configuration.pool;
+    predicted.gpus += gpus_of(configuration);
+    predicted.cost_per_hour += pool.workers * configuration.price_per_hour;
+    if (pool.workers == 0) continue;
+    any = true;
+    from = std::max(from, configuration.errors.from);
+  }
+  const PredictedEnd expected = behaviour(draft.effective, draft.view, slo);
+  const PredictedEnd fast = behaviour(at_end(draft, snapshot, End::kShort), draft.view, slo);
+  const PredictedEnd slow = behaviour(at_end(draft, snapshot, End::kLong), draft.view, slo);
+  predicted.ttft_s = expected.ttft_s;
+  predicted.tpot_s = expected.tpot_s;
+  predicted.requests_per_s = expected.requests_per_s;
+  predicted.low = {fast.ttft_s, fast.tpot_s, slow.requests_per_s};
+  predicted.high = {slow.ttft_s, slow.tpot_s, fast.requests_per_s};
+  predicted.from = any ? from : Provenance::kDataSheet;
+  if (expected.requests_per_s > 0) predicted.utilisation = draft.view.believed_per_s / expected.requests_per_s;
   return predicted;
 }
 
@@ -67,12 +110,39 @@ std::vector<Considered> considered(const Draft& draft) {
   return out;
 }
 
+// What being sure would take where no such worker was measured: the workers that are needed if their times are as long as one
+// in ten may be.
+void say_what_is_unsure(Draft& draft, const Snapshot& snapshot) {
+  constexpr double kOneSided = 1.282 / 1.645;  // of the two-sided interval's deviations
+  if (!draft.chosen || !(draft.target.demand_per_s > 0)) return;
+  const Service& service = *draft.service;
+  const Configuration& chosen = *draft.chosen;
+  const WorkerSpec& spec = chosen.pool.spec;
+  const WorkerEstimate* known = find_estimate(service.estimates, spec.accelerator, spec.gpus());
+  const AcceleratorState* state = find_accelerator(snapshot, spec.accelerator);
+  if (state == nullptr || !service.shape || (known != nullptr && known->gpus_per_worker == spec.gpus())) return;
+  const double longer = std::pow(chosen.errors.tpot, kOneSided);
+  const Configuration slow = at_end(service, state->spec, draft.view.lengths, chosen, longer, longer);
+  const int sure = workers_for(service, slow, draft.target.demand_per_s, draft.view.burstiness);
+  if (sure <= draft.granted) return;
+  const double more = (sure - draft.granted) * chosen.price_per_hour;
+  draft.plan.reasons.push_back(
+      Reason{"UnsureTimes",
+             fmt::format("times of {} come from {}; with a chance of one in ten they are at least {:.3g} times as long, and {} "
+                         "workers would be needed instead of {} ({:.4g} more per hour); a few minutes of traffic or a "
+                         "PerformanceProfile would tell",
+                         text_of(spec), known == nullptr ? "its data sheet" : "workers with another number of GPUs", longer,
+                         sure, draft.granted, more),
+             {{"factor", figure(longer)}, {"workers", std::to_string(sure)}, {"morePerHour", figure(more)}}});
+}
+
 }  // namespace
 
 void predict_plans(FleetDraft& fleet) {
   for (Draft& draft : fleet.services) {
     draft.plan.considered = considered(draft);
-    draft.plan.predicted = predict(draft.effective, draft.view, draft.service->slo);
+    draft.plan.predicted = predict(draft, *fleet.snapshot);
+    say_what_is_unsure(draft, *fleet.snapshot);
   }
 }
 

@@ -1,5 +1,8 @@
-// The "Conditions" pass: writes MetricsFresh, SLOMet and AbleToScale. See passes.h.
+// The "Conditions" pass: writes MetricsFresh, SLOMet, AbleToScale and TimesKnown. See passes.h.
 #include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -27,6 +30,58 @@ Hint slo_hint(const Service& service, double now_s) {
   return Hint{met ? Truth::kTrue : Truth::kFalse, met ? "Attained" : "Missed",
               fmt::format("{:.4g} % of the requests in the last {:.0f} s met the objective; the target is {:.4g} %",
                           attainment->value * 100, service.slo.window_s, service.slo.percentile)};
+}
+
+// What is known of the times of one kind of worker. The messages have no measured figures, which change all the time.
+Hint times_hint(const Service& service, const Configuration& configuration, double now_s) {
+  constexpr std::int64_t kFewSamples = 12;  // a minute of one worker
+  const WorkerSpec& spec = configuration.pool.spec;
+  if (!(configuration.times.service_s > 0)) {
+    return Hint{Truth::kUnknown, "NotPredicted",
+                fmt::format("the class or the model's shape is unknown for workers of {}", text_of(spec))};
+  }
+  const WorkerEstimate* known = find_estimate(service.estimates, spec.accelerator, spec.gpus());
+  if (known == nullptr) {
+    const TimeErrors& errors = configuration.errors;
+    return Hint{
+        Truth::kFalse, "DataSheet",
+        fmt::format("times of {} come from its data sheet: TPOT may be off by a factor of {:.3g}, TTFT by {:.3g}; a few "
+                    "minutes of traffic, or a PerformanceProfile, would narrow that",
+                    text_of(spec), errors.tpot, errors.ttft)};
+  }
+  if (known->estimate.drifted(now_s)) {
+    return Hint{Truth::kFalse, "Drifted",
+                fmt::format("iterations of {} no longer take what was measured, as after another engine version or on a "
+                            "throttled GPU; predictions are wider until they are measured again",
+                            text_of(spec))};
+  }
+  if (known->gpus_per_worker != spec.gpus()) {
+    return Hint{Truth::kFalse, "OtherWorkers",
+                fmt::format("times of {} come from {} x {}; a few minutes of traffic, or a PerformanceProfile, would narrow "
+                            "predictions",
+                            text_of(spec), known->gpus_per_worker, spec.accelerator)};
+  }
+  if (known->from_profile && !(known->estimate.decode_count > 0))
+    return Hint{Truth::kTrue, "Profiled", "times come from a PerformanceProfile"};
+  if (!known->from_profile && known->estimate.samples < kFewSamples) {
+    return Hint{Truth::kFalse, "Measuring",
+                fmt::format("times of {} are being measured; a minute of traffic makes them sure", text_of(spec))};
+  }
+  return Hint{Truth::kTrue, "Measured", "times are measured on workers of this model and engine"};
+}
+
+// Of all kinds of workers, the one of which least is known.
+Hint times_hint(const Draft& draft, double now_s) {
+  static constexpr std::array<std::string_view, 7> kLeastFirst = {"NotPredicted", "Drifted",  "DataSheet", "OtherWorkers",
+                                                                  "Measuring",    "Profiled", "Measured"};
+  Hint worst{Truth::kUnknown, "NoWorkers", "no worker is planned"};
+  const auto rank = [](const Hint& hint) { return std::find(kLeastFirst.begin(), kLeastFirst.end(), hint.reason); };
+  for (const Configuration& configuration : draft.effective) {
+    if (configuration.pool.workers == 0) continue;
+    Hint hint = times_hint(*draft.service, configuration, now_s);
+    if (rank(hint) < rank(worst)) worst = std::move(hint);
+  }
+  return worst;
 }
 
 // The GPUs that are missing for the workers that a service needs.
@@ -85,6 +140,7 @@ void write_conditions(FleetDraft& fleet) {
     draft.plan.metrics_fresh = metrics_hint(draft);
     draft.plan.slo_met = slo_hint(*draft.service, now_s);
     draft.plan.able_to_scale = scale_hint(draft, fleet);
+    draft.plan.times_known = times_hint(draft, now_s);
   }
 }
 

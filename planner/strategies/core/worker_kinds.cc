@@ -71,9 +71,10 @@ Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<Accelerat
   return made;
 }
 
-KindModelOf linear_models(const planner::ModelShape& shape, std::vector<planner::WorkerEstimate> measured) {
-  return [shape, measured = std::move(measured)](const planner::AcceleratorSpec& spec, int tensor_parallel,
-                                                 int stages) -> Result<KindModel> {
+KindModelOf linear_models(const planner::ModelShape& shape, planner::EngineType engine,
+                          std::vector<planner::WorkerEstimate> measured) {
+  return [shape, engine, measured = std::move(measured)](const planner::AcceleratorSpec& spec, int tensor_parallel,
+                                                         int stages) -> Result<KindModel> {
     const auto refused = [](const std::string& what) { return Error{ErrorCode::kInvalidArgument, what}; };
     if (stages > 1) return refused("the linear model does not support pipeline stages");
     if (!(planner::peak_flops_for(spec, shape.dtype) > 0)) {
@@ -82,7 +83,7 @@ KindModelOf linear_models(const planner::ModelShape& shape, std::vector<planner:
     if (tensor_parallel > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) {
       return refused("no link between the GPUs of a node");
     }
-    const planner::LinearCoefficients lines = planner::believed_coefficients(shape, spec, tensor_parallel, measured);
+    const planner::LinearCoefficients lines = planner::believed_coefficients(shape, spec, tensor_parallel, engine, measured);
     if (!(lines.kv_capacity_tokens > 0)) {
       return refused(fmt::format("weights of {:.0f} GB leave no room for a KV cache in {:.0f} GB",
                                  planner::weight_bytes(shape) / 1e9, tensor_parallel * spec.memory_bytes / 1e9));

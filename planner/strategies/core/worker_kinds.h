@@ -38,7 +38,8 @@ struct Kinds {
                                  const KindSpace& space, const KindModelOf& model_of);
 
 // The controller's linear models: from measurements of the class, otherwise from its data sheet; no pipeline stages.
-[[nodiscard]] KindModelOf linear_models(const planner::ModelShape& shape, std::vector<planner::WorkerEstimate> measured = {});
+[[nodiscard]] KindModelOf linear_models(const planner::ModelShape& shape, planner::EngineType engine,
+                                        std::vector<planner::WorkerEstimate> measured);
 
 // Data sheets with fitted efficiencies (planner/perf/operator_model.h) and 90 % of the memory.
 [[nodiscard]] KindModelOf roofline_models(const planner::ModelShape& shape);

@@ -9,6 +9,7 @@
 #include "planner/catalog/accelerators_by_name.h"
 #include "planner/catalog/efficiency.h"
 #include "planner/catalog/model_shape.h"
+#include "planner/perf/data_sheet_model.h"
 #include "planner/perf/roofline.h"
 
 namespace windlass::bench {
@@ -40,7 +41,7 @@ class EngineModel final : public planner::IterationModel {
   planner::EngineOverhead overhead_;
 };
 
-planner::EngineSettings with_memory_of(const planner::OperatorModel& model, planner::EngineSettings settings) {
+planner::EngineSettings with_memory_of(const planner::IterationModel& model, planner::EngineSettings settings) {
   settings.kv_blocks = static_cast<std::int64_t>(std::floor(model.kv_capacity_tokens() / settings.block_tokens));
   return settings;
 }
@@ -92,6 +93,26 @@ ClosedLoopResult predict(const EndToEndRow& row, const LoadRecipe& recipe, const
                          const planner::OperatorModel& model) {
   return run_closed_loop(load_of(row, recipe, costs), with_memory_of(model, settings_of(row, recipe)),
                          EngineModel(model, overhead_of(recipe, costs)));
+}
+
+Result<ClosedLoopResult> predict_by_line(const EndToEndRow& row, const LoadRecipe& recipe,
+                                         const std::optional<EngineCosts>& costs) {
+  WINDLASS_ASSIGN_OR_RETURN(planner::ModelShape shape, shape_of(row.model));
+  WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec spec, accelerator_of(row.gpu));
+  if (row.weights != planner::GemmKind::kBFloat16) {
+    constexpr int kBlock = 128;
+    const int group = row.weights == planner::GemmKind::kFloat8Block ? kBlock : 0;
+    shape.quantisation = planner::WeightQuantisation{
+        .method = "fp8", .group_rows = group, .group_columns = group, .compute = planner::DType::kFloat8};
+  }
+  const int gpus = row.tensor_parallel;
+  const planner::LinearCoefficients line =
+      costs ? planner::roofline_line(shape, spec, gpus, overhead_of(recipe, *costs))
+            : planner::linear_coefficients(shape, spec, gpus, planner::EngineType::kWindlass);
+  const planner::LinearIterationModel model = planner::data_sheet_model(line, line.kv_capacity_tokens);
+  constexpr double kTurnaroundS = 5e-3;  // of the client: its prior in cost_fit.cc, which no row contradicts
+  return run_closed_loop(load_of(row, recipe, {.turnaround_s = kTurnaroundS}), with_memory_of(model, settings_of(row, recipe)),
+                         model);
 }
 
 bool holds(const EndToEndRow& row, const LoadRecipe& recipe, const planner::OperatorModel& model) {

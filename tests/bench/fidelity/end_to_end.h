@@ -2,12 +2,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "planner/base/result.h"
+#include "planner/perf/linear_model.h"
 #include "planner/perf/operator_model.h"
 #include "planner/perf/table_transfer.h"
 #include "tests/bench/fidelity/closed_loop.h"
@@ -52,6 +54,11 @@ class EndToEnd {
 
 [[nodiscard]] ClosedLoopResult predict(const EndToEndRow& row, const LoadRecipe& recipe, const EngineCosts& costs,
                                        const planner::OperatorModel& model);
+
+// By the line from which `windlass plan` starts (planner/perf/linear_model.h): with the engine's costs; nullopt: the data sheet
+// and fixed shares of it. It knows no front end and no FP8 cache.
+[[nodiscard]] Result<ClosedLoopResult> predict_by_line(const EndToEndRow& row, const LoadRecipe& recipe,
+                                                       const std::optional<EngineCosts>& costs);
 
 // Whether a request of the row fits the model's memory.
 [[nodiscard]] bool holds(const EndToEndRow& row, const LoadRecipe& recipe, const planner::OperatorModel& model);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,8 +15,12 @@
 
 #include "controller/cli/charts/svg_chart.h"
 #include "controller/cli/console/thread_executor.h"
+#include "planner/catalog/accelerators_by_name.h"
+#include "planner/catalog/model_shape.h"
 #include "planner/perf/csv_rows.h"
+#include "planner/perf/time_errors.h"
 #include "tests/bench/fidelity/left_out.h"
+#include "tests/bench/fidelity/lines.h"
 
 namespace windlass::bench {
 namespace {
@@ -44,6 +49,8 @@ class Study {
   [[nodiscard]] const CountedRows& counted() const { return counted_; }
   [[nodiscard]] const std::map<std::string, std::vector<std::size_t>>& by_engine() const { return by_engine_; }
   [[nodiscard]] const std::map<std::string, EngineCosts>& costs() const { return costs_; }
+  [[nodiscard]] Predictions& predictions() { return predictions_; }
+  [[nodiscard]] Executor& executor() { return executor_; }
   [[nodiscard]] const std::vector<planner::Replaced>& replaced() const { return data_.replaced(); }
 
   // With the costs fitted to all rows.
@@ -249,15 +256,14 @@ std::string left_out_line(const Study& study, const Group& group) {
                      percent(errors.ttft.median_log), coverage_of(study, group.rows, Metric::kTtft));
 }
 
-Result<std::string> left_out_table(Study& study) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::vector<LeftOut>* all, study.left_out());
+std::string left_out_table(const Study& study, const std::vector<LeftOut>& all, bool each_group) {
   std::string text =
       "| left out | rows | TPOT, median error | P90 | median log error | inside the interval, half-width | TTFT, median error "
       "| P90 | "
       "median log error | inside, half-width |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   std::vector<Group> kinds;
   std::string groups;
-  for (const LeftOut& of : *all) {
+  for (const LeftOut& of : all) {
     if (kinds.empty() || kinds.back().kind != of.kind) kinds.push_back({"all, each " + of.kind + " in turn", of.kind, {}});
     std::map<std::string, Group> by_engine;
     for (const LeftOutRow& row : of.rows) {
@@ -270,7 +276,91 @@ Result<std::string> left_out_table(Study& study) {
     for (const auto& [engine, group] : by_engine) groups += left_out_line(study, group);
   }
   for (const Group& kind : kinds) text += left_out_line(study, kind);
-  return text + groups;
+  return each_group ? text + groups : text;
+}
+
+Result<std::string> kernels_left_out(Study& study) {
+  WINDLASS_ASSIGN_OR_RETURN(const std::vector<LeftOut>* all, study.left_out());
+  return left_out_table(study, *all, true);
+}
+
+// ---- the lines from which `windlass plan` and `simulate` start
+
+// Error kInternal: the product's costs are no longer those fitted to the rows.
+Result<void> check_product_costs(const Study& study) {
+  using planner::EngineType;
+  const std::map<std::string, EngineType> types = {
+      {"trtllm", EngineType::kTensorRTLLM}, {"vllm", EngineType::kVLLM}, {"sglang", EngineType::kSGLang}};
+  for (const auto& [engine, costs] : study.costs()) {
+    const planner::EngineOverhead has = planner::overhead_of(types.at(engine)).value();
+    if (has.iteration_s == costs.iteration_s && has.prefill_s == costs.prefill_s && has.sequence_s == costs.sequence_s &&
+        has.eager_layer_s == costs.eager_layer_s) {
+      continue;
+    }
+    return Error{ErrorCode::kInternal, fmt::format("planner/perf/engine_overhead.cc: must have the costs of {} in the table "
+                                                   "end-to-end-costs (has others)",
+                                                   name_of(engine))};
+  }
+  return {};
+}
+
+Result<std::string> lines_table(Study& study) {
+  WINDLASS_RETURN_IF_ERROR(check_product_costs(study));
+  std::string text =
+      "| median error (P90) | rows | TPOT | TPOT by fixed shares | TTFT | TTFT by fixed shares |\n"
+      "|---|---:|---:|---:|---:|---:|\n";
+  for (const auto& [engine, rows] : study.by_engine()) {
+    std::array<ByRow, 2> predicted;
+    for (const bool known : {true, false}) {
+      const std::optional<EngineCosts> costs = known ? std::optional(study.costs().at(engine)) : std::nullopt;
+      WINDLASS_ASSIGN_OR_RETURN(const auto results, predict_by_lines(study.rows(), rows, costs, study.executor()));
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (results[i].fits) predicted[known ? 0 : 1][rows[i]] = {results[i].mean_tpot_s, results[i].mean_ttft_s};
+      }
+    }
+    for (const bool h200 : {false, true}) {
+      const auto counts = [&](const EndToEndRow& row) { return on_h200(row) == h200; };
+      const BothErrors line = both_errors(study, predicted[0], counts), shares = both_errors(study, predicted[1], counts);
+      if (line.tpot.rows == 0) continue;
+      text += fmt::format("| {}{} | {} | {} | {} | {} | {} |\n", name_of(engine), h200 ? " on H200" : "", line.tpot.rows,
+                          median_and_p90(line.tpot), median_and_p90(shares.tpot), median_and_p90(line.ttft),
+                          median_and_p90(shares.ttft));
+    }
+  }
+  return text;
+}
+
+// The factors that cover nine of ten errors of the rows whose `kind` was left out.
+planner::TimeErrors factors_of(const Study& study, const std::vector<LeftOut>& all, const std::string& kind) {
+  std::vector<double> tpot, ttft;
+  for (const LeftOut& of : all) {
+    if (of.kind != kind) continue;
+    for (const LeftOutRow& row : of.rows) {
+      tpot.push_back(std::abs(std::log(row.tpot_s / study.row(row.row).tpot_s)));
+      ttft.push_back(std::abs(std::log(row.ttft_s / study.row(row.row).ttft_s)));
+    }
+  }
+  return {conformal_factor(tpot).value_or(0), conformal_factor(ttft).value_or(0)};
+}
+
+// Error kInternal: the product's factors are no longer those of the rows.
+Result<std::string> lines_left_out(Study& study) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto all, leave_out_of_lines(study.predictions(), study.counted().rows, study.executor()));
+  std::string text = left_out_table(study, all, false);
+  WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, planner::model_shape_by_name("llama3-8b"));
+  WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec h100, planner::accelerator_by_name("h100-80gb"));
+  for (const auto& [kind, engine] :
+       {std::pair("model", planner::EngineType::kVLLM), {"engine", planner::EngineType::kWindlass}}) {
+    const planner::TimeErrors factors = factors_of(study, all, kind), has = planner::sheet_errors(shape, h100, engine);
+    text += fmt::format("{}With each {} left out, nine of ten are within a factor of {:.2f} for TPOT and {:.2f} for TTFT.\n",
+                        std::string_view(kind) == "model" ? "\n" : "", kind, factors.tpot, factors.ttft);
+    if (std::abs(has.tpot - factors.tpot) < 0.005 && std::abs(has.ttft - factors.ttft) < 0.005) continue;
+    return Error{ErrorCode::kInternal,
+                 fmt::format("planner/perf/time_errors.cc: must have the factors {:.2f} and {:.2f} where the "
+                             "{} was left out (has {:.2f} and {:.2f})",
+                             factors.tpot, factors.ttft, kind, has.tpot, has.ttft)};
+  }
+  return text;
 }
 
 // Predicted with its interval against measured, for each row of an engine while its TP degree was left out.
@@ -402,7 +492,9 @@ std::vector<LatencyTable> end_to_end_tables(const std::string& aiconfigurator_cs
   add("end-to-end", causes_table);
   add("end-to-end-costs", costs_table);
   add("end-to-end-rejected", rejected_table);
-  add("left-out", left_out_table);
+  add("left-out", kernels_left_out);
+  add("lines", lines_table);
+  add("lines-left-out", lines_left_out);
   add("left-out-peers", [aiconfigurator_csv](Study& study) { return peers_table(study, aiconfigurator_csv); });
   add("end-to-end-rows", rows_table);
   for (const char* engine : kEngines) {

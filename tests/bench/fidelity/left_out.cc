@@ -2,10 +2,8 @@
 #include "tests/bench/fidelity/left_out.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <cstddef>
-#include <map>
 #include <tuple>
 #include <utility>
 
@@ -17,42 +15,12 @@ namespace windlass::bench {
 namespace {
 
 constexpr double kCoverage = 0.9;
-constexpr std::size_t kFewRows = 8;  // fewer say nothing about seven costs
 
 std::string group_of(const std::string& kind, const EndToEndRow& row) {
   if (kind == "model") return short_model(row);
   if (kind == "engine") return row.engine;
   if (kind == "TP") return fmt::format("TP {}", row.tensor_parallel);
   return row.gpu;
-}
-
-std::map<std::string, std::vector<std::size_t>> by_engine(const std::vector<EndToEndRow>& all,
-                                                          const std::vector<std::size_t>& rows) {
-  std::map<std::string, std::vector<std::size_t>> engines;
-  for (const std::size_t row : rows) engines[all[row].engine].push_back(row);
-  return engines;
-}
-
-// Predicts `test` by costs fitted to `train`.
-Result<std::vector<LeftOutRow>> predict_left_out(Predictions& predictions, const std::vector<std::size_t>& train,
-                                                 const std::vector<std::size_t>& test) {
-  std::map<std::string, EngineCosts> fitted;
-  for (const auto& [engine, rows] : by_engine(predictions.rows(), train)) {
-    if (rows.size() < kFewRows) continue;
-    WINDLASS_ASSIGN_OR_RETURN(fitted[engine], fit_costs(predictions, rows));
-  }
-  std::vector<EngineCosts> all;
-  for (const auto& [engine, costs] : fitted) all.push_back(costs);
-  std::vector<LeftOutRow> found;
-  for (const auto& [engine, rows] : by_engine(predictions.rows(), test)) {
-    const auto own = fitted.find(engine);
-    WINDLASS_ASSIGN_OR_RETURN(const auto results, predictions.of(rows, own != fitted.end() ? own->second : mean_of(all)));
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      assert(results[i].fits);  // counted_rows()
-      found.push_back({rows[i], results[i].mean_tpot_s, results[i].mean_ttft_s});
-    }
-  }
-  return found;
 }
 
 // Widths for the rows of `of` from the errors of rows outside of it: those of the other groups of its kind, for a GPU also
@@ -90,6 +58,13 @@ void add_widths(LeftOut& of, const std::vector<LeftOut>& all, const std::vector<
 
 }  // namespace
 
+std::map<std::string, std::vector<std::size_t>> by_engine(const std::vector<EndToEndRow>& all,
+                                                          const std::vector<std::size_t>& rows) {
+  std::map<std::string, std::vector<std::size_t>> engines;
+  for (const std::size_t row : rows) engines[all[row].engine].push_back(row);
+  return engines;
+}
+
 std::optional<double> conformal_factor(std::vector<double> errors) {
   const auto rank = static_cast<std::size_t>(std::ceil(kCoverage * static_cast<double>(errors.size() + 1)));
   if (rank > errors.size()) return std::nullopt;
@@ -122,23 +97,34 @@ Result<CountedRows> counted_rows(EndToEnd& data) {
   return counted;
 }
 
-Result<std::vector<LeftOut>> leave_out(Predictions& predictions, const std::vector<std::size_t>& rows,
-                                       const std::vector<std::string>& kinds) {
-  std::vector<LeftOut> all;
+Result<std::vector<LeftOut>> leave_out(const std::vector<EndToEndRow>& all, const std::vector<std::size_t>& rows,
+                                       const std::vector<std::string>& kinds, const PredictLeftOut& predict) {
+  std::vector<LeftOut> found;
   for (const std::string& kind : kinds) {
     std::map<std::string, std::vector<std::size_t>> groups;
-    for (const std::size_t row : rows) groups[group_of(kind, predictions.rows()[row])].push_back(row);
+    for (const std::size_t row : rows) groups[group_of(kind, all[row])].push_back(row);
     for (const auto& [group, test] : groups) {
       std::vector<std::size_t> train;
       for (const std::size_t row : rows) {
-        if (group_of(kind, predictions.rows()[row]) != group) train.push_back(row);
+        if (group_of(kind, all[row]) != group) train.push_back(row);
       }
-      WINDLASS_ASSIGN_OR_RETURN(auto found, predict_left_out(predictions, train, test));
-      all.push_back({kind, group, std::move(found)});
+      WINDLASS_ASSIGN_OR_RETURN(auto predicted, predict(train, test));
+      found.push_back({kind, group, std::move(predicted)});
     }
   }
-  for (LeftOut& of : all) add_widths(of, all, predictions.rows());
-  return all;
+  for (LeftOut& of : found) add_widths(of, found, all);
+  return found;
+}
+
+Result<std::vector<LeftOut>> leave_out(Predictions& predictions, const std::vector<std::size_t>& rows,
+                                       const std::vector<std::string>& kinds) {
+  const std::vector<EndToEndRow>& all = predictions.rows();
+  return leave_out(all, rows, kinds, [&](const auto& train, const auto& test) {
+    return predict_left_out<EngineCosts>(
+        all, train, test, [&](std::span<const std::size_t> fitted) { return fit_costs(predictions, fitted); },
+        [](const std::vector<EngineCosts>& fits) { return mean_of(fits); },
+        [&](std::span<const std::size_t> of, const EngineCosts& costs) { return predictions.of(of, costs); });
+  });
 }
 
 Errors errors_of(const std::vector<double>& predicted, const std::vector<double>& measured) {

@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +36,11 @@ struct LeftOut {
 // The factor that covers nine of ten of these errors |ln(p / m)| and one more like them; nullopt if there are too few to say.
 [[nodiscard]] std::optional<double> conformal_factor(std::vector<double> errors);
 
+inline constexpr std::size_t kFewRows = 8;  // fewer say nothing about several costs
+
+[[nodiscard]] std::map<std::string, std::vector<std::size_t>> by_engine(const std::vector<EndToEndRow>& all,
+                                                                        const std::vector<std::size_t>& rows);
+
 struct CountedRows {
   std::vector<std::size_t> rows;
   std::vector<std::size_t> suspicious;  // more than a tenth of their set exceeds kSuspiciousShare
@@ -41,7 +48,39 @@ struct CountedRows {
 };
 [[nodiscard]] Result<CountedRows> counted_rows(EndToEnd& data);
 
+// Predicts `test` by what was fitted to `train`; both are indices of rows. A row that does not fit may be missing.
+using PredictLeftOut =
+    std::function<Result<std::vector<LeftOutRow>>(const std::vector<std::size_t>& train, const std::vector<std::size_t>& test)>;
+
+// Fits each engine that has enough rows in `train`; the others get `otherwise(fits)`. fit(rows) -> Result<Fit>, predict(rows,
+// Fit) -> Result<vector<ClosedLoopResult>>.
+template <class Fit, class FitRows, class Otherwise, class Predict>
+[[nodiscard]] Result<std::vector<LeftOutRow>> predict_left_out(const std::vector<EndToEndRow>& all,
+                                                               const std::vector<std::size_t>& train,
+                                                               const std::vector<std::size_t>& test, const FitRows& fit,
+                                                               const Otherwise& otherwise, const Predict& predict) {
+  std::map<std::string, Fit> fitted;
+  for (const auto& [engine, rows] : by_engine(all, train)) {
+    if (rows.size() < kFewRows) continue;
+    WINDLASS_ASSIGN_OR_RETURN(fitted[engine], fit(rows));
+  }
+  std::vector<Fit> fits;
+  for (const auto& [engine, one] : fitted) fits.push_back(one);
+  std::vector<LeftOutRow> found;
+  for (const auto& [engine, rows] : by_engine(all, test)) {
+    const auto own = fitted.find(engine);
+    WINDLASS_ASSIGN_OR_RETURN(const auto results, predict(rows, own != fitted.end() ? own->second : otherwise(fits)));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (results[i].fits) found.push_back({rows[i], results[i].mean_tpot_s, results[i].mean_ttft_s});
+    }
+  }
+  return found;
+}
+
 // `kinds`: which of "model", "engine", "TP" and "GPU".
+[[nodiscard]] Result<std::vector<LeftOut>> leave_out(const std::vector<EndToEndRow>& all, const std::vector<std::size_t>& rows,
+                                                     const std::vector<std::string>& kinds, const PredictLeftOut& predict);
+// By the operator model with costs fitted to the other rows.
 [[nodiscard]] Result<std::vector<LeftOut>> leave_out(Predictions& predictions, const std::vector<std::size_t>& rows,
                                                      const std::vector<std::string>& kinds = {"TP", "model", "GPU", "engine"});
 

@@ -157,7 +157,7 @@ struct Setting {
     accelerator = {spec, planner::CapacityMode::kObserved, 200, 0, {}};
     service.shape = planner::model_shape_by_name(kModel).value();
     service.max_gpus_per_worker = 1;
-    sheet = planner::linear_coefficients(*service.shape, spec, 1);
+    sheet = planner::linear_coefficients(*service.shape, spec, 1, planner::EngineType::kWindlass);
     times = std::make_unique<TrueTimes>(sheet, of);
     const TrueLatency truth(*times);
     const planner::Lengths lengths{kInput, kOutput};

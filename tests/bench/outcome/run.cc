@@ -69,7 +69,8 @@ Result<OutcomeRun> run_windlass(const OutcomeWorkload& workload, const OutcomeSe
   std::vector<std::unique_ptr<planner::LinearIterationModel>> models;
   options.pool = [&](int, const std::string& accelerator, int gpus) -> Result<sim::ServingPool> {
     if (accelerator == setting.pool.spec.accelerator && gpus == setting.pool.spec.gpus()) return setting.pool;
-    const planner::LinearCoefficients c = planner::linear_coefficients(*setting.service.shape, setting.accelerator.spec, gpus);
+    const planner::LinearCoefficients c =
+        planner::linear_coefficients(*setting.service.shape, setting.accelerator.spec, gpus, planner::EngineType::kWindlass);
     models.push_back(std::make_unique<planner::LinearIterationModel>(
         planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens));
     sim::ServingPool pool = setting.pool;

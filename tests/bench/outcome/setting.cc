@@ -144,7 +144,7 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
   const planner::ServicePlan& planned = plan.services.front();
   if (planned.pools.empty()) return Error{ErrorCode::kFailedPrecondition, planned.feasible.message};
   const planner::Pool& chosen = planned.pools.front();
-  setting.coefficients = planner::linear_coefficients(shape, spec, chosen.spec.tensor_parallel);
+  setting.coefficients = planner::linear_coefficients(shape, spec, chosen.spec.tensor_parallel, planner::EngineType::kWindlass);
   const planner::LinearCoefficients& c = setting.coefficients;
   setting.model = std::make_shared<planner::LinearIterationModel>(
       planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens);

@@ -129,7 +129,7 @@ Testbed testbed(const Setting& setting, const workload::LengthDistribution& leng
   search::KindSpace space;
   space.least_kv_tokens = kContext;
   const auto model_of = [&](const planner::AcceleratorSpec& spec, int gpus, int) -> Result<search::KindModel> {
-    const auto line = planner::linear_coefficients(problem.shape, spec, gpus);
+    const auto line = planner::linear_coefficients(problem.shape, spec, gpus, planner::EngineType::kWindlass);
     return search::KindModel{
         std::make_shared<planner::LinearIterationModel>(planner::data_sheet_model(line, line.kv_capacity_tokens)),
         line.kv_capacity_tokens};
@@ -327,7 +327,8 @@ SchedulingTime scheduling_time(const Testbed& bed, const workload::LengthDistrib
                                std::size_t groups, int heartbeats, Executor& executor) {
   constexpr int kStays = 15;
   const auto& kind = bed.problem.kinds[static_cast<std::size_t>(bed.best)];
-  const auto line = planner::linear_coefficients(bed.problem.shape, bed.problem.spec(kind), kind.gpus());
+  const auto line =
+      planner::linear_coefficients(bed.problem.shape, bed.problem.spec(kind), kind.gpus(), planner::EngineType::kWindlass);
   const dispatch::PackingModel model = {line.k1, line.c1, line.k2, line.c2, line.c3, line.kv_capacity_tokens, 16, 256};
   search::AladdinScheduler scheduler(model, {bed.setting.ttft_s, bed.setting.tpot_s}, groups, groups);
   Rng rng(13, "scheduling");

@@ -26,7 +26,8 @@ Result<SplitwiseSetting> splitwise_setting(const std::string& data, const std::s
     spec.price_per_hour = cost / kGpus;
     spec.power_watts = power / kGpus;
     // As `windlass simulate` does for a profile.
-    const double kv_tokens = planner::linear_coefficients(problem.shape, spec, kGpus).kv_capacity_tokens;
+    const double kv_tokens =
+        planner::linear_coefficients(problem.shape, spec, kGpus, planner::EngineType::kWindlass).kv_capacity_tokens;
     WINDLASS_ASSIGN_OR_RETURN(
         auto table, planner::ProfileTable::make(rows, {model, name, kGpus}, planner::ProfileReading::kBatchTokens, kv_tokens));
     search::WorkerKind kind;

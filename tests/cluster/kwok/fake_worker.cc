@@ -126,7 +126,8 @@ class FakeWorkers {
     if (options.address.rfind("127.", 0) != 0) {
       return Error{ErrorCode::kInvalidArgument, fmt::format("its address must be in 127.0.0.0/8 (got {})", options.address)};
     }
-    options.engine.times = planner::linear_coefficients(shape, controller::to_planner(of_class, {}).spec, worker.gpus);
+    options.engine.times = planner::linear_coefficients(shape, controller::to_planner(of_class, {}).spec, worker.gpus,
+                                                        planner::EngineType::kWindlass);
     options.engine.max_concurrency = worker.max_concurrency;
     return options;
   }

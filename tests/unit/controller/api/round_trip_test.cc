@@ -144,7 +144,7 @@ class Maker {
     out.selector = "windlass.dev/service=a";
     out.plan.strategy = Strategy::kReplicated;
     out.plan.pools = {{"main", PoolRole::kUnified, "h100", 2, below(9), ""}, {"p", PoolRole::kPrefill, "a100", 1, 1, "0-15"}};
-    out.plan.predicted = {0.43, 0.0123, 12.5, 0.987};
+    out.plan.predicted = {{0.43, 0.0123, 12.5}, 0.987, "Measured", {0.4, 0.011, 11.5}, {0.47, 0.0135, 13.5}};
     out.plan.reasons = {{"RateNeeds", "needs 3", {{"requestsPerSecond", "12.5"}}}, {"Held", "held", {}}};
     if (coin()) {
       out.plan.strategies = {{"vidur", "4 x h100-1", 16.5, "none is cheaper"},

@@ -311,7 +311,8 @@ TEST_F(BrokenObjects, TheProfileHoldsWhatWasLearned) {
              store_.performance_profiles(), nullptr);
   const auto again = fresh.estimates(store_.model_services()[0]);
   ASSERT_EQ(again.size(), 1U);
-  const auto sheet = planner::linear_coefficients(*snapshot.services[0].shape, snapshot.accelerators[0].spec, 1);
+  const auto sheet = planner::linear_coefficients(*snapshot.services[0].shape, snapshot.accelerators[0].spec, 1,
+                                                  planner::EngineType::kWindlass);
   const planner::LinearModel believed(planner::estimated(sheet, again[0].estimate));
   EXPECT_GT(believed.decode_s(4, 512), 1.5 * planner::LinearModel(sheet).decode_s(4, 512));
 }

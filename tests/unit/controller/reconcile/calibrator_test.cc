@@ -75,7 +75,7 @@ class LiveWorker {
 
 class CalibratorTest : public ::testing::Test {
  protected:
-  const planner::LinearCoefficients sheet_ = planner::linear_coefficients(shape(), h100(), 1);
+  const planner::LinearCoefficients sheet_ = planner::linear_coefficients(shape(), h100(), 1, planner::EngineType::kWindlass);
   Calibrator calibrator_;
 
   void run(LiveWorker& worker, int seconds, Rng* rng = nullptr, const std::string& uid = "w") {
@@ -112,6 +112,45 @@ TEST_F(CalibratorTest, FindsAWorkersRealTimes) {
       EXPECT_LE(estimate->estimate.largest_batch, 24);
     }
   }
+}
+
+// A worker of one phase: `per_s` iterations a second of this content. `received`: first tokens a second from prefill workers.
+void phased_second(WorkerPage& page, double per_s, const planner::IterationContent& content, double seconds, double received) {
+  metrics::EngineMetrics& now = page.metrics;
+  now.engine = metrics::EngineKind::kWindlass;
+  const auto add = [](std::optional<metrics::EngineLatency>& latency, double sum_s, double count) {
+    if (!latency) latency = metrics::EngineLatency{0, 0, std::nullopt};
+    *latency->sum_s += sum_s;
+    *latency->count += count;
+  };
+  add(now.iteration, per_s * seconds, per_s);
+  add(now.prefill, per_s * content.prompts * seconds, per_s * content.prompts);
+  add(now.ttft, received, received);
+  now.prompt_tokens = now.prompt_tokens.value_or(0) + per_s * content.prompt_tokens;
+  now.generation_tokens = now.generation_tokens.value_or(0) + per_s * content.batch + received;
+  page.at_s += 1;
+}
+
+// Given prefill workers at three times the data sheet and decode workers at twice, to which first tokens come from others;
+// expects both phases in one estimate. Given a decode worker that does not count iterations; expects nothing to be learned.
+TEST_F(CalibratorTest, WorkersOfOnePhaseTeachIt) {
+  WorkerPage prefill, decode;
+  for (int second = 0; second < 120; ++second) {
+    const double batch = 8 + 8 * (second / 30), prompts = 1 + second / 60;
+    const planner::IterationContent prompt{1, 0, 0, 512 * prompts, prompts}, tokens{1, batch, 576, 0, 0};
+    phased_second(prefill, 4, prompt, 2 * sheet_.c3 + 3 * sheet_.k1 * prompt.prompt_tokens, 0);
+    phased_second(decode, 20, tokens, 2 * (sheet_.c3 + batch * (sheet_.k2 * 576 + sheet_.c2)), 10);
+    calibrator_.learn(kHere, "p", prefill, kLengths, sheet_, dispatch::Role::kPrefill);
+    calibrator_.learn(kHere, "d", decode, kLengths, sheet_, dispatch::Role::kDecode);
+  }
+  const planner::LinearModel sheet(sheet_);
+  EXPECT_NEAR(believed().decode_s(16, 576) / sheet.decode_s(16, 576), 2, 0.05);
+  EXPECT_NEAR(believed().prefill_s(512) / (2 * sheet_.c3 + 3 * 512 * sheet_.k1), 1, 0.05);
+
+  calibrator_ = {};
+  LiveWorker other(sheet_, 2, 2);
+  for (int i = 0; i < 60; ++i) calibrator_.learn(kHere, "v", other.second(), kLengths, sheet_, dispatch::Role::kDecode);
+  EXPECT_EQ(calibrator_.find(kHere), nullptr);
 }
 
 // Given a worker in its first seconds, ten times slower than later; expects nothing to be learned from it, nor right after its

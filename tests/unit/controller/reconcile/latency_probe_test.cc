@@ -266,7 +266,8 @@ TEST_F(ProbedService, ANewIdleWorkerIsProbed) {
   EXPECT_FALSE(probes_.next());
   const auto estimates = calibration_.estimates(service_);
   ASSERT_EQ(estimates.size(), 1U);
-  const planner::LinearModel believed(planner::believed_coefficients(*planned_.shape, accelerators_[0].spec, 1, estimates));
+  const planner::LinearModel believed(
+      planner::believed_coefficients(*planned_.shape, accelerators_[0].spec, 1, planner::EngineType::kWindlass, estimates));
   EXPECT_NEAR(believed.decode_s(4, 64) / (kConstantS + 4 * kPerRequestS), 1, 0.1);
   EXPECT_NEAR(believed.prefill_s(192) / (kConstantS + 192 * 0.00006), 1, 0.15);
 }

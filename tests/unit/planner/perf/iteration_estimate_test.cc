@@ -172,7 +172,7 @@ TEST(IterationEstimate, AnOutlierIsNoChange) {
 // to the data sheet.
 TEST(IterationEstimate, StaysInUseFarFromTheDataSheet) {
   const ModelShape shape = testing::chat_service().shape.value();
-  const LinearCoefficients base = linear_coefficients(shape, testing::h100(), 1);
+  const LinearCoefficients base = linear_coefficients(shape, testing::h100(), 1, EngineType::kWindlass);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Rng rng(seed, "far");
     const double constant = rng.uniform(0.0005, 0.002), request = rng.uniform(0.0005, 0.01), token = rng.uniform(0.0005, 0.002);
@@ -186,7 +186,8 @@ TEST(IterationEstimate, StaysInUseFarFromTheDataSheet) {
       IterationObservation observation{content, seconds * (1 + 0.1 * rng.normal()), 1, 0};
       observation.decodes = true;
       static_cast<void>(learn(estimates.front().estimate, base, observation, rng.uniform(0, 8)));
-      const bool believed = believed_coefficients(shape, testing::h100(), 1, estimates).c3 < 0.1 * base.c3;
+      const bool believed =
+          believed_coefficients(shape, testing::h100(), 1, EngineType::kWindlass, estimates).c3 < 0.1 * base.c3;
       ASSERT_TRUE(believed || !in_use) << "seed " << seed << ", observation " << i;
       in_use = believed && (in_use || i >= 5);
     }
@@ -227,7 +228,7 @@ TEST(IterationEstimate, TheNearestOfTheClassCounts) {
 // uncertain.
 TEST(IterationEstimate, SaysHowFarItHasMoved) {
   const planner::Service service = testing::chat_service();
-  const LinearCoefficients base = linear_coefficients(*service.shape, testing::h100(), 1);
+  const LinearCoefficients base = linear_coefficients(*service.shape, testing::h100(), 1, EngineType::kWindlass);
   const auto now = [&](double prefill, double decode) {
     return testing::measured(service, testing::h100(), 1, prefill, decode).estimate;
   };

@@ -46,13 +46,15 @@ TEST(LinearIterationModel, EvaluatesHuawei) {
   EXPECT_NEAR(model.iteration_s(decode_batch(3, 200)), 5e-7 * 3 * 200 + 6e-4 * 3 + 7e-6 * 200 + 0.008, 1e-12);
 }
 
-// Given a mixed batch: both phases' times, with the smaller constant counted once.
+// Given a mixed batch: both phases' times, with the smaller constant counted once; it is measured if both phases are.
 TEST(LinearIterationModel, AMixedBatchPassesTheWeightsOnce) {
   const LinearIterationModel model(kPrefill, kDecode, 0);
   Batch mixed = prefill_batch(1, 1000);
   mixed.decode_sequences = 5;
   mixed.decode_context_tokens = 2500;
   EXPECT_NEAR(model.iteration_s(mixed), 2e-4 * 1000 + 3e-7 * 2500 + 4e-4 * 5 + 0.03, 1e-12);
+  EXPECT_EQ(model.coverage(mixed), Coverage::kMeasured) << "both phases are within their ranges";
+  mixed.decode_context_tokens = 5 * 3000;
   EXPECT_EQ(model.coverage(mixed), Coverage::kExtrapolated);
 }
 

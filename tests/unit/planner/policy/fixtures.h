@@ -128,7 +128,7 @@ inline Offers no_offers(std::string why) {
 
 // Measurements of such workers, accurate to 2 %: these multiples of the data sheet's times.
 inline WorkerEstimate measured(const Service& service, const AcceleratorSpec& spec, int gpus, double prefill, double decode) {
-  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, gpus);
+  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, gpus, service.engine);
   LinearCoefficients truth = sheet;
   truth.k1 *= prefill;
   truth.c1 *= prefill;

@@ -205,6 +205,23 @@ TEST(ControlLoop, NoScaleDownWithinAStartOfAScaleUp) {
   EXPECT_EQ(plan_of(service).desired_workers(), 1);
 }
 
+// Given workers whose times changed a moment ago; expects none to go, and what that costs. Given two minutes later, or another
+// number of GPUs; expects them to go.
+TEST(ControlLoop, NoScaleDownWhileTimesDrift) {
+  Service service = shrinking_service(5, 0.5 * full_rate());
+  service.estimates.push_back(testing::measured(service, h100(), 1, 1, 1));
+  service.estimates[0].estimate.changed_at_s = kNow - 20;
+  ServicePlan plan = plan_of(service);
+  EXPECT_EQ(plan.desired_workers(), 5);
+  ASSERT_TRUE(has_reason(plan, "HeldOnDrift"));
+  EXPECT_EQ(plan.times_known.reason, "Drifted");
+  service.estimates[0].gpus_per_worker = 2;
+  EXPECT_EQ(plan_of(service).desired_workers(), 1);
+  service.estimates[0].gpus_per_worker = 1;
+  service.estimates[0].estimate.changed_at_s = kNow - IterationEstimate::kDriftS;
+  EXPECT_EQ(plan_of(service).desired_workers(), 1);
+}
+
 // Given a load that one worker less could only just serve; expects it to stay; without a tolerance, or with a load well below,
 // expects it to go. Given that requests miss the objective now; expects more room.
 TEST(ControlLoop, ScaleDownKeepsTheObjective) {

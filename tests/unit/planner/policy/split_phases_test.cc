@@ -80,7 +80,7 @@ TEST(SplitPhases, MeasuredTimesCountOnce) {
   EXPECT_GT(measured, 2 * as_planned);
   const Lengths lengths{service.workload.input_tokens, service.workload.output_tokens};
   const auto rate = [&](std::span<const WorkerEstimate> estimates) {
-    const LinearModel model(believed_coefficients(*service.shape, a100(), 1, estimates));
+    const LinearModel model(believed_coefficients(*service.shape, a100(), 1, EngineType::kWindlass, estimates));
     return phase_rate_per_s(service, model, lengths, dispatch::Role::kDecode);
   };
   OfferedPool& decode = decode_of(service);

@@ -104,7 +104,7 @@ std::optional<Brute> brute_force(const WorkerSearchInput& in) {
   for (int n = 1; n <= std::min(in.max_gpus, in.accelerator.gpus_per_node); ++n) {
     if (in.shape.heads % n != 0 || (in.shape.kv_heads % n != 0 && n % in.shape.kv_heads != 0)) continue;
     if (in.shape.intermediate % n != 0 || (in.shape.experts && in.shape.experts->intermediate % n != 0)) continue;
-    const LinearCoefficients c = linear_coefficients(in.shape, in.accelerator, n);
+    const LinearCoefficients c = linear_coefficients(in.shape, in.accelerator, n, EngineType::kWindlass);
     if (c.kv_capacity_tokens < 1 || c.kv_capacity_tokens < context) continue;
     const double prefill = c.k1 * in.lengths.input_tokens + c.c1;
     const double steps = in.lengths.output_tokens - 1;

@@ -177,7 +177,8 @@ TEST(OfferSearch, UsesMeasuredTimes) {
   const auto made = question_of(measured, classes());
   ASSERT_TRUE(made.ok()) << made.error().message;
   for (const WorkerKind& kind : made->problem().kinds) {
-    const planner::LinearModel sheet(planner::linear_coefficients(*measured.shape, h100(), kind.gpus()));
+    const planner::LinearModel sheet(
+        planner::linear_coefficients(*measured.shape, h100(), kind.gpus(), planner::EngineType::kWindlass));
     const double decode_s = kind.model->iteration_s(planner::decode_batch(8, 512));
     EXPECT_NEAR(decode_s / sheet.decode_s(8, 512), 3, 0.1) << kind.gpus();
   }

@@ -46,7 +46,7 @@ class Loop {
     }
     options.pool = [this, spec = *spec, shape = *shape](int, const std::string& accelerator, int gpus) -> Result<ServingPool> {
       EXPECT_EQ(accelerator, "a100-80gb");
-      const planner::LinearCoefficients c = planner::linear_coefficients(shape, spec, gpus);
+      const planner::LinearCoefficients c = planner::linear_coefficients(shape, spec, gpus, planner::EngineType::kWindlass);
       models.push_back(std::make_unique<planner::LinearIterationModel>(
           planner::LinearPhase{{c.k1, 0, 0, c.c1}, {}}, planner::LinearPhase{{c.k2, c.c2, 0, c.c3}, {}}, c.kv_capacity_tokens));
       ServingPool pool;

@@ -5,6 +5,7 @@
 
 #include "planner/perf/distserve_model.h"
 #include "planner/perf/linear_model.h"
+#include "planner/perf/profile_yaml.h"
 #include "tests/says.h"
 #include "tests/unit/planner/whatif/scenario_text.h"
 #include "tests/unit/profile_text.h"
@@ -67,7 +68,8 @@ TEST(ScenarioPrepare, LinearUsesTheCatalog) {
   ASSERT_TRUE(scenario.ok()) << scenario.error().message;
   const ServingService options = scenario->options(1).services[0];
   const auto shape = planner::model_shape_by_name("llama3-8b");
-  const auto c = planner::linear_coefficients(*shape, scenario->scenario().services[0].pools[0].accelerator, 1);
+  const auto c = planner::linear_coefficients(*shape, scenario->scenario().services[0].pools[0].accelerator, 1,
+                                              planner::EngineType::kWindlass);
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::prefill_batch(1, 500)), c.k1 * 500 + c.c1, 1e-12);
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::decode_batch(3, 100)), (c.k2 * 100 + c.c2) * 3 + c.c3, 1e-12);
   EXPECT_EQ(options.pools[0].spec.engine.kv_blocks, static_cast<std::int64_t>(c.kv_capacity_tokens) / 16);
@@ -90,6 +92,56 @@ TEST(ScenarioPrepare, LinearIsFittedOnRows) {
   const ServingService options = scenario->options(0).services[0];
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::prefill_batch(3, 300)), 0.020 + 0.0001 * 900, 1e-6);
   EXPECT_NEAR(options.pools[0].model->iteration_s(planner::decode_batch(3, 300)), 0.010 + 0.0005 * 3 + 0.000001 * 900, 1e-6);
+}
+
+// Given a profile whose decodes were measured at one context, by a line that counts all of a request's time for its context;
+// expects the line there, and beyond it the growth of the data sheet, as the controller believes.
+TEST(ScenarioPrepare, ALineOfOneContextGrowsAsTheDataSheet) {
+  planner::PerformanceProfile profile;
+  profile.model = "llama3-8b";
+  profile.accelerator = "a100-80gb";
+  profile.source = {"rows.csv", "BenchmarkResults", 20, 0};
+  planner::FittedLines lines;
+  lines.form = planner::LinearForm::kAladdin;
+  lines.prefill = {{1e-4, 0, 0, 0.02}, {1, 4, 64, 512, 64, 2048}};
+  lines.decode = {{1e-4, 0, 0, 0.03}, {1, 16, 50, 50, 50, 800}};
+  profile.fit = lines;
+  const nlohmann::json object = {{"apiVersion", "windlass.dev/v1alpha1"},
+                                 {"kind", "PerformanceProfile"},
+                                 {"metadata", {{"name", "p"}}},
+                                 {"spec", planner::to_json(profile)}};
+  const auto scenario = prepared(with(kSmall, "source: linear", "source: linear, file: p.yaml"), {{"p.yaml", object.dump()}});
+  ASSERT_TRUE(scenario.ok()) << scenario.error().message;
+  const planner::IterationModel& model = *scenario->options(1).services[0].pools[0].model;
+  EXPECT_NEAR(model.iteration_s(planner::decode_batch(8, 50)), 0.03 + 1e-4 * 8 * 50, 1e-3);
+  const auto sheet =
+      planner::linear_coefficients(*planner::model_shape_by_name("llama3-8b"),
+                                   scenario->scenario().services[0].pools[0].accelerator, 1, planner::EngineType::kWindlass);
+  const double growth = (sheet.k2 * 1000 + sheet.c2) / (sheet.k2 * 50 + sheet.c2);
+  EXPECT_NEAR(model.iteration_s(planner::decode_batch(8, 1000)), 0.03 + 1e-4 * 8 * 50 * growth, 3e-3);
+  EXPECT_EQ(model.coverage(planner::decode_batch(8, 50)), planner::Coverage::kMeasured);
+  EXPECT_EQ(model.coverage(planner::decode_batch(8, 1000)), planner::Coverage::kExtrapolated);
+}
+
+// Given an engine with published runs; expects its CPU time in the iterations of the roofline and of the data sheet's line, and
+// a stated CPU time instead of it. Given a source that has the engine's time; expects the field to be refused.
+TEST(ScenarioPrepare, EnginesAddTheirCpuTime) {
+  const planner::Batch decodes = planner::decode_batch(4, 100);
+  const auto iteration_s = [&](const std::string& latency) {
+    const auto scenario = prepared(with(kSmall, "latency: {source: linear}", "latency: {" + latency + "}"));
+    EXPECT_TRUE(scenario.ok()) << scenario.error().message;
+    return scenario.ok() ? scenario->options(1).services[0].pools[0].model->iteration_s(decodes) : 0;
+  };
+  const planner::EngineOverhead vllm = planner::overhead_of(planner::EngineType::kVLLM).value();
+  const double bare_s = iteration_s("source: roofline");
+  EXPECT_NEAR(iteration_s("source: roofline, engine: VLLM"), bare_s + vllm.iteration_s + 4 * vllm.sequence_s, 1e-9);
+  EXPECT_NEAR(iteration_s("source: roofline, engine: VLLM, cpu: {iteration: 5ms}"), bare_s + 5e-3, 1e-9);
+  EXPECT_EQ(iteration_s("source: roofline, engine: Windlass"), bare_s);
+  EXPECT_NE(iteration_s("source: linear, engine: VLLM"), iteration_s("source: linear"));
+  const auto refused =
+      prepared(with(kOnTrace, "source: profile", "source: profile, engine: VLLM"), {{"p.csv", kProfile}, {"t.csv", kTrace}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("engine"));
 }
 
 // Given DistServe's files; expects its formula and its capacities; without capacities the catalog's.

@@ -29,6 +29,38 @@ ServingResult observed(const PreparedScenario& scenario, std::uint64_t seed, Kep
   return std::move(results->front());
 }
 
+// Given a scenario by data sheets, and the runs at both ends of its interval; expects every figure within its ends, times in
+// proportion to the iterations, the data sheet named, and all of it in the JSON. Given extrapolated iterations of a fit;
+// expects that named.
+TEST(ScenarioReport, IntervalsHoldTheFigures) {
+  const auto scenario = prepared(std::string(kSmall));
+  ASSERT_TRUE(scenario.ok()) << scenario.error().message;
+  const auto run_at = [&](planner::End end) {
+    const auto source = scenario->source(9);
+    auto results = simulate_cluster(*source, scenario->options(9, end));
+    EXPECT_TRUE(results.ok());
+    return std::move(results->front());
+  };
+  const ServingResult expected = run_at(planner::End::kExpected);
+  ServingReport report = report_of(std::vector{expected}, 9, 95, 0);
+  const auto shorter = run_at(planner::End::kShort), longer = run_at(planner::End::kLong);
+  add_intervals(report, expected, shorter, longer, scenario->provenance(0));
+  ASSERT_TRUE(report.intervals);
+  const auto holds = [](const ReportIntervals::Ends& ends, double value) {
+    EXPECT_LT(ends.low, value);
+    EXPECT_GT(ends.high, value);
+  };
+  holds(report.intervals->ttft.p95, report.ttft.p95.mean);
+  holds(report.intervals->tpot.p50, report.tpot.p50.mean);
+  holds(report.intervals->e2e.p50, report.e2e.p50.mean);
+  EXPECT_DOUBLE_EQ(report.intervals->tpot.p50.high, longer.tpot.p50_s);
+  EXPECT_EQ(report.intervals->from, planner::Provenance::kDataSheet);
+  EXPECT_EQ(to_json(report).at("intervals").at("tpotSeconds").at("p50").at(1), report.intervals->tpot.p50.high);
+
+  add_intervals(report, expected, shorter, longer, planner::Provenance::kInterpolated);
+  EXPECT_EQ(report.intervals->from, planner::Provenance::kExtrapolated) << "a data sheet's iterations count as extrapolated";
+}
+
 // Given a run with and without an observer; expects the same result. The observer sees every request once, its means equal the
 // result's, and samples come from every worker at every interval, with shares from 0 to 1.
 TEST(ScenarioReport, TheObserverSeesWhatTheResultSays) {

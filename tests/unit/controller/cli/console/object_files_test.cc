@@ -80,7 +80,8 @@ spec:
   const planner::WorkerEstimate& known = snapshot.services[0].estimates[0];
   EXPECT_TRUE(known.from_profile);
   const planner::LinearModel believed(planner::believed_coefficients(*snapshot.services[0].shape, snapshot.accelerators[0].spec,
-                                                                     1, snapshot.services[0].estimates));
+                                                                     1, planner::EngineType::kWindlass,
+                                                                     snapshot.services[0].estimates));
   EXPECT_NEAR(believed.decode_s(8, 100), 0.02 + 8 * (0.0001 + 100e-6), 0.0001);  // the longest context that it measured
   const auto without = read_object_files({folder.file("tiny.yaml", kTinyYaml)});
   ASSERT_TRUE(without.ok());

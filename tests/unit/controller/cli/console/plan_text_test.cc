@@ -41,7 +41,7 @@ Case two_workers() {
   pool.each.slots = 3;
   pool.each.requests_per_s = 1.5;
   planned.pools = {pool};
-  planned.predicted = {0.8, 0.05, 3, 0.75, 2.5, 2};
+  planned.predicted = {0.8, 0.05, 3, 0.75, 2.5, 2, {0.6, 0.04, 2.5}, {1.2, 0.06, 3.5}, planner::Provenance::kMeasured};
   planned.reasons = {{"DemandGrew", "4 requests a second need two workers", {{"arrivals", "4"}, {"perWorker", "1.5"}}}};
   planned.feasible = {planner::Truth::kTrue, "Fits", ""};
   planned.slo_met = {planner::Truth::kFalse, "BelowObjective", "90% of 95%"};
@@ -56,8 +56,9 @@ TEST(PlanText, TablePrintsPoolsPredictionsAndReasons) {
   const std::string text = plan_table(c.snapshot, c.plan);
   EXPECT_THAT(text, HasSubstr("default/tiny  cpu-1  unified  local-cpu    1           2        3/4        1.50"));
   EXPECT_THAT(text, HasSubstr("objective: TTFT 2.00s, TPOT 100ms for 95% of the requests"));
-  EXPECT_THAT(
-      text, HasSubstr("predicted: TTFT 800ms, TPOT 50.0ms, up to 3.00 requests/s (75.0% used), 2 x local-cpu, 2.50 per hour"));
+  EXPECT_THAT(text,
+              HasSubstr("predicted: TTFT 800ms (600ms to 1.20s), TPOT 50.0ms (40.0ms to 60.0ms), up to 3.00 (2.50 to 3.50)\n"
+                        "  requests/s, 75.0% used, 2 x local-cpu, 2.50 per hour; measured on such workers"));
   EXPECT_THAT(text, HasSubstr("DemandGrew: 4 requests a second need two workers"));
   EXPECT_THAT(text, HasSubstr("denied (GPULimit): asked for 3 workers, granted 2 of local-cpu: maxGPUs is 2"));
   EXPECT_THAT(text, Not(HasSubstr("Feasible")));
@@ -66,7 +67,9 @@ TEST(PlanText, TablePrintsPoolsPredictionsAndReasons) {
 // Given a demand beyond the workers' capacity; expects "unbounded", since a dash would mean "unknown".
 TEST(PlanText, DemandBeyondTheWorkersHasUnboundedTtft) {
   Case c = two_workers();
-  c.plan.services[0].predicted.ttft_s = std::numeric_limits<double>::infinity();
+  constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+  planner::Predicted& predicted = c.plan.services[0].predicted;
+  predicted.ttft_s = predicted.low.ttft_s = predicted.high.ttft_s = kUnbounded;
   EXPECT_THAT(plan_table(c.snapshot, c.plan), HasSubstr("predicted: TTFT unbounded, TPOT 50.0ms"));
 }
 

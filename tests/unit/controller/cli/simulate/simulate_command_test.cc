@@ -38,9 +38,9 @@ TEST(Simulate, PrintsATable) {
   const auto outcome = simulate({"-f", kSimulateExample});
   ASSERT_EQ(outcome.code, kDone) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  for (const char* expected :
-       {"4 x unified workers of 1 x l40s: linear model from data sheets", "Defaults used:", "TTFT", "P90",
-        "EXTRAPOLATED beyond the measurements", "Objectives (TTFT 1s, TPOT 60ms)", "GPU-hours", "--replications N"}) {
+  for (const char* expected : {"4 x unified workers of 1 x l40s: linear model from data sheets", "Defaults used:", "TTFT",
+                               "P90", "EXTRAPOLATED beyond the measurements", "90% INTERVAL", "by the data sheet, not measured",
+                               "Objectives (TTFT 1s, TPOT 60ms)", "GPU-hours", "--replications N"}) {
     EXPECT_THAT(outcome.out, HasSubstr(expected));
   }
 }

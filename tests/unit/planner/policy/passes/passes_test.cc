@@ -1,6 +1,7 @@
 // Tests the passes of make_plan() one by one: what each writes, and that it leaves the rest unchanged.
 #include "planner/policy/passes/passes.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
@@ -184,8 +185,21 @@ TEST(Passes, PoolsAreWrittenWithTheirMemory) {
   EXPECT_EQ(draft.plan.predicted.gpus, 0);
 }
 
-// Given a plan; expects predictions for its pools, and the chosen configuration among those compared, with the workers it
-// needs.
+// Given workers that were measured; expects narrower intervals than by the data sheet, and the plan to say so.
+TEST(Passes, MeasurementsNarrowThePrediction) {
+  Service service = running_service(3, 2.9 * kOfOne);
+  const Predicted by_sheet = after("Prediction", one(service)).services[0].plan.predicted;
+  service.estimates.push_back(testing::measured(service, h100(), 1, 1, 1));
+  service.estimates[0].estimate.largest_batch = kMaxBatch;
+  const Predicted measured = after("Prediction", one(service)).services[0].plan.predicted;
+  const auto width = [](const Predicted& of, double PredictedEnd::*end) { return of.high.*end / of.low.*end; };
+  EXPECT_LT(width(measured, &PredictedEnd::tpot_s), width(by_sheet, &PredictedEnd::tpot_s));
+  EXPECT_LT(width(measured, &PredictedEnd::requests_per_s), width(by_sheet, &PredictedEnd::requests_per_s));
+  EXPECT_EQ(measured.from, Provenance::kMeasured);
+}
+
+// Given a plan; expects predictions with intervals for its pools, and the chosen configuration among those compared, with the
+// workers it needs.
 TEST(Passes, PredictionIsOfThePools) {
   const Snapshot snapshot = one(running_service(3, 2.9 * kOfOne));
   const FleetDraft fleet = after("Prediction", snapshot);
@@ -195,6 +209,11 @@ TEST(Passes, PredictionIsOfThePools) {
   EXPECT_DOUBLE_EQ(plan.predicted.requests_per_s, pool.workers * pool.each.requests_per_s);
   // Within the objective: less than with full batches, and enough for the load that these workers were planned for.
   EXPECT_LT(pool.each.requests_per_s, pool.each.slots * pool.each.service_rate_per_s);
+  const Predicted& of = plan.predicted;
+  EXPECT_EQ(of.from, Provenance::kDataSheet);
+  EXPECT_TRUE(of.low.ttft_s < of.ttft_s && of.ttft_s < of.high.ttft_s);
+  EXPECT_TRUE(of.low.tpot_s < of.tpot_s && of.tpot_s < of.high.tpot_s);
+  EXPECT_TRUE(of.low.requests_per_s < of.requests_per_s && of.requests_per_s < of.high.requests_per_s);
   EXPECT_GE(plan.predicted.requests_per_s, 2.9 * kOfOne);
   EXPECT_DOUBLE_EQ(plan.predicted.cost_per_hour, pool.workers * h100().price_per_hour);
   ASSERT_FALSE(plan.considered.empty());
@@ -216,6 +235,60 @@ TEST(Passes, ConditionsSayWhatIsSeen) {
   EXPECT_EQ(fleet.services[0].plan.slo_met.reason, "Missed");
   EXPECT_EQ(fleet.services[1].plan.metrics_fresh.status, Truth::kFalse);
   EXPECT_EQ(fleet.services[1].plan.slo_met.status, Truth::kUnknown);
+}
+
+// Given workers of which nothing, something and everything was measured, and ones whose times have just changed; expects
+// TimesKnown to say so, and what would help.
+TEST(Passes, TimesKnownNamesWhatWasMeasured) {
+  const auto hint = [](std::optional<WorkerEstimate> known) {
+    Service service = running_service(3, 2.9 * kOfOne);
+    if (known) service.estimates.push_back(*known);
+    return after("Conditions", one(service)).services[0].plan.times_known;
+  };
+  const Hint sheet = hint(std::nullopt);
+  EXPECT_EQ(sheet.status, Truth::kFalse);
+  EXPECT_EQ(sheet.reason, "DataSheet");
+  EXPECT_THAT(sheet.message, HasSubstr("PerformanceProfile"));
+  WorkerEstimate known = testing::measured(running_service(1, 1), h100(), 1, 1, 1);
+  known.from_profile = true;
+  known.estimate.decode_count = 0;
+  EXPECT_EQ(hint(known).reason, "Profiled");
+  known.estimate.decode_count = 100;
+  EXPECT_EQ(hint(known).status, Truth::kTrue);
+  EXPECT_EQ(hint(known).reason, "Measured");
+  known.gpus_per_worker = 2;
+  EXPECT_EQ(hint(known).reason, "OtherWorkers");
+  known.gpus_per_worker = 1;
+  known.estimate.changed_at_s = kNow - 10;
+  EXPECT_EQ(hint(known).reason, "Drifted");
+  EXPECT_EQ(hint(known).status, Truth::kFalse);
+  known.estimate.changed_at_s = kNow - IterationEstimate::kDriftS;
+  EXPECT_EQ(hint(known).reason, "Measured");
+  known.from_profile = false;
+  known.estimate.samples = 3;
+  EXPECT_EQ(hint(known).reason, "Measuring");
+}
+
+// Given workers at the data sheet's times; expects the plan to say how many more would be needed if they are slower, and for
+// how much. Given measured ones, or as many workers as that already; expects nothing.
+TEST(Passes, PlansSayWhatBeingSureWouldTake) {
+  const auto reasons = [](int workers, bool measured) {
+    Service service = running_service(workers, 2.4 * kOfOne);
+    service.scaling.min_workers = workers;
+    if (measured) service.estimates.push_back(testing::measured(service, h100(), 1, 1, 1));
+    return after("Prediction", one(service)).services[0].plan.reasons;
+  };
+  const auto unsure = [](const std::vector<Reason>& all) {
+    return std::find_if(all.begin(), all.end(), [](const Reason& reason) { return reason.code == "UnsureTimes"; });
+  };
+  const std::vector<Reason> by_sheet = reasons(2, false);
+  const auto found = unsure(by_sheet);
+  ASSERT_NE(found, by_sheet.end());
+  EXPECT_EQ(found->inputs.at("workers"), "3");
+  EXPECT_THAT(found->message, HasSubstr("more per hour"));
+  const std::vector<Reason> sure = reasons(2, true), enough = reasons(6, false);
+  EXPECT_EQ(unsure(sure), sure.end());
+  EXPECT_EQ(unsure(enough), enough.end());
 }
 
 // Given too few GPUs; expects the denial to name the service that holds them, and the same plan as make_plan().
