@@ -1,0 +1,241 @@
+"""Measures how true predictions are for engines that run here, after `windlass profile`.
+
+  scripts/bench predictions                 docs/predictions.md: the figures (under an hour on two idle cores)
+  scripts/bench predictions --only own      one engine: own, llama.cpp or vllm; repeatable
+
+For each engine that is installed (scripts/engines):
+1. One worker with a small model on one thread is measured by `windlass profile`.
+2. `windlass simulate` with that profile looks for the highest rate at which the objectives are still met: its capacity.
+3. At 30, 60 and 90 % of it, `windlass simulate` predicts P50 and P95 of TTFT and TPOT with 90 % intervals, and `windlass load` measures
+   them on the same worker, with lengths of the same distribution.
+4. The load is raised until the objectives are missed: the capacity delivered.
+
+Results are in build/bench/predictions. Exits 0 if all was measured, whatever the figures; 1 if not; 2 for a wrong argument.
+"""
+
+import argparse
+import json
+import math
+import random
+import signal
+import subprocess
+import sys
+
+import main as loop
+import processes
+from engines import BATCH, CONTEXT, SERVED, all_engines, objects
+from fleet import Worker
+from settings import crossing
+
+PROMPT_WORDS, TEMPLATE_TOKENS, ANSWER_TOKENS = 60, 19, 40  # the chat template adds the same tokens to each prompt
+SHARES = (0.3, 0.6, 0.9)  # of the predicted capacity
+BEYOND = (1.0, 1.1, 1.2, 1.35)  # until the objectives are missed
+LOAD_S = 120
+SIMULATED_S = 3000
+DRAWN = 4000  # lengths
+# What the engine's scheduler does, in the simulator's words. Our worker and vLLM keep the pages of the template.
+SCHEDULING = {"own": "{batching: sarathi, maxBatchTokens: 256, prefixCaching: true", "llama.cpp": "{batching: sarathi, maxBatchTokens: 2048",
+              "vllm": "{batching: vllm-v1, maxBatchTokens: 2048"}
+TIMES = (("ttft", "TTFT"), ("tpot", "TPOT"))
+
+
+def draw_lengths(path):
+    """A CSV of prompt and answer lengths as `windlass load --length-cv 1` draws them."""
+    rng = random.Random(1)
+    sigma = math.sqrt(math.log(2))  # of a log-normal with a coefficient of variation of 1
+
+    def draw(mean):
+        return max(1, round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)))
+    rows = ["num_prefill_tokens,num_decode_tokens"]
+    for _ in range(DRAWN):
+        prompt = draw(PROMPT_WORDS)
+        answer = min(draw(ANSWER_TOKENS), CONTEXT - 64 - prompt)
+        rows.append(f"{TEMPLATE_TOKENS + prompt},{max(1, answer)}")
+    path.write_text("\n".join(rows) + "\n")
+
+
+def percentile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, math.ceil(share * len(values)) - 1)] if values else math.nan
+
+
+class Bench:
+    def __init__(self, out, engine):
+        self.out, self.engine = out / engine.name, engine
+        self.reports = {}  # by rate
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.base = loop.Bench(argparse.Namespace(out=out, seed=1, bin=None, minutes=None, quick=False, rates=None, earlier=[]))
+        self.windlass = self.base.windlass
+        self.base.make_model(engine)
+        draw_lengths(self.out / "lengths.csv")
+
+    def run(self, *words, allowed=(0,)):
+        done = subprocess.run([str(word) for word in (self.windlass, *words)], capture_output=True, text=True, check=False, cwd=loop.ROOT)
+        if done.returncode not in allowed:
+            raise processes.RunFailed(f"windlass {words[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def profile(self, worker):
+        objectives, path = self.engine.objectives, self.out / "profile.yaml"
+        self.run("profile", "--worker", f"http://127.0.0.1:{worker.port}", "--model", SERVED, "--accelerator", "core", "--ttft",
+                 f"{objectives.ttft_s}s", "--tpot", f"{objectives.tpot_s}s", "--fit", "linear", "-o", path, "--csv", self.out / "profile.csv")
+        return path
+
+    def scenario(self, rate):
+        """A SCENARIO with the class, of one worker at this rate."""
+        objectives = self.engine.objectives
+        accelerator = objects(self.engine, 1, PROMPT_WORDS, ANSWER_TOKENS, 1).split("---\n")[0]
+        text = f"""seed: 1
+model:
+  maxContextTokens: {CONTEXT}
+  config:
+    inline:
+        {self.engine.shape.strip()}
+latency: {{source: linear, file: profile.yaml, model: {SERVED}, kvCapacityTokens: {BATCH * CONTEXT}}}
+workload:
+  lengths: lengths.csv
+  arrivals: poisson
+  requestsPerSecond: {rate:.4f}
+  duration: {SIMULATED_S}s
+  sharedPrefixes: {{count: 1, tokens: {TEMPLATE_TOKENS}}}
+cluster:
+  pools: [{{accelerator: core, workers: 1, pricePerGpuHour: 1}}]
+scheduling: {SCHEDULING[self.engine.name]}, maxSequences: {BATCH}}}
+slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.tpot_s}s, percentile: {100 * objectives.share:g}}}
+"""
+        path = self.out / "scenario.yaml"
+        path.write_text(text)
+        (self.out / "class.yaml").write_text(accelerator)
+        return path
+
+    def predicted(self, rate):
+        """The simulator's report at this rate."""
+        if rate not in self.reports:
+            self.reports[rate] = json.loads(self.run("simulate", "-f", self.scenario(rate), "-f", self.out / "class.yaml", "-o", "json"))
+        return self.reports[rate]
+
+    def capacity(self, end=None):
+        """The highest rate at which the share of requests that must attain does, by the simulator; at an end of its interval: 0, 1."""
+        def attains(rate):
+            report = self.predicted(rate)
+            share = report["sloAttainment"] if end is None else report["intervals"]["sloAttainment"][end]
+            return share >= self.engine.objectives.share
+        low, high = 0.0, 0.1
+        while attains(high):
+            low, high = high, 2 * high
+        while high > 1.02 * max(low, 1e-3):
+            middle = (low + high) / 2
+            low, high = (middle, high) if attains(middle) else (low, middle)
+        return low
+
+    def load(self, worker, rate, seed):
+        objectives = self.engine.objectives
+        record = json.loads(self.run("load", "--url", f"http://127.0.0.1:{worker.port}", "--model", SERVED, "--phases", f"{rate:.3f}/{LOAD_S}s",
+                                     "--prompt-tokens", PROMPT_WORDS, "--max-tokens", ANSWER_TOKENS, "--length-cv", 1, "--context-tokens",
+                                     CONTEXT - 64, "--ignore-eos", "--seed", seed, "--ttft", f"{objectives.ttft_s}s", "--tpot",
+                                     f"{objectives.tpot_s}s", "--quiet", "-o", "json", allowed=(0, 1)))
+        (self.out / f"load-{rate:.3f}.json").write_text(json.dumps(record))
+        done = [one for one in record["requests"] if one["outcome"] == "completed"]
+        times = {"ttft": [one["timeToFirstTokenSeconds"] for one in done if one["timeToFirstTokenSeconds"] is not None],
+                 "tpot": [one["timePerOutputTokenSeconds"] for one in done if one["timePerOutputTokenSeconds"]]}
+        return {"attainment": record["attainment"], "requests": len(record["requests"]),
+                **{name: {"p50": percentile(values, 0.5), "p95": percentile(values, 0.95)} for name, values in times.items()}}
+
+    def measure(self):
+        folder = self.base.folder(self.engine.name + "-worker")
+        worker = Worker(self.engine, folder, 0)
+        try:
+            def ready():
+                worker.look()
+                return worker.ready
+            processes.wait_until(ready, self.engine.start_s, "a worker that is ready")
+            loop.say("  profiling")
+            self.profile(worker)
+            can, least, most = self.capacity(), self.capacity(0), self.capacity(1)
+            if not can:
+                raise processes.RunFailed("windlass simulate: the profile must allow some rate at which the objectives are met (got none)")
+            loop.say(f"  predicted: {can:.2f} requests/s ({least:.2f} to {most:.2f})")
+            rows, points = [], []
+            for seed, share in enumerate(SHARES + BEYOND, 1):
+                rate = share * can
+                seen = self.load(worker, rate, seed)
+                loop.say(f"  {rate:.2f} requests/s ({share:.0%}): {seen['attainment']:.1%} attained")
+                points.append((rate, seen["attainment"]))
+                if share in SHARES:
+                    rows.append({"share": share, "rate": rate, "measured": seen, "predicted": self.predicted(rate)})
+                elif seen["attainment"] < self.engine.objectives.share:
+                    break
+        finally:
+            processes.stop(worker.process, 30)
+        return {"engine": self.engine.title, "capacity": (can, least, most), "rows": rows, "points": points,
+                "delivered": crossing(points, self.engine.objectives.share)}
+
+
+def milliseconds(seconds):
+    return f"{1e3 * seconds:.3g}" if seconds < 10 else f"{1e3 * seconds:.0f}"
+
+
+def markdown(results, machine):
+    lines = [f"{machine}. One worker on one thread, at most {BATCH} requests at once; prompts of {PROMPT_WORDS + TEMPLATE_TOKENS} and answers of "
+             f"{ANSWER_TOKENS} tokens in the mean, lengths with a coefficient of variation of 1, Poisson arrivals, {LOAD_S} s for each rate. "
+             "Milliseconds: measured, predicted with its 90 % interval; **bold**: measured outside of it.", "",
+             "| engine | requests/s | of capacity | " + " | ".join(f"{title} {p.upper()}" for _, title in TIMES for p in ("p50", "p95")) + " |",
+             "|---|---:|---:|" + "---:|" * (2 * len(TIMES))]
+    inside = cells = 0
+    for result in results:
+        for row in result["rows"]:
+            texts = []
+            for name, _ in TIMES:
+                for p in ("p50", "p95"):
+                    measured, at = row["measured"][name][p], row["predicted"][f"{name}Seconds"][p]
+                    low, high = row["predicted"]["intervals"][f"{name}Seconds"][p]
+                    holds = low <= measured <= high
+                    inside, cells = inside + holds, cells + 1
+                    shown = milliseconds(measured) if holds else f"**{milliseconds(measured)}**"
+                    texts.append(f"{shown}, {milliseconds(at)} ({milliseconds(low)} to {milliseconds(high)})")
+            lines.append(f"| {result['engine']} | {row['rate']:.2f} | {row['share']:.0%} | " + " | ".join(texts) + " |")
+    lines += ["", f"{inside} of {cells} inside.", "", "| engine | capacity predicted, requests/s | delivered | delivered / predicted |", "|---|---:|---:|---:|"]
+    for result in results:
+        can, least, most = result["capacity"]
+        got = result["delivered"]
+        lines.append(f"| {result['engine']} | {can:.2f} ({least:.2f} to {most:.2f}) | " +
+                     (f"{got:.2f} | {got / can:.2f} |" if got else "outside of the rates | |"))
+    return "\n".join(lines) + "\n"
+
+
+def main(words):
+    parser = argparse.ArgumentParser(prog="scripts/bench predictions", description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=loop.ENGINES, help="only this engine; repeatable")
+    arguments = parser.parse_args(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    loop.build()
+    processes.adopt_orphans()
+    out = loop.ROOT / "build/bench/predictions"
+    out.mkdir(parents=True, exist_ok=True)
+    results, failed = [], False
+    for name, engine in all_engines(loop.ROOT, loop.ROOT / "build/release").items():
+        if arguments.only and name not in arguments.only:
+            continue
+        if isinstance(engine, str):
+            loop.say(f"{name}: skipped: {engine}")
+            continue
+        loop.say(engine.title)
+        try:
+            results.append(Bench(out, engine).measure())
+        except processes.RunFailed as error:
+            loop.say(f"predictions: {error}")
+            failed = True
+        finally:
+            processes.end_all()
+    machine = loop.machine()
+    (out / "results.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+    text = markdown(results, machine)
+    if not arguments.only and not failed:
+        (out / "predictions.md").write_text(text)
+    loop.say("\n" + text)
+    return 1 if failed or not results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
