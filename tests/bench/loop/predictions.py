@@ -2,6 +2,7 @@
 
   scripts/bench predictions                 docs/predictions.md: the figures (under an hour on two idle cores)
   scripts/bench predictions --only own      one engine: own, llama.cpp or vllm; repeatable
+  scripts/bench predictions --again         predict again for the last run's profiles and loads, without measuring
 
 For each engine that is installed (scripts/engines):
 1. One worker with a small model on one thread is measured by `windlass profile`.
@@ -33,8 +34,10 @@ BEYOND = (1.0, 1.1, 1.2, 1.35)  # until the objectives are missed
 LOAD_S = 120
 SIMULATED_S = 3000
 DRAWN = 4000  # lengths
-# What the engine's scheduler does, in the simulator's words. Our worker and vLLM keep the pages of the template.
-SCHEDULING = {"own": "{batching: sarathi, maxBatchTokens: 256, prefixCaching: true", "llama.cpp": "{batching: sarathi, maxBatchTokens: 2048",
+# What the engine's scheduler does, in the simulator's words. All three keep the template's tokens: our worker and vLLM as pages,
+# llama.cpp because a slot's next prompt begins as its last one did.
+SCHEDULING = {"own": "{batching: sarathi, maxBatchTokens: 256, prefixCaching: true",
+              "llama.cpp": "{batching: sarathi, maxBatchTokens: 2048, prefixCaching: true",
               "vllm": "{batching: vllm-v1, maxBatchTokens: 2048"}
 TIMES = (("ttft", "TTFT"), ("tpot", "TPOT"))
 
@@ -151,33 +154,39 @@ slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.t
             processes.wait_until(ready, self.engine.start_s, "a worker that is ready")
             loop.say("  profiling")
             self.profile(worker)
-            can, least, most = self.capacity(), self.capacity(0), self.capacity(1)
+            can = self.capacity()
             if not can:
                 raise processes.RunFailed("windlass simulate: the profile must allow some rate at which the objectives are met (got none)")
-            loop.say(f"  predicted: {can:.2f} requests/s ({least:.2f} to {most:.2f})")
-            rows, points = [], []
+            loop.say(f"  predicted: {can:.2f} requests/s")
+            loads, points = [], []
             for seed, share in enumerate(SHARES + BEYOND, 1):
                 rate = share * can
                 seen = self.load(worker, rate, seed)
                 loop.say(f"  {rate:.2f} requests/s ({share:.0%}): {seen['attainment']:.1%} attained")
                 points.append((rate, seen["attainment"]))
                 if share in SHARES:
-                    rows.append({"share": share, "rate": rate, "measured": seen, "predicted": self.predicted(rate)})
+                    loads.append((rate, seen))
                 elif seen["attainment"] < self.engine.objectives.share:
                     break
         finally:
             processes.stop(worker.process, 30)
-        return {"engine": self.engine.title, "capacity": (can, least, most), "rows": rows, "points": points,
+        return self.compare(loads, points)
+
+    def compare(self, loads, points):
+        """Predictions next to measured loads [(rate, what was seen)] and attainment [(rate, share)]."""
+        capacity = self.capacity(), self.capacity(0), self.capacity(1)
+        rows = [{"share": rate / capacity[0], "rate": rate, "measured": seen, "predicted": self.predicted(rate)} for rate, seen in loads]
+        return {"engine": self.engine.title, "capacity": capacity, "rows": rows, "points": points,
                 "delivered": crossing(points, self.engine.objectives.share)}
 
 
 def milliseconds(seconds):
-    return f"{1e3 * seconds:.3g}" if seconds < 10 else f"{1e3 * seconds:.0f}"
+    return f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:.0f}"
 
 
 def markdown(results, machine):
-    lines = [f"{machine}. One worker on one thread, at most {BATCH} requests at once; prompts of {PROMPT_WORDS + TEMPLATE_TOKENS} and answers of "
-             f"{ANSWER_TOKENS} tokens in the mean, lengths with a coefficient of variation of 1, Poisson arrivals, {LOAD_S} s for each rate. "
+    lines = [f"{machine}. One worker on one thread, at most {BATCH} requests at once. Prompts of {PROMPT_WORDS + TEMPLATE_TOKENS} and answers of "
+             f"{ANSWER_TOKENS} tokens in the mean, with a coefficient of variation of 1; Poisson arrivals, {LOAD_S} s for each rate. "
              "Milliseconds: measured, predicted with its 90 % interval; **bold**: measured outside of it.", "",
              "| engine | requests/s | of capacity | " + " | ".join(f"{title} {p.upper()}" for _, title in TIMES for p in ("p50", "p95")) + " |",
              "|---|---:|---:|" + "---:|" * (2 * len(TIMES))]
@@ -207,6 +216,7 @@ def main(words):
     parser = argparse.ArgumentParser(prog="scripts/bench predictions", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=loop.ENGINES, help="only this engine; repeatable")
+    parser.add_argument("--again", action="store_true", help="predict again for the loads and profiles of the last run")
     arguments = parser.parse_args(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     loop.build()
@@ -214,6 +224,11 @@ def main(words):
     out = loop.ROOT / "build/bench/predictions"
     out.mkdir(parents=True, exist_ok=True)
     results, failed = [], False
+    last = {}
+    if arguments.again:
+        if not (out / "results.json").exists():
+            parser.error(f"argument --again: there must be an earlier run in {out} (got none)")
+        last = {one["engine"]: one for one in json.loads((out / "results.json").read_text())["results"]}
     for name, engine in all_engines(loop.ROOT, loop.ROOT / "build/release").items():
         if arguments.only and name not in arguments.only:
             continue
@@ -222,7 +237,13 @@ def main(words):
             continue
         loop.say(engine.title)
         try:
-            results.append(Bench(out, engine).measure())
+            bench = Bench(out, engine)
+            if arguments.again:
+                one = last.get(engine.title)
+                if one:
+                    results.append(bench.compare([(row["rate"], row["measured"]) for row in one["rows"]], one["points"]))
+            else:
+                results.append(bench.measure())
         except processes.RunFailed as error:
             loop.say(f"predictions: {error}")
             failed = True
