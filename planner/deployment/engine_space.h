@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "planner/catalog/dtype.h"
-#include "planner/deployment/deployment.h"
 #include "planner/catalog/engine_type.h"
+#include "planner/deployment/deployment.h"
 
 namespace windlass::planner {
 

@@ -11,8 +11,8 @@
 #pragma once
 
 #include "planner/catalog/accelerator.h"
-#include "planner/catalog/model_shape.h"
 #include "planner/catalog/engine_type.h"
+#include "planner/catalog/model_shape.h"
 #include "planner/perf/engine_overhead.h"
 #include "planner/perf/latency_model.h"
 

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "planner/catalog/accelerator.h"
-#include "planner/catalog/model_shape.h"
 #include "planner/catalog/engine_type.h"
+#include "planner/catalog/model_shape.h"
 #include "planner/perf/iteration_estimate.h"
 
 namespace windlass::planner {

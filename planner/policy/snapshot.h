@@ -12,8 +12,8 @@
 
 #include "planner/base/bound.h"
 #include "planner/catalog/accelerator.h"
-#include "planner/catalog/model_shape.h"
 #include "planner/catalog/engine_type.h"
+#include "planner/catalog/model_shape.h"
 #include "planner/deployment/offer.h"
 #include "planner/deployment/pool_name.h"
 #include "planner/dispatch/routing_table.h"
