@@ -16,29 +16,24 @@ double engine_overhead_s(const EngineOverhead& overhead, int layers, const Batch
 }
 
 std::optional<EngineOverhead> overhead_of(EngineType engine) {
-  EngineOverhead added;
-  added.sequence_s = 20e-6;
   switch (engine) {
     case EngineType::kVLLM:
-      added.iteration_s = 2e-3;
-      added.prefill_s = 8e-3;
-      added.eager_layer_s = 0.5e-3;
-      added.largest_graph_tokens = 512;
-      return added;
+      return EngineOverhead{
+          .iteration_s = 2e-3, .prefill_s = 8e-3, .sequence_s = 20e-6, .eager_layer_s = 0.5e-3, .largest_graph_tokens = 512};
     case EngineType::kSGLang:
-      added.iteration_s = 1.4e-3;
-      added.prefill_s = 4e-3;
-      added.eager_layer_s = 0.35e-3;
-      added.largest_graph_tokens = 256;
-      added.overlaps = true;
-      return added;
+      return EngineOverhead{.iteration_s = 1.4e-3,
+                            .prefill_s = 4e-3,
+                            .sequence_s = 20e-6,
+                            .eager_layer_s = 0.35e-3,
+                            .largest_graph_tokens = 256,
+                            .overlaps = true};
     case EngineType::kTensorRTLLM:
-      added.iteration_s = 0.7e-3;
-      added.prefill_s = 2e-3;
-      added.eager_layer_s = 0.6e-3;
-      added.largest_graph_tokens = 128;
-      added.overlaps = true;
-      return added;
+      return EngineOverhead{.iteration_s = 0.7e-3,
+                            .prefill_s = 2e-3,
+                            .sequence_s = 20e-6,
+                            .eager_layer_s = 0.6e-3,
+                            .largest_graph_tokens = 128,
+                            .overlaps = true};
     case EngineType::kWindlass:
     case EngineType::kLlamaCpp: return std::nullopt;
   }

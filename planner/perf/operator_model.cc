@@ -138,6 +138,22 @@ void OperatorModel::Surface::add_basis(double batch, double length, Basis& to) c
   to.extrapolated_s += beyond ? time_s - modelled_s : time_s * extrapolated[nearest];
 }
 
+namespace {
+
+// What operators go by (Vidur's equivalences): the tokens and sequences of the whole batch, and the equal prompts and contexts
+// that attend like its own.
+struct Sizes {
+  double tokens = 0, sequences = 0, prefill_length = 0, decode_context = 0;
+
+  explicit Sizes(const Batch& batch)
+      : tokens(batch.prefill_tokens + batch.decode_sequences), sequences(batch.prefill_sequences + batch.decode_sequences) {
+    if (batch.prefill_sequences > 0) prefill_length = std::sqrt(batch.prefill_attention / batch.prefill_sequences);
+    if (batch.decode_sequences > 0) decode_context = batch.decode_context_tokens / batch.decode_sequences;
+  }
+};
+
+}  // namespace
+
 // Data used while a model is built.
 struct OperatorModel::Builder {
   const ModelShape& shape;
@@ -349,18 +365,14 @@ std::vector<double> OperatorModel::iterations_s(const ModelShape& shape, const A
   const Builder builder{shape, spec, times, options};
   std::vector<double> seconds;
   for (const Batch& batch : batches) {
-    const double tokens = batch.prefill_tokens + batch.decode_sequences;
+    const Sizes sizes(batch);
     Parts parts;
-    parts.token_level_s = builder.token_level(tokens).s;
-    parts.communication_s = builder.communication(tokens).s;
-    if (batch.prefill_sequences > 0) {
-      const double length = std::sqrt(batch.prefill_attention / batch.prefill_sequences);
-      parts.prefill_attention_s = builder.prefill(batch.prefill_sequences, length).s;
-    }
-    if (batch.decode_sequences > 0) {
-      parts.decode_attention_s = builder.decode(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences).s;
-    }
-    parts.output_s = builder.output(batch.prefill_sequences + batch.decode_sequences).s;
+    parts.token_level_s = builder.token_level(sizes.tokens).s;
+    parts.communication_s = builder.communication(sizes.tokens).s;
+    if (batch.prefill_sequences > 0)
+      parts.prefill_attention_s = builder.prefill(batch.prefill_sequences, sizes.prefill_length).s;
+    if (batch.decode_sequences > 0) parts.decode_attention_s = builder.decode(batch.decode_sequences, sizes.decode_context).s;
+    parts.output_s = builder.output(sizes.sequences).s;
     parts.overhead_s = engine_overhead_s(options.overhead, shape.layers, batch, parts.layers_s());
     seconds.push_back(parts.sum_s());
   }
@@ -368,19 +380,13 @@ std::vector<double> OperatorModel::iterations_s(const ModelShape& shape, const A
 }
 
 OperatorModel::Parts OperatorModel::parts(const Batch& batch) const {
-  const double tokens = batch.prefill_tokens + batch.decode_sequences;
-  const double sequences = batch.prefill_sequences + batch.decode_sequences;
+  const Sizes sizes(batch);
   Parts parts;
-  parts.token_level_s = tokens_.at(tokens);
-  parts.communication_s = communication_.at(tokens);
-  if (batch.prefill_sequences > 0) {
-    parts.prefill_attention_s =
-        prefill_.at(batch.prefill_sequences, std::sqrt(batch.prefill_attention / batch.prefill_sequences));
-  }
-  if (batch.decode_sequences > 0) {
-    parts.decode_attention_s = decode_.at(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences);
-  }
-  parts.output_s = output_.at(sequences);
+  parts.token_level_s = tokens_.at(sizes.tokens);
+  parts.communication_s = communication_.at(sizes.tokens);
+  if (batch.prefill_sequences > 0) parts.prefill_attention_s = prefill_.at(batch.prefill_sequences, sizes.prefill_length);
+  if (batch.decode_sequences > 0) parts.decode_attention_s = decode_.at(batch.decode_sequences, sizes.decode_context);
+  parts.output_s = output_.at(sizes.sequences);
   parts.overhead_s = engine_overhead_s(overhead_, layers_, batch, parts.layers_s());
   return parts;
 }
@@ -388,17 +394,13 @@ OperatorModel::Parts OperatorModel::parts(const Batch& batch) const {
 double OperatorModel::iteration_s(const Batch& batch) const { return parts(batch).sum_s(); }
 
 OperatorModel::Basis OperatorModel::basis(const Batch& batch) const {
-  const double tokens = batch.prefill_tokens + batch.decode_sequences;
+  const Sizes sizes(batch);
   Basis result;
-  tokens_.add_basis(tokens, result);
-  communication_.add_basis(tokens, result);
-  if (batch.prefill_sequences > 0) {
-    prefill_.add_basis(batch.prefill_sequences, std::sqrt(batch.prefill_attention / batch.prefill_sequences), result);
-  }
-  if (batch.decode_sequences > 0) {
-    decode_.add_basis(batch.decode_sequences, batch.decode_context_tokens / batch.decode_sequences, result);
-  }
-  output_.add_basis(batch.prefill_sequences + batch.decode_sequences, result);
+  tokens_.add_basis(sizes.tokens, result);
+  communication_.add_basis(sizes.tokens, result);
+  if (batch.prefill_sequences > 0) prefill_.add_basis(batch.prefill_sequences, sizes.prefill_length, result);
+  if (batch.decode_sequences > 0) decode_.add_basis(batch.decode_sequences, sizes.decode_context, result);
+  output_.add_basis(sizes.sequences, result);
   return result;
 }
 

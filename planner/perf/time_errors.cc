@@ -11,6 +11,7 @@ namespace windlass::planner {
 namespace {
 
 constexpr double kTwoSided = 1.645;  // standard deviations that hold nine of ten
+constexpr double kOneSided = 1.282;  // and those that one in ten exceeds
 constexpr double kMaxFactor = 4;     // a wider interval says nothing
 constexpr double kBeyond = 1.5;      // times the largest batch or length that was measured: extrapolated
 
@@ -33,6 +34,8 @@ const char* to_string(Provenance provenance) {
   }
   return "";
 }
+
+double one_sided(double factor) { return std::pow(factor, kOneSided / kTwoSided); }
 
 double factor_of_mape(double mape) {
   constexpr double kMeanOfAbsolute = 0.798;  // of a normal variable, in standard deviations: sqrt(2 / pi)

@@ -12,7 +12,7 @@ namespace windlass::planner {
 
 // What a prediction is based on; the later, the less is known.
 enum class Provenance {
-  kMeasured,      // this service's own workers
+  kMeasured,      // running workers of this model and engine
   kInterpolated,  // a profile of such a worker, within what it covers
   kExtrapolated,  // measurements of larger batches, other lengths or another number of GPUs
   kDataSheet      // no measurement
@@ -35,6 +35,9 @@ enum class End { kShort, kExpected, kLong };
 [[nodiscard]] inline double scale_of(End end, double factor) {
   return end == End::kExpected ? 1 : end == End::kLong ? factor : 1 / factor;
 }
+
+// The factor that one in ten true times exceeds, of an interval with this factor.
+[[nodiscard]] double one_sided(double factor);
 
 // Factor for a fit that had this mean relative error on measurements it had not seen, if errors are normal.
 [[nodiscard]] double factor_of_mape(double mape);

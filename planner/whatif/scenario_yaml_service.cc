@@ -1,4 +1,5 @@
 // Reads the sections about a service's model and latency. See scenario_sections.h.
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -14,8 +15,6 @@ using Latency = ScenarioLatency;
 constexpr std::array kSources = {"profile", "linear", "distserve", "operators", "roofline"};
 constexpr std::array kReadings = {"batchTokens", "batchShape"};
 constexpr std::array kForms = {"aladdin", "huawei"};
-constexpr std::array kEngines = {"Windlass", "VLLM", "SGLang", "TensorRTLLM", "LlamaCpp"};
-static_assert(kEngines.size() == planner::kAllEngineTypes.size());
 
 void check_one_name(YamlReader& reader, ScenarioModel&) {
   const bool name = reader.find("name") != nullptr, config = reader.find("config") != nullptr;
@@ -117,6 +116,17 @@ void note_capacity(YamlReader& reader, Latency& latency, Reading& reading) {
   reader.note("kvCapacityTokens", "what a worker's memory leaves");
 }
 
+// In the order of kAllEngineTypes, which is that of the enumeration.
+const auto& engine_names() {
+  static const auto kNames = [] {
+    std::array<const char*, planner::kAllEngineTypes.size()> names{};
+    std::transform(planner::kAllEngineTypes.begin(), planner::kAllEngineTypes.end(), names.begin(),
+                   [](planner::EngineType type) { return planner::to_string(type); });
+    return names;
+  }();
+  return kNames;
+}
+
 auto latency_fields() {
   return map(choice("source", &Latency::source, kSources).required(), hook(read_files),
              when(has_source<LatencySource::kProfile>, choice("reading", &Latency::reading, kReadings).noted()),
@@ -124,7 +134,7 @@ auto latency_fields() {
              when(has_source<LatencySource::kDistServe>,
                   text("capacities", &Latency::capacities_file, "the path of a max_num_tokens.csv of DistServe")),
              when(names_model, hook(read_name_in_file)), hook(read_parallelism),
-             when(kCompletedByEngine, choice("engine", &Latency::engine, kEngines).noted()), hook(read_cpu),
+             when(kCompletedByEngine, choice("engine", &Latency::engine, engine_names()).noted()), hook(read_cpu),
              number("kvCapacityTokens", &Latency::kv_capacity_tokens, {1, 1e12}), hook(note_capacity));
 }
 

@@ -22,14 +22,6 @@ void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector
 }
 
 std::string latency(double seconds) { return std::isinf(seconds) ? "unbounded" : seconds_text(seconds); }
-std::string rate(double requests_per_s) { return number_text(requests_per_s); }
-
-std::string with_ends(const planner::Predicted& predicted, double planner::Predicted::*value,
-                      double planner::PredictedEnd::*end, std::string (*text_of)(double)) {
-  const double low = predicted.low.*end, high = predicted.high.*end;
-  const std::string text = text_of(predicted.*value);
-  return low == high ? text : interval_text(text, text_of(low), text_of(high));
-}
 
 }  // namespace
 
@@ -53,18 +45,19 @@ std::string strategies_table(const std::vector<planner::StrategyAnswer>& answers
 std::string count_text(int n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
 std::string predicted_figures(const planner::ServicePlan& service) {
-  using P = planner::Predicted;
-  using E = planner::PredictedEnd;
-  const P& predicted = service.predicted;
+  const planner::Predicted& predicted = service.predicted;
+  const planner::PredictedEnd &low = predicted.low, &high = predicted.high;
   std::map<std::string, int> taken;  // by class
   for (const planner::Pool& pool : service.pools) taken[pool.spec.accelerator] += pool.workers * pool.spec.gpus();
   std::string accelerators;
   for (const auto& [name, count] : taken) accelerators += fmt::format("{} x {}, ", count, name);
-  return fmt::format("TTFT {}, TPOT {}, up to {} requests/s, {} used, {}{} per hour; {}",
-                     with_ends(predicted, &P::ttft_s, &E::ttft_s, latency),
-                     with_ends(predicted, &P::tpot_s, &E::tpot_s, latency),
-                     with_ends(predicted, &P::requests_per_s, &E::requests_per_s, rate), percent_text(predicted.utilisation),
-                     accelerators, number_text(predicted.cost_per_hour), basis_text(planner::to_string(predicted.from)));
+  return fmt::format(
+      "TTFT {}, TPOT {}, up to {} requests/s, {} used, {}{} per hour; {}",
+      interval_text(latency(predicted.ttft_s), latency(low.ttft_s), latency(high.ttft_s)),
+      interval_text(latency(predicted.tpot_s), latency(low.tpot_s), latency(high.tpot_s)),
+      interval_text(number_text(predicted.requests_per_s), number_text(low.requests_per_s), number_text(high.requests_per_s)),
+      percent_text(predicted.utilisation), accelerators, number_text(predicted.cost_per_hour),
+      basis_text(planner::to_string(predicted.from)));
 }
 
 std::string hint_text(const char* name, const planner::Hint& hint) {

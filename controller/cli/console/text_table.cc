@@ -69,7 +69,7 @@ std::string seconds_text(std::optional<double> seconds, Bound bound) {
 }
 
 std::string interval_text(const std::string& value, const std::string& low, const std::string& high) {
-  return low == "-" && high == "-" ? value : fmt::format("{} ({} to {})", value, low, high);
+  return low == high ? value : fmt::format("{} ({} to {})", value, low, high);
 }
 
 std::string number_text(std::optional<double> value, int decimals) {

@@ -36,7 +36,8 @@ class TextTable {
 // A measurement with three digits, or its bound: "1.74ms", "<10ms".
 [[nodiscard]] std::string seconds_text(std::optional<double> seconds, Bound bound);
 
-// A prediction with its 90 % interval: "71.2ms (56ms to 90ms)"; without ends "71.2ms". Texts are "-" where there is no value.
+// A prediction with its 90 % interval: "71.2ms (56ms to 90ms)"; "71.2ms" alone if both ends read the same, as "-" does without
+// any.
 [[nodiscard]] std::string interval_text(const std::string& value, const std::string& low, const std::string& high);
 
 // 3.14159 -> "3.14"; nullopt -> "-".

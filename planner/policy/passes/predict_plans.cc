@@ -1,6 +1,5 @@
 // The "Prediction" pass: predicts how each plan will behave, and what every other configuration would need. See passes.h.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -113,7 +112,6 @@ std::vector<Considered> considered(const Draft& draft) {
 // What being sure would take where no such worker was measured: the workers that are needed if their times are as long as one
 // in ten may be.
 void say_what_is_unsure(Draft& draft, const Snapshot& snapshot) {
-  constexpr double kOneSided = 1.282 / 1.645;  // of the two-sided interval's deviations
   if (!draft.chosen || !(draft.target.demand_per_s > 0)) return;
   const Service& service = *draft.service;
   const Configuration& chosen = *draft.chosen;
@@ -121,7 +119,7 @@ void say_what_is_unsure(Draft& draft, const Snapshot& snapshot) {
   const WorkerEstimate* known = find_estimate(service.estimates, spec.accelerator, spec.gpus());
   const AcceleratorState* state = find_accelerator(snapshot, spec.accelerator);
   if (state == nullptr || !service.shape || (known != nullptr && known->gpus_per_worker == spec.gpus())) return;
-  const double longer = std::pow(chosen.errors.tpot, kOneSided);
+  const double longer = one_sided(chosen.errors.tpot);
   const Configuration slow = at_end(service, state->spec, draft.view.lengths, chosen, longer, longer);
   const int sure = workers_for(service, slow, draft.target.demand_per_s, draft.view.burstiness);
   if (sure <= draft.granted) return;

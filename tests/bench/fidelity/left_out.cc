@@ -2,6 +2,7 @@
 #include "tests/bench/fidelity/left_out.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <tuple>
@@ -123,7 +124,12 @@ Result<std::vector<LeftOut>> leave_out(Predictions& predictions, const std::vect
     return predict_left_out<EngineCosts>(
         all, train, test, [&](std::span<const std::size_t> fitted) { return fit_costs(predictions, fitted); },
         [](const std::vector<EngineCosts>& fits) { return mean_of(fits); },
-        [&](std::span<const std::size_t> of, const EngineCosts& costs) { return predictions.of(of, costs); });
+        [&](std::span<const std::size_t> of, const EngineCosts& costs) {
+          auto results = predictions.of(of, costs);
+          assert(!results.ok() ||  // counted_rows()
+                 std::all_of(results->begin(), results->end(), [](const ClosedLoopResult& one) { return one.fits; }));
+          return results;
+        });
   });
 }
 

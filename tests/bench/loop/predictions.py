@@ -19,16 +19,14 @@ import json
 import math
 import random
 import signal
-import subprocess
 import sys
 
 import main as loop
 import processes
 from engines import BATCH, CONTEXT, SERVED, all_engines, objects
-from fleet import Worker
+from one_engine import ANSWER_TOKENS, PROMPT_WORDS, TEMPLATE_TOKENS, OneEngine
 from settings import crossing
 
-PROMPT_WORDS, TEMPLATE_TOKENS, ANSWER_TOKENS = 60, 19, 40  # the chat template adds the same tokens to each prompt
 SHARES = (0.3, 0.6, 0.9)  # of the predicted capacity
 BEYOND = (1.0, 1.1, 1.2, 1.35)  # until the objectives are missed
 LOAD_S = 120
@@ -62,27 +60,14 @@ def percentile(values, share):
     return values[min(len(values) - 1, math.ceil(share * len(values)) - 1)] if values else math.nan
 
 
-class Bench:
-    def __init__(self, out, engine):
-        self.out, self.engine = out / engine.name, engine
+class Bench(OneEngine):
+    def __init__(self, out, name):
+        super().__init__(out, name)
+        self.out = out / name
         self.reports = {}  # by rate
         self.out.mkdir(parents=True, exist_ok=True)
-        self.base = loop.Bench(argparse.Namespace(out=out, seed=1, bin=None, minutes=None, quick=False, rates=None, earlier=[]))
-        self.windlass = self.base.windlass
-        self.base.make_model(engine)
+        self.base.make_model(self.engine)
         draw_lengths(self.out / "lengths.csv")
-
-    def run(self, *words, allowed=(0,)):
-        done = subprocess.run([str(word) for word in (self.windlass, *words)], capture_output=True, text=True, check=False, cwd=loop.ROOT)
-        if done.returncode not in allowed:
-            raise processes.RunFailed(f"windlass {words[0]}: {done.stderr.strip()}")
-        return done.stdout
-
-    def profile(self, worker):
-        objectives, path = self.engine.objectives, self.out / "profile.yaml"
-        self.run("profile", "--worker", f"http://127.0.0.1:{worker.port}", "--model", SERVED, "--accelerator", "core", "--ttft",
-                 f"{objectives.ttft_s}s", "--tpot", f"{objectives.tpot_s}s", "--fit", "linear", "-o", path, "--csv", self.out / "profile.csv")
-        return path
 
     def scenario(self, rate):
         """A SCENARIO with the class, of one worker at this rate."""
@@ -131,13 +116,9 @@ slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.t
             low, high = (middle, high) if attains(middle) else (low, middle)
         return low
 
-    def load(self, worker, rate, seed):
-        objectives = self.engine.objectives
-        record = json.loads(self.run("load", "--url", f"http://127.0.0.1:{worker.port}", "--model", SERVED, "--phases", f"{rate:.3f}/{LOAD_S}s",
-                                     "--prompt-tokens", PROMPT_WORDS, "--max-tokens", ANSWER_TOKENS, "--length-cv", 1, "--context-tokens",
-                                     CONTEXT - 64, "--ignore-eos", "--seed", seed, "--ttft", f"{objectives.ttft_s}s", "--tpot",
-                                     f"{objectives.tpot_s}s", "--quiet", "-o", "json", allowed=(0, 1)))
-        (self.out / f"load-{rate:.3f}.json").write_text(json.dumps(record))
+    def seen(self, worker, rate, seed):
+        """What a load at this rate met: attainment, and the percentiles of its times."""
+        record = self.load(f"http://127.0.0.1:{worker.port}", rate, LOAD_S, self.out / f"load-{rate:.3f}.json", seed)
         done = [one for one in record["requests"] if one["outcome"] == "completed"]
         times = {"ttft": [one["timeToFirstTokenSeconds"] for one in done if one["timeToFirstTokenSeconds"] is not None],
                  "tpot": [one["timePerOutputTokenSeconds"] for one in done if one["timePerOutputTokenSeconds"]]}
@@ -145,15 +126,9 @@ slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.t
                 **{name: {"p50": percentile(values, 0.5), "p95": percentile(values, 0.95)} for name, values in times.items()}}
 
     def measure(self):
-        folder = self.base.folder(self.engine.name + "-worker")
-        worker = Worker(self.engine, folder, 0)
-        try:
-            def ready():
-                worker.look()
-                return worker.ready
-            processes.wait_until(ready, self.engine.start_s, "a worker that is ready")
+        with self.worker(self.engine.name + "-worker") as worker:
             loop.say("  profiling")
-            self.profile(worker)
+            self.profile(worker, self.out)
             can = self.capacity()
             if not can:
                 raise processes.RunFailed("windlass simulate: the profile must allow some rate at which the objectives are met (got none)")
@@ -161,15 +136,13 @@ slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.t
             loads, points = [], []
             for seed, share in enumerate(SHARES + BEYOND, 1):
                 rate = share * can
-                seen = self.load(worker, rate, seed)
+                seen = self.seen(worker, rate, seed)
                 loop.say(f"  {rate:.2f} requests/s ({share:.0%}): {seen['attainment']:.1%} attained")
                 points.append((rate, seen["attainment"]))
                 if share in SHARES:
                     loads.append((rate, seen))
                 elif seen["attainment"] < self.engine.objectives.share:
                     break
-        finally:
-            processes.stop(worker.process, 30)
         return self.compare(loads, points)
 
     def compare(self, loads, points):
@@ -237,7 +210,7 @@ def main(words):
             continue
         loop.say(engine.title)
         try:
-            bench = Bench(out, engine)
+            bench = Bench(out, name)
             if arguments.again:
                 one = last.get(engine.title)
                 if one:

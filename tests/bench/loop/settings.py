@@ -16,18 +16,16 @@ import contextlib
 import dataclasses
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import main as loop
 import processes
-from engines import CONTEXT, SERVED, objects
-from fleet import Worker
+from engines import objects
 from judge import Objectives
+from one_engine import ANSWER_TOKENS, PROMPT_WORDS, TEMPLATE_TOKENS, OneEngine
 from stack import INFEASIBLE, Stack
 
-PROMPT_WORDS, TEMPLATE_TOKENS, ANSWER_TOKENS = 60, 19, 40  # the chat template adds to each prompt
 OBJECTIVES = Objectives(1.5, 0.2)
 SHARES = (0.8, 0.9, 1.0, 1.1, 1.2)  # of the predicted capacity
 LOAD_S = 240
@@ -57,39 +55,19 @@ def option_of(command, option):
     return None
 
 
-class Bench:
+class Bench(OneEngine):
     def __init__(self, out):
+        super().__init__(out, "vllm")
         self.out = out
-        self.base = loop.Bench(argparse.Namespace(out=out, seed=1, bin=None, minutes=None, quick=False, rates=None, earlier=[]))
-        self.engine = self.base.engines["vllm"]
-        if isinstance(self.engine, str):
-            raise processes.RunFailed(self.engine)
         self.engine = dataclasses.replace(self.engine, objectives=OBJECTIVES)
-        self.windlass = self.base.windlass
 
-    def run(self, *words, allowed=(0,)):
-        done = subprocess.run([str(word) for word in (self.windlass, *words)], capture_output=True, text=True, check=False, cwd=loop.ROOT)
-        if done.returncode not in allowed:
-            raise processes.RunFailed(f"windlass {words[0]}: {done.stderr.strip()}")
-        return done.stdout
-
-    def profile(self):
+    def profile_once(self):
         path = self.out / "profile.yaml"
         if path.exists():
             loop.say(f"  using {path}")
             return path
-        worker = Worker(self.engine, self.base.folder("profile-worker"), 0)
-        try:
-            def ready():
-                worker.look()
-                return worker.ready
-            processes.wait_until(ready, self.engine.start_s, "a worker of vLLM that is ready")
-            self.run("profile", "--worker", f"http://127.0.0.1:{worker.port}", "--model", SERVED, "--accelerator", "core", "--ttft",
-                     f"{self.engine.objectives.ttft_s}s", "--tpot", f"{self.engine.objectives.tpot_s}s", "--fit", "linear", "-o", path,
-                     "--html", self.out / "profile.html", "--csv", self.out / "profile.csv")
-        finally:
-            processes.stop(worker.process, 30)
-        return path
+        with self.worker("profile-worker") as worker:
+            return self.profile(worker, self.out)
 
     def service(self, rate):
         """A file with the class and the service, which assumes this rate."""
@@ -124,7 +102,7 @@ class Bench:
         return chosen or best
 
     def measure(self):
-        profile = self.profile()
+        profile = self.profile_once()
         rate, offer = self.highest(profile)
         settings = offer["pools"][0].get("engine", {})
         capacity = HEADROOM * offer["capacityPerS"]
@@ -143,7 +121,7 @@ class Bench:
             for number, share in enumerate(SHARES, 1):
                 at = share * capacity
                 loop.say(f"  {number} of {len(SHARES)}: {at:.2f} requests/s for {LOAD_S} s")
-                record = self.load(system.url, at, folder / f"load-{share:g}.json", number)
+                record = self.load(system.url, at, LOAD_S, folder / f"load-{share:g}.json", number)
                 points.append((at, record["attainment"]))
                 loop.say(f"    {record['attainment']:.1%} attained")
         finally:
@@ -161,14 +139,6 @@ class Bench:
                 if "serve" in words:
                     return {name: option_of(words, option) for name, option in OPTIONS.items()}
         raise processes.RunFailed("windlass up: must run a vLLM (found none)")
-
-    def load(self, url, rate, record, seed):
-        objectives = self.engine.objectives
-        record.write_text(self.run("load", "--url", url, "--model", SERVED, "--phases", f"{rate:.3f}/{LOAD_S}s", "--prompt-tokens",
-                                   PROMPT_WORDS, "--max-tokens", ANSWER_TOKENS, "--length-cv", 1, "--context-tokens", CONTEXT - 64,
-                                   "--ignore-eos", "--seed", seed, "--ttft", f"{objectives.ttft_s}s", "--tpot", f"{objectives.tpot_s}s",
-                                   "--quiet", "-o", "json", allowed=(0, 1)))
-        return json.loads(record.read_text())
 
 
 def markdown(result):
