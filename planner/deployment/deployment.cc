@@ -77,7 +77,8 @@ std::string pool_name(const WorkerSpec& spec) {
   const auto& [accelerator, tensor_parallel, stages, engine, power_share, predictor] = spec;
   if (spec == WorkerSpec{accelerator, tensor_parallel, stages}) return class_label(accelerator, rest);
   const auto& [batching, sequences, tokens, block, blocks, reserve, preemption, host_blocks, caching, order, window, admission,
-               pads, precision] = engine;
+               ahead, pads, precision] = engine;
+  static_cast<void>(ahead);  // follows from the type of engine, which is the service's
   Fnv1a hash;
   hash.mix(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", to_string(batching), sequences, tokens, block, blocks,
                        reserve, to_string(preemption), host_blocks, caching, to_string(order), window, to_string(admission),

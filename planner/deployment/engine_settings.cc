@@ -41,6 +41,7 @@ EngineSettings with_defaults_of(Batching batching) {
   if (batching == Batching::kVllmV1) {
     options.prefix_caching = true;
     options.admission_reserve = 0;
+    options.schedules_ahead = true;
   }
   return options;
 }

@@ -49,13 +49,16 @@ struct EngineSettings {
   // (TetriInfer's PrefillSchedBatch).
   int prompt_order_window = 16;
   DecodeAdmission admission = DecodeAdmission::kGreedy;  // static and orca always reserve the whole length
+  // An iteration is prepared while the one before it runs, so that a request that comes in between waits for one more.
+  bool schedules_ahead = false;
   bool pads_chunks = false;  // the last chunk of a prompt costs as much as max_batch_tokens (TetriInfer, Section 3.3.3)
   std::optional<DType> precision = {};  // of the layers' weights; none: the model's own
 
   bool operator==(const EngineSettings&) const = default;
 };
 
-// The defaults of the engine that uses this batching: vllm-v1 caches prefixes and keeps no watermark.
+// The defaults of the engine that uses this batching: vllm-v1 caches prefixes, keeps no watermark and schedules ahead (since
+// 0.14).
 [[nodiscard]] EngineSettings with_defaults_of(Batching batching);
 
 // The settings that a worker gets, each only if it differs from the default, which stands for the engine's own. With a

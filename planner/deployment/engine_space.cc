@@ -82,4 +82,10 @@ EngineSpace space_of(EngineType type) {
   return space;
 }
 
+EngineSettings own_settings(EngineType type) {
+  EngineSettings settings = with_defaults_of(space_of(type).batchings.front());
+  settings.schedules_ahead = type == EngineType::kVLLM || type == EngineType::kSGLang || type == EngineType::kTensorRTLLM;
+  return settings;
+}
+
 }  // namespace windlass::planner

@@ -54,13 +54,13 @@ constexpr auto json_values(JsonType<DecodeAdmission>) { return kAllDecodeAdmissi
 
 constexpr auto json_fields(JsonType<EngineSettings>) {
   using T = EngineSettings;
-  return json_object(rare("batching", &T::batching), rare("maxSequences", &T::max_sequences, 1),
-                     rare("maxBatchTokens", &T::max_batch_tokens, 1), rare("blockTokens", &T::block_tokens, 1),
-                     rare("kvBlocks", &T::kv_blocks, 0), rare("admissionReserve", &T::admission_reserve),
-                     rare("preemption", &T::preemption), rare("hostBlocks", &T::host_blocks, 0),
-                     rare("prefixCaching", &T::prefix_caching), rare("promptOrder", &T::prompt_order),
-                     rare("promptOrderWindow", &T::prompt_order_window, 1), rare("admission", &T::admission),
-                     rare("padsChunks", &T::pads_chunks), field("precision", &T::precision));
+  return json_object(
+      rare("batching", &T::batching), rare("maxSequences", &T::max_sequences, 1),
+      rare("maxBatchTokens", &T::max_batch_tokens, 1), rare("blockTokens", &T::block_tokens, 1),
+      rare("kvBlocks", &T::kv_blocks, 0), rare("admissionReserve", &T::admission_reserve), rare("preemption", &T::preemption),
+      rare("hostBlocks", &T::host_blocks, 0), rare("prefixCaching", &T::prefix_caching), rare("promptOrder", &T::prompt_order),
+      rare("promptOrderWindow", &T::prompt_order_window, 1), rare("admission", &T::admission),
+      rare("schedulesAhead", &T::schedules_ahead), rare("padsChunks", &T::pads_chunks), field("precision", &T::precision));
 }
 
 constexpr auto json_fields(JsonType<WorkerSpec>) {

@@ -68,9 +68,22 @@ SimulatedEngine::Sequence SimulatedEngine::enqueue(const SequenceSpec& spec) {
   assert(spec.prefix_tokens >= 0 && spec.prefix_tokens <= spec.prompt_tokens);
   const Sequence sequence = make(spec);
   at(sequence).hand_over = spec.hand_over;
-  (options_.prompt_order == planner::PromptOrder::kArrival ? waiting_ : arrived_).push_back(sequence);
+  if (busy_ && options_.schedules_ahead) {
+    late_.push_back(sequence);
+  } else {
+    see(sequence);
+  }
   waiting_tokens_ += spec.prompt_tokens;
   return sequence;
+}
+
+void SimulatedEngine::see(Sequence sequence) {
+  (options_.prompt_order == planner::PromptOrder::kArrival ? waiting_ : arrived_).push_back(sequence);
+}
+
+void SimulatedEngine::see_late_prompts() {
+  for (const Sequence sequence : late_) see(sequence);
+  late_.clear();
 }
 
 // Paged: one more page, which the next token may need immediately, unless it never needs one.
@@ -173,7 +186,7 @@ void SimulatedEngine::add_chunk(Sequence sequence, int tokens) {
 // If there is no batch, the waiting requests form the next one. It is complete when something other than the budget ends an
 // iteration's prompts.
 void SimulatedEngine::form_static_batch() {
-  if (decoding_ == 0 && forming_ == 0) forming_ = waiting();
+  if (decoding_ == 0 && forming_ == 0) forming_ = waiting() - static_cast<int>(late_.size());
   if (forming_ > 0 && !admit_prompts(options_.max_batch_tokens)) forming_ = 0;
 }
 
@@ -224,6 +237,17 @@ std::optional<planner::Batch> SimulatedEngine::begin() {
   outcome_.finished.clear();
   outcome_.prefilled.clear();
   outcome_.decoded = 0;
+  form_batch();
+  if (!late_.empty()) {
+    see_late_prompts();
+    if (batch_.empty()) form_batch();
+  }
+  if (batch_.empty()) return std::nullopt;
+  busy_ = true;
+  return batch_;
+}
+
+void SimulatedEngine::form_batch() {
   if (static_) {
     form_static_batch();
   } else if (!chunks_) {
@@ -232,9 +256,6 @@ std::optional<planner::Batch> SimulatedEngine::begin() {
   const bool prompts_alone = options_.batching == planner::Batching::kVllm || static_;
   if (!(prompts_alone && batch_.prefill_sequences > 0)) begin_decodes();
   if (chunks_) admit_prompts(options_.max_batch_tokens - batch_.decode_sequences);
-  if (batch_.empty()) return std::nullopt;
-  busy_ = true;
-  return batch_;
 }
 
 void SimulatedEngine::begin_decodes() {

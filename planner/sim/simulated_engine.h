@@ -23,6 +23,8 @@
 // - swap (vLLM): its cache moves to host memory if there are pages, and is recomputed otherwise. Caches return in FIFO order,
 //   unshared, in decode iterations that preempt nothing, once their pages and one more are free above the watermark. While any
 //   cache is swapped out, no prompt is admitted and no cache from another worker has room
+// - scheduling ahead (vLLM, SGLang, TensorRT-LLM): a prompt that comes during an iteration is not in the next one, which is
+//   prepared, unless that one would be empty
 // - prefixes (vLLM, kv_pages.h): a prompt skips the full pages of its prefix that are cached at admission, except its last
 //   token. The end of an iteration publishes the prefix pages it computed; a sequence's other pages are not kept when it leaves
 // - prompt order (TetriInfer Section 3.3.1): by arrival, or shortest or longest first within windows
@@ -105,7 +107,7 @@ class SimulatedEngine {
   [[nodiscard]] std::vector<int> abandon();
 
   [[nodiscard]] int request_of(Sequence sequence) const { return at(sequence).request; }
-  [[nodiscard]] int waiting() const { return static_cast<int>(arrived_.size() + waiting_.size()); }
+  [[nodiscard]] int waiting() const { return static_cast<int>(late_.size() + arrived_.size() + waiting_.size()); }
   // Static: decoding() and pending_tokens() include finished sequences that stay until their batch ends.
   [[nodiscard]] int running() const { return decoding_ + static_cast<int>(prefilling_.size()); }
   [[nodiscard]] int decoding() const { return decoding_; }
@@ -177,6 +179,9 @@ class SimulatedEngine {
   void admit(Sequence sequence, int shared, std::int64_t own);
   void form_static_batch();
   bool admit_prompts(int budget);
+  void form_batch();
+  void see(Sequence sequence);
+  void see_late_prompts();
   void begin_decodes();
   void add_chunk(Sequence sequence, int tokens);
   void publish_prefix(State& state);
@@ -224,6 +229,7 @@ class SimulatedEngine {
   std::deque<Sequence> swapped_;
   std::vector<State> states_;
 
+  std::vector<Sequence> late_;    // came during an iteration, after the next one was prepared
   std::deque<Sequence> arrived_;  // not yet in a window; in order of arrival
   std::vector<Sequence> unused_;
   int next_serial_ = 0;

@@ -64,7 +64,7 @@ auto swap_fields() {
 
 auto prompt_fields() {
   const auto sorts = [](Engine& engine) { return engine.prompt_order != planner::PromptOrder::kArrival; };
-  return map(flag("prefixCaching", &Engine::prefix_caching).noted(),
+  return map(flag("prefixCaching", &Engine::prefix_caching).noted(), flag("schedulesAhead", &Engine::schedules_ahead).noted(),
              choice("promptOrder", &Engine::prompt_order, kOrders).noted(),
              only("promptOrder: shortest-first or longest-first", sorts,
                   whole("promptOrderWindow", &Engine::prompt_order_window, 1, 1'000'000).noted()));

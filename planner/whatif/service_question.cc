@@ -177,7 +177,7 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   problem.objectives.attainment = service.slo.percentile / 100;
   problem.max_cost_per_hour = service.scaling.max_cost_per_hour.value_or(problem.max_cost_per_hour);
   problem.engines = planner::space_of(service.engine);
-  problem.engine = planner::with_defaults_of(problem.engines.batchings.front());
+  problem.engine = planner::own_settings(service.engine);
   set_paths(problem, service);
   // Strategies for clusters split a model that fits no worker.
   WINDLASS_RETURN_IF_ERROR(problem.cluster == nullptr ? validate(problem) : validate_question(problem));

@@ -61,9 +61,8 @@ TEST(ClosedLoop, OneClientTakesTurns) {
   EXPECT_EQ(result.mean_ttft_s, 4);
   EXPECT_EQ(result.mean_tpot_s, 10);
   EXPECT_EQ(result.iterations, 9);
-  ClosedLoop ahead = load;
-  ahead.schedules_ahead = true;
-  EXPECT_EQ(run_closed_loop(ahead, options, CountingModel()).mean_ttft_s, 4) << "an idle engine has nothing to wait for";
+  options.schedules_ahead = true;
+  EXPECT_EQ(run_closed_loop(load, options, CountingModel()).mean_ttft_s, 4) << "an idle engine has nothing to wait for";
   options.kv_blocks = 0;
   EXPECT_FALSE(run_closed_loop(load, options, CountingModel()).fits);
 }
@@ -87,11 +86,11 @@ TEST(ClosedLoop, FrontEndIsSerial) {
 TEST(ClosedLoop, SchedulingAheadDelaysArrivals) {
   planner::EngineSettings options = settings(planner::Batching::kSarathi);
   options.max_batch_tokens = 5;
-  ClosedLoop load{.clients = 2, .requests = 3, .input_tokens = 4, .output_tokens = 3};
+  const ClosedLoop load{.clients = 2, .requests = 3, .input_tokens = 4, .output_tokens = 3};
   const ClosedLoopResult at_once = run_closed_loop(load, options, CountingModel());
   EXPECT_DOUBLE_EQ(at_once.mean_ttft_s, (5 + 18 + 14) / 3.0);
   EXPECT_DOUBLE_EQ(at_once.mean_tpot_s, (16.5 + 17 + 10) / 3.0);
-  load.schedules_ahead = true;
+  options.schedules_ahead = true;
   const ClosedLoopResult ahead = run_closed_loop(load, options, CountingModel());
   EXPECT_DOUBLE_EQ(ahead.mean_ttft_s, (5 + 18 + 14) / 3.0);
   EXPECT_DOUBLE_EQ(ahead.mean_tpot_s, (16.5 + 15 + 10) / 3.0);

@@ -37,11 +37,9 @@ class Run {
     int done = 0;
     while (done < load_.requests) {
       accept(now_s_);
-      // What the engine may know when it prepares this iteration.
-      enqueue(load_.schedules_ahead && busy_ ? begun_s_ : now_s_);
+      enqueue(now_s_);
       const auto batch = engine_.begin();
       if (!batch) {
-        if (std::exchange(busy_, false)) continue;  // idle now: it no longer prepares anything
         if (arrived_.empty()) {
           assert(!unseen_.empty());  // a request alone always runs, so the engine is empty and clients are about to send
           accept(unseen_.top().first);
@@ -50,10 +48,9 @@ class Run {
         continue;
       }
       ++result.iterations;
-      busy_ = true;
-      begun_s_ = now_s_;
       now_s_ += model_.iteration_s(*batch);
       accept(now_s_);
+      enqueue(now_s_);
       const sim::SimulatedEngine::Outcome& outcome = engine_.end();
       const auto tokens = static_cast<double>(outcome.first_tokens.size()) + outcome.decoded;
       front_end_free_s_ = std::max(front_end_free_s_, now_s_) + tokens * load_.token_s;
@@ -109,8 +106,7 @@ class Run {
   std::vector<Request> requests_;
   Timeline unseen_;   // sent, not yet taken by the front end
   Timeline arrived_;  // taken; by the time at which the engine gets them
-  double now_s_ = 0, begun_s_ = 0, front_end_free_s_ = 0;
-  bool busy_ = false;  // an iteration ended just now
+  double now_s_ = 0, front_end_free_s_ = 0;
 };
 
 }  // namespace

@@ -24,8 +24,6 @@ struct ClosedLoop {
   // The front end (HTTP, template, tokeniser, stream of events) handles one message at a time, in order of arrival.
   double request_s = 0;  // of its time for each request
   double token_s = 0;    // and for each token; clients see an iteration's tokens when the last one is sent
-  // The engine prepares an iteration while the one before it runs, so arrivals wait for one more.
-  bool schedules_ahead = false;
 };
 
 struct ClosedLoopResult {

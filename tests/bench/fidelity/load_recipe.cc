@@ -80,12 +80,12 @@ ClosedLoop load_of(const EndToEndRow& row, const LoadRecipe& recipe, const Engin
   load.turnaround_s = costs.turnaround_s;
   load.request_s = costs.request_s;
   load.token_s = costs.token_s;
-  load.schedules_ahead = recipe.schedules_ahead;
   return load;
 }
 
 planner::EngineSettings settings_of(const EndToEndRow& row, const LoadRecipe& recipe) {
   planner::EngineSettings settings = planner::with_defaults_of(recipe.batching);
+  settings.schedules_ahead = recipe.schedules_ahead;
   settings.max_batch_tokens =
       recipe.budget_tokens + recipe.budget_prompts * row.input_tokens + (recipe.budget_clients ? row.clients : 0);
   settings.max_sequences = std::clamp(row.clients - recipe.missing_slots, 1, recipe.max_sequences);

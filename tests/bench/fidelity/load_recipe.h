@@ -22,7 +22,7 @@ struct LoadRecipe {
   int template_tokens = 15;  // that the chat template adds to a prompt
   double output_jitter = 0;  // closed_loop.h: every set has answers of equal lengths
   planner::Batching batching = planner::Batching::kSarathi;
-  bool schedules_ahead = false;  // closed_loop.h; EngineOverhead::overlaps too
+  bool schedules_ahead = false;  // EngineOverhead::overlaps too
   // Token budget of an iteration: a constant, plus prompts of the client's length, plus one for each client.
   int budget_tokens = 0;
   int budget_prompts = 0;

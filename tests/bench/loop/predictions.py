@@ -7,14 +7,15 @@
 For each engine that is installed (scripts/engines):
 1. One worker with a small model on one thread is measured by `windlass profile`.
 2. `windlass simulate` with that profile looks for the highest rate at which the objectives are still met: its capacity.
-3. At 30, 60 and 90 % of it, `windlass simulate` predicts P50 and P95 of TTFT and TPOT with 90 % intervals, and `windlass load` measures
-   them on the same worker, with lengths of the same distribution.
+3. At 30, 60 and 90 % of it, `windlass load` measures P50 and P95 of TTFT and TPOT on the same worker, with lengths of the same
+   distribution, and `windlass simulate` predicts them with 90 % intervals for the arrivals and lengths of that load.
 4. The load is raised until the objectives are missed: the capacity delivered.
 
 Results are in build/bench/predictions. Exits 0 if all was measured, whatever the figures; 1 if not; 2 for a wrong argument.
 """
 
 import argparse
+import datetime
 import json
 import math
 import random
@@ -64,13 +65,30 @@ class Bench(OneEngine):
     def __init__(self, out, name):
         super().__init__(out, name)
         self.out = out / name
-        self.reports = {}  # by rate
+        self.reports = {}  # by workload
         self.out.mkdir(parents=True, exist_ok=True)
         self.base.make_model(self.engine)
         draw_lengths(self.out / "lengths.csv")
 
-    def scenario(self, rate):
-        """A SCENARIO with the class, of one worker at this rate."""
+    def drawn(self, rate):
+        """The workload of a SCENARIO: requests at this rate."""
+        return f"{{lengths: lengths.csv, arrivals: poisson, requestsPerSecond: {rate:.4f}, duration: {SIMULATED_S}s"
+
+    def replayed(self, rate):
+        """The workload of a SCENARIO: the requests of the load at this rate."""
+        rows = ["TIMESTAMP,ContextTokens,GeneratedTokens"]
+        for one in json.loads(self.record_of(rate).read_text())["requests"]:
+            if one["outcome"] == "completed":
+                at = datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=one["scheduledSeconds"])
+                rows.append(f"{at:%Y-%m-%d %H:%M:%S.%f},{one['promptTokens']},{one['tokens']}")
+        (self.out / f"load-{rate:.3f}.csv").write_text("\n".join(rows) + "\n")
+        return f"{{trace: load-{rate:.3f}.csv, arrivals: trace"
+
+    def record_of(self, rate):
+        return self.out / f"load-{rate:.3f}.json"
+
+    def scenario(self, workload):
+        """A SCENARIO with the class, of one worker with this workload."""
         objectives = self.engine.objectives
         accelerator = objects(self.engine, 1, PROMPT_WORDS, ANSWER_TOKENS, 1).split("---\n")[0]
         text = f"""seed: 1
@@ -80,12 +98,7 @@ model:
     inline:
         {self.engine.shape.strip()}
 latency: {{source: linear, file: profile.yaml, model: {SERVED}, kvCapacityTokens: {BATCH * CONTEXT}}}
-workload:
-  lengths: lengths.csv
-  arrivals: poisson
-  requestsPerSecond: {rate:.4f}
-  duration: {SIMULATED_S}s
-  sharedPrefixes: {{count: 1, tokens: {TEMPLATE_TOKENS}}}
+workload: {workload}, sharedPrefixes: {{count: 1, tokens: {TEMPLATE_TOKENS}}}}}
 cluster:
   pools: [{{accelerator: core, workers: 1, pricePerGpuHour: 1}}]
 scheduling: {SCHEDULING[self.engine.name]}, maxSequences: {BATCH}}}
@@ -96,16 +109,16 @@ slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.t
         (self.out / "class.yaml").write_text(accelerator)
         return path
 
-    def predicted(self, rate):
-        """The simulator's report at this rate."""
-        if rate not in self.reports:
-            self.reports[rate] = json.loads(self.run("simulate", "-f", self.scenario(rate), "-f", self.out / "class.yaml", "-o", "json"))
-        return self.reports[rate]
+    def predicted(self, workload):
+        """The simulator's report for this workload."""
+        if workload not in self.reports:
+            self.reports[workload] = json.loads(self.run("simulate", "-f", self.scenario(workload), "-f", self.out / "class.yaml", "-o", "json"))
+        return self.reports[workload]
 
     def capacity(self, end=None):
         """The highest rate at which the share of requests that must attain does, by the simulator; at an end of its interval: 0, 1."""
         def attains(rate):
-            report = self.predicted(rate)
+            report = self.predicted(self.drawn(rate))
             share = report["sloAttainment"] if end is None else report["intervals"]["sloAttainment"][end]
             return share >= self.engine.objectives.share
         low, high = 0.0, 0.1
@@ -118,7 +131,7 @@ slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.t
 
     def seen(self, worker, rate, seed):
         """What a load at this rate met: attainment, and the percentiles of its times."""
-        record = self.load(f"http://127.0.0.1:{worker.port}", rate, LOAD_S, self.out / f"load-{rate:.3f}.json", seed)
+        record = self.load(f"http://127.0.0.1:{worker.port}", rate, LOAD_S, self.record_of(rate), seed)
         done = [one for one in record["requests"] if one["outcome"] == "completed"]
         times = {"ttft": [one["timeToFirstTokenSeconds"] for one in done if one["timeToFirstTokenSeconds"] is not None],
                  "tpot": [one["timePerOutputTokenSeconds"] for one in done if one["timePerOutputTokenSeconds"]]}
@@ -148,7 +161,7 @@ slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.t
     def compare(self, loads, points):
         """Predictions next to measured loads [(rate, what was seen)] and attainment [(rate, share)]."""
         capacity = self.capacity(), self.capacity(0), self.capacity(1)
-        rows = [{"share": rate / capacity[0], "rate": rate, "measured": seen, "predicted": self.predicted(rate)} for rate, seen in loads]
+        rows = [{"share": rate / capacity[0], "rate": rate, "measured": seen, "predicted": self.predicted(self.replayed(rate))} for rate, seen in loads]
         return {"engine": self.engine.title, "capacity": capacity, "rows": rows, "points": points,
                 "delivered": crossing(points, self.engine.objectives.share)}
 

@@ -22,7 +22,7 @@ class PlainEngine {
   void enqueue(const SequenceSpec& spec) {
     Item item = item_of(spec);
     item.serial = next_serial_++;
-    (options_.prompt_order == planner::PromptOrder::kArrival ? waiting_ : arrived_).push_back(item);
+    (busy_ && options_.schedules_ahead ? late_ : seen()).push_back(item);
   }
 
   [[nodiscard]] bool has_room(const SequenceSpec& spec) const {
@@ -57,6 +57,15 @@ class PlainEngine {
     started.clear();
     swapped_tokens = 0;
     preempted_ = false;
+    form();
+    const bool late = !late_.empty();
+    for (; !late_.empty(); late_.pop_front()) seen().push_back(late_.front());
+    if (late && batch_.empty()) form();
+    busy_ = !batch_.empty();
+    return busy_ ? std::optional(batch_) : std::nullopt;
+  }
+
+  void form() {
     const planner::Batching b = options_.batching;
     const bool chunked = b == planner::Batching::kSarathi || b == planner::Batching::kVllmV1;
     // If there is no static batch, the waiting requests form one, until something other than the budget ends its prompts.
@@ -74,8 +83,6 @@ class PlainEngine {
       decodes_ = !decoding_.empty();
     }
     if (chunked) admit(options_.max_batch_tokens - batch_.decode_sequences, true);
-    busy_ = !batch_.empty();
-    return busy_ ? std::optional(batch_) : std::nullopt;
   }
 
   struct Outcome {
@@ -152,12 +159,13 @@ class PlainEngine {
     return std::count_if(pages_.begin(), pages_.end(), [](const Page& page) { return page.references == 0; });
   }
   [[nodiscard]] std::int64_t host_free_blocks() const { return host_free_; }
-  [[nodiscard]] int waiting() const { return static_cast<int>(arrived_.size() + waiting_.size()); }
+  [[nodiscard]] int waiting() const { return static_cast<int>(late_.size() + arrived_.size() + waiting_.size()); }
   [[nodiscard]] int swapped() const { return static_cast<int>(swapped_.size()); }
   [[nodiscard]] int running() const { return static_cast<int>(decoding_.size() + prefilling_.size()); }
   [[nodiscard]] int held() const { return waiting() + swapped() + holding(); }
   [[nodiscard]] std::int64_t pending_tokens() const {
     std::int64_t tokens = static_cast<std::int64_t>(decoding_.size());
+    for (const Item& item : late_) tokens += item.prompt;
     for (const Item& item : arrived_) tokens += item.prompt;
     for (const Item& item : waiting_) tokens += item.prompt;
     for (const Item& item : prefilling_) tokens += item.prompt - item.prefilled;
@@ -186,6 +194,9 @@ class PlainEngine {
     std::vector<int> pages;  // in the order of the tokens
   };
 
+  [[nodiscard]] std::deque<Item>& seen() {
+    return options_.prompt_order == planner::PromptOrder::kArrival ? waiting_ : arrived_;
+  }
   [[nodiscard]] bool fixed() const { return options_.batching == planner::Batching::kStatic; }
   [[nodiscard]] bool reserves() const { return fixed() || options_.batching == planner::Batching::kOrca; }
   [[nodiscard]] std::int64_t blocks_of(int tokens) const {
@@ -435,7 +446,7 @@ class PlainEngine {
   std::int64_t host_free_;
   std::int64_t releases_ = 0;
   int next_serial_ = 0;
-  std::deque<Item> arrived_, waiting_, swapped_;
+  std::deque<Item> late_, arrived_, waiting_, swapped_;
   std::vector<Item> prefilling_, decoding_, kept_, joining_;  // kept: handed over, or incoming
   std::vector<int> forming_;  // serials of those that may still join the static batch being formed
   planner::Batch batch_;

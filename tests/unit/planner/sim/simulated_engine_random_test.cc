@@ -186,9 +186,10 @@ TEST(EngineRandom, IsThePlainEngine) {
     options.prompt_order = any_of(rng, planner::kAllPromptOrders);
     options.prompt_order_window = static_cast<int>(rng.integer(1, 6));
     options.admission = any_of(rng, planner::kAllDecodeAdmissions);
+    options.schedules_ahead = rng.uniform() < 0.3;
     SCOPED_TRACE("round " + std::to_string(round) + ", " + to_string(options.batching) + ", " + to_string(options.preemption) +
                  ", " + to_string(options.prompt_order) + ", " + to_string(options.admission) +
-                 (options.prefix_caching ? ", prefixes" : ""));
+                 (options.prefix_caching ? ", prefixes" : "") + (options.schedules_ahead ? ", ahead" : ""));
     Schedule schedule(rng, options, seen);
     ASSERT_NO_FATAL_FAILURE(schedule.run());
     ASSERT_FALSE(HasNonfatalFailure());

@@ -265,8 +265,8 @@ TEST(SimulatedEngine, Abandons) {
   EXPECT_EQ(engine.begin(), std::nullopt);
 }
 
-// Given every batching; expects distinct names; vllm-v1's defaults cache prefixes and keep no watermark, the others' defaults
-// are those of EngineSettings.
+// Given every batching; expects distinct names; vllm-v1's defaults cache prefixes, schedule ahead and keep no watermark, the
+// others' defaults are those of EngineSettings.
 TEST(SimulatedEngine, KnowsItsDefaults) {
   std::set<std::string> names;
   for (const planner::Batching batching : planner::kAllBatchings) {
@@ -274,6 +274,7 @@ TEST(SimulatedEngine, KnowsItsDefaults) {
     const planner::EngineSettings options = planner::with_defaults_of(batching);
     EXPECT_EQ(options.batching, batching);
     EXPECT_EQ(options.prefix_caching, batching == planner::Batching::kVllmV1);
+    EXPECT_EQ(options.schedules_ahead, batching == planner::Batching::kVllmV1);
     EXPECT_EQ(options.admission_reserve,
               batching == planner::Batching::kVllmV1 ? 0 : planner::EngineSettings{}.admission_reserve);
   }
