@@ -25,6 +25,8 @@ def request(due, ttft=0.5, tpot=0.1, outcome="completed", finished=1.0):
 class SettingsTest(unittest.TestCase):
     def test_capacity_lies_where_attainment_falls_below_the_goal(self):
         self.assertAlmostEqual(settings.crossing([(2, 1.0), (3, 0.96), (4, 0.94), (5, 0.5)], 0.95), 3.5)
+        self.assertEqual(settings.falling([(3, 0.99), (1, 1.0), (2, 0.93), (4, 0.5)]), [(1, 1.0), (2, 0.96), (3, 0.96), (4, 0.5)])
+        self.assertAlmostEqual(settings.crossing([(2, 0.93), (3, 0.99), (4, 0.94)], 0.95), 3.5)
         self.assertIsNone(settings.crossing([(2, 1.0), (3, 0.96)], 0.95))
         self.assertIsNone(settings.crossing([(2, 0.9), (3, 0.8)], 0.95))
 

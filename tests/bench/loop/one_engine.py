@@ -1,17 +1,42 @@
-"""One engine without Windlass, for benches that compare predictions with what it delivers: its worker, its PerformanceProfile, and loads
-whose lengths are as spread as a plan assumes."""
+"""One engine without Windlass, for benches that compare predictions with what it delivers: its worker, its PerformanceProfile, loads
+whose lengths are as spread as a plan assumes, and what `windlass simulate` predicts for them."""
 
 import argparse
 import contextlib
 import json
+import math
+import random
 import subprocess
 
 import main as loop
 import processes
-from engines import CONTEXT, SERVED
+from engines import BATCH, CONTEXT, SERVED, objects
 from fleet import Worker
 
 PROMPT_WORDS, TEMPLATE_TOKENS, ANSWER_TOKENS = 60, 19, 40  # means; the chat template adds the same tokens to each prompt
+SIMULATED_S = 3000
+DRAWN = 4000  # lengths
+# What the engine's scheduler does, in the simulator's words. Our worker keeps the template's tokens as pages, and llama.cpp does because
+# a slot's next prompt begins as its last one did. vLLM's pages on a CPU have 128 tokens, more than the template, and it does not schedule
+# ahead there (vllm/platforms/cpu.py).
+SCHEDULING = {"own": {"batching": "sarathi", "maxBatchTokens": 256, "prefixCaching": True},
+              "llama.cpp": {"batching": "sarathi", "maxBatchTokens": 2048, "prefixCaching": True},
+              "vllm": {"batching": "vllm-v1", "maxBatchTokens": 2048, "blockTokens": 128, "schedulesAhead": False}}
+
+
+def draw_lengths(path):
+    """A CSV of prompt and answer lengths as `windlass load --length-cv 1` draws them."""
+    rng = random.Random(1)
+    sigma = math.sqrt(math.log(2))  # of a log-normal with a coefficient of variation of 1
+
+    def draw(mean):
+        return max(1, round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)))
+    rows = ["num_prefill_tokens,num_decode_tokens"]
+    for _ in range(DRAWN):
+        prompt = draw(PROMPT_WORDS)
+        answer = min(draw(ANSWER_TOKENS), CONTEXT - 64 - prompt)
+        rows.append(f"{TEMPLATE_TOKENS + prompt},{max(1, answer)}")
+    path.write_text("\n".join(rows) + "\n")
 
 
 class OneEngine:
@@ -58,3 +83,63 @@ class OneEngine:
                                    PROMPT_WORDS, "--max-tokens", ANSWER_TOKENS, "--length-cv", 1, "--context-tokens", CONTEXT - 64,
                                    "--ignore-eos", "--seed", seed, *self.objectives(), "--quiet", "-o", "json", allowed=(0, 1)))
         return json.loads(record.read_text())
+
+
+class PredictedEngine(OneEngine):
+    """With its simulation by the profile in its folder."""
+
+    def __init__(self, out, name, folder):
+        super().__init__(out, name)
+        self.out = folder
+        self.reports = {}  # by workload and scheduling
+        self.scheduling = {**SCHEDULING[name], "maxSequences": BATCH}
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.base.make_model(self.engine)
+        draw_lengths(self.out / "lengths.csv")
+
+    def drawn(self, rate):
+        """The workload of a SCENARIO: requests at this rate."""
+        return f"{{lengths: lengths.csv, arrivals: poisson, requestsPerSecond: {rate:.4f}, duration: {SIMULATED_S}s"
+
+    def scenario(self, workload):
+        """A SCENARIO with the class, of one worker with this workload."""
+        objectives = self.engine.objectives
+        accelerator = objects(self.engine, 1, PROMPT_WORDS, ANSWER_TOKENS, 1).split("---\n")[0]
+        text = f"""seed: 1
+model:
+  maxContextTokens: {CONTEXT}
+  config:
+    inline:
+        {self.engine.shape.strip()}
+latency: {{source: linear, file: profile.yaml, model: {SERVED}, kvCapacityTokens: {max(BATCH, self.scheduling["maxSequences"]) * CONTEXT}}}
+workload: {workload}, sharedPrefixes: {{count: 1, tokens: {TEMPLATE_TOKENS}}}}}
+cluster:
+  pools: [{{accelerator: core, workers: 1, pricePerGpuHour: 1}}]
+scheduling: {json.dumps(self.scheduling)}
+slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.tpot_s}s, percentile: {100 * objectives.share:g}}}
+"""
+        path = self.out / "scenario.yaml"
+        path.write_text(text)
+        (self.out / "class.yaml").write_text(accelerator)
+        return path
+
+    def predicted(self, workload):
+        """The simulator's report for this workload."""
+        key = workload, json.dumps(self.scheduling)
+        if key not in self.reports:
+            self.reports[key] = json.loads(self.run("simulate", "-f", self.scenario(workload), "-f", self.out / "class.yaml", "-o", "json"))
+        return self.reports[key]
+
+    def capacity(self, end=None):
+        """The highest rate at which the share of requests that must attain does, by the simulator; at an end of its interval: 0, 1."""
+        def attains(rate):
+            report = self.predicted(self.drawn(rate))
+            share = report["sloAttainment"] if end is None else report["intervals"]["sloAttainment"][end]
+            return share >= self.engine.objectives.share
+        low, high = 0.0, 0.1
+        while attains(high):
+            low, high = high, 2 * high
+        while high > 1.02 * max(low, 1e-3):
+            middle = (low + high) / 2
+            low, high = (middle, high) if attains(middle) else (low, middle)
+        return low

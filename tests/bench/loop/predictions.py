@@ -1,8 +1,8 @@
 """Measures how true predictions are for engines that run here, after `windlass profile`.
 
   scripts/bench predictions                 docs/predictions.md: the figures (under an hour on two idle cores)
-  scripts/bench predictions --only own      one engine: own, llama.cpp or vllm; repeatable
-  scripts/bench predictions --again         predict again for the last run's profiles and loads, without measuring
+  scripts/bench predictions --only own      one engine: own, llama.cpp or vllm; repeatable; the others keep their last results
+  scripts/bench predictions --again         predict again for the last profiles and loads, without measuring
 
 For each engine that is installed (scripts/engines):
 1. One worker with a small model on one thread is measured by `windlass profile`.
@@ -18,42 +18,19 @@ import argparse
 import datetime
 import json
 import math
-import random
 import signal
 import sys
 
 import main as loop
 import processes
-from engines import BATCH, CONTEXT, SERVED, all_engines, objects
-from one_engine import ANSWER_TOKENS, PROMPT_WORDS, TEMPLATE_TOKENS, OneEngine
+from engines import BATCH, all_engines
+from one_engine import ANSWER_TOKENS, PROMPT_WORDS, TEMPLATE_TOKENS, PredictedEngine
 from settings import crossing
 
 SHARES = (0.3, 0.6, 0.9)  # of the predicted capacity
 BEYOND = (1.0, 1.1, 1.2, 1.35)  # until the objectives are missed
 LOAD_S = 120
-SIMULATED_S = 3000
-DRAWN = 4000  # lengths
-# What the engine's scheduler does, in the simulator's words. All three keep the template's tokens: our worker and vLLM as pages,
-# llama.cpp because a slot's next prompt begins as its last one did.
-SCHEDULING = {"own": "{batching: sarathi, maxBatchTokens: 256, prefixCaching: true",
-              "llama.cpp": "{batching: sarathi, maxBatchTokens: 2048, prefixCaching: true",
-              "vllm": "{batching: vllm-v1, maxBatchTokens: 2048"}
 TIMES = (("ttft", "TTFT"), ("tpot", "TPOT"))
-
-
-def draw_lengths(path):
-    """A CSV of prompt and answer lengths as `windlass load --length-cv 1` draws them."""
-    rng = random.Random(1)
-    sigma = math.sqrt(math.log(2))  # of a log-normal with a coefficient of variation of 1
-
-    def draw(mean):
-        return max(1, round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)))
-    rows = ["num_prefill_tokens,num_decode_tokens"]
-    for _ in range(DRAWN):
-        prompt = draw(PROMPT_WORDS)
-        answer = min(draw(ANSWER_TOKENS), CONTEXT - 64 - prompt)
-        rows.append(f"{TEMPLATE_TOKENS + prompt},{max(1, answer)}")
-    path.write_text("\n".join(rows) + "\n")
 
 
 def percentile(values, share):
@@ -61,18 +38,9 @@ def percentile(values, share):
     return values[min(len(values) - 1, math.ceil(share * len(values)) - 1)] if values else math.nan
 
 
-class Bench(OneEngine):
+class Bench(PredictedEngine):
     def __init__(self, out, name):
-        super().__init__(out, name)
-        self.out = out / name
-        self.reports = {}  # by workload
-        self.out.mkdir(parents=True, exist_ok=True)
-        self.base.make_model(self.engine)
-        draw_lengths(self.out / "lengths.csv")
-
-    def drawn(self, rate):
-        """The workload of a SCENARIO: requests at this rate."""
-        return f"{{lengths: lengths.csv, arrivals: poisson, requestsPerSecond: {rate:.4f}, duration: {SIMULATED_S}s"
+        super().__init__(out, name, out / name)
 
     def replayed(self, rate):
         """The workload of a SCENARIO: the requests of the load at this rate."""
@@ -86,48 +54,6 @@ class Bench(OneEngine):
 
     def record_of(self, rate):
         return self.out / f"load-{rate:.3f}.json"
-
-    def scenario(self, workload):
-        """A SCENARIO with the class, of one worker with this workload."""
-        objectives = self.engine.objectives
-        accelerator = objects(self.engine, 1, PROMPT_WORDS, ANSWER_TOKENS, 1).split("---\n")[0]
-        text = f"""seed: 1
-model:
-  maxContextTokens: {CONTEXT}
-  config:
-    inline:
-        {self.engine.shape.strip()}
-latency: {{source: linear, file: profile.yaml, model: {SERVED}, kvCapacityTokens: {BATCH * CONTEXT}}}
-workload: {workload}, sharedPrefixes: {{count: 1, tokens: {TEMPLATE_TOKENS}}}}}
-cluster:
-  pools: [{{accelerator: core, workers: 1, pricePerGpuHour: 1}}]
-scheduling: {SCHEDULING[self.engine.name]}, maxSequences: {BATCH}}}
-slo: {{timeToFirstToken: {objectives.ttft_s}s, timePerOutputToken: {objectives.tpot_s}s, percentile: {100 * objectives.share:g}}}
-"""
-        path = self.out / "scenario.yaml"
-        path.write_text(text)
-        (self.out / "class.yaml").write_text(accelerator)
-        return path
-
-    def predicted(self, workload):
-        """The simulator's report for this workload."""
-        if workload not in self.reports:
-            self.reports[workload] = json.loads(self.run("simulate", "-f", self.scenario(workload), "-f", self.out / "class.yaml", "-o", "json"))
-        return self.reports[workload]
-
-    def capacity(self, end=None):
-        """The highest rate at which the share of requests that must attain does, by the simulator; at an end of its interval: 0, 1."""
-        def attains(rate):
-            report = self.predicted(self.drawn(rate))
-            share = report["sloAttainment"] if end is None else report["intervals"]["sloAttainment"][end]
-            return share >= self.engine.objectives.share
-        low, high = 0.0, 0.1
-        while attains(high):
-            low, high = high, 2 * high
-        while high > 1.02 * max(low, 1e-3):
-            middle = (low + high) / 2
-            low, high = (middle, high) if attains(middle) else (low, middle)
-        return low
 
     def seen(self, worker, rate, seed):
         """What a load at this rate met: attainment, and the percentiles of its times."""
@@ -209,37 +135,35 @@ def main(words):
     processes.adopt_orphans()
     out = loop.ROOT / "build/bench/predictions"
     out.mkdir(parents=True, exist_ok=True)
-    results, failed = [], False
-    last = {}
-    if arguments.again:
-        if not (out / "results.json").exists():
-            parser.error(f"argument --again: there must be an earlier run in {out} (got none)")
-        last = {one["engine"]: one for one in json.loads((out / "results.json").read_text())["results"]}
+    failed = False
     for name, engine in all_engines(loop.ROOT, loop.ROOT / "build/release").items():
+        kept = out / name / "result.json"
         if arguments.only and name not in arguments.only:
             continue
         if isinstance(engine, str):
             loop.say(f"{name}: skipped: {engine}")
             continue
+        if arguments.again and not kept.exists():
+            loop.say(f"{name}: skipped: there is no earlier run")
+            continue
         loop.say(engine.title)
         try:
             bench = Bench(out, name)
             if arguments.again:
-                one = last.get(engine.title)
-                if one:
-                    results.append(bench.compare([(row["rate"], row["measured"]) for row in one["rows"]], one["points"]))
+                last = json.loads(kept.read_text())
+                last["result"] = bench.compare([(row["rate"], row["measured"]) for row in last["result"]["rows"]], last["result"]["points"])
             else:
-                results.append(bench.measure())
+                last = {"machine": loop.machine(), "result": bench.measure()}
+            kept.write_text(json.dumps(last, indent=1) + "\n")
         except processes.RunFailed as error:
             loop.say(f"predictions: {error}")
             failed = True
         finally:
             processes.end_all()
-    machine = loop.machine()
-    (out / "results.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
-    text = markdown(results, machine)
-    if not arguments.only and not failed:
-        (out / "predictions.md").write_text(text)
+    found = [json.loads((out / name / "result.json").read_text()) for name in loop.ENGINES if (out / name / "result.json").exists()]
+    results = [one["result"] for one in found]
+    text = markdown(results, ", ".join(dict.fromkeys(one["machine"] for one in found)))
+    (out / "predictions.md").write_text(text)
     loop.say("\n" + text)
     return 1 if failed or not results else 0
 

@@ -4,9 +4,11 @@
 
 1. One vLLM worker with a small model is measured by `windlass profile`.
 2. `windlass plan` with that profile finds the highest rate that one worker serves, and the settings for it.
-3. `windlass up` runs the same files. Its worker must have the plan's settings as arguments.
-4. `windlass load` sends the lengths that the plan assumes, at rates around the predicted capacity. The capacity delivered is where
-   the share of requests that meet the objectives falls below what the service asks for.
+3. `windlass simulate` predicts the capacity with these settings for the lengths that will be sent: those that the plan assumes, but for
+   the tokens that the chat template adds to every prompt.
+4. `windlass up` runs the same files. Its worker must have the plan's settings as arguments.
+5. `windlass load` sends rates around the predicted capacity. The capacity delivered is where the share of requests that meet the
+   objectives falls below what the service asks for.
 
 Results are in build/bench/settings. Exits 0 if all was measured, whatever the figures; 1 if not; 2 for a wrong argument.
 """
@@ -23,7 +25,7 @@ import main as loop
 import processes
 from engines import objects
 from judge import Objectives
-from one_engine import ANSWER_TOKENS, PROMPT_WORDS, TEMPLATE_TOKENS, OneEngine
+from one_engine import ANSWER_TOKENS, PROMPT_WORDS, TEMPLATE_TOKENS, PredictedEngine
 from stack import INFEASIBLE, Stack
 
 OBJECTIVES = Objectives(1.5, 0.2)
@@ -36,9 +38,21 @@ RATE_STEPS = (1.2, 1.05, 1.015)  # one after the other
 OPTIONS = {"maxSequences": "--max-num-seqs", "maxBatchTokens": "--max-num-batched-tokens"}
 
 
+def falling(points):
+    """Measured points [(rate, attainment)] by rate, where attainment rises replaced by means, so that it only falls (least squares)."""
+    groups = []  # [attainment, rates]
+    for rate, kept in sorted(points):
+        groups.append([kept, [rate]])
+        while len(groups) > 1 and groups[-1][0] > groups[-2][0]:
+            kept, rates = groups.pop()
+            before, earlier = groups[-1]
+            groups[-1] = [(before * len(earlier) + kept * len(rates)) / (len(earlier) + len(rates)), earlier + rates]
+    return [(rate, kept) for kept, rates in groups for rate in rates]
+
+
 def crossing(points, share):
     """The rate where attainment falls below `share`, between measured points [(rate, attainment)]; None if it never does."""
-    points = sorted(points)
+    points = falling(points)
     for (rate, kept), (next_rate, next_kept) in zip(points, points[1:]):
         if kept >= share > next_kept:
             return rate + (next_rate - rate) * (kept - share) / (kept - next_kept)
@@ -55,10 +69,9 @@ def option_of(command, option):
     return None
 
 
-class Bench(OneEngine):
+class Bench(PredictedEngine):
     def __init__(self, out):
-        super().__init__(out, "vllm")
-        self.out = out
+        super().__init__(out, "vllm", out)
         self.engine = dataclasses.replace(self.engine, objectives=OBJECTIVES)
 
     def profile_once(self):
@@ -105,8 +118,11 @@ class Bench(OneEngine):
         profile = self.profile_once()
         rate, offer = self.highest(profile)
         settings = offer["pools"][0].get("engine", {})
-        capacity = HEADROOM * offer["capacityPerS"]
-        loop.say(f"  predicted: {capacity:.2f} requests/s on one worker, settings {json.dumps(settings)}, by {offer['strategy']}")
+        planned = HEADROOM * offer["capacityPerS"]
+        self.scheduling.update({name: settings[name] for name in OPTIONS if name in settings})
+        capacity = self.capacity()
+        loop.say(f"  settings {json.dumps(settings)}, by {offer['strategy']}; predicted: {planned:.2f} requests/s on one worker by the plan, "
+                 f"{capacity:.2f} for the lengths that will be sent")
         text = self.service(rate).read_text() + "---\n" + profile.read_text()
         folder = self.base.folder("up")
         system = Stack(self.windlass, text, folder, 1, self.engine.start_s, loop.ROOT)
@@ -127,7 +143,7 @@ class Bench(OneEngine):
         finally:
             system.close()
         asked = self.engine.objectives.share
-        return {"machine": loop.machine(), "settings": settings, "given": given, "strategy": offer["strategy"], "predicted": capacity,
+        return {"machine": loop.machine(), "settings": settings, "given": given, "strategy": offer["strategy"], "planned": planned, "predicted": capacity,
                 "points": points, "delivered": crossing(points, asked), "asked": asked}
 
     @staticmethod
@@ -146,7 +162,8 @@ def markdown(result):
     lines = [f"{result['machine']}. vLLM 0.32 with a random model of SmolLM2-135M's shape on one thread, {PROMPT_WORDS + TEMPLATE_TOKENS} prompt and "
              f"{ANSWER_TOKENS} answer tokens in the mean.", "",
              f"- Chosen by {result['strategy']}: {settings or 'the engine' + chr(39) + 's own settings'}.",
-             f"- Predicted after profiling: {result['predicted']:.2f} requests/s within the objectives.",
+             f"- Predicted after profiling: {result['predicted']:.2f} requests/s within the objectives; {result['planned']:.2f} by the plan, whose "
+             "lengths are more spread.",
              "- Delivered: " + (f"{result['delivered']:.2f} requests/s, {result['delivered'] / result['predicted']:.2f} times that."
                                 if result["delivered"] else "outside of the rates below."), "",
              "| requests/s | of the prediction | attained |", "|---:|---:|---:|"]
@@ -169,7 +186,6 @@ def main(words):
         (out / "profile.yaml").write_text(arguments.profile.read_text())
     try:
         bench = Bench(out)
-        bench.base.make_model(bench.engine)
         result = bench.measure()
     except processes.RunFailed as error:
         loop.say(f"settings: {error}")
