@@ -14,6 +14,8 @@ double error_of(const PerformanceProfile& profile) {
   return std::isfinite(error) ? std::clamp(error, kLeastError, kMaxError) : kAssumedError;
 }
 
+}  // namespace
+
 int largest_measured_batch(const IterationModel& fit, double context_tokens) {
   int most = 1;
   for (int batch = 2; batch <= kLargestBatch; batch *= 2) {
@@ -22,7 +24,21 @@ int largest_measured_batch(const IterationModel& fit, double context_tokens) {
   return most;
 }
 
-}  // namespace
+TimeErrors errors_of_fit(std::optional<double> decode_mape, std::optional<double> prefill_mape) {
+  return {factor_of_mape(decode_mape.value_or(kAssumedError)), factor_of_mape(prefill_mape.value_or(kAssumedError)),
+          Provenance::kInterpolated};
+}
+
+TimeErrors errors_of(const PerformanceProfile& profile) {
+  std::optional<double> prefill, decode;
+  for (const FitError& error : profile.errors) {
+    const double mape = error.unseen_mape.value_or(error.mape);
+    if (!(mape > 0)) continue;
+    if (error.part == "prefill") prefill = mape;
+    if (error.part == "decode") decode = mape;
+  }
+  return errors_of_fit(decode, prefill);
+}
 
 IterationEstimate estimate_of(const PerformanceProfile& profile, const IterationModel& fit, const LinearCoefficients& base,
                               const PhaseScales& scales) {

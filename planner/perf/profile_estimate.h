@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "planner/perf/iteration_estimate.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/performance_profile.h"
+#include "planner/perf/time_errors.h"
 
 namespace windlass::planner {
 
@@ -39,6 +41,14 @@ class FittedWorker final : public LatencyModel {
 // parts; `base`: from the data sheet, by which times grow with the context.
 [[nodiscard]] IterationEstimate estimate_of(const PerformanceProfile& profile, const IterationModel& fit,
                                             const LinearCoefficients& base, const PhaseScales& scales = {});
+
+// The largest batch of this context, up to 256 requests, that the fit was measured at; at least 1.
+[[nodiscard]] int largest_measured_batch(const IterationModel& fit, double context_tokens);
+
+// 90 % intervals of a fit with these mean relative errors on what it had not seen; none: 10 %.
+[[nodiscard]] TimeErrors errors_of_fit(std::optional<double> decode_mape, std::optional<double> prefill_mape);
+// Those of lines or medians, each phase by its error on shapes that were left out, if that is known.
+[[nodiscard]] TimeErrors errors_of(const PerformanceProfile& profile);
 
 // Whether so few contexts were measured that a fitted line cannot tell the cost of a context from that of a request.
 [[nodiscard]] bool knows_one_context(const IterationModel& fit);

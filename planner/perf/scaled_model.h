@@ -35,4 +35,11 @@ class ScaledModel final : public IterationModel {
   double decode_, prompt_;
 };
 
+// The model itself as expected.
+[[nodiscard]] inline std::shared_ptr<const IterationModel> at_end(std::shared_ptr<const IterationModel> expected,
+                                                                  const TimeErrors& errors, End end) {
+  if (end == End::kExpected) return expected;
+  return std::make_shared<const ScaledModel>(std::move(expected), errors, end);
+}
+
 }  // namespace windlass::planner

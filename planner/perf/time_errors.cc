@@ -50,6 +50,17 @@ TimeErrors sheet_errors(const ModelShape& shape, const AcceleratorSpec& spec, En
   return runs && has_roofline_line(shape, engine) ? kPublished : kUnpublished;
 }
 
+Interval interval_of_time(double value, double expected, double shorter, double longer) {
+  if (!(expected > 0)) return {value, value};
+  return {value * std::min({1.0, shorter / expected, longer / expected}),
+          value * std::max({1.0, shorter / expected, longer / expected})};
+}
+
+Interval interval_of_share(double value, double expected, double shorter, double longer) {
+  const double fast = shorter - expected, slow = longer - expected;
+  return {std::clamp(value + std::min({0.0, fast, slow}), 0.0, 1.0), std::clamp(value + std::max({0.0, fast, slow}), 0.0, 1.0)};
+}
+
 TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate& known, int gpus, const WorkerLoad& load,
                            const TimeErrors& of_sheet) {
   const IterationEstimate& estimate = known.estimate;
@@ -69,6 +80,14 @@ TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate
       live || (nearly_holds(known.contexts, load.context_tokens) && nearly_holds(known.prompts, load.prompt_tokens));
   if (known.gpus_per_worker == gpus && in_range) return errors;
   return {both(errors.tpot, of_sheet.tpot), both(errors.ttft, of_sheet.ttft), Provenance::kExtrapolated};
+}
+
+TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
+                           std::span<const WorkerEstimate> estimates, const WorkerLoad& load) {
+  const TimeErrors of_sheet = sheet_errors(shape, spec, engine);
+  const WorkerEstimate* known = find_estimate(estimates, spec.name, gpus);
+  if (known == nullptr) return of_sheet;
+  return estimate_errors(linear_coefficients(shape, spec, gpus, engine), *known, gpus, load, of_sheet);
 }
 
 }  // namespace windlass::planner

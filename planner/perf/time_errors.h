@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/engine_type.h"
@@ -47,6 +48,16 @@ enum class End { kShort, kExpected, kLong };
 // supports them for an accelerator other than H100 and H200.
 [[nodiscard]] TimeErrors sheet_errors(const ModelShape& shape, const AcceleratorSpec& spec, EngineType engine);
 
+// A 90 % interval.
+struct Interval {
+  double low = 0, high = 0;
+};
+// The interval of a time, by what came out with expected, shorter and longer times of the workers: `value` times their ratios.
+// Without a positive `expected` it has no width.
+[[nodiscard]] Interval interval_of_time(double value, double expected, double shorter, double longer);
+// The same of a share, from 0 to 1, by their differences.
+[[nodiscard]] Interval interval_of_share(double value, double expected, double shorter, double longer);
+
 // Part of a worker's work, to which errors refer.
 struct WorkerLoad {
   double batch = 1;           // decoding requests; 0: it computes prompts only
@@ -59,5 +70,9 @@ struct WorkerLoad {
 // data sheet. `sheet`: the units of the estimate.
 [[nodiscard]] TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate& known, int gpus,
                                          const WorkerLoad& load, const TimeErrors& of_sheet);
+
+// Errors of believed_coefficients(): with an estimate of the class estimate_errors(), otherwise sheet_errors().
+[[nodiscard]] TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
+                                         std::span<const WorkerEstimate> estimates, const WorkerLoad& load);
 
 }  // namespace windlass::planner

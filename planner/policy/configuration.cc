@@ -152,13 +152,11 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   } else {
     fit_to_phase(configuration, input, model);
   }
-  configuration.errors = sheet_errors(*input.service->shape, spec, input.service->engine);
-  if (known != nullptr) {
-    const double context = input.believed.input_tokens + kContextGrowth * input.believed.output_tokens;
-    const WorkerLoad load{role == dispatch::Role::kPrefill ? 0 : static_cast<double>(configuration.pool.each.slots), context,
-                          role == dispatch::Role::kDecode ? 0 : input.believed.input_tokens};
-    configuration.errors = estimate_errors(sheet, *known, gpus, load, configuration.errors);
-  }
+  const double context = input.believed.input_tokens + kContextGrowth * input.believed.output_tokens;
+  const WorkerLoad load{role == dispatch::Role::kPrefill ? 0 : static_cast<double>(configuration.pool.each.slots), context,
+                        role == dispatch::Role::kDecode ? 0 : input.believed.input_tokens};
+  configuration.errors =
+      believed_errors(*input.service->shape, spec, gpus, input.service->engine, input.service->estimates, load);
   return configuration;
 }
 

@@ -161,7 +161,7 @@ Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, 
     WINDLASS_ASSIGN_OR_RETURN(auto worker, sim::worker_model(source, of, problem.shape, texts, pool->accelerator,
                                                              tensor_parallel * stages, plan.accelerators_field, pool->line));
     if (worker.transfer) transfers[{spec.name, tensor_parallel * stages}] = *worker.transfer;
-    return KindModel{std::move(worker.model), worker.kv_capacity_tokens};
+    return KindModel{std::move(worker.model), worker.kv_capacity_tokens, worker.errors};
   };
   Kinds kinds = worker_kinds(problem.shape, problem.accelerators, plan.space, model_of);
   problem.kinds = std::move(kinds.kinds);

@@ -243,38 +243,21 @@ std::string basis_of(const Asked& asked, const std::optional<planner::Performanc
                      kv_capacity_tokens);
 }
 
-planner::TimeErrors fitted_errors(double decode_mape, double prefill_mape) {
-  return {planner::factor_of_mape(decode_mape), planner::factor_of_mape(prefill_mape), planner::Provenance::kInterpolated};
-}
-
-constexpr double kAssumedMape = 0.1;  // of a source that states none
-
 // Errors of fits to measured runs of which none has a worker's whole configuration: docs/algorithms/latency.md, "configuration
 // left out".
 planner::TimeErrors errors_of_rows(const ScenarioLatency& latency) {
-  if (latency.source == LatencySource::kDistServe) return fitted_errors(kAssumedMape, kAssumedMape);
-  if (latency.source == LatencySource::kLinear) return fitted_errors(0.028, 0.163);
-  return latency.reading == planner::ProfileReading::kBatchShape ? fitted_errors(0.028, 0.076) : fitted_errors(0.080, 0.084);
+  if (latency.source == LatencySource::kDistServe) return planner::errors_of_fit({}, {});
+  if (latency.source == LatencySource::kLinear) return planner::errors_of_fit(0.028, 0.163);
+  return latency.reading == planner::ProfileReading::kBatchShape ? planner::errors_of_fit(0.028, 0.076)
+                                                                 : planner::errors_of_fit(0.080, 0.084);
 }
 
 // Measured operators with the engine's CPU time, each TP degree left out: docs/algorithms/latency-end-to-end.md.
 constexpr planner::TimeErrors kOfOperators{1.15, 1.67, planner::Provenance::kInterpolated};
 
-// Each part of a fit was judged on measurements that it had not seen.
-planner::TimeErrors errors_of(const planner::PerformanceProfile& profile) {
-  double prefill = 0, decode = 0;
-  for (const planner::FitError& error : profile.errors) {
-    const double mape = error.unseen_mape.value_or(error.mape);
-    if (error.part == "prefill") prefill = mape;
-    if (error.part == "decode") decode = mape;
-  }
-  const auto or_assumed = [](double mape) { return mape > 0 ? mape : kAssumedMape; };
-  return fitted_errors(or_assumed(decode), or_assumed(prefill));
-}
-
 planner::TimeErrors errors_of(const Asked& asked, const std::optional<planner::PerformanceProfile>& profile) {
   const ScenarioLatency& latency = asked.service.latency;
-  if (profile && !std::holds_alternative<planner::MeasuredOperators>(profile->fit)) return errors_of(*profile);
+  if (profile && !std::holds_alternative<planner::MeasuredOperators>(profile->fit)) return planner::errors_of(*profile);
   if (!profile && !asked.file.empty() && latency.source != LatencySource::kOperators) return errors_of_rows(latency);
   const bool knows_cpu = profile || latency.cpu || planner::overhead_of(latency.engine);
   if (latency.source == LatencySource::kOperators && knows_cpu) return kOfOperators;
@@ -345,8 +328,8 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
                                   service.engine.block_tokens, worker.kv_capacity_tokens));
   }
   worker.errors = errors_of(asked, profile);
-  worker.shorter = std::make_shared<planner::ScaledModel>(worker.model, worker.errors, planner::End::kShort);
-  worker.longer = std::make_shared<planner::ScaledModel>(worker.model, worker.errors, planner::End::kLong);
+  worker.shorter = planner::at_end(worker.model, worker.errors, planner::End::kShort);
+  worker.longer = planner::at_end(worker.model, worker.errors, planner::End::kLong);
   worker.basis = basis_of(asked, profile, worker.kv_capacity_tokens);
   return worker;
 }

@@ -9,6 +9,7 @@
 
 #include "planner/deployment/engine_space.h"
 #include "planner/policy/capacity.h"
+#include "planner/sizing/worker_config.h"
 #include "planner/sizing/worker_count.h"
 #include "planner/strategies/core/drawn_requests.h"
 #include "planner/strategies/core/worker_kinds.h"
@@ -169,8 +170,12 @@ Result<Question> question_of(const planner::Service& service, std::span<const pl
   KindSpace space;
   space.least_kv_tokens = context;  // a worker must hold one request of this length
   space.max_gpus = service.max_gpus_per_worker.value_or(0);
-  Kinds kinds =
-      worker_kinds(problem.shape, problem.accelerators, space, linear_models(problem.shape, service.engine, service.estimates));
+  constexpr double kBatch = 8;  // that errors refer to; what a worker gets is not known yet
+  const planner::WorkerLoad load{kBatch,
+                                 service.workload.input_tokens + planner::kContextGrowth * service.workload.output_tokens,
+                                 service.workload.input_tokens};
+  Kinds kinds = worker_kinds(problem.shape, problem.accelerators, space,
+                             linear_models(problem.shape, service.engine, service.estimates, load));
   problem.kinds = std::move(kinds.kinds);
   problem.unfit = std::move(kinds.unfit);
   problem.objectives.both = sim::ServingObjectives{service.slo.ttft_s, service.slo.tpot_s};

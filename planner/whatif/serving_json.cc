@@ -40,7 +40,7 @@ Json times_json(const TimeEstimates& times, bool observed) {
           {"p95", times.p95.mean},   {"p99", times.p99.mean}, {"max", times.max}};
 }
 
-Json ends_json(const ReportIntervals::Ends& ends) { return Json::array({ends.low, ends.high}); }
+Json ends_json(const planner::Interval& ends) { return Json::array({ends.low, ends.high}); }
 
 Json intervals_json(const ReportIntervals& intervals) {
   const auto time = [](const ReportIntervals::OfTime& of) {
@@ -153,9 +153,7 @@ void add_intervals(ServingReport& report, const ServingResult& expected, const S
   constexpr double kMaxExtrapolatedShare = 0.1;
   if (expected.completed == 0) return;
   const auto ends = [&](const MeanEstimate& of, TimeSummary ServingResult::*time, double TimeSummary::*quantile) {
-    const double at_s = expected.*time.*quantile;
-    const double low = at_s > 0 ? shorter.*time.*quantile / at_s : 1, high = at_s > 0 ? longer.*time.*quantile / at_s : 1;
-    return ReportIntervals::Ends{of.mean * std::min({1.0, low, high}), of.mean * std::max({1.0, low, high})};
+    return planner::interval_of_time(of.mean, expected.*time.*quantile, shorter.*time.*quantile, longer.*time.*quantile);
   };
   const auto of_time = [&](const TimeEstimates& of, TimeSummary ServingResult::*time) {
     return ReportIntervals::OfTime{ends(of.p50, time, &TimeSummary::p50_s), ends(of.p95, time, &TimeSummary::p95_s)};
@@ -163,10 +161,8 @@ void add_intervals(ServingReport& report, const ServingResult& expected, const S
   ReportIntervals intervals{of_time(report.ttft, &ServingResult::ttft), of_time(report.tpot, &ServingResult::tpot),
                             of_time(report.e2e, &ServingResult::e2e)};
   if (report.attainment) {
-    const double mean = report.attainment->mean;
-    const double fast = mean + shorter.attainment - expected.attainment, slow = mean + longer.attainment - expected.attainment;
-    intervals.attainment = {std::clamp(std::min({mean, fast, slow}), 0.0, 1.0),
-                            std::clamp(std::max({mean, fast, slow}), 0.0, 1.0)};
+    intervals.attainment =
+        planner::interval_of_share(report.attainment->mean, expected.attainment, shorter.attainment, longer.attainment);
   }
   const auto beyond = static_cast<double>(expected.extrapolated_iterations);
   const bool extrapolated = beyond > kMaxExtrapolatedShare * static_cast<double>(expected.iterations);

@@ -27,14 +27,11 @@ struct TimeEstimates {
 
 // 90 % intervals, from runs in which every iteration is as much shorter, or longer, as the models' errors allow.
 struct ReportIntervals {
-  struct Ends {
-    double low = 0, high = 0;
-  };
   struct OfTime {
-    Ends p50, p95;
+    planner::Interval p50, p95;
   };
   OfTime ttft, tpot, e2e;
-  std::optional<Ends> attainment = {};  // none without objectives
+  std::optional<planner::Interval> attainment = {};  // none without objectives
   planner::Provenance from = planner::Provenance::kDataSheet;
 };
 

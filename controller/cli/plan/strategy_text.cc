@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "controller/cli/console/plan_text.h"
 #include "controller/cli/console/text_table.h"
 #include "controller/cli/plan/placement_text.h"
 
@@ -52,10 +53,25 @@ std::string figures_text(const search::Problem& problem, const search::Offer& pl
                   placed ? fmt::format(" of {}", problem.cluster->gpus()) : "", number_text(plan.cost_per_hour),
                   plan.power_watts / 1e3, placed ? fmt::format("; up to {} by the strategy's estimate", capacity) : "");
   if (placed && !predicted.simulated) return text;
-  return text + fmt::format("at {:.4g} requests/s: TTFT {}, TPOT {}, {} within the objectives{}{}\n", problem.requests_per_s,
-                            seconds_text(predicted.ttft_s), seconds_text(predicted.tpot_s), percent_text(predicted.attainment),
-                            predicted.simulated ? " (simulated)" : " (closed form)",
-                            placed ? "" : fmt::format("; meets them up to {}", capacity));
+  using Interval = search::PredictionInterval;
+  const auto& interval = predicted.interval;
+  const auto with = [](const std::optional<planner::Interval>& ends, double value, const auto& text_of) {
+    return ends ? interval_text(text_of(value), text_of(ends->low), text_of(ends->high)) : text_of(value);
+  };
+  const auto figure = [&](planner::Interval Interval::*ends, double value, const auto& text_of) {
+    return with(interval ? std::optional((*interval).*ends) : std::nullopt, value, text_of);
+  };
+  const auto seconds = [](double value) { return seconds_text(value); };
+  const std::string meets = placed ? ""
+                                   : "; meets them up to " + with(interval ? interval->capacity_requests_per_s : std::nullopt,
+                                                                  predicted.capacity_requests_per_s, rate);
+  text +=
+      fmt::format("at {:.4g} requests/s, {}: TTFT {}, TPOT {}, {} within the objectives{}\n", problem.requests_per_s,
+                  predicted.simulated ? "simulated" : "by closed form", figure(&Interval::ttft_s, predicted.ttft_s, seconds),
+                  figure(&Interval::tpot_s, predicted.tpot_s, seconds),
+                  figure(&Interval::attainment, predicted.attainment, [](double value) { return percent_text(value); }), meets);
+  if (interval) text += fmt::format("In brackets: 90% intervals. Times: {}.\n", basis_text(planner::to_string(interval->from)));
+  return text;
 }
 
 std::string what_of(const search::Rejection& other) { return other.what.empty() ? describe(other.deployment) : other.what; }

@@ -2,6 +2,7 @@
 #include "controller/cli/profile/fitted_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 #include <variant>
 
@@ -14,6 +15,7 @@
 #include "controller/cli/console/text_table.h"
 #include "controller/cli/profile/profile_problem.h"
 #include "metrics/host/whole_file.h"
+#include "planner/perf/profile_estimate.h"
 
 namespace windlass::cli {
 namespace {
@@ -35,6 +37,25 @@ std::string default_name(const planner::PerformanceProfile& profile) {
   return name.substr(0, 253);
 }
 
+// "16 to 1024 tokens".
+std::string tokens_text(const planner::TokenRange& range) {
+  return range.least < range.most ? fmt::format("{:.0f} to {:.0f} tokens", range.least, range.most)
+                                  : fmt::format("{:.0f} tokens", range.most);
+}
+
+// Where the times were measured.
+std::string range_text(const planner::PerformanceProfile& profile) {
+  const auto fit = planner::iteration_model(profile, {}, {}, 1);
+  if (!fit.ok()) return "";
+  const planner::TokenRange contexts = (*fit)->measured_contexts();
+  if (!std::isfinite(contexts.most)) return "";
+  return fmt::format(
+      "\nNine of ten times are expected within the factor of the last column. Measured: prompts of {}, contexts of {}, up to "
+      "{} requests at once. A plan beyond that says so.\n",
+      tokens_text((*fit)->measured_prompts()), tokens_text(contexts),
+      planner::largest_measured_batch(**fit, (contexts.least + contexts.most) / 2));
+}
+
 }  // namespace
 
 std::string error_text(const Fitted& fitted) {
@@ -52,16 +73,20 @@ std::string error_text(const Fitted& fitted) {
                                   [](const planner::FitError& error) { return error.unseen_mape.has_value(); });
   text += fmt::format("Errors on held-out measurements, {} folds{}\n\n", profile.folds,
                       unseen ? "; new shapes: every run of one shape left out" : "");
+  const bool times = !std::holds_alternative<planner::MeasuredOperators>(profile.fit);
+  const planner::TimeErrors factors = planner::errors_of(profile);
   std::vector<std::string> header = {"PART", "SAMPLES", "MEAN", "MEDIAN", "LARGEST"};
   if (unseen) header.push_back("NEW SHAPES");
+  if (times) header.push_back("90% INTERVAL");
   TextTable table(header);
   for (const planner::FitError& error : profile.errors) {
     std::vector<std::string> row = {error.part, std::to_string(error.samples), percent_text(error.mape),
                                     percent_text(error.median_ape), percent_text(error.max_ape)};
     if (unseen) row.push_back(percent_text(error.unseen_mape));
+    if (times) row.push_back(fmt::format("x{:.2f}", error.part == "prefill" ? factors.ttft : factors.tpot));
     table.add(std::move(row));
   }
-  return text + table.text();
+  return text + table.text() + (times ? range_text(profile) : "");
 }
 
 Result<planner::PerformanceProfile> fit_rows(const std::vector<planner::ProfileRow>& rows, const planner::ProfileKey& key,

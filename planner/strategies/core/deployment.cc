@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/deployment/chains.h"
+#include "planner/perf/scaled_model.h"
 #include "planner/strategies/core/chain_model.h"
 #include "planner/strategies/core/worker_kinds.h"
 #include "planner/strategies/core/worker_models.h"
@@ -51,13 +52,17 @@ const hetero::ClusterNode& node_of(const Problem& problem, int gpu) {
 }
 
 Result<Model> model_of(const Problem& problem, const Chain& chain) {
+  const planner::AcceleratorSpec& spec = node_of(problem, chain.hops.front().gpus.front()).accelerator;
+  Model model;
   if (chain.role == dispatch::Role::kUnified && chain.hops.size() == 1) {
-    const planner::AcceleratorSpec& spec = node_of(problem, chain.hops.front().gpus.front()).accelerator;
     WINDLASS_ASSIGN_OR_RETURN(auto kind, roofline_models(problem.shape)(spec, chain.tensor_parallel(), 1));
-    return Model(std::move(kind.model));
+    model = std::move(kind.model);
+  } else {
+    WINDLASS_ASSIGN_OR_RETURN(auto made, hetero::ChainModel::make(problem.shape, *problem.cluster, chain));
+    model = std::make_shared<const hetero::ChainModel>(std::move(made));
   }
-  WINDLASS_ASSIGN_OR_RETURN(auto model, hetero::ChainModel::make(problem.shape, *problem.cluster, chain));
-  return Model(std::make_shared<const hetero::ChainModel>(std::move(model)));
+  const planner::TimeErrors errors = planner::sheet_errors(problem.shape, spec, planner::EngineType::kWindlass);
+  return planner::at_end(std::move(model), errors, problem.times);
 }
 
 sim::ServingPool serving_pool(const Problem& problem, const Deployment& deployment, const Chain& chain,

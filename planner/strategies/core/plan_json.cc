@@ -96,12 +96,24 @@ Json to_json(const Problem& problem, const Rejection& other) {
 
 Json to_json(const Prediction& predicted) {
   if (!predicted.simulated && !(predicted.ttft_s > 0)) return nullptr;
-  return {{"ttftSeconds", finite(predicted.ttft_s)},
-          {"tpotSeconds", finite(predicted.tpot_s)},
-          {"attainment", finite(predicted.attainment)},
-          {"attainmentLow", finite(predicted.attainment_low)},
-          {"capacityRequestsPerSecond", finite(predicted.capacity_requests_per_s)},
-          {"simulated", predicted.simulated}};
+  Json json = {{"ttftSeconds", finite(predicted.ttft_s)},
+               {"tpotSeconds", finite(predicted.tpot_s)},
+               {"attainment", finite(predicted.attainment)},
+               {"attainmentLow", finite(predicted.attainment_low)},
+               {"capacityRequestsPerSecond", finite(predicted.capacity_requests_per_s)},
+               {"simulated", predicted.simulated}};
+  if (const auto& interval = predicted.interval) {
+    const auto ends = [](const planner::Interval& of) { return Json::array({finite(of.low), finite(of.high)}); };
+    json["intervals"] = {{"confidenceLevel", 0.9},
+                         {"basis", planner::to_string(interval->from)},
+                         {"ttftSeconds", ends(interval->ttft_s)},
+                         {"tpotSeconds", ends(interval->tpot_s)},
+                         {"attainment", ends(interval->attainment)}};
+    if (const auto& capacity = interval->capacity_requests_per_s) {
+      json["intervals"]["capacityRequestsPerSecond"] = ends(*capacity);
+    }
+  }
+  return json;
 }
 
 Json to_json(const Problem& problem, const Offer& plan, double wall_s) {

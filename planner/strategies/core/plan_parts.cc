@@ -2,12 +2,14 @@
 #include "planner/strategies/core/plan_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "planner/strategies/core/trial.h"
+#include "planner/strategies/core/worker_models.h"
 
 namespace windlass::search {
 
@@ -52,6 +54,66 @@ void confirm(const Problem& problem, Offer& plan) {
     plan.missed = verdict.broken;
   }
   plan.holds = serves_rate && verdict.holds;
+}
+
+namespace {
+
+// The deployment at one end of the workers' times.
+struct AtEnd {
+  Prediction predicted;
+  double capacity_per_s = 0;
+};
+
+Result<AtEnd> at_end(const Problem& problem, const Offer& plan, planner::End times) {
+  Problem at = problem;
+  at.times = times;
+  AtEnd end;
+  WINDLASS_ASSIGN_OR_RETURN(const auto run,
+                            try_out(at, plan.deployment, {problem.requests_per_s, problem.requests_per_trial, problem.seed}));
+  end.predicted = predict(at, std::span(&run, 1));
+  if (!plan.deployment.chains.empty() || times == planner::End::kExpected) return end;
+  CapacitySearch search;
+  search.requests = problem.requests_per_trial;
+  search.seed = problem.seed;
+  search.figures = false;
+  search.first_guess_per_s = std::max(plan.predicted.capacity_requests_per_s, search.least_per_s);
+  WINDLASS_ASSIGN_OR_RETURN(const Capacity capacity, capacity_of(at, plan.deployment, search));
+  end.capacity_per_s = capacity.requests_per_s;
+  return end;
+}
+
+planner::Provenance provenance_of(const Problem& problem, const Deployment& deployment) {
+  if (!deployment.chains.empty()) return planner::Provenance::kDataSheet;
+  planner::Provenance from = planner::Provenance::kMeasured;
+  for (const Pool& pool : deployment.pools) from = std::max(from, kind_of(problem, pool.spec).errors.from);
+  return from;
+}
+
+}  // namespace
+
+void add_interval(const Problem& problem, Executor& executor, Offer& plan) {
+  constexpr std::array kTimes = {planner::End::kShort, planner::End::kExpected, planner::End::kLong};
+  Prediction& predicted = plan.predicted;
+  if (!predicted.simulated && !(predicted.ttft_s > 0)) return;
+  const auto runs =
+      parallel_map<Result<AtEnd>>(executor, kTimes.size(), [&](std::size_t i) { return at_end(problem, plan, kTimes[i]); });
+  if (!runs.ok() || std::any_of(runs->begin(), runs->end(), [](const auto& run) { return !run.ok(); })) return;
+  const AtEnd &shorter = *(*runs)[0], &expected = *(*runs)[1], &longer = *(*runs)[2];
+  // The prediction may come from other runs, or from closed forms, so it takes over by how much the runs differ.
+  const auto interval_of = [&](const auto& interval, double Prediction::*figure) {
+    return interval(predicted.*figure, expected.predicted.*figure, shorter.predicted.*figure, longer.predicted.*figure);
+  };
+  PredictionInterval interval;
+  interval.ttft_s = interval_of(planner::interval_of_time, &Prediction::ttft_s);
+  interval.tpot_s = interval_of(planner::interval_of_time, &Prediction::tpot_s);
+  interval.attainment = interval_of(planner::interval_of_share, &Prediction::attainment);
+  const double capacity = predicted.capacity_requests_per_s;
+  if (plan.deployment.chains.empty() && capacity > 0) {
+    interval.capacity_requests_per_s = planner::Interval{std::min({capacity, shorter.capacity_per_s, longer.capacity_per_s}),
+                                                         std::max({capacity, shorter.capacity_per_s, longer.capacity_per_s})};
+  }
+  interval.from = provenance_of(problem, plan.deployment);
+  predicted.interval = interval;
 }
 
 Offer plan_of(const Problem& problem, const std::string& strategy, Deployment deployment) {

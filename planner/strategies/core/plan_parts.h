@@ -20,6 +20,10 @@ namespace windlass::search {
 // the run meets the objectives; otherwise `missed` says what it misses. A plan that cannot be simulated gets no prediction.
 void confirm(const Problem& problem, Offer& plan);
 
+// Adds the interval to a plan's prediction, by simulations at both ends of the workers' times; none if they fail. It takes as
+// long as about twenty trials.
+void add_interval(const Problem& problem, Executor& executor, Offer& plan);
+
 // A plan of this deployment with its costs and no prediction.
 [[nodiscard]] Offer plan_of(const Problem& problem, const std::string& strategy, Deployment deployment);
 

@@ -19,6 +19,7 @@
 #include "planner/deployment/engine_space.h"
 #include "planner/deployment/gpu_cluster.h"
 #include "planner/perf/iteration_model.h"
+#include "planner/perf/time_errors.h"
 #include "planner/perf/transfer_times.h"
 #include "planner/sim/serving_options.h"
 #include "planner/workload/request_source.h"
@@ -48,6 +49,7 @@ struct WorkerKind {
   int pipeline_stages = 1;
   std::shared_ptr<const planner::IterationModel> model;  // of the whole worker
   double kv_capacity_tokens = 0;                         // of the whole worker
+  planner::TimeErrors errors = {};                       // of the model
   // Paths for caches transferred to such a worker, replacing the problem's where they were measured.
   std::optional<planner::KvTransferPath> within_node = std::nullopt, between_nodes = std::nullopt;
 
@@ -117,8 +119,9 @@ struct Problem {
   double requests_per_s = 0;           // that a plan must serve
   Objectives objectives;
   Goal goal = Goal::kCost;
-  planner::EngineSettings engine;  // unless a strategy chooses them itself; kv_blocks depends on the kind
-  planner::EngineSpace engines;    // what a strategy may choose
+  planner::EngineSettings engine;                // unless a strategy chooses them itself; kv_blocks depends on the kind
+  planner::EngineSpace engines;                  // what a strategy may choose
+  planner::End times = planner::End::kExpected;  // of all workers; the others are for intervals, not for a search
   // Transfer of KV caches between workers on one node and between nodes, if not measured.
   planner::KvTransferPath within_node, between_nodes;
   std::shared_ptr<const planner::IterationModel> slowdown_reference;  // null: no slowdowns

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,14 @@
 
 namespace windlass::search {
 
+// 90 % interval of a Prediction: its figures when each iteration is as much shorter, or longer, as its worker's times may be
+// off.
+struct PredictionInterval {
+  planner::Interval ttft_s, tpot_s, attainment;
+  std::optional<planner::Interval> capacity_requests_per_s = {};  // none for chains
+  planner::Provenance from = planner::Provenance::kDataSheet;     // of the times
+};
+
 // Expected behaviour at Problem::requests_per_s.
 struct Prediction {
   double ttft_s = 0;          // at the objectives' percentile (attainment * 100; the first limit's without joint objectives)
@@ -30,6 +39,7 @@ struct Prediction {
   double attainment_low = 0;  // lower end of its 95 % confidence interval
   double capacity_requests_per_s = 0;  // largest rate at which the objectives are met
   bool simulated = false;              // false: from closed forms
+  std::optional<PredictionInterval> interval = {};
 };
 
 // A deployment that was considered and not chosen.

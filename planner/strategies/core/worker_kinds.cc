@@ -65,16 +65,17 @@ Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<Accelerat
                           space.least_kv_tokens));
         continue;
       }
-      made.kinds.push_back({static_cast<int>(a), tensor_parallel, stages, std::move(model->model), model->kv_capacity_tokens});
+      made.kinds.push_back(
+          {static_cast<int>(a), tensor_parallel, stages, std::move(model->model), model->kv_capacity_tokens, model->errors});
     }
   }
   return made;
 }
 
 KindModelOf linear_models(const planner::ModelShape& shape, planner::EngineType engine,
-                          std::vector<planner::WorkerEstimate> measured) {
-  return [shape, engine, measured = std::move(measured)](const planner::AcceleratorSpec& spec, int tensor_parallel,
-                                                         int stages) -> Result<KindModel> {
+                          std::vector<planner::WorkerEstimate> measured, const planner::WorkerLoad& load) {
+  return [shape, engine, measured = std::move(measured), load](const planner::AcceleratorSpec& spec, int tensor_parallel,
+                                                               int stages) -> Result<KindModel> {
     const auto refused = [](const std::string& what) { return Error{ErrorCode::kInvalidArgument, what}; };
     if (stages > 1) return refused("the linear model does not support pipeline stages");
     if (!(planner::peak_flops_for(spec, shape.dtype) > 0)) {
@@ -90,7 +91,7 @@ KindModelOf linear_models(const planner::ModelShape& shape, planner::EngineType 
     }
     return KindModel{
         std::make_shared<const planner::LinearIterationModel>(planner::data_sheet_model(lines, lines.kv_capacity_tokens)),
-        lines.kv_capacity_tokens};
+        lines.kv_capacity_tokens, planner::believed_errors(shape, spec, tensor_parallel, engine, measured, load)};
   };
 }
 
@@ -106,7 +107,7 @@ KindModelOf roofline_models(const planner::ModelShape& shape) {
     WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(shape, spec, times, options));
     auto shared = std::make_shared<const planner::OperatorModel>(std::move(model));
     const double kv_capacity_tokens = shared->kv_capacity_tokens();
-    return KindModel{std::move(shared), kv_capacity_tokens};
+    return KindModel{std::move(shared), kv_capacity_tokens, planner::sheet_errors(shape, spec, planner::EngineType::kWindlass)};
   };
 }
 

@@ -24,6 +24,7 @@ struct KindSpace {
 struct KindModel {
   std::shared_ptr<const planner::IterationModel> model;
   double kv_capacity_tokens = 0;
+  planner::TimeErrors errors = {};
 };
 using KindModelOf = std::function<Result<KindModel>(const planner::AcceleratorSpec&, int tensor_parallel, int pipeline_stages)>;
 
@@ -37,9 +38,10 @@ struct Kinds {
 [[nodiscard]] Kinds worker_kinds(const planner::ModelShape& shape, const std::vector<AcceleratorChoice>& accelerators,
                                  const KindSpace& space, const KindModelOf& model_of);
 
-// The controller's linear models: from measurements of the class, otherwise from its data sheet; no pipeline stages.
+// The controller's linear models: from measurements of the class, otherwise from its data sheet; no pipeline stages. `load`:
+// what their errors refer to.
 [[nodiscard]] KindModelOf linear_models(const planner::ModelShape& shape, planner::EngineType engine,
-                                        std::vector<planner::WorkerEstimate> measured);
+                                        std::vector<planner::WorkerEstimate> measured, const planner::WorkerLoad& load);
 
 // Data sheets with fitted efficiencies (planner/perf/operator_model.h) and 90 % of the memory.
 [[nodiscard]] KindModelOf roofline_models(const planner::ModelShape& shape);

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <utility>
 
+#include "planner/perf/scaled_model.h"
+
 namespace windlass::search {
 namespace {
 
@@ -96,7 +98,8 @@ const WorkerKind& kind_of(const Problem& problem, const WorkerSpec& spec) {
 }
 
 Model model_of(const Problem& problem, const WorkerSpec& spec) {
-  Model model = kind_of(problem, spec).model;
+  const WorkerKind& kind = kind_of(problem, spec);
+  Model model = planner::at_end(kind.model, kind.errors, problem.times);
   if (spec.power_share < 1) model = std::make_shared<Capped>(std::move(model), problem.power_cap);
   if (spec.engine.pads_chunks) model = std::make_shared<Padded>(std::move(model), spec.engine.max_batch_tokens);
   if (spec.length_predictor) model = std::make_shared<Slowed>(std::move(model), problem.predictor_slowdown);

@@ -110,5 +110,31 @@ TEST(TimeErrors, FactorOfAMeanError) {
   EXPECT_LE(factor_of_mape(100), 4) << "bounded";
 }
 
+// Given a class with and without an estimate; expects the errors of the data sheet, or those of what was observed.
+TEST(TimeErrors, ThoseBelievedFollowTheEstimates) {
+  const AcceleratorSpec h100 = *accelerator_by_name("h100-80gb");
+  const ModelShape shape = *model_shape_by_name("llama3.1-8b");
+  const TimeErrors of_sheet = sheet_errors(shape, h100, EngineType::kVLLM);
+  EXPECT_EQ(believed_errors(shape, h100, 1, EngineType::kVLLM, {}, kLoad), of_sheet);
+  WorkerEstimate worker = observed_worker(400, 0.02);
+  worker.accelerator = h100.name;
+  const TimeErrors known = believed_errors(shape, h100, 1, EngineType::kVLLM, {&worker, 1}, kLoad);
+  EXPECT_EQ(known.from, Provenance::kMeasured);
+  EXPECT_LT(known.tpot, of_sheet.tpot);
+}
+
+// Given figures with expected, shorter and longer times; expects a time's ends by ratio, a share's by difference and within 0
+// and 1, and both to hold the value even if both ends lie on one side.
+TEST(TimeErrors, EndsFollowWhatChanges) {
+  const Interval time = interval_of_time(2, 4, 3, 6);
+  EXPECT_DOUBLE_EQ(time.low, 1.5);
+  EXPECT_DOUBLE_EQ(time.high, 3);
+  EXPECT_DOUBLE_EQ(interval_of_time(2, 4, 5, 6).low, 2);
+  EXPECT_DOUBLE_EQ(interval_of_time(2, 0, 5, 6).high, 2);
+  const Interval share = interval_of_share(0.95, 0.9, 1, 0.5);
+  EXPECT_DOUBLE_EQ(share.low, 0.55);
+  EXPECT_DOUBLE_EQ(share.high, 1);
+}
+
 }  // namespace
 }  // namespace windlass::planner

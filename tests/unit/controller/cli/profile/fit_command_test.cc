@@ -49,8 +49,8 @@ TEST(Fit, WritesAProfileThatValidates) {
     ASSERT_EQ(outcome.code, kDone) << outcome.err;
     EXPECT_EQ(outcome.err, "");
     EXPECT_THAT(outcome.out, StartsWith("llama3-8b on l40s, 1 GPU per worker: "));
-    for (const char* expected : {"PART", "prefill", "decode", "NEW SHAPES", "50 measurements", "5 folds",
-                                 "PerformanceProfile llama3-8b-l40s-1gpu written to "}) {
+    for (const char* expected : {"PART", "prefill", "decode", "NEW SHAPES", "90% INTERVAL", "Measured: prompts of ",
+                                 "50 measurements", "5 folds", "PerformanceProfile llama3-8b-l40s-1gpu written to "}) {
       EXPECT_THAT(outcome.out, HasSubstr(expected));
     }
     const auto checked = run({"validate", "-f", path});
