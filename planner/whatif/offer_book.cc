@@ -97,15 +97,17 @@ bool must_ask_again(const OfferQuestion& before, const OfferQuestion& now, const
   if (estimates_moved(before, now)) return true;
   if (before.classes == now.classes) return false;
   if (!offers || offers->confirmed.empty()) return true;
+  // Workers on a class that is new or was edited may cost less.
+  const auto was_asked = [&](const planner::AcceleratorState& state) {
+    return std::find(before.classes.begin(), before.classes.end(), state) != before.classes.end();
+  };
+  if (!std::all_of(now.classes.begin(), now.classes.end(), was_asked)) return true;
   for (const planner::Offer& offer : offers->confirmed) {
     for (const planner::OfferedPool& pool : offer.pools) {
       const std::string& name = pool.spec.accelerator;
-      const planner::AcceleratorState* then = planner::find_accelerator(before.classes, name);
-      const planner::AcceleratorState* there = planner::find_accelerator(now.classes, name);
-      if (there != nullptr && (then == nullptr || then->spec != there->spec)) return true;
       const bool runs = std::any_of(service.workers.begin(), service.workers.end(),
                                     [&](const planner::Worker& worker) { return worker.accelerator == name; });
-      if (there == nullptr && !runs) return true;
+      if (planner::find_accelerator(now.classes, name) == nullptr && !runs) return true;
     }
   }
   return false;

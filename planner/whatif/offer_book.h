@@ -3,10 +3,15 @@
 // The loop attaches offers in every plan and continues without an answer. Somebody else takes the questions, one at a time,
 // searches (offer_search.h) and stores the answers: another thread in the controller, the caller itself in `windlass plan` and
 // in simulations. Equal questions are answered once. An answer stays valid while the spec is unchanged: asking again whenever a
-// node disappears could restart every worker. A question is repeated only if the load moves by a step
-// (planner/policy/asked_workload.h), if nothing was confirmed, if a class that an offer uses has no GPUs any more and runs none
-// of the service's workers, if such a class gets larger nodes than it ever had, if a different PerformanceProfile gives
-// transfer times, or if the workers' measured times differ by a third from those in the question. Pure; not thread-safe.
+// node disappears could restart every worker. A question is repeated only
+// - if the load moves by a step (planner/policy/asked_workload.h);
+// - if an allowed class gets its first GPUs, larger nodes than it ever had, or other figures. A class whose GPUs go and come
+//   back changes nothing;
+// - if a class that an offer uses has no GPUs any more and runs none of the service's workers;
+// - if classes change after nothing was confirmed;
+// - if a different PerformanceProfile gives transfer times, or the workers' measured times differ by a third from those in the
+//   question.
+// Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -236,6 +236,41 @@ TEST(OfferBook, ClassesThatComeAndGo) {
   EXPECT_TRUE(book.attach(at));
 }
 
+// Given a class whose first node joins after the search, and an edit of one that no offer uses; expects a new question about
+// each, with the old answer until the new one arrives. Expects none when its number of GPUs changes, or when they go and come
+// back. The service names its classes, or allows all.
+TEST(OfferBook, AClassThatAppearsIsAskedAbout) {
+  for (const bool named : {true, false}) {
+    OfferBook book;
+    planner::Snapshot at = snapshot();
+    if (named) {
+      at.services[0].accelerators.push_back({"l4", std::nullopt});
+      at.accelerators.push_back(with_gpus(planner::testing::l4(), 0));
+    } else {
+      at.services[0].accelerators.clear();
+    }
+    settle(book, at);
+    const auto expect_asked = [&] {
+      EXPECT_TRUE(book.attach(at));
+      EXPECT_EQ(at.services[0].offers, answer()) << "until there is a new one";
+      const auto question = book.next();
+      ASSERT_TRUE(question);
+      ASSERT_EQ(question->classes.size(), 3U);
+      EXPECT_EQ(question->classes[2].spec, at.accelerators[2].spec);
+      book.answer(*question, answer());
+    };
+    at.accelerators.resize(2);
+    at.accelerators.push_back(with_gpus(planner::testing::l4(), 1));
+    expect_asked();
+    for (const int gpus : {4, 0, 2}) {
+      at.accelerators[2].allocatable_gpus = gpus;
+      EXPECT_FALSE(book.attach(at)) << gpus;
+    }
+    at.accelerators[2].spec.price_per_hour /= 2;
+    expect_asked();
+  }
+}
+
 // Given nodes of two GPUs of a class whose data sheet says eight; expects a question with two per node, no new one when a node
 // goes or its GPUs vanish for a moment, and a new one when a larger node joins.
 TEST(OfferBook, NoWorkerIsLargerThanTheLargestNode) {
