@@ -1,5 +1,5 @@
-// room decides whether a pool may get more workers. Four limits apply: the service's cost limit, its maximum number of workers,
-// its maximum number of GPUs per class, and the class's free GPUs.
+// room decides whether a pool may get more workers. Four limits apply: the service's maximum number of workers, its cost limit,
+// its maximum number of GPUs per class, and the class's free GPUs. Workers of an earlier configuration count until they drain.
 #include <algorithm>
 
 #include "controller/reconcile/apply/step.h"
@@ -28,7 +28,7 @@ std::int64_t held_gpus(const Observation& observation, const std::string& accele
 
 }  // namespace
 
-// Whether `more` workers of the pool fit the service's budget and its shares of classes.
+// Whether `more` workers of the pool fit the service's number of workers, its budget and its shares of classes.
 bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::Pool& pool, int more) {
   const Observation& observation = step.context.observation;
   double cost = more * pool.spec.gpus() * price(observation, pool.spec.accelerator);
@@ -42,19 +42,18 @@ bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner:
   for (const AskedFor& worker : own.asked_for) add(worker.accelerator, worker.gpus);
   constexpr double kRounding = 1e-9;
   const api::ModelServiceSpec& spec = own.service.spec;
+  const std::size_t there = own.active.size() + own.lost.size() + own.asked_for.size();
+  if (spec.scaling.max_workers && static_cast<std::int64_t>(there) + more > *spec.scaling.max_workers) return false;
   if (spec.scaling.max_cost_per_hour && cost > *spec.scaling.max_cost_per_hour + kRounding) return false;
   return std::none_of(spec.accelerators.begin(), spec.accelerators.end(), [&](const auto& choice) {
     return choice.accelerator_class == pool.spec.accelerator && choice.max_gpus && of_service > *choice.max_gpus;
   });
 }
 
-// Whether `more` workers of the pool fit the budget, the service's worker limits and the class's free GPUs.
+// Whether `more` workers of the pool fit the service's limits and the class's free GPUs.
 bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more) {
   const Observation& observation = step.context.observation;
   const planner::Pool& pool = wanted.pool;
-  const auto& most = own.service.spec.scaling.max_workers;
-  const std::size_t there = own.active.size() + own.lost.size() + own.asked_for.size();
-  if (most && static_cast<std::int64_t>(there) + more > *most) return false;
   if (!inside_budget(step, own, pool, more)) return false;
   const auto capacity = observation.capacity.find(pool.spec.accelerator);
   if (capacity == observation.capacity.end()) return false;

@@ -4,10 +4,12 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "planner/policy/passes/passes.h"
+#include "planner/policy/side_pools.h"
 #include "planner/policy/trouble.h"
 
 namespace windlass::planner {
@@ -55,30 +57,48 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
   }
 }
 
-// Whether retiring workers keep the first worker of the new configuration from its GPUs, its share of them, or its money.
-bool blocks_first_worker(const Draft& draft, const FleetDraft& fleet) {
-  const Service& service = *draft.service;
-  const Configuration& chosen = *draft.chosen;
-  const Retiring sum = sum_retiring(draft);
-  // GPUs already being drained, by any service, will be free soon: they must not cost another worker at every plan until then.
-  int coming = 0;
-  for (const Worker& worker : service.workers) {
-    if (worker.state == WorkerState::kDraining && worker.accelerator == chosen.pool.spec.accelerator) coming += worker.gpus;
+// GPUs of a class being drained, by any service. They will be free soon, so they must not cost another worker at every plan
+// until then.
+int coming_gpus(const Draft& draft, const FleetDraft& fleet, const std::string& accelerator) {
+  int own = 0;
+  for (const Worker& worker : draft.service->workers) {
+    if (worker.state == WorkerState::kDraining && worker.accelerator == accelerator) own += worker.gpus;
   }
-  if (const auto all = fleet.coming_gpus.find(chosen.pool.spec.accelerator); all != fleet.coming_gpus.end())
-    coming = std::max(coming, all->second);
-  const int retiring = sum.gpus_of(chosen.pool.spec.accelerator);
-  const bool no_gpus = fleet.free_gpus.at(chosen.pool.spec.accelerator) + coming - retiring < chosen.pool.spec.gpus();
-  const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < chosen.pool.spec.gpus();
-  const auto& budget = service.scaling.max_cost_per_hour;
-  const bool no_money = budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9;
-  return no_gpus || no_share || no_money;
+  const auto all = fleet.coming_gpus.find(accelerator);
+  return all == fleet.coming_gpus.end() ? own : std::max(own, all->second);
+}
+
+// Workers of the new configuration that must have room now: the first, and another one whenever all of them serve. At most as
+// many as the service's limits and the GPUs that no other service holds allow.
+int workers_due(const Draft& draft, const FleetDraft& fleet) {
+  const Service& service = *draft.service;
+  const Pool& pool = draft.chosen->pool;
+  const int existing = count_existing(service, pool.id());
+  const bool all_serve = draft.view.complete && count_ready(service, pool.id()) == existing;
+  const int gpus =
+      available_to(service, fleet.capacities, pool.spec.accelerator) + coming_gpus(draft, fleet, pool.spec.accelerator);
+  const int most = std::min(draft.target.allowed, gpus / std::max(1, pool.spec.gpus()));
+  return std::clamp(existing + (all_serve ? 1 : 0), 1, std::max(1, most));
+}
+
+// Whether retiring workers keep this many of the new configuration from their GPUs, or exceed the service's own limits.
+bool blocks(const Draft& draft, const FleetDraft& fleet, int due) {
+  const Configuration& chosen = *draft.chosen;
+  const std::string& accelerator = chosen.pool.spec.accelerator;
+  const Retiring sum = sum_retiring(draft);
+  const int held = sum.gpus_of(accelerator);
+  const int left = fleet.free_gpus.at(accelerator) + coming_gpus(draft, fleet, accelerator) - held;
+  // The first worker starts without its share of the side pools.
+  const std::vector<int> beside = due > 1 ? draft.sides.workers(due) : std::vector<int>(draft.sides.pools.size(), 0);
+  return (held > 0 && left < due * chosen.pool.spec.gpus()) ||
+         !objection_to(*draft.service, chosen, draft.sides, sum, due, beside).code.empty();
 }
 
 void change(Draft& draft, FleetDraft& fleet) {
   keep_needed(draft, fleet);
   if (draft.retiring.empty()) return;
-  while (!draft.retiring.empty() && blocks_first_worker(draft, fleet)) {
+  const int due = workers_due(draft, fleet);
+  while (!draft.retiring.empty() && blocks(draft, fleet, due)) {
     if (--draft.retiring.back().pool.workers == 0) draft.retiring.pop_back();
   }
   const Configuration& chosen = *draft.chosen;
