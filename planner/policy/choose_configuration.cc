@@ -36,14 +36,18 @@ std::optional<ConfigurationChoice> running_offer(const ConfigurationInput& given
   return choice;
 }
 
+Hint no_split_holds(const Offers& offers) {
+  return {Truth::kFalse, "NoSplitHolds", offers.why.empty() ? "no confirmed deployment splits the phases" : offers.why};
+}
+
 // Split phases without a usable offer: closed forms start a new service; a running one waits for the search.
 ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool nothing_runs,
                                         const std::vector<Reason>& rejected) {
   const std::optional<Offers>& offers = given.service->offers;
   if (offers && offers->complete) {
     if (rejected.empty()) {
-      return refuse(Truth::kFalse, "NoSplitHolds",
-                    offers->why.empty() ? "no confirmed deployment splits the phases" : offers->why);
+      Hint none = no_split_holds(*offers);
+      return refuse(none.status, none.reason.c_str(), std::move(none.message));
     }
     const Reason& first = rejected.front();  // already among the reasons
     ConfigurationChoice none;
@@ -81,8 +85,10 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
     const bool unread = std::any_of(rejected.begin(), rejected.end(), [](const Reason& of) { return of.code == kClassUnread; });
     const bool may_leave = complete && !unread && given.signals_complete;
     const bool none_holds = may_leave && service.offers->confirmed.empty();
-    if (running && !none_holds) {
+    if (running && (!none_holds || !whole)) {
       choice = *std::move(running);
+      // It still grows with the load as far as the service's limits allow.
+      if (none_holds) choice.feasible = no_split_holds(*service.offers);
     } else if (whole && (may_leave || nothing_runs || !runs_split(service, *given.memory))) {
       choice = choose_whole(given);
     } else {

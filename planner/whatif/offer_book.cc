@@ -37,7 +37,6 @@ OfferQuestion question_of(const planner::Service& service, const planner::Snapsh
   asked.workload = planner::workload_to_ask(service);
   asked.accelerators = service.accelerators;
   asked.scaling.strategy = service.scaling.strategy;
-  asked.scaling.max_cost_per_hour = service.scaling.max_cost_per_hour;
   for (const planner::TransferToWorker& transfer : service.transfers) {
     if (planner::may_use(service, transfer.accelerator)) asked.transfers.push_back(transfer);
   }

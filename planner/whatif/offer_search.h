@@ -1,9 +1,10 @@
 // search_offers asks the strategies what a ModelService should run, and lets them compete in the simulator (auto_plan.h).
 //
 // Replicated services hear the strategies of whole workers, Disaggregated ones those of split phases, Auto both. Answers are
-// for the spec's assumed lengths. The policy scales them with demand and knows who else needs GPUs, so the search assumes
-// plenty of GPUs of each class, within the service's own limits. A rate that would need dozens of workers is searched at a
-// lower one: the rate of a worker hardly depends on their number beyond that. Pure.
+// for the spec's assumed lengths. The policy scales them with demand, keeps them within maxCostPerHour and knows who else
+// needs GPUs, so the search assumes any budget and plenty of GPUs of each class, within the service's maxGPUs. A rate that
+// would need dozens of workers is searched at a lower one: the rate of a worker hardly depends on their number beyond that.
+// Pure.
 #pragma once
 
 #include <vector>

@@ -442,6 +442,31 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
   }
 }
 
+// Given split phases whose load outgrows maxCostPerHour, so that no strategy's deployment holds it; expects both sides to grow
+// as far as the money goes, with what limits them named.
+TEST(SplitPhases, GrowsToTheBudget) {
+  Service service = split_service("chat", 20);
+  service.scaling.max_cost_per_hour = 24;  // 4 for a prefill worker and 2 for a decode worker
+  carry_out(make_plan(cluster({service})).services[0], service, kNow);
+  const std::size_t few = service.workers.size();
+  observe(service, kNow, 400);
+  service.offers = testing::no_offers("costs 90 per hour, but only 24 may be spent");
+  const Plan plan = make_plan(cluster({service}));
+  const ServicePlan& grown = plan.services[0];
+  EXPECT_GT(grown.desired_workers(), static_cast<int>(few));
+  const auto cost = [&](int answering, int beside) { return 2 * answering + 4 * beside; };
+  const int d = answers(grown);
+  const SidePool side{{}, grown.memory.prefill_share.value()};
+  EXPECT_EQ(prefills(grown), side.workers(d));
+  EXPECT_LE(cost(d, prefills(grown)), 24);
+  EXPECT_GT(cost(d + 1, side.workers(d + 1)), 24);
+  EXPECT_EQ(grown.able_to_scale.reason, "MaxCost");
+  EXPECT_TRUE(has_reason(grown, "MaxCost"));
+  EXPECT_EQ(grown.feasible.status, Truth::kFalse);
+  EXPECT_EQ(grown.feasible.reason, "NoSplitHolds");
+  EXPECT_EQ(grown.feasible.message, "costs 90 per hour, but only 24 may be spent");
+}
+
 // Given a proportion of prefill workers for which maxWorkers has no room; expects one decode worker with the prefill workers
 // that fit, and never no worker.
 TEST(SplitPhases, OneAnswersWhereverThereIsRoom) {

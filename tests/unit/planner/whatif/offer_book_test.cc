@@ -102,13 +102,14 @@ TEST(OfferBook, ServicesThatStandStillComeFirst) {
 }
 
 // Given an edit of maxWorkers to one; expects a question without split phases, which need two workers. Other limits on the
-// number of workers are no part of the question.
+// number of workers, and on what they cost, are no part of the question.
 TEST(OfferBook, OneWorkerCannotBeSplit) {
   OfferBook book;
   planner::Snapshot at = snapshot();
   at.services[0].scaling.strategy = planner::Family::kAuto;
   settle(book, at);
   at.services[0].scaling.max_workers = 4;
+  at.services[0].scaling.max_cost_per_hour = 8;
   EXPECT_FALSE(book.attach(at));
   at.services[0].scaling.max_workers = 1;
   EXPECT_TRUE(book.attach(at));
