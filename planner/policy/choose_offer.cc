@@ -25,6 +25,29 @@ namespace {
 // As with slots in configuration.cc: the proportion changes only by more than this, or workers would come and go for nothing.
 constexpr double kShareBand = 0.2;
 
+// A side pool's share follows the lengths: up immediately, down only after the scale-down window, to the most that was needed
+// in it. `before`: the share of the last plan.
+SidePool side_pool(const ConfigurationInput& input, const Configuration& configuration, double share,
+                   const std::optional<SideShare>& before) {
+  if (!before || share > before->share * (1 + kShareBand)) return {configuration, share};
+  if (share >= before->share * (1 - kShareBand)) return {configuration, before->share};
+  if (!input.signals_complete) return {configuration, before->share, before->lower};
+  const double now_s = input.snapshot->now_s;
+  const Reading lower =
+      before->lower ? Reading{std::max(share, before->lower->value), before->lower->at_s} : Reading{share, now_s};
+  const bool settled = now_s - lower.at_s >= input.service->scaling.scale_down_stabilization_s;
+  return settled ? SidePool{configuration, lower.value} : SidePool{configuration, before->share, lower};
+}
+
+// The share of a side pool in the last plan. Older memories have that of prefill workers only.
+std::optional<SideShare> share_before(const PolicyMemory& memory, const PoolId& pool) {
+  for (const SideShare& side : memory.sides) {
+    if (side.pool_id() == pool) return side;
+  }
+  if (pool.role != dispatch::Role::kPrefill || !memory.prefill_share) return std::nullopt;
+  return SideShare{pool.name, pool.role, *memory.prefill_share, {}};
+}
+
 // One pool of an offer, and the rate of one of its workers for the lengths and times believed now.
 struct Believed {
   Configuration configuration;
@@ -183,11 +206,10 @@ ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offe
   const Believed& first = pools.front();
   const double unit_per_s = first.requests_per_s / std::max(1e-9, first.configuration.load_share);
   for (std::size_t i = 1; i < pools.size(); ++i) {
-    double share = pools[i].requests_per_s > 0 ? unit_per_s * pools[i].configuration.load_share / pools[i].requests_per_s : 1;
-    const bool prefill = pools[i].configuration.pool.role == dispatch::Role::kPrefill;
-    const std::optional<double>& before = input.memory->prefill_share;
-    if (prefill && runs && before && std::abs(share / *before - 1) <= kShareBand) share = *before;
-    choice.sides.pools.push_back({pools[i].configuration, share});
+    const Configuration& side = pools[i].configuration;
+    const double share = pools[i].requests_per_s > 0 ? unit_per_s * side.load_share / pools[i].requests_per_s : 1;
+    choice.sides.pools.push_back(
+        side_pool(input, side, share, runs ? share_before(*input.memory, side.pool.id()) : std::nullopt));
   }
   choice.chosen = first.configuration;
   if (choice.sides.split()) {

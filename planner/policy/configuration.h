@@ -48,7 +48,8 @@ struct Configuration {
 // A pool next to the chosen one, in proportion to it: prefill workers next to decode workers, or a second kind in a mix.
 struct SidePool {
   Configuration configuration;
-  double share = 1;  // workers per worker of the chosen pool
+  double share = 1;                   // workers per worker of the chosen pool
+  std::optional<Reading> lower = {};  // SideShare::lower
 
   // Its workers for this many of the chosen pool.
   [[nodiscard]] int workers(int chosen) const;

@@ -243,6 +243,19 @@ struct PoolSlots {
   bool operator==(const PoolSlots&) const = default;
 };
 
+// Workers of a pool next to the chosen one, per chosen worker.
+struct SideShare {
+  std::string pool;
+  dispatch::Role role = dispatch::Role::kUnified;
+  double share = 1;
+  // Since when the lengths have asked for a clearly smaller share, and the largest that they asked for since.
+  std::optional<Reading> lower;
+
+  [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
+
+  bool operator==(const SideShare&) const = default;
+};
+
 // State that the policy keeps between two plans. A plan returns the new one (ServicePlan::memory); the caller passes it back
 // unchanged in the next snapshot. Default constructed for a new service and after a restart: then nothing scales down until a
 // whole stabilization window has been observed.
@@ -261,6 +274,7 @@ struct PolicyMemory {
   std::optional<Shortfall> shortfall;    // the most recent one
   std::vector<PoolSlots> slots;          // by pool
   std::optional<double> prefill_share;   // prefill workers per decode worker, if phases are split
+  std::vector<SideShare> sides;          // of the pools next to the chosen one
   std::optional<Offer> offer;            // that the service runs; none: workers that closed forms chose
   std::optional<Reading> busiest;        // the highest rate lately; fades over kBusiestMemoryS
   std::optional<AssumedWorkload> asked;  // that strategies are asked about; none: the spec's

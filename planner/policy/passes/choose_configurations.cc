@@ -45,8 +45,11 @@ void choose(Draft& draft, const FleetDraft& fleet) {
                                         draft.memory.prefill_share.has_value() != draft.sides.split());
   if (draft.chosen) {
     draft.memory.prefill_share.reset();
+    draft.memory.sides.clear();
     for (const SidePool& side : draft.sides.pools) {
+      const Pool& pool = side.configuration.pool;
       if (side.is_prefill() && !draft.memory.prefill_share) draft.memory.prefill_share = side.share;
+      draft.memory.sides.push_back({pool.name, pool.role, side.share, side.lower});
     }
     if (draft.applies()) draft.memory.offer = std::move(choice.offer);
   }

@@ -2,6 +2,7 @@
 // leader; and mixes of two kinds of whole workers.
 #include "planner/policy/choose_offer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -228,6 +229,74 @@ TEST(ChooseOffer, AMixHasWorkersOfBothKinds) {
       EXPECT_NEAR(plan.pools[0].workers, 0.7 * alone.pools[0].workers, 2);
     }
   }
+}
+
+// A running mix, step by step, as requests of these lengths arrive.
+class RunningMix {
+ public:
+  RunningMix() {
+    std::vector<OfferedPool>& pools = service_.offers->confirmed[0].pools;
+    for (OfferedPool& pool : pools) pool.closed_form_per_s = pool.requests_per_s;
+    pools[1].requests_per_s *= 1.21;  // about one a100 per h100: a slightly larger share needs one more
+    step(512);
+  }
+
+  void step(double input_tokens) {
+    now_s_ += 10;
+    Snapshot snapshot = cluster({service_}, 200, 200);
+    snapshot.now_s = now_s_;
+    Service& seen = snapshot.services[0];
+    observe(seen, now_s_, kLoad);
+    seen.demand.input_tokens = Reading{input_tokens, now_s_};
+    seen.demand.output_tokens = Reading{256, now_s_};
+    for (Worker& worker : seen.workers) worker.running = worker.waiting = Reading{1, now_s_};
+    carry_out(make_plan(snapshot).services[0], service_, now_s_);
+  }
+  void steps(int count, double input_tokens) {
+    for (int i = 0; i < count; ++i) step(input_tokens);
+  }
+  [[nodiscard]] long beside() const {
+    return std::count_if(service_.workers.begin(), service_.workers.end(),
+                         [](const Worker& worker) { return worker.accelerator == "a100"; });
+  }
+  [[nodiscard]] double share() const { return service_.memory.sides.at(0).share; }
+
+ private:
+  double now_s_ = kNow;
+  Service service_ = service_with({mix_of_both()}, kLoad);
+};
+
+// Given a mix under steady load whose mean lengths vary by a few percent; expects no worker of its side pool to start or stop.
+TEST(ChooseOffer, ASidePoolIgnoresSmallChangesOfLengths) {
+  RunningMix mix;
+  const long workers = mix.beside();
+  for (int i = 0; i < 200; ++i) {
+    mix.step(i % 2 == 0 ? 495 : 525);
+    ASSERT_EQ(mix.beside(), workers) << i;
+  }
+}
+
+// Given a mix whose prompts become twelve times as long; expects a larger side pool at once. Given prompts that are short again
+// for less than the scale-down window, time after time; expects no smaller one. Given short ones for longer; expects the first
+// share again.
+TEST(ChooseOffer, ASidePoolShrinksAfterTheWindow) {
+  RunningMix mix;
+  const long few = mix.beside();
+  const double small = mix.share();
+  mix.step(6000);
+  const long many = mix.beside();
+  const double large = mix.share();
+  EXPECT_GT(many, few);
+  EXPECT_GT(large, 1.2 * small);
+  for (int i = 0; i < 10; ++i) {
+    mix.steps(25, 512);
+    EXPECT_EQ(mix.share(), large);
+    EXPECT_GE(mix.beside(), many);
+    mix.step(6000);
+  }
+  mix.steps(100, 512);
+  EXPECT_NEAR(mix.share(), small, 1e-9);
+  EXPECT_LT(mix.beside(), many);
 }
 
 // Given a mix and random limits; expects both pools together within each, with as many workers as fit, and the limit named.

@@ -38,6 +38,7 @@ PolicyMemory full_memory() {
   memory.panic_until_s = 5040;
   memory.queue_since_s = 4990;
   memory.slots = {{"h100-1", 96}};
+  memory.sides = {{"a100-1", dispatch::Role::kPrefill, 0.75, Reading{0.5, 4900}}};
   memory.configuration = "h100-1";
   memory.configuration_since_s = 100;
   memory.counted = Reading{4700, 4995};

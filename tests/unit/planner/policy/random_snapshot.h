@@ -126,6 +126,9 @@ inline void random_offers(Rng& rng, const Snapshot& snapshot, Service& service) 
     return random_offer(rng, snapshot, strategy == Family::kDisaggregated || (strategy == Family::kAuto && chance(rng, 0.5)));
   };
   if (chance(rng, 0.5)) service.memory.prefill_share = rng.uniform(0.05, 8);
+  if (const auto& share = service.memory.prefill_share) {
+    service.memory.sides = {{"h100-1", dispatch::Role::kPrefill, *share, Reading{*share / 2, snapshot.now_s - 100}}};
+  }
   if (chance(rng, 0.4)) service.memory.offer = offer();
   if (chance(rng, 0.4)) service.last_offer = offer();
   if (strategy != Family::kDisaggregated) service.may_split = chance(rng, 0.9);
