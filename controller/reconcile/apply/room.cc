@@ -1,8 +1,11 @@
 // room decides whether a pool may get more workers. Four limits apply: the service's maximum number of workers, its cost limit,
 // its maximum number of GPUs per class, and the class's free GPUs. Workers of an earlier configuration count until they drain.
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "controller/reconcile/apply/step.h"
+#include "planner/policy/capacity.h"
 
 namespace windlass::controller {
 namespace {
@@ -24,6 +27,37 @@ std::int64_t held_gpus(const Observation& observation, const std::string& accele
   std::for_each(observation.orphans.begin(), observation.orphans.end(), add);
   std::for_each(observation.strays.begin(), observation.strays.end(), add);
   return held;
+}
+
+// Whether `more` workers of the pool find nodes next to all workers that exist or were requested in this step. True if no node
+// of the class is known.
+bool fits_on_nodes(const Observation& observation, const ServiceStep& own, const planner::Pool& pool, int more) {
+  const std::string& accelerator = pool.spec.accelerator;
+  planner::FreeByNode free;
+  bool known = false;
+  for (const planner::NodeState& node : observation.snapshot.nodes) {
+    if (node.accelerator != accelerator) continue;
+    known = true;
+    if (!node.unschedulable) free[node.name] = node.allocatable_gpus - node.used_by_others;
+  }
+  if (!known) return true;
+  std::vector<int> without_node;
+  for (const auto& [uid, workers] : observation.workers) {
+    for (const Worker& worker : workers) {
+      if (worker.accelerator != accelerator || worker.finished) continue;
+      if (worker.node.empty()) {
+        without_node.push_back(worker.gpus);
+      } else if (const auto node = free.find(worker.node); node != free.end()) {
+        node->second -= worker.gpus;
+      }
+    }
+  }
+  for (const AskedFor& worker : own.asked_for) {
+    if (worker.accelerator == accelerator) without_node.push_back(worker.gpus);
+  }
+  std::sort(without_node.rbegin(), without_node.rend());
+  for (const int gpus : without_node) planner::place_workers(free, gpus, 1);
+  return planner::place_workers(free, pool.spec.gpus(), more) == more;
 }
 
 }  // namespace
@@ -50,7 +84,7 @@ bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner:
   });
 }
 
-// Whether `more` workers of the pool fit the service's limits and the class's free GPUs.
+// Whether `more` workers of the pool fit the service's limits and the class's free GPUs, each worker on one node.
 bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more) {
   const Observation& observation = step.context.observation;
   const planner::Pool& pool = wanted.pool;
@@ -62,7 +96,8 @@ bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wante
   std::int64_t held = std::int64_t{more} * pool.spec.gpus() + held_gpus(observation, pool.spec.accelerator, elastic);
   for (const AskedFor& worker : own.asked_for) held += worker.accelerator == pool.spec.accelerator ? worker.gpus : 0;
   const std::int64_t limit = elastic ? promised.max_gpus.value_or(0) : capacity->second.allocatable;
-  return held + capacity->second.used_by_others <= limit;
+  if (held + capacity->second.used_by_others > limit) return false;
+  return elastic || fits_on_nodes(observation, own, pool, more);
 }
 
 }  // namespace windlass::controller

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/policy/passes/claims.h"
+#include "planner/policy/passes/fit_on_nodes.h"
 #include "planner/policy/passes/passes.h"
 #include "planner/policy/side_pools.h"
 #include "planner/policy/trouble.h"
@@ -68,8 +70,14 @@ int coming_gpus(const Draft& draft, const FleetDraft& fleet, const std::string& 
   return all == fleet.coming_gpus.end() ? own : std::max(own, all->second);
 }
 
+// How many of `workers` of the new configuration have a node, or find one next to the retiring workers.
+int workers_on_nodes(const Draft& draft, const FleetDraft& fleet, int workers) {
+  const NodeFit fit = fit_on_nodes(fleet, {claim_of(draft, fleet.snapshot->now_s)}, {workers}, true);
+  return std::min(workers, fit.most.front());
+}
+
 // Workers of the new configuration that must have room now: the first, and another one whenever all of them serve. At most as
-// many as the service's limits and the GPUs that no other service holds allow.
+// many as the service's limits, the GPUs that no other service holds and the nodes allow. REQUIRES: no pool retires.
 int workers_due(const Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
   const Pool& pool = draft.chosen->pool;
@@ -77,7 +85,7 @@ int workers_due(const Draft& draft, const FleetDraft& fleet) {
   const bool all_serve = draft.view.complete && count_ready(service, pool.id()) == existing;
   const int gpus =
       available_to(service, fleet.capacities, pool.spec.accelerator) + coming_gpus(draft, fleet, pool.spec.accelerator);
-  const int most = std::min(draft.target.allowed, gpus / std::max(1, pool.spec.gpus()));
+  const int most = workers_on_nodes(draft, fleet, std::min(draft.target.allowed, gpus / std::max(1, pool.spec.gpus())));
   return std::clamp(existing + (all_serve ? 1 : 0), 1, std::max(1, most));
 }
 
@@ -90,14 +98,16 @@ bool blocks(const Draft& draft, const FleetDraft& fleet, int due) {
   const int left = fleet.free_gpus.at(accelerator) + coming_gpus(draft, fleet, accelerator) - held;
   // The first worker starts without its share of the side pools.
   const std::vector<int> beside = due > 1 ? draft.sides.workers(due) : std::vector<int>(draft.sides.pools.size(), 0);
-  return (held > 0 && left < due * chosen.pool.spec.gpus()) ||
+  return (held > 0 && (left < due * chosen.pool.spec.gpus() || workers_on_nodes(draft, fleet, due) < due)) ||
          !objection_to(*draft.service, chosen, draft.sides, sum, due, beside).code.empty();
 }
 
 void change(Draft& draft, FleetDraft& fleet) {
   keep_needed(draft, fleet);
   if (draft.retiring.empty()) return;
+  std::vector<Configuration> retiring = std::exchange(draft.retiring, {});
   const int due = workers_due(draft, fleet);
+  draft.retiring = std::move(retiring);
   while (!draft.retiring.empty() && blocks(draft, fleet, due)) {
     if (--draft.retiring.back().pool.workers == 0) draft.retiring.pop_back();
   }

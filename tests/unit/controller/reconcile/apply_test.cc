@@ -255,6 +255,26 @@ TEST(Apply, AChangeOfConfigurationStaysWithinMaxWorkers) {
   EXPECT_THAT(pools_after(10), UnorderedElementsAre("h100-1", "h100-2"));
 }
 
+// Given: two outdated workers of five GPUs on two nodes of eight, so that six GPUs are free, but no node has five of them.
+// Expected: no third worker next to them, which would find no node; an outdated one drains first.
+TEST(Apply, ASuccessorNeedsRoomOnOneNode) {
+  ApplyWorld world;
+  planner::Pool wide = ApplyWorld::pool(2);
+  wide.spec.tensor_parallel = 5;
+  world.add_node("n2", 8);
+  world.plan.pools = {wide};
+  world.run(2);
+  world.serve(0);
+  world.serve(1, "n2");
+  world.run(2);
+  world.service.spec.engine.pod_template_json = R"({"spec": {"schedulerName": "mine"}})";
+  for (int i = 0; i < 5; ++i) {
+    world.step();
+    EXPECT_LE(world.slots().size(), 2U) << i;
+  }
+  EXPECT_EQ(world.api.pods("default").size(), 3U);
+}
+
 // Given: a quota with room for two of four workers. Expected: two are created; the refusal names its quota and is retried less
 // and less often; once there is room, the rest follow and the refusal is forgotten.
 TEST(Apply, AQuotaIsANamedRefusalWithBackOff) {

@@ -73,6 +73,7 @@ class ApplyWorld {
     observation.services = {&service};
     if (class_readable) observation.classes = {{"h100", &h100}};
     observation.capacity = runtime.capacity({{"h100", "nvidia.com/gpu", {}}});
+    observation.snapshot.nodes = std::move(observation.capacity["h100"].each_node);
     observation.workers[service.metadata.uid];
     for (Worker& worker : runtime.workers()) {
       if (worker.service_uid == service.metadata.uid) observation.workers[service.metadata.uid].push_back(std::move(worker));

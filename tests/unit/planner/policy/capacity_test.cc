@@ -206,6 +206,47 @@ TEST(Capacity, WaitsForDrainingWorkersOnTheNode) {
   EXPECT_EQ(make_plan(snapshot).services[0].desired_workers(), 1);
 }
 
+// Given two nodes of two GPUs, each with a worker of one that no longer fits its model; expects one of the two to go, so that
+// a worker of two GPUs finds a node, and the other to stay until that worker is ready.
+TEST(Capacity, AChangeMakesRoomOnOneNode) {
+  Service service = wide_service("wide", 1);
+  service.memory.history_since_s = kNow - 3600;
+  service.memory.desired = 2;
+  service.scaling.min_workers = 2;
+  for (const int slot : {0, 1})
+    service.workers.push_back(on_node(ready_worker("h100-1", "h100", 1, slot, kNow), "n" + std::to_string(slot)));
+  const Snapshot snapshot = on_nodes({service}, {2, 2});
+  const auto workers = [](const ServicePlan& plan, const std::string& name) {
+    int sum = 0;
+    for (const Pool& pool : plan.pools) sum += pool.name == name ? pool.workers : 0;
+    return sum;
+  };
+  ServicePlan plan = make_plan(snapshot).services[0];
+  EXPECT_EQ(workers(plan, "h100-1"), 1);
+  Snapshot next = snapshot;
+  next.services[0].memory = plan.memory;
+  next.services[0].workers.pop_back();
+  plan = make_plan(next).services[0];
+  EXPECT_EQ(workers(plan, "h100-1"), 1);
+  EXPECT_EQ(workers(plan, "h100-2"), 1);
+}
+
+// Given mode Recommend, and free GPUs in ones for workers of two; expects advice of no more workers than find a node, with what
+// workers of the service that would go hold.
+TEST(Capacity, AdviceCountsWhatNodesTake) {
+  Service service = wide_service("wide", 4);
+  service.scaling.mode = Mode::kRecommend;
+  const auto advised = [](const Snapshot& snapshot) {
+    const ServicePlan plan = make_plan(snapshot).services[0];
+    return plan.recommended_pools.at(0).workers;
+  };
+  EXPECT_EQ(advised(on_nodes({service}, {1, 1, 1, 1, 1, 1, 1, 1})), 0);
+  EXPECT_EQ(advised(on_nodes({service}, {3, 1, 1, 3})), 2);
+  service.workers = {on_node(ready_worker("h100-1", "h100", 1, 0, kNow), "n0")};
+  EXPECT_EQ(advised(on_nodes({service}, {3, 1, 1, 2})), 2);
+  EXPECT_EQ(advised(on_nodes({service}, {2, 1, 1, 1})), 1) << "with the GPU of the old worker";
+}
+
 // Given a first class whose GPUs are scattered and a second one with room; expects workers of the second class.
 TEST(Capacity, ASecondClassServesWhatNoNodeTakes) {
   Service service = wide_service("wide", 2);
