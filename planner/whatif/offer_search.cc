@@ -114,8 +114,9 @@ class ClosedForms {
       offer.pools[p].capacity_ratio = offer.capacity_per_s / closed[p];
     }
   }
-  // The highest rate of one whole worker; 0: none meets the objective.
+  // The highest rate of one whole worker; 0: none meets the objective, or the model's shape is unknown.
   [[nodiscard]] double best_worker_per_s() const {
+    if (!service().shape) return 0;
     const planner::ConfigurationChoice choice = planner::choose_whole(input_);
     return choice.chosen ? planner::requests_per_s(*choice.chosen) : 0;
   }
