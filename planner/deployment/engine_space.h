@@ -41,7 +41,7 @@ struct EngineSpace {
 // What workers of this type can be told.
 [[nodiscard]] EngineSpace space_of(EngineType type);
 
-// How a worker of this type schedules if it is told nothing. vLLM since 0.14, SGLang since 0.4 and TensorRT-LLM's PyTorch
+// How a worker of this type schedules without any settings. vLLM since 0.14, SGLang since 0.4 and TensorRT-LLM's PyTorch
 // backend schedule ahead by default.
 [[nodiscard]] EngineSettings own_settings(EngineType type);
 
