@@ -17,10 +17,8 @@ namespace {
 std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& change) {
   const Service& service = *input.service;
   double own_cost = 0;
-  int workers = static_cast<int>(change.first.size());
   for (const Worker& worker : service.workers) {
     if (!holds_gpus(worker)) continue;
-    ++workers;
     if (const AcceleratorState* state = find_accelerator(*input.snapshot, worker.accelerator)) {
       own_cost += worker.gpus * state->spec.price_per_hour;
     }
@@ -35,14 +33,12 @@ std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& ch
     no_node = no_node || workers_that_fit(capacity, first.gpus) == 0;
     no_share = no_share || (first.max_gpus && *first.max_gpus - live_gpus(service, first.accelerator) < wanted);
   }
-  const bool no_worker = service.scaling.max_workers && workers > *service.scaling.max_workers;
   const bool no_money = service.scaling.max_cost_per_hour && own_cost > *service.scaling.max_cost_per_hour + 1e-9;
-  return no_gpus     ? "too few GPUs are free"
-         : no_node   ? "no node has enough free GPUs"
-         : no_share  ? "maxGPUs is reached"
-         : no_worker ? "maxWorkers is reached"
-         : no_money  ? "maxCostPerHour is reached"
-                     : "";
+  return no_gpus    ? "too few GPUs are free"
+         : no_node  ? "no node has enough free GPUs"
+         : no_share ? "maxGPUs is reached"
+         : no_money ? "maxCostPerHour is reached"
+                    : "";
 }
 
 }  // namespace

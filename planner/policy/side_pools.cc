@@ -32,6 +32,36 @@ std::string text_of_units(const Configuration& chosen, const SidePools& sides, i
   return sides.split() ? fmt::format("{} and {} prefill workers", text, prefills) : text;
 }
 
+// The service's own limit that these workers exceed, and how; empty if none.
+std::pair<const char*, std::string> objection_to(const Service& service, const Configuration& chosen, const SidePools& sides,
+                                                 const Retiring& retiring, int workers, const std::vector<int>& beside) {
+  const auto text = [&] { return text_of_units(chosen, sides, workers, beside); };
+  int total = workers;
+  for (const int of : beside) total += of;
+  if (const auto& most = service.scaling.max_workers; most && total > *most) {
+    return {"MaxWorkers", fmt::format("{} are needed; maxWorkers allows {} in total", text(), *most)};
+  }
+  std::map<std::string, int> gpus;
+  double cost = workers * chosen.price_per_hour + retiring.cost_per_hour;
+  gpus[chosen.pool.spec.accelerator] += workers * chosen.pool.spec.gpus();
+  std::vector<const Configuration*> all = {&chosen};
+  for (std::size_t i = 0; i < beside.size(); ++i) {
+    const Configuration& side = sides.pools[i].configuration;
+    gpus[side.pool.spec.accelerator] += beside[i] * side.pool.spec.gpus();
+    cost += beside[i] * side.price_per_hour;
+    all.push_back(&side);
+  }
+  for (const Configuration* pool : all) {
+    const std::string& name = pool->pool.spec.accelerator;
+    if (!pool->max_gpus || gpus[name] <= *pool->max_gpus - retiring.gpus_of(name)) continue;
+    return {"MaxGpus", fmt::format("{} need {} GPUs of {}; maxGPUs allows {}", text(), gpus[name], name, *pool->max_gpus)};
+  }
+  if (const auto& most = service.scaling.max_cost_per_hour; most && cost > *most + 1e-9) {
+    return {"MaxCost", fmt::format("{} cost {:.4g} per hour; maxCostPerHour allows {:.4g}", text(), cost, *most)};
+  }
+  return {"", ""};
+}
+
 // The most workers below `too_many` without an objection; 0 counts as allowed.
 template <class Objects>
 int most_without(int too_many, const Objects& objects) {
@@ -79,38 +109,10 @@ int SidePools::chosen_from(int total_workers) const {
   return total(within) >= total_workers ? within : within + 1;
 }
 
-Reason objection_to(const Service& service, const Configuration& chosen, const SidePools& sides, const Retiring& retiring,
-                    int workers, const std::vector<int>& beside) {
-  const auto text = [&] { return text_of_units(chosen, sides, workers, beside); };
-  int total = workers + retiring.workers;
-  for (const int of : beside) total += of;
-  if (const auto& most = service.scaling.max_workers; most && total > *most) {
-    return {"MaxWorkers", fmt::format("{} are needed; maxWorkers allows {} in total", text(), *most), {}};
-  }
-  std::map<std::string, int> gpus;
-  double cost = workers * chosen.price_per_hour + retiring.cost_per_hour;
-  gpus[chosen.pool.spec.accelerator] += workers * chosen.pool.spec.gpus();
-  std::vector<const Configuration*> all = {&chosen};
-  for (std::size_t i = 0; i < beside.size(); ++i) {
-    const Configuration& side = sides.pools[i].configuration;
-    gpus[side.pool.spec.accelerator] += beside[i] * side.pool.spec.gpus();
-    cost += beside[i] * side.price_per_hour;
-    all.push_back(&side);
-  }
-  for (const Configuration* pool : all) {
-    const std::string& name = pool->pool.spec.accelerator;
-    if (!pool->max_gpus || gpus[name] <= *pool->max_gpus - retiring.gpus_of(name)) continue;
-    return {"MaxGpus", fmt::format("{} need {} GPUs of {}; maxGPUs allows {}", text(), gpus[name], name, *pool->max_gpus), {}};
-  }
-  if (const auto& most = service.scaling.max_cost_per_hour; most && cost > *most + 1e-9) {
-    return {"MaxCost", fmt::format("{} cost {:.4g} per hour; maxCostPerHour allows {:.4g}", text(), cost, *most), {}};
-  }
-  return {};
-}
-
 Reason objection_to_unit(const Service& service, const Configuration& chosen, const SidePools& sides,
                          const std::vector<int>& beside) {
-  return objection_to(service, chosen, sides, Retiring{}, 1, beside);
+  auto [code, message] = objection_to(service, chosen, sides, Retiring{}, 1, beside);
+  return Reason{code, std::move(message), {}};
 }
 
 Service chosen_side(const Service& service, const SidePools& sides) {
@@ -136,35 +138,34 @@ std::vector<int> limit_units(const Service& service, const Configuration& chosen
     return objection_to(service, chosen, sides, retiring, workers, beside);
   };
   if (target.limited_by == "MaxWorkers") {  // the message so far counts the chosen pool only
-    target.limit_message = objection(target.wanted, sides.workers(target.wanted)).message;
+    target.limit_message = objection(target.wanted, sides.workers(target.wanted)).second;
     for (Reason& reason : target.reasons) {
       if (reason.code == target.limited_by) reason.message = target.limit_message;
     }
   }
   const int wanted = target.allowed;
-  Reason limit = objection(wanted, sides.workers(wanted));
-  if (limit.code.empty()) return sides.workers(wanted);
-  const auto too_many = [&](int workers) { return !objection(workers, sides.workers(workers)).code.empty(); };
+  const auto [code, message] = objection(wanted, sides.workers(wanted));
+  if (message.empty()) return sides.workers(wanted);
+  const auto too_many = [&](int workers) { return !objection(workers, sides.workers(workers)).second.empty(); };
   target.allowed = most_without(wanted, too_many);
   std::vector<int> beside = sides.workers(target.allowed);
-  if (target.allowed == 0 && objection(1, std::vector<int>(beside.size(), 0)).code.empty()) {
+  if (target.allowed == 0 && objection(1, std::vector<int>(beside.size(), 0)).second.empty()) {
     target.allowed = 1;
     for (std::size_t i = 0; i < beside.size(); ++i) {
       beside[i] = most_without(sides.pools[i].workers(1), [&](int workers) {
         std::vector<int> tried = beside;
         tried[i] = workers;
-        return !objection(1, tried).code.empty();
+        return !objection(1, tried).second.empty();
       });
     }
   }
   target.on_any_class = std::min(target.on_any_class, target.allowed);
   target.floor = std::min(target.floor, target.allowed);
-  target.limited_by = limit.code;
-  target.limit_message = limit.message;
+  target.limited_by = code;
+  target.limit_message = message;
   int total = target.allowed;
   for (const int of : beside) total += of;
-  limit.inputs = {{"allowed", std::to_string(total)}};
-  target.reasons.push_back(std::move(limit));
+  target.reasons.push_back(Reason{code, message, {{"allowed", std::to_string(total)}}});
   return beside;
 }
 

@@ -8,10 +8,7 @@
 
 namespace windlass::planner {
 
-// The service's own limit that these workers exceed next to retiring ones; an empty code means none.
-[[nodiscard]] Reason objection_to(const Service& service, const Configuration& chosen, const SidePools& sides,
-                                  const Retiring& retiring, int workers, const std::vector<int>& beside);
-// The same for one chosen worker alone.
+// The service's own limit that these workers exceed; an empty code means none.
 [[nodiscard]] Reason objection_to_unit(const Service& service, const Configuration& chosen, const SidePools& sides,
                                        const std::vector<int>& beside);
 

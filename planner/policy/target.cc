@@ -51,13 +51,11 @@ void apply_limits(const Service& service, const Configuration& configuration, co
   };
   const Scaling& scaling = service.scaling;
   const int needed = target.allowed;
-  target.on_any_class = target.allowed;
   if (scaling.max_workers) {
-    const int left = std::max(0, *scaling.max_workers - retiring.workers);
-    limit(left, "MaxWorkers",
-          fmt::format("{} workers are needed; maxWorkers {} {}", needed, retiring.workers > 0 ? "leaves" : "allows", left));
-    target.on_any_class = std::min(target.on_any_class, *scaling.max_workers);
+    limit(*scaling.max_workers, "MaxWorkers",
+          fmt::format("{} workers are needed; maxWorkers allows {}", needed, *scaling.max_workers));
   }
+  target.on_any_class = target.allowed;
   if (configuration.max_gpus) {
     const int left = std::max(0, *configuration.max_gpus - retiring.gpus_of(configuration.pool.spec.accelerator));
     const int gpus = std::max(1, configuration.pool.spec.gpus());

@@ -37,9 +37,9 @@ struct Target {
 // The largest rate that needs at most this many workers. REQUIRES: workers >= 1.
 [[nodiscard]] double capacity_of(const Service& service, const Configuration& configuration, int workers);
 
-// How much of the service's own limits workers of an earlier configuration still use.
+// How much of the service's own limits workers of an earlier configuration still use. maxWorkers bounds each configuration
+// alone, or a service at this limit could never change.
 struct Retiring {
-  int workers = 0;
   double cost_per_hour = 0;
   std::map<std::string, int> gpus = {};  // by class
 

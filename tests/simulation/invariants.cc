@@ -177,7 +177,8 @@ void Invariants::check_create(const fakes::WriteAttempt& write, const SimControl
     // Another controller created it after this create was sent: this one could not know.
     const auto made = made_.find(worker->name);
     if (made != made_.end() && made->second.first != writer.identity() && made->second.second > writer.sent_s()) return;
-    ++workers;
+    // Only workers of this configuration count: those of a former one stay until it is ready (see docs/simulation-tests.md).
+    workers += worker->pool == created->pool && worker->role == created->role ? 1 : 0;
     cost += worker->gpus * prices[worker->accelerator];
     gpus_of_service[worker->accelerator] += worker->gpus;
   });

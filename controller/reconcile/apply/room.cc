@@ -1,5 +1,5 @@
-// room decides whether a pool may get more workers. Four limits apply: the service's maximum number of workers, its cost limit,
-// its maximum number of GPUs per class, and the class's free GPUs. Workers of an earlier configuration count until they drain.
+// room decides whether a pool may get more workers. Four limits apply: the service's cost limit, its maximum number of workers,
+// its maximum number of GPUs per class, and the class's free GPUs.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -62,7 +62,7 @@ bool fits_on_nodes(const Observation& observation, const ServiceStep& own, const
 
 }  // namespace
 
-// Whether `more` workers of the pool fit the service's number of workers, its budget and its shares of classes.
+// Whether `more` workers of the pool fit the service's budget and its shares of classes.
 bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::Pool& pool, int more) {
   const Observation& observation = step.context.observation;
   double cost = more * pool.spec.gpus() * price(observation, pool.spec.accelerator);
@@ -76,18 +76,20 @@ bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner:
   for (const AskedFor& worker : own.asked_for) add(worker.accelerator, worker.gpus);
   constexpr double kRounding = 1e-9;
   const api::ModelServiceSpec& spec = own.service.spec;
-  const std::size_t there = own.active.size() + own.lost.size() + own.asked_for.size();
-  if (spec.scaling.max_workers && static_cast<std::int64_t>(there) + more > *spec.scaling.max_workers) return false;
   if (spec.scaling.max_cost_per_hour && cost > *spec.scaling.max_cost_per_hour + kRounding) return false;
   return std::none_of(spec.accelerators.begin(), spec.accelerators.end(), [&](const auto& choice) {
     return choice.accelerator_class == pool.spec.accelerator && choice.max_gpus && of_service > *choice.max_gpus;
   });
 }
 
-// Whether `more` workers of the pool fit the service's limits and the class's free GPUs, each worker on one node.
+// Whether `more` workers of the pool fit the budget, the service's worker limits and the class's free GPUs, each worker on one
+// node.
 bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more) {
   const Observation& observation = step.context.observation;
   const planner::Pool& pool = wanted.pool;
+  const auto& most = own.service.spec.scaling.max_workers;
+  const std::size_t there = own.active.size() + own.lost.size() + own.asked_for.size();
+  if (most && static_cast<std::int64_t>(there) + more > *most) return false;
   if (!inside_budget(step, own, pool, more)) return false;
   const auto capacity = observation.capacity.find(pool.spec.accelerator);
   if (capacity == observation.capacity.end()) return false;
@@ -97,7 +99,8 @@ bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wante
   for (const AskedFor& worker : own.asked_for) held += worker.accelerator == pool.spec.accelerator ? worker.gpus : 0;
   const std::int64_t limit = elastic ? promised.max_gpus.value_or(0) : capacity->second.allocatable;
   if (held + capacity->second.used_by_others > limit) return false;
-  return elastic || fits_on_nodes(observation, own, pool, more);
+  // A lost worker's GPUs may come back, so its replacement waits for a node without giving it up.
+  return elastic || !own.lost.empty() || fits_on_nodes(observation, own, pool, more);
 }
 
 }  // namespace windlass::controller

@@ -4,14 +4,12 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "planner/policy/passes/claims.h"
 #include "planner/policy/passes/fit_on_nodes.h"
 #include "planner/policy/passes/passes.h"
-#include "planner/policy/side_pools.h"
 #include "planner/policy/trouble.h"
 
 namespace windlass::planner {
@@ -59,57 +57,44 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
   }
 }
 
-// GPUs of a class being drained, by any service. They will be free soon, so they must not cost another worker at every plan
-// until then.
-int coming_gpus(const Draft& draft, const FleetDraft& fleet, const std::string& accelerator) {
-  int own = 0;
-  for (const Worker& worker : draft.service->workers) {
-    if (worker.state == WorkerState::kDraining && worker.accelerator == accelerator) own += worker.gpus;
-  }
-  const auto all = fleet.coming_gpus.find(accelerator);
-  return all == fleet.coming_gpus.end() ? own : std::max(own, all->second);
+// Whether the first worker of the new configuration has a node, or finds one next to the retiring workers.
+bool first_has_node(const Draft& draft, const FleetDraft& fleet) {
+  return fit_on_nodes(fleet, {claim_of(draft, fleet.snapshot->now_s)}, {1}, true).most.front() >= 1;
 }
 
-// How many of `workers` of the new configuration have a node, or find one next to the retiring workers.
-int workers_on_nodes(const Draft& draft, const FleetDraft& fleet, int workers) {
-  const NodeFit fit = fit_on_nodes(fleet, {claim_of(draft, fleet.snapshot->now_s)}, {workers}, true);
-  return std::min(workers, fit.most.front());
-}
-
-// Workers of the new configuration that must have room now: the first, and another one whenever all of them serve. At most as
-// many as the service's limits, the GPUs that no other service holds and the nodes allow. REQUIRES: no pool retires.
-int workers_due(const Draft& draft, const FleetDraft& fleet) {
+// The retiring pool that must give up a worker, so that the first worker of the new configuration gets its GPUs on a node, its
+// share of them, or its money; the end if none stands in its way.
+std::vector<Configuration>::iterator in_the_way(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
-  const Pool& pool = draft.chosen->pool;
-  const int existing = count_existing(service, pool.id());
-  const bool all_serve = draft.view.complete && count_ready(service, pool.id()) == existing;
-  const int gpus =
-      available_to(service, fleet.capacities, pool.spec.accelerator) + coming_gpus(draft, fleet, pool.spec.accelerator);
-  const int most = workers_on_nodes(draft, fleet, std::min(draft.target.allowed, gpus / std::max(1, pool.spec.gpus())));
-  return std::clamp(existing + (all_serve ? 1 : 0), 1, std::max(1, most));
-}
-
-// Whether retiring workers keep this many of the new configuration from their GPUs, or exceed the service's own limits.
-bool blocks(const Draft& draft, const FleetDraft& fleet, int due) {
   const Configuration& chosen = *draft.chosen;
   const std::string& accelerator = chosen.pool.spec.accelerator;
+  const int gpus = chosen.pool.spec.gpus();
   const Retiring sum = sum_retiring(draft);
-  const int held = sum.gpus_of(accelerator);
-  const int left = fleet.free_gpus.at(accelerator) + coming_gpus(draft, fleet, accelerator) - held;
-  // The first worker starts without its share of the side pools.
-  const std::vector<int> beside = due > 1 ? draft.sides.workers(due) : std::vector<int>(draft.sides.pools.size(), 0);
-  return (held > 0 && (left < due * chosen.pool.spec.gpus() || workers_on_nodes(draft, fleet, due) < due)) ||
-         !objection_to(*draft.service, chosen, draft.sides, sum, due, beside).code.empty();
+  const auto& budget = service.scaling.max_cost_per_hour;
+  if (budget && sum.cost_per_hour + chosen.price_per_hour > *budget + 1e-9) return draft.retiring.end() - 1;
+  const auto last = std::find_if(draft.retiring.rbegin(), draft.retiring.rend(),
+                                 [&](const Configuration& pool) { return pool.pool.spec.accelerator == accelerator; });
+  if (last == draft.retiring.rend()) return draft.retiring.end();  // others hold the GPUs, and no worker here can free them
+  // GPUs already being drained, by any service, will be free soon: they must not cost another worker at every plan until then.
+  int coming = 0;
+  for (const Worker& worker : service.workers) {
+    if (worker.state == WorkerState::kDraining && worker.accelerator == accelerator) coming += worker.gpus;
+  }
+  if (const auto all = fleet.coming_gpus.find(accelerator); all != fleet.coming_gpus.end())
+    coming = std::max(coming, all->second);
+  const int retiring = sum.gpus_of(accelerator);
+  const bool no_gpus = fleet.free_gpus.at(accelerator) + coming - retiring < gpus;
+  const bool no_share = chosen.max_gpus && *chosen.max_gpus - retiring < gpus;
+  return no_gpus || no_share || !first_has_node(draft, fleet) ? std::prev(last.base()) : draft.retiring.end();
 }
 
 void change(Draft& draft, FleetDraft& fleet) {
   keep_needed(draft, fleet);
   if (draft.retiring.empty()) return;
-  std::vector<Configuration> retiring = std::exchange(draft.retiring, {});
-  const int due = workers_due(draft, fleet);
-  draft.retiring = std::move(retiring);
-  while (!draft.retiring.empty() && blocks(draft, fleet, due)) {
-    if (--draft.retiring.back().pool.workers == 0) draft.retiring.pop_back();
+  while (!draft.retiring.empty()) {
+    const auto pool = in_the_way(draft, fleet);
+    if (pool == draft.retiring.end()) break;
+    if (--pool->pool.workers == 0) draft.retiring.erase(pool);
   }
   const Configuration& chosen = *draft.chosen;
   for (const Configuration& pool : draft.retiring) {

@@ -56,7 +56,6 @@ int count_existing(const Service& service, const PoolId& pool) {
 Retiring sum_retiring(const Draft& draft) {
   Retiring sum;
   for (const Configuration& pool : draft.retiring) {
-    sum.workers += pool.pool.workers;
     sum.cost_per_hour += pool.pool.workers * pool.price_per_hour;
     sum.gpus[pool.pool.spec.accelerator] += gpus_of(pool);
   }
@@ -70,9 +69,7 @@ void set_target(Draft& draft, double now_s) {
     draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring);
   } else {
     const Service side = chosen_side(service, draft.sides);
-    Retiring beside = retiring;
-    beside.workers = 0;  // `side` has another maxWorkers; limit_units() applies the service's
-    draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, beside);
+    draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
     draft.sides_wanted = limit_units(service, *draft.chosen, draft.sides, retiring, draft.target);
   }
   draft.sides_granted.assign(draft.sides.pools.size(), 0);

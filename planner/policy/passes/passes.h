@@ -18,8 +18,7 @@ void choose_configurations(FleetDraft& fleet);
 void set_targets(FleetDraft& fleet);
 
 // "Change": which pools of an earlier configuration stay. They leave one by one as workers of the new configuration
-// become ready, but never keep its next worker from GPUs, or from the limits of workers and cost: without room for both, one
-// old worker after another makes way. While signals are missing, only workers that the spec
+// become ready, but never take GPUs or money that its first worker needs. While signals are missing, only workers that the spec
 // no longer allows go. GPUs that others are draining never cause more workers to go.
 void change_pools(FleetDraft& fleet);
 

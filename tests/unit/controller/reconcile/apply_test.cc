@@ -228,33 +228,6 @@ TEST(Apply, AChangeOfConfigurationStaysWithinTheBudget) {
   EXPECT_THAT(pools, ElementsAre("h100-2"));
 }
 
-// Given: two workers, maxWorkers 2, and a plan for both and one of a new configuration. Expected: no third worker. Given a plan
-// for one of each; expected: one drains, and the new one comes.
-TEST(Apply, AChangeOfConfigurationStaysWithinMaxWorkers) {
-  ApplyWorld world;
-  world.service.spec.scaling.max_workers = 2;
-  world.plan.pools = {ApplyWorld::pool(2)};
-  world.run(2);
-  for (int slot = 0; slot < 2; ++slot) world.serve(slot);
-  world.run(2);
-  planner::Pool wide = ApplyWorld::pool(1);
-  wide.name = "h100-2";
-  wide.spec.tensor_parallel = 2;
-  const auto pools_after = [&](int steps) {
-    world.run(steps);
-    std::vector<std::string> pools;
-    for (const nlohmann::json& pod : world.api.pods("default")) {
-      const auto worker = worker_of(pod);
-      if (worker && !worker->draining_since_s && !worker->terminating && !worker->finished) pools.push_back(worker->pool);
-    }
-    return pools;
-  };
-  world.plan.pools = {wide, ApplyWorld::pool(2)};
-  EXPECT_THAT(pools_after(10), ElementsAre("h100-1", "h100-1"));
-  world.plan.pools = {wide, ApplyWorld::pool(1)};
-  EXPECT_THAT(pools_after(10), UnorderedElementsAre("h100-1", "h100-2"));
-}
-
 // Given: two outdated workers of five GPUs on two nodes of eight, so that six GPUs are free, but no node has five of them.
 // Expected: no third worker next to them, which would find no node; an outdated one drains first.
 TEST(Apply, ASuccessorNeedsRoomOnOneNode) {

@@ -1,8 +1,6 @@
 // Tests the policy's rules one by one: what scales, what holds, what is denied, and the messages.
 #include <cmath>
 #include <limits>
-#include <set>
-#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -521,64 +519,6 @@ TEST(Plan, ConfigurationChangeWithoutRoomStillMoves) {
   EXPECT_GT(plan.pools[0].spec.gpus(), 1);
   EXPECT_GE(plan.pools[0].workers, 1);
   EXPECT_LE(plan.predicted.gpus, 4);
-}
-
-// Given a service at maxWorkers, or at maxCostPerHour, whose spec no longer allows the class of its workers; expects the new
-// workers one by one, each in place of an old one: never more workers or cost than allowed, at most one fewer serving, and all
-// of them new in the end.
-TEST(Plan, AChangeAtALimitGoesWorkerByWorker) {
-  for (const bool by_cost : {false, true}) {
-    SCOPED_TRACE(by_cost ? "maxCostPerHour" : "maxWorkers");
-    Service service = running_service(4, 3.4 * one_workers_rate());
-    service.accelerators = {AllowedAccelerator{"other", std::nullopt}};
-    (by_cost ? service.scaling.max_cost_per_hour.emplace(16) : service.scaling.max_workers.emplace(4));
-    Snapshot snapshot = one(service);
-    AcceleratorSpec other = h100();
-    other.name = "other";
-    snapshot.accelerators.push_back(with_gpus(other, 8));
-    Service& now = snapshot.services[0];
-    ServicePlan plan;
-    for (int step = 0; step < 20; ++step) {
-      plan = make_plan(snapshot).services[0];
-      ASSERT_LE(plan.desired_workers(), 4) << step;
-      ASSERT_GE(plan.desired_workers(), 4) << step;
-      std::set<std::string> served;
-      for (const Worker& worker : now.workers) served.insert(worker.name);
-      carry_out(plan, now, snapshot.now_s);
-      int serving = 0;
-      for (Worker& worker : now.workers) {
-        // A new worker is ready one plan later.
-        if (!served.contains(worker.name)) worker.state = WorkerState::kStarting;
-        serving += worker.state == WorkerState::kReady ? 1 : 0;
-      }
-      ASSERT_GE(serving, 3) << step;
-      snapshot.now_s += 15;
-      observe(now, snapshot.now_s, 3.4 * one_workers_rate());
-    }
-    ASSERT_EQ(plan.pools.size(), 1U);
-    EXPECT_EQ(plan.pools[0].name, "other-1");
-    EXPECT_EQ(plan.pools[0].workers, 4);
-  }
-}
-
-// Given a much cheaper class and a service at maxWorkers; expects no change that only saves money, because no new worker may
-// start next to the old ones; and the change with one more allowed.
-TEST(Plan, NoSavingChangeAtMaxWorkers) {
-  for (const int most : {2, 3}) {
-    Service service = running_service(2, 1.5 * one_workers_rate());
-    service.accelerators = {AllowedAccelerator{"h100", std::nullopt}, AllowedAccelerator{"other", std::nullopt}};
-    service.workload.requests_per_s = 1.5 * one_workers_rate();
-    service.scaling.max_workers = most;
-    Snapshot snapshot = one(service);
-    AcceleratorSpec other = h100();
-    other.name = "other";
-    other.price_per_hour = 1;
-    snapshot.accelerators.push_back(with_gpus(other, 8));
-    const ServicePlan plan = make_plan(snapshot).services[0];
-    EXPECT_EQ(has_reason(plan, "NoRoomForChange"), most == 2);
-    EXPECT_EQ(plan.pools[0].name, most == 2 ? "h100-1" : "other-1");
-    EXPECT_LE(plan.desired_workers(), most);
-  }
 }
 
 // Given a model that needs several GPUs and an engine that can split it over fewer than a node has; expects workers of at most
