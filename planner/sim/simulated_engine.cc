@@ -68,7 +68,7 @@ SimulatedEngine::Sequence SimulatedEngine::enqueue(const SequenceSpec& spec) {
   assert(spec.prefix_tokens >= 0 && spec.prefix_tokens <= spec.prompt_tokens);
   const Sequence sequence = make(spec);
   at(sequence).hand_over = spec.hand_over;
-  if (busy_ && options_.schedules_ahead) {
+  if (working_ && options_.schedules_ahead) {
     late_.push_back(sequence);
   } else {
     see(sequence);
@@ -242,9 +242,8 @@ std::optional<planner::Batch> SimulatedEngine::begin() {
     see_late_prompts();
     if (batch_.empty()) form_batch();
   }
-  if (batch_.empty()) return std::nullopt;
-  busy_ = true;
-  return batch_;
+  busy_ = working_ = !batch_.empty();
+  return busy_ ? std::optional(batch_) : std::nullopt;
 }
 
 void SimulatedEngine::form_batch() {

@@ -23,8 +23,8 @@
 // - swap (vLLM): its cache moves to host memory if there are pages, and is recomputed otherwise. Caches return in FIFO order,
 //   unshared, in decode iterations that preempt nothing, once their pages and one more are free above the watermark. While any
 //   cache is swapped out, no prompt is admitted and no cache from another worker has room
-// - scheduling ahead (vLLM, SGLang, TensorRT-LLM): a prompt that comes during an iteration is not in the next one, which is
-//   prepared, unless that one would be empty
+// - scheduling ahead (vLLM, SGLang, TensorRT-LLM): the next iteration is prepared before one ends, so a prompt that comes
+//   during an iteration, or as it ends, is not in the next one, unless that one would be empty
 // - prefixes (vLLM, kv_pages.h): a prompt skips the full pages of its prefix that are cached at admission, except its last
 //   token. The end of an iteration publishes the prefix pages it computed; a sequence's other pages are not kept when it leaves
 // - prompt order (TetriInfer Section 3.3.1): by arrival, or shortest or longest first within windows
@@ -203,6 +203,7 @@ class SimulatedEngine {
   bool static_;       // no sequence leaves a batch before its end
   bool looks_ahead_;  // admission uses a working set
   bool busy_ = false;
+  bool working_ = false;    // since an iteration began, until there is nothing to run
   bool preempted_ = false;  // in this iteration
   int held_ = 0;
   int holding_ = 0;  // part of it that holds pages
@@ -229,7 +230,7 @@ class SimulatedEngine {
   std::deque<Sequence> swapped_;
   std::vector<State> states_;
 
-  std::vector<Sequence> late_;    // came during an iteration, after the next one was prepared
+  std::vector<Sequence> late_;    // came after the next iteration was prepared
   std::deque<Sequence> arrived_;  // not yet in a window; in order of arrival
   std::vector<Sequence> unused_;
   int next_serial_ = 0;

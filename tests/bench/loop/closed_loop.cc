@@ -181,6 +181,7 @@ struct Setting {
     pool.name = "a100-80gb-1";
     pool.model = times.get();
     pool.spec.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
+    pool.spec.engine.schedules_ahead = false;  // the times are those of windlass-worker
     pool.spec.engine.max_sequences = planner::kMaxBatch;
     pool.price_per_gpu_hour = 2;
     pool.start_s = of.start_s * of.start_factor;

@@ -153,6 +153,7 @@ Result<OutcomeSetting> OutcomeSetting::make(const OutcomeWorkload& workload) {
   pool.spec.accelerator = chosen.spec.accelerator;
   pool.model = setting.model.get();
   pool.spec.engine = planner::with_defaults_of(planner::Batching::kVllmV1);
+  pool.spec.engine.schedules_ahead = false;  // the times are those of windlass-worker
   pool.spec.engine.max_sequences = chosen.each.max_concurrency;
   pool.spec.tensor_parallel = chosen.spec.tensor_parallel;
   pool.price_per_gpu_hour = spec.price_per_hour;

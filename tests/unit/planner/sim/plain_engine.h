@@ -22,7 +22,7 @@ class PlainEngine {
   void enqueue(const SequenceSpec& spec) {
     Item item = item_of(spec);
     item.serial = next_serial_++;
-    (busy_ && options_.schedules_ahead ? late_ : seen()).push_back(item);
+    (working_ && options_.schedules_ahead ? late_ : seen()).push_back(item);
   }
 
   [[nodiscard]] bool has_room(const SequenceSpec& spec) const {
@@ -61,7 +61,7 @@ class PlainEngine {
     const bool late = !late_.empty();
     for (; !late_.empty(); late_.pop_front()) seen().push_back(late_.front());
     if (late && batch_.empty()) form();
-    busy_ = !batch_.empty();
+    busy_ = working_ = !batch_.empty();
     return busy_ ? std::optional(batch_) : std::nullopt;
   }
 
@@ -451,6 +451,7 @@ class PlainEngine {
   std::vector<int> forming_;  // serials of those that may still join the static batch being formed
   planner::Batch batch_;
   bool decodes_ = false, busy_ = false, preempted_ = false;
+  bool working_ = false;
 };
 
 }  // namespace windlass::sim

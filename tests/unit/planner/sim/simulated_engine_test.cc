@@ -265,6 +265,44 @@ TEST(SimulatedEngine, Abandons) {
   EXPECT_EQ(engine.begin(), std::nullopt);
 }
 
+// Given an engine that schedules ahead, a prompt that comes during an iteration and one that comes as an iteration ends;
+// expects each in the iteration after the next, and one that comes when nothing is left to run in the next. Without scheduling
+// ahead, expects all in the next one.
+TEST(SimulatedEngine, SchedulingAheadMakesPromptsWait) {
+  for (const bool ahead : {false, true}) {
+    SCOPED_TRACE(ahead);
+    planner::EngineSettings options;
+    options.batching = planner::Batching::kSarathi;
+    options.kv_blocks = 100;
+    options.schedules_ahead = ahead;
+    SimulatedEngine engine(options);
+    const auto prompts_of_next = [&] {
+      const auto batch = engine.begin();
+      return batch ? batch->prefill_sequences : -1;
+    };
+    engine.enqueue({.request = 0, .prompt_tokens = 4, .output_tokens = 6});
+    ASSERT_EQ(prompts_of_next(), 1);
+    engine.enqueue({.request = 1, .prompt_tokens = 5, .output_tokens = 2});
+    EXPECT_EQ(engine.waiting(), 1);
+    engine.end();
+    EXPECT_EQ(prompts_of_next(), ahead ? 0 : 1);
+    engine.end();
+    EXPECT_EQ(prompts_of_next(), ahead ? 1 : 0);
+    engine.end();
+    engine.enqueue({.request = 2, .prompt_tokens = 6, .output_tokens = 1});
+    EXPECT_EQ(prompts_of_next(), ahead ? 0 : 1);
+    engine.end();
+    EXPECT_EQ(prompts_of_next(), ahead ? 1 : 0);
+    engine.end();
+    while (engine.held() > 0) {
+      ASSERT_EQ(prompts_of_next(), 0);
+      engine.end();
+    }
+    engine.enqueue({.request = 3, .prompt_tokens = 7, .output_tokens = 1});
+    EXPECT_EQ(prompts_of_next(), 1);
+  }
+}
+
 // Given every batching; expects distinct names; vllm-v1's defaults cache prefixes, schedule ahead and keep no watermark, the
 // others' defaults are those of EngineSettings.
 TEST(SimulatedEngine, KnowsItsDefaults) {
