@@ -88,7 +88,7 @@ ConfigurationChoice choose_kind(const ConfigurationInput& given, bool whole, boo
     if (running && (!none_holds || !whole)) {
       choice = *std::move(running);
       // It still grows with the load as far as the service's limits allow.
-      if (none_holds) choice.feasible = no_split_holds(*service.offers);
+      if (none_holds && choice.chosen) choice.feasible = no_split_holds(*service.offers);
     } else if (whole && (may_leave || nothing_runs || !runs_split(service, *given.memory))) {
       choice = choose_whole(given);
     } else {

@@ -39,13 +39,29 @@ SidePool side_pool(const ConfigurationInput& input, const Configuration& configu
   return settled ? SidePool{configuration, lower.value} : SidePool{configuration, before->share, lower};
 }
 
-// The share of a side pool in the last plan. Older memories have that of prefill workers only.
-std::optional<SideShare> share_before(const PolicyMemory& memory, const PoolId& pool) {
+int live_workers(const Service& service, const PoolId& pool) {
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
+                                        [&](const Worker& worker) { return worker.pool_id() == pool && holds_gpus(worker); }));
+}
+
+// The share of a side pool in the last plan. Older memories have that of prefill workers only. Without one, as after a restart:
+// the proportion of the workers that run, if there are more than `share` asks for.
+std::optional<SideShare> share_before(const ConfigurationInput& input, const PoolId& chosen, const PoolId& pool, double share) {
+  const PolicyMemory& memory = *input.memory;
   for (const SideShare& side : memory.sides) {
     if (side.pool_id() == pool) return side;
   }
-  if (pool.role != dispatch::Role::kPrefill || !memory.prefill_share) return std::nullopt;
-  return SideShare{pool.name, pool.role, *memory.prefill_share, {}};
+  if (pool.role == dispatch::Role::kPrefill && memory.prefill_share) {
+    return SideShare{pool.name, pool.role, *memory.prefill_share, {}};
+  }
+  const int first = live_workers(*input.service, chosen), beside = live_workers(*input.service, pool);
+  if (first == 0 || beside <= SidePool{{}, share}.workers(first)) return std::nullopt;
+  return SideShare{pool.name, pool.role, static_cast<double>(beside) / first, {}};
+}
+
+bool same_kinds(const Offer& a, const Offer& b) {
+  return std::equal(a.pools.begin(), a.pools.end(), b.pools.begin(), b.pools.end(),
+                    [](const OfferedPool& x, const OfferedPool& y) { return x.spec == y.spec && x.role == y.role; });
 }
 
 // One pool of an offer, and the rate of one of its workers for the lengths and times believed now.
@@ -201,6 +217,7 @@ ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offe
   PolicyMemory without_slots;
   ConfigurationInput given = input;
   if (!runs) given.memory = &without_slots;
+  const bool runs_kinds = input.memory->offer && same_kinds(*input.memory->offer, offer);
   std::vector<Believed> pools;
   for (const OfferedPool& pool : offer.pools) pools.push_back(believe(given, pool));
   const Believed& first = pools.front();
@@ -208,8 +225,9 @@ ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offe
   for (std::size_t i = 1; i < pools.size(); ++i) {
     const Configuration& side = pools[i].configuration;
     const double share = pools[i].requests_per_s > 0 ? unit_per_s * side.load_share / pools[i].requests_per_s : 1;
-    choice.sides.pools.push_back(
-        side_pool(input, side, share, runs ? share_before(*input.memory, side.pool.id()) : std::nullopt));
+    std::optional<SideShare> before;
+    if (runs_kinds) before = share_before(input, first.configuration.pool.id(), side.pool.id(), share);
+    choice.sides.pools.push_back(side_pool(input, side, share, before));
   }
   choice.chosen = first.configuration;
   if (choice.sides.split()) {

@@ -261,6 +261,15 @@ class RunningMix {
   }
   [[nodiscard]] double share() const { return service_.memory.sides.at(0).share; }
 
+  // Of the memory, a new leader knows the offer only.
+  void restart() {
+    const std::optional<Offer> offer = service_.memory.offer;
+    service_.memory = {};
+    service_.memory.offer = offer;
+  }
+  // The strategies answer with the same kinds of workers for another rate.
+  void answer_again() { service_.offers->confirmed[0].pools[0].requests_per_s *= 1.02; }
+
  private:
   double now_s_ = kNow;
   Service service_ = service_with({mix_of_both()}, kLoad);
@@ -297,6 +306,21 @@ TEST(ChooseOffer, ASidePoolShrinksAfterTheWindow) {
   mix.steps(100, 512);
   EXPECT_NEAR(mix.share(), small, 1e-9);
   EXPECT_LT(mix.beside(), many);
+}
+
+// Given a mix whose prompts became long, and short ones right after a restart, or after a new answer with the same kinds of
+// workers; expects no side worker to go within the scale-down window, and fewer after it.
+TEST(ChooseOffer, ASidePoolOutlivesRestartsAndAnswers) {
+  for (const auto happen : {&RunningMix::restart, &RunningMix::answer_again}) {
+    RunningMix mix;
+    mix.step(6000);
+    const long many = mix.beside();
+    (mix.*happen)();
+    mix.steps(25, 512);
+    EXPECT_GE(mix.beside(), many);
+    mix.steps(100, 512);
+    EXPECT_LT(mix.beside(), many);
+  }
 }
 
 // Given a mix and random limits; expects both pools together within each, with as many workers as fit, and the limit named.
