@@ -18,6 +18,7 @@
 #include "controller/cli/plan/strategy_text.h"
 #include "metrics/host/whole_file.h"
 #include "planner/base/yaml_reader.h"
+#include "planner/strategies/core/plan_parts.h"
 #include "planner/strategies/core/trial.h"
 #include "planner/strategies/strategies.h"
 #include "planner/whatif/cluster_scenario.h"
@@ -225,6 +226,10 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
     ProgressLine line(console);
     StrategyRunner runner(executor, time_limit_s, line);
     for (const search::NamedStrategy* strategy : wanted) outcomes.push_back(runner.run(*strategy, problem));
+    if (!flags.compare && outcomes.front().plan) {
+      line.tell([](double) { return std::string("how sure the figures are"); });
+      search::add_interval(problem, executor, *outcomes.front().plan);
+    }
   }
   const StrategyOutcome* best = best_of(problem, outcomes);
   if (best == nullptr) {

@@ -28,7 +28,6 @@ StrategyOutcome StrategyRunner::run(const search::NamedStrategy& strategy, const
   if (planned.ok()) {
     outcome.plan = std::move(planned).value();
     if (!outcome.plan->deployment.chains.empty()) confirm(problem, *outcome.plan);
-    add_interval(problem, executor_, *outcome.plan);
   } else {
     outcome.error = planned.error().message;
     outcome.infeasible = planned.error().code == ErrorCode::kNotFound;

@@ -71,12 +71,13 @@ Result<AtEnd> at_end(const Problem& problem, const Offer& plan, planner::End tim
   WINDLASS_ASSIGN_OR_RETURN(const auto run,
                             try_out(at, plan.deployment, {problem.requests_per_s, problem.requests_per_trial, problem.seed}));
   end.predicted = predict(at, std::span(&run, 1));
-  if (!plan.deployment.chains.empty() || times == planner::End::kExpected) return end;
+  const bool has_capacity = plan.deployment.chains.empty() && plan.predicted.capacity_requests_per_s > 0;
+  if (!has_capacity || times == planner::End::kExpected) return end;
   CapacitySearch search;
   search.requests = problem.requests_per_trial;
   search.seed = problem.seed;
   search.figures = false;
-  search.first_guess_per_s = std::max(plan.predicted.capacity_requests_per_s, search.least_per_s);
+  search.first_guess_per_s = plan.predicted.capacity_requests_per_s;
   WINDLASS_ASSIGN_OR_RETURN(const Capacity capacity, capacity_of(at, plan.deployment, search));
   end.capacity_per_s = capacity.requests_per_s;
   return end;

@@ -163,7 +163,8 @@ def main(words):
     found = [json.loads((out / name / "result.json").read_text()) for name in loop.ENGINES if (out / name / "result.json").exists()]
     results = [one["result"] for one in found]
     text = markdown(results, ", ".join(dict.fromkeys(one["machine"] for one in found)))
-    (out / "predictions.md").write_text(text)
+    if len(found) == len(loop.ENGINES):
+        (out / "predictions.md").write_text(text)
     loop.say("\n" + text)
     return 1 if failed or not results else 0
 

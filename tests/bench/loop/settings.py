@@ -4,7 +4,7 @@
 
 1. One vLLM worker with a small model is measured by `windlass profile`.
 2. `windlass plan` with that profile finds the highest rate that one worker serves, and the settings for it.
-3. `windlass simulate` predicts the capacity with these settings for the lengths that will be sent: those that the plan assumes, but for
+3. `windlass simulate` predicts the capacity with these settings for the lengths that will be sent: those that the plan assumes, except for
    the tokens that the chat template adds to every prompt.
 4. `windlass up` runs the same files. Its worker must have the plan's settings as arguments.
 5. `windlass load` sends rates around the predicted capacity. The capacity delivered is where the share of requests that meet the

@@ -46,7 +46,7 @@ TEST(ScenarioReport, IntervalsHoldTheFigures) {
   const auto shorter = run_at(planner::End::kShort), longer = run_at(planner::End::kLong);
   add_intervals(report, expected, shorter, longer, scenario->provenance(0));
   ASSERT_TRUE(report.intervals);
-  const auto holds = [](const ReportIntervals::Ends& ends, double value) {
+  const auto holds = [](const planner::Interval& ends, double value) {
     EXPECT_LT(ends.low, value);
     EXPECT_GT(ends.high, value);
   };
