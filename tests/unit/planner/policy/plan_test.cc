@@ -521,6 +521,20 @@ TEST(Plan, ConfigurationChangeWithoutRoomStillMoves) {
   EXPECT_LE(plan.predicted.gpus, 4);
 }
 
+// Given a spec that now allows another class only, whose GPUs are all with others; expects every old worker to stay, because
+// none holds what the first new one lacks.
+TEST(Plan, NoWorkerGoesForGpusThatOthersHold) {
+  Service service = running_service(2, 0.5 * one_workers_rate());
+  service.accelerators = {{"a100", {}}};
+  Snapshot snapshot = one(service, 2);
+  snapshot.accelerators.push_back(with_gpus(a100(), 8));
+  snapshot.accelerators.back().used_by_others = 8;
+  const ServicePlan plan = make_plan(snapshot).services[0];
+  const auto old = std::find_if(plan.pools.begin(), plan.pools.end(), [](const Pool& pool) { return pool.name == "h100-1"; });
+  ASSERT_NE(old, plan.pools.end());
+  EXPECT_GE(old->workers, 1);
+}
+
 // Given a model that needs several GPUs and an engine that can split it over fewer than a node has; expects workers of at most
 // that size, also replacing larger ones. Given an engine that cannot split it over enough; expects a message that says so.
 TEST(Plan, WorkersHaveNoMoreGpusThanTheirEngineCanUse) {
