@@ -83,11 +83,11 @@ TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate
 }
 
 TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
-                           std::span<const WorkerEstimate> estimates, const WorkerLoad& load) {
+                           const LinearCoefficients& sheet, std::span<const WorkerEstimate> estimates, const WorkerLoad& load) {
   const TimeErrors of_sheet = sheet_errors(shape, spec, engine);
   const WorkerEstimate* known = find_estimate(estimates, spec.name, gpus);
   if (known == nullptr) return of_sheet;
-  return estimate_errors(linear_coefficients(shape, spec, gpus, engine), *known, gpus, load, of_sheet);
+  return estimate_errors(sheet, *known, gpus, load, of_sheet);
 }
 
 }  // namespace windlass::planner

@@ -71,8 +71,10 @@ struct WorkerLoad {
 [[nodiscard]] TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate& known, int gpus,
                                          const WorkerLoad& load, const TimeErrors& of_sheet);
 
-// Errors of believed_coefficients(): with an estimate of the class estimate_errors(), otherwise sheet_errors().
+// Errors of believed_coefficients(): with an estimate of the class estimate_errors(), otherwise sheet_errors(). `sheet`:
+// linear_coefficients() of the same worker.
 [[nodiscard]] TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
-                                         std::span<const WorkerEstimate> estimates, const WorkerLoad& load);
+                                         const LinearCoefficients& sheet, std::span<const WorkerEstimate> estimates,
+                                         const WorkerLoad& load);
 
 }  // namespace windlass::planner

@@ -88,6 +88,11 @@ int live_gpus(const Service& service, const std::string& accelerator) {
   return gpus;
 }
 
+int count_existing(const Service& service, const PoolId& pool) {
+  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
+                                        [&](const Worker& worker) { return worker.pool_id() == pool && holds_gpus(worker); }));
+}
+
 int place_workers(FreeByNode& free, int gpus_per_worker, int workers) {
   if (gpus_per_worker <= 0) return std::max(0, workers);
   std::vector<int*> nodes;

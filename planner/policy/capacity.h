@@ -35,6 +35,8 @@ using CapacityByClass = std::map<std::string, ClassCapacity>;
 
 // GPUs of a class held by `service`'s workers, without draining ones.
 [[nodiscard]] int live_gpus(const Service& service, const std::string& accelerator);
+// Workers of a pool that hold GPUs, without draining ones.
+[[nodiscard]] int count_existing(const Service& service, const PoolId& pool);
 // GPUs available to this service: the class's total minus what other services' workers hold.
 [[nodiscard]] int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator);
 // The part of them that one worker can have: those on one node.

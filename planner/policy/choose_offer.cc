@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "planner/perf/linear_model.h"
+#include "planner/policy/capacity.h"
 #include "planner/policy/costly_change.h"
 #include "planner/policy/side_pools.h"
 #include "planner/policy/split.h"
@@ -39,11 +40,6 @@ SidePool side_pool(const ConfigurationInput& input, const Configuration& configu
   return settled ? SidePool{configuration, lower.value} : SidePool{configuration, before->share, lower};
 }
 
-int live_workers(const Service& service, const PoolId& pool) {
-  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
-                                        [&](const Worker& worker) { return worker.pool_id() == pool && holds_gpus(worker); }));
-}
-
 // The share of a side pool in the last plan. Older memories have that of prefill workers only. Without one, as after a restart:
 // the proportion of the workers that run, if there are more than `share` asks for.
 std::optional<SideShare> share_before(const ConfigurationInput& input, const PoolId& chosen, const PoolId& pool, double share) {
@@ -54,7 +50,7 @@ std::optional<SideShare> share_before(const ConfigurationInput& input, const Poo
   if (pool.role == dispatch::Role::kPrefill && memory.prefill_share) {
     return SideShare{pool.name, pool.role, *memory.prefill_share, {}};
   }
-  const int first = live_workers(*input.service, chosen), beside = live_workers(*input.service, pool);
+  const int first = count_existing(*input.service, chosen), beside = count_existing(*input.service, pool);
   if (first == 0 || beside <= SidePool{{}, share}.workers(first)) return std::nullopt;
   return SideShare{pool.name, pool.role, static_cast<double>(beside) / first, {}};
 }

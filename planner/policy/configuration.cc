@@ -156,7 +156,7 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   const WorkerLoad load{role == dispatch::Role::kPrefill ? 0 : static_cast<double>(configuration.pool.each.slots), context,
                         role == dispatch::Role::kDecode ? 0 : input.believed.input_tokens};
   configuration.errors =
-      believed_errors(*input.service->shape, spec, gpus, input.service->engine, input.service->estimates, load);
+      believed_errors(*input.service->shape, spec, gpus, input.service->engine, sheet, input.service->estimates, load);
   return configuration;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -405,8 +404,6 @@ Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effo
   const Family family = service->may_split ? service->scaling.strategy : Family::kReplicated;
   auto on_nodes = question_of(*service, plenty_of(question.classes), nodes_to_place_on(problem));
   if (!on_nodes.ok()) return nothing(asked_per_s, on_nodes.error().message);
-  on_nodes->problem().max_cost_per_hour =
-      std::numeric_limits<double>::infinity();  // a whole machine may cost more than a worker
   const Proposers proposers(family, on_nodes->problem());
   AutoOptions options;
   options.proposers = &proposers.strategies_to_ask();

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "planner/policy/side_pools.h"
-#include "planner/policy/trouble.h"
 
 namespace windlass::planner {
 
@@ -47,11 +46,6 @@ const char* shortage_of(const FleetDraft& fleet, const WorkerSpec& spec) {
 bool is_refused(const Service& service, double now_s) { return service.refused && now_s < service.refused->until_s; }
 
 int gpus_of(const Configuration& configuration) { return configuration.pool.workers * configuration.pool.spec.gpus(); }
-
-int count_existing(const Service& service, const PoolId& pool) {
-  return static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(),
-                                        [&](const Worker& w) { return w.pool_id() == pool && holds_gpus(w); }));
-}
 
 Retiring sum_retiring(const Draft& draft) {
   Retiring sum;

@@ -72,8 +72,7 @@ struct FleetDraft {
 // otherwise "InsufficientCapacity".
 [[nodiscard]] const char* shortage_of(const FleetDraft& fleet, const WorkerSpec& spec);
 
-[[nodiscard]] int gpus_of(const Configuration& configuration);  // of all its workers together
-[[nodiscard]] int count_existing(const Service& service, const PoolId& pool);
+[[nodiscard]] int gpus_of(const Configuration& configuration);        // of all its workers together
 [[nodiscard]] bool is_refused(const Service& service, double now_s);  // the cluster rejects its new workers
 [[nodiscard]] Retiring sum_retiring(const Draft& draft);
 

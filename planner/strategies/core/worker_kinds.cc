@@ -84,6 +84,7 @@ KindModelOf linear_models(const planner::ModelShape& shape, planner::EngineType 
     if (tensor_parallel > 1 && !(spec.intra_link_bandwidth_bytes_per_s > 0)) {
       return refused("no link between the GPUs of a node");
     }
+    const planner::LinearCoefficients sheet = planner::linear_coefficients(shape, spec, tensor_parallel, engine);
     const planner::LinearCoefficients lines = planner::believed_coefficients(shape, spec, tensor_parallel, engine, measured);
     if (!(lines.kv_capacity_tokens > 0)) {
       return refused(fmt::format("weights of {:.0f} GB leave no room for a KV cache in {:.0f} GB",
@@ -91,7 +92,7 @@ KindModelOf linear_models(const planner::ModelShape& shape, planner::EngineType 
     }
     return KindModel{
         std::make_shared<const planner::LinearIterationModel>(planner::data_sheet_model(lines, lines.kv_capacity_tokens)),
-        lines.kv_capacity_tokens, planner::believed_errors(shape, spec, tensor_parallel, engine, measured, load)};
+        lines.kv_capacity_tokens, planner::believed_errors(shape, spec, tensor_parallel, engine, sheet, measured, load)};
   };
 }
 

@@ -115,10 +115,10 @@ TEST(TimeErrors, ThoseBelievedFollowTheEstimates) {
   const AcceleratorSpec h100 = *accelerator_by_name("h100-80gb");
   const ModelShape shape = *model_shape_by_name("llama3.1-8b");
   const TimeErrors of_sheet = sheet_errors(shape, h100, EngineType::kVLLM);
-  EXPECT_EQ(believed_errors(shape, h100, 1, EngineType::kVLLM, {}, kLoad), of_sheet);
+  EXPECT_EQ(believed_errors(shape, h100, 1, EngineType::kVLLM, data_sheet(), {}, kLoad), of_sheet);
   WorkerEstimate worker = observed_worker(400, 0.02);
   worker.accelerator = h100.name;
-  const TimeErrors known = believed_errors(shape, h100, 1, EngineType::kVLLM, {&worker, 1}, kLoad);
+  const TimeErrors known = believed_errors(shape, h100, 1, EngineType::kVLLM, data_sheet(), {&worker, 1}, kLoad);
   EXPECT_EQ(known.from, Provenance::kMeasured);
   EXPECT_LT(known.tpot, of_sheet.tpot);
 }
