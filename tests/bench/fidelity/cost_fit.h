@@ -27,6 +27,7 @@ class Predictions {
   Predictions(EndToEnd& data, Executor& executor, Kernels kernels = Kernels::kMeasured, Change change = nullptr)
       : data_(data), executor_(executor), kernels_(kernels), change_(change) {}
 
+  [[nodiscard]] Predictions with(Change change) const { return {data_, executor_, kernels_, change}; }
   [[nodiscard]] const std::vector<EndToEndRow>& rows() const { return data_.rows(); }
   // One for each of `rows`, by index in rows().
   [[nodiscard]] Result<std::vector<ClosedLoopResult>> of(std::span<const std::size_t> rows, const EngineCosts& costs);

@@ -69,7 +69,7 @@ class Study {
 
   [[nodiscard]] Result<const std::vector<LeftOut>*> left_out() {
     if (!left_out_) {
-      WINDLASS_ASSIGN_OR_RETURN(left_out_, leave_out(predictions_, counted_.rows));
+      WINDLASS_ASSIGN_OR_RETURN(left_out_, leave_out(predictions_, counted_.rows, latents()));
     }
     return &*left_out_;
   }
@@ -340,7 +340,7 @@ planner::TimeErrors factors_of(const Study& study, const std::vector<LeftOut>& a
       ttft.push_back(std::abs(std::log(row.ttft_s / study.row(row.row).ttft_s)));
     }
   }
-  return {conformal_factor(tpot).value_or(0), conformal_factor(ttft).value_or(0)};
+  return {std::exp(conformal_bound(tpot).value_or(0)), std::exp(conformal_bound(ttft).value_or(0))};
 }
 
 // Error kInternal: the product's factors are no longer those of the rows.

@@ -24,37 +24,86 @@ std::string group_of(const std::string& kind, const EndToEndRow& row) {
   return row.gpu;
 }
 
+constexpr double kCostStep = 1.5;  // of a fitted cost, up and down
+
+template <double EngineCosts::*cost>
+Latent cost_latent(const char* name) {
+  return {name,
+          {[](LoadRecipe&, EngineCosts& costs) { costs.*cost *= kCostStep; },
+           [](LoadRecipe&, EngineCosts& costs) { costs.*cost /= kCostStep; }}};
+}
+
+struct LogError {
+  double error = 0;   // |ln(p / m)|
+  double spread = 0;  // standard deviation of ln p over the latents
+};
+
+// Half-width of the interval of a row with this spread, from errors of other rows.
+std::optional<double> factor_for(double spread, const std::vector<LogError>& others) {
+  if (others.empty()) return std::nullopt;
+  std::vector<double> errors, ratios;
+  for (const LogError& other : others) errors.push_back(other.error);
+  const double typical = planner::median_of(errors);
+  for (const LogError& other : others) ratios.push_back(other.error / std::hypot(typical, other.spread));
+  const std::optional<double> bound = conformal_bound(std::move(ratios));
+  return bound ? std::optional(std::exp(*bound * std::hypot(typical, spread))) : std::nullopt;
+}
+
 // Widths for the rows of `of` from the errors of rows outside of it: those of the other groups of its kind, for a GPU also
 // those of models, because there are two GPUs only. Each row counts once.
 void add_widths(LeftOut& of, const std::vector<LeftOut>& all, const std::vector<EndToEndRow>& rows) {
-  struct Error {
-    double tpot = 0, ttft = 0;
+  struct Both {
+    LogError tpot, ttft;
   };
-  std::map<std::size_t, Error> errors;
+  std::map<std::size_t, Both> errors;
   for (const LeftOut& other : all) {
     if (other.kind != of.kind && !(of.kind == "GPU" && other.kind == "model")) continue;
     for (const LeftOutRow& row : other.rows) {
       const EndToEndRow& measured = rows[row.row];
       if (group_of(of.kind, measured) == of.group) continue;
-      errors.try_emplace(
-          row.row, Error{std::abs(std::log(row.tpot_s / measured.tpot_s)), std::abs(std::log(row.ttft_s / measured.ttft_s))});
+      errors.try_emplace(row.row, Both{{std::abs(std::log(row.tpot_s / measured.tpot_s)), row.tpot_spread},
+                                       {std::abs(std::log(row.ttft_s / measured.ttft_s)), row.ttft_spread}});
     }
   }
-  const auto factor = [&](const std::string& engine, double Error::*metric) {
-    std::vector<double> own, any;
-    for (const auto& [row, error] : errors) {
+  const auto factor = [&](const LeftOutRow& row, LogError Both::*metric, double spread) {
+    std::vector<LogError> own, any;
+    for (const auto& [index, error] : errors) {
       any.push_back(error.*metric);
-      if (rows[row].engine == engine) own.push_back(error.*metric);
+      if (rows[index].engine == rows[row.row].engine) own.push_back(error.*metric);
     }
-    const std::optional<double> by_engine = conformal_factor(std::move(own));
-    return by_engine ? by_engine : conformal_factor(std::move(any));
+    const std::optional<double> by_engine = factor_for(spread, own);
+    return by_engine ? by_engine : factor_for(spread, any);
   };
-  std::map<std::string, std::pair<std::optional<double>, std::optional<double>>> factors;
   for (LeftOutRow& row : of.rows) {
-    const std::string& engine = rows[row.row].engine;
-    if (!factors.contains(engine)) factors[engine] = {factor(engine, &Error::tpot), factor(engine, &Error::ttft)};
-    std::tie(row.tpot_factor, row.ttft_factor) = factors[engine];
+    row.tpot_factor = factor(row, &Both::tpot, row.tpot_spread);
+    row.ttft_factor = factor(row, &Both::ttft, row.ttft_spread);
   }
+}
+
+// The rows' spreads: each alternative of each latent adds its share of the squared deviation. `predict` says what the rows of
+// `found` come to under an alternative; a row that no longer fits the memory says nothing.
+template <class PredictUnder>
+Result<void> add_spreads(std::vector<LeftOutRow>& found, std::span<const Latent> latents, const PredictUnder& predict) {
+  std::map<std::size_t, std::pair<double, double>> squares;
+  for (const Latent& latent : latents) {
+    for (const Change alternative : latent.alternatives) {
+      WINDLASS_ASSIGN_OR_RETURN(const std::vector<LeftOutRow> moved, predict(alternative));
+      std::map<std::size_t, const LeftOutRow*> by_row;
+      for (const LeftOutRow& row : moved) by_row[row.row] = &row;
+      for (const LeftOutRow& row : found) {
+        const auto other = by_row.find(row.row);
+        if (other == by_row.end()) continue;
+        const double share = 1.0 / static_cast<double>(latent.alternatives.size());
+        squares[row.row].first += share * std::pow(std::log(other->second->tpot_s / row.tpot_s), 2);
+        squares[row.row].second += share * std::pow(std::log(other->second->ttft_s / row.ttft_s), 2);
+      }
+    }
+  }
+  for (LeftOutRow& row : found) {
+    row.tpot_spread = std::sqrt(squares[row.row].first);
+    row.ttft_spread = std::sqrt(squares[row.row].second);
+  }
+  return {};
 }
 
 }  // namespace
@@ -66,11 +115,34 @@ std::map<std::string, std::vector<std::size_t>> by_engine(const std::vector<EndT
   return engines;
 }
 
-std::optional<double> conformal_factor(std::vector<double> errors) {
+const std::vector<Latent>& latents() {
+  using R = LoadRecipe;
+  using C = EngineCosts;
+  static const std::vector<Latent> kLatents = {
+      {"tokens of the chat template",
+       {[](R& recipe, C&) { recipe.template_tokens = 0; }, [](R& recipe, C&) { recipe.template_tokens *= 2; }}},
+      {"slots", {[](R& recipe, C&) { ++recipe.missing_slots; }, [](R& recipe, C&) { recipe.missing_slots = 0; }}},
+      {"requests of a client", {[](R& recipe, C&) { recipe.rounds *= 2; }, [](R& recipe, C&) { recipe.rounds /= 2; }}},
+      {"budget of tokens",
+       {[](R& recipe, C&) { recipe.budget_tokens *= 2, recipe.budget_prompts *= 2; }, [](R&, C&) {}}},  // or as assumed
+      {"memory without cache",
+       {[](R& recipe, C&) { recipe.reserved_bytes += 1e9; }, [](R& recipe, C&) { recipe.reserved_bytes -= 1e9; }}},
+      cost_latent<&C::iteration_s>("an iteration's CPU time"),
+      cost_latent<&C::sequence_s>("a sequence's CPU time"),
+      cost_latent<&C::prefill_s>("a prompt's CPU time"),
+      cost_latent<&C::eager_layer_s>("a layer's CPU time"),
+      cost_latent<&C::request_s>("the front end's time for a request"),
+      cost_latent<&C::token_s>("the front end's time for a token"),
+      cost_latent<&C::turnaround_s>("the client's turn"),
+  };
+  return kLatents;
+}
+
+std::optional<double> conformal_bound(std::vector<double> errors) {
   const auto rank = static_cast<std::size_t>(std::ceil(kCoverage * static_cast<double>(errors.size() + 1)));
   if (rank > errors.size()) return std::nullopt;
   std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(rank) - 1, errors.end());
-  return std::exp(errors[rank - 1]);
+  return errors[rank - 1];
 }
 
 Result<CountedRows> counted_rows(EndToEnd& data) {
@@ -118,18 +190,23 @@ Result<std::vector<LeftOut>> leave_out(const std::vector<EndToEndRow>& all, cons
 }
 
 Result<std::vector<LeftOut>> leave_out(Predictions& predictions, const std::vector<std::size_t>& rows,
-                                       const std::vector<std::string>& kinds) {
+                                       std::span<const Latent> latents, const std::vector<std::string>& kinds) {
   const std::vector<EndToEndRow>& all = predictions.rows();
-  return leave_out(all, rows, kinds, [&](const auto& train, const auto& test) {
-    return predict_left_out<EngineCosts>(
-        all, train, test, [&](std::span<const std::size_t> fitted) { return fit_costs(predictions, fitted); },
-        [](const std::vector<EngineCosts>& fits) { return mean_of(fits); },
-        [&](std::span<const std::size_t> of, const EngineCosts& costs) {
-          auto results = predictions.of(of, costs);
-          assert(!results.ok() ||  // counted_rows()
-                 std::all_of(results->begin(), results->end(), [](const ClosedLoopResult& one) { return one.fits; }));
-          return results;
-        });
+  std::map<Change, Predictions> under;
+  for (const Latent& latent : latents) {
+    for (const Change change : latent.alternatives) under.try_emplace(change, predictions.with(change));
+  }
+  return leave_out(all, rows, kinds, [&](const auto& train, const auto& test) -> Result<std::vector<LeftOutRow>> {
+    const auto predicted_by = [&](Predictions& by) {
+      return predict_left_out<EngineCosts>(
+          all, train, test, [&](std::span<const std::size_t> fitted) { return fit_costs(predictions, fitted); },
+          [](const std::vector<EngineCosts>& fits) { return mean_of(fits); },
+          [&](std::span<const std::size_t> of, const EngineCosts& costs) { return by.of(of, costs); });
+    };
+    WINDLASS_ASSIGN_OR_RETURN(auto found, predicted_by(predictions));
+    assert(found.size() == test.size());  // counted_rows()
+    WINDLASS_RETURN_IF_ERROR(add_spreads(found, latents, [&](Change change) { return predicted_by(under.at(change)); }));
+    return found;
   });
 }
 

@@ -2,16 +2,19 @@
 // in turn. The costs of its engines are fitted to the other rows (an engine with fewer than eight gets the means of the
 // others'). The recipes were chosen with sight of all rows.
 //
-// A prediction's 90 % interval is [p / w, p w]. The factor w comes from the errors that the other groups of its kind had when
-// they were left out, of the same engine if there are enough: their ceil(0.9 (n + 1))-th smallest |ln(p / m)|. It is the rule
-// of cross-conformal prediction (Vovk, "Cross-conformal predictors", 2015) with groups as folds, without its guarantee, because
-// groups differ.
+// A prediction's 90 % interval is [p / w, p w]. What nobody published of a run (Latent) moves its prediction by a standard
+// deviation of s in ln p, more in some rows than in others. So each error |ln(p / m)| is divided by sqrt(t^2 + s^2), where t is
+// the median error, and ln w is the row's own root times the ceil(0.9 (n + 1))-th smallest such ratio of the other groups of
+// its kind when they were left out, of the same engine if there are enough. It is the rule of cross-conformal prediction (Vovk,
+// "Cross-conformal predictors", 2015) with groups as folds and normalised errors (Papadopoulos et al., "Normalized
+// nonconformity measures for regression conformal prediction", 2008), without its guarantee, because groups differ.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,8 +27,16 @@ enum class Metric { kTpot, kTtft };
 struct LeftOutRow {
   std::size_t row = 0;                                       // index in rows()
   double tpot_s = 0, ttft_s = 0;                             // predicted
+  double tpot_spread = 0, ttft_spread = 0;                   // standard deviations of their logarithms over the latents
   std::optional<double> tpot_factor = {}, ttft_factor = {};  // half-widths of the intervals; nullopt: too few errors
 };
+
+// One thing that nobody published of the runs: equally likely alternatives to what the recipe or the fit says.
+struct Latent {
+  std::string name;
+  std::vector<Change> alternatives;
+};
+[[nodiscard]] const std::vector<Latent>& latents();
 
 struct LeftOut {
   std::string kind;   // "model", "engine", "TP", "GPU"
@@ -33,8 +44,8 @@ struct LeftOut {
   std::vector<LeftOutRow> rows;
 };
 
-// The factor that covers nine of ten of these errors |ln(p / m)| and one more like them; nullopt if there are too few to say.
-[[nodiscard]] std::optional<double> conformal_factor(std::vector<double> errors);
+// The bound that covers nine of ten of these errors and one more like them; nullopt if there are too few to say.
+[[nodiscard]] std::optional<double> conformal_bound(std::vector<double> errors);
 
 inline constexpr std::size_t kFewRows = 8;  // fewer say nothing about several costs
 
@@ -80,8 +91,9 @@ template <class Fit, class FitRows, class Otherwise, class Predict>
 // `kinds`: which of "model", "engine", "TP" and "GPU".
 [[nodiscard]] Result<std::vector<LeftOut>> leave_out(const std::vector<EndToEndRow>& all, const std::vector<std::size_t>& rows,
                                                      const std::vector<std::string>& kinds, const PredictLeftOut& predict);
-// By the operator model with costs fitted to the other rows.
+// By the operator model with costs fitted to the other rows. Each alternative takes as long as all predictions without any.
 [[nodiscard]] Result<std::vector<LeftOut>> leave_out(Predictions& predictions, const std::vector<std::size_t>& rows,
+                                                     std::span<const Latent> latents,
                                                      const std::vector<std::string>& kinds = {"TP", "model", "GPU", "engine"});
 
 // Errors of predictions: of |p - m| / m the median and the 90th percentile, of |ln(p / m)| the median.
