@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import socket
 import threading
 import unittest
@@ -24,11 +25,14 @@ def request(due, ttft=0.5, tpot=0.1, outcome="completed", finished=1.0):
 
 class SettingsTest(unittest.TestCase):
     def test_capacity_lies_where_attainment_falls_below_the_goal(self):
-        self.assertAlmostEqual(settings.crossing([(2, 1.0), (3, 0.96), (4, 0.94), (5, 0.5)], 0.95), 3.5)
-        self.assertEqual(settings.falling([(3, 0.99), (1, 1.0), (2, 0.93), (4, 0.5)]), [(1, 1.0), (2, 0.96), (3, 0.96), (4, 0.5)])
-        self.assertAlmostEqual(settings.crossing([(2, 0.93), (3, 0.99), (4, 0.94)], 0.95), 3.5)
-        self.assertIsNone(settings.crossing([(2, 1.0), (3, 0.96)], 0.95))
-        self.assertIsNone(settings.crossing([(2, 0.9), (3, 0.8)], 0.95))
+        def crossing(*shares):
+            return settings.crossing([(rate, kept, 300) for rate, kept in enumerate(shares, 2)], 0.95)
+        exact = [1 / (1 + math.exp(-(3 - (rate - 4)))) for rate in range(2, 7)]  # 0.95 at 4 + 3 - ln 19
+        self.assertAlmostEqual(crossing(*exact), 7 - math.log(19), delta=0.1)
+        self.assertTrue(2 < crossing(0.93, 0.99, 0.94) < 3, "one load's chance moves the curve little")
+        self.assertTrue(3 < crossing(1.0, 1.0, 0.0) < 4, "also without a load between")
+        self.assertIsNone(crossing(1.0, 0.96), "each load attained it")
+        self.assertIsNone(crossing(0.9, 0.8), "no load attained it")
 
     def test_an_option_has_its_value_in_the_same_word_or_the_next(self):
         self.assertEqual(settings.option_of(["serve", "--a", "1", "--b=2"], "--a"), "1")

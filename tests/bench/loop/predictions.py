@@ -77,7 +77,7 @@ class Bench(PredictedEngine):
                 rate = share * can
                 seen = self.seen(worker, rate, seed)
                 loop.say(f"  {rate:.2f} requests/s ({share:.0%}): {seen['attainment']:.1%} attained")
-                points.append((rate, seen["attainment"]))
+                points.append((rate, seen["attainment"], seen["requests"]))
                 if share in SHARES:
                     loads.append((rate, seen))
                 elif seen["attainment"] < self.engine.objectives.share:
@@ -85,7 +85,7 @@ class Bench(PredictedEngine):
         return self.compare(loads, points)
 
     def compare(self, loads, points):
-        """Predictions next to measured loads [(rate, what was seen)] and attainment [(rate, share)]."""
+        """Predictions next to measured loads [(rate, what was seen)] and attainment [(rate, share, requests)]."""
         capacity = self.capacity(), self.capacity(0), self.capacity(1)
         rows = [{"share": rate / capacity[0], "rate": rate, "measured": seen, "predicted": self.predicted(self.replayed(rate))} for rate, seen in loads]
         return {"engine": self.engine.title, "capacity": capacity, "rows": rows, "points": points,

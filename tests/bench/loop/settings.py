@@ -4,11 +4,11 @@
 
 1. One vLLM worker with a small model is measured by `windlass profile`.
 2. `windlass plan` with that profile finds the highest rate that one worker serves, and the settings for it.
-3. `windlass simulate` predicts the capacity with these settings for the lengths that will be sent: those that the plan assumes, except for
-   the tokens that the chat template adds to every prompt.
-4. `windlass up` runs the same files. Its worker must have the plan's settings as arguments.
+3. `windlass up` runs the same files. Its worker must have the plan's settings as arguments.
+4. `windlass simulate` predicts the capacity with these arguments for the lengths that will be sent: those that the plan assumes, except
+   for the tokens that the chat template adds to every prompt.
 5. `windlass load` sends rates around the predicted capacity. The capacity delivered is where the share of requests that meet the
-   objectives falls below what the service asks for.
+   objectives falls below what the service asks for, by a curve through all loads.
 
 Results are in build/bench/settings. Exits 0 if all was measured, whatever the figures; 1 if not; 2 for a wrong argument.
 """
@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import signal
 import sys
 from pathlib import Path
@@ -32,31 +33,36 @@ OBJECTIVES = Objectives(1.5, 0.2)
 SHARES = (0.8, 0.9, 1.0, 1.1, 1.2)  # of the predicted capacity
 LOAD_S = 240
 LEAST_PER_S = 0.1
+NEWTON_STEPS = 30
 HEADROOM = 1.1  # that an offer keeps below what the simulator found (kDesignHeadroom)
 RATE_STEPS = (1.2, 1.05, 1.015)  # one after the other
 # Settings in the plan, and vLLM's options for them.
 OPTIONS = {"maxSequences": "--max-num-seqs", "maxBatchTokens": "--max-num-batched-tokens"}
 
 
-def falling(points):
-    """Measured points [(rate, attainment)] by rate, where attainment rises replaced by means, so that it only falls (least squares)."""
-    groups = []  # [attainment, rates]
-    for rate, kept in sorted(points):
-        groups.append([kept, [rate]])
-        while len(groups) > 1 and groups[-1][0] > groups[-2][0]:
-            kept, rates = groups.pop()
-            before, earlier = groups[-1]
-            groups[-1] = [(before * len(earlier) + kept * len(rates)) / (len(earlier) + len(rates)), earlier + rates]
-    return [(rate, kept) for kept, rates in groups for rate in rates]
-
-
 def crossing(points, share):
-    """The rate where attainment falls below `share`, between measured points [(rate, attainment)]; None if it never does."""
-    points = falling(points)
-    for (rate, kept), (next_rate, next_kept) in zip(points, points[1:]):
-        if kept >= share > next_kept:
-            return rate + (next_rate - rate) * (kept - share) / (kept - next_kept)
-    return None
+    """The rate where attainment falls below `share`; None if no load attained it, or each one did.
+
+    `points`: loads [(rate, attainment, requests)]. The share that misses is a logistic function of the rate, fitted by maximum
+    likelihood, with half a request that misses and half a one that does not added to each load, so that a share of 0 has a logit.
+    """
+    if not min(kept for _, kept, _ in points) < share <= max(kept for _, kept, _ in points):
+        return None
+    middle = sum(rate for rate, _, _ in points) / len(points)
+    at, slope = 0.0, 0.0  # the logit of the share that misses: at + slope (rate - middle)
+    for _ in range(NEWTON_STEPS):
+        gradient, hessian = [0.0, 0.0], [0.0, 0.0, 0.0]
+        for rate, kept, requests in points:
+            x, expected = rate - middle, 1 / (1 + math.exp(-(at + slope * (rate - middle))))
+            missed, weight = (1 - kept) * requests + 0.5, (requests + 1) * expected * (1 - expected)
+            off = missed - (requests + 1) * expected
+            gradient = [gradient[0] + off, gradient[1] + off * x]
+            hessian = [hessian[0] + weight, hessian[1] + weight * x, hessian[2] + weight * x * x]
+        determinant = hessian[0] * hessian[2] - hessian[1] ** 2
+        at += (hessian[2] * gradient[0] - hessian[1] * gradient[1]) / determinant
+        slope += (hessian[0] * gradient[1] - hessian[1] * gradient[0]) / determinant
+    rate = middle + (math.log((1 - share) / share) - at) / slope
+    return rate if min(points)[0] <= rate <= max(points)[0] else None
 
 
 def option_of(command, option):
@@ -119,10 +125,6 @@ class Bench(PredictedEngine):
         rate, offer = self.highest(profile)
         settings = offer["pools"][0].get("engine", {})
         planned = HEADROOM * offer["capacityPerS"]
-        self.scheduling.update({name: settings[name] for name in OPTIONS if name in settings})
-        capacity = self.capacity()
-        loop.say(f"  settings {json.dumps(settings)}, by {offer['strategy']}; predicted: {planned:.2f} requests/s on one worker by the plan, "
-                 f"{capacity:.2f} for the lengths that will be sent")
         text = self.service(rate).read_text() + "---\n" + profile.read_text()
         folder = self.base.folder("up")
         system = Stack(self.windlass, text, folder, 1, self.engine.start_s, loop.ROOT)
@@ -133,12 +135,17 @@ class Bench(PredictedEngine):
             differs = {name: (settings[name], given[name]) for name in OPTIONS if name in settings and str(settings[name]) != given[name]}
             if differs:
                 raise processes.RunFailed(f"vLLM's arguments: must be those of the plan (wanted and found: {differs})")
+            # The worker's own, as slots are in each plan, but not among the settings that a strategy chose.
+            self.scheduling.update({name: int(value) for name, value in given.items() if value is not None})
+            capacity = self.capacity()
+            loop.say(f"  settings {json.dumps(settings)}, by {offer['strategy']}; predicted: {planned:.2f} requests/s on one worker by the plan, "
+                     f"{capacity:.2f} for the lengths that will be sent")
             points = []
             for number, share in enumerate(SHARES, 1):
                 at = share * capacity
                 loop.say(f"  {number} of {len(SHARES)}: {at:.2f} requests/s for {LOAD_S} s")
                 record = self.load(system.url, at, LOAD_S, folder / f"load-{share:g}.json", number)
-                points.append((at, record["attainment"]))
+                points.append((at, record["attainment"], len(record["requests"])))
                 loop.say(f"    {record['attainment']:.1%} attained")
         finally:
             system.close()
@@ -167,7 +174,7 @@ def markdown(result):
              "- Delivered: " + (f"{result['delivered']:.2f} requests/s, {result['delivered'] / result['predicted']:.2f} times that."
                                 if result["delivered"] else "outside of the rates below."), "",
              "| requests/s | of the prediction | attained |", "|---:|---:|---:|"]
-    lines += [f"| {rate:.2f} | {rate / result['predicted']:.1f} | {kept:.1%} |" for rate, kept in result["points"]]
+    lines += [f"| {rate:.2f} | {rate / result['predicted']:.1f} | {kept:.1%} |" for rate, kept, _ in result["points"]]
     return "\n".join(lines) + "\n"
 
 
