@@ -164,7 +164,7 @@ class DistServe {
     } else {
       families_ = {units_.prefill(), units_.decode()};
     }
-    const UnitSearchOptions options{requests_, problem_.seed, options_.tolerance, prune};
+    const UnitSearchOptions options{requests_, problem_.seed, options_.tolerance, prune, options_.finals};
     const std::int64_t trials = answers_.trials, iterations = answers_.iterations;
     WINDLASS_ASSIGN_OR_RETURN(answers_, search_units(families_, options, effort_));
     answers_.trials += trials;

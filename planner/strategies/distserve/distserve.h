@@ -34,6 +34,7 @@ struct DistServeOptions {
   int prefill_batch_tokens = 0;         // L_m; 0: critical_prompt_tokens() for each kind's latency
   double saturation = 0.85;             // share of the maximum tokens per second that L_m must reach; above 0, at most 1
   bool prune = true;                    // false: also bisect units that cannot win
+  int finals = 2;                       // UnitSearchOptions::finals
 };
 
 [[nodiscard]] Result<Offer> distserve_plan(const Problem& problem, const Effort& effort);

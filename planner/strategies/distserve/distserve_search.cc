@@ -11,6 +11,9 @@ namespace {
 constexpr std::size_t kWave = 2;  // units of each family per wave
 constexpr double kLeastGuess_per_s = 1e-3;
 constexpr double kLeastShare = 1e-3;  // share of a unit's ceiling below which it has no goodput
+constexpr std::int64_t kMoreRequests = 4;
+// Far from the next seeds, with which callers judge what was found.
+constexpr std::uint64_t kSeedsOfFinals = 1000;
 
 double share(const Unit& unit, double per_s) { return per_s / unit.worth; }
 
@@ -51,34 +54,80 @@ double best_share(const std::vector<Unit>& units, const UnitAnswer& answer) {
 class UnitSearch {
  public:
   UnitSearch(const std::vector<std::vector<Unit>>& families, const UnitSearchOptions& options, const Effort& effort)
-      : families_(families), options_(options), effort_(effort) {
+      : families_(families), options_(options), effort_(effort), margin_(options.finals > 0 ? kFinalMargin : 0) {
     for (const std::vector<Unit>& units : families) {
       orders_.push_back(by_estimate(units));
       answers_.families.push_back({std::vector<UnitGoodput>(units.size(), UnitGoodput{0, true}), std::nullopt});
-      longest_ = std::max(longest_, units.size());
       all_ += units.size();
     }
   }
 
   Result<UnitAnswers> run() {
-    for (std::size_t from = 0; from < longest_ && !answers_.stopped; from += kWave) {
-      answers_.stopped = stop_requested(effort_.stop) || answers_.iterations >= effort_.max_iterations;
-      if (!answers_.stopped) WINDLASS_RETURN_IF_ERROR(ask(wave(from)));
-    }
+    WINDLASS_ASSIGN_OR_RETURN(bool complete, round());
+    answers_.stopped = !complete;
     const bool without_winner =
         std::any_of(answers_.families.begin(), answers_.families.end(), [](const UnitAnswer& of) { return !of.best; });
     if (answers_.stopped && without_winner)
       return Error{ErrorCode::kCancelled, "stopped before any instance's goodput was known"};
+    for (int final = 0; final < options_.finals && complete && has_steps_for_final(); ++final) {
+      const std::vector<UnitAnswer> before = answers_.families;
+      select_finalists();
+      for (std::size_t family = 0; family < families_.size(); ++family) clear(family);
+      options_.requests *= kMoreRequests;
+      options_.seed += kSeedsOfFinals;
+      margin_ /= 2;
+      WINDLASS_ASSIGN_OR_RETURN(complete, round());
+      for (std::size_t family = 0; family < families_.size(); ++family) {
+        UnitAnswer& answer = answers_.families[family];
+        if (!complete || (!orders_[family].empty() && !answer.best)) answer = before[family];
+      }
+    }
+    answers_.stopped = !complete && (answers_.stopped || stop_requested(effort_.stop));
     return std::move(answers_);
   }
 
  private:
+  // Tries the units in `orders_`; false: stopped before the last one.
+  Result<bool> round() {
+    std::size_t longest = 0;
+    for (const std::vector<std::size_t>& order : orders_) longest = std::max(longest, order.size());
+    for (std::size_t from = 0; from < longest; from += kWave) {
+      if (stop_requested(effort_.stop) || answers_.iterations >= effort_.max_iterations) return false;
+      WINDLASS_ASSIGN_OR_RETURN(const bool asked, ask(wave(from)));
+      if (!asked) return false;
+    }
+    return true;
+  }
+
+  // A final may take as many iterations as there are more requests.
+  [[nodiscard]] bool has_steps_for_final() const { return answers_.iterations <= effort_.max_iterations / (1 + kMoreRequests); }
+
+  // Leaves in `orders_` what may be the best; the best itself is among it, so that its goodput is no lucky one either.
+  void select_finalists() {
+    for (std::size_t family = 0; family < families_.size(); ++family) {
+      const UnitAnswer& answer = answers_.families[family];
+      const double least = (1 - margin_) * best_share(families_[family], answer);
+      std::erase_if(orders_[family], [&](std::size_t unit) {
+        const double found_per_s = answer.goodputs[unit].requests_per_s;
+        return !(found_per_s > 0) || share(families_[family][unit], found_per_s) < least;
+      });
+    }
+  }
+
+  // Forgets the finalists' goodputs.
+  void clear(std::size_t family) {
+    if (orders_[family].empty()) return;
+    UnitAnswer& answer = answers_.families[family];
+    answer.best.reset();
+    for (const std::size_t unit : orders_[family]) answer.goodputs[unit] = {0, true};
+  }
+
   [[nodiscard]] std::vector<Task> wave(std::size_t from) const {
     std::vector<Task> tasks;
     for (std::size_t family = 0; family < families_.size(); ++family) {
       const std::vector<Unit>& units = families_[family];
-      const double beat = options_.prune ? best_share(units, answers_.families[family]) : 0;
-      for (std::size_t at = from; at < std::min(from + kWave, units.size()); ++at) {
+      const double beat = options_.prune ? (1 - margin_) * best_share(units, answers_.families[family]) : 0;
+      for (std::size_t at = from; at < std::min(from + kWave, orders_[family].size()); ++at) {
         const std::size_t unit = orders_[family][at];
         tasks.push_back({family, unit, beat * units[unit].worth});
       }
@@ -86,7 +135,8 @@ class UnitSearch {
     return tasks;
   }
 
-  Result<void> ask(const std::vector<Task>& tasks) {
+  // False: stopped.
+  Result<bool> ask(const std::vector<Task>& tasks) {
     SerialExecutor serial;
     auto found = parallel_map<Result<Capacity>>(
         effort_.executor != nullptr ? *effort_.executor : serial, tasks.size(),
@@ -94,20 +144,20 @@ class UnitSearch {
           return goodput_of(families_[tasks[i].family][tasks[i].unit], tasks[i].beat_per_s, options_, effort_.stop);
         },
         effort_.stop);
-    if (!found.ok()) {
-      answers_.stopped = true;
-      return {};
+    if (!found.ok()) return false;
+    bool all = true;
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      WINDLASS_ASSIGN_OR_RETURN(const bool taken, take(tasks[i], (*found)[i]));
+      all = all && taken;
     }
-    for (std::size_t i = 0; i < tasks.size(); ++i) WINDLASS_RETURN_IF_ERROR(take(tasks[i], (*found)[i]));
-    if (effort_.progress) effort_.progress("goodput of instances", static_cast<double>(done_) / static_cast<double>(all_));
-    return {};
+    const double done = std::min(1.0, static_cast<double>(done_) / static_cast<double>(all_));
+    if (effort_.progress) effort_.progress("goodput of instances", done);
+    return all;
   }
 
-  Result<void> take(const Task& task, const Result<Capacity>& capacity) {
-    if (!capacity.ok() && capacity.error().code == ErrorCode::kCancelled) {
-      answers_.stopped = true;
-      return {};
-    }
+  // False: the unit was not tried to the end.
+  Result<bool> take(const Task& task, const Result<Capacity>& capacity) {
+    if (!capacity.ok() && capacity.error().code == ErrorCode::kCancelled) return false;
     if (!capacity.ok()) return capacity.error();
     UnitAnswer& answer = answers_.families[task.family];
     const std::vector<Unit>& units = families_[task.family];
@@ -117,15 +167,16 @@ class UnitSearch {
     const double found_per_s = capacity->requests_per_s;
     answer.goodputs[task.unit] = {found_per_s, found_per_s <= 0 && task.beat_per_s > 0};
     if (found_per_s > 0 && share(units[task.unit], found_per_s) > best_share(units, answer)) answer.best = task.unit;
-    return {};
+    return true;
   }
 
   const std::vector<std::vector<Unit>>& families_;
-  const UnitSearchOptions& options_;
+  UnitSearchOptions options_;  // of this round
   const Effort& effort_;
-  std::vector<std::vector<std::size_t>> orders_;  // by family: units, the most promising first
+  double margin_;                                 // units that are worse than the best by this share are out
+  std::vector<std::vector<std::size_t>> orders_;  // by family: units to try in this round, the most promising first
   UnitAnswers answers_;
-  std::size_t longest_ = 0, all_ = 0, done_ = 0;
+  std::size_t all_ = 0, done_ = 0;
 };
 
 }  // namespace

@@ -6,6 +6,10 @@
 // rates lie below infeasible ones. A unit whose ceiling is below that rate is not simulated. So the winner is that of an
 // exhaustive search; tests/unit/planner/strategies/distserve/distserve_test.cc compares the two. Units are tried in order of
 // their estimates, in waves whose size does not depend on the executor: one problem, one answer. Pure.
+//
+// A goodput of a few hundred requests is as much luck as merit, and the largest of many is the luckiest. So the best units are
+// tried again in finals, each with four times the requests of the round before and with other ones, the same for all units
+// (common random numbers). A final is held if the step budget has room for it.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +33,7 @@ struct Unit {
 
 struct UnitGoodput {
   double requests_per_s = 0;
-  // The goodput was not determined: per worth it is at most the winner's.
+  // The goodput was not determined: per worth it is at most the winner's. With finals also 0 for what is out of their reach.
   bool beaten = false;
 };
 
@@ -38,7 +42,9 @@ struct UnitSearchOptions {
   std::uint64_t seed = 0;
   double tolerance = 0.02;
   bool prune = true;  // false: determine every unit's goodput
+  int finals = 0;     // rounds, of units within kFinalMargin of the best, and within half of that in the next one
 };
+inline constexpr double kFinalMargin = 0.1;  // share of the best goodput per worth
 
 // Result for one family of units, for example all prefill instances.
 struct UnitAnswer {

@@ -32,6 +32,7 @@ void search_time(benchmark::State& state, const char* model) {
   effort.executor = &executor;
   search::DistServeOptions options;
   options.requests_per_probe = kRequestsPerProbe;
+  options.finals = 0;
   options.affinity = state.range(2) == 1 ? search::NodeAffinity::kHigh : search::NodeAffinity::kLow;
   search::DistServeChoice last;
   for (auto _ : state) {

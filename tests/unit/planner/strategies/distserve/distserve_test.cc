@@ -3,6 +3,9 @@
 #include "planner/strategies/distserve/distserve.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,6 +23,7 @@ DistServeOptions quick(NodeAffinity affinity) {
   DistServeOptions options;
   options.affinity = affinity;
   options.requests_per_probe = 200;
+  options.finals = 0;
   return options;
 }
 
@@ -82,6 +86,29 @@ TEST(DistServe, BruteForceFindsNothingBetter) {
       }
       EXPECT_LE(highest / unit.worth, best * 1.03) << describe(unit.deployment);
     }
+  }
+}
+
+// Given ten seeds; expects goodputs with finals to differ by less than three quarters of what they differ by without.
+TEST(DistServe, FinalsMakeGoodputsDependLessOnTheSeed) {
+  for (const NodeAffinity affinity : {NodeAffinity::kHigh, NodeAffinity::kLow}) {
+    OwnedProblem owned = small_problem();
+    std::array<double, 2> ranges{};
+    for (const int finals : {0, 2}) {
+      double low = std::numeric_limits<double>::infinity(), high = 0;
+      for (owned.problem.seed = 1; owned.problem.seed <= 10; ++owned.problem.seed) {
+        DistServeOptions options = quick(affinity);
+        options.finals = finals;
+        const auto choice = distserve_choice(owned.problem, {}, options);
+        ASSERT_TRUE(choice.ok()) << choice.error().message;
+        const double goodput = choice->goodput_per_worth(kind(owned.problem, choice->prefill_kind).gpus(),
+                                                         kind(owned.problem, choice->decode_kind).gpus());
+        low = std::min(low, goodput);
+        high = std::max(high, goodput);
+      }
+      ranges[finals > 0 ? 1 : 0] = std::log(high / low);
+    }
+    EXPECT_LT(ranges[1], 0.75 * ranges[0]);
   }
 }
 
