@@ -24,7 +24,7 @@ struct Session {
   chain::Route route;
   double service_s = 0;             // the true service time
   double estimated_end_s = 0;       // as WS-RR's states hold it
-  std::size_t servers_missing = 0;  // kWhenFree: servers that have not reserved slots for it yet
+  std::size_t servers_missing = 0;  // unless kBackoff: servers that have not reserved slots for it yet
   double next_backoff_s = 0;        // kBackoff
 };
 
@@ -46,7 +46,8 @@ struct Claim {
 
 struct ServerSlots {
   long free = 0;              // neither reserved nor in use
-  std::deque<Claim> waiting;  // kWhenFree: in order of arrival
+  long unclaimed = 0;         // those less the claims that wait; negative if more are claimed than exist
+  std::deque<Claim> waiting;  // in order of arrival; empty under kBackoff
 };
 
 class SessionSimulation {
@@ -63,7 +64,7 @@ class SessionSimulation {
         ws_rr_(graph_, slots_),
         petals_(instance, graph_, policy.petals),
         recorder_(options.max_requests - options.warm_up_requests) {
-    for (const long slots : slots_) servers_.push_back({slots, {}});
+    for (const long slots : slots_) servers_.push_back({slots, slots, {}});
   }
 
   Result<SimulationResult> run() {
@@ -120,6 +121,10 @@ class SessionSimulation {
   }
 
   void retry(std::size_t session) {
+    if (policy_.start == StartRule::kClaimAndRetry) {
+      start(session);
+      return;
+    }
     if (policy_.reroute_on_retry) {
       forget_estimate(session);
       choose_route(session);
@@ -134,9 +139,10 @@ class SessionSimulation {
     session.route = route_for(session);
     const SimulatedChain chain{session.route.time_s, 1,
                                token_service_time(instance_, session.route.servers, session.route.blocks)};
-    session.service_s = chain.service_time_of(session.request);
+    session.service_s = policy_.setup_s + chain.service_time_of(session.request);
     if (policy_.routing == SessionRouting::kWsRr) {
-      expect_end(session, ws_rr_.wait_s(session.route, now_s()));
+      const double wait_s = ws_rr_.wait_s(session.route, now_s());
+      expect_end(session, policy_.start == StartRule::kClaimAndRetry ? first_try_s(wait_s) : wait_s);
     }
     report(SessionStep::kRouted, session);
   }
@@ -148,7 +154,7 @@ class SessionSimulation {
       case SessionRouting::kWsRr: route = ws_rr_.route(now_s(), policy_.sizes_known ? session.request.size : 1); break;
       case SessionRouting::kPetals: {
         std::vector<long> free;
-        for (const ServerSlots& server : servers_) free.push_back(server.free);
+        for (const ServerSlots& server : servers_) free.push_back(server.unclaimed);
         route = petals_.route(free);
         break;
       }
@@ -159,7 +165,7 @@ class SessionSimulation {
 
   // Adds the session to WS-RR's states until its estimated end, after this wait.
   void expect_end(Session& session, double wait_s) {
-    const double service_s = policy_.sizes_known ? session.service_s : session.route.time_s;
+    const double service_s = policy_.sizes_known ? session.service_s : policy_.setup_s + session.route.time_s;
     session.estimated_end_s = now_s() + wait_s + service_s;
     ws_rr_.add(session.number, session.route, session.estimated_end_s);
   }
@@ -177,6 +183,7 @@ class SessionSimulation {
     for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
       ServerSlots& server = servers_[static_cast<std::size_t>(route.servers[hop])];
       server.waiting.push_back({index, route.blocks[hop]});
+      server.unclaimed -= route.blocks[hop];
       reserve_for_next(server);
     }
   }
@@ -186,8 +193,29 @@ class SessionSimulation {
       const Claim claim = server.waiting.front();
       server.waiting.pop_front();
       server.free -= claim.slots;
-      if (--sessions_[claim.session].servers_missing == 0) start(claim.session);
+      if (--sessions_[claim.session].servers_missing == 0) start_at_next_try(claim.session);
     }
+  }
+
+  // All slots are reserved.
+  void start_at_next_try(std::size_t index) {
+    const std::int64_t arrived_ns = sessions_[index].arrived_ns;
+    if (policy_.start == StartRule::kWhenFree || arrived_ns == now_ns_) {
+      start(index);
+    } else {
+      const std::int64_t try_ns = after(arrived_ns, first_try_s(seconds_between(arrived_ns, now_ns_)));
+      schedule(std::max(try_ns, now_ns_), EventKind::kRetry, index);
+    }
+  }
+
+  // The first try at or after this wait.
+  [[nodiscard]] double first_try_s(double wait_s) const {
+    double try_s = 0;
+    for (double backoff_s = policy_.first_backoff_s; try_s < wait_s;
+         backoff_s = std::min(2 * backoff_s, policy_.max_backoff_s)) {
+      try_s += backoff_s;
+    }
+    return try_s;
   }
 
   void start_or_back_off(std::size_t index) {
@@ -200,7 +228,9 @@ class SessionSimulation {
       return;
     }
     for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
-      servers_[static_cast<std::size_t>(route.servers[hop])].free -= route.blocks[hop];
+      ServerSlots& server = servers_[static_cast<std::size_t>(route.servers[hop])];
+      server.free -= route.blocks[hop];
+      server.unclaimed -= route.blocks[hop];
     }
     // The estimate did not include the retries.
     if (policy_.routing == SessionRouting::kWsRr) {
@@ -227,6 +257,7 @@ class SessionSimulation {
     for (std::size_t hop = 0; hop < route.servers.size(); ++hop) {
       ServerSlots& server = servers_[static_cast<std::size_t>(route.servers[hop])];
       server.free += route.blocks[hop];
+      server.unclaimed += route.blocks[hop];
       reserve_for_next(server);
     }
   }

@@ -24,7 +24,7 @@ namespace windlass::sim {
 enum class SessionRouting {
   kShortest,  // the fastest route, ignoring queues
   kWsRr,      // WS-RR: least inference time plus waiting (planner/chain/ws_rr.h)
-  kPetals,    // PETALS' weights (planner/chain/petals.h); a slot is free if no started or reserved request holds it
+  kPetals,    // PETALS' weights (planner/chain/petals.h); a slot is free if no request holds or claims it
 };
 
 enum class StartRule {
@@ -32,17 +32,23 @@ enum class StartRule {
   // enough, and keeps them reserved until the request ends. The request starts when the last server of its route has reserved.
   // So a later request never delays an earlier one, as Eq. 20 assumes.
   kWhenFree,
-  // PETALS: all slots at the same time or none. A request that finds too few retries after 1 s, 2 s, 4 s, ... up to every 60 s,
-  // and others may overtake it. Each waiting request retries by itself, so an overloaded run takes time proportional to its
-  // backlog times its length.
+  // As kWhenFree, but the request starts at its first try after that: tries are 0, 1, 3, 7, ... s after its arrival, from 63 s
+  // on
+  // every 60 s. Its slots rest until then, so a backlog may never clear. The simulator that Sun et al. published has PETALS and
+  // WS-RR so (Petals_online.m, WS_RR.m; Section 3.3.2, footnote 8).
+  kClaimAndRetry,
+  // PETALS' clients: the same tries, but a request that waits claims nothing, and others may overtake it. All slots at the same
+  // time or none. Each waiting request retries by itself, so an overloaded run takes time proportional to its backlog times its
+  // length.
   kBackoff,
 };
 
 struct SessionPolicy {
   SessionRouting routing = SessionRouting::kWsRr;
   StartRule start = StartRule::kWhenFree;
-  double first_backoff_s = 1;
+  double first_backoff_s = 1;  // of kClaimAndRetry and kBackoff; doubles after each try, up to max_backoff_s; > 0
   double max_backoff_s = 60;
+  double setup_s = 0;             // added to every session's service time, with its slots held: allocation at the servers
   bool reroute_on_retry = false;  // with kBackoff: every retry chooses a new route
   // WS-RR only: link costs scale with the request's size and the states hold the true service times. False: every request is
   // treated as one of mean size.

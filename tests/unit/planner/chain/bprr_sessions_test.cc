@@ -129,7 +129,7 @@ const std::vector<SessionPolicy>& all_policies() {
   static const std::vector<SessionPolicy> kPolicies = [] {
     std::vector<SessionPolicy> policies;
     for (const auto routing : {SessionRouting::kShortest, SessionRouting::kWsRr, SessionRouting::kPetals}) {
-      for (const auto start : {StartRule::kWhenFree, StartRule::kBackoff}) {
+      for (const auto start : {StartRule::kWhenFree, StartRule::kClaimAndRetry, StartRule::kBackoff}) {
         for (const bool flag : {false, true}) {
           SessionPolicy policy;
           policy.routing = routing;
@@ -169,7 +169,8 @@ TEST(SessionSimulation, KeepsItsRulesUnderEveryPolicy) {
 }
 
 // Given requests and their routes under kWhenFree; expects each to start at the first moment (its arrival or an earlier
-// request's end) at which every server has enough slots besides the claims of all earlier requests that have not ended.
+// request's end) at which every server has enough slots besides the claims of all earlier requests that have not ended. Under
+// kClaimAndRetry, expects the first try at or after that moment.
 TEST(SessionSimulation, StartsAsTheClaimsBeforeItAllow) {
   Rng rng(2, "sessions");
   int waited = 0;
@@ -179,6 +180,8 @@ TEST(SessionSimulation, StartsAsTheClaimsBeforeItAllow) {
     const auto requests = random_requests(rng, 40, eighths(rng, 1, 16));
     SessionPolicy policy;
     policy.routing = static_cast<SessionRouting>(round % 3);
+    const bool tries = round % 2 == 1;
+    if (tries) policy.start = StartRule::kClaimAndRetry;
     const CheckedRun run = run_checked(made->instance, made->placement, policy, requests);
     for (std::size_t i = 0; i < run.requests.size(); ++i) {
       const Followed& request = run.requests[i];
@@ -203,6 +206,13 @@ TEST(SessionSimulation, StartsAsTheClaimsBeforeItAllow) {
       for (std::size_t k = 0; k < i; ++k) {
         const std::int64_t end_ns = run.requests[k].ended_ns;
         if (end_ns > request.routed_ns && end_ns < expected_ns && allowed(end_ns)) expected_ns = end_ns;
+      }
+      if (tries) {
+        std::int64_t try_ns = request.routed_ns;
+        for (std::int64_t backoff_s = 1; try_ns < expected_ns; backoff_s = std::min<std::int64_t>(2 * backoff_s, 60)) {
+          try_ns += backoff_s * 1'000'000'000;
+        }
+        expected_ns = try_ns;
       }
       ASSERT_EQ(request.started_ns, expected_ns) << "round " << round << " request " << i;
       waited += request.started_ns > request.routed_ns;
@@ -265,19 +275,31 @@ Case one_server(double service_s, int sessions) {
   return made;
 }
 
-// Given a server that is busy for 10 s and a second request after 1 s; expects it to start at 10 when free, or under backoff at
-// 16 (tries at 1, 2, 4, 8, 16).
+// Given a server that is busy for 10 s and a second request after 1 s; expects it to start at 10 when free, or with tries at 16
+// (1, 2, 4, 8, 16).
 TEST(SessionSimulation, BackoffWaitsForTheNextTry) {
   const Case made = one_server(10, 1);
   const std::vector<workload::Request> requests{{0, 1, 0, 0}, {1, 1, 0, 0}};
   SessionPolicy policy;
   EXPECT_EQ(run_checked(made.instance, made.placement, policy, requests).requests[1].started_ns, 10'000'000'000);
-  policy.start = StartRule::kBackoff;
-  const CheckedRun run = run_checked(made.instance, made.placement, policy, requests);
-  EXPECT_EQ(run.requests[1].started_ns, 16'000'000'000);
-  EXPECT_DOUBLE_EQ(run.result.waiting.max_s, 15);
-  EXPECT_DOUBLE_EQ(run.result.response.max_s, 25);
-  EXPECT_DOUBLE_EQ(run.result.simulated_s, 26);
+  for (const auto start : {StartRule::kClaimAndRetry, StartRule::kBackoff}) {
+    policy.start = start;
+    const CheckedRun run = run_checked(made.instance, made.placement, policy, requests);
+    EXPECT_EQ(run.requests[1].started_ns, 16'000'000'000);
+    EXPECT_DOUBLE_EQ(run.result.waiting.max_s, 15);
+    EXPECT_DOUBLE_EQ(run.result.response.max_s, 25);
+    EXPECT_DOUBLE_EQ(run.result.simulated_s, 26);
+  }
+}
+
+// Given a setup of 5 s on top of 10 s of service; expects the server's slots to be held for 15 s.
+TEST(SessionSimulation, SetupHoldsTheSlots) {
+  const Case made = one_server(10, 1);
+  SessionPolicy policy;
+  policy.setup_s = 5;
+  const CheckedRun run = run_checked(made.instance, made.placement, policy, {{0, 1, 0, 0}, {1, 1, 0, 0}});
+  EXPECT_EQ(run.requests[1].started_ns, 15'000'000'000);
+  EXPECT_DOUBLE_EQ(run.result.service.min_s, 15);
 }
 
 // Given a server that is busy for 300 s; expects backoffs to double up to 60 s (tries at 0, 1, 3, 7, 15, 31, 63, 123, 183, 243,
@@ -285,9 +307,11 @@ TEST(SessionSimulation, BackoffWaitsForTheNextTry) {
 TEST(SessionSimulation, BackoffEndsAtSixtySeconds) {
   const Case made = one_server(300, 1);
   SessionPolicy policy;
-  policy.start = StartRule::kBackoff;
   const std::vector<workload::Request> requests{{0, 1, 0, 0}, {0, 1, 0, 0}};
-  EXPECT_EQ(run_checked(made.instance, made.placement, policy, requests).requests[1].started_ns, 303'000'000'000);
+  for (const auto start : {StartRule::kClaimAndRetry, StartRule::kBackoff}) {
+    policy.start = start;
+    EXPECT_EQ(run_checked(made.instance, made.placement, policy, requests).requests[1].started_ns, 303'000'000'000);
+  }
 }
 
 // Given a request that backs off while another's slots become free; expects that a later one may overtake it under backoff, but
@@ -303,6 +327,10 @@ TEST(SessionSimulation, OnlyBackoffLetsOthersOvertake) {
   run = run_checked(made.instance, made.placement, policy, requests);
   EXPECT_EQ(run.requests[2].started_ns, 11'000'000'000);
   EXPECT_EQ(run.requests[1].started_ns, 32'000'000'000);  // tries at 1, 2, 4, 8, 16, 32
+  policy.start = StartRule::kClaimAndRetry;               // the slots rest from 10 to 16
+  run = run_checked(made.instance, made.placement, policy, requests);
+  EXPECT_EQ(run.requests[1].started_ns, 16'000'000'000);
+  EXPECT_EQ(run.requests[2].started_ns, 26'000'000'000);  // tries at 11, 12, 14, 18, 26
 }
 
 // Given two equal servers of which the first is full; expects PETALS and WS-RR to route around it, and the shortest path not
