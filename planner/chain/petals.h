@@ -1,22 +1,22 @@
 // PETALS as published: block placement and routing, the baseline of both papers (Borzunov et al. 2023; Sun et al., Section
 // 4.1).
 //
-// Servers join one by one. Each takes m_j = floor((M_j - reserved) / (s_m + its cache share per block)) blocks at the window
-// whose sorted block throughputs are lexicographically smallest, and adds its own throughput there. Requests take the path with
-// the least weight; a server with too little free cache costs a fixed penalty.
+// The papers call PETALS' rules heuristic and do not state them. Ours are those of its source (bigscience-workshop/petals), as
+// the simulator of Sun et al. has them, too (TingyangSunJeff/LLM_inference_simulator, Petals_online.m);
+// docs/algorithms/chains-petals.md says where the two differ:
+// - Servers join one by one. Each takes m_j = min(L, floor((M_j - reserved) / (s_m + cache share))) blocks (server.py,
+//   _choose_num_blocks) at the window whose sorted block throughputs are lexicographically smallest, the first of equal ones
+//   (block_selection.py), and adds its own throughput there.
+// - reserved: 2 GiB for BLOOM-176B; it scales with the embedding dimension (14336 there).
+// - cache share: 4,096 tokens a block (2,048 and 8,192 in other versions of the source), and no other memory holds caches. That
+//   is two sessions if cache_gb has 2,048 tokens. With the 79.14 GiB that an A100 reports it gives the published 53 blocks.
+// - throughput: rate of one block / ((m_j + 1) / 2), because a request enters at a random block of the server (throughput.py).
+//   The other limit there, the network, never binds with the published measurements and is omitted.
+// - Routing (sequence_manager.py, _build_inference_graph): the path with the least expected time per token. A hop to a server
+//   costs half a ping, 18 ms, the decode time of the blocks used and, if fewer slots are free than the server has blocks, 10 s;
+//   the way back to the client costs half a ping. Servers call each other in this graph, although the papers' client relays.
 //
-// The papers state no constants. Ours, each a parameter:
-// - reserved: 2 GiB, which PETALS' server keeps for BLOOM-176B (it scales with the embedding dimension, 14336 there).
-// - cache share: one session of 2048 tokens per block. With the effective memories of Section 4.2 (79.13 and 8.2 GB) this gives
-//   the published 53 and 4 blocks. PETALS' source reserves 4096 tokens, which gives 53 and 4 for 86.13 and 9.1 GB, the memories
-//   used in parts of the authors' simulator; with 2048-token caches in s_c that is cache_sessions_per_block = 2.
-// - throughput of a server: 1 / (block_s (m_j + 1) / 2), as in PETALS' source: a request enters at a uniformly random block of
-//   the server. Its other limit, the network, is far higher in the published measurements and is omitted.
-// - weight of a link, in seconds per token as in PETALS' source: (communication_weight communication_s + block_s m_ij) /
-//   output_tokens, plus 10 s if fewer slots are free than the server has blocks (all of them, because the source assumes the
-//   worst case).
-//
-// Servers do not move later: PETALS' rebalancing is not modelled. Pure.
+// Servers do not move later, as in the simulator: PETALS' rebalancing is not modelled. Pure.
 #pragma once
 
 #include <optional>
@@ -28,15 +28,27 @@
 
 namespace windlass::chain {
 
+// Round-trip times as client and servers measure them, without overheads.
+struct PetalsPings {
+  std::vector<double> client_s;               // by server
+  std::vector<std::vector<double>> server_s;  // by server and next server
+};
+
 struct PetalsOptions {
   double reserved_gb = 2.147483648;
-  double cache_sessions_per_block = 1;  // the fixed cache share, in units of the instance's cache_gb
-  bool only_cache_share = false;        // true: the share is the whole cache; false: memory left by the blocks is cache too
+  double cache_sessions_per_block = 2;  // the cache share, in units of the instance's cache_gb
+  bool only_cache_share = true;         // false: memory left by the blocks is cache, too
   std::vector<int> join_order;          // indices of servers; the others join last, in list order
   std::vector<int> blocks;              // per server, instead of PETALS' own number; empty: its own
 
-  double communication_weight = 1;
-  double output_tokens = 20;  // the instance's times are divided by this; 1 if they are per token
+  // Rate of one block, per server and in one unit, as PETALS measures when a server joins; empty: 1 / block_s.
+  std::vector<double> block_rates;
+
+  // A block's decode time and, without pings, a hop's time are those per token if servers have token times. Otherwise those of
+  // a request, divided by this.
+  double output_tokens = 20;
+  std::optional<PetalsPings> pings;  // none: a hop costs the server's communication time, the way back nothing
+  double hop_overhead_s = 0.018;     // added to half a ping
   double no_room_penalty_s = 10;
 };
 
@@ -47,23 +59,27 @@ struct PetalsOptions {
 // is "optimised number". REQUIRES: join_order without repetition; blocks empty or one number per server, at most L.
 [[nodiscard]] Placement petals_placement(const Instance& instance, const PetalsOptions& options);
 
-// Cache slots of every server: all that memory leaves, or floor(share * blocks) with only_cache_share (never more than memory
-// leaves). If `blocks` is given there is no share, so it is all that memory leaves.
+// Cache slots of every server: floor(share * blocks) with only_cache_share (never more than memory leaves), otherwise all that
+// memory leaves.
 [[nodiscard]] std::vector<long> petals_cache_slots(const Instance& instance, const Placement& placement,
                                                    const PetalsOptions& options);
 
 class PetalsRouting {
  public:
-  // Keeps a reference to the graph.
+  // Keeps a reference to the graph. REQUIRES: pings, if given, for every server and pair of servers.
   PetalsRouting(const Instance& instance, const RouteGraph& graph, const PetalsOptions& options);
 
-  // Chooses by the slots currently free on every server. None if there is no route. The cost of the route is its weight.
+  // Chooses by the slots currently free on every server. None if there is no route. The cost of the route is its weight. Ties
+  // go to the servers listed first, at the first hop where routes differ. O(J^2).
   [[nodiscard]] std::optional<Route> route(std::span<const long> free_slots) const;
 
  private:
   const RouteGraph& graph_;
   double no_room_penalty_s_;
-  std::vector<double> weights_s_;  // by link, without penalties
+  std::vector<int> by_last_block_;           // servers with blocks, descending by their last block
+  std::vector<std::vector<double>> hops_s_;  // by server and next server; the client's are the last row
+  std::vector<double> way_back_s_;           // by server
+  std::vector<double> block_s_;              // by server, for one token
 };
 
 }  // namespace windlass::chain

@@ -39,7 +39,9 @@ class RouteGraph {
     return first_link_[static_cast<std::size_t>(server)] + static_cast<std::size_t>(blocks) - 1;
   }
   [[nodiscard]] int servers() const { return static_cast<int>(placement_.size()); }
-  [[nodiscard]] int blocks_on(int server) const { return placement_[static_cast<std::size_t>(server)].blocks; }
+  [[nodiscard]] int blocks() const { return blocks_; }
+  [[nodiscard]] const BlockRange& range_on(int server) const { return placement_[static_cast<std::size_t>(server)]; }
+  [[nodiscard]] int blocks_on(int server) const { return range_on(server).blocks; }
 
   // t_ij by link; infinite if the link does not exist.
   [[nodiscard]] const std::vector<double>& times_s() const { return times_s_; }

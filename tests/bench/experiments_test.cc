@@ -37,7 +37,12 @@ class Experiments : public testing::Test {
     ASSERT_TRUE(network.ok()) << network.error().message;
     auto trace = workload::parse_azure_trace(read(data + "/traces/AzureLLMInferenceTrace_code.csv"));
     ASSERT_TRUE(trace.ok()) << trace.error().message;
-    inputs_.emplace(Inputs{std::move(network).value(), std::move(trace).value(), Scale{3, 2000}});
+    inputs_.emplace(Inputs{std::move(network).value(), std::move(trace).value(), Scale{3, 2000}, {}});
+    for (const char* name : kGraphs) {
+      auto graph = parse_repetita(read(data + "/topology/" + name + ".graph"));
+      ASSERT_TRUE(graph.ok()) << name << ": " << graph.error().message;
+      inputs_->graphs[name] = std::move(graph).value();
+    }
   }
 
   std::optional<Inputs> inputs_;
@@ -95,9 +100,10 @@ TEST_F(Experiments, RemainingExperimentsFillTheirTables) {
   EXPECT_EQ(rows_of(capacity.tables), 1 + 7);
   const Report overall = overall_experiment(*inputs_);
   EXPECT_EQ(rows_of(overall.tables), 1 + 16);
-  EXPECT_GE(rows_of(petals_sweep_experiment(*inputs_).tables), 10);
+  EXPECT_GE(rows_of(petals_experiment(*inputs_).tables), 10);
+  EXPECT_EQ(rows_of(petals_fig8_experiment(*inputs_).tables), 1 + 16);
   EXPECT_EQ(rows_of(trace_experiment(*inputs_).tables), 3 * (1 + 6));
-  EXPECT_NE(block_counts_experiment(*inputs_).tables.find("places 53 and 4"), std::string::npos);
+  EXPECT_NE(block_counts_experiment(*inputs_).tables.find("places 53 and 5"), std::string::npos);
   for (const Report* report : {&capacity, &overall}) {
     for (const Report::Figure& figure : report->figures) {
       const std::string svg = svg_of(figure.chart);
@@ -107,6 +113,27 @@ TEST_F(Experiments, RemainingExperimentsFillTheirTables) {
         EXPECT_FALSE(series.points.empty()) << figure.file << ": " << series.name;
     }
   }
+}
+
+// Given two seeds; expects a row per published cell and per rule, all with times.
+TEST_F(Experiments, PetalsNextToThePublishedTimes) {
+  inputs_->scale = Scale{2, 1000};
+  const std::string tables = petals_published_experiment(*inputs_).tables;
+  EXPECT_EQ(rows_of(tables), 1 + 24 + 1 + 13);
+  EXPECT_EQ(tables.find("nan"), std::string::npos) << tables;
+}
+
+// Given a triangle with one slow link; expects round trips over the two fast ones, and an error for other text.
+TEST(Repetita, AddsDelaysAlongTheShortestPath) {
+  const auto rtt_s = parse_repetita(
+      "NODES 3\nlabel x y\n0_A 0 0\n1_B 0 1\n2_C 1 0\n\nEDGES 3\nlabel src dest weight bw delay\n"
+      "edge_0 0 1 1 1000 1000\nedge_1 1 2 1 1000 2000\nedge_2 0 2 1 1000 9000\n");
+  ASSERT_TRUE(rtt_s.ok()) << rtt_s.error().message;
+  EXPECT_DOUBLE_EQ((*rtt_s)[0][2], 0.006);
+  EXPECT_DOUBLE_EQ((*rtt_s)[2][0], 0.006);
+  EXPECT_DOUBLE_EQ((*rtt_s)[0][1], 0.002);
+  EXPECT_EQ((*rtt_s)[1][1], 0);
+  EXPECT_FALSE(parse_repetita("NODES 2\nlabel x y\n0_A 0 0\n").ok());
 }
 
 // Given a pair of places; expects 0.3 times both medians plus 0.01 ms per kilometre (Berlin to Paris: 878 km).

@@ -9,16 +9,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "controller/cli/charts/svg_chart.h"
 #include "planner/base/rng.h"
 #include "planner/chain/compose.h"
+#include "planner/chain/petals.h"
 #include "planner/dispatch/policies.h"
 #include "planner/sim/recorder.h"
+#include "planner/sim/session_simulation.h"
 #include "planner/workload/request_source.h"
 #include "planner/workload/trace.h"
+#include "tests/bench/repetita.h"
 #include "tests/bench/ripe_network.h"
 
 namespace windlass::bench {
@@ -36,7 +41,10 @@ struct Inputs {
   RipeNetwork network;
   std::vector<workload::TraceRow> code_trace;
   Scale scale;
+  std::map<std::string, RoundTrips> graphs;  // by the names below
 };
+
+inline constexpr const char* kGraphs[] = {"Abvt", "Bellcanada", "GtsCe"};  // topology/NAME.graph
 
 // Output of an experiment: `tables` is Markdown; each chart becomes a file.
 struct Report {
@@ -58,6 +66,9 @@ inline constexpr int kPaperCapacity = 7;  // c
 
 [[nodiscard]] chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed);
 
+// PETALS on that instance: servers join in a random order, and pings are the network's RTTs.
+[[nodiscard]] chain::PetalsOptions paper_petals(const RipeNetwork& network, int servers, std::uint64_t seed);
+
 // GBP-CR without its stop rule, then GCA: every server is placed (Fig. 4 to 7).
 [[nodiscard]] chain::Composition compose_all(const chain::Instance& instance, int capacity);
 
@@ -66,6 +77,22 @@ inline constexpr int kPaperCapacity = 7;  // c
 [[nodiscard]] sim::SimulationResult simulate(const chain::Instance& instance, const chain::Composition& composition,
                                              dispatch::PolicyKind policy, double rate_per_s, const Scale& scale,
                                              std::uint64_t seed);
+
+// Mean response in seconds of requests that are routed over servers, with the same arrivals and sizes; none without a full
+// chain. `slots`: as in SessionSimulationOptions.
+[[nodiscard]] std::optional<double> simulate_routed(const chain::Instance& instance, const chain::Placement& placement,
+                                                    const sim::SessionPolicy& policy, const std::vector<long>& slots,
+                                                    const Scale& scale, std::uint64_t seed);
+
+// The same with PETALS' placement and caches.
+[[nodiscard]] std::optional<double> simulate_petals(const chain::Instance& instance, const chain::PetalsOptions& options,
+                                                    const Scale& scale, std::uint64_t seed,
+                                                    sim::SessionRouting routing = sim::SessionRouting::kPetals,
+                                                    sim::StartRule start = sim::StartRule::kBackoff);
+
+// PETALS with at most four blocks on every 20 GB server, and with the throughputs by which servers join there: both as in the
+// paper's published code, which has them from the A100 and the 10 GB slices of the BPRR paper.
+[[nodiscard]] chain::PetalsOptions with_block_cap(const chain::Instance& instance, chain::PetalsOptions options);
 
 // 0 ... count - 1 in random order (Fisher and Yates). REQUIRES: count > 0.
 [[nodiscard]] std::vector<int> random_order(Rng& rng, std::size_t count);
@@ -77,13 +104,15 @@ void for_each_index(int count, const std::function<void(int)>& body);
 [[nodiscard]] std::string with_interval(const std::vector<double>& values, int decimals);
 [[nodiscard]] ChartPoint point_of(double x, const std::vector<double>& values);
 
-[[nodiscard]] Report placement_experiment(const Inputs& inputs);     // Fig. 3
-[[nodiscard]] Report cache_experiment(const Inputs& inputs);         // Fig. 4
-[[nodiscard]] Report policy_experiment(const Inputs& inputs);        // Fig. 5
-[[nodiscard]] Report capacity_experiment(const Inputs& inputs);      // Fig. 6 and 7
-[[nodiscard]] Report overall_experiment(const Inputs& inputs);       // Fig. 8
-[[nodiscard]] Report trace_experiment(const Inputs& inputs);         // Table 1
-[[nodiscard]] Report block_counts_experiment(const Inputs& inputs);  // bprr_petals, Section 4.2
-[[nodiscard]] Report petals_sweep_experiment(const Inputs& inputs);  // sensitivity to PETALS' unpublished constants
+[[nodiscard]] Report placement_experiment(const Inputs& inputs);         // Fig. 3
+[[nodiscard]] Report cache_experiment(const Inputs& inputs);             // Fig. 4
+[[nodiscard]] Report policy_experiment(const Inputs& inputs);            // Fig. 5
+[[nodiscard]] Report capacity_experiment(const Inputs& inputs);          // Fig. 6 and 7
+[[nodiscard]] Report overall_experiment(const Inputs& inputs);           // Fig. 8
+[[nodiscard]] Report trace_experiment(const Inputs& inputs);             // Table 1
+[[nodiscard]] Report block_counts_experiment(const Inputs& inputs);      // bprr_petals, Section 4.2
+[[nodiscard]] Report petals_experiment(const Inputs& inputs);            // what each of PETALS' rules and constants does
+[[nodiscard]] Report petals_fig8_experiment(const Inputs& inputs);       // Fig. 8 as its published code has it
+[[nodiscard]] Report petals_published_experiment(const Inputs& inputs);  // PETALS in the tables of bprr_petals
 
 }  // namespace windlass::bench

@@ -19,10 +19,16 @@ struct Experiment {
   Report (*run)(const Inputs&);
 };
 
-constexpr Experiment kExperiments[] = {{"placement", placement_experiment}, {"cache", cache_experiment},
-                                       {"policies", policy_experiment},     {"capacity", capacity_experiment},
-                                       {"overall", overall_experiment},     {"petals", petals_sweep_experiment},
-                                       {"trace", trace_experiment},         {"block-counts", block_counts_experiment}};
+constexpr Experiment kExperiments[] = {{"placement", placement_experiment},
+                                       {"cache", cache_experiment},
+                                       {"policies", policy_experiment},
+                                       {"capacity", capacity_experiment},
+                                       {"overall", overall_experiment},
+                                       {"petals", petals_experiment},
+                                       {"trace", trace_experiment},
+                                       {"block-counts", block_counts_experiment},
+                                       {"petals-fig8", petals_fig8_experiment},
+                                       {"petals-published", petals_published_experiment}};
 
 Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -43,7 +49,15 @@ Result<Inputs> read_inputs(const std::string& data, Scale scale) {
   WINDLASS_ASSIGN_OR_RETURN(const std::string trace_text, read_file(code));
   auto trace = workload::parse_azure_trace(trace_text);
   if (!trace.ok()) return trace.error().within(code);
-  return Inputs{std::move(network).value(), std::move(trace).value(), scale};
+  Inputs inputs{std::move(network).value(), std::move(trace).value(), scale, {}};
+  for (const char* name : kGraphs) {
+    const std::string path = fmt::format("{}/topology/{}.graph", data, name);
+    WINDLASS_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+    auto graph = parse_repetita(text);
+    if (!graph.ok()) return graph.error().within(path);
+    inputs.graphs[name] = std::move(graph).value();
+  }
+  return inputs;
 }
 
 int run(const Inputs& inputs, const std::vector<std::string>& names, const std::filesystem::path& out) {

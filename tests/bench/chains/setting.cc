@@ -15,21 +15,44 @@
 
 namespace windlass::bench {
 
-chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed) {
+namespace {
+
+// The first of a random order of all places is the orchestrator, the next ones are the servers.
+std::vector<std::size_t> paper_places(const RipeNetwork& network, int servers, std::uint64_t seed) {
   Rng rng(seed, "places");
-  // The first of a random order of all places is the orchestrator, the next ones are the servers.
   const std::vector<int> order = random_order(rng, network.size());
-  const auto place = [&](int i) { return static_cast<std::size_t>(order[static_cast<std::size_t>(i)]); };
+  return {order.begin(), order.begin() + servers + 1};
+}
+
+}  // namespace
+
+chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed) {
+  const auto places = paper_places(network, setting.servers, seed);
   chain::Instance instance{70, 1.32, 0.11, setting.arrival_rate_per_s, 0.7, {}};
   // Places are random, so the first servers may as well be the fast ones.
   const auto fast = static_cast<int>(std::lround(setting.fast_share * setting.servers));
   for (int j = 0; j < setting.servers; ++j) {
-    const double rtt_s = network.rtt_s(place(0), place(j + 1));
+    const double rtt_s = network.rtt_s(places[0], places[static_cast<std::size_t>(j) + 1]);
     const bool is_fast = j < fast;
     instance.servers.push_back(
         chain::Server{fmt::format("s{}", j), is_fast ? 40.0 : 20.0, rtt_s + 0.018, is_fast ? 0.109 : 0.175, 1, {}});
   }
   return instance;
+}
+
+chain::PetalsOptions paper_petals(const RipeNetwork& network, int servers, std::uint64_t seed) {
+  const auto places = paper_places(network, servers, seed);
+  chain::PetalsOptions options;
+  chain::PetalsPings pings;
+  for (std::size_t j = 1; j < places.size(); ++j) {
+    pings.client_s.push_back(network.rtt_s(places[0], places[j]));
+    pings.server_s.emplace_back();
+    for (std::size_t to = 1; to < places.size(); ++to) pings.server_s.back().push_back(network.rtt_s(places[j], places[to]));
+  }
+  options.pings = std::move(pings);
+  Rng rng(seed, "joining");
+  options.join_order = random_order(rng, static_cast<std::size_t>(servers));
+  return options;
 }
 
 chain::Composition compose_all(const chain::Instance& instance, int capacity) {
@@ -49,6 +72,40 @@ sim::SimulationResult simulate(const chain::Instance& instance, const chain::Com
   options.warm_up_requests = scale.requests / 10;
   options.max_requests = scale.requests + options.warm_up_requests;
   return sim::simulate_chains(chains, source, *dispatch, options);
+}
+
+std::optional<double> simulate_routed(const chain::Instance& instance, const chain::Placement& placement,
+                                      const sim::SessionPolicy& policy, const std::vector<long>& slots, const Scale& scale,
+                                      std::uint64_t seed) {
+  workload::SyntheticSource source({instance.arrival_rate_per_s, 1, seed});
+  sim::SessionSimulationOptions options;
+  options.warm_up_requests = scale.requests / 10;
+  options.max_requests = scale.requests + options.warm_up_requests;
+  options.slots = slots;
+  const auto result = sim::simulate_sessions(instance, placement, policy, source, options);
+  return result.ok() ? std::optional(result->response.mean_s) : std::nullopt;
+}
+
+std::optional<double> simulate_petals(const chain::Instance& instance, const chain::PetalsOptions& options, const Scale& scale,
+                                      std::uint64_t seed, sim::SessionRouting routing, sim::StartRule start) {
+  const auto placement = chain::petals_placement(instance, options);
+  sim::SessionPolicy policy;
+  policy.routing = routing;
+  policy.start = start;
+  policy.petals = options;
+  return simulate_routed(instance, placement, policy, chain::petals_cache_slots(instance, placement, options), scale, seed);
+}
+
+chain::PetalsOptions with_block_cap(const chain::Instance& instance, chain::PetalsOptions options) {
+  constexpr int kLimit = 4;
+  constexpr double kFastRate = 20829.38, kSlowRate = 2 * 2757.72;  // tokens/s of a block (throughput_v5.json)
+  for (std::size_t j = 0; j < instance.servers.size(); ++j) {
+    const int blocks = chain::petals_blocks(instance, static_cast<int>(j), options);
+    const bool fast = instance.servers[j].memory_gb > 20;
+    options.blocks.push_back(fast ? blocks : std::min(blocks, kLimit));
+    options.block_rates.push_back(fast ? kFastRate : kSlowRate);
+  }
+  return options;
 }
 
 std::vector<int> random_order(Rng& rng, std::size_t count) {

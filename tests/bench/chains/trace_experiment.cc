@@ -89,10 +89,9 @@ std::vector<Method> run(const Inputs& inputs, const Reading& reading, std::uint6
     methods.push_back({name, sim::simulate_chains(sim::simulated_chains(instance, composition.chains), source, *policy, {})});
   };
 
-  chain::PetalsOptions petals;
-  Rng rng(seed, "joining");
-  petals.join_order = random_order(rng, instance.servers.size());
-  petals.output_tokens = output;
+  chain::PetalsOptions petals = paper_petals(inputs.network, static_cast<int>(instance.servers.size()), seed);
+  petals.reserved_gb *= 4096.0 / 14336;                           // 2 GiB scales with the embedding dimension
+  petals.cache_sessions_per_block = 8192 / reading.cache_tokens;  // tokens a block in the version of that time
   sim::SessionPolicy petals_policy;
   petals_policy.routing = sim::SessionRouting::kPetals;
   petals_policy.start = sim::StartRule::kBackoff;
@@ -208,10 +207,19 @@ Report block_counts_experiment(const Inputs&) {
     }
     report.tables += fmt::format(" {} |\n", chain::max_design_load(instance));
   }
-  // PETALS' rule with the constants of planner/chain/petals.h, whose cache share is one session of 2,048 tokens per block.
-  const auto petals = instance_for(2048);
-  report.tables += fmt::format("\nPETALS' rule as in `planner/chain/petals.h` places {} and {} (paper: 53 and 4).\n",
-                               chain::petals_blocks(petals, 0, {}), chain::petals_blocks(petals, 2, {}));
+  // PETALS' share is 4,096 tokens a block: two caches of 2,048.
+  const auto petals_blocks = [&](double fast_gb, double slow_gb) {
+    chain::Instance petals = instance_for(2048);
+    petals.servers[0].memory_gb = fast_gb;
+    petals.servers[2].memory_gb = slow_gb;
+    return fmt::format("{} and {}", chain::petals_blocks(petals, 0, {}), chain::petals_blocks(petals, 2, {}));
+  };
+  constexpr double kGib = 1.073741824;
+  report.tables += fmt::format(
+      "\nPETALS' rule places {} on 79.14 and 9.5 GiB, {} on 79.13 and 8.2 GB (paper: 53 and 4). The published code has a limit "
+      "of "
+      "4 on a slice.\n",
+      petals_blocks(79.14 * kGib, 9.5 * kGib), petals_blocks(79.13, 8.2));
   return report;
 }
 

@@ -22,16 +22,25 @@ struct Cheapest {
   double cost = kInfinity;
 };
 
+using PathCost = std::function<double(const std::vector<int>& servers, const std::vector<int>& blocks)>;
+
 // The cheapest of all paths; on a tie the one with the lexicographically first servers.
-Cheapest cheapest_by_enumeration(const Instance& instance, const Placement& placement,
-                                 const std::function<double(int server, int blocks)>& link_cost) {
+Cheapest cheapest_path(const Instance& instance, const Placement& placement, const PathCost& path_cost) {
   Cheapest best;
   for_each_path(instance, placement, [&](const std::vector<int>& servers, const std::vector<int>& blocks) {
-    double cost = 0;
-    for (std::size_t hop = 0; hop < servers.size(); ++hop) cost += link_cost(servers[hop], blocks[hop]);
+    const double cost = path_cost(servers, blocks);
     if (cost < best.cost || (cost == best.cost && cost < kInfinity && servers < best.servers)) best = {servers, blocks, cost};
   });
   return best;
+}
+
+Cheapest cheapest_by_enumeration(const Instance& instance, const Placement& placement,
+                                 const std::function<double(int server, int blocks)>& link_cost) {
+  return cheapest_path(instance, placement, [&](const std::vector<int>& servers, const std::vector<int>& blocks) {
+    double cost = 0;
+    for (std::size_t hop = 0; hop < servers.size(); ++hop) cost += link_cost(servers[hop], blocks[hop]);
+    return cost;
+  });
 }
 
 void expect_cheapest(const std::optional<Route>& route, const Cheapest& expected, int round) {
@@ -216,33 +225,53 @@ TEST(WsRr, RemovedSessionsLeaveNothing) {
   EXPECT_EQ(ws_rr.route(2), route);
 }
 
-// Given random free slots; expects PETALS to take the path with the least weight, with the penalty for servers without slots
-// for all their blocks.
+// Given random pings and free slots; expects PETALS to take the path with the least weight: half a ping and an overhead a hop,
+// blocks by their time per token, a penalty for servers without slots for all their blocks, half a ping back. Without pings, a
+// hop costs the server's communication time per token, and the way back nothing.
 TEST(Petals, RoutesByItsWeights) {
   Rng rng(5, "petals routes");
-  for (int round = 0; round < effort(300, 3000); ++round) {
-    const Instance instance = random_instance(rng, 7, 7);
+  for (int round = 0; round < effort(600, 6000); ++round) {
+    Instance instance = random_instance(rng, 7, 7);
     const Placement placement = random_placement(instance, rng);
     const auto slots = random_slots(instance, rng);
     std::vector<long> free;
     for (const long all : slots) free.push_back(rng.integer(0, all));
     PetalsOptions options;
-    options.communication_weight = 0.5;
     options.output_tokens = 4;
+    options.hop_overhead_s = 0.125;
     options.no_room_penalty_s = eighths(rng, 0, 16);
+    const bool has_pings = round % 2 == 0, by_tokens = round % 3 == 0;
+    PetalsPings pings;
+    for (std::size_t j = 0; j < instance.servers.size(); ++j) {
+      pings.client_s.push_back(eighths(rng, 0, 16));
+      pings.server_s.emplace_back();
+      for (std::size_t to = 0; to < instance.servers.size(); ++to) pings.server_s[j].push_back(eighths(rng, 0, 16));
+      if (by_tokens) instance.servers[j].token_times = TokenTimes{7, 7, eighths(rng, 1, 16), 7, eighths(rng, 0, 16)};
+    }
+    if (has_pings) options.pings = pings;
+    const auto weight = [&](const std::vector<int>& servers, const std::vector<int>& blocks) {
+      double cost = 0;
+      for (std::size_t hop = 0; hop < servers.size(); ++hop) {
+        const auto j = static_cast<std::size_t>(servers[hop]);
+        const Server& server = instance.servers[j];
+        if (blocks[hop] > slots[j]) return kInfinity;
+        if (has_pings) {
+          cost += 0.125 + (hop == 0 ? pings.client_s[j] : pings.server_s[static_cast<std::size_t>(servers[hop - 1])][j]) / 2;
+        } else {
+          cost += by_tokens ? server.token_times->communication_s_per_token : server.communication_s / 4;
+        }
+        cost += (by_tokens ? server.token_times->block_decode_s_per_token : server.block_s / 4) * blocks[hop];
+        if (free[j] < placement[j].blocks) cost += options.no_room_penalty_s;
+      }
+      return cost + (has_pings ? pings.client_s[static_cast<std::size_t>(servers.back())] / 2 : 0);
+    };
     const RouteGraph graph(instance, placement, slots);
     const PetalsRouting routing(instance, graph, options);
-    expect_cheapest(
-        routing.route(free),
-        cheapest_by_enumeration(instance, placement,
-                                [&](int server, int blocks) {
-                                  const auto j = static_cast<std::size_t>(server);
-                                  if (blocks > slots[j]) return kInfinity;
-                                  const Server& properties = instance.servers[j];
-                                  const double penalty_s = free[j] < placement[j].blocks ? options.no_room_penalty_s : 0;
-                                  return (properties.communication_s / 2 + properties.block_s * blocks) / 4 + penalty_s;
-                                }),
-        round);
+    const auto route = routing.route(free);
+    expect_cheapest(route, cheapest_path(instance, placement, weight), round);
+    if (route) {
+      ASSERT_EQ(route->time_s, service_time_s(instance, route->servers, route->blocks));
+    }
   }
 }
 
