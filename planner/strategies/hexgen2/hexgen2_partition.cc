@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -154,11 +155,25 @@ class KernighanLin {
   void run() {
     constexpr int kMaxPasses = 8;
     const std::size_t n = groups_.size(), reach = n <= kAllGroups ? n : kNeighbours;
+    // By group: the pair tried when it last changed. By pair: when it was last tried in vain; until one of its groups changes,
+    // it would be again.
+    std::vector<std::int64_t> changed(n, 0), in_vain(n * reach, 0);
+    std::int64_t now = 0;
     bool improved = true;
     for (int pass = 0; improved && pass < kMaxPasses; ++pass) {
       improved = false;
       for (std::size_t a = 0; a < n; ++a) {
-        for (std::size_t b = a + 1; b < std::min(n, a + 1 + reach); ++b) improved = refine(a, b) || improved;
+        for (std::size_t b = a + 1; b < std::min(n, a + 1 + reach); ++b) {
+          std::int64_t& last = in_vain[a * reach + b - a - 1];
+          if (last > std::max(changed[a], changed[b])) continue;
+          ++now;
+          if (refine(a, b)) {
+            changed[a] = changed[b] = now;
+            improved = true;
+          } else {
+            last = now;
+          }
+        }
       }
     }
   }
@@ -320,15 +335,16 @@ std::vector<bool> secondary_partition(const LinkTable& links, const std::vector<
     return prefill[static_cast<std::size_t>(a)] == prefill[static_cast<std::size_t>(b)];
   };
   for (Eigen::Index a = 0; a < n; ++a) {
-    for (Eigen::Index b = 0; b < n; ++b) gain[a] += same(a, b) ? weight(a, b) : -weight(a, b);
+    for (Eigen::Index b = 0; b < n; ++b) gain[a] += same(a, b) ? weight(b, a) : -weight(b, a);
   }
+  const double least_gain = n == 0 ? 0 : 1e-9 * weight.maxCoeff();
   for (Eigen::Index moves = 0; moves < 4 * n; ++moves) {
     Eigen::Index best = 0;
-    if (n == 0 || gain.maxCoeff(&best) <= 1e-9 * weight.maxCoeff()) break;
+    if (gain.maxCoeff(&best) <= least_gain) break;
     prefill[static_cast<std::size_t>(best)] = !prefill[static_cast<std::size_t>(best)];
     gain[best] = -gain[best];
     for (Eigen::Index b = 0; b < n; ++b) {
-      if (b != best) gain[b] += same(best, b) ? 2 * weight(best, b) : -2 * weight(best, b);
+      if (b != best) gain[b] += same(best, b) ? 2 * weight(b, best) : -2 * weight(b, best);
     }
   }
   if (groups.size() > 1 && std::count(prefill.begin(), prefill.end(), prefill[0]) == n) prefill[0] = !prefill[0];

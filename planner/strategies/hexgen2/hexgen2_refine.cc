@@ -51,6 +51,14 @@ Union union_of(const Composition& a, const Composition& b) {
   return both;
 }
 
+Composition composition(const std::vector<int>& nodes, const std::vector<int>& gpus) {
+  Composition group;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (gpus[i] > 0) group.push_back({nodes[i], gpus[i]});
+  }
+  return group;
+}
+
 class Search {
  public:
   Search(StrategyTable& table, const RefineOptions& options, Rng rng) : table_(table), options_(options), rng_(std::move(rng)) {
@@ -67,8 +75,8 @@ class Search {
     score_ = measure();
     options_.guided ? run_guided() : run_random();
     Refined refined;
+    refined.flow = few() ? second_phase(table_, groups_, flow_) : settle();
     refined.groups = std::move(groups_);
-    refined.flow = few() ? second_phase(table_, refined.groups, flow_) : settle(refined.groups);
     refined.steps = steps_;
     refined.improvements = improvements_;
     refined.stopped = stopped_;
@@ -91,31 +99,51 @@ class Search {
     groups_ = std::move(groups);
     stamps_.resize(groups_.size());
     for (std::uint32_t& stamp : stamps_) stamp = ++last_stamp_;
-    if (!few()) edges_.assign(groups_.size() * groups_.size(), {});
-    if (!few()) arrange_pipelines(table_, groups_);
-    prefill_ = decode_ = 0;
-    for (const PlacedGroup& group : groups_) (group.prefill ? prefill_ : decode_) += units(group);
+    for (const PlacedGroup& group : groups_) add(group);
+    if (!few() && (prefill_ == 0 || decode_ == 0 || !edges_are_wide())) arrange_all();
+  }
+
+  void add(const PlacedGroup& group) {
+    (group.prefill ? prefill_ : decode_) += units(group);
+    std::int64_t& most = group.prefill ? most_prefill_ : most_decode_;
+    most = std::max(most, units(group));
+  }
+  void subtract(const PlacedGroup& group) { (group.prefill ? prefill_ : decode_) -= units(group); }
+
+  void arrange_all() {
+    arrange_pipelines(table_, groups_);
+    for (std::uint32_t& stamp : stamps_) stamp = ++last_stamp_;
+    arranged_ = true;
   }
 
   // Rearranges all pipelines from the start, and keeps the better result.
-  std::int64_t settle(Placement& groups) {
-    const std::int64_t as_is = flow_of(table_, groups, flow_);
-    Placement again = groups;
+  std::int64_t settle() {
+    if (!arranged_) {
+      arrange_all();
+      return score_.flow;  // the same in any order
+    }
+    Placement again = groups_;
     const std::int64_t afresh = second_phase(table_, again, flow_);
-    if (afresh <= as_is) return as_is;
-    groups = std::move(again);
+    if (afresh <= score_.flow) return score_.flow;
+    groups_ = std::move(again);
     return afresh;
   }
 
-  // Requests in proportion to capacities fill the smaller phase if every edge can take its share.
-  [[nodiscard]] bool edges_are_wide() const {
-    std::int64_t prefill = 0, decode = 0;
+  // Requests in proportion to capacities fill the smaller phase if every edge can take its share, in any order of the
+  // pipelines.
+  [[nodiscard]] bool edges_are_wide() {
+    const auto wide = [&] {
+      return static_cast<double>(most_prefill_) * static_cast<double>(most_decode_) <=
+             least_edge_ * static_cast<double>(std::max(prefill_, decode_)) * (1 - 1e-9);
+    };
+    if (wide()) return true;
+    // The largest groups may be gone.
+    most_prefill_ = most_decode_ = 0;
     for (const PlacedGroup& group : groups_) {
-      std::int64_t& most = group.prefill ? prefill : decode;
+      std::int64_t& most = group.prefill ? most_prefill_ : most_decode_;
       most = std::max(most, units(group));
     }
-    return static_cast<double>(prefill) * static_cast<double>(decode) <=
-           least_edge_ * static_cast<double>(std::max(prefill_, decode_)) * (1 - 1e-9);
+    return wide();
   }
 
   std::int64_t measure_flow() {
@@ -126,6 +154,7 @@ class Search {
       scratch_ = groups_;
       return second_phase(table_, scratch_, flow_);
     }
+    if (!arranged_) arrange_all();
     return solve_flow();
   }
 
@@ -135,6 +164,7 @@ class Search {
     decode_groups_.clear();
     prefill_units_.clear();
     decode_units_.clear();
+    if (!few()) edges_.resize(groups_.size() * groups_.size());
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       if (!groups_[i].serves()) continue;
       (groups_[i].prefill ? prefill_groups_ : decode_groups_).push_back(i);
@@ -166,16 +196,16 @@ class Search {
 
   // Puts both halves, with these phases, in the places of groups u and v.
   void put(std::size_t u, std::size_t v, const Half& a, const Half& b, bool a_prefill, bool b_prefill) {
-    for (const std::size_t i : {u, v}) (groups_[i].prefill ? prefill_ : decode_) -= units(groups_[i]);
+    for (const std::size_t i : {u, v}) subtract(groups_[i]);
     groups_[u] = {a.gpus, a_prefill, a.entry, 0};
     groups_[v] = {b.gpus, b_prefill, b.entry, 0};
     stamps_[u] = ++last_stamp_;
     stamps_[v] = ++last_stamp_;
-    for (const std::size_t i : {u, v}) (groups_[i].prefill ? prefill_ : decode_) += units(groups_[i]);
+    for (const std::size_t i : {u, v}) add(groups_[i]);
   }
 
   void arrange(std::size_t u, std::size_t v) {
-    if (few()) return;
+    if (!arranged_) return;
     arrange_pipeline(table_, groups_, u);
     arrange_pipeline(table_, groups_, v);
   }
@@ -237,27 +267,35 @@ class Search {
     Score best = score_;
     Half best_a, best_b;
     bool best_a_prefill = false, best_b_prefill = false, found = false;
+    // Whether these capacities could improve the result, if all edges were wide.
+    const auto promises = [&](const auto& a, const auto& b, bool a_prefill, bool b_prefill) {
+      const std::int64_t prefill = others_prefill + (a_prefill ? a.prefill_units : 0) + (b_prefill ? b.prefill_units : 0);
+      const std::int64_t decode = others_decode + (a_prefill ? 0 : a.decode_units) + (b_prefill ? 0 : b.decode_units);
+      const Score most{std::min(prefill, decode), reach_of(static_cast<double>(prefill), static_cast<double>(decode))};
+      return most.better_than(best);
+    };
     splits(both, [&](const std::vector<int>& first) {
       if (out_of_steps()) return;
-      Composition &a = half_a_.gpus, &b = half_b_.gpus;
-      a.clear();
-      b.clear();
-      for (std::size_t i = 0; i < both.nodes.size(); ++i) {
-        if (first[i] > 0) a.push_back({both.nodes[i], first[i]});
-        if (both.total[i] > first[i]) b.push_back({both.nodes[i], both.total[i] - first[i]});
+      rest_.resize(first.size());
+      int of_first = 0, of_rest = 0;
+      for (std::size_t i = 0; i < first.size(); ++i) {
+        rest_[i] = both.total[i] - first[i];
+        of_first += first[i];
+        of_rest += rest_[i];
       }
-      if (!options_.may_empty && (a.empty() || b.empty())) return;
+      if (!options_.may_empty && (of_first == 0 || of_rest == 0)) return;
       ++steps_;
-      half_a_.entry = &table_.of(a);
-      half_b_.entry = &table_.of(b);
+      const GroupBound most_a = table_.bound(both.nodes, first), most_b = table_.bound(both.nodes, rest_);
+      bool promising = false;
+      for (const bool a_prefill : {true, false}) {
+        for (const bool b_prefill : {true, false}) promising = promising || promises(most_a, most_b, a_prefill, b_prefill);
+      }
+      if (!promising) return;
+      half_a_ = half_of(composition(both.nodes, first));
+      half_b_ = half_of(composition(both.nodes, rest_));
       for (const bool a_prefill : {true, false}) {
         for (const bool b_prefill : {true, false}) {
-          const std::int64_t prefill =
-              others_prefill + (a_prefill ? half_a_.entry->prefill_units : 0) + (b_prefill ? half_b_.entry->prefill_units : 0);
-          const std::int64_t decode =
-              others_decode + (a_prefill ? 0 : half_a_.entry->decode_units) + (b_prefill ? 0 : half_b_.entry->decode_units);
-          Score bound{std::min(prefill, decode), reach_of(static_cast<double>(prefill), static_cast<double>(decode))};
-          if (!bound.better_than(best)) continue;
+          if (!promises(*half_a_.entry, *half_b_.entry, a_prefill, b_prefill)) continue;
           put(u, v, half_a_, half_b_, a_prefill, b_prefill);
           arrange(u, v);
           const Score score = measure();
@@ -423,10 +461,10 @@ class Search {
           best[i] = groups_[i];
           best_stamps[i] = stamps_[i];
         } else {
-          (groups_[i].prefill ? prefill_ : decode_) -= units(groups_[i]);
+          subtract(groups_[i]);
           groups_[i] = best[i];
           stamps_[i] = best_stamps[i];
-          (groups_[i].prefill ? prefill_ : decode_) += units(groups_[i]);
+          add(groups_[i]);
         }
       }
       score_ = best_score;
@@ -497,8 +535,11 @@ class Search {
   Rng rng_;
   BipartiteFlow flow_;
   Placement groups_, scratch_;
-  Half half_a_, half_b_;                   // halves of the exchange being evaluated
-  std::int64_t prefill_ = 0, decode_ = 0;  // both phases' capacities, units
+  Half half_a_, half_b_;                             // halves of the exchange being evaluated
+  std::vector<int> rest_;                            // the second half's GPUs, by slot
+  std::int64_t prefill_ = 0, decode_ = 0;            // both phases' capacities, units
+  std::int64_t most_prefill_ = 0, most_decode_ = 0;  // at least those of each group
+  bool arranged_ = false;  // pipelines have orders; with few groups, or while all edges were wide, the search needs none
   Score score_;
   struct KnownEdge {
     std::uint64_t stamps = 0;
@@ -506,7 +547,7 @@ class Search {
   };
   std::vector<std::uint32_t> stamps_;  // one per group, changed at every change; undoing a change restores the old value
   std::uint32_t last_stamp_ = 0;
-  std::vector<KnownEdge> edges_;  // by pair of groups
+  std::vector<KnownEdge> edges_;  // by pair of groups; empty until a flow needs them
   std::vector<std::size_t> prefill_groups_, decode_groups_, changed_;
   std::vector<std::int64_t> prefill_units_, decode_units_;
   double least_edge_ = 0;  // units

@@ -65,6 +65,13 @@ std::vector<std::vector<int>> even_cuts(int gpus, const std::vector<int>& degree
   return all;
 }
 
+// Spreads a number over 64 bits (the finaliser of MurmurHash3).
+std::uint64_t scattered(std::uint64_t value) {
+  value = (value + 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
+  value = (value ^ value >> 33) * 0xc4ceb9fe1a85ec53ULL;
+  return value ^ value >> 33;
+}
+
 }  // namespace
 
 std::size_t StrategyTable::Hash::operator()(const std::vector<std::uint32_t>& key) const {
@@ -94,8 +101,13 @@ StrategyTable::StrategyTable(const GpuCluster& cluster, const InferenceTask& tas
     if (found == kinds.end()) kinds.push_back(&node);
   }
   for (const ClusterNode* kind : kinds) {
+    within_.push_back(kind->within);
     std::vector<StageFigures>& row = figures_.emplace_back();
     for (const int degree : task.tensor_parallel) row.push_back(stage_figures(task, kind->accelerator, kind->within, degree));
+  }
+  // A batch shares its messages' latency, so the bound leaves it out.
+  for (const Link& link : links_.links()) {
+    hops_.push_back({prefill_hop_s(task, link), decode_hop_s(task, {link.bytes_per_s, 0}, 1)});
   }
 }
 
@@ -144,7 +156,7 @@ const GroupEntry& StrategyTable::of(const Composition& group) {
 
 namespace {
 
-// Search for one composition. Stages are indices into `cut`.
+// Search for one composition. Stages are indices into `cut`. Without links, hops between nodes are free.
 class Solver {
  public:
   Solver(const StrategyTable& table, Service service, const std::vector<int>& kinds, const std::vector<const Link*>& links)
@@ -162,7 +174,7 @@ class Solver {
         stages_.push_back({static_cast<int>(slot), degree, 0, 0});
         figures_.push_back(&table_.figures(kinds_[slot], degree));
       }
-      const Link& within = *links_[slot * kinds_.size() + slot];
+      const Link& within = table_.within(kinds_[slot]);
       const double hops = static_cast<double>(cut.size()) - 1;
       if (hops > 0) {
         hops_within_latency_s_ += hops * within.latency_s;
@@ -182,6 +194,10 @@ class Solver {
     look_decode(batch);
   }
 
+  // Of the best choice, for one request; infinite if there is none.
+  [[nodiscard]] double prefill_s() const { return prefill_.capacity > 0 ? 1 / prefill_.capacity : kInfinite; }
+  [[nodiscard]] double decode_s() const { return decode_.capacity > 0 ? 1 / decode_.capacity : kInfinite; }
+
   [[nodiscard]] GroupStrategies best() const {
     return {strategy(prefill_, [&](const Path& path, int) { return hop_s(path, task_.input_tokens, 1); }),
             strategy(decode_, [&](const Path& path, int batch) { return hop_s(path, batch, task_.output_tokens); }),
@@ -192,6 +208,10 @@ class Solver {
 
  private:
   void make_paths() {
+    if (links_.empty()) {
+      paths_.emplace_back();
+      return;
+    }
     std::vector<int> order(kinds_.size());
     std::iota(order.begin(), order.end(), 0);
     const auto add = [&](const std::vector<int>& slots) {
@@ -379,36 +399,32 @@ class Solver {
   Choice prefill_, decode_, unified_;
 };
 
-}  // namespace
-
-GroupStrategies StrategyTable::solve(const std::vector<int>& kinds, const std::vector<int>& gpus,
-                                     const std::vector<const Link*>& links) const {
-  if (gpus.empty()) return {};
+// Shows the solver the ways to cut the GPUs of each slot.
+void look_at_cuts(Solver& solver, const std::vector<int>& degrees, const std::vector<int>& gpus) {
   std::vector<std::vector<std::vector<int>>> of_slot;
   std::size_t combinations = 1;
   for (const int share : gpus) {
     std::vector<int> now;
-    cuts(share, task_.tensor_parallel, task_.tensor_parallel.size() - 1, now, of_slot.emplace_back());
+    cuts(share, degrees, degrees.size() - 1, now, of_slot.emplace_back());
     combinations = std::min(kMaxCombinations + 1, combinations * of_slot.back().size());
   }
-  Solver solver(*this, service_, kinds, links);
   std::vector<const std::vector<int>*> chosen(gpus.size());
   if (combinations > kMaxCombinations) {
     combinations = 1;
     for (std::size_t slot = 0; slot < gpus.size(); ++slot) {
-      of_slot[slot] = even_cuts(gpus[slot], task_.tensor_parallel);
+      of_slot[slot] = even_cuts(gpus[slot], degrees);
       combinations = std::min(kMaxCombinations + 1, combinations * of_slot[slot].size());
     }
   }
   if (combinations > kMaxCombinations) {
-    for (const int largest : task_.tensor_parallel) {
+    for (const int largest : degrees) {
       for (std::size_t slot = 0; slot < gpus.size(); ++slot) {
         chosen[slot] = &*std::find_if(of_slot[slot].begin(), of_slot[slot].end(),
                                       [&](const std::vector<int>& cut) { return cut.front() <= largest; });
       }
       solver.look(chosen);
     }
-    return solver.best();
+    return;
   }
   std::vector<std::size_t> digit(gpus.size(), 0);
   for (bool more = true; more;) {
@@ -423,7 +439,58 @@ GroupStrategies StrategyTable::solve(const std::vector<int>& kinds, const std::v
       }
     }
   }
+}
+
+}  // namespace
+
+GroupStrategies StrategyTable::solve(const std::vector<int>& kinds, const std::vector<int>& gpus,
+                                     const std::vector<const Link*>& links) const {
+  if (gpus.empty()) return {};
+  Solver solver(*this, service_, kinds, links);
+  look_at_cuts(solver, task_.tensor_parallel, gpus);
   return solver.best();
+}
+
+StrategyTable::Times StrategyTable::without_hops(const std::vector<int>& nodes, const std::vector<int>& gpus) const {
+  std::vector<int> kinds, shares;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (gpus[i] > 0) kinds.push_back(kind(nodes[i])), shares.push_back(gpus[i]);
+  }
+  if (shares.empty()) return {};
+  const std::vector<const Link*> none;
+  Solver solver(*this, service_, kinds, none);
+  look_at_cuts(solver, task_.tensor_parallel, shares);
+  return {solver.prefill_s(), solver.decode_s()};
+}
+
+GroupBound StrategyTable::bound(const std::vector<int>& nodes, const std::vector<int>& gpus) {
+  // A sum of hashes does not depend on the nodes' order. Should two ever be equal, an exchange may be missed.
+  std::uint64_t key = 0;
+  // Every path visits each node, and leaves all but the first over a different link: at least over each node's best one.
+  Times hops{0, 0}, least;
+  bool first = true;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (gpus[i] == 0) continue;
+    key += scattered(static_cast<std::uint64_t>(kind(nodes[i])) << 16 | static_cast<std::uint64_t>(gpus[i]));
+    Times nearest;
+    for (std::size_t j = 0; j < nodes.size(); ++j) {
+      if (j == i || gpus[j] == 0) continue;
+      const Times& hop = hops_[links_.id(nodes[i], nodes[j])];
+      nearest.prefill_s = std::min(nearest.prefill_s, hop.prefill_s);
+      nearest.decode_s = std::min(nearest.decode_s, hop.decode_s);
+    }
+    // The node with the best link of all is the one left out.
+    if (!first) {
+      hops.prefill_s += std::max(least.prefill_s, nearest.prefill_s);
+      hops.decode_s += std::max(least.decode_s, nearest.decode_s);
+    }
+    least = {std::min(least.prefill_s, nearest.prefill_s), std::min(least.decode_s, nearest.decode_s)};
+    first = false;
+  }
+  const auto known = cuts_of_.find(key);
+  const Times best = known != cuts_of_.end() ? known->second : cuts_of_.emplace(key, without_hops(nodes, gpus)).first->second;
+  const auto units = [](double seconds) { return seconds < kInfinite ? flow_units((1 + 1e-9) / seconds) + 1 : 0; };
+  return {units(best.prefill_s + hops.prefill_s), units(best.decode_s + hops.decode_s)};
 }
 
 }  // namespace windlass::hetero

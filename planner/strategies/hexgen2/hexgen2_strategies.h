@@ -59,6 +59,11 @@ struct GroupEntry {
   std::int64_t prefill_units = 0, decode_units = 0;  // both capacities in flow units (hexgen2_flow.h)
 };
 
+// Upper bounds of a group's capacities, in flow units.
+struct GroupBound {
+  std::int64_t prefill_units = 0, decode_units = 0;
+};
+
 // Which of GroupStrategies to compute.
 enum class Service { kDisaggregated, kUnified };
 
@@ -71,6 +76,10 @@ class StrategyTable {
 
   // The reference stays valid. An empty group serves nothing. REQUIRES: nodes and GPUs that the cluster has.
   const GroupEntry& of(const Composition& group);
+  // Bounds what of() gives for gpus[i] GPUs (0: none) on each node nodes[i]. It costs far less, because groups on different
+  // links share it: the best cuts with free hops between nodes, and then the least hops. Exact for prefill on up to three
+  // nodes, except for rounding (10^-9). REQUIRES: Service::kDisaggregated, different nodes.
+  GroupBound bound(const std::vector<int>& nodes, const std::vector<int>& gpus);
 
   // Between a GPU of node `a` and a different GPU of node `b`.
   [[nodiscard]] const Link& link(int a, int b) const { return links_.of(a, b); }
@@ -78,6 +87,8 @@ class StrategyTable {
   // Nodes with the same number have the same accelerator and internal links.
   [[nodiscard]] int kind(int node) const { return kind_of_[static_cast<std::size_t>(node)]; }
   [[nodiscard]] int kinds() const { return static_cast<int>(figures_.size()); }
+  // Between GPUs of one node.
+  [[nodiscard]] const Link& within(int kind) const { return within_[static_cast<std::size_t>(kind)]; }
   // For a stage of `tensor_parallel` GPUs. REQUIRES: a degree of the task.
   [[nodiscard]] const StageFigures& figures(int kind, int tensor_parallel) const;
   [[nodiscard]] const GpuCluster& cluster() const { return cluster_; }
@@ -89,18 +100,27 @@ class StrategyTable {
     std::size_t operator()(const Composition& key) const;
   };
 
+  // Seconds for one request: prefill, and its share of a decode batch.
+  struct Times {
+    double prefill_s = kInfinite, decode_s = kInfinite;
+  };
+
   GroupStrategies solve(const std::vector<int>& kinds, const std::vector<int>& gpus,
                         const std::vector<const Link*>& links) const;
+  Times without_hops(const std::vector<int>& nodes, const std::vector<int>& gpus) const;
 
   const GpuCluster& cluster_;
   const InferenceTask& task_;
   Service service_;
   LinkTable links_;
   std::vector<int> kind_of_;
+  std::vector<Link> within_;                        // by kind
   std::vector<std::vector<StageFigures>> figures_;  // by kind and index in the task's degrees
   std::unordered_map<Composition, GroupEntry, Hash> entries_;
   std::unordered_map<std::vector<std::uint32_t>, const GroupStrategies*, Hash> solved_;
   std::deque<GroupStrategies> strategies_;
+  std::vector<Times> hops_;                           // by link: the least that a hop over it adds
+  std::unordered_map<std::uint64_t, Times> cuts_of_;  // by the group's kinds and numbers of GPUs: the best cuts with free hops
 };
 
 }  // namespace windlass::hetero

@@ -196,5 +196,35 @@ TEST(Hexgen2Strategies, HoldEachLayerOnce) {
   EXPECT_GT(served, effort(8, 100));
 }
 
+// Given random groups; expects bounds of at least their capacities, and for prefill on up to three nodes no more.
+TEST(Hexgen2Strategies, StayWithinTheirBounds) {
+  int exact = 0;
+  for (std::uint64_t seed = 0; seed < effort(25U, 200U); ++seed) {
+    const RandomCase test = random_case(seed, 4, 32);
+    StrategyTable table(test.cluster, test.task);
+    Rng rng(seed, "bounds");
+    for (int group = 0; group < 20; ++group) {
+      const std::int64_t most_nodes = rng.integer(1, 6);
+      std::vector<int> nodes, gpus;
+      Composition composition;
+      for (int node = 0; node < static_cast<int>(test.cluster.nodes.size()); ++node) {
+        const bool in = rng.integer(0, 1) == 0 && static_cast<std::int64_t>(composition.size()) < most_nodes;
+        nodes.push_back(node);
+        gpus.push_back(in ? static_cast<int>(rng.integer(0, test.cluster.nodes[static_cast<std::size_t>(node)].gpus)) : 0);
+        if (gpus.back() > 0) composition.push_back({node, gpus.back()});
+      }
+      const GroupEntry& entry = table.of(composition);
+      const GroupBound bound = table.bound(nodes, gpus);
+      ASSERT_GE(bound.prefill_units, entry.prefill_units) << seed << " " << group;
+      ASSERT_GE(bound.decode_units, entry.decode_units) << seed << " " << group;
+      if (composition.size() > 3) continue;
+      const auto units = static_cast<double>(entry.prefill_units);
+      ASSERT_NEAR(static_cast<double>(bound.prefill_units), units, 2 + 1e-8 * units) << seed << " " << group;
+      exact += entry.prefill_units > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(exact, effort(50, 400));
+}
+
 }  // namespace
 }  // namespace windlass::hetero

@@ -120,6 +120,25 @@ TEST(Hexgen2Placement, TransferTakesTheSlowestStagePair) {
   EXPECT_DOUBLE_EQ(kv_transfer_s(table, from, to), slowest);
 }
 
+// Given guided and random exchanges between few and many groups, on links that limit the flow and on links that never do;
+// expects the flow that the search kept step by step to be that of its groups from scratch, by preflow-push.
+TEST(Hexgen2Refine, KeepsTheFlowOfItsGroups) {
+  for (std::uint64_t seed = 0; seed < effort(12U, 80U); ++seed) {
+    RandomCase test = random_case(seed, 8, 64);
+    const double faster[] = {1000, 10, 1, 0.03};
+    for (auto& [pair, link] : test.cluster.between) link.bytes_per_s *= faster[seed % 4];
+    StrategyTable table(test.cluster, test.task);
+    const int count = std::clamp(groups_by_memory(test.task, test.cluster), 2, test.cluster.gpus());
+    RefineOptions options;
+    options.guided = seed % 3 != 0;
+    options.may_empty = seed % 8 < 4;
+    options.rounds = options.guided ? 5 : 2000;
+    options.shake_until = options.max_steps = 20'000;
+    const Refined refined = refine(table, first_phase(table, count), options, Rng(seed, "refine"));
+    EXPECT_EQ(refined.flow, preflow_push(network_of(table, refined.groups).flow).value) << seed;
+  }
+}
+
 // Given two pairs of machines with fast links inside and slow links between them, and two groups; expects no group across both
 // pairs, and groups of similar memory.
 TEST(Hexgen2Partition, CutsWhereBandwidthIsLeast) {
