@@ -8,6 +8,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "planner/strategies/hexgen2/hexgen2.h"
 #include "tests/bench/heterogeneous/hexgen2_setting.h"
@@ -142,8 +143,9 @@ Result<std::string> baselines_table(int count) {
 
 Result<std::string> convergence_table(Executor& executor, bool largest) {
   std::string text =
-      "| GPUs | K | paper, s | ours, s | processor, s | steps | requests/s after phase 1 | at the end | of the upper bound |\n"
-      "|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+      "| GPUs | K | paper, s | ours, s | processor, s | memory, MB | steps | requests/s after phase 1 | at the end | of the "
+      "upper bound |\n"
+      "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   const std::pair<int, double> sizes[] = {{64, 4.03}, {128, 7.93}, {192, 21.66}, {256, 28.44}, {320, 47.77}, {4096, 0}};
   for (const auto& [gpus, paper_min] : sizes) {
     if (gpus > 320 && !largest) continue;
@@ -157,10 +159,13 @@ Result<std::string> convergence_table(Executor& executor, bool largest) {
     WINDLASS_ASSIGN_OR_RETURN(const auto found, hexgen2_schedule(cluster, task, 1, effort));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const double worked_s = processor_s() - processor;
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
     WINDLASS_ASSIGN_OR_RETURN(const double bound, flow_bound(*found.table, found.max_groups));
-    text += fmt::format("| {} | {} | {} | {:.2f} | {:.2f} | {} | {:.1f} | {:.1f} | {:.3f} |\n", gpus, found.max_groups,
-                        paper_min > 0 ? fmt::format("{:.0f}", paper_min * 60) : "", seconds, worked_s, found.steps,
-                        rate(found.first_flow), rate(found.flow), rate(found.flow) / bound);
+    text += fmt::format("| {} | {} | {} | {:.2f} | {:.2f} | {} | {} | {:.1f} | {:.1f} | {:.3f} |\n", gpus, found.max_groups,
+                        paper_min > 0 ? fmt::format("{:.0f}", paper_min * 60) : "", seconds, worked_s,
+                        usage.ru_maxrss * 1024 / 1'000'000, found.steps, rate(found.first_flow), rate(found.flow),
+                        rate(found.flow) / bound);
   }
   return text;
 }

@@ -14,7 +14,7 @@ namespace windlass::bench {
 [[nodiscard]] Result<std::string> small_clusters_table(int count);
 // Random clusters of 16 to 64 GPUs, `count` for each of three sizes, against the baselines with the same CPU time.
 [[nodiscard]] Result<std::string> baselines_table(int count);
-// Table 5; `largest`: include 4,096 GPUs.
+// Table 5; `largest`: include 4,096 GPUs. Memory is the process's peak so far.
 [[nodiscard]] Result<std::string> convergence_table(Executor& executor, bool largest);
 
 }  // namespace windlass::bench

@@ -123,12 +123,15 @@ Result<std::vector<HeterogeneousTable>> hexgen2_tables(const HeterogeneousOption
   tables.push_back({"hexgen2-small", std::move(text)});
   WINDLASS_ASSIGN_OR_RETURN(text, baselines_table(scaled(20)));
   tables.push_back({"hexgen2-baselines", std::move(text)});
-  WINDLASS_ASSIGN_OR_RETURN(text, convergence_table(*options.executor, options.scale == 1));
-  tables.push_back({"hexgen2-convergence", std::move(text)});
   WINDLASS_ASSIGN_OR_RETURN(Settings settings, settings_tables(*options.executor));
   tables.push_back({"hexgen2-placements", std::move(settings.placements)});
   tables.push_back({"hexgen2-throughput", std::move(settings.throughput)});
   return tables;
+}
+
+Result<std::vector<HeterogeneousTable>> hexgen2_convergence(const HeterogeneousOptions& options) {
+  WINDLASS_ASSIGN_OR_RETURN(std::string text, convergence_table(*options.executor, options.scale == 1));
+  return std::vector<HeterogeneousTable>{{"hexgen2-convergence", std::move(text)}};
 }
 
 }  // namespace windlass::bench
