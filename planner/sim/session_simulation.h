@@ -33,9 +33,8 @@ enum class StartRule {
   // So a later request never delays an earlier one, as Eq. 20 assumes.
   kWhenFree,
   // As kWhenFree, but the request starts at its first try after that: tries are 0, 1, 3, 7, ... s after its arrival, from 63 s
-  // on
-  // every 60 s. Its slots rest until then, so a backlog may never clear. The simulator that Sun et al. published has PETALS and
-  // WS-RR so (Petals_online.m, WS_RR.m; Section 3.3.2, footnote 8).
+  // on every 60 s. Its slots rest until then, so a backlog may never clear. The simulator that Sun et al. published has PETALS
+  // and WS-RR so (Petals_online.m, WS_RR.m; Section 3.3.2, footnote 8).
   kClaimAndRetry,
   // PETALS' clients: the same tries, but a request that waits claims nothing, and others may overtake it. All slots at the same
   // time or none. Each waiting request retries by itself, so an overloaded run takes time proportional to its backlog times its
