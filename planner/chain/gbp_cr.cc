@@ -7,7 +7,6 @@
 #include <limits>
 
 namespace windlass::chain {
-namespace {}  // namespace
 
 int blocks_for_capacity(const Instance& instance, double memory_gb, int capacity) {
   const double fit = std::floor(memory_gb / (instance.block_gb + instance.cache_gb * capacity));
@@ -40,51 +39,50 @@ bool GreedyPlacement::set_capacity(int capacity) {
   capacity_ = capacity;
   bool changed = false;
   bool refill = order_.empty();
-  for (std::size_t i = 0; i < classes_.size(); ++i) {
-    MemoryClass& of = classes_[i];
-    if (rising && capacity < of.next_change) continue;
-    const int blocks = blocks_for_capacity(instance_, of.memory_gb, capacity);
-    // The quotient tells where the floor changes, up to rounding. One c too early is harmless; one too late would be wrong.
-    const double holds_until = blocks > 0 ? (of.memory_gb / blocks - instance_.block_gb) / instance_.cache_gb : kNever;
-    of.next_change = std::max(std::floor(holds_until * (1 - 1e-12)) + 1, capacity + 1.0);
-    changed = changed || blocks != of.blocks;
-    refill = refill || (blocks > 0 && of.blocks <= 0);
-    of.blocks = blocks;
+  next_floor_ = kNever;
+  for (MemoryClass& of : classes_) {
+    if (!rising || capacity >= of.next_change) {
+      const int blocks = blocks_for_capacity(instance_, of.memory_gb, capacity);
+      // The quotient tells where the floor changes, up to rounding. One c too early is harmless; one too late would be wrong.
+      const double holds_until = blocks > 0 ? (of.memory_gb / blocks - instance_.block_gb) / instance_.cache_gb : kNever;
+      of.next_change = std::max(std::floor(holds_until * (1 - 1e-12)) + 1, capacity + 1.0);
+      changed = changed || blocks != of.blocks;
+      refill = refill || (blocks > 0 && of.blocks <= 0);
+      of.blocks = blocks;
+    }
+    next_floor_ = std::min(next_floor_, of.next_change);
   }
   if (!changed) return false;
   if (refill) {
     order_.clear();
     for (std::size_t j = 0; j < class_of_.size(); ++j) order_.push_back(Candidate{0, static_cast<int>(j), -1, 0});
   }
-  std::size_t kept = 0, moved = 0;
-  for (Candidate& candidate : order_) {
+  // Few servers change their blocks from one c to the next: the others keep their order.
+  moved_.clear();
+  std::size_t kept = 0;
+  for (const Candidate& candidate : order_) {
     const int blocks = this->blocks(candidate.server);
-    if (blocks == 0) continue;  // never placed
-    if (blocks != candidate.blocks) {
-      candidate.blocks = blocks;
-      candidate.time_s = full_service_time_s(instance_.servers[static_cast<std::size_t>(candidate.server)], blocks);
-      candidate.amortised_s = candidate.time_s / blocks;
-      ++moved;
+    if (blocks == candidate.blocks) {
+      order_[kept++] = candidate;
+    } else if (blocks > 0) {  // without blocks, never placed
+      const double time_s = full_service_time_s(instance_.servers[static_cast<std::size_t>(candidate.server)], blocks);
+      moved_.push_back(Candidate{time_s / blocks, candidate.server, blocks, time_s});
     }
-    order_[kept++] = candidate;
   }
   order_.resize(kept);
-  sort_order(moved);
+  merge_moved();
   return true;
 }
 
-// Few servers change their blocks from one c to the next, so the old order is nearly the new one.
-void GreedyPlacement::sort_order(std::size_t moved) {
-  if (moved > order_.size() / 8) {
-    std::sort(order_.begin(), order_.end());
-    return;
-  }
-  for (std::size_t i = 1; i < order_.size(); ++i) {
-    if (!(order_[i] < order_[i - 1])) continue;
-    const Candidate candidate = order_[i];
-    std::size_t at = i;
-    for (; at > 0 && candidate < order_[at - 1]; --at) order_[at] = order_[at - 1];
-    order_[at] = candidate;
+// Sorts the moved servers into the order, from its end.
+void GreedyPlacement::merge_moved() {
+  std::sort(moved_.begin(), moved_.end());
+  std::size_t kept = order_.size();
+  order_.resize(kept + moved_.size());
+  for (std::size_t to = order_.size(); !moved_.empty(); --to) {
+    const bool moved_is_later = kept == 0 || order_[kept - 1] < moved_.back();
+    order_[to - 1] = moved_is_later ? moved_.back() : order_[--kept];
+    if (moved_is_later) moved_.pop_back();
   }
 }
 
@@ -115,8 +113,7 @@ void GreedyPlacement::place(double required_scaled_rate_per_s) {
 }
 
 int GreedyPlacement::next_change(int most, bool stops) const {
-  double next = most + 1.0;
-  for (const MemoryClass& of : classes_) next = std::min(next, of.next_change);
+  double next = std::min(most + 1.0, next_floor_);
   // The stop rule applies one chain earlier, or applies at all, once lambda / (rho c) has fallen to the rate of that chain.
   const std::size_t chains = rates_per_s_.size() - (reaches_rate_ ? 1 : 0);
   if (stops && !rates_per_s_.empty() && chains > 0) {

@@ -46,6 +46,7 @@ class GreedyPlacement {
   void place(double required_scaled_rate_per_s);
   // The smallest c above that of the last set_capacity() for which gbp_cr() may place differently, or `most` + 1.
   [[nodiscard]] int next_change(int most, bool stops = true) const;
+  [[nodiscard]] std::size_t memories() const { return classes_.size(); }  // different ones
 
   [[nodiscard]] int blocks(int server) const { return classes_[class_of_[static_cast<std::size_t>(server)]].blocks; }
   // For the last place(): the servers that hold blocks, in the order of placement, and their ranges.
@@ -76,16 +77,18 @@ class GreedyPlacement {
     double next_change;  // the floor is the same for every smaller c
   };
 
-  void sort_order(std::size_t moved);
+  void merge_moved();
 
   const Instance& instance_;
   std::vector<MemoryClass> classes_;   // the floor is computed once for all servers with the same memory
   std::vector<std::size_t> class_of_;  // by server
   std::vector<Candidate> order_;
+  std::vector<Candidate> moved_;  // scratch
   std::vector<BlockRange> ranges_;
   std::vector<std::size_t> chain_ends_;
   std::vector<double> rates_per_s_;  // scaled rate of the first chain, the first two, ...
   std::size_t placed_ = 0;
+  double next_floor_ = kNever;  // the first c at which some number of blocks changes
   int capacity_ = 0;
   bool reaches_rate_ = false;
 };

@@ -6,7 +6,6 @@
 #include <limits>
 
 namespace windlass::chain {
-namespace {}  // namespace
 
 ChainFinder::ChainFinder(const Instance& instance)
     : instance_(instance), node_of_block_(static_cast<std::size_t>(instance.blocks) + 2) {}
@@ -72,6 +71,7 @@ void ChainFinder::start() {
     }
   }
   time_s_.assign(block_.size(), kNever);
+  other_s_.assign(block_.size(), kNever);
   to_.assign(block_.size(), -1);
   by_.assign(block_.size(), -1);
   changed_.assign(block_.size(), 0);
@@ -81,39 +81,52 @@ void ChainFinder::start() {
 
 void ChainFinder::choose(int node) {
   const auto u = static_cast<std::size_t>(node);
+  const auto links = static_cast<std::size_t>(std::min(widest_, nodes() - 1 - node));
   const double* const link_s = &link_s_[u * static_cast<std::size_t>(widest_)];
   const double* const to_s = &time_s_[u + 1];
-  const auto links = static_cast<std::size_t>(std::min(widest_, nodes() - 1 - node));
-  // Four separate minima, so that the steps do not wait for each other.
-  double least[4] = {kNever, kNever, kNever, kNever};
-  std::size_t i = 0;
-  for (; i + 4 <= links; i += 4) {
-    for (std::size_t lane = 0; lane < 4; ++lane) least[lane] = std::min(least[lane], link_s[i + lane] + to_s[i + lane]);
+  // The farthest node first: the time of the next one was computed last, and the steps do not wait for it then.
+  double least_s = kNever, second_s = kNever;
+  std::size_t chosen = 0;
+  for (std::size_t i = links; i-- > 0;) {
+    const double time_s = link_s[i] + to_s[i];
+    second_s = std::min(second_s, std::max(least_s, time_s));
+    chosen = time_s < least_s ? i : chosen;
+    least_s = std::min(least_s, time_s);
   }
-  for (; i < links; ++i) least[0] = std::min(least[0], link_s[i] + to_s[i]);
-  const double time_s = std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
-
-  time_s_[u] = time_s;
+  time_s_[u] = least_s;
+  other_s_[u] = second_s;
   to_[u] = by_[u] = -1;
-  if (time_s == kNever) return;
-  for (std::size_t at = 0; at < links; ++at) {
-    if (link_s[at] + to_s[at] != time_s) continue;
-    const int by = link_by_[u * static_cast<std::size_t>(widest_) + at];
-    if (by_[u] >= 0 && member(by_[u]).server < member(by).server) continue;  // equally fast: the server listed first
-    by_[u] = by;
-    to_[u] = node + 1 + static_cast<int>(at);
+  if (least_s == kNever) return;
+  const int* const link_by = &link_by_[u * static_cast<std::size_t>(widest_)];
+  if (second_s == least_s) {  // equally fast: the server listed first
+    for (std::size_t i = 0; i < links; ++i) {
+      if (link_s[i] + to_s[i] == least_s && member(link_by[i]).server < member(link_by[chosen]).server) chosen = i;
+    }
   }
+  by_[u] = link_by[chosen];
+  to_[u] = node + 1 + static_cast<int>(chosen);
 }
 
-// Later nodes first. A node is chosen again, at most once, if its link is gone or leads to a node whose time grew.
+// Later nodes first. A node is looked at again, at most once, if its link is gone or leads to a node whose time grew. Its other
+// links are only compared if the chosen one has become as slow as the second best was: they have not become faster.
 void ChainFinder::refresh(int highest) {
+  // Pointers in registers: stores to one array could change another vector, as far as the compiler knows.
+  char* const changed = changed_.data();
+  const int* const to = to_.data();
   for (int node = highest; node >= 0; --node) {
+    if (to[node] < 0) continue;  // already unreachable: links only disappear
+    if ((changed[node] | changed[to[node]]) == 0) continue;
     const auto u = static_cast<std::size_t>(node);
-    if (to_[u] < 0) continue;  // already unreachable: links only disappear
-    if (!changed_[u] && !changed_[static_cast<std::size_t>(to_[u])]) continue;
     const double before_s = time_s_[u];
-    choose(node);
-    changed_[u] = time_s_[u] != before_s;
+    const std::size_t chosen = link(node, to[node]);
+    const double time_s = link_s_[chosen] + time_s_[static_cast<std::size_t>(to[node])];
+    if (time_s < other_s_[u]) {
+      time_s_[u] = time_s;
+      by_[u] = link_by_[chosen];
+    } else {
+      choose(node);
+    }
+    changed[node] = static_cast<char>(time_s_[u] != before_s);
   }
   std::fill(changed_.begin(), changed_.begin() + highest + 1, 0);
 }
@@ -121,13 +134,16 @@ void ChainFinder::refresh(int highest) {
 std::optional<ChainFinder::Found> ChainFinder::next() {
   if (to_.front() < 0) return std::nullopt;
   hops_.clear();
-  long capacity = std::numeric_limits<int>::max();
-  for (int u = 0; to_[static_cast<std::size_t>(u)] >= 0; u = to_[static_cast<std::size_t>(u)]) {
-    const int v = to_[static_cast<std::size_t>(u)], by = by_[static_cast<std::size_t>(u)];
-    const int blocks = block_[static_cast<std::size_t>(v)] - block_[static_cast<std::size_t>(u)];
-    capacity = std::min(capacity, member(by).slots / blocks);
-    hops_.push_back(Hop{by, blocks});
+  const int *const to = to_.data(), *const by = by_.data(), *const block = block_.data();
+  const Member* const members = members_.data();
+  // The quotients as doubles, because whole ones take several times as long; their floors are exact.
+  double least = std::numeric_limits<int>::max();
+  for (int u = 0; to[u] >= 0; u = to[u]) {
+    const int blocks = block[to[u]] - block[u];
+    least = std::min(least, static_cast<double>(members[by[u]].slots) / blocks);
+    hops_.push_back(Hop{by[u], blocks});
   }
+  const auto capacity = static_cast<long>(least);
   found_ = Found{static_cast<int>(capacity), time_s_.front()};
 
   // Take the slots. Links that no longer fit are removed; if one was the best, the next best replaces it.
@@ -136,6 +152,7 @@ std::optional<ChainFinder::Found> ChainFinder::next() {
     Member& filled = members_[static_cast<std::size_t>(hop.member)];
     const int before = filled.from;
     filled.slots -= capacity * hop.blocks;
+    if (filled.slots >= filled.last + 1 - before) continue;  // room for another request on each of its links
     filled.from = static_cast<int>(std::clamp(filled.last + 1 - filled.slots, static_cast<long>(before), filled.last + 1L));
     const int v = node_at(filled.last + 1);
     const int begin = members_end_[static_cast<std::size_t>(v - 1)], end = members_end_[static_cast<std::size_t>(v)];

@@ -27,7 +27,8 @@ namespace windlass::chain {
 // many placements.
 //
 // It keeps the shortest paths to the end from chain to chain. Filling a chain only removes links, so times only grow: a node is
-// reconsidered only if its chosen link is gone or leads to a node whose time grew.
+// reconsidered only if its chosen link is gone or leads to a node whose time grew, and only if that makes it slower than the
+// second best link was.
 class ChainFinder {
  public:
   explicit ChainFinder(const Instance& instance);  // borrows the instance
@@ -45,6 +46,8 @@ class ChainFinder {
   [[nodiscard]] std::optional<Found> next();
   // The chain returned by the last next(), with its servers.
   [[nodiscard]] ServerChain chain() const;
+  // The free slots of the server added at this position.
+  [[nodiscard]] long slots(std::size_t at) const { return members_[at].slots; }
 
  private:
   // A server under this placement. It can take over at blocks from..last; with fewer slots left, only at later ones.
@@ -77,6 +80,7 @@ class ChainFinder {
   // By node, in block order; the first is block 1, the last is L+1.
   std::vector<int> block_;        // the next block to process
   std::vector<double> time_s_;    // to the end; infinite if unreachable
+  std::vector<double> other_s_;   // a lower bound of it by any link but the chosen one
   std::vector<int> to_;           // the node after the chosen link; -1 if unreachable
   std::vector<int> by_;           // the member of that link
   std::vector<char> changed_;     // its time grew in the current pass

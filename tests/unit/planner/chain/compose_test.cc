@@ -81,6 +81,43 @@ TEST(Compose, ChoosesTheBestCapacity) {
   EXPECT_GT(unstable, effort(33, 500));
 }
 
+// As in the papers' setting, but with a memory of its own for each server, so that nearly every c is a placement of its own.
+Instance instance_of_many_servers(Rng& rng) {
+  Instance instance{static_cast<int>(rng.integer(8, 40)), 1.32, rng.uniform(0.3, 0.8), 0, rng.uniform(0.4, 0.9), {}};
+  const auto servers = rng.integer(20, 60);
+  double demand = 0;
+  for (std::int64_t j = 0; j < servers; ++j) {
+    const bool fast = rng.uniform() < 0.2;
+    instance.servers.push_back(
+        Server{"s" + std::to_string(j), rng.uniform(5, 60), rng.uniform(0.02, 0.08), fast ? 0.109 : 0.175, 1, {}});
+    demand += instance.servers.back().memory_gb / 2 / instance.cache_gb / instance.servers.back().block_s;
+  }
+  // From almost none to more than any c can serve.
+  instance.arrival_rate_per_s = rng.uniform(0.02, 2) * demand / (instance.blocks * instance.blocks);
+  return instance;
+}
+
+// Given 20 to 60 servers with different memories, at all loads; expects the c found by trying all: neither the bounds of ranges
+// of c nor those that end an allocation early lose the best.
+TEST(Compose, ChoosesAmongManyServers) {
+  Rng rng(11, "many");
+  int stable = 0, unstable = 0;
+  for (int round = 0; round < effort(12, 150); ++round) {
+    const Instance instance = instance_of_many_servers(rng);
+    for (const Tuning tuning : {Tuning::kLowerBound, Tuning::kUpperBound, Tuning::kSurrogate}) {
+      const Servers servers = rng.uniform() < 0.7 ? Servers::kAsNeeded : Servers::kAll;
+      const auto composed = compose(instance, tuning, servers);
+      const int expected = best_by_trying_all(instance, tuning, tuning == Tuning::kSurrogate ? Servers::kAsNeeded : servers);
+      ASSERT_EQ(composed.ok(), expected > 0) << "round " << round;
+      if (!composed.ok()) continue;
+      ASSERT_EQ(composed->capacity, expected) << "round " << round << ", " << to_string(tuning);
+      ++(composed->stable ? stable : unstable);
+    }
+  }
+  EXPECT_GT(stable, effort(5, 60));
+  EXPECT_GT(unstable, effort(2, 20));
+}
+
 // Given an arrival rate equal to the total rate, up to the last bits; expects stability exactly if both bounds exist.
 TEST(Compose, IsStableWithBothBoundsOrNot) {
   Rng rng(10, "edge");

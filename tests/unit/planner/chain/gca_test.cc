@@ -2,6 +2,7 @@
 #include "planner/chain/gca.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -153,6 +154,32 @@ TEST(Gca, ChainsAreEnoughForJffc) {
     }
   }
   EXPECT_GT(assigned, effort(200, 2000));
+}
+
+// Given random placements; expects no more requests than the servers' slots per block they hold, averaged over the first blocks
+// of the model, allow: the search for c relies on this bound.
+TEST(Gca, CapacityIsAtMostTheRoomOfTheFirstBlocks) {
+  Rng rng(6, "first-blocks");
+  int tight = 0;
+  for (int round = 0; round < effort(400, 4000); ++round) {
+    const Instance instance = random_instance(rng, {.max_servers = 9, .max_blocks = 9});
+    const Placement placement = round % 2 == 0 ? random_placement(rng, instance)
+                                               : gbp_cr(instance, static_cast<int>(rng.integer(1, 4)), kNever).placement;
+    long capacity = 0;
+    for (const ServerChain& chain : gca(instance, placement)) capacity += chain.capacity;
+    for (int most = 1; most <= instance.blocks; ++most) {
+      double room = 0;
+      for (std::size_t j = 0; j < placement.size(); ++j) {
+        const int held = std::min(placement[j].last(), most) - placement[j].first + 1;
+        if (placement[j].blocks == 0 || held <= 0) continue;
+        const auto slots = static_cast<double>(cache_slots(instance, static_cast<int>(j), placement[j].blocks));
+        room += most == 1 ? std::floor(slots / placement[j].blocks) : slots * held / placement[j].blocks;
+      }
+      ASSERT_LE(static_cast<double>(capacity), room / most * (1 + 1e-12)) << "round " << round << ", block " << most;
+      if (most == 1 && static_cast<double>(capacity) == room && capacity > 0) ++tight;
+    }
+  }
+  EXPECT_GT(tight, effort(40, 400));
 }
 
 // Given two servers of the same speed that hold everything; expects the one listed first to be filled first.
